@@ -1,0 +1,54 @@
+package core
+
+// Direction is one way of a translation.
+type Direction struct {
+	Src, Tgt Lang
+}
+
+func (d Direction) String() string { return string(d.Src) + "→" + string(d.Tgt) }
+
+// Wish is a direction as a job asks for it, with the tags that would satisfy it worked out once, so that
+// many nodes can be held against it cheaply.
+type Wish struct {
+	Direction
+	TTS bool // the target must also be spoken
+
+	src, tgt []Lang // acceptable tags, best first
+}
+
+// NewWish prepares a direction for matching.
+func NewWish(d Direction, tts bool) Wish {
+	return Wish{Direction: d, TTS: tts, src: d.Src.lookup(), tgt: d.Tgt.lookupWritten()}
+}
+
+// Unserved says which link of the chain keeps a node with capability c out of this direction; ReasonNone
+// when it belongs to it.
+func (w *Wish) Unserved(c *Capability) Reason {
+	switch {
+	case c.Types.Semantic == No || !c.Semantic.hasAny(w.src):
+		return ReasonSemanticLang
+	case c.Types.ASR == No || len(c.ASR) > 0 && !c.ASR.hasAny(w.src):
+		return ReasonASRLang
+	case c.Types.NMT == No || !w.translated(c):
+		return ReasonNMTPair
+	case w.TTS && (c.Types.TTS == No || !c.TTS.hasAny(w.tgt)):
+		return ReasonTTSLang
+	}
+	return ReasonNone
+}
+
+// translated reports whether the node's NMT covers the direction. A node that declares no pairs translates
+// from anything it understands to anything it has an output for.
+func (w *Wish) translated(c *Capability) bool {
+	if c.AnyPair {
+		return c.Semantic.hasAny(w.tgt) || c.TTS.hasAny(w.tgt)
+	}
+	for _, src := range w.src {
+		for _, tgt := range w.tgt {
+			if c.hasPair(Direction{src, tgt}) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/language"
+)
+
+// Lang is a normalised BCP-47 tag. Make one with ParseLang: two spellings of one language give the same Lang.
+type Lang string
+
+// maxLangLen is the longest tag RFC 5646 §4.4.1 asks implementations to support, with room to spare.
+const maxLangLen = 64
+
+// ParseLang normalises a language tag: deprecated and macro-language subtags are replaced (cmn is zh, iw is
+// he) and a script is dropped where the rest already implies it (zh-Hans is zh, zh-Hant-TW is zh-TW).
+// Tags that name no single language (und, mul, private use) are refused.
+func ParseLang(s string) (Lang, error) {
+	if s == "" {
+		return "", fmt.Errorf("language is empty: give a BCP-47 tag such as en or zh-TW")
+	}
+	if len(s) > maxLangLen {
+		return "", fmt.Errorf("language is longer than %d characters: give a BCP-47 tag such as en or zh-TW", maxLangLen)
+	}
+	tag, err := language.All.Parse(s)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a BCP-47 language tag (try en, pt-BR or zh-Hant)", s)
+	}
+	base, confidence := tag.Base()
+	switch {
+	case confidence != language.Exact:
+		return "", fmt.Errorf("%q names no language (try en, pt-BR or zh-Hant)", s)
+	case base.String() == "mul", base.String() == "mis", base.String() == "zxx":
+		return "", fmt.Errorf("%q names no single language (try en, pt-BR or zh-Hant)", s)
+	}
+	return Lang(dropImpliedScript(tag).String()), nil
+}
+
+// dropImpliedScript removes a script that the tag without it would be read as anyway. The registry's own
+// Suppress-Script covers only languages written in one script, so zh and zh-Hans would not meet.
+func dropImpliedScript(tag language.Tag) language.Tag {
+	script, confidence := tag.Script()
+	if confidence != language.Exact {
+		return tag
+	}
+	subtags := strings.Split(tag.String(), "-")
+	if len(subtags) < 2 || subtags[1] != script.String() {
+		return tag
+	}
+	bare, err := language.Parse(strings.Join(slices.Delete(subtags, 1, 2), "-"))
+	if err != nil {
+		return tag
+	}
+	if implied, _ := bare.Script(); implied != script {
+		return tag
+	}
+	return bare
+}
+
+// script is the script the language is written in, explicit or implied.
+func (l Lang) script() language.Script {
+	tag, _ := language.Parse(string(l))
+	script, _ := tag.Script()
+	return script
+}
+
+// parent truncates the tag by one subtag as RFC 4647 §3.4 says: a single-letter subtag left at the end
+// goes with the one it introduced.
+func (l Lang) parent() (Lang, bool) {
+	cut := strings.LastIndexByte(string(l), '-')
+	if cut < 0 {
+		return "", false
+	}
+	if cut >= 2 && l[cut-2] == '-' {
+		cut -= 2
+	}
+	return l[:cut], true
+}
+
+// lookup lists the tags that satisfy a wish for l, best first: l itself and its truncations.
+func (l Lang) lookup() []Lang {
+	tags := []Lang{l}
+	for p, ok := l.parent(); ok; p, ok = p.parent() {
+		tags = append(tags, p)
+	}
+	return tags
+}
+
+// lookupWritten is lookup for a language that will be written: a truncation that is read in another
+// script does not serve (zh-TW is never served from zh).
+func (l Lang) lookupWritten() []Lang {
+	script := l.script()
+	return slices.DeleteFunc(l.lookup(), func(p Lang) bool { return p != l && p.script() != script })
+}
+
+// LangSet is a sorted set of languages.
+type LangSet []Lang
+
+// NewLangSet sorts and deduplicates.
+func NewLangSet(langs ...Lang) LangSet {
+	set := slices.Clone(langs)
+	slices.Sort(set)
+	return slices.Compact(set)
+}
+
+// Has reports whether l is in the set, to the letter.
+func (s LangSet) Has(l Lang) bool {
+	_, ok := slices.BinarySearch(s, l)
+	return ok
+}
+
+// hasAny reports whether one of the tags is in the set.
+func (s LangSet) hasAny(tags []Lang) bool {
+	return slices.ContainsFunc(tags, s.Has)
+}

@@ -1,0 +1,198 @@
+// Package fleet is the runtime view of the nodes: what one scheduler instance believes about the fleet,
+// kept in step with the store and read by every dispatch.
+//
+// Reads take no lock. Each piece is immutable and replaced whole: the maps of nodes by shard, the member
+// lists of the pools by chunk, what a node declares. What changes with every heartbeat (freshness, load, how
+// full a node was last seen) are atomics on the node itself, so a heartbeat that changes nothing rebuilds
+// nothing. Writers share one lock.
+//
+// What it says may be old. Nothing is granted on its word: the ledger decides.
+package fleet
+
+import (
+	"hash/maphash"
+	"iter"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// shards splits the map of nodes, so that a node that comes or goes costs a copy of a small map.
+const shards = 256
+
+// Instant is a moment on this process's monotonic clock.
+type Instant int64
+
+// Fleet is one instance's view.
+type Fleet struct {
+	presence time.Duration
+	base     time.Time
+	seed     maphash.Seed
+
+	nodes    [shards]atomic.Pointer[map[core.NodeID]*Node]
+	count    atomic.Int64
+	pools    atomic.Pointer[map[poolKey]*Pool]
+	fullness fullness
+
+	mu sync.Mutex // held by writers
+}
+
+// New makes an empty view. A node that is silent for presence falls out of it.
+func New(presence time.Duration) *Fleet {
+	f := &Fleet{presence: presence, base: time.Now(), seed: maphash.MakeSeed()}
+	for i := range f.nodes {
+		f.nodes[i].Store(&map[core.NodeID]*Node{})
+	}
+	f.pools.Store(&map[poolKey]*Pool{})
+	f.fullness.init()
+	return f
+}
+
+// Now reads the clock that freshness is measured by.
+func (f *Fleet) Now() Instant { return Instant(time.Since(f.base)) }
+
+// Len is how many nodes are in view.
+func (f *Fleet) Len() int { return int(f.count.Load()) }
+
+// Node finds a node; nil when it is not in view.
+func (f *Fleet) Node(id core.NodeID) *Node { return (*f.shard(id).Load())[id] }
+
+// All walks the nodes in view, in no order.
+func (f *Fleet) All() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for i := range f.nodes {
+			for _, n := range *f.nodes[i].Load() {
+				if !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (f *Fleet) shard(id core.NodeID) *atomic.Pointer[map[core.NodeID]*Node] {
+	return &f.nodes[maphash.String(f.seed, string(id))&(shards-1)]
+}
+
+// Update takes over what the store says of a node. Older news than what is known changes nothing.
+func (f *Fleet) Update(s store.NodeStatus) {
+	now := f.Now()
+	if s.Age >= f.presence {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.Node(s.Node.ID)
+	if n == nil {
+		n = newNode(s)
+		f.put(n)
+		f.place(n, s.Node)
+	} else if old := n.Now(); newer(s.Node, old) {
+		n.declare(s.Node)
+		if s.Node.Revision != old.Revision {
+			f.place(n, s.Node)
+		}
+		if s.Node.Epoch != old.Epoch {
+			n.Answered() // a new life starts with a clean slate
+		}
+	}
+	n.touch(now - Instant(s.Age))
+	n.load.Store(packLoad(s.Load))
+	f.Observe(n, s.InFlight(), s.Max, now)
+}
+
+func newer(a, b *core.Node) bool {
+	return a.Epoch > b.Epoch || a.Epoch == b.Epoch && a.Version > b.Version
+}
+
+// Beat notes a heartbeat that changed nothing the node declares.
+func (f *Fleet) Beat(id core.NodeID, load core.Load, o store.Occupancy) {
+	n := f.Node(id)
+	if n == nil {
+		return
+	}
+	now := f.Now()
+	n.touch(now)
+	n.load.Store(packLoad(load))
+	f.Observe(n, o.InFlight(), o.Max, now)
+}
+
+// Seen notes that a node was heard by somebody, age ago.
+func (f *Fleet) Seen(id core.NodeID, age time.Duration) {
+	if n := f.Node(id); n != nil {
+		n.touch(f.Now() - Instant(age))
+	}
+}
+
+// Remove takes a node out of view.
+func (f *Fleet) Remove(id core.NodeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.remove(id)
+}
+
+func (f *Fleet) remove(id core.NodeID) {
+	n := f.Node(id)
+	if n == nil {
+		return
+	}
+	shard := f.shard(id)
+	next := maps.Clone(*shard.Load())
+	delete(next, id)
+	shard.Store(&next)
+	f.count.Add(-1)
+	f.leave(n)
+}
+
+func (f *Fleet) put(n *Node) {
+	shard := f.shard(n.ID())
+	next := maps.Clone(*shard.Load())
+	next[n.ID()] = n
+	shard.Store(&next)
+	f.count.Add(1)
+}
+
+// Expire takes out of view whoever has been silent for the presence time.
+func (f *Fleet) Expire() {
+	var silent []core.NodeID
+	now := f.Now()
+	for n := range f.All() {
+		if n.Silence(now) >= f.presence {
+			silent = append(silent, n.ID())
+		}
+	}
+	if len(silent) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range silent {
+		if n := f.Node(id); n != nil && n.Silence(now) >= f.presence {
+			f.remove(id)
+		}
+	}
+}
+
+// Mark notes that a service of a node is not to be relied on for a while.
+func (f *Fleet) Mark(m store.Mark) {
+	n := f.Node(m.Node)
+	if n == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.Now()
+	next := map[string]Instant{m.Service: now + Instant(m.For)}
+	if old := n.marks.Load(); old != nil {
+		for service, until := range *old {
+			if until > now && service != m.Service {
+				next[service] = until
+			}
+		}
+	}
+	n.marks.Store(&next)
+}

@@ -1,0 +1,152 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+const (
+	pollEvery    = time.Second      // how often the silent are looked for
+	compareEvery = 30 * time.Second // how often the whole fleet is compared, in case a change was missed
+	retryEvery   = time.Second      // after the store failed
+)
+
+// Follower keeps a Fleet in step with the store: changes as they are pushed, a whole comparison when some
+// may have been missed, and a look at who has fallen silent every second.
+type Follower struct {
+	Fleet  *Fleet
+	Census store.Census
+	Marks  store.Marks
+	Log    *slog.Logger
+	// Silent is called once with each node that is not heard any more, and again if it fails.
+	Silent func(context.Context, core.NodeID) error
+
+	told map[core.NodeID]bool // whose silence was reported
+}
+
+// Run follows until the context ends.
+func (f *Follower) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { f.watch(ctx) })
+	wg.Go(func() { f.poll(ctx) })
+	wg.Wait()
+}
+
+// watch follows the pushed changes.
+func (f *Follower) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := f.Census.Watch(ctx, func() { f.compare(ctx) }, func(c store.Change) { f.apply(ctx, c) })
+		if ctx.Err() != nil {
+			return
+		}
+		f.Log.Warn("lost the stream of node changes; trying again", "error", err)
+		pause(ctx, retryEvery)
+	}
+}
+
+func (f *Follower) apply(ctx context.Context, c store.Change) {
+	switch {
+	case c.Gap:
+		f.compare(ctx)
+	case c.Removed:
+		f.Fleet.Remove(c.Node)
+	case c.Mark != nil:
+		f.Fleet.Mark(*c.Mark)
+	default:
+		f.Fleet.Update(c.Now)
+	}
+}
+
+// compare takes over the whole fleet from the store.
+func (f *Follower) compare(ctx context.Context) {
+	all, err := f.Census.Nodes(ctx)
+	if err != nil {
+		f.Log.Warn("could not compare the fleet with the store", "error", err)
+		return
+	}
+	known := make(map[core.NodeID]bool, len(all))
+	for _, s := range all {
+		known[s.Node.ID] = true
+		added := f.Fleet.Node(s.Node.ID) == nil
+		f.Fleet.Update(s)
+		if added {
+			f.takeMarks(ctx, s.Node.ID)
+		}
+	}
+	for n := range f.Fleet.All() {
+		// A node that registered while the list was read is not on it; it cannot be older than the list.
+		if !known[n.ID()] && n.Silence(f.Fleet.Now()) > pollEvery {
+			f.Fleet.Remove(n.ID())
+		}
+	}
+}
+
+func (f *Follower) takeMarks(ctx context.Context, id core.NodeID) {
+	marks, err := f.Marks.Marked(ctx, id)
+	if err != nil {
+		f.Log.Warn("could not read a node's marks", "node_id", id, "error", err)
+		return
+	}
+	for _, m := range marks {
+		f.Fleet.Mark(m)
+	}
+}
+
+// poll looks for the silent, and for what the pushed changes did not tell.
+func (f *Follower) poll(ctx context.Context) {
+	f.told = make(map[core.NodeID]bool)
+	compared := f.Fleet.Now()
+	for pause(ctx, pollEvery) {
+		sightings, err := f.Census.Sightings(ctx)
+		if err != nil {
+			f.Log.Warn("could not ask the store who is alive", "error", err)
+			continue
+		}
+		f.take(ctx, sightings)
+		if now := f.Fleet.Now(); now-compared > Instant(compareEvery) {
+			compared = now
+			f.compare(ctx)
+			f.Fleet.ForgetIdlePools()
+		}
+	}
+}
+
+// take notes who was heard, and sees to those who were not.
+func (f *Follower) take(ctx context.Context, sightings []store.Sighting) {
+	for _, s := range sightings {
+		f.Fleet.Seen(s.Node, s.Age)
+	}
+	f.Fleet.Expire()
+	for _, s := range sightings {
+		switch {
+		case s.Age < f.Fleet.presence:
+			delete(f.told, s.Node)
+		case f.told[s.Node]:
+		default:
+			if err := f.Silent(ctx, s.Node); err != nil {
+				f.Log.Warn("could not see to the jobs of a silent node; trying again", "node_id", s.Node, "error", err)
+				continue
+			}
+			f.told[s.Node] = true
+		}
+	}
+}
+
+// pause waits about d, a little more or less each time so that instances do not act in step. It reports
+// false when the context ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d + time.Duration((rand.Float64()-0.5)*0.2*float64(d)))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// Jobs holds the records that decide outcomes.
+type Jobs interface {
+	// Create writes the record unless there is one, and returns the record that stands. Created is true when
+	// it is the caller's own, also when the caller repeats a write whose reply was lost.
+	Create(ctx context.Context, p CreateParams) (job core.Job, created bool, err error)
+	// Apply makes one step of the state machine, if the record is held by whom the caller thinks.
+	Apply(ctx context.Context, p ApplyParams) (Applied, error)
+	// Get returns a record, ErrNoJob if there is none.
+	Get(ctx context.Context, id core.JobID) (core.Job, error)
+	// List returns records, the newest first.
+	List(ctx context.Context, p ListParams) ([]core.Job, error)
+}
+
+// CreateParams describes a new record: DISPATCHED, first attempt, naming node, epoch and token.
+type CreateParams struct {
+	ID      core.JobID
+	Spec    core.Spec
+	Print   string // the content's fingerprint
+	Holder  core.Holder
+	Token   core.Token
+	Timeout time.Duration // of the whole job
+}
+
+// ApplyParams describes one step.
+type ApplyParams struct {
+	Job   core.JobID
+	Event core.Event
+	// Holder is whom the caller believes to hold the job; the step is refused if it is somebody else.
+	// Epoch 0 leaves the epoch open, AnyHolder the whole.
+	Holder    core.Holder
+	AnyHolder bool
+
+	To       core.Holder   // move, rebind: the new holder
+	Token    core.Token    // move: the new holder's lease
+	Owner    core.Token    // retry, takeover: who looks for another node; move: who found it, if RETRYING
+	RetryFor time.Duration // retry, takeover: how long nobody else may
+	Reason   core.Reason   // retry, fail, cancel
+	Detail   string
+	Result   []byte // done
+}
+
+// Outcome says what became of a step.
+type Outcome uint8
+
+// The outcomes of a step.
+const (
+	Decided      Outcome = iota + 1 // the step was made
+	Repeated                        // the very same step had been made before
+	NoJob                           // there is no record
+	StaleAttempt                    // the job is in another attempt
+	NotHolder                       // another node has the job
+	StaleLife                       // the node has registered again since
+	Ended                           // the job had ended otherwise
+	Illegal                         // the state machine has no such step
+	Owned                           // the retry belongs to somebody whose time is not over
+)
+
+var outcomeNames = [...]string{
+	Decided: "decided", Repeated: "repeated", NoJob: "no_job", StaleAttempt: "stale_attempt", NotHolder: "not_holder",
+	StaleLife: "stale_epoch", Ended: "ended", Illegal: "illegal", Owned: "owned",
+}
+
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return ""
+}
+
+// Stands reports whether the record now says what the caller wanted.
+func (o Outcome) Stands() bool { return o == Decided || o == Repeated }
+
+// Applied is the record after a step, made or not.
+type Applied struct {
+	Outcome Outcome
+	Job     core.Job
+	Before  core.Job // when Decided: the record before the step
+}
+
+// ListParams selects records. Zero fields select all.
+type ListParams struct {
+	State   core.State
+	Node    core.NodeID
+	Session core.SessionID
+	Limit   int
+}
+
+// Selects reports whether a record is asked for.
+func (p *ListParams) Selects(job *core.Job) bool {
+	return (p.State == 0 || p.State == job.State) &&
+		(p.Node == "" || p.Node == job.Node) &&
+		(p.Session == "" || p.Session == job.Session)
+}

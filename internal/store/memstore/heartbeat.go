@@ -1,0 +1,118 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Heartbeat implements store.Nodes.
+func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.Pulse, error) {
+	n := s.locked(nil, p.Node)
+	if n == nil {
+		return store.Pulse{Verdict: store.UnknownNode}, nil
+	}
+	defer n.mu.Unlock()
+	now := s.now()
+	switch {
+	case ctx.Err() != nil:
+		return store.Pulse{Verdict: store.TooLate}, nil
+	case p.Epoch != 0 && p.Epoch != n.now.Epoch:
+		return store.Pulse{Verdict: store.StaleEpoch, NodeStatus: n.status(now)}, nil
+	case p.Seq != 0 && p.Seq <= n.seq:
+		return store.Pulse{Verdict: store.TooLate, NodeStatus: n.status(now)}, nil
+	}
+
+	n.seq = max(n.seq, p.Seq)
+	n.seen = now
+	n.load = p.Load
+	if p.Activity.Lists {
+		n.held = 0
+	}
+	s.declare(n, &p)
+
+	pulse := store.Pulse{Verdict: store.OK}
+	for i := len(n.leases) - 1; i >= 0; i-- {
+		if s.beat(n, &n.leases[i], &p.Activity, &pulse, now) {
+			n.remove(i)
+		}
+	}
+	pulse.Strays = s.adopt(n, &p.Activity, now)
+	n.setForeign(&p.Activity, now)
+	pulse.NodeStatus = n.status(now)
+	return pulse, nil
+}
+
+// declare takes over what the node now says of itself, if it differs.
+func (s *Store) declare(n *node, p *store.HeartbeatParams) {
+	var next core.Node
+	switch {
+	case p.Declared != nil:
+		next = *p.Declared
+		next.ID, next.Drained = n.now.ID, n.now.Drained
+		if next.SameAs(n.now) {
+			return
+		}
+	case p.Health != n.now.Health:
+		next = *n.now
+		next.Health = p.Health
+	default:
+		return
+	}
+	s.change(n, &next)
+}
+
+// beat judges one lease by one heartbeat and reports whether it is to be removed.
+//
+// A node that lists its jobs is believed about them: listed leases are renewed whatever the clock says, an
+// unlisted one is an orphan at the second omission (the first may be a heartbeat written before the job
+// arrived). A node that never lists has all its leases renewed until their attempts' deadlines.
+func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, now moment) (remove bool) {
+	listed := a.Lists && lists(a.Active, l)
+	late := expired(l.deadline, now)
+	switch {
+	case l.state == core.LeaseRevoked:
+		if a.Lists && !listed || !a.Lists && expired(l.expires, now) {
+			return true
+		}
+		if listed {
+			s.renew(l, now)
+		}
+		pulse.Cancels = append(pulse.Cancels, store.ActiveJob{Job: l.job, Attempt: int(l.attempt)})
+		return false
+	case l.stray():
+		if listed {
+			s.renew(l, now)
+		}
+		return a.Lists && !listed || expired(l.expires, now)
+	case n.now.Health == core.HealthOffline:
+		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
+		return false
+	case listed:
+		l.omitted = false
+		if l.state == core.LeaseParked {
+			l.state = core.LeaseRunning
+		}
+		s.renew(l, now)
+	case l.state == core.LeaseParked:
+		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
+		return false
+	case !a.Lists:
+		if !late {
+			s.renew(l, now)
+		}
+	case l.state == core.LeaseReserved && now.since(l.since) < s.timing.Judge:
+		s.renew(l, now)
+	case !l.omitted:
+		l.omitted = true
+		s.renew(l, now)
+	default:
+		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
+		return false
+	}
+	if late {
+		pulse.Overdue = append(pulse.Overdue, s.export(n, l))
+	}
+	return false
+}

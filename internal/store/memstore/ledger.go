@@ -1,0 +1,163 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Reserve implements store.Ledger.
+func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
+	n := s.locked(p.Handle, p.Lease.Node)
+	if n == nil {
+		return store.Reservation{Verdict: store.UnknownNode}, nil
+	}
+	defer n.mu.Unlock()
+	if ctx.Err() != nil {
+		return store.Reservation{Verdict: store.TooLate}, nil
+	}
+
+	now := s.now()
+	taken, exists := int(n.foreign), false
+	for i := range n.leases {
+		l := &n.leases[i]
+		if l.counts(now) {
+			taken++
+			exists = exists || l.is(&p.Lease)
+		}
+	}
+	answer := store.Reservation{InFlight: taken, Max: int(n.max)}
+	switch {
+	case exists:
+		answer.Verdict = store.OK
+	case p.Epoch != n.epoch:
+		answer.Verdict = store.StaleEpoch
+	case p.Revision != n.revision:
+		answer.Verdict = store.StaleRevision
+	case !n.ready, now.since(n.seen) >= s.timing.Presence, !expired(n.held, now):
+		answer.Verdict = store.NotReady
+	case n.max <= 0:
+		answer.Verdict = store.NoCapacity
+	case taken >= int(n.max):
+		answer.Verdict = store.Full
+	default:
+		answer.Verdict = store.OK
+		answer.InFlight++
+		n.leases = append(n.leases, lease{
+			job:      p.Lease.Job,
+			token:    p.Lease.Token,
+			instance: p.Instance,
+			epoch:    p.Epoch,
+			since:    now,
+			expires:  now.add(s.timing.Presence),
+			deadline: now.add(p.Timeout),
+			attempt:  int32(p.Lease.Attempt),
+			state:    core.LeaseReserved,
+		})
+	}
+	return answer, nil
+}
+
+// Commit implements store.Ledger.
+func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
+	n := s.locked(nil, ref.Node)
+	if n == nil {
+		return false, nil
+	}
+	defer n.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	now := s.now()
+	i := n.find(&ref)
+	if i < 0 || !n.leases[i].counts(now) || n.leases[i].state == core.LeaseRevoked {
+		return false, nil
+	}
+	l := &n.leases[i]
+	l.state = core.LeaseRunning
+	s.renew(l, now)
+	return true, nil
+}
+
+// Release implements store.Ledger.
+func (s *Store) Release(ctx context.Context, p store.ReleaseParams) (store.Occupancy, error) {
+	n := s.locked(p.Handle, p.Lease.Node)
+	if n == nil {
+		return store.Occupancy{}, nil
+	}
+	defer n.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return store.Occupancy{}, err
+	}
+	now := s.now()
+	if i := n.find(&p.Lease); i >= 0 {
+		if p.Park {
+			n.leases[i].state = core.LeaseParked
+			n.leases[i].expires = now
+		} else {
+			n.remove(i)
+		}
+	}
+	return n.occupancy(now), nil
+}
+
+// Revoke implements store.Ledger.
+func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
+	n := s.locked(nil, ref.Node)
+	if n == nil {
+		return nil
+	}
+	defer n.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if i := n.find(&ref); i >= 0 {
+		if n.leases[i].state == core.LeaseParked {
+			n.remove(i)
+		} else {
+			n.leases[i].state = core.LeaseRevoked
+		}
+	}
+	return nil
+}
+
+// Lease implements store.Holdings.
+func (s *Store) Lease(_ context.Context, ref core.LeaseRef) (core.Lease, bool, error) {
+	n := s.locked(nil, ref.Node)
+	if n == nil {
+		return core.Lease{}, false, nil
+	}
+	defer n.mu.Unlock()
+	if i := n.find(&ref); i >= 0 {
+		return s.export(n, &n.leases[i]), true, nil
+	}
+	return core.Lease{}, false, nil
+}
+
+// Probe implements store.Holdings.
+func (s *Store) Probe(_ context.Context, nodes []core.NodeID, into []store.Occupancy) error {
+	now := s.now()
+	for i, id := range nodes {
+		into[i] = store.Occupancy{}
+		if n := s.locked(nil, id); n != nil {
+			into[i] = n.occupancy(now)
+			n.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// Orphans implements store.Holdings.
+func (s *Store) Orphans(_ context.Context, id core.NodeID) ([]core.Lease, error) {
+	n := s.locked(nil, id)
+	if n == nil {
+		return nil, nil
+	}
+	defer n.mu.Unlock()
+	leases := make([]core.Lease, 0, len(n.leases))
+	for i := range n.leases {
+		leases = append(leases, s.export(n, &n.leases[i]))
+	}
+	return leases, nil
+}

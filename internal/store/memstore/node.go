@@ -1,0 +1,143 @@
+package memstore
+
+import (
+	"math"
+	"sync"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// node is one node with its set of leases. Its lock orders everything that happens to it. What a
+// reservation needs fills the first cache line, and the first lease follows: with many nodes, a reservation
+// costs what it misses in the cache.
+type node struct {
+	mu       sync.Mutex
+	epoch    core.Epoch
+	revision core.Revision
+	seen     moment
+	leases   []lease
+	max      int16
+	foreign  int16
+	ready    bool // health and drain allow a grant
+	gone     bool // removed: whoever still has a pointer must look again
+
+	first [1]lease // where leases begin
+
+	now   *core.Node
+	held  moment // granted nothing before this moment
+	load  core.Load
+	seq   uint64 // of the last heartbeat that counted
+	marks map[string]moment
+	_     [48]byte // to a multiple of a cache line, so that the first line stays one
+}
+
+func newNode() *node {
+	n := &node{}
+	n.leases = n.first[:0]
+	return n
+}
+
+// declare takes over what the node declares.
+func (n *node) declare(declared *core.Node) {
+	n.now = declared
+	n.epoch, n.revision = declared.Epoch, declared.Revision
+	n.max = int16(min(declared.MaxJobs, math.MaxInt16))
+	n.ready = declared.Standing() == core.HealthReady
+}
+
+// lease is a member of a node's set.
+type lease struct {
+	job      core.JobID
+	token    core.Token
+	instance core.InstanceID
+	epoch    core.Epoch
+	since    moment
+	expires  moment
+	deadline moment
+	attempt  int32
+	state    core.LeaseState
+	omitted  bool // the node's last heartbeat did not list it
+}
+
+// export is the lease as it leaves the store.
+func (s *Store) export(n *node, l *lease) core.Lease {
+	return core.Lease{
+		LeaseRef: core.LeaseRef{Node: n.now.ID, Job: l.job, Attempt: int(l.attempt), Token: l.token},
+		State:    l.state,
+		Epoch:    l.epoch,
+		Instance: l.instance,
+		Since:    s.time(l.since),
+		Expires:  s.time(l.expires),
+		Deadline: s.time(l.deadline),
+	}
+}
+
+// stray reports whether the lease was adopted from a node's list: nobody reserved it.
+func (l *lease) stray() bool { return l.token == "" }
+
+// counts reports whether the lease takes a slot.
+func (l *lease) counts(now moment) bool {
+	return l.state != core.LeaseParked && !expired(l.expires, now)
+}
+
+func (l *lease) is(ref *core.LeaseRef) bool {
+	return int(l.attempt) == ref.Attempt && l.token == ref.Token && l.job == ref.Job
+}
+
+// isOf reports whether the lease is for a job that a node lists.
+func (l *lease) isOf(job *store.ActiveJob) bool {
+	return int(l.attempt) == job.Attempt && l.job == job.Job
+}
+
+// find returns the index of a lease in the set, -1 when it is not there. Sets are as small as a node's
+// maximum, so a walk is cheaper than an index.
+func (n *node) find(ref *core.LeaseRef) int {
+	for i := range n.leases {
+		if n.leases[i].is(ref) {
+			return i
+		}
+	}
+	return -1
+}
+
+// remove takes the lease at i out of the set.
+func (n *node) remove(i int) {
+	last := len(n.leases) - 1
+	n.leases[i] = n.leases[last]
+	n.leases[last] = lease{}
+	n.leases = n.leases[:last]
+}
+
+func (n *node) occupancy(now moment) store.Occupancy {
+	o := store.Occupancy{Max: int(n.max), Foreign: int(n.foreign)}
+	for i := range n.leases {
+		l := &n.leases[i]
+		switch {
+		case !l.counts(now):
+		case l.state == core.LeaseReserved:
+			o.Reserved++
+		default:
+			o.Running++
+		}
+	}
+	return o
+}
+
+func (n *node) status(now moment) store.NodeStatus {
+	return store.NodeStatus{Node: n.now, Handle: n, Load: n.load, Age: now.since(n.seen), Occupancy: n.occupancy(now)}
+}
+
+// setForeign works out how much of what the node reports is not ours. A node that lists its jobs counted
+// and listed in the same breath; for one that does not, the leases have to stand in for the list.
+func (n *node) setForeign(a *store.Activity, now moment) {
+	ours := len(a.Active)
+	if !a.Lists {
+		o := n.occupancy(now)
+		ours = o.Reserved + o.Running
+	}
+	n.foreign = 0
+	if a.Counts && a.Current > ours {
+		n.foreign = int16(min(a.Current-ours, math.MaxInt16))
+	}
+}

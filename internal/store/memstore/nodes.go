@@ -1,0 +1,250 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Register implements store.Nodes.
+func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Registration{}, err
+	}
+	n, known := s.claim(p.Node.ID)
+	defer n.mu.Unlock()
+
+	now := s.now()
+	next := p.Node
+	next.Epoch = core.Epoch(s.time(now).UnixMicro())
+	next.Revision, next.Version, next.Drained = 1, 1, false
+	if known {
+		next.Epoch = max(n.now.Epoch+1, next.Epoch)
+		next.Revision, next.Version = n.now.Revision+1, n.now.Version+1
+		next.Drained = n.now.Drained
+	}
+	n.declare(&next)
+	n.load = p.Load
+	n.seen = now
+	n.seq = 0
+	n.held = 0
+	if p.Returning && !p.Activity.Lists {
+		n.held = now.add(s.timing.Attempt)
+	}
+
+	r := store.Registration{Known: known}
+	s.beginLife(n, &p.Activity, &r, now)
+	r.Strays = s.adopt(n, &p.Activity, now)
+	n.setForeign(&p.Activity, now)
+	r.NodeStatus = n.status(now)
+	s.watchers.publish(store.Change{Node: next.ID, Now: r.NodeStatus})
+	return r, nil
+}
+
+// claim finds or makes a node and returns it locked.
+func (s *Store) claim(id core.NodeID) (n *node, known bool) {
+	shard := &s.nodes[s.shardOf(string(id))]
+	for {
+		shard.Lock()
+		n, known = shard.m[id]
+		if !known {
+			n = newNode()
+			n.mu.Lock()
+			shard.m[id] = n
+			shard.Unlock()
+			return n, false
+		}
+		shard.Unlock()
+		n.mu.Lock()
+		if !n.gone {
+			return n, true
+		}
+		n.mu.Unlock()
+	}
+}
+
+// beginLife sorts the leases of the life before: what the node lists it keeps, what it does not list it
+// has lost.
+func (s *Store) beginLife(n *node, a *store.Activity, r *store.Registration, now moment) {
+	for i := len(n.leases) - 1; i >= 0; i-- {
+		l := &n.leases[i]
+		listed := a.Lists && lists(a.Active, l)
+		switch {
+		case listed && l.state == core.LeaseRevoked:
+			s.renew(l, now)
+		case listed:
+			l.epoch, l.state, l.omitted = n.now.Epoch, core.LeaseRunning, false
+			s.renew(l, now)
+			r.Kept = append(r.Kept, s.export(n, l))
+		case l.state == core.LeaseRevoked, l.stray():
+			n.remove(i)
+		default:
+			r.Orphans = append(r.Orphans, s.export(n, l))
+		}
+	}
+}
+
+func (s *Store) renew(l *lease, now moment) { l.expires = now.add(s.timing.Presence) }
+
+func lists(active []store.ActiveJob, l *lease) bool {
+	for i := range active {
+		if l.isOf(&active[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// adopt makes leases of jobs that the node lists and nobody reserved: their slots are taken, whoever is
+// right about them. It returns every adopted lease, to be judged by the jobs' records.
+func (s *Store) adopt(n *node, a *store.Activity, now moment) []core.Lease {
+	var strays []core.Lease
+	for i := range a.Active {
+		job := &a.Active[i]
+		known := false
+		for j := range n.leases {
+			l := &n.leases[j]
+			if !l.isOf(job) {
+				continue
+			}
+			known = true
+			if l.stray() && l.state != core.LeaseRevoked {
+				strays = append(strays, s.export(n, l))
+			}
+		}
+		if known {
+			continue
+		}
+		n.leases = append(n.leases, lease{
+			job:      job.Job,
+			attempt:  int32(job.Attempt),
+			state:    core.LeaseRunning,
+			epoch:    n.now.Epoch,
+			since:    now,
+			expires:  now.add(s.timing.Presence),
+			deadline: now.add(s.timing.Attempt),
+		})
+		strays = append(strays, s.export(n, &n.leases[len(n.leases)-1]))
+	}
+	return strays
+}
+
+// Drain implements store.Nodes.
+func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
+	n := s.locked(nil, p.Node)
+	if n == nil {
+		return nil, store.ErrNoNode
+	}
+	defer n.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if n.now.Drained != p.Drained {
+		next := *n.now
+		next.Drained = p.Drained
+		s.change(n, &next)
+	}
+	return n.now, nil
+}
+
+// change takes over what a node declares anew and tells whoever watches.
+func (s *Store) change(n *node, next *core.Node) {
+	next.Follow(n.now)
+	n.declare(next)
+	s.watchers.publish(store.Change{Node: next.ID, Now: n.status(s.now())})
+}
+
+// Remove implements store.Nodes.
+func (s *Store) Remove(ctx context.Context, id core.NodeID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	shard := &s.nodes[s.shardOf(string(id))]
+	shard.Lock()
+	n := shard.m[id]
+	delete(shard.m, id)
+	shard.Unlock()
+	if n != nil {
+		n.mu.Lock()
+		n.gone = true
+		n.mu.Unlock()
+		s.watchers.publish(store.Change{Node: id, Removed: true})
+	}
+	return nil
+}
+
+// Node implements store.Census.
+func (s *Store) Node(_ context.Context, id core.NodeID) (store.NodeStatus, error) {
+	n := s.locked(nil, id)
+	if n == nil {
+		return store.NodeStatus{}, store.ErrNoNode
+	}
+	defer n.mu.Unlock()
+	return n.status(s.now()), nil
+}
+
+// Nodes implements store.Census.
+func (s *Store) Nodes(context.Context) ([]store.NodeStatus, error) {
+	var all []store.NodeStatus
+	now := s.now()
+	s.eachNode(func(n *node) {
+		n.mu.Lock()
+		all = append(all, n.status(now))
+		n.mu.Unlock()
+	})
+	return all, nil
+}
+
+// Sightings implements store.Census.
+func (s *Store) Sightings(context.Context) ([]store.Sighting, error) {
+	var all []store.Sighting
+	now := s.now()
+	s.eachNode(func(n *node) {
+		n.mu.Lock()
+		all = append(all, store.Sighting{Node: n.now.ID, Age: now.since(n.seen)})
+		n.mu.Unlock()
+	})
+	return all, nil
+}
+
+// Mark implements store.Marks.
+func (s *Store) Mark(ctx context.Context, m store.Mark) error {
+	n := s.locked(nil, m.Node)
+	if n == nil {
+		return store.ErrNoNode
+	}
+	defer n.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := s.now()
+	if n.marks == nil {
+		n.marks = make(map[string]moment)
+	}
+	for service, until := range n.marks {
+		if expired(until, now) {
+			delete(n.marks, service)
+		}
+	}
+	n.marks[m.Service] = now.add(m.For)
+	s.watchers.publish(store.Change{Node: m.Node, Mark: &m})
+	return nil
+}
+
+// Marked implements store.Marks.
+func (s *Store) Marked(_ context.Context, id core.NodeID) ([]store.Mark, error) {
+	n := s.locked(nil, id)
+	if n == nil {
+		return nil, nil
+	}
+	defer n.mu.Unlock()
+	now := s.now()
+	var marks []store.Mark
+	for service, until := range n.marks {
+		if !expired(until, now) {
+			marks = append(marks, store.Mark{Node: id, Service: service, For: until.since(now)})
+		}
+	}
+	return marks, nil
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// Nodes is the write side of the fleet.
+type Nodes interface {
+	// Register begins a new life of a node. Leases of jobs the node lists move to the new epoch; the others
+	// come back as orphans, to be handled and released by the caller.
+	Register(ctx context.Context, p RegisterParams) (Registration, error)
+	// Heartbeat renews the node's presence and its leases in one step and says what does not fit.
+	Heartbeat(ctx context.Context, p HeartbeatParams) (Pulse, error)
+	// Drain sets or clears the operator's wish that the node gets nothing new. It outlives registrations.
+	Drain(ctx context.Context, p DrainParams) (*core.Node, error)
+	// Remove forgets a node and its leases.
+	Remove(ctx context.Context, node core.NodeID) error
+}
+
+// Census is the read side of the fleet.
+type Census interface {
+	// Node returns one node, ErrNoNode if it is not registered.
+	Node(ctx context.Context, id core.NodeID) (NodeStatus, error)
+	// Nodes returns every registered node, also those that are silent.
+	Nodes(ctx context.Context) ([]NodeStatus, error)
+	// Sightings returns how long ago each node was last heard.
+	Sightings(ctx context.Context) ([]Sighting, error)
+	// Watch calls fn with every change until the context ends, in order for each node. It calls ready once
+	// no change made after that call can be missed.
+	Watch(ctx context.Context, ready func(), fn func(Change)) error
+}
+
+// ActiveJob is one line of the list of jobs a node says it has: received, and the result not yet acknowledged.
+type ActiveJob struct {
+	Job     core.JobID
+	Attempt int
+}
+
+// Activity is what a node says it is doing. Absent is not empty: a node that does not list says nothing
+// about its jobs, a node that lists none has none.
+type Activity struct {
+	Lists   bool
+	Active  []ActiveJob
+	Counts  bool // CurrentJobs was given
+	Current int  // everything the node is running, ours or not
+}
+
+// RegisterParams describes a registration.
+type RegisterParams struct {
+	Node     core.Node // as declared; epoch, revision and drain are the store's
+	Load     core.Load
+	Activity Activity
+	// Returning says that the node spoke as one that was registered before, so that it may still be running
+	// work this store knows nothing of. Unless it lists its jobs it is granted nothing for one attempt.
+	Returning bool
+}
+
+// Registration is the answer to a registration.
+type Registration struct {
+	NodeStatus
+	Known   bool         // the store knew it from an earlier life of the node
+	Kept    []core.Lease // listed by the node: moved to the new epoch
+	Orphans []core.Lease // not listed: their jobs have to be moved on
+	Strays  []core.Lease // listed, but no lease was known: adopted so that their slots count
+}
+
+// HeartbeatParams describes a heartbeat.
+type HeartbeatParams struct {
+	Node     core.NodeID
+	Epoch    core.Epoch // 0: the node does not say
+	Seq      uint64     // 0: the node does not count its heartbeats
+	Declared *core.Node // nil: nothing the node declares has changed
+	Health   core.Health
+	Load     core.Load
+	Activity Activity
+}
+
+// Pulse is the answer to a heartbeat. Anything but OK changed nothing.
+type Pulse struct {
+	Verdict    Verdict
+	NodeStatus              // empty when the node is unknown
+	Orphans    []core.Lease // the node does not have these although it should
+	Overdue    []core.Lease // past their attempt's deadline
+	Strays     []core.Lease // the node has these although no lease was known
+	Cancels    []ActiveJob  // the node should stop these
+}
+
+// DrainParams says what the operator wants of a node.
+type DrainParams struct {
+	Node    core.NodeID
+	Drained bool
+}
+
+// Handle is the store's own note of where it keeps a node. Passing it back saves a search; passing none, or
+// one that is out of date, does no harm. Only the store that made it looks inside.
+type Handle any
+
+// Occupancy is how much of a node is taken.
+type Occupancy struct {
+	Max      int
+	Reserved int
+	Running  int
+	Foreign  int // work the node reports that is not ours
+}
+
+// InFlight is what counts against the maximum.
+func (o Occupancy) InFlight() int { return o.Reserved + o.Running + o.Foreign }
+
+// Free reports whether one more job fits.
+func (o Occupancy) Free() bool { return o.InFlight() < o.Max }
+
+// NodeStatus is a node as the store sees it now.
+type NodeStatus struct {
+	Node   *core.Node
+	Handle Handle
+	Load   core.Load
+	Age    time.Duration // since it was last heard
+	Occupancy
+}
+
+// Sighting is when a node was last heard.
+type Sighting struct {
+	Node core.NodeID
+	Age  time.Duration
+}
+
+// Change is one change of the fleet.
+type Change struct {
+	Node    core.NodeID
+	Removed bool
+	Now     NodeStatus // when not removed
+	Mark    *Mark      // when a service of the node was marked; Now is empty then
+	// Gap says that changes may have been missed: whoever follows must compare the whole fleet.
+	Gap bool
+}
