@@ -30,7 +30,7 @@ func benchmarkDecision(b *testing.B, nodes int) {
 	for i := range nodes {
 		r, err := mem.Register(ctx, store.RegisterParams{
 			Node: core.Node{
-				ID: core.NodeID(fmt.Sprintf("node-%06d", i)), Health: core.HealthReady, MaxJobs: 4,
+				ID: core.NodeID(fmt.Sprintf("node-%06d", i)), Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
 				Capability: core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true},
 			},
 			Load: core.Load{CPU: 0.5, GPU: 0.5, Memory: 0.5},

@@ -129,6 +129,9 @@ func (j *Job) End(now time.Time, reason Reason) {
 	}
 }
 
+// Refused reports whether the record is of a job that was refused after all: as good as none.
+func (j *Job) Refused() bool { return j.State == StateFailed && j.Reason.Refusal() }
+
 // Clone copies the job so that the copy's history can be appended to.
 func (j *Job) Clone() Job {
 	c := *j

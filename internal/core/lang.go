@@ -100,7 +100,7 @@ type LangSet []Lang
 
 // NewLangSet sorts and deduplicates.
 func NewLangSet(langs ...Lang) LangSet {
-	set := slices.Clone(langs)
+	set := append(make(LangSet, 0, len(langs)), langs...)
 	slices.Sort(set)
 	return slices.Compact(set)
 }

@@ -168,31 +168,24 @@ func (c *Capability) ServiceState(id string) (installed, ready bool) {
 
 // Directions lists the directions the node declares, to the letter, at most limit of them.
 func (c *Capability) Directions(limit int) []Direction {
-	var out []Direction
-	add := func(d Direction) bool {
-		wish := NewWish(d, false)
-		if d.Src != d.Tgt && wish.Unserved(c) == ReasonNone {
-			out = append(out, d)
-		}
-		return len(out) < limit
-	}
-	if !c.AnyPair {
-		for _, d := range c.Pairs {
-			if !add(d) {
-				return out
-			}
-		}
-		return out
-	}
-	targets := NewLangSet(slices.Concat(c.Semantic, c.TTS)...)
-	for _, src := range c.Semantic {
-		for _, tgt := range targets {
-			if !add(Direction{src, tgt}) {
-				return out
+	candidates := c.Pairs
+	if c.AnyPair {
+		candidates = nil
+		targets := NewLangSet(slices.Concat(c.Semantic, c.TTS)...)
+		for _, src := range c.Semantic {
+			for _, tgt := range targets {
+				candidates = append(candidates, Direction{src, tgt})
 			}
 		}
 	}
-	return out
+	var declared []Direction
+	for _, d := range candidates {
+		exact := Wish{Direction: d, src: d.Src.lookup(), tgt: []Lang{d.Tgt}}
+		if len(declared) < limit && d.Src != d.Tgt && exact.Unserved(c) == ReasonNone {
+			declared = append(declared, d)
+		}
+	}
+	return declared
 }
 
 // Load is how busy a node says its machine is, each from 0 to 1, negative when unknown.
@@ -230,6 +223,9 @@ func (n *Node) Standing() Health {
 	}
 	return n.Health
 }
+
+// Reachable reports whether there is a way to hand the node a job.
+func (n *Node) Reachable() bool { return n.Callback != "" }
 
 // SameService reports whether o does the same work for the same people, so that whoever chose one would
 // have chosen the other.

@@ -22,6 +22,7 @@ const (
 
 	ReasonNotReady        Reason = "HEALTH_NOT_READY"
 	ReasonStale           Reason = "HEARTBEAT_STALE"
+	ReasonUnreachable     Reason = "NO_CALLBACK_URL"
 	ReasonServiceNotReady Reason = "SERVICE_NOT_READY"
 	ReasonMarked          Reason = "SERVICE_MARKED_UNAVAILABLE"
 	ReasonCPU             Reason = "CPU_OVER_LIMIT"
@@ -66,3 +67,12 @@ func (r Reason) Incapable() bool {
 
 // Soft reports whether the objection is a preference, which yields before a request is refused.
 func (r Reason) Soft() bool { return r == ReasonSpread || r == ReasonSetAside }
+
+// Refusal reports whether a job that failed for this reason was refused: its caller was told that there is
+// no job, and no node ever had it. A refusal is not remembered.
+func (r Reason) Refusal() bool { return r == ReasonAllFull || r == ReasonDependencyDown }
+
+// Unconfirmed reports whether an attempt that ended for this reason was never confirmed by its node.
+func (r Reason) Unconfirmed() bool {
+	return r == ReasonNodeBusy || r == ReasonDeliveryRefused || r == ReasonACKTimeout
+}

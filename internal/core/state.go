@@ -140,6 +140,7 @@ var table = [StateCancelled + 1][EventCancel + 1]State{
 		EventDone:     StateDone, // the last attempt came through after all
 		EventTakeover: StateRetrying,
 		EventMove:     StateDispatched,
+		EventRebind:   StateRetrying,
 		EventFail:     StateFailed,
 		EventCancel:   StateCancelled,
 	},

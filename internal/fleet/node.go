@@ -62,6 +62,7 @@ type Brief uint64
 const (
 	briefReady Brief = 1 << iota
 	briefTenant
+	briefReachable
 	briefBits = iota
 )
 
@@ -72,6 +73,9 @@ func packBrief(declared *core.Node) uint64 {
 	}
 	if declared.Tenant != "" {
 		b |= briefTenant
+	}
+	if declared.Reachable() {
+		b |= briefReachable
 	}
 	return uint64(b)
 }
@@ -87,6 +91,9 @@ func (b Brief) Ready() bool { return b&briefReady != 0 }
 
 // Tenant reports whether the node belongs to one tenant only.
 func (b Brief) Tenant() bool { return b&briefTenant != 0 }
+
+// Reachable reports whether there is a way to hand the node a job.
+func (b Brief) Reachable() bool { return b&briefReachable != 0 }
 
 // A load is kept as three numbers of 16 bits, 0 for unknown, so that it is read at once and without a step
 // to elsewhere in memory.

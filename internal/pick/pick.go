@@ -74,6 +74,8 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 		return core.ReasonNotReady
 	case n.Silence(q.Now) > p.policy.StaleAfter:
 		return core.ReasonStale
+	case !brief.Reachable():
+		return core.ReasonUnreachable
 	case brief.MaxJobs() == 0:
 		return core.ReasonNoCapacity
 	case len(q.Tried) > 0 && slices.Contains(q.Tried, n.ID()):

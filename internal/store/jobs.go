@@ -10,7 +10,8 @@ import (
 // Jobs holds the records that decide outcomes.
 type Jobs interface {
 	// Create writes the record unless there is one, and returns the record that stands. Created is true when
-	// it is the caller's own, also when the caller repeats a write whose reply was lost.
+	// it is the caller's own, also when the caller repeats a write whose reply was lost. The record of a job
+	// that was refused after all is as good as none.
 	Create(ctx context.Context, p CreateParams) (job core.Job, created bool, err error)
 	// Apply makes one step of the state machine, if the record is held by whom the caller thinks.
 	Apply(ctx context.Context, p ApplyParams) (Applied, error)

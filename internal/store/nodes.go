@@ -65,6 +65,7 @@ type Registration struct {
 	Kept    []core.Lease // listed by the node: moved to the new epoch
 	Orphans []core.Lease // not listed: their jobs have to be moved on
 	Strays  []core.Lease // listed, but no lease was known: adopted so that their slots count
+	Young   bool         // as in Pulse
 }
 
 // HeartbeatParams describes a heartbeat.
@@ -86,6 +87,8 @@ type Pulse struct {
 	Overdue    []core.Lease // past their attempt's deadline
 	Strays     []core.Lease // the node has these although no lease was known
 	Cancels    []ActiveJob  // the node should stop these
+	// Young says that the store began less than a job's time ago: what it does not know may still be right.
+	Young bool
 }
 
 // DrainParams says what the operator wants of a node.

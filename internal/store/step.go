@@ -66,8 +66,6 @@ func repeated(job *core.Job, p *ApplyParams) bool {
 		return job.State == core.StateDone && mine
 	case core.EventRetry:
 		return job.State == core.StateRetrying && mine && job.Owner == p.Owner
-	case core.EventTakeover:
-		return job.State == core.StateRetrying && job.Owner == p.Owner
 	case core.EventMove:
 		return job.State == core.StateDispatched && job.Holder == p.To && job.Token == p.Token
 	case core.EventRebind:
@@ -103,8 +101,8 @@ func mayDecideRetry(job *core.Job, p *ApplyParams, now time.Time) bool {
 		return job.Owner == p.Owner
 	case core.EventFail:
 		return p.AnyHolder || job.Owner == p.Owner
-	case core.EventTakeover:
-		return !now.Before(job.Retry)
+	case core.EventTakeover: // by its owner it is a renewal
+		return job.Owner == p.Owner || !now.Before(job.Retry)
 	}
 	return true
 }

@@ -20,11 +20,12 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 		return store.Pulse{Verdict: store.TooLate}, nil
 	case p.Epoch != 0 && p.Epoch != n.now.Epoch:
 		return store.Pulse{Verdict: store.StaleEpoch, NodeStatus: n.status(now)}, nil
-	case p.Seq != 0 && p.Seq <= n.seq:
+	case p.Seq != 0 && p.Seq < n.seq:
 		return store.Pulse{Verdict: store.TooLate, NodeStatus: n.status(now)}, nil
 	}
 
 	n.seq = max(n.seq, p.Seq)
+	number := n.number(p.Seq)
 	n.seen = now
 	n.load = p.Load
 	if p.Activity.Lists {
@@ -32,9 +33,9 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	}
 	s.declare(n, &p)
 
-	pulse := store.Pulse{Verdict: store.OK}
+	pulse := store.Pulse{Verdict: store.OK, Young: s.young(now)}
 	for i := len(n.leases) - 1; i >= 0; i-- {
-		if s.beat(n, &n.leases[i], &p.Activity, &pulse, now) {
+		if s.beat(n, &n.leases[i], &p.Activity, &pulse, number, now) {
 			n.remove(i)
 		}
 	}
@@ -42,6 +43,15 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	n.setForeign(&p.Activity, now)
 	pulse.NodeStatus = n.status(now)
 	return pulse, nil
+}
+
+// number tells one heartbeat from the next, also when the node does not.
+func (n *node) number(seq uint64) uint64 {
+	if seq != 0 {
+		return seq
+	}
+	n.beats++
+	return n.beats | 1<<63
 }
 
 // declare takes over what the node now says of itself, if it differs.
@@ -68,7 +78,7 @@ func (s *Store) declare(n *node, p *store.HeartbeatParams) {
 // A node that lists its jobs is believed about them: listed leases are renewed whatever the clock says, an
 // unlisted one is an orphan at the second omission (the first may be a heartbeat written before the job
 // arrived). A node that never lists has all its leases renewed until their attempts' deadlines.
-func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, now moment) (remove bool) {
+func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, number uint64, now moment) (remove bool) {
 	listed := a.Lists && lists(a.Active, l)
 	late := expired(l.deadline, now)
 	switch {
@@ -90,7 +100,7 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, n
 		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
 		return false
 	case listed:
-		l.omitted = false
+		l.omitted = 0
 		if l.state == core.LeaseParked {
 			l.state = core.LeaseRunning
 		}
@@ -104,8 +114,8 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, n
 		}
 	case l.state == core.LeaseReserved && now.since(l.since) < s.timing.Judge:
 		s.renew(l, now)
-	case !l.omitted:
-		l.omitted = true
+	case l.omitted == 0, l.omitted == number: // a repeated heartbeat is not a second one
+		l.omitted = number
 		s.renew(l, now)
 	default:
 		pulse.Orphans = append(pulse.Orphans, s.export(n, l))

@@ -86,7 +86,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (core.Job, boo
 		return core.Job{}, false, err
 	}
 	now := s.now()
-	if job := shard.get(p.ID, now); job != nil {
+	if job := shard.get(p.ID, now); job != nil && !job.Refused() {
 		return *job, job.Token == p.Token && job.State == core.StateDispatched, nil
 	}
 	at := s.time(now)

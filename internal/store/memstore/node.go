@@ -28,8 +28,9 @@ type node struct {
 	held  moment // granted nothing before this moment
 	load  core.Load
 	seq   uint64 // of the last heartbeat that counted
+	beats uint64 // heartbeats that carried no number
 	marks map[string]moment
-	_     [48]byte // to a multiple of a cache line, so that the first line stays one
+	_     [32]byte // to a multiple of a cache line, so that the first line stays one
 }
 
 func newNode() *node {
@@ -57,7 +58,7 @@ type lease struct {
 	deadline moment
 	attempt  int32
 	state    core.LeaseState
-	omitted  bool // the node's last heartbeat did not list it
+	omitted  uint64 // the heartbeat that was the first not to list it; 0: none
 }
 
 // export is the lease as it leaves the store.

@@ -33,7 +33,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 		n.held = now.add(s.timing.Attempt)
 	}
 
-	r := store.Registration{Known: known}
+	r := store.Registration{Known: known, Young: s.young(now)}
 	s.beginLife(n, &p.Activity, &r, now)
 	r.Strays = s.adopt(n, &p.Activity, now)
 	n.setForeign(&p.Activity, now)
@@ -74,7 +74,7 @@ func (s *Store) beginLife(n *node, a *store.Activity, r *store.Registration, now
 		case listed && l.state == core.LeaseRevoked:
 			s.renew(l, now)
 		case listed:
-			l.epoch, l.state, l.omitted = n.now.Epoch, core.LeaseRunning, false
+			l.epoch, l.state, l.omitted = n.now.Epoch, core.LeaseRunning, 0
 			s.renew(l, now)
 			r.Kept = append(r.Kept, s.export(n, l))
 		case l.state == core.LeaseRevoked, l.stray():

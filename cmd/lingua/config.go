@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+)
+
+type configCmd struct {
+	Check     configCheckCmd     `cmd:"" help:"Check a config file, with the environment, and say everything that is wrong with it."`
+	Reference configReferenceCmd `cmd:"" help:"Print a config file with every key, its default and its meaning."`
+}
+
+type configCheckCmd struct {
+	File string `arg:"" help:"The config file." type:"path"`
+}
+
+// Run checks the file.
+func (c *configCheckCmd) Run(io streams) error {
+	cfg, err := config.Load(c.File, io.environ)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := cfg.Validate(); err != nil {
+		return usageError{fmt.Errorf("%s:\n%w", c.File, err)}
+	}
+	fmt.Fprintf(io.out, "%s is fine\n", c.File)
+	return nil
+}
+
+type configReferenceCmd struct{}
+
+// Run prints the reference.
+func (c *configReferenceCmd) Run(io streams) error { return config.WriteReference(io.out) }

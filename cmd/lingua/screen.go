@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// screen shows what a demo is doing: redrawn every second on a terminal, one line a second elsewhere.
+type screen struct {
+	out   io.Writer
+	url   string
+	live  bool
+	s     *scheduler.Scheduler
+	nodes []actor
+	began time.Time
+
+	mu        sync.Mutex
+	dispatch  *hdrhistogram.Histogram // microseconds
+	utterance *hdrhistogram.Histogram
+	ended     map[string]int
+	refused   map[wire.Code]int
+	broken    int
+	last      int // jobs ended at the last tick
+	lines     int // drawn at the last tick
+}
+
+type actor struct {
+	node  *sim.Node
+	langs []string
+	fault string
+}
+
+func newScreen(out io.Writer, url string, s *scheduler.Scheduler) *screen {
+	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
+	return &screen{
+		out: out, url: url, live: isTerminal(out), s: s, began: time.Now(),
+		dispatch: histogram(), utterance: histogram(),
+		ended: make(map[string]int), refused: make(map[wire.Code]int),
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// heard takes in what became of an utterance.
+func (sc *screen) heard(u sim.Utterance) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	switch {
+	case u.Err != nil:
+		sc.broken++
+		return
+	case u.Refused != "":
+		sc.refused[u.Refused]++
+	case u.State != "":
+		sc.ended[u.State]++
+		_ = sc.utterance.RecordValue(min(u.Total, time.Minute).Microseconds())
+	}
+	_ = sc.dispatch.RecordValue(min(u.Dispatch, time.Minute).Microseconds())
+}
+
+// run draws until the context ends.
+func (sc *screen) run(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if sc.live {
+				sc.redraw()
+			} else {
+				fmt.Fprintln(sc.out, sc.line())
+			}
+		}
+	}
+}
+
+// end draws the last state and says whether any node was ever given too much.
+func (sc *screen) end() {
+	if sc.live {
+		sc.redraw()
+	} else {
+		fmt.Fprint(sc.out, sc.picture())
+	}
+	over := 0
+	for _, a := range sc.nodes {
+		if a.node.Stats().Most > a.node.Max() {
+			over++
+		}
+	}
+	fmt.Fprintf(sc.out, "\nended after %s: %d jobs done, %d nodes ever held more jobs than their slots\n",
+		time.Since(sc.began).Round(time.Second), sc.ended["DONE"], over)
+}
+
+func (sc *screen) redraw() {
+	picture := sc.picture()
+	if sc.lines > 0 {
+		fmt.Fprintf(sc.out, "\x1b[%dA\x1b[J", sc.lines)
+	}
+	sc.lines = strings.Count(picture, "\n")
+	fmt.Fprint(sc.out, picture)
+}
+
+// tally is what both forms show.
+type tally struct {
+	done, failed, jobs, inFlight, slots int
+	rate                                float64
+}
+
+func (sc *screen) tally() tally {
+	t := tally{done: sc.ended["DONE"], failed: sc.ended["FAILED"] + sc.ended["CANCELLED"], inFlight: sc.s.Jobs.InFlight()}
+	t.jobs = t.done + t.failed
+	for _, a := range sc.nodes {
+		t.slots += a.node.Max()
+	}
+	t.rate = float64(t.jobs - sc.last)
+	sc.last = t.jobs
+	return t
+}
+
+func (sc *screen) line() string {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	t := sc.tally()
+	return fmt.Sprintf("%4.0fs  %5.0f jobs/s  done %d  failed %d  in flight %d/%d  dispatch p50 %s p99 %s  retries %d  refused %d",
+		time.Since(sc.began).Seconds(), t.rate, t.done, t.failed, t.inFlight, t.slots,
+		micros(sc.dispatch, 50), micros(sc.dispatch, 99), total(sc.retries()), total(sc.refused))
+}
+
+func (sc *screen) picture() string {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	t := sc.tally()
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "lingua demo · %s · %s · Ctrl-C ends it\n\n", time.Since(sc.began).Round(time.Second), sc.url)
+	fmt.Fprintf(b, "  jobs       %d done · %d failed · %d in flight · %.0f jobs/s\n", t.done, t.failed, t.inFlight, t.rate)
+	fmt.Fprintf(b, "  dispatch   p50 %s · p99 %s\n", micros(sc.dispatch, 50), micros(sc.dispatch, 99))
+	fmt.Fprintf(b, "  utterance  p50 %s · p99 %s\n", micros(sc.utterance, 50), micros(sc.utterance, 99))
+	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", bar(t.inFlight, t.slots, 24), t.inFlight, t.slots, 100*float64(t.inFlight)/float64(max(t.slots, 1)))
+	fmt.Fprintf(b, "  retries    %s\n", counts(sc.retries()))
+	fmt.Fprintf(b, "  refusals   %s\n", counts(sc.refused))
+	if sc.broken > 0 {
+		fmt.Fprintf(b, "  unanswered %d\n", sc.broken)
+	}
+	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "WHAT IS WRONG WITH IT")
+	for _, a := range sc.nodes {
+		s := a.node.Stats()
+		slots := fmt.Sprintf("%s %d/%d", bar(s.Active, a.node.Max(), a.node.Max()), s.Active, a.node.Max())
+		fmt.Fprintf(b, "  %-9s %-18s %-14s %6d %6d  %s\n", a.node.ID(), strings.Join(a.langs, " "), slots, s.Done, s.Failed, a.fault)
+	}
+	return b.String()
+}
+
+// retries reads the scheduler's own count, by reason.
+func (sc *screen) retries() map[string]int {
+	byReason := make(map[string]int)
+	families, err := sc.s.Metrics.Registry.Gather()
+	if err != nil {
+		return byReason
+	}
+	for _, f := range families {
+		if f.GetName() != "lingua_retries_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			byReason[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+		}
+	}
+	return byReason
+}
+
+func total[K comparable](m map[K]int) int {
+	n := 0
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+func counts[K ~string](m map[K]int) string {
+	keys := slices.SortedFunc(maps.Keys(m), func(a, b K) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
+	parts := []string{fmt.Sprint(total(m))}
+	for _, k := range keys {
+		parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
+	}
+	return strings.Join(parts, " · ")
+}
+
+func micros(h *hdrhistogram.Histogram, q float64) string {
+	if h.TotalCount() == 0 {
+		return "–"
+	}
+	d := time.Duration(h.ValueAtQuantile(q)) * time.Microsecond
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.2f s", d.Seconds())
+}
+
+func bar(n, of, width int) string {
+	full := 0
+	if of > 0 {
+		full = min((n*width+of-1)/of, width)
+	}
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}

@@ -1,0 +1,174 @@
+// Package callback takes jobs to HTTP nodes: a signed POST to the address the node registered with. Where it
+// may POST to is configured, and checked on the address that is really dialled, so that a name cannot lead
+// the scheduler into a network it should not reach.
+package callback
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Config is how nodes are called.
+type Config struct {
+	Allowed []netip.Prefix // where nodes may be
+	Secret  []byte         // signs what is sent; empty: nothing is signed
+}
+
+// Caller is a dispatch.Transport over HTTP.
+type Caller struct {
+	cfg    Config
+	client *http.Client
+}
+
+var _ dispatch.Transport = (*Caller)(nil)
+
+// errForbidden says that an address is not one of the allowed ones.
+var errForbidden = errors.New("this address is not among the allowed callback targets")
+
+// maxAnswer is how much of a node's answer is read.
+const maxAnswer = 4 << 10
+
+// New makes a caller.
+func New(cfg Config) *Caller {
+	c := &Caller{cfg: cfg}
+	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 30 * time.Second, Control: c.control}
+	c.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
+			MaxIdleConns:        4096,
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			ForceAttemptHTTP2:   false,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Close drops idle connections.
+func (c *Caller) Close() { c.client.CloseIdleConnections() }
+
+// control refuses to dial an address that is not allowed, whatever name led to it.
+func (c *Caller) control(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil || !c.allows(ap.Addr()) {
+		return errForbidden
+	}
+	return nil
+}
+
+func (c *Caller) allows(a netip.Addr) bool {
+	a = a.Unmap()
+	for _, p := range c.cfg.Allowed {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Check says what is wrong with a callback address, in a sentence for whoever wrote it; nil when it may be
+// used. A name is checked again each time it is dialled.
+func (c *Caller) Check(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "":
+		return errors.New("must be an absolute URL such as http://127.0.0.1:9000/jobs")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must begin with http:// or https://")
+	case u.User != nil:
+		return errors.New("must not contain a user name or password")
+	case u.Fragment != "":
+		return errors.New("must not contain a fragment")
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !c.allows(a) {
+		return fmt.Errorf("%s is not an allowed target; allow it with callback.allowed_targets in the scheduler's config", a)
+	}
+	return nil
+}
+
+// Deliver implements dispatch.Transport.
+func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
+	body, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Callback, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%w: its callback_url cannot be used", dispatch.ErrRefused)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "lingua-scheduler")
+	if len(c.cfg.Secret) > 0 {
+		req.Header.Set(wire.SignatureHeader, Sign(c.cfg.Secret, time.Now(), body))
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return classify(err)
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return judge(resp.StatusCode, answer)
+}
+
+// classify tells a call that certainly did not arrive from one that may have.
+func classify(err error) error {
+	var op *net.OpError
+	var dns *net.DNSError
+	// The error of a client names the URL, which may hold a secret in its query.
+	var named *url.Error
+	if errors.As(err, &named) {
+		err = named.Err
+	}
+	if errors.As(err, &dns) || errors.As(err, &op) && op.Op == "dial" {
+		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
+	}
+	return err
+}
+
+// judge reads a node's answer. Anything in the 200s is a yes. A client error is a no; so is NODE_BUSY under
+// any status. After a server error nobody knows.
+func judge(status int, answer []byte) error {
+	if status/100 == 2 {
+		return nil
+	}
+	var said wire.Error
+	if json.Unmarshal(answer, &said) == nil && said.Code == wire.Code(core.ReasonNodeBusy) || status == http.StatusTooManyRequests {
+		return dispatch.ErrBusy
+	}
+	if status/100 == 5 {
+		return fmt.Errorf("the node answered %d", status)
+	}
+	return fmt.Errorf("%w: it answered %d", dispatch.ErrRefused, status)
+}
+
+// Cancel implements dispatch.Transport: an HTTP node learns of it from the answer to its next heartbeat.
+func (c *Caller) Cancel(context.Context, core.NodeID, core.JobID, int) {}
+
+// Sign makes the value of the signature header.
+func Sign(secret []byte, at time.Time, body []byte) string {
+	t := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(t))
+	mac.Write([]byte{'.'})
+	mac.Write(body)
+	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+}

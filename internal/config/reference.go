@@ -1,0 +1,61 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// WriteReference writes a config file that holds every key with its default, its meaning and the name of its
+// environment variable.
+func WriteReference(w io.Writer) error {
+	out := &strings.Builder{}
+	out.WriteString("# Every key, with its default. A key that is left out keeps it.\n# The environment wins over the file, flags win over both.\n")
+	c := Default()
+	reference(out, reflect.ValueOf(c), "", EnvPrefix)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// reference writes one table: its own keys first, then the tables inside it.
+func reference(out *strings.Builder, v reflect.Value, table, env string) {
+	t := v.Type()
+	var inner []int
+	named := false
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Type.Kind() == reflect.Struct {
+			inner = append(inner, i)
+			continue
+		}
+		if table != "" && !named {
+			fmt.Fprintf(out, "\n[%s]\n", table)
+			named = true
+		}
+		fmt.Fprintf(out, "\n# %s\n# %s\n%s = %s\n", f.Tag.Get("doc"), env+f.Tag.Get("env"), f.Tag.Get("toml"), literal(v.Field(i)))
+	}
+	for _, i := range inner {
+		f := t.Field(i)
+		name := f.Tag.Get("toml")
+		if table != "" {
+			name = table + "." + name
+		}
+		reference(out, v.Field(i), name, env+f.Tag.Get("envPrefix"))
+	}
+}
+
+// literal writes a value as TOML does.
+func literal(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.String:
+		return fmt.Sprintf("%q", v.String())
+	case reflect.Slice:
+		parts := make([]string, v.Len())
+		for i := range parts {
+			parts[i] = literal(v.Index(i))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	return fmt.Sprint(v.Interface())
+}

@@ -1,0 +1,79 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Cancel ends a job, unless it has ended. It returns the record and whether the job is cancelled. The slot
+// stays taken until the node has let go of the job.
+func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (core.Job, bool, error) {
+	applied, err := d.store.Apply(ctx, store.ApplyParams{
+		Job: id, Event: core.EventCancel, AnyHolder: true, Reason: core.ReasonCancelled,
+	})
+	switch {
+	case err != nil:
+		d.storeFailed("cancel", err)
+		return core.Job{}, false, gone(ctx)
+	case applied.Outcome == store.NoJob:
+		return core.Job{}, false, unknownJob(id)
+	}
+	if applied.Outcome.Stands() {
+		d.ended(&applied)
+		d.letGo(ctx, &applied.Job, false)
+	}
+	return applied.Job, applied.Outcome.Stands(), nil
+}
+
+// Job returns a job as it stands. A dispatched one that its node has confirmed is ACKED, which the lease
+// knows and the record does not.
+func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (core.Job, error) {
+	job, err := d.store.Get(ctx, id)
+	if err != nil {
+		if errors.Is(err, store.ErrNoJob) {
+			return core.Job{}, unknownJob(id)
+		}
+		d.storeFailed("get", err)
+		return core.Job{}, gone(ctx)
+	}
+	d.derive(ctx, &job)
+	return job, nil
+}
+
+// Jobs lists jobs, the newest first.
+func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]core.Job, error) {
+	want := p.State
+	if want == core.StateAcked {
+		p.State = core.StateDispatched
+	}
+	jobs, err := d.store.List(ctx, p)
+	if err != nil {
+		d.storeFailed("list", err)
+		return nil, gone(ctx)
+	}
+	kept := jobs[:0]
+	for _, job := range jobs {
+		d.derive(ctx, &job)
+		if want == 0 || job.State == want {
+			kept = append(kept, job)
+		}
+	}
+	return kept, nil
+}
+
+func (d *Dispatcher) derive(ctx context.Context, job *core.Job) {
+	if job.State != core.StateDispatched {
+		return
+	}
+	if lease, ok, err := d.store.Lease(ctx, leaseOf(job)); err == nil && ok && lease.State == core.LeaseRunning {
+		job.State, _ = job.State.Next(core.EventAck)
+	}
+}
+
+func unknownJob(id core.JobID) *wire.Error {
+	return wire.Errorf(wire.NotFound, "no job %s is known; the record of an ended job is kept for a limited time", id)
+}

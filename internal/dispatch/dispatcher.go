@@ -1,0 +1,133 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// Config is how jobs are treated.
+type Config struct {
+	Instance core.InstanceID // this incarnation of this scheduler
+
+	DecideWithin   time.Duration // a dispatch is recorded or refused within this
+	ACKTimeout     time.Duration // a delivered job is confirmed within this
+	AttemptTimeout time.Duration // an attempt brings a result within this
+	JobTimeout     time.Duration // a job ends within this
+	MaxRetry       int           // how often a job is given to another node
+	SpreadWindow   time.Duration // a session's utterances avoid its last node for this long; 0: they do not
+}
+
+// Store is what a dispatcher needs of the store.
+type Store interface {
+	store.Census
+	store.Ledger
+	store.Holdings
+	store.Jobs
+}
+
+// Dispatcher sees jobs through. Make one with New and end it with Drain and Close.
+type Dispatcher struct {
+	cfg       Config
+	store     Store
+	fleet     *fleet.Fleet
+	picker    *pick.Picker
+	transport Transport
+	metrics   *telemetry.Metrics
+	log       *slog.Logger
+
+	calls   calls
+	flights flights
+	spread  spread
+	tokens  atomic.Uint64
+
+	draining atomic.Bool
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+	work     sync.WaitGroup
+	closing  sync.RWMutex // held for writing while the work is closed
+	closed   bool
+}
+
+// New makes a dispatcher. It starts nothing by itself.
+func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
+	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, metrics: m, log: log}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.calls.init()
+	d.flights.init()
+	d.spread.init(cfg.SpreadWindow)
+	return d
+}
+
+// token makes a name for one reservation.
+func (d *Dispatcher) token() core.Token {
+	buf := make([]byte, 0, len(d.cfg.Instance)+14)
+	buf = append(buf, d.cfg.Instance...)
+	buf = append(buf, '.')
+	return core.Token(strconv.AppendUint(buf, d.tokens.Add(1), 36))
+}
+
+// mine reports whether a job's record names this instance as the one that sees it through.
+func (d *Dispatcher) mine(job *core.Job) bool {
+	token := job.Token
+	if job.State == core.StateRetrying {
+		token = job.Owner
+	}
+	prefix := core.Token(d.cfg.Instance) + "."
+	return len(token) > len(prefix) && token[:len(prefix)] == prefix
+}
+
+// background runs fn beside the caller, unless the dispatcher is closed. The context ends with Close.
+func (d *Dispatcher) background(fn func(ctx context.Context)) bool {
+	d.closing.RLock()
+	defer d.closing.RUnlock()
+	if d.closed {
+		return false
+	}
+	d.work.Go(func() { fn(d.life) })
+	return true
+}
+
+// InFlight is how many jobs this instance is seeing through.
+func (d *Dispatcher) InFlight() int { return d.flights.len() }
+
+// InFlightByDirection counts them.
+func (d *Dispatcher) InFlightByDirection() map[core.Direction]int { return d.flights.byDirection() }
+
+// Drain stops granting and waits until every job this instance sees through has ended, or the context ends.
+// It returns how many are left.
+func (d *Dispatcher) Drain(ctx context.Context) int {
+	d.draining.Store(true)
+	for {
+		empty := d.flights.emptied()
+		if d.flights.len() == 0 {
+			return 0
+		}
+		select {
+		case <-ctx.Done():
+			return d.flights.len()
+		case <-empty:
+		}
+	}
+}
+
+// Close stops every timer and waits for what runs in the background. Jobs that have not ended stay as the
+// store has them: another instance finds them through the lease sets.
+func (d *Dispatcher) Close() {
+	d.draining.Store(true)
+	d.closing.Lock()
+	d.closed = true
+	d.closing.Unlock()
+	d.flights.stop()
+	d.end()
+	d.work.Wait()
+}

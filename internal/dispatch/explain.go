@@ -1,0 +1,95 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Explanation is what would become of a request, node by node.
+type Explanation struct {
+	Verdict   wire.Code // empty: it would be accepted
+	Detail    string
+	Reasons   map[core.Reason]int
+	Nodes     []ExplainedNode
+	Truncated bool
+}
+
+// ExplainedNode is one node's part of it.
+type ExplainedNode struct {
+	Node   *core.Node
+	Reason core.Reason
+	store.Occupancy
+}
+
+// Explain says which nodes could take a job and what speaks against each of the others. It lists at most
+// limit nodes and reserves nothing.
+func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Explanation, error) {
+	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
+	q := pick.Query{
+		Wish: &pool.Wish, Options: &spec.Options, Tenant: spec.Tenant,
+		Avoid: d.spread.last(spec.Session), Now: d.fleet.Now(),
+	}
+	all := slices.SortedFunc(d.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
+	ids := make([]core.NodeID, len(all))
+	for i, n := range all {
+		ids[i] = n.ID()
+	}
+	full := make([]store.Occupancy, len(all))
+	if err := d.store.Probe(ctx, ids, full); err != nil {
+		d.storeFailed("probe", err)
+		return Explanation{}, gone(ctx)
+	}
+
+	x := Explanation{Reasons: make(map[core.Reason]int)}
+	capable, free := 0, 0
+	for i, n := range all {
+		reason := d.picker.Objection(&q, n)
+		if !reason.Incapable() {
+			capable++
+		}
+		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
+			reason = core.ReasonFull
+		}
+		if reason == core.ReasonNone || reason.Soft() {
+			free++
+		}
+		if reason != core.ReasonNone {
+			x.Reasons[reason]++
+		}
+		if len(x.Nodes) < limit {
+			x.Nodes = append(x.Nodes, ExplainedNode{Node: n.Now(), Reason: reason, Occupancy: full[i]})
+		} else {
+			x.Truncated = true
+		}
+	}
+	d.conclude(&x, &spec, capable, free)
+	return x, nil
+}
+
+// conclude says what the nodes together mean for the request.
+func (d *Dispatcher) conclude(x *Explanation, spec *core.Spec, capable, free int) {
+	wanted := wantedOf(spec)
+	preferred := spec.Options.PreferredNode
+	i := slices.IndexFunc(x.Nodes, func(n ExplainedNode) bool { return n.Node.ID == preferred })
+	switch {
+	case preferred != "" && (i < 0 || x.Nodes[i].Reason.Incapable()):
+		x.Verdict = wire.PreferredNodeNotCapable
+		x.Detail = fmt.Sprintf("node %s is not registered or cannot do this job", preferred)
+	case capable == 0:
+		x.Verdict = wire.NoCapableNode
+		x.Detail = fmt.Sprintf("No node supports %s.", wanted)
+	case free == 0, preferred != "" && spec.Options.Strict && x.Nodes[i].Reason != core.ReasonNone && !x.Nodes[i].Reason.Soft():
+		x.Verdict = wire.AllCandidatesFullOrFailed
+		x.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(x.Reasons))
+	default:
+		x.Detail = fmt.Sprintf("%d of %d nodes can take the job now.", free, d.fleet.Len())
+	}
+}

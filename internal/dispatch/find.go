@@ -1,0 +1,271 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// search is a search for a node that certainly has room.
+type search struct {
+	job     core.JobID
+	spec    *core.Spec
+	attempt int
+	token   core.Token
+	tried   []core.NodeID
+}
+
+// found is a node with a slot reserved on it.
+type found struct {
+	member fleet.Member
+	epoch  core.Epoch
+	ref    core.LeaseRef
+}
+
+// probeBatch is how many nodes are asked at once how full they are.
+const probeBatch = 64
+
+// find reserves a slot on a node that can do the job: the preferred one, one of a random sample, or, before
+// anybody is refused, any.
+func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
+	o := &s.spec.Options
+	pool := d.fleet.Pool(s.spec.Direction, o.RequireTTS)
+	q := pick.Query{
+		Wish: &pool.Wish, Options: o, Tenant: s.spec.Tenant, Tried: s.tried,
+		Avoid: d.spread.last(s.spec.Session), Now: d.fleet.Now(),
+	}
+	if o.PreferredNode != "" && !slices.Contains(s.tried, o.PreferredNode) {
+		f, ok, refusal := d.findPreferred(ctx, s, &q)
+		if ok || refusal != nil {
+			return f, refusal
+		}
+	}
+	members := pool.Members()
+	d.metrics.PoolQuery.WithLabelValues(fmt.Sprint(members.Len() > 0)).Inc()
+
+	round := d.picker.Begin(q, members)
+	defer round.End()
+	for m := round.Next(); m.Node != nil; m = round.Next() {
+		f, verdict, err := d.reserve(ctx, s, &q, m)
+		if err != nil {
+			return found{}, gone(ctx)
+		}
+		if verdict == store.OK {
+			return f, nil
+		}
+	}
+	return d.findAny(ctx, s, &q, round)
+}
+
+// findPreferred tries the node the caller asked for. It reports false when the random path is to be taken.
+func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query) (found, bool, *wire.Error) {
+	id := s.spec.Options.PreferredNode
+	reason := core.ReasonStale
+	n := d.fleet.Node(id)
+	if n == nil {
+		// It may be away, which is another thing than being unable.
+		if _, err := d.store.Node(ctx, id); err != nil {
+			return found{}, false, &wire.Error{
+				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
+				Detail: fmt.Sprintf("options.preferred_node_id: no node %s is registered; name another one or none", id),
+			}
+		}
+	} else {
+		m := fleet.Member{Node: n, Revision: n.Now().Revision}
+		reason = d.picker.Objection(q, n)
+		if reason.Incapable() {
+			return found{}, false, &wire.Error{
+				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
+				Detail:  fmt.Sprintf("options.preferred_node_id: node %s cannot do this job (%s); name another one or none", id, reason),
+				Reasons: map[string]int{string(reason): 1},
+			}
+		}
+		if reason == core.ReasonNone || reason.Soft() {
+			f, verdict, err := d.reserve(ctx, s, q, m)
+			switch {
+			case err != nil:
+				return found{}, false, gone(ctx)
+			case verdict == store.OK:
+				return f, true, nil
+			}
+			reason = reasonOf(verdict)
+		}
+	}
+	d.log.Info("preferred node not used", "job_id", s.job, "node_id", id, "reason", reason)
+	if s.spec.Options.Strict {
+		return found{}, false, &wire.Error{
+			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1, Reasons: map[string]int{string(reason): 1},
+			Detail: fmt.Sprintf("options.preferred_node_id: node %s cannot take the job now (%s) and strict is set; try again, or without strict", id, reason),
+		}
+	}
+	return found{}, false, nil
+}
+
+// findAny is the search before a refusal. It asks how full the nodes are, in batches and without reserving,
+// and then reserves one by one: what is believed about them only orders the search.
+func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, round *pick.Round) (found, *wire.Error) {
+	survey := round.Survey()
+	if survey.Capable == 0 {
+		return found{}, d.refuse(s, wire.NoCapableNode, survey.Objections)
+	}
+	var ids [probeBatch]core.NodeID
+	var full [probeBatch]store.Occupancy
+	for batch := range slices.Chunk(survey.Rest, probeBatch) {
+		for i, m := range batch {
+			ids[i] = m.ID()
+		}
+		if err := d.store.Probe(ctx, ids[:len(batch)], full[:len(batch)]); err != nil {
+			d.storeFailed("probe", err)
+			return found{}, gone(ctx)
+		}
+		for i, m := range batch {
+			d.fleet.Observe(m.Node, full[i].InFlight(), full[i].Max, q.Now)
+			reason := core.ReasonFull
+			if full[i].Free() {
+				f, verdict, err := d.reserve(ctx, s, q, m)
+				if err != nil {
+					return found{}, gone(ctx)
+				}
+				if verdict == store.OK {
+					return f, nil
+				}
+				reason = reasonOf(verdict)
+			}
+			survey.Objections[reason]++
+		}
+	}
+	return found{}, d.refuse(s, wire.AllCandidatesFullOrFailed, survey.Objections)
+}
+
+// reserve asks the ledger for a slot of one node. A node that has changed since it was chosen is looked at
+// again and, if it still suits, asked once more.
+func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fleet.Member) (found, store.Verdict, error) {
+	for again := false; ; again = true {
+		f := found{
+			member: m, epoch: m.Epoch(),
+			ref: core.LeaseRef{Node: m.ID(), Job: s.job, Attempt: s.attempt, Token: s.token},
+		}
+		r, err := d.store.Reserve(ctx, store.ReserveParams{
+			Lease: f.ref, Handle: m.Handle(), Epoch: f.epoch, Revision: m.Revision,
+			Instance: d.cfg.Instance, Timeout: d.cfg.AttemptTimeout,
+		})
+		if err != nil {
+			d.storeFailed("reserve", err)
+			d.release(f.ref, m.Node, false) // it may have been granted
+			return found{}, 0, err
+		}
+		d.metrics.Reserved(r.Verdict)
+		switch r.Verdict {
+		case store.OK, store.Full:
+			d.fleet.Observe(m.Node, r.InFlight, r.Max, q.Now)
+		case store.UnknownNode:
+			d.fleet.Remove(m.ID())
+		case store.TooLate:
+			return found{}, r.Verdict, context.DeadlineExceeded
+		case store.StaleEpoch, store.StaleRevision:
+			if again {
+				return found{}, r.Verdict, nil
+			}
+			status, err := d.store.Node(ctx, m.ID())
+			if err != nil {
+				return found{}, r.Verdict, nil
+			}
+			d.fleet.Update(status)
+			if r := d.picker.Objection(q, m.Node); r != core.ReasonNone && !r.Soft() {
+				return found{}, store.StaleRevision, nil
+			}
+			m.Revision = m.Now().Revision
+			continue
+		}
+		return f, r.Verdict, nil
+	}
+}
+
+func reasonOf(v store.Verdict) core.Reason {
+	switch v {
+	case store.Full:
+		return core.ReasonFull
+	case store.NoCapacity:
+		return core.ReasonNoCapacity
+	case store.NotReady:
+		return core.ReasonNotReady
+	}
+	return core.ReasonChanged
+}
+
+// refuse makes the refusal of a search and counts it.
+func (d *Dispatcher) refuse(s *search, code wire.Code, objections map[core.Reason]int) *wire.Error {
+	e := &wire.Error{Code: code, Reasons: make(map[string]int, len(objections))}
+	var worst core.Reason
+	for reason, n := range objections {
+		e.Reasons[string(reason)] = n
+		d.metrics.Passed.WithLabelValues(string(reason)).Add(float64(n))
+		if n > objections[worst] || n == objections[worst] && reason < worst {
+			worst = reason
+		}
+	}
+	wanted := wantedOf(s.spec)
+	if code == wire.NoCapableNode {
+		e.Detail = fmt.Sprintf("No node supports %s.", wanted)
+	} else {
+		e.RetryAfter = 1
+		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(objections))
+	}
+	d.metrics.NodeSelection.WithLabelValues(string(code)).Inc()
+	d.metrics.NoAvailableNode.WithLabelValues(selectorOf(worst), string(worst)).Inc()
+	return e
+}
+
+// wantedOf says in words what a job asks of a node.
+func wantedOf(spec *core.Spec) string {
+	src, tgt := spec.Direction.Src, spec.Direction.Tgt
+	parts := []string{fmt.Sprintf("semantic(%s)", src), fmt.Sprintf("nmt(%s->%s)", src, tgt)}
+	o := &spec.Options
+	if o.RequireTTS {
+		parts = append(parts, fmt.Sprintf("tts(%s)", tgt))
+	}
+	for kind, names := range map[string][]string{"service": o.RequiredServices, "model": o.RequiredModels, "feature": o.Features} {
+		for _, name := range names {
+			parts = append(parts, fmt.Sprintf("%s(%s)", kind, name))
+		}
+	}
+	if o.Region != "" {
+		parts = append(parts, fmt.Sprintf("region(%s)", o.Region))
+	}
+	slices.Sort(parts[2:])
+	return strings.Join(parts, " + ")
+}
+
+// tally lists reasons with their counts, the most frequent first.
+func tally(objections map[core.Reason]int) string {
+	reasons := slices.SortedFunc(maps.Keys(objections), func(a, b core.Reason) int {
+		if n := objections[b] - objections[a]; n != 0 {
+			return n
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	parts := make([]string, len(reasons))
+	for i, r := range reasons {
+		parts[i] = fmt.Sprintf("%s %d", r, objections[r])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// selectorOf says which requirement a reason is about.
+func selectorOf(r core.Reason) string {
+	switch r {
+	case core.ReasonModelMissing, core.ReasonServiceMissing, core.ReasonServiceNotReady, core.ReasonMarked:
+		return "models"
+	case core.ReasonFeatureMissing:
+		return "features"
+	}
+	return "reserve"
+}

@@ -1,0 +1,229 @@
+package dispatch
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+)
+
+// phase is what a flight is waiting for.
+type phase uint8
+
+const (
+	phaseMoving  phase = iota // somebody is looking for a node or delivering
+	phaseACK                  // the node's confirmation
+	phaseRunning              // the node's result
+)
+
+// flight is a job this instance sees through: the record as it was last seen, and the timer of whatever is
+// due next. Its lock is never held while the store or a node is asked.
+type flight struct {
+	id       core.JobID
+	deadline time.Time // of the job, by this process's clock
+
+	mu    sync.Mutex
+	job   core.Job
+	node  *fleet.Node
+	ends  time.Time // of the current attempt, by this process's clock
+	phase phase
+	timer *time.Timer
+	over  bool
+}
+
+// snapshot returns the record as it was last seen.
+func (f *flight) snapshot() core.Job {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.job
+}
+
+// leaseOf names the lease of the current attempt.
+func leaseOf(job *core.Job) core.LeaseRef {
+	return core.LeaseRef{Node: job.Node, Job: job.ID, Attempt: job.Attempt, Token: job.Token}
+}
+
+// wait sets the timer for a phase of the attempt that token names; nothing happens if the job has moved on.
+// The wait is over at the given moment, or else with the attempt, or with the job.
+func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over || f.job.Token != token || p == phaseACK && f.phase == phaseRunning {
+		return
+	}
+	f.phase = p
+	if until.IsZero() || until.After(f.ends) {
+		until = f.ends
+	}
+	if until.After(f.deadline) {
+		until = f.deadline
+	}
+	timeout := time.Until(until)
+	if f.timer == nil {
+		f.timer = time.AfterFunc(timeout, due)
+	} else {
+		f.timer.Reset(timeout)
+	}
+}
+
+// moved notes that the job has another holder.
+func (f *flight) moved(job *core.Job, n *fleet.Node, ends time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.job, f.node, f.ends, f.phase = *job, n, ends, phaseMoving
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+}
+
+// seek claims the flight for whoever looks for another node. It reports false when somebody else does.
+func (f *flight) seek(job *core.Job) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return false
+	}
+	f.job, f.phase = *job, phaseMoving
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	return true
+}
+
+// rebound notes that the job's node is in another life.
+func (f *flight) rebound(job *core.Job) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.job.Token == job.Token {
+		f.job = *job
+	}
+}
+
+const flightShards = 64
+
+// flights is the table of jobs this instance sees through.
+type flights struct {
+	seed   maphash.Seed
+	shards [flightShards]flightShard
+
+	mu    sync.Mutex
+	count int
+	empty chan struct{} // closed and replaced when the count falls to zero
+}
+
+type flightShard struct {
+	sync.Mutex
+	m map[core.JobID]*flight
+}
+
+func (t *flights) init() {
+	t.seed = maphash.MakeSeed()
+	for i := range t.shards {
+		t.shards[i].m = make(map[core.JobID]*flight)
+	}
+	t.empty = make(chan struct{})
+}
+
+func (t *flights) shard(id core.JobID) *flightShard {
+	return &t.shards[maphash.String(t.seed, string(id))%flightShards]
+}
+
+func (t *flights) get(id core.JobID) *flight {
+	s := t.shard(id)
+	s.Lock()
+	defer s.Unlock()
+	return s.m[id]
+}
+
+// add puts a flight into the table and returns it, or the one that is there for the job.
+func (t *flights) add(f *flight) *flight {
+	s := t.shard(f.id)
+	s.Lock()
+	defer s.Unlock()
+	if old := s.m[f.id]; old != nil {
+		return old
+	}
+	s.m[f.id] = f
+	t.mu.Lock()
+	t.count++
+	t.mu.Unlock()
+	return f
+}
+
+// remove ends a flight.
+func (t *flights) remove(id core.JobID) {
+	s := t.shard(id)
+	s.Lock()
+	f := s.m[id]
+	delete(s.m, id)
+	s.Unlock()
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	f.over = true
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.mu.Unlock()
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count--
+	if t.count == 0 {
+		close(t.empty)
+		t.empty = make(chan struct{})
+	}
+}
+
+func (t *flights) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count
+}
+
+// emptied is closed when the last flight ends.
+func (t *flights) emptied() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.empty
+}
+
+// each calls fn with every flight.
+func (t *flights) each(fn func(*flight)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		all := make([]*flight, 0, len(s.m))
+		for _, f := range s.m {
+			all = append(all, f)
+		}
+		s.Unlock()
+		for _, f := range all {
+			fn(f)
+		}
+	}
+}
+
+// stop stops every timer for good.
+func (t *flights) stop() {
+	t.each(func(f *flight) {
+		f.mu.Lock()
+		f.over = true
+		if f.timer != nil {
+			f.timer.Stop()
+		}
+		f.mu.Unlock()
+	})
+}
+
+func (t *flights) byDirection() map[core.Direction]int {
+	counts := make(map[core.Direction]int)
+	t.each(func(f *flight) {
+		job := f.snapshot()
+		counts[job.Direction]++
+	})
+	return counts
+}

@@ -1,0 +1,289 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// journey carries one job to a node that takes it. It ends when the job was delivered, when it was given
+// up, or when somebody else decided about it.
+type journey struct {
+	d     *Dispatcher
+	f     *flight
+	job   core.Job
+	owner core.Token // while RETRYING: the name under which the retry is ours
+	tried []core.NodeID
+}
+
+// cause is why an attempt is over.
+type cause struct {
+	reason core.Reason
+	detail string
+	// freed says that the node certainly does not have the job: its slot need not be kept for it.
+	freed bool
+	// spares says that the failure costs no attempt.
+	spares bool
+}
+
+// embark begins the journey of a job that was just recorded as found.
+func (d *Dispatcher) embark(job core.Job, at found) *journey {
+	now := time.Now()
+	f := d.flights.add(&flight{
+		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, node: at.member.Node, ends: now.Add(d.cfg.AttemptTimeout),
+	})
+	return &journey{d: d, f: f, job: job}
+}
+
+// resume begins a journey of a job that was recorded earlier, here or elsewhere.
+func (d *Dispatcher) resume(job core.Job) *journey {
+	left := min(d.cfg.JobTimeout, max(job.Deadline.Sub(job.Updated), 0))
+	f := d.flights.add(&flight{id: job.ID, deadline: time.Now().Add(left), job: job, node: d.fleet.Node(job.Node)})
+	return d.onward(job, f)
+}
+
+// onward is a journey of a job that is in flight here.
+func (d *Dispatcher) onward(job core.Job, f *flight) *journey {
+	j := &journey{d: d, f: f, job: job}
+	for _, past := range job.History {
+		j.tried = append(j.tried, past.Node)
+	}
+	return j
+}
+
+// run delivers the job, to another node if need be, until one has it.
+func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
+	for {
+		err := j.deliver(ctx)
+		var going bool
+		switch {
+		case err == nil:
+			j.delivered()
+			return Placement{Job: j.job.ID, Node: j.job.Node, Attempt: j.job.Attempt}, nil
+		case errors.Is(err, ErrBusy):
+			going = j.leave(ctx, cause{reason: core.ReasonNodeBusy, freed: true, spares: true})
+		case errors.Is(err, ErrRefused):
+			going = j.leave(ctx, cause{reason: core.ReasonDeliveryRefused, freed: true, spares: true})
+		default:
+			// It may have arrived: the node is owed the time in which it would have confirmed.
+			j.missed()
+			going = j.leave(ctx, cause{reason: core.ReasonACKTimeout})
+		}
+		if !going {
+			return answer(&j.job, j.job.Fingerprint)
+		}
+	}
+}
+
+// deliver hands the job to the node that holds it.
+func (j *journey) deliver(ctx context.Context) error {
+	n := j.d.fleet.Node(j.job.Node)
+	if n == nil {
+		return ErrRefused // it left between the reservation and now; nothing was sent
+	}
+	o := &j.job.Options
+	timeout := min(j.d.cfg.AttemptTimeout, time.Until(j.f.deadline))
+	a := &wire.Assignment{
+		JobID: string(j.job.ID), AttemptID: j.job.Attempt, NodeID: string(j.job.Node), Epoch: int64(j.job.Epoch),
+		SessionID: string(j.job.Session), SrcLang: string(j.job.Direction.Src), TgtLang: string(j.job.Direction.Tgt),
+		AudioRef: j.job.AudioRef,
+		Options: wire.DispatchOptions{
+			RequireTTS: o.RequireTTS, RequiredServices: o.RequiredServices, RequiredModels: o.RequiredModels,
+			Features: o.Features, Region: o.Region,
+		},
+		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.d.cfg.ACKTimeout)
+	defer cancel()
+	err := j.d.transport.Deliver(ctx, n.Now(), a)
+	result := "delivered"
+	switch {
+	case errors.Is(err, ErrBusy):
+		result = "busy"
+	case errors.Is(err, ErrRefused):
+		result = "refused"
+	case err != nil:
+		result = "unknown"
+	}
+	j.d.metrics.Deliveries.WithLabelValues(result).Inc()
+	if err != nil {
+		j.d.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
+	}
+	return err
+}
+
+// delivered waits for the node's word from now on.
+func (j *journey) delivered() {
+	j.d.spread.note(j.job.Session, j.job.Node)
+	j.d.metrics.NodeSelection.WithLabelValues("OK").Inc()
+	j.f.wait(j.job.Token, phaseACK, time.Now().Add(j.d.cfg.ACKTimeout), j.d.dueFunc(j.f))
+}
+
+// missed notes that the node did not confirm in time.
+func (j *journey) missed() {
+	j.d.metrics.ACKTimeouts.Inc()
+	if n := j.d.fleet.Node(j.job.Node); n != nil {
+		n.Missed(j.d.fleet.Now())
+	}
+}
+
+// leave gives up the current attempt and finds another node. It reports false when the journey is over:
+// the record then says how.
+func (j *journey) leave(ctx context.Context, c cause) bool {
+	return j.giveUp(ctx, c) && j.seek(ctx, c)
+}
+
+// giveUp records that the current attempt is over: RETRYING in our name, or FAILED when nothing is left to
+// try. It reports whether there is a retry to be made and it is ours.
+func (j *journey) giveUp(ctx context.Context, c cause) bool {
+	strict := j.job.Options.Strict && j.job.Options.PreferredNode != ""
+	switch {
+	case !time.Now().Before(j.f.deadline):
+		j.end(ctx, c, core.ReasonDeadline)
+		return false
+	case !c.spares && j.job.Attempt > j.d.cfg.MaxRetry:
+		j.end(ctx, c, core.ReasonMaxRetry)
+		return false
+	case strict && c.spares && j.untold():
+		j.end(ctx, c, core.ReasonAllFull)
+		return false
+	case strict:
+		j.end(ctx, c, c.reason) // the preferred node or nobody
+		return false
+	}
+	j.tried = append(j.tried, j.job.Node)
+	j.owner = j.d.token()
+	if !j.apply(ctx, store.ApplyParams{
+		Event: core.EventRetry, Holder: j.job.Holder, Owner: j.owner, RetryFor: retryLease, Reason: c.reason, Detail: c.detail,
+	}) {
+		return false
+	}
+	j.d.metrics.Retries.WithLabelValues(string(c.reason)).Inc()
+	j.d.log.Info("attempt given up", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "reason", c.reason)
+	if c.freed {
+		// The slot is free, but until the job has moved on somebody must be able to find it here.
+		j.d.release(leaseOf(&j.job), j.f.node, true)
+	}
+	return j.f.seek(&j.job)
+}
+
+const (
+	// retryLease is how long a retry is ours before anybody may take it over; it is renewed at half of it.
+	retryLease = 6 * time.Second
+	// Between two looks for a node, a retry waits this long, a little longer each time.
+	firstPause = 20 * time.Millisecond
+	mostPause  = 500 * time.Millisecond
+)
+
+// seek finds another node for a job that is RETRYING in our name, however long it takes, and moves the job
+// there. It reports false when the journey is over.
+func (j *journey) seek(ctx context.Context, c cause) bool {
+	attempt := j.job.Attempt
+	if !c.spares {
+		attempt++
+	}
+	renew := time.Now().Add(retryLease / 2)
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried}
+		to, refusal := j.d.find(ctx, &s)
+		switch {
+		case refusal == nil:
+			return j.move(ctx, c, to)
+		case ctx.Err() != nil:
+			return false // closing: the retry is there for whoever takes it over
+		case c.spares && refusal.Code != wire.SchedulerDependencyDown && j.untold():
+			j.end(ctx, c, core.ReasonAllFull)
+			return false
+		case !time.Now().Add(pause).Before(j.f.deadline):
+			j.end(ctx, c, core.ReasonDeadline)
+			return false
+		}
+		if !sleep(ctx, pause/2+rand.N(pause)) {
+			return false
+		}
+		if time.Now().After(renew) {
+			if !j.apply(ctx, store.ApplyParams{
+				Event: core.EventTakeover, Holder: j.job.Holder, Owner: j.owner, RetryFor: retryLease,
+			}) {
+				return false
+			}
+			renew = time.Now().Add(retryLease / 2)
+		}
+	}
+}
+
+// untold reports whether the job certainly never reached a node, so that its caller, who still waits, can
+// be refused.
+func (j *journey) untold() bool {
+	return !slices.ContainsFunc(j.job.History, func(a core.Attempt) bool {
+		return !a.Ended.IsZero() && a.Reason != core.ReasonNodeBusy && a.Reason != core.ReasonDeliveryRefused
+	})
+}
+
+// move gives the job to the node that was found, if it is still ours to give.
+func (j *journey) move(ctx context.Context, c cause, to found) bool {
+	old := j.job
+	if !j.apply(ctx, store.ApplyParams{
+		Event: core.EventMove, Holder: old.Holder, Owner: j.owner, Reason: c.reason,
+		To: core.Holder{Attempt: to.ref.Attempt, Node: to.ref.Node, Epoch: to.epoch}, Token: to.ref.Token,
+	}) {
+		j.d.release(to.ref, to.member.Node, false)
+		return false
+	}
+	j.f.moved(&j.job, to.member.Node, time.Now().Add(j.d.cfg.AttemptTimeout))
+	j.d.letGo(ctx, &old, c.freed)
+	return true
+}
+
+// end gives the job up for good.
+func (j *journey) end(ctx context.Context, c cause, reason core.Reason) {
+	old := j.job
+	if j.apply(ctx, store.ApplyParams{
+		Event: core.EventFail, Holder: old.Holder, Owner: j.owner, Reason: reason, Detail: c.detail,
+	}) {
+		j.d.letGo(ctx, &old, c.freed)
+	}
+}
+
+// apply makes one step on the record, however often the store has to be asked, and keeps what the record
+// then says. It reports whether the step stands; if not, the journey is over.
+func (j *journey) apply(ctx context.Context, p store.ApplyParams) bool {
+	p.Job = j.job.ID
+	var applied store.Applied
+	if !j.d.persist(ctx, func() (err error) {
+		applied, err = j.d.store.Apply(ctx, p)
+		return err
+	}) {
+		return false
+	}
+	if applied.Outcome == store.NoJob {
+		j.d.flights.remove(j.job.ID)
+		return false
+	}
+	j.job = applied.Job
+	switch {
+	case j.job.State.Terminal():
+		j.d.ended(&applied)
+	case !applied.Outcome.Stands() && !j.d.mine(&j.job):
+		j.d.flights.remove(j.job.ID) // another instance sees it through
+	}
+	return applied.Outcome.Stands()
+}
+
+// letGo frees the slot of an attempt that the job has left: at once when the node does not have the job,
+// else when the node has let go of it.
+func (d *Dispatcher) letGo(ctx context.Context, old *core.Job, freed bool) {
+	if freed {
+		d.release(leaseOf(old), d.fleet.Node(old.Node), false)
+		return
+	}
+	ref := leaseOf(old)
+	d.persist(ctx, func() error { return d.store.Revoke(ctx, ref) })
+	d.transport.Cancel(ctx, ref.Node, ref.Job, ref.Attempt)
+}

@@ -1,0 +1,63 @@
+package dispatch
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// persist asks the store until it answers or the context ends. Every operation may be repeated.
+func (d *Dispatcher) persist(ctx context.Context, ask func() error) bool {
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		err := ask()
+		if err == nil {
+			return true
+		}
+		d.storeFailed("persist", err)
+		if !sleep(ctx, pause/2+rand.N(pause)) {
+			return false
+		}
+	}
+}
+
+// storeFailed counts and logs that the store did not answer.
+func (d *Dispatcher) storeFailed(operation string, err error) {
+	d.metrics.StoreErrors.WithLabelValues(operation).Inc()
+	d.log.Warn("the store did not answer", "operation", operation, "error", err)
+}
+
+// release frees a slot. If the store does not answer at once it is tried again beside the caller: nobody
+// waits for a release.
+func (d *Dispatcher) release(ref core.LeaseRef, n *fleet.Node, park bool) {
+	p := store.ReleaseParams{Lease: ref, Park: park}
+	if n != nil {
+		p.Handle = n.Handle()
+	}
+	free := func(ctx context.Context) error {
+		o, err := d.store.Release(ctx, p)
+		if err == nil && n != nil {
+			d.fleet.Observe(n, o.InFlight(), o.Max, d.fleet.Now())
+		}
+		return err
+	}
+	if err := free(d.life); err != nil {
+		d.storeFailed("release", err)
+		d.background(func(ctx context.Context) { d.persist(ctx, func() error { return free(ctx) }) })
+	}
+}
+
+// sleep waits and reports false when the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

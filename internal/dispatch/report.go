@@ -1,0 +1,196 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Report is a node's word about a job it was given. Epoch 0 means that the node does not say.
+type Report struct {
+	Job core.JobID
+	core.Holder
+}
+
+// Ack takes a node's confirmation that it has a job.
+func (d *Dispatcher) Ack(ctx context.Context, r Report) error {
+	if f := d.flights.get(r.Job); f != nil {
+		job := f.snapshot()
+		if holds(&job, &r) && job.State == core.StateDispatched {
+			return d.commit(ctx, &r, &job)
+		}
+	}
+	job, err := d.store.Get(ctx, r.Job)
+	if err != nil {
+		return d.unread(ctx, "ack", &r, err)
+	}
+	switch outcome := standing(&job, &r); {
+	case outcome != 0:
+		return d.fence(ctx, "ack", &r, outcome, &job)
+	case job.State == core.StateDone:
+		return nil // overtaken by its own result
+	case job.State != core.StateDispatched:
+		return d.fence(ctx, "ack", &r, store.Ended, &job)
+	}
+	return d.commit(ctx, &r, &job)
+}
+
+func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error {
+	held, err := d.store.Commit(ctx, leaseOf(job))
+	switch {
+	case err != nil:
+		return d.unread(ctx, "ack", r, err)
+	case !held:
+		return d.fence(ctx, "ack", r, store.Ended, job)
+	}
+	if n := d.fleet.Node(r.Node); n != nil {
+		n.Answered()
+	}
+	if f := d.flights.get(r.Job); f != nil {
+		f.wait(job.Token, phaseRunning, time.Time{}, d.dueFunc(f))
+	}
+	return nil
+}
+
+// holds reports whether a report comes from whom the job's record names.
+func holds(job *core.Job, r *Report) bool { return standing(job, r) == 0 }
+
+// standing says why a report does not come from the job's holder; 0 when it does.
+func standing(job *core.Job, r *Report) store.Outcome {
+	switch {
+	case job.Attempt != r.Attempt:
+		return store.StaleAttempt
+	case job.Node != r.Node:
+		return store.NotHolder
+	case r.Epoch != 0 && job.Epoch != r.Epoch:
+		return store.StaleLife
+	}
+	return 0
+}
+
+// Done takes a node's result. The record's compare-and-set is the one decision that ends the job.
+func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
+	applied, err := d.store.Apply(ctx, store.ApplyParams{
+		Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result,
+	})
+	switch {
+	case err != nil:
+		return d.unread(ctx, "done", &r, err)
+	case !applied.Outcome.Stands():
+		return d.fence(ctx, "done", &r, applied.Outcome, &applied.Job)
+	}
+	n := d.fleet.Node(r.Node)
+	if n != nil {
+		n.Answered()
+	}
+	d.release(leaseOf(&applied.Job), n, false)
+	d.ended(&applied)
+	return nil
+}
+
+// Fail takes a node's word that it could not do a job, which is then given to another.
+func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, detail string) error {
+	job, err := d.store.Get(ctx, r.Job)
+	if err != nil {
+		return d.unread(ctx, "fail", &r, err)
+	}
+	if outcome := standing(&job, &r); outcome != 0 {
+		return d.fence(ctx, "fail", &r, outcome, &job)
+	}
+	if job.State != core.StateDispatched {
+		return d.fence(ctx, "fail", &r, store.Ended, &job)
+	}
+	if n := d.fleet.Node(r.Node); n != nil {
+		n.Answered()
+	}
+	c := cause{reason: reason, detail: detail, freed: true, spares: reason == core.ReasonNodeBusy}
+	j := d.resume(job)
+	if !j.giveUp(ctx, c) {
+		return nil // it has ended, or somebody else moves it
+	}
+	d.background(func(ctx context.Context) {
+		if j.seek(ctx, c) {
+			j.run(ctx)
+		}
+	})
+	return nil
+}
+
+// unread is the answer to a node whose message could not be held against the record.
+func (d *Dispatcher) unread(ctx context.Context, message string, r *Report, err error) error {
+	if errors.Is(err, store.ErrNoJob) {
+		return d.fence(ctx, message, r, store.NoJob, nil)
+	}
+	d.storeFailed(message, err)
+	return gone(ctx)
+}
+
+// fence refuses a message that comes from somebody who does not hold the job. It changes nothing about the
+// job; but the node has said that it is not working on that attempt, so a slot still kept for it is freed.
+func (d *Dispatcher) fence(ctx context.Context, message string, r *Report, outcome store.Outcome, job *core.Job) error {
+	d.metrics.Fenced.WithLabelValues(message, outcome.String()).Inc()
+	if message != "ack" {
+		d.freePast(r, outcome, job)
+	}
+	switch outcome {
+	case store.NoJob:
+		return wire.Errorf(wire.NotFound, "job_id: no job %s is known; drop it", r.Job)
+	case store.NotHolder:
+		return wire.Errorf(wire.NotHolder, "node_id: attempt %d of job %s is not held by node %s; drop it", r.Attempt, r.Job, r.Node)
+	case store.StaleLife:
+		return wire.Errorf(wire.StaleEpoch, "epoch: node %s has registered again since; use the epoch of its last registration", r.Node)
+	case store.StaleAttempt:
+		return wire.Errorf(wire.StaleAttempt, "attempt_id: job %s is in attempt %d, not %d; drop it", r.Job, job.Attempt, r.Attempt)
+	}
+	state := "ended"
+	if job != nil {
+		state = fmt.Sprintf("in state %s", job.State)
+	}
+	return wire.Errorf(wire.StaleAttempt, "attempt_id: attempt %d of job %s is over, the job is %s; drop it", r.Attempt, r.Job, state)
+}
+
+// freePast frees the slot of an attempt that is over for the job, now that its node says it is over for the
+// node too. A message that names another node than the one that had the attempt frees nothing.
+func (d *Dispatcher) freePast(r *Report, outcome store.Outcome, job *core.Job) {
+	ref := core.LeaseRef{Node: r.Node, Job: r.Job, Attempt: r.Attempt}
+	switch {
+	case outcome == store.StaleLife:
+		return
+	case job == nil:
+		// adopted from the node's own list: nobody's token is on it
+	case holds(job, r):
+		if !job.State.Terminal() {
+			return // the slot is still accounted for by whoever moves the job
+		}
+		ref.Token = job.Token
+	default:
+		token, had := job.PastToken(r.Attempt, r.Node)
+		if !had {
+			return
+		}
+		ref.Token = token
+	}
+	d.release(ref, d.fleet.Node(r.Node), false)
+}
+
+// ended clears up after a job that has reached its end.
+func (d *Dispatcher) ended(applied *store.Applied) {
+	job := &applied.Job
+	d.flights.remove(job.ID)
+	if applied.Outcome != store.Decided {
+		return
+	}
+	took := job.Updated.Sub(job.Created)
+	d.metrics.Ended(job.State, took)
+	if job.State == core.StateDone {
+		d.fleet.Served(job.Updated.Sub(job.History[len(job.History)-1].Started))
+		return
+	}
+	d.log.Info("job ended without a result", "job_id", job.ID, "session_id", job.Session, "node_id", job.Node,
+		"attempt_id", job.Attempt, "state", job.State.String(), "reason", job.Reason)
+}

@@ -1,0 +1,227 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Placement says who has a job.
+type Placement struct {
+	Job     core.JobID
+	Node    core.NodeID
+	Attempt int
+}
+
+// Request is a wish to have something translated.
+type Request struct {
+	core.Spec
+	// Unique says that the request id was made for this call, so that nobody can be asking for the same.
+	Unique bool
+}
+
+// Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job,
+// however often it is sent. The error, if any, is a *wire.Error.
+func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
+	began := time.Now()
+	p, err := d.dispatch(ctx, &r)
+	d.metrics.Dispatched(time.Since(began), err != nil)
+	if err != nil {
+		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
+		return Placement{}, err
+	}
+	return p, nil
+}
+
+func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire.Error) {
+	id := core.JobIDFor(r.Tenant, r.Request)
+	print := r.Fingerprint()
+	if r.Unique {
+		return d.begin(ctx, id, print, r)
+	}
+	for {
+		call, first := d.calls.join(id, print)
+		if first {
+			call.placement, call.err = d.begin(ctx, id, print, r)
+			d.calls.leave(id, call)
+			return call.placement, call.err
+		}
+		if call.print != print {
+			return Placement{}, mismatch(id)
+		}
+		select {
+		case <-call.done:
+		case <-ctx.Done():
+			return Placement{}, gone(ctx)
+		}
+		if call.err == nil || call.err.Code != wire.DeadlineExceeded || ctx.Err() != nil {
+			return call.placement, call.err
+		}
+		// Whoever asked first went away before there was a job. Somebody else has to ask.
+	}
+}
+
+// begin makes the job, unless there is one.
+func (d *Dispatcher) begin(ctx context.Context, id core.JobID, print string, r *Request) (Placement, *wire.Error) {
+	if f := d.flights.get(id); f != nil {
+		job := f.snapshot()
+		return answer(&job, print)
+	}
+	if d.draining.Load() {
+		return d.settled(ctx, id, print, &wire.Error{
+			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1,
+			Detail: "this scheduler is shutting down and takes no new jobs: try again, or try another instance",
+		})
+	}
+	decide, cancel := context.WithTimeout(ctx, d.cfg.DecideWithin)
+	defer cancel()
+
+	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token()}
+	found, refusal := d.find(decide, &s)
+	if refusal != nil {
+		return d.settled(ctx, id, print, refusal)
+	}
+	holder := core.Holder{Attempt: 1, Node: found.ref.Node, Epoch: found.epoch}
+	job, created, err := d.store.Create(decide, store.CreateParams{
+		ID: id, Spec: r.Spec, Print: print, Holder: holder, Token: s.token, Timeout: d.cfg.JobTimeout,
+	})
+	switch {
+	case err != nil:
+		d.storeFailed("create", err)
+		d.abandon(found, s.token)
+		return Placement{}, gone(ctx)
+	case !created:
+		d.release(found.ref, found.member.Node, false)
+		return answer(&job, print)
+	}
+	j := d.embark(job, found)
+	return j.run(d.life) // whoever asked may leave; the job goes on
+}
+
+// settled answers what the record says, if there is one, before a request is refused.
+func (d *Dispatcher) settled(ctx context.Context, id core.JobID, print string, refusal *wire.Error) (Placement, *wire.Error) {
+	if refusal.Code == wire.SchedulerDependencyDown {
+		return Placement{}, refusal
+	}
+	job, err := d.store.Get(ctx, id)
+	switch {
+	case err == nil && !job.Refused():
+		return answer(&job, print)
+	case err != nil && !errors.Is(err, store.ErrNoJob):
+		d.storeFailed("get", err)
+		return Placement{}, gone(ctx)
+	}
+	return Placement{}, refusal
+}
+
+// answer is what a record says to somebody who asks for its job, for the first time or again.
+func answer(job *core.Job, print string) (Placement, *wire.Error) {
+	if job.Fingerprint != print {
+		return Placement{}, mismatch(job.ID)
+	}
+	if job.State == core.StateFailed && unconfirmed(job) {
+		e := &wire.Error{
+			Code: wire.AllCandidatesFullOrFailed, JobID: string(job.ID),
+			Detail: fmt.Sprintf("no node confirmed job %s and it has ended (%s): send it again with a new request_id", job.ID, job.Reason),
+		}
+		switch {
+		case job.Refused():
+			e.RetryAfter = 1
+			e.Detail = "every node that could take the job refused it: try again"
+		case job.Reason == core.ReasonDeadline:
+			e.Code = wire.DeadlineExceeded
+		}
+		return Placement{}, e
+	}
+	return Placement{Job: job.ID, Node: job.Node, Attempt: job.Attempt}, nil
+}
+
+// unconfirmed reports whether no node ever confirmed that it has the job.
+func unconfirmed(job *core.Job) bool {
+	for _, a := range job.History {
+		if !a.Reason.Unconfirmed() {
+			return false
+		}
+	}
+	return true
+}
+
+func mismatch(id core.JobID) *wire.Error {
+	return &wire.Error{
+		Code: wire.RequestMismatch, Field: "request_id", JobID: string(id),
+		Detail: "request_id: it was used before with other content; use a new one, or send the same content",
+	}
+}
+
+// gone is the refusal of a caller that the store kept waiting, or that went away itself.
+func gone(ctx context.Context) *wire.Error {
+	if ctx.Err() != nil {
+		return wire.Errorf(wire.DeadlineExceeded, "the request ended before it was decided")
+	}
+	return &wire.Error{
+		Code: wire.SchedulerDependencyDown, RetryAfter: 1,
+		Detail: "the shared store does not answer, so nothing can be granted safely: try again",
+	}
+}
+
+// abandon clears up after a record whose fate is unknown: if it was written nobody will deliver it, and the
+// caller was told so.
+func (d *Dispatcher) abandon(f found, token core.Token) {
+	d.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
+		defer cancel()
+		d.persist(ctx, func() error {
+			applied, err := d.store.Apply(ctx, store.ApplyParams{
+				Job: f.ref.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown,
+				Holder: core.Holder{Attempt: f.ref.Attempt, Node: f.ref.Node, Epoch: f.epoch},
+			})
+			if err != nil {
+				return err
+			}
+			if applied.Outcome.Stands() && applied.Job.Token != token {
+				return nil
+			}
+			_, err = d.store.Release(ctx, store.ReleaseParams{Lease: f.ref})
+			return err
+		})
+	})
+}
+
+// calls lets one caller of several that ask for the same job do the work.
+type calls struct {
+	mu sync.Mutex
+	m  map[core.JobID]*call
+}
+
+type call struct {
+	print     string
+	done      chan struct{}
+	placement Placement
+	err       *wire.Error
+}
+
+func (c *calls) init() { c.m = make(map[core.JobID]*call) }
+
+func (c *calls) join(id core.JobID, print string) (_ *call, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.m[id]; one != nil {
+		return one, false
+	}
+	one := &call{print: print, done: make(chan struct{})}
+	c.m[id] = one
+	return one, true
+}
+
+func (c *calls) leave(id core.JobID, one *call) {
+	c.mu.Lock()
+	delete(c.m, id)
+	c.mu.Unlock()
+	close(one.done)
+}

@@ -1,0 +1,25 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Transport takes jobs to nodes.
+type Transport interface {
+	// Deliver hands a job to a node. ErrRefused and ErrBusy mean that the node certainly does not have it;
+	// any other error that it may.
+	Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error
+	// Cancel asks a node to stop a job, if there is a way to reach it at once. Heartbeats tell it anyway.
+	Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int)
+}
+
+var (
+	// ErrRefused says that the node does not have the job and will not take it.
+	ErrRefused = errors.New("the node refused the job")
+	// ErrBusy says that the node has no room: the node is the last gate.
+	ErrBusy = errors.New("the node is busy")
+)

@@ -1,0 +1,323 @@
+// Package nodes is a node's life: it registers, sends heartbeats, is drained and resumed, says what it cannot
+// do after all, and falls silent. Each of these is one step in the store; this package makes the step, brings
+// the instance's own view up to date, and hands the jobs that do not fit any more to dispatch.
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Config is how nodes are treated.
+type Config struct {
+	Instance  core.InstanceID
+	Heartbeat time.Duration // how often nodes are asked to send one
+	Retention time.Duration // how long a silent node is remembered
+	MarkFor   time.Duration // how long a service found missing is not relied on
+	MarkRate  int           // how many such reports a node may send a minute
+}
+
+// Store is what this package needs of the store.
+type Store interface {
+	store.Nodes
+	store.Census
+	store.Marks
+	store.Board
+}
+
+// Life sees to the nodes.
+type Life struct {
+	cfg     Config
+	store   Store
+	fleet   *fleet.Fleet
+	jobs    *dispatch.Dispatcher
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+}
+
+// New makes it.
+func New(cfg Config, st Store, fl *fleet.Fleet, jobs *dispatch.Dispatcher, m *telemetry.Metrics, log *slog.Logger) *Life {
+	return &Life{cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
+}
+
+// Registered is the answer to a registration.
+type Registered struct {
+	Node   *core.Node
+	Cancel []store.ActiveJob
+}
+
+// Register begins a life of a node. A node without a name gets one.
+func (l *Life) Register(ctx context.Context, id core.NodeID, p Patch, a store.Activity) (Registered, error) {
+	if id == "" {
+		id = core.NodeID("node-" + uuid.Must(uuid.NewV7()).String())
+	}
+	p.normalise()
+	return l.register(ctx, id, p, a, false)
+}
+
+func (l *Life) register(ctx context.Context, id core.NodeID, p Patch, a store.Activity, returning bool) (Registered, error) {
+	declared := core.Node{ID: id, Health: core.HealthReady, Capability: core.Capability{AnyPair: true}}
+	p.apply(&declared)
+	r, err := l.store.Register(ctx, store.RegisterParams{Node: declared, Load: p.load(), Activity: a, Returning: returning})
+	if err != nil {
+		l.metrics.NodeRegistration.WithLabelValues("error").Inc()
+		return Registered{}, l.down(ctx, "register", err)
+	}
+	l.fleet.Update(r.NodeStatus)
+	status := "new"
+	if r.Known {
+		status = "again"
+	}
+	l.metrics.NodeRegistration.WithLabelValues(status).Inc()
+	l.log.Info("node registered", "node_id", id, "epoch", r.Node.Epoch, "status", status,
+		"max_concurrent_jobs", r.Node.MaxJobs, "kept", len(r.Kept), "orphans", len(r.Orphans), "strays", len(r.Strays))
+
+	// What the node still has is its own in the new life before it hears that the life has begun.
+	cancel, err := l.jobs.Rebind(ctx, r.Node.Epoch, r.Kept)
+	if err != nil {
+		return Registered{}, err
+	}
+	cancel = append(cancel, l.jobs.Strays(ctx, r.Strays, r.Young)...)
+	l.jobs.Orphaned(r.Orphans)
+	return Registered{Node: r.Node, Cancel: cancel}, nil
+}
+
+// Beat is a heartbeat.
+type Beat struct {
+	Node     core.NodeID
+	Epoch    core.Epoch // 0: the node does not say
+	Seq      uint64     // 0: the node does not count
+	Patch    Patch
+	Activity store.Activity
+}
+
+// Heartbeat takes in a heartbeat and returns what the node should stop. A heartbeat that says everything a
+// registration would registers a node that is not known.
+func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error) {
+	began := time.Now()
+	defer func() {
+		l.metrics.HeartbeatLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
+	}()
+	b.Patch.normalise()
+	known, err := l.declared(ctx, b.Node)
+	if err != nil {
+		return nil, err
+	}
+	for known != nil {
+		pulse, err := l.beat(ctx, &b, known)
+		if err != nil {
+			return nil, l.down(ctx, "heartbeat", err)
+		}
+		switch pulse.Verdict {
+		case store.StaleEpoch:
+			return nil, wire.Errorf(wire.StaleEpoch,
+				"epoch: node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
+		case store.TooLate:
+			if ctx.Err() != nil {
+				return nil, l.down(ctx, "heartbeat", ctx.Err())
+			}
+			return nil, nil // overtaken by a later one, which has said all there is to say
+		case store.OK:
+			if !b.Patch.holdsFor(pulse.Node) {
+				known = pulse.Node // it had changed since this instance last looked: say it again
+				continue
+			}
+			return l.follow(ctx, known, &pulse), nil
+		}
+		known = nil
+	}
+	if !b.Patch.Full() {
+		return nil, wire.Errorf(wire.NotFound,
+			"node_id: no node %s is registered; register again with POST /v1/node/register", b.Node)
+	}
+	r, err := l.register(ctx, b.Node, b.Patch, b.Activity, true)
+	return r.Cancel, err
+}
+
+// declared is what a node is known to declare; nil when it is not known.
+func (l *Life) declared(ctx context.Context, id core.NodeID) (*core.Node, error) {
+	if n := l.fleet.Node(id); n != nil {
+		return n.Now(), nil
+	}
+	status, err := l.store.Node(ctx, id)
+	switch {
+	case err == nil:
+		return status.Node, nil
+	case errors.Is(err, store.ErrNoNode):
+		return nil, nil
+	}
+	return nil, l.down(ctx, "heartbeat", err)
+}
+
+func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node) (store.Pulse, error) {
+	p := store.HeartbeatParams{
+		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Health: known.Health, Load: b.Patch.load(), Activity: b.Activity,
+	}
+	if b.Patch.Health != 0 {
+		p.Health = b.Patch.Health
+	}
+	if !b.Patch.holdsFor(known) {
+		next := *known
+		b.Patch.apply(&next)
+		p.Declared = &next
+	}
+	return l.store.Heartbeat(ctx, p)
+}
+
+// follow brings the view up to date and hands on what does not fit.
+func (l *Life) follow(ctx context.Context, known *core.Node, pulse *store.Pulse) []store.ActiveJob {
+	if pulse.Node != known || l.fleet.Node(known.ID) == nil {
+		l.fleet.Update(pulse.NodeStatus)
+	} else {
+		l.fleet.Beat(known.ID, pulse.Load, pulse.Occupancy)
+	}
+	l.jobs.Orphaned(pulse.Orphans)
+	l.jobs.Overdue(pulse.Overdue)
+	return append(pulse.Cancels, l.jobs.Strays(ctx, pulse.Strays, pulse.Young)...)
+}
+
+// Drain sets or clears the operator's wish that a node gets nothing new.
+func (l *Life) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
+	if _, err := l.store.Drain(ctx, store.DrainParams{Node: id, Drained: drained}); err != nil {
+		if errors.Is(err, store.ErrNoNode) {
+			return store.NodeStatus{}, unknownNode(id)
+		}
+		return store.NodeStatus{}, l.down(ctx, "drain", err)
+	}
+	status, err := l.Node(ctx, id)
+	if err == nil {
+		l.fleet.Update(status)
+		l.log.Info("node drained or resumed", "node_id", id, "drained", drained)
+	}
+	return status, err
+}
+
+// Node returns one node.
+func (l *Life) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
+	status, err := l.store.Node(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNoNode):
+		return store.NodeStatus{}, unknownNode(id)
+	case err != nil:
+		return store.NodeStatus{}, l.down(ctx, "node", err)
+	}
+	return status, nil
+}
+
+// All returns every node.
+func (l *Life) All(ctx context.Context) ([]store.NodeStatus, error) {
+	all, err := l.store.Nodes(ctx)
+	if err != nil {
+		return nil, l.down(ctx, "nodes", err)
+	}
+	return all, nil
+}
+
+// Unavailable is a node's word that it does not have a service after all.
+type Unavailable struct {
+	Node    core.NodeID
+	Service string
+	Detail  string
+	Job     core.JobID // the job that failed for it, if one did
+	Attempt int
+}
+
+// Missing notes that a node does not have a service after all, and moves the job that failed for it. The
+// mark is never held back; only a flood of reports is.
+func (l *Life) Missing(ctx context.Context, u Unavailable) error {
+	l.metrics.ModelNA.Inc()
+	ok, err := l.store.Allow(ctx, store.AllowParams{
+		Key: "model_na:" + string(u.Node), Limit: l.cfg.MarkRate, Window: time.Minute,
+	})
+	switch {
+	case err != nil:
+		return l.down(ctx, "rate", err)
+	case !ok:
+		return &wire.Error{Code: wire.RateLimited, RetryAfter: 60, Detail: fmt.Sprintf(
+			"node_id: node %s sent more than %d such reports in a minute; wait a minute", u.Node, l.cfg.MarkRate)}
+	}
+	mark := store.Mark{Node: u.Node, Service: u.Service, For: l.cfg.MarkFor}
+	if err := l.store.Mark(ctx, mark); err != nil {
+		if errors.Is(err, store.ErrNoNode) {
+			return unknownNode(u.Node)
+		}
+		return l.down(ctx, "mark", err)
+	}
+	l.fleet.Mark(mark)
+	if u.Job == "" {
+		return nil
+	}
+	return l.jobs.Fail(ctx, dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}},
+		core.ReasonModelNotAvailable, u.Detail)
+}
+
+// lockFor is how long an instance has to see to the jobs of a silent node before another may.
+const lockFor = 5 * time.Second
+
+// Silent moves on the jobs of a node that is not heard any more. Of several instances that notice, one does.
+func (l *Life) Silent(ctx context.Context, id core.NodeID) error {
+	lock, err := l.store.Lock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance), TTL: lockFor})
+	if err != nil {
+		return err
+	}
+	if !lock.Held {
+		return errors.New("another instance is at it") // look again, in case it dies over it
+	}
+	l.log.Warn("node is silent; its jobs are moved", "node_id", id)
+	if err := l.jobs.Lost(ctx, id); err != nil {
+		return err
+	}
+	return l.store.Unlock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance)})
+}
+
+// Forget removes nodes that have been silent for so long that nobody waits for them. It runs until the
+// context ends.
+func (l *Life) Forget(ctx context.Context) {
+	tick := time.NewTicker(l.cfg.Retention/10 + time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		sightings, err := l.store.Sightings(ctx)
+		if err != nil {
+			continue // the follower says so every second
+		}
+		for _, s := range sightings {
+			if s.Age < l.cfg.Retention {
+				continue
+			}
+			if err := l.store.Remove(ctx, s.Node); err == nil {
+				l.log.Info("node forgotten", "node_id", s.Node, "silent_for", s.Age.Round(time.Second).String())
+			}
+		}
+	}
+}
+
+func unknownNode(id core.NodeID) *wire.Error {
+	return wire.Errorf(wire.NotFound, "node_id: no node %s is registered", id)
+}
+
+// down is the answer when the store does not.
+func (l *Life) down(ctx context.Context, operation string, err error) error {
+	l.metrics.StoreErrors.WithLabelValues(operation).Inc()
+	if ctx.Err() == nil {
+		l.log.Warn("the store did not answer", "operation", operation, "error", err)
+	}
+	return &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1,
+		Detail: "the shared store does not answer: try again"}
+}

@@ -1,0 +1,187 @@
+// Package scheduler is one scheduler, wired: its struct lists every part, and New is the one place where they
+// are put together.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lingua-scheduler/lingua/internal/callback"
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// decideWithin bounds how long a dispatch may wait for the store before it is refused.
+const decideWithin = 400 * time.Millisecond
+
+// Scheduler is one running instance.
+type Scheduler struct {
+	cfg config.Config
+	log *slog.Logger
+
+	Metrics *telemetry.Metrics
+	Store   store.Store
+	Fleet   *fleet.Fleet
+	Jobs    *dispatch.Dispatcher
+	Nodes   *nodes.Life
+	Server  *server.Server
+
+	follower *fleet.Follower
+	caller   *callback.Caller
+}
+
+// New puts a scheduler together. It starts nothing yet. A nil transport calls nodes over HTTP.
+func New(cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
+	prefixes, err := cfg.Callback.Prefixes()
+	if err != nil {
+		return nil, err
+	}
+	c := &cfg.Scheduler
+	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New()}
+	instance := core.InstanceID("i-" + uuid.NewString()[:8])
+
+	s.Store = memstore.New(store.Timing{
+		Presence: c.Nodes.PresenceTTLMS.Duration(),
+		Judge:    c.TaskBinding.ReservedTTLSeconds.Duration(),
+		Attempt:  c.Dispatch.AttemptTimeoutMS.Duration(),
+		Job:      c.Dispatch.JobTimeoutMS.Duration(),
+		Keep:     c.TaskBinding.LeaseSeconds.Duration(),
+	})
+	s.Fleet = fleet.New(c.Nodes.PresenceTTLMS.Duration())
+	picker := pick.New(s.Fleet, pick.Policy{
+		SampleK: c.Dispatch.SampleK, ScanMax: c.Dispatch.ScanMax, StaleAfter: c.Dispatch.HeartbeatStaleMS.Duration(),
+		Shuffle: c.Dispatch.CandidateShuffle,
+		CPUMax:  c.ResourceLimits.CPUMax, GPUMax: c.ResourceLimits.GPUMax, MemoryMax: c.ResourceLimits.MemoryMax,
+	}, nil)
+
+	s.caller = callback.New(callback.Config{Allowed: prefixes, Secret: []byte(cfg.Callback.Secret)})
+	if transport == nil {
+		transport = s.caller
+	}
+	s.Jobs = dispatch.New(dispatch.Config{
+		Instance: instance, DecideWithin: decideWithin,
+		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
+		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, SpreadWindow: spreadWindow(c.TaskBinding),
+	}, s.Store, s.Fleet, picker, transport, s.Metrics, log)
+	s.Nodes = nodes.New(nodes.Config{
+		Instance: instance, Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Retention: c.Nodes.RetentionSeconds.Duration(),
+		MarkFor: c.ModelNotAvailable.MarkTTLSeconds.Duration(), MarkRate: c.ModelNotAvailable.NodeRatePerMinute,
+	}, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
+	s.follower = &fleet.Follower{Fleet: s.Fleet, Census: s.Store, Marks: s.Store, Log: log, Silent: s.Nodes.Silent}
+	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
+
+	s.Server, err = server.New(server.Options{
+		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
+		CheckCallback: s.caller.Check, Ping: s.Store.Ping,
+		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
+		SlowAfter: c.Observability.PathWarnMS.Duration(), LoopbackOnly: !cfg.Server.Insecure,
+	})
+	return s, err
+}
+
+func spreadWindow(b config.TaskBinding) time.Duration {
+	if !b.SpreadEnabled {
+		return 0
+	}
+	return b.SpreadWindowSeconds.Duration()
+}
+
+// Listen opens the scheduler's port.
+func (s *Scheduler) Listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", s.cfg.Server.Address())
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w (is another scheduler running there? choose another address with --listen)", s.cfg.Server.Address(), err)
+	}
+	return l, nil
+}
+
+// Run serves until the context ends and then stops in good order: no new work is granted, jobs in flight
+// may end, and what has not ended in time stays as the store has it.
+func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	var background sync.WaitGroup
+	background.Go(func() { s.follower.Run(loops) })
+	background.Go(func() { s.Nodes.Forget(loops) })
+
+	srv := s.Server.HTTP()
+	served := make(chan error, 1)
+	background.Go(func() { served <- srv.Serve(l) })
+	s.log.Info("listening", "address", l.Addr().String(), "store", s.cfg.Store)
+
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-served:
+	}
+	s.stop(srv)
+	stopLoops()
+	background.Wait()
+	s.caller.Close()
+	if failure != nil && !errors.Is(failure, http.ErrServerClosed) {
+		return errors.Join(fmt.Errorf("cannot serve: %w", failure), s.Store.Close())
+	}
+	return s.Store.Close()
+}
+
+// stop ends the scheduler's work within the configured time.
+func (s *Scheduler) stop(srv *http.Server) {
+	deadline, cancel := context.WithTimeout(context.Background(), s.cfg.Server.ShutdownSeconds.Duration())
+	defer cancel()
+	s.Server.Unready()
+	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight())
+	// Nodes must still be able to report while their jobs end.
+	if left := s.Jobs.Drain(deadline); left > 0 {
+		s.log.Warn("jobs in flight did not end in time", "left", left)
+	}
+	if err := srv.Shutdown(deadline); err != nil {
+		_ = srv.Close() // only reports connections that were cut, which is what it is for
+	}
+	s.Jobs.Close()
+	s.log.Info("stopped")
+}
+
+// directions reads how the directions asked for lately are doing.
+func (s *Scheduler) directions() []telemetry.Direction {
+	inFlight := s.Jobs.InFlightByDirection()
+	byName := make(map[core.Direction]telemetry.Direction)
+	for p := range s.Fleet.Pools() {
+		if p.Wish.TTS {
+			continue // the same direction without speech covers it
+		}
+		d := telemetry.Direction{Name: p.Wish.String()}
+		for m := range p.Members().All() {
+			if b := m.Brief(); b.Ready() && b.Reachable() {
+				d.Capacity += b.MaxJobs()
+			}
+		}
+		byName[p.Wish.Direction] = d
+	}
+	for direction, n := range inFlight {
+		d := byName[direction]
+		d.Name, d.InFlight = direction.String(), n
+		byName[direction] = d
+	}
+	all := make([]telemetry.Direction, 0, len(byName))
+	for _, d := range byName {
+		all = append(all, d)
+	}
+	return all
+}

@@ -1,0 +1,335 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Bounds on what one message may hold. They are far above what any real node or job needs.
+const (
+	maxList   = 4096
+	maxPairs  = 20_000
+	maxActive = core.MaxConcurrentJobs
+	maxName   = 256
+	maxRef    = 2048
+	maxResult = 256 << 10
+)
+
+// checkID checks an identifier that must be there.
+func checkID(field, id string) *wire.Error {
+	if !core.ValidID(id) {
+		if id == "" {
+			return wire.Invalid(field, "is missing; give 1 to %d of A-Z a-z 0-9 . _ : -", core.MaxIDLen)
+		}
+		return wire.Invalid(field, "must be 1 to %d of A-Z a-z 0-9 . _ : -", core.MaxIDLen)
+	}
+	return nil
+}
+
+// checkOptionalID checks an identifier that may be absent.
+func checkOptionalID(field, id string) *wire.Error {
+	if id == "" {
+		return nil
+	}
+	return checkID(field, id)
+}
+
+func checkNames(field string, names []string) *wire.Error {
+	if len(names) > maxList {
+		return wire.Invalid(field, "holds %d names; %d is the most", len(names), maxList)
+	}
+	for i, name := range names {
+		if name == "" || len(name) > maxName {
+			return wire.Invalid(fmt.Sprintf("%s[%d]", field, i), "must be 1 to %d characters", maxName)
+		}
+	}
+	return nil
+}
+
+// lang reads one language tag.
+func (s *Server) lang(field, tag string) (core.Lang, *wire.Error) {
+	l, err := s.langs.parse(tag)
+	if err != nil {
+		return "", wire.Invalid(field, "%s", err)
+	}
+	return l, nil
+}
+
+// langSet reads a list of tags; absent stays absent.
+func (s *Server) langSet(field string, tags []string) (core.LangSet, *wire.Error) {
+	if tags == nil {
+		return nil, nil
+	}
+	if len(tags) > maxList {
+		return nil, wire.Invalid(field, "holds %d languages; %d is the most", len(tags), maxList)
+	}
+	set := make(core.LangSet, len(tags))
+	for i, tag := range tags {
+		l, e := s.lang(fmt.Sprintf("%s[%d]", field, i), tag)
+		if e != nil {
+			return nil, e
+		}
+		set[i] = l
+	}
+	return set, nil
+}
+
+func (s *Server) pairs(pairs [][]string) ([]core.Direction, *wire.Error) {
+	if pairs == nil {
+		return nil, nil
+	}
+	if len(pairs) > maxPairs {
+		return nil, wire.Invalid("nmt_pairs", "holds %d pairs; %d is the most", len(pairs), maxPairs)
+	}
+	out := make([]core.Direction, len(pairs))
+	for i, pair := range pairs {
+		field := fmt.Sprintf("nmt_pairs[%d]", i)
+		if len(pair) != 2 {
+			return nil, wire.Invalid(field, "must be [source, target], not %d entries", len(pair))
+		}
+		src, e := s.lang(field+"[0]", pair[0])
+		if e != nil {
+			return nil, e
+		}
+		tgt, e := s.lang(field+"[1]", pair[1])
+		if e != nil {
+			return nil, e
+		}
+		if src == tgt {
+			return nil, wire.Invalid(field, "source and target are the same language (%s)", src)
+		}
+		out[i] = core.Direction{Src: src, Tgt: tgt}
+	}
+	return out, nil
+}
+
+// patch reads what a node says of itself.
+func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
+	var p nodes.Patch
+	if d.Health != "" {
+		h, err := core.ParseHealth(d.Health)
+		if err != nil {
+			return p, wire.Invalid("health", "%s", err)
+		}
+		p.Health = h
+	}
+	if d.SemanticLangs != nil && len(d.SemanticLangs) == 0 {
+		return p, wire.Invalid("semantic_langs", "must not be empty: without semantic repair a node can do no job")
+	}
+	if n := d.MaxConcurrentJobs; n != nil && (*n < 0 || *n > core.MaxConcurrentJobs) {
+		return p, wire.Invalid("max_concurrent_jobs", "must be between 0 and %d, not %d", core.MaxConcurrentJobs, *n)
+	}
+	p.MaxJobs = d.MaxConcurrentJobs
+
+	var e *wire.Error
+	if p.ASR, e = s.langSet("asr_langs", d.ASRLangs); e != nil {
+		return p, e
+	}
+	if p.Semantic, e = s.langSet("semantic_langs", d.SemanticLangs); e != nil {
+		return p, e
+	}
+	if p.TTS, e = s.langSet("tts_langs", d.TTSLangs); e != nil {
+		return p, e
+	}
+	if p.Pairs, e = s.pairs(d.NMTPairs); e != nil {
+		return p, e
+	}
+	for field, names := range map[string][]string{"installed_models": d.InstalledModels, "features": d.Features} {
+		if e = checkNames(field, names); e != nil {
+			return p, e
+		}
+	}
+	p.Models, p.Features = d.InstalledModels, d.Features
+	if p.Services, e = services(d.InstalledServices); e != nil {
+		return p, e
+	}
+	if p.Load, e = load(d.CurrentLoad); e != nil {
+		return p, e
+	}
+	for field, place := range map[string]*string{"region": d.Region, "zone": d.Zone} {
+		if place != nil && len(*place) > maxName {
+			return p, wire.Invalid(field, "must be at most %d characters", maxName)
+		}
+	}
+	p.Region, p.Zone = d.Region, d.Zone
+	if d.TenantID != nil {
+		if e = checkOptionalID("tenant_id", *d.TenantID); e != nil {
+			return p, e
+		}
+		tenant := core.TenantID(*d.TenantID)
+		p.Tenant = &tenant
+	}
+	if d.CallbackURL != nil && *d.CallbackURL != "" {
+		if len(*d.CallbackURL) > maxRef {
+			return p, wire.Invalid("callback_url", "must be at most %d characters", maxRef)
+		}
+		if err := s.CheckCallback(*d.CallbackURL); err != nil {
+			return p, wire.Invalid("callback_url", "%s", err)
+		}
+	}
+	p.Callback = d.CallbackURL
+	p.Types = types(d.CapabilityByType)
+	return p, nil
+}
+
+func types(c *wire.CapabilityByType) *core.Types {
+	if c == nil {
+		return nil
+	}
+	tri := func(b *bool) core.Tri {
+		if b == nil {
+			return core.Unknown
+		}
+		return core.TriOf(*b)
+	}
+	return &core.Types{ASR: tri(c.ASR), NMT: tri(c.NMT), TTS: tri(c.TTS), Tone: tri(c.Tone), Semantic: tri(c.Semantic)}
+}
+
+func services(list []wire.Service) ([]core.Service, *wire.Error) {
+	if list == nil {
+		return nil, nil
+	}
+	if len(list) > maxList {
+		return nil, wire.Invalid("installed_services", "holds %d services; %d is the most", len(list), maxList)
+	}
+	out := make([]core.Service, len(list))
+	for i, sv := range list {
+		field := fmt.Sprintf("installed_services[%d]", i)
+		if sv.ServiceID == "" || len(sv.ServiceID) > maxName {
+			return nil, wire.Invalid(field+".service_id", "must be 1 to %d characters", maxName)
+		}
+		if len(sv.Version) > maxName || len(sv.Type) > maxName {
+			return nil, wire.Invalid(field, "version and type must be at most %d characters", maxName)
+		}
+		status, err := core.ParseServiceStatus(sv.Status)
+		if err != nil {
+			return nil, wire.Invalid(field+".status", "%s", err)
+		}
+		out[i] = core.Service{ID: sv.ServiceID, Version: sv.Version, Type: sv.Type, Status: status}
+	}
+	return out, nil
+}
+
+func load(l *wire.Load) (*core.Load, *wire.Error) {
+	if l == nil {
+		return nil, nil
+	}
+	out := core.UnknownLoad
+	for _, part := range []struct {
+		name string
+		from *float64
+		to   *float64
+	}{{"cpu", l.CPU, &out.CPU}, {"gpu", l.GPU, &out.GPU}, {"memory", l.Memory, &out.Memory}} {
+		if part.from == nil {
+			continue
+		}
+		if *part.from < 0 || *part.from > 1 || math.IsNaN(*part.from) {
+			return nil, wire.Invalid("current_load."+part.name, "must be between 0 and 1, not %v", *part.from)
+		}
+		*part.to = *part.from
+	}
+	return &out, nil
+}
+
+// activity reads what a node says it is doing.
+func activity(d *wire.Declaration) (store.Activity, *wire.Error) {
+	var a store.Activity
+	if d.CurrentJobs != nil {
+		if *d.CurrentJobs < 0 || *d.CurrentJobs > 10*core.MaxConcurrentJobs {
+			return a, wire.Invalid("current_jobs", "must be between 0 and %d, not %d", 10*core.MaxConcurrentJobs, *d.CurrentJobs)
+		}
+		a.Counts, a.Current = true, *d.CurrentJobs
+	}
+	if d.Active == nil {
+		return a, nil
+	}
+	if len(d.Active) > maxActive {
+		return a, wire.Invalid("active", "holds %d jobs; %d is the most", len(d.Active), maxActive)
+	}
+	a.Lists = true
+	a.Active = make([]store.ActiveJob, len(d.Active))
+	for i, job := range d.Active {
+		field := fmt.Sprintf("active[%d]", i)
+		if e := checkID(field+".job_id", job.JobID); e != nil {
+			return a, e
+		}
+		if e := checkAttempt(field+".attempt_id", job.AttemptID); e != nil {
+			return a, e
+		}
+		a.Active[i] = store.ActiveJob{Job: core.JobID(job.JobID), Attempt: job.AttemptID}
+	}
+	return a, nil
+}
+
+func checkAttempt(field string, attempt int) *wire.Error {
+	if attempt < 1 || attempt > math.MaxInt32 {
+		return wire.Invalid(field, "must be 1 or more, not %d", attempt)
+	}
+	return nil
+}
+
+// spec reads what a caller wants done.
+func (s *Server) spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
+	spec := core.Spec{
+		Request: core.RequestID(in.RequestID), Tenant: core.TenantID(in.TenantID), Session: core.SessionID(in.SessionID),
+		AudioRef: in.AudioRef,
+	}
+	if e := checkOptionalID("request_id", in.RequestID); e != nil {
+		return spec, e
+	}
+	if e := checkOptionalID("tenant_id", in.TenantID); e != nil {
+		return spec, e
+	}
+	if e := checkID("session_id", in.SessionID); e != nil {
+		return spec, e
+	}
+	if len(in.AudioRef) > maxRef {
+		return spec, wire.Invalid("audio_ref", "must be at most %d characters", maxRef)
+	}
+	var e *wire.Error
+	if spec.Direction.Src, e = s.lang("src_lang", in.SrcLang); e != nil {
+		return spec, e
+	}
+	if spec.Direction.Tgt, e = s.lang("tgt_lang", in.TgtLang); e != nil {
+		return spec, e
+	}
+	if spec.Direction.Src == spec.Direction.Tgt {
+		return spec, wire.Invalid("tgt_lang", "is the same language as src_lang (%s): there is nothing to translate", spec.Direction.Src)
+	}
+	o := &in.Options
+	if o.PreferredNodeID != nil {
+		if e = checkOptionalID("options.preferred_node_id", *o.PreferredNodeID); e != nil {
+			return spec, e
+		}
+		spec.Options.PreferredNode = core.NodeID(*o.PreferredNodeID)
+	}
+	if o.Strict && spec.Options.PreferredNode == "" {
+		return spec, wire.Invalid("options.strict", "needs preferred_node_id")
+	}
+	for field, names := range map[string][]string{
+		"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels, "options.features": o.Features,
+	} {
+		if e = checkNames(field, names); e != nil {
+			return spec, e
+		}
+	}
+	if len(o.Region) > maxName {
+		return spec, wire.Invalid("options.region", "must be at most %d characters", maxName)
+	}
+	spec.Options.RequireTTS, spec.Options.Strict, spec.Options.Region = o.RequireTTS, o.Strict, o.Region
+	spec.Options.RequiredServices, spec.Options.RequiredModels, spec.Options.Features = o.RequiredServices, o.RequiredModels, o.Features
+	return spec, nil
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

@@ -1,0 +1,147 @@
+package server
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// route is one door: how it is reached, what it takes and gives, and who answers. The same table mounts the
+// handlers and describes them in /openapi.yaml, so that the two cannot differ.
+type route struct {
+	method, path string
+	tag          string
+	summary      string
+	about        string
+	handler      http.HandlerFunc
+	in, out      reflect.Type
+	params       []param
+	codes        []wire.Code // what can go wrong, beyond what always can
+	alsoStatus   int         // a further status with the same body
+}
+
+type param struct {
+	name, about string
+	kind        string // string or integer
+	inPath      bool
+}
+
+func idParam(about string) param {
+	return param{name: "id", about: about, kind: "string", inPath: true}
+}
+
+func (s *Server) routes() []route {
+	body := reflect.TypeFor[wire.DispatchRequest]
+	return []route{
+		{
+			method: "POST", path: "/v1/node/register", tag: "nodes", summary: "Register a node",
+			about:   "Begins a new life of the node. Jobs it lists as active stay its own; all others it had are given to other nodes.",
+			handler: post(s, s.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/node/heartbeat", tag: "nodes", summary: "Say that a node is alive",
+			about:   "Renews the node's presence and its leases, and takes over what it says of itself. The answer names the jobs it should stop. A heartbeat with all that a registration needs registers a node that is not known.",
+			handler: post(s, s.heartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](), out: reflect.TypeFor[wire.HeartbeatResponse](),
+			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/node/model_not_available", tag: "nodes", summary: "Say that a service is missing after all",
+			about:   "For a while the node gets no job that requires the service. The job that failed for it, if one is named, is given to another node.",
+			handler: post(s, s.modelNotAvailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](), out: reflect.TypeFor[wire.OKResponse](),
+			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.RateLimited, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/nodes", tag: "nodes", summary: "List the nodes", handler: get(s, s.nodes),
+			out: reflect.TypeFor[wire.NodeList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/nodes/{id}", tag: "nodes", summary: "Show a node", handler: get(s, s.node),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/nodes/{id}/drain", tag: "nodes", summary: "Give a node nothing new",
+			about: "It keeps what it has. The wish outlives the node's registrations.", handler: get(s, s.drain(true)),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/nodes/{id}/resume", tag: "nodes", summary: "Take a drain back", handler: get(s, s.drain(false)),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/dispatch/f2f", tag: "dispatch", summary: "Give an utterance to a node",
+			about:   "Reserves a slot on a random capable node, delivers the job and answers. The same request_id gives the same job, however often it is sent.",
+			handler: post(s, s.dispatch), in: body(), out: reflect.TypeFor[wire.DispatchResponse](),
+			codes: []wire.Code{
+				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.PreferredNodeNotCapable, wire.RequestMismatch,
+				wire.SchedulerDependencyDown, wire.DeadlineExceeded,
+			},
+		},
+		{
+			method: "POST", path: "/v1/dispatch/explain", tag: "dispatch", summary: "Ask what would become of a dispatch",
+			about:   "Takes the same body and says, node by node, what speaks against it. Nothing is reserved.",
+			handler: post(s, s.explain), in: body(), out: reflect.TypeFor[wire.ExplainResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/job/ack", tag: "jobs", summary: "Confirm a job", handler: post(s, s.ack),
+			in: reflect.TypeFor[wire.JobAckRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+		},
+		{
+			method: "POST", path: "/v1/job/done", tag: "jobs", summary: "Deliver a result",
+			about: "Repeat it if the answer is 503 or does not come: a repeated result is accepted once.", handler: post(s, s.done),
+			in: reflect.TypeFor[wire.JobDoneRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+		},
+		{
+			method: "POST", path: "/v1/job/fail", tag: "jobs", summary: "Give a job up", handler: post(s, s.jobFail),
+			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+		},
+		{
+			method: "GET", path: "/v1/jobs", tag: "jobs", summary: "List jobs, the newest first", handler: get(s, s.jobs),
+			out: reflect.TypeFor[wire.JobList](),
+			params: []param{
+				{name: "state", about: "Only jobs in this state.", kind: "string"},
+				{name: "node_id", about: "Only jobs of this node.", kind: "string"},
+				{name: "session_id", about: "Only jobs of this session.", kind: "string"},
+				{name: "limit", about: "At most this many, 100 unless given.", kind: "integer"},
+			},
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/jobs/{id}", tag: "jobs", summary: "Show a job and its attempts", handler: get(s, s.job),
+			out: reflect.TypeFor[wire.Job](), params: []param{idParam("The job's id.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/jobs/{id}/cancel", tag: "jobs", summary: "Cancel a job", handler: get(s, s.cancel),
+			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/pools", tag: "dispatch", summary: "List the directions and how well each is served",
+			handler: get(s, s.pools), out: reflect.TypeFor[wire.PoolList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/version", tag: "operations", summary: "Say which version runs", handler: get(s, s.version),
+			out: reflect.TypeFor[wire.VersionResponse](),
+		},
+		{
+			method: "GET", path: "/healthz", tag: "operations", summary: "Say whether the process is alive", handler: get(s, s.health),
+			out: reflect.TypeFor[wire.HealthResponse](),
+		},
+		{
+			method: "GET", path: "/readyz", tag: "operations", summary: "Say whether new work should come here", handler: s.ready,
+			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
+		},
+		{
+			method: "GET", path: "/openapi.yaml", tag: "operations", summary: "This description", handler: s.spec31,
+		},
+	}
+}
+
+// reportCodes is what can be wrong with a node's word about a job.
+var reportCodes = []wire.Code{wire.NotFound, wire.StaleAttempt, wire.StaleEpoch, wire.NotHolder, wire.SchedulerDependencyDown}

@@ -1,0 +1,149 @@
+// Package server holds the doors: it decodes what comes in, checks its form, calls whoever decides, and says
+// the answer. It makes no decisions of its own.
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Options is what a server needs.
+type Options struct {
+	Jobs    *dispatch.Dispatcher
+	Nodes   *nodes.Life
+	Metrics *telemetry.Metrics
+	Log     *slog.Logger
+	Version wire.VersionResponse
+	// CheckCallback says what is wrong with a callback address.
+	CheckCallback func(string) error
+	// Ping reports whether the store would answer.
+	Ping func(context.Context) error
+	// Heartbeat is how often nodes are asked to send one; a node silent for Presence is not online.
+	Heartbeat, Presence time.Duration
+	// SlowAfter is when a request is worth a warning.
+	SlowAfter time.Duration
+	// LoopbackOnly answers only to names of this machine: without keys, a page in somebody's browser must
+	// not be able to reach the scheduler by pointing a name of its own at it.
+	LoopbackOnly bool
+}
+
+// Server answers HTTP.
+type Server struct {
+	Options
+	langs    langs
+	stopping atomic.Bool
+	handler  http.Handler
+	openapi  []byte
+}
+
+// New makes a server. It fails only if the description of its own routes cannot be made.
+func New(o Options) (*Server, error) {
+	s := &Server{Options: o}
+	s.langs.init()
+	routes := s.routes()
+	spec, err := describe(routes, o.Version.Version)
+	if err != nil {
+		return nil, err
+	}
+	s.openapi = spec
+	s.handler = s.mount(routes)
+	return s, nil
+}
+
+// Handler is the server as a handler.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// OpenAPI is the description of the server's routes, as YAML.
+func (s *Server) OpenAPI() []byte { return s.openapi }
+
+// Unready makes /readyz say no, so that nobody sends new work here.
+func (s *Server) Unready() { s.stopping.Store(true) }
+
+// HTTP makes the http.Server that serves it, with the limits that keep a slow peer from holding it up.
+func (s *Server) HTTP() *http.Server {
+	return &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// mount makes the handler of the routes. Every path also answers to methods it does not have, and every
+// other path with NOT_FOUND, in the same form as all errors.
+func (s *Server) mount(routes []route) http.Handler {
+	mux := http.NewServeMux()
+	methods := make(map[string][]string)
+	for _, r := range routes {
+		mux.Handle(r.method+" "+r.path, s.guard(r.path, r.handler))
+		methods[r.path] = append(methods[r.path], r.method)
+	}
+	for path, allowed := range methods {
+		mux.Handle(path, s.guard(path, notAllowed(allowed)))
+	}
+	mux.Handle("GET /metrics", s.guard("/metrics", promhttp.HandlerFor(s.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP))
+	mux.Handle("/metrics", s.guard("/metrics", notAllowed([]string{http.MethodGet})))
+	mux.Handle("/", s.guard("other", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
+	}))
+	return mux
+}
+
+// guard stands before every handler: it refuses names that are not this machine's when it must, keeps a
+// panic from taking the process with it, and counts what is slow.
+func (s *Server) guard(path string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		defer func() {
+			if p := recover(); p != nil {
+				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+					panic(p)
+				}
+				s.Log.Error("a handler panicked", "path", path, "panic", p, "stack", string(debug.Stack()))
+				s.fail(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
+			}
+			if took := time.Since(began); took > s.SlowAfter {
+				s.Metrics.SlowPath.WithLabelValues(path).Inc()
+				s.Log.Warn("slow request", "path", path, "took_ms", took.Milliseconds())
+			}
+		}()
+		if s.LoopbackOnly && !loopbackName(r.Host) {
+			s.fail(w, wire.Errorf(wire.Forbidden, "without keys this scheduler answers only to localhost and loopback addresses"))
+			return
+		}
+		next(w, r)
+	}
+}
+
+func loopbackName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return config.Loopback(host)
+}
+
+// notAllowed answers to a method a path does not have.
+func notAllowed(allowed []string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for _, m := range allowed {
+			w.Header().Add("Allow", m)
+		}
+		writeError(w, wire.Errorf(wire.MethodNotAllowed, "%s is not allowed here; use %s", r.Method, join(allowed)))
+	}
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// viewNode is a node as it is shown.
+func (s *Server) viewNode(st store.NodeStatus) wire.Node {
+	n, c := st.Node, &st.Node.Capability
+	return wire.Node{
+		NodeID: string(n.ID), Epoch: int64(n.Epoch), Online: st.Age < s.Presence,
+		Health: n.Standing().String(), Drained: n.Drained,
+		MaxConcurrentJobs: n.MaxJobs, Reserved: st.Reserved, Running: st.Running, Foreign: st.Foreign,
+		EffectiveLoad: st.InFlight(), CurrentLoad: viewLoad(st.Load),
+		LastHeartbeatMS: time.Now().Add(-st.Age).UnixMilli(),
+		ASRLangs:        strs(c.ASR), SemanticLangs: strs(c.Semantic), NMTPairs: viewPairs(c.Pairs), TTSLangs: strs(c.TTS),
+		CapabilityByType: viewTypes(c.Types), InstalledModels: c.Models, InstalledServices: viewServices(c.Services), Features: c.Features,
+		Region: n.Region, Zone: n.Zone, TenantID: string(n.Tenant), CallbackURL: withoutQuery(n.Callback),
+	}
+}
+
+func strs[T ~string](list []T) []string {
+	if list == nil {
+		return nil
+	}
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}
+
+func viewPairs(pairs []core.Direction) [][]string {
+	var out [][]string
+	for _, d := range pairs {
+		out = append(out, []string{string(d.Src), string(d.Tgt)})
+	}
+	return out
+}
+
+func viewServices(list []core.Service) []wire.Service {
+	var out []wire.Service
+	for _, sv := range list {
+		out = append(out, wire.Service{ServiceID: sv.ID, Version: sv.Version, Type: sv.Type, Status: sv.Status.String()})
+	}
+	return out
+}
+
+func viewTypes(t core.Types) *wire.CapabilityByType {
+	if t == (core.Types{}) {
+		return nil
+	}
+	tri := func(v core.Tri) *bool {
+		if v == core.Unknown {
+			return nil
+		}
+		b := v == core.Yes
+		return &b
+	}
+	return &wire.CapabilityByType{ASR: tri(t.ASR), NMT: tri(t.NMT), TTS: tri(t.TTS), Tone: tri(t.Tone), Semantic: tri(t.Semantic)}
+}
+
+func viewLoad(l core.Load) *wire.Load {
+	if l == core.UnknownLoad {
+		return nil
+	}
+	part := func(v float64) *float64 {
+		if v < 0 {
+			return nil
+		}
+		return &v
+	}
+	return &wire.Load{CPU: part(l.CPU), GPU: part(l.GPU), Memory: part(l.Memory)}
+}
+
+// withoutQuery shows an address without what may be a secret in it.
+func withoutQuery(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	u.RawQuery, u.ForceQuery = "", false
+	return u.String()
+}
+
+// viewJob is a job as it is shown.
+func viewJob(j *core.Job) wire.Job {
+	out := wire.Job{
+		JobID: string(j.ID), RequestID: string(j.Request), SessionID: string(j.Session), TenantID: string(j.Tenant),
+		SrcLang: string(j.Direction.Src), TgtLang: string(j.Direction.Tgt),
+		State: j.State.String(), NodeID: string(j.Node), AttemptID: j.Attempt,
+		Reason: string(j.Reason), Detail: j.Detail, Result: j.Result,
+		CreatedMS: millis(j.Created), UpdatedMS: millis(j.Updated), DeadlineMS: millis(j.Deadline),
+		Attempts: make([]wire.Attempt, len(j.History)),
+	}
+	for i, a := range j.History {
+		out.Attempts[i] = wire.Attempt{
+			AttemptID: a.Attempt, NodeID: string(a.Node), StartedMS: millis(a.Started), EndedMS: millis(a.Ended), Reason: string(a.Reason),
+		}
+	}
+	return out
+}
+
+func viewActive(jobs []store.ActiveJob) []wire.ActiveJob {
+	var out []wire.ActiveJob
+	for _, j := range jobs {
+		out = append(out, wire.ActiveJob{JobID: string(j.Job), AttemptID: j.Attempt})
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+const (
+	// MaxBody is the largest body the scheduler reads.
+	MaxBody = 1 << 20
+	// MaxDepth is how deep a body may be nested.
+	MaxDepth = 32
+)
+
+// Decode reads one JSON object into v. Unknown fields are ignored. The error, if any, is an *Error that
+// names the field and what was expected there.
+func Decode(body []byte, v any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return Errorf(InvalidRequest, "the body is empty: send a JSON object")
+	}
+	if depth(body) > MaxDepth {
+		return Errorf(InvalidRequest, "the body is nested deeper than %d levels", MaxDepth)
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if err := dec.Decode(v); err != nil {
+		return decodeError(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Errorf(InvalidRequest, "there is something after the JSON object: send one object and nothing else")
+	}
+	return nil
+}
+
+func decodeError(err error) *Error {
+	var wrongType *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &wrongType) && wrongType.Field != "":
+		return Invalid(wrongType.Field, "must be %s, not %s", expected(wrongType.Type), wrongType.Value)
+	case errors.As(err, &wrongType):
+		return Errorf(InvalidRequest, "the body must be a JSON object, not %s", wrongType.Value)
+	case errors.As(err, &syntax):
+		return Errorf(InvalidRequest, "the body is not JSON: %s at byte %d", syntax, syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return Errorf(InvalidRequest, "the body is not JSON: it ends too early")
+	}
+	return Errorf(InvalidRequest, "the body cannot be read: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// expected says in words what kind of JSON value a Go type takes.
+func expected(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number of 0 or more"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Pointer:
+		return expected(t.Elem())
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return fmt.Sprintf("a %s", t.Kind())
+}
+
+// depth is how deep arrays and objects are nested. Strings are skipped; whether it is JSON at all is for
+// the decoder to say.
+func depth(body []byte) int {
+	level, deepest, quoted := 0, 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			level++
+			deepest = max(deepest, level)
+		case c == '}', c == ']':
+			level--
+		}
+	}
+	return deepest
+}
