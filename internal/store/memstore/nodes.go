@@ -71,7 +71,8 @@ func (s *Store) beginLife(n *node, a *store.Activity, r *store.Registration, now
 		l := &n.leases[i]
 		listed := a.Lists && lists(a.Active, l)
 		switch {
-		case listed && l.state == core.LeaseRevoked:
+		case listed && (l.state == core.LeaseRevoked || l.stray()):
+			l.epoch = n.now.Epoch
 			s.renew(l, now)
 		case listed:
 			l.epoch, l.state, l.omitted = n.now.Epoch, core.LeaseRunning, 0

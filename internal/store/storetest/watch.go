@@ -1,0 +1,85 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// follow watches the store until the test ends and returns the changes as they come.
+func (h *Harness) follow(t *testing.T) <-chan store.Change {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := make(chan store.Change, 1024)
+	ready, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = h.Store.Watch(ctx, func() { close(ready) }, func(c store.Change) { changes <- c })
+	}()
+	<-ready
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return changes
+}
+
+func exerciseWatch(_ *testing.T, run runner) {
+	run("every change is told, in order for each node", func(t *testing.T, h *Harness) {
+		changes := h.follow(t)
+		n := h.register(t, "node-a", 2)
+		sick := h.beat(t, n, beat{seq: 1, health: core.HealthDegraded}).Node
+		h.beat(t, sick, beat{seq: 2, health: core.HealthDegraded}) // says nothing new
+		drained, err := h.Store.Drain(t.Context(), store.DrainParams{Node: "node-a", Drained: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Store.Mark(t.Context(), store.Mark{Node: "node-a", Service: "asr", For: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Store.Remove(t.Context(), "node-a"); err != nil {
+			t.Fatal(err)
+		}
+
+		var versions []core.Version
+		marked := false
+		for c := range changes {
+			switch {
+			case c.Mark != nil:
+				marked = true
+			case c.Removed:
+				if !marked {
+					t.Error("the mark was not told")
+				}
+				// Repeated writes may tell the same version twice, never an older one after a newer.
+				want := []core.Version{n.Version, sick.Version, drained.Version}
+				if h.Repeats {
+					want = append([]core.Version{n.Version - 1}, want...)
+				}
+				if diff := cmp.Diff(want, versions); diff != "" {
+					t.Errorf("versions (-want +got):\n%s", diff)
+				}
+				return
+			case c.Now.Node != nil:
+				versions = append(versions, c.Now.Node.Version)
+			}
+		}
+	})
+
+	run("a watch ends with its context", func(t *testing.T, h *Harness) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		ready := make(chan struct{})
+		go func() { done <- h.Store.Watch(ctx, func() { close(ready) }, func(store.Change) {}) }()
+		<-ready
+		cancel()
+		if err := <-done; err == nil {
+			t.Error("a watch that was ended returned no error")
+		}
+	})
+}
