@@ -20,7 +20,8 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 	f.mu.Lock()
 	job, now := f.job, time.Now()
 	waiting := f.phase
-	if f.over || waiting == phaseMoving {
+	// The timer may have gone off just before the job moved on and another wait began.
+	if f.over || waiting == phaseMoving || now.Before(f.until) {
 		f.mu.Unlock()
 		return
 	}

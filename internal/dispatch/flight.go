@@ -28,6 +28,7 @@ type flight struct {
 	job   core.Job
 	node  *fleet.Node
 	ends  time.Time // of the current attempt, by this process's clock
+	until time.Time // when the current wait is over
 	phase phase
 	timer *time.Timer
 	over  bool
@@ -60,6 +61,7 @@ func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
 	if until.After(f.deadline) {
 		until = f.deadline
 	}
+	f.until = until
 	timeout := time.Until(until)
 	if f.timer == nil {
 		f.timer = time.AfterFunc(timeout, due)

@@ -245,7 +245,7 @@ func (j *journey) move(ctx context.Context, c cause, to found) bool {
 func (j *journey) end(ctx context.Context, c cause, reason core.Reason) {
 	old := j.job
 	if j.apply(ctx, store.ApplyParams{
-		Event: core.EventFail, Holder: old.Holder, Owner: j.owner, Reason: reason, Detail: c.detail,
+		Event: core.EventFail, Holder: old.Holder, Owner: j.owner, Reason: reason, Cause: c.reason, Detail: c.detail,
 	}) {
 		j.d.letGo(ctx, &old, c.freed)
 	}

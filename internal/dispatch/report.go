@@ -134,6 +134,9 @@ func (d *Dispatcher) unread(ctx context.Context, message string, r *Report, err 
 // job; but the node has said that it is not working on that attempt, so a slot still kept for it is freed.
 func (d *Dispatcher) fence(ctx context.Context, message string, r *Report, outcome store.Outcome, job *core.Job) error {
 	d.metrics.Fenced.WithLabelValues(message, outcome.String()).Inc()
+	if outcome == store.NoJob {
+		job = nil
+	}
 	if message != "ack" {
 		d.freePast(r, outcome, job)
 	}

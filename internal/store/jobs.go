@@ -45,6 +45,7 @@ type ApplyParams struct {
 	Owner    core.Token    // retry, takeover: who looks for another node; move: who found it, if RETRYING
 	RetryFor time.Duration // retry, takeover: how long nobody else may
 	Reason   core.Reason   // retry, fail, cancel
+	Cause    core.Reason   // why the attempt ended, if that is another thing than why the job did
 	Detail   string
 	Result   []byte // done
 }

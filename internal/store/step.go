@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -49,7 +50,7 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (core.Job, Outcome) {
 		next.Holder = p.To
 		next.History[len(next.History)-1].Holder = p.To
 	case core.EventFail, core.EventCancel:
-		next.End(now, p.Reason)
+		next.End(now, cmp.Or(p.Cause, p.Reason))
 		next.Reason, next.Detail = p.Reason, p.Detail
 	}
 	if state.Terminal() {

@@ -1,0 +1,25 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// TestATimerThatWentOffTooLateJudgesNothing: between a timer's going off and its being heard, the job may
+// have moved on and another wait begun. The store here is nil: to ask it anything would be the mistake.
+func TestATimerThatWentOffTooLateJudgesNothing(t *testing.T) {
+	t.Parallel()
+	d := &Dispatcher{}
+	job := core.Job{ID: "job-1", State: core.StateDispatched, Token: "t.2"}
+	for _, waiting := range []phase{phaseACK, phaseRunning} {
+		f := &flight{id: job.ID, job: job, deadline: time.Now().Add(time.Hour), ends: time.Now().Add(time.Hour)}
+		f.wait("t.2", waiting, time.Now().Add(time.Hour), func() {})
+		d.due(t.Context(), f)
+		if f.phase != waiting {
+			t.Errorf("phase %d became %d", waiting, f.phase)
+		}
+		f.timer.Stop()
+	}
+}
