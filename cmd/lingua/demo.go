@@ -41,7 +41,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	l, err := s.Listen()
+	l, err := s.Listen(ctx)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ type streams struct {
 type usageError struct{ error }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the root of all
 	go func() {
 		<-ctx.Done()
 		stop() // a second Ctrl-C ends the program at once

@@ -65,7 +65,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	l, err := s.Listen()
+	l, err := s.Listen(ctx)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,8 @@ type Version int64
 // MaxIDLen bounds every identifier that comes from outside.
 const MaxIDLen = 128
 
-// ValidID reports whether s may be used as an identifier: 1 to 128 of A-Z a-z 0-9 . _ : -
+// ValidID reports whether s may be used as an identifier: 1 to 128 of
+// A-Z a-z 0-9 and the characters dot, underscore, colon and hyphen.
 func ValidID(s string) bool {
 	if len(s) == 0 || len(s) > MaxIDLen {
 		return false

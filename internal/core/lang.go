@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ const maxLangLen = 64
 // Tags that name no single language (und, mul, private use) are refused.
 func ParseLang(s string) (Lang, error) {
 	if s == "" {
-		return "", fmt.Errorf("language is empty: give a BCP-47 tag such as en or zh-TW")
+		return "", errors.New("language is empty: give a BCP-47 tag such as en or zh-TW")
 	}
 	if len(s) > maxLangLen {
 		return "", fmt.Errorf("language is longer than %d characters: give a BCP-47 tag such as en or zh-TW", maxLangLen)

@@ -61,7 +61,7 @@ type Dispatcher struct {
 // New makes a dispatcher. It starts nothing by itself.
 func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, metrics: m, log: log}
-	d.life, d.end = context.WithCancel(context.Background())
+	d.life, d.end = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
 	d.calls.init()
 	d.flights.init()
 	d.spread.init(cfg.SpreadWindow)
@@ -87,14 +87,12 @@ func (d *Dispatcher) mine(job *core.Job) bool {
 }
 
 // background runs fn beside the caller, unless the dispatcher is closed. The context ends with Close.
-func (d *Dispatcher) background(fn func(ctx context.Context)) bool {
+func (d *Dispatcher) background(fn func(ctx context.Context)) {
 	d.closing.RLock()
 	defer d.closing.RUnlock()
-	if d.closed {
-		return false
+	if !d.closed {
+		d.work.Go(func() { fn(d.life) })
 	}
-	d.work.Go(func() { fn(d.life) })
-	return true
 }
 
 // InFlight is how many jobs this instance is seeing through.

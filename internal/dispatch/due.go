@@ -40,7 +40,7 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 	if c.reason == core.ReasonACKTimeout {
 		j.missed()
 	}
-	if j.leave(ctx, c) {
-		j.run(ctx)
+	if j.giveUp(ctx, c) {
+		j.proceed(ctx, c)
 	}
 }

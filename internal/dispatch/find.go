@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -49,7 +50,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 		}
 	}
 	members := pool.Members()
-	d.metrics.PoolQuery.WithLabelValues(fmt.Sprint(members.Len() > 0)).Inc()
+	d.metrics.PoolQuery.WithLabelValues(strconv.FormatBool(members.Len() > 0)).Inc()
 
 	round := d.picker.Begin(q, members)
 	defer round.End()
@@ -176,7 +177,7 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 			}
 			status, err := d.store.Node(ctx, m.ID())
 			if err != nil {
-				return found{}, r.Verdict, nil
+				return found{}, r.Verdict, nil //nolint:nilerr // the verdict is answer enough: it is not this node
 			}
 			d.fleet.Update(status)
 			if r := d.picker.Objection(q, m.Node); r != core.ReasonNone && !r.Soft() {

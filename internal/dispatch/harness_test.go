@@ -42,6 +42,8 @@ type world struct {
 	pick  *pick.Picker
 	m     *telemetry.Metrics
 	log   *slog.Logger
+	// deafen stops following the store: from then on this instance's view grows old.
+	deafen func()
 }
 
 // play runs a test in a world of its own, on a clock that costs nothing to turn.
@@ -72,10 +74,13 @@ func playWith(t *testing.T, change func(*dispatch.Config), fn func(w *world)) {
 			follower.Run(ctx)
 			close(done)
 		}()
-		defer func() {
-			w.d.Close()
+		w.deafen = func() {
 			cancel()
 			<-done
+		}
+		defer func() {
+			w.d.Close()
+			w.deafen()
 		}()
 		fn(w)
 	})

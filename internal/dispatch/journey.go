@@ -139,6 +139,14 @@ func (j *journey) leave(ctx context.Context, c cause) bool {
 	return j.giveUp(ctx, c) && j.seek(ctx, c)
 }
 
+// proceed finds another node for a job whose attempt was given up, and delivers it there. Nobody waits for
+// the answer; the record says how it ended.
+func (j *journey) proceed(ctx context.Context, c cause) {
+	if j.seek(ctx, c) {
+		_, _ = j.run(ctx)
+	}
+}
+
 // giveUp records that the current attempt is over: RETRYING in our name, or FAILED when nothing is left to
 // try. It reports whether there is a retry to be made and it is ours.
 func (j *journey) giveUp(ctx context.Context, c cause) bool {

@@ -191,29 +191,51 @@ func TestALoweredMaximumOnlyShrinks(t *testing.T) {
 	})
 }
 
+// behind changes a node in the store without this instance's hearing of it.
+func (w *world) behind(id core.NodeID, change func(*core.Node)) {
+	w.t.Helper()
+	status, err := w.mem.Node(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	next := *status.Node
+	change(&next)
+	if _, err := w.mem.Heartbeat(w.t.Context(), store.HeartbeatParams{Node: id, Declared: &next, Health: next.Health}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestAWithdrawnLanguageIsNotGrantedFromAnOldView(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world) {
-		w.node("node-a", 1)
+		w.node("node-a", 5)
 		w.dispatch(request("warm"))
-		// The node changes in the store, and this instance has not heard of it.
-		status, err := w.mem.Node(w.t.Context(), "node-a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		next := *status.Node
-		next.MaxJobs = 5
-		next.Capability.Semantic = core.NewLangSet("en", "de")
-		if _, err := w.mem.Heartbeat(w.t.Context(), store.HeartbeatParams{Node: "node-a", Declared: &next, Health: next.Health}); err != nil {
-			t.Fatal(err)
-		}
-		e := w.refused(request("req-2"))
-		if e.Code != wire.AllCandidatesFullOrFailed && e.Code != wire.NoCapableNode {
+		w.deafen()
+		w.behind("node-a", func(n *core.Node) { n.Capability.Semantic = core.NewLangSet("en", "de") })
+		if e := w.refused(request("req-2")); e.Code != wire.AllCandidatesFullOrFailed && e.Code != wire.NoCapableNode {
 			t.Errorf("refusal %+v", e)
 		}
 		if p := w.dispatch(request("req-3"), func(s *core.Spec) { s.Direction.Tgt = "de" }); p.Node != "node-a" {
 			t.Errorf("the new language: %+v", p)
 		}
+	})
+}
+
+// TestAnOldViewIsNoReasonToRefuse: a node that has changed since it was chosen, but still suits, is asked
+// again; also one that has begun another life.
+func TestAnOldViewIsNoReasonToRefuse(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		w.node("node-a", 5)
+		w.dispatch(request("warm"))
+		w.deafen()
+		w.behind("node-a", func(n *core.Node) { n.Capability.Semantic = core.NewLangSet("en", "zh", "de") })
+		w.dispatch(request("after-a-change"))
+		declared := *w.fleet.Node("node-a").Now()
+		if _, err := w.mem.Register(w.t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad}); err != nil {
+			t.Fatal(err)
+		}
+		w.dispatch(request("after-a-restart"))
 	})
 }
 

@@ -83,11 +83,7 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 	} else if !j.giveUp(ctx, c) {
 		return nil
 	}
-	d.background(func(ctx context.Context) {
-		if j.seek(ctx, c) {
-			j.run(ctx)
-		}
-	})
+	d.background(func(ctx context.Context) { j.proceed(ctx, c) })
 	return nil
 }
 

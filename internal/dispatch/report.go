@@ -31,11 +31,11 @@ func (d *Dispatcher) Ack(ctx context.Context, r Report) error {
 	}
 	switch outcome := standing(&job, &r); {
 	case outcome != 0:
-		return d.fence(ctx, "ack", &r, outcome, &job)
+		return d.fence("ack", &r, outcome, &job)
 	case job.State == core.StateDone:
 		return nil // overtaken by its own result
 	case job.State != core.StateDispatched:
-		return d.fence(ctx, "ack", &r, store.Ended, &job)
+		return d.fence("ack", &r, store.Ended, &job)
 	}
 	return d.commit(ctx, &r, &job)
 }
@@ -46,7 +46,7 @@ func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error
 	case err != nil:
 		return d.unread(ctx, "ack", r, err)
 	case !held:
-		return d.fence(ctx, "ack", r, store.Ended, job)
+		return d.fence("ack", r, store.Ended, job)
 	}
 	if n := d.fleet.Node(r.Node); n != nil {
 		n.Answered()
@@ -82,7 +82,7 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	case err != nil:
 		return d.unread(ctx, "done", &r, err)
 	case !applied.Outcome.Stands():
-		return d.fence(ctx, "done", &r, applied.Outcome, &applied.Job)
+		return d.fence("done", &r, applied.Outcome, &applied.Job)
 	}
 	n := d.fleet.Node(r.Node)
 	if n != nil {
@@ -100,10 +100,10 @@ func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, det
 		return d.unread(ctx, "fail", &r, err)
 	}
 	if outcome := standing(&job, &r); outcome != 0 {
-		return d.fence(ctx, "fail", &r, outcome, &job)
+		return d.fence("fail", &r, outcome, &job)
 	}
 	if job.State != core.StateDispatched {
-		return d.fence(ctx, "fail", &r, store.Ended, &job)
+		return d.fence("fail", &r, store.Ended, &job)
 	}
 	if n := d.fleet.Node(r.Node); n != nil {
 		n.Answered()
@@ -113,18 +113,14 @@ func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, det
 	if !j.giveUp(ctx, c) {
 		return nil // it has ended, or somebody else moves it
 	}
-	d.background(func(ctx context.Context) {
-		if j.seek(ctx, c) {
-			j.run(ctx)
-		}
-	})
+	d.background(func(ctx context.Context) { j.proceed(ctx, c) })
 	return nil
 }
 
 // unread is the answer to a node whose message could not be held against the record.
 func (d *Dispatcher) unread(ctx context.Context, message string, r *Report, err error) error {
 	if errors.Is(err, store.ErrNoJob) {
-		return d.fence(ctx, message, r, store.NoJob, nil)
+		return d.fence(message, r, store.NoJob, nil)
 	}
 	d.storeFailed(message, err)
 	return gone(ctx)
@@ -132,7 +128,7 @@ func (d *Dispatcher) unread(ctx context.Context, message string, r *Report, err 
 
 // fence refuses a message that comes from somebody who does not hold the job. It changes nothing about the
 // job; but the node has said that it is not working on that attempt, so a slot still kept for it is freed.
-func (d *Dispatcher) fence(ctx context.Context, message string, r *Report, outcome store.Outcome, job *core.Job) error {
+func (d *Dispatcher) fence(message string, r *Report, outcome store.Outcome, job *core.Job) error {
 	d.metrics.Fenced.WithLabelValues(message, outcome.String()).Inc()
 	if outcome == store.NoJob {
 		job = nil

@@ -41,18 +41,18 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error)
 
 func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire.Error) {
 	id := core.JobIDFor(r.Tenant, r.Request)
-	print := r.Fingerprint()
+	content := r.Fingerprint()
 	if r.Unique {
-		return d.begin(ctx, id, print, r)
+		return d.begin(ctx, id, content, r)
 	}
 	for {
-		call, first := d.calls.join(id, print)
+		call, first := d.calls.join(id, content)
 		if first {
-			call.placement, call.err = d.begin(ctx, id, print, r)
+			call.placement, call.err = d.begin(ctx, id, content, r)
 			d.calls.leave(id, call)
 			return call.placement, call.err
 		}
-		if call.print != print {
+		if call.content != content {
 			return Placement{}, mismatch(id)
 		}
 		select {
@@ -68,13 +68,13 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire
 }
 
 // begin makes the job, unless there is one.
-func (d *Dispatcher) begin(ctx context.Context, id core.JobID, print string, r *Request) (Placement, *wire.Error) {
+func (d *Dispatcher) begin(ctx context.Context, id core.JobID, content string, r *Request) (Placement, *wire.Error) {
 	if f := d.flights.get(id); f != nil {
 		job := f.snapshot()
-		return answer(&job, print)
+		return answer(&job, content)
 	}
 	if d.draining.Load() {
-		return d.settled(ctx, id, print, &wire.Error{
+		return d.settled(ctx, id, content, &wire.Error{
 			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1,
 			Detail: "this scheduler is shutting down and takes no new jobs: try again, or try another instance",
 		})
@@ -85,11 +85,11 @@ func (d *Dispatcher) begin(ctx context.Context, id core.JobID, print string, r *
 	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token()}
 	found, refusal := d.find(decide, &s)
 	if refusal != nil {
-		return d.settled(ctx, id, print, refusal)
+		return d.settled(ctx, id, content, refusal)
 	}
 	holder := core.Holder{Attempt: 1, Node: found.ref.Node, Epoch: found.epoch}
 	job, created, err := d.store.Create(decide, store.CreateParams{
-		ID: id, Spec: r.Spec, Print: print, Holder: holder, Token: s.token, Timeout: d.cfg.JobTimeout,
+		ID: id, Spec: r.Spec, Print: content, Holder: holder, Token: s.token, Timeout: d.cfg.JobTimeout,
 	})
 	switch {
 	case err != nil:
@@ -98,21 +98,21 @@ func (d *Dispatcher) begin(ctx context.Context, id core.JobID, print string, r *
 		return Placement{}, gone(ctx)
 	case !created:
 		d.release(found.ref, found.member.Node, false)
-		return answer(&job, print)
+		return answer(&job, content)
 	}
 	j := d.embark(job, found)
 	return j.run(d.life) // whoever asked may leave; the job goes on
 }
 
 // settled answers what the record says, if there is one, before a request is refused.
-func (d *Dispatcher) settled(ctx context.Context, id core.JobID, print string, refusal *wire.Error) (Placement, *wire.Error) {
+func (d *Dispatcher) settled(ctx context.Context, id core.JobID, content string, refusal *wire.Error) (Placement, *wire.Error) {
 	if refusal.Code == wire.SchedulerDependencyDown {
 		return Placement{}, refusal
 	}
 	job, err := d.store.Get(ctx, id)
 	switch {
 	case err == nil && !job.Refused():
-		return answer(&job, print)
+		return answer(&job, content)
 	case err != nil && !errors.Is(err, store.ErrNoJob):
 		d.storeFailed("get", err)
 		return Placement{}, gone(ctx)
@@ -121,8 +121,8 @@ func (d *Dispatcher) settled(ctx context.Context, id core.JobID, print string, r
 }
 
 // answer is what a record says to somebody who asks for its job, for the first time or again.
-func answer(job *core.Job, print string) (Placement, *wire.Error) {
-	if job.Fingerprint != print {
+func answer(job *core.Job, content string) (Placement, *wire.Error) {
+	if job.Fingerprint != content {
 		return Placement{}, mismatch(job.ID)
 	}
 	if job.State == core.StateFailed && unconfirmed(job) {
@@ -200,7 +200,7 @@ type calls struct {
 }
 
 type call struct {
-	print     string
+	content   string
 	done      chan struct{}
 	placement Placement
 	err       *wire.Error
@@ -208,13 +208,13 @@ type call struct {
 
 func (c *calls) init() { c.m = make(map[core.JobID]*call) }
 
-func (c *calls) join(id core.JobID, print string) (_ *call, first bool) {
+func (c *calls) join(id core.JobID, content string) (_ *call, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one := c.m[id]; one != nil {
 		return one, false
 	}
-	one := &call{print: print, done: make(chan struct{})}
+	one := &call{content: content, done: make(chan struct{})}
 	c.m[id] = one
 	return one, true
 }

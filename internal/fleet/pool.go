@@ -202,11 +202,11 @@ func (f *Fleet) Pools() iter.Seq[*Pool] { return maps.Values(*f.pools.Load()) }
 func (f *Fleet) ForgetIdlePools() {
 	now := f.Now()
 	idle := func(p *Pool) bool { return now-Instant(p.used.Load()) > Instant(idlePool) }
-	any := false
+	some := false
 	for p := range f.Pools() {
-		any = any || idle(p)
+		some = some || idle(p)
 	}
-	if !any {
+	if !some {
 		return
 	}
 	f.mu.Lock()

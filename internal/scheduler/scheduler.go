@@ -104,8 +104,9 @@ func spreadWindow(b config.TaskBinding) time.Duration {
 }
 
 // Listen opens the scheduler's port.
-func (s *Scheduler) Listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", s.cfg.Server.Address())
+func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.cfg.Server.Address())
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w (is another scheduler running there? choose another address with --listen)", s.cfg.Server.Address(), err)
 	}
@@ -131,7 +132,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	case failure = <-served:
 	}
-	s.stop(srv)
+	s.stop(context.WithoutCancel(ctx), srv)
 	stopLoops()
 	background.Wait()
 	s.caller.Close()
@@ -142,8 +143,8 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 }
 
 // stop ends the scheduler's work within the configured time.
-func (s *Scheduler) stop(srv *http.Server) {
-	deadline, cancel := context.WithTimeout(context.Background(), s.cfg.Server.ShutdownSeconds.Duration())
+func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
+	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
 	s.Server.Unready()
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight())

@@ -141,7 +141,7 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 		return p, e
 	}
 	for field, names := range map[string][]string{"installed_models": d.InstalledModels, "features": d.Features} {
-		if e = checkNames(field, names); e != nil {
+		if e := checkNames(field, names); e != nil {
 			return p, e
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	}
 	p.Region, p.Zone = d.Region, d.Zone
 	if d.TenantID != nil {
-		if e = checkOptionalID("tenant_id", *d.TenantID); e != nil {
+		if e := checkOptionalID("tenant_id", *d.TenantID); e != nil {
 			return p, e
 		}
 		tenant := core.TenantID(*d.TenantID)
@@ -304,7 +304,7 @@ func (s *Server) spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 	}
 	o := &in.Options
 	if o.PreferredNodeID != nil {
-		if e = checkOptionalID("options.preferred_node_id", *o.PreferredNodeID); e != nil {
+		if e := checkOptionalID("options.preferred_node_id", *o.PreferredNodeID); e != nil {
 			return spec, e
 		}
 		spec.Options.PreferredNode = core.NodeID(*o.PreferredNodeID)
@@ -315,7 +315,7 @@ func (s *Server) spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 	for field, names := range map[string][]string{
 		"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels, "options.features": o.Features,
 	} {
-		if e = checkNames(field, names); e != nil {
+		if e := checkNames(field, names); e != nil {
 			return spec, e
 		}
 	}

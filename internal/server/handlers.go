@@ -42,7 +42,7 @@ func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, e
 	}
 	return &wire.RegisterResponse{
 		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch),
-		HeartbeatIntervalMS: s.Options.Heartbeat.Milliseconds(), Cancel: viewActive(r.Cancel),
+		HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Cancel: viewActive(r.Cancel),
 	}, nil
 }
 

@@ -99,7 +99,7 @@ func (s *Server) mount(routes []route) http.Handler {
 	}
 	mux.Handle("GET /metrics", s.guard("/metrics", promhttp.HandlerFor(s.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP))
 	mux.Handle("/metrics", s.guard("/metrics", notAllowed([]string{http.MethodGet})))
-	mux.Handle("/", s.guard("other", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("/", s.guard("other", func(w http.ResponseWriter, _ *http.Request) {
 		s.fail(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
 	}))
 	return mux

@@ -57,7 +57,8 @@ type Node struct {
 
 // StartNode starts a node and registers it.
 func StartNode(ctx context.Context, peer *Peer, o NodeOptions) (*Node, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

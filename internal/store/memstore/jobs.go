@@ -31,10 +31,16 @@ type due struct {
 
 type dueHeap []due
 
+// The methods of heap.Interface.
+
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].at < h[j].at }
 func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(x any)        { *h = append(*h, x.(due)) }
+
+// Push implements heap.Interface.
+func (h *dueHeap) Push(x any) { *h = append(*h, x.(due)) }
+
+// Pop implements heap.Interface.
 func (h *dueHeap) Pop() any {
 	last := len(*h) - 1
 	d := (*h)[last]

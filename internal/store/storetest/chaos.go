@@ -158,7 +158,7 @@ func (c *chaos) free(t *testing.T, n *chaosNode, r core.LeaseRef) {
 }
 
 func (c *chaos) count(o store.Outcome, job core.JobID) {
-	if o != store.Decided && !(c.h.Repeats && o == store.Repeated) {
+	if o != store.Decided && (!c.h.Repeats || o != store.Repeated) {
 		return
 	}
 	c.mu.Lock()

@@ -1,0 +1,67 @@
+# Everything a person or a machine does with this repository. `make help` lists it.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+GO    ?= go
+TOOLS := $(GO) -C tools
+BIN   := bin
+
+# Seconds that each fuzz target runs in `make fuzz`.
+FUZZTIME ?= 30s
+
+.PHONY: help
+help: ## list what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/lingua
+	$(GO) build -o $(BIN)/lingua ./cmd/lingua
+
+.PHONY: run
+run: ## run the scheduler on 127.0.0.1:5010 with the embedded store
+	$(GO) run ./cmd/lingua serve
+
+.PHONY: demo
+demo: ## the same, with a simulated fleet and conversations, and a live summary
+	$(GO) run ./cmd/lingua demo
+
+.PHONY: test
+test: lint race ## everything that must hold before a change lands
+
+.PHONY: race
+race: ## every test under the race detector
+	$(GO) test -race -timeout 12m ./...
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## formatting, vet and the linters of .golangci.yml
+	$(BIN)/golangci-lint run ./...
+
+# Built from source, at the version tools/go.mod pins; it takes some minutes once.
+$(BIN)/golangci-lint: tools/go.mod tools/go.sum
+	$(TOOLS) build -o ../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: stress
+stress: ## 200,000 dispatches over HTTP against a fleet with faults
+	$(GO) test -count=1 -timeout 30m -run TestFleetUnderFaults -v ./internal/scheduler -dispatches 200000
+
+.PHONY: bench
+bench: ## the benchmarks whose results are in docs/benchmarks.md
+	$(GO) test -run '^$$' -bench Decision -benchtime 2s -count 5 -cpu 1 ./bench
+	$(GO) test -count=1 -timeout 20m -run 'Ratio' -v ./bench -ratios
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "== $$pkg $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done
+
+.PHONY: vuln
+vuln: ## look the dependencies up in the vulnerability database (needs network)
+	$(TOOLS) run golang.org/x/vuln/cmd/govulncheck -C .. ./...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN)
