@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,9 @@ func Decode(body []byte, v any) error {
 	if depth(body) > MaxDepth {
 		return Errorf(InvalidRequest, "the body is nested deeper than %d levels", MaxDepth)
 	}
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("null")) {
+		return Errorf(InvalidRequest, "the body must be a JSON object, not null")
+	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if err := dec.Decode(v); err != nil {
 		return decodeError(err)
@@ -41,7 +45,7 @@ func decodeError(err error) *Error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &wrongType) && wrongType.Field != "":
-		return Invalid(wrongType.Field, "must be %s, not %s", expected(wrongType.Type), wrongType.Value)
+		return Invalid(sent(wrongType.Field), "must be %s, not %s", expected(wrongType.Type), wrongType.Value)
 	case errors.As(err, &wrongType):
 		return Errorf(InvalidRequest, "the body must be a JSON object, not %s", wrongType.Value)
 	case errors.As(err, &syntax):
@@ -50,6 +54,12 @@ func decodeError(err error) *Error {
 		return Errorf(InvalidRequest, "the body is not JSON: it ends too early")
 	}
 	return Errorf(InvalidRequest, "the body cannot be read: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// sent drops the names of embedded Go structs from a path: they are not in the body. JSON names here begin small.
+func sent(path string) string {
+	parts := strings.Split(path, ".")
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' }), ".")
 }
 
 // expected says in words what kind of JSON value a Go type takes.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/pelletier/go-toml/v2"
@@ -26,11 +28,38 @@ func Load(file string, environ []string) (Config, error) {
 			return c, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	options := env.Options{Prefix: EnvPrefix, Environment: env.ToMap(environ)}
-	if err := env.ParseWithOptions(&c, options); err != nil {
+	if err := fromEnvironment(&c, environ); err != nil {
 		return c, fmt.Errorf("environment: %w", err)
 	}
 	return c, nil
+}
+
+// elsewhere are variables that begin like ours and are read by others: the commands that ask a scheduler.
+var elsewhere = []string{EnvPrefix + "URL"}
+
+// fromEnvironment lets variables win over what c holds. One that begins like ours and is not known is
+// refused: it is a misspelling that would otherwise do nothing.
+func fromEnvironment(c *Config, environ []string) error {
+	options := env.Options{Prefix: EnvPrefix}
+	fields, err := env.GetFieldParamsWithOptions(c, options)
+	if err != nil {
+		return err
+	}
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(elsewhere, name) {
+			continue
+		}
+		if !slices.ContainsFunc(fields, func(f env.FieldParams) bool { return f.Key == name }) {
+			return fmt.Errorf("%s is not known; lingua config reference lists the variables", name)
+		}
+		// One at a time: the library's errors name the field, not the variable.
+		options.Environment = env.ToMap([]string{variable})
+		if err := env.ParseWithOptions(c, options); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Decode reads a TOML document over what c holds. A key it does not know is refused with its line.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -28,6 +29,21 @@ func (c *Config) Validate() error {
 		"server.host: without keys the scheduler listens on loopback only, and %q is not; use 127.0.0.1, or --insecure if nobody else can reach that address", s.Host)
 	if _, err := telemetry.Logger(nil, c.Log.Level, c.Log.Format); err != nil {
 		problems = append(problems, err)
+	}
+	for _, k := range []struct {
+		name string
+		d    int64
+		unit time.Duration
+	}{
+		{"scheduler.nodes.presence_ttl_ms", int64(n.PresenceTTLMS), time.Millisecond},
+		{"scheduler.nodes.retention_seconds", int64(n.RetentionSeconds), time.Second},
+		{"scheduler.task_binding.lease_seconds", int64(b.LeaseSeconds), time.Second},
+		{"scheduler.task_binding.reserved_ttl_seconds", int64(b.ReservedTTLSeconds), time.Second},
+		{"scheduler.task_binding.spread_window_seconds", int64(b.SpreadWindowSeconds), time.Second},
+		{"scheduler.model_not_available.mark_ttl_seconds", int64(c.Scheduler.ModelNotAvailable.MarkTTLSeconds), time.Second},
+		{"scheduler.observability.path_warn_ms", int64(c.Scheduler.Observability.PathWarnMS), time.Millisecond},
+	} {
+		need(k.d <= int64(366*24*time.Hour/k.unit), "%s: must be a year or less, not %d", k.name, k.d)
 	}
 	if _, err := c.Callback.Prefixes(); err != nil {
 		problems = append(problems, err)
@@ -53,8 +69,11 @@ func (c *Config) Validate() error {
 	need(d.HeartbeatStaleMS >= n.HeartbeatIntervalMS && d.HeartbeatStaleMS <= n.PresenceTTLMS,
 		"scheduler.dispatch.heartbeat_stale_ms: must be between one heartbeat (%d) and presence_ttl_ms (%d), not %d", n.HeartbeatIntervalMS, n.PresenceTTLMS, d.HeartbeatStaleMS)
 
-	for name, v := range map[string]float64{"cpu_max": c.Scheduler.ResourceLimits.CPUMax, "gpu_max": c.Scheduler.ResourceLimits.GPUMax, "memory_max": c.Scheduler.ResourceLimits.MemoryMax} {
-		need(v > 0 && v <= 1, "scheduler.resource_limits.%s: must be more than 0 and at most 1, not %v", name, v)
+	for _, l := range []struct {
+		name string
+		v    float64
+	}{{"cpu_max", c.Scheduler.ResourceLimits.CPUMax}, {"gpu_max", c.Scheduler.ResourceLimits.GPUMax}, {"memory_max", c.Scheduler.ResourceLimits.MemoryMax}} {
+		need(l.v > 0 && l.v <= 1, "scheduler.resource_limits.%s: must be more than 0 and at most 1, not %v", l.name, l.v)
 	}
 	need(c.Scheduler.ModelNotAvailable.MarkTTLSeconds >= 1, "scheduler.model_not_available.mark_ttl_seconds: must be 1 or more")
 	need(c.Scheduler.ModelNotAvailable.NodeRatePerMinute >= 1, "scheduler.model_not_available.node_rate_per_minute: must be 1 or more")

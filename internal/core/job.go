@@ -143,7 +143,7 @@ func (j *Job) Clone() Job {
 // it still holds.
 func (j *Job) PastToken(attempt int, node NodeID) (Token, bool) {
 	for _, past := range slices.Backward(j.History) {
-		if past.Attempt == attempt && past.Node == node {
+		if past.Attempt == attempt && past.Node == node && !past.Ended.IsZero() {
 			return past.Token, true
 		}
 	}

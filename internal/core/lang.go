@@ -15,6 +15,10 @@ type Lang string
 // maxLangLen is the longest tag RFC 5646 §4.4.1 asks implementations to support, with room to spare.
 const maxLangLen = 64
 
+// canonical is every canonicalisation but the dropping of scripts, which is done here with an eye on the region:
+// kk-Cyrl-CN is not kk-CN.
+const canonical = language.All &^ language.SuppressScript
+
 // ParseLang normalises a language tag: deprecated and macro-language subtags are replaced (cmn is zh, iw is
 // he) and a script is dropped where the rest already implies it (zh-Hans is zh, zh-Hant-TW is zh-TW).
 // Tags that name no single language (und, mul, private use) are refused.
@@ -25,7 +29,7 @@ func ParseLang(s string) (Lang, error) {
 	if len(s) > maxLangLen {
 		return "", fmt.Errorf("language is longer than %d characters: give a BCP-47 tag such as en or zh-TW", maxLangLen)
 	}
-	tag, err := language.All.Parse(s)
+	tag, err := canonical.Parse(s)
 	if err != nil {
 		return "", fmt.Errorf("%q is not a BCP-47 language tag (try en, pt-BR or zh-Hant)", s)
 	}
@@ -74,16 +78,26 @@ func (l Lang) parent() (Lang, bool) {
 	if cut < 0 {
 		return "", false
 	}
-	if cut >= 2 && l[cut-2] == '-' {
+	for cut >= 2 && l[cut-2] == '-' {
 		cut -= 2
 	}
 	return l[:cut], true
+}
+
+func (l Lang) base() string {
+	base, _, _ := strings.Cut(string(l), "-")
+	return base
 }
 
 // lookup lists the tags that satisfy a wish for l, best first: l itself and its truncations.
 func (l Lang) lookup() []Lang {
 	tags := []Lang{l}
 	for p, ok := l.parent(); ok; p, ok = p.parent() {
+		if s := l.script(); p.script() != s {
+			if named := Lang(p.base() + "-" + s.String()); !slices.Contains(tags, named) {
+				tags = append(tags, named)
+			}
+		}
 		tags = append(tags, p)
 	}
 	return tags

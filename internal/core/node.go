@@ -125,8 +125,8 @@ func (c *Capability) Normalise() {
 	c.Models = slices.Compact(c.Models)
 	slices.Sort(c.Features)
 	c.Features = slices.Compact(c.Features)
-	slices.SortStableFunc(c.Services, func(a, b Service) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Version, b.Version))
+	slices.SortFunc(c.Services, func(a, b Service) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Status, b.Status))
 	})
 	c.Services = slices.Compact(c.Services)
 }

@@ -140,10 +140,11 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	if p.Pairs, e = s.pairs(d.NMTPairs); e != nil {
 		return p, e
 	}
-	for field, names := range map[string][]string{"installed_models": d.InstalledModels, "features": d.Features} {
-		if e := checkNames(field, names); e != nil {
-			return p, e
-		}
+	if e = checkNames("installed_models", d.InstalledModels); e != nil {
+		return p, e
+	}
+	if e = checkNames("features", d.Features); e != nil {
+		return p, e
 	}
 	p.Models, p.Features = d.InstalledModels, d.Features
 	if p.Services, e = services(d.InstalledServices); e != nil {
@@ -152,10 +153,11 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	if p.Load, e = load(d.CurrentLoad); e != nil {
 		return p, e
 	}
-	for field, place := range map[string]*string{"region": d.Region, "zone": d.Zone} {
-		if place != nil && len(*place) > maxName {
-			return p, wire.Invalid(field, "must be at most %d characters", maxName)
-		}
+	if d.Region != nil && len(*d.Region) > maxName {
+		return p, wire.Invalid("region", "must be at most %d characters", maxName)
+	}
+	if d.Zone != nil && len(*d.Zone) > maxName {
+		return p, wire.Invalid("zone", "must be at most %d characters", maxName)
 	}
 	p.Region, p.Zone = d.Region, d.Zone
 	if d.TenantID != nil {
@@ -312,12 +314,14 @@ func (s *Server) spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 	if o.Strict && spec.Options.PreferredNode == "" {
 		return spec, wire.Invalid("options.strict", "needs preferred_node_id")
 	}
-	for field, names := range map[string][]string{
-		"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels, "options.features": o.Features,
-	} {
-		if e := checkNames(field, names); e != nil {
-			return spec, e
-		}
+	if e = checkNames("options.required_services", o.RequiredServices); e != nil {
+		return spec, e
+	}
+	if e = checkNames("options.required_models", o.RequiredModels); e != nil {
+		return spec, e
+	}
+	if e = checkNames("options.features", o.Features); e != nil {
+		return spec, e
 	}
 	if len(o.Region) > maxName {
 		return spec, wire.Invalid("options.region", "must be at most %d characters", maxName)

@@ -10,7 +10,7 @@ import (
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q: use debug, info, warn or error", level)
+		return nil, fmt.Errorf("log.level: %q is not known; use debug, info, warn or error", level)
 	}
 	options := &slog.HandlerOptions{Level: l}
 	switch format {
@@ -19,5 +19,5 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, fmt.Errorf("log format %q: use text or json", format)
+	return nil, fmt.Errorf("log.format: %q is not known; use text or json", format)
 }

@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// workers are nodes in the same process: each job they are handed is confirmed and done at once, by a
+// goroutine of the node's own.
+type workers struct {
+	jobs  *dispatch.Dispatcher
+	queue map[core.NodeID]chan *wire.Assignment
+}
+
+// Deliver implements dispatch.Transport.
+func (w *workers) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) error {
+	w.queue[to.ID] <- a
+	return nil
+}
+
+// Cancel implements dispatch.Transport.
+func (w *workers) Cancel(context.Context, core.NodeID, core.JobID, int) {}
+
+func (w *workers) work(b *testing.B, queue <-chan *wire.Assignment) {
+	for a := range queue {
+		r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
+		if err := w.jobs.Ack(b.Context(), r); err != nil {
+			b.Errorf("ack: %v", err)
+		}
+		if err := w.jobs.Done(b.Context(), r, nil); err != nil {
+			b.Errorf("done: %v", err)
+		}
+	}
+}
+
+// start makes a scheduler with the memory store and nodes in the same process.
+func start(b *testing.B, count, slots int) *scheduler.Scheduler {
+	b.Helper()
+	cfg := config.Default()
+	cfg.Server.Port = 0
+	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 3_600_000, 3_600_000 // nobody sends heartbeats unless it is measured
+	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
+	w := &workers{queue: make(map[core.NodeID]chan *wire.Assignment)}
+	s, err := scheduler.New(cfg, wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), w)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w.jobs = s.Jobs
+	url := "http://127.0.0.1:9/jobs"
+	for i := range count {
+		id := core.NodeID(fmt.Sprintf("node-%05d", i))
+		w.queue[id] = make(chan *wire.Assignment, slots)
+		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
+		if _, err := s.Nodes.Register(b.Context(), id, p, store.Activity{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, q := range w.queue {
+		go w.work(b, q)
+	}
+	b.Cleanup(func() {
+		s.Jobs.Close()
+		for _, q := range w.queue {
+			close(q)
+		}
+	})
+	return s
+}
+
+// median is the middle of a list.
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}

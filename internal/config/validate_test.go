@@ -1,0 +1,293 @@
+package config
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// problems takes apart what Validate found.
+func problems(err error) []string {
+	if err == nil {
+		return nil
+	}
+	var all []string
+	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+		all = append(all, e.Error())
+	}
+	return all
+}
+
+// rules has, for every rule, a change of the defaults that breaks it and no other.
+var rules = []struct {
+	key   string
+	name  string
+	spoil func(*Config)
+}{
+	{"store", "unknown", func(c *Config) { c.Store = "sqlite" }},
+	{"store", "empty", func(c *Config) { c.Store = "" }},
+	{"server.port", "negative", func(c *Config) { c.Server.Port = -1 }},
+	{"server.port", "too high", func(c *Config) { c.Server.Port = 65_536 }},
+	{"server.shutdown_seconds", "negative", func(c *Config) { c.Server.ShutdownSeconds = -1 }},
+	{"server.shutdown_seconds", "over an hour", func(c *Config) { c.Server.ShutdownSeconds = 3601 }},
+	{"server.host", "every address", func(c *Config) { c.Server.Host = "0.0.0.0" }},
+	{"server.host", "empty, which is every address", func(c *Config) { c.Server.Host = "" }},
+	{"log.level", "unknown", func(c *Config) { c.Log.Level = "loud" }},
+	{"log.level", "empty", func(c *Config) { c.Log.Level = "" }},
+	{"log.format", "unknown", func(c *Config) { c.Log.Format = "xml" }},
+	{"log.format", "empty", func(c *Config) { c.Log.Format = "" }},
+	{"callback.allowed_targets", "an address", func(c *Config) { c.Callback.AllowedTargets = []string{"10.0.0.1"} }},
+
+	{"scheduler.nodes.heartbeat_interval_ms", "too short", func(c *Config) { c.Scheduler.Nodes.HeartbeatIntervalMS = 9 }},
+	{"scheduler.nodes.presence_ttl_ms", "under three heartbeats", func(c *Config) {
+		c.Scheduler.Nodes.PresenceTTLMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 14_999, 14_999
+	}},
+	{"scheduler.nodes.retention_seconds", "under the presence", func(c *Config) { c.Scheduler.Nodes.RetentionSeconds = 14 }},
+
+	{"scheduler.task_binding.lease_seconds", "none", func(c *Config) { c.Scheduler.TaskBinding.LeaseSeconds = 0 }},
+	{"scheduler.task_binding.reserved_ttl_seconds", "as long as the ACK", func(c *Config) { c.Scheduler.TaskBinding.ReservedTTLSeconds = 2 }},
+	{"scheduler.task_binding.spread_window_seconds", "none, but spread", func(c *Config) {
+		c.Scheduler.TaskBinding.SpreadEnabled, c.Scheduler.TaskBinding.SpreadWindowSeconds = true, 0
+	}},
+
+	{"scheduler.dispatch.sample_k", "none", func(c *Config) { c.Scheduler.Dispatch.SampleK = 0 }},
+	{"scheduler.dispatch.sample_k", "too many", func(c *Config) { c.Scheduler.Dispatch.SampleK = 257 }},
+	{"scheduler.dispatch.scan_max", "under the sample", func(c *Config) { c.Scheduler.Dispatch.ScanMax = 19 }},
+	{"scheduler.dispatch.scan_max", "too many", func(c *Config) { c.Scheduler.Dispatch.ScanMax = 100_001 }},
+	{"scheduler.dispatch.ack_timeout_ms", "none", func(c *Config) { c.Scheduler.Dispatch.ACKTimeoutMS = 0 }},
+	{"scheduler.dispatch.attempt_timeout_ms", "as long as the ACK", func(c *Config) { c.Scheduler.Dispatch.AttemptTimeoutMS = 2000 }},
+	{"scheduler.dispatch.job_timeout_ms", "as long as an attempt", func(c *Config) { c.Scheduler.Dispatch.JobTimeoutMS = 15_000 }},
+	{"scheduler.dispatch.job_timeout_ms", "over an hour", func(c *Config) { c.Scheduler.Dispatch.JobTimeoutMS = 3_600_001 }},
+	{"scheduler.dispatch.max_retry", "negative", func(c *Config) { c.Scheduler.Dispatch.MaxRetry = -1 }},
+	{"scheduler.dispatch.max_retry", "too many", func(c *Config) { c.Scheduler.Dispatch.MaxRetry = 11 }},
+	{"scheduler.dispatch.heartbeat_stale_ms", "under a heartbeat", func(c *Config) { c.Scheduler.Dispatch.HeartbeatStaleMS = 4999 }},
+	{"scheduler.dispatch.heartbeat_stale_ms", "over the presence", func(c *Config) { c.Scheduler.Dispatch.HeartbeatStaleMS = 15_001 }},
+
+	{"scheduler.resource_limits.cpu_max", "none", func(c *Config) { c.Scheduler.ResourceLimits.CPUMax = 0 }},
+	{"scheduler.resource_limits.cpu_max", "a percentage", func(c *Config) { c.Scheduler.ResourceLimits.CPUMax = 95 }},
+	{"scheduler.resource_limits.cpu_max", "not a number", func(c *Config) { c.Scheduler.ResourceLimits.CPUMax = math.NaN() }},
+	{"scheduler.resource_limits.gpu_max", "none", func(c *Config) { c.Scheduler.ResourceLimits.GPUMax = 0 }},
+	{"scheduler.resource_limits.gpu_max", "endless", func(c *Config) { c.Scheduler.ResourceLimits.GPUMax = math.Inf(1) }},
+	{"scheduler.resource_limits.memory_max", "negative", func(c *Config) { c.Scheduler.ResourceLimits.MemoryMax = -0.1 }},
+	{"scheduler.resource_limits.memory_max", "just over", func(c *Config) { c.Scheduler.ResourceLimits.MemoryMax = 1.001 }},
+
+	{"scheduler.model_not_available.mark_ttl_seconds", "none", func(c *Config) { c.Scheduler.ModelNotAvailable.MarkTTLSeconds = 0 }},
+	{"scheduler.model_not_available.node_rate_per_minute", "none", func(c *Config) { c.Scheduler.ModelNotAvailable.NodeRatePerMinute = 0 }},
+	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
+}
+
+// unruled are the keys for which any value will do.
+var unruled = map[string]bool{
+	"server.insecure": true, "callback.secret": true,
+	"scheduler.task_binding.spread_enabled": true, "scheduler.dispatch.candidate_shuffle": true,
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEachRule(t *testing.T) {
+	t.Parallel()
+	for _, r := range rules {
+		t.Run(r.key+" "+r.name, func(t *testing.T) {
+			t.Parallel()
+			c := Default()
+			r.spoil(&c)
+			found := problems(c.Validate())
+			if len(found) != 1 {
+				t.Fatalf("found %d problems, want one: %q", len(found), found)
+			}
+			// Whoever reads it has to find the line in the file.
+			if !strings.HasPrefix(found[0], r.key+": ") {
+				t.Errorf("the message does not begin with %q: %s", r.key+": ", found[0])
+			}
+		})
+	}
+}
+
+// A key that is added later needs a rule, or a word here that it needs none.
+func TestEveryKeyHasARule(t *testing.T) {
+	t.Parallel()
+	ruled := make(map[string]bool)
+	for _, r := range rules {
+		ruled[r.key] = true
+	}
+	c := Default()
+	for _, k := range keys(&c) {
+		if ruled[k.Name] == unruled[k.Name] {
+			t.Errorf("%s: has a rule: %v, needs none: %v", k.Name, ruled[k.Name], unruled[k.Name])
+		}
+	}
+}
+
+// Everything that is wrong is said at once: nobody should have to start ten times.
+func TestValidateReportsEverything(t *testing.T) {
+	t.Parallel()
+	c := Config{Server: Server{Host: "0.0.0.0", Port: -1}}
+	got := strings.Join(problems(c.Validate()), "\n")
+	for _, k := range []string{"store:", "server.port:", "server.host:", "scheduler.dispatch.sample_k:", "scheduler.resource_limits.gpu_max:"} {
+		if !strings.Contains(got, k) {
+			t.Errorf("%s is missing from\n%s", k, got)
+		}
+	}
+}
+
+// The same mistakes give the same text at each start, so that two logs can be compared.
+func TestValidateSpeaksInOneOrder(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	c.Scheduler.ResourceLimits = ResourceLimits{}
+	want := problems(c.Validate())
+	if len(want) != 3 {
+		t.Fatalf("found %d problems, want 3: %q", len(want), want)
+	}
+	for range 50 {
+		if diff := cmp.Diff(want, problems(c.Validate())); diff != "" {
+			t.Fatalf("another order (-first +later):\n%s", diff)
+		}
+	}
+}
+
+// The last value on the good side of each bound is good.
+func TestBoundsAreInclusive(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"free port":            func(c *Config) { c.Server.Port = 0 },
+		"highest port":         func(c *Config) { c.Server.Port = 65_535 },
+		"stop at once":         func(c *Config) { c.Server.ShutdownSeconds = 0 },
+		"stop within the hour": func(c *Config) { c.Server.ShutdownSeconds = 3600 },
+		"insecure":             func(c *Config) { c.Server.Host, c.Server.Insecure = "0.0.0.0", true },
+		"json":                 func(c *Config) { c.Log.Format = "json" },
+		"debug":                func(c *Config) { c.Log.Level = "debug" },
+		"warn":                 func(c *Config) { c.Log.Level = "warn" },
+		"error":                func(c *Config) { c.Log.Level = "error" },
+		"no callbacks at all":  func(c *Config) { c.Callback.AllowedTargets = nil },
+		"shortest heartbeat": func(c *Config) {
+			c.Scheduler.Nodes.HeartbeatIntervalMS, c.Scheduler.Nodes.PresenceTTLMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 10, 30, 10
+		},
+		"retention is the presence": func(c *Config) { c.Scheduler.Nodes.RetentionSeconds = 15 },
+		"shortest lease":            func(c *Config) { c.Scheduler.TaskBinding.LeaseSeconds = 1 },
+		"reserved just over the ACK": func(c *Config) {
+			c.Scheduler.TaskBinding.ReservedTTLSeconds, c.Scheduler.Dispatch.ACKTimeoutMS = 2, 1999
+		},
+		"no spread, no window": func(c *Config) { c.Scheduler.TaskBinding.SpreadWindowSeconds = 0 },
+		"shortest window": func(c *Config) {
+			c.Scheduler.TaskBinding.SpreadEnabled, c.Scheduler.TaskBinding.SpreadWindowSeconds = true, 1
+		},
+		"sample of one":      func(c *Config) { c.Scheduler.Dispatch.SampleK = 1 },
+		"largest sample":     func(c *Config) { c.Scheduler.Dispatch.SampleK = 256 },
+		"scan is the sample": func(c *Config) { c.Scheduler.Dispatch.ScanMax = 20 },
+		"largest scan":       func(c *Config) { c.Scheduler.Dispatch.ScanMax = 100_000 },
+		"ACK, attempt and job": func(c *Config) {
+			d := &c.Scheduler.Dispatch
+			d.ACKTimeoutMS, d.AttemptTimeoutMS, d.JobTimeoutMS = 1, 2, 3
+		},
+		"job of an hour":         func(c *Config) { c.Scheduler.Dispatch.JobTimeoutMS = 3_600_000 },
+		"no retry":               func(c *Config) { c.Scheduler.Dispatch.MaxRetry = 0 },
+		"ten retries":            func(c *Config) { c.Scheduler.Dispatch.MaxRetry = 10 },
+		"stale at one heartbeat": func(c *Config) { c.Scheduler.Dispatch.HeartbeatStaleMS = 5000 },
+		"limits of one": func(c *Config) {
+			c.Scheduler.ResourceLimits = ResourceLimits{CPUMax: 1, GPUMax: 1, MemoryMax: 1}
+		},
+		"smallest of the rest": func(c *Config) {
+			c.Scheduler.ModelNotAvailable = ModelNotAvailable{MarkTTLSeconds: 1, NodeRatePerMinute: 1}
+			c.Scheduler.Observability.PathWarnMS = 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := Default()
+			change(&c)
+			if err := c.Validate(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A number so large that its duration wraps around would be a time in the past.
+func TestNoDurationWrapsAround(t *testing.T) {
+	t.Parallel()
+	names := Default()
+	for i, k := range keys(&names) {
+		var unit int64
+		switch k.At.Interface().(type) {
+		case Millis:
+			unit = 1e6
+		case Seconds:
+			unit = 1e9
+		default:
+			continue
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, v := range []int64{math.MaxInt64/unit + 1, 3 * (math.MaxInt64 / unit), math.MaxInt64} {
+				c := Default()
+				c.Scheduler.TaskBinding.SpreadEnabled = true // or its window would not matter
+				keys(&c)[i].At.SetInt(v)
+				if err := c.Validate(); err == nil {
+					t.Errorf("%d is accepted, as a duration of %d ns", v, v*unit)
+				}
+			}
+		})
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]bool{
+		"127.0.0.1":        true,
+		"127.255.255.254":  true,
+		"::1":              true,
+		"::ffff:127.0.0.1": true,
+		"localhost":        true,
+		"LocalHost":        true,
+
+		"":                      false, // listens on every address
+		"0.0.0.0":               false,
+		"::":                    false,
+		"128.0.0.1":             false,
+		"10.0.0.1":              false,
+		"192.168.1.1":           false,
+		"169.254.1.1":           false,
+		"fe80::1":               false,
+		"::ffff:10.0.0.1":       false,
+		"::2":                   false,
+		"example.com":           false, // may resolve to anything
+		"localhost.example.com": false,
+		"127.0.0.1.example.com": false,
+		"127.1":                 false,
+		"0177.0.0.1":            false,
+		"2130706433":            false,
+		"127.0.0.1:5010":        false, // an address with a port is no host
+		"[::1]":                 false,
+		" 127.0.0.1":            false,
+		"*":                     false,
+	} {
+		if got := Loopback(host); got != want {
+			t.Errorf("Loopback(%q) = %v, want %v", host, got, want)
+		}
+	}
+}
+
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		server Server
+		want   string
+	}{
+		{Server{Host: "127.0.0.1", Port: 5010}, "127.0.0.1:5010"},
+		{Server{Host: "::1", Port: 0}, "[::1]:0"},
+		{Server{Host: "", Port: 80}, ":80"},
+	} {
+		if diff := cmp.Diff(c.want, c.server.Address()); diff != "" {
+			t.Errorf("address of %+v (-want +got):\n%s", c.server, diff)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		health  Health
+		drained bool
+		want    Health
+	}{
+		{HealthReady, false, HealthReady},
+		{HealthDegraded, false, HealthDegraded},
+		{HealthDraining, false, HealthDraining},
+		{HealthOffline, false, HealthOffline},
+		{HealthReady, true, HealthDraining},
+		{HealthDegraded, true, HealthDraining},
+		{HealthDraining, true, HealthDraining},
+		{HealthOffline, true, HealthOffline}, // what is gone is not draining
+	} {
+		n := Node{Health: c.health, Drained: c.drained}
+		if got := n.Standing(); got != c.want {
+			t.Errorf("%s, drained %v: stands as %s, want %s", c.health, c.drained, got, c.want)
+		}
+	}
+}
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	if (&Node{}).Reachable() {
+		t.Error("a node without a way to it is reachable")
+	}
+	if !(&Node{Callback: "http://127.0.0.1:1"}).Reachable() {
+		t.Error("a node with a callback is not reachable")
+	}
+}
+
+func someNode() Node {
+	return Node{
+		ID: "n1", Epoch: 7, Revision: 3, Version: 10, Health: HealthReady, MaxJobs: 4, Capability: *translator(fillLists),
+		Region: "eu", Zone: "a", Tenant: "acme", Callback: "http://127.0.0.1:9/job",
+	}
+}
+
+// A reservation names the revision its choice was made on. What the ledger checks itself at each reservation
+// (health, drain, maximum) must not count, or every heartbeat of a busy fleet refuses reservations; everything
+// the choice rested on must.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(*Node)
+		same   bool // declares the same
+		served bool // serves the same
+	}{
+		{"nothing", func(*Node) {}, true, true},
+		{"epoch", func(n *Node) { n.Epoch = 99 }, true, true},
+		{"revision and version", func(n *Node) { n.Revision, n.Version = 99, 99 }, true, true},
+		{"health", func(n *Node) { n.Health = HealthDegraded }, false, true},
+		{"drain", func(n *Node) { n.Drained = true }, false, true},
+		{"maximum", func(n *Node) { n.MaxJobs = 1 }, false, true},
+		{"region", func(n *Node) { n.Region = "us" }, false, false},
+		{"zone", func(n *Node) { n.Zone = "b" }, false, false},
+		{"tenant", func(n *Node) { n.Tenant = "other" }, false, false},
+		{"callback", func(n *Node) { n.Callback = "http://127.0.0.1:10/job" }, false, false},
+		{"recognised language", func(n *Node) { n.Capability.ASR = LangSet{"zh"} }, false, false},
+		{"model", func(n *Node) { n.Capability.Models = nil }, false, false},
+		{"state of a service", func(n *Node) { n.Capability.Services = []Service{{ID: "asr", Status: ServiceError}} }, false, false},
+		{"type", func(n *Node) { n.Capability.Types.TTS = No }, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			old, next := someNode(), someNode()
+			c.change(&next)
+			if got := next.SameAs(&old); got != c.same {
+				t.Errorf("SameAs = %v, want %v", got, c.same)
+			}
+			if got := next.SameService(&old); got != c.served {
+				t.Errorf("SameService = %v, want %v", got, c.served)
+			}
+
+			declared := next
+			next.Follow(&old)
+			want := declared
+			want.Epoch, want.Version, want.Revision = 7, 11, 3
+			if !c.served {
+				want.Revision = 4
+			}
+			if diff := cmp.Diff(want, next); diff != "" {
+				t.Errorf("followed (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(someNode(), old); diff != "" {
+				t.Errorf("the old node changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFollowCountsEachChange(t *testing.T) {
+	t.Parallel()
+	first := someNode()
+	second := first
+	second.Region = "us"
+	second.Follow(&first)
+	third := second
+	third.Health = HealthDraining
+	third.Follow(&second)
+	back := third
+	back.Region = "eu" // as it was once, but not as it was last
+	back.Follow(&third)
+
+	type count struct {
+		Revision Revision
+		Version  Version
+	}
+	got := []count{{second.Revision, second.Version}, {third.Revision, third.Version}, {back.Revision, back.Version}}
+	if diff := cmp.Diff([]count{{4, 11}, {4, 12}, {5, 13}}, got); diff != "" {
+		t.Errorf("revisions and versions (-want +got):\n%s", diff)
+	}
+}
+
+// Unknown passes a limit, so it must not look like a machine at rest or one at its end.
+func TestUnknownLoadIsNoLoad(t *testing.T) {
+	t.Parallel()
+	for _, v := range []float64{UnknownLoad.CPU, UnknownLoad.GPU, UnknownLoad.Memory} {
+		if v >= 0 {
+			t.Errorf("unknown is %v, want less than 0", v)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package core
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// traits is all that a reason says about itself.
+type traits struct{ Incapable, Soft, Refusal, Unconfirmed bool }
+
+var (
+	plain       = traits{}
+	incapable   = traits{Incapable: true}
+	soft        = traits{Soft: true}
+	refusal     = traits{Refusal: true}
+	unconfirmed = traits{Unconfirmed: true}
+)
+
+var wantReasons = map[Reason]traits{
+	"": plain,
+
+	"SEMANTIC_LANG_UNSUPPORTED": incapable,
+	"ASR_LANG_UNSUPPORTED":      incapable,
+	"NMT_PAIR_UNSUPPORTED":      incapable,
+	"TTS_LANG_UNSUPPORTED":      incapable,
+	"MODEL_MISSING":             incapable,
+	"SERVICE_MISSING":           incapable,
+	"FEATURE_MISSING":           incapable,
+	"OTHER_TENANT":              incapable,
+	"OTHER_REGION":              incapable,
+
+	"HEALTH_NOT_READY":           plain,
+	"HEARTBEAT_STALE":            plain,
+	"NO_CALLBACK_URL":            plain,
+	"SERVICE_NOT_READY":          plain,
+	"SERVICE_MARKED_UNAVAILABLE": plain,
+	"CPU_OVER_LIMIT":             plain,
+	"GPU_OVER_LIMIT":             plain,
+	"MEMORY_OVER_LIMIT":          plain,
+	"ALREADY_TRIED":              plain,
+	"FULL":                       plain,
+	"NO_CAPACITY":                plain,
+	"NODE_CHANGED":               plain,
+	"SPREAD":                     soft,
+	"SET_ASIDE":                  soft,
+
+	"NO_CAPABLE_NODE":               plain,
+	"PREFERRED_NODE_NOT_CAPABLE":    plain,
+	"ALL_CANDIDATES_FULL_OR_FAILED": refusal,
+	"SCHEDULER_DEPENDENCY_DOWN":     refusal,
+	"MAX_RETRY_EXCEEDED":            plain,
+	"DEADLINE_EXCEEDED":             plain,
+	"NODE_LOST":                     plain,
+	"ATTEMPT_TIMEOUT":               plain,
+	"NODE_FAILED":                   plain,
+	"MODEL_NOT_AVAILABLE":           plain,
+	"CANCELLED":                     plain,
+	"ACK_TIMEOUT":                   unconfirmed,
+	"DELIVERY_REFUSED":              unconfirmed,
+	"NODE_BUSY":                     unconfirmed,
+}
+
+// declaredReasons reads the constants from the source, so that a new reason has to be given its place here.
+func declaredReasons(t *testing.T) []Reason {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []Reason
+	for _, decl := range file.Decls {
+		group, ok := decl.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range group.Specs {
+			for _, value := range spec.(*ast.ValueSpec).Values {
+				text, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reasons = append(reasons, Reason(text))
+			}
+		}
+	}
+	return reasons
+}
+
+func TestEveryReasonHasItsPlace(t *testing.T) {
+	t.Parallel()
+	got := make(map[Reason]traits)
+	for _, r := range declaredReasons(t) {
+		if _, twice := got[r]; twice {
+			t.Errorf("two constants are called %q", r)
+		}
+		got[r] = traits{r.Incapable(), r.Soft(), r.Refusal(), r.Unconfirmed()}
+	}
+	if diff := cmp.Diff(wantReasons, got); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
+// "Full" and "incapable" are different answers, and a preference is neither.
+func TestReasonTraitsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	for _, r := range append(declaredReasons(t), "SOMETHING_ELSE") {
+		n := 0
+		for _, has := range []bool{r.Incapable(), r.Soft(), r.Refusal(), r.Unconfirmed()} {
+			if has {
+				n++
+			}
+		}
+		if n > 1 {
+			t.Errorf("%s is several things at once", r)
+		}
+	}
+}
+
+func TestJobRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state  State
+		reason Reason
+		want   bool
+	}{
+		{StateFailed, ReasonAllFull, true},
+		{StateFailed, ReasonDependencyDown, true},
+		{StateFailed, ReasonMaxRetry, false},
+		{StateFailed, ReasonNone, false},
+		{StateRetrying, ReasonAllFull, false}, // not over yet
+		{StateDone, ReasonAllFull, false},
+		{StateCancelled, ReasonDependencyDown, false},
+	} {
+		j := Job{State: c.state, Reason: c.reason}
+		if got := j.Refused(); got != c.want {
+			t.Errorf("%s for %q: Refused() = %v, want %v", c.state, c.reason, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package telemetry
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// metric is what a dashboard relies on: a name, a kind and labels.
+type metric struct {
+	Name   string
+	Kind   string
+	Labels []string
+}
+
+// exported lists the metrics that other packages count in, by field.
+var exported = map[string]metric{
+	"NodeRegistration": {"node_registration_total", "COUNTER", []string{"status"}},
+	"HeartbeatLatency": {"node_heartbeat_latency_ms", "HISTOGRAM", nil},
+	"PoolQuery":        {"pool_query_total", "COUNTER", []string{"success"}},
+	"NodeSelection":    {"node_selection_total", "COUNTER", []string{"result"}},
+	"NoAvailableNode":  {"scheduler_no_available_node_total", "COUNTER", []string{"reason", "selector"}},
+	"SlowPath":         {"scheduler_slow_path_total", "COUNTER", []string{"path"}},
+	"Refusals":         {"lingua_refusals_total", "COUNTER", []string{"reason"}},
+	"ACKTimeouts":      {"lingua_ack_timeouts_total", "COUNTER", nil},
+	"Retries":          {"lingua_retries_total", "COUNTER", []string{"reason"}},
+	"Jobs":             {"lingua_jobs_total", "COUNTER", []string{"state"}},
+	"JobDuration":      {"lingua_job_duration_seconds", "HISTOGRAM", []string{"state"}},
+	"Fenced":           {"lingua_fenced_total", "COUNTER", []string{"cause", "message"}},
+	"Deliveries":       {"lingua_deliveries_total", "COUNTER", []string{"result"}},
+	"Orphans":          {"lingua_reconciled_leases_total", "COUNTER", []string{"kind"}},
+	"Passed":           {"lingua_nodes_passed_over_total", "COUNTER", []string{"reason"}},
+	"ModelNA":          {"scheduler_model_na_received_total", "COUNTER", nil},
+	"StoreErrors":      {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
+}
+
+// methods lists the metrics that are counted by a method of Metrics.
+var methods = []metric{
+	{"lingua_dispatch_duration_seconds", "HISTOGRAM", []string{"outcome"}},
+	{"lingua_reserve_total", "COUNTER", []string{"verdict"}},
+}
+
+// touch counts once in the metric of a field, with the labels it should have.
+func touch(t *testing.T, field any, want metric) {
+	t.Helper()
+	labels := prometheus.Labels{}
+	for _, l := range want.Labels {
+		labels[l] = "x"
+	}
+	var err error
+	switch m := field.(type) {
+	case *prometheus.CounterVec:
+		var c prometheus.Counter
+		if c, err = m.GetMetricWith(labels); err == nil {
+			c.Inc()
+		}
+	case *prometheus.HistogramVec:
+		var o prometheus.Observer
+		if o, err = m.GetMetricWith(labels); err == nil {
+			o.Observe(1)
+		}
+	case prometheus.Histogram:
+		m.Observe(1)
+	case prometheus.Counter:
+		m.Inc()
+	default:
+		t.Fatalf("%s: do not know how to count in a %T", want.Name, field)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", want.Name, err)
+	}
+}
+
+// gather reads every series as "name{label=value,…}", each with its labels' names.
+func gather(t *testing.T, g prometheus.Gatherer) (families map[string]metric, series map[string]float64) {
+	t.Helper()
+	got, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, series = make(map[string]metric), make(map[string]float64)
+	for _, f := range got {
+		if f.GetHelp() == "" {
+			t.Errorf("%s is not explained", f.GetName())
+		}
+		one := metric{Name: f.GetName(), Kind: f.GetType().String()}
+		for _, m := range f.GetMetric() {
+			one.Labels = nil
+			var parts []string
+			for _, l := range m.GetLabel() {
+				one.Labels = append(one.Labels, l.GetName())
+				parts = append(parts, l.GetName()+"="+l.GetValue())
+			}
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			series[f.GetName()+"{"+strings.Join(parts, ",")+"}"] = value
+		}
+		families[one.Name] = one
+	}
+	return families, series
+}
+
+// ours drops the series about the process and the Go runtime.
+func ours[V any](all map[string]V) map[string]V {
+	maps.DeleteFunc(all, func(name string, _ V) bool {
+		return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
+	})
+	return all
+}
+
+func TestEveryMetricGathers(t *testing.T) {
+	t.Parallel()
+	m := New()
+	v := reflect.ValueOf(m).Elem()
+	want := make(map[string]metric)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() || f.Name == "Registry" {
+			continue
+		}
+		e, known := exported[f.Name]
+		if !known {
+			t.Errorf("%s is not in the table of this test", f.Name)
+			continue
+		}
+		touch(t, v.Field(i).Interface(), e)
+		want[e.Name] = e
+	}
+	m.Reserved(store.OK)
+	m.Dispatched(time.Millisecond, false)
+	for _, e := range methods {
+		want[e.Name] = e
+	}
+	if len(want) != len(exported)+len(methods) {
+		t.Errorf("%d metrics are in the table, %d in the struct", len(exported)+len(methods), len(want))
+	}
+	families, _ := gather(t, m.Registry)
+	if diff := cmp.Diff(want, ours(families)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// The labels are few and their values known beforehand: a node, session, job or tenant is never one.
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	bounded := []string{
+		"cause", "kind", "message", "operation", "outcome", "path", "reason", "result", "selector", "state", "status", "success", "verdict",
+	}
+	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
+		for _, l := range e.Labels {
+			if !slices.Contains(bounded, l) {
+				t.Errorf("%s has the label %s: is the number of its values known?", e.Name, l)
+			}
+		}
+	}
+}
+
+func TestNamesFollowTheCustom(t *testing.T) {
+	t.Parallel()
+	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
+		if e.Kind == "COUNTER" && !strings.HasSuffix(e.Name, "_total") {
+			t.Errorf("%s is a counter and does not end in _total", e.Name)
+		}
+		if e.Kind == "HISTOGRAM" && !strings.HasSuffix(e.Name, "_seconds") && !strings.HasSuffix(e.Name, "_ms") {
+			t.Errorf("%s does not say its unit", e.Name)
+		}
+	}
+}
+
+// Every answer of the ledger has its own series from the start, so that a rate over it begins at zero.
+func TestReserved(t *testing.T) {
+	t.Parallel()
+	m := New()
+	want := make(map[string]float64)
+	for i, v := range store.Verdicts() {
+		for range i {
+			m.Reserved(v)
+		}
+		want["lingua_reserve_total{verdict="+v.String()+"}"] = float64(i)
+	}
+	_, series := gather(t, m.Registry)
+	if diff := cmp.Diff(want, only(series, "lingua_reserve_total")); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+// A verdict is an index: all of them have to fit.
+func TestEveryVerdictHasACounter(t *testing.T) {
+	t.Parallel()
+	m := New()
+	for i := range 256 {
+		v := store.Verdict(i)
+		if v.String() == "" {
+			continue
+		}
+		if i >= len(m.reserve) || m.reserve[i] == nil {
+			t.Errorf("%s has no counter", v)
+		}
+	}
+}
+
+func TestDispatched(t *testing.T) {
+	t.Parallel()
+	m := New()
+	m.Dispatched(time.Millisecond, false)
+	m.Dispatched(time.Millisecond, false)
+	m.Dispatched(time.Millisecond, true)
+	_, series := gather(t, m.Registry)
+	want := map[string]float64{
+		"lingua_dispatch_duration_seconds{outcome=accepted}": 2,
+		"lingua_dispatch_duration_seconds{outcome=refused}":  1,
+	}
+	if diff := cmp.Diff(want, only(series, "lingua_dispatch_duration_seconds")); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	m := New()
+	want := make(map[string]float64)
+	for s := range core.States() {
+		if !s.Terminal() {
+			continue
+		}
+		for range int(s) { // another number for each
+			m.Ended(s, time.Second)
+		}
+		want[fmt.Sprintf("lingua_jobs_total{state=%s}", s)] = float64(s)
+		want[fmt.Sprintf("lingua_job_duration_seconds{state=%s}", s)] = float64(s)
+	}
+	_, series := gather(t, m.Registry)
+	if diff := cmp.Diff(want, only(series, "lingua_job")); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+// Durations are in seconds and within the buckets: a job at its default limit must not fall off the end.
+func TestDurationsFallIntoTheBuckets(t *testing.T) {
+	t.Parallel()
+	m := New()
+	m.Ended(core.StateDone, 30*time.Second)
+	m.Dispatched(500*time.Millisecond, true)
+	m.HeartbeatLatency.Observe(1000)
+	got, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"lingua_job_duration_seconds": 30, "lingua_dispatch_duration_seconds": 0.5, "node_heartbeat_latency_ms": 1000}
+	for _, f := range got {
+		sum, known := want[f.GetName()]
+		if !known {
+			continue
+		}
+		for _, one := range f.GetMetric() {
+			h := one.GetHistogram()
+			if h.GetSampleCount() == 0 {
+				continue
+			}
+			if h.GetSampleSum() != sum {
+				t.Errorf("%s adds up to %v, want %v", f.GetName(), h.GetSampleSum(), sum)
+			}
+			if last := h.GetBucket()[len(h.GetBucket())-1]; last.GetCumulativeCount() == 0 {
+				t.Errorf("%s: %v is beyond the last bucket, %v", f.GetName(), sum, last.GetUpperBound())
+			}
+		}
+	}
+}
+
+// Two schedulers in one process, as in tests and demos, count apart.
+func TestMetricsAreNotGlobal(t *testing.T) {
+	t.Parallel()
+	one, two := New(), New()
+	one.ACKTimeouts.Inc()
+	_, series := gather(t, two.Registry)
+	if got := series["lingua_ack_timeouts_total{}"]; got != 0 {
+		t.Errorf("the other one counts %v, want 0", got)
+	}
+}
+
+// only keeps the series whose names begin so.
+func only(series map[string]float64, prefix string) map[string]float64 {
+	maps.DeleteFunc(series, func(name string, _ float64) bool { return !strings.HasPrefix(name, prefix) })
+	return series
+}
