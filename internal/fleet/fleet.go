@@ -10,6 +10,7 @@
 package fleet
 
 import (
+	"context"
 	"hash/maphash"
 	"iter"
 	"maps"
@@ -87,22 +88,45 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.Node(s.Node.ID)
-	if n == nil {
+	known := n != nil
+	if !known {
 		n = newNode(s)
+		n.seen.Store(int64(now - Instant(s.Age))) // before it is in view: nobody may take it for silent
+	}
+	old := n.Now()
+	if newer(old, s.Node) {
+		return
+	}
+	n.touch(now - Instant(s.Age))
+	n.load.Store(packLoad(s.Load))
+	f.Observe(n, s.InFlight(), s.Max, now)
+	switch {
+	case !known:
 		f.put(n)
 		f.place(n, s.Node)
-	} else if old := n.Now(); newer(s.Node, old) {
+	case newer(s.Node, old):
 		n.declare(s.Node)
-		if s.Node.Revision != old.Revision {
+		if s.Node.Revision != old.Revision || s.Node.Epoch != old.Epoch {
 			f.place(n, s.Node)
 		}
 		if s.Node.Epoch != old.Epoch {
 			n.Answered() // a new life starts with a clean slate
 		}
 	}
-	n.touch(now - Instant(s.Age))
-	n.load.Store(packLoad(s.Load))
-	f.Observe(n, s.InFlight(), s.Max, now)
+}
+
+// Admit is Update for whoever may be the first to hear of a node: one that was not in view brings its marks.
+func (f *Fleet) Admit(ctx context.Context, marks store.Marks, s store.NodeStatus) error {
+	known := f.Node(s.Node.ID) != nil
+	f.Update(s)
+	if known || f.Node(s.Node.ID) == nil {
+		return nil
+	}
+	found, err := marks.Marked(ctx, s.Node.ID)
+	for _, m := range found {
+		f.Mark(m)
+	}
+	return err
 }
 
 func newer(a, b *core.Node) bool {

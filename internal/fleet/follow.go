@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -28,6 +29,7 @@ type Follower struct {
 	Silent func(context.Context, core.NodeID) error
 
 	told map[core.NodeID]bool // whose silence was reported
+	owed atomic.Bool          // a comparison is due
 }
 
 // Run follows until the context ends.
@@ -59,42 +61,36 @@ func (f *Follower) apply(ctx context.Context, c store.Change) {
 	case c.Mark != nil:
 		f.Fleet.Mark(*c.Mark)
 	default:
-		f.Fleet.Update(c.Now)
+		f.update(ctx, c.Now)
+	}
+}
+
+func (f *Follower) update(ctx context.Context, s store.NodeStatus) {
+	if err := f.Fleet.Admit(ctx, f.Marks, s); err != nil {
+		f.Log.Warn("could not read a node's marks", "node_id", s.Node.ID, "error", err)
 	}
 }
 
 // compare takes over the whole fleet from the store.
 func (f *Follower) compare(ctx context.Context) {
+	f.owed.Store(false)
+	began := f.Fleet.Now()
 	all, err := f.Census.Nodes(ctx)
 	if err != nil {
+		f.owed.Store(true)
 		f.Log.Warn("could not compare the fleet with the store", "error", err)
 		return
 	}
 	known := make(map[core.NodeID]bool, len(all))
 	for _, s := range all {
 		known[s.Node.ID] = true
-		added := f.Fleet.Node(s.Node.ID) == nil
-		f.Fleet.Update(s)
-		if added {
-			f.takeMarks(ctx, s.Node.ID)
-		}
+		f.update(ctx, s)
 	}
 	for n := range f.Fleet.All() {
-		// A node that registered while the list was read is not on it; it cannot be older than the list.
-		if !known[n.ID()] && n.Silence(f.Fleet.Now()) > pollEvery {
+		// A node that registered while the list was read is not on it, but it was heard since.
+		if !known[n.ID()] && n.Silence(began) > 0 {
 			f.Fleet.Remove(n.ID())
 		}
-	}
-}
-
-func (f *Follower) takeMarks(ctx context.Context, id core.NodeID) {
-	marks, err := f.Marks.Marked(ctx, id)
-	if err != nil {
-		f.Log.Warn("could not read a node's marks", "node_id", id, "error", err)
-		return
-	}
-	for _, m := range marks {
-		f.Fleet.Mark(m)
 	}
 }
 
@@ -109,7 +105,7 @@ func (f *Follower) poll(ctx context.Context) {
 			continue
 		}
 		f.take(ctx, sightings)
-		if now := f.Fleet.Now(); now-compared > Instant(compareEvery) {
+		if now := f.Fleet.Now(); f.owed.Load() || now-compared > Instant(compareEvery) {
 			compared = now
 			f.compare(ctx)
 			f.Fleet.ForgetIdlePools()
@@ -123,17 +119,22 @@ func (f *Follower) take(ctx context.Context, sightings []store.Sighting) {
 		f.Fleet.Seen(s.Node, s.Age)
 	}
 	f.Fleet.Expire()
+	told := make(map[core.NodeID]bool, len(f.told))
+	defer func() { f.told = told }()
 	for _, s := range sightings {
 		switch {
 		case s.Age < f.Fleet.presence:
-			delete(f.told, s.Node)
+			if f.Fleet.Node(s.Node) == nil {
+				f.owed.Store(true) // heard again, or never heard of
+			}
 		case f.told[s.Node]:
+			told[s.Node] = true
 		default:
 			if err := f.Silent(ctx, s.Node); err != nil {
 				f.Log.Warn("could not see to the jobs of a silent node; trying again", "node_id", s.Node, "error", err)
 				continue
 			}
-			f.told[s.Node] = true
+			told[s.Node] = true
 		}
 	}
 }

@@ -15,8 +15,9 @@ type fullness struct {
 
 const (
 	averageWeight = 1.0 / 64
-	firstService  = 2.0 // seconds, until a job has been seen to end
-	goodFor       = 3   // service times that an answer is believed
+	firstService  = 2.0                    // seconds, until a job has been seen to end
+	goodFor       = 3                      // service times that an answer is believed …
+	goodAtLeast   = 250 * time.Millisecond // … however short they are
 )
 
 func (u *fullness) init() {
@@ -69,7 +70,8 @@ func (f *Fleet) InFlight(n *Node, now Instant) (int, bool) {
 		return 0, false
 	}
 	age := now - Instant(seen>>inFlightBits-1)*Instant(time.Millisecond)
-	if float64(age) > goodFor*float64(time.Second)*math.Float64frombits(f.fullness.service.Load()) {
+	good := goodFor * float64(time.Second) * math.Float64frombits(f.fullness.service.Load())
+	if float64(age) > max(good, float64(goodAtLeast)) {
 		return 0, false
 	}
 	return int(seen & (1<<inFlightBits - 1)), true

@@ -125,7 +125,7 @@ func (n *Node) Silence(now Instant) time.Duration { return time.Duration(now - I
 func (n *Node) touch(at Instant) {
 	for {
 		last := n.seen.Load()
-		if int64(at) <= last && last != 0 || n.seen.CompareAndSwap(last, int64(at)) {
+		if int64(at) <= last || n.seen.CompareAndSwap(last, int64(at)) {
 			return
 		}
 	}

@@ -75,7 +75,7 @@ func (l *Life) register(ctx context.Context, id core.NodeID, p Patch, a store.Ac
 		l.metrics.NodeRegistration.WithLabelValues("error").Inc()
 		return Registered{}, l.down(ctx, "register", err)
 	}
-	l.fleet.Update(r.NodeStatus)
+	l.admit(ctx, r.NodeStatus)
 	status := "new"
 	if r.Known {
 		status = "again"
@@ -179,13 +179,20 @@ func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node) (store.Pulse
 // follow brings the view up to date and hands on what does not fit.
 func (l *Life) follow(ctx context.Context, known *core.Node, pulse *store.Pulse) []store.ActiveJob {
 	if pulse.Node != known || l.fleet.Node(known.ID) == nil {
-		l.fleet.Update(pulse.NodeStatus)
+		l.admit(ctx, pulse.NodeStatus)
 	} else {
 		l.fleet.Beat(known.ID, pulse.Load, pulse.Occupancy)
 	}
 	l.jobs.Orphaned(pulse.Orphans)
 	l.jobs.Overdue(pulse.Overdue)
 	return append(pulse.Cancels, l.jobs.Strays(ctx, pulse.Strays, pulse.Young)...)
+}
+
+// admit brings a node into this instance's view.
+func (l *Life) admit(ctx context.Context, s store.NodeStatus) {
+	if err := l.fleet.Admit(ctx, l.store, s); err != nil {
+		l.log.Warn("could not read a node's marks", "node_id", s.Node.ID, "error", err)
+	}
 }
 
 // Drain sets or clears the operator's wish that a node gets nothing new.
@@ -198,7 +205,7 @@ func (l *Life) Drain(ctx context.Context, id core.NodeID, drained bool) (store.N
 	}
 	status, err := l.Node(ctx, id)
 	if err == nil {
-		l.fleet.Update(status)
+		l.admit(ctx, status)
 		l.log.Info("node drained or resumed", "node_id", id, "drained", drained)
 	}
 	return status, err

@@ -163,13 +163,12 @@ func (s *Store) Remove(ctx context.Context, id core.NodeID) error {
 	}
 	shard := &s.nodes[s.shardOf(string(id))]
 	shard.Lock()
-	n := shard.m[id]
-	delete(shard.m, id)
-	shard.Unlock()
-	if n != nil {
+	defer shard.Unlock() // until it is told: a registration that follows must be told later
+	if n := shard.m[id]; n != nil {
 		n.mu.Lock()
 		n.gone = true
 		n.mu.Unlock()
+		delete(shard.m, id)
 		s.watchers.publish(store.Change{Node: id, Removed: true})
 	}
 	return nil

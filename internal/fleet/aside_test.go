@@ -1,0 +1,82 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+)
+
+func TestMissesSetANodeAside(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		misses int
+		want   time.Duration
+	}{
+		{1, 5 * time.Second},
+		{2, 10 * time.Second},
+		{3, 15 * time.Second},
+		{11, 55 * time.Second},
+		{12, 60 * time.Second},
+		{13, 60 * time.Second},
+		{1000, 60 * time.Second},
+	} {
+		n := newNode(status(declared("a")))
+		now := Instant(time.Hour)
+		for range c.misses {
+			n.Missed(now)
+		}
+		until := now + Instant(c.want)
+		if !n.SetAside(now) || !n.SetAside(until-1) {
+			t.Errorf("%d misses: not set aside for %v", c.misses, c.want)
+		}
+		if n.SetAside(until) {
+			t.Errorf("%d misses: set aside for more than %v", c.misses, c.want)
+		}
+	}
+}
+
+func TestNodeIsNotSetAsideWithoutAMiss(t *testing.T) {
+	t.Parallel()
+	n := newNode(status(declared("a")))
+	for _, now := range []Instant{0, 1, Instant(time.Hour)} {
+		if n.SetAside(now) {
+			t.Errorf("set aside at %v", time.Duration(now))
+		}
+	}
+	n.Answered()
+	if n.SetAside(0) {
+		t.Error("set aside after an answer")
+	}
+}
+
+// Misses count in a row: one answer forgives them all, also in the middle of the time aside.
+func TestAnAnswerForgivesEveryMiss(t *testing.T) {
+	t.Parallel()
+	n := newNode(status(declared("a")))
+	now := Instant(time.Hour)
+	for range 5 {
+		n.Missed(now)
+	}
+	n.Answered()
+	if n.SetAside(now) {
+		t.Error("still set aside after an answer")
+	}
+	n.Missed(now)
+	if !n.SetAside(now + Instant(5*time.Second) - 1) {
+		t.Error("not set aside for the next miss")
+	}
+	if n.SetAside(now + Instant(5*time.Second)) {
+		t.Error("forgiven misses still count")
+	}
+}
+
+// The time aside runs from the last miss, and the count outlives it.
+func TestAMissAfterTheTimeAsideStillCounts(t *testing.T) {
+	t.Parallel()
+	n := newNode(status(declared("a")))
+	n.Missed(0)
+	later := Instant(time.Minute)
+	n.Missed(later)
+	if !n.SetAside(later + Instant(10*time.Second) - 1) {
+		t.Error("the second miss in a row sets aside for less than 10 s")
+	}
+}

@@ -1,0 +1,105 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+const presence = 15 * time.Second
+
+// seasoned is a view that has been up for an hour.
+func seasoned() *Fleet {
+	f := New(presence)
+	f.base = f.base.Add(-time.Hour)
+	return f
+}
+
+// declared builds what a node declares: ready, reachable, four slots, English and German both ways.
+func declared(id core.NodeID, changes ...func(*core.Node)) *core.Node {
+	n := &core.Node{
+		ID: id, Epoch: 1, Revision: 1, Version: 1,
+		Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id),
+		Capability: core.Capability{Semantic: core.NewLangSet("de", "en"), AnyPair: true},
+	}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+// successor builds what a node declares next in the same life, numbered as a store numbers it.
+func successor(old *core.Node, changes ...func(*core.Node)) *core.Node {
+	n := *old
+	for _, change := range changes {
+		change(&n)
+	}
+	n.Follow(old)
+	return &n
+}
+
+// reborn builds what a node that its store still knows declares when it registers again.
+func reborn(old *core.Node, changes ...func(*core.Node)) *core.Node {
+	n := *old
+	n.Epoch, n.Revision, n.Version = old.Epoch+1, old.Revision+1, old.Version+1
+	for _, change := range changes {
+		change(&n)
+	}
+	return &n
+}
+
+func speaks(langs ...core.Lang) func(*core.Node) {
+	return func(n *core.Node) { n.Capability = core.Capability{Semantic: core.NewLangSet(langs...), AnyPair: true} }
+}
+
+func health(h core.Health) func(*core.Node) { return func(n *core.Node) { n.Health = h } }
+
+func slots(most int) func(*core.Node) { return func(n *core.Node) { n.MaxJobs = most } }
+
+// status is a node as a store reports it: just heard, idle, its load unknown.
+func status(n *core.Node, changes ...func(*store.NodeStatus)) store.NodeStatus {
+	s := store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: n.MaxJobs}}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func heard(age time.Duration) func(*store.NodeStatus) {
+	return func(s *store.NodeStatus) { s.Age = age }
+}
+
+func loaded(l core.Load) func(*store.NodeStatus) { return func(s *store.NodeStatus) { s.Load = l } }
+
+func running(jobs int) func(*store.NodeStatus) { return func(s *store.NodeStatus) { s.Running = jobs } }
+
+func way(src, tgt core.Lang) core.Direction { return core.Direction{Src: src, Tgt: tgt} }
+
+// revisions is who is in a list, and as of which revision.
+func revisions(m *Members) map[core.NodeID]core.Revision {
+	found := make(map[core.NodeID]core.Revision, m.Len())
+	for one := range m.All() {
+		found[one.ID()] = one.Revision
+	}
+	return found
+}
+
+// structure is every piece of a view that a writer replaces whole. Two structures are equal when nothing was
+// rebuilt in between.
+type structure struct {
+	shards  [shards]*map[core.NodeID]*Node
+	pools   *map[poolKey]*Pool
+	members map[poolKey]*Members
+}
+
+func structureOf(f *Fleet) structure {
+	s := structure{pools: f.pools.Load(), members: make(map[poolKey]*Members)}
+	for i := range f.nodes {
+		s.shards[i] = f.nodes[i].Load()
+	}
+	for key, p := range *s.pools {
+		s.members[key] = p.Members()
+	}
+	return s
+}

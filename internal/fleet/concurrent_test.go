@@ -1,0 +1,179 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Readers walk the view while writers change it. What a reader holds is whole and does not change under it,
+// and when all is quiet the pools say what the nodes declare.
+func TestReadersAndWritersTogether(t *testing.T) {
+	t.Parallel()
+	const (
+		writers = 4
+		own     = 40 // nodes of each writer, enough to share shards
+		rounds  = 400
+	)
+	f := seasoned()
+	var work, reading sync.WaitGroup
+	var done atomic.Bool
+	final := make([]map[core.NodeID]*core.Node, writers)
+	for w := range writers {
+		final[w] = make(map[core.NodeID]*core.Node)
+		work.Go(func() { churn(f, w, own, rounds, final[w]) })
+	}
+	for r := range 4 {
+		reading.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(r), 1))
+			for !done.Load() {
+				if err := readAll(f, rng); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	done.Store(true)
+	reading.Wait()
+
+	w := world{fleet: f, nodes: make(map[core.NodeID]*core.Node)}
+	for _, nodes := range final {
+		for id, n := range nodes {
+			w.nodes[id] = n
+		}
+	}
+	if err := w.check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// churn changes one writer's nodes at random and leaves in final what should be in view of them.
+func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) {
+	rng := rand.New(rand.NewPCG(uint64(writer), 0))
+	last := make(map[core.NodeID]*core.Node)
+	for range rounds {
+		id := core.NodeID(fmt.Sprintf("w%d-%d", writer, rng.IntN(own)))
+		langs := someLangs[rng.IntN(len(someLangs)):]
+		switch rng.IntN(8) {
+		case 0:
+			f.Remove(id)
+			delete(final, id)
+		case 1:
+			f.Beat(id, core.Load{CPU: rng.Float64()}, store.Occupancy{Max: 4, Running: rng.IntN(5)})
+		case 2:
+			f.Mark(store.Mark{Node: id, Service: "asr", For: time.Minute})
+			if n := f.Node(id); n != nil {
+				n.Missed(f.Now())
+				n.Answered()
+			}
+		case 3:
+			f.Expire() // nobody is silent, so nobody goes
+			f.ForgetIdlePools()
+			f.Seen(id, time.Second)
+		default:
+			next := declared(id, speaks(langs...))
+			if old := last[id]; old != nil {
+				next = successor(old, speaks(langs...), slots(1+rng.IntN(8)))
+			}
+			f.Update(status(next))
+			last[id], final[id] = next, next
+		}
+	}
+}
+
+func readAll(f *Fleet, rng *rand.Rand) error {
+	key := everyAsk[rng.IntN(len(everyAsk))]
+	members := f.Pool(key.Direction, key.tts).Members()
+	seen := make(map[core.NodeID]bool, members.Len())
+	for m := range members.All() {
+		if seen[m.ID()] {
+			return fmt.Errorf("%s is twice in the pool %v", m.ID(), key)
+		}
+		seen[m.ID()] = true
+		if m.Now() == nil || m.Revision < 1 || m.Revision > m.Now().Revision {
+			return fmt.Errorf("%s is in the pool %v as of revision %d and declares %+v", m.ID(), key, m.Revision, m.Now())
+		}
+		f.Share(m.Node, f.Now())
+		m.Load()
+		m.SetAside(f.Now())
+		m.Marked("asr", f.Now())
+	}
+	if len(seen) != members.Len() {
+		return fmt.Errorf("pool %v: walked %d members of %d", key, len(seen), members.Len())
+	}
+	for i := range members.Len() {
+		if !seen[members.At(i).ID()] {
+			return fmt.Errorf("pool %v changed while it was read", key)
+		}
+	}
+	for n := range f.All() {
+		if got := f.Node(n.ID()); got != nil && got.ID() != n.ID() {
+			return fmt.Errorf("asked for %s and got %s", n.ID(), got.ID())
+		}
+	}
+	return nil
+}
+
+// A node is heard before it is seen. One that comes into view with its heartbeat still unset looks as silent
+// as the view is old: it is passed over as stale, and a comparison that runs at that moment takes it for one
+// that the store has forgotten and removes it.
+func TestNodeIsHeardBeforeItIsInView(t *testing.T) {
+	t.Parallel()
+	f := seasoned()
+	for _, key := range everyAsk { // placing the node takes its time
+		f.Pool(key.Direction, key.tts)
+	}
+	now := declared("a", speaks(someLangs...))
+	var done atomic.Bool
+	var reading sync.WaitGroup
+	var silence atomic.Int64
+	reading.Go(func() {
+		for !done.Load() {
+			if n := f.Node("a"); n != nil {
+				silence.Store(max(silence.Load(), int64(n.Silence(f.Now()))))
+			}
+		}
+	})
+	for range 3000 {
+		f.Update(status(now))
+		f.Remove("a")
+	}
+	done.Store(true)
+	reading.Wait()
+	if got := time.Duration(silence.Load()); got >= presence {
+		t.Errorf("a node that was heard just now was in view with a silence of %v", got.Round(time.Second))
+	}
+}
+
+// Whoever asks first for a direction makes its pool; whoever asks at the same time gets the same one.
+func TestPoolAskedForByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	f := seasoned()
+	for i := range 100 {
+		f.Update(status(declared(core.NodeID(fmt.Sprint(i)))))
+	}
+	got := make([]*Pool, 16)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() { got[i] = f.Pool(way("en", "de"), false) })
+	}
+	wg.Wait()
+	for _, p := range got {
+		if p != got[0] {
+			t.Fatal("two pools were made for one direction")
+		}
+	}
+	if diff := cmp.Diff(100, got[0].Members().Len()); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+}

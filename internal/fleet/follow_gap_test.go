@@ -1,0 +1,206 @@
+package fleet
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// lag holds the changes back that are made meanwhile, adds more of its own than a store keeps for a follower
+// that lags behind, and lets them go. It needs a node to make them with. No time passes, so that no poll finds
+// what the changes do not tell.
+func (f *following) lag(busy core.NodeID, meanwhile func()) {
+	f.t.Helper()
+	hold := make(chan struct{})
+	f.store.mu.Lock()
+	f.store.hold = hold
+	f.store.mu.Unlock()
+	f.drain(busy, true) // the follower now waits with this one in its hands
+	synctest.Wait()
+
+	meanwhile()
+	for i := range 5000 {
+		f.drain(busy, i%2 == 0)
+	}
+	f.store.mu.Lock()
+	f.store.hold = nil
+	f.store.mu.Unlock()
+	close(hold)
+	synctest.Wait()
+	if f.store.gaps == 0 {
+		f.t.Fatal("the store made no gap")
+	}
+}
+
+// A follower that fell too far behind is told that it missed something, not what. It compares the whole.
+func TestFollowerComparesAfterAGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.register("busy")
+		f.register("removed")
+		f.register("changed")
+		f.run()
+		// Within a second of its last heartbeat a node that is not on the list may have registered after the
+		// list was read, so the one that will be removed has to be silent for longer.
+		f.pass(5*time.Second, "busy", "changed")
+		f.lag("busy", func() {
+			f.remove("removed")
+			f.register("changed", speaks("en", "zh"))
+			f.register("new")
+			f.mark("new", "asr", time.Minute)
+			synctest.Wait()
+			if diff := cmp.Diff([]core.NodeID{"busy", "changed", "removed"}, inView(f.fleet)); diff != "" {
+				t.Fatalf("in view while changes are held back (-want +got):\n%s", diff)
+			}
+		})
+
+		if diff := cmp.Diff([]core.NodeID{"busy", "changed", "new"}, inView(f.fleet)); diff != "" {
+			t.Errorf("in view (-want +got):\n%s", diff)
+		}
+		if got := revisions(f.fleet.Pool(way("en", "zh"), false).Members()); got["changed"] != 2 {
+			t.Errorf("en→zh has %v, want the changed node as of revision 2", got)
+		}
+		if !f.fleet.Node("busy").Brief().Ready() {
+			t.Error("the busy node is not as the last change left it")
+		}
+		if len(marked(f.fleet, "new", "asr")) != 1 {
+			t.Error("the marks of a node found by comparison were not taken")
+		}
+	})
+}
+
+// A node that registers while the list is read is not on the list. It must not be taken for one that the
+// store has forgotten, however long the reading takes.
+func TestComparisonSparesWhoRegistersMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		rest time.Duration // of the reading, after the node registered
+	}{
+		{"at the last moment", 0},
+		{"during a quick reading", pollEvery / 2},
+		{"during a slow reading", 3 * pollEvery},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := prepare(t)
+				follower := &Follower{Fleet: f.fleet, Census: f.store, Marks: f.store}
+				f.fleet.Update(status(declared("forgotten")))
+				time.Sleep(5 * time.Second)
+				f.store.afterReading = func() {
+					f.fleet.Update(f.register("new").NodeStatus)
+					time.Sleep(c.rest)
+				}
+				follower.compare(t.Context())
+				if diff := cmp.Diff([]core.NodeID{"new"}, inView(f.fleet)); diff != "" {
+					t.Errorf("in view (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// The stream of changes may break. The follower takes it up again after a moment, and compares, since nobody
+// knows what went by in between.
+func TestFollowerTakesUpABrokenStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.store.failing["Watch"] = 3
+		f.run()
+		synctest.Wait()
+		f.register("a")
+		if got := f.store.called("Watch"); got != 1 {
+			t.Fatalf("%d attempts at once, want 1", got)
+		}
+		f.pass(3*pollMost, "a")
+		synctest.Wait()
+		if got := f.store.called("Watch"); got != 4 {
+			t.Errorf("%d attempts, want 4: three that failed about a second apart and one that did not", got)
+		}
+		if f.fleet.Node("a") == nil {
+			t.Error("what went by while the stream was broken is not in view")
+		}
+		f.register("b")
+		synctest.Wait()
+		if f.fleet.Node("b") == nil {
+			t.Error("changes are not followed again")
+		}
+	})
+}
+
+// While the store is away the view stays as it is, as far as nodes are not silent; afterwards it catches up.
+func TestFollowerOutlastsAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.register("a")
+		f.run()
+		f.pass(3*pollEvery, "a")
+		synctest.Wait()
+		f.store.mu.Lock()
+		f.store.failing["Sightings"] = 8
+		f.store.mu.Unlock()
+		f.pass(12*pollMost, "a")
+		synctest.Wait()
+		n := f.fleet.Node("a")
+		if n == nil {
+			t.Fatal("the node left although it was heard all the time")
+		}
+		if got := n.Silence(f.fleet.Now()); got > time.Second+pollMost {
+			t.Errorf("thought silent for %v after the store came back", got)
+		}
+		if got := f.reported(); len(got) > 0 {
+			t.Errorf("reported %v", got)
+		}
+	})
+}
+
+// A comparison that was due and failed is still due. Until it is made, what went by in the gap is not in view,
+// and half a minute of that is half a minute of wrong choices and refusals.
+func TestFollowerComparesAgainAfterAComparisonThatFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.register("busy")
+		f.register("changed")
+		f.run()
+		synctest.Wait()
+		f.lag("busy", func() {
+			f.drain("changed", true)
+			f.register("new")
+			f.store.mu.Lock()
+			f.store.failing["Nodes"] = 1
+			f.store.mu.Unlock()
+		})
+		f.pass(3*pollMost, "busy", "changed", "new")
+		synctest.Wait()
+		if f.fleet.Node("changed").Brief().Ready() {
+			t.Error("a drain is not in view three polls after the comparison failed")
+		}
+		if f.fleet.Node("new") == nil {
+			t.Error("a node is not in view three polls after the comparison failed")
+		}
+	})
+}
+
+// Marks that could not be read cost the node nothing else.
+func TestFollowerTakesANodeWhoseMarksCannotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.register("a")
+		f.store.failing["Marked"] = 1
+		f.run()
+		synctest.Wait()
+		if f.fleet.Node("a") == nil {
+			t.Error("the node is not in view")
+		}
+	})
+}

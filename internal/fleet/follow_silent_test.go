@@ -1,0 +1,174 @@
+package fleet
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// who lists the reported nodes in order.
+func who(reports []report) []core.NodeID {
+	ids := []core.NodeID{}
+	for _, r := range reports {
+		ids = append(ids, r.Node)
+	}
+	return ids
+}
+
+func TestSilentNodeIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.register("quiet")
+		f.register("loud")
+		f.run()
+		f.pass(presence-1, "loud")
+		synctest.Wait()
+		if got := f.reported(); len(got) > 0 || f.fleet.Node("quiet") == nil {
+			t.Fatalf("reported %v before the presence time was over", got)
+		}
+		f.pass(pollMost+1, "loud")
+		synctest.Wait()
+		if diff := cmp.Diff([]core.NodeID{"quiet"}, who(f.reported())); diff != "" {
+			t.Fatalf("reported (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]core.NodeID{"loud"}, inView(f.fleet)); diff != "" {
+			t.Errorf("in view (-want +got):\n%s", diff)
+		}
+		f.pass(2*time.Minute, "loud")
+		if diff := cmp.Diff([]core.NodeID{"quiet"}, who(f.reported())); diff != "" {
+			t.Errorf("reported after two minutes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The callback sees to the jobs of the silent node. If it cannot, nobody else will: it is asked again at every
+// poll until it can.
+func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		failures := map[core.NodeID]int{"a": 3, "b": 0}
+		f.silent = func(id core.NodeID) error {
+			if failures[id]--; failures[id] >= 0 {
+				return errAway
+			}
+			return nil
+		}
+		f.register("a")
+		f.register("b")
+		f.run()
+		time.Sleep(presence + 5*pollMost)
+		synctest.Wait()
+		count := make(map[core.NodeID]int)
+		var times []time.Duration
+		for _, r := range f.reported() {
+			count[r.Node]++
+			if r.Node == "a" {
+				times = append(times, r.At)
+			}
+		}
+		if diff := cmp.Diff(map[core.NodeID]int{"a": 4, "b": 1}, count); diff != "" {
+			t.Fatalf("reports (-want +got):\n%s", diff)
+		}
+		for i := 1; i < len(times); i++ {
+			if gap := times[i] - times[i-1]; gap < pollEvery-pollEvery/10 || gap > pollMost {
+				t.Errorf("asked again after %v, want about %v", gap, pollEvery)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := len(f.reported()); got != 5 {
+			t.Errorf("%d reports after a minute, want still 5", got)
+		}
+	})
+}
+
+func TestSilentNodeIsReportedAnewAfterItCameBack(t *testing.T) {
+	t.Parallel()
+	for name, comeBack := range map[string]func(*following){
+		"by heartbeat":    func(f *following) { f.beat("a") },
+		"by registration": func(f *following) { f.register("a") },
+		"after it was forgotten": func(f *following) {
+			f.remove("a")
+			f.register("a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := prepare(t)
+				f.register("a")
+				f.run()
+				for life := range 3 {
+					time.Sleep(presence + pollMost)
+					synctest.Wait()
+					if got := len(f.reported()); got != life+1 {
+						t.Fatalf("%d reports in life %d, want %d", got, life+1, life+1)
+					}
+					time.Sleep(time.Minute)
+					comeBack(f)
+				}
+				if got := len(f.reported()); got != 3 {
+					t.Errorf("%d reports, want 3", got)
+				}
+			})
+		})
+	}
+}
+
+// A node that the store has forgotten has no jobs left to see to.
+func TestRemovedNodeIsNotReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.register("a")
+		f.run()
+		time.Sleep(presence / 2)
+		f.remove("a")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := f.reported(); len(got) > 0 {
+			t.Errorf("reported %v", got)
+		}
+	})
+}
+
+// Nodes that were silent before the follower began may have jobs that nobody has seen to.
+func TestNodeThatWasSilentAllAlongIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		f.register("a")
+		time.Sleep(time.Hour)
+		f.run()
+		time.Sleep(pollMost)
+		synctest.Wait()
+		if diff := cmp.Diff([]core.NodeID{"a"}, who(f.reported())); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
+		}
+		if f.fleet.Len() != 0 {
+			t.Error("a silent node came into view")
+		}
+	})
+}
+
+// Nodes that are given a new name at every registration come and go for ever. What was noted of one goes when
+// the store forgets it, or the notes would grow without end.
+func TestNotesOfAForgottenNodeGo(t *testing.T) {
+	t.Parallel()
+	follower := &Follower{
+		Fleet: New(presence), told: make(map[core.NodeID]bool),
+		Silent: func(context.Context, core.NodeID) error { return nil },
+	}
+	follower.take(t.Context(), []store.Sighting{{Node: "a", Age: presence}, {Node: "b", Age: presence}})
+	follower.take(t.Context(), []store.Sighting{{Node: "b", Age: presence}})
+	if diff := cmp.Diff(map[core.NodeID]bool{"b": true}, follower.told); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}

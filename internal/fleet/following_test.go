@@ -1,0 +1,214 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+)
+
+// What the tests of a Follower share. They run inside a bubble: time passes when everybody waits.
+
+// pollMost is the longest a poll waits, jitter included.
+const pollMost = pollEvery + pollEvery/10
+
+// census is a real store that can be made to fail, to lose changes and to hold them back.
+type census struct {
+	*memstore.Store
+
+	mu      sync.Mutex
+	failing map[string]int // method → how many calls still fail
+	calls   map[string]int
+	deaf    bool          // changes are lost without a word
+	hold    chan struct{} // not nil: changes wait until it is closed
+	gaps    int
+
+	afterReading func() // called when the list of nodes was read and is not yet handed over
+}
+
+var errAway = errors.New("away")
+
+func (c *census) fail(method string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[method]++
+	if c.failing[method] > 0 {
+		c.failing[method]--
+		return errAway
+	}
+	return nil
+}
+
+func (c *census) called(method string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[method]
+}
+
+func (c *census) Nodes(ctx context.Context) ([]store.NodeStatus, error) {
+	if err := c.fail("Nodes"); err != nil {
+		return nil, err
+	}
+	all, err := c.Store.Nodes(ctx)
+	if c.afterReading != nil {
+		c.afterReading()
+	}
+	return all, err
+}
+
+func (c *census) Sightings(ctx context.Context) ([]store.Sighting, error) {
+	if err := c.fail("Sightings"); err != nil {
+		return nil, err
+	}
+	return c.Store.Sightings(ctx)
+}
+
+func (c *census) Marked(ctx context.Context, id core.NodeID) ([]store.Mark, error) {
+	if err := c.fail("Marked"); err != nil {
+		return nil, err
+	}
+	return c.Store.Marked(ctx, id)
+}
+
+func (c *census) Watch(ctx context.Context, ready func(), fn func(store.Change)) error {
+	if err := c.fail("Watch"); err != nil {
+		return err
+	}
+	return c.Store.Watch(ctx, ready, func(change store.Change) {
+		c.mu.Lock()
+		hold, deaf := c.hold, c.deaf
+		if change.Gap {
+			c.gaps++
+		}
+		c.mu.Unlock()
+		if hold != nil {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+			}
+		}
+		if !deaf {
+			fn(change)
+		}
+	})
+}
+
+// following is a Follower at work.
+type following struct {
+	t      *testing.T
+	store  *census
+	fleet  *Fleet
+	stop   context.CancelFunc
+	done   chan struct{}
+	start  time.Time
+	silent func(core.NodeID) error // what the callback answers; nil: no error
+
+	mu      sync.Mutex
+	reports []report
+}
+
+// report is one call of the Follower's callback.
+type report struct {
+	Node core.NodeID
+	At   time.Duration // since the start
+}
+
+// prepare makes a Follower that has not begun, so that a test can set the scene.
+func prepare(t *testing.T) *following {
+	t.Helper()
+	timing := store.Timing{Presence: presence, Judge: 5 * time.Second, Attempt: presence, Job: 2 * presence, Keep: time.Minute}
+	return &following{
+		t: t, fleet: New(presence), start: time.Now(),
+		store: &census{Store: memstore.New(timing), failing: make(map[string]int), calls: make(map[string]int)},
+	}
+}
+
+// run starts the Follower; it ends with the test.
+func (f *following) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	f.stop, f.done = cancel, make(chan struct{})
+	follower := &Follower{
+		Fleet: f.fleet, Census: f.store, Marks: f.store, Log: slog.New(slog.DiscardHandler),
+		Silent: func(_ context.Context, id core.NodeID) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.reports = append(f.reports, report{id, time.Since(f.start)})
+			if f.silent != nil {
+				return f.silent(id)
+			}
+			return nil
+		},
+	}
+	go func() {
+		defer close(f.done)
+		follower.Run(ctx)
+	}()
+	f.t.Cleanup(func() {
+		cancel()
+		<-f.done
+	})
+}
+
+// reported is who was reported silent so far, in order.
+func (f *following) reported() []report {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]report{}, f.reports...)
+}
+
+// register registers a node in the store, not in the view.
+func (f *following) register(id core.NodeID, changes ...func(*core.Node)) store.Registration {
+	f.t.Helper()
+	r, err := f.store.Register(context.Background(), store.RegisterParams{Node: *declared(id, changes...), Load: core.UnknownLoad})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// beat sends a heartbeat to the store that changes nothing.
+func (f *following) beat(ids ...core.NodeID) {
+	f.t.Helper()
+	for _, id := range ids {
+		pulse, err := f.store.Heartbeat(context.Background(), store.HeartbeatParams{Node: id, Health: core.HealthReady, Load: core.UnknownLoad})
+		if err != nil || pulse.Verdict != store.OK {
+			f.t.Fatalf("heartbeat of %s: %v, %v", id, pulse.Verdict, err)
+		}
+	}
+}
+
+// pass lets time pass while the nodes send their heartbeats.
+func (f *following) pass(d time.Duration, ids ...core.NodeID) {
+	f.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		f.beat(ids...)
+		time.Sleep(min(time.Second, time.Until(end)))
+	}
+}
+
+func (f *following) remove(id core.NodeID) {
+	f.t.Helper()
+	if err := f.store.Remove(context.Background(), id); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *following) drain(id core.NodeID, drained bool) {
+	f.t.Helper()
+	if _, err := f.store.Drain(context.Background(), store.DrainParams{Node: id, Drained: drained}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *following) mark(id core.NodeID, service string, d time.Duration) {
+	f.t.Helper()
+	if err := f.store.Mark(context.Background(), store.Mark{Node: id, Service: service, For: d}); err != nil {
+		f.t.Fatal(err)
+	}
+}

@@ -1,0 +1,110 @@
+package fleet
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+func TestBriefSaysWhatTheNodeDeclares(t *testing.T) {
+	t.Parallel()
+	type brief struct {
+		MaxJobs                  int
+		Ready, Tenant, Reachable bool
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		n := &core.Node{
+			Health:   rapid.SampledFrom([]core.Health{core.HealthReady, core.HealthDegraded, core.HealthDraining, core.HealthOffline}).Draw(t, "health"),
+			Drained:  rapid.Bool().Draw(t, "drained"),
+			MaxJobs:  rapid.IntRange(-1, core.MaxConcurrentJobs).Draw(t, "max"),
+			Tenant:   core.TenantID(rapid.SampledFrom([]string{"", "acme"}).Draw(t, "tenant")),
+			Callback: rapid.SampledFrom([]string{"", "http://node"}).Draw(t, "callback"),
+		}
+		want := brief{
+			MaxJobs: max(n.MaxJobs, 0), Ready: n.Health == core.HealthReady && !n.Drained,
+			Tenant: n.Tenant != "", Reachable: n.Callback != "",
+		}
+		b := Brief(packBrief(n))
+		if diff := cmp.Diff(want, brief{b.MaxJobs(), b.Ready(), b.Tenant(), b.Reachable()}); diff != "" {
+			t.Fatalf("brief of %+v (-want +got):\n%s", n, diff)
+		}
+	})
+}
+
+func kept(l core.Load) core.Load {
+	n := new(Node)
+	n.load.Store(packLoad(l))
+	return n.Load()
+}
+
+func TestLoadIsKeptToFourDigits(t *testing.T) {
+	t.Parallel()
+	part := rapid.OneOf(rapid.Just(-1.0), rapid.Just(0.0), rapid.Just(1.0), rapid.Float64Range(0, 1))
+	rapid.Check(t, func(t *rapid.T) {
+		want := core.Load{CPU: part.Draw(t, "cpu"), GPU: part.Draw(t, "gpu"), Memory: part.Draw(t, "memory")}
+		got := kept(want)
+		for _, c := range []struct {
+			name      string
+			want, got float64
+		}{
+			{"cpu", want.CPU, got.CPU}, {"gpu", want.GPU, got.GPU}, {"memory", want.Memory, got.Memory},
+		} {
+			switch {
+			case c.want < 0 && c.got >= 0:
+				t.Fatalf("%s was unknown and is now %v", c.name, c.got)
+			case c.want >= 0 && c.got < 0:
+				t.Fatalf("%s was %v and is now unknown", c.name, c.want)
+			case c.want >= 0 && math.Abs(c.want-c.got) >= 1e-4:
+				t.Fatalf("%s was %v and is now %v", c.name, c.want, c.got)
+			}
+		}
+	})
+}
+
+// A load must not go over a limit that it stands at by being kept: the limits are percentages, and so are most
+// loads that nodes report.
+func TestLoadAtALimitIsNotOverIt(t *testing.T) {
+	t.Parallel()
+	for percent := range 101 {
+		limit := float64(percent) / 100
+		if got := kept(core.Load{CPU: limit}).CPU; got > limit {
+			t.Errorf("a load of %v is kept as %v", limit, got)
+		}
+		if got := kept(core.Load{CPU: limit + 1e-4}).CPU; percent < 100 && got <= limit {
+			t.Errorf("a load just over %v is kept as %v", limit, got)
+		}
+	}
+}
+
+func TestLoadEndsAreExact(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want float64 }{{0, 0}, {1, 1}, {1.5, 1}, {math.Inf(1), 1}} {
+		want := core.Load{CPU: c.want, GPU: c.want, Memory: c.want}
+		if diff := cmp.Diff(want, kept(core.Load{CPU: c.in, GPU: c.in, Memory: c.in})); diff != "" {
+			t.Errorf("a load of %v (-want +got):\n%s", c.in, diff)
+		}
+	}
+}
+
+// Loads are compared with each other and with limits: keeping them must not change their order.
+func TestLoadKeepsOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.Float64Range(0, 1).Draw(t, "a"), rapid.Float64Range(0, 1).Draw(t, "b")
+		if got := kept(core.Load{CPU: min(a, b), GPU: max(a, b)}); got.CPU > got.GPU {
+			t.Fatalf("%v and %v are kept as %v and %v", min(a, b), max(a, b), got.CPU, got.GPU)
+		}
+	})
+}
+
+func TestNewNodeHasNoKnownLoad(t *testing.T) {
+	t.Parallel()
+	l := newNode(status(declared("a"))).Load()
+	if l.CPU >= 0 || l.GPU >= 0 || l.Memory >= 0 {
+		t.Errorf("load %+v, want all unknown", l)
+	}
+}

@@ -1,0 +1,139 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+func asked(f *Fleet) []string {
+	var all []string
+	for p := range f.Pools() {
+		name := p.Wish.String()
+		if p.Wish.TTS {
+			name += " spoken"
+		}
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestPoolIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	f := New(presence)
+	written, spoken := f.Pool(way("en", "de"), false), f.Pool(way("en", "de"), true)
+	if written == spoken {
+		t.Error("a direction that must be spoken shares its pool with one that need not")
+	}
+	if f.Pool(way("en", "de"), false) != written || f.Pool(way("en", "de"), true) != spoken {
+		t.Error("asking again made another pool")
+	}
+	// Whoever waited while another made the pool must not make it again: the first would not be kept up to date.
+	if f.makePool(poolKey{way("en", "de"), false}, f.Now()) != written {
+		t.Error("whoever came second made another pool")
+	}
+	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, asked(f)); diff != "" {
+		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+}
+
+// crowd fills the table of pools to the given number without the cost of asking for each; the i-th was last
+// used i seconds after the start.
+func crowd(f *Fleet, pools int) {
+	all := make(map[poolKey]*Pool, pools)
+	for i := range pools {
+		key := poolKey{way("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
+		p := &Pool{Wish: core.NewWish(key.Direction, false), place: make(map[core.NodeID]int)}
+		p.members.Store(&Members{})
+		p.used.Store(int64(i) * int64(time.Second))
+		all[key] = p
+	}
+	f.pools.Store(&all)
+}
+
+// Directions come from requests, so somebody could ask for any number of them.
+func TestPoolsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := New(presence)
+		crowd(f, maxPools)
+		time.Sleep((maxPools + 10) * time.Second)
+		f.Update(status(declared("a")))
+
+		// The one that would go first is used once more, so the next oldest go instead.
+		kept := f.Pool(way("en", "x0000"), false)
+		for i := range 3 {
+			p := f.Pool(way("en", core.Lang([]string{"de", "fr", "it"}[i])), false)
+			if got, want := p.Members().Len(), []int{1, 0, 0}[i]; got != want {
+				t.Errorf("the %s pool made under pressure has %d members, want %d", p.Wish, got, want)
+			}
+			if got := len(*f.pools.Load()); got != maxPools {
+				t.Fatalf("%d pools, want %d", got, maxPools)
+			}
+		}
+		pools := *f.pools.Load()
+		if pools[poolKey{way("en", "x0000"), false}] != kept {
+			t.Error("the pool that was just used is gone")
+		}
+		for i, want := range []bool{true, false, false, false, true} {
+			key := poolKey{way("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
+			if got := pools[key] != nil; got != want {
+				t.Errorf("pool %v is there: %v, want %v", key, got, want)
+			}
+		}
+	})
+}
+
+func TestIdlePoolsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := New(presence)
+		idle, busy := way("en", "de"), way("de", "en")
+		f.Pool(idle, false)
+		f.Pool(busy, false)
+
+		time.Sleep(idlePool)
+		f.Pool(busy, false)
+		before := f.pools.Load()
+		f.ForgetIdlePools()
+		if f.pools.Load() != before {
+			t.Error("the table of pools was rebuilt although nothing had to go")
+		}
+
+		time.Sleep(time.Nanosecond)
+		f.ForgetIdlePools()
+		if diff := cmp.Diff([]string{"de→en"}, asked(f)); diff != "" {
+			t.Fatalf("pools (-want +got):\n%s", diff)
+		}
+
+		// Asked for again, it is made anew from who is there now.
+		f.Update(status(declared("a")))
+		if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 1}, revisions(f.Pool(idle, false).Members())); diff != "" {
+			t.Errorf("members (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pool that is read all the time must not be forgotten, although not every read is noted.
+func TestPoolInSteadyUseStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := New(presence)
+		pool := f.Pool(way("en", "de"), false)
+		for range 3 * int(idlePool/(700*time.Millisecond)) {
+			time.Sleep(700 * time.Millisecond)
+			f.Pool(way("en", "de"), false)
+			f.ForgetIdlePools()
+		}
+		if f.Pool(way("en", "de"), false) != pool {
+			t.Error("a pool in use was forgotten and made anew")
+		}
+	})
+}

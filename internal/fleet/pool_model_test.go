@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// The property: whatever happened to the fleet, a pool holds exactly the nodes in view that Wish.Unserved has
+// nothing against, each as of the revision of what it declares now.
+//
+// A script is drawn first and played inside a bubble afterwards, because a property that fails must not
+// unwind through the bubble.
+
+// act is one line of a script.
+type act struct {
+	Kind string
+	Node core.NodeID
+	Cap  core.Capability
+	Ask  poolKey
+	Wait time.Duration
+}
+
+func (a act) String() string {
+	return fmt.Sprintf("%s %s %+v %v %v", a.Kind, a.Node, a.Cap, a.Ask, a.Wait)
+}
+
+var (
+	// Tags that meet by truncation (en-US, en), tags that do not for their script (zh-TW, zh), and strangers.
+	someLangs = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
+	someNodes = []core.NodeID{"a", "b", "c", "d", "e"}
+	everyAsk  = askable()
+)
+
+func askable() (all []poolKey) {
+	for _, src := range someLangs {
+		for _, tgt := range someLangs {
+			if src != tgt {
+				all = append(all, poolKey{way(src, tgt), false}, poolKey{way(src, tgt), true})
+			}
+		}
+	}
+	return all
+}
+
+func drawLangs(t *rapid.T, label string, least int) core.LangSet {
+	return core.NewLangSet(rapid.SliceOfNDistinct(rapid.SampledFrom(someLangs), least, -1, rapid.ID).Draw(t, label)...)
+}
+
+func drawCapability(t *rapid.T) core.Capability {
+	tri := rapid.SampledFrom([]core.Tri{core.Unknown, core.Unknown, core.Unknown, core.Yes, core.No})
+	c := core.Capability{
+		Semantic: drawLangs(t, "semantic", 1),
+		TTS:      drawLangs(t, "tts", 0),
+		AnyPair:  rapid.Bool().Draw(t, "any pair"),
+		Types:    core.Types{ASR: tri.Draw(t, "asr"), NMT: tri.Draw(t, "nmt"), TTS: tri.Draw(t, "tts"), Semantic: tri.Draw(t, "semantic")},
+	}
+	if rapid.Bool().Draw(t, "declares asr") {
+		c.ASR = drawLangs(t, "asr", 0)
+	}
+	if !c.AnyPair {
+		for _, key := range rapid.SliceOfN(rapid.SampledFrom(everyAsk), 0, 8).Draw(t, "pairs") {
+			c.Pairs = append(c.Pairs, key.Direction)
+		}
+	}
+	c.Normalise()
+	return c
+}
+
+var someActs = rapid.Custom(func(t *rapid.T) act {
+	a := act{
+		Kind: rapid.SampledFrom([]string{
+			"declare", "declare", "declare", "reborn", "ill", "stale", "beat", "remove", "expire", "ask", "ask", "forget",
+		}).Draw(t, "kind"),
+		Node: rapid.SampledFrom(someNodes).Draw(t, "node"),
+	}
+	switch a.Kind {
+	case "declare", "reborn", "stale":
+		a.Cap = drawCapability(t)
+	case "expire":
+		a.Wait = time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second
+	case "ask":
+		a.Ask = rapid.SampledFrom(everyAsk).Draw(t, "ask")
+	}
+	return a
+})
+
+// world is a view next to what should be in it.
+type world struct {
+	fleet *Fleet
+	nodes map[core.NodeID]*core.Node
+	heard map[core.NodeID]time.Time
+	last  map[core.NodeID]*core.Node // also of nodes that left: a store goes on counting
+}
+
+func (w *world) play(a act) {
+	known := w.nodes[a.Node]
+	serve := func(n *core.Node) { n.Capability = a.Cap }
+	switch a.Kind {
+	case "declare":
+		n := declared(a.Node, serve)
+		if last := w.last[a.Node]; last != nil {
+			n = successor(last, serve)
+		}
+		w.take(n)
+	case "reborn":
+		if last := w.last[a.Node]; last != nil {
+			w.take(reborn(last, serve))
+		}
+	case "ill":
+		if known != nil {
+			w.take(successor(known, health(core.HealthDegraded), slots(known.MaxJobs+1)))
+		}
+	case "stale":
+		if known != nil {
+			old := *known
+			old.Version, old.Revision = known.Version-1, known.Revision-1
+			serve(&old)
+			w.fleet.Update(status(&old, heard(presence-1)))
+		}
+	case "beat":
+		if known != nil {
+			w.fleet.Beat(a.Node, core.UnknownLoad, status(known).Occupancy)
+			w.heard[a.Node] = time.Now()
+		}
+	case "remove":
+		w.fleet.Remove(a.Node)
+		delete(w.nodes, a.Node)
+	case "expire":
+		time.Sleep(a.Wait)
+		w.fleet.Expire()
+		for id := range w.nodes {
+			if time.Since(w.heard[id]) >= presence {
+				delete(w.nodes, id)
+			}
+		}
+	case "ask":
+		w.fleet.Pool(a.Ask.Direction, a.Ask.tts)
+	case "forget":
+		w.fleet.ForgetIdlePools()
+	}
+}
+
+func (w *world) take(n *core.Node) {
+	w.fleet.Update(status(n))
+	w.nodes[n.ID], w.last[n.ID], w.heard[n.ID] = n, n, time.Now()
+}
+
+// served is who belongs to a direction, by the definition and without an index.
+func (w *world) served(key poolKey) map[core.NodeID]core.Revision {
+	found := make(map[core.NodeID]core.Revision)
+	wish := core.NewWish(key.Direction, key.tts)
+	for id, n := range w.nodes {
+		if wish.Unserved(&n.Capability) == core.ReasonNone {
+			found[id] = n.Revision
+		}
+	}
+	return found
+}
+
+func (w *world) check() error {
+	if got := w.fleet.Len(); got != len(w.nodes) {
+		return fmt.Errorf("Len() = %d, want %d", got, len(w.nodes))
+	}
+	for id, n := range w.nodes {
+		if got := w.fleet.Node(id); got == nil || got.Now() != n {
+			return fmt.Errorf("node %s is not in view as it is declared", id)
+		}
+	}
+	for key, p := range *w.fleet.pools.Load() {
+		if diff := cmp.Diff(w.served(key), revisions(p.Members())); diff != "" {
+			return fmt.Errorf("pool %v (-want +got):\n%s", key, diff)
+		}
+		for id, i := range p.place {
+			if got := p.Members().At(i).ID(); got != id {
+				return fmt.Errorf("pool %v: %s is thought to be at %d, where %s is", key, id, i, got)
+			}
+		}
+		if len(p.place) != p.Members().Len() {
+			return fmt.Errorf("pool %v knows the places of %d nodes and has %d", key, len(p.place), p.Members().Len())
+		}
+	}
+	return nil
+}
+
+func TestPoolsHoldWhoeverServes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		script := rapid.SliceOfN(someActs, 1, 60).Draw(rt, "script")
+		var failed error
+		synctest.Test(t, func(*testing.T) {
+			w := world{
+				fleet: seasoned(),
+				nodes: make(map[core.NodeID]*core.Node),
+				heard: make(map[core.NodeID]time.Time),
+				last:  make(map[core.NodeID]*core.Node),
+			}
+			for i, a := range script {
+				w.play(a)
+				if err := w.check(); err != nil {
+					failed = fmt.Errorf("after act %d (%s): %w", i, a.Kind, err)
+					return
+				}
+			}
+			// A pool that nobody asked for until now is no different from one that lived through it all.
+			for _, key := range everyAsk {
+				w.fleet.Pool(key.Direction, key.tts)
+			}
+			if err := w.check(); err != nil {
+				failed = fmt.Errorf("asked for late: %w", err)
+			}
+		})
+		if failed != nil {
+			rt.Fatal(failed)
+		}
+	})
+}

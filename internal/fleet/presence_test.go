@@ -1,0 +1,160 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+func inView(f *Fleet) []core.NodeID {
+	ids := []core.NodeID{}
+	for n := range f.All() {
+		ids = append(ids, n.ID())
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestSilentNodeLeavesAtThePresenceTimeAndNotBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := seasoned()
+		pool := f.Pool(way("en", "de"), false)
+		f.Update(status(declared("a")))
+		f.Update(status(declared("b"), heard(5*time.Second)))
+
+		for _, step := range []struct {
+			after time.Duration
+			want  []core.NodeID
+		}{
+			{10*time.Second - 1, []core.NodeID{"a", "b"}},
+			{1, []core.NodeID{"a"}},
+			{5*time.Second - 1, []core.NodeID{"a"}},
+			{1, []core.NodeID{}},
+		} {
+			time.Sleep(step.after)
+			f.Expire()
+			if diff := cmp.Diff(step.want, inView(f)); diff != "" {
+				t.Errorf("in view (-want +got):\n%s", diff)
+			}
+			if f.Len() != len(step.want) || pool.Members().Len() != len(step.want) {
+				t.Errorf("Len() = %d and %d in the pool, want %d", f.Len(), pool.Members().Len(), len(step.want))
+			}
+		}
+	})
+}
+
+func TestHeardNodeStays(t *testing.T) {
+	t.Parallel()
+	for name, hear := range map[string]func(*Fleet, *core.Node){
+		"update": func(f *Fleet, n *core.Node) { f.Update(status(n)) },
+		"beat":   func(f *Fleet, n *core.Node) { f.Beat(n.ID, core.UnknownLoad, store.Occupancy{Max: 4}) },
+		"seen":   func(f *Fleet, n *core.Node) { f.Seen(n.ID, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := seasoned()
+				now := declared("a")
+				f.Update(status(now))
+				time.Sleep(presence - 1)
+				hear(f, now)
+				if got := f.Node("a").Silence(f.Now()); got != 0 {
+					t.Errorf("silent for %v although just heard", got)
+				}
+				time.Sleep(presence - 1)
+				f.Expire()
+				if f.Node("a") == nil {
+					t.Fatal("the node left before its time")
+				}
+				time.Sleep(time.Nanosecond)
+				f.Expire()
+				if f.Node("a") != nil {
+					t.Error("the node stayed beyond its time")
+				}
+			})
+		})
+	}
+}
+
+// Sightings come late and out of order. Each says when the node was heard; the latest counts.
+func TestSeenKeepsTheLatestSighting(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		age  time.Duration // of a sighting of a node that was heard 4 s ago
+		want time.Duration
+	}{
+		{"now", 0, 0},
+		{"later than the last", 3 * time.Second, 3 * time.Second},
+		{"the same again", 4 * time.Second, 4 * time.Second},
+		{"older than the last", 9 * time.Second, 4 * time.Second},
+		{"older than the presence time", time.Minute, 4 * time.Second},
+		{"older than the view itself", 2 * time.Hour, 4 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := seasoned()
+				f.Update(status(declared("a")))
+				time.Sleep(4 * time.Second)
+				f.Seen("a", c.age)
+				if got := f.Node("a").Silence(f.Now()); got != c.want {
+					t.Errorf("silent for %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// The first instant of a view's clock is an instant like any other: a node heard then has been heard.
+func TestSeenKeepsASightingOfTheFirstInstant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := New(presence)
+		f.Update(status(declared("a")))
+		time.Sleep(4 * time.Second)
+		f.Seen("a", 9*time.Second)
+		if got := f.Node("a").Silence(f.Now()); got != 4*time.Second {
+			t.Errorf("silent for %v, want 4s", got)
+		}
+	})
+}
+
+// A view that has just started learns of nodes that were heard before it began.
+func TestNodeHeardBeforeTheViewBegan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := New(presence)
+		f.Update(status(declared("a"), heard(14*time.Second)))
+		if got := f.Node("a").Silence(f.Now()); got != 14*time.Second {
+			t.Errorf("silent for %v, want 14s", got)
+		}
+		f.Expire()
+		if f.Node("a") == nil {
+			t.Fatal("the node left before its time")
+		}
+		time.Sleep(time.Second)
+		f.Expire()
+		if f.Node("a") != nil {
+			t.Error("the node stayed beyond its time")
+		}
+	})
+}
+
+// Nothing has to leave most of the time, and then nothing is touched.
+func TestExpireRebuildsNothingWhenAllAreHeard(t *testing.T) {
+	t.Parallel()
+	f := watched(t, declared("a"))
+	before := structureOf(f)
+	f.Expire()
+	if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
+		t.Errorf("the view was rebuilt:\n%s", diff)
+	}
+}

@@ -1,0 +1,164 @@
+package fleet
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// What is replaced whole is replaced only when it has to be: at thousands of nodes, a heartbeat that rebuilt
+// anything would cost more than all the rest.
+
+// same compares by identity: a thing that was rebuilt equal was still rebuilt.
+func same[T any](a, b *T) bool { return a == b }
+
+var identity = cmp.Options{
+	cmp.AllowUnexported(structure{}),
+	cmp.Comparer(same[Members]), cmp.Comparer(same[map[core.NodeID]*Node]), cmp.Comparer(same[map[poolKey]*Pool]),
+}
+
+func TestHeartbeatRebuildsNothing(t *testing.T) {
+	t.Parallel()
+	load := core.Load{CPU: 0.75, GPU: 0.25, Memory: 1}
+	for name, beat := range map[string]func(*Fleet, *core.Node){
+		"beat": func(f *Fleet, n *core.Node) {
+			f.Beat(n.ID, load, store.Occupancy{Max: 4, Reserved: 1, Running: 1, Foreign: 1})
+		},
+		"update": func(f *Fleet, n *core.Node) { f.Update(status(n, loaded(load), running(3))) },
+		"update read anew": func(f *Fleet, n *core.Node) { // by a store that makes another object at each reading
+			copied := *n
+			f.Update(status(&copied, loaded(load), running(3)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				now := current()
+				f := watched(t, now)
+				time.Sleep(5 * time.Second)
+				before, n := structureOf(f), f.Node("a")
+				beat(f, now)
+
+				if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
+					t.Errorf("the view was rebuilt:\n%s", diff)
+				}
+				if f.Node("a") != n {
+					t.Error("the node is another object")
+				}
+				want := belief{Declared: now, Epoch: 7, Brief: Brief(packBrief(now)), Load: load, InFlight: 3, Known: true}
+				if diff := cmp.Diff(want, beliefOf(f, "a"), nearly, cmp.Comparer(same[core.Node])); diff != "" {
+					t.Errorf("belief (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// Health, drain and capacity are asked at every draw; they are no business of the pools.
+func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*core.Node){
+		"health":   health(core.HealthDegraded),
+		"drain":    func(n *core.Node) { n.Drained = true },
+		"capacity": slots(40),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := current()
+			f := watched(t, now)
+			before, n := structureOf(f), f.Node("a")
+			next := successor(now, change)
+			f.Update(status(next))
+
+			if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
+				t.Errorf("the view was rebuilt:\n%s", diff)
+			}
+			if n.Now() != next || n.Brief() != Brief(packBrief(next)) {
+				t.Errorf("declared is %+v, want %+v", n.Now(), next)
+			}
+		})
+	}
+}
+
+func TestChangeOfCapabilityTouchesOnlyItsPools(t *testing.T) {
+	t.Parallel()
+	f := New(presence)
+	left, stayed, entered, never := way("en", "de"), way("en", "fr"), way("en", "zh"), way("ja", "ko")
+	f.Update(status(declared("other", speaks("en", "de", "fr", "zh", "ja", "ko"))))
+	now := declared("a", speaks("en", "de", "fr"))
+	f.Update(status(now))
+	for _, d := range []core.Direction{left, stayed, entered, never} {
+		f.Pool(d, false)
+	}
+	before, n := structureOf(f), f.Node("a")
+	f.Update(status(successor(now, speaks("en", "fr", "zh"))))
+	after := structureOf(f)
+
+	if after.shards != before.shards || after.pools != before.pools || f.Node("a") != n {
+		t.Error("more than members was rebuilt")
+	}
+	for _, c := range []struct {
+		name    string
+		way     core.Direction
+		rebuilt bool
+		want    core.Revision // of node a; 0: not a member
+	}{
+		{"left", left, true, 0},
+		{"stayed", stayed, true, 2},
+		{"entered", entered, true, 2},
+		{"never", never, false, 0},
+	} {
+		key := poolKey{c.way, false}
+		if got := after.members[key] != before.members[key]; got != c.rebuilt {
+			t.Errorf("%s: rebuilt %v, want %v", c.name, got, c.rebuilt)
+		}
+		want := map[core.NodeID]core.Revision{"other": 1}
+		if c.want != 0 {
+			want["a"] = c.want
+		}
+		if diff := cmp.Diff(want, revisions(after.members[key])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestRemoveTouchesOnlyItsPools(t *testing.T) {
+	t.Parallel()
+	now := current()
+	f := watched(t, now)
+	before := structureOf(f)
+	f.Remove("a")
+	after := structureOf(f)
+	if f.Node("a") != nil || f.Len() != 0 {
+		t.Error("the node is still in view")
+	}
+	served, other := poolKey{way("en", "de"), false}, poolKey{way("en", "zh"), false}
+	if after.members[served].Len() != 0 {
+		t.Error("the node is still in its pool")
+	}
+	if after.members[other] != before.members[other] {
+		t.Error("a pool was rebuilt that the node was not in")
+	}
+	f.Remove("a") // again
+	if f.Len() != 0 {
+		t.Errorf("Len() = %d after a second removal", f.Len())
+	}
+}
+
+// A reader may be walking a map while a node comes or goes.
+func TestOldMapsOfNodesNeverChange(t *testing.T) {
+	t.Parallel()
+	f := New(presence)
+	empty := f.shard("a").Load()
+	f.Update(status(declared("a")))
+	with := f.shard("a").Load()
+	f.Remove("a")
+	if len(*empty) != 0 || len(*with) != 1 || len(*f.shard("a").Load()) != 0 {
+		t.Errorf("the maps hold %d, %d and %d nodes, want 0, 1 and 0", len(*empty), len(*with), len(*f.shard("a").Load()))
+	}
+}

@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// belief is all that a view says of one node.
+type belief struct {
+	Declared *core.Node
+	Epoch    core.Epoch
+	Brief    Brief
+	Load     core.Load
+	InFlight int
+	Known    bool
+	Silence  time.Duration
+}
+
+func beliefOf(f *Fleet, id core.NodeID) belief {
+	n, now := f.Node(id), f.Now()
+	b := belief{Declared: n.Now(), Epoch: n.Epoch(), Brief: n.Brief(), Load: n.Load(), Silence: n.Silence(now)}
+	b.InFlight, b.Known = f.InFlight(n, now)
+	return b
+}
+
+// Loads are kept with four digits.
+var nearly = cmpopts.EquateApprox(0, 1e-4)
+
+func TestUpdateTakesOverWhatTheStoreSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := seasoned()
+		handle := new(int)
+		s := status(declared("a"), heard(3*time.Second), loaded(core.Load{CPU: 0.25, GPU: 0.5, Memory: -1}), running(2))
+		s.Handle = handle
+		f.Update(s)
+
+		n := f.Node("a")
+		if n == nil {
+			t.Fatal("the node is not in view")
+		}
+		if n.ID() != "a" || n.Handle() != store.Handle(handle) || f.Len() != 1 {
+			t.Errorf("id %q, handle %v, %d in view", n.ID(), n.Handle(), f.Len())
+		}
+		want := belief{
+			Declared: s.Node, Epoch: 1, Brief: Brief(packBrief(s.Node)), Load: core.Load{CPU: 0.25, GPU: 0.5},
+			InFlight: 2, Known: true, Silence: 3 * time.Second,
+		}
+		if diff := cmp.Diff(want, beliefOf(f, "a"), nearly); diff != "" {
+			t.Errorf("belief (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestUpdateIgnoresASilentNode(t *testing.T) {
+	t.Parallel()
+	f := New(presence)
+	f.Update(status(declared("a"), heard(presence)))
+	if f.Node("a") != nil || f.Len() != 0 {
+		t.Error("a node that had been silent for the presence time came into view")
+	}
+	f.Update(status(declared("a"), heard(presence-time.Millisecond)))
+	if f.Node("a") == nil {
+		t.Error("a node that was heard within the presence time did not come into view")
+	}
+}
+
+// watched is a view of one node with a pool it serves and one it does not.
+func watched(t *testing.T, now *core.Node) *Fleet {
+	t.Helper()
+	f := seasoned()
+	f.Pool(way("en", "de"), false)
+	f.Pool(way("en", "zh"), false)
+	f.Update(status(now, loaded(core.Load{CPU: 0.5, GPU: 0.5, Memory: 0.5}), running(1)))
+	if f.Node(now.ID) == nil {
+		t.Fatal("the node is not in view")
+	}
+	return f
+}
+
+// older builds three kinds of old news of a node, each of which says everything differently.
+func older(now *core.Node) map[string]*core.Node {
+	other := func(n *core.Node) {
+		health(core.HealthDegraded)(n)
+		slots(9)(n)
+		speaks("en", "zh")(n)
+	}
+	made := func(epoch core.Epoch, version core.Version) *core.Node {
+		n := *now
+		other(&n)
+		n.Epoch, n.Version, n.Revision = epoch, version, now.Revision-1
+		return &n
+	}
+	return map[string]*core.Node{
+		"an older version":                        made(now.Epoch, now.Version-1),
+		"an older epoch":                          made(now.Epoch-1, now.Version-1),
+		"an older epoch whose version was higher": made(now.Epoch-1, now.Version+7),
+	}
+}
+
+func current() *core.Node {
+	return declared("a", func(n *core.Node) { n.Epoch, n.Revision, n.Version = 7, 5, 8 })
+}
+
+func TestOlderNewsChangeNothingDeclared(t *testing.T) {
+	t.Parallel()
+	for name, news := range older(current()) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				now := current()
+				f := watched(t, now)
+				f.Node("a").Missed(f.Now())
+				time.Sleep(time.Second)
+				before := structureOf(f)
+				f.Update(status(news, heard(2*time.Second)))
+
+				if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
+					t.Errorf("the view was rebuilt:\n%s", diff)
+				}
+				n := f.Node("a")
+				if n.Now() != now || n.Epoch() != now.Epoch || n.Brief() != Brief(packBrief(now)) {
+					t.Errorf("declared is now %+v", n.Now())
+				}
+				if !n.SetAside(f.Now()) {
+					t.Error("an older life wiped the slate of a newer one")
+				}
+				if got := n.Silence(f.Now()); got != time.Second {
+					t.Errorf("silent for %v, want 1s", got)
+				}
+			})
+		})
+	}
+}
+
+// What an older status says of load and fullness is just as old as what it says of languages: a change that
+// waited in a queue must not undo what the node has said since.
+func TestOlderNewsChangeNothingMeasured(t *testing.T) {
+	t.Parallel()
+	for name, news := range older(current()) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := watched(t, current())
+				time.Sleep(time.Second)
+				before := beliefOf(f, "a")
+				f.Update(status(news, heard(2*time.Second), loaded(core.Load{CPU: 1, GPU: 1, Memory: 1}), running(4)))
+				if diff := cmp.Diff(before, beliefOf(f, "a")); diff != "" {
+					t.Errorf("belief (-before +after):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestHeartbeatOfAStrangerIsIgnored(t *testing.T) {
+	t.Parallel()
+	f := New(presence)
+	f.Beat("a", core.UnknownLoad, store.Occupancy{Max: 4})
+	f.Seen("a", 0)
+	f.Mark(store.Mark{Node: "a", Service: "asr", For: time.Minute})
+	f.Remove("a")
+	if f.Len() != 0 || f.Node("a") != nil {
+		t.Error("a node came into view of which nothing is known")
+	}
+}
+
+// A registration anew counts revisions on, so pools follow it and the node's misses are forgiven.
+func TestNewLifeStartsWithACleanSlate(t *testing.T) {
+	t.Parallel()
+	now := current()
+	f := watched(t, now)
+	n := f.Node("a")
+	n.Missed(f.Now())
+
+	next := successor(now, health(core.HealthDegraded))
+	f.Update(status(next))
+	if !n.SetAside(f.Now()) {
+		t.Error("a change within one life forgave a miss")
+	}
+	f.Update(status(reborn(next, speaks("en", "zh"))))
+	if n.SetAside(f.Now()) {
+		t.Error("a new life is still set aside for the misses of the old one")
+	}
+	n.Missed(0)
+	if n.SetAside(Instant(asideStep)) {
+		t.Error("a new life counts the misses of the old one")
+	}
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(way("en", "de"), false).Members())); diff != "" {
+		t.Errorf("en→de (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 6}, revisions(f.Pool(way("en", "zh"), false).Members())); diff != "" {
+		t.Errorf("en→zh (-want +got):\n%s", diff)
+	}
+}
+
+// A store that forgot a node, or was emptied, numbers its revisions from 1 again. If the view missed the
+// removal, the same number stands for another capability, and only the epoch tells.
+func TestNewLifeWithTheSameRevisionMovesPools(t *testing.T) {
+	t.Parallel()
+	first := declared("a", speaks("en", "de"))
+	f := watched(t, first)
+	second := declared("a", speaks("en", "zh"), func(n *core.Node) { n.Epoch = 2 })
+	f.Update(status(second))
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(way("en", "de"), false).Members())); diff != "" {
+		t.Errorf("en→de, which it does not serve any more (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 1}, revisions(f.Pool(way("en", "zh"), false).Members())); diff != "" {
+		t.Errorf("en→zh, which it serves now (-want +got):\n%s", diff)
+	}
+}
