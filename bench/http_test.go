@@ -24,7 +24,7 @@ const (
 // process, against a bare net/http handler that decodes the same body and encodes an answer of the same
 // shape. The two take turns.
 func BenchmarkDispatchHTTP(b *testing.B) {
-	s := start(b, 50, 4)
+	s := start(b, 50, 4, false)
 	ours := httptest.NewServer(s.Server.Handler())
 	defer ours.Close()
 	bare := httptest.NewServer(http.HandlerFunc(echo))

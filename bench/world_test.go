@@ -19,12 +19,16 @@ import (
 // workers are nodes in the same process: each job they are handed is confirmed and done at once, by a
 // goroutine of the node's own.
 type workers struct {
-	jobs  *dispatch.Dispatcher
-	queue map[core.NodeID]chan *wire.Assignment
+	jobs   *dispatch.Dispatcher
+	inline bool // the work is done within the delivery, so that a job has ended when its dispatch returns
+	queue  map[core.NodeID]chan *wire.Assignment
 }
 
 // Deliver implements dispatch.Transport.
-func (w *workers) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) error {
+func (w *workers) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
+	if w.inline {
+		return w.do(ctx, a)
+	}
 	w.queue[to.ID] <- a
 	return nil
 }
@@ -34,24 +38,29 @@ func (w *workers) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
 func (w *workers) work(b *testing.B, queue <-chan *wire.Assignment) {
 	for a := range queue {
-		r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
-		if err := w.jobs.Ack(b.Context(), r); err != nil {
-			b.Errorf("ack: %v", err)
-		}
-		if err := w.jobs.Done(b.Context(), r, nil); err != nil {
-			b.Errorf("done: %v", err)
+		if err := w.do(b.Context(), a); err != nil {
+			b.Error(err)
 		}
 	}
 }
 
+// do confirms a job and brings its result.
+func (w *workers) do(ctx context.Context, a *wire.Assignment) error {
+	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
+	if err := w.jobs.Ack(ctx, r); err != nil {
+		return err
+	}
+	return w.jobs.Done(ctx, r, nil)
+}
+
 // start makes a scheduler with the memory store and nodes in the same process.
-func start(b *testing.B, count, slots int) *scheduler.Scheduler {
+func start(b *testing.B, count, slots int, inline bool) *scheduler.Scheduler {
 	b.Helper()
 	cfg := config.Default()
 	cfg.Server.Port = 0
 	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 3_600_000, 3_600_000 // nobody sends heartbeats unless it is measured
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
-	w := &workers{queue: make(map[core.NodeID]chan *wire.Assignment)}
+	w := &workers{inline: inline, queue: make(map[core.NodeID]chan *wire.Assignment)}
 	s, err := scheduler.New(cfg, wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), w)
 	if err != nil {
 		b.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,12 +29,8 @@ func Decode(body []byte, v any) error {
 	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("null")) {
 		return Errorf(InvalidRequest, "the body must be a JSON object, not null")
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if err := dec.Decode(v); err != nil {
+	if err := json.Unmarshal(body, v); err != nil {
 		return decodeError(err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Errorf(InvalidRequest, "there is something after the JSON object: send one object and nothing else")
 	}
 	return nil
 }
@@ -48,10 +43,12 @@ func decodeError(err error) *Error {
 		return Invalid(sent(wrongType.Field), "must be %s, not %s", expected(wrongType.Type), wrongType.Value)
 	case errors.As(err, &wrongType):
 		return Errorf(InvalidRequest, "the body must be a JSON object, not %s", wrongType.Value)
+	case errors.As(err, &syntax) && strings.HasSuffix(syntax.Error(), "after top-level value"):
+		return Errorf(InvalidRequest, "there is something after the JSON object: send one object and nothing else")
+	case errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input":
+		return Errorf(InvalidRequest, "the body is not JSON: it ends too early")
 	case errors.As(err, &syntax):
 		return Errorf(InvalidRequest, "the body is not JSON: %s at byte %d", syntax, syntax.Offset)
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return Errorf(InvalidRequest, "the body is not JSON: it ends too early")
 	}
 	return Errorf(InvalidRequest, "the body cannot be read: %s", strings.TrimPrefix(err.Error(), "json: "))
 }

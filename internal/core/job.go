@@ -33,15 +33,17 @@ type Spec struct {
 // Fingerprint tells two contents apart that come under one request id. The audio's address counts without
 // its query, which may hold a signature that is made anew at each try.
 func (s *Spec) Fingerprint() string {
-	var buf []byte
+	buf := make([]byte, 0, 256)
 	add := func(part string) {
 		buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
 		buf = append(buf, part...)
 	}
 	addList := func(list []string) {
-		sorted := slices.Sorted(slices.Values(list))
-		buf = binary.BigEndian.AppendUint32(buf, uint32(len(sorted)))
-		for _, part := range sorted {
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(list)))
+		if len(list) == 0 {
+			return
+		}
+		for _, part := range slices.Sorted(slices.Values(list)) {
 			add(part)
 		}
 	}

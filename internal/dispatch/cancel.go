@@ -11,41 +11,40 @@ import (
 
 // Cancel ends a job, unless it has ended. It returns the record and whether the job is cancelled. The slot
 // stays taken until the node has let go of the job.
-func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (core.Job, bool, error) {
+func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error) {
 	applied, err := d.store.Apply(ctx, store.ApplyParams{
 		Job: id, Event: core.EventCancel, AnyHolder: true, Reason: core.ReasonCancelled,
 	})
 	switch {
 	case err != nil:
 		d.storeFailed("cancel", err)
-		return core.Job{}, false, gone(ctx)
+		return nil, false, gone(ctx)
 	case applied.Outcome == store.NoJob:
-		return core.Job{}, false, unknownJob(id)
+		return nil, false, unknownJob(id)
 	}
 	if applied.Outcome.Stands() {
 		d.ended(&applied)
-		d.letGo(ctx, &applied.Job, false)
+		d.letGo(ctx, applied.Job, false)
 	}
 	return applied.Job, applied.Outcome.Stands(), nil
 }
 
 // Job returns a job as it stands. A dispatched one that its node has confirmed is ACKED, which the lease
 // knows and the record does not.
-func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (core.Job, error) {
+func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (*core.Job, error) {
 	job, err := d.store.Get(ctx, id)
 	if err != nil {
 		if errors.Is(err, store.ErrNoJob) {
-			return core.Job{}, unknownJob(id)
+			return nil, unknownJob(id)
 		}
 		d.storeFailed("get", err)
-		return core.Job{}, gone(ctx)
+		return nil, gone(ctx)
 	}
-	d.derive(ctx, &job)
-	return job, nil
+	return d.derive(ctx, job), nil
 }
 
 // Jobs lists jobs, the newest first.
-func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]core.Job, error) {
+func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
 	want := p.State
 	if want == core.StateAcked {
 		p.State = core.StateDispatched
@@ -55,23 +54,27 @@ func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]core.Job, 
 		d.storeFailed("list", err)
 		return nil, gone(ctx)
 	}
-	kept := jobs[:0]
+	kept := make([]*core.Job, 0, len(jobs))
 	for _, job := range jobs {
-		d.derive(ctx, &job)
-		if want == 0 || job.State == want {
+		if job = d.derive(ctx, job); want == 0 || job.State == want {
 			kept = append(kept, job)
 		}
 	}
 	return kept, nil
 }
 
-func (d *Dispatcher) derive(ctx context.Context, job *core.Job) {
+// derive says ACKED of a dispatched job whose node has confirmed it.
+func (d *Dispatcher) derive(ctx context.Context, job *core.Job) *core.Job {
 	if job.State != core.StateDispatched {
-		return
+		return job
 	}
-	if lease, ok, err := d.store.Lease(ctx, leaseOf(job)); err == nil && ok && lease.State == core.LeaseRunning {
-		job.State, _ = job.State.Next(core.EventAck)
+	lease, ok, err := d.store.Lease(ctx, leaseOf(job))
+	if err != nil || !ok || lease.State != core.LeaseRunning {
+		return job
 	}
+	acked := *job
+	acked.State, _ = job.State.Next(core.EventAck)
+	return &acked
 }
 
 func unknownJob(id core.JobID) *wire.Error {

@@ -30,7 +30,7 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 	c := cause{reason: core.ReasonAttemptTimeout}
 	if waiting == phaseACK && now.Before(f.deadline) {
 		// The node may have confirmed to another instance.
-		if lease, ok, err := d.store.Lease(ctx, leaseOf(&job)); err == nil && ok && lease.State == core.LeaseRunning {
+		if lease, ok, err := d.store.Lease(ctx, leaseOf(job)); err == nil && ok && lease.State == core.LeaseRunning {
 			f.wait(job.Token, phaseRunning, time.Time{}, d.dueFunc(f))
 			return
 		}

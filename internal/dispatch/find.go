@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -50,7 +49,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 		}
 	}
 	members := pool.Members()
-	d.metrics.PoolQuery.WithLabelValues(strconv.FormatBool(members.Len() > 0)).Inc()
+	d.metrics.Queried(members.Len())
 
 	round := d.picker.Begin(q, members)
 	defer round.End()

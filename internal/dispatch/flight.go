@@ -25,7 +25,7 @@ type flight struct {
 	deadline time.Time // of the job, by this process's clock
 
 	mu    sync.Mutex
-	job   core.Job
+	job   *core.Job
 	node  *fleet.Node
 	ends  time.Time // of the current attempt, by this process's clock
 	until time.Time // when the current wait is over
@@ -35,7 +35,7 @@ type flight struct {
 }
 
 // snapshot returns the record as it was last seen.
-func (f *flight) snapshot() core.Job {
+func (f *flight) snapshot() *core.Job {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.job
@@ -74,7 +74,7 @@ func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
 func (f *flight) moved(job *core.Job, n *fleet.Node, ends time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.job, f.node, f.ends, f.phase = *job, n, ends, phaseMoving
+	f.job, f.node, f.ends, f.phase = job, n, ends, phaseMoving
 	if f.timer != nil {
 		f.timer.Stop()
 	}
@@ -87,7 +87,7 @@ func (f *flight) seek(job *core.Job) bool {
 	if f.over {
 		return false
 	}
-	f.job, f.phase = *job, phaseMoving
+	f.job, f.phase = job, phaseMoving
 	if f.timer != nil {
 		f.timer.Stop()
 	}
@@ -99,7 +99,7 @@ func (f *flight) rebound(job *core.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.job.Token == job.Token {
-		f.job = *job
+		f.job = job
 	}
 }
 
@@ -224,8 +224,7 @@ func (t *flights) stop() {
 func (t *flights) byDirection() map[core.Direction]int {
 	counts := make(map[core.Direction]int)
 	t.each(func(f *flight) {
-		job := f.snapshot()
-		counts[job.Direction]++
+		counts[f.snapshot().Direction]++
 	})
 	return counts
 }

@@ -178,7 +178,7 @@ func (w *world) fail(p dispatch.Placement, reason core.Reason) error {
 	return w.d.Fail(w.t.Context(), report(p), reason, "")
 }
 
-func (w *world) job(id core.JobID) core.Job {
+func (w *world) job(id core.JobID) *core.Job {
 	w.t.Helper()
 	j, err := w.d.Job(w.t.Context(), id)
 	if err != nil {
@@ -357,9 +357,9 @@ func (f *faulty) Reserve(ctx context.Context, p store.ReserveParams) (store.Rese
 	return ask(f, "reserve", func() (store.Reservation, error) { return f.Store.Reserve(ctx, p) })
 }
 
-func (f *faulty) Create(ctx context.Context, p store.CreateParams) (core.Job, bool, error) {
+func (f *faulty) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
 	created := false
-	job, err := ask(f, "create", func() (job core.Job, err error) {
+	job, err := ask(f, "create", func() (job *core.Job, err error) {
 		job, created, err = f.Store.Create(ctx, p)
 		return job, err
 	})
@@ -378,6 +378,6 @@ func (f *faulty) Commit(ctx context.Context, r core.LeaseRef) (bool, error) {
 	return ask(f, "commit", func() (bool, error) { return f.Store.Commit(ctx, r) })
 }
 
-func (f *faulty) Get(ctx context.Context, id core.JobID) (core.Job, error) {
-	return ask(f, "get", func() (core.Job, error) { return f.Store.Get(ctx, id) })
+func (f *faulty) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
+	return ask(f, "get", func() (*core.Job, error) { return f.Store.Get(ctx, id) })
 }

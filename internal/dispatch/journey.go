@@ -17,7 +17,7 @@ import (
 type journey struct {
 	d     *Dispatcher
 	f     *flight
-	job   core.Job
+	job   *core.Job
 	owner core.Token // while RETRYING: the name under which the retry is ours
 	tried []core.NodeID
 }
@@ -33,7 +33,7 @@ type cause struct {
 }
 
 // embark begins the journey of a job that was just recorded as found.
-func (d *Dispatcher) embark(job core.Job, at found) *journey {
+func (d *Dispatcher) embark(job *core.Job, at found) *journey {
 	now := time.Now()
 	f := d.flights.add(&flight{
 		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, node: at.member.Node, ends: now.Add(d.cfg.AttemptTimeout),
@@ -42,14 +42,14 @@ func (d *Dispatcher) embark(job core.Job, at found) *journey {
 }
 
 // resume begins a journey of a job that was recorded earlier, here or elsewhere.
-func (d *Dispatcher) resume(job core.Job) *journey {
+func (d *Dispatcher) resume(job *core.Job) *journey {
 	left := min(d.cfg.JobTimeout, max(job.Deadline.Sub(job.Updated), 0))
 	f := d.flights.add(&flight{id: job.ID, deadline: time.Now().Add(left), job: job, node: d.fleet.Node(job.Node)})
 	return d.onward(job, f)
 }
 
 // onward is a journey of a job that is in flight here.
-func (d *Dispatcher) onward(job core.Job, f *flight) *journey {
+func (d *Dispatcher) onward(job *core.Job, f *flight) *journey {
 	j := &journey{d: d, f: f, job: job}
 	for _, past := range job.History {
 		j.tried = append(j.tried, past.Node)
@@ -76,7 +76,7 @@ func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 			going = j.leave(ctx, cause{reason: core.ReasonACKTimeout})
 		}
 		if !going {
-			return answer(&j.job, j.job.Fingerprint)
+			return answer(j.job, j.job.Fingerprint)
 		}
 	}
 }
@@ -102,26 +102,26 @@ func (j *journey) deliver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, j.d.cfg.ACKTimeout)
 	defer cancel()
 	err := j.d.transport.Deliver(ctx, n.Now(), a)
-	result := "delivered"
+	if err == nil {
+		j.d.metrics.Delivered()
+		return nil
+	}
+	result := "unknown"
 	switch {
 	case errors.Is(err, ErrBusy):
 		result = "busy"
 	case errors.Is(err, ErrRefused):
 		result = "refused"
-	case err != nil:
-		result = "unknown"
 	}
 	j.d.metrics.Deliveries.WithLabelValues(result).Inc()
-	if err != nil {
-		j.d.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
-	}
+	j.d.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
 	return err
 }
 
 // delivered waits for the node's word from now on.
 func (j *journey) delivered() {
 	j.d.spread.note(j.job.Session, j.job.Node)
-	j.d.metrics.NodeSelection.WithLabelValues("OK").Inc()
+	j.d.metrics.Selected()
 	j.f.wait(j.job.Token, phaseACK, time.Now().Add(j.d.cfg.ACKTimeout), j.d.dueFunc(j.f))
 }
 
@@ -176,9 +176,9 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 	j.d.log.Info("attempt given up", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "reason", c.reason)
 	if c.freed {
 		// The slot is free, but until the job has moved on somebody must be able to find it here.
-		j.d.release(leaseOf(&j.job), j.f.node, true)
+		j.d.release(leaseOf(j.job), j.f.node, true)
 	}
-	return j.f.seek(&j.job)
+	return j.f.seek(j.job)
 }
 
 const (
@@ -244,8 +244,8 @@ func (j *journey) move(ctx context.Context, c cause, to found) bool {
 		j.d.release(to.ref, to.member.Node, false)
 		return false
 	}
-	j.f.moved(&j.job, to.member.Node, time.Now().Add(j.d.cfg.AttemptTimeout))
-	j.d.letGo(ctx, &old, c.freed)
+	j.f.moved(j.job, to.member.Node, time.Now().Add(j.d.cfg.AttemptTimeout))
+	j.d.letGo(ctx, old, c.freed)
 	return true
 }
 
@@ -255,7 +255,7 @@ func (j *journey) end(ctx context.Context, c cause, reason core.Reason) {
 	if j.apply(ctx, store.ApplyParams{
 		Event: core.EventFail, Holder: old.Holder, Owner: j.owner, Reason: reason, Cause: c.reason, Detail: c.detail,
 	}) {
-		j.d.letGo(ctx, &old, c.freed)
+		j.d.letGo(ctx, old, c.freed)
 	}
 }
 
@@ -278,7 +278,7 @@ func (j *journey) apply(ctx context.Context, p store.ApplyParams) bool {
 	switch {
 	case j.job.State.Terminal():
 		j.d.ended(&applied)
-	case !applied.Outcome.Stands() && !j.d.mine(&j.job):
+	case !applied.Outcome.Stands() && !j.d.mine(j.job):
 		j.d.flights.remove(j.job.ID) // another instance sees it through
 	}
 	return applied.Outcome.Stands()

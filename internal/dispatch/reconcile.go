@@ -60,7 +60,7 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 	if err != nil && !errors.Is(err, store.ErrNoJob) {
 		return err
 	}
-	if err != nil || job.State.Terminal() || !current(&job, &l) {
+	if err != nil || job.State.Terminal() || !current(job, &l) {
 		if c.freed {
 			d.release(l.LeaseRef, d.fleet.Node(l.Node), false)
 			return nil
@@ -77,7 +77,7 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 			return nil // its owner is alive
 		}
 		c.reason = job.Reason
-		if !j.f.seek(&j.job) {
+		if !j.f.seek(j.job) {
 			return nil
 		}
 	} else if !j.giveUp(ctx, c) {
@@ -100,7 +100,7 @@ func (d *Dispatcher) Strays(ctx context.Context, leases []core.Lease, young bool
 	for _, l := range leases {
 		job, err := d.store.Get(ctx, l.Job)
 		switch {
-		case err == nil && !job.State.Terminal() && current(&job, &l):
+		case err == nil && !job.State.Terminal() && current(job, &l):
 			continue // the ledger forgot it, the record did not
 		case errors.Is(err, store.ErrNoJob) && young:
 			continue
@@ -135,7 +135,7 @@ func (d *Dispatcher) Rebind(ctx context.Context, epoch core.Epoch, leases []core
 		if applied.Outcome.Stands() && applied.Job.Token == l.Token {
 			d.metrics.Orphans.WithLabelValues(kindRebound).Inc()
 			if f := d.flights.get(l.Job); f != nil {
-				f.rebound(&applied.Job)
+				f.rebound(applied.Job)
 			}
 			continue
 		}

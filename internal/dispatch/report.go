@@ -21,23 +21,23 @@ type Report struct {
 func (d *Dispatcher) Ack(ctx context.Context, r Report) error {
 	if f := d.flights.get(r.Job); f != nil {
 		job := f.snapshot()
-		if holds(&job, &r) && job.State == core.StateDispatched {
-			return d.commit(ctx, &r, &job)
+		if holds(job, &r) && job.State == core.StateDispatched {
+			return d.commit(ctx, &r, job)
 		}
 	}
 	job, err := d.store.Get(ctx, r.Job)
 	if err != nil {
 		return d.unread(ctx, "ack", &r, err)
 	}
-	switch outcome := standing(&job, &r); {
+	switch outcome := standing(job, &r); {
 	case outcome != 0:
-		return d.fence("ack", &r, outcome, &job)
+		return d.fence("ack", &r, outcome, job)
 	case job.State == core.StateDone:
 		return nil // overtaken by its own result
 	case job.State != core.StateDispatched:
-		return d.fence("ack", &r, store.Ended, &job)
+		return d.fence("ack", &r, store.Ended, job)
 	}
-	return d.commit(ctx, &r, &job)
+	return d.commit(ctx, &r, job)
 }
 
 func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error {
@@ -82,13 +82,13 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	case err != nil:
 		return d.unread(ctx, "done", &r, err)
 	case !applied.Outcome.Stands():
-		return d.fence("done", &r, applied.Outcome, &applied.Job)
+		return d.fence("done", &r, applied.Outcome, applied.Job)
 	}
 	n := d.fleet.Node(r.Node)
 	if n != nil {
 		n.Answered()
 	}
-	d.release(leaseOf(&applied.Job), n, false)
+	d.release(leaseOf(applied.Job), n, false)
 	d.ended(&applied)
 	return nil
 }
@@ -99,11 +99,11 @@ func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, det
 	if err != nil {
 		return d.unread(ctx, "fail", &r, err)
 	}
-	if outcome := standing(&job, &r); outcome != 0 {
-		return d.fence("fail", &r, outcome, &job)
+	if outcome := standing(job, &r); outcome != 0 {
+		return d.fence("fail", &r, outcome, job)
 	}
 	if job.State != core.StateDispatched {
-		return d.fence("fail", &r, store.Ended, &job)
+		return d.fence("fail", &r, store.Ended, job)
 	}
 	if n := d.fleet.Node(r.Node); n != nil {
 		n.Answered()
@@ -130,9 +130,6 @@ func (d *Dispatcher) unread(ctx context.Context, message string, r *Report, err 
 // job; but the node has said that it is not working on that attempt, so a slot still kept for it is freed.
 func (d *Dispatcher) fence(message string, r *Report, outcome store.Outcome, job *core.Job) error {
 	d.metrics.Fenced.WithLabelValues(message, outcome.String()).Inc()
-	if outcome == store.NoJob {
-		job = nil
-	}
 	if message != "ack" {
 		d.freePast(r, outcome, job)
 	}
@@ -179,7 +176,7 @@ func (d *Dispatcher) freePast(r *Report, outcome store.Outcome, job *core.Job) {
 
 // ended clears up after a job that has reached its end.
 func (d *Dispatcher) ended(applied *store.Applied) {
-	job := &applied.Job
+	job := applied.Job
 	d.flights.remove(job.ID)
 	if applied.Outcome != store.Decided {
 		return

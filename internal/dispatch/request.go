@@ -70,8 +70,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire
 // begin makes the job, unless there is one.
 func (d *Dispatcher) begin(ctx context.Context, id core.JobID, content string, r *Request) (Placement, *wire.Error) {
 	if f := d.flights.get(id); f != nil {
-		job := f.snapshot()
-		return answer(&job, content)
+		return answer(f.snapshot(), content)
 	}
 	if d.draining.Load() {
 		return d.settled(ctx, id, content, &wire.Error{
@@ -98,7 +97,7 @@ func (d *Dispatcher) begin(ctx context.Context, id core.JobID, content string, r
 		return Placement{}, gone(ctx)
 	case !created:
 		d.release(found.ref, found.member.Node, false)
-		return answer(&job, content)
+		return answer(job, content)
 	}
 	j := d.embark(job, found)
 	return j.run(d.life) // whoever asked may leave; the job goes on
@@ -112,7 +111,7 @@ func (d *Dispatcher) settled(ctx context.Context, id core.JobID, content string,
 	job, err := d.store.Get(ctx, id)
 	switch {
 	case err == nil && !job.Refused():
-		return answer(&job, content)
+		return answer(job, content)
 	case err != nil && !errors.Is(err, store.ErrNoJob):
 		d.storeFailed("get", err)
 		return Placement{}, gone(ctx)

@@ -15,7 +15,7 @@ import (
 )
 
 // reasons lists how a job's attempts ended.
-func reasons(j core.Job) []core.Reason {
+func reasons(j *core.Job) []core.Reason {
 	var list []core.Reason
 	for _, a := range j.History {
 		list = append(list, a.Reason)

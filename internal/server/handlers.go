@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
-
-	"github.com/google/uuid"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -118,13 +119,23 @@ func (s *Server) dispatch(ctx context.Context, in *wire.DispatchRequest) (any, e
 	}
 	r := dispatch.Request{Spec: spec}
 	if r.Request == "" {
-		r.Request, r.Unique = core.RequestID("req-"+uuid.NewString()), true
+		r.Request, r.Unique = newRequestID(), true
 	}
 	p, err := s.Jobs.Dispatch(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	return &wire.DispatchResponse{JobID: string(p.Job), NodeID: string(p.Node), AttemptID: p.Attempt}, nil
+}
+
+// newRequestID makes a request id for a caller that gave none: as random as the runtime's generator, which
+// is not predictable from its output.
+func newRequestID() core.RequestID {
+	var random [16]byte
+	binary.NativeEndian.PutUint64(random[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(random[8:], rand.Uint64())
+	id := make([]byte, 0, 4+2*len(random))
+	return core.RequestID(hex.AppendEncode(append(id, "req-"...), random[:]))
 }
 
 // maxExplained is how many nodes an explanation lists.
@@ -323,7 +334,7 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 	}
 	out := &wire.JobList{Jobs: make([]wire.Job, len(list))}
 	for i := range list {
-		out.Jobs[i] = viewJob(&list[i])
+		out.Jobs[i] = viewJob(list[i])
 	}
 	return out, nil
 }
@@ -337,7 +348,7 @@ func (s *Server) job(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return viewJob(&j), nil
+	return viewJob(j), nil
 }
 
 func (s *Server) cancel(r *http.Request) (any, error) {
@@ -349,7 +360,7 @@ func (s *Server) cancel(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: viewJob(&j)}, nil
+	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: viewJob(j)}, nil
 }
 
 func (s *Server) pools(r *http.Request) (any, error) {

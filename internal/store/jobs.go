@@ -7,18 +7,19 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Jobs holds the records that decide outcomes.
+// Jobs holds the records that decide outcomes. A record that was handed out is never changed, and must not
+// be changed by whoever has it.
 type Jobs interface {
 	// Create writes the record unless there is one, and returns the record that stands. Created is true when
 	// it is the caller's own, also when the caller repeats a write whose reply was lost. The record of a job
 	// that was refused after all is as good as none.
-	Create(ctx context.Context, p CreateParams) (job core.Job, created bool, err error)
+	Create(ctx context.Context, p CreateParams) (job *core.Job, created bool, err error)
 	// Apply makes one step of the state machine, if the record is held by whom the caller thinks.
 	Apply(ctx context.Context, p ApplyParams) (Applied, error)
 	// Get returns a record, ErrNoJob if there is none.
-	Get(ctx context.Context, id core.JobID) (core.Job, error)
+	Get(ctx context.Context, id core.JobID) (*core.Job, error)
 	// List returns records, the newest first.
-	List(ctx context.Context, p ListParams) ([]core.Job, error)
+	List(ctx context.Context, p ListParams) ([]*core.Job, error)
 }
 
 // CreateParams describes a new record: DISPATCHED, first attempt, naming node, epoch and token.
@@ -84,8 +85,7 @@ func (o Outcome) Stands() bool { return o == Decided || o == Repeated }
 // Applied is the record after a step, made or not.
 type Applied struct {
 	Outcome Outcome
-	Job     core.Job
-	Before  core.Job // when Decided: the record before the step
+	Job     *core.Job // nil when there is none
 }
 
 // ListParams selects records. Zero fields select all.

@@ -7,24 +7,25 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Step decides one step on a record without touching it: the pure half of Jobs.Apply. Every implementation
-// must come to the same answer, so the suite compares them with this one.
-func Step(job *core.Job, p *ApplyParams, now time.Time) (core.Job, Outcome) {
+// Step decides one step on a record without touching it: the pure half of Jobs.Apply. It returns the record
+// that stands afterwards. Every implementation must come to the same answer, so the suite compares them with
+// this one.
+func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 	if repeated(job, p) {
-		return *job, Repeated
+		return job, Repeated
 	}
 	if refused := foreign(job, p); refused != 0 {
-		return *job, refused
+		return job, refused
 	}
 	if job.State.Terminal() {
-		return *job, Ended
+		return job, Ended
 	}
 	state, legal := job.State.Next(p.Event)
 	if !legal {
-		return *job, Illegal
+		return job, Illegal
 	}
 	if job.State == core.StateRetrying && !mayDecideRetry(job, p, now) {
-		return *job, Owned
+		return job, Owned
 	}
 
 	next := job.Clone()
@@ -56,7 +57,7 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (core.Job, Outcome) {
 	if state.Terminal() {
 		next.Owner, next.Retry = "", time.Time{}
 	}
-	return next, Decided
+	return &next, Decided
 }
 
 // repeated recognises a step that the record already shows, so that a lost reply does no harm.

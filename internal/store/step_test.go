@@ -128,7 +128,7 @@ func TestStepHistory(t *testing.T) {
 		if got != store.Decided {
 			t.Fatalf("%s: %s", p.Event, got)
 		}
-		job = &next
+		job = next
 	}
 	if len(job.History) != 2 {
 		t.Fatalf("history: %+v, want two attempts", job.History)

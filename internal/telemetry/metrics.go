@@ -39,7 +39,16 @@ type Metrics struct {
 	ModelNA     prometheus.Counter
 	StoreErrors *prometheus.CounterVec // operation
 
-	accepted, refused prometheus.Observer
+	// Ready for use on the way of every job, where looking a label up would cost.
+	accepted, refused   prometheus.Observer
+	poolFull, poolEmpty prometheus.Counter
+	selected, delivered prometheus.Counter
+	ended               [core.StateCancelled + 1]endings
+}
+
+type endings struct {
+	count prometheus.Counter
+	took  prometheus.Observer
 }
 
 // New makes the metrics and their registry.
@@ -97,6 +106,14 @@ func New() *Metrics {
 	for _, v := range store.Verdicts() {
 		m.reserve[v] = reserve.WithLabelValues(v.String())
 	}
+	m.poolFull, m.poolEmpty = m.PoolQuery.WithLabelValues("true"), m.PoolQuery.WithLabelValues("false")
+	m.selected = m.NodeSelection.WithLabelValues("OK")
+	m.delivered = m.Deliveries.WithLabelValues("delivered")
+	for s := range core.States() {
+		if s.Terminal() {
+			m.ended[s] = endings{m.Jobs.WithLabelValues(s.String()), m.JobDuration.WithLabelValues(s.String())}
+		}
+	}
 	m.accepted, m.refused = m.dispatch.WithLabelValues("accepted"), m.dispatch.WithLabelValues("refused")
 	return m
 }
@@ -115,6 +132,21 @@ func (m *Metrics) Dispatched(took time.Duration, refused bool) {
 
 // Ended counts a job that reached its end.
 func (m *Metrics) Ended(state core.State, took time.Duration) {
-	m.Jobs.WithLabelValues(state.String()).Inc()
-	m.JobDuration.WithLabelValues(state.String()).Observe(took.Seconds())
+	m.ended[state].count.Inc()
+	m.ended[state].took.Observe(took.Seconds())
+}
+
+// Selected counts a search that found a node.
+func (m *Metrics) Selected() { m.selected.Inc() }
+
+// Delivered counts a job that was handed over.
+func (m *Metrics) Delivered() { m.delivered.Inc() }
+
+// Queried counts a look at a direction's pool.
+func (m *Metrics) Queried(members int) {
+	if members > 0 {
+		m.poolFull.Inc()
+	} else {
+		m.poolEmpty.Inc()
+	}
 }

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"slices"
 	"sync"
@@ -14,8 +13,9 @@ import (
 // jobShard holds records. A record is replaced, never changed, so that a reader may keep what it got.
 type jobShard struct {
 	sync.Mutex
-	m   map[core.JobID]*record
-	due dueHeap
+	m     map[core.JobID]record
+	live  dues
+	ended dues
 }
 
 type record struct {
@@ -29,46 +29,59 @@ type due struct {
 	id core.JobID
 }
 
-type dueHeap []due
+// dues are moments in the order in which they come. All live records are given the same time, and so are all
+// ended ones, so two queues need no sorting.
+type dues struct {
+	list []due
+	gone int // that many at the front are done with
+}
 
-// The methods of heap.Interface.
+func (q *dues) push(d due) {
+	if q.gone > len(q.list)/2 {
+		q.list = append(q.list[:0], q.list[q.gone:]...)
+		q.gone = 0
+	}
+	q.list = append(q.list, d)
+}
 
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *dueHeap) Push(x any) { *h = append(*h, x.(due)) }
-
-// Pop implements heap.Interface.
-func (h *dueHeap) Pop() any {
-	last := len(*h) - 1
-	d := (*h)[last]
-	*h = (*h)[:last]
-	return d
+// pop takes the first moment off the queue if it has come.
+func (q *dues) pop(now moment) (core.JobID, bool) {
+	if q.gone == len(q.list) || !expired(q.list[q.gone].at, now) {
+		return "", false
+	}
+	id := q.list[q.gone].id
+	q.list[q.gone].id = ""
+	q.gone++
+	return id, true
 }
 
 // put stores a record and notes when it may go.
 func (sh *jobShard) put(job *core.Job, expires moment) {
-	sh.m[job.ID] = &record{job: job, expires: expires}
-	heap.Push(&sh.due, due{at: expires, id: job.ID})
+	sh.m[job.ID] = record{job: job, expires: expires}
+	if job.State.Terminal() {
+		sh.ended.push(due{at: expires, id: job.ID})
+	} else {
+		sh.live.push(due{at: expires, id: job.ID})
+	}
 }
 
 // sweep drops what has expired, a few at a time: each new record pays for two old ones.
 func (sh *jobShard) sweep(now moment) {
-	for range 2 {
-		if len(sh.due) == 0 || !expired(sh.due[0].at, now) {
-			return
-		}
-		d := heap.Pop(&sh.due).(due)
-		if r := sh.m[d.id]; r != nil && expired(r.expires, now) {
-			delete(sh.m, d.id)
+	for _, q := range []*dues{&sh.live, &sh.ended} {
+		for range 2 {
+			id, ok := q.pop(now)
+			if !ok {
+				break
+			}
+			if r, known := sh.m[id]; known && expired(r.expires, now) {
+				delete(sh.m, id)
+			}
 		}
 	}
 }
 
 func (sh *jobShard) get(id core.JobID, now moment) *core.Job {
-	if r := sh.m[id]; r != nil && !expired(r.expires, now) {
+	if r, ok := sh.m[id]; ok && !expired(r.expires, now) {
 		return r.job
 	}
 	return nil
@@ -84,16 +97,16 @@ func (s *Store) lifetime(job *core.Job, now moment) moment {
 }
 
 // Create implements store.Jobs.
-func (s *Store) Create(ctx context.Context, p store.CreateParams) (core.Job, bool, error) {
+func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
 	shard := &s.jobs[s.shardOf(string(p.ID))]
 	shard.Lock()
 	defer shard.Unlock()
 	if err := ctx.Err(); err != nil {
-		return core.Job{}, false, err
+		return nil, false, err
 	}
 	now := s.now()
 	if job := shard.get(p.ID, now); job != nil && !job.Refused() {
-		return *job, job.Token == p.Token && job.State == core.StateDispatched, nil
+		return job, job.Token == p.Token && job.State == core.StateDispatched, nil
 	}
 	at := s.time(now)
 	job := &core.Job{
@@ -104,7 +117,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (core.Job, boo
 	job.Begin(at)
 	shard.sweep(now)
 	shard.put(job, s.lifetime(job, now))
-	return *job, true, nil
+	return job, true, nil
 }
 
 // Apply implements store.Jobs.
@@ -121,31 +134,29 @@ func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, 
 		return store.Applied{Outcome: store.NoJob}, nil
 	}
 	next, outcome := store.Step(job, &p, s.time(now))
-	if outcome != store.Decided {
-		return store.Applied{Outcome: outcome, Job: *job}, nil
+	switch {
+	case outcome != store.Decided:
+	case next.State.Terminal():
+		shard.put(next, s.lifetime(next, now))
+	default:
+		shard.m[p.Job] = record{job: next, expires: s.lifetime(next, now)}
 	}
-	expires := s.lifetime(&next, now)
-	if next.State.Terminal() {
-		shard.put(&next, expires)
-	} else {
-		shard.m[p.Job].job = &next
-	}
-	return store.Applied{Outcome: outcome, Job: next, Before: *job}, nil
+	return store.Applied{Outcome: outcome, Job: next}, nil
 }
 
 // Get implements store.Jobs.
-func (s *Store) Get(_ context.Context, id core.JobID) (core.Job, error) {
+func (s *Store) Get(_ context.Context, id core.JobID) (*core.Job, error) {
 	shard := &s.jobs[s.shardOf(string(id))]
 	shard.Lock()
 	defer shard.Unlock()
 	if job := shard.get(id, s.now()); job != nil {
-		return *job, nil
+		return job, nil
 	}
-	return core.Job{}, store.ErrNoJob
+	return nil, store.ErrNoJob
 }
 
 // List implements store.Jobs.
-func (s *Store) List(_ context.Context, p store.ListParams) ([]core.Job, error) {
+func (s *Store) List(_ context.Context, p store.ListParams) ([]*core.Job, error) {
 	var found []*core.Job
 	now := s.now()
 	for i := range s.jobs {
@@ -164,9 +175,5 @@ func (s *Store) List(_ context.Context, p store.ListParams) ([]core.Job, error) 
 	if p.Limit > 0 && len(found) > p.Limit {
 		found = found[:p.Limit]
 	}
-	jobs := make([]core.Job, len(found))
-	for i, job := range found {
-		jobs[i] = *job
-	}
-	return jobs, nil
+	return found, nil
 }

@@ -44,7 +44,7 @@ func New(timing store.Timing) *Store {
 	s := &Store{timing: timing, base: time.Now(), seed: maphash.MakeSeed()}
 	for i := range shards {
 		s.nodes[i].m = make(map[core.NodeID]*node)
-		s.jobs[i].m = make(map[core.JobID]*record)
+		s.jobs[i].m = make(map[core.JobID]record)
 	}
 	s.outbox.sessions = make(map[core.SessionID]*stream)
 	s.board.init()

@@ -77,7 +77,7 @@ func (r Repeated) Revoke(ctx context.Context, ref core.LeaseRef) error {
 }
 
 // Create implements store.Jobs.
-func (r Repeated) Create(ctx context.Context, p store.CreateParams) (core.Job, bool, error) {
+func (r Repeated) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
 	if job, created, err := r.Store.Create(ctx, p); err != nil || !created {
 		return job, created, err
 	}
