@@ -14,7 +14,7 @@ type DispatchRequest struct {
 // DispatchOptions is what a job asks for beyond its direction.
 type DispatchOptions struct {
 	RequireTTS       bool     `json:"require_tts,omitempty" doc:"The node must speak the target language."`
-	PreferredNodeID  *string  `json:"preferred_node_id,omitempty" doc:"A node to try first."`
+	PreferredNodeID  *string  `json:"preferred_node_id,omitempty" nullable:"true" doc:"A node to try first."`
 	Strict           bool     `json:"strict,omitempty" doc:"The preferred node or none."`
 	RequiredServices []string `json:"required_services,omitempty"`
 	RequiredModels   []string `json:"required_models,omitempty"`

@@ -93,7 +93,12 @@ func Errorf(code Code, format string, args ...any) *Error {
 
 // Invalid makes the error for a field that is not as it should be.
 func Invalid(field, format string, args ...any) *Error {
-	return &Error{Code: InvalidRequest, Field: field, Detail: field + ": " + fmt.Sprintf(format, args...)}
+	return Wrong(InvalidRequest, field, format, args...)
+}
+
+// Wrong makes an error that is about one field of the request.
+func Wrong(code Code, field, format string, args ...any) *Error {
+	return &Error{Code: code, Field: field, Detail: field + ": " + fmt.Sprintf(format, args...)}
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Detail }

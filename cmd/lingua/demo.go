@@ -61,8 +61,11 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	peer := sim.NewPeer(url)
 	defer peer.Close()
 	err = c.cast(ctx, peer, show)
-	if err == nil {
+	switch {
+	case err == nil:
 		c.play(ctx, peer, show)
+	case ctx.Err() != nil:
+		err = nil // it was ended before it had begun
 	}
 	// The nodes stay until the scheduler has stopped: jobs in flight end well.
 	stopServing()

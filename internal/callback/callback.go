@@ -90,7 +90,7 @@ func (c *Caller) allows(a netip.Addr) bool {
 func (c *Caller) Check(address string) error {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil || u.Host == "":
+	case err != nil || u.Hostname() == "":
 		return errors.New("must be an absolute URL such as http://127.0.0.1:9000/jobs")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must begin with http:// or https://")
@@ -98,6 +98,11 @@ func (c *Caller) Check(address string) error {
 		return errors.New("must not contain a user name or password")
 	case u.Fragment != "":
 		return errors.New("must not contain a fragment")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return errors.New("must be an absolute URL with a port between 1 and 65535")
+		}
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !c.allows(a) {
 		return fmt.Errorf("%s is not an allowed target; allow it with callback.allowed_targets in the scheduler's config", a)
@@ -107,6 +112,9 @@ func (c *Caller) Check(address string) error {
 
 // Deliver implements dispatch.Transport.
 func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
+	if err := c.Check(to.Callback); err != nil {
+		return fmt.Errorf("%w: its callback_url %w", dispatch.ErrRefused, err)
+	}
 	body, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
@@ -129,19 +137,25 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 	return judge(resp.StatusCode, answer)
 }
 
-// classify tells a call that certainly did not arrive from one that may have.
+var (
+	errTimeout = errors.New("the node did not answer in time")
+	errBroken  = errors.New("the connection to the node broke, or its answer could not be read")
+)
+
+// classify tells a call that certainly did not arrive from one that may have. The error of the client is not
+// passed on: it may quote the URL, with a secret in its query, or what the node answered.
 func classify(err error) error {
 	var op *net.OpError
 	var dns *net.DNSError
-	// The error of a client names the URL, which may hold a secret in its query.
-	var named *url.Error
-	if errors.As(err, &named) {
-		err = named.Err
+	switch {
+	case errors.As(err, &dns):
+		return fmt.Errorf("%w: its name cannot be resolved", dispatch.ErrRefused)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%w: %w", dispatch.ErrRefused, op.Err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return errTimeout
 	}
-	if errors.As(err, &dns) || errors.As(err, &op) && op.Op == "dial" {
-		return fmt.Errorf("%w: %w", dispatch.ErrRefused, err)
-	}
-	return err
+	return errBroken
 }
 
 // judge reads a node's answer. Anything in the 200s is a yes. A client error is a no; so is NODE_BUSY under

@@ -45,9 +45,9 @@ func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (*core.Job, error) 
 
 // Jobs lists jobs, the newest first.
 func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
-	want := p.State
-	if want == core.StateAcked {
-		p.State = core.StateDispatched
+	want, limit := p.State, p.Limit
+	if want == core.StateAcked || want == core.StateDispatched {
+		p.State, p.Limit = core.StateDispatched, 0 // which of the two a job is, its lease says
 	}
 	jobs, err := d.store.List(ctx, p)
 	if err != nil {
@@ -56,6 +56,9 @@ func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job,
 	}
 	kept := make([]*core.Job, 0, len(jobs))
 	for _, job := range jobs {
+		if limit > 0 && len(kept) == limit {
+			break
+		}
 		if job = d.derive(ctx, job); want == 0 || job.State == want {
 			kept = append(kept, job)
 		}

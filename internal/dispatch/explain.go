@@ -56,7 +56,9 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 			capable++
 		}
 		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
-			reason = core.ReasonFull
+			if reason = core.ReasonFull; full[i].Closed {
+				reason = core.ReasonNotReady
+			}
 		}
 		if reason == core.ReasonNone || reason.Soft() {
 			free++

@@ -129,6 +129,9 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 		for i, m := range batch {
 			d.fleet.Observe(m.Node, full[i].InFlight(), full[i].Max, q.Now)
 			reason := core.ReasonFull
+			if full[i].Closed {
+				reason = core.ReasonNotReady
+			}
 			if full[i].Free() {
 				f, verdict, err := d.reserve(ctx, s, q, m)
 				if err != nil {

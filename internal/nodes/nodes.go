@@ -122,8 +122,7 @@ func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error)
 		}
 		switch pulse.Verdict {
 		case store.StaleEpoch:
-			return nil, wire.Errorf(wire.StaleEpoch,
-				"epoch: node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
+			return nil, wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
 		case store.TooLate:
 			if ctx.Err() != nil {
 				return nil, l.down(ctx, "heartbeat", ctx.Err())
@@ -139,8 +138,7 @@ func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error)
 		known = nil
 	}
 	if !b.Patch.Full() {
-		return nil, wire.Errorf(wire.NotFound,
-			"node_id: no node %s is registered; register again with POST /v1/node/register", b.Node)
+		return nil, wire.Wrong(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
 	r, err := l.register(ctx, b.Node, b.Patch, b.Activity, true)
 	return r.Cancel, err
@@ -252,7 +250,7 @@ func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 	case err != nil:
 		return l.down(ctx, "rate", err)
 	case !ok:
-		return &wire.Error{Code: wire.RateLimited, RetryAfter: 60, Detail: fmt.Sprintf(
+		return &wire.Error{Code: wire.RateLimited, Field: "node_id", RetryAfter: 60, Detail: fmt.Sprintf(
 			"node_id: node %s sent more than %d such reports in a minute; wait a minute", u.Node, l.cfg.MarkRate)}
 	}
 	mark := store.Mark{Node: u.Node, Service: u.Service, For: l.cfg.MarkFor}
@@ -316,7 +314,7 @@ func (l *Life) Forget(ctx context.Context) {
 }
 
 func unknownNode(id core.NodeID) *wire.Error {
-	return wire.Errorf(wire.NotFound, "node_id: no node %s is registered", id)
+	return wire.Wrong(wire.NotFound, "node_id", "no node %s is registered", id)
 }
 
 // down is the answer when the store does not.

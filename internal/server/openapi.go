@@ -59,7 +59,7 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 	if r.out != nil {
 		ok.Content = content(registry.Schema(r.out, true, ""))
 	} else {
-		ok.Content = map[string]*huma.MediaType{"application/yaml": {}}
+		ok.Content = map[string]*huma.MediaType{r.media: {}}
 	}
 	op.Responses["200"] = ok
 	if r.alsoStatus != 0 {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -16,6 +18,7 @@ type route struct {
 	about        string
 	handler      http.HandlerFunc
 	in, out      reflect.Type
+	media        string // of the answer, when it is not JSON
 	params       []param
 	codes        []wire.Code // what can go wrong, beyond what always can
 	alsoStatus   int         // a further status with the same body
@@ -138,7 +141,12 @@ func (s *Server) routes() []route {
 			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
 		},
 		{
-			method: "GET", path: "/openapi.yaml", tag: "operations", summary: "This description", handler: s.spec31,
+			method: "GET", path: "/metrics", tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
+			handler: promhttp.HandlerFor(s.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP,
+		},
+		{
+			method: "GET", path: "/openapi.yaml", tag: "operations", summary: "This description", media: "application/yaml",
+			handler: s.spec31,
 		},
 	}
 }

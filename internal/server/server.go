@@ -8,11 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -45,6 +44,7 @@ type Options struct {
 type Server struct {
 	Options
 	langs    langs
+	sameSite *http.CrossOriginProtection
 	stopping atomic.Bool
 	handler  http.Handler
 	openapi  []byte
@@ -52,7 +52,7 @@ type Server struct {
 
 // New makes a server. It fails only if the description of its own routes cannot be made.
 func New(o Options) (*Server, error) {
-	s := &Server{Options: o}
+	s := &Server{Options: o, sameSite: http.NewCrossOriginProtection()}
 	s.langs.init()
 	routes := s.routes()
 	spec, err := describe(routes, o.Version.Version)
@@ -94,20 +94,25 @@ func (s *Server) mount(routes []route) http.Handler {
 		mux.Handle(r.method+" "+r.path, s.guard(r.path, r.handler))
 		methods[r.path] = append(methods[r.path], r.method)
 	}
-	for path, allowed := range methods {
-		mux.Handle(path, s.guard(path, notAllowed(allowed)))
+	for p, allowed := range methods {
+		mux.Handle(p, s.guard(p, notAllowed(allowed)))
 	}
-	mux.Handle("GET /metrics", s.guard("/metrics", promhttp.HandlerFor(s.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP))
-	mux.Handle("/metrics", s.guard("/metrics", notAllowed([]string{http.MethodGet})))
-	mux.Handle("/", s.guard("other", func(w http.ResponseWriter, _ *http.Request) {
+	nowhere := s.guard("other", func(w http.ResponseWriter, _ *http.Request) {
 		s.fail(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
-	}))
-	return mux
+	})
+	mux.Handle("/", nowhere)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path.Clean("/"+r.URL.Path) {
+			nowhere(w, r) // the mux would redirect, and a POST does not survive that
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
-// guard stands before every handler: it refuses names that are not this machine's when it must, keeps a
-// panic from taking the process with it, and counts what is slow.
-func (s *Server) guard(path string, next http.HandlerFunc) http.HandlerFunc {
+// guard stands before every handler: it refuses names that are not this machine's when it must, and pages of
+// other sites always; it keeps a panic from taking the process with it, and counts what is slow.
+func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		defer func() {
@@ -115,16 +120,20 @@ func (s *Server) guard(path string, next http.HandlerFunc) http.HandlerFunc {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(p)
 				}
-				s.Log.Error("a handler panicked", "path", path, "panic", p, "stack", string(debug.Stack()))
+				s.Log.Error("a handler panicked", "path", route, "panic", p, "stack", string(debug.Stack()))
 				s.fail(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
 			}
 			if took := time.Since(began); took > s.SlowAfter {
-				s.Metrics.SlowPath.WithLabelValues(path).Inc()
-				s.Log.Warn("slow request", "path", path, "took_ms", took.Milliseconds())
+				s.Metrics.SlowPath.WithLabelValues(route).Inc()
+				s.Log.Warn("slow request", "path", route, "took_ms", took.Milliseconds())
 			}
 		}()
 		if s.LoopbackOnly && !loopbackName(r.Host) {
 			s.fail(w, wire.Errorf(wire.Forbidden, "without keys this scheduler answers only to localhost and loopback addresses"))
+			return
+		}
+		if err := s.sameSite.Check(r); err != nil {
+			s.fail(w, wire.Errorf(wire.Forbidden, "a page of another site may not do this"))
 			return
 		}
 		next(w, r)

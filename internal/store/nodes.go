@@ -107,13 +107,16 @@ type Occupancy struct {
 	Reserved int
 	Running  int
 	Foreign  int // work the node reports that is not ours
+	// Closed says that nothing would be granted now, whatever is free: the node's health, its silence or its
+	// hold forbids it.
+	Closed bool
 }
 
 // InFlight is what counts against the maximum.
 func (o Occupancy) InFlight() int { return o.Reserved + o.Running + o.Foreign }
 
-// Free reports whether one more job fits.
-func (o Occupancy) Free() bool { return o.InFlight() < o.Max }
+// Free reports whether one more job would be granted.
+func (o Occupancy) Free() bool { return !o.Closed && o.InFlight() < o.Max }
 
 // NodeStatus is a node as the store sees it now.
 type NodeStatus struct {

@@ -19,9 +19,9 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	case ctx.Err() != nil:
 		return store.Pulse{Verdict: store.TooLate}, nil
 	case p.Epoch != 0 && p.Epoch != n.now.Epoch:
-		return store.Pulse{Verdict: store.StaleEpoch, NodeStatus: n.status(now)}, nil
+		return store.Pulse{Verdict: store.StaleEpoch, NodeStatus: s.status(n, now)}, nil
 	case p.Seq != 0 && p.Seq < n.seq:
-		return store.Pulse{Verdict: store.TooLate, NodeStatus: n.status(now)}, nil
+		return store.Pulse{Verdict: store.TooLate, NodeStatus: s.status(n, now)}, nil
 	}
 
 	n.seq = max(n.seq, p.Seq)
@@ -40,8 +40,8 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 		}
 	}
 	pulse.Strays = s.adopt(n, &p.Activity, now)
-	n.setForeign(&p.Activity, now)
-	pulse.NodeStatus = n.status(now)
+	s.setForeign(n, &p.Activity, now)
+	pulse.NodeStatus = s.status(n, now)
 	return pulse, nil
 }
 

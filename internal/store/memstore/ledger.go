@@ -35,7 +35,7 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 		answer.Verdict = store.StaleEpoch
 	case p.Revision != n.revision:
 		answer.Verdict = store.StaleRevision
-	case !n.ready, now.since(n.seen) >= s.timing.Presence, !expired(n.held, now):
+	case s.closed(n, now):
 		answer.Verdict = store.NotReady
 	case n.max <= 0:
 		answer.Verdict = store.NoCapacity
@@ -99,7 +99,7 @@ func (s *Store) Release(ctx context.Context, p store.ReleaseParams) (store.Occup
 			n.remove(i)
 		}
 	}
-	return n.occupancy(now), nil
+	return s.occupancy(n, now), nil
 }
 
 // Revoke implements store.Ledger.
@@ -141,7 +141,7 @@ func (s *Store) Probe(_ context.Context, nodes []core.NodeID, into []store.Occup
 	for i, id := range nodes {
 		into[i] = store.Occupancy{}
 		if n := s.locked(nil, id); n != nil {
-			into[i] = n.occupancy(now)
+			into[i] = s.occupancy(n, now)
 			n.mu.Unlock()
 		}
 	}

@@ -110,8 +110,8 @@ func (n *node) remove(i int) {
 	n.leases = n.leases[:last]
 }
 
-func (n *node) occupancy(now moment) store.Occupancy {
-	o := store.Occupancy{Max: int(n.max), Foreign: int(n.foreign)}
+func (s *Store) occupancy(n *node, now moment) store.Occupancy {
+	o := store.Occupancy{Max: int(n.max), Foreign: int(n.foreign), Closed: s.closed(n, now)}
 	for i := range n.leases {
 		l := &n.leases[i]
 		switch {
@@ -125,16 +125,21 @@ func (n *node) occupancy(now moment) store.Occupancy {
 	return o
 }
 
-func (n *node) status(now moment) store.NodeStatus {
-	return store.NodeStatus{Node: n.now, Handle: n, Load: n.load, Age: now.since(n.seen), Occupancy: n.occupancy(now)}
+// closed reports whether the node may be granted nothing, whatever is free.
+func (s *Store) closed(n *node, now moment) bool {
+	return !n.ready || now.since(n.seen) >= s.timing.Presence || !expired(n.held, now)
+}
+
+func (s *Store) status(n *node, now moment) store.NodeStatus {
+	return store.NodeStatus{Node: n.now, Handle: n, Load: n.load, Age: now.since(n.seen), Occupancy: s.occupancy(n, now)}
 }
 
 // setForeign works out how much of what the node reports is not ours. A node that lists its jobs counted
 // and listed in the same breath; for one that does not, the leases have to stand in for the list.
-func (n *node) setForeign(a *store.Activity, now moment) {
+func (s *Store) setForeign(n *node, a *store.Activity, now moment) {
 	ours := len(a.Active)
 	if !a.Lists {
-		o := n.occupancy(now)
+		o := s.occupancy(n, now)
 		ours = o.Reserved + o.Running
 	}
 	n.foreign = 0

@@ -36,8 +36,8 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	r := store.Registration{Known: known, Young: s.young(now)}
 	s.beginLife(n, &p.Activity, &r, now)
 	r.Strays = s.adopt(n, &p.Activity, now)
-	n.setForeign(&p.Activity, now)
-	r.NodeStatus = n.status(now)
+	s.setForeign(n, &p.Activity, now)
+	r.NodeStatus = s.status(n, now)
 	s.watchers.publish(store.Change{Node: next.ID, Now: r.NodeStatus})
 	return r, nil
 }
@@ -153,7 +153,7 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 func (s *Store) change(n *node, next *core.Node) {
 	next.Follow(n.now)
 	n.declare(next)
-	s.watchers.publish(store.Change{Node: next.ID, Now: n.status(s.now())})
+	s.watchers.publish(store.Change{Node: next.ID, Now: s.status(n, s.now())})
 }
 
 // Remove implements store.Nodes.
@@ -181,7 +181,7 @@ func (s *Store) Node(_ context.Context, id core.NodeID) (store.NodeStatus, error
 		return store.NodeStatus{}, store.ErrNoNode
 	}
 	defer n.mu.Unlock()
-	return n.status(s.now()), nil
+	return s.status(n, s.now()), nil
 }
 
 // Nodes implements store.Census.
@@ -190,7 +190,7 @@ func (s *Store) Nodes(context.Context) ([]store.NodeStatus, error) {
 	now := s.now()
 	s.eachNode(func(n *node) {
 		n.mu.Lock()
-		all = append(all, n.status(now))
+		all = append(all, s.status(n, now))
 		n.mu.Unlock()
 	})
 	return all, nil

@@ -75,6 +75,34 @@ func exerciseLedger(_ *testing.T, run runner) {
 		}
 	})
 
+	run("a probe says whether anything would be granted", func(t *testing.T, h *Harness) {
+		n := h.register(t, "node-a", 1)
+		wantClosed := func(when string, want bool) {
+			t.Helper()
+			if got := h.occupancy(t, "node-a"); got.Closed != want || got.Free() == want {
+				t.Errorf("%s: %+v, want closed %v", when, got, want)
+			}
+		}
+		wantClosed("ready", false)
+		h.beat(t, n, beat{seq: 1, health: core.HealthDegraded})
+		wantClosed("degraded", true)
+		h.beat(t, n, beat{seq: 2})
+		wantClosed("ready again", false)
+		if _, err := h.Store.Drain(t.Context(), store.DrainParams{Node: "node-a", Drained: true}); err != nil {
+			t.Fatal(err)
+		}
+		wantClosed("drained", true)
+		if _, err := h.Store.Drain(t.Context(), store.DrainParams{Node: "node-a"}); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(h.Timing.Presence + h.Slack)
+		wantClosed("silent", true)
+		if _, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declared("node-a", 1), Load: core.UnknownLoad, Returning: true}); err != nil {
+			t.Fatal(err)
+		}
+		wantClosed("held", true)
+	})
+
 	run("a handle that is out of date does no harm", func(t *testing.T, h *Harness) {
 		h.register(t, "node-a", 1)
 		before, err := h.Store.Node(t.Context(), "node-a")

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// TestLook asks a running scheduler in every way, as a table and as JSON.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	lingua := func(args ...string) ended { return call(t, append(args, "--server", s.url)...) }
+
+	// Before there is anything to see, that is what is said.
+	for _, c := range [][2]string{{"nodes", "no nodes are registered\n"}, {"jobs", "no such jobs are known\n"}, {"pools", "no direction is served: no nodes are registered\n"}} {
+		if got := lingua(c[0]); got.code != exitOK || got.out != c[1] {
+			t.Errorf("lingua %s: exit %d, want %q, got %q %s", c[0], got.code, c[1], got.out, got.err)
+		}
+	}
+
+	s.node(t, "n1", 2)
+	s.node(t, "n2", 3)
+	dispatch := func(request, node string) string {
+		placed := s.post(t, "/v1/dispatch/f2f", `{"session_id":"talk","src_lang":"en","tgt_lang":"zh","request_id":%q,"options":{"preferred_node_id":%q}}`, request, node)
+		return placed["job_id"].(string)
+	}
+	done, running := dispatch("req-1", "n1"), dispatch("req-2", "n1")
+	s.post(t, "/v1/job/done", `{"job_id":%q,"attempt_id":1,"node_id":"n1"}`, done)
+	s.post(t, "/v1/job/ack", `{"job_id":%q,"attempt_id":1,"node_id":"n1"}`, running)
+
+	for line, want := range map[string][]string{
+		"nodes":                {"NODE HEALTH RESERVED RUNNING OTHER MAX LANGUAGES LAST HEARD", "n1 ready 0 1 0 2 en zh now", "n2 ready 0 0 0 3 en zh now"},
+		"nodes n2":             {"NODE HEALTH RESERVED RUNNING OTHER MAX LANGUAGES LAST HEARD", "n2 ready 0 0 0 3 en zh now"},
+		"pools":                {"DIRECTION NODES READY SLOTS TAKEN", "en→zh 2 2 5 1", "zh→en 2 2 5 1"},
+		"jobs":                 {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", running + " ACKED en→zh n1 1 talk now", done + " DONE en→zh n1 1 talk now"},
+		"jobs --state done":    {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", done + " DONE en→zh n1 1 talk now"},
+		"jobs --limit 1":       {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", running + " ACKED en→zh n1 1 talk now"},
+		"jobs --node n2":       {"no such jobs are known"},
+		"jobs --session other": {"no such jobs are known"},
+		"jobs " + running: {
+			"job " + running, "request req-2", "session talk", "direction en→zh", "state ACKED", "", "ATTEMPT NODE TOOK ENDED FOR", "1 n1 running",
+		},
+		"explain --from en --to zh": {"en→zh: OK. 2 of 2 nodes can take the job now.", "", "NODE TAKEN VERDICT", "n1 1 of 2 can take it", "n2 0 of 3 can take it"},
+		"explain --from en --to fr": {
+			"en→fr: NO_CAPABLE_NODE. No node supports semantic(en) + nmt(en->fr).", "NMT_PAIR_UNSUPPORTED 2", "", "NODE TAKEN VERDICT",
+			"n1 1 of 2 NMT_PAIR_UNSUPPORTED", "n2 0 of 3 NMT_PAIR_UNSUPPORTED",
+		},
+	} {
+		got := lingua(strings.Fields(line)...)
+		if got.code != exitOK || got.err != "" {
+			t.Errorf("lingua %s: exit %d: %s", line, got.code, got.err)
+		}
+		if diff := cmp.Diff(want, rows(got.out)); diff != "" {
+			t.Errorf("lingua %s: (-want +got)\n%s", line, diff)
+		}
+	}
+	if got := lingua("jobs", done); !strings.Contains(got.out, "its result") {
+		t.Errorf("want to see that it ended well:\n%s", got.out)
+	}
+
+	for line, into := range map[string]any{
+		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.Job), "pools": new(wire.PoolList),
+		"explain --from en --to zh": new(wire.ExplainResponse), "drain n2": new(wire.Node), "resume n2": new(wire.Node),
+	} {
+		got := lingua(append(strings.Fields(line), "--json")...)
+		if err := json.Unmarshal([]byte(got.out), into); got.code != exitOK || err != nil {
+			t.Errorf("lingua %s --json: exit %d, %v\n%s%s", line, got.code, err, got.out, got.err)
+		}
+	}
+	var list wire.NodeList
+	if err := json.Unmarshal([]byte(lingua("nodes", "--json").out), &list); err != nil || len(list.Nodes) != 2 || list.Nodes[0].Running != 1 {
+		t.Errorf("%+v %v", list, err)
+	}
+}
+
+// lately is how long ago something of these tests was, on a machine that has other things to do as well.
+var lately = regexp.MustCompile(`\d+s ago$`)
+
+// rows are the lines of a table with single spaces.
+func rows(table string) []string {
+	var out []string
+	for line := range strings.Lines(table) {
+		out = append(out, lately.ReplaceAllString(strings.Join(strings.Fields(line), " "), "now"))
+	}
+	return out
+}
+
+// TestDrainAndResume shows in the list of nodes and in what explain says.
+func TestDrainAndResume(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.node(t, "n1", 2)
+	for _, c := range []struct{ args, want, explained string }{
+		{"drain n1", "n1 gets nothing new (draining, 0 of 2 slots taken)\n", "ALL_CANDIDATES_FULL_OR_FAILED"},
+		{"resume n1", "n1 takes jobs again (ready, 0 of 2 slots taken)\n", "OK"},
+	} {
+		if got := call(t, append(strings.Fields(c.args), "--server", s.url)...); got.code != exitOK || got.out != c.want {
+			t.Errorf("lingua %s: exit %d, want %q, got %q%s", c.args, got.code, c.want, got.out, got.err)
+		}
+		if got := call(t, "explain", "--from", "en", "--to", "zh", "--server", s.url); !strings.Contains(got.out, c.explained) {
+			t.Errorf("after lingua %s: want %s\n%s", c.args, c.explained, got.out)
+		}
+	}
+}
+
+// TestRefusedByTheScheduler exits with 1 and says what the scheduler said.
+func TestRefusedByTheScheduler(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for line, says := range map[string]string{
+		"nodes nobody":                       "NOT_FOUND",
+		"nodes a/b":                          "INVALID_REQUEST",
+		"jobs nobody":                        "NOT_FOUND",
+		"jobs --state lost":                  "LOST",
+		"jobs --limit 0":                     "limit",
+		"drain nobody":                       "NOT_FOUND",
+		"resume nobody":                      "NOT_FOUND",
+		"explain --from en --to en":          "same language",
+		"explain --from klingon? --to en":    "src_lang",
+		"explain --from en --to zh --strict": "options.strict",
+	} {
+		got := call(t, append(strings.Fields(line), "--server", s.url)...)
+		if got.code != exitFailed || got.out != "" || !strings.Contains(got.err, says) {
+			t.Errorf("lingua %s: exit %d, want 1 and %q\n%s%s", line, got.code, says, got.out, got.err)
+		}
+	}
+}
+
+// TestExplainAsks passes on everything that can be asked.
+func TestExplainAsks(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.node(t, "n1", 1)
+	for line, reason := range map[string]string{
+		"--tts":            "TTS_LANG_UNSUPPORTED",
+		"--service s":      "SERVICE_MISSING",
+		"--model m":        "MODEL_MISSING",
+		"--feature f":      "FEATURE_MISSING",
+		"--region mars":    "OTHER_REGION",
+		"--node other":     "PREFERRED_NODE_NOT_CAPABLE",
+		"--node n1":        "OK",
+		"--session x":      "OK",
+		"--tenant acme":    "OK",
+		"--node n1 --json": `"verdict": "OK"`,
+	} {
+		got := call(t, append(strings.Fields("explain --from en --to zh "+line), "--server", s.url)...)
+		if got.code != exitOK || !strings.Contains(got.out, reason) {
+			t.Errorf("lingua explain %s: exit %d, want %s\n%s%s", line, got.code, reason, got.out, got.err)
+		}
+	}
+}
+
+// TestVersion needs no scheduler.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	got := call(t, "version")
+	if got.code != exitOK || !strings.HasPrefix(got.out, "lingua "+release+" "+runtime.Version()+"\n") {
+		t.Errorf("exit %d %q", got.code, got.out)
+	}
+	var v wire.VersionResponse
+	if err := json.Unmarshal([]byte(call(t, "version", "--json").out), &v); err != nil || v.Version != release || v.Go != runtime.Version() {
+		t.Errorf("%+v %v", v, err)
+	}
+}

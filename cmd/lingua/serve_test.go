@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+)
+
+// TestServe runs until it is asked to stop, and then ends well.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	resp, err := http.Get(s.url + "/readyz")
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%v %v", resp, err)
+	}
+	_ = resp.Body.Close()
+	if code := s.stop(); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	if got := call(t, "nodes", "--server", s.url); got.code != exitUnreachable {
+		t.Errorf("it still answers: %+v", got)
+	}
+}
+
+// stopped is a context that has ended: a server that starts in it stops at once.
+func stopped() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// TestServeSaysHowSafeItIs at each start.
+func TestServeSaysHowSafeItIs(t *testing.T) {
+	t.Parallel()
+	if got := callIn(stopped(), nil, "serve", "--listen", "127.0.0.1:0"); got.code != exitOK || !strings.Contains(got.err, "only this machine") {
+		t.Errorf("exit %d\n%s", got.code, got.err)
+	}
+	got := callIn(stopped(), nil, "serve", "--listen", "0.0.0.0:0", "--insecure")
+	if got.code != exitOK || !strings.Contains(got.err, "level=WARN") || !strings.Contains(got.err, "INSECURE") {
+		t.Errorf("exit %d, want a warning\n%s", got.code, got.err)
+	}
+}
+
+// TestServePortTaken exits with 1 and says what to do.
+func TestServePortTaken(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	got := callIn(stopped(), nil, "serve", "--listen", strings.TrimPrefix(s.url, "http://"))
+	if got.code != exitFailed || !strings.Contains(got.err, "--listen") {
+		t.Errorf("exit %d\n%s", got.code, got.err)
+	}
+}
+
+// TestSettings gives flags the last word, the environment the one before, and then the file.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	file := write(t, "[server]\nhost = \"127.0.0.1\"\nport = 1111\nshutdown_seconds = 7\n[log]\nlevel = \"warn\"\nformat = \"json\"\n")
+	environ := []string{"LINGUA_SERVER_PORT=2222", "LINGUA_LOG_LEVEL=error"}
+	for name, c := range map[string]struct {
+		cmd     serveCmd
+		environ []string
+		port    int
+		level   string
+	}{
+		"defaults":    {port: config.Default().Server.Port, level: "info"},
+		"file":        {cmd: serveCmd{Config: file}, port: 1111, level: "warn"},
+		"environment": {cmd: serveCmd{Config: file}, environ: environ, port: 2222, level: "error"},
+		"flags":       {cmd: serveCmd{Config: file, Listen: "localhost:3333", LogLevel: "debug"}, environ: environ, port: 3333, level: "debug"},
+	} {
+		cfg, err := c.cmd.settings(c.environ)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if cfg.Server.Port != c.port || cfg.Log.Level != c.level {
+			t.Errorf("%s: want port %d and level %s, got %+v %+v", name, c.port, c.level, cfg.Server, cfg.Log)
+		}
+	}
+}
+
+// TestServeJSONLog writes one object a line.
+func TestServeJSONLog(t *testing.T) {
+	t.Parallel()
+	got := callIn(stopped(), nil, "serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug")
+	for line := range strings.Lines(got.err) {
+		var entry struct{ Level, Msg string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Msg == "" {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	if !strings.Contains(got.err, "stopped") {
+		t.Errorf("it does not say that it stopped:\n%s", got.err)
+	}
+}

@@ -1,0 +1,105 @@
+package callback_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/callback"
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+var loopback = prefixes("127.0.0.0/8", "::1/128")
+
+// TestCheck says of each address whether it may be used, and if not, what is wrong with it.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	const (
+		fine      = ""
+		absolute  = "absolute URL"
+		scheme    = "http:// or https://"
+		user      = "user name or password"
+		fragment  = "fragment"
+		forbidden = "callback.allowed_targets"
+	)
+	for address, want := range map[string]string{
+		"http://127.0.0.1:9000/jobs":          fine,
+		"http://127.0.0.1":                    fine,
+		"http://127.9.9.9/":                   fine,
+		"https://127.0.0.1:9000/jobs?key=abc": fine,
+		"http://[::1]:9000/":                  fine,
+		"http://[::ffff:127.0.0.1]/":          fine,
+		"http://localhost:9000/":              fine, // a name is checked when it is dialled
+		"http://gpu-7.internal/":              fine,
+		"HTTP://127.0.0.1/":                   fine,
+
+		"":                       absolute,
+		"jobs":                   absolute,
+		"/jobs":                  absolute,
+		"127.0.0.1:9000":         absolute,
+		"http://":                absolute,
+		"http:///jobs":           absolute,
+		"http:127.0.0.1/":        absolute,
+		"http://127.0.0.1:x/":    absolute,
+		"http://[::1/":           absolute,
+		"http://exa mple/":       absolute,
+		"http://127.0.0.1/\x7f":  absolute,
+		"http://:9000/":          absolute, // a port of no host
+		"http://127.0.0.1:0/":    absolute, // ports to which nobody can be called
+		"http://127.0.0.1:70000": absolute,
+
+		"ftp://127.0.0.1/":    scheme,
+		"ws://127.0.0.1/":     scheme,
+		"unix://127.0.0.1/x":  scheme,
+		"//127.0.0.1/":        scheme,
+		"javascript://x/%0aa": scheme,
+
+		"http://user@127.0.0.1/":          user,
+		"http://user:password@127.0.0.1/": user,
+		"http://:@127.0.0.1/":             user,
+		"http://127.0.0.1/#top":           fragment,
+
+		"http://192.0.2.1/":             forbidden,
+		"http://10.0.0.1:9000/":         forbidden,
+		"http://0.0.0.0/":               forbidden,
+		"http://[::]/":                  forbidden,
+		"http://[2001:db8::1]/":         forbidden,
+		"http://[::ffff:192.0.2.1]/":    forbidden,
+		"http://[fe80::1%25eth0]/":      forbidden,
+		"http://169.254.169.254/latest": forbidden,
+		"http://128.0.0.1/":             forbidden,
+	} {
+		caller := callback.New(callback.Config{Allowed: loopback})
+		switch err := caller.Check(address); {
+		case want == fine && err != nil:
+			t.Errorf("%q: want it allowed, got %q", address, err)
+		case want != fine && err == nil:
+			t.Errorf("%q: want it refused with %q", address, want)
+		case want != fine && !strings.Contains(err.Error(), want):
+			t.Errorf("%q: want %q in the sentence, got %q", address, want, err)
+		case err != nil && strings.Contains(err.Error(), "password@"):
+			t.Errorf("%q: the sentence repeats the password: %q", address, err)
+		}
+	}
+}
+
+// TestAllowedTargets follows the configuration.
+func TestAllowedTargets(t *testing.T) {
+	t.Parallel()
+	caller := callback.New(callback.Config{Allowed: prefixes("10.0.0.0/8")})
+	for address, ok := range map[string]bool{"http://10.1.2.3/": true, "http://11.0.0.1/": false, "http://127.0.0.1/": false, "http://[::ffff:10.0.0.1]/": true} {
+		if err := caller.Check(address); (err == nil) != ok {
+			t.Errorf("%s: allowed should be %t, got %v", address, ok, err)
+		}
+	}
+	if err := callback.New(callback.Config{}).Check("http://127.0.0.1/"); err == nil {
+		t.Error("nothing is allowed, but an address was")
+	}
+}

@@ -1,0 +1,269 @@
+package callback_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/callback"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// verdict is what a delivery means for the job.
+type verdict string
+
+const (
+	delivered verdict = "delivered"
+	busy      verdict = "busy"    // certainly not there, and the node has no room
+	refused   verdict = "refused" // certainly not there
+	unknown   verdict = "unknown" // it may have arrived
+)
+
+func verdictOf(err error) verdict {
+	switch {
+	case err == nil:
+		return delivered
+	case errors.Is(err, dispatch.ErrBusy):
+		return busy
+	case errors.Is(err, dispatch.ErrRefused):
+		return refused
+	}
+	return unknown
+}
+
+func newCaller(t *testing.T, cfg callback.Config) *callback.Caller {
+	if cfg.Allowed == nil {
+		cfg.Allowed = loopback
+	}
+	c := callback.New(cfg)
+	t.Cleanup(c.Close)
+	return c
+}
+
+var job = &wire.Assignment{JobID: "job-1", AttemptID: 1, NodeID: "n1", SessionID: "s", SrcLang: "en", TgtLang: "zh"}
+
+func deliver(t *testing.T, c *callback.Caller, url string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return c.Deliver(ctx, &core.Node{ID: "n1", Callback: url}, job)
+}
+
+// TestAnswers reads each answer a node can give. Only what certainly did not arrive may be given to another
+// node at once.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	const nodeBusy = `{"error":"NODE_BUSY","detail":"no room"}`
+	for _, c := range []struct {
+		status int
+		body   string
+		want   verdict
+	}{
+		{200, "", delivered}, {201, "", delivered}, {202, `{"ok":true}`, delivered}, {204, "", delivered},
+		{200, nodeBusy, delivered}, // a yes is a yes, whatever else it says
+		{301, "", refused}, {302, "", refused}, {303, "", refused}, {307, "", refused}, {308, "", refused},
+		{400, "", refused}, {401, "", refused}, {403, "", refused}, {404, "", refused}, {405, "", refused}, {410, "", refused}, {422, "", refused},
+		{408, "", refused},
+		{429, "", busy}, {429, "slow down", busy},
+		{400, nodeBusy, busy}, {409, nodeBusy, busy}, {503, nodeBusy, busy}, {500, nodeBusy, busy},
+		{500, "", unknown}, {502, "", unknown}, {503, "", unknown}, {504, "", unknown}, {500, `{"error":"INTERNAL"}`, unknown},
+		{503, `{"error":"NODE_BUSY"`, unknown}, {503, "NODE_BUSY", unknown},
+		{503, `{"detail":"` + strings.Repeat("x", 1<<20) + `","error":"NODE_BUSY"}`, unknown}, // only the beginning is read
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if c.status/100 == 3 {
+				w.Header().Set("Location", "/elsewhere")
+			}
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		err := deliver(t, newCaller(t, callback.Config{}), srv.URL)
+		srv.Close()
+		if got := verdictOf(err); got != c.want {
+			t.Errorf("%d %.40q: want %s, got %s (%v)", c.status, c.body, c.want, got, err)
+		}
+	}
+}
+
+// TestRefusedConnection certainly did not arrive.
+func TestRefusedConnection(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(nil)
+	srv.Close()
+	if err := deliver(t, newCaller(t, callback.Config{}), srv.URL); verdictOf(err) != refused {
+		t.Errorf("want refused, got %v", err)
+	}
+}
+
+// TestUnknownName certainly did not arrive either. Names under .invalid exist nowhere.
+func TestUnknownName(t *testing.T) {
+	t.Parallel()
+	if err := deliver(t, newCaller(t, callback.Config{}), "http://node.invalid/jobs"); verdictOf(err) != refused {
+		t.Errorf("want refused, got %v", err)
+	}
+}
+
+// TestUnusableAddress is no reason to think that a job may have arrived. A node may take its address back
+// between the reservation and the delivery.
+func TestUnusableAddress(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "http://[::1", "http://127.0.0.1:99999/"} {
+		if err := deliver(t, newCaller(t, callback.Config{}), url); verdictOf(err) != refused {
+			t.Errorf("%q: want refused, got %s: %v", url, verdictOf(err), err)
+		}
+	}
+}
+
+// TestTimeout may have arrived: the node had the whole job before it fell silent.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(arrived)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(srv.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	err := newCaller(t, callback.Config{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job)
+	if verdictOf(err) != unknown {
+		t.Errorf("want unknown, got %v", err)
+	}
+}
+
+// TestDeadlinePassed calls nobody any more.
+func TestDeadlinePassed(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was called after all") }))
+	t.Cleanup(srv.Close)
+	if err := newCaller(t, callback.Config{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job); err == nil {
+		t.Error("want an error")
+	}
+}
+
+// TestCutConnection may have arrived: the node read the job and then was gone.
+func TestCutConnection(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(srv.Close)
+	if err := deliver(t, newCaller(t, callback.Config{}), srv.URL); verdictOf(err) != unknown {
+		t.Errorf("want unknown, got %v", err)
+	}
+}
+
+// TestRedirectIsNotFollowed keeps a node from sending the scheduler somewhere.
+func TestRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var led atomic.Bool
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { led.Store(true) }))
+	t.Cleanup(elsewhere.Close)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		srv := httptest.NewServer(http.RedirectHandler(elsewhere.URL, status))
+		err := deliver(t, newCaller(t, callback.Config{}), srv.URL)
+		srv.Close()
+		if verdictOf(err) != refused || led.Load() {
+			t.Errorf("%d: want refused and nobody called, got %v, called %t", status, err, led.Load())
+		}
+	}
+}
+
+// TestNameLeadsWhereItMayNot resolves to an address that is not allowed, which no look at the URL can tell.
+func TestNameLeadsWhereItMayNot(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var called atomic.Bool
+	srv := &httptest.Server{Listener: l, Config: &http.Server{
+		Handler:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Store(true) }),
+		ConnState: func(net.Conn, http.ConnState) { called.Store(true) },
+	}}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	url := "http://localhost:" + port + "/jobs?key=hidden"
+
+	elsewhere := newCaller(t, callback.Config{Allowed: prefixes("10.0.0.0/8")})
+	if err := elsewhere.Check(url); err != nil {
+		t.Fatalf("a name cannot be judged before it is dialled: %v", err)
+	}
+	err = deliver(t, elsewhere, url)
+	if verdictOf(err) != refused || called.Load() {
+		t.Errorf("want refused and no connection, got %v, connected %t", err, called.Load())
+	}
+	if err != nil && strings.Contains(err.Error(), "hidden") {
+		t.Errorf("the error repeats the query: %v", err)
+	}
+	if err := deliver(t, newCaller(t, callback.Config{}), url); err != nil || !called.Load() {
+		t.Errorf("the same name where it may lead: %v", err)
+	}
+}
+
+// TestErrorsKeepTheQuery to themselves: it may hold a key, and errors are logged.
+func TestErrorsKeepTheQuery(t *testing.T) {
+	t.Parallel()
+	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(cut.Close)
+	for _, base := range []string{
+		cut.URL, "http://127.0.0.1:1/", "http://node.invalid/", "http://192.0.2.1/", "nothing://127.0.0.1/", "http://127.0.0.1:99999/", "http://[::1", "http://exa mple/",
+	} {
+		err := deliver(t, newCaller(t, callback.Config{}), base+"?key=hidden")
+		if err == nil || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v", base, err)
+		}
+	}
+}
+
+// TestWhatIsSent arrives as it was given, signed only when there is a secret.
+func TestWhatIsSent(t *testing.T) {
+	t.Parallel()
+	type call struct {
+		method, path, contentType, signature string
+		body                                 []byte
+	}
+	calls := make(chan call, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		calls <- call{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), r.Header.Get(wire.SignatureHeader), body}
+	}))
+	t.Cleanup(srv.Close)
+	for _, secret := range []string{"", "top secret"} {
+		if err := deliver(t, newCaller(t, callback.Config{Secret: []byte(secret)}), srv.URL+"/jobs?key=1"); err != nil {
+			t.Fatal(err)
+		}
+		got := <-calls
+		var a wire.Assignment
+		if err := json.Unmarshal(got.body, &a); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(*job, a); diff != "" {
+			t.Errorf("(-sent +received)\n%s", diff)
+		}
+		if got.method != "POST" || got.path != "/jobs?key=1" || got.contentType != "application/json" {
+			t.Errorf("it came as %s %s, %s", got.method, got.path, got.contentType)
+		}
+		if signed := got.signature != ""; signed != (secret != "") {
+			t.Errorf("secret %q, signature %q", secret, got.signature)
+		}
+	}
+}

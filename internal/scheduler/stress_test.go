@@ -1,0 +1,195 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var dispatches = flag.Int("dispatches", 20_000, "how many jobs TestFleetUnderFaults dispatches")
+
+const (
+	stressClients = 64
+	stressNodes   = 50
+	stressSlots   = 2
+)
+
+// TestFleetUnderFaults sends jobs through a whole scheduler over HTTP, to a fleet of which one node in ten
+// takes jobs and never says a word and one in twenty fails every job. No node that answers may ever see more
+// jobs than it has slots, every job must end, and nothing may be left behind.
+func TestFleetUnderFaults(t *testing.T) {
+	cfg := config.Default()
+	cfg.Server.Port = 0
+	n, d := &cfg.Scheduler.Nodes, &cfg.Scheduler.Dispatch
+	n.HeartbeatIntervalMS, n.PresenceTTLMS = 1000, 4000
+	d.HeartbeatStaleMS, d.ACKTimeoutMS, d.AttemptTimeoutMS, d.JobTimeoutMS = 4000, 900, 10_000, 60_000
+	cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 2
+	cfg.Scheduler.TaskBinding.LeaseSeconds = 3600
+	cfg.Scheduler.Observability.PathWarnMS = 60_000
+	s, err := scheduler.New(cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	peer := sim.NewPeer("http://" + l.Addr().String())
+
+	fleet := startFleet(t, peer)
+	began := time.Now()
+	jobs := sendJobs(t, peer)
+	sent := time.Since(began)
+
+	waitFor(t, "every job to end", 2*time.Minute, func() bool { return s.Jobs.InFlight() == 0 })
+	states := make(map[core.State]int)
+	for _, id := range jobs {
+		job, err := s.Store.Get(t.Context(), id)
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		states[job.State]++
+		if !job.State.Terminal() {
+			t.Errorf("%s is %s: %+v", id, job.State, job.History)
+		}
+	}
+	most := 0
+	for _, node := range fleet {
+		seen := node.Stats()
+		most = max(most, seen.Most)
+		if seen.Most > stressSlots {
+			t.Errorf("%s held %d jobs on %d slots", node.ID(), seen.Most, stressSlots)
+		}
+	}
+	// What the silent nodes were given is free again when its leases end, with nobody's help.
+	waitFor(t, "every slot to be free", n.PresenceTTLMS.Duration()+10*time.Second, func() bool { return slotsTaken(t, s) == 0 })
+	t.Logf("%d jobs in %v (%.0f/s): %v; most jobs seen on one node: %d of %d slots",
+		len(jobs), sent.Round(time.Millisecond), float64(len(jobs))/sent.Seconds(), states, most, stressSlots)
+
+	for _, node := range fleet {
+		node.Kill()
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	peer.Close()
+}
+
+// startFleet starts the nodes and returns those that answer.
+func startFleet(t *testing.T, peer *sim.Peer) []*sim.Node {
+	t.Helper()
+	var fleet []*sim.Node
+	slots := stressSlots
+	for i := range stressNodes {
+		o := sim.NodeOptions{
+			ID:          fmt.Sprintf("node-%02d", i),
+			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
+			Work:        func() time.Duration { return rand.N(3 * time.Millisecond) },
+			Quiet:       i%2 == 0,
+		}
+		switch {
+		case i%10 == 3:
+			o.Silent, o.Quiet = 1, true
+		case i%20 == 7:
+			o.Fail = 1
+		}
+		node, err := sim.StartNode(t.Context(), peer, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet = append(fleet, node)
+	}
+	return fleet
+}
+
+// sendJobs lets the clients dispatch until enough was accepted, and returns the jobs. A client that is
+// refused tries the same request again a little later.
+func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
+	t.Helper()
+	jobs := make([]core.JobID, *dispatches)
+	var next, refused atomic.Int64
+	var clients sync.WaitGroup
+	for range stressClients {
+		clients.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(jobs) {
+					return
+				}
+				in := wire.DispatchRequest{RequestID: fmt.Sprint("req-", i), SessionID: "room", SrcLang: "en", TgtLang: "zh"}
+				for {
+					var out wire.DispatchResponse
+					err := peer.Post(t.Context(), "/v1/dispatch/f2f", in, &out)
+					var e *wire.Error
+					if errors.As(err, &e) && e.Code == wire.AllCandidatesFullOrFailed && e.JobID == "" {
+						refused.Add(1)
+						time.Sleep(rand.N(2 * time.Millisecond))
+						continue
+					}
+					if err != nil && (e == nil || e.JobID == "") {
+						t.Errorf("dispatch %d: %v", i, err)
+						return
+					}
+					jobs[i] = core.JobIDFor("", core.RequestID(in.RequestID))
+					break
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Logf("refused while all was full: %d", refused.Load())
+	return jobs
+}
+
+func slotsTaken(t *testing.T, s *scheduler.Scheduler) int {
+	t.Helper()
+	all, err := s.Store.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	for _, n := range all {
+		var o [1]store.Occupancy
+		if err := s.Store.Probe(t.Context(), []core.NodeID{n.Node.ID}, o[:]); err != nil {
+			t.Fatal(err)
+		}
+		taken += o[0].InFlight()
+	}
+	return taken
+}
+
+// waitFor waits for a condition that nobody can signal, and fails the test when it takes too long.
+func waitFor(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited %v for %s in vain", limit, what)
+		case <-tick.C:
+		}
+	}
+}
