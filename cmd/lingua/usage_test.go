@@ -80,7 +80,7 @@ func TestWrongUsage(t *testing.T) {
 		"serve --listen gpu-7.internal:80":  {"loopback", "127.0.0.1", "--insecure"},
 		"config check /does/not/exist.toml": {"/does/not/exist.toml"},
 	} {
-		got := call(t, strings.Fields(line)...)
+		got := callIn(stopped(), nil, strings.Fields(line)...) // what should not start at all ends at once if it does
 		if got.code != exitUsage || got.out != "" {
 			t.Errorf("lingua %s: want exit %d and nothing on stdout, got %d %q", line, exitUsage, got.code, got.out)
 		}

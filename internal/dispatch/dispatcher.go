@@ -45,6 +45,8 @@ type Dispatcher struct {
 	metrics   *telemetry.Metrics
 	log       *slog.Logger
 
+	decide  deadlines
+	deliver deadlines
 	calls   calls
 	flights flights
 	spread  spread
@@ -62,6 +64,8 @@ type Dispatcher struct {
 func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, metrics: m, log: log}
 	d.life, d.end = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
+	d.decide = deadlines{root: d.life, within: cfg.DecideWithin}
+	d.deliver = deadlines{root: d.life, within: cfg.ACKTimeout}
 	d.calls.init()
 	d.flights.init()
 	d.spread.init(cfg.SpreadWindow)

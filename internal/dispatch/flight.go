@@ -112,7 +112,7 @@ type flights struct {
 
 	mu    sync.Mutex
 	count int
-	empty chan struct{} // closed and replaced when the count falls to zero
+	empty chan struct{} // if somebody waits: closed when the count falls to zero
 }
 
 type flightShard struct {
@@ -125,7 +125,6 @@ func (t *flights) init() {
 	for i := range t.shards {
 		t.shards[i].m = make(map[core.JobID]*flight)
 	}
-	t.empty = make(chan struct{})
 }
 
 func (t *flights) shard(id core.JobID) *flightShard {
@@ -174,9 +173,9 @@ func (t *flights) remove(id core.JobID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count--
-	if t.count == 0 {
+	if t.count == 0 && t.empty != nil {
 		close(t.empty)
-		t.empty = make(chan struct{})
+		t.empty = nil
 	}
 }
 
@@ -190,6 +189,9 @@ func (t *flights) len() int {
 func (t *flights) emptied() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.empty == nil {
+		t.empty = make(chan struct{})
+	}
 	return t.empty
 }
 

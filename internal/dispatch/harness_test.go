@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -62,7 +61,7 @@ func playWith(t *testing.T, change func(*dispatch.Config), fn func(w *world)) {
 		if change != nil {
 			change(&cfg)
 		}
-		log := slog.New(slog.NewTextHandler(io.Discard, nil))
+		log := slog.New(slog.DiscardHandler)
 		m := telemetry.New()
 		w.pick, w.m, w.log = pick.New(w.fleet, policy, nil), m, log
 		w.d = dispatch.New(cfg, w.store, w.fleet, w.pick, w.sent, m, log)

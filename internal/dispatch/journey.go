@@ -60,7 +60,7 @@ func (d *Dispatcher) onward(job *core.Job, f *flight) *journey {
 // run delivers the job, to another node if need be, until one has it.
 func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 	for {
-		err := j.deliver(ctx)
+		err := j.deliver()
 		var going bool
 		switch {
 		case err == nil:
@@ -82,7 +82,7 @@ func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 }
 
 // deliver hands the job to the node that holds it.
-func (j *journey) deliver(ctx context.Context) error {
+func (j *journey) deliver() error {
 	n := j.d.fleet.Node(j.job.Node)
 	if n == nil {
 		return ErrRefused // it left between the reservation and now; nothing was sent
@@ -99,9 +99,7 @@ func (j *journey) deliver(ctx context.Context) error {
 		},
 		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
 	}
-	ctx, cancel := context.WithTimeout(ctx, j.d.cfg.ACKTimeout)
-	defer cancel()
-	err := j.d.transport.Deliver(ctx, n.Now(), a)
+	err := j.d.transport.Deliver(j.d.deliver.get(), n.Now(), a)
 	if err == nil {
 		j.d.metrics.Delivered()
 		return nil

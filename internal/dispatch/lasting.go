@@ -37,17 +37,18 @@ func (d *Dispatcher) release(ref core.LeaseRef, n *fleet.Node, park bool) {
 	if n != nil {
 		p.Handle = n.Handle()
 	}
-	free := func(ctx context.Context) error {
-		o, err := d.store.Release(ctx, p)
-		if err == nil && n != nil {
-			d.fleet.Observe(n, o.InFlight(), o.Max, d.fleet.Now())
-		}
-		return err
-	}
-	if err := free(d.life); err != nil {
+	if err := d.free(d.life, p, n); err != nil {
 		d.storeFailed("release", err)
-		d.background(func(ctx context.Context) { d.persist(ctx, func() error { return free(ctx) }) })
+		d.background(func(ctx context.Context) { d.persist(ctx, func() error { return d.free(ctx, p, n) }) })
 	}
+}
+
+func (d *Dispatcher) free(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
+	o, err := d.store.Release(ctx, p)
+	if err == nil && n != nil {
+		d.fleet.Observe(n, o.InFlight(), o.Max, d.fleet.Now())
+	}
+	return err
 }
 
 // sleep waits and reports false when the context ended first.

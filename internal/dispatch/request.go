@@ -78,9 +78,7 @@ func (d *Dispatcher) begin(ctx context.Context, id core.JobID, content string, r
 			Detail: "this scheduler is shutting down and takes no new jobs: try again, or try another instance",
 		})
 	}
-	decide, cancel := context.WithTimeout(ctx, d.cfg.DecideWithin)
-	defer cancel()
-
+	decide := d.decide.get()
 	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token()}
 	found, refusal := d.find(decide, &s)
 	if refusal != nil {

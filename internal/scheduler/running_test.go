@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type running struct {
 	ended    chan error
 	node     *httptest.Server
 	took     chan wire.Assignment
+	lines    atomic.Int64 // connections to the node that are open
 }
 
 // start runs a scheduler. What the node's callback does beyond telling the test is up to the test.
@@ -60,7 +62,7 @@ func start(t *testing.T, callback http.HandlerFunc, changes ...func(*config.Conf
 	go func() { r.ended <- r.s.Run(ctx, r.listener) }()
 	t.Cleanup(stop)
 
-	r.node = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	r.node = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var a wire.Assignment
 		if err := json.NewDecoder(req.Body).Decode(&a); err != nil {
 			t.Error(err)
@@ -70,6 +72,15 @@ func start(t *testing.T, callback http.HandlerFunc, changes ...func(*config.Conf
 			callback(w, req)
 		}
 	}))
+	r.node.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			r.lines.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			r.lines.Add(-1)
+		}
+	}
+	r.node.Start()
 	t.Cleanup(r.node.Close)
 	r.post(http.StatusOK, "/v1/node/register", map[string]any{
 		"node_id": "n1", "semantic_langs": []string{"en", "zh"}, "max_concurrent_jobs": 2, "callback_url": r.node.URL,
@@ -144,20 +155,28 @@ func report(a wire.Assignment) map[string]any {
 // balancer does.
 func (r *running) unready() {
 	r.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+	r.eventually("it was asked to stop and says that it is not ready", func() bool {
 		resp, err := r.client.Get(r.url + "/readyz")
 		if err != nil {
 			r.t.Fatalf("it stopped serving before it said that it would: %v", err)
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusServiceUnavailable {
+		return resp.StatusCode == http.StatusServiceUnavailable
+	})
+}
+
+// eventually waits for something that nobody announces.
+func (r *running) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		if ok() {
 			return
 		}
 	}
-	r.t.Fatal("it was asked to stop and says that it is ready")
+	r.t.Fatalf("not in %s: %s", patience, what)
 }
 
 // end waits until Run has returned.

@@ -48,6 +48,7 @@ func TestShutdown(t *testing.T) {
 		_ = conn.Close()
 		t.Error("the port is still open")
 	}
+	r.eventually("no connection to the node is left", func() bool { return r.lines.Load() == 0 })
 }
 
 // TestShutdownRetries still gives a job to another node when the one that has it gives it up.

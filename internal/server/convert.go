@@ -140,10 +140,10 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	if p.Pairs, e = s.pairs(d.NMTPairs); e != nil {
 		return p, e
 	}
-	if e = checkNames("installed_models", d.InstalledModels); e != nil {
+	if e := checkNames("installed_models", d.InstalledModels); e != nil {
 		return p, e
 	}
-	if e = checkNames("features", d.Features); e != nil {
+	if e := checkNames("features", d.Features); e != nil {
 		return p, e
 	}
 	p.Models, p.Features = d.InstalledModels, d.Features
@@ -314,13 +314,13 @@ func (s *Server) spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 	if o.Strict && spec.Options.PreferredNode == "" {
 		return spec, wire.Invalid("options.strict", "needs preferred_node_id")
 	}
-	if e = checkNames("options.required_services", o.RequiredServices); e != nil {
+	if e := checkNames("options.required_services", o.RequiredServices); e != nil {
 		return spec, e
 	}
-	if e = checkNames("options.required_models", o.RequiredModels); e != nil {
+	if e := checkNames("options.required_models", o.RequiredModels); e != nil {
 		return spec, e
 	}
-	if e = checkNames("options.features", o.Features); e != nil {
+	if e := checkNames("options.features", o.Features); e != nil {
 		return spec, e
 	}
 	if len(o.Region) > maxName {

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -102,7 +102,7 @@ func (s *Server) mount(routes []route) http.Handler {
 	})
 	mux.Handle("/", nowhere)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != path.Clean("/"+r.URL.Path) {
+		if strings.Contains(r.URL.Path, "//") || strings.Contains(r.URL.Path, "/.") {
 			nowhere(w, r) // the mux would redirect, and a POST does not survive that
 			return
 		}
