@@ -26,11 +26,16 @@ demo: ## the same, with a simulated fleet and conversations, and a live summary
 	$(GO) run ./cmd/lingua demo
 
 .PHONY: test
-test: lint race ## everything that must hold before a change lands
+test: lint race allocs ## everything that must hold before a change lands
 
 .PHONY: race
 race: ## every test under the race detector
 	$(GO) test -race -timeout 12m ./...
+
+# The race detector makes allocations of its own, so these are counted without it.
+.PHONY: allocs
+allocs: ## that the hot path allocates nothing
+	$(GO) test -run Alloc ./internal/pick
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## formatting, vet and the linters of .golangci.yml
@@ -46,8 +51,10 @@ stress: ## 200,000 dispatches over HTTP against a fleet with faults
 
 .PHONY: bench
 bench: ## the benchmarks whose results are in docs/benchmarks.md
-	$(GO) test -run '^$$' -bench Decision -benchtime 2s -count 5 -cpu 1 ./bench
-	$(GO) test -count=1 -timeout 20m -run 'Ratio' -v ./bench -ratios
+	$(GO) test -run '^$$' -bench 'Decision$$' -cpu 1 ./bench
+	$(GO) test -run '^$$' -bench 'DecisionGrowth' -benchtime 1x -cpu 1 ./bench
+	$(GO) test -run '^$$' -bench 'DispatchHTTP|BesideHeartbeats' -benchtime 1x -timeout 20m ./bench
+	$(GO) test -run '^$$' -bench 'Lifecycle' ./bench
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each

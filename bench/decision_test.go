@@ -14,21 +14,66 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
+var decisionFleets = []int{100, 10_000, 100_000}
+
 // BenchmarkDecision is one decision: draw candidates from the pool, reserve a slot of the better one in the
 // memory store, and give it back.
 func BenchmarkDecision(b *testing.B) {
-	for _, nodes := range []int{100, 10_000, 100_000} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) { benchmarkDecision(b, nodes) })
+	for _, nodes := range decisionFleets {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			d := newDecider(b, nodes)
+			b.ReportAllocs()
+			for b.Loop() {
+				d.decide(b)
+			}
+		})
 	}
 }
 
-func benchmarkDecision(b *testing.B, nodes int) {
-	ctx := context.Background()
-	timing := store.Timing{Presence: time.Hour, Judge: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute}
-	mem := memstore.New(timing)
-	view := fleet.New(timing.Presence)
+// BenchmarkDecisionGrowth lets fleets of different sizes take turns and reports what a decision costs with
+// each, in nanoseconds, and the largest as a multiple of the smallest.
+func BenchmarkDecisionGrowth(b *testing.B) {
+	const turns, each = 41, 20_000
+	deciders := make([]*decider, len(decisionFleets))
+	for i, nodes := range decisionFleets {
+		deciders[i] = newDecider(b, nodes)
+	}
+	for b.Loop() {
+		costs := make([][]float64, len(deciders))
+		for range turns {
+			for i, d := range deciders {
+				began := time.Now()
+				for range each {
+					d.decide(b)
+				}
+				costs[i] = append(costs[i], float64(time.Since(began).Nanoseconds())/each)
+			}
+		}
+		for i, nodes := range decisionFleets {
+			b.ReportMetric(median(costs[i]), fmt.Sprintf("ns-%d", nodes))
+		}
+		b.ReportMetric(median(costs[len(costs)-1])/median(costs[0]), "growth")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// decider is a fleet in which decisions are made.
+type decider struct {
+	mem    *memstore.Store
+	view   *fleet.Fleet
+	picker *pick.Picker
+	pool   *fleet.Pool
+}
+
+var decisionTiming = store.Timing{
+	Presence: time.Hour, Judge: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute,
+}
+
+func newDecider(b *testing.B, nodes int) *decider {
+	b.Helper()
+	d := &decider{mem: memstore.New(decisionTiming), view: fleet.New(decisionTiming.Presence)}
 	for i := range nodes {
-		r, err := mem.Register(ctx, store.RegisterParams{
+		r, err := d.mem.Register(b.Context(), store.RegisterParams{
 			Node: core.Node{
 				ID: core.NodeID(fmt.Sprintf("node-%06d", i)), Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
 				Capability: core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true},
@@ -38,36 +83,38 @@ func benchmarkDecision(b *testing.B, nodes int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		view.Update(r.NodeStatus)
+		d.view.Update(r.NodeStatus)
 	}
-	picker := pick.New(view, pick.Policy{
+	d.picker = pick.New(d.view, pick.Policy{
 		SampleK: 20, ScanMax: 512, StaleAfter: time.Hour, Shuffle: true, CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95,
 	}, nil)
-	pool := view.Pool(core.Direction{Src: "en", Tgt: "zh"}, false)
-	if got := pool.Members().Len(); got != nodes {
+	d.pool = d.view.Pool(core.Direction{Src: "en", Tgt: "zh"}, false)
+	if got := d.pool.Members().Len(); got != nodes {
 		b.Fatalf("the pool has %d members, want %d", got, nodes)
 	}
-	options := &core.Options{}
-
 	runtime.GC() // what building the fleet left behind is not part of a decision
-	b.ReportAllocs()
-	for b.Loop() {
-		now := view.Now()
-		round := picker.Begin(pick.Query{Wish: &pool.Wish, Options: options, Now: now}, pool.Members())
-		n := round.Next()
-		ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}
-		r, err := mem.Reserve(ctx, store.ReserveParams{
-			Lease: ref, Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Revision, Instance: "i-1", Timeout: timing.Attempt,
-		})
-		if err != nil || r.Verdict != store.OK {
-			b.Fatal(r.Verdict, err)
-		}
-		view.Observe(n.Node, r.InFlight, r.Max, now)
-		o, err := mem.Release(ctx, store.ReleaseParams{Lease: ref, Handle: n.Handle()})
-		if err != nil {
-			b.Fatal(err)
-		}
-		view.Observe(n.Node, o.InFlight(), o.Max, now)
-		round.End()
+	return d
+}
+
+var noOptions core.Options
+
+// decide makes one decision and takes it back.
+func (d *decider) decide(b *testing.B) {
+	now := d.view.Now()
+	round := d.picker.Begin(pick.Query{Wish: &d.pool.Wish, Options: &noOptions, Now: now}, d.pool.Members())
+	n := round.Next()
+	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}
+	r, err := d.mem.Reserve(context.Background(), store.ReserveParams{
+		Lease: ref, Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Revision, Instance: "i-1", Timeout: decisionTiming.Attempt,
+	})
+	if err != nil || r.Verdict != store.OK {
+		b.Fatal(r.Verdict, err)
 	}
+	d.view.Observe(n.Node, r.InFlight, r.Max, now)
+	o, err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d.view.Observe(n.Node, o.InFlight(), o.Max, now)
+	round.End()
 }

@@ -17,7 +17,6 @@ type Round struct {
 	members *fleet.Members
 	drawn   int
 	swaps   []swap
-	ahead   fleet.Member // drawn, not yet looked at
 	second  fleet.Member // passed, not yet offered
 }
 
@@ -35,7 +34,7 @@ func (p *Picker) Begin(q Query, members *fleet.Members) *Round {
 func (r *Round) End() {
 	r.swaps = r.swaps[:0]
 	r.drawn, r.members, r.query = 0, nil, Query{}
-	r.ahead, r.second = fleet.Member{}, fleet.Member{}
+	r.second = fleet.Member{}
 	r.picker.rounds.Put(r)
 }
 
@@ -45,38 +44,49 @@ func (r *Round) Next() fleet.Member {
 		r.second = fleet.Member{}
 		return first
 	}
-	first := r.draw()
+	// Both are sampled before either is looked at, so that the waits for the two overlap.
+	a, b := r.sample(), r.sample()
+	first, second := r.pass(a), r.pass(b)
 	if first.Node == nil {
-		return first
+		first, second = second, fleet.Member{}
 	}
-	if second := r.draw(); second.Node != nil {
-		if r.share(second.Node) < r.share(first.Node) {
-			first, second = second, first
+	if first.Node == nil {
+		if first = r.draw(); first.Node == nil {
+			return first
 		}
-		r.second = second
 	}
+	if second.Node == nil {
+		second = r.draw()
+	}
+	if second.Node != nil && r.share(second.Node) < r.share(first.Node) {
+		first, second = second, first
+	}
+	r.second = second
 	return first
 }
 
 func (r *Round) share(n *fleet.Node) float64 { return r.picker.fleet.Share(n, r.query.Now) }
 
-// draw takes members at random until one passes the filters and is believed to have room.
-func (r *Round) draw() fleet.Member {
-	if r.drawn == 0 {
-		r.ahead = r.sample()
+// pass returns the member if it passes the filters and is believed to have room, else none.
+func (r *Round) pass(m fleet.Member) fleet.Member {
+	if m.Node != nil && r.picker.memberObjection(&r.query, m.Node) == core.ReasonNone && r.share(m.Node) < 1 {
+		return m
 	}
-	for r.ahead.Node != nil {
-		m := r.ahead
-		r.ahead = r.sample()
-		if r.picker.memberObjection(&r.query, m.Node) == core.ReasonNone && r.share(m.Node) < 1 {
+	return fleet.Member{}
+}
+
+// draw samples until a member passes.
+func (r *Round) draw() fleet.Member {
+	for m := r.sample(); m.Node != nil; m = r.sample() {
+		if m = r.pass(m); m.Node != nil {
 			return m
 		}
 	}
 	return fleet.Member{}
 }
 
-// sample takes one more member at random; its Node is nil when enough were taken. Members are sampled one
-// ahead and fetched into the cache at once, so that the wait for one overlaps with the look at another.
+// sample takes one more member at random and brings it into the cache; its Node is nil when enough were
+// taken.
 func (r *Round) sample() fleet.Member {
 	if r.drawn >= min(r.members.Len(), r.picker.policy.SampleK) {
 		return fleet.Member{}

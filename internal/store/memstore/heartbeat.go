@@ -29,7 +29,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	n.seen = now
 	n.load = p.Load
 	if p.Activity.Lists {
-		n.held = 0
+		n.onHold = false
 	}
 	s.declare(n, &p)
 

@@ -21,11 +21,12 @@ type node struct {
 	foreign  int16
 	ready    bool // health and drain allow a grant
 	gone     bool // removed: whoever still has a pointer must look again
+	onHold   bool // granted nothing before held
 
 	first [1]lease // where leases begin
 
 	now   *core.Node
-	held  moment // granted nothing before this moment
+	held  moment
 	load  core.Load
 	seq   uint64 // of the last heartbeat that counted
 	beats uint64 // heartbeats that carried no number
@@ -127,7 +128,7 @@ func (s *Store) occupancy(n *node, now moment) store.Occupancy {
 
 // closed reports whether the node may be granted nothing, whatever is free.
 func (s *Store) closed(n *node, now moment) bool {
-	return !n.ready || now.since(n.seen) >= s.timing.Presence || !expired(n.held, now)
+	return !n.ready || now.since(n.seen) >= s.timing.Presence || n.onHold && !expired(n.held, now)
 }
 
 func (s *Store) status(n *node, now moment) store.NodeStatus {

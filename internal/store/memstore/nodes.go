@@ -28,10 +28,8 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	n.load = p.Load
 	n.seen = now
 	n.seq = 0
-	n.held = 0
-	if p.Returning && !p.Activity.Lists {
-		n.held = now.add(s.timing.Attempt)
-	}
+	n.onHold = p.Returning && !p.Activity.Lists
+	n.held = now.add(s.timing.Attempt)
 
 	r := store.Registration{Known: known, Young: s.young(now)}
 	s.beginLife(n, &p.Activity, &r, now)
