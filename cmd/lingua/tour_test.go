@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+)
+
+// TestTheTour does what README.md says to paste, against the fleet of the demo.
+func TestTheTour(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tour := regexp.MustCompile("(?s)## A tour.*?```bash\n(.*?)```").FindStringSubmatch(string(page))
+	if tour == nil {
+		t.Fatal("README.md has no tour")
+	}
+	url := startDemoFleet(t)
+	steps := 0
+	for line := range strings.Lines(tour[1]) {
+		words := shellWords(strings.ReplaceAll(strings.TrimSpace(line), "http://127.0.0.1:5010", url))
+		switch {
+		case len(words) == 0 || words[0] == "#":
+		case words[0] == "curl":
+			steps++
+			curl(t, words[1:])
+		case len(words) > 3 && words[0] == "go" && words[1] == "run":
+			steps++
+			var out, errs bytes.Buffer
+			args := append(words[3:], "--server", url)
+			if code := run(t.Context(), args, streams{out: &out, err: &errs}); code != exitOK || out.Len() == 0 {
+				t.Errorf("lingua %v: exit %d\n%s%s", args, code, out.String(), errs.String())
+			}
+		default:
+			t.Errorf("the tour has a step this test cannot do: %s", line)
+		}
+	}
+	if steps < 8 {
+		t.Errorf("the tour has only %d steps", steps)
+	}
+}
+
+// startDemoFleet runs a scheduler with the demo's nodes until the test ends.
+func startDemoFleet(t *testing.T) string {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 3
+	s, err := scheduler.New(cfg, version(), slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	url := "http://" + l.Addr().String()
+	peer := sim.NewPeer(url)
+	var nodes []*sim.Node
+	for _, f := range sim.Cast() {
+		n, err := sim.StartNode(t.Context(), peer, f.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, n)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		for _, n := range nodes {
+			n.Kill()
+		}
+		peer.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return url
+}
+
+// shellWords splits a line as a shell does, as far as the tour goes: single quotes group.
+func shellWords(line string) []string {
+	var words []string
+	for _, m := range regexp.MustCompile(`'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
+		words = append(words, m[1]+m[2])
+	}
+	return words
+}
+
+// curl does what the tour's curl commands do, and expects them to succeed.
+func curl(t *testing.T, args []string) {
+	t.Helper()
+	method, url, body := http.MethodGet, "", ""
+	header := make(http.Header)
+	for i := 0; i < len(args); i++ {
+		switch args[i] {
+		case "-s":
+		case "-H":
+			i++
+			name, value, _ := strings.Cut(args[i], ": ")
+			header.Set(name, value)
+		case "-d":
+			i++
+			method, body = http.MethodPost, args[i]
+		default:
+			url = args[i]
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		var answer bytes.Buffer
+		_, _ = answer.ReadFrom(resp.Body)
+		t.Errorf("curl %s: %s %s", url, resp.Status, answer.String())
+	}
+}
