@@ -25,7 +25,7 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // storeys are the packages from the ground up. A package may import only what stands below it.
 var storeys = [][]string{
-	{"wire"},
+	{"wire", "internal/pause"},
 	{"internal/core"},
 	{"internal/store"},
 	{"internal/store/memstore", "internal/store/storetest", "internal/telemetry", "internal/fleet"},

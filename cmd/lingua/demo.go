@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -37,11 +36,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	s, err := scheduler.New(cfg, version(), log, nil)
-	if err != nil {
-		return err
-	}
-	l, err := s.Listen(ctx)
+	s, l, err := open(ctx, cfg, log)
 	if err != nil {
 		return err
 	}

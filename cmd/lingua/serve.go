@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 
@@ -61,11 +62,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	s, err := scheduler.New(cfg, version(), log, nil)
-	if err != nil {
-		return err
-	}
-	l, err := s.Listen(ctx)
+	s, l, err := open(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -75,4 +72,14 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		log.Info("there are no keys: only this machine can reach the scheduler")
 	}
 	return s.Run(ctx, l)
+}
+
+// open makes a scheduler and opens its port.
+func open(ctx context.Context, cfg config.Config, log *slog.Logger) (*scheduler.Scheduler, net.Listener, error) {
+	s, err := scheduler.New(cfg, version(), log, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := s.Listen(ctx)
+	return s, l, err
 }

@@ -3,11 +3,11 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -195,7 +195,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 		attempt++
 	}
 	renew := time.Now().Add(retryLease / 2)
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried}
 		to, refusal := j.d.find(ctx, &s)
 		switch {
@@ -206,11 +206,11 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 		case c.spares && refusal.Code != wire.SchedulerDependencyDown && j.untold():
 			j.end(ctx, c, core.ReasonAllFull)
 			return false
-		case !time.Now().Add(pause).Before(j.f.deadline):
+		case !time.Now().Add(wait).Before(j.f.deadline):
 			j.end(ctx, c, core.ReasonDeadline)
 			return false
 		}
-		if !sleep(ctx, pause/2+rand.N(pause)) {
+		if !pause.About(ctx, wait, 0.5) {
 			return false
 		}
 		if time.Now().After(renew) {

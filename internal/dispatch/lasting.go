@@ -2,23 +2,22 @@ package dispatch
 
 import (
 	"context"
-	"math/rand/v2"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // persist asks the store until it answers or the context ends. Every operation may be repeated.
 func (d *Dispatcher) persist(ctx context.Context, ask func() error) bool {
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		err := ask()
 		if err == nil {
 			return true
 		}
 		d.storeFailed("persist", err)
-		if !sleep(ctx, pause/2+rand.N(pause)) {
+		if !pause.About(ctx, wait, 0.5) {
 			return false
 		}
 	}
@@ -49,16 +48,4 @@ func (d *Dispatcher) free(ctx context.Context, p store.ReleaseParams, n *fleet.N
 		d.fleet.Observe(n, o.InFlight(), o.Max, d.fleet.Now())
 	}
 	return err
-}
-
-// sleep waits and reports false when the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -3,12 +3,12 @@ package fleet
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -16,6 +16,7 @@ const (
 	pollEvery    = time.Second      // how often the silent are looked for
 	compareEvery = 30 * time.Second // how often the whole fleet is compared, in case a change was missed
 	retryEvery   = time.Second      // after the store failed
+	jitter       = 0.1              // so that instances do not act in step
 )
 
 // Follower keeps a Fleet in step with the store: changes as they are pushed, a whole comparison when some
@@ -48,7 +49,7 @@ func (f *Follower) watch(ctx context.Context) {
 			return
 		}
 		f.Log.Warn("lost the stream of node changes; trying again", "error", err)
-		pause(ctx, retryEvery)
+		pause.About(ctx, retryEvery, jitter)
 	}
 }
 
@@ -98,7 +99,7 @@ func (f *Follower) compare(ctx context.Context) {
 func (f *Follower) poll(ctx context.Context) {
 	f.told = make(map[core.NodeID]bool)
 	compared := f.Fleet.Now()
-	for pause(ctx, pollEvery) {
+	for pause.About(ctx, pollEvery, jitter) {
 		sightings, err := f.Census.Sightings(ctx)
 		if err != nil {
 			f.Log.Warn("could not ask the store who is alive", "error", err)
@@ -136,18 +137,5 @@ func (f *Follower) take(ctx context.Context, sightings []store.Sighting) {
 			}
 			told[s.Node] = true
 		}
-	}
-}
-
-// pause waits about d, a little more or less each time so that instances do not act in step. It reports
-// false when the context ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d + time.Duration((rand.Float64()-0.5)*0.2*float64(d)))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

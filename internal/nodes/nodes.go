@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -290,14 +291,7 @@ func (l *Life) Silent(ctx context.Context, id core.NodeID) error {
 // Forget removes nodes that have been silent for so long that nobody waits for them. It runs until the
 // context ends.
 func (l *Life) Forget(ctx context.Context) {
-	tick := time.NewTicker(l.cfg.Retention/10 + time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for pause.About(ctx, l.cfg.Retention/10+time.Second, 0.1) {
 		sightings, err := l.store.Sightings(ctx)
 		if err != nil {
 			continue // the follower says so every second

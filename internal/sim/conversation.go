@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -33,7 +34,7 @@ type Utterance struct {
 // Run speaks until the context ends.
 func (c *Conversation) Run(ctx context.Context, peer *Peer) {
 	for i := 0; ctx.Err() == nil; i++ {
-		if !wait(ctx, c.Pause()) {
+		if !pause.For(ctx, c.Pause()) {
 			return
 		}
 		src, tgt := c.Langs[i%2], c.Langs[(i+1)%2]
@@ -72,19 +73,8 @@ func (c *Conversation) speak(ctx context.Context, peer *Peer, in wire.DispatchRe
 			u.Total, u.State = time.Since(began), job.State
 			return u
 		}
-		if !wait(ctx, c.Poll) {
+		if !pause.For(ctx, c.Poll) {
 			return u
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -206,11 +207,8 @@ func (n *Node) note(err error) {
 // heartbeats tells the scheduler that the node is alive, at times that are its own.
 func (n *Node) heartbeats() {
 	for {
-		jitter := time.Duration((rand.Float64() - 0.5) * 0.4 * float64(n.beat))
-		select {
-		case <-n.life.Done():
+		if !pause.About(n.life, n.beat, 0.2) {
 			return
-		case <-time.After(n.beat + jitter):
 		}
 		var out wire.HeartbeatResponse
 		if err := n.peer.Post(n.life, "/v1/node/heartbeat", n.pulse(), &out); err != nil {

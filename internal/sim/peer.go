@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -74,16 +75,14 @@ func (p *Peer) do(ctx context.Context, method, path string, body []byte, out any
 // Insist posts until there is an answer that a repeat would not change: a node keeps a result until it is
 // acknowledged.
 func (p *Peer) Insist(ctx context.Context, path string, in, out any) error {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := p.Post(ctx, path, in, out)
 		var said *wire.Error
 		if err == nil || errors.As(err, &said) && !said.Code.Traits().Retryable {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.About(ctx, wait, 0.5) {
 			return err
-		case <-time.After(pause):
 		}
 	}
 }

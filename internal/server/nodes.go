@@ -1,0 +1,146 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, error) {
+	if e := checkOptionalID("node_id", in.NodeID); e != nil {
+		return nil, e
+	}
+	if in.SemanticLangs == nil {
+		return nil, wire.Invalid("semantic_langs", "is missing: list the languages the node can repair")
+	}
+	if in.MaxConcurrentJobs == nil {
+		return nil, wire.Invalid("max_concurrent_jobs", "is missing: say how many jobs the node takes at once")
+	}
+	p, e := s.patch(&in.Declaration)
+	if e != nil {
+		return nil, e
+	}
+	a, e := activity(&in.Declaration)
+	if e != nil {
+		return nil, e
+	}
+	r, err := s.Nodes.Register(ctx, core.NodeID(in.NodeID), p, a)
+	if err != nil {
+		return nil, err
+	}
+	return &wire.RegisterResponse{
+		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch),
+		HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Cancel: viewActive(r.Cancel),
+	}, nil
+}
+
+func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any, error) {
+	if e := checkID("node_id", in.NodeID); e != nil {
+		return nil, e
+	}
+	p, e := s.patch(&in.Declaration)
+	if e != nil {
+		return nil, e
+	}
+	a, e := activity(&in.Declaration)
+	if e != nil {
+		return nil, e
+	}
+	b := nodes.Beat{Node: core.NodeID(in.NodeID), Patch: p, Activity: a}
+	if b.Epoch, e = epoch(in.Epoch); e != nil {
+		return nil, e
+	}
+	if in.HBSeq != nil {
+		if *in.HBSeq == 0 {
+			return nil, wire.Invalid("hb_seq", "counts from 1")
+		}
+		b.Seq = *in.HBSeq
+	}
+	cancel, err := s.Nodes.Heartbeat(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return &wire.HeartbeatResponse{OK: true, Cancel: viewActive(cancel)}, nil
+}
+
+// epoch reads an epoch that may be absent.
+func epoch(given *int64) (core.Epoch, *wire.Error) {
+	if given == nil {
+		return 0, nil
+	}
+	if *given <= 0 {
+		return 0, wire.Invalid("epoch", "must be the number that registration answered, not %d", *given)
+	}
+	return core.Epoch(*given), nil
+}
+
+func (s *Server) modelNotAvailable(ctx context.Context, in *wire.ModelNotAvailableRequest) (any, error) {
+	if e := checkID("node_id", in.NodeID); e != nil {
+		return nil, e
+	}
+	if e := checkOptionalID("job_id", in.JobID); e != nil {
+		return nil, e
+	}
+	if in.ServiceID == "" || len(in.ServiceID) > maxName {
+		return nil, wire.Invalid("service_id", "must be 1 to %d characters", maxName)
+	}
+	if in.JobID != "" {
+		if e := checkAttempt("attempt_id", in.AttemptID); e != nil {
+			return nil, e
+		}
+	}
+	err := s.Nodes.Missing(ctx, nodes.Unavailable{
+		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Detail: nodeReason(in.Reason),
+		Job: core.JobID(in.JobID), Attempt: in.AttemptID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &wire.OKResponse{OK: true}, nil
+}
+
+func (s *Server) nodes(r *http.Request) (any, error) {
+	all, err := s.Nodes.All(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b store.NodeStatus) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
+	out := &wire.NodeList{Nodes: make([]wire.Node, len(all))}
+	for i, st := range all {
+		out.Nodes[i] = s.viewNode(st)
+	}
+	return out, nil
+}
+
+func (s *Server) node(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	if e := checkID("id", id); e != nil {
+		return nil, e
+	}
+	st, err := s.Nodes.Node(r.Context(), core.NodeID(id))
+	if err != nil {
+		return nil, err
+	}
+	return s.viewNode(st), nil
+}
+
+// drain makes the handler that drains or resumes a node.
+func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		id := r.PathValue("id")
+		if e := checkID("id", id); e != nil {
+			return nil, e
+		}
+		st, err := s.Nodes.Drain(r.Context(), core.NodeID(id), drained)
+		if err != nil {
+			return nil, err
+		}
+		return s.viewNode(st), nil
+	}
+}

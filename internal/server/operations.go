@@ -1,0 +1,32 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+func (s *Server) health(*http.Request) (any, error) { return &wire.HealthResponse{Status: "ok"}, nil }
+
+func (s *Server) version(*http.Request) (any, error) { return &s.Version, nil }
+
+// ready answers whether new work should come here.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	out := &wire.ReadyResponse{Ready: true}
+	switch {
+	case s.stopping.Load():
+		out.Ready, out.Reason = false, "it is shutting down"
+	case s.Ping(r.Context()) != nil:
+		out.Ready, out.Reason = false, "the shared store does not answer"
+	}
+	status := http.StatusOK
+	if !out.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	write(w, status, out)
+}
+
+func (s *Server) spec31(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(s.openapi)
+}
