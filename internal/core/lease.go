@@ -41,4 +41,7 @@ type Lease struct {
 	Since    time.Time  // when it was reserved
 	Expires  time.Time  // when it stops counting
 	Deadline time.Time  // when the attempt is over
+	// Young says that it was reserved so lately that the job may still be on its way to the node: whatever
+	// the node says, it says nothing about this job.
+	Young bool
 }

@@ -48,6 +48,7 @@ const (
 	ReasonACKTimeout          Reason = "ACK_TIMEOUT"
 	ReasonAttemptTimeout      Reason = "ATTEMPT_TIMEOUT"
 	ReasonDeliveryRefused     Reason = "DELIVERY_REFUSED"
+	ReasonDeliveryUnknown     Reason = "DELIVERY_UNKNOWN"
 	ReasonNodeBusy            Reason = "NODE_BUSY"
 	ReasonNodeFailed          Reason = "NODE_FAILED"
 	ReasonModelNotAvailable   Reason = "MODEL_NOT_AVAILABLE"
@@ -72,7 +73,7 @@ func (r Reason) Soft() bool { return r == ReasonSpread || r == ReasonSetAside }
 // no job, and no node ever had it. A refusal is not remembered.
 func (r Reason) Refusal() bool { return r == ReasonAllFull || r == ReasonDependencyDown }
 
-// Unconfirmed reports whether an attempt that ended for this reason was never confirmed by its node.
-func (r Reason) Unconfirmed() bool {
-	return r == ReasonNodeBusy || r == ReasonDeliveryRefused || r == ReasonACKTimeout
+// Undelivered reports whether an attempt that ended for this reason was never known to have reached its node.
+func (r Reason) Undelivered() bool {
+	return r == ReasonNodeBusy || r == ReasonDeliveryRefused || r == ReasonDeliveryUnknown
 }

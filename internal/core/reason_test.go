@@ -11,14 +11,14 @@ import (
 )
 
 // traits is all that a reason says about itself.
-type traits struct{ Incapable, Soft, Refusal, Unconfirmed bool }
+type traits struct{ Incapable, Soft, Refusal, Undelivered bool }
 
 var (
 	plain       = traits{}
 	incapable   = traits{Incapable: true}
 	soft        = traits{Soft: true}
 	refusal     = traits{Refusal: true}
-	unconfirmed = traits{Unconfirmed: true}
+	undelivered = traits{Undelivered: true}
 )
 
 var wantReasons = map[Reason]traits{
@@ -60,9 +60,10 @@ var wantReasons = map[Reason]traits{
 	"NODE_FAILED":                   plain,
 	"MODEL_NOT_AVAILABLE":           plain,
 	"CANCELLED":                     plain,
-	"ACK_TIMEOUT":                   unconfirmed,
-	"DELIVERY_REFUSED":              unconfirmed,
-	"NODE_BUSY":                     unconfirmed,
+	"ACK_TIMEOUT":                   {},
+	"DELIVERY_REFUSED":              undelivered,
+	"DELIVERY_UNKNOWN":              undelivered,
+	"NODE_BUSY":                     undelivered,
 }
 
 // declaredReasons reads the constants from the source, so that a new reason has to be given its place here.
@@ -98,7 +99,7 @@ func TestEveryReasonHasItsPlace(t *testing.T) {
 		if _, twice := got[r]; twice {
 			t.Errorf("two constants are called %q", r)
 		}
-		got[r] = traits{r.Incapable(), r.Soft(), r.Refusal(), r.Unconfirmed()}
+		got[r] = traits{r.Incapable(), r.Soft(), r.Refusal(), r.Undelivered()}
 	}
 	if diff := cmp.Diff(wantReasons, got); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
@@ -110,7 +111,7 @@ func TestReasonTraitsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	for _, r := range append(declaredReasons(t), "SOMETHING_ELSE") {
 		n := 0
-		for _, has := range []bool{r.Incapable(), r.Soft(), r.Refusal(), r.Unconfirmed()} {
+		for _, has := range []bool{r.Incapable(), r.Soft(), r.Refusal(), r.Undelivered()} {
 			if has {
 				n++
 			}

@@ -24,7 +24,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool
 	}
 	if applied.Outcome.Stands() {
 		d.ended(&applied)
-		d.letGo(ctx, applied.Job, false)
+		d.letGo(applied.Job, false)
 	}
 	return applied.Job, applied.Outcome.Stands(), nil
 }

@@ -50,6 +50,7 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 
 	x := Explanation{Reasons: make(map[core.Reason]int)}
 	capable, free := 0, 0
+	preferred := preference{id: spec.Options.PreferredNode, strict: spec.Options.Strict}
 	for i, n := range all {
 		reason := d.picker.Objection(&q, n)
 		if !reason.Incapable() {
@@ -63,6 +64,9 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 		if reason == core.ReasonNone || reason.Soft() {
 			free++
 		}
+		if n.ID() == preferred.id {
+			preferred.known, preferred.reason = true, reason
+		}
 		if reason != core.ReasonNone {
 			x.Reasons[reason]++
 		}
@@ -72,23 +76,40 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 			x.Truncated = true
 		}
 	}
-	d.conclude(&x, &spec, capable, free)
+	if preferred.id != "" && !preferred.known {
+		// It may be away, which is another thing than being unable.
+		if _, err := d.store.Node(ctx, preferred.id); err == nil {
+			preferred.known, preferred.reason = true, core.ReasonStale
+		}
+	}
+	d.conclude(&x, &spec, &preferred, capable, free)
 	return x, nil
 }
 
+// preference is what was found out about the node a job would like.
+type preference struct {
+	id     core.NodeID
+	strict bool
+	known  bool
+	reason core.Reason
+}
+
+// away reports whether the job insists on its node and the node cannot take it now.
+func (p *preference) away() bool {
+	return p.id != "" && p.strict && p.reason != core.ReasonNone && !p.reason.Soft()
+}
+
 // conclude says what the nodes together mean for the request.
-func (d *Dispatcher) conclude(x *Explanation, spec *core.Spec, capable, free int) {
+func (d *Dispatcher) conclude(x *Explanation, spec *core.Spec, preferred *preference, capable, free int) {
 	wanted := wantedOf(spec)
-	preferred := spec.Options.PreferredNode
-	i := slices.IndexFunc(x.Nodes, func(n ExplainedNode) bool { return n.Node.ID == preferred })
 	switch {
-	case preferred != "" && (i < 0 || x.Nodes[i].Reason.Incapable()):
+	case preferred.id != "" && (!preferred.known || preferred.reason.Incapable()):
 		x.Verdict = wire.PreferredNodeNotCapable
-		x.Detail = fmt.Sprintf("node %s is not registered or cannot do this job", preferred)
+		x.Detail = fmt.Sprintf("node %s is not registered or cannot do this job", preferred.id)
 	case capable == 0:
 		x.Verdict = wire.NoCapableNode
 		x.Detail = fmt.Sprintf("No node supports %s.", wanted)
-	case free == 0, preferred != "" && spec.Options.Strict && x.Nodes[i].Reason != core.ReasonNone && !x.Nodes[i].Reason.Soft():
+	case free == 0, preferred.away():
 		x.Verdict = wire.AllCandidatesFullOrFailed
 		x.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(x.Reasons))
 	default:

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,7 +43,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 		Wish: &pool.Wish, Options: o, Tenant: s.spec.Tenant, Tried: s.tried,
 		Avoid: d.spread.last(s.spec.Session), Now: d.fleet.Now(),
 	}
-	if o.PreferredNode != "" && !slices.Contains(s.tried, o.PreferredNode) {
+	if o.PreferredNode != "" && len(s.tried) == 0 {
 		f, ok, refusal := d.findPreferred(ctx, s, &q)
 		if ok || refusal != nil {
 			return f, refusal
@@ -56,7 +57,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 	for m := round.Next(); m.Node != nil; m = round.Next() {
 		f, verdict, err := d.reserve(ctx, s, &q, m)
 		if err != nil {
-			return found{}, gone(ctx)
+			return found{}, down()
 		}
 		if verdict == store.OK {
 			return f, nil
@@ -72,7 +73,12 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 	n := d.fleet.Node(id)
 	if n == nil {
 		// It may be away, which is another thing than being unable.
-		if _, err := d.store.Node(ctx, id); err != nil {
+		_, err := d.store.Node(ctx, id)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNoNode):
+			d.storeFailed("node", err)
+			return found{}, false, down()
+		case err != nil:
 			return found{}, false, &wire.Error{
 				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
 				Detail: fmt.Sprintf("options.preferred_node_id: no node %s is registered; name another one or none", id),
@@ -92,7 +98,7 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 			f, verdict, err := d.reserve(ctx, s, q, m)
 			switch {
 			case err != nil:
-				return found{}, false, gone(ctx)
+				return found{}, false, down()
 			case verdict == store.OK:
 				return f, true, nil
 			}
@@ -124,7 +130,7 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 		}
 		if err := d.store.Probe(ctx, ids[:len(batch)], full[:len(batch)]); err != nil {
 			d.storeFailed("probe", err)
-			return found{}, gone(ctx)
+			return found{}, down()
 		}
 		for i, m := range batch {
 			d.fleet.Observe(m.Node, full[i].InFlight(), full[i].Max, q.Now)
@@ -135,7 +141,7 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 			if full[i].Free() {
 				f, verdict, err := d.reserve(ctx, s, q, m)
 				if err != nil {
-					return found{}, gone(ctx)
+					return found{}, down()
 				}
 				if verdict == store.OK {
 					return f, nil

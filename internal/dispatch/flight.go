@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fleet"
 )
 
 // phase is what a flight is waiting for.
@@ -26,11 +25,11 @@ type flight struct {
 
 	mu    sync.Mutex
 	job   *core.Job
-	node  *fleet.Node
 	ends  time.Time // of the current attempt, by this process's clock
 	until time.Time // when the current wait is over
 	phase phase
 	timer *time.Timer
+	seeks bool // somebody looks for another node
 	over  bool
 }
 
@@ -51,7 +50,7 @@ func leaseOf(job *core.Job) core.LeaseRef {
 func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.over || f.job.Token != token || p == phaseACK && f.phase == phaseRunning {
+	if f.over || f.seeks || f.job.Token != token || p == phaseACK && f.phase == phaseRunning {
 		return
 	}
 	f.phase = p
@@ -70,14 +69,19 @@ func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
 	}
 }
 
-// moved notes that the job has another holder.
-func (f *flight) moved(job *core.Job, n *fleet.Node, ends time.Time) {
+// moved notes that the job has another holder. It reports false, and notes nothing, when the job has moved
+// on since.
+func (f *flight) moved(job *core.Job, ends time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.job, f.node, f.ends, f.phase = job, n, ends, phaseMoving
+	if f.over || f.job.Attempt > job.Attempt || f.job.Attempt == job.Attempt && f.job.Updated.After(job.Updated) {
+		return false
+	}
+	f.job, f.ends, f.phase, f.seeks = job, ends, phaseMoving, false
 	if f.timer != nil {
 		f.timer.Stop()
 	}
+	return true
 }
 
 // seek claims the flight for whoever looks for another node. It reports false when somebody else does.
@@ -87,7 +91,7 @@ func (f *flight) seek(job *core.Job) bool {
 	if f.over {
 		return false
 	}
-	f.job, f.phase = job, phaseMoving
+	f.job, f.phase, f.seeks = job, phaseMoving, true
 	if f.timer != nil {
 		f.timer.Stop()
 	}

@@ -20,31 +20,38 @@ type journey struct {
 	job   *core.Job
 	owner core.Token // while RETRYING: the name under which the retry is ours
 	tried []core.NodeID
+	// awaited says that the caller who asked for the job still waits for it to be placed, and can be refused.
+	awaited bool
+	// undecided says that the store could not be asked before the context ended.
+	undecided bool
 }
 
 // cause is why an attempt is over.
 type cause struct {
 	reason core.Reason
 	detail string
-	// freed says that the node certainly does not have the job: its slot need not be kept for it.
+	// freed says that the node does not seem to have the job: its slot is not kept while another is looked for.
 	freed bool
+	// certain says that the node itself said so. Else it may yet turn up with the job.
+	certain bool
 	// spares says that the failure costs no attempt.
 	spares bool
 }
 
 // embark begins the journey of a job that was just recorded as found.
-func (d *Dispatcher) embark(job *core.Job, at found) *journey {
+func (d *Dispatcher) embark(job *core.Job) *journey {
 	now := time.Now()
 	f := d.flights.add(&flight{
-		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, node: at.member.Node, ends: now.Add(d.cfg.AttemptTimeout),
+		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, ends: now.Add(d.cfg.AttemptTimeout),
 	})
-	return &journey{d: d, f: f, job: job}
+	return &journey{d: d, f: f, job: job, awaited: true}
 }
 
 // resume begins a journey of a job that was recorded earlier, here or elsewhere.
 func (d *Dispatcher) resume(job *core.Job) *journey {
 	left := min(d.cfg.JobTimeout, max(job.Deadline.Sub(job.Updated), 0))
-	f := d.flights.add(&flight{id: job.ID, deadline: time.Now().Add(left), job: job, node: d.fleet.Node(job.Node)})
+	now := time.Now()
+	f := d.flights.add(&flight{id: job.ID, deadline: now.Add(left), job: job, ends: now.Add(d.cfg.AttemptTimeout)})
 	return d.onward(job, f)
 }
 
@@ -60,20 +67,20 @@ func (d *Dispatcher) onward(job *core.Job, f *flight) *journey {
 // run delivers the job, to another node if need be, until one has it.
 func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 	for {
+		began := time.Now()
 		err := j.deliver()
 		var going bool
 		switch {
-		case err == nil:
+		case err == nil, !errors.Is(err, ErrBusy) && !errors.Is(err, ErrRefused) && j.confirmed(ctx, began):
 			j.delivered()
 			return Placement{Job: j.job.ID, Node: j.job.Node, Attempt: j.job.Attempt}, nil
 		case errors.Is(err, ErrBusy):
-			going = j.leave(ctx, cause{reason: core.ReasonNodeBusy, freed: true, spares: true})
+			going = j.leave(ctx, cause{reason: core.ReasonNodeBusy, freed: true, certain: true, spares: true})
 		case errors.Is(err, ErrRefused):
-			going = j.leave(ctx, cause{reason: core.ReasonDeliveryRefused, freed: true, spares: true})
+			going = j.leave(ctx, cause{reason: core.ReasonDeliveryRefused, freed: true, certain: true, spares: true})
 		default:
-			// It may have arrived: the node is owed the time in which it would have confirmed.
 			j.missed()
-			going = j.leave(ctx, cause{reason: core.ReasonACKTimeout})
+			going = j.leave(ctx, cause{reason: core.ReasonDeliveryUnknown})
 		}
 		if !going {
 			return answer(j.job, j.job.Fingerprint)
@@ -123,6 +130,16 @@ func (j *journey) delivered() {
 	j.f.wait(j.job.Token, phaseACK, time.Now().Add(j.d.cfg.ACKTimeout), j.d.dueFunc(j.f))
 }
 
+// confirmed waits, after a delivery that may have arrived, for the rest of the time in which the node would
+// have confirmed it, and reports whether it did.
+func (j *journey) confirmed(ctx context.Context, began time.Time) bool {
+	if left := time.Until(began.Add(j.d.cfg.ACKTimeout)); left > 0 {
+		pause.For(ctx, left)
+	}
+	lease, ok, err := j.d.store.Lease(ctx, leaseOf(j.job))
+	return err == nil && ok && lease.State == core.LeaseRunning
+}
+
 // missed notes that the node did not confirm in time.
 func (j *journey) missed() {
 	j.d.metrics.ACKTimeouts.Inc()
@@ -156,7 +173,7 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 	case !c.spares && j.job.Attempt > j.d.cfg.MaxRetry:
 		j.end(ctx, c, core.ReasonMaxRetry)
 		return false
-	case strict && c.spares && j.untold():
+	case strict && c.spares && j.untold(c):
 		j.end(ctx, c, core.ReasonAllFull)
 		return false
 	case strict:
@@ -174,7 +191,7 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 	j.d.log.Info("attempt given up", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "reason", c.reason)
 	if c.freed {
 		// The slot is free, but until the job has moved on somebody must be able to find it here.
-		j.d.release(leaseOf(j.job), j.f.node, true)
+		j.d.release(leaseOf(j.job), j.d.fleet.Node(j.job.Node), true)
 	}
 	return j.f.seek(j.job)
 }
@@ -203,7 +220,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 			return j.move(ctx, c, to)
 		case ctx.Err() != nil:
 			return false // closing: the retry is there for whoever takes it over
-		case c.spares && refusal.Code != wire.SchedulerDependencyDown && j.untold():
+		case c.spares && refusal.Code != wire.SchedulerDependencyDown && j.untold(c):
 			j.end(ctx, c, core.ReasonAllFull)
 			return false
 		case !time.Now().Add(wait).Before(j.f.deadline):
@@ -215,7 +232,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 		}
 		if time.Now().After(renew) {
 			if !j.apply(ctx, store.ApplyParams{
-				Event: core.EventTakeover, Holder: j.job.Holder, Owner: j.owner, RetryFor: retryLease,
+				Event: core.EventTakeover, Holder: j.waiting(), Owner: j.owner, RetryFor: retryLease,
 			}) {
 				return false
 			}
@@ -224,10 +241,10 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 	}
 }
 
-// untold reports whether the job certainly never reached a node, so that its caller, who still waits, can
-// be refused.
-func (j *journey) untold() bool {
-	return !slices.ContainsFunc(j.job.History, func(a core.Attempt) bool {
+// untold reports whether the caller still waits, and the job certainly never reached a node, so that the
+// caller can be refused.
+func (j *journey) untold(c cause) bool {
+	return j.awaited && c.certain && !slices.ContainsFunc(j.job.History, func(a core.Attempt) bool {
 		return !a.Ended.IsZero() && a.Reason != core.ReasonNodeBusy && a.Reason != core.ReasonDeliveryRefused
 	})
 }
@@ -236,24 +253,34 @@ func (j *journey) untold() bool {
 func (j *journey) move(ctx context.Context, c cause, to found) bool {
 	old := j.job
 	if !j.apply(ctx, store.ApplyParams{
-		Event: core.EventMove, Holder: old.Holder, Owner: j.owner, Reason: c.reason,
+		Event: core.EventMove, Holder: j.waiting(), Owner: j.owner, Reason: c.reason,
 		To: core.Holder{Attempt: to.ref.Attempt, Node: to.ref.Node, Epoch: to.epoch}, Token: to.ref.Token,
 	}) {
 		j.d.release(to.ref, to.member.Node, false)
 		return false
 	}
-	j.f.moved(j.job, to.member.Node, time.Now().Add(j.d.cfg.AttemptTimeout))
-	j.d.letGo(ctx, old, c.freed)
-	return true
+	j.d.letGo(old, c.certain)
+	// Somebody may have moved it on already: then it is theirs to deliver.
+	return j.f.moved(j.job, time.Now().Add(j.d.cfg.AttemptTimeout))
+}
+
+// waiting is whom the record names while the job is RETRYING. Its owner is the fence then, not the life of
+// the last node, which may have registered again.
+func (j *journey) waiting() core.Holder {
+	return core.Holder{Attempt: j.job.Attempt, Node: j.job.Node}
 }
 
 // end gives the job up for good.
 func (j *journey) end(ctx context.Context, c cause, reason core.Reason) {
 	old := j.job
+	holder := old.Holder
+	if old.State == core.StateRetrying {
+		holder = j.waiting()
+	}
 	if j.apply(ctx, store.ApplyParams{
-		Event: core.EventFail, Holder: old.Holder, Owner: j.owner, Reason: reason, Cause: c.reason, Detail: c.detail,
+		Event: core.EventFail, Holder: holder, Owner: j.owner, Reason: reason, Cause: c.reason, Detail: c.detail,
 	}) {
-		j.d.letGo(ctx, old, c.freed)
+		j.d.letGo(old, c.certain)
 	}
 }
 
@@ -266,6 +293,7 @@ func (j *journey) apply(ctx context.Context, p store.ApplyParams) bool {
 		applied, err = j.d.store.Apply(ctx, p)
 		return err
 	}) {
+		j.undecided = true
 		return false
 	}
 	if applied.Outcome == store.NoJob {
@@ -282,14 +310,19 @@ func (j *journey) apply(ctx context.Context, p store.ApplyParams) bool {
 	return applied.Outcome.Stands()
 }
 
-// letGo frees the slot of an attempt that the job has left: at once when the node does not have the job,
-// else when the node has let go of it.
-func (d *Dispatcher) letGo(ctx context.Context, old *core.Job, freed bool) {
-	if freed {
-		d.release(leaseOf(old), d.fleet.Node(old.Node), false)
+// letGo frees the slot of an attempt that the job has left: at once when the node said that it does not have
+// the job, else when the node has let go of it. Nobody waits for it.
+func (d *Dispatcher) letGo(old *core.Job, certain bool) {
+	ref := leaseOf(old)
+	if certain {
+		d.release(ref, d.fleet.Node(old.Node), false)
 		return
 	}
-	ref := leaseOf(old)
-	d.persist(ctx, func() error { return d.store.Revoke(ctx, ref) })
-	d.transport.Cancel(ctx, ref.Node, ref.Job, ref.Attempt)
+	if err := d.store.Revoke(d.life, ref); err != nil {
+		d.storeFailed("revoke", err)
+		d.background(func(ctx context.Context) {
+			d.persist(ctx, func() error { return d.store.Revoke(ctx, ref) })
+		})
+	}
+	d.transport.Cancel(d.life, ref.Node, ref.Job, ref.Attempt)
 }

@@ -75,6 +75,9 @@ func TestARestartedNodeLosesWhatItDoesNotList(t *testing.T) {
 	play(t, func(w *world) {
 		w.node("node-a", 3)
 		kept, lost := w.dispatch(), w.dispatch(request("req-2"))
+		if err := w.ack(lost); err != nil {
+			t.Fatal(err)
+		}
 		w.node("node-b", 3)
 		w.sent.drop(lost)
 		a := store.Activity{Lists: true, Active: w.sent.holding("node-a")}
@@ -200,7 +203,7 @@ func (w *world) behind(id core.NodeID, change func(*core.Node)) {
 	}
 	next := *status.Node
 	change(&next)
-	if _, err := w.mem.Heartbeat(w.t.Context(), store.HeartbeatParams{Node: id, Declared: &next, Health: next.Health}); err != nil {
+	if _, err := w.mem.Heartbeat(w.t.Context(), store.HeartbeatParams{Node: id, Declared: &next, Base: next.Version, Health: next.Health}); err != nil {
 		w.t.Fatal(err)
 	}
 }

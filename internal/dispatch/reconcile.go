@@ -61,18 +61,19 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 		return err
 	}
 	if err != nil || job.State.Terminal() || !current(job, &l) {
-		if c.freed {
-			d.release(l.LeaseRef, d.fleet.Node(l.Node), false)
-			return nil
+		if l.Young {
+			return nil // its record is still to come, or its dispatcher is about to give it back
 		}
+		// A parked one goes; one that its node may yet turn up with stays until the node lets go of it.
 		return d.store.Revoke(ctx, l.LeaseRef)
 	}
+	c.freed = c.freed && !l.Young // it may be on its way to the node
 
 	j := d.resume(job)
 	if job.State == core.StateRetrying {
 		j.owner = d.token()
 		if !j.apply(ctx, store.ApplyParams{
-			Event: core.EventTakeover, Holder: job.Holder, Owner: j.owner, RetryFor: retryLease,
+			Event: core.EventTakeover, Holder: j.waiting(), Owner: j.owner, RetryFor: retryLease,
 		}) {
 			return nil // its owner is alive
 		}

@@ -108,9 +108,12 @@ func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, det
 	if n := d.fleet.Node(r.Node); n != nil {
 		n.Answered()
 	}
-	c := cause{reason: reason, detail: detail, freed: true, spares: reason == core.ReasonNodeBusy}
+	c := cause{reason: reason, detail: detail, freed: true, certain: true, spares: reason == core.ReasonNodeBusy}
 	j := d.resume(job)
-	if !j.giveUp(ctx, c) {
+	if !j.giveUp(d.decide.get(), c) {
+		if j.undecided {
+			return down()
+		}
 		return nil // it has ended, or somebody else moves it
 	}
 	d.background(func(ctx context.Context) { j.proceed(ctx, c) })

@@ -43,37 +43,32 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire
 	id := core.JobIDFor(r.Tenant, r.Request)
 	content := r.Fingerprint()
 	if r.Unique {
-		return d.begin(ctx, id, content, r)
+		return d.begin(id, content, r)
 	}
-	for {
-		call, first := d.calls.join(id, content)
-		if first {
-			call.placement, call.err = d.begin(ctx, id, content, r)
-			d.calls.leave(id, call)
-			return call.placement, call.err
-		}
-		if call.content != content {
-			return Placement{}, mismatch(id)
-		}
-		select {
-		case <-call.done:
-		case <-ctx.Done():
-			return Placement{}, gone(ctx)
-		}
-		if call.err == nil || call.err.Code != wire.DeadlineExceeded || ctx.Err() != nil {
-			return call.placement, call.err
-		}
-		// Whoever asked first went away before there was a job. Somebody else has to ask.
+	call, first := d.calls.join(id, content)
+	if first {
+		call.placement, call.err = d.begin(id, content, r)
+		d.calls.leave(id, call)
+		return call.placement, call.err
+	}
+	if call.content != content {
+		return Placement{}, mismatch(id)
+	}
+	select {
+	case <-call.done:
+		return call.placement, call.err
+	case <-ctx.Done():
+		return Placement{}, gone(ctx)
 	}
 }
 
 // begin makes the job, unless there is one.
-func (d *Dispatcher) begin(ctx context.Context, id core.JobID, content string, r *Request) (Placement, *wire.Error) {
+func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement, *wire.Error) {
 	if f := d.flights.get(id); f != nil {
 		return answer(f.snapshot(), content)
 	}
 	if d.draining.Load() {
-		return d.settled(ctx, id, content, &wire.Error{
+		return d.settled(d.decide.get(), id, content, &wire.Error{
 			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1,
 			Detail: "this scheduler is shutting down and takes no new jobs: try again, or try another instance",
 		})
@@ -82,7 +77,7 @@ func (d *Dispatcher) begin(ctx context.Context, id core.JobID, content string, r
 	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token()}
 	found, refusal := d.find(decide, &s)
 	if refusal != nil {
-		return d.settled(ctx, id, content, refusal)
+		return d.settled(decide, id, content, refusal)
 	}
 	holder := core.Holder{Attempt: 1, Node: found.ref.Node, Epoch: found.epoch}
 	job, created, err := d.store.Create(decide, store.CreateParams{
@@ -91,14 +86,13 @@ func (d *Dispatcher) begin(ctx context.Context, id core.JobID, content string, r
 	switch {
 	case err != nil:
 		d.storeFailed("create", err)
-		d.abandon(found, s.token)
-		return Placement{}, gone(ctx)
+		d.abandon(found)
+		return Placement{}, down()
 	case !created:
 		d.release(found.ref, found.member.Node, false)
 		return answer(job, content)
 	}
-	j := d.embark(job, found)
-	return j.run(d.life) // whoever asked may leave; the job goes on
+	return d.embark(job).run(d.life) // whoever asked may leave; the job goes on
 }
 
 // settled answers what the record says, if there is one, before a request is refused.
@@ -112,20 +106,21 @@ func (d *Dispatcher) settled(ctx context.Context, id core.JobID, content string,
 		return answer(job, content)
 	case err != nil && !errors.Is(err, store.ErrNoJob):
 		d.storeFailed("get", err)
-		return Placement{}, gone(ctx)
+		return Placement{}, down()
 	}
 	return Placement{}, refusal
 }
 
-// answer is what a record says to somebody who asks for its job, for the first time or again.
+// answer is what a record says to somebody who asks for its job, for the first time or again: who has it,
+// unless it ended without ever being known to have reached a node.
 func answer(job *core.Job, content string) (Placement, *wire.Error) {
 	if job.Fingerprint != content {
 		return Placement{}, mismatch(job.ID)
 	}
-	if job.State == core.StateFailed && unconfirmed(job) {
+	if job.State == core.StateFailed && undelivered(job) {
 		e := &wire.Error{
 			Code: wire.AllCandidatesFullOrFailed, JobID: string(job.ID),
-			Detail: fmt.Sprintf("no node confirmed job %s and it has ended (%s): send it again with a new request_id", job.ID, job.Reason),
+			Detail: fmt.Sprintf("no node could be given job %s and it has ended (%s): send it again with a new request_id", job.ID, job.Reason),
 		}
 		switch {
 		case job.Refused():
@@ -139,10 +134,11 @@ func answer(job *core.Job, content string) (Placement, *wire.Error) {
 	return Placement{Job: job.ID, Node: job.Node, Attempt: job.Attempt}, nil
 }
 
-// unconfirmed reports whether no node ever confirmed that it has the job.
-func unconfirmed(job *core.Job) bool {
+// undelivered reports whether no attempt was ever known to have reached its node, so that nobody was told
+// that the job was placed.
+func undelivered(job *core.Job) bool {
 	for _, a := range job.History {
-		if !a.Reason.Unconfirmed() {
+		if !a.Reason.Undelivered() {
 			return false
 		}
 	}
@@ -156,11 +152,16 @@ func mismatch(id core.JobID) *wire.Error {
 	}
 }
 
-// gone is the refusal of a caller that the store kept waiting, or that went away itself.
+// gone is the answer to a caller whom the store kept waiting, or who went away.
 func gone(ctx context.Context) *wire.Error {
 	if ctx.Err() != nil {
 		return wire.Errorf(wire.DeadlineExceeded, "the request ended before it was decided")
 	}
+	return down()
+}
+
+// down is the refusal when the store does not answer.
+func down() *wire.Error {
 	return &wire.Error{
 		Code: wire.SchedulerDependencyDown, RetryAfter: 1,
 		Detail: "the shared store does not answer, so nothing can be granted safely: try again",
@@ -168,25 +169,20 @@ func gone(ctx context.Context) *wire.Error {
 }
 
 // abandon clears up after a record whose fate is unknown: if it was written nobody will deliver it, and the
-// caller was told so.
-func (d *Dispatcher) abandon(f found, token core.Token) {
+// caller was told so. If somebody else's record stands by now it is left alone.
+func (d *Dispatcher) abandon(f found) {
 	d.background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
 		defer cancel()
-		d.persist(ctx, func() error {
-			applied, err := d.store.Apply(ctx, store.ApplyParams{
-				Job: f.ref.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown,
-				Holder: core.Holder{Attempt: f.ref.Attempt, Node: f.ref.Node, Epoch: f.epoch},
+		known := d.persist(ctx, func() error {
+			_, err := d.store.Apply(ctx, store.ApplyParams{
+				Job: f.ref.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown, AnyHolder: true, Held: f.ref.Token,
 			})
-			if err != nil {
-				return err
-			}
-			if applied.Outcome.Stands() && applied.Job.Token != token {
-				return nil
-			}
-			_, err = d.store.Release(ctx, store.ReleaseParams{Lease: f.ref})
 			return err
 		})
+		if known {
+			d.release(f.ref, f.member.Node, false)
+		}
 	})
 }
 

@@ -162,10 +162,7 @@ func (l *Life) declared(ctx context.Context, id core.NodeID) (*core.Node, error)
 
 func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node) (store.Pulse, error) {
 	p := store.HeartbeatParams{
-		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Health: known.Health, Load: b.Patch.load(), Activity: b.Activity,
-	}
-	if b.Patch.Health != 0 {
-		p.Health = b.Patch.Health
+		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Base: known.Version, Health: b.Patch.Health, Load: b.Patch.load(), Activity: b.Activity,
 	}
 	if !b.Patch.holdsFor(known) {
 		next := *known

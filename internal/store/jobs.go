@@ -40,6 +40,7 @@ type ApplyParams struct {
 	// Epoch 0 leaves the epoch open, AnyHolder the whole.
 	Holder    core.Holder
 	AnyHolder bool
+	Held      core.Token // if given: the record's lease must be this one
 
 	To       core.Holder   // move, rebind: the new holder
 	Token    core.Token    // move: the new holder's lease

@@ -71,10 +71,11 @@ type Registration struct {
 // HeartbeatParams describes a heartbeat.
 type HeartbeatParams struct {
 	Node     core.NodeID
-	Epoch    core.Epoch // 0: the node does not say
-	Seq      uint64     // 0: the node does not count its heartbeats
-	Declared *core.Node // nil: nothing the node declares has changed
-	Health   core.Health
+	Epoch    core.Epoch   // 0: the node does not say
+	Seq      uint64       // 0: the node does not count its heartbeats
+	Declared *core.Node   // nil: nothing the node declares has changed
+	Base     core.Version // what Declared was made from; it is left aside if the node has changed since
+	Health   core.Health  // 0: the node does not say
 	Load     core.Load
 	Activity Activity
 }

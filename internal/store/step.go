@@ -83,6 +83,8 @@ func repeated(job *core.Job, p *ApplyParams) bool {
 // foreign says why the job is not held by whom the caller thinks; 0 when it is.
 func foreign(job *core.Job, p *ApplyParams) Outcome {
 	switch {
+	case p.Held != "" && job.Token != p.Held:
+		return NotHolder
 	case p.AnyHolder:
 		return 0
 	case job.Attempt != p.Holder.Attempt:

@@ -15,6 +15,9 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	}
 	defer n.mu.Unlock()
 	now := s.now()
+	if now.since(n.seen) >= s.timing.Presence {
+		n.seq = 0 // whoever speaks after so long may be another process, which counts anew
+	}
 	switch {
 	case ctx.Err() != nil:
 		return store.Pulse{Verdict: store.TooLate}, nil
@@ -33,7 +36,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	}
 	s.declare(n, &p)
 
-	pulse := store.Pulse{Verdict: store.OK, Young: s.young(now)}
+	pulse := store.Pulse{Verdict: store.OK, Young: s.newborn(now)}
 	for i := len(n.leases) - 1; i >= 0; i-- {
 		if s.beat(n, &n.leases[i], &p.Activity, &pulse, number, now) {
 			n.remove(i)
@@ -58,13 +61,13 @@ func (n *node) number(seq uint64) uint64 {
 func (s *Store) declare(n *node, p *store.HeartbeatParams) {
 	var next core.Node
 	switch {
-	case p.Declared != nil:
+	case p.Declared != nil && p.Base == n.now.Version:
 		next = *p.Declared
 		next.ID, next.Drained = n.now.ID, n.now.Drained
 		if next.SameAs(n.now) {
 			return
 		}
-	case p.Health != n.now.Health:
+	case p.Health != 0 && p.Health != n.now.Health:
 		next = *n.now
 		next.Health = p.Health
 	default:
@@ -112,7 +115,7 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, n
 		if !late {
 			s.renew(l, now)
 		}
-	case l.state == core.LeaseReserved && now.since(l.since) < s.timing.Judge:
+	case s.young(l, now):
 		s.renew(l, now)
 	case l.omitted == 0, l.omitted == number: // a repeated heartbeat is not a second one
 		l.omitted = number

@@ -111,8 +111,8 @@ func (s *Store) now() moment { return moment(time.Since(s.base)) }
 // time is the moment as it leaves the store.
 func (s *Store) time(at moment) time.Time { return s.base.Add(time.Duration(at)) }
 
-// young reports whether jobs of an earlier life of the store may still be running.
-func (s *Store) young(now moment) bool { return time.Duration(now) < s.timing.Job }
+// newborn reports whether jobs of an earlier life of the store may still be running.
+func (s *Store) newborn(now moment) bool { return time.Duration(now) < s.timing.Job }
 
 func (at moment) add(d time.Duration) moment { return at + moment(d) }
 

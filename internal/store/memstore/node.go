@@ -72,7 +72,13 @@ func (s *Store) export(n *node, l *lease) core.Lease {
 		Since:    s.time(l.since),
 		Expires:  s.time(l.expires),
 		Deadline: s.time(l.deadline),
+		Young:    s.young(l, s.now()),
 	}
+}
+
+// young reports whether a reservation may still be on its way to the node.
+func (s *Store) young(l *lease, now moment) bool {
+	return l.state == core.LeaseReserved && now.since(l.since) < s.timing.Judge
 }
 
 // stray reports whether the lease was adopted from a node's list: nobody reserved it.

@@ -31,7 +31,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	n.onHold = p.Returning && !p.Activity.Lists
 	n.held = now.add(s.timing.Attempt)
 
-	r := store.Registration{Known: known, Young: s.young(now)}
+	r := store.Registration{Known: known, Young: s.newborn(now)}
 	s.beginLife(n, &p.Activity, &r, now)
 	r.Strays = s.adopt(n, &p.Activity, now)
 	s.setForeign(n, &p.Activity, now)
@@ -78,6 +78,8 @@ func (s *Store) beginLife(n *node, a *store.Activity, r *store.Registration, now
 			r.Kept = append(r.Kept, s.export(n, l))
 		case l.state == core.LeaseRevoked, l.stray():
 			n.remove(i)
+		case s.young(l, now):
+			// It may be on its way to the node in its new life: its ACK, or the lack of one, will tell.
 		default:
 			r.Orphans = append(r.Orphans, s.export(n, l))
 		}

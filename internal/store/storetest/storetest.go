@@ -173,7 +173,7 @@ func (h *Harness) params(n *core.Node, b beat) store.HeartbeatParams {
 	if b.change != nil {
 		next := *n
 		b.change(&next)
-		p.Declared, p.Health = &next, next.Health
+		p.Declared, p.Base, p.Health = &next, n.Version, next.Health
 	}
 	return p
 }
