@@ -77,7 +77,7 @@ type HeartbeatRequest struct {
 // HeartbeatResponse is its answer.
 type HeartbeatResponse struct {
 	OK     bool        `json:"ok"`
-	Cancel []ActiveJob `json:"cancel,omitempty" doc:"Jobs the node should stop."`
+	Cancel []ActiveJob `json:"cancel" doc:"Jobs the node should stop."`
 }
 
 // ModelNotAvailableRequest is the body of POST /v1/node/model_not_available.

@@ -23,14 +23,16 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	if c.Conversations < 0 || c.Conversations > 10_000 {
 		return usageError{fmt.Errorf("--conversations: must be between 0 and 10000, not %d", c.Conversations)}
 	}
+	if c.Duration < 0 {
+		return usageError{fmt.Errorf("--duration: must not be negative, as %s is", c.Duration)}
+	}
 	settings := serveCmd{Listen: c.Listen, Store: c.Store, LogLevel: c.LogLevel}
 	cfg, err := settings.settings(io.environ)
 	if err != nil {
 		return err
 	}
-	// A demo shows in a minute what takes a fleet an hour: faults are noticed sooner.
-	cfg.Scheduler.Nodes.HeartbeatIntervalMS, cfg.Scheduler.Nodes.PresenceTTLMS = 1000, 5000
-	cfg.Scheduler.Dispatch.HeartbeatStaleMS, cfg.Scheduler.Dispatch.ACKTimeoutMS = 5000, 500
+	// A demo shows in a minute what takes a fleet an hour: a node that forgets its jobs is noticed sooner.
+	cfg.Scheduler.Dispatch.ACKTimeoutMS = 500
 	cfg.Server.ShutdownSeconds = 3
 	log, err := telemetry.Logger(io.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {

@@ -122,6 +122,9 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 	if survey.Capable == 0 {
 		return found{}, d.refuse(s, wire.NoCapableNode, survey.Objections)
 	}
+	// Preferences yield from here on; each of their nodes is counted by what becomes of it.
+	delete(survey.Objections, core.ReasonSpread)
+	delete(survey.Objections, core.ReasonSetAside)
 	var ids [probeBatch]core.NodeID
 	var full [probeBatch]store.Occupancy
 	for batch := range slices.Chunk(survey.Rest, probeBatch) {

@@ -151,9 +151,7 @@ func (t *flights) add(f *flight) *flight {
 		return old
 	}
 	s.m[f.id] = f
-	t.mu.Lock()
-	t.count++
-	t.mu.Unlock()
+	t.enter()
 	return f
 }
 
@@ -174,6 +172,18 @@ func (t *flights) remove(id core.JobID) {
 	}
 	f.mu.Unlock()
 
+	t.leave()
+}
+
+// enter counts somebody who is about to add a flight, so that nobody takes the table for empty meanwhile;
+// leave takes it back.
+func (t *flights) enter() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count++
+}
+
+func (t *flights) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count--

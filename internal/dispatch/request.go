@@ -67,6 +67,8 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 	if f := d.flights.get(id); f != nil {
 		return answer(f.snapshot(), content)
 	}
+	d.flights.enter() // before the look at draining: whoever drains waits for us, or we see that it does
+	defer d.flights.leave()
 	if d.draining.Load() {
 		return d.settled(d.decide.get(), id, content, &wire.Error{
 			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1,

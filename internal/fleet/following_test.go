@@ -194,7 +194,7 @@ func (f *following) pass(d time.Duration, ids ...core.NodeID) {
 
 func (f *following) remove(id core.NodeID) {
 	f.t.Helper()
-	if err := f.store.Remove(context.Background(), id); err != nil {
+	if err := f.store.Remove(context.Background(), store.RemoveParams{Node: id}); err != nil {
 		f.t.Fatal(err)
 	}
 }

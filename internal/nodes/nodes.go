@@ -297,7 +297,7 @@ func (l *Life) Forget(ctx context.Context) {
 			if s.Age < l.cfg.Retention {
 				continue
 			}
-			if err := l.store.Remove(ctx, s.Node); err == nil {
+			if err := l.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: l.cfg.Retention}); err == nil {
 				l.log.Info("node forgotten", "node_id", s.Node, "silent_for", s.Age.Round(time.Second).String())
 			}
 		}

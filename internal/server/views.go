@@ -107,7 +107,7 @@ func viewJob(j *core.Job) wire.Job {
 }
 
 func viewActive(jobs []store.ActiveJob) []wire.ActiveJob {
-	var out []wire.ActiveJob
+	out := make([]wire.ActiveJob, 0, len(jobs))
 	for _, j := range jobs {
 		out = append(out, wire.ActiveJob{JobID: string(j.Job), AttemptID: j.Attempt})
 	}

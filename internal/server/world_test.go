@@ -183,10 +183,14 @@ func (a answer) into(out any) {
 	}
 }
 
-// ok wants {"ok": true} and nothing else.
+// ok wants {"ok": true} and nothing else; of a heartbeat also that there is nothing to stop.
 func (a answer) ok() {
 	a.t.Helper()
-	a.is(obj{"ok": true})
+	want := obj{"ok": true}
+	if a.asked == "POST /v1/node/heartbeat" {
+		want["cancel"] = []any{}
+	}
+	a.is(want)
 }
 
 // is wants exactly these fields.
@@ -267,6 +271,13 @@ func (w *world) nothing() {
 	case d := <-w.delivered:
 		w.t.Fatalf("an unexpected delivery: %s", d.body)
 	default:
+	}
+}
+
+// drain forgets the deliveries that were made.
+func (w *world) drain() {
+	for len(w.delivered) > 0 {
+		<-w.delivered
 	}
 }
 

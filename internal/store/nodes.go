@@ -16,8 +16,8 @@ type Nodes interface {
 	Heartbeat(ctx context.Context, p HeartbeatParams) (Pulse, error)
 	// Drain sets or clears the operator's wish that the node gets nothing new. It outlives registrations.
 	Drain(ctx context.Context, p DrainParams) (*core.Node, error)
-	// Remove forgets a node and its leases.
-	Remove(ctx context.Context, node core.NodeID) error
+	// Remove forgets a node and its leases, unless it was heard more lately than that.
+	Remove(ctx context.Context, p RemoveParams) error
 }
 
 // Census is the read side of the fleet.
@@ -90,6 +90,12 @@ type Pulse struct {
 	Cancels    []ActiveJob  // the node should stop these
 	// Young says that the store began less than a job's time ago: what it does not know may still be right.
 	Young bool
+}
+
+// RemoveParams names a node that is to be forgotten if it has been silent for at least as long; 0 in any case.
+type RemoveParams struct {
+	Node      core.NodeID
+	SilentFor time.Duration
 }
 
 // DrainParams says what the operator wants of a node.

@@ -157,20 +157,25 @@ func (s *Store) change(n *node, next *core.Node) {
 }
 
 // Remove implements store.Nodes.
-func (s *Store) Remove(ctx context.Context, id core.NodeID) error {
+func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
+	shard := &s.nodes[s.shardOf(string(p.Node))]
+	shard.Lock()
+	defer shard.Unlock() // until it is told: a registration that follows must be told later
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	shard := &s.nodes[s.shardOf(string(id))]
-	shard.Lock()
-	defer shard.Unlock() // until it is told: a registration that follows must be told later
-	if n := shard.m[id]; n != nil {
-		n.mu.Lock()
-		n.gone = true
-		n.mu.Unlock()
-		delete(shard.m, id)
-		s.watchers.publish(store.Change{Node: id, Removed: true})
+	n := shard.m[p.Node]
+	if n == nil {
+		return nil
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.now().since(n.seen) < p.SilentFor {
+		return nil
+	}
+	n.gone = true
+	delete(shard.m, p.Node)
+	s.watchers.publish(store.Change{Node: p.Node, Removed: true})
 	return nil
 }
 

@@ -109,7 +109,7 @@ func exerciseLedger(_ *testing.T, run runner) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Store.Remove(t.Context(), "node-a"); err != nil {
+		if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
 			t.Fatal(err)
 		}
 		n := h.register(t, "node-a", 1)

@@ -59,7 +59,7 @@ func exerciseNodes(_ *testing.T, run runner) {
 		n := h.register(t, "node-a", 1)
 		h.mustReserve(t, n, "job-1")
 		for range 2 { // twice is as good as once
-			if err := h.Store.Remove(t.Context(), "node-a"); err != nil {
+			if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -68,6 +68,22 @@ func exerciseNodes(_ *testing.T, run runner) {
 		}
 		n = h.register(t, "node-a", 1)
 		h.mustReserve(t, n, "job-2")
+	})
+
+	run("a node that was heard lately is not forgotten", func(t *testing.T, h *Harness) {
+		n := h.register(t, "node-a", 1)
+		h.Wait(h.Timing.Presence / 2)
+		for _, c := range []struct {
+			silentFor time.Duration
+			there     bool
+		}{{h.Timing.Presence, true}, {h.Timing.Presence / 4, false}} {
+			if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: n.ID, SilentFor: c.silentFor}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.Store.Node(t.Context(), n.ID); (err == nil) != c.there {
+				t.Errorf("after removal if silent for %v: %v, want there %v", c.silentFor, err, c.there)
+			}
+		}
 	})
 
 	run("a drain stops grants, keeps work, and outlives a registration", func(t *testing.T, h *Harness) {

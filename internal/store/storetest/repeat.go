@@ -37,11 +37,11 @@ func (r Repeated) Drain(ctx context.Context, p store.DrainParams) (*core.Node, e
 }
 
 // Remove implements store.Nodes.
-func (r Repeated) Remove(ctx context.Context, id core.NodeID) error {
-	if err := r.Store.Remove(ctx, id); err != nil {
+func (r Repeated) Remove(ctx context.Context, p store.RemoveParams) error {
+	if err := r.Store.Remove(ctx, p); err != nil {
 		return err
 	}
-	return r.Store.Remove(ctx, id)
+	return r.Store.Remove(ctx, p)
 }
 
 // Reserve implements store.Ledger.

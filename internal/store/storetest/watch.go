@@ -42,7 +42,7 @@ func exerciseWatch(_ *testing.T, run runner) {
 		if err := h.Store.Mark(t.Context(), store.Mark{Node: "node-a", Service: "asr", For: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Store.Remove(t.Context(), "node-a"); err != nil {
+		if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
 			t.Fatal(err)
 		}
 
