@@ -47,7 +47,7 @@ func TestLook(t *testing.T) {
 		"jobs " + running: {
 			"job " + running, "request req-2", "session talk", "direction en→zh", "state ACKED", "", "ATTEMPT NODE TOOK ENDED FOR", "1 n1 running",
 		},
-		"explain --from en --to zh": {"en→zh: OK. 2 of 2 nodes can take the job now.", "", "NODE TAKEN VERDICT", "n1 1 of 2 can take it", "n2 0 of 3 can take it"},
+		"explain --from en --to zh": {"en→zh: OK. 2 of 2 capable nodes can take the job now.", "", "NODE TAKEN VERDICT", "n1 1 of 2 can take it", "n2 0 of 3 can take it"},
 		"explain --from en --to fr": {
 			"en→fr: NO_CAPABLE_NODE. No node supports semantic(en) + nmt(en->fr).", "NMT_PAIR_UNSUPPORTED 2", "", "NODE TAKEN VERDICT",
 			"n1 1 of 2 NMT_PAIR_UNSUPPORTED", "n2 0 of 3 NMT_PAIR_UNSUPPORTED",

@@ -382,3 +382,26 @@ func TestExplainFindsAPreferredNodeBeyondItsList(t *testing.T) {
 		}
 	})
 }
+
+func TestASilentNodeIsAwayNotIncapable(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		w.node("node-a", 1)
+		time.Sleep(17 * time.Second)
+		synctest.Wait()
+		if w.fleet.Node("node-a") != nil {
+			t.Fatal("a silent node is still in view")
+		}
+		e := w.refused()
+		if e.Code != wire.AllCandidatesFullOrFailed || e.Reasons["HEARTBEAT_STALE"] != 1 {
+			t.Errorf("refusal %+v", e)
+		}
+		x, err := w.d.Explain(w.t.Context(), spec(), 10)
+		if err != nil || x.Verdict != wire.AllCandidatesFullOrFailed || len(x.Nodes) != 1 || x.Nodes[0].Reason != core.ReasonStale {
+			t.Errorf("explanation %+v, %v", x, err)
+		}
+		wantCode(t, w.refused(func(s *core.Spec) { s.Direction.Tgt = "de" }), wire.NoCapableNode)
+		w.beat("node-a", []store.ActiveJob{})
+		w.dispatch()
+	})
+}

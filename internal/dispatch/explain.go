@@ -1,8 +1,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -51,36 +53,36 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 	x := Explanation{Reasons: make(map[core.Reason]int)}
 	capable, free := 0, 0
 	preferred := preference{id: spec.Options.PreferredNode, strict: spec.Options.Strict}
-	for i, n := range all {
-		reason := d.picker.Objection(&q, n)
+	note := func(n *core.Node, reason core.Reason, o store.Occupancy) {
 		if !reason.Incapable() {
 			capable++
-		}
-		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
-			if reason = core.ReasonFull; full[i].Closed {
-				reason = core.ReasonNotReady
-			}
 		}
 		if reason == core.ReasonNone || reason.Soft() {
 			free++
 		}
-		if n.ID() == preferred.id {
+		if n.ID == preferred.id {
 			preferred.known, preferred.reason = true, reason
 		}
 		if reason != core.ReasonNone {
 			x.Reasons[reason]++
 		}
 		if len(x.Nodes) < limit {
-			x.Nodes = append(x.Nodes, ExplainedNode{Node: n.Now(), Reason: reason, Occupancy: full[i]})
+			x.Nodes = append(x.Nodes, ExplainedNode{Node: n, Reason: reason, Occupancy: o})
 		} else {
 			x.Truncated = true
 		}
 	}
-	if preferred.id != "" && !preferred.known {
-		// It may be away, which is another thing than being unable.
-		if _, err := d.store.Node(ctx, preferred.id); err == nil {
-			preferred.known, preferred.reason = true, core.ReasonStale
+	for i, n := range all {
+		reason := d.picker.Objection(&q, n)
+		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
+			if reason = core.ReasonFull; full[i].Closed {
+				reason = core.ReasonNotReady
+			}
 		}
+		note(n.Now(), reason, full[i])
+	}
+	for n := range d.fleet.Silent() {
+		note(n, cmp.Or(d.picker.Never(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})
 	}
 	d.conclude(&x, &spec, &preferred, capable, free)
 	return x, nil
@@ -111,8 +113,15 @@ func (d *Dispatcher) conclude(x *Explanation, spec *core.Spec, preferred *prefer
 		x.Detail = fmt.Sprintf("No node supports %s.", wanted)
 	case free == 0, preferred.away():
 		x.Verdict = wire.AllCandidatesFullOrFailed
-		x.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(x.Reasons))
+		x.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(capableOnly(x.Reasons)))
 	default:
-		x.Detail = fmt.Sprintf("%d of %d nodes can take the job now.", free, d.fleet.Len())
+		x.Detail = fmt.Sprintf("%d of %d capable nodes can take the job now.", free, capable)
 	}
+}
+
+// capableOnly leaves out the nodes that could never do the job.
+func capableOnly(reasons map[core.Reason]int) map[core.Reason]int {
+	kept := maps.Clone(reasons)
+	maps.DeleteFunc(kept, func(r core.Reason, _ int) bool { return r.Incapable() })
+	return kept
 }

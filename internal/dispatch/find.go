@@ -120,7 +120,14 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, round *pick.Round) (found, *wire.Error) {
 	survey := round.Survey()
 	if survey.Capable == 0 {
-		return found{}, d.refuse(s, wire.NoCapableNode, survey.Objections)
+		for n := range d.fleet.Silent() {
+			if d.picker.Never(q, n) == core.ReasonNone {
+				survey.Objections[core.ReasonStale]++
+			}
+		}
+		if survey.Objections[core.ReasonStale] == 0 {
+			return found{}, d.refuse(s, wire.NoCapableNode, survey.Objections)
+		}
 	}
 	// Preferences yield from here on; each of their nodes is counted by what becomes of it.
 	delete(survey.Objections, core.ReasonSpread)
@@ -229,7 +236,7 @@ func (d *Dispatcher) refuse(s *search, code wire.Code, objections map[core.Reaso
 		e.Detail = fmt.Sprintf("No node supports %s.", wanted)
 	} else {
 		e.RetryAfter = 1
-		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(objections))
+		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(capableOnly(objections)))
 	}
 	d.metrics.NodeSelection.WithLabelValues(string(code)).Inc()
 	d.metrics.NoAvailableNode.WithLabelValues(selectorOf(worst), string(worst)).Inc()

@@ -36,6 +36,7 @@ type Fleet struct {
 
 	nodes    [shards]atomic.Pointer[map[core.NodeID]*Node]
 	count    atomic.Int64
+	silent   atomic.Pointer[map[core.NodeID]*core.Node]
 	pools    atomic.Pointer[map[poolKey]*Pool]
 	fullness fullness
 
@@ -48,6 +49,7 @@ func New(presence time.Duration) *Fleet {
 	for i := range f.nodes {
 		f.nodes[i].Store(&map[core.NodeID]*Node{})
 	}
+	f.silent.Store(&map[core.NodeID]*core.Node{})
 	f.pools.Store(&map[poolKey]*Pool{})
 	f.fullness.init()
 	return f
@@ -82,12 +84,15 @@ func (f *Fleet) shard(id core.NodeID) *atomic.Pointer[map[core.NodeID]*Node] {
 // Update takes over what the store says of a node. Older news than what is known changes nothing.
 func (f *Fleet) Update(s store.NodeStatus) {
 	now := f.Now()
-	if s.Age >= f.presence {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.Node(s.Node.ID)
+	if s.Age >= f.presence {
+		if n == nil {
+			f.setSilent(s.Node.ID, s.Node)
+		}
+		return
+	}
 	known := n != nil
 	if !known {
 		n = newNode(s)
@@ -156,6 +161,7 @@ func (f *Fleet) Seen(id core.NodeID, age time.Duration) {
 func (f *Fleet) Remove(id core.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.setSilent(id, nil)
 	f.remove(id)
 }
 
@@ -177,6 +183,7 @@ func (f *Fleet) put(n *Node) {
 	next := maps.Clone(*shard.Load())
 	next[n.ID()] = n
 	shard.Store(&next)
+	f.setSilent(n.ID(), nil)
 	f.count.Add(1)
 }
 
@@ -197,6 +204,7 @@ func (f *Fleet) Expire() {
 	for _, id := range silent {
 		if n := f.Node(id); n != nil && n.Silence(now) >= f.presence {
 			f.remove(id)
+			f.setSilent(id, n.Now())
 		}
 	}
 }

@@ -93,6 +93,11 @@ func (f *Follower) compare(ctx context.Context) {
 			f.Fleet.Remove(n.ID())
 		}
 	}
+	for n := range f.Fleet.Silent() {
+		if !known[n.ID] {
+			f.Fleet.Remove(n.ID)
+		}
+	}
 }
 
 // poll looks for the silent, and for what the pushed changes did not tell.

@@ -61,6 +61,14 @@ func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
 	return p.memberObjection(q, n)
 }
 
+// Never says what a node that declares this lacks for good, ReasonNone when it could do the job some day.
+func (p *Picker) Never(q *Query, declared *core.Node) core.Reason {
+	if r := q.Wish.Unserved(&declared.Capability); r != core.ReasonNone {
+		return r
+	}
+	return incapable(q, declared)
+}
+
 // memberObjection is Objection for a member of the direction's pool, which serves it by definition.
 func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	brief := n.Brief()

@@ -59,7 +59,7 @@ func TestExplain(t *testing.T) {
 	}})
 	x := w.explained(body)
 	want := wire.ExplainResponse{
-		SrcLang: "en", TgtLang: "zh", Verdict: "OK", Detail: "1 of 19 nodes can take the job now.", Reasons: map[string]int{},
+		SrcLang: "en", TgtLang: "zh", Verdict: "OK", Detail: "1 of 10 capable nodes can take the job now.", Reasons: map[string]int{},
 	}
 	for _, n := range x.Nodes {
 		node := wire.ExplainNode{NodeID: n.NodeID, Reason: n.NodeID, MaxConcurrentJobs: 2}
@@ -128,7 +128,7 @@ func TestExplainPreferences(t *testing.T) {
 	check := func(reason string) {
 		t.Helper()
 		want := wire.ExplainResponse{
-			SrcLang: "en", TgtLang: "zh", Verdict: "OK", Detail: "1 of 1 nodes can take the job now.", Reasons: map[string]int{reason: 1},
+			SrcLang: "en", TgtLang: "zh", Verdict: "OK", Detail: "1 of 1 capable nodes can take the job now.", Reasons: map[string]int{reason: 1},
 			Nodes: []wire.ExplainNode{{NodeID: "n1", Reason: reason, Preference: true, MaxConcurrentJobs: 2}},
 		}
 		if diff := cmp.Diff(want, w.explained(utterance(nil)), ignoreLoad); diff != "" {
