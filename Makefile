@@ -18,12 +18,12 @@ build: ## build bin/lingua
 	$(GO) build -o $(BIN)/lingua ./cmd/lingua
 
 .PHONY: run
-run: ## run the scheduler on 127.0.0.1:5010 with the embedded store
-	$(GO) run ./cmd/lingua serve
+run: build ## run the scheduler on 127.0.0.1:5010 with the embedded store; ARGS='--help' for more
+	$(BIN)/lingua serve $(ARGS)
 
 .PHONY: demo
-demo: ## the same, with a simulated fleet and conversations, and a live summary
-	$(GO) run ./cmd/lingua demo
+demo: build ## the same, with a simulated fleet and conversations, and a live summary
+	$(BIN)/lingua demo $(ARGS)
 
 .PHONY: test
 test: lint race allocs ## everything that must hold before a change lands

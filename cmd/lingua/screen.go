@@ -28,11 +28,13 @@ type screen struct {
 	s     *scheduler.Scheduler
 	nodes []actor
 	began time.Time
+	ran   time.Duration
 
 	mu        sync.Mutex
 	dispatch  *hdrhistogram.Histogram // microseconds
 	utterance *hdrhistogram.Histogram
 	ended     map[string]int
+	failed    map[string]int // by reason
 	refused   map[wire.Code]int
 	broken    int
 	last      int // jobs ended at the last tick
@@ -50,7 +52,7 @@ func newScreen(out io.Writer, url string, s *scheduler.Scheduler) *screen {
 	return &screen{
 		out: out, url: url, live: isTerminal(out), s: s, began: time.Now(),
 		dispatch: histogram(), utterance: histogram(),
-		ended: make(map[string]int), refused: make(map[wire.Code]int),
+		ended: make(map[string]int), failed: make(map[string]int), refused: make(map[wire.Code]int),
 	}
 }
 
@@ -75,6 +77,9 @@ func (sc *screen) heard(u sim.Utterance) {
 		sc.refused[u.Refused]++
 	case u.State != "":
 		sc.ended[u.State]++
+		if u.State != "DONE" {
+			sc.failed[u.Reason]++
+		}
 		_ = sc.utterance.RecordValue(min(u.Total, time.Minute).Microseconds())
 	}
 	_ = sc.dispatch.RecordValue(min(u.Dispatch, time.Minute).Microseconds())
@@ -87,6 +92,7 @@ func (sc *screen) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			sc.ran = time.Since(sc.began)
 			return
 		case <-tick.C:
 			if sc.live {
@@ -105,23 +111,41 @@ func (sc *screen) end() {
 	} else {
 		fmt.Fprint(sc.out, sc.picture())
 	}
+	verdict := "no node ever held more jobs than its slots"
 	over := 0
 	for _, a := range sc.nodes {
 		if a.node.Stats().Most > a.node.Max() {
 			over++
 		}
 	}
-	fmt.Fprintf(sc.out, "\nended after %s: %d jobs done, %d nodes ever held more jobs than their slots\n",
-		time.Since(sc.began).Round(time.Second), sc.ended["DONE"], over)
+	if over > 0 {
+		verdict = fmt.Sprintf("%d nodes HELD MORE JOBS THAN THEIR SLOTS", over)
+	}
+	fmt.Fprintf(sc.out, "\nended after %s: %d jobs done, %d failed, %d refused; %s\n",
+		sc.ran.Round(time.Second), sc.ended["DONE"], total(sc.failed), total(sc.refused), verdict)
 }
 
 func (sc *screen) redraw() {
 	picture := sc.picture()
 	if sc.lines > 0 {
-		fmt.Fprintf(sc.out, "\x1b[%dA\x1b[J", sc.lines)
+		fmt.Fprintf(sc.out, "\x1b[%dF\x1b[J", sc.lines) // up, and to the first column
 	}
 	sc.lines = strings.Count(picture, "\n")
 	fmt.Fprint(sc.out, picture)
+}
+
+// screenWidth is what every terminal has: a line that wrapped would spoil the count of lines.
+const screenWidth = 79
+
+// cut shortens every line to the width of a screen.
+func cut(picture string) string {
+	var b strings.Builder
+	for line := range strings.Lines(picture) {
+		text := []rune(strings.TrimSuffix(line, "\n"))
+		b.WriteString(strings.TrimRight(string(text[:min(len(text), screenWidth)]), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // tally is what both forms show.
@@ -131,7 +155,7 @@ type tally struct {
 }
 
 func (sc *screen) tally() tally {
-	t := tally{done: sc.ended["DONE"], failed: sc.ended["FAILED"] + sc.ended["CANCELLED"], inFlight: sc.s.Jobs.InFlight()}
+	t := tally{done: sc.ended["DONE"], failed: total(sc.failed), inFlight: sc.s.Jobs.InFlight()}
 	t.jobs = t.done + t.failed
 	for _, a := range sc.nodes {
 		t.slots += a.node.Max()
@@ -156,7 +180,8 @@ func (sc *screen) picture() string {
 	t := sc.tally()
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "lingua demo · %s · %s · Ctrl-C ends it\n\n", time.Since(sc.began).Round(time.Second), sc.url)
-	fmt.Fprintf(b, "  jobs       %d done · %d failed · %d in flight · %.0f jobs/s\n", t.done, t.failed, t.inFlight, t.rate)
+	fmt.Fprintf(b, "  jobs       %d done · %d in flight · %.0f jobs/s\n", t.done, t.inFlight, t.rate)
+	fmt.Fprintf(b, "  failed     %s\n", counts(sc.failed))
 	fmt.Fprintf(b, "  dispatch   p50 %s · p99 %s\n", micros(sc.dispatch, 50), micros(sc.dispatch, 99))
 	fmt.Fprintf(b, "  utterance  p50 %s · p99 %s\n", micros(sc.utterance, 50), micros(sc.utterance, 99))
 	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", bar(t.inFlight, t.slots, 24), t.inFlight, t.slots, 100*float64(t.inFlight)/float64(max(t.slots, 1)))
@@ -165,13 +190,13 @@ func (sc *screen) picture() string {
 	if sc.broken > 0 {
 		fmt.Fprintf(b, "  unanswered %d\n", sc.broken)
 	}
-	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "WHAT IS WRONG WITH IT")
+	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "FAULT")
 	for _, a := range sc.nodes {
 		s := a.node.Stats()
 		slots := fmt.Sprintf("%s %d/%d", bar(s.Active, a.node.Max(), a.node.Max()), s.Active, a.node.Max())
 		fmt.Fprintf(b, "  %-9s %-18s %-14s %6d %6d  %s\n", a.node.ID(), strings.Join(a.langs, " "), slots, s.Done, s.Failed, a.fault)
 	}
-	return b.String()
+	return cut(b.String())
 }
 
 // retries reads the scheduler's own count, by reason.

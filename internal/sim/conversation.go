@@ -27,6 +27,7 @@ type Utterance struct {
 	Dispatch time.Duration // until somebody had the job
 	Total    time.Duration // until there was a result
 	State    string        // of the job; empty when there was none
+	Reason   string        // why it ended, when it was not done
 	Refused  wire.Code     // why there was none
 	Err      error         // the scheduler could not be asked
 }
@@ -70,7 +71,7 @@ func (c *Conversation) speak(ctx context.Context, peer *Peer, in wire.DispatchRe
 		}
 		switch job.State {
 		case "DONE", "FAILED", "CANCELLED":
-			u.Total, u.State = time.Since(began), job.State
+			u.Total, u.State, u.Reason = time.Since(began), job.State, job.Reason
 			return u
 		}
 		if !pause.For(ctx, c.Poll) {

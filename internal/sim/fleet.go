@@ -26,10 +26,10 @@ func Cast() []Figure {
 		{Options: figure("taipei", asia, 2, 250*time.Millisecond)},
 		{Options: figure("geneva", world, 8, 500*time.Millisecond)},
 		{Options: figure("nairobi", world, 4, 900*time.Millisecond), Fault: "slow"},
-		{Options: with(figure("lima", world, 4, 300*time.Millisecond), func(o *NodeOptions) { o.Fail = 0.2 }), Fault: "fails 1 job in 5"},
-		{Options: with(figure("cairo", world, 2, 300*time.Millisecond), func(o *NodeOptions) { o.Silent = 0.3 }), Fault: "forgets 3 jobs in 10"},
-		{Options: with(figure("delhi", asia, 4, 350*time.Millisecond), func(o *NodeOptions) { o.Busy = 0.2 }), Fault: "refuses 1 job in 5"},
-		{Options: with(figure("quito", europe, 2, 300*time.Millisecond), func(o *NodeOptions) { o.Quiet = true }), Fault: "never lists its jobs"},
+		{Options: with(figure("lima", world, 4, 300*time.Millisecond), func(o *NodeOptions) { o.Fail = 0.2 }), Fault: "fails 1 in 5"},
+		{Options: with(figure("cairo", world, 2, 300*time.Millisecond), func(o *NodeOptions) { o.Silent = 0.3 }), Fault: "forgets 3 in 10"},
+		{Options: with(figure("delhi", asia, 4, 350*time.Millisecond), func(o *NodeOptions) { o.Busy = 0.2 }), Fault: "refuses 1 in 5"},
+		{Options: with(figure("quito", europe, 2, 300*time.Millisecond), func(o *NodeOptions) { o.Quiet = true }), Fault: "never lists"},
 	}
 }
 
