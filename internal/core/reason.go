@@ -38,21 +38,19 @@ const (
 
 // Reasons for which a request is refused, or a job or one of its attempts ended.
 const (
-	ReasonNoCapableNode       Reason = "NO_CAPABLE_NODE"
-	ReasonAllFull             Reason = "ALL_CANDIDATES_FULL_OR_FAILED"
-	ReasonPreferredNotCapable Reason = "PREFERRED_NODE_NOT_CAPABLE"
-	ReasonDependencyDown      Reason = "SCHEDULER_DEPENDENCY_DOWN"
-	ReasonMaxRetry            Reason = "MAX_RETRY_EXCEEDED"
-	ReasonDeadline            Reason = "DEADLINE_EXCEEDED"
-	ReasonNodeLost            Reason = "NODE_LOST"
-	ReasonACKTimeout          Reason = "ACK_TIMEOUT"
-	ReasonAttemptTimeout      Reason = "ATTEMPT_TIMEOUT"
-	ReasonDeliveryRefused     Reason = "DELIVERY_REFUSED"
-	ReasonDeliveryUnknown     Reason = "DELIVERY_UNKNOWN"
-	ReasonNodeBusy            Reason = "NODE_BUSY"
-	ReasonNodeFailed          Reason = "NODE_FAILED"
-	ReasonModelNotAvailable   Reason = "MODEL_NOT_AVAILABLE"
-	ReasonCancelled           Reason = "CANCELLED"
+	ReasonAllFull           Reason = "ALL_CANDIDATES_FULL_OR_FAILED"
+	ReasonDependencyDown    Reason = "SCHEDULER_DEPENDENCY_DOWN"
+	ReasonMaxRetry          Reason = "MAX_RETRY_EXCEEDED"
+	ReasonDeadline          Reason = "DEADLINE_EXCEEDED"
+	ReasonNodeLost          Reason = "NODE_LOST"
+	ReasonACKTimeout        Reason = "ACK_TIMEOUT"
+	ReasonAttemptTimeout    Reason = "ATTEMPT_TIMEOUT"
+	ReasonDeliveryRefused   Reason = "DELIVERY_REFUSED"
+	ReasonDeliveryUnknown   Reason = "DELIVERY_UNKNOWN"
+	ReasonNodeBusy          Reason = "NODE_BUSY"
+	ReasonNodeFailed        Reason = "NODE_FAILED"
+	ReasonModelNotAvailable Reason = "MODEL_NOT_AVAILABLE"
+	ReasonCancelled         Reason = "CANCELLED"
 )
 
 // Incapable reports whether the reason is one that a node cannot lose without registering anew: "full" and

@@ -49,8 +49,6 @@ var wantReasons = map[Reason]traits{
 	"SPREAD":                     soft,
 	"SET_ASIDE":                  soft,
 
-	"NO_CAPABLE_NODE":               plain,
-	"PREFERRED_NODE_NOT_CAPABLE":    plain,
 	"ALL_CANDIDATES_FULL_OR_FAILED": refusal,
 	"SCHEDULER_DEPENDENCY_DOWN":     refusal,
 	"MAX_RETRY_EXCEEDED":            plain,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -141,7 +142,7 @@ func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
 					var e *wire.Error
 					if errors.As(err, &e) && e.Code == wire.AllCandidatesFullOrFailed && e.JobID == "" {
 						refused.Add(1)
-						time.Sleep(rand.N(2 * time.Millisecond))
+						pause.For(t.Context(), rand.N(2*time.Millisecond))
 						continue
 					}
 					if err != nil && (e == nil || e.JobID == "") {

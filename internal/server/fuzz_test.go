@@ -85,11 +85,11 @@ func FuzzServer(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, method, path, contentType string, body []byte) {
 		if !wellFormed(method) {
-			t.Skip("a server answers this itself")
+			return // net/http answers this itself; it never reaches a handler
 		}
 		req, rec := send(method, path, contentType, body)
 		if req == nil {
-			t.Skip("a server answers this itself")
+			return // nor does this
 		}
 		answer := rec.Body.Bytes()
 		if rec.Code/100 != 2 {
