@@ -105,13 +105,13 @@ func (d *decider) decide(b *testing.B) {
 	n := round.Next()
 	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}
 	r, err := d.mem.Reserve(context.Background(), store.ReserveParams{
-		Lease: ref, Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Revision, Instance: "i-1", Timeout: decisionTiming.Attempt,
+		Lease: ref, Handle: n.Handle, Epoch: n.Epoch(), Revision: n.Revision, Instance: "i-1", Timeout: decisionTiming.Attempt,
 	})
 	if err != nil || r.Verdict != store.OK {
 		b.Fatal(r.Verdict, err)
 	}
 	d.view.Observe(n.Node, r.InFlight, r.Max, now)
-	o, err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle()})
+	o, err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle})
 	if err != nil {
 		b.Fatal(err)
 	}

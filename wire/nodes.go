@@ -102,6 +102,8 @@ type Node struct {
 	Online            bool              `json:"online" doc:"It was heard lately."`
 	Health            string            `json:"health" doc:"What counts: draining when the operator drained it, whatever it says of itself."`
 	Drained           bool              `json:"drained" doc:"An operator asked that it gets nothing new."`
+	Held              bool              `json:"held,omitempty" doc:"It came back unknown and does not list its jobs: it gets nothing for the time of one attempt, in case it is still busy."`
+	SetAsideMS        int64             `json:"set_aside_ms,omitempty" doc:"For this long the asked scheduler prefers other nodes, because this one did not confirm its jobs."`
 	MaxConcurrentJobs int               `json:"max_concurrent_jobs"`
 	Reserved          int               `json:"reserved" doc:"Slots promised to jobs the node has not confirmed yet."`
 	Running           int               `json:"running" doc:"Slots of jobs the node has confirmed."`

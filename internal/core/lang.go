@@ -24,7 +24,7 @@ const canonical = language.All &^ language.SuppressScript
 // Tags that name no single language (und, mul, private use) are refused.
 func ParseLang(s string) (Lang, error) {
 	if s == "" {
-		return "", errors.New("language is empty: give a BCP-47 tag such as en or zh-TW")
+		return "", errors.New("language is missing: give a BCP-47 tag such as en or zh-TW")
 	}
 	if len(s) > maxLangLen {
 		return "", fmt.Errorf("language is longer than %d characters: give a BCP-47 tag such as en or zh-TW", maxLangLen)

@@ -21,6 +21,8 @@ const (
 	ReasonRegion         Reason = "OTHER_REGION"
 
 	ReasonNotReady        Reason = "HEALTH_NOT_READY"
+	ReasonDrained         Reason = "DRAINED"
+	ReasonHeld            Reason = "HELD"
 	ReasonStale           Reason = "HEARTBEAT_STALE"
 	ReasonUnreachable     Reason = "NO_CALLBACK_URL"
 	ReasonServiceNotReady Reason = "SERVICE_NOT_READY"

@@ -75,9 +75,7 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 	for i, n := range all {
 		reason := d.picker.Objection(&q, n)
 		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
-			if reason = core.ReasonFull; full[i].Closed {
-				reason = core.ReasonNotReady
-			}
+			reason = unfree(&full[i])
 		}
 		note(n.Now(), reason, full[i])
 	}

@@ -85,7 +85,7 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 			}
 		}
 	} else {
-		m := fleet.Member{Node: n, Revision: n.Now().Revision}
+		m := fleet.Member{Node: n, Revision: n.Now().Revision, Handle: n.Handle()}
 		reason = d.picker.Objection(q, n)
 		if reason.Incapable() {
 			return found{}, false, &wire.Error{
@@ -144,10 +144,7 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 		}
 		for i, m := range batch {
 			d.fleet.Observe(m.Node, full[i].InFlight(), full[i].Max, q.Now)
-			reason := core.ReasonFull
-			if full[i].Closed {
-				reason = core.ReasonNotReady
-			}
+			reason := unfree(&full[i])
 			if full[i].Free() {
 				f, verdict, err := d.reserve(ctx, s, q, m)
 				if err != nil {
@@ -173,7 +170,7 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 			ref: core.LeaseRef{Node: m.ID(), Job: s.job, Attempt: s.attempt, Token: s.token},
 		}
 		r, err := d.store.Reserve(ctx, store.ReserveParams{
-			Lease: f.ref, Handle: m.Handle(), Epoch: f.epoch, Revision: m.Revision,
+			Lease: f.ref, Handle: m.Handle, Epoch: f.epoch, Revision: m.Revision,
 			Instance: d.cfg.Instance, Timeout: d.cfg.AttemptTimeout,
 		})
 		if err != nil {
@@ -206,6 +203,17 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 		}
 		return f, r.Verdict, nil
 	}
+}
+
+// unfree says why a node without a free slot has none.
+func unfree(o *store.Occupancy) core.Reason {
+	switch {
+	case o.Held:
+		return core.ReasonHeld
+	case o.Closed:
+		return core.ReasonNotReady
+	}
+	return core.ReasonFull
 }
 
 func reasonOf(v store.Verdict) core.Reason {

@@ -205,7 +205,8 @@ const (
 )
 
 // seek finds another node for a job that is RETRYING in our name, however long it takes, and moves the job
-// there. It reports false when the journey is over.
+// there. It reports false when the journey is over, or goes on without the caller: who asked for the job is not
+// kept waiting until a node turns up.
 func (j *journey) seek(ctx context.Context, c cause) bool {
 	attempt := j.job.Attempt
 	if !c.spares {
@@ -225,6 +226,12 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 			return false
 		case !time.Now().Add(wait).Before(j.f.deadline):
 			j.end(ctx, c, core.ReasonDeadline)
+			return false
+		}
+		if j.awaited {
+			alone := *j
+			alone.awaited = false
+			j.d.background(func(ctx context.Context) { alone.proceed(ctx, c) })
 			return false
 		}
 		if !pause.About(ctx, wait, 0.5) {
@@ -294,6 +301,9 @@ func (j *journey) apply(ctx context.Context, p store.ApplyParams) bool {
 		return err
 	}) {
 		j.undecided = true
+		if !j.d.mine(j.job) {
+			j.d.flights.remove(j.job.ID) // whoever sees it through has the timer
+		}
 		return false
 	}
 	if applied.Outcome == store.NoJob {

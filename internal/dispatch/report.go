@@ -93,17 +93,32 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	return nil
 }
 
-// Fail takes a node's word that it could not do a job, which is then given to another.
-func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, detail string) error {
+// Holds reports, by an error that says why, when a report does not come from whoever holds the job.
+func (d *Dispatcher) Holds(ctx context.Context, r Report) error {
+	_, err := d.held(ctx, "fail", &r)
+	return err
+}
+
+// held returns the record of a job that is dispatched to whoever sends the report.
+func (d *Dispatcher) held(ctx context.Context, message string, r *Report) (*core.Job, error) {
 	job, err := d.store.Get(ctx, r.Job)
 	if err != nil {
-		return d.unread(ctx, "fail", &r, err)
+		return nil, d.unread(ctx, message, r, err)
 	}
-	if outcome := standing(job, &r); outcome != 0 {
-		return d.fence("fail", &r, outcome, job)
+	if outcome := standing(job, r); outcome != 0 {
+		return nil, d.fence(message, r, outcome, job)
 	}
 	if job.State != core.StateDispatched {
-		return d.fence("fail", &r, store.Ended, job)
+		return nil, d.fence(message, r, store.Ended, job)
+	}
+	return job, nil
+}
+
+// Fail takes a node's word that it could not do a job, which is then given to another.
+func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, detail string) error {
+	job, err := d.held(ctx, "fail", &r)
+	if err != nil {
+		return err
 	}
 	if n := d.fleet.Node(r.Node); n != nil {
 		n.Answered()

@@ -397,3 +397,29 @@ func TestFencing(t *testing.T) {
 		}
 	})
 }
+
+// TestTheCallerDoesNotWaitForANodeToTurnUp: the job is accepted by then, and goes on without the caller.
+func TestTheCallerDoesNotWaitForANodeToTurnUp(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		w.node("node-a", 1)
+		w.sent.fails("node-a", errLost)
+		began := time.Now()
+		p := w.dispatch()
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the caller was kept for %v", took)
+		}
+		w.wantState(p.Job, core.StateRetrying, core.ReasonDeliveryUnknown)
+
+		w.node("node-b", 1)
+		w.pass(2*time.Second, "node-a", "node-b")
+		second := w.placed(p.Job)
+		if second.Node != "node-b" || second.Attempt != 2 {
+			t.Fatalf("placed at %+v, want the second attempt on node-b", second)
+		}
+		if err := w.done(second); err != nil {
+			t.Fatal(err)
+		}
+		w.wantState(p.Job, core.StateDone, "")
+	})
+}

@@ -9,20 +9,20 @@ import (
 )
 
 // Node is one node in view. It stays the same object while the node is in view; what the node declares is
-// an immutable value that is swapped. Everything a draw looks at fills one cache line and what a reservation
-// needs the next: with many nodes, a decision costs what it misses in the cache.
+// an immutable value that is swapped. Everything a decision looks at, unless the job makes demands, fills one
+// cache line: with many nodes, a decision costs what it misses in the cache.
 type Node struct {
 	brief  atomic.Uint64 // packed: what of now every draw asks
 	seen   atomic.Int64  // Instant of the last heartbeat
 	flight atomic.Uint64 // packed observation of how full it was
 	load   atomic.Uint64 // packed core.Load
 	aside  atomic.Int64  // Instant until which it is set aside
-	marks  atomic.Pointer[map[string]Instant]
-	now    atomic.Pointer[core.Node]
-	misses atomic.Int32 // consecutive ACKs it missed
-
 	epoch  atomic.Int64
 	id     core.NodeID
+
+	now    atomic.Pointer[core.Node]
+	marks  atomic.Pointer[map[string]Instant]
+	misses atomic.Int32 // consecutive ACKs it missed
 	handle store.Handle
 	_      [24]byte // fills the second line, so that no node straddles a third
 }
@@ -39,9 +39,6 @@ func (n *Node) ID() core.NodeID { return n.id }
 
 // Handle is where the store keeps it.
 func (n *Node) Handle() store.Handle { return n.handle }
-
-// Fetch brings what a draw looks at into the cache without waiting for it.
-func (n *Node) Fetch() { n.brief.Load() }
 
 // Epoch is the life it is in.
 func (n *Node) Epoch() core.Epoch { return core.Epoch(n.epoch.Load()) }
@@ -158,3 +155,8 @@ func (n *Node) Answered() {
 
 // SetAside reports whether the node is left in peace for now.
 func (n *Node) SetAside(now Instant) bool { return n.aside.Load() > int64(now) }
+
+// AsideFor is for how much longer it is left in peace.
+func (n *Node) AsideFor(now Instant) time.Duration {
+	return max(0, time.Duration(n.aside.Load()-int64(now)))
+}

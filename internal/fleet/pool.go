@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // Pool is the index of the nodes that serve one direction, whatever their health: who can, not who may.
@@ -42,6 +43,21 @@ const chunk = 512
 type Member struct {
 	*Node
 	Revision core.Revision
+	Handle   store.Handle // the node's, here so that a draw can have it fetched at once
+}
+
+func member(n *Node, revision core.Revision) Member {
+	return Member{Node: n, Revision: revision, Handle: n.handle}
+}
+
+// Fetch brings what a decision looks at into the cache without waiting for it.
+func (m *Member) Fetch() {
+	if m.Node != nil {
+		m.Node.brief.Load()
+	}
+	if m.Handle != nil {
+		m.Handle.Fetch()
+	}
 }
 
 // Members is an immutable list of nodes.
@@ -116,11 +132,11 @@ func (p *Pool) Members() *Members { return p.members.Load() }
 func (p *Pool) put(n *Node, revision core.Revision) {
 	members := p.members.Load()
 	if i, ok := p.place[n.id]; ok {
-		p.members.Store(members.replace(i, Member{n, revision}))
+		p.members.Store(members.replace(i, member(n, revision)))
 		return
 	}
 	p.place[n.id] = members.n
-	p.members.Store(members.with(Member{n, revision}))
+	p.members.Store(members.with(member(n, revision)))
 }
 
 func (p *Pool) drop(n *Node) {
@@ -167,7 +183,7 @@ func (f *Fleet) makePool(key poolKey, now Instant) *Pool {
 			members.chunks = append(members.chunks, make([]Member, 0, chunk))
 		}
 		last := len(members.chunks) - 1
-		members.chunks[last] = append(members.chunks[last], Member{n, declared.Revision})
+		members.chunks[last] = append(members.chunks[last], member(n, declared.Revision))
 		p.place[n.id] = members.n
 		members.n++
 	}

@@ -37,7 +37,7 @@ func TestUpdateTakesOverWhatTheStoreSays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := seasoned()
-		handle := new(int)
+		handle := new(noHandle)
 		s := status(declared("a"), heard(3*time.Second), loaded(core.Load{CPU: 0.25, GPU: 0.5, Memory: -1}), running(2))
 		s.Handle = handle
 		f.Update(s)

@@ -238,9 +238,21 @@ type Unavailable struct {
 }
 
 // Missing notes that a node does not have a service after all, and moves the job that failed for it. The
-// mark is never held back; only a flood of reports is.
+// mark is never held back; only a flood of reports is. A report about a job the node does not hold changes
+// nothing.
 func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 	l.metrics.ModelNA.Inc()
+	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}}
+	if known, err := l.declared(ctx, u.Node); err != nil {
+		return err
+	} else if known == nil {
+		return unknownNode(u.Node)
+	}
+	if u.Job != "" {
+		if err := l.jobs.Holds(ctx, report); err != nil {
+			return err
+		}
+	}
 	ok, err := l.store.Allow(ctx, store.AllowParams{
 		Key: "model_na:" + string(u.Node), Limit: l.cfg.MarkRate, Window: time.Minute,
 	})
@@ -262,8 +274,16 @@ func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 	if u.Job == "" {
 		return nil
 	}
-	return l.jobs.Fail(ctx, dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}},
-		core.ReasonModelNotAvailable, u.Detail)
+	return l.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)
+}
+
+// SetAside is for how much longer this instance sends a node nothing because it did not confirm its jobs.
+func (l *Life) SetAside(id core.NodeID) time.Duration {
+	n := l.fleet.Node(id)
+	if n == nil {
+		return 0
+	}
+	return n.AsideFor(l.fleet.Now())
 }
 
 // lockFor is how long an instance has to see to the jobs of a silent node before another may.

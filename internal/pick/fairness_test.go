@@ -68,14 +68,14 @@ func (y *yard) choose(picker *pick.Picker, hold time.Duration) core.NodeID {
 	for m := r.Next(); m.Node != nil; m = r.Next() {
 		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", y.jobs)), Attempt: 1, Token: "t"}
 		got, err := y.ledger.Reserve(context.Background(), store.ReserveParams{
-			Lease: lease, Handle: m.Handle(), Epoch: m.Epoch(), Revision: m.Revision, Timeout: time.Minute,
+			Lease: lease, Handle: m.Handle, Epoch: m.Epoch(), Revision: m.Revision, Timeout: time.Minute,
 		})
 		if err != nil {
 			y.t.Fatal(err)
 		}
 		y.Observe(m.Node, got.InFlight, got.Max, q.Now)
 		if got.Verdict == store.OK {
-			y.holds = append(y.holds, held{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle()}})
+			y.holds = append(y.holds, held{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle}})
 			return m.ID()
 		}
 	}

@@ -96,7 +96,7 @@ var flaws = []circumstance{
 	{"it is degraded", core.ReasonNotReady, healthy(core.HealthDegraded)},
 	{"it is draining", core.ReasonNotReady, healthy(core.HealthDraining)},
 	{"it is offline", core.ReasonNotReady, healthy(core.HealthOffline)},
-	{"it is drained", core.ReasonNotReady, declares(func(n *core.Node) { n.Drained = true })},
+	{"it is drained", core.ReasonDrained, declares(func(n *core.Node) { n.Drained = true })},
 	{"it was not heard lately", core.ReasonStale, passes(15*time.Second + 1)},
 	{"it cannot be reached", core.ReasonUnreachable, declares(func(n *core.Node) { n.Callback = "" })},
 	{"it has no slots", core.ReasonNoCapacity, declares(func(n *core.Node) { n.MaxJobs = 0 })},

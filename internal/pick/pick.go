@@ -79,6 +79,9 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	}
 	switch {
 	case !brief.Ready():
+		if n.Now().Drained {
+			return core.ReasonDrained
+		}
 		return core.ReasonNotReady
 	case n.Silence(q.Now) > p.policy.StaleAfter:
 		return core.ReasonStale

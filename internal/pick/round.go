@@ -44,8 +44,10 @@ func (r *Round) Next() fleet.Member {
 		r.second = fleet.Member{}
 		return first
 	}
-	// Both are sampled before either is looked at, so that the waits for the two overlap.
+	// Both are sampled and fetched before either is looked at, so that the waits for memory overlap.
 	a, b := r.sample(), r.sample()
+	a.Fetch()
+	b.Fetch()
 	first, second := r.pass(a), r.pass(b)
 	if first.Node == nil {
 		first, second = second, fleet.Member{}
@@ -85,15 +87,13 @@ func (r *Round) draw() fleet.Member {
 	return fleet.Member{}
 }
 
-// sample takes one more member at random and brings it into the cache; its Node is nil when enough were
-// taken.
+// sample takes one more member at random; its Node is nil when enough were taken.
 func (r *Round) sample() fleet.Member {
 	if r.drawn >= min(r.members.Len(), r.picker.policy.SampleK) {
 		return fleet.Member{}
 	}
 	m := r.members.At(r.shuffled(r.drawn))
 	r.drawn++
-	m.Fetch()
 	return m
 }
 

@@ -87,13 +87,13 @@ func New(cfg config.Config, version wire.VersionResponse, log *slog.Logger, tran
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Census: s.Store, Marks: s.Store, Log: log, Silent: s.Nodes.Silent}
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 
-	s.Server, err = server.New(server.Options{
+	s.Server = server.New(server.Options{
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
 		CheckCallback: s.caller.Check, Ping: s.Store.Ping,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), LoopbackOnly: !cfg.Server.Insecure,
 	})
-	return s, err
+	return s, nil
 }
 
 func spreadWindow(b config.TaskBinding) time.Duration {

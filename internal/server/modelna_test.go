@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -67,5 +68,10 @@ func TestModelNotAvailableOfAnothersJob(t *testing.T) {
 	w.post("/v1/node/model_not_available", say.with(obj{"node_id": "nobody"})).refused(wire.NotFound)
 	if j := w.job(d.JobID); j.State != "DISPATCHED" || len(j.Attempts) != 1 {
 		t.Errorf("a stranger changed the job: %+v", j)
+	}
+	for _, n := range []*node{a, b} {
+		if marks, err := w.s.Store.Marked(t.Context(), core.NodeID(n.id)); err != nil || len(marks) != 0 {
+			t.Errorf("a report that was refused left marks: %v, %v", marks, err)
+		}
 	}
 }

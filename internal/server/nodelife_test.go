@@ -234,7 +234,7 @@ func TestDrain(t *testing.T) {
 	}
 	w.ask("POST", "/v1/nodes/n1/drain", "", nil).into(&s)
 	e := w.post("/v1/dispatch/f2f", utterance(nil)).refused(wire.AllCandidatesFullOrFailed)
-	if diff := cmp.Diff(map[string]int{"HEALTH_NOT_READY": 1}, e.Reasons); diff != "" {
+	if diff := cmp.Diff(map[string]int{"DRAINED": 1}, e.Reasons); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	n.register(obj{"active": active(d)})

@@ -27,6 +27,12 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) spec31(w http.ResponseWriter, _ *http.Request) {
+	description, err := s.OpenAPI()
+	if err != nil {
+		s.Log.Error("the routes cannot be described", "error", err)
+		s.fail(w, wire.Errorf(wire.Internal, "the description could not be made; it was logged"))
+		return
+	}
 	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(s.openapi)
+	_, _ = w.Write(description)
 }

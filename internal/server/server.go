@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,28 +48,22 @@ type Server struct {
 	sameSite *http.CrossOriginProtection
 	stopping atomic.Bool
 	handler  http.Handler
-	openapi  []byte
+	// OpenAPI is the description of the server's routes, as YAML, made when it is first asked for.
+	OpenAPI func() ([]byte, error)
 }
 
-// New makes a server. It fails only if the description of its own routes cannot be made.
-func New(o Options) (*Server, error) {
+// New makes a server.
+func New(o Options) *Server {
 	s := &Server{Options: o, sameSite: http.NewCrossOriginProtection()}
 	s.langs.init()
 	routes := s.routes()
-	spec, err := describe(routes, o.Version.Version)
-	if err != nil {
-		return nil, err
-	}
-	s.openapi = spec
+	s.OpenAPI = sync.OnceValues(func() ([]byte, error) { return describe(routes, o.Version.Version) })
 	s.handler = s.mount(routes)
-	return s, nil
+	return s
 }
 
 // Handler is the server as a handler.
 func (s *Server) Handler() http.Handler { return s.handler }
-
-// OpenAPI is the description of the server's routes, as YAML.
-func (s *Server) OpenAPI() []byte { return s.openapi }
 
 // Unready makes /readyz say no, so that nobody sends new work here.
 func (s *Server) Unready() { s.stopping.Store(true) }

@@ -106,7 +106,10 @@ type DrainParams struct {
 
 // Handle is the store's own note of where it keeps a node. Passing it back saves a search; passing none, or
 // one that is out of date, does no harm. Only the store that made it looks inside.
-type Handle any
+type Handle interface {
+	// Fetch hints that the node will be reserved in a moment. It never waits.
+	Fetch()
+}
 
 // Occupancy is how much of a node is taken.
 type Occupancy struct {
@@ -117,6 +120,8 @@ type Occupancy struct {
 	// Closed says that nothing would be granted now, whatever is free: the node's health, its silence or its
 	// hold forbids it.
 	Closed bool
+	// Held says that it is closed because the node may be running work from before the store knew it.
+	Held bool
 }
 
 // InFlight is what counts against the maximum.

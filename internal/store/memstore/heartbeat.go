@@ -15,7 +15,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	}
 	defer n.mu.Unlock()
 	now := s.now()
-	if now.since(n.seen) >= s.timing.Presence {
+	if n.silence(now) >= s.timing.Presence {
 		n.seq = 0 // whoever speaks after so long may be another process, which counts anew
 	}
 	switch {
@@ -29,7 +29,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 
 	n.seq = max(n.seq, p.Seq)
 	number := n.number(p.Seq)
-	n.seen = now
+	n.seen.Store(int64(now))
 	n.load = p.Load
 	if p.Activity.Lists {
 		n.onHold = false

@@ -19,12 +19,15 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 	}
 
 	now := s.now()
-	taken, exists := int(n.foreign), false
+	taken, own, exists := int(n.foreign), -1, false
 	for i := range n.leases {
 		l := &n.leases[i]
-		if l.counts(now) {
+		lives := l.counts(now)
+		if lives {
 			taken++
-			exists = exists || l.is(&p.Lease)
+		}
+		if l.is(&p.Lease) {
+			own, exists = i, lives
 		}
 	}
 	answer := store.Reservation{InFlight: taken, Max: int(n.max)}
@@ -44,7 +47,7 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 	default:
 		answer.Verdict = store.OK
 		answer.InFlight++
-		n.leases = append(n.leases, lease{
+		granted := lease{
 			job:      p.Lease.Job,
 			token:    p.Lease.Token,
 			instance: p.Instance,
@@ -54,7 +57,12 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 			deadline: now.add(p.Timeout),
 			attempt:  int32(p.Lease.Attempt),
 			state:    core.LeaseReserved,
-		})
+		}
+		if own >= 0 {
+			n.leases[own] = granted // it had lapsed
+		} else {
+			n.leases = append(n.leases, granted)
+		}
 	}
 	return answer, nil
 }

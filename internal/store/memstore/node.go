@@ -3,19 +3,21 @@ package memstore
 import (
 	"math"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // node is one node with its set of leases. Its lock orders everything that happens to it. What a
-// reservation needs fills the first cache line, and the first lease follows: with many nodes, a reservation
-// costs what it misses in the cache.
+// reservation needs fills the first cache line, and the first lease the next two: with many nodes, a
+// reservation costs what it misses in the cache.
 type node struct {
 	mu       sync.Mutex
 	epoch    core.Epoch
 	revision core.Revision
-	seen     moment
+	seen     atomic.Int64 // moment of the last heartbeat; atomic so that Fetch may look at it
 	leases   []lease
 	max      int16
 	foreign  int16
@@ -23,7 +25,9 @@ type node struct {
 	gone     bool // removed: whoever still has a pointer must look again
 	onHold   bool // granted nothing before held
 
-	first [1]lease // where leases begin
+	second atomic.Uint32 // in the second line, for Fetch to look at
+	first  [1]lease      // where leases begin
+	third  atomic.Uint32 // in the third
 
 	now   *core.Node
 	held  moment
@@ -31,8 +35,17 @@ type node struct {
 	seq   uint64 // of the last heartbeat that counted
 	beats uint64 // heartbeats that carried no number
 	marks map[string]moment
-	_     [32]byte // to a multiple of a cache line, so that the first line stays one
+	_     [16]byte // to a multiple of a cache line, so that the first line stays one
 }
+
+// Fetch implements store.Handle.
+func (n *node) Fetch() {
+	n.seen.Load()
+	n.second.Load()
+	n.third.Load()
+}
+
+func (n *node) silence(now moment) time.Duration { return now.since(moment(n.seen.Load())) }
 
 func newNode() *node {
 	n := &node{}
@@ -118,7 +131,7 @@ func (n *node) remove(i int) {
 }
 
 func (s *Store) occupancy(n *node, now moment) store.Occupancy {
-	o := store.Occupancy{Max: int(n.max), Foreign: int(n.foreign), Closed: s.closed(n, now)}
+	o := store.Occupancy{Max: int(n.max), Foreign: int(n.foreign), Closed: s.closed(n, now), Held: s.held(n, now)}
 	for i := range n.leases {
 		l := &n.leases[i]
 		switch {
@@ -134,11 +147,13 @@ func (s *Store) occupancy(n *node, now moment) store.Occupancy {
 
 // closed reports whether the node may be granted nothing, whatever is free.
 func (s *Store) closed(n *node, now moment) bool {
-	return !n.ready || now.since(n.seen) >= s.timing.Presence || n.onHold && !expired(n.held, now)
+	return !n.ready || n.silence(now) >= s.timing.Presence || s.held(n, now)
 }
 
+func (s *Store) held(n *node, now moment) bool { return n.onHold && !expired(n.held, now) }
+
 func (s *Store) status(n *node, now moment) store.NodeStatus {
-	return store.NodeStatus{Node: n.now, Handle: n, Load: n.load, Age: now.since(n.seen), Occupancy: s.occupancy(n, now)}
+	return store.NodeStatus{Node: n.now, Handle: n, Load: n.load, Age: n.silence(now), Occupancy: s.occupancy(n, now)}
 }
 
 // setForeign works out how much of what the node reports is not ours. A node that lists its jobs counted

@@ -9,10 +9,10 @@ import (
 
 // Register implements store.Nodes.
 func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
-	if err := ctx.Err(); err != nil {
+	n, known, err := s.claim(ctx, p.Node.ID)
+	if err != nil {
 		return store.Registration{}, err
 	}
-	n, known := s.claim(p.Node.ID)
 	defer n.mu.Unlock()
 
 	now := s.now()
@@ -26,7 +26,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	}
 	n.declare(&next)
 	n.load = p.Load
-	n.seen = now
+	n.seen.Store(int64(now))
 	n.seq = 0
 	n.onHold = p.Returning && !p.Activity.Lists
 	n.held = now.add(s.timing.Attempt)
@@ -40,25 +40,33 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	return r, nil
 }
 
-// claim finds or makes a node and returns it locked.
-func (s *Store) claim(id core.NodeID) (n *node, known bool) {
+// claim finds or makes a node and returns it locked, unless the context has ended by then.
+func (s *Store) claim(ctx context.Context, id core.NodeID) (n *node, known bool, err error) {
 	shard := &s.nodes[s.shardOf(string(id))]
 	for {
 		shard.Lock()
 		n, known = shard.m[id]
+		if err := ctx.Err(); err != nil {
+			shard.Unlock()
+			return nil, false, err
+		}
 		if !known {
 			n = newNode()
 			n.mu.Lock()
 			shard.m[id] = n
 			shard.Unlock()
-			return n, false
+			return n, false, nil
 		}
 		shard.Unlock()
 		n.mu.Lock()
-		if !n.gone {
-			return n, true
+		err := ctx.Err()
+		if err == nil && !n.gone {
+			return n, true, nil
 		}
 		n.mu.Unlock()
+		if err != nil {
+			return nil, false, err
+		}
 	}
 }
 
@@ -170,7 +178,7 @@ func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s.now().since(n.seen) < p.SilentFor {
+	if n.silence(s.now()) < p.SilentFor {
 		return nil
 	}
 	n.gone = true
@@ -207,7 +215,7 @@ func (s *Store) Sightings(context.Context) ([]store.Sighting, error) {
 	now := s.now()
 	s.eachNode(func(n *node) {
 		n.mu.Lock()
-		all = append(all, store.Sighting{Node: n.now.ID, Age: now.since(n.seen)})
+		all = append(all, store.Sighting{Node: n.now.ID, Age: n.silence(now)})
 		n.mu.Unlock()
 	})
 	return all, nil

@@ -101,6 +101,25 @@ func exerciseLedger(_ *testing.T, run runner) {
 			t.Fatal(err)
 		}
 		wantClosed("held", true)
+		if o := h.occupancy(t, "node-a"); !o.Held {
+			t.Errorf("held: %+v does not say so", o)
+		}
+		h.beat(t, n, beat{seq: 1, active: []core.JobID{}})
+		wantClosed("it lists its jobs", false)
+	})
+
+	run("a lease that lapsed can be reserved again, once", func(t *testing.T, h *Harness) {
+		n := h.register(t, "node-a", 2)
+		h.mustReserve(t, n, "job-1")
+		h.Wait(max(h.Timing.Presence, h.Timing.Attempt) + h.Slack)
+		h.beat(t, n, beat{seq: 1}) // past the attempt's deadline it renews nothing
+		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2})
+		h.mustReserve(t, n, "job-1", "job-1")
+		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2, Reserved: 1})
+		leases, err := h.Store.Orphans(t.Context(), "node-a")
+		if err != nil || len(leases) != 1 {
+			t.Errorf("the set has %d members, want 1 (%v)", len(leases), err)
+		}
 	})
 
 	run("a handle that is out of date does no harm", func(t *testing.T, h *Harness) {
