@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,7 +19,7 @@ import (
 
 // remote is what every command has that asks a running scheduler.
 type remote struct {
-	Server string `help:"The scheduler's address." default:"http://127.0.0.1:5010" env:"LINGUA_URL" placeholder:"URL"`
+	Server string `help:"The scheduler's address, such as 127.0.0.1:5010 or https://scheduler.internal; LINGUA_URL stands for it." default:"http://127.0.0.1:5010" placeholder:"URL"`
 	JSON   bool   `help:"Print the answer as JSON." name:"json"`
 }
 
@@ -32,14 +33,28 @@ func (e *unreachableError) Error() string {
 	return fmt.Sprintf("no scheduler answers at %s: %s\nStart one with: lingua serve; or name another with --server or LINGUA_URL", e.url, e.cause)
 }
 
+// address is where to ask: a URL, or a host and a port, which means http.
+func (r *remote) address() (*url.URL, error) {
+	given := strings.TrimSuffix(r.Server, "/")
+	if _, _, err := net.SplitHostPort(given); err == nil && !strings.Contains(given, "/") {
+		given = "http://" + given
+	}
+	base, err := url.Parse(given)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, usageError{fmt.Errorf("--server or LINGUA_URL: %q is not an address such as http://127.0.0.1:5010", r.Server)}
+	}
+	return base, nil
+}
+
 const askTimeout = 15 * time.Second
 
 // ask sends a request and decodes the answer into out. An error answer is returned as *wire.Error.
 func (r *remote) ask(ctx context.Context, method, path string, in, out any) error {
-	base, err := url.Parse(r.Server)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return usageError{fmt.Errorf("--server: %q is not a URL such as http://127.0.0.1:5010", r.Server)}
+	base, err := r.address()
+	if err != nil {
+		return err
 	}
+	named := base.Redacted() // a password in it is not for the screen
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var body io.Reader
@@ -50,7 +65,7 @@ func (r *remote) ask(ctx context.Context, method, path string, in, out any) erro
 		}
 		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(r.Server, "/")+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, body)
 	if err != nil {
 		return usageError{err}
 	}
@@ -59,26 +74,26 @@ func (r *remote) ask(ctx context.Context, method, path string, in, out any) erro
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		var named *url.Error
-		if errors.As(err, &named) {
-			err = named.Err
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err
 		}
-		return &unreachableError{url: r.Server, cause: err}
+		return &unreachableError{url: named, cause: err}
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return &unreachableError{url: r.Server, cause: err}
+		return &unreachableError{url: named, cause: err}
 	}
 	if resp.StatusCode/100 != 2 {
 		e := new(wire.Error)
 		if json.Unmarshal(answer, e) != nil || e.Code == "" {
-			return fmt.Errorf("%s answered %s, which no Lingua Scheduler says: is it another program?", r.Server, resp.Status)
+			return fmt.Errorf("%s answered %s, which no Lingua Scheduler says: is it another program?", named, resp.Status)
 		}
 		return e
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("%s answered something that cannot be read: %w", r.Server, err)
+		return fmt.Errorf("%s answered something that cannot be read: %w", named, err)
 	}
 	return nil
 }

@@ -12,17 +12,13 @@ type configCmd struct {
 }
 
 type configCheckCmd struct {
-	File string `arg:"" help:"The config file." type:"path"`
+	File string `arg:"" help:"The config file."`
 }
 
 // Run checks the file.
 func (c *configCheckCmd) Run(io streams) error {
-	cfg, err := config.Load(c.File, io.environ)
-	if err != nil {
-		return usageError{err}
-	}
-	if err := cfg.Validate(); err != nil {
-		return usageError{fmt.Errorf("%s:\n%w", c.File, err)}
+	if _, err := config.Load(c.File, io.environ).Finish(); err != nil {
+		return usageError{fmt.Errorf("%s is not fine\n%w", c.File, err)}
 	}
 	fmt.Fprintf(io.out, "%s is fine\n", c.File)
 	return nil

@@ -27,8 +27,9 @@ func TestConfigReference(t *testing.T) {
 	if got.code != exitOK || got.err != "" {
 		t.Fatalf("exit %d: %s", got.code, got.err)
 	}
-	c := config.Config{}
-	if err := config.Decode([]byte(got.out), &c); err != nil {
+	file := write(t, got.out)
+	c, err := config.Load(file, nil).Finish()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(config.Default(), c); diff != "" {
@@ -39,7 +40,6 @@ func TestConfigReference(t *testing.T) {
 			t.Errorf("it does not show %q", line)
 		}
 	}
-	file := write(t, got.out)
 	if checked := call(t, "config", "check", file); checked.code != exitOK || !strings.Contains(checked.out, file+" is fine") {
 		t.Errorf("exit %d: %s%s", checked.code, checked.out, checked.err)
 	}
@@ -53,18 +53,22 @@ func TestConfigCheck(t *testing.T) {
 		environ []string
 		says    []string // nothing: it is fine
 	}{
-		"empty":             {},
-		"some keys":         {text: "[server]\nport = 6000\n[scheduler.dispatch]\nmax_retry = 1\n"},
-		"unknown key":       {text: "[server]\nprot = 6000\n", says: []string{"unknown key", "prot", "2|", "~~~~", "lingua config reference"}},
-		"unknown table":     {text: "[sever]\nport = 6000\n", says: []string{"unknown key", "sever"}},
-		"wrong type":        {text: "[server]\nport = \"many\"\n", says: []string{"2|", "port"}},
-		"not TOML":          {text: "[server\n", says: []string{"1|"}},
+		"empty":         {},
+		"some keys":     {text: "[server]\nport = 6000\n[scheduler.dispatch]\nmax_retry = 1\n"},
+		"unknown key":   {text: "[server]\nprot = 6000\n", says: []string{"FILE: server.prot: ", "lingua config reference"}},
+		"unknown table": {text: "[sever]\nport = 6000\n", says: []string{"FILE: sever: "}},
+		"wrong type":    {text: "[server]\nport = \"many\"\n", says: []string{"FILE: server.port: \"many\" is not a whole number\n"}},
+		"not TOML":      {text: "[server\n", says: []string{"FILE: line 1, column 8: "}},
+		"every kind at once": {
+			text: "[server]\nprot = 1\nport = \"many\"\n[scheduler.dispatch]\nmax_retry = 99\n", environ: []string{"LINGUA_LOG_LEVEL=loud"},
+			says: []string{"FILE: server.prot: ", "FILE: server.port: ", "FILE: scheduler.dispatch.max_retry: ", "\nLINGUA_LOG_LEVEL: "},
+		},
 		"several at once":   {text: "store = \"redis\"\n[scheduler.dispatch]\nmax_retry = 99\nack_timeout_ms = 20000\n", says: []string{"store", "max_retry", "reserved_ttl_seconds", "attempt_timeout_ms"}},
 		"not loopback":      {text: "[server]\nhost = \"0.0.0.0\"\n", says: []string{"server.host", "--insecure"}},
 		"insecure":          {text: "[server]\nhost = \"0.0.0.0\"\ninsecure = true\n"},
 		"bad target":        {text: "[callback]\nallowed_targets = [\"everywhere\"]\n", says: []string{"callback.allowed_targets", "10.0.0.0/8"}},
-		"environment":       {environ: []string{"LINGUA_SERVER_PORT=-1"}, says: []string{"server.port", "-1"}},
-		"bad environment":   {environ: []string{"LINGUA_SERVER_PORT=many"}, says: []string{"environment", "Port"}},
+		"environment":       {environ: []string{"LINGUA_SERVER_PORT=-1"}, says: []string{"\nLINGUA_SERVER_PORT: ", "-1"}},
+		"bad environment":   {environ: []string{"LINGUA_SERVER_PORT=many"}, says: []string{"\nLINGUA_SERVER_PORT: \"many\" is not a whole number\n"}},
 		"environment wins":  {text: "[server]\nport = -1\n", environ: []string{"LINGUA_SERVER_PORT=1"}},
 		"other environment": {environ: []string{"LINGUA_URL=http://127.0.0.1:5010", "HOME=/"}},
 	} {
@@ -76,10 +80,11 @@ func TestConfigCheck(t *testing.T) {
 			}
 			continue
 		}
-		if got.code != exitUsage || got.out != "" || c.environ == nil && !strings.Contains(got.err, file) {
+		if got.code != exitUsage || got.out != "" || !strings.HasPrefix(got.err, "lingua: "+file+" is not fine\n") {
 			t.Errorf("%s: want exit 2 and the file named, got %d\n%s%s", name, got.code, got.out, got.err)
 		}
 		for _, word := range c.says {
+			word = strings.Replace(word, "FILE", "\n"+file, 1) // each problem has a line of its own
 			if !strings.Contains(got.err, word) {
 				t.Errorf("%s: want %q in\n%s", name, word, got.err)
 			}

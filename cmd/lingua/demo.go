@@ -13,20 +13,26 @@ import (
 type demoCmd struct {
 	Listen        string        `help:"Address of the scheduler." default:"127.0.0.1:5010" placeholder:"ADDR"`
 	Store         string        `help:"Where the shared truth is kept: memory." default:"memory" placeholder:"STORE"`
+	Insecure      bool          `help:"Listen on other addresses than loopback without keys: whoever reaches the port controls the demo."`
 	Conversations int           `help:"How many conversations are held at once." default:"60"`
 	Duration      time.Duration `help:"End after this long; 0 runs until Ctrl-C." default:"0s"`
 	LogLevel      string        `help:"Log what the scheduler does: debug, info, warn or error." default:"error" placeholder:"LEVEL"`
 }
 
-// Run starts a scheduler, its nodes and its conversations, shows what happens, and ends them all.
-func (c *demoCmd) Run(ctx context.Context, io streams) error {
+// Validate checks the flags before anything is started.
+func (c *demoCmd) Validate() error {
 	if c.Conversations < 0 || c.Conversations > 10_000 {
-		return usageError{fmt.Errorf("--conversations: must be between 0 and 10000, not %d", c.Conversations)}
+		return fmt.Errorf("--conversations: must be between 0 and 10000, not %d", c.Conversations)
 	}
 	if c.Duration < 0 {
-		return usageError{fmt.Errorf("--duration: must not be negative, as %s is", c.Duration)}
+		return fmt.Errorf("--duration: must not be negative, as %s is", c.Duration)
 	}
-	settings := serveCmd{Listen: c.Listen, Store: c.Store, LogLevel: c.LogLevel}
+	return nil
+}
+
+// Run starts a scheduler, its nodes and its conversations, shows what happens, and ends them all.
+func (c *demoCmd) Run(ctx context.Context, io streams) error {
+	settings := serveCmd{Listen: c.Listen, Store: c.Store, Insecure: c.Insecure, LogLevel: c.LogLevel}
 	cfg, err := settings.settings(io.environ)
 	if err != nil {
 		return err
@@ -38,7 +44,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	s, l, err := open(ctx, cfg, log)
+	s, l, err := open(ctx, cfg, log, "demo")
 	if err != nil {
 		return err
 	}
@@ -53,7 +59,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Run(serving, l) }()
 
-	url := "http://" + l.Addr().String()
+	url := "http://" + reachable(l.Addr())
 	show := newScreen(io.out, url, s)
 	peer := sim.NewPeer(url)
 	defer peer.Close()

@@ -16,14 +16,14 @@ import (
 // left behind.
 func TestDemo(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	got := call(t, "demo", "--duration", "1s", "--listen", "127.0.0.1:0")
+	got := call(t, "demo", "--duration", "1500ms", "--listen", "127.0.0.1:0")
 	if got.code != exitOK || got.err != "" {
 		t.Fatalf("exit %d\n%s", got.code, got.err)
 	}
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)
 	}
-	for _, word := range []string{"lingua demo", "jobs", "dispatch", "p50", "p99", "slots", "retries", "refusals", "oslo", "forgets 3 in 10"} {
+	for _, word := range []string{"lingua demo", "jobs", "dispatch", "p50", "p99", "(last 10 s)", "(whole run)", "slots", "retries", "refusals", "oslo", "forgets 3 in 10"} {
 		if !strings.Contains(got.out, word) {
 			t.Errorf("the summary does not show %q:\n%s", word, got.out)
 		}

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -45,8 +46,13 @@ func writeNodes(t *tabwriter.Writer, nodes []wire.Node) {
 	fmt.Fprintln(t, "NODE\tHEALTH\tRESERVED\tRUNNING\tOTHER\tMAX\tLANGUAGES\tLAST HEARD")
 	for _, n := range nodes {
 		health := n.Health
-		if !n.Online {
+		switch {
+		case !n.Online:
 			health = "silent"
+		case n.Held:
+			health += ", held"
+		case n.SetAsideMS > 0:
+			health += fmt.Sprintf(", set aside %s", (time.Duration(n.SetAsideMS) * time.Millisecond).Round(time.Second))
 		}
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", n.NodeID, health, n.Reserved, n.Running, n.Foreign,
 			n.MaxConcurrentJobs, strings.Join(n.SemanticLangs, " "), ago(n.LastHeartbeatMS))
@@ -68,10 +74,26 @@ func ago(unixMS int64) string {
 type jobsCmd struct {
 	remote
 	ID      string `arg:"" optional:"" help:"Show this job with its attempts."`
-	State   string `help:"Only jobs in this state." placeholder:"STATE"`
+	State   string `help:"Only jobs in this state, such as dispatched, acked, retrying, done, failed or cancelled." placeholder:"STATE"`
 	Node    string `help:"Only jobs of this node." placeholder:"ID"`
 	Session string `help:"Only jobs of this session." placeholder:"ID"`
-	Limit   int    `help:"At most this many." default:"20"`
+	Limit   int    `help:"At most this many, up to 1000." default:"20"`
+}
+
+// mostJobs is how many jobs a scheduler lists at once.
+const mostJobs = 1000
+
+// Validate checks what is asked for before anybody is asked.
+func (c *jobsCmd) Validate() error {
+	if c.Limit < 1 || c.Limit > mostJobs {
+		return fmt.Errorf("--limit: must be between 1 and %d, not %d", mostJobs, c.Limit)
+	}
+	if c.State != "" {
+		if _, err := core.ParseState(strings.ToUpper(c.State)); err != nil {
+			return fmt.Errorf("--state: %w", err)
+		}
+	}
+	return nil
 }
 
 // Run lists jobs.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -55,14 +56,19 @@ func main() {
 
 // run is the program without its process, so that tests can call it.
 func run(ctx context.Context, args []string, io streams) int {
+	if len(args) == 0 {
+		args = []string{"--help"} // whoever says nothing wants to know what there is to say
+	}
 	var c cli
 	code := -1
 	parser, err := kong.New(&c,
 		kong.Name("lingua"),
-		kong.Description("The control plane of a real-time speech-translation system.\n\nExit codes: 0 done, 1 it was tried and did not work, 2 wrong usage or configuration, 3 the scheduler cannot be reached."),
+		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
+			"Exit codes: 0 done, 1 it was tried and did not work, 2 wrong usage or configuration, 3 the scheduler cannot be reached.\n\n"+
+			"Environment: LINGUA_URL is the scheduler to ask, as with --server; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(n int) { code = n }),
-		kong.UsageOnError(),
+		kong.Resolvers(serverFrom(io.environ)),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(io),
 	)
@@ -75,10 +81,36 @@ func run(ctx context.Context, args []string, io streams) int {
 		return code // help was asked for and given
 	}
 	if err != nil {
-		fmt.Fprintf(io.err, "lingua: %s\nTry: lingua --help\n", err)
+		fmt.Fprintf(io.err, "lingua: %s\nTry: %s --help\n", err, attempted(err))
 		return exitUsage
 	}
 	return report(io.err, k.Run())
+}
+
+// attempted is the command that a wrong command line was about.
+func attempted(err error) string {
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context != nil {
+		if command := wrong.Context.Selected(); command != nil {
+			return command.FullPath()
+		}
+	}
+	return "lingua"
+}
+
+// serverFrom lets LINGUA_URL stand for --server. It is not left to the library, which reads the environment of
+// the process and not that of the call.
+func serverFrom(environ []string) kong.ResolverFunc {
+	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if flag.Name == "server" {
+			for _, variable := range environ {
+				if url, ok := strings.CutPrefix(variable, "LINGUA_URL="); ok && url != "" {
+					return url, nil
+				}
+			}
+		}
+		return nil, nil
+	}
 }
 
 // report prints what went wrong, once, and chooses the exit code.

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -31,8 +29,8 @@ type screen struct {
 	ran   time.Duration
 
 	mu        sync.Mutex
-	dispatch  *hdrhistogram.Histogram // microseconds
-	utterance *hdrhistogram.Histogram
+	dispatch  *latency
+	utterance *latency
 	ended     map[string]int
 	failed    map[string]int // by reason
 	refused   map[wire.Code]int
@@ -48,10 +46,9 @@ type actor struct {
 }
 
 func newScreen(out io.Writer, url string, s *scheduler.Scheduler) *screen {
-	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
 	return &screen{
 		out: out, url: url, live: isTerminal(out), s: s, began: time.Now(),
-		dispatch: histogram(), utterance: histogram(),
+		dispatch: newLatency(), utterance: newLatency(),
 		ended: make(map[string]int), failed: make(map[string]int), refused: make(map[wire.Code]int),
 	}
 }
@@ -80,9 +77,9 @@ func (sc *screen) heard(u sim.Utterance) {
 		if u.State != "DONE" {
 			sc.failed[u.Reason]++
 		}
-		_ = sc.utterance.RecordValue(min(u.Total, time.Minute).Microseconds())
+		sc.utterance.record(u.Total)
 	}
-	_ = sc.dispatch.RecordValue(min(u.Dispatch, time.Minute).Microseconds())
+	sc.dispatch.record(u.Dispatch)
 }
 
 // run draws until the context ends.
@@ -100,11 +97,20 @@ func (sc *screen) run(ctx context.Context) {
 			} else {
 				fmt.Fprintln(sc.out, sc.line())
 			}
+			sc.pass()
 		}
 	}
 }
 
-// end draws the last state and says whether any node was ever given too much.
+// pass lets a second pass: what was seen long ago is shown no more.
+func (sc *screen) pass() {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.dispatch.pass()
+	sc.utterance.pass()
+}
+
+// end draws the last state, with figures of the whole run, and says whether any node was ever given too much.
 func (sc *screen) end() {
 	if sc.live {
 		sc.redraw()
@@ -162,6 +168,9 @@ func (sc *screen) tally() tally {
 	}
 	t.rate = float64(t.jobs - sc.last)
 	sc.last = t.jobs
+	if sc.ran > 0 {
+		t.rate = float64(t.jobs) / sc.ran.Seconds()
+	}
 	return t
 }
 
@@ -169,9 +178,9 @@ func (sc *screen) line() string {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	t := sc.tally()
-	return fmt.Sprintf("%4.0fs  %5.0f jobs/s  done %d  failed %d  in flight %d/%d  dispatch p50 %s p99 %s  retries %d  refused %d",
+	return fmt.Sprintf("%4.0fs  %5.0f jobs/s  done %d  failed %d  in flight %d/%d  dispatch %s  retries %d  refused %d",
 		time.Since(sc.began).Seconds(), t.rate, t.done, t.failed, t.inFlight, t.slots,
-		micros(sc.dispatch, 50), micros(sc.dispatch, 99), total(sc.retries()), total(sc.refused))
+		sc.dispatch.recently(), total(sc.retries()), total(sc.refused))
 }
 
 func (sc *screen) picture() string {
@@ -182,8 +191,12 @@ func (sc *screen) picture() string {
 	fmt.Fprintf(b, "lingua demo · %s · %s · Ctrl-C ends it\n\n", time.Since(sc.began).Round(time.Second), sc.url)
 	fmt.Fprintf(b, "  jobs       %d done · %d in flight · %.0f jobs/s\n", t.done, t.inFlight, t.rate)
 	fmt.Fprintf(b, "  failed     %s\n", counts(sc.failed))
-	fmt.Fprintf(b, "  dispatch   p50 %s · p99 %s\n", micros(sc.dispatch, 50), micros(sc.dispatch, 99))
-	fmt.Fprintf(b, "  utterance  p50 %s · p99 %s\n", micros(sc.utterance, 50), micros(sc.utterance, 99))
+	figures := (*latency).recently
+	if sc.ran > 0 {
+		figures = (*latency).overall
+	}
+	fmt.Fprintf(b, "  dispatch   %s\n", figures(sc.dispatch))
+	fmt.Fprintf(b, "  utterance  %s\n", figures(sc.utterance))
 	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", bar(t.inFlight, t.slots, 24), t.inFlight, t.slots, 100*float64(t.inFlight)/float64(max(t.slots, 1)))
 	fmt.Fprintf(b, "  retries    %s\n", counts(sc.retries()))
 	fmt.Fprintf(b, "  refusals   %s\n", counts(sc.refused))
@@ -232,20 +245,6 @@ func counts[K ~string](m map[K]int) string {
 		parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
 	}
 	return strings.Join(parts, " · ")
-}
-
-func micros(h *hdrhistogram.Histogram, q float64) string {
-	if h.TotalCount() == 0 {
-		return "–"
-	}
-	d := time.Duration(h.ValueAtQuantile(q)) * time.Microsecond
-	switch {
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
 func bar(n, of, width int) string {

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -23,33 +21,38 @@ type serveCmd struct {
 
 // settings makes the configuration: defaults, then file, then environment, then flags.
 func (c *serveCmd) settings(environ []string) (config.Config, error) {
-	cfg, err := config.Load(c.Config, environ)
-	if err != nil {
-		return cfg, usageError{err}
-	}
+	draft := config.Load(c.Config, environ)
+	cfg := &draft.Config
 	if c.Listen != "" {
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
-			return cfg, usageError{fmt.Errorf("--listen: %q is not an address such as 127.0.0.1:5010", c.Listen)}
+			return *cfg, usageError{fmt.Errorf("--listen: %q is not an address such as 127.0.0.1:5010", c.Listen)}
 		}
 		if cfg.Server.Port, err = strconv.Atoi(port); err != nil {
-			return cfg, usageError{fmt.Errorf("--listen: %q is not a port", port)}
+			return *cfg, usageError{fmt.Errorf("--listen: %q is not a port", port)}
 		}
 		cfg.Server.Host = host
+		draft.SetBy("--listen", "server.host", "server.port")
 	}
 	for _, flag := range []struct {
-		given string
-		to    *string
-	}{{c.Store, &cfg.Store}, {c.LogLevel, &cfg.Log.Level}, {c.LogFormat, &cfg.Log.Format}} {
+		name, given, key string
+		to               *string
+	}{
+		{"--store", c.Store, "store", &cfg.Store},
+		{"--log-level", c.LogLevel, "log.level", &cfg.Log.Level},
+		{"--log-format", c.LogFormat, "log.format", &cfg.Log.Format},
+	} {
 		if flag.given != "" {
 			*flag.to = flag.given
+			draft.SetBy(flag.name, flag.key)
 		}
 	}
 	cfg.Server.Insecure = cfg.Server.Insecure || c.Insecure
-	if err := cfg.Validate(); err != nil {
-		return cfg, usageError{err}
+	done, err := draft.Finish()
+	if err != nil {
+		return done, usageError{err}
 	}
-	return cfg, nil
+	return done, nil
 }
 
 // Run serves until it is asked to stop.
@@ -62,7 +65,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	s, l, err := open(ctx, cfg, log)
+	s, l, err := open(ctx, cfg, log, "serve")
 	if err != nil {
 		return err
 	}
@@ -72,14 +75,4 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		log.Info("there are no keys: only this machine can reach the scheduler")
 	}
 	return s.Run(ctx, l)
-}
-
-// open makes a scheduler and opens its port.
-func open(ctx context.Context, cfg config.Config, log *slog.Logger) (*scheduler.Scheduler, net.Listener, error) {
-	s, err := scheduler.New(cfg, version(), log, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	l, err := s.Listen(ctx)
-	return s, l, err
 }

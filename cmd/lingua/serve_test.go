@@ -46,16 +46,6 @@ func TestServeSaysHowSafeItIs(t *testing.T) {
 	}
 }
 
-// TestServePortTaken exits with 1 and says what to do.
-func TestServePortTaken(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	got := callIn(stopped(), nil, "serve", "--listen", strings.TrimPrefix(s.url, "http://"))
-	if got.code != exitFailed || !strings.Contains(got.err, "--listen") {
-		t.Errorf("exit %d\n%s", got.code, got.err)
-	}
-}
-
 // TestSettings gives flags the last word, the environment the one before, and then the file.
 func TestSettings(t *testing.T) {
 	t.Parallel()

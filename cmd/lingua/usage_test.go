@@ -17,10 +17,10 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	top := call(t, "--help")
 	for command, says := range map[string]string{
-		"":                 "Exit codes: 0 done",
+		"":                 "LINGUA_URL",
 		"serve":            "--insecure",
 		"demo":             "--duration",
-		"nodes":            "--server",
+		"nodes":            "LINGUA_URL",
 		"jobs":             "--state",
 		"pools":            "--json",
 		"explain":          "--from",
@@ -48,36 +48,41 @@ func TestHelp(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string][]string{
-		"":                                  {"serve", "Try: lingua --help"},
-		"bogus":                             {"bogus", "Try: lingua --help"},
-		"--nope":                            {"--nope", "Try: lingua --help"},
-		"serve --nope":                      {"--nope", "Try: lingua --help"},
-		"demo --nope":                       {"--nope", "Try: lingua --help"},
-		"nodes --nope":                      {"--nope", "Try: lingua --help"},
-		"nodes a b":                         {"b", "Try: lingua --help"},
-		"jobs --limit many":                 {"--limit", "Try: lingua --help"},
-		"explain":                           {"--from", "--to", "Try: lingua --help"},
-		"drain":                             {"<id>", "Try: lingua --help"},
-		"config":                            {"check", "Try: lingua --help"},
-		"config check":                      {"<file>", "Try: lingua --help"},
-		"version --nope":                    {"--nope", "Try: lingua --help"},
+		"bogus":                             {"bogus", "Try: lingua --help\n"},
+		"--nope":                            {"--nope", "Try: lingua --help\n"},
+		"serve --nope":                      {"--nope", "Try: lingua serve --help\n"},
+		"demo --nope":                       {"--nope", "Try: lingua demo --help\n"},
+		"nodes --nope":                      {"--nope", "Try: lingua nodes --help\n"},
+		"nodes a b":                         {"b", "Try: lingua nodes --help\n"},
+		"jobs --limit many":                 {"--limit", "Try: lingua jobs --help\n"},
+		"jobs --limit 0":                    {"--limit", "between 1 and 1000", "Try: lingua jobs --help\n"},
+		"jobs --limit 1001":                 {"--limit", "between 1 and 1000", "Try: lingua jobs --help\n"},
+		"jobs --state lost":                 {"--state", "LOST", "DISPATCHED, ACKED, RETRYING, DONE, FAILED, CANCELLED", "Try: lingua jobs --help\n"},
+		"explain":                           {"--from", "--to", "Try: lingua explain --help\n"},
+		"drain":                             {"<id>", "Try: lingua drain --help\n"},
+		"config":                            {"check", "Try: lingua config --help\n"},
+		"config check":                      {"<file>", "Try: lingua config check --help\n"},
+		"version --nope":                    {"--nope", "Try: lingua version --help\n"},
 		"nodes --server nonsense":           {"--server", "http://127.0.0.1:5010"},
+		"nodes --server localhost:http":     {"--server", "http://127.0.0.1:5010"},
 		"nodes --server ftp://x":            {"--server", "http://127.0.0.1:5010"},
 		"serve --listen nonsense":           {"--listen", "127.0.0.1:5010"},
 		"serve --listen 127.0.0.1:http":     {"--listen", "port"},
-		"serve --listen 127.0.0.1:99999":    {"server.port", "65535"},
-		"serve --store redis":               {"store", "memory"},
-		"serve --log-level loud":            {"loud", "debug, info, warn or error"},
-		"serve --log-format xml":            {"xml", "text or json"},
+		"serve --listen 127.0.0.1:99999":    {"--listen", "65535"},
+		"serve --store redis":               {"--store", "memory"},
+		"serve --log-level loud":            {"--log-level", "loud", "debug, info, warn or error"},
+		"serve --log-format xml":            {"--log-format", "xml", "text or json"},
 		"serve --config /does/not/exist":    {"/does/not/exist", "config file"},
-		"demo --conversations 99999":        {"--conversations", "10000"},
+		"demo --conversations 99999":        {"--conversations", "10000", "Try: lingua demo --help\n"},
 		"demo --duration soon":              {"--duration"},
-		"demo --listen 192.0.2.1:0":         {"127.0.0.1"},
-		"serve --listen 0.0.0.0:0":          {"loopback", "127.0.0.1", "--insecure"},
-		"serve --listen [::]:0":             {"loopback", "127.0.0.1", "--insecure"},
-		"serve --listen 192.0.2.1:0":        {"loopback", "127.0.0.1", "--insecure"},
-		"serve --listen :0":                 {"loopback", "127.0.0.1", "--insecure"},
-		"serve --listen gpu-7.internal:80":  {"loopback", "127.0.0.1", "--insecure"},
+		"demo --duration -1s":               {"--duration", "Try: lingua demo --help\n"},
+		"demo --listen 0.0.0.0:5010":        {"--listen: 0.0.0.0:5010 listens on every interface", "--listen 127.0.0.1:5010", "--insecure"},
+		"demo --listen 192.0.2.1:0":         {"--listen: 192.0.2.1:0 is not loopback", "--listen 127.0.0.1:0", "--insecure"},
+		"serve --listen 0.0.0.0:0":          {"--listen: 0.0.0.0:0 listens on every interface", "--listen 127.0.0.1:0", "--insecure"},
+		"serve --listen [::]:0":             {"--listen: [::]:0 listens on every interface", "--listen 127.0.0.1:0", "--insecure"},
+		"serve --listen :5011":              {"--listen: :5011 listens on every interface", "--listen 127.0.0.1:5011", "--insecure"},
+		"serve --listen 192.0.2.1:0":        {"--listen: 192.0.2.1:0 is not loopback", "--listen 127.0.0.1:0", "--insecure"},
+		"serve --listen gpu-7.internal:80":  {"--listen: gpu-7.internal:80 is not loopback", "--listen 127.0.0.1:80", "--insecure"},
 		"config check /does/not/exist.toml": {"/does/not/exist.toml"},
 	} {
 		got := callIn(stopped(), nil, strings.Fields(line)...) // what should not start at all ends at once if it does
@@ -92,6 +97,26 @@ func TestWrongUsage(t *testing.T) {
 		if !strings.HasPrefix(got.err, "lingua: ") || strings.Count(got.err, "lingua: ") != 1 {
 			t.Errorf("lingua %s: want one message\n%s", line, got.err)
 		}
+	}
+}
+
+// TestAdviceIsTrue: what a command advises, it has.
+func TestAdviceIsTrue(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"serve", "demo"} {
+		got := callIn(stopped(), nil, command, "--listen", "0.0.0.0:0", "--insecure")
+		if got.code != exitOK {
+			t.Errorf("lingua %s: exit %d\n%s", command, got.code, got.err)
+		}
+	}
+}
+
+// TestNothingSaid is answered with the help.
+func TestNothingSaid(t *testing.T) {
+	t.Parallel()
+	got, asked := call(t), call(t, "--help")
+	if got != asked || got.code != exitOK || got.err != "" {
+		t.Errorf("exit %d, want the help\n%s%s", got.code, got.out, got.err)
 	}
 }
 

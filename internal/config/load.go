@@ -1,77 +1,67 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
-
-	"github.com/caarlos0/env/v11"
-	"github.com/pelletier/go-toml/v2"
 )
 
-// EnvPrefix begins the name of every environment variable that is read.
-const EnvPrefix = "LINGUA_"
+// Draft is a configuration that is being put together. It goes on after a mistake, so that all of them are
+// said at once, and remembers who set each key, so that each is said to the one who can mend it.
+type Draft struct {
+	Config Config
 
-// Load makes a configuration: the defaults, then the file if one is named, then the environment. It is not
-// validated yet: flags may still change it.
-func Load(file string, environ []string) (Config, error) {
-	c := Default()
+	setBy    map[string]string // by key: what it is called where it was set
+	broken   map[string]bool   // keys that were given what they cannot be, and kept what they had
+	unread   bool              // what the file says is not known at all
+	problems []error
+}
+
+// Load begins a configuration: the defaults, then the file if one is named, then the environment. It is not
+// judged yet: flags may still change it.
+func Load(file string, environ []string) *Draft {
+	d := &Draft{Config: Default(), setBy: make(map[string]string), broken: make(map[string]bool)}
 	if file != "" {
 		body, err := os.ReadFile(file)
 		if err != nil {
-			return c, fmt.Errorf("cannot read the config file: %w", err)
-		}
-		if err := Decode(body, &c); err != nil {
-			return c, fmt.Errorf("%s: %w", file, err)
+			d.unread = true
+			d.problems = append(d.problems, fmt.Errorf("cannot read the config file: %w", err))
+		} else {
+			d.decode(file, body)
 		}
 	}
-	if err := fromEnvironment(&c, environ); err != nil {
-		return c, fmt.Errorf("environment: %w", err)
-	}
-	return c, nil
+	d.environment(environ)
+	return d
 }
 
-// elsewhere are variables that begin like ours and are read by others: the commands that ask a scheduler.
-var elsewhere = []string{EnvPrefix + "URL"}
-
-// fromEnvironment lets variables win over what c holds. One that begins like ours and is not known is
-// refused: it is a misspelling that would otherwise do nothing.
-func fromEnvironment(c *Config, environ []string) error {
-	options := env.Options{Prefix: EnvPrefix}
-	fields, err := env.GetFieldParamsWithOptions(c, options)
-	if err != nil {
-		return err
+// SetBy notes that a flag has changed these keys.
+func (d *Draft) SetBy(flag string, keys ...string) {
+	for _, key := range keys {
+		d.setBy[key] = flag
 	}
-	for _, variable := range environ {
-		name, _, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(elsewhere, name) {
-			continue
-		}
-		if !slices.ContainsFunc(fields, func(f env.FieldParams) bool { return f.Key == name }) {
-			return fmt.Errorf("%s is not known; lingua config reference lists the variables", name)
-		}
-		// One at a time: the library's errors name the field, not the variable.
-		options.Environment = env.ToMap([]string{variable})
-		if err := env.ParseWithOptions(c, options); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
 }
 
-// Decode reads a TOML document over what c holds. A key it does not know is refused with its line.
-func Decode(body []byte, c *Config) error {
-	err := toml.NewDecoder(bytes.NewReader(body)).DisallowUnknownFields().Decode(c)
-	var unknown *toml.StrictMissingError
-	var wrong *toml.DecodeError
-	switch {
-	case errors.As(err, &unknown):
-		return fmt.Errorf("unknown key; see lingua config reference for the known ones\n%s", unknown.String())
-	case errors.As(err, &wrong):
-		return fmt.Errorf("not as it should be\n%s", wrong.String())
+// Finish judges the whole and returns it, or everything that is wrong with it.
+func (d *Draft) Finish() (Config, error) {
+	problems := slices.Clone(d.problems)
+	if !d.unread {
+		for _, p := range d.Config.judge() {
+			// A key that could not be read still has its default, which nobody wrote: it is no measure.
+			if d.broken[p.key] || slices.ContainsFunc(p.with, func(key string) bool { return d.broken[key] }) {
+				continue
+			}
+			if name, ok := d.setBy[p.key]; ok {
+				p.key = name
+			}
+			problems = append(problems, errors.New(p.String()))
+		}
 	}
-	return err
+	return d.Config, errors.Join(problems...)
+}
+
+// misfit notes that a key was given what it cannot be.
+func (d *Draft) misfit(key, text string) {
+	d.broken[key] = true
+	d.problems = append(d.problems, errors.New(d.setBy[key]+": "+text))
 }

@@ -22,7 +22,7 @@ func referenceText(t *testing.T) string {
 func TestReferenceIsTheDefaults(t *testing.T) {
 	t.Parallel()
 	var c Config
-	if err := Decode([]byte(referenceText(t)), &c); err != nil {
+	if err := decodeOver(&c, referenceText(t)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Default(), c); diff != "" {

@@ -8,14 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// problems takes apart what Validate found.
-func problems(err error) []string {
-	if err == nil {
-		return nil
-	}
+// judged is what is wrong with a configuration.
+func judged(c *Config) []string {
 	var all []string
-	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
-		all = append(all, e.Error())
+	for _, p := range c.judge() {
+		all = append(all, p.String())
 	}
 	return all
 }
@@ -87,8 +84,8 @@ var unruled = map[string]bool{
 func TestDefaultsAreValid(t *testing.T) {
 	t.Parallel()
 	c := Default()
-	if err := c.Validate(); err != nil {
-		t.Error(err)
+	if found := judged(&c); found != nil {
+		t.Error(found)
 	}
 }
 
@@ -99,7 +96,7 @@ func TestEachRule(t *testing.T) {
 			t.Parallel()
 			c := Default()
 			r.spoil(&c)
-			found := problems(c.Validate())
+			found := judged(&c)
 			if len(found) != 1 {
 				t.Fatalf("found %d problems, want one: %q", len(found), found)
 			}
@@ -127,10 +124,10 @@ func TestEveryKeyHasARule(t *testing.T) {
 }
 
 // Everything that is wrong is said at once: nobody should have to start ten times.
-func TestValidateReportsEverything(t *testing.T) {
+func TestJudgeReportsEverything(t *testing.T) {
 	t.Parallel()
 	c := Config{Server: Server{Host: "0.0.0.0", Port: -1}}
-	got := strings.Join(problems(c.Validate()), "\n")
+	got := strings.Join(judged(&c), "\n")
 	for _, k := range []string{"store:", "server.port:", "server.host:", "scheduler.dispatch.sample_k:", "scheduler.resource_limits.gpu_max:"} {
 		if !strings.Contains(got, k) {
 			t.Errorf("%s is missing from\n%s", k, got)
@@ -139,16 +136,16 @@ func TestValidateReportsEverything(t *testing.T) {
 }
 
 // The same mistakes give the same text at each start, so that two logs can be compared.
-func TestValidateSpeaksInOneOrder(t *testing.T) {
+func TestJudgeSpeaksInOneOrder(t *testing.T) {
 	t.Parallel()
 	c := Default()
-	c.Scheduler.ResourceLimits = ResourceLimits{}
-	want := problems(c.Validate())
-	if len(want) != 3 {
-		t.Fatalf("found %d problems, want 3: %q", len(want), want)
+	c.Scheduler.ResourceLimits, c.Log, c.Callback.AllowedTargets = ResourceLimits{}, Log{}, []string{"a", "b"}
+	want := judged(&c)
+	if len(want) != 7 {
+		t.Fatalf("found %d problems, want 7: %q", len(want), want)
 	}
 	for range 50 {
-		if diff := cmp.Diff(want, problems(c.Validate())); diff != "" {
+		if diff := cmp.Diff(want, judged(&c)); diff != "" {
 			t.Fatalf("another order (-first +later):\n%s", diff)
 		}
 	}
@@ -204,8 +201,8 @@ func TestBoundsAreInclusive(t *testing.T) {
 			t.Parallel()
 			c := Default()
 			change(&c)
-			if err := c.Validate(); err != nil {
-				t.Error(err)
+			if found := judged(&c); found != nil {
+				t.Error(found)
 			}
 		})
 	}
@@ -231,7 +228,7 @@ func TestNoDurationWrapsAround(t *testing.T) {
 				c := Default()
 				c.Scheduler.TaskBinding.SpreadEnabled = true // or its window would not matter
 				keys(&c)[i].At.SetInt(v)
-				if err := c.Validate(); err == nil {
+				if judged(&c) == nil {
 					t.Errorf("%d is accepted, as a duration of %d ns", v, v*unit)
 				}
 			}

@@ -54,7 +54,7 @@ func TestParseLangRefuses(t *testing.T) {
 	long := "en-" + strings.Repeat("x", 200)
 	justOver := "en-x" + strings.Repeat("-abcdefgh", 6) + "-abcdef" // 65 characters
 	for _, c := range []struct{ name, in, want string }{
-		{"empty", "", "is empty"},
+		{"empty", "", "is missing"},
 		{"over-long", long, "longer than 64"},
 		{"one too long", justOver, "longer than 64"},
 		{"undetermined", "und", "names no language"},

@@ -35,6 +35,8 @@ var wantReasons = map[Reason]traits{
 	"OTHER_REGION":              incapable,
 
 	"HEALTH_NOT_READY":           plain,
+	"DRAINED":                    plain,
+	"HELD":                       plain,
 	"HEARTBEAT_STALE":            plain,
 	"NO_CALLBACK_URL":            plain,
 	"SERVICE_NOT_READY":          plain,

@@ -53,7 +53,7 @@ func member(n *Node, revision core.Revision) Member {
 // Fetch brings what a decision looks at into the cache without waiting for it.
 func (m *Member) Fetch() {
 	if m.Node != nil {
-		m.Node.brief.Load()
+		m.brief.Load()
 	}
 	if m.Handle != nil {
 		m.Handle.Fetch()

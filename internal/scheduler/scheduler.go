@@ -105,10 +105,15 @@ func spreadWindow(b config.TaskBinding) time.Duration {
 
 // Listen opens the scheduler's port.
 func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
+	// 0.0.0.0 means IPv4 to whoever writes it; Go would listen on [::] as well.
+	network := "tcp"
+	if ip := net.ParseIP(s.cfg.Server.Host); ip != nil && ip.To4() != nil {
+		network = "tcp4"
+	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", s.cfg.Server.Address())
+	l, err := lc.Listen(ctx, network, s.cfg.Server.Address())
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w (is another scheduler running there? choose another address with --listen)", s.cfg.Server.Address(), err)
+		return nil, fmt.Errorf("cannot listen on %s: %w", s.cfg.Server.Address(), err)
 	}
 	return l, nil
 }
