@@ -288,3 +288,21 @@ func TestAFloodOfReportsIsHeldBack(t *testing.T) {
 		wantCode(t, w.life.Missing(w.t.Context(), u), wire.NotFound)
 	})
 }
+
+// TestAListThatCrossesAResultTakesNoSlot: the heartbeat was written before the node knew that its result had
+// arrived, and comes after it.
+func TestAListThatCrossesAResultTakesNoSlot(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		w.node("node-a", 1)
+		p := w.dispatch()
+		if err := w.done(p); err != nil {
+			t.Fatal(err)
+		}
+		if stop := w.beat("node-a", []store.ActiveJob{{Job: p.Job, Attempt: 1}}); len(stop) != 0 {
+			t.Errorf("the node is told to stop what it has finished: %v", stop)
+		}
+		w.wantFree("node-a")
+		w.dispatch(request("req-2"))
+	})
+}

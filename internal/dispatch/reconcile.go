@@ -110,6 +110,11 @@ func (d *Dispatcher) Strays(ctx context.Context, leases []core.Lease, young bool
 			continue
 		}
 		d.metrics.Orphans.WithLabelValues(kindStray).Inc()
+		if err == nil && job.State == core.StateDone && current(job, &l) {
+			// The node has finished: its list was written before it learned that its result had arrived.
+			d.release(l.LeaseRef, d.fleet.Node(l.Node), false)
+			continue
+		}
 		if err := d.store.Revoke(ctx, l.LeaseRef); err != nil {
 			d.storeFailed(kindStray, err)
 			continue
