@@ -31,16 +31,20 @@ func BenchmarkDecision(b *testing.B) {
 }
 
 // BenchmarkDecisionGrowth lets fleets of different sizes take turns and reports what a decision costs with
-// each, in nanoseconds, and the largest as a multiple of the smallest.
+// each, in nanoseconds, and the largest as a multiple of the smallest. Beside it stands what the same number of
+// nodes costs in waiting for memory alone: no decision can grow by less.
 func BenchmarkDecisionGrowth(b *testing.B) {
 	const turns, each = 41, 20_000
 	deciders := make([]*decider, len(decisionFleets))
 	for i, nodes := range decisionFleets {
 		deciders[i] = newDecider(b, nodes)
 	}
+	few, many := newMemory(decisionFleets[0]), newMemory(decisionFleets[len(decisionFleets)-1])
 	for b.Loop() {
 		costs := make([][]float64, len(deciders))
+		var waits []float64
 		for range turns {
+			waits = append(waits, float64((many.chase(each) - few.chase(each)).Nanoseconds()))
 			for i, d := range deciders {
 				began := time.Now()
 				for range each {
@@ -53,6 +57,7 @@ func BenchmarkDecisionGrowth(b *testing.B) {
 			b.ReportMetric(median(costs[i]), fmt.Sprintf("ns-%d", nodes))
 		}
 		b.ReportMetric(median(costs[len(costs)-1])/median(costs[0]), "growth")
+		b.ReportMetric(median(waits), "ns-memory")
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -105,16 +110,15 @@ func (d *decider) decide(b *testing.B) {
 	n := round.Next()
 	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}
 	r, err := d.mem.Reserve(context.Background(), store.ReserveParams{
-		Lease: ref, Handle: n.Handle, Epoch: n.Epoch(), Revision: n.Revision, Instance: "i-1", Timeout: decisionTiming.Attempt,
+		Lease: ref, Handle: n.Handle, Epoch: n.Epoch(), Revision: n.Revision,
 	})
 	if err != nil || r.Verdict != store.OK {
 		b.Fatal(r.Verdict, err)
 	}
 	d.view.Observe(n.Node, r.InFlight, r.Max, now)
-	o, err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle})
-	if err != nil {
+	if err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle}); err != nil {
 		b.Fatal(err)
 	}
-	d.view.Observe(n.Node, o.InFlight(), o.Max, now)
+	d.view.Freed(n.Node)
 	round.End()
 }

@@ -19,6 +19,7 @@ func (d *Draft) decode(file string, body []byte) {
 	var document map[string]any
 	err := toml.Unmarshal(body, &document)
 	if err == nil {
+		d.text, d.where = body, places(body)
 		d.table(file, "", reflect.ValueOf(&d.Config).Elem(), document)
 		return
 	}
@@ -42,7 +43,7 @@ func (d *Draft) table(file, path string, into reflect.Value, given map[string]an
 		}
 		delete(given, name)
 		key, at := path+name, into.Field(i)
-		d.setBy[key] = file + ": " + key
+		d.setBy[key], d.fromFile[key] = file+": "+key, true
 		if at.Kind() == reflect.Struct {
 			if inner, ok := value.(map[string]any); ok {
 				d.table(file, key+".", at, inner)
@@ -57,7 +58,7 @@ func (d *Draft) table(file, path string, into reflect.Value, given map[string]an
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		key := path + spelled(name)
-		d.setBy[key] = file + ": " + key
+		d.setBy[key], d.fromFile[key] = file+": "+key, true
 		d.misfit(key, "there is no such key; lingua config reference lists those there are")
 	}
 }

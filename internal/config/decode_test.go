@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +11,8 @@ import (
 
 // decodeOver reads a file's text over what c holds.
 func decodeOver(c *Config, text string) error {
-	d := &Draft{Config: *c, setBy: make(map[string]string), broken: make(map[string]bool)}
+	d := newDraft()
+	d.Config = *c
 	d.decode("f", []byte(text))
 	*c = d.Config
 	return errors.Join(d.problems...)
@@ -61,10 +63,43 @@ func TestDecodeRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatal("it is accepted")
 			}
-			if diff := cmp.Diff(c.want, strings.Split(err.Error(), "\n")); diff != "" {
+			if diff := cmp.Diff(c.want, withoutExcerpts(err)); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// withoutExcerpts are the lines of an error that say what is wrong.
+func withoutExcerpts(err error) []string {
+	return slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "  ") && strings.Contains(line, " | ")
+	})
+}
+
+// TestARefusalShowsTheLine with a caret under the key, but never the line of a secret.
+func TestARefusalShowsTheLine(t *testing.T) {
+	t.Parallel()
+	text := "store = \"memory\"\n[server]\n\tprot = 5\n  port = \"x\"\nhost = { a = 1 }\n[callback]\nsecret = 12345\n[nodes]\nboth = { secret = \"abc\" }\n"
+	config := Default()
+	err := decodeOver(&config, text)
+	if err == nil {
+		t.Fatal("it is accepted")
+	}
+	for _, want := range []string{
+		"there are\n   3 | \tprot = 5\n     | \t^^^^",
+		"whole number\n   4 |   port = \"x\"\n     |   ^^^^",
+		"\n   5 | host = { a = 1 }\n     | ^^^^",
+		"f: callback.secret: the value is not",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing from:\n%s", want, err)
+		}
+	}
+	for _, secret := range []string{"12345", "abc"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("a secret is shown:\n%s", err)
+		}
 	}
 }
 
@@ -83,7 +118,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c := Default()
 		if err := decodeOver(&c, string(text)); err != nil {
-			for line := range strings.SplitSeq(err.Error(), "\n") {
+			for _, line := range withoutExcerpts(err) {
 				if !strings.HasPrefix(line, "f: ") || len(line) < len("f: x") {
 					t.Fatalf("a line that says too little: %q", line)
 				}

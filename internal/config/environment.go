@@ -33,9 +33,10 @@ func (d *Draft) environment(environ []string) {
 		case value == "":
 			continue // a shell or a compose file left it empty: it is not set
 		}
-		d.setBy[known[i].Name] = name
+		d.SetBy(name, known[i].Name)
 		// One at a time: the library's errors name the field, not the variable.
 		err := env.ParseWithOptions(&d.Config, env.Options{Prefix: EnvPrefix, Environment: map[string]string{name: value}})
+		delete(d.broken, known[i].Name) // whatever the file said does not count any more
 		if err != nil {
 			d.misfit(known[i].Name, shown(name, value)+" is "+misread(err, kindOf(known[i].At.Type())))
 		}

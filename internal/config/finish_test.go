@@ -10,7 +10,7 @@ import (
 // finished is what is wrong, line by line.
 func finished(d *Draft) []string {
 	if _, err := d.Finish(); err != nil {
-		return strings.Split(err.Error(), "\n")
+		return withoutExcerpts(err)
 	}
 	return nil
 }

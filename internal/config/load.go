@@ -15,13 +15,16 @@ type Draft struct {
 	setBy    map[string]string // by key: what it is called where it was set
 	broken   map[string]bool   // keys that were given what they cannot be, and kept what they had
 	unread   bool              // what the file says is not known at all
+	text     []byte            // of the file
+	where    map[string]place  // by key: where the file names it
+	fromFile map[string]bool   // keys that have what the file says
 	problems []error
 }
 
 // Load begins a configuration: the defaults, then the file if one is named, then the environment. It is not
 // judged yet: flags may still change it.
 func Load(file string, environ []string) *Draft {
-	d := &Draft{Config: Default(), setBy: make(map[string]string), broken: make(map[string]bool)}
+	d := newDraft()
 	if file != "" {
 		body, err := os.ReadFile(file)
 		if err != nil {
@@ -35,10 +38,15 @@ func Load(file string, environ []string) *Draft {
 	return d
 }
 
-// SetBy notes that a flag has changed these keys.
+func newDraft() *Draft {
+	return &Draft{Config: Default(), setBy: make(map[string]string), broken: make(map[string]bool), fromFile: make(map[string]bool)}
+}
+
+// SetBy notes that a flag or a variable has changed these keys.
 func (d *Draft) SetBy(flag string, keys ...string) {
 	for _, key := range keys {
 		d.setBy[key] = flag
+		delete(d.fromFile, key)
 	}
 }
 
@@ -51,10 +59,11 @@ func (d *Draft) Finish() (Config, error) {
 			if d.broken[p.key] || slices.ContainsFunc(p.with, func(key string) bool { return d.broken[key] }) {
 				continue
 			}
+			excerpt := d.excerpt(p.key)
 			if name, ok := d.setBy[p.key]; ok {
 				p.key = name
 			}
-			problems = append(problems, errors.New(p.String()))
+			problems = append(problems, errors.New(p.String()+excerpt))
 		}
 	}
 	return d.Config, errors.Join(problems...)
@@ -63,5 +72,14 @@ func (d *Draft) Finish() (Config, error) {
 // misfit notes that a key was given what it cannot be.
 func (d *Draft) misfit(key, text string) {
 	d.broken[key] = true
-	d.problems = append(d.problems, errors.New(d.setBy[key]+": "+text))
+	d.problems = append(d.problems, errors.New(d.setBy[key]+": "+text+d.excerpt(key)))
+}
+
+// excerpt shows the line of the file that set a key, unless something else did or it may hold a secret.
+func (d *Draft) excerpt(key string) string {
+	at, known := d.where[key]
+	if !known || !d.fromFile[key] {
+		return ""
+	}
+	return at.excerpt(d.text)
 }

@@ -38,14 +38,15 @@ func (w *Wish) Unserved(c *Capability) Reason {
 }
 
 // translated reports whether the node's NMT covers the direction. A node that declares no pairs translates
-// from anything it understands to anything it has an output for.
+// from anything it understands to anything else it has an output for.
 func (w *Wish) translated(c *Capability) bool {
-	if c.AnyPair {
-		return c.Semantic.hasAny(w.tgt) || c.TTS.hasAny(w.tgt)
-	}
 	for _, src := range w.src {
 		for _, tgt := range w.tgt {
-			if c.hasPair(Direction{src, tgt}) {
+			switch {
+			case src == tgt: // two regions of one language, to a node that knows no regions
+			case c.AnyPair && c.Semantic.Has(src) && (c.Semantic.Has(tgt) || c.TTS.Has(tgt)):
+				return true
+			case !c.AnyPair && c.hasPair(Direction{src, tgt}):
 				return true
 			}
 		}

@@ -57,6 +57,7 @@ func TestUnserved(t *testing.T) {
 		{"asr: type says no, none declared", translator(func(c *Capability) { c.Types.ASR = No; c.ASR = nil }), zhEn, false, ReasonASRLang},
 		{"asr: type says yes, none declared", translator(func(c *Capability) { c.Types.ASR = Yes; c.ASR = nil }), zhEn, false, ReasonNone},
 
+		{"two regions of one language", translator(anyPair), Direction{"en-US", "en-GB"}, false, ReasonNMTPair},
 		{"nmt: other way round only", translator(func(c *Capability) { c.Pairs = []Direction{{"en", "zh"}} }), zhEn, false, ReasonNMTPair},
 		{"nmt: no pairs, declared so", translator(func(c *Capability) { c.Pairs = nil }), zhEn, false, ReasonNMTPair},
 		{"nmt: pair of a region does not serve the language", translator(func(c *Capability) { c.Pairs = []Direction{{"zh", "en-US"}} }), zhEn, false, ReasonNMTPair},

@@ -110,6 +110,7 @@ type Job struct {
 	Result  []byte    // JSON, once DONE
 	History []Attempt
 
+	Version  int // counts the steps the record has made
 	Created  time.Time
 	Updated  time.Time
 	Deadline time.Time // of the whole job

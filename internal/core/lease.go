@@ -1,7 +1,5 @@
 package core
 
-import "time"
-
 // LeaseRef names a lease. The token is part of the name: two dispatchers that reserve for the same job on
 // the same node hold two leases.
 type LeaseRef struct {
@@ -35,12 +33,7 @@ func (s LeaseState) String() string {
 // the job and how it ends is decided by the job's record alone.
 type Lease struct {
 	LeaseRef
-	State    LeaseState
-	Epoch    Epoch      // the node's life in which it was granted
-	Instance InstanceID // the incarnation of the scheduler that reserved it
-	Since    time.Time  // when it was reserved
-	Expires  time.Time  // when it stops counting
-	Deadline time.Time  // when the attempt is over
+	State LeaseState
 	// Young says that it was reserved so lately that the job may still be on its way to the node: whatever
 	// the node says, it says nothing about this job.
 	Young bool

@@ -72,8 +72,3 @@ func (r Reason) Soft() bool { return r == ReasonSpread || r == ReasonSetAside }
 // Refusal reports whether a job that failed for this reason was refused: its caller was told that there is
 // no job, and no node ever had it. A refusal is not remembered.
 func (r Reason) Refusal() bool { return r == ReasonAllFull || r == ReasonDependencyDown }
-
-// Undelivered reports whether an attempt that ended for this reason was never known to have reached its node.
-func (r Reason) Undelivered() bool {
-	return r == ReasonNodeBusy || r == ReasonDeliveryRefused || r == ReasonDeliveryUnknown
-}

@@ -11,14 +11,13 @@ import (
 )
 
 // traits is all that a reason says about itself.
-type traits struct{ Incapable, Soft, Refusal, Undelivered bool }
+type traits struct{ Incapable, Soft, Refusal bool }
 
 var (
-	plain       = traits{}
-	incapable   = traits{Incapable: true}
-	soft        = traits{Soft: true}
-	refusal     = traits{Refusal: true}
-	undelivered = traits{Undelivered: true}
+	plain     = traits{}
+	incapable = traits{Incapable: true}
+	soft      = traits{Soft: true}
+	refusal   = traits{Refusal: true}
 )
 
 var wantReasons = map[Reason]traits{
@@ -61,9 +60,9 @@ var wantReasons = map[Reason]traits{
 	"MODEL_NOT_AVAILABLE":           plain,
 	"CANCELLED":                     plain,
 	"ACK_TIMEOUT":                   {},
-	"DELIVERY_REFUSED":              undelivered,
-	"DELIVERY_UNKNOWN":              undelivered,
-	"NODE_BUSY":                     undelivered,
+	"DELIVERY_REFUSED":              plain,
+	"DELIVERY_UNKNOWN":              plain,
+	"NODE_BUSY":                     plain,
 }
 
 // declaredReasons reads the constants from the source, so that a new reason has to be given its place here.
@@ -99,7 +98,7 @@ func TestEveryReasonHasItsPlace(t *testing.T) {
 		if _, twice := got[r]; twice {
 			t.Errorf("two constants are called %q", r)
 		}
-		got[r] = traits{r.Incapable(), r.Soft(), r.Refusal(), r.Undelivered()}
+		got[r] = traits{r.Incapable(), r.Soft(), r.Refusal()}
 	}
 	if diff := cmp.Diff(wantReasons, got); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
@@ -111,7 +110,7 @@ func TestReasonTraitsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	for _, r := range append(declaredReasons(t), "SOMETHING_ELSE") {
 		n := 0
-		for _, has := range []bool{r.Incapable(), r.Soft(), r.Refusal(), r.Undelivered()} {
+		for _, has := range []bool{r.Incapable(), r.Soft(), r.Refusal()} {
 			if has {
 				n++
 			}

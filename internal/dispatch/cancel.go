@@ -13,7 +13,7 @@ import (
 // stays taken until the node has let go of the job.
 func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error) {
 	applied, err := d.store.Apply(ctx, store.ApplyParams{
-		Job: id, Event: core.EventCancel, AnyHolder: true, Reason: core.ReasonCancelled,
+		Job: id, Event: core.EventCancel, AnyHolder: true, Reason: core.ReasonCancelled, Seen: d.seen(id),
 	})
 	switch {
 	case err != nil:

@@ -208,9 +208,9 @@ func (h *hanging) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, e
 	return h.Store.Node(ctx, id)
 }
 
-func (h *hanging) Release(ctx context.Context, p store.ReleaseParams) (store.Occupancy, error) {
+func (h *hanging) Release(ctx context.Context, p store.ReleaseParams) error {
 	if h.on.Load() {
-		return store.Occupancy{}, store.ErrDown
+		return store.ErrDown
 	}
 	return h.Store.Release(ctx, p)
 }

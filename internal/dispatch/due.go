@@ -37,9 +37,6 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 		c.reason = core.ReasonACKTimeout
 	}
 	j := d.onward(job, f)
-	if c.reason == core.ReasonACKTimeout {
-		j.missed()
-	}
 	if j.giveUp(ctx, c) {
 		j.proceed(ctx, c)
 	}

@@ -22,6 +22,7 @@ type search struct {
 	attempt int
 	token   core.Token
 	tried   []core.NodeID
+	again   bool // it was looked for before, in vain: a refusal is not counted twice
 }
 
 // found is a node with a slot reserved on it.
@@ -102,7 +103,12 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 			case verdict == store.OK:
 				return f, true, nil
 			}
-			reason = reasonOf(verdict)
+			if reason = reasonOf(verdict); reason == core.ReasonNotReady {
+				var full [1]store.Occupancy
+				if err := d.store.Probe(ctx, []core.NodeID{id}, full[:]); err == nil {
+					reason = unfree(&full[0])
+				}
+			}
 		}
 	}
 	d.log.Info("preferred node not used", "job_id", s.job, "node_id", id, "reason", reason)
@@ -171,7 +177,6 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 		}
 		r, err := d.store.Reserve(ctx, store.ReserveParams{
 			Lease: f.ref, Handle: m.Handle, Epoch: f.epoch, Revision: m.Revision,
-			Instance: d.cfg.Instance, Timeout: d.cfg.AttemptTimeout,
 		})
 		if err != nil {
 			d.storeFailed("reserve", err)
@@ -231,24 +236,39 @@ func reasonOf(v store.Verdict) core.Reason {
 // refuse makes the refusal of a search and counts it.
 func (d *Dispatcher) refuse(s *search, code wire.Code, objections map[core.Reason]int) *wire.Error {
 	e := &wire.Error{Code: code, Reasons: make(map[string]int, len(objections))}
-	var worst core.Reason
 	for reason, n := range objections {
 		e.Reasons[string(reason)] = n
-		d.metrics.Passed.WithLabelValues(string(reason)).Add(float64(n))
-		if n > objections[worst] || n == objections[worst] && reason < worst {
-			worst = reason
-		}
+	}
+	telling := objections
+	if code != wire.NoCapableNode {
+		telling = capableOnly(objections)
 	}
 	wanted := wantedOf(s.spec)
 	if code == wire.NoCapableNode {
 		e.Detail = fmt.Sprintf("No node supports %s.", wanted)
 	} else {
 		e.RetryAfter = 1
-		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(capableOnly(objections)))
+		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(telling))
+	}
+	if !s.again {
+		d.countRefusal(code, objections, telling)
+	}
+	return e
+}
+
+// countRefusal counts why a search found nobody; the reason that speaks against most nodes stands for all.
+func (d *Dispatcher) countRefusal(code wire.Code, objections, telling map[core.Reason]int) {
+	for reason, n := range objections {
+		d.metrics.Passed.WithLabelValues(string(reason)).Add(float64(n))
+	}
+	var worst core.Reason
+	for reason, n := range telling {
+		if n > telling[worst] || n == telling[worst] && reason < worst {
+			worst = reason
+		}
 	}
 	d.metrics.NodeSelection.WithLabelValues(string(code)).Inc()
 	d.metrics.NoAvailableNode.WithLabelValues(selectorOf(worst), string(worst)).Inc()
-	return e
 }
 
 // wantedOf says in words what a job asks of a node.

@@ -40,6 +40,14 @@ func (f *flight) snapshot() *core.Job {
 	return f.job
 }
 
+// seen is a job's record as it was last seen here; nil when it was not.
+func (d *Dispatcher) seen(id core.JobID) *core.Job {
+	if f := d.flights.get(id); f != nil {
+		return f.snapshot()
+	}
+	return nil
+}
+
 // leaseOf names the lease of the current attempt.
 func leaseOf(job *core.Job) core.LeaseRef {
 	return core.LeaseRef{Node: job.Node, Job: job.ID, Attempt: job.Attempt, Token: job.Token}
@@ -74,7 +82,7 @@ func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
 func (f *flight) moved(job *core.Job, ends time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.over || f.job.Attempt > job.Attempt || f.job.Attempt == job.Attempt && f.job.Updated.After(job.Updated) {
+	if f.over || f.job.Version > job.Version {
 		return false
 	}
 	f.job, f.ends, f.phase, f.seeks = job, ends, phaseMoving, false

@@ -369,8 +369,9 @@ func (f *faulty) Apply(ctx context.Context, p store.ApplyParams) (store.Applied,
 	return ask(f, "apply", func() (store.Applied, error) { return f.Store.Apply(ctx, p) })
 }
 
-func (f *faulty) Release(ctx context.Context, p store.ReleaseParams) (store.Occupancy, error) {
-	return ask(f, "release", func() (store.Occupancy, error) { return f.Store.Release(ctx, p) })
+func (f *faulty) Release(ctx context.Context, p store.ReleaseParams) error {
+	_, err := ask(f, "release", func() (struct{}, error) { return struct{}{}, f.Store.Release(ctx, p) })
+	return err
 }
 
 func (f *faulty) Commit(ctx context.Context, r core.LeaseRef) (bool, error) {

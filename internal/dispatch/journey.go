@@ -79,7 +79,6 @@ func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 		case errors.Is(err, ErrRefused):
 			going = j.leave(ctx, cause{reason: core.ReasonDeliveryRefused, freed: true, certain: true, spares: true})
 		default:
-			j.missed()
 			going = j.leave(ctx, cause{reason: core.ReasonDeliveryUnknown})
 		}
 		if !going {
@@ -140,8 +139,11 @@ func (j *journey) confirmed(ctx context.Context, began time.Time) bool {
 	return err == nil && ok && lease.State == core.LeaseRunning
 }
 
-// missed notes that the node did not confirm in time.
-func (j *journey) missed() {
+// missed notes, of an attempt that is over, that the node did not confirm it in time.
+func (j *journey) missed(c cause) {
+	if c.reason != core.ReasonACKTimeout && c.reason != core.ReasonDeliveryUnknown {
+		return
+	}
 	j.d.metrics.ACKTimeouts.Inc()
 	if n := j.d.fleet.Node(j.job.Node); n != nil {
 		n.Missed(j.d.fleet.Now())
@@ -187,6 +189,7 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 	}) {
 		return false
 	}
+	j.missed(c)
 	j.d.metrics.Retries.WithLabelValues(string(c.reason)).Inc()
 	j.d.log.Info("attempt given up", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "reason", c.reason)
 	if c.freed {
@@ -214,7 +217,9 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 	}
 	renew := time.Now().Add(retryLease / 2)
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried}
+		s := search{
+			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, again: wait > firstPause,
+		}
 		to, refusal := j.d.find(ctx, &s)
 		switch {
 		case refusal == nil:
@@ -226,6 +231,10 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 			return false
 		case !time.Now().Add(wait).Before(j.f.deadline):
 			j.end(ctx, c, core.ReasonDeadline)
+			return false
+		}
+		if j.d.draining.Load() {
+			j.handBack(ctx)
 			return false
 		}
 		if j.awaited {
@@ -245,6 +254,13 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 			}
 			renew = time.Now().Add(retryLease / 2)
 		}
+	}
+}
+
+// handBack leaves a job that waits for a node to whoever takes it over: this instance is about to go.
+func (j *journey) handBack(ctx context.Context) {
+	if j.apply(ctx, store.ApplyParams{Event: core.EventTakeover, Holder: j.waiting(), Owner: j.owner}) {
+		j.d.flights.remove(j.job.ID)
 	}
 }
 
@@ -287,6 +303,9 @@ func (j *journey) end(ctx context.Context, c cause, reason core.Reason) {
 	if j.apply(ctx, store.ApplyParams{
 		Event: core.EventFail, Holder: holder, Owner: j.owner, Reason: reason, Cause: c.reason, Detail: c.detail,
 	}) {
+		if old.State == core.StateDispatched {
+			j.missed(c)
+		}
 		j.d.letGo(old, c.certain)
 	}
 }
@@ -294,7 +313,7 @@ func (j *journey) end(ctx context.Context, c cause, reason core.Reason) {
 // apply makes one step on the record, however often the store has to be asked, and keeps what the record
 // then says. It reports whether the step stands; if not, the journey is over.
 func (j *journey) apply(ctx context.Context, p store.ApplyParams) bool {
-	p.Job = j.job.ID
+	p.Job, p.Seen = j.job.ID, j.job
 	var applied store.Applied
 	if !j.d.persist(ctx, func() (err error) {
 		applied, err = j.d.store.Apply(ctx, p)

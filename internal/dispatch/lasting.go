@@ -43,9 +43,9 @@ func (d *Dispatcher) release(ref core.LeaseRef, n *fleet.Node, park bool) {
 }
 
 func (d *Dispatcher) free(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
-	o, err := d.store.Release(ctx, p)
+	err := d.store.Release(ctx, p)
 	if err == nil && n != nil {
-		d.fleet.Observe(n, o.InFlight(), o.Max, d.fleet.Now())
+		d.fleet.Freed(n)
 	}
 	return err
 }

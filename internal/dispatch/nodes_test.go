@@ -203,7 +203,7 @@ func (w *world) behind(id core.NodeID, change func(*core.Node)) {
 	}
 	next := *status.Node
 	change(&next)
-	if _, err := w.mem.Heartbeat(w.t.Context(), store.HeartbeatParams{Node: id, Declared: &next, Base: next.Version, Health: next.Health}); err != nil {
+	if _, err := w.mem.Heartbeat(w.t.Context(), store.HeartbeatParams{Node: id, Declared: &next, Known: status.Node}); err != nil {
 		w.t.Fatal(err)
 	}
 }

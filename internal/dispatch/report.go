@@ -34,6 +34,13 @@ func (d *Dispatcher) Ack(ctx context.Context, r Report) error {
 		return d.fence("ack", &r, outcome, job)
 	case job.State == core.StateDone:
 		return nil // overtaken by its own result
+	case job.State == core.StateRetrying && (job.Reason == core.ReasonACKTimeout || job.Reason == core.ReasonDeliveryUnknown):
+		// It comes late, but nobody else has the job yet: if the node finishes first, its result is taken.
+		_, err := d.store.Commit(ctx, leaseOf(job))
+		if err != nil {
+			return d.unread(ctx, "ack", &r, err)
+		}
+		return nil
 	case job.State != core.StateDispatched:
 		return d.fence("ack", &r, store.Ended, job)
 	}
@@ -76,7 +83,7 @@ func standing(job *core.Job, r *Report) store.Outcome {
 // Done takes a node's result. The record's compare-and-set is the one decision that ends the job.
 func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	applied, err := d.store.Apply(ctx, store.ApplyParams{
-		Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result,
+		Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result, Seen: d.seen(r.Job),
 	})
 	switch {
 	case err != nil:
@@ -93,10 +100,18 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	return nil
 }
 
-// Holds reports, by an error that says why, when a report does not come from whoever holds the job.
-func (d *Dispatcher) Holds(ctx context.Context, r Report) error {
-	_, err := d.held(ctx, "fail", &r)
-	return err
+// Had reports whether whoever sends the report has the job now. The error says why not when it never had that
+// attempt of it.
+func (d *Dispatcher) Had(ctx context.Context, r Report) (now bool, err error) {
+	job, err := d.store.Get(ctx, r.Job)
+	if err != nil {
+		return false, d.unread(ctx, "fail", &r, err)
+	}
+	outcome := standing(job, &r)
+	if _, past := job.PastToken(r.Attempt, r.Node); outcome != 0 && !past {
+		return false, d.fence("fail", &r, outcome, job)
+	}
+	return outcome == 0 && job.State == core.StateDispatched, nil
 }
 
 // held returns the record of a job that is dispatched to whoever sends the report.

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -113,38 +112,19 @@ func (d *Dispatcher) settled(ctx context.Context, id core.JobID, content string,
 	return Placement{}, refusal
 }
 
-// answer is what a record says to somebody who asks for its job, for the first time or again: who has it,
-// unless it ended without ever being known to have reached a node.
+// answer is what a record says to somebody who asks for its job, for the first time or again: who has it or
+// had it last. How it ended the record says; only a job that was refused is as good as none.
 func answer(job *core.Job, content string) (Placement, *wire.Error) {
-	if job.Fingerprint != content {
+	switch {
+	case job.Fingerprint != content:
 		return Placement{}, mismatch(job.ID)
-	}
-	if job.State == core.StateFailed && undelivered(job) {
-		e := &wire.Error{
-			Code: wire.AllCandidatesFullOrFailed, JobID: string(job.ID),
-			Detail: fmt.Sprintf("no node could be given job %s and it has ended (%s): send it again with a new request_id", job.ID, job.Reason),
+	case job.Refused():
+		return Placement{}, &wire.Error{
+			Code: wire.AllCandidatesFullOrFailed, JobID: string(job.ID), RetryAfter: 1,
+			Detail: "every node that could take the job refused it: try again",
 		}
-		switch {
-		case job.Refused():
-			e.RetryAfter = 1
-			e.Detail = "every node that could take the job refused it: try again"
-		case job.Reason == core.ReasonDeadline:
-			e.Code = wire.DeadlineExceeded
-		}
-		return Placement{}, e
 	}
 	return Placement{Job: job.ID, Node: job.Node, Attempt: job.Attempt}, nil
-}
-
-// undelivered reports whether no attempt was ever known to have reached its node, so that nobody was told
-// that the job was placed.
-func undelivered(job *core.Job) bool {
-	for _, a := range job.History {
-		if !a.Reason.Undelivered() {
-			return false
-		}
-	}
-	return true
 }
 
 func mismatch(id core.JobID) *wire.Error {

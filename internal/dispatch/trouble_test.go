@@ -186,14 +186,12 @@ func TestNoNodeEverConfirms(t *testing.T) {
 			w.node(id, 1)
 			w.sent.fails(id, errLost)
 		}
-		e := w.refused()
-		if e.Code != wire.AllCandidatesFullOrFailed || e.JobID == "" || e.RetryAfter != 0 {
-			t.Errorf("nobody confirmed: %+v", e)
+		// Any of them may have had it: the job was placed, and its record says how it ended.
+		p := w.dispatch()
+		w.wantState(p.Job, core.StateFailed, core.ReasonMaxRetry)
+		if again := w.dispatch(); again != p {
+			t.Errorf("the repeat: %+v, want %+v", again, p)
 		}
-		if again := w.refused(); again.Code != e.Code || again.JobID != e.JobID {
-			t.Errorf("the repeat: %+v, want %+v", again, e)
-		}
-		w.wantState(core.JobID(e.JobID), core.StateFailed, core.ReasonMaxRetry)
 	})
 }
 
@@ -395,31 +393,5 @@ func TestFencing(t *testing.T) {
 		if err := w.ack(p); err != nil {
 			t.Errorf("the holder's own ACK: %v", err)
 		}
-	})
-}
-
-// TestTheCallerDoesNotWaitForANodeToTurnUp: the job is accepted by then, and goes on without the caller.
-func TestTheCallerDoesNotWaitForANodeToTurnUp(t *testing.T) {
-	t.Parallel()
-	play(t, func(w *world) {
-		w.node("node-a", 1)
-		w.sent.fails("node-a", errLost)
-		began := time.Now()
-		p := w.dispatch()
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("the caller was kept for %v", took)
-		}
-		w.wantState(p.Job, core.StateRetrying, core.ReasonDeliveryUnknown)
-
-		w.node("node-b", 1)
-		w.pass(2*time.Second, "node-a", "node-b")
-		second := w.placed(p.Job)
-		if second.Node != "node-b" || second.Attempt != 2 {
-			t.Fatalf("placed at %+v, want the second attempt on node-b", second)
-		}
-		if err := w.done(second); err != nil {
-			t.Fatal(err)
-		}
-		w.wantState(p.Job, core.StateDone, "")
 	})
 }

@@ -176,7 +176,7 @@ func (f *following) register(id core.NodeID, changes ...func(*core.Node)) store.
 func (f *following) beat(ids ...core.NodeID) {
 	f.t.Helper()
 	for _, id := range ids {
-		pulse, err := f.store.Heartbeat(context.Background(), store.HeartbeatParams{Node: id, Health: core.HealthReady, Load: core.UnknownLoad})
+		pulse, err := f.store.Heartbeat(context.Background(), store.HeartbeatParams{Node: id, Load: core.UnknownLoad})
 		if err != nil || pulse.Verdict != store.OK {
 			f.t.Fatalf("heartbeat of %s: %v, %v", id, pulse.Verdict, err)
 		}

@@ -46,6 +46,17 @@ func (f *Fleet) Observe(n *Node, inFlight, limit int, now Instant) {
 	}
 }
 
+// Freed notes that one job of a node's is over.
+func (f *Fleet) Freed(n *Node) {
+	const one = 1 // the lowest bits hold the count
+	for {
+		seen := n.flight.Load()
+		if seen&(1<<inFlightBits-1) == 0 || n.flight.CompareAndSwap(seen, seen-one) {
+			return
+		}
+	}
+}
+
 // Served notes how long a job took, which says how fast what is known of a node grows old.
 func (f *Fleet) Served(d time.Duration) { blend(&f.fullness.service, d.Seconds()) }
 

@@ -116,8 +116,8 @@ func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error)
 	if err != nil {
 		return nil, err
 	}
-	for known != nil {
-		pulse, err := l.beat(ctx, &b, known)
+	for again := false; known != nil; again = true {
+		pulse, err := l.beat(ctx, &b, known, again)
 		if err != nil {
 			return nil, l.down(ctx, "heartbeat", err)
 		}
@@ -160,9 +160,9 @@ func (l *Life) declared(ctx context.Context, id core.NodeID) (*core.Node, error)
 	return nil, l.down(ctx, "heartbeat", err)
 }
 
-func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node) (store.Pulse, error) {
+func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node, again bool) (store.Pulse, error) {
 	p := store.HeartbeatParams{
-		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Base: known.Version, Health: b.Patch.Health, Load: b.Patch.load(), Activity: b.Activity,
+		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Again: again, Known: known, Load: b.Patch.load(), Activity: b.Activity,
 	}
 	if !b.Patch.holdsFor(known) {
 		next := *known
@@ -238,8 +238,8 @@ type Unavailable struct {
 }
 
 // Missing notes that a node does not have a service after all, and moves the job that failed for it. The
-// mark is never held back; only a flood of reports is. A report about a job the node does not hold changes
-// nothing.
+// mark is never held back; only a flood of reports is. A report about a job the node never had
+// changes nothing.
 func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 	l.metrics.ModelNA.Inc()
 	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}}
@@ -248,8 +248,10 @@ func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 	} else if known == nil {
 		return unknownNode(u.Node)
 	}
+	holds := false
 	if u.Job != "" {
-		if err := l.jobs.Holds(ctx, report); err != nil {
+		var err error
+		if holds, err = l.jobs.Had(ctx, report); err != nil {
 			return err
 		}
 	}
@@ -271,8 +273,8 @@ func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 		return l.down(ctx, "mark", err)
 	}
 	l.fleet.Mark(mark)
-	if u.Job == "" {
-		return nil
+	if !holds {
+		return nil // it is none of its business any more; the mark is
 	}
 	return l.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)
 }

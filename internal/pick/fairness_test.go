@@ -51,7 +51,7 @@ func newYard(t *testing.T, nodes, slots int) *yard {
 // beat lets every node send a heartbeat.
 func (y *yard) beat(nodes int) {
 	for i := range nodes {
-		pulse, err := y.ledger.Heartbeat(context.Background(), store.HeartbeatParams{Node: nth(i), Health: core.HealthReady, Load: core.UnknownLoad})
+		pulse, err := y.ledger.Heartbeat(context.Background(), store.HeartbeatParams{Node: nth(i), Load: core.UnknownLoad})
 		if err != nil || pulse.Verdict != store.OK {
 			y.t.Fatalf("heartbeat: %v, %v", pulse.Verdict, err)
 		}
@@ -68,7 +68,7 @@ func (y *yard) choose(picker *pick.Picker, hold time.Duration) core.NodeID {
 	for m := r.Next(); m.Node != nil; m = r.Next() {
 		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", y.jobs)), Attempt: 1, Token: "t"}
 		got, err := y.ledger.Reserve(context.Background(), store.ReserveParams{
-			Lease: lease, Handle: m.Handle, Epoch: m.Epoch(), Revision: m.Revision, Timeout: time.Minute,
+			Lease: lease, Handle: m.Handle, Epoch: m.Epoch(), Revision: m.Revision,
 		})
 		if err != nil {
 			y.t.Fatal(err)
@@ -88,11 +88,10 @@ func (y *yard) release() {
 		if h.until.After(time.Now()) {
 			return false
 		}
-		o, err := y.ledger.Release(context.Background(), h.lease)
-		if err != nil {
+		if err := y.ledger.Release(context.Background(), h.lease); err != nil {
 			y.t.Fatal(err)
 		}
-		y.Observe(y.Node(h.lease.Lease.Node), o.InFlight(), o.Max, y.Now())
+		y.Freed(y.Node(h.lease.Lease.Node))
 		return true
 	})
 }

@@ -284,6 +284,7 @@ func badModelReports(s *stage) []bad {
 
 func badPaths() []bad {
 	rows := []bad{
+		{method: "GET", path: "/v1/jobs?node=zzz", code: wire.InvalidRequest, says: "node_id"},
 		{method: "GET", path: "/", code: wire.NotFound, says: "/openapi.yaml"},
 		{method: "GET", path: "/v1", code: wire.NotFound},
 		{method: "GET", path: "/v1/nodes/", code: wire.NotFound},

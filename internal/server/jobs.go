@@ -2,7 +2,9 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -14,8 +16,16 @@ const (
 	manyJobs = 1000
 )
 
+// jobFilters are what a list of jobs can be narrowed by. A filter that is misspelt must not list everything.
+var jobFilters = []string{"state", "node_id", "session_id", "limit"}
+
 func (s *Server) jobs(r *http.Request) (any, error) {
 	q := r.URL.Query()
+	for name := range q {
+		if !slices.Contains(jobFilters, name) {
+			return nil, wire.Invalid("query", "there are no other filters than %s", strings.Join(jobFilters, ", "))
+		}
+	}
 	p := store.ListParams{Node: core.NodeID(q.Get("node_id")), Session: core.SessionID(q.Get("session_id")), Limit: fewJobs}
 	if e := checkOptionalID("node_id", string(p.Node)); e != nil {
 		return nil, e

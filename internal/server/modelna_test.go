@@ -37,6 +37,30 @@ func TestModelNotAvailable(t *testing.T) {
 	}
 }
 
+// TestModelNotAvailableAfterItsJobMoved marks the service all the same: the mark is about the node.
+func TestModelNotAvailableAfterItsJobMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	has := obj{"installed_services": []obj{{"service_id": "tone", "version": "2", "status": "ready"}}}
+	a, b := w.node("a", has), w.node("b", has)
+	needs := utterance(obj{"options": obj{"required_services": []string{"tone"}}})
+	d1, first := w.begin(needs)
+	first.fail(d1, nil).ok()
+	d2, second := w.next()
+	w.post("/v1/node/model_not_available", obj{"node_id": first.id, "service_id": "tone", "job_id": d1.JobID, "attempt_id": 1}).ok()
+	if second != first.other(a, b) || w.job(d1.JobID).AttemptID != d2.AttemptID {
+		t.Errorf("the job moved again: %+v", w.job(d1.JobID))
+	}
+	second.done(d2, nil).ok()
+	for range 5 {
+		d, n := w.begin(needs)
+		if n != second {
+			t.Errorf("%s said that it does not have the service and was chosen again", n.id)
+		}
+		n.done(d, nil).ok()
+	}
+}
+
 // TestModelNotAvailableFlood holds back a node that repeats itself too often.
 func TestModelNotAvailableFlood(t *testing.T) {
 	t.Parallel()

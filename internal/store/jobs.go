@@ -41,6 +41,8 @@ type ApplyParams struct {
 	Holder    core.Holder
 	AnyHolder bool
 	Held      core.Token // if given: the record's lease must be this one
+	// Seen is the record as the caller last saw it, if it did. It saves a read; an old one does no harm.
+	Seen *core.Job
 
 	To       core.Holder   // move, rebind: the new holder
 	Token    core.Token    // move: the new holder's lease

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
@@ -13,8 +12,9 @@ type Ledger interface {
 	Reserve(ctx context.Context, p ReserveParams) (Reservation, error)
 	// Commit notes that the node has confirmed the job. It reports false when the lease does not live any more.
 	Commit(ctx context.Context, ref core.LeaseRef) (bool, error)
-	// Release frees a slot; freeing what is not held does nothing.
-	Release(ctx context.Context, p ReleaseParams) (Occupancy, error)
+	// Release frees a slot; freeing what is not held does nothing. A store in which that takes time may answer
+	// before it is done: nobody waits for a release, and if it is lost the lease lapses.
+	Release(ctx context.Context, p ReleaseParams) error
 	// Revoke notes that the job ended or moved on while the node may still be busy with it. The slot stays
 	// taken until the node stops listing it or the lease expires, and heartbeats tell the node to stop.
 	Revoke(ctx context.Context, ref core.LeaseRef) error
@@ -37,8 +37,6 @@ type ReserveParams struct {
 	Handle   Handle        // of the node, if known
 	Epoch    core.Epoch    // of the node the choice was made on
 	Revision core.Revision // of the node the choice was made on
-	Instance core.InstanceID
-	Timeout  time.Duration // how long the attempt may take
 }
 
 // Reservation is the answer to a reservation.

@@ -71,11 +71,11 @@ type Registration struct {
 // HeartbeatParams describes a heartbeat.
 type HeartbeatParams struct {
 	Node     core.NodeID
-	Epoch    core.Epoch   // 0: the node does not say
-	Seq      uint64       // 0: the node does not count its heartbeats
-	Declared *core.Node   // nil: nothing the node declares has changed
-	Base     core.Version // what Declared was made from; it is left aside if the node has changed since
-	Health   core.Health  // 0: the node does not say
+	Epoch    core.Epoch // 0: the node does not say
+	Seq      uint64     // 0: the node does not count its heartbeats
+	Again    bool       // the caller says the same heartbeat again
+	Known    *core.Node // the node as the caller knows it; the answer names the same one if it has not changed
+	Declared *core.Node // what Known should become, nil: as it is; left aside if the node has changed since
 	Load     core.Load
 	Activity Activity
 }

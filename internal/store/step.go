@@ -31,6 +31,7 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 	next := job.Clone()
 	next.State = state
 	next.Updated = now
+	next.Version++
 	switch p.Event {
 	case core.EventDone:
 		next.End(now, core.ReasonNone)

@@ -27,8 +27,8 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 		return store.Pulse{Verdict: store.TooLate, NodeStatus: s.status(n, now)}, nil
 	}
 
+	repeat := p.Again || p.Seq != 0 && p.Seq == n.seq
 	n.seq = max(n.seq, p.Seq)
-	number := n.number(p.Seq)
 	n.seen.Store(int64(now))
 	n.load = p.Load
 	if p.Activity.Lists {
@@ -38,7 +38,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 
 	pulse := store.Pulse{Verdict: store.OK, Young: s.newborn(now)}
 	for i := len(n.leases) - 1; i >= 0; i-- {
-		if s.beat(n, &n.leases[i], &p.Activity, &pulse, number, now) {
+		if s.beat(n, &n.leases[i], &p.Activity, &pulse, repeat, now) {
 			n.remove(i)
 		}
 	}
@@ -48,32 +48,16 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	return pulse, nil
 }
 
-// number tells one heartbeat from the next, also when the node does not.
-func (n *node) number(seq uint64) uint64 {
-	if seq != 0 {
-		return seq
-	}
-	n.beats++
-	return n.beats | 1<<63
-}
-
 // declare takes over what the node now says of itself, if it differs.
 func (s *Store) declare(n *node, p *store.HeartbeatParams) {
-	var next core.Node
-	switch {
-	case p.Declared != nil && p.Base == n.now.Version:
-		next = *p.Declared
-		next.ID, next.Drained = n.now.ID, n.now.Drained
-		if next.SameAs(n.now) {
-			return
-		}
-	case p.Health != 0 && p.Health != n.now.Health:
-		next = *n.now
-		next.Health = p.Health
-	default:
+	if p.Declared == nil || p.Known.Version != n.now.Version {
 		return
 	}
-	s.change(n, &next)
+	next := *p.Declared
+	next.ID, next.Drained = n.now.ID, n.now.Drained
+	if !next.SameAs(n.now) {
+		s.change(n, &next)
+	}
 }
 
 // beat judges one lease by one heartbeat and reports whether it is to be removed.
@@ -81,9 +65,9 @@ func (s *Store) declare(n *node, p *store.HeartbeatParams) {
 // A node that lists its jobs is believed about them: listed leases are renewed whatever the clock says, an
 // unlisted one is an orphan at the second omission (the first may be a heartbeat written before the job
 // arrived). A node that never lists has all its leases renewed until their attempts' deadlines.
-func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, number uint64, now moment) (remove bool) {
+func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, repeat bool, now moment) (remove bool) {
 	listed := a.Lists && lists(a.Active, l)
-	late := expired(l.deadline, now)
+	late := now.since(l.since) >= s.timing.Attempt
 	switch {
 	case l.state == core.LeaseRevoked:
 		if a.Lists && !listed || !a.Lists && expired(l.expires, now) {
@@ -103,7 +87,7 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, n
 		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
 		return false
 	case listed:
-		l.omitted = 0
+		l.omitted = never
 		if l.state == core.LeaseParked {
 			l.state = core.LeaseRunning
 		}
@@ -117,10 +101,11 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, n
 		}
 	case s.young(l, now):
 		s.renew(l, now)
-	case l.omitted == 0, l.omitted == number: // a repeated heartbeat is not a second one
-		l.omitted = number
+	case l.omitted == never, l.omitted == once && repeat: // a repeated heartbeat is not a second one
+		l.omitted = once
 		s.renew(l, now)
 	default:
+		l.omitted = orphan
 		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
 		return false
 	}

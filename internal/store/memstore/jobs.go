@@ -111,7 +111,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 	at := s.time(now)
 	job := &core.Job{
 		ID: p.ID, Spec: p.Spec, Fingerprint: p.Print,
-		State: core.StateDispatched, Holder: p.Holder, Token: p.Token,
+		State: core.StateDispatched, Holder: p.Holder, Token: p.Token, Version: 1,
 		Created: at, Updated: at, Deadline: at.Add(p.Timeout),
 	}
 	job.Begin(at)

@@ -48,15 +48,12 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 		answer.Verdict = store.OK
 		answer.InFlight++
 		granted := lease{
-			job:      p.Lease.Job,
-			token:    p.Lease.Token,
-			instance: p.Instance,
-			epoch:    p.Epoch,
-			since:    now,
-			expires:  now.add(s.timing.Presence),
-			deadline: now.add(p.Timeout),
-			attempt:  int32(p.Lease.Attempt),
-			state:    core.LeaseReserved,
+			job:     p.Lease.Job,
+			token:   p.Lease.Token,
+			since:   now,
+			expires: now.add(s.timing.Presence),
+			attempt: int32(p.Lease.Attempt),
+			state:   core.LeaseReserved,
 		}
 		if own >= 0 {
 			n.leases[own] = granted // it had lapsed
@@ -89,25 +86,24 @@ func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 }
 
 // Release implements store.Ledger.
-func (s *Store) Release(ctx context.Context, p store.ReleaseParams) (store.Occupancy, error) {
+func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
 	n := s.locked(p.Handle, p.Lease.Node)
 	if n == nil {
-		return store.Occupancy{}, nil
+		return nil
 	}
 	defer n.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return store.Occupancy{}, err
+		return err
 	}
-	now := s.now()
 	if i := n.find(&p.Lease); i >= 0 {
 		if p.Park {
 			n.leases[i].state = core.LeaseParked
-			n.leases[i].expires = now
+			n.leases[i].expires = s.now()
 		} else {
 			n.remove(i)
 		}
 	}
-	return s.occupancy(n, now), nil
+	return nil
 }
 
 // Revoke implements store.Ledger.

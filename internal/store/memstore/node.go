@@ -11,8 +11,8 @@ import (
 )
 
 // node is one node with its set of leases. Its lock orders everything that happens to it. What a
-// reservation needs fills the first cache line, and the first lease the next two: with many nodes, a
-// reservation costs what it misses in the cache.
+// reservation needs fills the first cache line, and the first lease the next: with many nodes, a reservation
+// costs what it misses in the cache.
 type node struct {
 	mu       sync.Mutex
 	epoch    core.Epoch
@@ -25,24 +25,21 @@ type node struct {
 	gone     bool // removed: whoever still has a pointer must look again
 	onHold   bool // granted nothing before held
 
-	second atomic.Uint32 // in the second line, for Fetch to look at
 	first  [1]lease      // where leases begin
-	third  atomic.Uint32 // in the third
+	second atomic.Uint32 // in the second line, for Fetch to look at
 
 	now   *core.Node
 	held  moment
 	load  core.Load
 	seq   uint64 // of the last heartbeat that counted
-	beats uint64 // heartbeats that carried no number
 	marks map[string]moment
-	_     [16]byte // to a multiple of a cache line, so that the first line stays one
+	_     [8]byte // to a multiple of a cache line, so that the first line stays one
 }
 
 // Fetch implements store.Handle.
 func (n *node) Fetch() {
 	n.seen.Load()
 	n.second.Load()
-	n.third.Load()
 }
 
 func (n *node) silence(now moment) time.Duration { return now.since(moment(n.seen.Load())) }
@@ -63,28 +60,29 @@ func (n *node) declare(declared *core.Node) {
 
 // lease is a member of a node's set.
 type lease struct {
-	job      core.JobID
-	token    core.Token
-	instance core.InstanceID
-	epoch    core.Epoch
-	since    moment
-	expires  moment
-	deadline moment
-	attempt  int32
-	state    core.LeaseState
-	omitted  uint64 // the heartbeat that was the first not to list it; 0: none
+	job     core.JobID
+	token   core.Token
+	since   moment
+	expires moment
+	attempt int32
+	state   core.LeaseState
+	omitted omission
 }
+
+// omission says how often in a row the node's list has left a lease out.
+type omission uint8
+
+const (
+	never  omission = iota
+	once            // the heartbeat may have been written before the job arrived
+	orphan          // the node does not have it
+)
 
 // export is the lease as it leaves the store.
 func (s *Store) export(n *node, l *lease) core.Lease {
 	return core.Lease{
 		LeaseRef: core.LeaseRef{Node: n.now.ID, Job: l.job, Attempt: int(l.attempt), Token: l.token},
 		State:    l.state,
-		Epoch:    l.epoch,
-		Instance: l.instance,
-		Since:    s.time(l.since),
-		Expires:  s.time(l.expires),
-		Deadline: s.time(l.deadline),
 		Young:    s.young(l, s.now()),
 	}
 }

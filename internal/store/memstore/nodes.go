@@ -78,10 +78,9 @@ func (s *Store) beginLife(n *node, a *store.Activity, r *store.Registration, now
 		listed := a.Lists && lists(a.Active, l)
 		switch {
 		case listed && (l.state == core.LeaseRevoked || l.stray()):
-			l.epoch = n.now.Epoch
 			s.renew(l, now)
 		case listed:
-			l.epoch, l.state, l.omitted = n.now.Epoch, core.LeaseRunning, 0
+			l.state, l.omitted = core.LeaseRunning, never
 			s.renew(l, now)
 			r.Kept = append(r.Kept, s.export(n, l))
 		case l.state == core.LeaseRevoked, l.stray():
@@ -126,13 +125,11 @@ func (s *Store) adopt(n *node, a *store.Activity, now moment) []core.Lease {
 			continue
 		}
 		n.leases = append(n.leases, lease{
-			job:      job.Job,
-			attempt:  int32(job.Attempt),
-			state:    core.LeaseRunning,
-			epoch:    n.now.Epoch,
-			since:    now,
-			expires:  now.add(s.timing.Presence),
-			deadline: now.add(s.timing.Attempt),
+			job:     job.Job,
+			attempt: int32(job.Attempt),
+			state:   core.LeaseRunning,
+			since:   now,
+			expires: now.add(s.timing.Presence),
 		})
 		strays = append(strays, s.export(n, &n.leases[len(n.leases)-1]))
 	}

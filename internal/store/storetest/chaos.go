@@ -101,7 +101,7 @@ func (c *chaos) heartbeats(t *testing.T, n *chaosNode, stop <-chan struct{}) {
 		c.h.Wait(c.h.Timing.Presence/6 + time.Duration(rng.Int64N(int64(c.h.Timing.Presence/6))))
 		n.mu.Lock()
 		n.seq++
-		p := store.HeartbeatParams{Node: n.id, Seq: n.seq, Health: core.HealthReady, Load: core.UnknownLoad}
+		p := store.HeartbeatParams{Node: n.id, Seq: n.seq, Known: n.node, Load: core.UnknownLoad}
 		if n.lists {
 			p.Activity.Lists = true
 			for job := range n.has {
@@ -152,7 +152,7 @@ func (c *chaos) free(t *testing.T, n *chaosNode, r core.LeaseRef) {
 	delete(n.grants, r)
 	delete(n.has, store.ActiveJob{Job: r.Job, Attempt: r.Attempt})
 	n.mu.Unlock()
-	if _, err := c.h.Store.Release(t.Context(), store.ReleaseParams{Lease: r}); err != nil {
+	if err := c.h.Store.Release(t.Context(), store.ReleaseParams{Lease: r}); err != nil {
 		t.Errorf("release %v: %v", r, err)
 	}
 }
@@ -190,7 +190,7 @@ func (c *chaos) attempt(t *testing.T, rng *rand.Rand, id core.JobID, n *chaosNod
 
 	began := time.Now()
 	got, err := c.h.Store.Reserve(t.Context(), store.ReserveParams{
-		Lease: r, Epoch: on.Epoch, Revision: on.Revision, Instance: "i-chaos", Timeout: c.h.Timing.Attempt,
+		Lease: r, Epoch: on.Epoch, Revision: on.Revision,
 	})
 	if err != nil {
 		t.Errorf("reserve: %v", err)
@@ -210,7 +210,7 @@ func (c *chaos) attempt(t *testing.T, rng *rand.Rand, id core.JobID, n *chaosNod
 func (c *chaos) live(t *testing.T, rng *rand.Rand, n *chaosNode, r core.LeaseRef, holder core.Holder, crash int) {
 	id := r.Job
 	if _, created, err := c.h.Store.Create(t.Context(), store.CreateParams{
-		ID: id, Spec: core.Spec{Request: core.RequestID(id), Session: "s"}, Print: "p", Holder: holder, Token: r.Token, Timeout: c.h.Timing.Job,
+		ID: id, Spec: core.Spec{Request: core.RequestID(id), Session: "s"}, Print: "p", Holder: holder, Token: r.Token,
 	}); err != nil || !created {
 		t.Errorf("create %s: %v, %v", id, created, err)
 		return

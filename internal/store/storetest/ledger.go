@@ -38,14 +38,14 @@ func exerciseLedger(_ *testing.T, run runner) {
 		other := ref("node-a", "job-1")
 		other.Token = "t.other"
 		r, err := h.Store.Reserve(t.Context(), store.ReserveParams{
-			Lease: other, Epoch: n.Epoch, Revision: n.Revision, Instance: "i-other", Timeout: h.Timing.Attempt,
+			Lease: other, Epoch: n.Epoch, Revision: n.Revision,
 		})
 		if err != nil || r.Verdict != store.OK {
 			t.Fatalf("reserve by another dispatcher: %v, %v", r.Verdict, err)
 		}
 		h.release(t, other, false)
 		h.release(t, other, false)
-		if l, ok, err := h.Store.Lease(t.Context(), ref("node-a", "job-1")); err != nil || !ok || l.Instance != "i-test" {
+		if l, ok, err := h.Store.Lease(t.Context(), ref("node-a", "job-1")); err != nil || !ok || l.Token != "t.job-1" {
 			t.Errorf("the other's release freed ours: %v, %v, %v", l, ok, err)
 		}
 		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2, Reserved: 1})
@@ -84,9 +84,9 @@ func exerciseLedger(_ *testing.T, run runner) {
 			}
 		}
 		wantClosed("ready", false)
-		h.beat(t, n, beat{seq: 1, health: core.HealthDegraded})
+		sick := h.beat(t, n, beat{seq: 1, health: core.HealthDegraded}).Node
 		wantClosed("degraded", true)
-		h.beat(t, n, beat{seq: 2})
+		h.beat(t, sick, beat{seq: 2, health: core.HealthReady})
 		wantClosed("ready again", false)
 		if _, err := h.Store.Drain(t.Context(), store.DrainParams{Node: "node-a", Drained: true}); err != nil {
 			t.Fatal(err)
@@ -133,13 +133,13 @@ func exerciseLedger(_ *testing.T, run runner) {
 		}
 		n := h.register(t, "node-a", 1)
 		r, err := h.Store.Reserve(t.Context(), store.ReserveParams{
-			Lease: ref("node-a", "job-1"), Handle: before.Handle, Epoch: n.Epoch, Revision: n.Revision, Timeout: h.Timing.Attempt,
+			Lease: ref("node-a", "job-1"), Handle: before.Handle, Epoch: n.Epoch, Revision: n.Revision,
 		})
 		if err != nil || r.Verdict != store.OK {
 			t.Fatalf("reserve: %v, %v", r.Verdict, err)
 		}
 		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 1, Reserved: 1})
-		if _, err := h.Store.Release(t.Context(), store.ReleaseParams{Lease: ref("node-a", "job-1"), Handle: before.Handle}); err != nil {
+		if err := h.Store.Release(t.Context(), store.ReleaseParams{Lease: ref("node-a", "job-1"), Handle: before.Handle}); err != nil {
 			t.Fatal(err)
 		}
 		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 1})
@@ -239,7 +239,7 @@ func exerciseLedger(_ *testing.T, run runner) {
 			wg.Go(func() {
 				job := core.JobID(fmt.Sprintf("job-%d", i))
 				r, err := h.Store.Reserve(t.Context(), store.ReserveParams{
-					Lease: ref(n.ID, job), Epoch: n.Epoch, Revision: n.Revision, Timeout: h.Timing.Attempt,
+					Lease: ref(n.ID, job), Epoch: n.Epoch, Revision: n.Revision,
 				})
 				switch {
 				case err != nil:

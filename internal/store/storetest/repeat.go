@@ -61,9 +61,9 @@ func (r Repeated) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 }
 
 // Release implements store.Ledger.
-func (r Repeated) Release(ctx context.Context, p store.ReleaseParams) (store.Occupancy, error) {
-	if o, err := r.Store.Release(ctx, p); err != nil {
-		return o, err
+func (r Repeated) Release(ctx context.Context, p store.ReleaseParams) error {
+	if err := r.Store.Release(ctx, p); err != nil {
+		return err
 	}
 	return r.Store.Release(ctx, p)
 }

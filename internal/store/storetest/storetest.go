@@ -90,7 +90,7 @@ func ref(node core.NodeID, job core.JobID) core.LeaseRef {
 func (h *Harness) reserve(t *testing.T, n *core.Node, job core.JobID) store.Verdict {
 	t.Helper()
 	r, err := h.Store.Reserve(t.Context(), store.ReserveParams{
-		Lease: ref(n.ID, job), Epoch: n.Epoch, Revision: n.Revision, Instance: "i-test", Timeout: h.Timing.Attempt,
+		Lease: ref(n.ID, job), Epoch: n.Epoch, Revision: n.Revision,
 	})
 	if err != nil {
 		t.Fatalf("reserve %s for %s: %v", n.ID, job, err)
@@ -121,7 +121,7 @@ func (h *Harness) commit(t *testing.T, r core.LeaseRef) bool {
 // release frees a slot.
 func (h *Harness) release(t *testing.T, r core.LeaseRef, park bool) {
 	t.Helper()
-	if _, err := h.Store.Release(t.Context(), store.ReleaseParams{Lease: r, Park: park}); err != nil {
+	if err := h.Store.Release(t.Context(), store.ReleaseParams{Lease: r, Park: park}); err != nil {
 		t.Fatalf("release %v: %v", r, err)
 	}
 }
@@ -157,10 +157,7 @@ type beat struct {
 }
 
 func (h *Harness) params(n *core.Node, b beat) store.HeartbeatParams {
-	p := store.HeartbeatParams{Node: n.ID, Seq: b.seq, Epoch: b.epoch, Health: core.HealthReady, Load: core.UnknownLoad}
-	if b.health != 0 {
-		p.Health = b.health
-	}
+	p := store.HeartbeatParams{Node: n.ID, Seq: b.seq, Epoch: b.epoch, Known: n, Load: core.UnknownLoad}
 	if b.active != nil {
 		p.Activity.Lists = true
 		for _, job := range b.active {
@@ -170,10 +167,15 @@ func (h *Harness) params(n *core.Node, b beat) store.HeartbeatParams {
 	if b.count != nil {
 		p.Activity.Counts, p.Activity.Current = true, *b.count
 	}
-	if b.change != nil {
+	if b.change != nil || b.health != 0 {
 		next := *n
-		b.change(&next)
-		p.Declared, p.Base, p.Health = &next, n.Version, next.Health
+		if b.health != 0 {
+			next.Health = b.health
+		}
+		if b.change != nil {
+			b.change(&next)
+		}
+		p.Declared = &next
 	}
 	return p
 }
