@@ -26,7 +26,15 @@ demo: build ## the same, with a simulated fleet and conversations, and a live su
 	$(BIN)/lingua demo $(ARGS)
 
 .PHONY: test
-test: lint race allocs ## everything that must hold before a change lands
+test: lint redis race allocs ## everything that must hold before a change lands
+
+.PHONY: redis
+redis: ## install redis-server, which the tests start for themselves, if it is missing
+	@command -v redis-server >/dev/null || { \
+	  command -v apt-get >/dev/null || { echo "The tests need redis-server 7 or newer: install it and put it on the PATH." >&2; exit 1; }; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends redis-server; \
+	}
 
 .PHONY: race
 race: ## every test under the race detector

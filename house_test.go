@@ -25,10 +25,10 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // storeys are the packages from the ground up. A package may import only what stands below it.
 var storeys = [][]string{
-	{"wire", "internal/pause"},
+	{"wire", "internal/pause", "internal/redistest"},
 	{"internal/core"},
 	{"internal/store"},
-	{"internal/store/memstore", "internal/store/storetest", "internal/telemetry", "internal/fleet"},
+	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet"},
 	{"internal/pick", "internal/config"},
 	{"internal/dispatch"},
 	{"internal/nodes", "internal/callback", "internal/sim"},

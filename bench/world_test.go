@@ -61,7 +61,7 @@ func start(b *testing.B, count, slots int, inline bool) *scheduler.Scheduler {
 	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 3_600_000, 3_600_000 // nobody sends heartbeats unless it is measured
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
 	w := &workers{inline: inline, queue: make(map[core.NodeID]chan *wire.Assignment)}
-	s, err := scheduler.New(cfg, wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), w)
+	s, err := scheduler.New(b.Context(), cfg, wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), w)
 	if err != nil {
 		b.Fatal(err)
 	}

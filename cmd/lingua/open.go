@@ -16,11 +16,14 @@ import (
 
 // open makes a scheduler for a command and opens its port.
 func open(ctx context.Context, cfg config.Config, log *slog.Logger, command string) (*scheduler.Scheduler, net.Listener, error) {
-	s, err := scheduler.New(cfg, version(), log, nil)
+	s, err := scheduler.New(ctx, cfg, version(), log, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	l, err := s.Listen(ctx)
+	if err != nil {
+		_ = s.Store.Close()
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, nil, &takenError{address: cfg.Server.Address(), instead: beside(cfg.Server), command: command}
 	}

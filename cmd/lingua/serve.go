@@ -13,7 +13,7 @@ import (
 type serveCmd struct {
 	Config    string `help:"Config file (TOML). Print a documented one with: lingua config reference" type:"path" placeholder:"FILE"`
 	Listen    string `help:"Address to listen on, such as 127.0.0.1:5010. Port 0 takes a free one." placeholder:"ADDR"`
-	Store     string `help:"Where the shared truth is kept: memory." placeholder:"STORE"`
+	Store     string `help:"Where the shared truth is kept: memory, or the URL of a Redis such as redis://127.0.0.1:6379/0." placeholder:"STORE"`
 	Insecure  bool   `help:"Listen on other addresses than loopback without keys: whoever reaches the port controls the fleet."`
 	LogLevel  string `help:"debug, info, warn or error." placeholder:"LEVEL"`
 	LogFormat string `help:"text or json." placeholder:"FORMAT"`

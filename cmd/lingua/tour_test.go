@@ -56,7 +56,7 @@ func startDemoFleet(t *testing.T) string {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 3
-	s, err := scheduler.New(cfg, version(), slog.New(slog.DiscardHandler), nil)
+	s, err := scheduler.New(t.Context(), cfg, version(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Secon
 // Config is the whole configuration. Every field has its default in Default and its meaning in its doc tag,
 // from which the reference is made.
 type Config struct {
-	Store     string    `toml:"store" env:"STORE" doc:"Where the shared truth is kept. memory: in this process, for a scheduler that runs alone."`
+	Store     string    `toml:"store" env:"STORE" doc:"Where the shared truth is kept. memory: in this process, for a scheduler that runs alone. redis://host:6379/0, rediss://, redis-sentinel://host:26379,…/master/0 or redis-cluster://host:6379,…: in Redis, for any number of them. Empty: memory, or what scheduler.phase2 says."`
 	Server    Server    `toml:"server" envPrefix:"SERVER_"`
 	Log       Log       `toml:"log" envPrefix:"LOG_"`
 	Callback  Callback  `toml:"callback" envPrefix:"CALLBACK_"`
@@ -61,6 +61,7 @@ type Scheduler struct {
 	ResourceLimits    ResourceLimits    `toml:"resource_limits" envPrefix:"RESOURCE_LIMITS_"`
 	ModelNotAvailable ModelNotAvailable `toml:"model_not_available" envPrefix:"MODEL_NOT_AVAILABLE_"`
 	Observability     Observability     `toml:"observability" envPrefix:"OBSERVABILITY_"`
+	Phase2            Phase2            `toml:"phase2" envPrefix:"PHASE2_"`
 }
 
 // Nodes is how nodes are watched.
@@ -111,7 +112,6 @@ type Observability struct {
 // Default is the configuration of a scheduler that was told nothing.
 func Default() Config {
 	return Config{
-		Store:  "memory",
 		Server: Server{Host: "127.0.0.1", Port: 5010, ShutdownSeconds: 20},
 		Log:    Log{Level: "info", Format: "text"},
 		Callback: Callback{
@@ -127,6 +127,7 @@ func Default() Config {
 			ResourceLimits:    ResourceLimits{CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95},
 			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, NodeRatePerMinute: 60},
 			Observability:     Observability{PathWarnMS: 50},
+			Phase2:            Phase2{Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 		},
 	}
 }

@@ -26,7 +26,7 @@ func TestFinishSaysWhoSetWhat(t *testing.T) {
 		file + ": server.prot: there is no such key; lingua config reference lists those there are",
 		file + ": log.level: 7 is not a text in quotes",
 		`LINGUA_SERVER_INSECURE: "perhaps" is not true or false`,
-		`--store: "sqlite" is not known; use memory`,
+		"--store: it has no scheme; use memory, redis://host:6379/0, rediss:// for TLS, redis-sentinel://host:26379,host:26379/master/0 or redis-cluster://host:6379,host:6379",
 		file + ": server.port: a port must be between 0 and 65535, not -1",
 		file + `: log.format: "xml" is not known; use text or json`,
 		"LINGUA_SCHEDULER_DISPATCH_SAMPLE_K: must be between 1 and 256, not 999",

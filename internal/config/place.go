@@ -57,7 +57,7 @@ func named(p *unstable.Parser, e *unstable.Node, path string, found map[string]p
 // excerpt shows the line with a caret under the key, unless it looks as if it held a secret.
 func (at place) excerpt(body []byte) string {
 	lines := bytes.Split(body, []byte("\n"))
-	if at.line < 1 || at.line > len(lines) || secretName.Match(lines[at.line-1]) {
+	if at.line < 1 || at.line > len(lines) || secretName.Match(lines[at.line-1]) || bytes.ContainsRune(lines[at.line-1], '@') {
 		return ""
 	}
 	number := fmt.Sprintf("%4d", at.line)

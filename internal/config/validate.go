@@ -1,13 +1,18 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
+
+// prefixPattern is what may begin a key: nothing that has a meaning in one.
+var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // judge reports everything that is wrong with a configuration, each with what to do about it. Times are
 // held against each other: a timeout that another always beats to it would be a setting without effect.
@@ -37,7 +42,14 @@ func (c *Config) judge() []*problem {
 	s, d, n, b := &c.Server, &c.Scheduler.Dispatch, &c.Scheduler.Nodes, &c.Scheduler.TaskBinding
 	m, o := &c.Scheduler.ModelNotAvailable, &c.Scheduler.Observability
 
-	need(c.Store == "memory", "store", "%q is not known; use memory", c.Store)
+	if _, _, err := c.RedisAddress(); err != nil {
+		var p *problem
+		if errors.As(err, &p) {
+			problems = append(problems, p)
+		}
+	}
+	need(prefixPattern.MatchString(c.Scheduler.Phase2.Redis.KeyPrefix), phase2Key+".key_prefix",
+		"must be 1 to 64 letters, digits and any of . _ -, not %q", c.Scheduler.Phase2.Redis.KeyPrefix)
 	need(s.Port >= 0 && s.Port <= 65535, "server.port", "a port must be between 0 and 65535, not %d", s.Port)
 	need(s.ShutdownSeconds >= 0 && s.ShutdownSeconds <= 3600, "server.shutdown_seconds", "must be between 0 and 3600, not %d", s.ShutdownSeconds)
 	need(s.Insecure || Loopback(s.Host), "server.host", "%s", s.exposed()).against("server.insecure")

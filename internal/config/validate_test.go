@@ -24,7 +24,19 @@ var rules = []struct {
 	spoil func(*Config)
 }{
 	{"store", "unknown", func(c *Config) { c.Store = "sqlite" }},
-	{"store", "empty", func(c *Config) { c.Store = "" }},
+	{"store", "without a host", func(c *Config) { c.Store = "redis:///0" }},
+	{"scheduler.phase2.redis.url", "missing", func(c *Config) { c.Scheduler.Phase2.Enabled = true }},
+	{"scheduler.phase2.redis.url", "beside another", func(c *Config) {
+		c.Scheduler.Phase2.Enabled = true
+		c.Scheduler.Phase2.Redis.URL, c.Scheduler.Phase2.Redis.ClusterURLs = "redis://a", []string{"redis://b"}
+	}},
+	{"scheduler.phase2.redis.cluster_urls", "a bad port", func(c *Config) {
+		c.Scheduler.Phase2.Enabled, c.Scheduler.Phase2.Redis.ClusterURLs = true, []string{"redis://a:x", "redis://b"}
+	}},
+	{"scheduler.phase2.redis.sentinel_urls", "no primary's name", func(c *Config) {
+		c.Scheduler.Phase2.Enabled, c.Scheduler.Phase2.Redis.SentinelURLs = true, []string{"redis://a:26379"}
+	}},
+	{"scheduler.phase2.redis.key_prefix", "a brace", func(c *Config) { c.Scheduler.Phase2.Redis.KeyPrefix = "a{b" }},
 	{"server.port", "negative", func(c *Config) { c.Server.Port = -1 }},
 	{"server.port", "too high", func(c *Config) { c.Server.Port = 65_536 }},
 	{"server.shutdown_seconds", "negative", func(c *Config) { c.Server.ShutdownSeconds = -1 }},
@@ -79,6 +91,9 @@ var rules = []struct {
 var unruled = map[string]bool{
 	"server.insecure": true, "callback.secret": true,
 	"scheduler.task_binding.spread_enabled": true, "scheduler.dispatch.candidate_shuffle": true,
+	"scheduler.phase2.enabled": true, "scheduler.phase2.redis.sentinel_master": true,
+	"scheduler.phase2.redis.username": true, "scheduler.phase2.redis.password": true,
+	"scheduler.phase2.redis.sentinel_username": true, "scheduler.phase2.redis.sentinel_password": true,
 }
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -126,7 +141,7 @@ func TestEveryKeyHasARule(t *testing.T) {
 // Everything that is wrong is said at once: nobody should have to start ten times.
 func TestJudgeReportsEverything(t *testing.T) {
 	t.Parallel()
-	c := Config{Server: Server{Host: "0.0.0.0", Port: -1}}
+	c := Config{Store: "sqlite", Server: Server{Host: "0.0.0.0", Port: -1}}
 	got := strings.Join(judged(&c), "\n")
 	for _, k := range []string{"store:", "server.port:", "server.host:", "scheduler.dispatch.sample_k:", "scheduler.resource_limits.gpu_max:"} {
 		if !strings.Contains(got, k) {

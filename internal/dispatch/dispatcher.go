@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -45,8 +46,8 @@ type Dispatcher struct {
 	metrics   *telemetry.Metrics
 	log       *slog.Logger
 
-	decide  deadlines
-	deliver deadlines
+	decide  *pause.Limit // a decision is made within it
+	deliver *pause.Limit // a delivery is answered within it
 	calls   calls
 	flights flights
 	spread  spread
@@ -64,8 +65,8 @@ type Dispatcher struct {
 func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, metrics: m, log: log}
 	d.life, d.end = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
-	d.decide = deadlines{root: d.life, within: cfg.DecideWithin}
-	d.deliver = deadlines{root: d.life, within: cfg.ACKTimeout}
+	d.decide = pause.NewLimit(d.life, cfg.DecideWithin)
+	d.deliver = pause.NewLimit(d.life, cfg.ACKTimeout)
 	d.calls.init()
 	d.flights.init()
 	d.spread.init(cfg.SpreadWindow)

@@ -105,7 +105,7 @@ func (j *journey) deliver() error {
 		},
 		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
 	}
-	err := j.d.transport.Deliver(j.d.deliver.get(), n.Now(), a)
+	err := j.d.transport.Deliver(j.d.deliver.Context(), n.Now(), a)
 	if err == nil {
 		j.d.metrics.Delivered()
 		return nil

@@ -140,7 +140,7 @@ func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, det
 	}
 	c := cause{reason: reason, detail: detail, freed: true, certain: true, spares: reason == core.ReasonNodeBusy}
 	j := d.resume(job)
-	if !j.giveUp(d.decide.get(), c) {
+	if !j.giveUp(d.decide.Context(), c) {
 		if j.undecided {
 			return down()
 		}

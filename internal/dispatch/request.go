@@ -69,12 +69,12 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 	d.flights.enter() // before the look at draining: whoever drains waits for us, or we see that it does
 	defer d.flights.leave()
 	if d.draining.Load() {
-		return d.settled(d.decide.get(), id, content, &wire.Error{
+		return d.settled(d.decide.Context(), id, content, &wire.Error{
 			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1,
 			Detail: "this scheduler is shutting down and takes no new jobs: try again, or try another instance",
 		})
 	}
-	decide := d.decide.get()
+	decide := d.decide.Context()
 	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token()}
 	found, refusal := d.find(decide, &s)
 	if refusal != nil {

@@ -22,5 +22,10 @@ func For(ctx context.Context, d time.Duration) bool {
 // About waits for d, give or take the given part of it, so that those who wait at the same time do not act in
 // step. It reports false when the context ended first.
 func About(ctx context.Context, d time.Duration, part float64) bool {
-	return For(ctx, d+time.Duration((2*rand.Float64()-1)*part*float64(d)))
+	return For(ctx, Near(d, part))
+}
+
+// Near is d, give or take the given part of it.
+func Near(d time.Duration, part float64) time.Duration {
+	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
 }

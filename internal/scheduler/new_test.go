@@ -12,7 +12,7 @@ import (
 
 func newScheduler(t *testing.T, cfg config.Config) *scheduler.Scheduler {
 	t.Helper()
-	s, err := scheduler.New(cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
+	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestNewRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.Callback.AllowedTargets = []string{"everywhere"}
-	_, err := scheduler.New(cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
+	_, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
 	if err == nil || !strings.Contains(err.Error(), "callback.allowed_targets") {
 		t.Errorf("want the key named, got %v", err)
 	}

@@ -46,7 +46,7 @@ func start(t *testing.T, callback http.HandlerFunc, changes ...func(*config.Conf
 	}
 	r := &running{t: t, ended: make(chan error, 1), took: make(chan wire.Assignment, 16)}
 	var err error
-	if r.s, err = scheduler.New(cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil); err != nil {
+	if r.s, err = scheduler.New(t.Context(), cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil); err != nil {
 		t.Fatal(err)
 	}
 	if r.listener, err = r.s.Listen(t.Context()); err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -33,8 +32,9 @@ const decideWithin = 400 * time.Millisecond
 
 // Scheduler is one running instance.
 type Scheduler struct {
-	cfg config.Config
-	log *slog.Logger
+	cfg  config.Config
+	log  *slog.Logger
+	kept string // where the shared truth is
 
 	Metrics *telemetry.Metrics
 	Store   store.Store
@@ -47,8 +47,8 @@ type Scheduler struct {
 	caller   *callback.Caller
 }
 
-// New puts a scheduler together. It starts nothing yet. A nil transport calls nodes over HTTP.
-func New(cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
+// New opens the store and puts a scheduler together. It serves nothing yet. A nil transport calls nodes over HTTP.
+func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
 	prefixes, err := cfg.Callback.Prefixes()
 	if err != nil {
 		return nil, err
@@ -57,13 +57,9 @@ func New(cfg config.Config, version wire.VersionResponse, log *slog.Logger, tran
 	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New()}
 	instance := core.InstanceID("i-" + uuid.NewString()[:8])
 
-	s.Store = memstore.New(store.Timing{
-		Presence: c.Nodes.PresenceTTLMS.Duration(),
-		Judge:    c.TaskBinding.ReservedTTLSeconds.Duration(),
-		Attempt:  c.Dispatch.AttemptTimeoutMS.Duration(),
-		Job:      c.Dispatch.JobTimeoutMS.Duration(),
-		Keep:     c.TaskBinding.LeaseSeconds.Duration(),
-	})
+	if s.Store, s.kept, err = openStore(ctx, &cfg, s.Metrics, log); err != nil {
+		return nil, err
+	}
 	s.Fleet = fleet.New(c.Nodes.PresenceTTLMS.Duration())
 	picker := pick.New(s.Fleet, pick.Policy{
 		SampleK: c.Dispatch.SampleK, ScanMax: c.Dispatch.ScanMax, StaleAfter: c.Dispatch.HeartbeatStaleMS.Duration(),
@@ -130,7 +126,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
 	background.Go(func() { served <- srv.Serve(l) })
-	s.log.Info("listening", "address", l.Addr().String(), "store", s.cfg.Store)
+	s.log.Info("listening", "address", l.Addr().String(), "store", s.kept)
 
 	var failure error
 	select {

@@ -41,7 +41,7 @@ func TestFleetUnderFaults(t *testing.T) {
 	cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 2
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 3600
 	cfg.Scheduler.Observability.PathWarnMS = 60_000
-	s, err := scheduler.New(cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil)
+	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

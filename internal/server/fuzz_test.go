@@ -30,7 +30,7 @@ func (taker) Cancel(context.Context, core.NodeID, core.JobID, int)        {}
 func FuzzServer(f *testing.F) {
 	cfg := config.Default()
 	cfg.Scheduler.ModelNotAvailable.NodeRatePerMinute = 1 << 30
-	s, err := scheduler.New(cfg, wire.VersionResponse{Version: "test", Go: "go"}, slog.New(slog.DiscardHandler), taker{})
+	s, err := scheduler.New(f.Context(), cfg, wire.VersionResponse{Version: "test", Go: "go"}, slog.New(slog.DiscardHandler), taker{})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func newWorld(t testing.TB, changes ...func(*config.Config)) *world {
 	w := &world{t: t, log: new(logBook), delivered: make(chan delivery, 1024), nodes: make(map[string]*node)}
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	w.s, err = scheduler.New(cfg, wire.VersionResponse{Version: "test", Go: "go"}, log, nil)
+	w.s, err = scheduler.New(t.Context(), cfg, wire.VersionResponse{Version: "test", Go: "go"}, log, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,8 @@ type Jobs interface {
 	Apply(ctx context.Context, p ApplyParams) (Applied, error)
 	// Get returns a record, ErrNoJob if there is none.
 	Get(ctx context.Context, id core.JobID) (*core.Job, error)
-	// List returns records, the newest first.
+	// List returns records, the newest first: unfinished ones that some node's lease set names, and of the ended
+	// ones at least those that ended through this store.
 	List(ctx context.Context, p ListParams) ([]*core.Job, error)
 }
 

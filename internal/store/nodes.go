@@ -28,8 +28,8 @@ type Census interface {
 	Nodes(ctx context.Context) ([]NodeStatus, error)
 	// Sightings returns how long ago each node was last heard.
 	Sightings(ctx context.Context) ([]Sighting, error)
-	// Watch calls fn with every change until the context ends, in order for each node. It calls ready once
-	// no change made after that call can be missed.
+	// Watch calls fn with every change until the context ends, in order for each node; changes of one node that
+	// come fast may be told as one. It calls ready once no change made after that call can be missed.
 	Watch(ctx context.Context, ready func(), fn func(Change)) error
 }
 

@@ -19,6 +19,7 @@ type Metrics struct {
 	// From the seeds.
 	NodeRegistration *prometheus.CounterVec // status
 	HeartbeatLatency prometheus.Histogram
+	StoreUp          prometheus.Gauge
 	PoolQuery        *prometheus.CounterVec // success
 	NodeSelection    *prometheus.CounterVec // result
 	NoAvailableNode  *prometheus.CounterVec // selector, reason
@@ -97,6 +98,11 @@ func New() *Metrics {
 		ModelNA:     counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
 		StoreErrors: counters("lingua_store_errors_total", "Operations the store could not answer.", "operation"),
 	}
+	m.StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "lingua_store_up", Help: "1 while the shared store answers. While it is 0 every dispatch is refused.",
+	})
+	m.StoreUp.Set(1)
+	reg.MustRegister(m.StoreUp)
 	m.HeartbeatLatency = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "node_heartbeat_latency_ms", Help: "Time to take in a heartbeat.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 18),
 	})

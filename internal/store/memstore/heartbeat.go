@@ -50,7 +50,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 
 // declare takes over what the node now says of itself, if it differs.
 func (s *Store) declare(n *node, p *store.HeartbeatParams) {
-	if p.Declared == nil || p.Known.Version != n.now.Version {
+	if p.Declared == nil || p.Known.Version != n.now.Version || p.Known.Epoch != n.now.Epoch {
 		return
 	}
 	next := *p.Declared

@@ -224,11 +224,14 @@ func exerciseJobs(_ *testing.T, run runner) {
 	})
 
 	run("lists select, order and bound", func(t *testing.T, h *Harness) {
+		a, b := h.register(t, "node-a", 9), h.register(t, "node-b", 9)
 		for i := range 5 {
-			p := h.jobParams(core.JobID(fmt.Sprintf("job-%d", i)), "node-a", core.Token(fmt.Sprintf("t.%d", i)))
+			id, on := core.JobID(fmt.Sprintf("job-%d", i)), a
+			p := h.jobParams(id, "node-a", ref("node-a", id).Token)
 			if i == 3 {
-				p.Holder.Node, p.Spec.Session = "node-b", "room-2"
+				on, p.Holder.Node, p.Spec.Session = b, "node-b", "room-2"
 			}
+			h.mustReserve(t, on, id)
 			h.create(t, p)
 			h.Wait(10 * time.Millisecond) // so that they differ in age
 		}

@@ -142,6 +142,7 @@ func exerciseLedger(_ *testing.T, run runner) {
 		if err := h.Store.Release(t.Context(), store.ReleaseParams{Lease: ref("node-a", "job-1"), Handle: before.Handle}); err != nil {
 			t.Fatal(err)
 		}
+		h.settle()
 		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 1})
 	})
 

@@ -22,6 +22,8 @@ type Harness struct {
 	Timing store.Timing
 	// Wait lets time pass on the store's clock.
 	Wait func(time.Duration)
+	// Settle waits until what the store does beside its callers is done; nil: it does nothing of the kind.
+	Settle func()
 	// Slack is how exactly the backend can wait.
 	Slack time.Duration
 	// Repeats says that every write is carried out twice, as if its first reply had been lost.
@@ -50,6 +52,7 @@ func Exercise(t *testing.T, backend Backend) {
 	}
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			s.fn(t, func(name string, fn func(t *testing.T, h *Harness)) {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -123,6 +126,13 @@ func (h *Harness) release(t *testing.T, r core.LeaseRef, park bool) {
 	t.Helper()
 	if err := h.Store.Release(t.Context(), store.ReleaseParams{Lease: r, Park: park}); err != nil {
 		t.Fatalf("release %v: %v", r, err)
+	}
+	h.settle()
+}
+
+func (h *Harness) settle() {
+	if h.Settle != nil {
+		h.Settle()
 	}
 }
 

@@ -1,0 +1,155 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// redirected runs a command on a cluster and goes where it is sent.
+func redirected(t *testing.T, addr string, args ...string) (any, error) {
+	asking := false
+	for {
+		reply, err := at(t, addr, asking, args...)
+		var said ErrorReply
+		if !errors.As(err, &said) {
+			return reply, err
+		}
+		words := strings.Fields(string(said)) // MOVED or ASK, the slot, the address
+		if words[0] != "MOVED" && words[0] != "ASK" {
+			return reply, err
+		}
+		addr, asking = words[2], words[0] == "ASK"
+	}
+}
+
+// at runs a command on one node, if need be on a slot that the node does not own yet.
+func at(t *testing.T, addr string, asking bool, args ...string) (any, error) {
+	c, err := dial(t.Context(), addr, patience)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if asking {
+		if _, err := c.do("ASKING"); err != nil {
+			return nil, err
+		}
+	}
+	return c.do(args...)
+}
+
+func TestClusterFailsOver(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	if n := strings.Count(c.URL(), "127.0.0.1:"); n != 6 || !strings.HasPrefix(c.URL(), "redis-cluster://127.0.0.1:") {
+		t.Errorf("URL %s", c.URL())
+	}
+	if n := len(c.Primaries()); n != 3 {
+		t.Fatalf("%d primaries", n)
+	}
+	const keys = 300
+	key := func(i int) string { return fmt.Sprintf("key-%d", i) }
+	owned := make(map[*Server]int)
+	for i := range keys {
+		if _, err := redirected(t, c.Servers()[0].Addr(), "SET", key(i), key(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 30 {
+		owner := c.Owner(c.Slot(key(i)))
+		owned[owner]++
+		expect(t, owner.Do, key(i), "GET", key(i))
+	}
+	if len(owned) != 3 {
+		t.Errorf("thirty keys went to %d primaries", len(owned))
+	}
+	for i, p := range c.Primaries() {
+		if owner := c.Owner(i * slots / primaries); owner != p {
+			t.Errorf("primary %d does not own the first of its slots", i)
+		}
+		// WAIT waits for what was written before the last command of its connection, by whomever.
+		con := connect(t, p.Addr())
+		expect(t, con.do, "PONG", "PING")
+		expect(t, con.do, int64(1), "WAIT", "1", "5000")
+	}
+
+	killed := c.KillPrimary(1)
+	slot := slots / primaries
+	if c.Owner(slot) == killed {
+		t.Error("a killed node owns a slot")
+	}
+	c.WaitHealthy(soon)
+	successor := c.Owner(slot)
+	if successor == nil || successor != c.Primaries()[1] {
+		t.Fatal("nobody took over")
+	}
+	for i := range keys {
+		if got, err := redirected(t, successor.Addr(), "GET", key(i)); err != nil || got != key(i) {
+			t.Fatalf("%s is %v, %v after the failover", key(i), got, err)
+		}
+	}
+
+	killed.Restart()
+	c.WaitHealthy(soon)
+	if slices.Contains(c.Primaries(), killed) {
+		t.Error("the killed one is primary again")
+	}
+}
+
+// TestMoveSlotUnderLoad counts on the keys of a slot while it moves there and back: no count is lost.
+func TestMoveSlotUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	const keys, clients = 200, 2
+	slot := c.Slot("{moving}")
+	key := func(i int) string { return fmt.Sprintf("{moving}-%d", i) }
+	for i := range keys {
+		if _, err := redirected(t, c.Owner(slot).Addr(), "SET", key(i), "0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var counted [keys]atomic.Int64
+	var ended atomic.Bool
+	var load sync.WaitGroup
+	for client := range clients {
+		entry := c.Servers()[client].Addr()
+		load.Go(func() {
+			for i := 0; !ended.Load(); i = (i + 1) % keys {
+				if _, err := redirected(t, entry, "INCR", key(i)); err != nil {
+					t.Errorf("INCR %s: %v", key(i), err)
+					return
+				}
+				counted[i].Add(1)
+			}
+		})
+	}
+	defer load.Wait()
+	defer ended.Store(true)
+	from := c.Owner(slot)
+	for _, to := range []*Server{c.Primaries()[0], c.Primaries()[1], c.Primaries()[2], from, from} {
+		c.MoveSlot(slot, to)
+		if c.Owner(slot) != to {
+			t.Fatal("the slot did not move")
+		}
+	}
+	ended.Store(true)
+	load.Wait()
+
+	total := int64(0)
+	for i := range keys {
+		want := counted[i].Load()
+		if got, err := redirected(t, from.Addr(), "GET", key(i)); err != nil || got != fmt.Sprint(want) {
+			t.Errorf("%s is %v, %v; want %d", key(i), got, err, want)
+		}
+		total += want
+	}
+	if total == 0 {
+		t.Error("there was no load")
+	}
+	c.WaitHealthy(soon)
+}

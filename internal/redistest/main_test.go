@@ -1,0 +1,29 @@
+package redistest
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain sees to it that no server and no proxy leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// connect is a connection for the test to use as a client would.
+func connect(t *testing.T, addr string) *conn {
+	t.Helper()
+	c, err := dial(t.Context(), addr, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// expect runs a command and compares the reply.
+func expect(t *testing.T, do func(args ...string) (any, error), want any, args ...string) {
+	t.Helper()
+	if got, err := do(args...); err != nil || got != want {
+		t.Fatalf("%.100q answered %.100q, %v; want %.100q", args, got, err, want)
+	}
+}

@@ -1,0 +1,47 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// openStore opens the store that the configuration names and says where it is, without anything secret.
+func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, log *slog.Logger) (store.Store, string, error) {
+	c := &cfg.Scheduler
+	timing := store.Timing{
+		Presence: c.Nodes.PresenceTTLMS.Duration(),
+		Judge:    c.TaskBinding.ReservedTTLSeconds.Duration(),
+		Attempt:  c.Dispatch.AttemptTimeoutMS.Duration(),
+		Job:      c.Dispatch.JobTimeoutMS.Duration(),
+		Keep:     c.TaskBinding.LeaseSeconds.Duration(),
+	}
+	address, shared, err := cfg.RedisAddress()
+	switch {
+	case err != nil:
+		return nil, "", err
+	case !shared:
+		return memstore.New(timing), "memory", nil
+	}
+	s, err := redisstore.Open(ctx, redisstore.Options{
+		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Within: decideWithin, Log: log,
+		Notice: func(up bool) {
+			if up {
+				m.StoreUp.Set(1)
+				log.Info("the shared store answers again")
+			} else {
+				m.StoreUp.Set(0)
+				log.Error("the shared store does not answer: dispatches are refused until it does")
+			}
+		},
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return s, address.String(), nil
+}

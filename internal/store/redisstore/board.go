@@ -1,0 +1,67 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// fenceFor is how long the fence of a lock that nobody takes is remembered; after that the clock keeps it growing.
+const fenceFor = 24 * time.Hour
+
+// Debounce implements store.Board.
+func (s *Store) Debounce(ctx context.Context, key string, window time.Duration) (bool, error) {
+	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Set().Key(s.keys.debounce(key)).Value("1").Nx().Px(window).Build())
+	if err != nil {
+		return false, fmt.Errorf("debounce: %w", err)
+	}
+	return !m.IsNil(), nil
+}
+
+// Allow implements store.Board.
+func (s *Store) Allow(ctx context.Context, p store.AllowParams) (bool, error) {
+	_, r, err := s.line.run(ctx, &scriptAllow, []string{s.keys.rate(p.Key)}, strconv.Itoa(p.Limit), millis(p.Window))
+	if err != nil {
+		return false, err
+	}
+	return r.int(0) == 1, nil
+}
+
+// Lock implements store.Board.
+func (s *Store) Lock(ctx context.Context, p store.LockParams) (store.Lock, error) {
+	lock, fence := s.keys.lock(p.Name)
+	_, r, err := s.line.run(ctx, &scriptLock, []string{lock, fence}, p.Holder, millis(p.TTL), millis(fenceFor))
+	if err != nil {
+		return store.Lock{}, err
+	}
+	return store.Lock{Held: r.int(0) == 1, Fence: r.int(1)}, nil
+}
+
+// Unlock implements store.Board.
+func (s *Store) Unlock(ctx context.Context, p store.LockParams) error {
+	lock, _ := s.keys.lock(p.Name)
+	_, _, err := s.line.run(ctx, &scriptUnlock, []string{lock}, p.Holder)
+	return err
+}
+
+// SaveSnapshot implements store.Board.
+func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
+	cmd := s.line.redis.B().Set().Key(s.keys.snapshot(p.Name)).Value(string(p.Body)).Px(p.TTL).Build()
+	if _, err := s.line.one(s.line.begin(ctx), cmd); err != nil {
+		return fmt.Errorf("save snapshot: %w", err)
+	}
+	return nil
+}
+
+// LoadSnapshot implements store.Board.
+func (s *Store) LoadSnapshot(ctx context.Context, name string) ([]byte, error) {
+	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Get().Key(s.keys.snapshot(name)).Build())
+	if err != nil || m.IsNil() {
+		return nil, err
+	}
+	text, err := m.ToString()
+	return []byte(text), err
+}

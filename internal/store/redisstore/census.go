@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Node implements store.Census.
+func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
+	k := s.keys.node(id)
+	now, r, err := s.line.read(ctx, &scriptNode, []string{k.meta, k.leases}, s.presence)
+	if err != nil {
+		return store.NodeStatus{}, err
+	}
+	status, err := decodeStatus(id, now, r)
+	switch {
+	case err != nil:
+		return store.NodeStatus{}, err
+	case status == nil:
+		return store.NodeStatus{}, store.ErrNoNode
+	}
+	return *status, nil
+}
+
+// Nodes implements store.Census. A node that is listed but not there was removed meanwhile, or its removal was
+// not finished.
+func (s *Store) Nodes(ctx context.Context) ([]store.NodeStatus, error) {
+	listed, err := s.Sightings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asks := make([]ask, len(listed))
+	for i := range listed {
+		k := s.keys.node(listed[i].Node)
+		asks[i] = ask{keys: []string{k.meta, k.leases}, args: []string{s.presence}}
+	}
+	var all []store.NodeStatus
+	err = s.line.readEach(ctx, &scriptNode, asks, func(i int, now int64, r reply) error {
+		status, err := decodeStatus(listed[i].Node, now, r)
+		if err == nil && status != nil {
+			all = append(all, *status)
+		}
+		return err
+	})
+	return all, err
+}
+
+// Mark implements store.Marks.
+func (s *Store) Mark(ctx context.Context, m store.Mark) error {
+	k := s.keys.node(m.Node)
+	_, r, err := s.line.run(ctx, &scriptMark, []string{k.meta, k.unavailable}, m.Service, millis(m.For))
+	switch {
+	case err != nil:
+		return err
+	case r.int(0) == unknownNode:
+		return store.ErrNoNode
+	}
+	s.announce(ctx, m.Node, changeMark, "service", m.Service, "for", millis(m.For))
+	return nil
+}
+
+// Marked implements store.Marks.
+func (s *Store) Marked(ctx context.Context, node core.NodeID) ([]store.Mark, error) {
+	now, r, err := s.line.read(ctx, &scriptMarked, []string{s.keys.node(node).unavailable})
+	if err != nil {
+		return nil, err
+	}
+	var marks []store.Mark
+	flat := r.texts(0)
+	for i := 0; i+1 < len(flat); i += 2 {
+		until, _ := strconv.ParseInt(flat[i+1], 10, 64)
+		if until > now {
+			marks = append(marks, store.Mark{Node: node, Service: flat[i], For: time.Duration(until-now) * time.Millisecond})
+		}
+	}
+	return marks, nil
+}

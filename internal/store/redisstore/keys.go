@@ -1,0 +1,57 @@
+package redisstore
+
+import (
+	"hash/fnv"
+	"strconv"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// seenShards spreads when nodes were last heard over keys, so that no key is written by every heartbeat of a fleet.
+const seenShards = 16
+
+// keys makes every key there is. What is in braces decides the slot.
+type keys struct{ prefix string }
+
+// nodeKeys are the keys of one node.
+type nodeKeys struct{ meta, leases, unavailable string }
+
+func (k keys) node(id core.NodeID) nodeKeys {
+	base := k.prefix + ":v1:nodes:{node:" + string(id) + "}:"
+	return nodeKeys{meta: base + "meta", leases: base + "leases", unavailable: base + "unavailable"}
+}
+
+func (k keys) lastSeen(shard int) string {
+	return k.prefix + ":v1:nodes:last_seen:" + strconv.Itoa(shard)
+}
+
+// seenShard is the shard in which a node's last sighting is kept.
+func seenShard(id core.NodeID) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return int(h.Sum32() % seenShards)
+}
+
+func (k keys) changes() string { return k.prefix + ":v1:nodes:changes" }
+
+func (k keys) job(id core.JobID) string { return k.prefix + ":v1:jobs:{job:" + string(id) + "}:fsm" }
+
+// outbox returns a session's stream and the messages that wait for their predecessors.
+func (k keys) outbox(id core.SessionID) (out, waiting string) {
+	base := k.prefix + ":v1:sessions:{session:" + string(id) + "}:out"
+	return base, base + ":waiting"
+}
+
+func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
+
+func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }
+
+// lock returns the key of a lock and that of its fence.
+func (k keys) lock(name string) (lock, fence string) {
+	base := k.prefix + ":v1:locks:{lock:" + name + "}"
+	return base, base + ":fence"
+}
+
+func (k keys) snapshot(name string) string { return k.prefix + ":v1:stats:snapshot:" + name }
+
+func (k keys) incarnation() string { return k.prefix + ":v1:incarnation" }

@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Reserve implements store.Ledger.
+func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
+	k := s.keys.node(p.Lease.Node)
+	_, r, err := s.line.run(ctx, &scriptReserve, []string{k.meta, k.leases},
+		member(p.Lease), strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatInt(int64(p.Revision), 10), s.presence)
+	switch {
+	case errors.Is(err, errLate):
+		return store.Reservation{Verdict: store.TooLate}, nil
+	case err != nil:
+		return store.Reservation{}, err
+	}
+	return store.Reservation{Verdict: store.Verdict(r.int(0)), InFlight: int(r.int(1)), Max: int(r.int(2))}, nil
+}
+
+// Commit implements store.Ledger.
+func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
+	_, r, err := s.line.run(ctx, &scriptCommit, []string{s.keys.node(ref.Node).leases}, member(ref), s.presence)
+	if err != nil {
+		return false, err
+	}
+	return r.int(0) == 1, nil
+}
+
+// Release implements store.Ledger. Nobody waits for the slot to be free, so this answers when it is on its way, and
+// sees to it that it arrives; if it cannot for as long as a lease lives, the lease lapses. A parked one is waited for:
+// its job may be looked for at once.
+func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
+	leases, name := s.keys.node(p.Lease.Node).leases, member(p.Lease)
+	if p.Park {
+		_, _, err := s.line.run(ctx, &scriptPark, []string{leases}, name)
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.later(func(life context.Context) {
+		until := time.Now().Add(s.timing.Presence)
+		for wait := firstPause; time.Now().Before(until); wait = min(2*wait, mostPause) {
+			_, err := s.line.one(s.line.begin(life), s.line.redis.B().Zrem().Key(leases).Member(name).Build())
+			if err == nil || !pause.About(life, wait, 0.5) {
+				return
+			}
+		}
+	})
+	return nil
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// Revoke implements store.Ledger.
+func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
+	_, _, err := s.line.run(ctx, &scriptRevoke, []string{s.keys.node(ref.Node).leases}, member(ref))
+	return err
+}
+
+// Lease implements store.Holdings.
+func (s *Store) Lease(ctx context.Context, ref core.LeaseRef) (core.Lease, bool, error) {
+	now, r, err := s.line.read(ctx, &scriptLease, []string{s.keys.node(ref.Node).leases}, member(ref))
+	if err != nil || r.none(0) {
+		return core.Lease{}, false, err
+	}
+	return s.lease(ref.Node, member(ref), r.text(0), now), true, nil
+}
+
+// Probe implements store.Holdings.
+func (s *Store) Probe(ctx context.Context, nodes []core.NodeID, into []store.Occupancy) error {
+	asks := make([]ask, len(nodes))
+	for i, id := range nodes {
+		k := s.keys.node(id)
+		asks[i] = ask{keys: []string{k.meta, k.leases}, args: []string{s.presence}}
+	}
+	return s.line.readEach(ctx, &scriptProbe, asks, func(i int, _ int64, r reply) error {
+		into[i] = store.Occupancy{}
+		if !r.none(0) {
+			into[i] = occupancy(r.list(0))
+		}
+		return nil
+	})
+}
+
+// Orphans implements store.Holdings.
+func (s *Store) Orphans(ctx context.Context, node core.NodeID) ([]core.Lease, error) {
+	now, r, err := s.line.read(ctx, &scriptOrphans, []string{s.keys.node(node).leases})
+	if err != nil {
+		return nil, err
+	}
+	return s.leases(node, r.texts(0), now), nil
+}

@@ -1,0 +1,203 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+const (
+	// permits bounds the commands on their way. The client queues them in a ring for each connection, and whoever
+	// finds the ring full waits whatever its context says: nobody may get that far.
+	permits   = 1 << 10
+	ringScale = 11 // the ring of one connection holds 2^11
+
+	tripAfter = 5                      // failures in a row after which nobody is kept waiting
+	tripFor   = 250 * time.Millisecond // how long until somebody may try again
+)
+
+var (
+	errSlow = errors.New("no answer in time")
+	errLate = errors.New("it arrived after its deadline and did nothing")
+)
+
+// line is the guarded way to Redis. The client underneath would let a caller wait longer than its context, and
+// would carry out, once Redis is back, whatever had queued up; so there is a limit to how many commands are on
+// their way, and a breaker that refuses at once when none of them is answered. A permit comes back with the reply, or
+// with the end of the connection, not when the caller gives up.
+type line struct {
+	redis   rueidis.Client
+	cluster bool
+	clocks  *clocks
+	limit   *pause.Limit
+	permits chan struct{}
+	several sync.Mutex // held while somebody takes more than one permit
+	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
+	work    sync.WaitGroup
+}
+
+// newLine makes the way; no caller waits longer than within. The notice is told when the way is cut and when it is
+// mended.
+func newLine(life context.Context, redis rueidis.Client, cluster bool, within time.Duration, notice func(up bool)) *line {
+	var cut atomic.Bool
+	told := func(_ string, _, to gobreaker.State) {
+		if now := to != gobreaker.StateClosed; cut.Swap(now) != now {
+			notice(!now)
+		}
+	}
+	slots := 1
+	if cluster {
+		slots = slotCount
+	}
+	return &line{
+		redis: redis, cluster: cluster, clocks: newClocks(slots), limit: pause.NewLimit(life, within),
+		permits: make(chan struct{}, permits),
+		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+			Timeout:       tripFor,
+			ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+			OnStateChange: told,
+		}),
+	}
+}
+
+// close ends every command that is on its way.
+func (l *line) close() {
+	l.redis.Close()
+	l.work.Wait()
+}
+
+// call is one caller's time.
+type call struct {
+	ctx   context.Context
+	limit context.Context
+}
+
+func (l *line) begin(ctx context.Context) call { return call{ctx: ctx, limit: l.limit.Context()} }
+
+// sooner is the context that ends first.
+func (c call) sooner() context.Context {
+	own, ok := c.ctx.Deadline()
+	end, _ := c.limit.Deadline()
+	if ok && own.Before(end) {
+		return c.ctx
+	}
+	return c.limit
+}
+
+// ended is why a caller's time is over.
+func (c call) ended() error {
+	if err := c.ctx.Err(); errors.Is(err, context.Canceled) {
+		return err // it left; that says nothing about Redis
+	}
+	return fmt.Errorf("%w: %w", store.ErrDown, errSlow)
+}
+
+// take gets permits for n commands, one caller of several at a time: two that each had half would wait for
+// each other.
+func (l *line) take(c call, n int) error {
+	if n > 1 {
+		l.several.Lock()
+		defer l.several.Unlock()
+	}
+	for got := range n {
+		select {
+		case l.permits <- struct{}{}:
+			continue
+		default:
+		}
+		select {
+		case l.permits <- struct{}{}:
+			continue
+		case <-c.ctx.Done():
+		case <-c.limit.Done():
+		}
+		l.give(got)
+		return c.ended()
+	}
+	return nil
+}
+
+func (l *line) give(n int) {
+	for range n {
+		<-l.permits
+	}
+}
+
+// one sends a command and returns its reply.
+func (l *line) one(c call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+	results, err := send(l, c, 1, func() rueidis.RedisResult {
+		return l.redis.Do(context.Background(), cmd) //nolint:forbidigo // its permit must outlive the caller
+	})
+	if err != nil {
+		return rueidis.RedisMessage{}, err
+	}
+	m, err := results.ToMessage()
+	return m, spoken(err)
+}
+
+// many sends commands in one go and returns their replies in order.
+func (l *line) many(c call, cmds []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	return send(l, c, len(cmds), func() []rueidis.RedisResult {
+		return l.redis.DoMulti(context.Background(), cmds...) //nolint:forbidigo // as above
+	})
+}
+
+// send lets somebody else wait for the reply, so that the caller can leave when its time is over.
+func send[T any](l *line, c call, n int, do func() T) (T, error) {
+	var none T
+	settle, err := l.breaker.Allow()
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", store.ErrDown, err)
+	}
+	if err := l.take(c, n); err != nil {
+		settle(blame(err))
+		return none, err
+	}
+	reply := make(chan T, 1)
+	l.work.Go(func() {
+		defer l.give(n)
+		reply <- do()
+	})
+	select {
+	case r := <-reply:
+		settle(unfit(r))
+		return r, nil
+	case <-c.ctx.Done():
+	case <-c.limit.Done():
+	}
+	err = c.ended()
+	settle(blame(err))
+	return none, err
+}
+
+// blame is what a failure says about Redis: nothing when the caller just left.
+func blame(err error) error {
+	if errors.Is(err, store.ErrDown) {
+		return err
+	}
+	return nil
+}
+
+// unfit is what replies say about Redis: whether it is in no state to serve.
+func unfit(reply any) error {
+	switch r := reply.(type) {
+	case rueidis.RedisResult:
+		return blame(spoken(r.Error()))
+	case []rueidis.RedisResult:
+		for i := range r {
+			if err := blame(spoken(r[i].Error())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

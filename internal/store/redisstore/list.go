@@ -1,0 +1,103 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// List implements store.Jobs. Unfinished jobs are those that the nodes' lease sets name; ended ones are those that
+// ended here. An index of all jobs would cost every job a write in another slot.
+func (s *Store) List(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
+	jobs := s.recent.list(p.Selects)
+	if p.State == 0 || !p.State.Terminal() {
+		ids, err := s.unfinished(ctx, p.Node)
+		if err != nil {
+			return nil, err
+		}
+		live, err := s.fetchEach(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, job := range live {
+			known := func(j *core.Job) bool { return j.ID == job.ID }
+			if p.Selects(job) && !slices.ContainsFunc(jobs, known) {
+				jobs = append(jobs, job)
+			}
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *core.Job) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+	})
+	if p.Limit > 0 && len(jobs) > p.Limit {
+		jobs = jobs[:p.Limit]
+	}
+	return jobs, nil
+}
+
+// unfinished lists the jobs that lease sets name: of one node, or of all.
+func (s *Store) unfinished(ctx context.Context, node core.NodeID) ([]core.JobID, error) {
+	nodes := []store.Sighting{{Node: node}}
+	if node == "" {
+		var err error
+		if nodes, err = s.Sightings(ctx); err != nil {
+			return nil, err
+		}
+	}
+	asks := make([]ask, len(nodes))
+	for i := range nodes {
+		asks[i] = ask{keys: []string{s.keys.node(nodes[i].Node).leases}}
+	}
+	var ids []core.JobID
+	err := s.line.readEach(ctx, &scriptOrphans, asks, func(i int, now int64, r reply) error {
+		for _, l := range s.leases(nodes[i].Node, r.texts(0), now) {
+			ids = append(ids, l.Job)
+		}
+		return nil
+	})
+	slices.Sort(ids)
+	return slices.Compact(ids), err
+}
+
+// mostRecent is how many ended jobs an instance remembers.
+const mostRecent = 4096
+
+// recent remembers the jobs that ended here, the oldest first.
+type recent struct {
+	keep time.Duration
+
+	mu   sync.Mutex
+	jobs []ended
+}
+
+type ended struct {
+	job *core.Job
+	at  time.Time
+}
+
+func (r *recent) add(job *core.Job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.jobs) == 2*mostRecent {
+		r.jobs = append(r.jobs[:0], r.jobs[mostRecent:]...)
+	}
+	r.jobs = append(r.jobs, ended{job, time.Now()})
+}
+
+// list returns those whose records are still kept.
+func (r *recent) list(selects func(*core.Job) bool) []*core.Job {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var jobs []*core.Job
+	for _, e := range r.jobs[max(0, len(r.jobs)-mostRecent):] {
+		if time.Since(e.at) < r.keep && selects(e.job) {
+			jobs = append(jobs, e.job)
+		}
+	}
+	return jobs
+}

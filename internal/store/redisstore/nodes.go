@@ -1,0 +1,164 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Register implements store.Nodes.
+func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
+	young, err := s.young(ctx) // asked anew: a node that comes back may be the first to meet an empty store
+	if err != nil {
+		return store.Registration{}, err
+	}
+	body, err := encodeNode(&p.Node)
+	if err != nil {
+		return store.Registration{}, err
+	}
+	k := s.keys.node(p.Node.ID)
+	lists, counts, current := activity(&p.Activity)
+	args := listing([]string{
+		s.presence, s.judge, s.attempt, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
+		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning),
+	}, &p.Activity)
+	now, r, err := s.line.run(ctx, &scriptRegister, []string{k.meta, k.leases}, args...)
+	if err != nil {
+		return store.Registration{}, err
+	}
+	n := p.Node
+	fieldsOf(r.list(1)).apply(&n)
+	answer := store.Registration{
+		Known: r.int(0) == 1, Young: young,
+		NodeStatus: store.NodeStatus{Node: &n, Load: p.Load, Occupancy: occupancy(r.list(2))},
+		Kept:       s.leases(n.ID, r.texts(3), now), Orphans: s.leases(n.ID, r.texts(4), now), Strays: s.leases(n.ID, r.texts(5), now),
+	}
+	// From here on nothing may fail: the life has begun. What others are not told now they find by comparing.
+	s.seen.tellNow(ctx, n.ID)
+	s.announce(ctx, n.ID, changeNode)
+	return answer, nil
+}
+
+// Heartbeat implements store.Nodes.
+func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.Pulse, error) {
+	next, body, err := declare(&p)
+	if err != nil {
+		return store.Pulse{}, err
+	}
+	var known string
+	if p.Known != nil {
+		known = strconv.FormatInt(int64(p.Known.Epoch), 10) + "@" + strconv.FormatInt(int64(p.Known.Version), 10)
+	}
+	lists, counts, current := activity(&p.Activity)
+	args := []string{
+		s.presence, s.judge, s.attempt, strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Seq, 10), flag(p.Again),
+		known, encodeLoad(p.Load), lists, counts, current,
+		flag(next != nil), "", "", "", "", "", "",
+	}
+	if next != nil {
+		copy(args[len(args)-6:], []string{
+			body, strconv.FormatInt(int64(next.Version), 10), strconv.FormatInt(int64(next.Revision), 10),
+			flag(next.Health == core.HealthReady), flag(next.Health == core.HealthOffline), strconv.Itoa(next.MaxJobs),
+		})
+	}
+	k := s.keys.node(p.Node)
+	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{k.meta, k.leases}, listing(args, &p.Activity)...)
+	switch {
+	case errors.Is(err, errLate):
+		return store.Pulse{Verdict: store.TooLate}, nil
+	case err != nil:
+		return store.Pulse{}, err
+	}
+	pulse := store.Pulse{Verdict: store.Verdict(r.int(0)), Young: s.life.young()}
+	if pulse.Verdict != store.OK {
+		return pulse, nil
+	}
+	if pulse.Node, err = s.beating(&p, next, r.list(1)); err != nil {
+		return store.Pulse{}, err
+	}
+	pulse.Load, pulse.Occupancy = p.Load, occupancy(r.list(2))
+	pulse.Orphans, pulse.Overdue = s.leases(p.Node, r.texts(3), now), s.leases(p.Node, r.texts(4), now)
+	pulse.Strays, pulse.Cancels = s.leases(p.Node, r.texts(5), now), cancels(r.texts(6))
+	s.seen.tell(p.Node)
+	if pulse.Node == next {
+		s.announce(ctx, p.Node, changeNode)
+	}
+	return pulse, nil
+}
+
+// declare works out what the node becomes if nobody changed it since; nil when it stays as it is.
+func declare(p *store.HeartbeatParams) (*core.Node, string, error) {
+	if p.Declared == nil {
+		return nil, "", nil
+	}
+	next := *p.Declared
+	next.ID, next.Drained = p.Known.ID, p.Known.Drained
+	if next.SameAs(p.Known) {
+		return nil, "", nil
+	}
+	next.Follow(p.Known)
+	body, err := encodeNode(&next)
+	return &next, body, err
+}
+
+// beating is the node as it is after a heartbeat: as it was known, as it was declared, or as somebody else has
+// changed it.
+func (s *Store) beating(p *store.HeartbeatParams, next *core.Node, meta reply) (*core.Node, error) {
+	fields := fieldsOf(meta)
+	switch {
+	case !meta.none(4):
+		return decodeNode(p.Node, fields, meta.text(4))
+	case next != nil:
+		return next, nil
+	}
+	return p.Known, nil
+}
+
+func cancels(names []string) []store.ActiveJob {
+	var list []store.ActiveJob
+	for _, name := range names {
+		job, attempt, _ := strings.Cut(name, "|")
+		n, _ := strconv.Atoi(attempt)
+		list = append(list, store.ActiveJob{Job: core.JobID(job), Attempt: n})
+	}
+	return list
+}
+
+// unknownNode is what scripts answer for a node that is not registered.
+const unknownNode = -2
+
+// Drain implements store.Nodes.
+func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
+	_, r, err := s.line.run(ctx, &scriptDrain, []string{s.keys.node(p.Node).meta}, flag(p.Drained))
+	if err != nil {
+		return nil, err
+	}
+	changed := r.int(0)
+	if changed == unknownNode {
+		return nil, store.ErrNoNode
+	}
+	if changed == 1 {
+		s.announce(ctx, p.Node, changeNode)
+	}
+	status, err := s.Node(ctx, p.Node)
+	return status.Node, err
+}
+
+// Remove implements store.Nodes.
+func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
+	k := s.keys.node(p.Node)
+	_, r, err := s.line.run(ctx, &scriptRemove, []string{k.meta, k.leases, k.unavailable},
+		strconv.FormatInt(p.SilentFor.Milliseconds(), 10))
+	if err != nil || r.int(0) == 0 {
+		return err
+	}
+	if err := s.seen.forget(ctx, p.Node); err != nil {
+		return err
+	}
+	s.announce(ctx, p.Node, changeRemoved)
+	return nil
+}

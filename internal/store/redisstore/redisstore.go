@@ -1,0 +1,113 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Options is how a store is opened.
+type Options struct {
+	Address Address
+	Prefix  string // of every key
+	Timing  store.Timing
+	// Within is how long any call may take before Redis counts as away.
+	Within time.Duration
+	Log    *slog.Logger
+	// Notice is told when Redis stops answering and when it answers again. It may be nil.
+	Notice func(up bool)
+}
+
+// Store implements store.Store.
+type Store struct {
+	timing store.Timing
+	keys   keys
+	line   *line
+	log    *slog.Logger
+
+	presence, judge, attempt string // in milliseconds, for scripts
+
+	life   life
+	seen   *sightings
+	recent recent
+
+	root     context.Context // ends with Close
+	end      context.CancelFunc
+	closing  sync.RWMutex // held for writing while the store is being closed
+	closed   bool
+	releases sync.WaitGroup // that are on their way
+	telling  sync.WaitGroup // of what was heard
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to Redis, refuses one that cannot keep the promises, and begins to use it.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	redis, err := rueidis.NewClient(o.Address.options())
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach Redis at %s: %w", o.Address, err)
+	}
+	if o.Notice == nil {
+		o.Notice = func(bool) {}
+	}
+	if err := check(ctx, redis, &o); err != nil {
+		redis.Close()
+		return nil, err
+	}
+	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, log: o.Log}
+	s.presence, s.judge, s.attempt = millis(o.Timing.Presence), millis(o.Timing.Judge), millis(o.Timing.Attempt)
+	s.root, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.line = newLine(s.root, redis, o.Address.Kind == KindCluster, o.Within, o.Notice)
+	s.recent.keep = o.Timing.Keep
+	s.life.base, s.life.job = time.Now(), o.Timing.Job
+	s.seen = newSightings(s)
+	if _, err := s.young(ctx); err != nil {
+		s.end()
+		s.line.close()
+		return nil, fmt.Errorf("cannot use Redis at %s: %w", o.Address, err)
+	}
+	s.telling.Go(func() { s.seen.run(s.root) })
+	return s, nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// Ping implements store.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Ping().Build())
+	return err
+}
+
+// lastWords is how long Close lets what is on its way arrive.
+const lastWords = 2 * time.Second
+
+// Close implements store.Store. Releases that are on their way get a moment to arrive.
+func (s *Store) Close() error {
+	s.closing.Lock()
+	s.closed = true
+	s.closing.Unlock()
+	t := time.AfterFunc(lastWords, s.end)
+	defer t.Stop()
+	s.seen.stop()
+	s.releases.Wait()
+	s.telling.Wait()
+	s.end()
+	s.line.close()
+	return nil
+}
+
+// later carries out a release beside the caller, unless the store is closed.
+func (s *Store) later(release func(ctx context.Context)) {
+	s.closing.RLock()
+	defer s.closing.RUnlock()
+	if !s.closed {
+		s.releases.Go(func() { release(s.root) })
+	}
+}

@@ -1,0 +1,119 @@
+-- Renews a node's presence and its leases in one step and says what does not fit. A node that lists its jobs is
+-- believed about them: listed leases are renewed whatever the clock says, an unlisted one is an orphan at the
+-- second omission (the first may be a heartbeat written before the job arrived). A node that never lists has all its
+-- leases renewed until their attempts are over.
+-- KEYS  meta, leases
+-- ARGV  not_after, presence, judge, attempt, epoch or 0, seq or 0, again, known as epoch@version, load, lists, counts, current,
+--       declared, body, ver, rev, healthy, offline, max, job|attempt …
+--       (body to max describe the node from now on; they count if declared is 1 and it is still as it was known)
+-- Returns {now, verdict, {epoch, rev, ver, drained, body or false if it is as it was known}, occupancy, orphans,
+--       overdue, strays, cancels}; less of it when the verdict is not OK.
+local now = clock()
+if late(now) then return { now } end
+local presence, judge, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local epoch, seq, again, known_as = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local lists, counts, current = ARGV[10], ARGV[11], ARGV[12]
+local listed, n = listing(20)
+
+local meta = hash(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'body')
+if not meta.epoch then return { now, UNKNOWN_NODE } end
+if epoch ~= '0' and epoch ~= meta.epoch then return { now, STALE_EPOCH } end
+-- Whoever speaks after so long a silence may be another process, which counts anew.
+if now - tonumber(meta.seen) >= presence then meta.seq = '0' end
+if seq ~= '0' and tonumber(seq) < tonumber(meta.seq) then return { now, TOO_LATE } end
+local repeated = again == '1' or seq ~= '0' and seq == meta.seq
+if tonumber(seq) > tonumber(meta.seq) then meta.seq = seq end
+if lists == '1' then meta.held = 0 end
+
+local fields = { 'seen', now, 'seq', meta.seq, 'load', ARGV[9], 'held', meta.held }
+local body = false
+local unchanged = meta.epoch .. '@' .. meta.ver == known_as
+if ARGV[13] == '1' and unchanged then
+  meta.ver, meta.rev, meta.offline, meta.max = ARGV[15], ARGV[16], ARGV[18], ARGV[19]
+  meta.ready = (ARGV[17] == '1' and meta.drained ~= '1') and '1' or '0'
+  for _, field in ipairs({ 'body', ARGV[14], 'ver', meta.ver, 'rev', meta.rev, 'healthy', ARGV[17],
+    'offline', meta.offline, 'ready', meta.ready, 'max', meta.max }) do
+    fields[#fields + 1] = field
+  end
+elseif not unchanged then
+  body = meta.body
+end
+
+local tick = tick_of(now)
+local expires = expiry(tick, presence)
+local writes, gone, known = {}, {}, {}
+local orphans, overdue, strays, cancels = {}, {}, {}, {}
+local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for i = 1, #members, 2 do
+  local member, lease = members[i], unpack_score(members[i + 1])
+  local job, adopted = named(member)
+  local is_listed = lists == '1' and listed[job]
+  local over = (tick - lease.since) * TICK >= attempt
+  local lapsed = lease.expires <= tick
+  known[job] = true
+
+  -- renew writes the lease anew; report adds it to one of the answers.
+  local function renew(state, omitted)
+    lease.state, lease.omitted, lease.expires = state, omitted, expires
+    writes[#writes + 1] = pack(expires, lease.since, state + omitted)
+    writes[#writes + 1] = member
+  end
+  local function report(list)
+    list[#list + 1] = member
+    list[#list + 1] = string.format('%.0f', pack(lease.expires, lease.since, lease.state + lease.omitted))
+  end
+
+  if lease.state == REVOKED then
+    if lists == '1' and not is_listed or lists ~= '1' and lapsed then
+      gone[#gone + 1] = member
+      known[job] = nil
+    else
+      if is_listed then renew(REVOKED, lease.omitted) end
+      cancels[#cancels + 1] = job
+    end
+  elseif adopted then
+    if is_listed then
+      renew(lease.state, lease.omitted)
+      report(strays)
+    elseif lists == '1' or lapsed then
+      gone[#gone + 1] = member
+      known[job] = nil
+    end
+  elseif meta.offline == '1' then
+    report(orphans)
+  elseif is_listed then
+    renew(lease.state == PARKED and RUNNING or lease.state, NEVER)
+    if over then report(overdue) end
+  elseif lease.state == PARKED then
+    report(orphans)
+  elseif lists ~= '1' then
+    if over then report(overdue) else renew(lease.state, lease.omitted) end
+  elseif young(lease, tick, judge) then
+    renew(lease.state, lease.omitted)
+    if over then report(overdue) end
+  elseif lease.omitted == NEVER or lease.omitted == ONCE and repeated then
+    renew(lease.state, ONCE)
+    if over then report(overdue) end
+  else
+    if lease.omitted ~= ORPHAN then
+      lease.omitted = ORPHAN
+      writes[#writes + 1] = pack(lease.expires, lease.since, lease.state + ORPHAN)
+      writes[#writes + 1] = member
+    end
+    report(orphans)
+  end
+end
+if lists == '1' then
+  for _, stray in ipairs(adopt(tick, presence, listed, known, writes)) do strays[#strays + 1] = stray end
+end
+drop(KEYS[2], gone)
+write(KEYS[2], writes)
+
+meta.foreign, meta.seen = foreign_work(tick, KEYS[2], lists, n, counts, current), now
+fields[#fields + 1] = 'foreign'
+fields[#fields + 1] = meta.foreign
+redis.call('HSET', KEYS[1], unpack(fields))
+return {
+  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, body },
+  occupancy(now, tick, meta, KEYS[2], presence), orphans, overdue, strays, cancels,
+}

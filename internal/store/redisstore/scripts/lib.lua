@@ -1,0 +1,133 @@
+-- What the scripts share: it is put before each of them.
+--
+-- A lease is a member job|attempt|token of its node's sorted set. Its score holds, from the highest digits to the
+-- lowest: when it stops counting, how long before that it was reserved, how often in a row the node's list left it
+-- out, and its state. Times in it are ticks of 100 ms since 2024. So ordering by score is ordering by expiry, one
+-- ZCOUNT counts what lives, and a lease needs no second key.
+
+local TICK, EPOCH = 100, 1704067200000
+local AGES, CODES = 16384, 16
+local RESERVED, RUNNING, REVOKED, PARKED = 0, 1, 2, 3
+local NEVER, ONCE, ORPHAN = 0, 4, 8 -- omissions
+
+local OK, FULL, NOT_READY, NO_CAPACITY = 1, 2, 3, 4
+local STALE_EPOCH, STALE_REVISION, TOO_LATE, UNKNOWN_NODE = 5, 6, 7, 8
+
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- Every script that writes is told first, in ARGV[1], after which moment of this server's clock nobody waits for it
+-- any more, or 0. A script that comes too late writes nothing and returns just {now}.
+local function late(now)
+  local limit = tonumber(ARGV[1])
+  return limit > 0 and now > limit
+end
+
+local function tick_of(ms) return math.floor((ms - EPOCH) / TICK) end
+
+-- The tick at which something written now stops counting: a lease outlives the presence written with it.
+local function expiry(tick, ttl) return tick + math.ceil(ttl / TICK) + 1 end
+
+local function pack(expires, since, code)
+  return (expires * AGES + math.min(expires - since, AGES - 1)) * CODES + code
+end
+
+local function unpack_score(score)
+  score = tonumber(score)
+  local code = score % CODES
+  local rest = (score - code) / CODES
+  local age = rest % AGES
+  local expires = (rest - age) / AGES
+  return { expires = expires, since = expires - age, state = code % 4, omitted = code - code % 4 }
+end
+
+-- The lowest score of a lease that counts.
+local function living(tick) return (tick + 1) * AGES * CODES end
+
+local function young(lease, tick, judge)
+  return lease.state == RESERVED and (tick - lease.since) * TICK < judge
+end
+
+-- Whether nothing may be granted on a node, and whether that is because it is held.
+local function closed(now, ready, seen, held, presence)
+  local is_held = tonumber(held or 0) > now
+  return ready ~= '1' or now - tonumber(seen) >= presence or is_held, is_held
+end
+
+-- How full a node is: max, reserved, running, foreign, closed, held.
+local function occupancy(now, tick, meta, leases, presence)
+  local reserved, running = 0, 0
+  local members = redis.call('ZRANGE', leases, living(tick), '+inf', 'BYSCORE', 'WITHSCORES')
+  for i = 2, #members, 2 do
+    if unpack_score(members[i]).state == RESERVED then
+      reserved = reserved + 1
+    else
+      running = running + 1
+    end
+  end
+  local shut, held = closed(now, meta.ready, meta.seen, meta.held, presence)
+  return { tonumber(meta.max), reserved, running, tonumber(meta.foreign), shut and 1 or 0, held and 1 or 0 }
+end
+
+-- What of the work a node reports is not ours. A node that lists its jobs counted and listed in the same breath;
+-- for one that does not, the leases stand in for the list.
+local function foreign_work(tick, leases, lists, listed, counts, current)
+  if counts ~= '1' then return 0 end
+  local ours = listed
+  if lists ~= '1' then ours = redis.call('ZCOUNT', leases, living(tick), '+inf') end
+  return math.max(0, tonumber(current) - ours)
+end
+
+-- The jobs a node lists, from ARGV[first] on, as a set of job|attempt; and how many there are.
+local function listing(first)
+  local set, n = {}, 0
+  for i = first, #ARGV do
+    set[ARGV[i]] = true
+    n = n + 1
+  end
+  return set, n
+end
+
+-- A member's job|attempt, and whether nobody's token is on it: it was adopted from a node's list.
+local function named(member)
+  local job, token = string.match(member, '^([^|]*|[^|]*)|(.*)$')
+  return job, token == ''
+end
+
+-- Leases of listed jobs that nobody reserved: their slots are taken, whoever is right about them. Adds them to the
+-- writes and returns every adopted one that was not revoked, to be judged by the jobs' records.
+local function adopt(tick, ttl, listed, known, writes)
+  local strays = {}
+  for job in pairs(listed) do
+    if not known[job] then
+      local score = pack(expiry(tick, ttl), tick, RUNNING)
+      writes[#writes + 1] = score
+      writes[#writes + 1] = job .. '|'
+      strays[#strays + 1] = job .. '|'
+      strays[#strays + 1] = string.format('%.0f', score)
+    end
+  end
+  return strays
+end
+
+-- Writes scores and members in calls that stay within what Lua can unpack.
+local function write(leases, writes)
+  for i = 1, #writes, 2000 do
+    redis.call('ZADD', leases, unpack(writes, i, math.min(i + 1999, #writes)))
+  end
+end
+
+local function drop(leases, members)
+  for i = 1, #members, 2000 do
+    redis.call('ZREM', leases, unpack(members, i, math.min(i + 1999, #members)))
+  end
+end
+
+local function hash(key, ...)
+  local names, meta = { ... }, {}
+  local values = redis.call('HMGET', key, ...)
+  for i, name in ipairs(names) do meta[name] = values[i] end
+  return meta
+end
