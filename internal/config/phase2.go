@@ -32,8 +32,16 @@ const (
 	phase2Key = "scheduler.phase2.redis"
 )
 
-// RedisAddress is where the shared truth is kept; false when that is in this process. The error is a *problem.
+// RedisAddress is where the shared truth is kept; false when that is in this process.
 func (c *Config) RedisAddress() (redisstore.Address, bool, error) {
+	a, shared, p := c.redisAddress()
+	if p != nil {
+		return a, shared, errors.New(p.String())
+	}
+	return a, shared, nil
+}
+
+func (c *Config) redisAddress() (redisstore.Address, bool, *problem) {
 	r := &c.Scheduler.Phase2.Redis
 	key, url := storeKey, c.Store
 	switch {

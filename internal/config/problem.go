@@ -9,7 +9,5 @@ type problem struct {
 
 func (p *problem) String() string { return p.key + ": " + p.text }
 
-func (p *problem) Error() string { return p.String() }
-
 // against names the keys that a key was held against.
 func (p *problem) against(keys ...string) { p.with = keys }

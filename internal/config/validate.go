@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -42,11 +41,8 @@ func (c *Config) judge() []*problem {
 	s, d, n, b := &c.Server, &c.Scheduler.Dispatch, &c.Scheduler.Nodes, &c.Scheduler.TaskBinding
 	m, o := &c.Scheduler.ModelNotAvailable, &c.Scheduler.Observability
 
-	if _, _, err := c.RedisAddress(); err != nil {
-		var p *problem
-		if errors.As(err, &p) {
-			problems = append(problems, p)
-		}
+	if _, _, p := c.redisAddress(); p != nil {
+		problems = append(problems, p)
 	}
 	need(prefixPattern.MatchString(c.Scheduler.Phase2.Redis.KeyPrefix), phase2Key+".key_prefix",
 		"must be 1 to 64 letters, digits and any of . _ -, not %q", c.Scheduler.Phase2.Redis.KeyPrefix)
