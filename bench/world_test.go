@@ -53,13 +53,16 @@ func (w *workers) do(ctx context.Context, a *wire.Assignment) error {
 	return w.jobs.Done(ctx, r, nil)
 }
 
-// start makes a scheduler with the memory store and nodes in the same process.
-func start(b *testing.B, count, slots int, inline bool) *scheduler.Scheduler {
+// start makes a scheduler with nodes in the same process, with the memory store unless a change says otherwise.
+func start(b *testing.B, count, slots int, inline bool, changes ...func(*config.Config)) *scheduler.Scheduler {
 	b.Helper()
 	cfg := config.Default()
 	cfg.Server.Port = 0
-	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 3_600_000, 3_600_000 // nobody sends heartbeats unless it is measured
+	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // nobody sends heartbeats unless it is measured
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
+	for _, change := range changes {
+		change(&cfg)
+	}
 	w := &workers{inline: inline, queue: make(map[core.NodeID]chan *wire.Assignment)}
 	s, err := scheduler.New(b.Context(), cfg, wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), w)
 	if err != nil {
@@ -80,6 +83,7 @@ func start(b *testing.B, count, slots int, inline bool) *scheduler.Scheduler {
 	}
 	b.Cleanup(func() {
 		s.Jobs.Close()
+		_ = s.Store.Close()
 		for _, q := range w.queue {
 			close(q)
 		}

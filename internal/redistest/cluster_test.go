@@ -100,6 +100,28 @@ func TestClusterFailsOver(t *testing.T) {
 	}
 }
 
+// TestAClusterWithoutAShardIsNotHealthy, from the very moment and not only when the other nodes notice.
+func TestAClusterWithoutAShardIsNotHealthy(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	primary := c.Primaries()[0]
+	replica := c.Servers()[slices.Index(c.Servers(), primary)+primaries]
+	replica.Kill()
+	primary.Kill()
+	if err := c.missing(); err == nil {
+		t.Error("a cluster with a dead shard counts as healthy")
+	}
+	if owner := c.Owner(0); owner != nil {
+		t.Errorf("%s owns a slot of the dead shard", owner.Addr())
+	}
+	primary.Restart()
+	replica.Restart()
+	c.WaitHealthy(soon)
+	if owner := c.Owner(0); owner != primary {
+		t.Error("the shard did not come back")
+	}
+}
+
 // TestMoveSlotUnderLoad counts on the keys of a slot while it moves there and back: no count is lost.
 func TestMoveSlotUnderLoad(t *testing.T) {
 	t.Parallel()

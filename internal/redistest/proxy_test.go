@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -115,6 +116,18 @@ func TestProxyFreezes(t *testing.T) {
 	answersLater(t, fresh)
 	expect(t, s.Do, "2", "GET", "key")
 
+	// A reply waits as a request does.
+	if err := c.send("BLPOP", "list", "0"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, func() error { return blocked(s) })
+	p.Freeze(true)
+	expect(t, s.Do, int64(1), "RPUSH", "list", "item")
+	silent(t, c, "PING")
+	p.Freeze(false)
+	answersLater(t, c)
+	answersLater(t, c)
+
 	// What was cut while it was frozen never arrives.
 	p.Freeze(true)
 	silent(t, c, "INCR", "key")
@@ -122,6 +135,15 @@ func TestProxyFreezes(t *testing.T) {
 	p.Freeze(false)
 	ended(t, c)
 	expect(t, connect(t, p.Addr()).do, "2", "GET", "key")
+}
+
+// blocked says that no client waits for a list yet.
+func blocked(s *Server) error {
+	info, err := s.info("clients")
+	if err == nil && info["blocked_clients"] != "1" {
+		err = fmt.Errorf("%s clients are blocked, want 1", info["blocked_clients"])
+	}
+	return err
 }
 
 // TestProxyLosesReplies: the server did what it was asked to, and the client did not hear of it.

@@ -6,13 +6,19 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 func newScheduler(t *testing.T, cfg config.Config) *scheduler.Scheduler {
 	t.Helper()
-	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
+	return newSchedulerWith(t, cfg, nil)
+}
+
+func newSchedulerWith(t *testing.T, cfg config.Config, transport dispatch.Transport) *scheduler.Scheduler {
+	t.Helper()
+	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), transport)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func parseMember(node core.NodeID, name string) core.LeaseRef {
 const (
 	tick   = 100 // milliseconds
 	epoch  = 1704067200000
-	ages   = 16384
+	ages   = 65536
 	codes  = 16
 	states = 4
 )

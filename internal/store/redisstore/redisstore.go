@@ -48,8 +48,14 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
+// longest is how far apart a lease can tell its reservation from its end.
+const longest = 100 * time.Minute
+
 // Open connects to Redis, refuses one that cannot keep the promises, and begins to use it.
 func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Timing.Presence+o.Timing.Attempt > longest {
+		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", longest)
+	}
 	redis, err := rueidis.NewClient(o.Address.options())
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach Redis at %s: %w", o.Address, err)
