@@ -317,6 +317,9 @@ func (j *journey) apply(ctx context.Context, p store.ApplyParams) bool {
 	var applied store.Applied
 	if !j.d.persist(ctx, func() (err error) {
 		applied, err = j.d.store.Apply(ctx, p)
+		if err == nil && applied.Outcome == store.NoJob && j.d.restore(ctx, j.job.ID) {
+			applied, err = j.d.store.Apply(ctx, p)
+		}
 		return err
 	}) {
 		j.undecided = true

@@ -53,7 +53,9 @@ func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error
 	case err != nil:
 		return d.unread(ctx, "ack", r, err)
 	case !held:
-		return d.fence("ack", r, store.Ended, job)
+		if err := d.recommit(ctx, r, job); err != nil {
+			return err
+		}
 	}
 	if n := d.fleet.Node(r.Node); n != nil {
 		n.Answered()
@@ -82,9 +84,11 @@ func standing(job *core.Job, r *Report) store.Outcome {
 
 // Done takes a node's result. The record's compare-and-set is the one decision that ends the job.
 func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
-	applied, err := d.store.Apply(ctx, store.ApplyParams{
-		Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result, Seen: d.seen(r.Job),
-	})
+	p := store.ApplyParams{Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result, Seen: d.seen(r.Job)}
+	applied, err := d.store.Apply(ctx, p)
+	if err == nil && applied.Outcome == store.NoJob && d.restore(ctx, r.Job) {
+		applied, err = d.store.Apply(ctx, p)
+	}
 	switch {
 	case err != nil:
 		return d.unread(ctx, "done", &r, err)
@@ -117,6 +121,9 @@ func (d *Dispatcher) Had(ctx context.Context, r Report) (now bool, err error) {
 // held returns the record of a job that is dispatched to whoever sends the report.
 func (d *Dispatcher) held(ctx context.Context, message string, r *Report) (*core.Job, error) {
 	job, err := d.store.Get(ctx, r.Job)
+	if errors.Is(err, store.ErrNoJob) && d.restore(ctx, r.Job) {
+		job, err = d.store.Get(ctx, r.Job)
+	}
 	if err != nil {
 		return nil, d.unread(ctx, message, r, err)
 	}

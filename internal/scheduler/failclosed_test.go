@@ -71,8 +71,12 @@ var ailments = []ailment{
 	},
 	{
 		"full",
-		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { do(t, s, "CONFIG", "SET", "maxmemory", "1") },
-		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { do(t, s, "CONFIG", "SET", "maxmemory", "0") },
+		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			do(t, s, "CONFIG", "SET", "maxmemory", "1")
+		},
+		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			do(t, s, "CONFIG", "SET", "maxmemory", "0")
+		},
 	},
 }
 

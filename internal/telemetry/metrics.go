@@ -39,6 +39,7 @@ type Metrics struct {
 	Passed      *prometheus.CounterVec   // reason
 	ModelNA     prometheus.Counter
 	StoreErrors *prometheus.CounterVec // operation
+	Forgotten   *prometheus.CounterVec // kind
 
 	// Ready for use on the way of every job, where looking a label up would cost.
 	accepted, refused   prometheus.Observer
@@ -97,6 +98,7 @@ func New() *Metrics {
 		Passed:      counters("lingua_nodes_passed_over_total", "Nodes passed over in refused dispatches, by reason.", "reason"),
 		ModelNA:     counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
 		StoreErrors: counters("lingua_store_errors_total", "Operations the store could not answer.", "operation"),
+		Forgotten:   counters("lingua_store_forgotten_total", "Records and leases that the store had and does not know any more.", "kind"),
 	}
 	m.StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "lingua_store_up", Help: "1 while the shared store answers. While it is 0 every dispatch is refused.",

@@ -41,6 +41,7 @@ var exported = map[string]metric{
 	"Orphans":          {"lingua_reconciled_leases_total", "COUNTER", []string{"kind"}},
 	"Passed":           {"lingua_nodes_passed_over_total", "COUNTER", []string{"reason"}},
 	"ModelNA":          {"scheduler_model_na_received_total", "COUNTER", nil},
+	"Forgotten":        {"lingua_store_forgotten_total", "COUNTER", []string{"kind"}},
 	"StoreUp":          {"lingua_store_up", "GAUGE", nil},
 	"StoreErrors":      {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
 }
