@@ -34,7 +34,8 @@ var storeys = [][]string{
 	{"internal/nodes", "internal/callback", "internal/sim"},
 	{"internal/server"},
 	{"internal/scheduler"},
-	{"cmd/lingua", "bench"},
+	{"cmd/lingua", "bench/inprocess"},
+	{"bench", "bench/peers"},
 }
 
 // public packages are what others build on: they import nothing internal.

@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/uuid"
 
+	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -28,7 +29,7 @@ const (
 // BenchmarkDispatchBesideHeartbeats measures dispatch at a fixed rate, in process, in alternating windows
 // without and with 10,000 heartbeats a second beside it.
 func BenchmarkDispatchBesideHeartbeats(b *testing.B) {
-	s := start(b, beatNodes, 4, false)
+	s := inprocess.Start(b, beatNodes, 4, false)
 	for b.Loop() {
 		var quiet, busy []float64
 		pace(b, s, beatWindow/4)

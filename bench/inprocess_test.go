@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 )
@@ -12,7 +13,7 @@ import (
 // BenchmarkLifecycle is a whole job without HTTP: dispatch, delivery to a node in the same process, ACK and
 // result.
 func BenchmarkLifecycle(b *testing.B) {
-	s := start(b, 50, 4, true)
+	s := inprocess.Start(b, 50, 4, true)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

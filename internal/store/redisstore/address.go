@@ -161,7 +161,8 @@ func (a Address) options() rueidis.ClientOption {
 		Dialer:           net.Dialer{Timeout: dialWithin, KeepAlive: time.Second},
 		ConnWriteTimeout: writeWithin, RingScaleEachConn: ringScale,
 		ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
-		DisableCache: true, DisableRetry: true,
+		DisableCache: true, DisableRetry: true, MaxFlushDelay: 20 * time.Microsecond,
+		PipelineMultiplex: -1, // one connection: what many callers ask at once goes out, and comes back, in one go
 		ForceSingleClient: a.Kind == KindStandalone,
 	}
 	if a.TLS {

@@ -45,6 +45,19 @@ func check(ctx context.Context, redis rueidis.Client, o *Options) error {
 	return nil
 }
 
+// unreachable says why no connection could be made, and what to look at.
+func unreachable(a Address, err error) error {
+	if reply, ok := rueidis.IsRedisErr(err); ok {
+		switch text := reply.Error(); {
+		case strings.HasPrefix(text, "NOAUTH"):
+			return fmt.Errorf("cannot enter Redis at %s: it asks for a password; give it in the URL or as scheduler.phase2.redis.password", a)
+		case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOPERM"):
+			return fmt.Errorf("cannot enter Redis at %s: it refuses this user or password", a)
+		}
+	}
+	return fmt.Errorf("cannot reach Redis at %s: %w; is it running there, and of that kind?", a, err)
+}
+
 // factsOf reads what INFO and CLUSTER INFO say.
 func factsOf(info string) map[string]string {
 	facts := make(map[string]string)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -33,16 +32,12 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 		Created: asOf, Updated: asOf, Deadline: asOf.Add(p.Timeout),
 	}
 	job.Begin(asOf)
-	head, err := encodeHead(job)
-	if err != nil {
-		return nil, false, err
-	}
-	body, err := encodeBody(job)
+	record, err := encode(job)
 	if err != nil {
 		return nil, false, err
 	}
 	ttl := millis(p.Timeout + 2*s.timing.Presence)
-	now, r, err := s.line.run(ctx, &scriptCreate, []string{s.keys.job(p.ID)}, ttl, head, body)
+	now, r, err := s.line.run(ctx, &scriptCreate, []string{s.keys.job(p.ID)}, ttl, record)
 	for range tries {
 		if err != nil {
 			return nil, false, err
@@ -51,16 +46,16 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 			settle(job, now)
 			return job, true, nil
 		}
-		old, text, err := s.standing(p.ID, r)
+		old, seen, err := s.standing(p.ID, r)
 		switch {
 		case err != nil:
 			return nil, false, err
 		case old != nil && !old.Refused():
 			return old, old.Token == p.Token && old.State == core.StateDispatched, nil
 		case old == nil: // it expired just now
-			now, r, err = s.line.run(ctx, &scriptCreate, []string{s.keys.job(p.ID)}, ttl, head, body)
+			now, r, err = s.line.run(ctx, &scriptCreate, []string{s.keys.job(p.ID)}, ttl, record)
 		default:
-			now, r, err = s.replace(ctx, p.ID, ttl, 0, text, head, body)
+			now, r, err = s.replace(ctx, p.ID, swap{ttl: ttl, created: "0", seen: seen, record: record})
 		}
 		if err != nil {
 			return nil, false, err
@@ -69,7 +64,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 	return nil, false, errContended
 }
 
-// standing reads the record that a script answered with, and its head; nil when there is none.
+// standing reads the record that a script answered with, and how it begins; nil when there is none.
 func (s *Store) standing(id core.JobID, r reply) (*core.Job, string, error) {
 	if len(r) < 2 || r.none(1) {
 		return nil, "", nil
@@ -79,19 +74,27 @@ func (s *Store) standing(id core.JobID, r reply) (*core.Job, string, error) {
 
 func (s *Store) read(id core.JobID, text string) (*core.Job, string, error) {
 	job, err := decodeRecord(id, text)
-	head, _, _ := strings.Cut(text, "\n")
-	return job, head, err
+	return job, beginning(text), err
 }
 
-// replace makes one compare-and-set.
-func (s *Store) replace(ctx context.Context, id core.JobID, ttl string, notBefore int64, seen, head, body string) (int64, reply, error) {
-	return s.line.run(ctx, &scriptReplace, []string{s.keys.job(id)}, ttl, strconv.FormatInt(notBefore, 10), seen, head, body)
+// swap is one compare-and-set.
+type swap struct {
+	ttl       string // 0: what is left of it
+	notBefore int64  // 0: whenever
+	created   string // when the record was, 0: now
+	seen      string // how the record begins that is to be replaced
+	record    string // head and body of the other
+}
+
+func (s *Store) replace(ctx context.Context, id core.JobID, w swap) (int64, reply, error) {
+	return s.line.run(ctx, &scriptReplace, []string{s.keys.job(id)},
+		w.ttl, strconv.FormatInt(w.notBefore, 10), w.created, w.seen, w.record)
 }
 
 // Apply implements store.Jobs. The step is worked out here, by the one function that knows the state machine, and
 // written if the record is still the one it was worked out from.
 func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
-	job, head, sure, err := s.base(ctx, &p)
+	job, seen, sure, err := s.base(ctx, &p)
 	for range tries {
 		if err != nil {
 			return store.Applied{}, err
@@ -104,11 +107,11 @@ func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, 
 			if sure {
 				return store.Applied{Outcome: outcome, Job: job}, nil
 			}
-			job, head, err = s.fetch(ctx, p.Job) // what the caller had seen may be old
+			job, seen, err = s.fetch(ctx, p.Job) // what the caller had seen may be old
 			sure = true
 			continue
 		}
-		now, r, err := s.write(ctx, next, notBefore, head)
+		now, r, err := s.write(ctx, next, notBefore, seen)
 		switch {
 		case err != nil:
 			return store.Applied{}, err
@@ -121,7 +124,7 @@ func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, 
 		case r.int(0) == early:
 			return store.Applied{Outcome: store.Owned, Job: job}, nil
 		}
-		if job, head, err = s.standing(p.Job, r); err != nil {
+		if job, seen, err = s.standing(p.Job, r); err != nil {
 			return store.Applied{}, err
 		}
 		sure = true
@@ -129,14 +132,14 @@ func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, 
 	return store.Applied{}, errContended
 }
 
-// base is the record to begin from and its head: what the caller has seen, or else what there is, which is sure.
-func (s *Store) base(ctx context.Context, p *store.ApplyParams) (job *core.Job, head string, sure bool, err error) {
+// base is the record to begin from and how it begins: what the caller has seen, or else what there is, which is
+// sure.
+func (s *Store) base(ctx context.Context, p *store.ApplyParams) (job *core.Job, seen string, sure bool, err error) {
 	if p.Seen != nil && p.Seen.ID == p.Job {
-		head, err = encodeHead(p.Seen)
-		return p.Seen, head, false, err
+		return p.Seen, seenAs(p.Seen), false, nil
 	}
-	job, head, err = s.fetch(ctx, p.Job)
-	return job, head, true, err
+	job, seen, err = s.fetch(ctx, p.Job)
+	return job, seen, true, err
 }
 
 // step works a step out before the server has said what time it is. Whether a retry may be taken over yet is for
@@ -152,25 +155,21 @@ func step(job *core.Job, p *store.ApplyParams) (next *core.Job, outcome store.Ou
 	return next, outcome, notBefore
 }
 
-// write puts a record in the place of the one with the given head. A live one keeps its time; an ended one gets as
+// write puts a record in the place of the one that begins as it was seen. A live one keeps its time; an ended one gets as
 // long as a repeat may ask for it.
 func (s *Store) write(ctx context.Context, next *core.Job, notBefore int64, seen string) (int64, reply, error) {
-	head, err := encodeHead(next)
+	record, err := encode(next)
 	if err != nil {
 		return 0, nil, err
 	}
-	body, err := encodeBody(next)
-	if err != nil {
-		return 0, nil, err
-	}
-	ttl := "0"
+	w := swap{ttl: "0", notBefore: notBefore, created: strconv.FormatInt(next.Created.UnixMilli(), 10), seen: seen, record: record}
 	if next.State.Terminal() {
-		ttl = millis(s.timing.Keep)
+		w.ttl = millis(s.timing.Keep)
 	}
-	return s.replace(ctx, next.ID, ttl, notBefore, seen, head, body)
+	return s.replace(ctx, next.ID, w)
 }
 
-// fetch reads a record and its head; nil when there is none.
+// fetch reads a record and how it begins; nil when there is none.
 func (s *Store) fetch(ctx context.Context, id core.JobID) (*core.Job, string, error) {
 	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Get().Key(s.keys.job(id)).Build())
 	if err != nil {

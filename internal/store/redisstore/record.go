@@ -10,8 +10,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// A record is kept as two lines of JSON. The head holds what steps change, times among it, and is what they are
-// compared by; the body holds what people sent, which no script looks into.
+// A record is kept as three lines: when it was created and last changed; the head, which holds what steps change and
+// is what they are compared by; and the body, which holds what people sent. Heads are written by hand, because they
+// are on the way of every job; they are read as the JSON they are.
 type recordHead struct {
 	Version int           `json:"v"`
 	State   string        `json:"s"`
@@ -19,12 +20,10 @@ type recordHead struct {
 	Node    core.NodeID   `json:"n"`
 	Epoch   core.Epoch    `json:"e"`
 	Token   core.Token    `json:"t"`
-	Owner   core.Token    `json:"o,omitempty"`
-	Retry   stamp         `json:"r,omitempty"`
-	Reason  core.Reason   `json:"y,omitempty"`
-	Created stamp         `json:"c"`
-	Updated stamp         `json:"u"`
-	Ends    stamp         `json:"d"`
+	Owner   core.Token    `json:"o"`
+	Retry   *offset       `json:"r"`
+	Reason  core.Reason   `json:"y"`
+	Ends    offset        `json:"d"`
 	History []pastAttempt `json:"h"`
 }
 
@@ -33,9 +32,9 @@ type pastAttempt struct {
 	Node    core.NodeID `json:"n"`
 	Epoch   core.Epoch  `json:"e"`
 	Token   core.Token  `json:"t"`
-	Started stamp       `json:"s"`
-	Ended   stamp       `json:"x,omitempty"`
-	Reason  core.Reason `json:"y,omitempty"`
+	Started offset      `json:"s"`
+	Ended   *offset     `json:"x"`
+	Reason  core.Reason `json:"y"`
 }
 
 type recordBody struct {
@@ -45,97 +44,197 @@ type recordBody struct {
 	Result      json.RawMessage `json:"result,omitempty"`
 }
 
-// stamp is a moment in a head: milliseconds on the server's clock; or, below agesAgo, that many milliseconds from
-// the moment at which the server will write it.
-type stamp int64
+// offset is a moment in a head, in milliseconds: from 0 up, so long after the record was created; below 0, -1 less
+// how long after it was last changed, a moment that only the server knows when it writes it.
+type offset int64
 
-const agesAgo = stamp(1e11) // 1973: no server's clock is behind it
+// asOf is what "now" is called before the server has said what time it is; a time before agesAgo is as of then.
+var (
+	asOf    = time.UnixMilli(0)
+	agesAgo = time.UnixMilli(1e11) // 1973: no server's clock is behind it
+)
 
-// asOf is what "now" is called before the server has said what time it is.
-var asOf = time.UnixMilli(1)
+// times are the moments that offsets count from.
+type times struct{ created, updated time.Time }
 
-// stampOf is the stamp of a time that Step made from asOf, or of one that a record has.
-func stampOf(t time.Time) stamp {
-	if t.IsZero() {
-		return 0
+// offsetOf writes a moment of a record. One that is not before the record's last change was made by it.
+func (c times) offsetOf(t time.Time) offset {
+	fresh := t.Before(agesAgo)
+	if !c.updated.Before(agesAgo) {
+		fresh = !t.Before(c.updated)
 	}
-	return stamp(t.UnixMilli())
+	if fresh {
+		return offset(-1 - t.Sub(c.updated).Milliseconds())
+	}
+	return offset(t.Sub(c.created).Milliseconds())
 }
 
-// MarshalJSON writes a moment to come as the scripts expect it.
-func (s stamp) MarshalJSON() ([]byte, error) {
-	if s == 0 || s >= agesAgo {
-		return strconv.AppendInt(nil, int64(s), 10), nil
+func (c times) at(o offset) time.Time {
+	if o < 0 {
+		return c.updated.Add(time.Duration(-1-o) * time.Millisecond)
 	}
-	return fmt.Appendf(nil, `"@%d"`, int64(s)-asOf.UnixMilli()), nil
+	return c.created.Add(time.Duration(o) * time.Millisecond)
 }
 
-// time is the moment; now is when the server wrote those that were to come.
-func (s stamp) time(now int64) time.Time {
-	switch {
-	case s == 0:
-		return time.Time{}
-	case s < agesAgo:
-		return time.UnixMilli(now + int64(s) - asOf.UnixMilli())
+// appendHead writes a head. What it writes of a record is what it wrote when the record was made, so that a step can
+// be compared by it; where it is not, for two steps within a millisecond, the step is worked out again.
+func appendHead(b []byte, j *core.Job) []byte {
+	c := times{j.Created, j.Updated}
+	b = append(b, `{"v":`...)
+	b = strconv.AppendInt(b, int64(j.Version), 10)
+	b = append(b, `,"s":"`...)
+	b = append(b, j.State.String()...)
+	b = appendHolder(append(b, `",`...), &j.Holder, j.Token)
+	if j.Owner != "" {
+		b = append(append(append(b, `,"o":"`...), j.Owner...), '"')
 	}
-	return time.UnixMilli(int64(s))
+	if !j.Retry.IsZero() {
+		b = strconv.AppendInt(append(b, `,"r":`...), int64(c.offsetOf(j.Retry)), 10)
+	}
+	if j.Reason != "" {
+		b = append(append(append(b, `,"y":"`...), j.Reason...), '"')
+	}
+	b = strconv.AppendInt(append(b, `,"d":`...), j.Deadline.Sub(j.Created).Milliseconds(), 10)
+	b = append(b, `,"h":[`...)
+	for i := range j.History {
+		a := &j.History[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendHolder(append(b, '{'), &a.Holder, a.Token)
+		b = strconv.AppendInt(append(b, `,"s":`...), int64(c.offsetOf(a.Started)), 10)
+		if !a.Ended.IsZero() {
+			b = strconv.AppendInt(append(b, `,"x":`...), int64(c.offsetOf(a.Ended)), 10)
+		}
+		if a.Reason != "" {
+			b = append(append(append(b, `,"y":"`...), a.Reason...), '"')
+		}
+		b = append(b, '}')
+	}
+	return append(b, `]}`...)
 }
 
-func encodeHead(j *core.Job) (string, error) {
-	h := recordHead{
-		Version: j.Version, State: j.State.String(), Attempt: j.Attempt, Node: j.Node, Epoch: j.Epoch, Token: j.Token,
-		Owner: j.Owner, Retry: stampOf(j.Retry), Reason: j.Reason,
-		Created: stampOf(j.Created), Updated: stampOf(j.Updated), Ends: stampOf(j.Deadline),
-		History: make([]pastAttempt, len(j.History)),
+// appendHolder writes who has a job. Names and tokens hold nothing that JSON would escape.
+func appendHolder(b []byte, h *core.Holder, token core.Token) []byte {
+	b = strconv.AppendInt(append(b, `"a":`...), int64(h.Attempt), 10)
+	b = append(append(append(b, `,"n":"`...), h.Node...), `","e":`...)
+	b = strconv.AppendInt(b, int64(h.Epoch), 10)
+	return append(append(append(b, `,"t":"`...), token...), '"')
+}
+
+// seenAs is how the record of a job begins, if it is the one that was seen.
+func seenAs(j *core.Job) string {
+	b := make([]byte, 0, 256)
+	b = strconv.AppendInt(b, j.Created.UnixMilli(), 10)
+	b = strconv.AppendInt(append(b, ','), j.Updated.UnixMilli(), 10)
+	return string(append(appendHead(append(b, '\n'), j), '\n'))
+}
+
+// encode writes head and body.
+func encode(j *core.Job) (string, error) {
+	b, err := appendBody(append(appendHead(make([]byte, 0, 768), j), '\n'), j)
+	return string(b), err
+}
+
+// appendBody writes a body.
+func appendBody(b []byte, j *core.Job) ([]byte, error) {
+	var err error
+	b = append(b, `{"spec":{"Request":"`...)
+	b = append(append(b, j.Request...), `","Tenant":"`...)
+	b = append(append(b, j.Tenant...), `","Session":"`...)
+	b = append(append(b, j.Session...), `","Direction":{"Src":"`...)
+	b = append(append(b, j.Direction.Src...), `","Tgt":"`...)
+	b = append(append(b, j.Direction.Tgt...), `"},"AudioRef":`...)
+	b = appendText(b, j.AudioRef)
+	if o := &j.Options; o.RequireTTS || o.Strict || o.PreferredNode != "" || o.Region != "" ||
+		len(o.RequiredServices)+len(o.RequiredModels)+len(o.Features) > 0 {
+		var options []byte
+		if options, err = json.Marshal(o); err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"Options":`...), options...)
 	}
-	for i, a := range j.History {
-		h.History[i] = pastAttempt{
-			Attempt: a.Attempt, Node: a.Node, Epoch: a.Epoch, Token: a.Token,
-			Started: stampOf(a.Started), Ended: stampOf(a.Ended), Reason: a.Reason,
+	b = append(append(append(b, `},"print":"`...), j.Fingerprint...), '"')
+	if j.Detail != "" {
+		b = appendText(append(b, `,"detail":`...), j.Detail)
+	}
+	if len(j.Result) > 0 {
+		if !json.Valid(j.Result) {
+			return nil, fmt.Errorf("the result of job %s is not JSON", j.ID)
+		}
+		b = append(append(b, `,"result":`...), j.Result...)
+	}
+	return append(b, '}'), nil
+}
+
+// appendText writes a string of anybody's as JSON does.
+func appendText(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				quoted = []byte(`""`) // it does not fail for a string
+			}
+			return append(b, quoted...)
 		}
 	}
-	text, err := json.Marshal(h)
-	return string(text), err
+	return append(append(append(b, '"'), text...), '"')
 }
 
-func encodeBody(j *core.Job) (string, error) {
-	text, err := json.Marshal(recordBody{Spec: j.Spec, Fingerprint: j.Fingerprint, Detail: j.Detail, Result: j.Result})
-	return string(text), err
+// beginning is the part of a record that seenAs would write.
+func beginning(text string) string {
+	first := strings.IndexByte(text, '\n') + 1
+	return text[:first+strings.IndexByte(text[first:], '\n')+1]
 }
 
 func decodeRecord(id core.JobID, text string) (*core.Job, error) {
-	head, body, _ := strings.Cut(text, "\n")
+	lines := strings.SplitN(text, "\n", 3)
+	if len(lines) != 3 {
+		return nil, fmt.Errorf("the record of job %s cannot be read: it has %d lines", id, len(lines))
+	}
+	created, updated, _ := strings.Cut(lines[0], ",")
+	createdMS, err1 := strconv.ParseInt(created, 10, 64)
+	updatedMS, err2 := strconv.ParseInt(updated, 10, 64)
 	var h recordHead
 	var b recordBody
-	if err := json.Unmarshal([]byte(head), &h); err != nil {
-		return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
+	err3, err4 := json.Unmarshal([]byte(lines[1]), &h), json.Unmarshal([]byte(lines[2]), &b)
+	state, err5 := core.ParseState(h.State)
+	for _, err := range []error{err1, err2, err3, err4, err5} {
+		if err != nil {
+			return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
+		}
 	}
-	if err := json.Unmarshal([]byte(body), &b); err != nil {
-		return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
-	}
-	state, err := core.ParseState(h.State)
-	if err != nil {
-		return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
-	}
+	c := times{time.UnixMilli(createdMS), time.UnixMilli(updatedMS)}
 	j := &core.Job{
 		ID: id, Spec: b.Spec, Fingerprint: b.Fingerprint, State: state, Version: h.Version,
 		Holder: core.Holder{Attempt: h.Attempt, Node: h.Node, Epoch: h.Epoch}, Token: h.Token,
-		Owner: h.Owner, Retry: h.Retry.time(0), Reason: h.Reason, Detail: b.Detail, Result: b.Result,
-		Created: h.Created.time(0), Updated: h.Updated.time(0), Deadline: h.Ends.time(0),
+		Owner: h.Owner, Reason: h.Reason, Detail: b.Detail, Result: b.Result,
+		Created: c.created, Updated: c.updated, Deadline: c.at(h.Ends),
 		History: make([]core.Attempt, len(h.History)),
 	}
+	if h.Retry != nil {
+		j.Retry = c.at(*h.Retry)
+	}
 	for i, a := range h.History {
-		j.History[i] = core.Attempt{
+		past := core.Attempt{
 			Holder: core.Holder{Attempt: a.Attempt, Node: a.Node, Epoch: a.Epoch}, Token: a.Token,
-			Started: a.Started.time(0), Ended: a.Ended.time(0), Reason: a.Reason,
+			Started: c.at(a.Started), Reason: a.Reason,
 		}
+		if a.Ended != nil {
+			past.Ended = c.at(*a.Ended)
+		}
+		j.History[i] = past
 	}
 	return j, nil
 }
 
 // settle puts the server's time into a record that was made before the server had said what time it is.
 func settle(j *core.Job, now int64) {
-	fix := func(t *time.Time) { *t = stampOf(*t).time(now) }
+	fix := func(t *time.Time) {
+		if !t.IsZero() && t.Before(agesAgo) {
+			*t = time.UnixMilli(now).Add(t.Sub(asOf))
+		}
+	}
 	fix(&j.Retry)
 	fix(&j.Created)
 	fix(&j.Updated)

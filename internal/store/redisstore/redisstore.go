@@ -58,7 +58,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	redis, err := rueidis.NewClient(o.Address.options())
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach Redis at %s: %w", o.Address, err)
+		return nil, unreachable(o.Address, err)
 	}
 	if o.Notice == nil {
 		o.Notice = func(bool) {}

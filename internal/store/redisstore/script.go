@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // it is the name by which Redis knows a script
 	"embed"
 	"encoding/hex"
+	"strings"
 )
 
 //go:embed scripts/*.lua
@@ -38,10 +39,12 @@ var (
 	scriptLife      = load("life")
 )
 
-// load reads a script from what was embedded, with what all scripts share before it.
+// load reads a script from what was embedded, with what scripts share before it unless it stands alone.
 func load(name string) script {
-	lib, text := source("lib"), source(name)
-	whole := lib + "\n" + text
+	whole := source(name)
+	if !strings.HasPrefix(whole, "-- alone") {
+		whole = source("lib") + "\n" + whole
+	}
 	sum := sha1.Sum([]byte(whole)) //nolint:gosec // as above
 	return script{name: name, text: whole, sha: hex.EncodeToString(sum[:])}
 }

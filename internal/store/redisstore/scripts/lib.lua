@@ -6,7 +6,7 @@
 -- ZCOUNT counts what lives, and a lease needs no second key.
 
 local TICK, EPOCH = 100, 1704067200000
-local AGES, CODES = 65536, 16
+local AGES, CODES = 65536, 16 -- one tick of expiry counts 1048576
 local RESERVED, RUNNING, REVOKED, PARKED = 0, 1, 2, 3
 local NEVER, ONCE, ORPHAN = 0, 4, 8 -- omissions
 

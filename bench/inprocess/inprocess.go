@@ -1,10 +1,10 @@
-package bench
+// Package inprocess runs a scheduler for benchmarks, with nodes that live in the same process and finish at once.
+package inprocess
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -36,7 +36,7 @@ func (w *workers) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment
 // Cancel implements dispatch.Transport.
 func (w *workers) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
-func (w *workers) work(b *testing.B, queue <-chan *wire.Assignment) {
+func (w *workers) work(b testing.TB, queue <-chan *wire.Assignment) {
 	for a := range queue {
 		if err := w.do(b.Context(), a); err != nil {
 			b.Error(err)
@@ -53,8 +53,9 @@ func (w *workers) do(ctx context.Context, a *wire.Assignment) error {
 	return w.jobs.Done(ctx, r, nil)
 }
 
-// start makes a scheduler with nodes in the same process, with the memory store unless a change says otherwise.
-func start(b *testing.B, count, slots int, inline bool, changes ...func(*config.Config)) *scheduler.Scheduler {
+// Start makes a scheduler with nodes in the same process, with the memory store unless a change says otherwise. With
+// inline, a job has ended when its dispatch returns.
+func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.Config)) *scheduler.Scheduler {
 	b.Helper()
 	cfg := config.Default()
 	cfg.Server.Port = 0
@@ -89,10 +90,4 @@ func start(b *testing.B, count, slots int, inline bool, changes ...func(*config.
 		}
 	})
 	return s
-}
-
-// median is the middle of a list.
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[len(sorted)/2]
 }
