@@ -150,7 +150,7 @@ func (a Address) String() string {
 }
 
 const (
-	dialWithin  = time.Second
+	dialWithin  = 400 * time.Millisecond
 	writeWithin = time.Second // and a connection on which nothing comes back for so long is dead
 )
 

@@ -42,7 +42,9 @@ type line struct {
 	permits chan struct{}
 	several sync.Mutex // held while somebody takes more than one permit
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
-	work    sync.WaitGroup
+	well    atomic.Bool    // the last reply was a good one
+	lent    lent           // permits of whoever did not wait for a reply
+	work    sync.WaitGroup // those who wait beside callers
 }
 
 // newLine makes the way; no caller waits longer than within. The notice is told when the way is cut and when it is
@@ -72,6 +74,7 @@ func newLine(life context.Context, redis rueidis.Client, cluster bool, within ti
 // close ends every command that is on its way.
 func (l *line) close() {
 	l.redis.Close()
+	l.lent.stop()
 	l.work.Wait()
 }
 
@@ -134,25 +137,31 @@ func (l *line) give(n int) {
 
 // one sends a command and returns its reply.
 func (l *line) one(c call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
-	results, err := send(l, c, 1, func() rueidis.RedisResult {
-		return l.redis.Do(context.Background(), cmd) //nolint:forbidigo // its permit must outlive the caller
-	})
+	result, err := send(l, c, 1, func(ctx context.Context) rueidis.RedisResult { return l.redis.Do(ctx, cmd) }, rueidis.RedisResult.Error)
 	if err != nil {
 		return rueidis.RedisMessage{}, err
 	}
-	m, err := results.ToMessage()
+	m, err := result.ToMessage()
 	return m, spoken(err)
 }
 
 // many sends commands in one go and returns their replies in order.
 func (l *line) many(c call, cmds []rueidis.Completed) ([]rueidis.RedisResult, error) {
-	return send(l, c, len(cmds), func() []rueidis.RedisResult {
-		return l.redis.DoMulti(context.Background(), cmds...) //nolint:forbidigo // as above
-	})
+	return send(l, c, len(cmds), func(ctx context.Context) []rueidis.RedisResult { return l.redis.DoMulti(ctx, cmds...) }, worst)
 }
 
-// send lets somebody else wait for the reply, so that the caller can leave when its time is over.
-func send[T any](l *line, c call, n int, do func() T) (T, error) {
+// worst is what a list of replies says about Redis.
+func worst(results []rueidis.RedisResult) error {
+	for i := range results {
+		if err := results[i].Error(); blame(spoken(err)) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends n commands, if they may be sent, and returns what came back unless Redis is in no state to serve.
+func send[T any](l *line, c call, n int, do func(context.Context) T, failure func(T) error) (T, error) {
 	var none T
 	settle, err := l.breaker.Allow()
 	if err != nil {
@@ -162,42 +171,60 @@ func send[T any](l *line, c call, n int, do func() T) (T, error) {
 		settle(blame(err))
 		return none, err
 	}
+	reply := none
+	if l.well.Load() {
+		reply, err = direct(l, c, n, do, failure)
+	} else {
+		reply, err = beside(l, c, n, do)
+	}
+	if err == nil {
+		err = blame(spoken(failure(reply)))
+	}
+	if ok := blame(err) == nil; ok != l.well.Load() {
+		l.well.Store(ok)
+	}
+	settle(blame(err))
+	if err != nil {
+		return none, err
+	}
+	return reply, nil
+}
+
+// direct waits for the reply itself: the cheap way, while Redis answers. The client leaves when the time is over, but
+// for making a connection, which takes a time of its own.
+func direct[T any](l *line, c call, n int, do func(context.Context) T, failure func(T) error) (T, error) {
+	number := l.lent.next()
+	reply := do(c.sooner())
+	if err := failure(reply); errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		l.give(l.lent.lend(n, l.give))
+		return reply, c.ended()
+	}
+	l.give(n + l.lent.answered(number))
+	return reply, nil
+}
+
+// beside lets somebody else wait for the reply, so that the caller can leave when its time is over, whatever keeps the
+// client.
+func beside[T any](l *line, c call, n int, do func(context.Context) T) (T, error) {
 	reply := make(chan T, 1)
 	l.work.Go(func() {
 		defer l.give(n)
-		reply <- do()
+		reply <- do(context.Background()) //nolint:forbidigo // its permit must outlive the caller
 	})
 	select {
 	case r := <-reply:
-		settle(unfit(r))
 		return r, nil
 	case <-c.ctx.Done():
 	case <-c.limit.Done():
 	}
-	err = c.ended()
-	settle(blame(err))
-	return none, err
+	var none T
+	return none, c.ended()
 }
 
 // blame is what a failure says about Redis: nothing when the caller just left.
 func blame(err error) error {
 	if errors.Is(err, store.ErrDown) {
 		return err
-	}
-	return nil
-}
-
-// unfit is what replies say about Redis: whether it is in no state to serve.
-func unfit(reply any) error {
-	switch r := reply.(type) {
-	case rueidis.RedisResult:
-		return blame(spoken(r.Error()))
-	case []rueidis.RedisResult:
-		for i := range r {
-			if err := blame(spoken(r[i].Error())); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }
