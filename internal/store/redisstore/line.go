@@ -153,7 +153,8 @@ func (l *line) many(c call, cmds []rueidis.Completed) ([]rueidis.RedisResult, er
 // worst is what a list of replies says about Redis.
 func worst(results []rueidis.RedisResult) error {
 	for i := range results {
-		if err := results[i].Error(); blame(spoken(err)) != nil {
+		err := blame(spoken(results[i].Error()))
+		if err != nil {
 			return err
 		}
 	}
@@ -171,7 +172,7 @@ func send[T any](l *line, c call, n int, do func(context.Context) T, failure fun
 		settle(blame(err))
 		return none, err
 	}
-	reply := none
+	var reply T
 	if l.well.Load() {
 		reply, err = direct(l, c, n, do, failure)
 	} else {
