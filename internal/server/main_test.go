@@ -7,6 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
+var redisURL = flag.String("redis", "", "run the schedulers of these tests over this Redis instead of the memory store")
+
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestMain sees to it that no scheduler of these tests leaves a goroutine behind.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/google/uuid"
+
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -82,6 +84,10 @@ func newWorld(t testing.TB, changes ...func(*config.Config)) *world {
 	// On a machine with other things to do, a test's nodes are slow to confirm and send no heartbeats meanwhile.
 	cfg.Scheduler.Dispatch.ACKTimeoutMS, cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 10_000, 60
 	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000
+	if *redisURL != "" {
+		cfg.Store = *redisURL
+		cfg.Scheduler.Phase2.Redis.KeyPrefix = "test-" + uuid.NewString()
+	}
 	for _, change := range changes {
 		change(&cfg)
 	}
