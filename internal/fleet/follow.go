@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	pollEvery    = time.Second      // how often the silent are looked for
-	compareEvery = 30 * time.Second // how often the whole fleet is compared, in case a change was missed
-	retryEvery   = time.Second      // after the store failed
-	jitter       = 0.1              // so that instances do not act in step
+	pollEvery    = 750 * time.Millisecond // how often the silent are looked for
+	compareEvery = 30 * time.Second       // how often the whole fleet is compared, in case a change was missed
+	retryEvery   = time.Second            // after the store failed
+	jitter       = 0.1                    // so that instances do not act in step
 )
 
 // Follower keeps a Fleet in step with the store: changes as they are pushed, a whole comparison when some
-// may have been missed, and a look at who has fallen silent every second.
+// may have been missed, and a look at who has fallen silent more than once a second.
 type Follower struct {
 	Fleet  *Fleet
 	Census store.Census

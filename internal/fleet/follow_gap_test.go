@@ -119,7 +119,7 @@ func TestFollowerTakesUpABrokenStream(t *testing.T) {
 		if got := f.store.called("Watch"); got != 1 {
 			t.Fatalf("%d attempts at once, want 1", got)
 		}
-		f.pass(3*pollMost, "a")
+		f.pass(3*retryEvery*11/10, "a")
 		synctest.Wait()
 		if got := f.store.called("Watch"); got != 4 {
 			t.Errorf("%d attempts, want 4: three that failed about a second apart and one that did not", got)
