@@ -2,8 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -51,12 +53,23 @@ var _ store.Store = (*Store)(nil)
 // longest is how far apart a lease can tell its reservation from its end.
 const longest = 100 * time.Minute
 
+// connect makes the client. A connection may take a little longer once than it may while callers wait.
+func connect(a Address) (redis rueidis.Client, err error) {
+	for range 4 {
+		var slow net.Error
+		if redis, err = rueidis.NewClient(a.options()); err == nil || !errors.As(err, &slow) || !slow.Timeout() {
+			break
+		}
+	}
+	return redis, err
+}
+
 // Open connects to Redis, refuses one that cannot keep the promises, and begins to use it.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Timing.Presence+o.Timing.Attempt > longest {
 		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", longest)
 	}
-	redis, err := rueidis.NewClient(o.Address.options())
+	redis, err := connect(o.Address)
 	if err != nil {
 		return nil, unreachable(o.Address, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,18 +17,24 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/storetest"
 )
 
-// TestMain lets many tests wait at once: that is what most of them do most of the time.
+// TestMain lets many tests wait at once: that is what most of them do most of the time. A process that TestCrowd
+// started runs no tests.
 func TestMain(m *testing.M) {
+	if orders := os.Getenv(crowdOrders); orders != "" {
+		runScheduler(orders)
+		return
+	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	// A cluster's client that was just closed may still be about to look at the topology, for a second.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
 // timing is as short as a real clock allows: what the suite waits for, it waits for in earnest.
 var timing = store.Timing{
-	Presence: 1500 * time.Millisecond, Judge: 600 * time.Millisecond, Attempt: 3 * time.Second, Job: 6 * time.Second, Keep: 4 * time.Second,
+	Presence: 2 * time.Second, Judge: time.Second, Attempt: 4 * time.Second, Job: 8 * time.Second, Keep: 5 * time.Second,
 }
 
 var prefixes atomic.Int64
