@@ -46,12 +46,14 @@ type Dispatcher struct {
 	metrics   *telemetry.Metrics
 	log       *slog.Logger
 
-	decide  *pause.Limit // a decision is made within it
-	deliver *pause.Limit // a delivery is answered within it
-	calls   calls
-	flights flights
-	spread  spread
-	tokens  atomic.Uint64
+	decide   *pause.Limit // a decision is made within it
+	deliver  *pause.Limit // a delivery is answered within it
+	calls    calls
+	flights  flights
+	spread   spread
+	tokens   atomic.Uint64
+	doubtful sync.Map     // jobs whose record may have been written although their caller was refused
+	failed   atomic.Int64 // when the store last did not answer, Unix nanoseconds
 
 	draining atomic.Bool
 	life     context.Context // ends with Close

@@ -18,7 +18,7 @@ func (d *Dispatcher) dueFunc(f *flight) func() {
 // or the end of its presence brings the same question up elsewhere.
 func (d *Dispatcher) due(ctx context.Context, f *flight) {
 	f.mu.Lock()
-	job, now := f.job, time.Now()
+	job, ends, now := f.job, f.ends, time.Now()
 	waiting := f.phase
 	// The timer may have gone off just before the job moved on and another wait began.
 	if f.over || waiting == phaseMoving || now.Before(f.until) {
@@ -29,15 +29,44 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 
 	c := cause{reason: core.ReasonAttemptTimeout}
 	if waiting == phaseACK && now.Before(f.deadline) {
-		// The node may have confirmed to another instance.
-		if lease, ok, err := d.store.Lease(ctx, leaseOf(job)); err == nil && ok && lease.State == core.LeaseRunning {
-			f.wait(job.Token, phaseRunning, time.Time{}, d.dueFunc(f))
+		confirmed, known := d.confirmed(ctx, job)
+		switch {
+		case confirmed:
+			f.wait(job.Token, phaseRunning, now.Add(lookAfter), d.dueFunc(f))
+			return
+		case !known && now.Before(ends):
+			// While the store was away no confirmation could be heard: the node has its time anew.
+			f.wait(job.Token, phaseACK, now.Add(d.cfg.ACKTimeout), d.dueFunc(f))
 			return
 		}
 		c.reason = core.ReasonACKTimeout
+	}
+	if waiting == phaseRunning && now.Before(ends) && now.Before(f.deadline) {
+		// Another instance may have heard how it ended.
+		if at, err := d.store.Get(ctx, job.ID); err == nil && at.State.Terminal() {
+			d.flights.remove(job.ID)
+			return
+		}
+		f.wait(job.Token, phaseRunning, now.Add(lookAfter), d.dueFunc(f))
+		return
 	}
 	j := d.onward(job, f)
 	if j.giveUp(ctx, c) {
 		j.proceed(ctx, c)
 	}
+}
+
+// lookAfter is how often a job that runs is looked at, in case another instance has heard of its end.
+const lookAfter = 2 * time.Second
+
+// confirmed reports whether a node has confirmed a job, perhaps to another instance, and whether that can be known: not
+// when the store is away, or was so lately that the node could not say it.
+func (d *Dispatcher) confirmed(ctx context.Context, job *core.Job) (confirmed, known bool) {
+	lease, ok, err := d.store.Lease(ctx, leaseOf(job))
+	if err != nil {
+		d.storeFailed("lease", err)
+		return false, false
+	}
+	away := time.Since(time.Unix(0, d.failed.Load()))
+	return ok && lease.State == core.LeaseRunning, away >= d.cfg.ACKTimeout
 }

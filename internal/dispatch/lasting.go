@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -25,6 +26,7 @@ func (d *Dispatcher) persist(ctx context.Context, ask func() error) bool {
 
 // storeFailed counts and logs that the store did not answer.
 func (d *Dispatcher) storeFailed(operation string, err error) {
+	d.failed.Store(time.Now().UnixNano())
 	d.metrics.StoreErrors.WithLabelValues(operation).Inc()
 	d.log.Warn("the store did not answer", "operation", operation, "error", err)
 }

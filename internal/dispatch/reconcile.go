@@ -46,7 +46,8 @@ func (d *Dispatcher) Lost(ctx context.Context, node core.NodeID) error {
 	}
 	for _, l := range leases {
 		d.metrics.Orphans.WithLabelValues(kindOrphan).Inc()
-		if err := d.moveOn(ctx, l, cause{reason: core.ReasonNodeLost, freed: true}); err != nil {
+		// Its slot is not freed: the node may be heard again any moment, and grantable, with the job still in its hands.
+		if err := d.moveOn(ctx, l, cause{reason: core.ReasonNodeLost}); err != nil {
 			return err
 		}
 	}

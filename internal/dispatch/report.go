@@ -61,7 +61,7 @@ func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error
 		n.Answered()
 	}
 	if f := d.flights.get(r.Job); f != nil {
-		f.wait(job.Token, phaseRunning, time.Time{}, d.dueFunc(f))
+		f.wait(job.Token, phaseRunning, time.Now().Add(lookAfter), d.dueFunc(f))
 	}
 	return nil
 }

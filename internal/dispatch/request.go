@@ -66,6 +66,9 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 	if f := d.flights.get(id); f != nil {
 		return answer(f.snapshot(), content)
 	}
+	if _, doubtful := d.doubtful.Load(id); doubtful {
+		return Placement{}, down() // its record may stand, and is about to be failed: it is no answer
+	}
 	d.flights.enter() // before the look at draining: whoever drains waits for us, or we see that it does
 	defer d.flights.leave()
 	if d.draining.Load() {
@@ -153,6 +156,7 @@ func down() *wire.Error {
 // abandon clears up after a record whose fate is unknown: if it was written nobody will deliver it, and the
 // caller was told so. If somebody else's record stands by now it is left alone.
 func (d *Dispatcher) abandon(f found) {
+	d.doubtful.Store(f.ref.Job, nil)
 	d.background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
 		defer cancel()
@@ -162,6 +166,7 @@ func (d *Dispatcher) abandon(f found) {
 			})
 			return err
 		})
+		d.doubtful.Delete(f.ref.Job)
 		if known {
 			d.release(f.ref, f.member.Node, false)
 		}

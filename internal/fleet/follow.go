@@ -29,8 +29,10 @@ type Follower struct {
 	// Silent is called once with each node that is not heard any more, and again if it fails.
 	Silent func(context.Context, core.NodeID) error
 
-	told map[core.NodeID]bool // whose silence was reported
-	owed atomic.Bool          // a comparison is due
+	told   map[core.NodeID]bool // whose silence was reported
+	failed bool                 // the store did not answer the last time
+	judge  Instant              // before this nobody is judged silent: while the store was away nobody could be heard
+	owed   atomic.Bool          // a comparison is due
 }
 
 // Run follows until the context ends.
@@ -106,7 +108,11 @@ func (f *Follower) poll(ctx context.Context) {
 	compared := f.Fleet.Now()
 	for pause.About(ctx, pollEvery, jitter) {
 		sightings, err := f.Census.Sightings(ctx)
+		if err == nil && f.failed {
+			f.judge, f.failed = f.Fleet.Now()+Instant(f.Fleet.presence), false
+		}
 		if err != nil {
+			f.failed = true
 			f.Log.Warn("could not ask the store who is alive", "error", err)
 			continue
 		}
@@ -135,6 +141,7 @@ func (f *Follower) take(ctx context.Context, sightings []store.Sighting) {
 			}
 		case f.told[s.Node]:
 			told[s.Node] = true
+		case f.Fleet.Now() < f.judge: // its silence counts from when it could be heard
 		default:
 			if err := f.Silent(ctx, s.Node); err != nil {
 				f.Log.Warn("could not see to the jobs of a silent node; trying again", "node_id", s.Node, "error", err)

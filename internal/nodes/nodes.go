@@ -25,6 +25,7 @@ import (
 type Config struct {
 	Instance  core.InstanceID
 	Heartbeat time.Duration // how often nodes are asked to send one
+	Presence  time.Duration // how long a node may be silent
 	Retention time.Duration // how long a silent node is remembered
 	MarkFor   time.Duration // how long a service found missing is not relied on
 	MarkRate  int           // how many such reports a node may send a minute
@@ -299,6 +300,10 @@ func (l *Life) Silent(ctx context.Context, id core.NodeID) error {
 	}
 	if !lock.Held {
 		return errors.New("another instance is at it") // look again, in case it dies over it
+	}
+	// Sightings are told in batches; the node's own entry knows at once.
+	if now, err := l.store.Node(ctx, id); err == nil && now.Age < l.cfg.Presence {
+		return l.store.Unlock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance)})
 	}
 	l.log.Warn("node is silent; its jobs are moved", "node_id", id)
 	if err := l.jobs.Lost(ctx, id); err != nil {

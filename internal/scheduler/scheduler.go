@@ -77,8 +77,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, SpreadWindow: spreadWindow(c.TaskBinding),
 	}, s.Store, s.Fleet, picker, transport, s.Metrics, log)
 	s.Nodes = nodes.New(nodes.Config{
-		Instance: instance, Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Retention: c.Nodes.RetentionSeconds.Duration(),
-		MarkFor: c.ModelNotAvailable.MarkTTLSeconds.Duration(), MarkRate: c.ModelNotAvailable.NodeRatePerMinute,
+		Instance: instance, Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
+		Retention: c.Nodes.RetentionSeconds.Duration(),
+		MarkFor:   c.ModelNotAvailable.MarkTTLSeconds.Duration(), MarkRate: c.ModelNotAvailable.NodeRatePerMinute,
 	}, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Census: s.Store, Marks: s.Store, Log: log, Silent: s.Nodes.Silent}
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))

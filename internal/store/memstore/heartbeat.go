@@ -70,8 +70,14 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, r
 	late := now.since(l.since) >= s.timing.Attempt
 	switch {
 	case l.state == core.LeaseRevoked:
-		if a.Lists && !listed || !a.Lists && expired(l.expires, now) {
+		// Here too the first omission may be a heartbeat written before the job arrived; once the node has said
+		// that it has the job, it is not.
+		crossed := l.omitted == never || l.omitted == once && repeat
+		if a.Lists && !listed && !crossed || !a.Lists && expired(l.expires, now) {
 			return true
+		}
+		if a.Lists {
+			l.omitted = once
 		}
 		if listed {
 			s.renew(l, now)

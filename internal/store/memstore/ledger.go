@@ -117,10 +117,14 @@ func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
 		return err
 	}
 	if i := n.find(&ref); i >= 0 {
-		if n.leases[i].state == core.LeaseParked {
+		switch l := &n.leases[i]; l.state {
+		case core.LeaseParked:
 			n.remove(i)
-		} else {
-			n.leases[i].state = core.LeaseRevoked
+		case core.LeaseRunning:
+			// The node has confirmed the job: as soon as its list leaves it out it has let go of it.
+			l.state, l.omitted = core.LeaseRevoked, max(l.omitted, once)
+		default:
+			l.state = core.LeaseRevoked
 		}
 	}
 	return nil

@@ -173,14 +173,14 @@ func (n *crowdNode) audit() {
 			i.since = now
 		}
 		if !i.denied.IsZero() && now.Sub(i.denied) > crowdTiming.Presence+time.Second {
-			n.crowd.book.leak("%s counts %s, which the node has denied to have for %v", n.id, l.name, now.Sub(i.denied))
+			n.crowd.book.leak("%s counts %s, which the node has denied to have for %v:\n%s", n.id, l.name, now.Sub(i.denied), &n.diary)
 			i.denied = now
 		}
 		still[l.name] = i
 	}
 	n.idle = still
 	if granted > n.slots {
-		n.crowd.book.over("%s has granted %d leases on %d slots; it runs %d jobs, and these count: %v", n.id, granted, n.slots, n.running(), living)
+		n.crowd.book.over("%s has granted %d leases on %d slots; it runs %d jobs, and these count: %v\n%s", n.id, granted, n.slots, n.running(), living, &n.diary)
 	}
 }
 

@@ -24,6 +24,7 @@ type crowdNode struct {
 	jobs  map[store.ActiveJob]*work
 	most  int             // jobs it was running at once
 	idle  map[string]idle // leases of jobs that it does not have, by their names
+	diary diary
 
 	last note // the heartbeat before this one
 }
@@ -55,13 +56,14 @@ func (n *crowdNode) assigned(a note) string {
 		n.crowd.book.twice("%s was given attempt %d of %s twice", n.id, a.Attempt, a.Job)
 		return "refused"
 	case n.running() >= n.slots:
-		n.crowd.book.over("%s was given %s beside %d running jobs on %d slots", n.id, a.Job, n.running(), n.slots)
+		n.crowd.book.over("%s was given %s beside %d running jobs on %d slots:\n%s", n.id, a.Job, n.running(), n.slots, &n.diary)
 		return "busy"
 	case !n.crowd.calm.Load() && rand.IntN(50) == 0:
 		return "busy"
 	}
 	w := &work{}
 	n.jobs[job] = w
+	n.diary.add("takes %v, asked for at %s", job, time.UnixMilli(a.At).Format("05.000"))
 	n.most = max(n.most, n.running())
 	n.crowd.works.Go(func() { n.do(job, w) })
 	if !n.crowd.calm.Load() && rand.IntN(100) == 0 {
@@ -71,12 +73,11 @@ func (n *crowdNode) assigned(a note) string {
 }
 
 // drop lets go of a job.
-func (n *crowdNode) drop(jobs ...store.ActiveJob) {
+func (n *crowdNode) drop(job store.ActiveJob) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, job := range jobs {
-		delete(n.jobs, job)
-	}
+	delete(n.jobs, job)
+	n.diary.add("lets go of %v", job)
 }
 
 // finish ends the work on a job, unless the node has let go of it.
@@ -87,12 +88,16 @@ func (n *crowdNode) finish(job store.ActiveJob, w *work) bool {
 		return false
 	}
 	w.finished = true
+	n.diary.add("finishes %v", job)
 	return true
 }
 
 // stop lets go of jobs that the node was told to stop, but a node that is busy takes a while to hear it.
 func (n *crowdNode) stop(jobs ...store.ActiveJob) {
 	for _, job := range jobs {
+		n.mu.Lock()
+		n.diary.add("is told to stop %v", job)
+		n.mu.Unlock()
 		n.crowd.works.Go(func() {
 			pause.For(n.crowd.phase, rand.N(300*time.Millisecond))
 			n.drop(job)
@@ -206,12 +211,16 @@ func (n *crowdNode) beat() (stale, ok bool) {
 			n.mu.Lock()
 			n.seq++
 			b = note{Kind: "beat", Node: n.id, Epoch: n.epoch, Seq: n.seq, Jobs: n.list()}
+			n.diary.add("heartbeat %d of epoch %d lists %v", b.Seq, b.Epoch, b.Jobs)
 			n.mu.Unlock()
 			if rand.IntN(5) == 0 { // what it is given meanwhile is not on its list
 				pause.For(n.crowd.phase, rand.N(crowdTiming.Presence/15))
 			}
 		}
 		a, answered := m.ask(b)
+		n.mu.Lock()
+		n.diary.add("heartbeat %d is answered (%v): %s, stop %v", b.Seq, answered, a.Said, a.Jobs)
+		n.mu.Unlock()
 		if !answered {
 			continue
 		}
@@ -240,6 +249,7 @@ func (n *crowdNode) rebirth(forgets bool) bool {
 		clear(n.jobs)
 	}
 	b := note{Kind: "register", Node: n.id, Slots: n.slots, Jobs: n.list()}
+	n.diary.add("registers again with %v", b.Jobs)
 	n.mu.Unlock()
 	a, ok := n.crowd.crew.ask(b)
 	if !ok {
@@ -248,6 +258,7 @@ func (n *crowdNode) rebirth(forgets bool) bool {
 	n.stop(a.Jobs...)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.diary.add("is registered as epoch %d, stop %v", a.Epoch, a.Jobs)
 	n.away, n.epoch = false, a.Epoch
 	return true
 }

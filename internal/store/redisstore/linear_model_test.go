@@ -271,6 +271,8 @@ func (b *ledger) step(q *request, given *answer) answer {
 		case own == nil:
 		case own.state == core.LeaseParked:
 			b.leases = slices.Delete(b.leases, at, at+1)
+		case own.state == core.LeaseRunning:
+			own.state, own.omitted = core.LeaseRevoked, max(own.omitted, 1)
 		default:
 			own.state = core.LeaseRevoked
 		}

@@ -74,7 +74,9 @@ func (b *ledger) renew(q *request, a *answer) {
 	known := b.known()
 	b.leases = slices.DeleteFunc(b.leases, func(s span) bool {
 		unlisted := q.activity.Lists && !lists(q, &s) || !q.activity.Lists && !s.lives(now)
-		return unlisted && (s.state == core.LeaseRevoked || s.adopted())
+		// A list that was written before the job arrived says nothing about it.
+		crossed := q.activity.Lists && s.state == core.LeaseRevoked && (s.omitted == 0 || s.omitted == 1 && again)
+		return unlisted && !crossed && (s.state == core.LeaseRevoked || s.adopted())
 	})
 	var orphans, overdue, strays []core.Lease
 	var cancels []store.ActiveJob
@@ -85,6 +87,9 @@ func (b *ledger) renew(q *request, a *answer) {
 		case s.state == core.LeaseRevoked:
 			if listed {
 				s.expires = expiry(now)
+			}
+			if q.activity.Lists {
+				s.omitted = 1
 			}
 			cancels = append(cancels, s.job())
 			continue

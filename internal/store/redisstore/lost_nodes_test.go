@@ -118,7 +118,7 @@ var nodeLosses = []loss{
 	{name: "first omission", loses: "heartbeat", prepare: running, call: beats(1, nil, "j-2")},
 	{name: "second omission", loses: "heartbeat", prepare: then(running, beats(1, nil, "j-2")), call: beats(2, nil, "j-2")},
 	{name: "stray", loses: "heartbeat", prepare: running, call: beats(1, nil, "own", "j-2", "j-9")},
-	{name: "let go", loses: "heartbeat", prepare: then(running, revoke), call: beats(1, nil, "j-2")},
+	{name: "let go", loses: "heartbeat", prepare: then(then(running, revoke), beats(1, nil, "own", "j-2")), call: beats(2, nil, "j-2")},
 	{name: "change", loses: "heartbeat", prepare: running, call: beats(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
 	{name: "drain", loses: "drain", prepare: registered, call: drain(true)},
 	{name: "resume", loses: "drain", prepare: then(registered, drain(true)), call: drain(false)},

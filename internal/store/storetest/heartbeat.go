@@ -244,6 +244,22 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 		h.mustReserve(t, n, "job-2")
 	})
 
+	run("a revoked reservation outlives a heartbeat that was written before it arrived", func(t *testing.T, h *Harness) {
+		n := h.register(t, "node-a", 1)
+		h.mustReserve(t, n, "job-1")
+		if err := h.Store.Revoke(t.Context(), ref("node-a", "job-1")); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the same heartbeat twice is one
+			h.beat(t, n, beat{seq: 1, active: []core.JobID{}})
+			if v := h.reserve(t, n, "job-2"); v != store.Full {
+				t.Fatalf("the job may be about to arrive, and yet: %s, want FULL", v)
+			}
+		}
+		h.beat(t, n, beat{seq: 2, active: []core.JobID{}})
+		h.mustReserve(t, n, "job-2")
+	})
+
 	run("a revoked lease of a node that never lists ends with its TTL", func(t *testing.T, h *Harness) {
 		n := h.register(t, "node-a", 1)
 		h.mustReserve(t, n, "job-1")

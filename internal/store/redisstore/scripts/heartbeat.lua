@@ -64,11 +64,19 @@ for i = 1, #members, 2 do
   end
 
   if lease.state == REVOKED then
-    if lists == '1' and not is_listed or lists ~= '1' and lapsed then
+    -- Here too the first omission may be a heartbeat written before the job arrived; once the node has said that it
+    -- has the job, it is not.
+    local crossed = lease.omitted == NEVER or lease.omitted == ONCE and repeated
+    if lists == '1' and not is_listed and not crossed or lists ~= '1' and lapsed then
       gone[#gone + 1] = member
       known[job] = nil
     else
-      if is_listed then renew(REVOKED, lease.omitted) end
+      if is_listed then
+        renew(REVOKED, ONCE)
+      elseif lists == '1' then
+        writes[#writes + 1] = pack(lease.expires, lease.since, REVOKED + ONCE)
+        writes[#writes + 1] = member
+      end
       cancels[#cancels + 1] = job
     end
   elseif adopted then

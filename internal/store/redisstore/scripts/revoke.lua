@@ -11,7 +11,9 @@ if score then
   if lease.state == PARKED then
     redis.call('ZREM', KEYS[1], ARGV[2])
   else
-    redis.call('ZADD', KEYS[1], pack(lease.expires, lease.since, REVOKED + lease.omitted), ARGV[2])
+    -- A node that has confirmed the job has let go of it as soon as its list leaves it out.
+    local omitted = lease.state == RUNNING and math.max(lease.omitted, ONCE) or lease.omitted
+    redis.call('ZADD', KEYS[1], pack(lease.expires, lease.since, REVOKED + omitted), ARGV[2])
   end
 end
 return { now, 1 }
