@@ -43,6 +43,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 			return nil, false, err
 		}
 		if r.int(0) == written {
+			s.line.health.wrote()
 			settle(job, now)
 			return job, true, nil
 		}

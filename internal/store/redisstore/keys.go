@@ -54,4 +54,6 @@ func (k keys) lock(name string) (lock, fence string) {
 
 func (k keys) snapshot(name string) string { return k.prefix + ":v1:stats:snapshot:" + name }
 
+func (k keys) ping() string { return k.prefix + ":v1:ping" }
+
 func (k keys) incarnation() string { return k.prefix + ":v1:incarnation" }

@@ -42,7 +42,8 @@ type line struct {
 	permits chan struct{}
 	several sync.Mutex // held while somebody takes more than one permit
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
-	well    atomic.Bool    // the last reply was a good one
+	well    atomic.Bool // the last reply was a good one
+	health  health
 	lent    lent           // permits of whoever did not wait for a reply
 	work    sync.WaitGroup // those who wait beside callers
 }
@@ -50,25 +51,20 @@ type line struct {
 // newLine makes the way; no caller waits longer than within. The notice is told when the way is cut and when it is
 // mended.
 func newLine(life context.Context, redis rueidis.Client, cluster bool, within time.Duration, notice func(up bool)) *line {
-	var cut atomic.Bool
-	told := func(_ string, _, to gobreaker.State) {
-		if now := to != gobreaker.StateClosed; cut.Swap(now) != now {
-			notice(!now)
-		}
-	}
 	slots := 1
 	if cluster {
 		slots = slotCount
 	}
-	return &line{
+	l := &line{
 		redis: redis, cluster: cluster, clocks: newClocks(slots), limit: pause.NewLimit(life, within),
-		permits: make(chan struct{}, permits),
-		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-			Timeout:       tripFor,
-			ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
-			OnStateChange: told,
-		}),
+		permits: make(chan struct{}, permits), health: health{notice: notice},
 	}
+	l.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Timeout:       tripFor,
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+		OnStateChange: func(_ string, _, to gobreaker.State) { l.health.set(&l.health.cut, to != gobreaker.StateClosed) },
+	})
+	return l
 }
 
 // close ends every command that is on its way.
@@ -183,6 +179,9 @@ func send[T any](l *line, c call, n int, do func(context.Context) T, failure fun
 	}
 	if ok := blame(err) == nil; ok != l.well.Load() {
 		l.well.Store(ok)
+	}
+	if unwritable(err) {
+		l.health.set(&l.health.barred, true)
 	}
 	settle(blame(err))
 	if err != nil {

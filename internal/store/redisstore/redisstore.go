@@ -98,9 +98,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Ping implements store.Store.
+// Ping implements store.Store. It writes: a Redis that is full, or a replica, answers a ping and can do nothing.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Ping().Build())
+	_, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Set().Key(s.keys.ping()).Value("1").Px(time.Second).Build())
+	if err == nil {
+		s.line.health.wrote()
+	}
 	return err
 }
 
