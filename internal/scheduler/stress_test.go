@@ -140,7 +140,8 @@ func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
 					var out wire.DispatchResponse
 					err := peer.Post(t.Context(), "/v1/dispatch/f2f", in, &out)
 					var e *wire.Error
-					if errors.As(err, &e) && e.Code == wire.AllCandidatesFullOrFailed && e.JobID == "" {
+					// On a machine that does other things too, a decision may not be made in time; it is then refused.
+					if errors.As(err, &e) && e.JobID == "" && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.SchedulerDependencyDown) {
 						refused.Add(1)
 						pause.For(t.Context(), rand.N(2*time.Millisecond))
 						continue
@@ -159,7 +160,7 @@ func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
 	if t.Failed() {
 		t.FailNow()
 	}
-	t.Logf("refused while all was full: %d", refused.Load())
+	t.Logf("refused, and tried again: %d", refused.Load())
 	return jobs
 }
 

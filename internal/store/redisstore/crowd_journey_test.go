@@ -122,7 +122,7 @@ func (w *scheduler) get(ctx context.Context, id core.JobID) (*core.Job, error) {
 // run delivers a job, to another node if need be, until one has it. Now and then it takes its time.
 func (w *scheduler) run(ctx context.Context, job *core.Job, at time.Time) {
 	for {
-		if rand.IntN(40) == 0 {
+		if rand.IntN(20) == 0 {
 			pause.For(ctx, rand.N(crowdTiming.Judge/2))
 		}
 		a, ok := w.pipe.ask(note{

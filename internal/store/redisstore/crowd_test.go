@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	crowdOperations = flag.Int64("crowd-operations", 30_000, "how many calls to the store TestCrowd makes at least")
-	crowdKills      = flag.Int("crowd-kills", 30, "how many schedulers TestCrowd kills at least")
+	crowdOperations = flag.Int64("crowd-operations", 20_000, "how many calls to the store TestCrowd makes at least")
+	crowdKills      = flag.Int("crowd-kills", 20, "how many schedulers TestCrowd kills at least")
 )
 
 const (
@@ -165,11 +165,11 @@ func (c *crowd) client(ctx context.Context, number int) {
 		c.jobs = append(c.jobs, id)
 		c.mu.Unlock()
 		var twin sync.WaitGroup
-		if rand.IntN(20) == 0 {
+		if rand.IntN(8) == 0 {
 			twin.Go(func() { c.submit(ctx, id) })
 		}
 		placed := c.submit(ctx, id)
-		if placed && rand.IntN(30) == 0 {
+		if placed && rand.IntN(12) == 0 {
 			pause.For(ctx, rand.N(5*time.Millisecond))
 			c.crew.ask(note{Kind: "cancel", Job: id})
 		}
