@@ -52,7 +52,7 @@ func TestRedisStopped(t *testing.T) {
 	long.Store(int64(forever))
 	load.sent(100)
 	h = halt(t, redis, load, nodes, forever)
-	t.Logf("halted for %v (job %v, its record %v): %d jobs in hand, whose results, all too late: %v; service was back after %v; oversold %d",
+	t.Logf("halted for %v (job %v, its record %v): %d jobs in hand, past their time, whose results: %v; service was back after %v; oversold %d",
 		forever, c.Dispatch.JobTimeoutMS.Duration(), forever-time.Second, len(h.hands), fates(h.hands), h.back, nodes.oversold(t))
 	load.sent(100)
 
