@@ -83,6 +83,7 @@ type TaskBinding struct {
 type Dispatch struct {
 	SampleK          int    `toml:"sample_k" env:"SAMPLE_K" doc:"How many nodes are drawn at random before the search widens."`
 	ScanMax          int    `toml:"scan_max" env:"SCAN_MAX" doc:"How many nodes are asked before a request is refused."`
+	DecideWithinMS   Millis `toml:"decide_within_ms" env:"DECIDE_WITHIN_MS" doc:"How long a dispatch may wait for the store before it is refused."`
 	ACKTimeoutMS     Millis `toml:"ack_timeout_ms" env:"ACK_TIMEOUT_MS" doc:"How long a node may take to confirm a job before it is given to another."`
 	AttemptTimeoutMS Millis `toml:"attempt_timeout_ms" env:"ATTEMPT_TIMEOUT_MS" doc:"How long one attempt may take."`
 	JobTimeoutMS     Millis `toml:"job_timeout_ms" env:"JOB_TIMEOUT_MS" doc:"How long a job may take, with all its attempts."`
@@ -121,7 +122,7 @@ func Default() Config {
 			Nodes:       Nodes{HeartbeatIntervalMS: 5000, PresenceTTLMS: 15_000, RetentionSeconds: 3600},
 			TaskBinding: TaskBinding{LeaseSeconds: 300, ReservedTTLSeconds: 5, SpreadWindowSeconds: 30},
 			Dispatch: Dispatch{
-				SampleK: 20, ScanMax: 512, ACKTimeoutMS: 2000, AttemptTimeoutMS: 15_000, JobTimeoutMS: 30_000,
+				SampleK: 20, ScanMax: 512, DecideWithinMS: 400, ACKTimeoutMS: 2000, AttemptTimeoutMS: 15_000, JobTimeoutMS: 30_000,
 				MaxRetry: 2, HeartbeatStaleMS: 15_000, CandidateShuffle: true,
 			},
 			ResourceLimits:    ResourceLimits{CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95},

@@ -32,6 +32,7 @@ func (c *Config) judge() []*problem {
 		reserved  = "scheduler.task_binding.reserved_ttl_seconds"
 		window    = "scheduler.task_binding.spread_window_seconds"
 		sample    = "scheduler.dispatch.sample_k"
+		decide    = "scheduler.dispatch.decide_within_ms"
 		ack       = "scheduler.dispatch.ack_timeout_ms"
 		attempt   = "scheduler.dispatch.attempt_timeout_ms"
 		job       = "scheduler.dispatch.job_timeout_ms"
@@ -89,6 +90,7 @@ func (c *Config) judge() []*problem {
 	need(d.SampleK >= 1 && d.SampleK <= 256, sample, "must be between 1 and 256, not %d", d.SampleK)
 	need(d.ScanMax >= d.SampleK && d.ScanMax <= 100_000, "scheduler.dispatch.scan_max",
 		"must be between sample_k (%d) and 100000, not %d", d.SampleK, d.ScanMax).against(sample)
+	need(d.DecideWithinMS >= 10 && d.DecideWithinMS <= 10_000, decide, "must be between 10 and 10000, not %d", d.DecideWithinMS)
 	need(d.ACKTimeoutMS >= 1, ack, "must be 1 or more, not %d", d.ACKTimeoutMS)
 	need(d.AttemptTimeoutMS > d.ACKTimeoutMS, attempt, "must be more than ack_timeout_ms (%d), not %d", d.ACKTimeoutMS, d.AttemptTimeoutMS).against(ack)
 	need(d.JobTimeoutMS > d.AttemptTimeoutMS, job, "must be more than attempt_timeout_ms (%d), not %d", d.AttemptTimeoutMS, d.JobTimeoutMS).against(attempt)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -40,7 +41,11 @@ func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (*core.Job, error) 
 		d.storeFailed("get", err)
 		return nil, gone(ctx)
 	}
-	return d.derive(ctx, job), nil
+	jobs := []*core.Job{job}
+	if err := d.derive(ctx, jobs); err != nil {
+		return nil, err
+	}
+	return jobs[0], nil
 }
 
 // Jobs lists jobs, the newest first.
@@ -54,30 +59,43 @@ func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job,
 		d.storeFailed("list", err)
 		return nil, gone(ctx)
 	}
-	kept := make([]*core.Job, 0, len(jobs))
-	for _, job := range jobs {
-		if limit > 0 && len(kept) == limit {
-			break
-		}
-		if job = d.derive(ctx, job); want == 0 || job.State == want {
-			kept = append(kept, job)
-		}
+	if err := d.derive(ctx, jobs); err != nil {
+		return nil, err
 	}
-	return kept, nil
+	if want != 0 {
+		jobs = slices.DeleteFunc(jobs, func(job *core.Job) bool { return job.State != want })
+	}
+	if limit > 0 && len(jobs) > limit {
+		jobs = jobs[:limit]
+	}
+	return jobs, nil
 }
 
-// derive says ACKED of a dispatched job whose node has confirmed it.
-func (d *Dispatcher) derive(ctx context.Context, job *core.Job) *core.Job {
-	if job.State != core.StateDispatched {
-		return job
+// derive says ACKED of the dispatched jobs whose nodes have confirmed them.
+func (d *Dispatcher) derive(ctx context.Context, jobs []*core.Job) error {
+	var refs []core.LeaseRef
+	for _, job := range jobs {
+		if job.State == core.StateDispatched {
+			refs = append(refs, leaseOf(job))
+		}
 	}
-	lease, ok, err := d.store.Lease(ctx, leaseOf(job))
-	if err != nil || !ok || lease.State != core.LeaseRunning {
-		return job
+	leases, err := d.store.Leases(ctx, refs...)
+	if err != nil {
+		d.storeFailed("lease", err)
+		return gone(ctx)
 	}
-	acked := *job
-	acked.State, _ = job.State.Next(core.EventAck)
-	return &acked
+	for i, job := range jobs {
+		if job.State != core.StateDispatched {
+			continue
+		}
+		if leases[0].State == core.LeaseRunning {
+			acked := *job
+			acked.State, _ = job.State.Next(core.EventAck)
+			jobs[i] = &acked
+		}
+		leases = leases[1:]
+	}
+	return nil
 }
 
 func unknownJob(id core.JobID) *wire.Error {

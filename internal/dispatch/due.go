@@ -62,11 +62,11 @@ const lookAfter = 2 * time.Second
 // confirmed reports whether a node has confirmed a job, perhaps to another instance, and whether that can be known: not
 // when the store is away, or was so lately that the node could not say it.
 func (d *Dispatcher) confirmed(ctx context.Context, job *core.Job) (confirmed, known bool) {
-	lease, ok, err := d.store.Lease(ctx, leaseOf(job))
+	leases, err := d.store.Leases(ctx, leaseOf(job))
 	if err != nil {
 		d.storeFailed("lease", err)
 		return false, false
 	}
 	away := time.Since(time.Unix(0, d.failed.Load()))
-	return ok && lease.State == core.LeaseRunning, away >= d.cfg.ACKTimeout
+	return leases[0].State == core.LeaseRunning, away >= d.cfg.ACKTimeout
 }

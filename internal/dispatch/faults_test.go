@@ -111,7 +111,7 @@ func TestAMoveThroughAnOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, operation := range []string{"apply", "reserve", "release"} {
-				w.store.breakNext(down, operation, 4)
+				w.store.breakNext(down, operation, 3) // which a decision outlasts
 			}
 			if err := w.fail(p, core.ReasonNodeFailed); err != nil {
 				t.Fatal(err)

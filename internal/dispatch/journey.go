@@ -135,8 +135,8 @@ func (j *journey) confirmed(ctx context.Context, began time.Time) bool {
 	if left := time.Until(began.Add(j.d.cfg.ACKTimeout)); left > 0 {
 		pause.For(ctx, left)
 	}
-	lease, ok, err := j.d.store.Lease(ctx, leaseOf(j.job))
-	return err == nil && ok && lease.State == core.LeaseRunning
+	leases, err := j.d.store.Leases(ctx, leaseOf(j.job))
+	return err == nil && leases[0].State == core.LeaseRunning
 }
 
 // missed notes, of an attempt that is over, that the node did not confirm it in time.

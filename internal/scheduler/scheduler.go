@@ -27,9 +27,6 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// decideWithin bounds how long a dispatch may wait for the store before it is refused.
-const decideWithin = 400 * time.Millisecond
-
 // Scheduler is one running instance.
 type Scheduler struct {
 	cfg  config.Config
@@ -72,7 +69,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		transport = s.caller
 	}
 	s.Jobs = dispatch.New(dispatch.Config{
-		Instance: instance, DecideWithin: decideWithin,
+		Instance: instance, DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
 		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
 		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, SpreadWindow: spreadWindow(c.TaskBinding),
 	}, s.Store, s.Fleet, picker, transport, s.Metrics, log)

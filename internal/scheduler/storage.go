@@ -29,7 +29,7 @@ func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, lo
 		return memstore.New(timing), "memory", nil
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
-		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Within: decideWithin, Log: log,
+		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Within: c.Dispatch.DecideWithinMS.Duration(), Log: log,
 		Notice: func(up bool) {
 			if up {
 				m.StoreUp.Set(1)

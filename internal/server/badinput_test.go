@@ -61,6 +61,7 @@ func newStage(t *testing.T) *stage {
 	s.n2.done(s.ended, obj{"result": obj{"text_tgt": "好"}}).ok()
 	s.held = on("n1")
 	s.n1.ack(s.held, nil).ok()
+	w.eventually("the slot of the ended job is free", func() bool { return w.status("n2").EffectiveLoad == 0 })
 	s.before = s.look()
 	_, s.heardNotAfter = s.heard()
 	return s

@@ -22,8 +22,9 @@ type Ledger interface {
 
 // Holdings is the read side of the ledger.
 type Holdings interface {
-	// Lease returns one lease, whatever its state, and false when the node's set does not name it.
-	Lease(ctx context.Context, ref core.LeaseRef) (core.Lease, bool, error)
+	// Leases returns leases in the order of their names, whatever their state; an empty one where the node's set
+	// does not name it.
+	Leases(ctx context.Context, refs ...core.LeaseRef) ([]core.Lease, error)
 	// Probe reports how full the nodes are, in their order, without changing anything. An unknown node has
 	// no capacity.
 	Probe(ctx context.Context, nodes []core.NodeID, into []Occupancy) error

@@ -130,17 +130,20 @@ func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
 	return nil
 }
 
-// Lease implements store.Holdings.
-func (s *Store) Lease(_ context.Context, ref core.LeaseRef) (core.Lease, bool, error) {
-	n := s.locked(nil, ref.Node)
-	if n == nil {
-		return core.Lease{}, false, nil
+// Leases implements store.Holdings.
+func (s *Store) Leases(_ context.Context, refs ...core.LeaseRef) ([]core.Lease, error) {
+	leases := make([]core.Lease, len(refs))
+	for i := range refs {
+		n := s.locked(nil, refs[i].Node)
+		if n == nil {
+			continue
+		}
+		if at := n.find(&refs[i]); at >= 0 {
+			leases[i] = s.export(n, &n.leases[at])
+		}
+		n.mu.Unlock()
 	}
-	defer n.mu.Unlock()
-	if i := n.find(&ref); i >= 0 {
-		return s.export(n, &n.leases[i]), true, nil
-	}
-	return core.Lease{}, false, nil
+	return leases, nil
 }
 
 // Probe implements store.Holdings.

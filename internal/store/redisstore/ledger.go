@@ -69,13 +69,20 @@ func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
 	return err
 }
 
-// Lease implements store.Holdings.
-func (s *Store) Lease(ctx context.Context, ref core.LeaseRef) (core.Lease, bool, error) {
-	now, r, err := s.line.read(ctx, &scriptLease, []string{s.keys.node(ref.Node).leases}, member(ref))
-	if err != nil || r.none(0) {
-		return core.Lease{}, false, err
+// Leases implements store.Holdings.
+func (s *Store) Leases(ctx context.Context, refs ...core.LeaseRef) ([]core.Lease, error) {
+	leases := make([]core.Lease, len(refs))
+	asks := make([]ask, len(refs))
+	for i := range refs {
+		asks[i] = ask{keys: []string{s.keys.node(refs[i].Node).leases}, args: []string{member(refs[i])}}
 	}
-	return s.lease(ref.Node, member(ref), r.text(0), now), true, nil
+	err := s.line.readEach(ctx, &scriptLease, asks, func(i int, now int64, r reply) error {
+		if !r.none(0) {
+			leases[i] = s.lease(refs[i].Node, asks[i].args[0], r.text(0), now)
+		}
+		return nil
+	})
+	return leases, err
 }
 
 // Probe implements store.Holdings.
