@@ -115,7 +115,7 @@ func (d *decider) decide(b *testing.B) {
 	if err != nil || r.Verdict != store.OK {
 		b.Fatal(r.Verdict, err)
 	}
-	d.view.Observe(n.Node, r.InFlight, r.Max, now)
+	d.view.Left(n.Node, r.Free, now)
 	if err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle}); err != nil {
 		b.Fatal(err)
 	}

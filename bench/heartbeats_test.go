@@ -29,7 +29,7 @@ const (
 // BenchmarkDispatchBesideHeartbeats measures dispatch at a fixed rate, in process, in alternating windows
 // without and with 10,000 heartbeats a second beside it.
 func BenchmarkDispatchBesideHeartbeats(b *testing.B) {
-	s := inprocess.Start(b, beatNodes, 4, false)
+	s, _ := inprocess.Start(b, beatNodes, 4, false)
 	for b.Loop() {
 		var quiet, busy []float64
 		pace(b, s, beatWindow/4)

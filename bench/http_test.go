@@ -25,7 +25,7 @@ const (
 // process, against a bare net/http handler that decodes the same body and encodes an answer of the same
 // shape. The two take turns.
 func BenchmarkDispatchHTTP(b *testing.B) {
-	s := inprocess.Start(b, 50, 4, false)
+	s, _ := inprocess.Start(b, 50, 4, false)
 	ours := httptest.NewServer(s.Server.Handler())
 	defer ours.Close()
 	bare := httptest.NewServer(http.HandlerFunc(echo))

@@ -13,7 +13,7 @@ import (
 // BenchmarkLifecycle is a whole job without HTTP: dispatch, delivery to a node in the same process, ACK and
 // result.
 func BenchmarkLifecycle(b *testing.B) {
-	s := inprocess.Start(b, 50, 4, true)
+	s, _ := inprocess.Start(b, 50, 4, true)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

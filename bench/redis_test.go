@@ -24,7 +24,7 @@ func TestCommandsPerJob(t *testing.T) {
 	t.Parallel()
 	const jobs = 1000
 	server := redistest.Start(t)
-	s := inprocess.Start(t, 50, 4, true, func(c *config.Config) { c.Store = server.URL() })
+	s, _ := inprocess.Start(t, 50, 4, true, func(c *config.Config) { c.Store = server.URL() })
 	dispatchOne := func(id string) {
 		_, err := s.Jobs.Dispatch(t.Context(), dispatch.Request{Unique: true, Spec: core.Spec{
 			Request: core.RequestID(id), Session: "room", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -54,8 +55,8 @@ func (w *workers) do(ctx context.Context, a *wire.Assignment) error {
 }
 
 // Start makes a scheduler with nodes in the same process, with the memory store unless a change says otherwise. With
-// inline, a job has ended when its dispatch returns.
-func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.Config)) *scheduler.Scheduler {
+// inline, a job has ended when its dispatch returns. It stops when it is told to, or with the test.
+func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.Config)) (s *scheduler.Scheduler, stop func()) {
 	b.Helper()
 	cfg := config.Default()
 	cfg.Server.Port = 0
@@ -82,12 +83,13 @@ func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.
 	for _, q := range w.queue {
 		go w.work(b, q)
 	}
-	b.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		s.Jobs.Close()
 		_ = s.Store.Close()
 		for _, q := range w.queue {
 			close(q)
 		}
 	})
-	return s
+	b.Cleanup(stop)
+	return s, stop
 }

@@ -186,7 +186,7 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 		d.metrics.Reserved(r.Verdict)
 		switch r.Verdict {
 		case store.OK, store.Full:
-			d.fleet.Observe(m.Node, r.InFlight, r.Max, q.Now)
+			d.fleet.Left(m.Node, r.Free, q.Now)
 		case store.UnknownNode:
 			d.fleet.Remove(m.ID())
 		case store.TooLate:

@@ -46,6 +46,12 @@ func (f *Fleet) Observe(n *Node, inFlight, limit int, now Instant) {
 	}
 }
 
+// Left notes how many slots a reservation left.
+func (f *Fleet) Left(n *Node, free int, now Instant) {
+	limit := n.Brief().MaxJobs()
+	f.Observe(n, max(0, limit-free), limit, now)
+}
+
 // Freed notes that one job of a node's is over.
 func (f *Fleet) Freed(n *Node) {
 	const one = 1 // the lowest bits hold the count

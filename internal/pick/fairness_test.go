@@ -73,7 +73,7 @@ func (y *yard) choose(picker *pick.Picker, hold time.Duration) core.NodeID {
 		if err != nil {
 			y.t.Fatal(err)
 		}
-		y.Observe(m.Node, got.InFlight, got.Max, q.Now)
+		y.Left(m.Node, got.Free, q.Now)
 		if got.Verdict == store.OK {
 			y.holds = append(y.holds, held{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle}})
 			return m.ID()

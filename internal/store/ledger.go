@@ -42,9 +42,8 @@ type ReserveParams struct {
 
 // Reservation is the answer to a reservation.
 type Reservation struct {
-	Verdict  Verdict
-	InFlight int // after it
-	Max      int
+	Verdict Verdict
+	Free    int // slots that are certainly left after it
 }
 
 // ReleaseParams describes a release.

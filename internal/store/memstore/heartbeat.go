@@ -70,17 +70,16 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, r
 	late := now.since(l.since) >= s.timing.Attempt
 	switch {
 	case l.state == core.LeaseRevoked:
-		// Here too the first omission may be a heartbeat written before the job arrived; once the node has said
-		// that it has the job, it is not.
-		crossed := l.omitted == never || l.omitted == once && repeat
-		if a.Lists && !listed && !crossed || !a.Lists && expired(l.expires, now) {
+		// A job that may still be on its way is on no list. Then, here too, the first omission may be a heartbeat
+		// written before it arrived. A job that was on a list and is not any more is gone.
+		if !a.Lists && expired(l.expires, now) || a.Lists && !listed && l.omitted == once && !repeat {
 			return true
-		}
-		if a.Lists {
-			l.omitted = once
 		}
 		if listed {
 			s.renew(l, now)
+		}
+		if listed || a.Lists && (l.omitted != never || !s.early(l, now)) {
+			l.omitted = once
 		}
 		pulse.Cancels = append(pulse.Cancels, store.ActiveJob{Job: l.job, Attempt: int(l.attempt)})
 		return false

@@ -30,7 +30,7 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 			own, exists = i, lives
 		}
 	}
-	answer := store.Reservation{InFlight: taken, Max: int(n.max)}
+	answer := store.Reservation{Free: max(0, int(n.max)-taken)}
 	switch {
 	case exists:
 		answer.Verdict = store.OK
@@ -46,7 +46,7 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 		answer.Verdict = store.Full
 	default:
 		answer.Verdict = store.OK
-		answer.InFlight++
+		answer.Free--
 		granted := lease{
 			job:     p.Lease.Job,
 			token:   p.Lease.Token,
@@ -117,15 +117,18 @@ func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
 		return err
 	}
 	if i := n.find(&ref); i >= 0 {
-		switch l := &n.leases[i]; l.state {
-		case core.LeaseParked:
+		l := &n.leases[i]
+		if l.state == core.LeaseParked {
 			n.remove(i)
-		case core.LeaseRunning:
-			// The node has confirmed the job: as soon as its list leaves it out it has let go of it.
-			l.state, l.omitted = core.LeaseRevoked, max(l.omitted, once)
-		default:
-			l.state = core.LeaseRevoked
+			return nil
 		}
+		switch {
+		case l.stray(), l.state != core.LeaseRevoked && l.omitted != never:
+			l.omitted = once
+		case l.state == core.LeaseRunning:
+			l.omitted = arrived
+		}
+		l.state = core.LeaseRevoked
 	}
 	return nil
 }

@@ -76,6 +76,9 @@ const (
 	never  omission = iota
 	once            // the heartbeat may have been written before the job arrived
 	orphan          // the node does not have it
+
+	// arrived is of a revoked lease: it was never left out, and its node has confirmed the job.
+	arrived = orphan
 )
 
 // export is the lease as it leaves the store.
@@ -89,8 +92,11 @@ func (s *Store) export(n *node, l *lease) core.Lease {
 
 // young reports whether a reservation may still be on its way to the node.
 func (s *Store) young(l *lease, now moment) bool {
-	return l.state == core.LeaseReserved && now.since(l.since) < s.timing.Judge
+	return l.state == core.LeaseReserved && s.early(l, now)
 }
+
+// early reports whether the lease was reserved so lately that its job may still be on its way to the node.
+func (s *Store) early(l *lease, now moment) bool { return now.since(l.since) < s.timing.Judge }
 
 // stray reports whether the lease was adopted from a node's list: nobody reserved it.
 func (l *lease) stray() bool { return l.token == "" }

@@ -78,11 +78,16 @@ func (s *Store) beginLife(n *node, a *store.Activity, r *store.Registration, now
 		listed := a.Lists && lists(a.Active, l)
 		switch {
 		case listed && (l.state == core.LeaseRevoked || l.stray()):
+			if l.state == core.LeaseRevoked {
+				l.omitted = once
+			}
 			s.renew(l, now)
 		case listed:
 			l.state, l.omitted = core.LeaseRunning, never
 			s.renew(l, now)
 			r.Kept = append(r.Kept, s.export(n, l))
+		case l.state == core.LeaseRevoked && a.Lists && !l.stray() && l.omitted != once:
+			// The list may have been written before the job arrived. That is left to heartbeats, which can be told apart.
 		case l.state == core.LeaseRevoked, l.stray():
 			n.remove(i)
 		case s.young(l, now):

@@ -11,8 +11,7 @@ import (
 
 // Node implements store.Census.
 func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
-	k := s.keys.node(id)
-	now, r, err := s.line.read(ctx, &scriptNode, []string{k.meta, k.leases}, s.presence)
+	now, r, err := s.line.read(ctx, &scriptNode, []string{s.keys.meta(id), s.keys.leases(id)}, s.presence)
 	if err != nil {
 		return store.NodeStatus{}, err
 	}
@@ -35,8 +34,7 @@ func (s *Store) Nodes(ctx context.Context) ([]store.NodeStatus, error) {
 	}
 	asks := make([]ask, len(listed))
 	for i := range listed {
-		k := s.keys.node(listed[i].Node)
-		asks[i] = ask{keys: []string{k.meta, k.leases}, args: []string{s.presence}}
+		asks[i] = ask{keys: []string{s.keys.meta(listed[i].Node), s.keys.leases(listed[i].Node)}, args: []string{s.presence}}
 	}
 	var all []store.NodeStatus
 	err = s.line.readEach(ctx, &scriptNode, asks, func(i int, now int64, r reply) error {
@@ -51,8 +49,7 @@ func (s *Store) Nodes(ctx context.Context) ([]store.NodeStatus, error) {
 
 // Mark implements store.Marks.
 func (s *Store) Mark(ctx context.Context, m store.Mark) error {
-	k := s.keys.node(m.Node)
-	_, r, err := s.line.run(ctx, &scriptMark, []string{k.meta, k.unavailable}, m.Service, millis(m.For))
+	_, r, err := s.line.run(ctx, &scriptMark, []string{s.keys.meta(m.Node), s.keys.unavailable(m.Node)}, m.Service, millis(m.For))
 	switch {
 	case err != nil:
 		return err
@@ -65,7 +62,7 @@ func (s *Store) Mark(ctx context.Context, m store.Mark) error {
 
 // Marked implements store.Marks.
 func (s *Store) Marked(ctx context.Context, node core.NodeID) ([]store.Mark, error) {
-	now, r, err := s.line.read(ctx, &scriptMarked, []string{s.keys.node(node).unavailable})
+	now, r, err := s.line.read(ctx, &scriptMarked, []string{s.keys.unavailable(node)})
 	if err != nil {
 		return nil, err
 	}

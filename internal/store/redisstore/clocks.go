@@ -60,5 +60,5 @@ func (c *clocks) notAfter(ctx context.Context, slot int) int64 {
 	if at.learned.Load() != 0 {
 		difference = at.difference.Load()
 	}
-	return c.now() + time.Until(deadline).Milliseconds() + difference
+	return deadline.Sub(c.base).Milliseconds() + difference
 }

@@ -3,7 +3,7 @@ package redisstore
 import "github.com/lingua-scheduler/lingua/internal/core"
 
 // LeasesKey is where the leases of a node lie, for an auditor who looks for himself.
-func LeasesKey(prefix string, node core.NodeID) string { return keys{prefix}.node(node).leases }
+func LeasesKey(prefix string, node core.NodeID) string { return keys{prefix}.leases(node) }
 
 // Score is what the score of a lease says, in milliseconds on the server's clock.
 type Score struct {
@@ -26,11 +26,11 @@ func ReadScore(score float64) Score {
 // KeysOf names every key there can be for a node, a job, a session and so on that are all called the same.
 func KeysOf(prefix, name string) map[string]string {
 	k := keys{prefix}
-	node := k.node(core.NodeID(name))
+	node := core.NodeID(name)
 	out, waiting := k.outbox(core.SessionID(name))
 	lock, fence := k.lock(name)
 	return map[string]string{
-		"meta": node.meta, "leases": node.leases, "marks": node.unavailable, "seen": k.lastSeen(seenShard(core.NodeID(name))),
+		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(seenShard(core.NodeID(name))),
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
 		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "life": k.incarnation(),
 	}

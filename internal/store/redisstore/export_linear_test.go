@@ -84,6 +84,15 @@ func (t *Tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
 	return r
 }
 
+// DoMulti implements rueidis.Client, one after the other.
+func (t *Tap) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
+	results := make([]rueidis.RedisResult, len(cmds))
+	for i, cmd := range cmds {
+		results[i] = t.Do(ctx, cmd)
+	}
+	return results
+}
+
 // about is the node whose keys a command works on, if any.
 func about(words []string) core.NodeID {
 	at := 1
@@ -103,15 +112,18 @@ func overheard(r rueidis.RedisResult) Overheard {
 		return Overheard{Err: err}
 	}
 	if n, err := r.AsInt64(); err == nil {
-		return Overheard{Value: n}
+		if n < briefCodes*briefCounts {
+			return Overheard{Value: n} // of a plain command
+		}
+		return Overheard{Now: n/(briefCodes*briefCounts) + epoch, Value: n / briefCounts % briefCodes}
 	}
 	parts, err := r.ToArray()
 	if err != nil || len(parts) == 0 {
 		return Overheard{Err: fmt.Errorf("no reply of ours: %w", err)}
 	}
-	all := reply(parts)
+	all := reply{parts: parts}
 	o := Overheard{Now: all.int(0)}
-	if len(all) > 1 {
+	if len(parts) > 1 {
 		o.Value = all.int(1)
 	}
 	return o

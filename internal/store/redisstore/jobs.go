@@ -16,7 +16,7 @@ import (
 // What the scripts of records answer.
 const (
 	written = 1
-	early   = -2
+	early   = 2
 )
 
 // tries bounds how often a step is made anew because somebody else made one first.
@@ -56,7 +56,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 		case old == nil: // it expired just now
 			now, r, err = s.line.run(ctx, &scriptCreate, []string{s.keys.job(p.ID)}, ttl, record)
 		default:
-			now, r, err = s.replace(ctx, p.ID, swap{ttl: ttl, created: "0", seen: seen, record: record})
+			now, r, err = s.replace(ctx, p.ID, swap{ttl: ttl, seen: seen, record: record, anew: true})
 		}
 		if err != nil {
 			return nil, false, err
@@ -67,7 +67,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 
 // standing reads the record that a script answered with, and how it begins; nil when there is none.
 func (s *Store) standing(id core.JobID, r reply) (*core.Job, string, error) {
-	if len(r) < 2 || r.none(1) {
+	if len(r.parts) < 2 || r.none(1) {
 		return nil, "", nil
 	}
 	return s.read(id, r.text(1))
@@ -81,15 +81,21 @@ func (s *Store) read(id core.JobID, text string) (*core.Job, string, error) {
 // swap is one compare-and-set.
 type swap struct {
 	ttl       string // 0: what is left of it
-	notBefore int64  // 0: whenever
-	created   string // when the record was, 0: now
 	seen      string // how the record begins that is to be replaced
-	record    string // head and body of the other
+	record    string // the other, but for its times
+	notBefore int64  // 0: whenever
+	anew      bool   // as if it were created now
 }
 
 func (s *Store) replace(ctx context.Context, id core.JobID, w swap) (int64, reply, error) {
-	return s.line.run(ctx, &scriptReplace, []string{s.keys.job(id)},
-		w.ttl, strconv.FormatInt(w.notBefore, 10), w.created, w.seen, w.record)
+	keys, args := []string{s.keys.job(id)}, []string{w.ttl, w.seen, w.record}
+	switch {
+	case w.anew:
+		args = append(args, "0", "1")
+	case w.notBefore > 0:
+		args = append(args, strconv.FormatInt(w.notBefore, 10))
+	}
+	return s.line.run(ctx, &scriptReplace, keys, args...)
 }
 
 // Apply implements store.Jobs. The step is worked out here, by the one function that knows the state machine, and
@@ -161,9 +167,9 @@ func step(job *core.Job, p *store.ApplyParams) (next *core.Job, outcome store.Ou
 func (s *Store) write(ctx context.Context, next *core.Job, notBefore int64, seen string) (int64, reply, error) {
 	record, err := encode(next)
 	if err != nil {
-		return 0, nil, err
+		return 0, reply{}, err
 	}
-	w := swap{ttl: "0", notBefore: notBefore, created: strconv.FormatInt(next.Created.UnixMilli(), 10), seen: seen, record: record}
+	w := swap{ttl: "0", seen: seen, record: record, notBefore: notBefore}
 	if next.State.Terminal() {
 		w.ttl = millis(s.timing.Keep)
 	}

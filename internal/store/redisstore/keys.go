@@ -13,12 +13,16 @@ const seenShards = 16
 // keys makes every key there is. What is in braces decides the slot.
 type keys struct{ prefix string }
 
-// nodeKeys are the keys of one node.
-type nodeKeys struct{ meta, leases, unavailable string }
+func (k keys) meta(id core.NodeID) string {
+	return k.prefix + ":v1:nodes:{node:" + string(id) + "}:meta"
+}
 
-func (k keys) node(id core.NodeID) nodeKeys {
-	base := k.prefix + ":v1:nodes:{node:" + string(id) + "}:"
-	return nodeKeys{meta: base + "meta", leases: base + "leases", unavailable: base + "unavailable"}
+func (k keys) leases(id core.NodeID) string {
+	return k.prefix + ":v1:nodes:{node:" + string(id) + "}:leases"
+}
+
+func (k keys) unavailable(id core.NodeID) string {
+	return k.prefix + ":v1:nodes:{node:" + string(id) + "}:unavailable"
 }
 
 func (k keys) lastSeen(shard int) string {

@@ -10,7 +10,9 @@ import (
 
 // member names a lease in its node's set. No part of it can contain the bar.
 func member(ref core.LeaseRef) string {
-	return listed(ref.Job, ref.Attempt) + "|" + string(ref.Token)
+	b := append(make([]byte, 0, 96), ref.Job...)
+	b = strconv.AppendInt(append(b, '|'), int64(ref.Attempt), 10)
+	return string(append(append(b, '|'), ref.Token...))
 }
 
 // listed names a job as a node lists it.

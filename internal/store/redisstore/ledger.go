@@ -4,30 +4,33 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // Reserve implements store.Ledger.
 func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
-	k := s.keys.node(p.Lease.Node)
-	_, r, err := s.line.run(ctx, &scriptReserve, []string{k.meta, k.leases},
-		member(p.Lease), strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatInt(int64(p.Revision), 10), s.presence)
+	_, r, err := s.line.run(ctx, &scriptReserve, []string{s.keys.meta(p.Lease.Node), s.keys.leases(p.Lease.Node)},
+		member(p.Lease), gate(p.Epoch, p.Revision), s.presence)
 	switch {
 	case errors.Is(err, errLate):
 		return store.Reservation{Verdict: store.TooLate}, nil
 	case err != nil:
 		return store.Reservation{}, err
 	}
-	return store.Reservation{Verdict: store.Verdict(r.int(0)), InFlight: int(r.int(1)), Max: int(r.int(2))}, nil
+	return store.Reservation{Verdict: store.Verdict(r.int(0)), Free: int(r.int(1))}, nil
+}
+
+// gate is what a node's record says of it while it is open to those who know it as it is.
+func gate(epoch core.Epoch, revision core.Revision) string {
+	b := strconv.AppendInt(make([]byte, 0, 32), int64(epoch), 10)
+	return string(strconv.AppendInt(append(b, '.'), int64(revision), 10))
 }
 
 // Commit implements store.Ledger.
 func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
-	_, r, err := s.line.run(ctx, &scriptCommit, []string{s.keys.node(ref.Node).leases}, member(ref), s.presence)
+	_, r, err := s.line.run(ctx, &scriptCommit, []string{s.keys.leases(ref.Node)}, member(ref), s.presence)
 	if err != nil {
 		return false, err
 	}
@@ -38,7 +41,7 @@ func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 // sees to it that it arrives; if it cannot for as long as a lease lives, the lease lapses. A parked one is waited for:
 // its job may be looked for at once.
 func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
-	leases, name := s.keys.node(p.Lease.Node).leases, member(p.Lease)
+	leases, name := s.keys.leases(p.Lease.Node), member(p.Lease)
 	if p.Park {
 		_, _, err := s.line.run(ctx, &scriptPark, []string{leases}, name)
 		return err
@@ -46,26 +49,13 @@ func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.later(func(life context.Context) {
-		until := time.Now().Add(s.timing.Presence)
-		for wait := firstPause; time.Now().Before(until); wait = min(2*wait, mostPause) {
-			_, err := s.line.one(s.line.begin(life), s.line.redis.B().Zrem().Key(leases).Member(name).Build())
-			if err == nil || !pause.About(life, wait, 0.5) {
-				return
-			}
-		}
-	})
+	s.release(slot{leases, name})
 	return nil
 }
 
-const (
-	firstPause = 50 * time.Millisecond
-	mostPause  = time.Second
-)
-
 // Revoke implements store.Ledger.
 func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
-	_, _, err := s.line.run(ctx, &scriptRevoke, []string{s.keys.node(ref.Node).leases}, member(ref))
+	_, _, err := s.line.run(ctx, &scriptRevoke, []string{s.keys.leases(ref.Node)}, member(ref))
 	return err
 }
 
@@ -74,7 +64,7 @@ func (s *Store) Leases(ctx context.Context, refs ...core.LeaseRef) ([]core.Lease
 	leases := make([]core.Lease, len(refs))
 	asks := make([]ask, len(refs))
 	for i := range refs {
-		asks[i] = ask{keys: []string{s.keys.node(refs[i].Node).leases}, args: []string{member(refs[i])}}
+		asks[i] = ask{keys: []string{s.keys.leases(refs[i].Node)}, args: []string{member(refs[i])}}
 	}
 	err := s.line.readEach(ctx, &scriptLease, asks, func(i int, now int64, r reply) error {
 		if !r.none(0) {
@@ -89,8 +79,7 @@ func (s *Store) Leases(ctx context.Context, refs ...core.LeaseRef) ([]core.Lease
 func (s *Store) Probe(ctx context.Context, nodes []core.NodeID, into []store.Occupancy) error {
 	asks := make([]ask, len(nodes))
 	for i, id := range nodes {
-		k := s.keys.node(id)
-		asks[i] = ask{keys: []string{k.meta, k.leases}, args: []string{s.presence}}
+		asks[i] = ask{keys: []string{s.keys.meta(id), s.keys.leases(id)}, args: []string{s.presence}}
 	}
 	return s.line.readEach(ctx, &scriptProbe, asks, func(i int, _ int64, r reply) error {
 		into[i] = store.Occupancy{}
@@ -103,7 +92,7 @@ func (s *Store) Probe(ctx context.Context, nodes []core.NodeID, into []store.Occ
 
 // Orphans implements store.Holdings.
 func (s *Store) Orphans(ctx context.Context, node core.NodeID) ([]core.Lease, error) {
-	now, r, err := s.line.read(ctx, &scriptOrphans, []string{s.keys.node(node).leases})
+	now, r, err := s.line.read(ctx, &scriptOrphans, []string{s.keys.leases(node)})
 	if err != nil {
 		return nil, err
 	}

@@ -131,8 +131,31 @@ func (l *line) give(n int) {
 	}
 }
 
-// one sends a command and returns its reply.
+// one sends a command and returns its reply. While Redis answers, the caller waits for it itself: the client leaves
+// when the time is over, but for making a connection, which takes a time of its own.
 func (l *line) one(c call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+	if !l.well.Load() {
+		return l.carefully(c, cmd)
+	}
+	if err := l.take(c, 1); err != nil {
+		l.judge(err)
+		return rueidis.RedisMessage{}, err
+	}
+	number := l.lent.next()
+	m, err := l.redis.Do(c.sooner(), cmd).ToMessage()
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		l.give(l.lent.lend(1, l.give))
+		err = c.ended()
+	} else {
+		l.give(1 + l.lent.answered(number))
+		err = spoken(err)
+	}
+	l.judge(err)
+	return m, err
+}
+
+// carefully is one while it is not known whether Redis answers.
+func (l *line) carefully(c call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
 	result, err := send(l, c, 1, func(ctx context.Context) rueidis.RedisResult { return l.redis.Do(ctx, cmd) }, rueidis.RedisResult.Error)
 	if err != nil {
 		return rueidis.RedisMessage{}, err
@@ -168,39 +191,36 @@ func send[T any](l *line, c call, n int, do func(context.Context) T, failure fun
 		settle(blame(err))
 		return none, err
 	}
-	var reply T
-	if l.well.Load() {
-		reply, err = direct(l, c, n, do, failure)
-	} else {
-		reply, err = beside(l, c, n, do)
-	}
+	reply, err := beside(l, c, n, do)
 	if err == nil {
 		err = blame(spoken(failure(reply)))
 	}
-	if ok := blame(err) == nil; ok != l.well.Load() {
-		l.well.Store(ok)
-	}
-	if unwritable(err) {
-		l.health.set(&l.health.barred, true)
-	}
 	settle(blame(err))
+	l.note(err)
 	if err != nil {
 		return none, err
 	}
 	return reply, nil
 }
 
-// direct waits for the reply itself: the cheap way, while Redis answers. The client leaves when the time is over, but
-// for making a connection, which takes a time of its own.
-func direct[T any](l *line, c call, n int, do func(context.Context) T, failure func(T) error) (T, error) {
-	number := l.lent.next()
-	reply := do(c.sooner())
-	if err := failure(reply); errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		l.give(l.lent.lend(n, l.give))
-		return reply, c.ended()
+// judge tells the breaker what became of a command that was sent without asking it; nothing while all is well.
+func (l *line) judge(err error) {
+	if err == nil && l.well.Load() {
+		return
 	}
-	l.give(n + l.lent.answered(number))
-	return reply, nil
+	settle, refused := l.breaker.Allow()
+	if refused == nil {
+		settle(blame(err))
+		l.note(err)
+	}
+}
+
+// note keeps whether the last reply was a good one.
+func (l *line) note(err error) {
+	l.well.Store(blame(err) == nil)
+	if err != nil && unwritable(err) {
+		l.health.set(&l.health.barred, true)
+	}
 }
 
 // beside lets somebody else wait for the reply, so that the caller can leave when its time is over, whatever keeps the

@@ -280,7 +280,7 @@ func (c *dispatcher) call(ctx context.Context, q *request) (*answer, error) {
 	case doReserve:
 		var r store.Reservation
 		r, err = c.store.Reserve(ctx, store.ReserveParams{Lease: q.lease, Epoch: q.epoch, Revision: q.revision})
-		a.verdict, a.inFlight, a.max = r.Verdict, r.InFlight, r.Max
+		a.verdict, a.free = r.Verdict, r.Free
 	case doCommit:
 		a.yes, err = c.store.Commit(ctx, q.lease)
 	case doRelease, doPark:

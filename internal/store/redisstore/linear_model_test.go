@@ -49,8 +49,7 @@ type answer struct {
 	now       int64 // when it happened by the server's clock, 0 for a release, which does not tell
 	verdict   store.Verdict
 	yes       bool // it lives, it was there, it is gone
-	inFlight  int
-	max       int
+	free      int
 	epoch     core.Epoch
 	revision  core.Revision
 	known     bool
@@ -74,8 +73,8 @@ func (q *request) String() string {
 }
 
 func (a *answer) String() string {
-	return fmt.Sprintf("(at %d: %s %t, %d of %d, epoch %d, revision %d, known %t, %+v, %s)",
-		a.now, a.verdict, a.yes, a.inFlight, a.max, a.epoch, a.revision, a.known, a.occupancy, a.lists)
+	return fmt.Sprintf("(at %d: %s %t, %d left, epoch %d, revision %d, known %t, %+v, %s)",
+		a.now, a.verdict, a.yes, a.free, a.epoch, a.revision, a.known, a.occupancy, a.lists)
 }
 
 // rolled writes leases out, whatever their order.
@@ -127,9 +126,12 @@ func (s *span) lives(now int64) bool { return s.expires > tickOf(now) }
 
 func (s *span) age(now int64) int64 { return (tickOf(now) - s.since) * tickMS }
 
-func (s *span) young(now int64) bool {
-	return s.state == core.LeaseReserved && s.age(now) < ms(linear.Judge)
-}
+func (s *span) young(now int64) bool { return s.state == core.LeaseReserved && s.early(now) }
+
+func (s *span) early(now int64) bool { return s.age(now) < ms(linear.Judge) }
+
+// arrived stands in omitted for a revoked lease that was never left out and whose node has confirmed the job.
+const arrived = 2
 
 func (s *span) seen(now int64) core.Lease {
 	return core.Lease{LeaseRef: s.ref, State: s.state, Young: s.young(now)}
@@ -251,7 +253,7 @@ func (b *ledger) step(q *request, given *answer) answer {
 	case doRenew:
 		b.renew(q, &a)
 	case doReserve:
-		b.reserve(q, &a)
+		b.reserve(q, &a, given.free)
 	case doCommit:
 		if own == nil || !own.lives(now) || own.state == core.LeaseRevoked {
 			break
@@ -271,9 +273,13 @@ func (b *ledger) step(q *request, given *answer) answer {
 		case own == nil:
 		case own.state == core.LeaseParked:
 			b.leases = slices.Delete(b.leases, at, at+1)
-		case own.state == core.LeaseRunning:
-			own.state, own.omitted = core.LeaseRevoked, max(own.omitted, 1)
 		default:
+			switch {
+			case own.adopted(), own.state != core.LeaseRevoked && own.omitted > 0:
+				own.omitted = 1
+			case own.state == core.LeaseRunning:
+				own.omitted = arrived
+			}
 			own.state = core.LeaseRevoked
 		}
 	case doRemove:
@@ -290,12 +296,13 @@ func (b *ledger) step(q *request, given *answer) answer {
 	return a
 }
 
-func (b *ledger) reserve(q *request, a *answer) {
+// reserve takes a slot. What it says is left may be less than there is, by names in the set that do not count any more.
+func (b *ledger) reserve(q *request, a *answer, said int) {
 	if b.epoch == 0 {
 		a.verdict = store.UnknownNode
 		return
 	}
-	a.inFlight, a.max = b.living(a.now)+b.foreign, b.max
+	left := b.max - b.foreign - b.living(a.now)
 	own, _ := b.find(q.lease)
 	switch {
 	case own != nil && own.lives(a.now):
@@ -308,11 +315,14 @@ func (b *ledger) reserve(q *request, a *answer) {
 		a.verdict = store.NotReady
 	case b.max <= 0:
 		a.verdict = store.NoCapacity
-	case a.inFlight >= b.max:
+	case left <= 0:
 		a.verdict = store.Full
 	default:
 		a.verdict = store.OK
-		a.inFlight++
 		b.put(span{ref: q.lease, state: core.LeaseReserved, since: tickOf(a.now), expires: expiry(a.now)})
+		if left--; said >= b.max-b.foreign-len(b.leases) {
+			left = min(left, said)
+		}
 	}
+	a.free = max(0, left)
 }

@@ -15,17 +15,18 @@ func (b *ledger) register(q *request, a *answer, epoch core.Epoch) {
 	now := a.now
 	known := b.known()
 	b.leases = slices.DeleteFunc(b.leases, func(s span) bool {
-		return !lists(q, &s) && (s.state == core.LeaseRevoked || s.adopted())
+		crossed := q.activity.Lists && s.state == core.LeaseRevoked && !s.adopted() && s.omitted != 1
+		return !lists(q, &s) && !crossed && (s.state == core.LeaseRevoked || s.adopted())
 	})
 	for i := range b.leases {
 		s := &b.leases[i]
 		switch {
 		case !lists(q, s):
-			if !s.young(now) {
+			if s.state != core.LeaseRevoked && !s.young(now) {
 				orphans = append(orphans, s.seen(now))
 			}
 		case s.state == core.LeaseRevoked:
-			s.expires = expiry(now)
+			s.omitted, s.expires = 1, expiry(now)
 		case s.adopted():
 			s.expires = expiry(now)
 			strays = append(strays, s.seen(now))
@@ -75,7 +76,7 @@ func (b *ledger) renew(q *request, a *answer) {
 	b.leases = slices.DeleteFunc(b.leases, func(s span) bool {
 		unlisted := q.activity.Lists && !lists(q, &s) || !q.activity.Lists && !s.lives(now)
 		// A list that was written before the job arrived says nothing about it.
-		crossed := q.activity.Lists && s.state == core.LeaseRevoked && (s.omitted == 0 || s.omitted == 1 && again)
+		crossed := q.activity.Lists && s.state == core.LeaseRevoked && (s.omitted != 1 || again)
 		return unlisted && !crossed && (s.state == core.LeaseRevoked || s.adopted())
 	})
 	var orphans, overdue, strays []core.Lease
@@ -88,7 +89,7 @@ func (b *ledger) renew(q *request, a *answer) {
 			if listed {
 				s.expires = expiry(now)
 			}
-			if q.activity.Lists {
+			if listed || q.activity.Lists && (s.omitted != 0 || !s.early(now)) {
 				s.omitted = 1
 			}
 			cancels = append(cancels, s.job())

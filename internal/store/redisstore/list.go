@@ -51,7 +51,7 @@ func (s *Store) unfinished(ctx context.Context, node core.NodeID) ([]core.JobID,
 	}
 	asks := make([]ask, len(nodes))
 	for i := range nodes {
-		asks[i] = ask{keys: []string{s.keys.node(nodes[i].Node).leases}}
+		asks[i] = ask{keys: []string{s.keys.leases(nodes[i].Node)}}
 	}
 	var ids []core.JobID
 	err := s.line.readEach(ctx, &scriptOrphans, asks, func(i int, now int64, r reply) error {

@@ -76,7 +76,7 @@ func register(jobs ...string) func(ctx context.Context, s *redisstore.Store, x *
 }
 
 // A registration that is repeated is another one: the node begins one more life, with what it had.
-var lives = []string{"meta.epoch", "meta.rev", "meta.ver"}
+var lives = []string{"meta.epoch", "meta.rev", "meta.ver", "meta.gate"}
 
 func drain(drained bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

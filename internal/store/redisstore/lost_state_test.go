@@ -92,7 +92,7 @@ func (s state) has(label string) bool {
 var renewed = regexp.MustCompile(`^(meta\.(seen|held)|marks\.)`)
 
 // timed matches what tells the time, and so cannot be the same for two subjects.
-var timed = regexp.MustCompile(`^(meta\.(epoch|seen|held)|seen\.|marks\.|since\.|fence$|life\.)`)
+var timed = regexp.MustCompile(`^(meta\.(epoch|gate|seen|held)|seen\.|marks\.|since\.|fence$|life\.)`)
 
 // but leaves out whether the node is on the list of those that were heard: that is a step of its own, which a call
 // that lost a reply before it makes only when it is repeated.
@@ -102,11 +102,11 @@ func (s state) but(label string) state {
 	return kept
 }
 
-// without leaves out values, but not that there is one: those that match, and those that are named.
+// without leaves out values, but not whether there is one: those that match, and those that are named.
 func (s state) without(some *regexp.Regexp, names ...string) state {
 	masked := make(state, len(s))
 	for key, value := range s {
-		if some.MatchString(key) || slices.Contains(names, key) {
+		if value != "" && (some.MatchString(key) || slices.Contains(names, key)) {
 			value = "some"
 		}
 		masked[key] = value

@@ -20,13 +20,12 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	if err != nil {
 		return store.Registration{}, err
 	}
-	k := s.keys.node(p.Node.ID)
 	lists, counts, current := activity(&p.Activity)
 	args := listing([]string{
 		s.presence, s.judge, s.attempt, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
 		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning),
 	}, &p.Activity)
-	now, r, err := s.line.run(ctx, &scriptRegister, []string{k.meta, k.leases}, args...)
+	now, r, err := s.line.run(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID)}, args...)
 	if err != nil {
 		return store.Registration{}, err
 	}
@@ -65,8 +64,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 			flag(next.Health == core.HealthReady), flag(next.Health == core.HealthOffline), strconv.Itoa(next.MaxJobs),
 		})
 	}
-	k := s.keys.node(p.Node)
-	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{k.meta, k.leases}, listing(args, &p.Activity)...)
+	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, listing(args, &p.Activity)...)
 	switch {
 	case errors.Is(err, errLate):
 		return store.Pulse{Verdict: store.TooLate}, nil
@@ -133,7 +131,7 @@ const unknownNode = -2
 
 // Drain implements store.Nodes.
 func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
-	_, r, err := s.line.run(ctx, &scriptDrain, []string{s.keys.node(p.Node).meta}, flag(p.Drained))
+	_, r, err := s.line.run(ctx, &scriptDrain, []string{s.keys.meta(p.Node)}, flag(p.Drained))
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +148,7 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 
 // Remove implements store.Nodes.
 func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
-	k := s.keys.node(p.Node)
-	_, r, err := s.line.run(ctx, &scriptRemove, []string{k.meta, k.leases, k.unavailable},
+	_, r, err := s.line.run(ctx, &scriptRemove, []string{s.keys.meta(p.Node), s.keys.leases(p.Node), s.keys.unavailable(p.Node)},
 		strconv.FormatInt(p.SilentFor.Milliseconds(), 10))
 	if err != nil || r.int(0) == 0 {
 		return err

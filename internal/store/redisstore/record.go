@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -10,38 +11,29 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// A record is kept as three lines: when it was created and last changed; the head, which holds what steps change and
-// is what they are compared by; and the body, which holds what people sent. Heads are written by hand, because they
-// are on the way of every job; they are read as the JSON they are.
-type recordHead struct {
-	Version int           `json:"v"`
-	State   string        `json:"s"`
-	Attempt int           `json:"a"`
-	Node    core.NodeID   `json:"n"`
-	Epoch   core.Epoch    `json:"e"`
-	Token   core.Token    `json:"t"`
-	Owner   core.Token    `json:"o"`
-	Retry   *offset       `json:"r"`
-	Reason  core.Reason   `json:"y"`
-	Ends    offset        `json:"d"`
-	History []pastAttempt `json:"h"`
-}
-
-type pastAttempt struct {
-	Attempt int         `json:"a"`
-	Node    core.NodeID `json:"n"`
-	Epoch   core.Epoch  `json:"e"`
-	Token   core.Token  `json:"t"`
-	Started offset      `json:"s"`
-	Ended   *offset     `json:"x"`
-	Reason  core.Reason `json:"y"`
-}
+// A record is kept as two lines. The first is the head, which holds what steps change and is what they are compared
+// by: fields between commas, an attempt after each semicolon, none of which can hold either. It begins with when the
+// record was created and last changed, which the server fills in.
+//
+//	created,updated,version,state,ends,owner,retry,reason;attempt,node,epoch,token,started,ended,reason;...
+//
+// The last attempt is the current one. The second line is the body, which holds what people sent.
+const (
+	headFields    = 8
+	attemptFields = 7
+)
 
 type recordBody struct {
-	Spec        core.Spec       `json:"spec"`
-	Fingerprint string          `json:"print"`
-	Detail      string          `json:"detail,omitempty"`
-	Result      json.RawMessage `json:"result,omitempty"`
+	Request     core.RequestID  `json:"r"`
+	Tenant      core.TenantID   `json:"w,omitempty"`
+	Session     core.SessionID  `json:"c"`
+	Src         core.Lang       `json:"s"`
+	Tgt         core.Lang       `json:"t"`
+	AudioRef    string          `json:"a"`
+	Options     core.Options    `json:"o"`
+	Fingerprint string          `json:"p"`
+	Detail      string          `json:"d,omitempty"`
+	Result      json.RawMessage `json:"z,omitempty"`
 }
 
 // offset is a moment in a head, in milliseconds: from 0 up, so long after the record was created; below 0, -1 less
@@ -76,93 +68,79 @@ func (c times) at(o offset) time.Time {
 	return c.created.Add(time.Duration(o) * time.Millisecond)
 }
 
-// appendHead writes a head. What it writes of a record is what it wrote when the record was made, so that a step can
-// be compared by it; where it is not, for two steps within a millisecond, the step is worked out again.
+// appendHead writes a head but for the times it begins with. What it writes of a record is what it wrote when the
+// record was made, so that a step can be compared by it; where it is not, for two steps within a millisecond, the step
+// is worked out again.
 func appendHead(b []byte, j *core.Job) []byte {
 	c := times{j.Created, j.Updated}
-	b = append(b, `{"v":`...)
 	b = strconv.AppendInt(b, int64(j.Version), 10)
-	b = append(b, `,"s":"`...)
-	b = append(b, j.State.String()...)
-	b = appendHolder(append(b, `",`...), &j.Holder, j.Token)
-	if j.Owner != "" {
-		b = append(append(append(b, `,"o":"`...), j.Owner...), '"')
-	}
-	if !j.Retry.IsZero() {
-		b = strconv.AppendInt(append(b, `,"r":`...), int64(c.offsetOf(j.Retry)), 10)
-	}
-	if j.Reason != "" {
-		b = append(append(append(b, `,"y":"`...), j.Reason...), '"')
-	}
-	b = strconv.AppendInt(append(b, `,"d":`...), j.Deadline.Sub(j.Created).Milliseconds(), 10)
-	b = append(b, `,"h":[`...)
+	b = append(append(b, ','), j.State.String()...)
+	b = strconv.AppendInt(append(b, ','), j.Deadline.Sub(j.Created).Milliseconds(), 10)
+	b = append(append(b, ','), j.Owner...)
+	b = c.appendMoment(append(b, ','), j.Retry)
+	b = append(append(b, ','), j.Reason...)
 	for i := range j.History {
 		a := &j.History[i]
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendHolder(append(b, '{'), &a.Holder, a.Token)
-		b = strconv.AppendInt(append(b, `,"s":`...), int64(c.offsetOf(a.Started)), 10)
-		if !a.Ended.IsZero() {
-			b = strconv.AppendInt(append(b, `,"x":`...), int64(c.offsetOf(a.Ended)), 10)
-		}
-		if a.Reason != "" {
-			b = append(append(append(b, `,"y":"`...), a.Reason...), '"')
-		}
-		b = append(b, '}')
+		b = strconv.AppendInt(append(b, ';'), int64(a.Attempt), 10)
+		b = append(append(b, ','), a.Node...)
+		b = strconv.AppendInt(append(b, ','), int64(a.Epoch), 10)
+		b = append(append(b, ','), a.Token...)
+		b = c.appendMoment(append(b, ','), a.Started)
+		b = c.appendMoment(append(b, ','), a.Ended)
+		b = append(append(b, ','), a.Reason...)
 	}
-	return append(b, `]}`...)
+	return append(b, '\n')
 }
 
-// appendHolder writes who has a job. Names and tokens hold nothing that JSON would escape.
-func appendHolder(b []byte, h *core.Holder, token core.Token) []byte {
-	b = strconv.AppendInt(append(b, `"a":`...), int64(h.Attempt), 10)
-	b = append(append(append(b, `,"n":"`...), h.Node...), `","e":`...)
-	b = strconv.AppendInt(b, int64(h.Epoch), 10)
-	return append(append(append(b, `,"t":"`...), token...), '"')
+// appendMoment writes a moment, nothing for none.
+func (c times) appendMoment(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return b
+	}
+	return strconv.AppendInt(b, int64(c.offsetOf(t)), 10)
 }
 
 // seenAs is how the record of a job begins, if it is the one that was seen.
 func seenAs(j *core.Job) string {
-	b := make([]byte, 0, 256)
+	b := make([]byte, 0, 192)
 	b = strconv.AppendInt(b, j.Created.UnixMilli(), 10)
 	b = strconv.AppendInt(append(b, ','), j.Updated.UnixMilli(), 10)
-	return string(append(appendHead(append(b, '\n'), j), '\n'))
+	return string(appendHead(append(b, ','), j))
 }
 
-// encode writes head and body.
+// encode writes a record but for the times it begins with.
 func encode(j *core.Job) (string, error) {
-	b, err := appendBody(append(appendHead(make([]byte, 0, 768), j), '\n'), j)
+	b, err := appendBody(appendHead(make([]byte, 0, 512), j), j)
 	return string(b), err
 }
 
-// appendBody writes a body.
+// appendBody writes a body. It is on the way of every job, so it is not left to reflection.
 func appendBody(b []byte, j *core.Job) ([]byte, error) {
-	var err error
-	b = append(b, `{"spec":{"Request":"`...)
-	b = append(append(b, j.Request...), `","Tenant":"`...)
-	b = append(append(b, j.Tenant...), `","Session":"`...)
-	b = append(append(b, j.Session...), `","Direction":{"Src":"`...)
-	b = append(append(b, j.Direction.Src...), `","Tgt":"`...)
-	b = append(append(b, j.Direction.Tgt...), `"},"AudioRef":`...)
-	b = appendText(b, j.AudioRef)
+	b = append(append(b, `{"r":"`...), j.Request...)
+	if j.Tenant != "" {
+		b = append(append(b, `","w":"`...), j.Tenant...)
+	}
+	b = append(append(b, `","c":"`...), j.Session...)
+	b = append(append(b, `","s":"`...), j.Direction.Src...)
+	b = append(append(b, `","t":"`...), j.Direction.Tgt...)
+	b = appendText(append(b, `","a":`...), j.AudioRef)
 	if o := &j.Options; o.RequireTTS || o.Strict || o.PreferredNode != "" || o.Region != "" ||
 		len(o.RequiredServices)+len(o.RequiredModels)+len(o.Features) > 0 {
-		var options []byte
-		if options, err = json.Marshal(o); err != nil {
+		options, err := json.Marshal(o)
+		if err != nil {
 			return nil, err
 		}
-		b = append(append(b, `,"Options":`...), options...)
+		b = append(append(b, `,"o":`...), options...)
 	}
-	b = append(append(append(b, `},"print":"`...), j.Fingerprint...), '"')
+	b = append(append(append(b, `,"p":"`...), j.Fingerprint...), '"')
 	if j.Detail != "" {
-		b = appendText(append(b, `,"detail":`...), j.Detail)
+		b = appendText(append(b, `,"d":`...), j.Detail)
 	}
 	if len(j.Result) > 0 {
 		if !json.Valid(j.Result) {
 			return nil, fmt.Errorf("the result of job %s is not JSON", j.ID)
 		}
-		b = append(append(b, `,"result":`...), j.Result...)
+		b = append(append(b, `,"z":`...), j.Result...)
 	}
 	return append(b, '}'), nil
 }
@@ -182,50 +160,78 @@ func appendText(b []byte, text string) []byte {
 }
 
 // beginning is the part of a record that seenAs would write.
-func beginning(text string) string {
-	first := strings.IndexByte(text, '\n') + 1
-	return text[:first+strings.IndexByte(text[first:], '\n')+1]
-}
+func beginning(text string) string { return text[:strings.IndexByte(text, '\n')+1] }
 
 func decodeRecord(id core.JobID, text string) (*core.Job, error) {
-	lines := strings.SplitN(text, "\n", 3)
-	if len(lines) != 3 {
-		return nil, fmt.Errorf("the record of job %s cannot be read: it has %d lines", id, len(lines))
+	head, rest, _ := strings.Cut(text, "\n")
+	job, err := decodeHead(head)
+	if err != nil {
+		return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
 	}
-	created, updated, _ := strings.Cut(lines[0], ",")
-	createdMS, err1 := strconv.ParseInt(created, 10, 64)
-	updatedMS, err2 := strconv.ParseInt(updated, 10, 64)
-	var h recordHead
 	var b recordBody
-	err3, err4 := json.Unmarshal([]byte(lines[1]), &h), json.Unmarshal([]byte(lines[2]), &b)
-	state, err5 := core.ParseState(h.State)
-	for _, err := range []error{err1, err2, err3, err4, err5} {
-		if err != nil {
-			return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
+	if err := json.Unmarshal([]byte(rest), &b); err != nil {
+		return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
+	}
+	job.ID, job.Fingerprint, job.Detail, job.Result = id, b.Fingerprint, b.Detail, b.Result
+	job.Spec = core.Spec{
+		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
+		AudioRef: b.AudioRef, Options: b.Options,
+	}
+	return job, nil
+}
+
+// fields takes a head apart and remembers what could not be read.
+type fields struct {
+	left []string
+	err  error
+}
+
+func (f *fields) text() string {
+	next := f.left[0]
+	f.left = f.left[1:]
+	return next
+}
+
+func (f *fields) number() int64 {
+	n, err := strconv.ParseInt(f.text(), 10, 64)
+	f.err = cmp.Or(f.err, err)
+	return n
+}
+
+func (f *fields) moment(c times) time.Time {
+	if f.left[0] == "" {
+		f.text()
+		return time.Time{}
+	}
+	return c.at(offset(f.number()))
+}
+
+func decodeHead(head string) (*core.Job, error) {
+	parts := strings.Split(head, ";")
+	f := fields{left: strings.Split(parts[0], ",")}
+	if len(f.left) != headFields || len(parts) < 2 {
+		return nil, fmt.Errorf("its head is %q", head)
+	}
+	c := times{time.UnixMilli(f.number()), time.UnixMilli(f.number())}
+	j := &core.Job{Created: c.created, Updated: c.updated, Version: int(f.number())}
+	var err error
+	if j.State, err = core.ParseState(f.text()); err != nil {
+		return nil, err
+	}
+	j.Deadline = c.at(offset(f.number()))
+	j.Owner, j.Retry, j.Reason = core.Token(f.text()), f.moment(c), core.Reason(f.text())
+	for _, part := range parts[1:] {
+		f.left = strings.Split(part, ",")
+		if len(f.left) != attemptFields {
+			return nil, fmt.Errorf("an attempt in it is %q", part)
 		}
+		a := core.Attempt{Holder: core.Holder{Attempt: int(f.number()), Node: core.NodeID(f.text()), Epoch: core.Epoch(f.number())}}
+		a.Token, a.Started, a.Ended, a.Reason = core.Token(f.text()), f.moment(c), f.moment(c), core.Reason(f.text())
+		j.History = append(j.History, a)
 	}
-	c := times{time.UnixMilli(createdMS), time.UnixMilli(updatedMS)}
-	j := &core.Job{
-		ID: id, Spec: b.Spec, Fingerprint: b.Fingerprint, State: state, Version: h.Version,
-		Holder: core.Holder{Attempt: h.Attempt, Node: h.Node, Epoch: h.Epoch}, Token: h.Token,
-		Owner: h.Owner, Reason: h.Reason, Detail: b.Detail, Result: b.Result,
-		Created: c.created, Updated: c.updated, Deadline: c.at(h.Ends),
-		History: make([]core.Attempt, len(h.History)),
-	}
-	if h.Retry != nil {
-		j.Retry = c.at(*h.Retry)
-	}
-	for i, a := range h.History {
-		past := core.Attempt{
-			Holder: core.Holder{Attempt: a.Attempt, Node: a.Node, Epoch: a.Epoch}, Token: a.Token,
-			Started: c.at(a.Started), Reason: a.Reason,
-		}
-		if a.Ended != nil {
-			past.Ended = c.at(*a.Ended)
-		}
-		j.History[i] = past
-	}
-	return j, nil
+	last := &j.History[len(j.History)-1]
+	j.Holder, j.Token = last.Holder, last.Token
+	return j, f.err
 }
 
 // settle puts the server's time into a record that was made before the server had said what time it is.

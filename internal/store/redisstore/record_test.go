@@ -20,7 +20,7 @@ func stored(t *rapid.T, j *core.Job, created, now int64) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strconv.FormatInt(created, 10) + "," + strconv.FormatInt(now, 10) + "\n" + text
+	return strconv.FormatInt(created, 10) + "," + strconv.FormatInt(now, 10) + "," + text
 }
 
 var anything = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]{0,40}`))
@@ -82,10 +82,12 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 
 // FuzzDecodeRecord holds that no text stops the program.
 func FuzzDecodeRecord(f *testing.F) {
-	f.Add("1,1\n{\"v\":1,\"s\":\"DISPATCHED\",\"h\":[]}\n{}")
+	f.Add("1,1,1,DISPATCHED,30000,,,;1,n,1,t,0,,\n{}")
 	f.Add("")
 	f.Add("\n\n")
-	f.Add("1,2\n{\"s\":\"DONE\",\"h\":[{\"x\":-9223372036854775808}]}\n{\"result\":1}")
+	f.Add("1,2,2,DONE,30000,o,-1,NODE_LOST;1,n,1,t,0,-9223372036854775808,\n{\"z\":1}")
+	f.Add("1,2,2,DONE,30000,,,\n{}")
+	f.Add("1,2,2,DONE,30000,,,;,,,,,,\n{}")
 	f.Fuzz(func(t *testing.T, text string) {
 		job, err := decodeRecord("job-1", text)
 		if err == nil && !strings.HasPrefix(text, beginning(text)) {

@@ -44,7 +44,7 @@ type Store struct {
 	end      context.CancelFunc
 	closing  sync.RWMutex // held for writing while the store is being closed
 	closed   bool
-	releases sync.WaitGroup // that are on their way
+	releases releases
 	telling  sync.WaitGroup // of what was heard
 }
 
@@ -118,18 +118,9 @@ func (s *Store) Close() error {
 	t := time.AfterFunc(lastWords, s.end)
 	defer t.Stop()
 	s.seen.stop()
-	s.releases.Wait()
+	s.releases.work.Wait()
 	s.telling.Wait()
 	s.end()
 	s.line.close()
 	return nil
-}
-
-// later carries out a release beside the caller, unless the store is closed.
-func (s *Store) later(release func(ctx context.Context)) {
-	s.closing.RLock()
-	defer s.closing.RUnlock()
-	if !s.closed {
-		s.releases.Go(func() { release(s.root) })
-	}
 }

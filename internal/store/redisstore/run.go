@@ -9,8 +9,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// reply is what a script returned, without the time that every reply begins with.
-type reply []rueidis.RedisMessage
+// reply is what a script returned, without the time that every reply begins with. A brief one is a code and a count.
+type reply struct {
+	parts []rueidis.RedisMessage
+	brief [2]int64 // when there are no parts
+	late  bool
+}
 
 // run carries out a script that writes. A script that came too late did nothing: errLate.
 func (l *line) run(ctx context.Context, s *script, keys []string, args ...string) (int64, reply, error) {
@@ -21,15 +25,15 @@ func (l *line) run(ctx context.Context, s *script, keys []string, args ...string
 		whole[0] = strconv.FormatInt(l.clocks.notAfter(c.sooner(), slot), 10)
 		now, r, err := l.eval(c, s, slot, keys, whole)
 		if err != nil {
-			return 0, nil, err
+			return 0, reply{}, err
 		}
-		if len(r) > 0 {
+		if !r.late {
 			return now, r, nil
 		}
 		// Too late; or its clock is not what it was taken for. If there is time left it was the clock.
 		l.clocks.relearn(slot, now)
 		if again || !inTime(c.sooner()) {
-			return now, nil, errLate
+			return now, reply{}, errLate
 		}
 	}
 }
@@ -51,7 +55,7 @@ func (l *line) eval(c call, s *script, slot int, keys, args []string) (int64, re
 		m, err = l.one(c, l.fulltext(s, keys, args))
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %w", s.name, err)
+		return 0, reply{}, fmt.Errorf("%s: %w", s.name, err)
 	}
 	return l.parse(s, slot, &m)
 }
@@ -73,17 +77,29 @@ func unknown(err error) bool {
 
 // parse takes the time off a reply.
 func (l *line) parse(s *script, slot int, m *rueidis.RedisMessage) (int64, reply, error) {
+	if m.IsInt64() {
+		word, err := m.AsInt64()
+		now := word/(briefCodes*briefCounts) + epoch
+		l.clocks.learn(slot, now)
+		return now, reply{brief: [2]int64{word / briefCounts % briefCodes, word % briefCounts}}, err
+	}
 	parts, err := m.ToArray()
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %w", s.name, err)
+		return 0, reply{}, fmt.Errorf("%s: %w", s.name, err)
 	}
 	now, err := parts[0].ToInt64()
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %w", s.name, err)
+		return 0, reply{}, fmt.Errorf("%s: %w", s.name, err)
 	}
 	l.clocks.learn(slot, now)
-	return now, parts[1:], nil
+	return now, reply{parts: parts[1:], late: len(parts) == 1}, nil
 }
+
+// How a brief reply holds its code and its count; scripts/lib.lua says why.
+const (
+	briefCodes  = 16
+	briefCounts = 256
+)
 
 func (l *line) slot(key string) int {
 	if !l.cluster {
@@ -139,23 +155,26 @@ func (l *line) readEach(ctx context.Context, s *script, asks []ask, each func(i 
 // suite runs every one of them.
 
 func (r reply) int(i int) int64 {
-	n, _ := r[i].AsInt64()
+	if r.parts == nil {
+		return r.brief[i]
+	}
+	n, _ := r.parts[i].AsInt64()
 	return n
 }
 
 func (r reply) text(i int) string {
-	s, _ := r[i].ToString()
+	s, _ := r.parts[i].ToString()
 	return s
 }
 
 func (r reply) list(i int) reply {
-	parts, _ := r[i].ToArray()
-	return parts
+	parts, _ := r.parts[i].ToArray()
+	return reply{parts: parts}
 }
 
 func (r reply) texts(i int) []string {
-	texts, _ := r[i].AsStrSlice()
+	texts, _ := r.parts[i].AsStrSlice()
 	return texts
 }
 
-func (r reply) none(i int) bool { return r[i].IsNil() }
+func (r reply) none(i int) bool { return r.parts[i].IsNil() }

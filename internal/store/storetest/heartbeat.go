@@ -244,16 +244,36 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 		h.mustReserve(t, n, "job-2")
 	})
 
-	run("a revoked reservation outlives a heartbeat that was written before it arrived", func(t *testing.T, h *Harness) {
+	run("a revoked reservation is kept while its job may be on its way", func(t *testing.T, h *Harness) {
 		n := h.register(t, "node-a", 1)
 		h.mustReserve(t, n, "job-1")
+		if err := h.Store.Revoke(t.Context(), ref("node-a", "job-1")); err != nil {
+			t.Fatal(err)
+		}
+		for seq := range uint64(4) {
+			h.beat(t, n, beat{seq: 1 + seq, active: []core.JobID{}})
+			if v := h.reserve(t, n, "job-2"); v != store.Full {
+				t.Fatalf("the job may be on its way, and yet: %s, want FULL", v)
+			}
+		}
+		h.Wait(h.Timing.Judge + h.Slack)
+		for seq := range uint64(2) {
+			h.beat(t, n, beat{seq: 5 + seq, active: []core.JobID{}})
+		}
+		h.mustReserve(t, n, "job-2")
+	})
+
+	run("a revoked lease outlives a heartbeat that was written before its job arrived", func(t *testing.T, h *Harness) {
+		n := h.register(t, "node-a", 1)
+		h.mustReserve(t, n, "job-1")
+		h.commit(t, ref("node-a", "job-1"))
 		if err := h.Store.Revoke(t.Context(), ref("node-a", "job-1")); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // the same heartbeat twice is one
 			h.beat(t, n, beat{seq: 1, active: []core.JobID{}})
 			if v := h.reserve(t, n, "job-2"); v != store.Full {
-				t.Fatalf("the job may be about to arrive, and yet: %s, want FULL", v)
+				t.Fatalf("the heartbeat may have been written before the job arrived, and yet: %s, want FULL", v)
 			}
 		}
 		h.beat(t, n, beat{seq: 2, active: []core.JobID{}})

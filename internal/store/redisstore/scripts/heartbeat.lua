@@ -23,7 +23,7 @@ if now - tonumber(meta.seen) >= presence then meta.seq = '0' end
 if seq ~= '0' and tonumber(seq) < tonumber(meta.seq) then return { now, TOO_LATE } end
 local repeated = again == '1' or seq ~= '0' and seq == meta.seq
 if tonumber(seq) > tonumber(meta.seq) then meta.seq = seq end
-if lists == '1' then meta.held = 0 end
+if lists == '1' or tonumber(meta.held) <= now then meta.held = 0 end
 
 local fields = { 'seen', now, 'seq', meta.seq, 'load', ARGV[9], 'held', meta.held }
 local body = false
@@ -64,16 +64,15 @@ for i = 1, #members, 2 do
   end
 
   if lease.state == REVOKED then
-    -- Here too the first omission may be a heartbeat written before the job arrived; once the node has said that it
-    -- has the job, it is not.
-    local crossed = lease.omitted == NEVER or lease.omitted == ONCE and repeated
-    if lists == '1' and not is_listed and not crossed or lists ~= '1' and lapsed then
+    -- A job that may still be on its way is on no list. Then, here too, the first omission may be a heartbeat written
+    -- before it arrived. A job that was on a list and is not any more is gone.
+    if lists ~= '1' and lapsed or lists == '1' and not is_listed and lease.omitted == ONCE and not repeated then
       gone[#gone + 1] = member
       known[job] = nil
     else
       if is_listed then
         renew(REVOKED, ONCE)
-      elseif lists == '1' then
+      elseif lists == '1' and not (lease.omitted == NEVER and early(lease, tick, judge)) then
         writes[#writes + 1] = pack(lease.expires, lease.since, REVOKED + ONCE)
         writes[#writes + 1] = member
       end
@@ -118,8 +117,10 @@ drop(KEYS[2], gone)
 write(KEYS[2], writes)
 
 meta.foreign, meta.seen = foreign_work(tick, KEYS[2], lists, n, counts, current), now
-fields[#fields + 1] = 'foreign'
-fields[#fields + 1] = meta.foreign
+for _, field in ipairs({ 'foreign', meta.foreign, 'room', meta.max - meta.foreign,
+  'gate', gate(meta.epoch, meta.rev, meta.ready, meta.held) }) do
+  fields[#fields + 1] = field
+end
 redis.call('HSET', KEYS[1], unpack(fields))
 return {
   now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, body },

@@ -1,4 +1,7 @@
--- What the scripts share: it is put before each of them.
+-- What the scripts share: it is put before each of them but those that say they stand alone.
+--
+-- A script returns a list that begins with this server's time. One that is on the way of every job answers in brief,
+-- because a list costs it as much as two commands: ((now - EPOCH) * 16 + code) * 256 + count.
 --
 -- A lease is a member job|attempt|token of its node's sorted set. Its score holds, from the highest digits to the
 -- lowest: when it stops counting, how long before that it was reserved, how often in a row the node's list left it
@@ -9,6 +12,7 @@ local TICK, EPOCH = 100, 1704067200000
 local AGES, CODES = 65536, 16 -- one tick of expiry counts 1048576
 local RESERVED, RUNNING, REVOKED, PARKED = 0, 1, 2, 3
 local NEVER, ONCE, ORPHAN = 0, 4, 8 -- omissions
+local ARRIVED = 8 -- of a revoked lease: it was never left out, and its node has confirmed the job
 
 local OK, FULL, NOT_READY, NO_CAPACITY = 1, 2, 3, 4
 local STALE_EPOCH, STALE_REVISION, TOO_LATE, UNKNOWN_NODE = 5, 6, 7, 8
@@ -46,15 +50,20 @@ end
 -- The lowest score of a lease that counts.
 local function living(tick) return (tick + 1) * AGES * CODES end
 
-local function young(lease, tick, judge)
-  return lease.state == RESERVED and (tick - lease.since) * TICK < judge
-end
+-- Whether a lease was reserved so lately that its job may still be on its way to the node.
+local function early(lease, tick, judge) return (tick - lease.since) * TICK < judge end
+
+local function young(lease, tick, judge) return lease.state == RESERVED and early(lease, tick, judge) end
 
 -- Whether nothing may be granted on a node, and whether that is because it is held.
 local function closed(now, ready, seen, held, presence)
   local is_held = tonumber(held or 0) > now
   return ready ~= '1' or now - tonumber(seen) >= presence or is_held, is_held
 end
+
+-- What a reservation asks of a node first: the epoch and revision on which it may be granted, nothing while it may
+-- not, and how many leases there is room for.
+local function gate(epoch, rev, ready, held) return (ready == '1' and tonumber(held) == 0) and epoch .. '.' .. rev or '' end
 
 -- How full a node is: max, reserved, running, foreign, closed, held.
 local function occupancy(now, tick, meta, leases, presence)

@@ -30,7 +30,7 @@ for i = 1, #members, 2 do
   known[job] = true
   if lists == '1' and listed[job] then
     if lease.state == REVOKED or adopted then
-      writes[#writes + 1] = pack(expires, lease.since, lease.state + lease.omitted)
+      writes[#writes + 1] = pack(expires, lease.since, lease.state + (lease.state == REVOKED and ONCE or lease.omitted))
       if lease.state ~= REVOKED then
         strays[#strays + 1] = member
         strays[#strays + 1] = string.format('%.0f', writes[#writes])
@@ -42,7 +42,8 @@ for i = 1, #members, 2 do
     end
     writes[#writes + 1] = member
   elseif lease.state == REVOKED or adopted then
-    gone[#gone + 1] = member
+    -- The list may have been written before a job arrived. That is left to heartbeats, which can be told apart.
+    if adopted or lists ~= '1' or lease.omitted == ONCE then gone[#gone + 1] = member end
   elseif not young(lease, tick, judge) then
     orphans[#orphans + 1] = member
     orphans[#orphans + 1] = members[i + 1]
@@ -60,7 +61,7 @@ if returning == '1' and lists ~= '1' then held = now + attempt end
 local foreign = foreign_work(tick, KEYS[2], lists, n, counts, current)
 redis.call('HSET', KEYS[1], 'epoch', epoch, 'rev', rev, 'ver', ver, 'drained', drained, 'body', ARGV[5],
   'healthy', ARGV[6], 'offline', ARGV[7], 'ready', ready, 'max', ARGV[8], 'load', ARGV[9], 'foreign', foreign,
-  'seen', now, 'held', held, 'seq', '0')
+  'seen', now, 'held', held, 'seq', '0', 'gate', gate(epoch, rev, ready, held), 'room', ARGV[8] - foreign)
 local meta = { max = ARGV[8], foreign = foreign, ready = ready, seen = now, held = held }
 return {
   now, old.epoch and 1 or 0, { epoch, tostring(rev), tostring(ver), drained },

@@ -11,8 +11,13 @@ if score then
   if lease.state == PARKED then
     redis.call('ZREM', KEYS[1], ARGV[2])
   else
-    -- A node that has confirmed the job has let go of it as soon as its list leaves it out.
-    local omitted = lease.state == RUNNING and math.max(lease.omitted, ONCE) or lease.omitted
+    local omitted = lease.omitted
+    local _, adopted = named(ARGV[2]) -- from a list of its node's
+    if adopted or lease.state ~= REVOKED and omitted ~= NEVER then
+      omitted = ONCE
+    elseif lease.state == RUNNING then
+      omitted = ARRIVED
+    end
     redis.call('ZADD', KEYS[1], pack(lease.expires, lease.since, REVOKED + omitted), ARGV[2])
   end
 end
