@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,6 +71,22 @@ var ailments = []ailment{
 		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { do(t, s, "REPLICAOF", "NO", "ONE") },
 	},
 	{
+		"loading",
+		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			do(t, s, "DEBUG", "POPULATE", "10000", "filler", "100")
+			do(t, s, "CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
+			do(t, s, "CONFIG", "SET", "key-load-delay", "10000") // microseconds a key
+			go func() { _, _ = s.Do("DEBUG", "RELOAD") }()       // answered when all is read, or never
+			patiently(t, func() error {
+				if _, err := s.Do("GET", "filler"); err == nil || !strings.HasPrefix(err.Error(), "LOADING") {
+					return fmt.Errorf("it is not loading: %v", err)
+				}
+				return nil
+			})
+		},
+		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { do(t, s, "CONFIG", "SET", "key-load-delay", "0") },
+	},
+	{
 		"full",
 		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
 			do(t, s, "CONFIG", "SET", "maxmemory", "1")
@@ -98,12 +115,16 @@ func utteranceOf(id string) dispatch.Request {
 
 // TestWithoutTheStoreNothingIsGranted: whatever is wrong with Redis, every caller is told so in time, none of what
 // they asked for happens later, and service resumes by itself.
+//
+//	go test -count=1 -v -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 	t.Parallel()
 	for _, a := range ailments {
 		t.Run(a.name, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
+			if !*prompt {
+				t.Parallel()
+			}
+			redis := redistest.Start(t, redistest.WithConfig("enable-debug-command", "yes"))
 			proxy := redistest.StartProxy(t, redis.Addr())
 			cfg := config.Default()
 			cfg.Server.Port = 0
