@@ -11,7 +11,7 @@ FUZZTIME ?= 30s
 
 .PHONY: help
 help: ## list what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build bin/lingua
@@ -76,6 +76,27 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 .PHONY: stress
 stress: ## 200,000 dispatches over HTTP against a fleet with faults
 	$(GO) test -count=1 -timeout 30m -run TestFleetUnderFaults -v ./internal/scheduler -dispatches 200000
+
+# What runs in `make test` in a shorter form. The last of them holds the times that answers take against what is
+# promised, so leave the machine alone meanwhile.
+PROVE := $(GO) test -count=1 -timeout 60m -v
+
+.PHONY: prove
+prove: redis ## the full forms of the tests over Redis: crowds, lost replies, failovers, outages (15 minutes)
+	$(PROVE) -run 'TestCrowd$$' ./internal/store/redisstore -crowd-operations 1000000 -crowd-kills 500
+	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
+	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
+	$(PROVE) -run TestBrokenLedgersAreCaught ./internal/store/redisstore
+	$(PROVE) -run TestFailover ./internal/scheduler -failovers 10
+	$(PROVE) -run TestRedisStopped ./internal/scheduler -stop-for 7s
+	$(PROVE) -run TestNoRefusalWhileASlotIsFree ./internal/scheduler -shared-jobs 50000
+	$(PROVE) -run 'TestTwoInstancesShareAFleet|TestANewLife' ./internal/scheduler
+	$(PROVE) -run TestCommandsPerJob ./bench
+	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
+
+.PHONY: bench-peers
+bench-peers: redis ## a job's life over Redis against a task queue's, on the same Redis in the same run
+	cd bench/peers && $(GO) test -run '^$$' -bench Lifecycle -benchtime 1x -timeout 5m .
 
 .PHONY: bench
 bench: ## the benchmarks whose results are in docs/benchmarks.md
