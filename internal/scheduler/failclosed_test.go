@@ -79,12 +79,14 @@ var ailments = []ailment{
 			go func() { _, _ = s.Do("DEBUG", "RELOAD") }()       // answered when all is read, or never
 			patiently(t, func() error {
 				if _, err := s.Do("GET", "filler"); err == nil || !strings.HasPrefix(err.Error(), "LOADING") {
-					return fmt.Errorf("it is not loading: %v", err)
+					return fmt.Errorf("it is not loading: %w", err)
 				}
 				return nil
 			})
 		},
-		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { do(t, s, "CONFIG", "SET", "key-load-delay", "0") },
+		func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			do(t, s, "CONFIG", "SET", "key-load-delay", "0")
+		},
 	},
 	{
 		"full",
