@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,9 @@ const (
 	retryEvery   = time.Second            // after the store failed
 	jitter       = 0.1                    // so that instances do not act in step
 )
+
+// ErrOthers says that another instance sees to a silent node.
+var ErrOthers = errors.New("another instance is at it")
 
 // Follower keeps a Fleet in step with the store: changes as they are pushed, a whole comparison when some
 // may have been missed, and a look at who has fallen silent more than once a second.
@@ -143,7 +147,11 @@ func (f *Follower) take(ctx context.Context, sightings []store.Sighting) {
 			told[s.Node] = true
 		case f.Fleet.Now() < f.judge: // its silence counts from when it could be heard
 		default:
-			if err := f.Silent(ctx, s.Node); err != nil {
+			err := f.Silent(ctx, s.Node)
+			if errors.Is(err, ErrOthers) {
+				continue
+			}
+			if err != nil {
 				f.Log.Warn("could not see to the jobs of a silent node; trying again", "node_id", s.Node, "error", err)
 				continue
 			}

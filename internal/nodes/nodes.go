@@ -299,7 +299,7 @@ func (l *Life) Silent(ctx context.Context, id core.NodeID) error {
 		return err
 	}
 	if !lock.Held {
-		return errors.New("another instance is at it") // look again, in case it dies over it
+		return fleet.ErrOthers // look again, in case it dies over it
 	}
 	// Sightings are told in batches; the node's own entry knows at once.
 	if now, err := l.store.Node(ctx, id); err == nil && now.Age < l.cfg.Presence {

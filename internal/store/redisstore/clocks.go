@@ -12,11 +12,11 @@ import (
 //
 // An estimate is a lower bound: what a reply said, less the moment it arrived here, is less than the true difference
 // by the reply's way. A lower bound errs towards refusing. When it errs by too much the refusal itself brings a
-// better one.
+// better one. For a slot that was not heard from yet, the clock furthest behind stands in.
 type clocks struct {
 	base  time.Time
 	cells []cell
-	last  atomic.Int64 // the difference last learned from any server
+	low   cell // the least difference that was learned lately from any server, for slots not heard from yet
 }
 
 // cell is the difference of one slot's server in milliseconds, and when it was learned.
@@ -39,7 +39,10 @@ func (c *clocks) learn(slot int, server int64) {
 	if learned == 0 || difference >= at.difference.Load() || now-learned > freshFor.Milliseconds() {
 		at.difference.Store(difference)
 		at.learned.Store(max(now, 1))
-		c.last.Store(difference)
+	}
+	if since := c.low.learned.Load(); since == 0 || difference < c.low.difference.Load() || now-since > freshFor.Milliseconds() {
+		c.low.difference.Store(difference)
+		c.low.learned.Store(max(now, 1))
 	}
 }
 
@@ -56,7 +59,7 @@ func (c *clocks) notAfter(ctx context.Context, slot int) int64 {
 		return 0
 	}
 	at := &c.cells[slot%len(c.cells)]
-	difference := c.last.Load()
+	difference := c.low.difference.Load()
 	if at.learned.Load() != 0 {
 		difference = at.difference.Load()
 	}

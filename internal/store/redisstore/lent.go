@@ -30,11 +30,15 @@ func (t *lent) next() uint64 { return t.sent.Add(1) }
 
 // lend notes that n commands were left without an answer, and returns how many of their permits are free at once.
 func (t *lent) lend(n int, give func(int)) int {
-	if t.out.Load()+int64(n) > mostLent {
-		return n
+	for out := t.out.Load(); ; out = t.out.Load() {
+		if out+int64(n) > mostLent {
+			return n
+		}
+		if t.out.CompareAndSwap(out, out+int64(n)) {
+			break
+		}
 	}
 	t.until.Store(t.sent.Load())
-	t.out.Add(int64(n))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.timer == nil {

@@ -38,6 +38,7 @@ type line struct {
 	redis   rueidis.Client
 	cluster bool
 	clocks  *clocks
+	within  time.Duration
 	limit   *pause.Limit
 	permits chan struct{}
 	several sync.Mutex // held while somebody takes more than one permit
@@ -56,11 +57,13 @@ func newLine(life context.Context, redis rueidis.Client, cluster bool, within ti
 		slots = slotCount
 	}
 	l := &line{
-		redis: redis, cluster: cluster, clocks: newClocks(slots), limit: pause.NewLimit(life, within),
+		redis: redis, cluster: cluster, clocks: newClocks(slots), within: within, limit: pause.NewLimit(life, within),
 		permits: make(chan struct{}, permits), health: health{notice: notice},
 	}
 	l.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:       tripFor,
+		IsExcluded:    left,
+		IsSuccessful:  func(err error) bool { return blame(err) == nil },
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
 		OnStateChange: func(_ string, _, to gobreaker.State) { l.health.set(&l.health.cut, to != gobreaker.StateClosed) },
 	})
@@ -74,13 +77,16 @@ func (l *line) close() {
 	l.work.Wait()
 }
 
-// call is one caller's time.
+// call is one caller's time. Who has waited until tells, in vain, has something to say about Redis.
 type call struct {
 	ctx   context.Context
 	limit context.Context
+	tells time.Time
 }
 
-func (l *line) begin(ctx context.Context) call { return call{ctx: ctx, limit: l.limit.Context()} }
+func (l *line) begin(ctx context.Context) call {
+	return call{ctx: ctx, limit: l.limit.Context(), tells: time.Now().Add(l.within / 2)}
+}
 
 // sooner is the context that ends first.
 func (c call) sooner() context.Context {
@@ -94,8 +100,8 @@ func (c call) sooner() context.Context {
 
 // ended is why a caller's time is over.
 func (c call) ended() error {
-	if err := c.ctx.Err(); errors.Is(err, context.Canceled) {
-		return err // it left; that says nothing about Redis
+	if err := c.ctx.Err(); err != nil && time.Now().Before(c.tells) {
+		return err // it left, or had come with little time; that says nothing about Redis
 	}
 	return fmt.Errorf("%w: %w", store.ErrDown, errSlow)
 }
@@ -188,14 +194,14 @@ func send[T any](l *line, c call, n int, do func(context.Context) T, failure fun
 		return none, fmt.Errorf("%w: %w", store.ErrDown, err)
 	}
 	if err := l.take(c, n); err != nil {
-		settle(blame(err))
+		settle(err)
 		return none, err
 	}
 	reply, err := beside(l, c, n, do)
 	if err == nil {
 		err = blame(spoken(failure(reply)))
 	}
-	settle(blame(err))
+	settle(err)
 	l.note(err)
 	if err != nil {
 		return none, err
@@ -205,18 +211,23 @@ func send[T any](l *line, c call, n int, do func(context.Context) T, failure fun
 
 // judge tells the breaker what became of a command that was sent without asking it; nothing while all is well.
 func (l *line) judge(err error) {
-	if err == nil && l.well.Load() {
+	if left(err) || err == nil && l.well.Load() {
 		return
 	}
 	settle, refused := l.breaker.Allow()
 	if refused == nil {
-		settle(blame(err))
+		settle(err)
+	}
+	if refused == nil || err != nil { // a good reply does not overrule a breaker that has opened meanwhile
 		l.note(err)
 	}
 }
 
 // note keeps whether the last reply was a good one.
 func (l *line) note(err error) {
+	if left(err) {
+		return
+	}
 	l.well.Store(blame(err) == nil)
 	if err != nil && unwritable(err) {
 		l.health.set(&l.health.barred, true)
@@ -241,7 +252,13 @@ func beside[T any](l *line, c call, n int, do func(context.Context) T) (T, error
 	return none, c.ended()
 }
 
-// blame is what a failure says about Redis: nothing when the caller just left.
+// left reports whether a failure says nothing about Redis, good or bad: its caller left before Redis had to answer. A
+// connection that could not be made in time looks alike, but is Redis's.
+func left(err error) bool {
+	return blame(err) == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// blame is what a failure says about Redis: nothing when it answered.
 func blame(err error) error {
 	if errors.Is(err, store.ErrDown) {
 		return err

@@ -14,7 +14,7 @@ import (
 // List implements store.Jobs. Unfinished jobs are those that the nodes' lease sets name; ended ones are those that
 // ended here. An index of all jobs would cost every job a write in another slot.
 func (s *Store) List(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
-	jobs := s.recent.list(p.Selects)
+	known := s.recent.list()
 	if p.State == 0 || !p.State.Terminal() {
 		ids, err := s.unfinished(ctx, p.Node)
 		if err != nil {
@@ -25,10 +25,13 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]*core.Job, erro
 			return nil, err
 		}
 		for _, job := range live {
-			known := func(j *core.Job) bool { return j.ID == job.ID }
-			if p.Selects(job) && !slices.ContainsFunc(jobs, known) {
-				jobs = append(jobs, job)
-			}
+			known[job.ID] = job // it may have been made anew after it was refused here
+		}
+	}
+	var jobs []*core.Job
+	for _, job := range known {
+		if p.Selects(job) {
+			jobs = append(jobs, job)
 		}
 	}
 	slices.SortFunc(jobs, func(a, b *core.Job) int {
@@ -64,14 +67,19 @@ func (s *Store) unfinished(ctx context.Context, node core.NodeID) ([]core.JobID,
 	return slices.Compact(ids), err
 }
 
-// mostRecent is how many ended jobs an instance remembers.
-const mostRecent = 4096
+const (
+	// mostRecent is how many ended jobs an instance remembers.
+	mostRecent = 4096
+	// mostShown is the largest result that is remembered with them; GET /v1/jobs/{id} has the others.
+	mostShown = 4 << 10
+)
 
-// recent remembers the jobs that ended here, the oldest first.
+// recent remembers the jobs that ended here, as many as there is room for.
 type recent struct {
 	keep time.Duration
 
 	mu   sync.Mutex
+	next int
 	jobs []ended
 }
 
@@ -81,22 +89,29 @@ type ended struct {
 }
 
 func (r *recent) add(job *core.Job) {
+	if len(job.Result) > mostShown {
+		brief := *job
+		brief.Result = nil
+		job = &brief
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.jobs) == 2*mostRecent {
-		r.jobs = append(r.jobs[:0], r.jobs[mostRecent:]...)
+	if len(r.jobs) < mostRecent {
+		r.jobs = append(r.jobs, ended{job, time.Now()})
+		return
 	}
-	r.jobs = append(r.jobs, ended{job, time.Now()})
+	r.jobs[r.next] = ended{job, time.Now()}
+	r.next = (r.next + 1) % mostRecent
 }
 
-// list returns those whose records are still kept.
-func (r *recent) list(selects func(*core.Job) bool) []*core.Job {
+// list returns those whose records are still kept, the last of each name.
+func (r *recent) list() map[core.JobID]*core.Job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var jobs []*core.Job
-	for _, e := range r.jobs[max(0, len(r.jobs)-mostRecent):] {
-		if time.Since(e.at) < r.keep && selects(e.job) {
-			jobs = append(jobs, e.job)
+	jobs := make(map[core.JobID]*core.Job)
+	for _, e := range r.jobs {
+		if old := jobs[e.job.ID]; time.Since(e.at) < r.keep && (old == nil || old.Updated.Before(e.job.Updated)) {
+			jobs[e.job.ID] = e.job
 		}
 	}
 	return jobs

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -66,8 +67,10 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	}
 	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, listing(args, &p.Activity)...)
 	switch {
+	case errors.Is(err, errLate) && ctx.Err() != nil:
+		return store.Pulse{Verdict: store.TooLate}, nil //nolint:nilerr // the verdict is the answer
 	case errors.Is(err, errLate):
-		return store.Pulse{Verdict: store.TooLate}, nil
+		return store.Pulse{}, fmt.Errorf("%w: %w", store.ErrDown, err) // it was not overtaken; it must be said again
 	case err != nil:
 		return store.Pulse{}, err
 	}
@@ -135,13 +138,10 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 	if err != nil {
 		return nil, err
 	}
-	changed := r.int(0)
-	if changed == unknownNode {
+	if r.int(0) == unknownNode {
 		return nil, store.ErrNoNode
 	}
-	if changed == 1 {
-		s.announce(ctx, p.Node, changeNode)
-	}
+	s.announce(ctx, p.Node, changeNode) // also when it was so: the reply to whoever changed it may have been lost
 	status, err := s.Node(ctx, p.Node)
 	return status.Node, err
 }

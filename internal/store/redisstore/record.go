@@ -69,7 +69,7 @@ func (c times) at(o offset) time.Time {
 }
 
 // appendHead writes a head but for the times it begins with. What it writes of a record is what it wrote when the
-// record was made, so that a step can be compared by it; where it is not, for two steps within a millisecond, the step
+// record was made, so that a step can be compared by it; where it is not, as for two steps within a millisecond, the step
 // is worked out again.
 func appendHead(b []byte, j *core.Job) []byte {
 	c := times{j.Created, j.Updated}

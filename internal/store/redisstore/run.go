@@ -33,7 +33,7 @@ func (l *line) run(ctx context.Context, s *script, keys []string, args ...string
 		// Too late; or its clock is not what it was taken for. If there is time left it was the clock.
 		l.clocks.relearn(slot, now)
 		if again || !inTime(c.sooner()) {
-			return now, reply{}, errLate
+			return now, reply{}, fmt.Errorf("%s: %w", s.name, errLate)
 		}
 	}
 }

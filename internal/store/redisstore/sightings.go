@@ -91,10 +91,13 @@ func (t *sightings) write(ctx context.Context, shard int, heard map[core.NodeID]
 		args = append(args, string(id), strconv.FormatInt(time.Since(at).Milliseconds(), 10))
 	}
 	_, _, err := t.s.line.run(ctx, &scriptSeen, []string{t.s.keys.lastSeen(shard)}, args...)
+	if err == nil {
+		t.s.line.health.wrote()
+	}
 	return err
 }
 
-// forget takes a node off the list.
+// forget takes a node off the list. If it registers elsewhere at the same moment, its next heartbeat puts it back.
 func (t *sightings) forget(ctx context.Context, id core.NodeID) error {
 	t.mu.Lock()
 	delete(t.heard, id)

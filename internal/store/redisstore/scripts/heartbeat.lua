@@ -68,7 +68,6 @@ for i = 1, #members, 2 do
     -- before it arrived. A job that was on a list and is not any more is gone.
     if lists ~= '1' and lapsed or lists == '1' and not is_listed and lease.omitted == ONCE and not repeated then
       gone[#gone + 1] = member
-      known[job] = nil
     else
       if is_listed then
         renew(REVOKED, ONCE)
@@ -84,7 +83,6 @@ for i = 1, #members, 2 do
       report(strays)
     elseif lists == '1' or lapsed then
       gone[#gone + 1] = member
-      known[job] = nil
     end
   elseif meta.offline == '1' then
     report(orphans)

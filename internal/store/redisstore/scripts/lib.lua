@@ -61,8 +61,7 @@ local function closed(now, ready, seen, held, presence)
   return ready ~= '1' or now - tonumber(seen) >= presence or is_held, is_held
 end
 
--- What a reservation asks of a node first: the epoch and revision on which it may be granted, nothing while it may
--- not, and how many leases there is room for.
+-- What a reservation asks of a node first: the epoch and revision on which it may be granted, nothing while it may not.
 local function gate(epoch, rev, ready, held) return (ready == '1' and tonumber(held) == 0) and epoch .. '.' .. rev or '' end
 
 -- How full a node is: max, reserved, running, foreign, closed, held.
@@ -106,7 +105,7 @@ local function named(member)
 end
 
 -- Leases of listed jobs that nobody reserved: their slots are taken, whoever is right about them. Adds them to the
--- writes and returns every adopted one that was not revoked, to be judged by the jobs' records.
+-- writes and returns them, to be judged by the jobs' records.
 local function adopt(tick, ttl, listed, known, writes)
   local strays = {}
   for job in pairs(listed) do
