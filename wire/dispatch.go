@@ -61,7 +61,8 @@ type Assignment struct {
 	SessionID  string          `json:"session_id"`
 	SrcLang    string          `json:"src_lang"`
 	TgtLang    string          `json:"tgt_lang"`
-	AudioRef   string          `json:"audio_ref,omitempty"`
+	AudioRef   string          `json:"audio_ref,omitempty" doc:"Where the audio is. Of a session's job it is an address that can be used while the attempt lasts."`
+	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the spoken result, before the result, if it is wanted."`
 	Options    DispatchOptions `json:"options"`
 	DeadlineMS int64           `json:"deadline_ms" doc:"When the attempt is over, Unix milliseconds on the scheduler's clock."`
 	TimeoutMS  int64           `json:"timeout_ms" doc:"The same as a duration from now, for a node whose clock may differ."`

@@ -15,6 +15,11 @@ var bodies = []any{
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
 	ModelNotAvailableRequest{}, Node{}, NodeList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
+
+	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, BinaryHeader{}, Cancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
+	JobFail{}, JobPartial{}, MintRequest{}, MintResponse{}, JobReject{}, JobResult{}, JobResultAck{}, Latency{}, Limits{}, ModelNotAvailable{}, NodeHeartbeat{},
+	NodeRegister{}, NodeRegisterAck{}, Partial{}, Result{}, Segmentation{}, SessionEnded{}, SessionResume{}, SessionResumed{},
+	SessionStart{}, SessionStarted{}, SessionUpdate{}, Usage{}, UtteranceCommitted{}, UtteranceStart{}, Warning{},
 }
 
 // requests are the bodies that one side takes from the other without knowing it.
@@ -51,6 +56,10 @@ func (f *filler) fill(v reflect.Value, name, enum string) {
 	f.t.Helper()
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
 		v.SetBytes([]byte(`{"text_tgt":"hello"}`))
+		return
+	}
+	if v.Type() == reflect.TypeFor[[]byte]() {
+		v.SetBytes([]byte("sound"))
 		return
 	}
 	switch v.Kind() {

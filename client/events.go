@@ -1,0 +1,69 @@
+package client
+
+import "github.com/lingua-scheduler/lingua/wire"
+
+// Event is one of the types of this file.
+type Event interface {
+	event()
+}
+
+// Committed says that an utterance has ended and became a job.
+type Committed wire.UtteranceCommitted
+
+// Partial is what there is so far of an utterance. It replaces the one before it.
+type Partial wire.Partial
+
+// Result is how an utterance ended well. Results and failures come in the order of the utterances.
+type Result wire.Result
+
+// Failed is how an utterance ended otherwise.
+type Failed struct {
+	Seq            int64
+	UtteranceIndex int64
+	UtteranceID    string
+	RequestID      string
+	JobID          string
+	Reason         string      // why its job ended, as CANCELLED
+	Err            *wire.Error // what was wrong, and what to do
+}
+
+// Speech is a piece of a spoken result, which follows the Result that announced it. Pieces may be missing after a
+// Resumed.
+type Speech struct {
+	JobID     string
+	AttemptID int
+	Chunk     int  // counts from 0
+	Last      bool // no further piece comes
+	Audio     []byte
+}
+
+// Warning says that the scheduler left something aside.
+type Warning struct {
+	Code    string
+	Detail  string
+	ReplyTo string // the type of the message it was about, if it was about one
+}
+
+// Reconnecting says that the connection was lost and is made again. Write goes on meanwhile.
+type Reconnecting struct {
+	Err error // a *LostError, or that the scheduler asked to connect anew
+}
+
+// Resumed says that the session goes on.
+type Resumed struct {
+	Recovered bool  // false: some results or failures are gone and will not come
+	Resent    int64 // how many audio frames are sent that were sent before
+}
+
+// Ended is the last event of a session that was ended, with its totals.
+type Ended wire.SessionEnded
+
+func (Committed) event()    {}
+func (Partial) event()      {}
+func (Result) event()       {}
+func (Failed) event()       {}
+func (Speech) event()       {}
+func (Warning) event()      {}
+func (Reconnecting) event() {}
+func (Resumed) event()      {}
+func (Ended) event()        {}

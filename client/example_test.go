@@ -1,0 +1,77 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"net/http"
+
+	"github.com/lingua-scheduler/lingua/client"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// The events of a session tell what became of each utterance.
+func Example() {
+	scheduler := httptest.NewServer(http.HandlerFunc(translate))
+	defer scheduler.Close()
+
+	s, err := client.Start(context.Background(), client.Config{
+		URL:   scheduler.URL,
+		Token: "…",
+		Start: wire.SessionStart{Langs: []string{"en", "es"}, Audio: wire.AudioFormat{SampleRate: 16000}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	go func() {
+		_, _ = s.Write([]byte(strings.Repeat("\x00\x01", 8000))) // half a second; io.Copy of a file does as well
+		_ = s.End()
+	}()
+	for event, err := range s.Events() {
+		switch e := event.(type) {
+		case client.Result:
+			fmt.Println(e.TextSrc, "→", e.TextTgt)
+		case client.Failed:
+			fmt.Println("utterance", e.UtteranceIndex, "failed:", e.Err)
+		case client.Resumed:
+			fmt.Println("the connection was lost for a moment")
+		case client.Ended:
+			fmt.Println(e.Results, "of", e.Utterances, "utterances were translated")
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// good morning → buenos días
+	// 1 of 1 utterances were translated
+}
+
+// translate is a scheduler that hears the same in everything.
+func translate(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.Subprotocol}})
+	if err != nil {
+		return
+	}
+	defer conn.CloseNow()
+	say := func(f wire.Frame) {
+		text, _ := wire.EncodeFrame(f)
+		_ = conn.Write(r.Context(), websocket.MessageText, text)
+	}
+	var start wire.SessionStart
+	_ = wsjson.Read(r.Context(), conn, &start)
+	say(wire.SessionStarted{SessionID: "s-1", Audio: start.Audio, Limits: wire.Limits{BufferedMS: 5000, ResumeMS: 60_000}})
+	for typ := websocket.MessageBinary; typ == websocket.MessageBinary && err == nil; {
+		typ, _, err = conn.Read(r.Context())
+	}
+	say(wire.Result{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
+	say(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
+	_ = conn.Close(websocket.StatusNormalClosure, "")
+}

@@ -1,0 +1,187 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// revision is how new a partial is.
+type revision struct {
+	attempt int
+	rev     int64
+}
+
+// span is the audio frames of an utterance.
+type span struct{ first, last int64 }
+
+// heard is what came, as far as it decides what is said to the program and what is kept.
+type heard struct {
+	seq      int64              // of the last durable message
+	over     int64              // the last utterance that had its terminal message; -1: none
+	spans    map[int64]span     // of the committed utterances that had none
+	shown    map[int64]revision // the last partial of an utterance
+	speaking map[string]int     // the next piece of speech, by job
+}
+
+func newHeard() heard {
+	return heard{over: -1, spans: make(map[int64]span), shown: make(map[int64]revision), speaking: make(map[string]int)}
+}
+
+// hear handles one message.
+func (s *Session) hear(l *link, kind wire.FrameType, body []byte) error {
+	switch kind {
+	case "":
+		return s.hearSpeech(body)
+	case wire.UtteranceCommitted{}.Type():
+		return decoded(body, func(c *wire.UtteranceCommitted) error { return s.hearCommitted(c, len(body)) })
+	case wire.Partial{}.Type():
+		return decoded(body, func(p *wire.Partial) error { return s.hearPartial(p, len(body)) })
+	case wire.Result{}.Type():
+		return decoded(body, func(r *wire.Result) error { return s.hearResult(r, len(body)) })
+	case wire.ErrorFrame{}.Type():
+		return decoded(body, func(e *wire.ErrorFrame) error { return s.hearError(l, e, len(body)) })
+	case wire.Warning{}.Type():
+		return decoded(body, func(w *wire.Warning) error {
+			return s.tell(Warning{Code: w.Code, Detail: w.Detail}, len(body))
+		})
+	case wire.GoAway{}.Type():
+		return decoded(body, func(g *wire.GoAway) error { l.goAway(g); return nil })
+	case wire.SessionEnded{}.Type():
+		return decoded(body, func(e *wire.SessionEnded) error {
+			if err := s.tell(Ended(*e), len(body)); err != nil {
+				return err
+			}
+			return errOver
+		})
+	}
+	return nil // audio_ack tells nothing that is needed here, and what is not known is for a newer package
+}
+
+// decoded reads a message.
+func decoded[T any](body []byte, then func(*T) error) error {
+	v := new(T)
+	if err := wire.Decode(body, v); err != nil {
+		return unreadable(err)
+	}
+	return then(v)
+}
+
+// tell hands an event on, as soon as there is room for it.
+func (s *Session) tell(e Event, size int) error {
+	if !s.inbox.put(s.ctx, e, size) {
+		return context.Cause(s.ctx)
+	}
+	return nil
+}
+
+func (s *Session) hearCommitted(c *wire.UtteranceCommitted, size int) error {
+	h := &s.heard
+	_, known := h.spans[c.UtteranceIndex]
+	s.mu.Lock()
+	s.out.committed = max(s.out.committed, c.LastSeq)
+	s.mu.Unlock()
+	switch {
+	case c.UtteranceIndex <= h.over:
+		s.settle(c.LastSeq)
+		return nil
+	case known:
+		return nil
+	case c.UtteranceIndex == h.over+1:
+		s.settle(c.FirstSeq - 1) // those before it are over, also if a cut swallowed where they ended
+	}
+	h.spans[c.UtteranceIndex] = span{first: c.FirstSeq, last: c.LastSeq}
+	return s.tell(Committed(*c), size)
+}
+
+func (s *Session) hearPartial(p *wire.Partial, size int) error {
+	h := &s.heard
+	was, shown := h.shown[p.UtteranceIndex]
+	newer := p.AttemptID > was.attempt || p.AttemptID == was.attempt && p.Rev > was.rev
+	if p.UtteranceIndex <= h.over || shown && !newer {
+		return nil
+	}
+	h.shown[p.UtteranceIndex] = revision{attempt: p.AttemptID, rev: p.Rev}
+	return s.tell(Partial(*p), size)
+}
+
+func (s *Session) hearResult(r *wire.Result, size int) error {
+	if !s.heard.first(r.Seq) {
+		return nil
+	}
+	s.finished(r.UtteranceIndex)
+	return s.tell(Result(*r), size)
+}
+
+func (s *Session) hearError(l *link, e *wire.ErrorFrame, size int) error {
+	switch {
+	case e.UtteranceIndex != nil:
+		if !s.heard.first(e.Seq) {
+			return nil
+		}
+		s.finished(*e.UtteranceIndex)
+		return s.tell(Failed{
+			Seq: e.Seq, UtteranceIndex: *e.UtteranceIndex, UtteranceID: e.UtteranceID, RequestID: e.RequestID,
+			JobID: e.JobID, Reason: e.Reason, Err: &e.Error,
+		}, size)
+	case e.Fatal:
+		l.last = e // the close follows
+		return nil
+	}
+	return s.tell(Warning{Code: string(e.Code), Detail: e.Detail, ReplyTo: e.Reply}, size)
+}
+
+// first reports whether a durable message comes for the first time.
+func (h *heard) first(seq int64) bool {
+	if seq <= h.seq {
+		return false
+	}
+	h.seq = seq
+	return true
+}
+
+// finished says that an utterance had its terminal message. They come in order, so those before it had theirs.
+func (s *Session) finished(index int64) {
+	h := &s.heard
+	h.over = max(h.over, index)
+	for i, at := range h.spans {
+		switch {
+		case i <= index:
+			s.settle(at.last)
+			delete(h.spans, i)
+		case i == index+1:
+			s.settle(at.first - 1)
+		}
+	}
+	for i := range h.shown {
+		if i <= index {
+			delete(h.shown, i)
+		}
+	}
+}
+
+// settle drops audio that cannot be asked for again.
+func (s *Session) settle(through int64) {
+	s.mu.Lock()
+	s.out.settle(through, time.Now())
+	s.mu.Unlock()
+}
+
+// hearSpeech hands on a piece of a spoken result. After a resumption it may begin anew.
+func (s *Session) hearSpeech(body []byte) error {
+	header, audio, err := wire.ReadBinary(body)
+	if err != nil {
+		return unreadable(err)
+	}
+	if header.Kind != wire.KindTTS || header.Chunk < s.heard.speaking[header.JobID] {
+		return nil
+	}
+	s.heard.speaking[header.JobID] = header.Chunk + 1
+	if header.Last {
+		delete(s.heard.speaking, header.JobID)
+	}
+	return s.tell(Speech{
+		JobID: header.JobID, AttemptID: header.AttemptID, Chunk: header.Chunk, Last: header.Last, Audio: audio,
+	}, len(body))
+}

@@ -1,0 +1,242 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+const (
+	// firstPause and longestPause bound the wait before a connection is tried again; it is a random part of them.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second
+	// startTries is how often a session is tried to be started at a scheduler that was reached.
+	startTries = 5
+)
+
+// errOver says that the session came to its end.
+var errOver = errors.New("the session is over")
+
+// begun starts the session, at a scheduler that may be about to stop.
+func (s *Session) begun() (*link, error) {
+	for n := 0; ; n++ {
+		l, err := s.connect(s.cfg.Start, &s.started)
+		if err == nil {
+			l.quiet = s.quiet()
+			return l, nil
+		}
+		if s.ctx.Err() != nil {
+			return nil, context.Cause(s.ctx)
+		}
+		if n+1 == startTries || !again(err) || unreached(err) {
+			return nil, err
+		}
+		if !s.pause(n) {
+			return nil, context.Cause(s.ctx)
+		}
+	}
+}
+
+// live holds the conversation, over as many connections as it takes.
+func (s *Session) live(l *link) error {
+	tries := 0
+	for {
+		made := time.Now()
+		err := s.converse(l)
+		if s.ctx.Err() != nil || !again(err) {
+			return err
+		}
+		if time.Since(made) > longestPause {
+			tries = 0 // else somebody takes us in only to throw us out
+		}
+		s.log.Info("connection lost", "error", err)
+		if !s.inbox.put(s.ctx, Reconnecting{Err: err}, 0) {
+			return err
+		}
+		if l, tries, err = s.resume(err, tries); err != nil {
+			return err
+		}
+	}
+}
+
+// resume connects again and has the session go on, within the time there is for that.
+func (s *Session) resume(cut error, tries int) (*link, int, error) {
+	window := time.Duration(s.started.Limits.ResumeMS) * time.Millisecond
+	until := time.Now().Add(window)
+	soon := errors.Is(cut, errGoAway) // that was a random moment already
+	for ; ; tries++ {
+		if !soon && !s.pause(tries) {
+			return nil, tries, cut
+		}
+		soon = false
+		if !time.Now().Before(until) {
+			return nil, tries, fmt.Errorf("client: the session could not be resumed within %v; start another: %w", window, cut)
+		}
+		var answer wire.SessionResumed
+		l, err := s.connect(wire.SessionResume{
+			SessionID: s.started.SessionID, ResumeToken: s.started.ResumeToken, LastSeq: s.heard.seq,
+		}, &answer)
+		if err == nil {
+			l.quiet = s.quiet()
+			if err = s.resumed(&answer); err == nil {
+				return l, tries + 1, nil
+			}
+			l.close()
+		}
+		if s.ctx.Err() != nil || !again(err) {
+			return nil, tries, err
+		}
+		cut = err
+	}
+}
+
+// resumed takes up what the scheduler says is missing.
+func (s *Session) resumed(r *wire.SessionResumed) error {
+	s.mu.Lock()
+	resent, err := s.out.rewind(r.NextAudioSeq)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !r.Recovered {
+		s.heard.seq = min(s.heard.seq, r.LastSeq) // what comes then has not been here
+	}
+	s.log.Info("session resumed", "recovered", r.Recovered, "frames_resent", resent)
+	if !s.inbox.put(s.ctx, Resumed{Recovered: r.Recovered, Resent: resent}, 0) {
+		return context.Cause(s.ctx)
+	}
+	return nil
+}
+
+// converse reads until the link is lost or the session over. Beside it somebody writes.
+func (s *Session) converse(l *link) error {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		s.sendAll(l)
+	}()
+	defer func() {
+		l.close()
+		<-written
+	}()
+	for {
+		kind, body, err := l.read(l.ctx)
+		if err != nil {
+			return err
+		}
+		err = s.hear(l, kind, body)
+		if errors.Is(err, errOver) {
+			l.part()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// part waits for the close that follows the last message.
+func (l *link) part() {
+	l.quiet = partWithin
+	for {
+		if _, _, err := l.read(l.ctx); err != nil {
+			return
+		}
+	}
+}
+
+// sendAll sends what there is to send, and now and then that somebody is there.
+func (s *Session) sendAll(l *link) {
+	every := time.Duration(s.started.Limits.IdleMS) * time.Millisecond / 3
+	idle := time.NewTimer(every)
+	defer idle.Stop()
+	if every == 0 {
+		idle.Stop()
+	}
+	for {
+		e, ok := s.next()
+		if !ok {
+			select {
+			case <-s.more:
+				continue
+			case <-idle.C:
+				e = entry{frame: wire.Keepalive{}}
+			case <-l.ctx.Done():
+				return
+			}
+		}
+		if err := l.sendEntry(e); err != nil {
+			// The reader finds out too, and perhaps why: it has a moment for that.
+			select {
+			case <-time.After(partWithin):
+				l.drop(err)
+			case <-l.ctx.Done():
+			}
+			return
+		}
+		if every > 0 {
+			idle.Reset(every)
+		}
+	}
+}
+
+// next takes what is to be sent, and lets those know who wait for room.
+func (s *Session) next() (entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.out.next(time.Now())
+	if !s.out.backlog() && s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+	return e, ok
+}
+
+// sendEntry sends audio as it is, unless there is something to say about it.
+func (l *link) sendEntry(e entry) error {
+	switch {
+	case !e.audio:
+		return l.send(l.ctx, e.frame)
+	case e.final || e.begin != wire.UtteranceStart{}:
+		return l.send(l.ctx, wire.AudioChunk{
+			Seq: e.at, UtteranceID: e.begin.UtteranceID, SrcLang: e.begin.SrcLang, RequestID: e.begin.RequestID,
+			Data: e.data, IsFinal: e.final,
+		})
+	}
+	return l.conn.Write(l.ctx, websocket.MessageBinary, e.data)
+}
+
+// quiet is after how long without a sign a link is dead: the scheduler pings, and two pings are missing then.
+func (s *Session) quiet() time.Duration {
+	return time.Duration(s.started.Limits.PingIntervalMS) * time.Millisecond * 5 / 2
+}
+
+// pause waits before the next try: a random part of a time that doubles. It reports false when the session ended first.
+func (s *Session) pause(tries int) bool {
+	most := min(firstPause<<min(tries, 10), longestPause)
+	t := time.NewTimer(rand.N(most))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// again reports whether to connect again after an error.
+func again(err error) bool {
+	var lost *LostError
+	return errors.As(err, &lost) && lost.retry()
+}
+
+// unreached reports whether nobody answered at all.
+func unreached(err error) bool {
+	var lost *LostError
+	return errors.As(err, &lost) && lost.unreached
+}

@@ -1,0 +1,201 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+const (
+	// answerWithin is how long a scheduler may take to accept a connection and answer the first message.
+	answerWithin = 10 * time.Second
+	// partWithin is how long to wait for the other side's last words.
+	partWithin = time.Second
+)
+
+var (
+	errSilent = errors.New("nothing was heard for too long, not even a ping")
+	errGoAway = errors.New("the scheduler asked to connect anew")
+)
+
+// link is one connection to the scheduler.
+type link struct {
+	conn  *websocket.Conn
+	ctx   context.Context // ends when the link is dropped; its cause says why
+	drop  context.CancelCauseFunc
+	watch *time.Timer      // drops the link when nothing is heard
+	quiet time.Duration    // after so long; 0: never
+	leave *time.Timer      // drops the link when it was asked to go; nil: it was not
+	last  *wire.ErrorFrame // the fatal error that came, if one did
+}
+
+// connect makes a connection, says the first message and waits for the answer to it.
+func (s *Session) connect(first, answer wire.Frame) (*link, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, answerWithin)
+	defer cancel()
+	l, err := s.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = l.send(ctx, first); err == nil {
+		err = l.await(ctx, answer)
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *Session) dial(ctx context.Context) (*link, error) {
+	l := new(link)
+	l.ctx, l.drop = context.WithCancelCause(s.ctx)
+	l.watch = time.AfterFunc(answerWithin, func() { l.drop(errSilent) })
+	l.watch.Stop()
+	header := http.Header{}
+	if s.cfg.Token != "" {
+		header.Set("Authorization", "Bearer "+s.cfg.Token)
+	}
+	conn, resp, err := websocket.Dial(ctx, s.endpoint, &websocket.DialOptions{ //nolint:bodyclose // the library reads and closes it
+		HTTPClient:     s.http,
+		HTTPHeader:     header,
+		Subprotocols:   []string{wire.Subprotocol},
+		OnPingReceived: func(context.Context, []byte) bool { l.listen(); return true },
+	})
+	if err != nil {
+		l.drop(nil)
+		return nil, refused(resp, err)
+	}
+	conn.SetReadLimit(2 * wire.MaxFrame)
+	l.conn = conn
+	return l, nil
+}
+
+// refused reads why there is no connection. The client's own error would quote the address, with what is in its query.
+func refused(resp *http.Response, err error) error {
+	lost := &LostError{Err: err}
+	var at *url.Error
+	if errors.As(err, &at) {
+		lost.Err = at.Err
+	}
+	if resp == nil {
+		lost.unreached = true
+		return lost
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return lost
+	}
+	lost.Status = resp.StatusCode
+	var said wire.Error
+	if body, err := io.ReadAll(resp.Body); err == nil && json.Unmarshal(body, &said) == nil && said.Code != "" {
+		lost.Last = &wire.ErrorFrame{Error: said, Fatal: true}
+	}
+	return lost
+}
+
+func (l *link) send(ctx context.Context, f wire.Frame) error {
+	text, err := wire.EncodeFrame(f)
+	if err != nil {
+		return err
+	}
+	if err := l.conn.Write(ctx, websocket.MessageText, text); err != nil {
+		return l.lost(err)
+	}
+	return nil
+}
+
+// read waits for the next message. A text message comes with its type.
+func (l *link) read(ctx context.Context) (wire.FrameType, []byte, error) {
+	l.listen()
+	typ, body, err := l.conn.Read(ctx)
+	l.watch.Stop()
+	switch {
+	case err != nil:
+		return "", nil, l.lost(err)
+	case typ == websocket.MessageBinary:
+		return "", body, nil
+	}
+	kind, err := wire.TypeOf(body)
+	if err != nil {
+		return "", nil, unreadable(err)
+	}
+	return kind, body, nil
+}
+
+// listen begins to wait for a sign of life.
+func (l *link) listen() {
+	if l.quiet > 0 {
+		l.watch.Reset(l.quiet)
+	}
+}
+
+// await reads until the answer comes. What else comes before it, is about nothing that was said yet.
+func (l *link) await(ctx context.Context, answer wire.Frame) error {
+	for {
+		kind, body, err := l.read(ctx)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case answer.Type():
+			if err := wire.Decode(body, answer); err != nil {
+				return unreadable(err)
+			}
+			return nil
+		case wire.ErrorFrame{}.Type():
+			var said wire.ErrorFrame
+			if err := wire.Decode(body, &said); err != nil {
+				return unreadable(err)
+			}
+			if !said.Fatal {
+				return &LostError{Code: wire.CloseBadMessage, Last: &said}
+			}
+			l.last = &said
+		}
+	}
+}
+
+// lost says how the link ended.
+func (l *link) lost(err error) error {
+	lost := &LostError{Last: l.last, Err: err}
+	if code := websocket.CloseStatus(err); code > 0 {
+		lost.Code = wire.CloseCode(code)
+	}
+	if cause := context.Cause(l.ctx); errors.Is(cause, errSilent) || errors.Is(cause, errGoAway) {
+		lost.Err = cause
+	}
+	return lost
+}
+
+// goAway drops the link at a random moment of the time the scheduler gives.
+func (l *link) goAway(g *wire.GoAway) {
+	if l.leave == nil {
+		within := time.Duration(max(g.ReconnectMS, 1)) * time.Millisecond
+		l.leave = time.AfterFunc(rand.N(within), func() { l.drop(errGoAway) })
+	}
+}
+
+// close drops the link, if it is there yet.
+func (l *link) close() {
+	l.watch.Stop()
+	if l.leave != nil {
+		l.leave.Stop()
+	}
+	l.drop(nil)
+	_ = l.conn.CloseNow() // it may be closed already
+}
+
+// unreadable is the end of a session: the same message would come again.
+func unreadable(err error) error {
+	return fmt.Errorf("client: the scheduler sent what cannot be read; is this package as new as the scheduler? %w", err)
+}

@@ -1,0 +1,127 @@
+package socket
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Hall keeps all connections. Its Run must run for as long as there are any.
+type Hall struct {
+	opts  Options
+	began time.Time // the watchdog's times are counted from here
+
+	mu      sync.Mutex
+	conns   map[*Conn]struct{}
+	from    map[netip.Addr]int // connections and handshakes of each address, where those are limited
+	present int                // connections and handshakes
+	closed  bool
+	empty   chan struct{} // closed when the hall is closed and nobody is present
+}
+
+// NewHall makes an empty hall.
+func NewHall(o Options) *Hall {
+	return &Hall{
+		opts: o.withDefaults(), began: time.Now(),
+		conns: make(map[*Conn]struct{}), from: make(map[netip.Addr]int), empty: make(chan struct{}),
+	}
+}
+
+// Len says how many connections there are.
+func (h *Hall) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.conns)
+}
+
+// retryAfter is what a client that has too many connections is told to wait, in seconds.
+const retryAfter = 5
+
+// admit makes room for one more from this address, before its handshake, or says with which status and error it is refused.
+func (h *Hall) admit(from netip.Addr) (int, *wire.Error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return http.StatusServiceUnavailable, stopping()
+	}
+	if most := h.opts.PerAddress; most > 0 {
+		if h.from[from] >= most {
+			e := wire.Errorf(wire.RateLimited, "your address has %d connections, which is as many as it may have: close one first", most)
+			e.RetryAfter = retryAfter
+			return http.StatusTooManyRequests, e
+		}
+		h.from[from]++
+	}
+	h.present++
+	return 0, nil
+}
+
+// enter takes in a connection that was admitted, and reports whether the hall was closed meanwhile.
+func (h *Hall) enter(c *Conn) (closed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conns[c] = struct{}{}
+	return h.closed
+}
+
+// leave gives the room of one that was admitted free. Its connection is nil when its handshake failed.
+func (h *Hall) leave(c *Conn, from netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.conns, c)
+	if h.from[from]--; h.from[from] <= 0 {
+		delete(h.from, from)
+	}
+	if h.present--; h.closed && h.present == 0 {
+		close(h.empty)
+	}
+}
+
+// all appends the connections to list.
+func (h *Hall) all(list []*Conn) []*Conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+func stopping() *wire.Error {
+	e := wire.Errorf(wire.Internal, "this instance is stopping: connect again, and another will answer")
+	e.RetryAfter = 1
+	return e
+}
+
+// Close lets nobody in any more, closes every connection with wire.CloseDraining, and waits until all have ended. Those
+// that are still there when the context ends, or after Options.Stall, are cut; the error says that the context ended.
+func (h *Hall) Close(ctx context.Context) error {
+	h.mu.Lock()
+	if !h.closed && h.present == 0 {
+		close(h.empty)
+	}
+	h.closed = true
+	h.mu.Unlock()
+	for _, c := range h.all(nil) {
+		c.Close(wire.CloseDraining, stopping())
+	}
+	patience := time.NewTimer(h.opts.Stall)
+	defer patience.Stop()
+	var err error
+	select {
+	case <-h.empty:
+		return nil
+	case <-patience.C:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	for _, c := range h.all(nil) {
+		c.Cut()
+	}
+	<-h.empty
+	return err
+}

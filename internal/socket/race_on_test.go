@@ -1,0 +1,5 @@
+//go:build race
+
+package socket_test
+
+const raceDetector = true

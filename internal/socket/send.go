@@ -1,0 +1,174 @@
+package socket
+
+import (
+	"encoding/binary"
+	"io"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Send queues a frame and reports whether it could: it cannot once the connection is closing. It never waits. When more
+// is queued than may be, the other side is too slow: the queue is dropped and the connection closed.
+func (c *Conn) Send(f wire.Frame) bool {
+	text, err := wire.EncodeFrame(f)
+	if err != nil { // what it says may quote the frame, and is not logged
+		c.hall.opts.Log.Error("a frame cannot be written as JSON", "type", string(f.Type()))
+		c.Close(wire.CloseInternal, wire.Errorf(wire.Internal, "something went wrong here, not with your message; it was logged"))
+		return false
+	}
+	return c.enqueue(opText, text)
+}
+
+// SendBinary queues a copy of b as a binary frame, in the manner of Send.
+func (c *Conn) SendBinary(b []byte) bool { return c.enqueue(opBinary, b) }
+
+// Close closes the connection when what is queued is written, with an error frame first if there is an error. It does
+// not wait: Done tells the end, and the watchdog cuts it if that does not come. Only the first close counts, and nothing
+// is sent after it.
+func (c *Conn) Close(code wire.CloseCode, e *wire.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.part(Closed{Code: code}, e)
+}
+
+// echo answers the other side's close, with its own code. It does not listen to what is queued any more.
+func (c *Conn) echo(code wire.CloseCode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		c.dropQueued()
+		c.part(Closed{Code: code, ByPeer: true}, nil)
+	}
+}
+
+func (c *Conn) enqueue(op byte, payload []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
+	if frames, bytes := c.queued(); frames+1 > c.hall.opts.QueueMessages || bytes+frameHeader+len(payload) > c.hall.opts.QueueBytes {
+		c.dropQueued()
+		c.part(Closed{Code: wire.CloseSlow}, wire.Errorf(wire.RateLimited,
+			"what was sent to you was not read in time: %d messages of %d bytes waited; connect again and read faster", frames, bytes))
+		return false
+	}
+	c.push(op, payload)
+	return true
+}
+
+// queued is what is not yet written. The caller holds the lock.
+func (c *Conn) queued() (frames, bytes int) {
+	for _, o := range []*outbox{c.next, c.flying} {
+		if o != nil {
+			frames += o.frames()
+			bytes += o.bytes()
+		}
+	}
+	return frames, bytes
+}
+
+func (c *Conn) dropQueued() {
+	for _, o := range []*outbox{c.next, c.flying} {
+		if o != nil {
+			o.drop()
+		}
+	}
+}
+
+// part queues the last frames. The caller holds the lock.
+func (c *Conn) part(end Closed, e *wire.Error) {
+	if c.closing {
+		return
+	}
+	c.closing = true
+	c.end = end
+	var reason []byte
+	if e != nil {
+		reason = []byte(e.Code)
+		text, err := wire.EncodeFrame(wire.ErrorFrame{Error: *e, Fatal: true})
+		if err == nil {
+			c.push(opText, text)
+		}
+	}
+	if end.Code == CloseEmpty {
+		c.push(opClose, nil)
+		return
+	}
+	c.push(opClose, append(binary.BigEndian.AppendUint16(nil, uint16(end.Code)), reason...))
+}
+
+// push appends a frame and sees to it that there is a writer. The caller holds the lock.
+func (c *Conn) push(op byte, payload []byte) {
+	if c.next == nil {
+		c.next = outboxes.Get().(*outbox)
+	}
+	c.next.add(op, payload)
+	if !c.writing {
+		c.writing = true
+		c.users++
+		go c.write()
+	}
+}
+
+// write writes what is queued, and ends when nothing is.
+func (c *Conn) write() {
+	defer c.leave()
+	for {
+		b, last := c.hand()
+		switch {
+		case last:
+			c.linger()
+			return
+		case b == nil:
+			return
+		}
+		if _, err := c.pipe.Conn.Write(b); err != nil {
+			c.Cut()
+			return
+		}
+	}
+}
+
+// hand returns what to write next, nil if the writer should end, and whether the connection's last frame is written.
+func (c *Conn) hand() (b []byte, last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn++
+	for !c.cut {
+		if c.flying == nil && c.next == nil {
+			c.writing = c.closing // nothing can follow, so nobody will miss a writer
+			return nil, c.closing
+		}
+		if c.flying == nil {
+			c.flying, c.next = c.next, nil
+		}
+		if b = c.flying.hand(); len(b) > 0 {
+			return b, false
+		}
+		c.flying.free()
+		c.flying = nil
+	}
+	return nil, false
+}
+
+// linger waits until the other side has closed too. To close the connection while something unread is there would reset
+// it, and the other side might never see why it was closed. A Read that is going on does the waiting itself.
+func (c *Conn) linger() {
+	if half, ok := c.pipe.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		c.hangUp(CloseLost, false)
+		return
+	}
+	c.mu.Lock()
+	c.parted = true
+	reading := c.reading
+	c.mu.Unlock()
+	if reading {
+		return
+	}
+	if c.pipe.SetReadDeadline(time.Time{}) == nil {
+		_, _ = io.Copy(io.Discard, c.pipe.Conn) // until it ends, in whatever way
+	}
+	c.hangUp(CloseLost, false)
+}

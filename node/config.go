@@ -1,0 +1,80 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+const (
+	socketPath   = "/ws/node"
+	mostSlots    = 10000
+	defaultGrace = 30 * time.Second
+)
+
+// Config is who a node is and what it can do. URL, Slots and Declaration.SemanticLangs are required.
+type Config struct {
+	// URL is where the scheduler is: ws://127.0.0.1:5010/ws/node, or its address for HTTP, to which the path is added.
+	URL string
+	// Token is the node's credential. It is sent to the scheduler only.
+	Token string
+	// ID is the node's name. Empty: the scheduler makes one, which is kept over reconnects.
+	ID string
+	// Slots is how many jobs the node does at once. Handler never runs more often at the same time.
+	Slots int
+	// Declaration is what the node can do. MaxConcurrentJobs and Active are filled in.
+	Declaration wire.Declaration
+	// Load is asked at each heartbeat how busy the machine is. It should answer at once. Optional.
+	Load func() wire.Load
+	// Grace is how long the jobs in hand may take when Run's context has ended; 30 s unless given.
+	Grace time.Duration
+	// HTTPClient is used to connect, to fetch audio and to upload speech, for those who need proxies or certificates of
+	// their own. Optional.
+	HTTPClient *http.Client
+	// Log is where the node tells what it does; slog.Default unless given.
+	Log *slog.Logger
+}
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// check says what is wrong with the configuration, and where the socket is.
+func (c *Config) check() (*url.URL, error) {
+	switch {
+	case c.Slots < 1 || c.Slots > mostSlots:
+		return nil, fmt.Errorf("node: Slots is %d; say how many jobs the node does at once, from 1 to %d", c.Slots, mostSlots)
+	case len(c.Declaration.SemanticLangs) == 0:
+		return nil, errors.New("node: Declaration.SemanticLangs is empty; name the languages whose speech the node understands")
+	case c.ID != "" && !idPattern.MatchString(c.ID):
+		return nil, errors.New("node: ID may have letters, digits and . _ : - only, at most 128; or leave it empty")
+	}
+	return socketURL(c.URL)
+}
+
+// socketURL is where the node socket is, given that or the scheduler's address.
+func socketURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("node: URL must be the scheduler's address, such as http://127.0.0.1:5010 or ws://127.0.0.1:5010/ws/node")
+	}
+	switch u.Scheme {
+	case "http", "https":
+		u.Scheme = "ws" + strings.TrimPrefix(u.Scheme, "http")
+		if !strings.HasSuffix(u.Path, socketPath) {
+			u = u.JoinPath(socketPath)
+		}
+	case "ws", "wss":
+		if u.Path == "" || u.Path == "/" {
+			u.Path = socketPath
+		}
+	default:
+		return nil, errors.New("node: URL must begin with http://, https://, ws:// or wss://")
+	}
+	return u, nil
+}

@@ -1,0 +1,196 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/coder/websocket"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// serve keeps the node connected until the context ends or coming back is no use.
+func (n *node) serve(ctx context.Context) error {
+	for failed := 0; ; {
+		l, err := n.open(ctx, nil)
+		if err == nil {
+			if l, err = n.attend(ctx, l); l.held() >= n.pace.settled {
+				failed = 0
+			}
+		}
+		switch {
+		case ctx.Err() != nil || n.left():
+			return nil //nolint:nilerr // the end was asked for
+		case hopeless(err):
+			return fmt.Errorf("node: %w", err)
+		}
+		failed++
+		pause := n.pace.pause(failed)
+		n.log.Warn("no connection to the scheduler", "error", err, "retry_in", pause)
+		if !wait(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// attend stays with a connection, and with the one that follows it when the scheduler asks the node to connect anew. It
+// returns the last, and why it was lost.
+func (n *node) attend(ctx context.Context, l *link) (*link, error) {
+	for failed := 0; ; {
+		select {
+		case <-l.done:
+			n.detach(l)
+			err := l.why()
+			return l, err
+		case <-l.leave:
+		}
+		next, err := n.open(ctx, l)
+		switch {
+		case err == nil:
+			l.drop()
+			l, failed = next, 0
+		case hopeless(err):
+			l.drop()
+			n.detach(l)
+			return l, err
+		default: // this one may hold a little longer
+			failed++
+			l.leaveIn(n.pace.pause(failed))
+		}
+	}
+}
+
+// open connects and registers. The connection before, if there still is one, goes on until the new one is registered.
+func (n *node) open(ctx context.Context, before *link) (*link, error) {
+	within, cancel := context.WithTimeout(ctx, n.pace.register)
+	defer cancel()
+	options := &websocket.DialOptions{HTTPClient: n.http, HTTPHeader: http.Header{}, Subprotocols: []string{wire.Subprotocol}}
+	if n.cfg.Token != "" {
+		options.HTTPHeader.Set("Authorization", "Bearer "+n.cfg.Token)
+	}
+	conn, resp, err := websocket.Dial(within, n.socket.String(), options) //nolint:bodyclose // the library has done so
+	if err != nil {
+		return nil, handshakeError(resp, err)
+	}
+	if conn.Subprotocol() != wire.Subprotocol {
+		_ = conn.CloseNow()
+		return nil, final{fmt.Errorf("what answers does not speak %s: check that Config.URL leads to a scheduler", wire.Subprotocol)}
+	}
+	conn.SetReadLimit(wire.MaxFrame)
+
+	l := newLink(ctx, conn, n.pace.write)
+	ack, err := n.register(within, l, before)
+	if err != nil {
+		l.cancel()
+		_ = conn.CloseNow()
+		n.stay()
+		return nil, err
+	}
+	n.adopt(l, ack)
+	l.start(func(kind websocket.MessageType, data []byte) { n.receive(l, kind, data) }, func(ctx context.Context) { n.duties(ctx, l) })
+	return l, nil
+}
+
+// register says who the node is and what it has in hand, and waits for the answer.
+func (n *node) register(ctx context.Context, l, before *link) (*wire.NodeRegisterAck, error) {
+	text, err := wire.EncodeFrame(n.registration())
+	if err != nil {
+		return nil, final{err}
+	}
+	if before != nil {
+		before.supersede()
+	}
+	if err := l.conn.Write(ctx, websocket.MessageText, text); err != nil {
+		return nil, err
+	}
+	for {
+		kind, data, err := l.conn.Read(ctx)
+		if err != nil {
+			l.end(err)
+			return nil, l.why()
+		}
+		if kind != websocket.MessageText {
+			continue
+		}
+		switch frameType, _ := wire.TypeOf(data); frameType {
+		case wire.NodeRegisterAck{}.Type():
+			var ack wire.NodeRegisterAck
+			if err := wire.Decode(data, &ack); err != nil {
+				return nil, fmt.Errorf("the answer to the registration cannot be read: %w", err)
+			}
+			return &ack, nil
+		case wire.ErrorFrame{}.Type():
+			n.heard(l, data)
+		}
+	}
+}
+
+// registration is the first message. From it on nothing is accepted until the answer is there: it would not be listed.
+func (n *node) registration() wire.NodeRegister {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.moving = true
+	r := wire.NodeRegister{NodeID: n.id, ResumeToken: n.token, Declaration: n.cfg.Declaration}
+	r.MaxConcurrentJobs, r.Active = &n.cfg.Slots, n.active()
+	if n.leaving {
+		r.Health = healthDraining
+	}
+	return r
+}
+
+// adopt goes on over a new connection. What the old one may not have delivered is said again.
+func (n *node) adopt(l *link, ack *wire.NodeRegisterAck) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.moving, n.link = false, l
+	n.registered(ack)
+	for _, t := range n.tasks {
+		switch t.stage {
+		case working:
+			t.job.sound.expect()
+			l.say(wire.JobAck{ActiveJob: t.key})
+		case finished:
+			n.deliver(t)
+		}
+	}
+}
+
+// registered takes over what the scheduler said about the node; the node is locked.
+func (n *node) registered(ack *wire.NodeRegisterAck) {
+	if ack.Epoch != n.epoch {
+		n.beats = 0
+	}
+	n.id, n.epoch, n.token = ack.NodeID, ack.Epoch, ack.ResumeToken
+	n.interval = n.pace.beat
+	if ack.HeartbeatIntervalMS > 0 {
+		n.interval = milliseconds(ack.HeartbeatIntervalMS)
+	}
+	n.log.Info("node is registered", "node_id", n.id, "epoch", n.epoch, "status", ack.Status, "jobs", len(n.tasks))
+	for _, key := range ack.Cancel {
+		n.cancel(n.link, key)
+	}
+}
+
+// stay goes on as before: the registration came to nothing.
+func (n *node) stay() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.moving = false
+}
+
+// detach takes note that a connection is lost.
+func (n *node) detach(l *link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.link == l {
+		n.link = nil
+	}
+}
+
+// left reports that the node closed its connection for good.
+func (n *node) left() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.parted
+}

@@ -1,0 +1,38 @@
+package node
+
+import (
+	"context"
+	"time"
+)
+
+// Quick is Run at a pace for tests: it comes back at once, and the times that are given are those that hold.
+type Quick struct{ Resend, Keep, Stall, Quit, Pong time.Duration }
+
+// Run is Run at that pace.
+func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
+	p := usual
+	p.backoff, p.slowest = time.Millisecond, 5*time.Millisecond
+	for at, d := range map[*time.Duration]time.Duration{
+		&p.resend: q.Resend, &p.keep: q.Keep, &p.stall: q.Stall, &p.quit: q.Quit, &p.pong: q.Pong,
+	} {
+		if d > 0 {
+			*at = d
+		}
+	}
+	return run(ctx, cfg, h, p)
+}
+
+// Pause is how long is waited after so many failures.
+func Pause(failed int) time.Duration { return usual.pause(failed) }
+
+// Near is a time, give or take a fifth.
+func Near(d time.Duration) time.Duration { return near(d) }
+
+// SocketURL is where the socket of an address is.
+func SocketURL(address string) (string, error) {
+	u, err := socketURL(address)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}

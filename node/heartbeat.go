@@ -1,0 +1,88 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+const healthDraining = "draining"
+
+var errNoAnswer = errors.New("the scheduler does not answer pings")
+
+// duties are what is to be done from time to time as long as there is a connection: heartbeats, and sending again what was
+// not acknowledged.
+func (n *node) duties(ctx context.Context, l *link) {
+	beat := time.NewTimer(n.untilBeat())
+	defer beat.Stop()
+	again := time.NewTicker(n.pace.resend / 3)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			n.repeat()
+		case <-beat.C:
+			n.heartbeat()
+			if !l.alive(ctx, n.pace.pong) {
+				return
+			}
+			beat.Reset(n.untilBeat())
+		}
+	}
+}
+
+// untilBeat is how long to wait for the next heartbeat. Nodes that started together do not beat together.
+func (n *node) untilBeat() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return near(n.interval)
+}
+
+// heartbeat says that the node is alive and what it has in hand.
+func (n *node) heartbeat() {
+	var load *wire.Load
+	if n.cfg.Load != nil {
+		now := n.cfg.Load()
+		load = &now
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.link == nil {
+		return
+	}
+	n.beats++
+	seq := n.beats
+	epoch := n.epoch
+	hb := wire.NodeHeartbeat{Epoch: &epoch, HBSeq: &seq, Declaration: wire.Declaration{Active: n.active(), CurrentLoad: load}}
+	if n.leaving {
+		hb.Health = healthDraining
+	}
+	n.link.say(hb)
+}
+
+// active lists every attempt that was received and whose outcome is not acknowledged. It is never nil, which would say
+// nothing; the node is locked.
+func (n *node) active() []wire.ActiveJob {
+	all := make([]wire.ActiveJob, 0, len(n.tasks))
+	for key, t := range n.tasks {
+		if t.stage != dropped {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// alive reports whether the other side still answers. A connection whose other end vanished says nothing, for very long.
+func (l *link) alive(ctx context.Context, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := l.conn.Ping(ctx)
+	if err != nil {
+		l.lost(errNoAnswer)
+	}
+	return err == nil
+}

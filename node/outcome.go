@@ -1,0 +1,91 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// outcome is how an attempt ended, as the scheduler is told.
+type outcome struct {
+	frames []wire.Frame
+	speech []byte // follows in binary frames
+}
+
+func failed(key wire.ActiveJob, reason string) outcome {
+	return outcome{frames: []wire.Frame{wire.JobFail{ActiveJob: key, Reason: reason}}}
+}
+
+// succeeded makes the outcome of a result. What could not be sent is an error: the scheduler would end the connection.
+func succeeded(key wire.ActiveJob, r Result, uploaded bool) (outcome, error) {
+	body, err := r.encode()
+	if err != nil {
+		return outcome{}, err
+	}
+	frame := wire.JobResult{ActiveJob: key, Result: body}
+	o := outcome{}
+	if len(r.Speech) > 0 && !uploaded {
+		frame.TTS, o.speech = true, r.Speech
+	}
+	o.frames = []wire.Frame{frame}
+	return o, sendable(frame)
+}
+
+// encode writes the object that is kept with the job.
+func (r Result) encode() (json.RawMessage, error) {
+	fields := map[string]any{}
+	maps.Copy(fields, r.Extra)
+	fields["text_src"], fields["text_tgt"] = r.TextSrc, r.TextTgt
+	if len(r.StagesMS) > 0 {
+		fields["latency"] = r.StagesMS
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(fields); err != nil {
+		return nil, err
+	}
+	return bytes.ToValidUTF8(bytes.TrimSpace(buf.Bytes()), []byte("\ufffd")), nil
+}
+
+var errTooLarge = errors.New("it is larger than a message may be")
+
+// sendable says why a frame would not be taken.
+func sendable(f wire.Frame) error {
+	text, err := wire.EncodeFrame(f)
+	if err != nil {
+		return err
+	}
+	if len(text) > wire.MaxFrame {
+		return errTooLarge
+	}
+	err = wire.Decode(text, &struct{}{}) // finds what is nested too deep
+	return err
+}
+
+// failureOf turns what a handler returned into what the scheduler is told.
+func failureOf(ctx context.Context, key wire.ActiveJob, err error) outcome {
+	var missing NotAvailable
+	var f *failure
+	switch {
+	case errors.As(err, &missing):
+		// The first says what is missing, the second ends the attempt and is acknowledged: whichever arrives is enough.
+		return outcome{frames: []wire.Frame{
+			wire.ModelNotAvailable{
+				ServiceID: missing.Service, Version: missing.Version, Reason: missing.Reason, JobID: key.JobID, AttemptID: key.AttemptID,
+			},
+			wire.JobFail{ActiveJob: key, Reason: reasonModel},
+		}}
+	case errors.As(err, &f) && f.reason != "":
+		return failed(key, f.reason)
+	case errors.Is(context.Cause(ctx), errShutdown):
+		return failed(key, reasonShutdown)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failed(key, reasonDeadline)
+	}
+	return failed(key, reasonFailed)
+}

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// maxAudio bounds the audio of one job: a minute of the best that may be spoken is a fifth of it.
+const maxAudio = 64 << 20
+
+// sound is the audio of a job as it comes in.
+type sound struct {
+	mu    sync.Mutex
+	bytes []byte
+	next  int       // the chunk that comes next
+	moved time.Time // when something last came, or could begin to
+	err   error
+	whole bool
+	done  chan struct{} // closed when all is there, or never will be
+}
+
+func (s *sound) begin(at time.Time) { s.moved, s.done = at, make(chan struct{}) }
+
+// add takes a chunk. One that is there already, because it was sent again, is left aside, and so is one that comes before
+// its turn.
+func (s *sound) add(chunk int, data []byte, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved = time.Now()
+	if s.whole || chunk != s.next {
+		return
+	}
+	s.next++
+	if len(s.bytes)+len(data) > maxAudio {
+		s.err, s.bytes, last = fmt.Errorf("the audio is larger than %d bytes: %w", maxAudio, Fail(reasonAudioLost)), nil, true
+	}
+	if s.err == nil {
+		s.bytes = append(s.bytes, data...)
+	}
+	if last {
+		s.whole = true
+		close(s.done)
+	}
+}
+
+// expect says that audio may come again: there is a connection.
+func (s *sound) expect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved = time.Now()
+}
+
+// wait returns the audio when all of it is there. When nothing comes for the given time it is lost: the job had better go
+// to a node that can have it than wait for its deadline.
+func (s *sound) wait(ctx context.Context, stall time.Duration) ([]byte, error) {
+	t := time.NewTimer(stall)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.done:
+			return s.bytes, s.err
+		case <-t.C:
+		}
+		s.mu.Lock()
+		left := stall - time.Since(s.moved)
+		s.mu.Unlock()
+		if left <= 0 {
+			return nil, fmt.Errorf("no audio came for %v: %w", stall, Fail(reasonAudioLost))
+		}
+		t.Reset(left)
+	}
+}
+
+// fetch gets the audio from where the scheduler keeps it, once.
+func (s *sound) fetch(ctx context.Context, n *node, address string) ([]byte, error) {
+	s.mu.Lock()
+	whole, b := s.whole, s.bytes
+	s.mu.Unlock()
+	if whole {
+		return b, nil
+	}
+	b, err := n.get(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes, s.whole = b, true
+	return b, nil
+}

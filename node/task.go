@@ -1,0 +1,223 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var (
+	errShutdown  = errors.New("the node is shutting down")
+	errCancelled = errors.New("the job was cancelled")
+)
+
+// stage is how far a task is.
+type stage int
+
+const (
+	working   stage = iota
+	cancelled       // the handler was told to stop and has not returned
+	dropped         // the same, and nobody wants to hear when it has
+	finished        // there is an outcome, which is not acknowledged
+)
+
+// task is an attempt that the node has in hand: from its assignment until its outcome is acknowledged. Its fields below
+// cancel are guarded by the node.
+type task struct {
+	node   *node
+	key    wire.ActiveJob
+	assign *wire.JobAssign
+	job    *Job
+	cancel context.CancelCauseFunc
+
+	stage   stage
+	rev     int64
+	outcome outcome
+	ended   time.Time // when the handler returned
+	sent    time.Time // when the outcome was written last; zero while it waits to be
+}
+
+// accept begins to work on a job; the node is locked.
+func (n *node) accept(l *link, a *wire.JobAssign) {
+	t := &task{node: n, key: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, assign: a, job: newJob(a, time.Now())}
+	t.job.task = t
+	stoppable, cancel := context.WithCancelCause(n.work)
+	t.cancel = cancel
+	n.tasks[t.key] = t
+	n.running++
+	l.say(wire.JobAck{ActiveJob: t.key}) // before the handler can have anything to say
+	n.handlers.Go(func() {
+		defer cancel(nil)
+		ctx, stop := until(stoppable, t.job.Deadline)
+		defer stop()
+		o := failed(t.key, reasonPanic)
+		defer func() { n.finish(t, o) }() // also when the handler ends its goroutine
+		o = n.do(ctx, t)
+	})
+}
+
+// until is ctx with a deadline, if there is one.
+func until(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	if deadline.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
+}
+
+// do has the handler do the job, and says how that ended.
+func (n *node) do(ctx context.Context, t *task) outcome {
+	log := n.log.With("job_id", t.key.JobID, "attempt_id", t.key.AttemptID)
+	result, err := n.call(ctx, t.job)
+	if err != nil {
+		o := failureOf(ctx, t.key, err)
+		if !errors.Is(context.Cause(ctx), errCancelled) {
+			log.Warn("job failed", "error", err)
+		}
+		if err := sendable(o.frames[0]); err != nil {
+			log.Error("the reason of the failure cannot be sent", "error", err)
+			return failed(t.key, reasonFailed)
+		}
+		return o
+	}
+	uploaded := false
+	if to := t.assign.TTSUpload; to != "" && len(result.Speech) > 0 {
+		// Before the result, so that the speech is there when the text is.
+		uploaded = true
+		if err := n.put(ctx, to, result.Speech); err != nil {
+			log.Warn("the speech could not be uploaded; the result goes without it", "error", err)
+		}
+	}
+	o, err := succeeded(t.key, result, uploaded)
+	if err != nil {
+		log.Error("the result cannot be sent", "error", err)
+		return failed(t.key, reasonResult)
+	}
+	return o
+}
+
+// call runs the handler. A panic is the job's end, not the node's.
+func (n *node) call(ctx context.Context, job *Job) (result Result, err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// What a panic says may be what somebody said; only the runtime's own words are safe.
+		caught := recover()
+		said := fmt.Sprintf("%T", caught)
+		if r, ok := caught.(runtime.Error); ok {
+			said = r.Error()
+		}
+		n.log.Error("handler panicked", "job_id", job.ID, "attempt_id", job.Attempt, "panic", said, "stack", string(debug.Stack()))
+		result, err = Result{}, Fail(reasonPanic)
+	}()
+	result, err = n.handler(ctx, job)
+	returned = true
+	return result, err
+}
+
+// finish takes note that a handler has returned.
+func (n *node) finish(t *task, o outcome) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running--
+	t.ended = time.Now()
+	switch t.stage {
+	case cancelled:
+		n.forget(t)
+		n.say(wire.JobCancelled{ActiveJob: t.key})
+	case dropped:
+		n.forget(t)
+	default:
+		t.stage, t.outcome = finished, o
+		n.deliver(t)
+	}
+}
+
+// deliver queues the outcome of a task, if there is a connection; the node is locked.
+func (n *node) deliver(t *task) {
+	t.sent = time.Time{}
+	l := n.link
+	if l == nil {
+		return
+	}
+	messages := make([]outgoing, 0, len(t.outcome.frames)+1)
+	for _, f := range t.outcome.frames {
+		messages = append(messages, outgoing{frame: f})
+	}
+	if len(t.outcome.speech) > 0 {
+		messages = append(messages, outgoing{speech: t.outcome.speech, of: t.key})
+	}
+	messages[len(messages)-1].written = func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		t.sent = time.Now()
+	}
+	l.send(messages...)
+}
+
+// repeat sends again what was not acknowledged in time, and gives up what never will be.
+func (n *node) repeat() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range n.tasks {
+		switch {
+		case t.stage != finished:
+		case n.stale(t):
+			n.log.Warn("an outcome was not acknowledged and is given up", "job_id", t.key.JobID, "attempt_id", t.key.AttemptID)
+			n.forget(t)
+		case !t.sent.IsZero() && time.Since(t.sent) >= n.pace.resend:
+			n.deliver(t)
+		}
+	}
+}
+
+// stale reports that nobody can want the outcome of a task any more.
+func (n *node) stale(t *task) bool {
+	last := t.ended
+	if t.job.Deadline.After(last) {
+		last = t.job.Deadline
+	}
+	return time.Since(last) > n.pace.keep
+}
+
+// forget lets go of a task; the node is locked.
+func (n *node) forget(t *task) {
+	delete(n.tasks, t.key)
+	if n.idle != nil && len(n.tasks) == 0 {
+		close(n.idle)
+		n.idle = nil
+	}
+}
+
+// stop has a task stop, and is silent about it if the scheduler does not want to hear; the node is locked.
+func (n *node) stop(t *task, as stage) {
+	if t.stage == finished {
+		n.forget(t)
+		return
+	}
+	t.stage = as
+	t.cancel(errCancelled)
+}
+
+// partial tells what a task has so far.
+func (n *node) partial(t *task, p Partial) {
+	f := wire.JobPartial{ActiveJob: t.key, Rev: math.MaxInt64, Stage: p.Stage, TextSrc: p.TextSrc, TextTgt: p.TextTgt}
+	if sendable(f) != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if t.stage != working || n.link == nil || n.link.busy() {
+		return
+	}
+	t.rev++
+	f.Rev = t.rev
+	n.link.say(f)
+}

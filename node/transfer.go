@@ -1,0 +1,94 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// tries is how often audio is fetched and speech is uploaded before it is given up.
+const tries = 3
+
+// get fetches the audio of a job. The address carries its own permission: the node's token is not sent with it, and it is
+// in no error.
+func (n *node) get(ctx context.Context, address string) ([]byte, error) {
+	var audio []byte
+	err := n.transfer(ctx, http.MethodGet, address, nil, func(body io.Reader) error {
+		var err error
+		audio, err = io.ReadAll(io.LimitReader(body, maxAudio+1))
+		if len(audio) > maxAudio {
+			return final{fmt.Errorf("it is larger than %d bytes", maxAudio)}
+		}
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("the audio cannot be fetched: %w: %w", err, Fail(reasonAudioLost))
+	}
+	return audio, nil
+}
+
+// put uploads the spoken result of a job.
+func (n *node) put(ctx context.Context, address string, speech []byte) error {
+	return n.transfer(ctx, http.MethodPut, address, speech, func(io.Reader) error { return nil })
+}
+
+// transfer does one request, a few times if need be.
+func (n *node) transfer(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+	for failed := 1; ; failed++ {
+		err := n.request(ctx, method, address, body, read)
+		if err == nil || hopeless(err) || failed == tries || !wait(ctx, n.pace.pause(failed)) {
+			return err
+		}
+	}
+}
+
+func (n *node) request(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+	u, err := n.base.Parse(address)
+	if err != nil {
+		return final{errors.New("its address is not a URL")}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return final{errors.New("its address cannot be used")}
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	resp, err := n.http.Do(req)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer resp.Body.Close()
+	switch status := resp.StatusCode; {
+	case status/100 == 2:
+		return withoutURL(read(resp.Body))
+	case status/100 == 4 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
+		return final{fmt.Errorf("%d was answered", status)}
+	default:
+		return fmt.Errorf("%d was answered", status)
+	}
+}
+
+// withoutURL takes the address out of an error of the HTTP client: it may carry a permission.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// httpBase is the address against which other addresses of the scheduler are read.
+func httpBase(socket *url.URL) *url.URL {
+	base := *socket
+	base.Scheme = "http" + strings.TrimPrefix(socket.Scheme, "ws")
+	return &base
+}
