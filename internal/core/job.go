@@ -28,6 +28,14 @@ type Spec struct {
 	Direction Direction
 	AudioRef  string
 	Options   Options
+	Utterance Utterance
+}
+
+// Utterance is a job's place in a conversation. A job that was dispatched by itself has none.
+type Utterance struct {
+	Turn    int64  // its place in its session, counted from 1; 0: it has none
+	ID      string // the speaker's own name for it, if any
+	AudioMS int64  // how long it is
 }
 
 // Fingerprint tells two contents apart that come under one request id. The audio's address counts without
@@ -68,6 +76,11 @@ func (s *Spec) Fingerprint() string {
 	add(string(s.Options.PreferredNode))
 	addFlag(s.Options.Strict)
 	add(s.Options.Region)
+	if u := &s.Utterance; u.Turn > 0 {
+		buf = binary.BigEndian.AppendUint64(buf, uint64(u.Turn))
+		buf = binary.BigEndian.AppendUint64(buf, uint64(u.AudioMS))
+		add(u.ID)
+	}
 
 	sum := sha256.Sum256(buf)
 	return hex.EncodeToString(sum[:16])

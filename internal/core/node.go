@@ -214,6 +214,7 @@ type Node struct {
 	Zone       string
 	Tenant     TenantID
 	Callback   string // where an HTTP node takes its jobs
+	Socket     bool   // it takes them over a WebSocket
 }
 
 // Standing is the health that counts: the operator's drain wins over what the node says.
@@ -225,13 +226,13 @@ func (n *Node) Standing() Health {
 }
 
 // Reachable reports whether there is a way to hand the node a job.
-func (n *Node) Reachable() bool { return n.Callback != "" }
+func (n *Node) Reachable() bool { return n.Callback != "" || n.Socket }
 
 // SameService reports whether o does the same work for the same people, so that whoever chose one would
 // have chosen the other.
 func (n *Node) SameService(o *Node) bool {
 	return n.Region == o.Region && n.Zone == o.Zone && n.Tenant == o.Tenant && n.Callback == o.Callback &&
-		n.Capability.Equal(&o.Capability)
+		n.Socket == o.Socket && n.Capability.Equal(&o.Capability)
 }
 
 // SameAs reports whether o declares the same as n, whatever its epoch, revision and version.

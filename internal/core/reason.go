@@ -53,6 +53,7 @@ const (
 	ReasonNodeFailed        Reason = "NODE_FAILED"
 	ReasonModelNotAvailable Reason = "MODEL_NOT_AVAILABLE"
 	ReasonCancelled         Reason = "CANCELLED"
+	ReasonAudioLost         Reason = "AUDIO_LOST"
 )
 
 // Incapable reports whether the reason is one that a node cannot lose without registering anew: "full" and

@@ -59,6 +59,7 @@ var wantReasons = map[Reason]traits{
 	"NODE_FAILED":                   plain,
 	"MODEL_NOT_AVAILABLE":           plain,
 	"CANCELLED":                     plain,
+	"AUDIO_LOST":                    plain,
 	"ACK_TIMEOUT":                   {},
 	"DELIVERY_REFUSED":              plain,
 	"DELIVERY_UNKNOWN":              plain,

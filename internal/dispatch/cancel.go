@@ -25,6 +25,10 @@ func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool
 	}
 	if applied.Outcome.Stands() {
 		d.ended(&applied)
+		if err := d.tell(ctx, applied.Job); err != nil {
+			d.storeFailed("outcome", err)
+			return nil, false, gone(ctx) // the slot stays taken until it was told
+		}
 		d.letGo(applied.Job, false)
 	}
 	return applied.Job, applied.Outcome.Stands(), nil

@@ -25,6 +25,7 @@ type Config struct {
 	AttemptTimeout time.Duration // an attempt brings a result within this
 	JobTimeout     time.Duration // a job ends within this
 	MaxRetry       int           // how often a job is given to another node
+	AudioGrace     time.Duration // a job whose sound was lost waits for it this long
 	SpreadWindow   time.Duration // a session's utterances avoid its last node for this long; 0: they do not
 }
 
@@ -43,6 +44,7 @@ type Dispatcher struct {
 	fleet     *fleet.Fleet
 	picker    *pick.Picker
 	transport Transport
+	outcomes  Outcomes
 	metrics   *telemetry.Metrics
 	log       *slog.Logger
 

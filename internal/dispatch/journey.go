@@ -71,9 +71,11 @@ func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 		err := j.deliver()
 		var going bool
 		switch {
-		case err == nil, !errors.Is(err, ErrBusy) && !errors.Is(err, ErrRefused) && j.confirmed(ctx, began):
+		case err == nil, !errors.Is(err, ErrBusy) && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNoAudio) && j.confirmed(ctx, began):
 			j.delivered()
 			return Placement{Job: j.job.ID, Node: j.job.Node, Attempt: j.job.Attempt}, nil
+		case errors.Is(err, ErrNoAudio):
+			j.shelve(ctx)
 		case errors.Is(err, ErrBusy):
 			going = j.leave(ctx, cause{reason: core.ReasonNodeBusy, freed: true, certain: true, spares: true})
 		case errors.Is(err, ErrRefused):
@@ -306,7 +308,9 @@ func (j *journey) end(ctx context.Context, c cause, reason core.Reason) {
 		if old.State == core.StateDispatched {
 			j.missed(c)
 		}
-		j.d.letGo(old, c.certain)
+		if j.d.mustTell(ctx, j.job) {
+			j.d.letGo(old, c.certain)
+		}
 	}
 }
 

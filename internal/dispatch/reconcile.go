@@ -65,6 +65,11 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 		if l.Young {
 			return nil // its record is still to come, or its dispatcher is about to give it back
 		}
+		if err == nil && job.State.Terminal() {
+			if err := d.tell(ctx, job); err != nil { // whoever decided it may have died before it could
+				return err
+			}
+		}
 		// A parked one goes; one that its node may yet turn up with stays until the node lets go of it.
 		return d.store.Revoke(ctx, l.LeaseRef)
 	}
@@ -79,6 +84,10 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 			return nil // its owner is alive
 		}
 		c.reason = job.Reason
+		if job.Reason == core.ReasonAudioLost {
+			j.end(ctx, c, core.ReasonAudioLost) // nobody has brought it
+			return nil
+		}
 		if !j.f.seek(j.job) {
 			return nil
 		}

@@ -82,6 +82,13 @@ func standing(job *core.Job, r *Report) store.Outcome {
 	return 0
 }
 
+// Holds reports whether whoever sends the report has the job, as far as this instance has seen. It asks nobody: it is
+// for what may be lost.
+func (d *Dispatcher) Holds(r *Report) bool {
+	job := d.seen(r.Job)
+	return job != nil && holds(job, r)
+}
+
 // Done takes a node's result. The record's compare-and-set is the one decision that ends the job.
 func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	p := store.ApplyParams{Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result, Seen: d.seen(r.Job)}
@@ -94,6 +101,9 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 		return d.unread(ctx, "done", &r, err)
 	case !applied.Outcome.Stands():
 		return d.fence("done", &r, applied.Outcome, applied.Job)
+	}
+	if err := d.tell(ctx, applied.Job); err != nil {
+		return d.unread(ctx, "done", &r, err) // the node says it again
 	}
 	n := d.fleet.Node(r.Node)
 	if n != nil {

@@ -20,6 +20,8 @@ type Transport interface {
 var (
 	// ErrRefused says that the node does not have the job and will not take it.
 	ErrRefused = errors.New("the node refused the job")
+	// ErrNoAudio says that the sound of the job is not here, so that no node can do it.
+	ErrNoAudio = errors.New("the audio of the job is not here")
 	// ErrBusy says that the node has no room: the node is the last gate.
 	ErrBusy = errors.New("the node is busy")
 )

@@ -192,6 +192,44 @@ func (l *Life) admit(ctx context.Context, s store.NodeStatus) {
 	}
 }
 
+// Away has other nodes preferred to one that has lost its connection; Back takes it back.
+func (l *Life) Away(id core.NodeID) {
+	if n := l.fleet.Node(id); n != nil {
+		n.Missed(l.fleet.Now())
+	}
+}
+
+// Back says that a node is connected again.
+func (l *Life) Back(id core.NodeID) {
+	if n := l.fleet.Node(id); n != nil {
+		n.Answered()
+	}
+}
+
+// Gone moves on the jobs of a node whose connection was lost and did not come back: it is known to be away long before
+// its silence would show. Until it comes back it is offline for everybody. One that has begun another life is left alone.
+func (l *Life) Gone(ctx context.Context, id core.NodeID, epoch core.Epoch) error {
+	n := l.fleet.Node(id)
+	if n == nil {
+		return nil // whoever follows the fleet sees to it
+	}
+	known := n.Now()
+	away := *known
+	away.Health = core.HealthOffline
+	pulse, err := l.store.Heartbeat(ctx, store.HeartbeatParams{
+		Node: id, Epoch: epoch, Known: known, Declared: &away, Load: core.UnknownLoad,
+	})
+	if err != nil {
+		return l.down(ctx, "gone", err)
+	}
+	if pulse.Verdict != store.OK {
+		return nil
+	}
+	l.admit(ctx, pulse.NodeStatus)
+	l.log.Info("node did not come back; its jobs are moved", "node_id", id, "epoch", epoch)
+	return l.jobs.Lost(ctx, id)
+}
+
 // Drain sets or clears the operator's wish that a node gets nothing new.
 func (l *Life) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
 	if _, err := l.store.Drain(ctx, store.DrainParams{Node: id, Drained: drained}); err != nil {

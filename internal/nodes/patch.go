@@ -20,6 +20,7 @@ type Patch struct {
 	Zone     *string
 	Tenant   *core.TenantID
 	Callback *string
+	Socket   *bool
 	Load     *core.Load
 }
 
@@ -44,6 +45,7 @@ func (p *Patch) apply(n *core.Node) {
 	set(&n.Zone, p.Zone)
 	set(&n.Tenant, p.Tenant)
 	set(&n.Callback, p.Callback)
+	set(&n.Socket, p.Socket)
 	set(&c.Types, p.Types)
 	replace(&c.ASR, p.ASR)
 	replace(&c.Semantic, p.Semantic)
@@ -54,6 +56,34 @@ func (p *Patch) apply(n *core.Node) {
 	if p.Pairs != nil {
 		c.Pairs, c.AnyPair = p.Pairs, false
 	}
+}
+
+// Take adds what another patch says to this one: what a node has said of itself by now.
+func (p *Patch) Take(o *Patch) {
+	if o.Health != 0 {
+		p.Health = o.Health
+	}
+	for _, field := range []struct{ to, from **string }{{&p.Region, &o.Region}, {&p.Zone, &o.Zone}, {&p.Callback, &o.Callback}} {
+		if *field.from != nil {
+			*field.to = *field.from
+		}
+	}
+	if o.MaxJobs != nil {
+		p.MaxJobs = o.MaxJobs
+	}
+	if o.Types != nil {
+		p.Types = o.Types
+	}
+	if o.Load != nil {
+		p.Load = o.Load
+	}
+	replace(&p.ASR, o.ASR)
+	replace(&p.Semantic, o.Semantic)
+	replace(&p.TTS, o.TTS)
+	replace(&p.Pairs, o.Pairs)
+	replace(&p.Models, o.Models)
+	replace(&p.Services, o.Services)
+	replace(&p.Features, o.Features)
 }
 
 // normalise sorts the patch's own lists, so that they compare and search like those of a node.

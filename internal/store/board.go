@@ -52,6 +52,21 @@ type Message struct {
 	Body  []byte
 }
 
+// Sessions keeps what a conversation needs to go on after its instance is gone.
+type Sessions interface {
+	// SaveSession puts a session's state in the place of what there is.
+	SaveSession(ctx context.Context, p SaveParams) error
+	// LoadSession returns it, nil when there is none, or none any more.
+	LoadSession(ctx context.Context, id core.SessionID) ([]byte, error)
+}
+
+// SaveParams describes a session's state.
+type SaveParams struct {
+	Session core.SessionID
+	Body    []byte
+	Keep    time.Duration
+}
+
 // Board holds short-lived facts that instances share.
 type Board interface {
 	// Debounce reports true once per window and key.

@@ -41,6 +41,9 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 		next.End(now, p.Reason)
 		next.Reason, next.Detail = p.Reason, p.Detail
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
+		if p.Reason == core.ReasonAudioLost {
+			next.Deadline = next.Deadline.Add(p.RetryFor) // it waits for its sound, not for a node
+		}
 	case core.EventTakeover:
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
 	case core.EventMove:

@@ -19,6 +19,7 @@ type Store interface {
 	Jobs
 	Marks
 	Outbox
+	Sessions
 	Board
 
 	// Ping reports whether the store would answer right now.

@@ -49,8 +49,7 @@ func (s *Store) Unlock(ctx context.Context, p store.LockParams) error {
 
 // SaveSnapshot implements store.Board.
 func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
-	cmd := s.line.redis.B().Set().Key(s.keys.snapshot(p.Name)).Value(string(p.Body)).Px(p.TTL).Build()
-	if _, err := s.line.one(s.line.begin(ctx), cmd); err != nil {
+	if err := s.put(ctx, s.keys.snapshot(p.Name), p.Body, p.TTL); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
 	return nil
@@ -58,10 +57,5 @@ func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error 
 
 // LoadSnapshot implements store.Board.
 func (s *Store) LoadSnapshot(ctx context.Context, name string) ([]byte, error) {
-	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Get().Key(s.keys.snapshot(name)).Build())
-	if err != nil || m.IsNil() {
-		return nil, err
-	}
-	text, err := m.ToString()
-	return []byte(text), err
+	return s.value(ctx, s.keys.snapshot(name))
 }

@@ -170,8 +170,11 @@ func (s *Store) write(ctx context.Context, next *core.Job, notBefore int64, seen
 		return 0, reply{}, err
 	}
 	w := swap{ttl: "0", seen: seen, record: record, notBefore: notBefore}
-	if next.State.Terminal() {
+	switch {
+	case next.State.Terminal():
 		w.ttl = millis(s.timing.Keep)
+	case next.State == core.StateRetrying && next.Reason == core.ReasonAudioLost:
+		w.ttl = millis(next.Deadline.Sub(next.Created) + 2*s.timing.Presence)
 	}
 	return s.replace(ctx, next.ID, w)
 }

@@ -46,6 +46,11 @@ func (k keys) outbox(id core.SessionID) (out, waiting string) {
 	return base, base + ":waiting"
 }
 
+// session is where a session's state is.
+func (k keys) session(id core.SessionID) string {
+	return k.prefix + ":v1:sessions:{session:" + string(id) + "}:state"
+}
+
 func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
 
 func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }

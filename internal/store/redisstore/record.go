@@ -31,9 +31,16 @@ type recordBody struct {
 	Tgt         core.Lang       `json:"t"`
 	AudioRef    string          `json:"a"`
 	Options     core.Options    `json:"o"`
+	Utterance   *recordTurn     `json:"u,omitempty"`
 	Fingerprint string          `json:"p"`
 	Detail      string          `json:"d,omitempty"`
 	Result      json.RawMessage `json:"z,omitempty"`
+}
+
+type recordTurn struct {
+	Turn    int64  `json:"n"`
+	ID      string `json:"i,omitempty"`
+	AudioMS int64  `json:"m"`
 }
 
 // offset is a moment in a head, in milliseconds: from 0 up, so long after the record was created; below 0, -1 less
@@ -132,6 +139,11 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 		}
 		b = append(append(b, `,"o":`...), options...)
 	}
+	if u := &j.Utterance; u.Turn > 0 {
+		b = strconv.AppendInt(append(b, `,"u":{"n":`...), u.Turn, 10)
+		b = appendText(append(b, `,"i":`...), u.ID)
+		b = append(strconv.AppendInt(append(b, `,"m":`...), u.AudioMS, 10), '}')
+	}
 	b = append(append(append(b, `,"p":"`...), j.Fingerprint...), '"')
 	if j.Detail != "" {
 		b = appendText(append(b, `,"d":`...), j.Detail)
@@ -176,6 +188,9 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	job.Spec = core.Spec{
 		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
 		AudioRef: b.AudioRef, Options: b.Options,
+	}
+	if u := b.Utterance; u != nil {
+		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS}
 	}
 	return job, nil
 }

@@ -40,6 +40,12 @@ func drawJob(t *rapid.T) *core.Job {
 		Holder: core.Holder{Attempt: 1, Node: core.NodeID(id.Draw(t, "node")), Epoch: core.Epoch(rapid.Int64Range(1, 1<<52).Draw(t, "epoch"))},
 		Token:  core.Token(id.Draw(t, "token")), Created: asOf, Updated: asOf, Deadline: asOf.Add(30 * time.Second),
 	}
+	if rapid.Bool().Draw(t, "spoken") {
+		j.Utterance = core.Utterance{
+			Turn: rapid.Int64Range(1, 1<<40).Draw(t, "turn"), ID: rapid.SampledFrom([]string{"", "u-1"}).Draw(t, "utterance"),
+			AudioMS: rapid.Int64Range(0, 60_000).Draw(t, "ms"),
+		}
+	}
 	j.Begin(asOf)
 	return j
 }

@@ -158,6 +158,27 @@ func exerciseBoard(_ *testing.T, run runner) {
 		}
 	})
 
+	run("a session's state is there until it expires, and is not a snapshot", func(t *testing.T, h *Harness) {
+		if got, err := h.Store.LoadSession(t.Context(), "room-1"); err != nil || got != nil {
+			t.Fatalf("the state of a session that is not known: %q, %v", got, err)
+		}
+		for _, body := range []string{"one", "two"} {
+			if err := h.Store.SaveSession(t.Context(), store.SaveParams{Session: "room-1", Body: []byte(body), Keep: h.Timing.Presence}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := h.Store.LoadSession(t.Context(), "room-1"); err != nil || string(got) != "two" {
+			t.Errorf("read %q, %v; want what was saved last", got, err)
+		}
+		if got, err := h.Store.LoadSnapshot(t.Context(), "room-1"); err != nil || got != nil {
+			t.Errorf("a session's state is a snapshot: %q, %v", got, err)
+		}
+		h.Wait(h.Timing.Presence + h.Slack)
+		if got, err := h.Store.LoadSession(t.Context(), "room-1"); err != nil || got != nil {
+			t.Errorf("after its time: %q, %v", got, err)
+		}
+	})
+
 	run("a snapshot is there until it expires", func(t *testing.T, h *Harness) {
 		if got, err := h.Store.LoadSnapshot(t.Context(), "stats"); err != nil || got != nil {
 			t.Errorf("before it was saved: %q, %v", got, err)

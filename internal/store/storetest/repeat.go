@@ -124,6 +124,14 @@ func (r Repeated) Unlock(ctx context.Context, p store.LockParams) error {
 	return r.Store.Unlock(ctx, p)
 }
 
+// SaveSession implements store.Sessions.
+func (r Repeated) SaveSession(ctx context.Context, p store.SaveParams) error {
+	if err := r.Store.SaveSession(ctx, p); err != nil {
+		return err
+	}
+	return r.Store.SaveSession(ctx, p)
+}
+
 // SaveSnapshot implements store.Board.
 func (r Repeated) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
 	if err := r.Store.SaveSnapshot(ctx, p); err != nil {
