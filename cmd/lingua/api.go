@@ -20,6 +20,7 @@ import (
 // remote is what every command has that asks a running scheduler.
 type remote struct {
 	Server string `help:"The scheduler's address, such as 127.0.0.1:5010 or https://scheduler.internal; LINGUA_URL stands for it." default:"http://127.0.0.1:5010" placeholder:"URL"`
+	Token  string `help:"A credential: an operator's key, or for talk a session's token; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
 	JSON   bool   `help:"Print the answer as JSON." name:"json"`
 }
 
@@ -71,6 +72,9 @@ func (r *remote) ask(ctx context.Context, method, path string, in, out any) erro
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Token)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestServerFlag(t *testing.T) {
 func TestServerVariable(t *testing.T) {
 	t.Parallel()
 	flag := &kong.Flag{Value: &kong.Value{Name: "server"}}
-	if got, err := serverFrom([]string{"LINGUA_URL="})(nil, nil, flag); got != nil || err != nil {
+	if got, err := fromEnvironment([]string{"LINGUA_URL="})(nil, nil, flag); got != nil || err != nil {
 		t.Errorf("empty: %v %v", got, err)
 	}
 	got := callIn(t.Context(), []string{"LINGUA_URL=nonsense"}, "nodes")

@@ -26,6 +26,8 @@ const (
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the scheduler."`
 	Demo    demoCmd    `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and watch it."`
+	Talk    talkCmd    `cmd:"" help:"Speak a sound file into a session and print what comes back."`
+	Node    nodeCmd    `cmd:"" help:"Run a simulated node."`
 	Nodes   nodesCmd   `cmd:"" help:"List the nodes of a running scheduler, or show one."`
 	Jobs    jobsCmd    `cmd:"" help:"List the jobs of a running scheduler, or show one."`
 	Pools   poolsCmd   `cmd:"" help:"List the directions and how well each is served."`
@@ -65,10 +67,10 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.Name("lingua"),
 		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
 			"Exit codes: 0 done, 1 it was tried and did not work, 2 wrong usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL is the scheduler to ask, as with --server; lingua config reference lists the variables of serve and demo."),
+			"Environment: LINGUA_URL is the scheduler to ask, as with --server, and LINGUA_TOKEN the credential, as with --token; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(n int) { code = n }),
-		kong.Resolvers(serverFrom(io.environ)),
+		kong.Resolvers(fromEnvironment(io.environ)),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(io),
 	)
@@ -98,14 +100,17 @@ func attempted(err error) string {
 	return "lingua"
 }
 
-// serverFrom lets LINGUA_URL stand for --server. It is not left to the library, which reads the environment of
-// the process and not that of the call.
-func serverFrom(environ []string) kong.ResolverFunc {
+// variables stand for flags.
+var variables = map[string]string{"server": "LINGUA_URL", "token": "LINGUA_TOKEN"}
+
+// fromEnvironment lets them. It is not left to the library, which reads the environment of the process and not that of
+// the call.
+func fromEnvironment(environ []string) kong.ResolverFunc {
 	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if flag.Name == "server" {
+		if name := variables[flag.Name]; name != "" {
 			for _, variable := range environ {
-				if url, ok := strings.CutPrefix(variable, "LINGUA_URL="); ok && url != "" {
-					return url, nil
+				if value, ok := strings.CutPrefix(variable, name+"="); ok && value != "" {
+					return value, nil
 				}
 			}
 		}

@@ -20,6 +20,8 @@ func TestHelp(t *testing.T) {
 		"":                 "LINGUA_URL",
 		"serve":            "--insecure",
 		"demo":             "--duration",
+		"talk":             "--from",
+		"node":             "--latency",
 		"nodes":            "LINGUA_URL",
 		"jobs":             "--state",
 		"pools":            "--json",

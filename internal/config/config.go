@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
 )
 
 // Millis is a duration in milliseconds, as the file gives it.
@@ -26,6 +28,7 @@ type Config struct {
 	Store     string    `toml:"store" env:"STORE" doc:"Where the shared truth is kept. memory: in this process, for a scheduler that runs alone. redis://host:6379/0, rediss://, redis-sentinel://host:26379,…/master/0 or redis-cluster://host:6379,…: in Redis, for any number of them. Empty: memory, or what scheduler.phase2 says."`
 	Server    Server    `toml:"server" envPrefix:"SERVER_"`
 	Log       Log       `toml:"log" envPrefix:"LOG_"`
+	Auth      Auth      `toml:"auth" envPrefix:"AUTH_"`
 	Callback  Callback  `toml:"callback" envPrefix:"CALLBACK_"`
 	Scheduler Scheduler `toml:"scheduler" envPrefix:"SCHEDULER_"`
 }
@@ -35,6 +38,7 @@ type Server struct {
 	Host            string  `toml:"host" env:"HOST" doc:"Address to listen on. Any other than loopback needs insecure, as long as there are no keys."`
 	Port            int     `toml:"port" env:"PORT" doc:"Port to listen on; 0 takes a free one."`
 	Insecure        bool    `toml:"insecure" env:"INSECURE" doc:"Listen on other addresses than loopback without keys. Whoever reaches the port then controls the fleet."`
+	AdvertiseURL    string  `toml:"advertise_url" env:"ADVERTISE_URL" doc:"Where nodes that are not connected reach this instance, to fetch sound; the address it listens on unless given."`
 	ShutdownSeconds Seconds `toml:"shutdown_seconds" env:"SHUTDOWN_SECONDS" doc:"How long jobs in flight may take to end when the scheduler is asked to stop."`
 }
 
@@ -45,6 +49,18 @@ func (s *Server) Address() string { return net.JoinHostPort(s.Host, strconv.Itoa
 type Log struct {
 	Level  string `toml:"level" env:"LEVEL" doc:"debug, info, warn or error."`
 	Format string `toml:"format" env:"FORMAT" doc:"text for people, json for machines."`
+}
+
+// Auth is who may do what. Without operator keys everybody may do everything, and only this machine can reach it.
+type Auth struct {
+	OperatorKeys  []string `toml:"operator_keys" env:"OPERATOR_KEYS" doc:"Keys for everything, sent as Authorization: Bearer. At least 16 characters each."`
+	NodeTokens    []string `toml:"node_tokens" env:"NODE_TOKENS" doc:"Tokens for nodes, each with the names it is for: gpu-*=token, or gpu-*@tenant=token for a tenant's own nodes."`
+	SessionSecret string   `toml:"session_secret" env:"SESSION_SECRET" doc:"Signs the tokens that POST /v1/sessions mints; the same for every instance. At least 32 characters."`
+}
+
+// Keys makes what checks credentials.
+func (a *Auth) Keys() (*auth.Keys, error) {
+	return auth.New(auth.Config{OperatorKeys: a.OperatorKeys, NodeTokens: a.NodeTokens, Secret: a.SessionSecret})
 }
 
 // Callback is how HTTP nodes are called.
@@ -60,8 +76,30 @@ type Scheduler struct {
 	Dispatch          Dispatch          `toml:"dispatch" envPrefix:"DISPATCH_"`
 	ResourceLimits    ResourceLimits    `toml:"resource_limits" envPrefix:"RESOURCE_LIMITS_"`
 	ModelNotAvailable ModelNotAvailable `toml:"model_not_available" envPrefix:"MODEL_NOT_AVAILABLE_"`
+	Segmentation      Segmentation      `toml:"web_task_segmentation" envPrefix:"WEB_TASK_SEGMENTATION_"`
+	Sessions          Sessions          `toml:"sessions" envPrefix:"SESSIONS_"`
 	Observability     Observability     `toml:"observability" envPrefix:"OBSERVABILITY_"`
 	Phase2            Phase2            `toml:"phase2" envPrefix:"PHASE2_"`
+}
+
+// Segmentation is where an utterance ends, unless its session says otherwise.
+type Segmentation struct {
+	PauseMS        Millis  `toml:"pause_ms" env:"PAUSE_MS" doc:"After so long without audio, or of silence."`
+	MaxUtteranceMS Millis  `toml:"max_utterance_ms" env:"MAX_UTTERANCE_MS" doc:"After so much audio."`
+	SilenceLevel   float64 `toml:"silence_level" env:"SILENCE_LEVEL" doc:"PCM quieter than this is silence; the loudest possible is 1, 0 takes nothing for silence."`
+}
+
+// Sessions is how conversations are treated.
+type Sessions struct {
+	ResumeSeconds     Seconds  `toml:"resume_seconds" env:"RESUME_SECONDS" doc:"How long after a lost connection a session can go on."`
+	IdleSeconds       Seconds  `toml:"idle_seconds" env:"IDLE_SECONDS" doc:"A session that says nothing for so long is closed."`
+	WaitMS            Millis   `toml:"wait_ms" env:"WAIT_MS" doc:"How long an utterance waits for a node with room before it ends with an error."`
+	AheadMS           Millis   `toml:"ahead_ms" env:"AHEAD_MS" doc:"How far audio may run ahead of real time."`
+	OpenUtterances    int      `toml:"open_utterances" env:"OPEN_UTTERANCES" doc:"How many utterances of a session may wait for their results at once."`
+	AudioBufferMB     int      `toml:"audio_buffer_mb" env:"AUDIO_BUFFER_MB" doc:"How much audio of all sessions this instance holds."`
+	PerAddress        int      `toml:"per_address" env:"PER_ADDRESS" doc:"How many connections one address may have, 0: as many as it likes."`
+	DisconnectGraceMS Millis   `toml:"disconnect_grace_ms" env:"DISCONNECT_GRACE_MS" doc:"How long a node that lost its connection has to come back before its jobs are given to others."`
+	Origins           []string `toml:"origins" env:"ORIGINS" doc:"Sites, besides the scheduler's own, whose pages may connect."`
 }
 
 // Nodes is how nodes are watched.
@@ -115,6 +153,7 @@ func Default() Config {
 	return Config{
 		Server: Server{Host: "127.0.0.1", Port: 5010, ShutdownSeconds: 20},
 		Log:    Log{Level: "info", Format: "text"},
+		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}},
 		Callback: Callback{
 			AllowedTargets: []string{"127.0.0.0/8", "::1/128"},
 		},
@@ -127,8 +166,13 @@ func Default() Config {
 			},
 			ResourceLimits:    ResourceLimits{CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95},
 			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, NodeRatePerMinute: 60},
-			Observability:     Observability{PathWarnMS: 50},
-			Phase2:            Phase2{Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
+			Segmentation:      Segmentation{PauseMS: 1000, MaxUtteranceMS: 60_000, SilenceLevel: 0.01},
+			Sessions: Sessions{
+				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, AheadMS: 10_000, OpenUtterances: 16, AudioBufferMB: 256,
+				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
+			},
+			Observability: Observability{PathWarnMS: 50},
+			Phase2:        Phase2{Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 		},
 	}
 }

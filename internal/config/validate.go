@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -47,9 +48,17 @@ func (c *Config) judge() []*problem {
 	}
 	need(prefixPattern.MatchString(c.Scheduler.Phase2.Redis.KeyPrefix), phase2Key+".key_prefix",
 		"must be 1 to 64 letters, digits and any of . _ -, not %q", c.Scheduler.Phase2.Redis.KeyPrefix)
+	if u, err := url.Parse(s.AdvertiseURL); s.AdvertiseURL != "" {
+		need(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"), "server.advertise_url", "must be an address such as http://10.0.0.1:5010")
+	}
 	need(s.Port >= 0 && s.Port <= 65535, "server.port", "a port must be between 0 and 65535, not %d", s.Port)
 	need(s.ShutdownSeconds >= 0 && s.ShutdownSeconds <= 3600, "server.shutdown_seconds", "must be between 0 and 3600, not %d", s.ShutdownSeconds)
-	need(s.Insecure || Loopback(s.Host), "server.host", "%s", s.exposed()).against("server.insecure")
+	keys, err := c.Auth.Keys()
+	if err != nil {
+		key, text, _ := strings.Cut(err.Error(), ": ")
+		need(false, key, "%s", text)
+	}
+	need(s.Insecure || Loopback(s.Host) || keys != nil && !keys.Open(), "server.host", "%s", s.exposed()).against("server.insecure")
 	// One at a time: the logger says only the first that is wrong.
 	for _, l := range []struct{ key, level, format string }{{"log.level", c.Log.Level, "text"}, {"log.format", "info", c.Log.Format}} {
 		if _, err := telemetry.Logger(nil, l.level, l.format); err != nil {
@@ -90,6 +99,19 @@ func (c *Config) judge() []*problem {
 	need(d.SampleK >= 1 && d.SampleK <= 256, sample, "must be between 1 and 256, not %d", d.SampleK)
 	need(d.ScanMax >= d.SampleK && d.ScanMax <= 100_000, "scheduler.dispatch.scan_max",
 		"must be between sample_k (%d) and 100000, not %d", d.SampleK, d.ScanMax).against(sample)
+	g, t := &c.Scheduler.Segmentation, &c.Scheduler.Sessions
+	const segmentation, sessions = "scheduler.web_task_segmentation", "scheduler.sessions"
+	need(g.PauseMS >= 100 && g.PauseMS <= 10_000, segmentation+".pause_ms", "must be between 100 and 10000, not %d", g.PauseMS)
+	need(g.MaxUtteranceMS >= 1000 && g.MaxUtteranceMS <= 60_000, segmentation+".max_utterance_ms", "must be between 1000 and 60000, not %d", g.MaxUtteranceMS)
+	need(g.SilenceLevel >= 0 && g.SilenceLevel <= 1, segmentation+".silence_level", "must be between 0 and 1, not %v", g.SilenceLevel)
+	need(t.ResumeSeconds >= 1 && t.ResumeSeconds <= 3600, sessions+".resume_seconds", "must be between 1 and 3600, not %d", t.ResumeSeconds)
+	need(t.IdleSeconds >= 1 && t.IdleSeconds <= 86_400, sessions+".idle_seconds", "must be between 1 and 86400, not %d", t.IdleSeconds)
+	need(t.WaitMS >= 0 && t.WaitMS <= 600_000, sessions+".wait_ms", "must be between 0 and 600000, not %d", t.WaitMS)
+	need(t.AheadMS >= 100 && t.AheadMS <= 600_000, sessions+".ahead_ms", "must be between 100 and 600000, not %d", t.AheadMS)
+	need(t.OpenUtterances >= 1 && t.OpenUtterances <= 1000, sessions+".open_utterances", "must be between 1 and 1000, not %d", t.OpenUtterances)
+	need(t.AudioBufferMB >= 1 && t.AudioBufferMB <= 1<<20, sessions+".audio_buffer_mb", "must be between 1 and 1048576, not %d", t.AudioBufferMB)
+	need(t.PerAddress >= 0, sessions+".per_address", "must be 0 or more, not %d", t.PerAddress)
+	need(t.DisconnectGraceMS >= 0 && t.DisconnectGraceMS <= 60_000, sessions+".disconnect_grace_ms", "must be between 0 and 60000, not %d", t.DisconnectGraceMS)
 	need(d.DecideWithinMS >= 10 && d.DecideWithinMS <= 10_000, decide, "must be between 10 and 10000, not %d", d.DecideWithinMS)
 	need(d.ACKTimeoutMS >= 1, ack, "must be 1 or more, not %d", d.ACKTimeoutMS)
 	need(d.AttemptTimeoutMS > d.ACKTimeoutMS, attempt, "must be more than ack_timeout_ms (%d), not %d", d.ACKTimeoutMS, d.AttemptTimeoutMS).against(ack)

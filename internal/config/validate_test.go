@@ -61,6 +61,27 @@ var rules = []struct {
 		c.Scheduler.TaskBinding.SpreadEnabled, c.Scheduler.TaskBinding.SpreadWindowSeconds = true, 0
 	}},
 
+	{"server.advertise_url", "no address", func(c *Config) { c.Server.AdvertiseURL = "somewhere" }},
+	{"auth.operator_keys", "short", func(c *Config) { c.Auth.OperatorKeys = []string{"short"} }},
+	{"auth.operator_keys", "none beside others", func(c *Config) { c.Auth.NodeTokens = []string{"gpu-*=0123456789abcdef"} }},
+	{"auth.node_tokens", "without a pattern", func(c *Config) {
+		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, NodeTokens: []string{"0123456789abcdef"}}
+	}},
+	{"auth.session_secret", "short", func(c *Config) {
+		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, SessionSecret: "short"}
+	}},
+	{"scheduler.web_task_segmentation.pause_ms", "none", func(c *Config) { c.Scheduler.Segmentation.PauseMS = 0 }},
+	{"scheduler.web_task_segmentation.max_utterance_ms", "too long", func(c *Config) { c.Scheduler.Segmentation.MaxUtteranceMS = 60_001 }},
+	{"scheduler.web_task_segmentation.silence_level", "too loud", func(c *Config) { c.Scheduler.Segmentation.SilenceLevel = 1.5 }},
+	{"scheduler.sessions.resume_seconds", "none", func(c *Config) { c.Scheduler.Sessions.ResumeSeconds = 0 }},
+	{"scheduler.sessions.idle_seconds", "none", func(c *Config) { c.Scheduler.Sessions.IdleSeconds = 0 }},
+	{"scheduler.sessions.wait_ms", "negative", func(c *Config) { c.Scheduler.Sessions.WaitMS = -1 }},
+	{"scheduler.sessions.ahead_ms", "none", func(c *Config) { c.Scheduler.Sessions.AheadMS = 0 }},
+	{"scheduler.sessions.open_utterances", "none", func(c *Config) { c.Scheduler.Sessions.OpenUtterances = 0 }},
+	{"scheduler.sessions.audio_buffer_mb", "none", func(c *Config) { c.Scheduler.Sessions.AudioBufferMB = 0 }},
+	{"scheduler.sessions.per_address", "negative", func(c *Config) { c.Scheduler.Sessions.PerAddress = -1 }},
+	{"scheduler.sessions.disconnect_grace_ms", "negative", func(c *Config) { c.Scheduler.Sessions.DisconnectGraceMS = -1 }},
+
 	{"scheduler.dispatch.sample_k", "none", func(c *Config) { c.Scheduler.Dispatch.SampleK = 0 }},
 	{"scheduler.dispatch.sample_k", "too many", func(c *Config) { c.Scheduler.Dispatch.SampleK = 257 }},
 	{"scheduler.dispatch.scan_max", "under the sample", func(c *Config) { c.Scheduler.Dispatch.ScanMax = 19 }},
@@ -93,7 +114,8 @@ var rules = []struct {
 var unruled = map[string]bool{
 	"server.insecure": true, "callback.secret": true,
 	"scheduler.task_binding.spread_enabled": true, "scheduler.dispatch.candidate_shuffle": true,
-	"scheduler.phase2.enabled": true, "scheduler.phase2.redis.sentinel_master": true,
+	"scheduler.sessions.origins": true,
+	"scheduler.phase2.enabled":   true, "scheduler.phase2.redis.sentinel_master": true,
 	"scheduler.phase2.redis.username": true, "scheduler.phase2.redis.password": true,
 	"scheduler.phase2.redis.sentinel_username": true, "scheduler.phase2.redis.sentinel_password": true,
 }

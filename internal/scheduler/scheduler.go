@@ -3,7 +3,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +24,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -38,8 +42,11 @@ type Scheduler struct {
 	Fleet   *fleet.Fleet
 	Jobs    *dispatch.Dispatcher
 	Nodes   *nodes.Life
+	Rooms   *session.Rooms
 	Server  *server.Server
 
+	hall     *socket.Hall
+	links    *server.Links
 	follower *fleet.Follower
 	caller   *callback.Caller
 }
@@ -47,6 +54,10 @@ type Scheduler struct {
 // New opens the store and puts a scheduler together. It serves nothing yet. A nil transport calls nodes over HTTP.
 func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
 	prefixes, err := cfg.Callback.Prefixes()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := cfg.Auth.Keys()
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +79,13 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if transport == nil {
 		transport = s.caller
 	}
+	secret := []byte(cmp.Or(cfg.Auth.SessionSecret, rand.Text()))
+	s.links = server.NewLinks(transport, secret)
 	s.Jobs = dispatch.New(dispatch.Config{
 		Instance: instance, DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
 		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
-		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, SpreadWindow: spreadWindow(c.TaskBinding),
-	}, s.Store, s.Fleet, picker, transport, s.Metrics, log)
+		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, AudioGrace: c.Sessions.ResumeSeconds.Duration(), SpreadWindow: spreadWindow(c.TaskBinding),
+	}, s.Store, s.Fleet, picker, s.links, s.Metrics, log)
 	s.Nodes = nodes.New(nodes.Config{
 		Instance: instance, Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Retention: c.Nodes.RetentionSeconds.Duration(),
@@ -81,14 +94,38 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Census: s.Store, Marks: s.Store, Log: log, Silent: s.Nodes.Silent}
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 
+	s.Rooms = session.New(roomRules(c), s.Store, s.Jobs, log)
+	s.Jobs.ReportTo(s.Rooms)
+	s.links.Listen(s.Rooms.Sounds)
+	s.hall = socket.NewHall(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Log: log})
+
 	s.Server = server.New(server.Options{
+		Hall: s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
 		CheckCallback: s.caller.Check, Ping: s.Store.Ping,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		SlowAfter: c.Observability.PathWarnMS.Duration(), LoopbackOnly: !cfg.Server.Insecure,
+		SlowAfter: c.Observability.PathWarnMS.Duration(), LoopbackOnly: !cfg.Server.Insecure && keys.Open(),
 	})
 	return s, nil
 }
+
+// firstWord is how long a new connection may be silent.
+const firstWord = 10 * time.Second
+
+// roomRules is how conversations are treated.
+func roomRules(c *config.Scheduler) session.Config {
+	const bytesPerMS = 2 * 48 * 2 // of the most that PCM can take
+	return session.Config{
+		Pause: c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
+		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
+		Wait: c.Sessions.WaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), Most: c.Sessions.OpenUtterances,
+		PerTurn: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, Held: int64(c.Sessions.AudioBufferMB) << 20,
+		FirstWord: firstWord, Ping: pingEvery,
+	}
+}
+
+// pingEvery is how often a silent connection is asked whether it is there.
+const pingEvery = 15 * time.Second
 
 func spreadWindow(b config.TaskBinding) time.Duration {
 	if !b.SpreadEnabled {
@@ -109,6 +146,7 @@ func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", s.cfg.Server.Address(), err)
 	}
+	s.links.Advertise(cmp.Or(s.cfg.Server.AdvertiseURL, "http://"+l.Addr().String()))
 	return l, nil
 }
 
@@ -120,6 +158,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	var background sync.WaitGroup
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.Nodes.Forget(loops) })
+	background.Go(func() { s.hall.Run(loops) })
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
@@ -146,7 +185,8 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
 	s.Server.Unready()
-	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight())
+	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len())
+	s.Rooms.GoAway("this instance is stopping", s.cfg.Server.ShutdownSeconds.Duration()/2)
 	// Nodes must still be able to report while their jobs end.
 	if left := s.Jobs.Drain(deadline); left > 0 {
 		s.log.Warn("jobs in flight did not end in time", "left", left)
@@ -154,6 +194,8 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	if err := srv.Shutdown(deadline); err != nil {
 		_ = srv.Close() // only reports connections that were cut, which is what it is for
 	}
+	s.Server.Close(deadline)
+	s.Rooms.Close()
 	s.Jobs.Close()
 	s.log.Info("stopped")
 }

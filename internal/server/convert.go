@@ -3,10 +3,12 @@ package server
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -304,31 +306,39 @@ func (s *Server) spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 	if spec.Direction.Src == spec.Direction.Tgt {
 		return spec, wire.Invalid("tgt_lang", "is the same language as src_lang (%s): there is nothing to translate", spec.Direction.Src)
 	}
-	o := &in.Options
-	if o.PreferredNodeID != nil {
-		if e := checkOptionalID("options.preferred_node_id", *o.PreferredNodeID); e != nil {
-			return spec, e
+	if strings.HasPrefix(in.AudioRef, session.RefPrefix) {
+		return spec, wire.Invalid("audio_ref", "must not begin with %s: that is the audio of sessions", session.RefPrefix)
+	}
+	spec.Options, e = s.options(&in.Options)
+	return spec, e
+}
+
+// options reads what a job asks for beyond its direction.
+func (s *Server) options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
+	o := core.Options{
+		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region,
+		RequiredServices: in.RequiredServices, RequiredModels: in.RequiredModels, Features: in.Features,
+	}
+	if in.PreferredNodeID != nil {
+		if e := checkOptionalID("options.preferred_node_id", *in.PreferredNodeID); e != nil {
+			return o, e
 		}
-		spec.Options.PreferredNode = core.NodeID(*o.PreferredNodeID)
+		o.PreferredNode = core.NodeID(*in.PreferredNodeID)
 	}
-	if o.Strict && spec.Options.PreferredNode == "" {
-		return spec, wire.Invalid("options.strict", "needs preferred_node_id")
+	if o.Strict && o.PreferredNode == "" {
+		return o, wire.Invalid("options.strict", "needs preferred_node_id")
 	}
-	if e := checkNames("options.required_services", o.RequiredServices); e != nil {
-		return spec, e
-	}
-	if e := checkNames("options.required_models", o.RequiredModels); e != nil {
-		return spec, e
-	}
-	if e := checkNames("options.features", o.Features); e != nil {
-		return spec, e
+	for field, names := range map[string][]string{
+		"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels, "options.features": o.Features,
+	} {
+		if e := checkNames(field, names); e != nil {
+			return o, e
+		}
 	}
 	if len(o.Region) > maxName {
-		return spec, wire.Invalid("options.region", "must be at most %d characters", maxName)
+		return o, wire.Invalid("options.region", "must be at most %d characters", maxName)
 	}
-	spec.Options.RequireTTS, spec.Options.Strict, spec.Options.Region = o.RequireTTS, o.Strict, o.Region
-	spec.Options.RequiredServices, spec.Options.RequiredModels, spec.Options.Features = o.RequiredServices, o.RequiredModels, o.Features
-	return spec, nil
+	return o, nil
 }
 
 func millis(t time.Time) int64 {

@@ -16,18 +16,14 @@ func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, e
 	if e := checkOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
-	if in.SemanticLangs == nil {
-		return nil, wire.Invalid("semantic_langs", "is missing: list the languages the node can repair")
+	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
+		return nil, e
 	}
-	if in.MaxConcurrentJobs == nil {
-		return nil, wire.Invalid("max_concurrent_jobs", "is missing: say how many jobs the node takes at once")
-	}
-	p, e := s.patch(&in.Declaration)
+	p, a, e := s.registration(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
-	a, e := activity(&in.Declaration)
-	if e != nil {
+	if p.Tenant, e = tenantOf(grantOf(ctx), p.Tenant); e != nil {
 		return nil, e
 	}
 	r, err := s.Nodes.Register(ctx, core.NodeID(in.NodeID), p, a)
@@ -44,8 +40,14 @@ func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any,
 	if e := checkID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
+	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
+		return nil, e
+	}
 	p, e := s.patch(&in.Declaration)
 	if e != nil {
+		return nil, e
+	}
+	if p.Tenant, e = tenantOf(grantOf(ctx), p.Tenant); e != nil {
 		return nil, e
 	}
 	a, e := activity(&in.Declaration)
@@ -82,6 +84,9 @@ func epoch(given *int64) (core.Epoch, *wire.Error) {
 
 func (s *Server) modelNotAvailable(ctx context.Context, in *wire.ModelNotAvailableRequest) (any, error) {
 	if e := checkID("node_id", in.NodeID); e != nil {
+		return nil, e
+	}
+	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
 	if e := checkOptionalID("job_id", in.JobID); e != nil {
@@ -141,6 +146,7 @@ func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.Links.Drain(core.NodeID(id), drained)
 		return s.viewNode(st), nil
 	}
 }

@@ -22,7 +22,12 @@ func describe(routes []route, version string) ([]byte, error) {
 			Description: "The control plane of a real-time speech-translation system. Nodes register and send heartbeats; every utterance is one job, given to one capable node and seen through.",
 			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
-		Components: &huma.Components{Schemas: registry},
+		Components: &huma.Components{
+			Schemas: registry,
+			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {
+				Type: "http", Scheme: "bearer", Description: "An operator's key, or a node's token for what nodes do. A scheduler without keys wants none.",
+			}},
+		},
 	}
 	failure := registry.Schema(reflect.TypeFor[wire.Error](), true, "Error")
 	for _, r := range routes {
@@ -61,9 +66,19 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 	} else {
 		ok.Content = map[string]*huma.MediaType{r.media: {}}
 	}
-	op.Responses["200"] = ok
+	if r.upgrade {
+		op.Responses["101"] = &huma.Response{Description: "The connection is a WebSocket from now on."}
+		op.Responses["426"] = &huma.Response{Description: "INVALID_REQUEST: a WebSocket is served here", Content: content(failure)}
+		codes = append(codes, wire.InvalidRequest, wire.RateLimited)
+	} else {
+		op.Responses["200"] = ok
+	}
 	if r.alsoStatus != 0 {
 		op.Responses[strconv.Itoa(r.alsoStatus)] = &huma.Response{Description: http.StatusText(r.alsoStatus), Content: ok.Content}
+	}
+	if r.who != anybody {
+		codes = append(codes, wire.Unauthorized)
+		op.Security = []map[string][]string{{}, {"key": {}}}
 	}
 	for _, code := range append(codes, wire.MethodNotAllowed, wire.Forbidden, wire.Internal) {
 		status := strconv.Itoa(code.Traits().Status)

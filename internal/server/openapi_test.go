@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 const goldenOpenAPI = "testdata/openapi.yaml"
@@ -93,8 +96,19 @@ func TestEveryDoorAnswers(t *testing.T) {
 	good("POST /v1/node/model_not_available", w.post("/v1/node/model_not_available", obj{"node_id": "n1", "service_id": "s"}))
 	good("POST /v1/nodes/{id}/drain", w.ask("POST", "/v1/nodes/n1/drain", "", nil))
 	good("POST /v1/nodes/{id}/resume", w.ask("POST", "/v1/nodes/n1/resume", "", nil))
-	for _, path := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools", "/v1/version", "/healthz", "/readyz", "/openapi.yaml"} {
+	for _, path := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml"} {
 		good("GET "+path, w.get(path))
+	}
+	w.get("/v1/audio/job-1").refused(wire.Unauthorized) // another test has addresses
+	w.ask("PUT", "/v1/audio/job-1/tts", "", nil).refused(wire.Unauthorized)
+	seen["GET /v1/audio/{id}"], seen["PUT /v1/audio/{id}/tts"] = true, true
+	w.post("/v1/sessions", obj{}).refused(wire.NotFound) // without keys; another test mints
+	seen["POST /v1/sessions"] = true
+	for _, path := range []string{"/ws/node", "/ws/session"} { // nobody who does not ask for a WebSocket gets one
+		if a := w.get(path); a.status != http.StatusUpgradeRequired {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		seen["GET "+path] = true
 	}
 	good("GET /v1/nodes/{id}", w.get("/v1/nodes/n1"))
 	good("GET /v1/jobs/{id}", w.get("/v1/jobs/"+d.JobID))

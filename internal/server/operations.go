@@ -26,10 +26,15 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	write(w, status, out)
 }
 
-func (s *Server) spec31(w http.ResponseWriter, _ *http.Request) {
-	description, err := s.OpenAPI()
+func (s *Server) spec31(w http.ResponseWriter, _ *http.Request) { s.describe(w, s.OpenAPI) }
+
+func (s *Server) socketSpec(w http.ResponseWriter, _ *http.Request) { s.describe(w, s.AsyncAPI) }
+
+// describe answers with a description.
+func (s *Server) describe(w http.ResponseWriter, made func() ([]byte, error)) {
+	description, err := made()
 	if err != nil {
-		s.Log.Error("the routes cannot be described", "error", err)
+		s.Log.Error("the doors cannot be described", "error", err)
 		s.fail(w, wire.Errorf(wire.Internal, "the description could not be made; it was logged"))
 		return
 	}

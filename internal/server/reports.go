@@ -11,12 +11,15 @@ import (
 )
 
 // report reads who speaks of which attempt.
-func report(in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
+func report(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
 	var r dispatch.Report
 	if e := checkID("job_id", in.JobID); e != nil {
 		return r, e
 	}
 	if e := checkID("node_id", in.NodeID); e != nil {
+		return r, e
+	}
+	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
 		return r, e
 	}
 	if e := checkAttempt("attempt_id", in.AttemptID); e != nil {
@@ -33,7 +36,7 @@ func report(in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
 }
 
 func (s *Server) ack(ctx context.Context, in *wire.JobAckRequest) (any, error) {
-	r, e := report(in)
+	r, e := report(ctx, in)
 	if e != nil {
 		return nil, e
 	}
@@ -44,7 +47,7 @@ func (s *Server) ack(ctx context.Context, in *wire.JobAckRequest) (any, error) {
 }
 
 func (s *Server) done(ctx context.Context, in *wire.JobDoneRequest) (any, error) {
-	r, e := report(&in.JobAckRequest)
+	r, e := report(ctx, &in.JobAckRequest)
 	if e != nil {
 		return nil, e
 	}
@@ -73,7 +76,7 @@ func checkResult(result json.RawMessage) *wire.Error {
 }
 
 func (s *Server) jobFail(ctx context.Context, in *wire.JobFailRequest) (any, error) {
-	r, e := report(&in.JobAckRequest)
+	r, e := report(ctx, &in.JobAckRequest)
 	if e != nil {
 		return nil, e
 	}

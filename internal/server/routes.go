@@ -22,6 +22,8 @@ type route struct {
 	params       []param
 	codes        []wire.Code // what can go wrong, beyond what always can
 	alsoStatus   int         // a further status with the same body
+	upgrade      bool        // the answer is another protocol
+	who          who         // may ask
 }
 
 type param struct {
@@ -38,19 +40,19 @@ func (s *Server) routes() []route {
 	body := reflect.TypeFor[wire.DispatchRequest]
 	return []route{
 		{
-			method: "POST", path: "/v1/node/register", tag: "nodes", summary: "Register a node",
+			method: "POST", path: "/v1/node/register", who: nodesToo, tag: "nodes", summary: "Register a node",
 			about:   "Begins a new life of the node. Jobs it lists as active stay its own; all others it had are given to other nodes.",
 			handler: post(s, s.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/node/heartbeat", tag: "nodes", summary: "Say that a node is alive",
+			method: "POST", path: "/v1/node/heartbeat", who: nodesToo, tag: "nodes", summary: "Say that a node is alive",
 			about:   "Renews the node's presence and its leases, and takes over what it says of itself. The answer names the jobs it should stop. A heartbeat with all that a registration needs registers a node that is not known.",
 			handler: post(s, s.heartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](), out: reflect.TypeFor[wire.HeartbeatResponse](),
 			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/node/model_not_available", tag: "nodes", summary: "Say that a service is missing after all",
+			method: "POST", path: "/v1/node/model_not_available", who: nodesToo, tag: "nodes", summary: "Say that a service is missing after all",
 			about:   "For a while the node gets no job that requires the service. The job that failed for it, if one is named, is given to another node.",
 			handler: post(s, s.modelNotAvailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](), out: reflect.TypeFor[wire.OKResponse](),
 			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.RateLimited, wire.SchedulerDependencyDown},
@@ -91,16 +93,16 @@ func (s *Server) routes() []route {
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/job/ack", tag: "jobs", summary: "Confirm a job", handler: post(s, s.ack),
+			method: "POST", path: "/v1/job/ack", who: nodesToo, tag: "jobs", summary: "Confirm a job", handler: post(s, s.ack),
 			in: reflect.TypeFor[wire.JobAckRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "POST", path: "/v1/job/done", tag: "jobs", summary: "Deliver a result",
+			method: "POST", path: "/v1/job/done", who: nodesToo, tag: "jobs", summary: "Deliver a result",
 			about: "Repeat it if the answer is 503 or does not come: a repeated result is accepted once.", handler: post(s, s.done),
 			in: reflect.TypeFor[wire.JobDoneRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "POST", path: "/v1/job/fail", tag: "jobs", summary: "Give a job up", handler: post(s, s.jobFail),
+			method: "POST", path: "/v1/job/fail", who: nodesToo, tag: "jobs", summary: "Give a job up", handler: post(s, s.jobFail),
 			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
@@ -129,15 +131,41 @@ func (s *Server) routes() []route {
 			handler: get(s, s.pools), out: reflect.TypeFor[wire.PoolList](), codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/version", tag: "operations", summary: "Say which version runs", handler: get(s, s.version),
+			method: "POST", path: "/v1/sessions", tag: "sockets", summary: "Mint a token for a session",
+			about:   "The token is for one session and for a while: give it to whoever speaks, and keep the key. A browser names it as a second subprotocol, lingua.token.<token>.",
+			handler: post(s, s.mint), in: reflect.TypeFor[wire.MintRequest](), out: reflect.TypeFor[wire.MintResponse](),
+			codes: []wire.Code{wire.NotFound},
+		},
+		{
+			method: "GET", path: "/v1/audio/{id}", who: anybody, tag: "sockets", summary: "Fetch the sound of a session's job",
+			about:   "For nodes that are not connected; the address, with its token, comes with the job and is good for one attempt.",
+			handler: s.audio, media: "application/octet-stream", params: []param{idParam("The job's id."), {name: "token", about: "As it came with the job.", kind: "string"}},
+			codes: []wire.Code{wire.Unauthorized, wire.NotFound},
+		},
+		{
+			method: "PUT", path: "/v1/audio/{id}/tts", who: anybody, tag: "sockets", summary: "Bring the spoken result of a session's job",
+			about:   "Before the result itself. The address comes with the job.",
+			handler: s.speech, out: reflect.TypeFor[wire.OKResponse](), params: []param{idParam("The job's id."), {name: "token", about: "As it came with the job.", kind: "string"}},
+			codes: []wire.Code{wire.Unauthorized, wire.PayloadTooLarge},
+		},
+		{
+			method: "GET", path: "/ws/node", who: anybody, tag: "sockets", summary: "Connect a node (WebSocket, subprotocol lingua.v1)",
+			about: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: s.nodeSocket, media: "application/octet-stream", upgrade: true,
+		},
+		{
+			method: "GET", path: "/ws/session", who: anybody, tag: "sockets", summary: "Speak into a session (WebSocket, subprotocol lingua.v1)",
+			about: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: s.sessionSocket, media: "application/octet-stream", upgrade: true,
+		},
+		{
+			method: "GET", path: "/v1/version", who: anybody, tag: "operations", summary: "Say which version runs", handler: get(s, s.version),
 			out: reflect.TypeFor[wire.VersionResponse](),
 		},
 		{
-			method: "GET", path: "/healthz", tag: "operations", summary: "Say whether the process is alive", handler: get(s, s.health),
+			method: "GET", path: "/healthz", who: anybody, tag: "operations", summary: "Say whether the process is alive", handler: get(s, s.health),
 			out: reflect.TypeFor[wire.HealthResponse](),
 		},
 		{
-			method: "GET", path: "/readyz", tag: "operations", summary: "Say whether new work should come here", handler: s.ready,
+			method: "GET", path: "/readyz", who: anybody, tag: "operations", summary: "Say whether new work should come here", handler: s.ready,
 			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
 		},
 		{
@@ -145,8 +173,12 @@ func (s *Server) routes() []route {
 			handler: promhttp.HandlerFor(s.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP,
 		},
 		{
-			method: "GET", path: "/openapi.yaml", tag: "operations", summary: "This description", media: "application/yaml",
+			method: "GET", path: "/openapi.yaml", who: anybody, tag: "operations", summary: "This description", media: "application/yaml",
 			handler: s.spec31,
+		},
+		{
+			method: "GET", path: "/asyncapi.yaml", who: anybody, tag: "operations", summary: "The description of the sockets", media: "application/yaml",
+			handler: s.socketSpec,
 		},
 	}
 }

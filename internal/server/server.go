@@ -14,9 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -34,6 +38,16 @@ type Options struct {
 	Ping func(context.Context) error
 	// Heartbeat is how often nodes are asked to send one; a node silent for Presence is not online.
 	Heartbeat, Presence time.Duration
+	// Hall holds the connections of both sockets, Links the nodes among them, Rooms the conversations.
+	Hall  *socket.Hall
+	Links *Links
+	Rooms *session.Rooms
+	// Keys says who may do what.
+	Keys *auth.Keys
+	// Secret signs what nodes are told to come back with.
+	Secret []byte
+	// FirstWord is how long a new connection may be silent, Grace how long a node that lost its own has to come back.
+	FirstWord, Grace time.Duration
 	// SlowAfter is when a request is worth a warning.
 	SlowAfter time.Duration
 	// LoopbackOnly answers only to names of this machine: without keys, a page in somebody's browser must
@@ -46,6 +60,9 @@ type Server struct {
 	Options
 	langs    langs
 	sameSite *http.CrossOriginProtection
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+	sockets  sync.WaitGroup // what runs for connections
 	stopping atomic.Bool
 	handler  http.Handler
 	// OpenAPI is the description of the server's routes, as YAML, made when it is first asked for.
@@ -56,10 +73,27 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{Options: o, sameSite: http.NewCrossOriginProtection()}
 	s.langs.init()
+	s.life, s.end = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
 	routes := s.routes()
 	s.OpenAPI = sync.OnceValues(func() ([]byte, error) { return describe(routes, o.Version.Version) })
 	s.handler = s.mount(routes)
 	return s
+}
+
+// Close ends every connection and waits for what runs for them.
+func (s *Server) Close(ctx context.Context) {
+	_ = s.Hall.Close(ctx) // whoever did not say goodbye in time was cut off
+	s.end()
+	s.sockets.Wait()
+}
+
+// later does something after a while, unless the server is closed first.
+func (s *Server) later(after time.Duration, fn func(ctx context.Context)) {
+	s.sockets.Go(func() {
+		if pause.For(s.life, after) {
+			fn(s.life)
+		}
+	})
 }
 
 // Handler is the server as a handler.
@@ -86,7 +120,7 @@ func (s *Server) mount(routes []route) http.Handler {
 	mux := http.NewServeMux()
 	methods := make(map[string][]string)
 	for _, r := range routes {
-		mux.Handle(r.method+" "+r.path, s.guard(r.path, r.handler))
+		mux.Handle(r.method+" "+r.path, s.guard(r.path, s.admit(r.who, r.handler)))
 		methods[r.path] = append(methods[r.path], r.method)
 	}
 	for p, allowed := range methods {

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// who may use a door.
+type who uint8
+
+const (
+	operators who = iota
+	nodesToo      // operators, and nodes in their own name
+	anybody       // or it looks for itself
+)
+
+// admit lets only those through who may.
+func (s *Server) admit(who who, next http.HandlerFunc) http.HandlerFunc {
+	if who == anybody {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		token := bearer(r)
+		if s.Keys.Operator(token) {
+			next(w, r)
+			return
+		}
+		if who == nodesToo {
+			if grant, err := s.Keys.Node(token); err == nil {
+				next(w, r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)))
+				return
+			}
+		}
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		s.fail(w, unauthorized())
+	}
+}
+
+func bearer(r *http.Request) string {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return token
+}
+
+func unauthorized() *wire.Error {
+	return wire.Errorf(wire.Unauthorized, "this needs a valid credential: send Authorization: Bearer <key>")
+}
+
+type grantKey struct{}
+
+// mayBe checks that whoever asks may speak for a node. Operators may for any.
+func mayBe(ctx context.Context, id core.NodeID) *wire.Error {
+	if grant := grantOf(ctx); grant != nil && !grant.Covers(id) {
+		return wire.Wrong(wire.Forbidden, "node_id", "this token is not for node %s", id)
+	}
+	return nil
+}
+
+// grantOf is what the credential of whoever asks allows; nil for operators.
+func grantOf(ctx context.Context) *auth.NodeGrant {
+	if grant, ok := ctx.Value(grantKey{}).(auth.NodeGrant); ok {
+		return &grant
+	}
+	return nil
+}
+
+// tenantOf is the tenant that a node's credential names, which what it says of itself must not contradict.
+func tenantOf(grant *auth.NodeGrant, said *core.TenantID) (*core.TenantID, *wire.Error) {
+	if grant == nil || grant.Tenant == "" {
+		return said, nil
+	}
+	if said != nil && *said != grant.Tenant {
+		return nil, wire.Wrong(wire.Forbidden, "tenant_id", "this token is of another tenant")
+	}
+	return &grant.Tenant, nil
+}
+
+const (
+	mintFor     = time.Hour
+	longestMint = 24 * time.Hour
+)
+
+// mint makes a token for a session.
+func (s *Server) mint(_ context.Context, in *wire.MintRequest) (any, error) {
+	if e := checkOptionalID("session_id", in.SessionID); e != nil {
+		return nil, e
+	}
+	if e := checkOptionalID("tenant_id", in.TenantID); e != nil {
+		return nil, e
+	}
+	lasts := mintFor
+	if in.TTLSeconds != 0 {
+		if lasts = time.Duration(in.TTLSeconds) * time.Second; lasts < time.Second || lasts > longestMint {
+			return nil, wire.Invalid("ttl_seconds", "must be between 1 and %d", int(longestMint.Seconds()))
+		}
+	}
+	if in.SessionID == "" {
+		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
+	}
+	until := time.Now().Add(lasts)
+	token, err := s.Keys.Mint(auth.SessionGrant{Session: core.SessionID(in.SessionID), Tenant: core.TenantID(in.TenantID)}, until)
+	if err != nil {
+		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret")
+	}
+	return &wire.MintResponse{SessionID: in.SessionID, Token: token, ExpiresMS: until.UnixMilli()}, nil
+}

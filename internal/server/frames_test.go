@@ -1,0 +1,279 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// way is in which direction a frame goes, as the description of the sockets puts it: the scheduler is who acts.
+type way string
+
+const (
+	sent     way = "send"
+	received way = "receive"
+)
+
+// checkFrame holds a text frame against the description of the sockets: it must be one of the messages that go that way
+// over the socket at a path, and as that message is described.
+func checkFrame(t testing.TB, path string, w way, text []byte) {
+	t.Helper()
+	d, err := socketsDescribed()
+	if err != nil {
+		t.Fatalf("the description of the sockets cannot be read: %v", err)
+	}
+	if err := d.fits(path, w, text); err != nil {
+		t.Errorf("%s: %v\n%s", path, err, text)
+	}
+}
+
+// describedSockets is what the description of the sockets says, ready to hold frames against it.
+type describedSockets struct {
+	doc map[string]any
+	// frames are the schemas of the text frames, and closed the same with no room for fields that are not described.
+	frames, closed map[messageKey]*jsonschema.Schema
+	// headers are the schemas of the headers of binary frames.
+	headers map[messageKey]*jsonschema.Schema
+}
+
+type messageKey struct {
+	path string
+	way  way
+	name string
+}
+
+// fits says in what way a frame is not as described. The scheduler says nothing that is not described; others may, and
+// it is ignored.
+func (d *describedSockets) fits(path string, w way, text []byte) error {
+	name, err := wire.TypeOf(text)
+	if err != nil {
+		return err
+	}
+	from := d.frames
+	if w == sent {
+		from = d.closed
+	}
+	schema := from[messageKey{path, w, string(name)}]
+	if schema == nil {
+		return fmt.Errorf("no message %s is described that the scheduler would %s there", name, w)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
+
+// socketsDescribed reads the description once for all tests.
+var socketsDescribed = sync.OnceValues(func() (*describedSockets, error) {
+	text, err := describeSockets()
+	if err != nil {
+		return nil, err
+	}
+	doc, err := readYAML(text)
+	if err != nil {
+		return nil, err
+	}
+	d := &describedSockets{doc: doc}
+	if d.frames, err = compile(doc, "payload"); err != nil {
+		return nil, err
+	}
+	if d.headers, err = compile(doc, "headers"); err != nil {
+		return nil, err
+	}
+	narrow, err := readYAML(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range at(narrow, "#/components/schemas").(map[string]any) {
+		if schema := s.(map[string]any); schema["properties"] != nil && schema["additionalProperties"] == nil {
+			schema["additionalProperties"] = false
+		}
+	}
+	d.closed, err = compile(narrow, "payload")
+	return d, err
+})
+
+// describeSockets makes the description as it is kept in the repository: its version is that of the protocol.
+func describeSockets() ([]byte, error) {
+	s := &server.Server{Options: server.Options{Version: wire.VersionResponse{Version: wire.Subprotocol}}}
+	return s.AsyncAPI()
+}
+
+// readYAML reads YAML as a JSON document. The library for OpenAPI has a reader, so no other is needed.
+func readYAML(text []byte) (map[string]any, error) {
+	value, err := openapi3filter.YamlBodyDecoder(bytes.NewReader(text), nil, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
+	if err != nil {
+		return nil, err
+	}
+	object, ok := doc.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the document is a %T, not an object", doc)
+	}
+	return object, nil
+}
+
+// compile makes the schemas of one part of every message, payload or headers. The payloads of binary frames are bytes
+// and have none.
+func compile(doc map[string]any, part string) (map[messageKey]*jsonschema.Schema, error) {
+	const where = "https://lingua.invalid/asyncapi.yaml"
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft7)
+	c.AssertContent()
+	if err := c.AddResource(where, doc); err != nil {
+		return nil, err
+	}
+	out := make(map[messageKey]*jsonschema.Schema)
+	for id, o := range doc["operations"].(map[string]any) {
+		operation := o.(map[string]any)
+		channel, ok := at(doc, ref(operation["channel"])).(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("the channel of operation %s is not there", id)
+		}
+		for _, m := range operation["messages"].([]any) {
+			message, ok := at(doc, ref(m)).(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("%s of operation %s is not there", ref(m), id)
+			}
+			if message[part] == nil || part == "payload" && message["contentType"] != nil {
+				continue
+			}
+			schema, err := c.Compile(where + ref(m) + "/" + part)
+			if err != nil {
+				return nil, err
+			}
+			key := messageKey{channel["address"].(string), way(operation["action"].(string)), message["name"].(string)}
+			out[key] = schema
+		}
+	}
+	return out, nil
+}
+
+// ref is what a reference object points to.
+func ref(v any) string {
+	to, _ := v.(map[string]any)["$ref"].(string)
+	return to
+}
+
+// at finds what a reference points to, nil if it is not there.
+func at(doc map[string]any, ref string) any {
+	var v any = doc
+	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+		v = v.(map[string]any)[name]
+		if _, deeper := v.(map[string]any); !deeper {
+			return nil
+		}
+	}
+	return v
+}
+
+// sampleFrame writes a frame with every field, or only with those that are always sent.
+func sampleFrame(t *testing.T, f wire.Frame, all bool) []byte {
+	t.Helper()
+	v := reflect.New(reflect.TypeOf(f)).Elem()
+	fill(t, v, reflect.StructField{}, all)
+	text, err := wire.EncodeFrame(v.Interface().(wire.Frame))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// fill gives a value something that the tags of its field allow. It goes by reflection, so that a field added later is
+// in the samples without anybody's thinking of it.
+func fill(t *testing.T, v reflect.Value, field reflect.StructField, all bool) {
+	t.Helper()
+	switch v.Interface().(type) {
+	case json.RawMessage:
+		v.SetBytes([]byte(`{"text_tgt":"hello"}`))
+		return
+	case []byte:
+		v.SetBytes([]byte("sound"))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			inner := v.Type().Field(i)
+			if all || !strings.Contains(inner.Tag.Get("json"), ",omit") {
+				fill(t, v.Field(i), inner, all)
+			}
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), field, all)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(t, v.Index(i), field, all)
+		}
+	case reflect.Map:
+		one := reflect.New(v.Type().Elem()).Elem()
+		fill(t, one, field, all)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("FULL"), one)
+	case reflect.String:
+		text, _, _ := strings.Cut(field.Tag.Get("enum"), ",")
+		switch {
+		case field.Tag.Get("format") == "uri":
+			text = "https://node.example.com/jobs"
+		case text == "":
+			text = field.Name
+		}
+		v.SetString(text)
+	case reflect.Bool:
+		v.SetBool(true) // false would be left out where it may be
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(within(t, field, number(field.Name))))
+	case reflect.Uint64:
+		v.SetUint(uint64(within(t, field, number(field.Name))))
+	case reflect.Float64:
+		v.SetFloat(within(t, field, number(field.Name)/1000))
+	default:
+		t.Fatalf("do not know how to fill a %s", v.Type())
+	}
+}
+
+// number makes a number from 1 to 999 of a name.
+func number(name string) float64 {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return 1 + float64(h.Sum32()%999)
+}
+
+// within moves a number into the bounds of its field.
+func within(t *testing.T, field reflect.StructField, n float64) float64 {
+	t.Helper()
+	bound := func(tag string, otherwise float64) float64 {
+		text, ok := field.Tag.Lookup(tag)
+		if !ok {
+			return otherwise
+		}
+		b, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatalf("%s of %s: %v", tag, field.Name, err)
+		}
+		return b
+	}
+	return min(max(n, bound("minimum", n)), bound("maximum", n))
+}

@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// nodeSaid takes in one message of a node. The error, if any, is about the message.
+func (s *Server) nodeSaid(ctx context.Context, n *nodeLink, m socket.Message) *wire.Error {
+	if m.Binary {
+		return s.nodeSpoke(m.Data)
+	}
+	typ, err := wire.TypeOf(m.Data)
+	if err != nil {
+		return asError(err)
+	}
+	handle, ok := nodeMessages[typ]
+	if !ok {
+		return wire.Invalid("type", "there is no message %s from a node", typ)
+	}
+	return handle(s, ctx, n, m.Data)
+}
+
+// nodeMessages are the messages a node may send once it has registered.
+var nodeMessages = map[wire.FrameType]func(*Server, context.Context, *nodeLink, []byte) *wire.Error{
+	wire.NodeHeartbeat{}.Type():     on((*Server).nodeBeat),
+	wire.JobAck{}.Type():            on((*Server).nodeAck),
+	wire.JobReject{}.Type():         on((*Server).nodeReject),
+	wire.JobPartial{}.Type():        on((*Server).nodePartial),
+	wire.JobResult{}.Type():         on((*Server).nodeResult),
+	wire.JobFail{}.Type():           on((*Server).nodeFail),
+	wire.JobCancelled{}.Type():      on((*Server).nodeStopped),
+	wire.ModelNotAvailable{}.Type(): on((*Server).nodeLacks),
+}
+
+// on makes a handler of bytes of a handler of a frame.
+func on[T any](fn func(*Server, context.Context, *nodeLink, *T) *wire.Error) func(*Server, context.Context, *nodeLink, []byte) *wire.Error {
+	return func(s *Server, ctx context.Context, n *nodeLink, text []byte) *wire.Error {
+		var in T
+		if err := wire.Decode(text, &in); err != nil {
+			return asError(err)
+		}
+		return fn(s, ctx, n, &in)
+	}
+}
+
+func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbeat) *wire.Error {
+	if in.CallbackURL != nil {
+		return noCallback()
+	}
+	if in.Epoch != nil && core.Epoch(*in.Epoch) != n.life() {
+		return nil // it crossed the acknowledgement of another life
+	}
+	p, e := s.patch(&in.Declaration)
+	if e != nil {
+		return e
+	}
+	if p.Tenant != nil && (n.said.Tenant == nil || *p.Tenant != *n.said.Tenant) {
+		return wire.Wrong(wire.Forbidden, "tenant_id", "a node does not change whose it is; register again")
+	}
+	a, e := activity(&in.Declaration)
+	if e != nil {
+		return e
+	}
+	b := nodes.Beat{Node: n.id, Epoch: n.life(), Patch: p, Activity: a}
+	if in.HBSeq != nil {
+		b.Seq = *in.HBSeq
+	}
+	n.said.Take(&p)
+	cancel, err := s.Nodes.Heartbeat(ctx, b)
+	var we *wire.Error
+	if errors.As(err, &we) && we.Code == wire.NotFound {
+		return s.readmit(ctx, n, a)
+	}
+	if err != nil {
+		return asError(err)
+	}
+	for _, job := range cancel {
+		n.conn.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt}})
+	}
+	return nil
+}
+
+// readmit registers a node that the store has forgotten, by what it has said of itself.
+func (s *Server) readmit(ctx context.Context, n *nodeLink, a store.Activity) *wire.Error {
+	r, err := s.Nodes.Register(ctx, n.id, n.said, a)
+	if err != nil {
+		return asError(err)
+	}
+	n.mu.Lock()
+	n.epoch = r.Node.Epoch
+	n.mu.Unlock()
+	n.conn.Send(wire.NodeRegisterAck{
+		NodeID: string(n.id), Epoch: int64(r.Node.Epoch), ResumeToken: s.resumeToken(n.id, r.Node.Epoch),
+		HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Status: "registered", Cancel: viewActive(r.Cancel),
+	})
+	return nil
+}
+
+// reportOf is a node's word about a job, in the life it is in.
+func (n *nodeLink) reportOf(job *wire.ActiveJob) (dispatch.Report, *wire.Error) {
+	if e := checkID("job_id", job.JobID); e != nil {
+		return dispatch.Report{}, e
+	}
+	if e := checkAttempt("attempt_id", job.AttemptID); e != nil {
+		return dispatch.Report{}, e
+	}
+	return dispatch.Report{
+		Job: core.JobID(job.JobID), Holder: core.Holder{Attempt: job.AttemptID, Node: n.id, Epoch: n.life()},
+	}, nil
+}
+
+func (s *Server) nodeAck(ctx context.Context, n *nodeLink, in *wire.JobAck) *wire.Error {
+	r, e := n.reportOf(&in.ActiveJob)
+	if e != nil {
+		return e
+	}
+	err := s.Jobs.Ack(ctx, r)
+	if err == nil {
+		return nil
+	}
+	if e := asError(err); e.Code == wire.SchedulerDependencyDown {
+		return e // its timer looks at the lease before it judges
+	}
+	n.conn.Send(wire.JobCancel(*in)) // somebody else has it, or it has ended
+	return nil
+}
+
+func (s *Server) nodeReject(ctx context.Context, n *nodeLink, in *wire.JobReject) *wire.Error {
+	r, e := n.reportOf(&in.ActiveJob)
+	if e != nil {
+		return e
+	}
+	_, err := s.failed(ctx, r, in.Reason)
+	return quietly(err)
+}
+
+// quietly drops an answer that a node does not wait for, unless it is about the store.
+func quietly(err error) *wire.Error {
+	if err == nil {
+		return nil
+	}
+	if e := asError(err); e.Code == wire.SchedulerDependencyDown || e.Code == wire.Internal {
+		return e
+	}
+	return nil
+}
+
+func (s *Server) nodePartial(_ context.Context, n *nodeLink, in *wire.JobPartial) *wire.Error {
+	r, e := n.reportOf(&in.ActiveJob)
+	if e != nil {
+		return e
+	}
+	if s.Jobs.Holds(&r) {
+		s.Rooms.Partial(in)
+	}
+	return nil
+}
+
+func (s *Server) nodeResult(ctx context.Context, n *nodeLink, in *wire.JobResult) *wire.Error {
+	r, e := n.reportOf(&in.ActiveJob)
+	if e != nil {
+		return e
+	}
+	if e := checkResult(in.Result); e != nil {
+		return s.acknowledge(n, in.ActiveJob, e) // sent again it would be no better
+	}
+	if in.TTS {
+		in.Result = withSpeech(in.Result)
+	}
+	return s.acknowledge(n, in.ActiveJob, s.Jobs.Done(ctx, r, in.Result))
+}
+
+// withSpeech notes in a result that a spoken one follows.
+func withSpeech(result json.RawMessage) json.RawMessage {
+	said := make(map[string]json.RawMessage)
+	_ = json.Unmarshal(result, &said) // a result that is nothing says nothing
+	said["tts"] = json.RawMessage("true")
+	text, err := json.Marshal(said)
+	if err != nil {
+		return result
+	}
+	return text
+}
+
+func (s *Server) nodeFail(ctx context.Context, n *nodeLink, in *wire.JobFail) *wire.Error {
+	r, e := n.reportOf(&in.ActiveJob)
+	if e != nil {
+		return e
+	}
+	_, err := s.failed(ctx, r, in.Reason)
+	return s.acknowledge(n, in.ActiveJob, err)
+}
+
+// acknowledge tells a node that its job is over for it. When the store could not be asked nothing is said but that: the
+// node says it again.
+func (s *Server) acknowledge(n *nodeLink, job wire.ActiveJob, err error) *wire.Error {
+	ack := wire.JobResultAck{ActiveJob: job, Accepted: err == nil}
+	if err != nil {
+		e := asError(err)
+		if e.Code == wire.SchedulerDependencyDown || e.Code == wire.DeadlineExceeded || e.Code == wire.Internal {
+			return e
+		}
+		ack.Code = e.Code
+	}
+	n.conn.Send(ack)
+	return nil
+}
+
+// nodeStopped takes in that a node has stopped a job: whatever slot it still holds for it is free.
+func (s *Server) nodeStopped(ctx context.Context, n *nodeLink, in *wire.JobCancelled) *wire.Error {
+	r, e := n.reportOf(&in.ActiveJob)
+	if e != nil {
+		return e
+	}
+	return quietly(s.Jobs.Fail(ctx, r, core.ReasonCancelled, ""))
+}
+
+func (s *Server) nodeLacks(ctx context.Context, n *nodeLink, in *wire.ModelNotAvailable) *wire.Error {
+	_, err := s.modelNotAvailable(ctx, &wire.ModelNotAvailableRequest{
+		NodeID: string(n.id), ServiceID: in.ServiceID, Version: in.Version, Reason: in.Reason, JobID: in.JobID, AttemptID: in.AttemptID,
+	})
+	if err != nil {
+		return asError(err)
+	}
+	return nil
+}
+
+// nodeSpoke passes on a piece of a spoken result.
+func (s *Server) nodeSpoke(frame []byte) *wire.Error {
+	h, _, err := wire.ReadBinary(frame)
+	if err != nil {
+		return asError(err)
+	}
+	if h.Kind != wire.KindTTS {
+		return wire.Invalid("kind", "a node sends tts")
+	}
+	s.Rooms.Speak(&h, frame)
+	return nil
+}

@@ -1,0 +1,233 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// sessionSocket opens /ws/session. The request ends here; the connection goes on by itself.
+func (s *Server) sessionSocket(w http.ResponseWriter, r *http.Request) {
+	conn, err := s.Hall.Accept(w, r)
+	if err != nil {
+		return // it was answered
+	}
+	grant, err := s.Keys.Session(socket.Token(r))
+	if err != nil {
+		refuse(conn, unauthorized())
+		return
+	}
+	s.sockets.Go(func() { s.serveSession(conn, &grant) })
+}
+
+// serveSession is a speaker's connection, from its first word to its last.
+func (s *Server) serveSession(conn *socket.Conn, grant *auth.SessionGrant) {
+	ctx := s.life
+	room, e := s.greet(ctx, conn, grant)
+	if e != nil {
+		refuse(conn, e)
+		return
+	}
+	defer room.Detach(conn)
+	for {
+		m, err := conn.Read()
+		if err != nil {
+			return
+		}
+		if e := s.speakerSaid(room, m); e != nil {
+			if e.Code == wire.RateLimited {
+				refuse(conn, e)
+				continue
+			}
+			sorry(conn, m, e)
+		}
+	}
+}
+
+// greet takes the first message: a session begins, or goes on.
+func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant) (*session.Session, *wire.Error) {
+	late := time.AfterFunc(s.FirstWord, func() {
+		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no session_start or session_resume came within %s", s.FirstWord))
+	})
+	defer late.Stop()
+	m, err := conn.Read()
+	if err != nil {
+		return nil, wire.Errorf(wire.InvalidRequest, "the connection ended before its first message")
+	}
+	if m.Binary {
+		return nil, wire.Errorf(wire.InvalidRequest, "the first message must be session_start or session_resume")
+	}
+	typ, err := wire.TypeOf(m.Data)
+	if err != nil {
+		return nil, asError(err)
+	}
+	var room *session.Session
+	switch typ {
+	case wire.SessionStart{}.Type():
+		var in wire.SessionStart
+		if err = wire.Decode(m.Data, &in); err == nil {
+			room, err = s.startSession(ctx, conn, grant, &in)
+		}
+	case wire.SessionResume{}.Type():
+		var in wire.SessionResume
+		if err = wire.Decode(m.Data, &in); err == nil {
+			room, err = s.resumeSession(ctx, conn, grant, &in)
+		}
+	default:
+		err = wire.Invalid("type", "the first message must be session_start or session_resume, not %s", typ)
+	}
+	if err != nil {
+		return nil, asError(err)
+	}
+	return room, nil
+}
+
+func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionStart) (*session.Session, error) {
+	if e := checkOptionalID("session_id", in.SessionID); e != nil {
+		return nil, e
+	}
+	if grant.Session != "" && in.SessionID == "" {
+		in.SessionID = string(grant.Session)
+	}
+	if e := ownSession(grant, in.SessionID); e != nil {
+		return nil, e
+	}
+	if len(in.Langs) != 2 {
+		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
+	}
+	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: grant.Tenant, Wish: in}
+	var e *wire.Error
+	for i, tag := range in.Langs {
+		if p.Langs[i], e = s.lang("langs", tag); e != nil {
+			return nil, e
+		}
+	}
+	if p.Langs[0] == p.Langs[1] {
+		return nil, wire.Invalid("langs", "must be two different languages")
+	}
+	if in.SrcLang != "" {
+		if p.Src, e = s.lang("src_lang", in.SrcLang); e != nil {
+			return nil, e
+		}
+	}
+	if p.Options, e = s.options(&in.Options); e != nil {
+		return nil, e
+	}
+	return s.Rooms.Start(ctx, p, conn)
+}
+
+// ownSession checks that a session is the one its token is for.
+func ownSession(grant *auth.SessionGrant, id string) *wire.Error {
+	if grant.Session != "" && string(grant.Session) != id {
+		return wire.Wrong(wire.Forbidden, "session_id", "this token is for another session")
+	}
+	return nil
+}
+
+func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionResume) (*session.Session, error) {
+	if e := checkID("session_id", in.SessionID); e != nil {
+		return nil, e
+	}
+	if e := ownSession(grant, in.SessionID); e != nil {
+		return nil, e
+	}
+	if in.LastSeq < 0 {
+		return nil, wire.Invalid("last_seq", "counts from 0")
+	}
+	return s.Rooms.Resume(ctx, session.ResumeParams{
+		Session: core.SessionID(in.SessionID), Tenant: grant.Tenant, Token: in.ResumeToken, Last: in.LastSeq,
+	}, conn)
+}
+
+// speakerSaid takes in one message of a session. The error, if any, is about the message.
+func (s *Server) speakerSaid(room *session.Session, m socket.Message) *wire.Error {
+	if m.Binary {
+		return room.Hear(session.Words{Data: m.Data})
+	}
+	typ, err := wire.TypeOf(m.Data)
+	if err != nil {
+		return asError(err)
+	}
+	switch typ {
+	case wire.AudioChunk{}.Type():
+		return speak(m.Data, func(in *wire.AudioChunk) *wire.Error { return s.chunk(room, in) })
+	case wire.UtteranceStart{}.Type():
+		return speak(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.utteranceStart(room, in) })
+	case wire.SessionUpdate{}.Type():
+		return speak(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.sessionUpdate(room, in) })
+	case wire.Cancel{}.Type():
+		return speak(m.Data, func(in *wire.Cancel) *wire.Error { return room.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
+	case wire.Keepalive{}.Type():
+		return speak(m.Data, func(*wire.Keepalive) *wire.Error { room.Keepalive(); return nil })
+	case wire.SessionEnd{}.Type():
+		return speak(m.Data, func(*wire.SessionEnd) *wire.Error { room.End(); return nil })
+	}
+	return wire.Invalid("type", "there is no message %s from a session", typ)
+}
+
+func speak[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
+	var in T
+	if err := wire.Decode(text, &in); err != nil {
+		return asError(err)
+	}
+	return fn(&in)
+}
+
+func (s *Server) chunk(room *session.Session, in *wire.AudioChunk) *wire.Error {
+	w := session.Words{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal}
+	if in.Seq < 0 {
+		return wire.Invalid("seq", "counts from 1")
+	}
+	var e *wire.Error
+	if w.Src, e = s.names(in.UtteranceID, in.RequestID, in.SrcLang); e != nil {
+		return e
+	}
+	return room.Hear(w)
+}
+
+func (s *Server) utteranceStart(room *session.Session, in *wire.UtteranceStart) *wire.Error {
+	src, e := s.names(in.UtteranceID, in.RequestID, in.SrcLang)
+	if e != nil {
+		return e
+	}
+	return room.Begin(in.UtteranceID, src, core.RequestID(in.RequestID))
+}
+
+// names checks what an utterance may be called, and reads its language.
+func (s *Server) names(utterance, request, src string) (core.Lang, *wire.Error) {
+	if e := checkOptionalID("utterance_id", utterance); e != nil {
+		return "", e
+	}
+	if e := checkOptionalID("request_id", request); e != nil {
+		return "", e
+	}
+	if src == "" {
+		return "", nil
+	}
+	return s.lang("src_lang", src)
+}
+
+func (s *Server) sessionUpdate(room *session.Session, in *wire.SessionUpdate) *wire.Error {
+	var src core.Lang
+	var e *wire.Error
+	if in.SrcLang != "" {
+		if src, e = s.lang("src_lang", in.SrcLang); e != nil {
+			return e
+		}
+	}
+	var options *core.Options
+	if in.Options != nil {
+		o, e := s.options(in.Options)
+		if e != nil {
+			return e
+		}
+		options = &o
+	}
+	return room.Update(src, options, in)
+}

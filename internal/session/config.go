@@ -1,0 +1,98 @@
+package session
+
+import (
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Config is how conversations are treated.
+type Config struct {
+	Pause        time.Duration // an utterance ends after so long without audio, or of silence
+	MaxUtterance time.Duration // or when it is this long
+	Silence      float64       // PCM quieter than this is silence, unless a session says otherwise
+
+	Ahead     time.Duration // how far audio may run ahead of real time
+	Resume    time.Duration // how long after a cut a session can go on
+	Idle      time.Duration // how long a session may say nothing
+	Wait      time.Duration // how long an utterance waits for a node with room
+	Job       time.Duration // how long its job may take then
+	Most      int           // utterances of a session that may wait for their results at once
+	PerTurn   int           // bytes of audio of one utterance
+	Held      int64         // bytes of audio of all sessions
+	FirstWord time.Duration // for whoever tells clients
+	Ping      time.Duration
+}
+
+// keep is how long the durable messages of a session outlive the last of them.
+func (c *Config) keep() time.Duration { return c.Resume + c.Wait + c.Job + c.Idle }
+
+// limits is what a session is told that it must keep to.
+func (c *Config) limits() wire.Limits {
+	return wire.Limits{
+		FrameBytes: wire.MaxFrame, UtteranceMS: c.MaxUtterance.Milliseconds(), BufferedMS: c.Ahead.Milliseconds(),
+		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.Most,
+		FirstMessageMS: c.FirstWord.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
+		ResultTimeoutMS: (c.Wait + c.Job).Milliseconds(),
+	}
+}
+
+// settings is what a session wants. It is saved with the session, so that it can go on elsewhere.
+type settings struct {
+	Langs    [2]core.Lang
+	Src      core.Lang // of utterances that do not say theirs
+	Format   wire.AudioFormat
+	Pause    time.Duration
+	Longest  time.Duration
+	Silence  float64
+	Partials bool
+	TTS      bool
+	Options  core.Options
+}
+
+func (s *settings) rules() rules {
+	return rules{pause: s.Pause, longest: s.Longest, silence: s.Silence}
+}
+
+// direction is the direction of an utterance in one of the session's two languages, and false if it is neither.
+func (s *settings) direction(src core.Lang) (core.Direction, bool) {
+	switch src {
+	case "", s.Src:
+		src = s.Src
+	case s.Langs[0], s.Langs[1]:
+	default:
+		return core.Direction{}, false
+	}
+	if src == s.Langs[0] {
+		return core.Direction{Src: src, Tgt: s.Langs[1]}, true
+	}
+	return core.Direction{Src: src, Tgt: s.Langs[0]}, true
+}
+
+// segment takes over what a client wants of the segmentation.
+func (s *settings) segment(c *Config, in *wire.Segmentation) *wire.Error {
+	switch {
+	case in.PauseMS != 0 && (in.PauseMS < 100 || in.PauseMS > 10_000):
+		return wire.Invalid("segmentation.pause_ms", "must be between 100 and 10000, not %d", in.PauseMS)
+	case in.MaxUtteranceMS != 0 && (in.MaxUtteranceMS < 1_000 || in.MaxUtteranceMS > c.MaxUtterance.Milliseconds()):
+		return wire.Invalid("segmentation.max_utterance_ms", "must be between 1000 and %d, not %d", c.MaxUtterance.Milliseconds(), in.MaxUtteranceMS)
+	case in.SilenceLevel < 0 || in.SilenceLevel > 1:
+		return wire.Invalid("segmentation.silence_level", "must be between 0 and 1, not %v", in.SilenceLevel)
+	}
+	if in.PauseMS != 0 {
+		s.Pause = time.Duration(in.PauseMS) * time.Millisecond
+	}
+	if in.MaxUtteranceMS != 0 {
+		s.Longest = time.Duration(in.MaxUtteranceMS) * time.Millisecond
+	}
+	if in.SilenceLevel != 0 {
+		s.Silence = in.SilenceLevel
+	}
+	return nil
+}
+
+// said is the segmentation as it holds.
+func (s *settings) said() wire.Segmentation {
+	return wire.Segmentation{PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.Longest.Milliseconds(), SilenceLevel: s.Silence}
+}

@@ -1,0 +1,295 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is an instance's conversations, with a dispatcher that does as the test says.
+type world struct {
+	t     *testing.T
+	rooms *session.Rooms
+	jobs  *desk
+	store store.Store
+	cfg   session.Config
+}
+
+// move lets the instance die, and has another one in its place from now on.
+func (w *world) move() {
+	w.rooms.Close()
+	w.rooms = session.New(w.cfg, w.store, w.jobs, slog.New(slog.DiscardHandler))
+	w.jobs.rooms = w.rooms
+}
+
+// play runs a test in a world of its own, on a clock that costs nothing to turn.
+func play(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(store.Timing{
+			Presence: 15 * time.Second, Judge: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute,
+		})
+		w := &world{t: t, store: st, cfg: session.Config{
+			Pause: time.Second, MaxUtterance: 10 * time.Second, Silence: 0.01, Ahead: 5 * time.Second, Resume: time.Minute,
+			Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, Most: 4, PerTurn: 1 << 20, Held: 4 << 20,
+		}}
+		w.jobs = &desk{placed: make(map[core.JobID]core.Spec)}
+		w.rooms = session.New(w.cfg, st, w.jobs, slog.New(slog.DiscardHandler))
+		w.jobs.rooms = w.rooms
+		defer func() { w.rooms.Close() }()
+		fn(w)
+	})
+}
+
+// desk is a dispatcher: it takes jobs and ends them when it is told.
+type desk struct {
+	rooms *session.Rooms
+
+	mu     sync.Mutex
+	order  []core.JobID
+	placed map[core.JobID]core.Spec
+	refuse *wire.Error
+	asked  int
+
+	rearmed []core.JobID
+}
+
+func (d *desk) Dispatch(_ context.Context, r dispatch.Request) (dispatch.Placement, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	if d.refuse != nil {
+		return dispatch.Placement{}, d.refuse
+	}
+	id := core.JobIDFor(r.Tenant, r.Request)
+	if _, again := d.placed[id]; !again {
+		d.order = append(d.order, id)
+	}
+	d.placed[id] = r.Spec
+	return dispatch.Placement{Job: id, Node: "n1", Attempt: 1}, nil
+}
+
+func (d *desk) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error) {
+	d.mu.Lock()
+	spec, ok := d.placed[id]
+	d.mu.Unlock()
+	if !ok {
+		return nil, false, wire.Errorf(wire.NotFound, "no such job")
+	}
+	job := ended(id, spec, core.StateCancelled, core.ReasonCancelled, "")
+	return job, true, d.rooms.Ended(ctx, job)
+}
+
+func (d *desk) Rearm(_ context.Context, id core.JobID) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.placed[id]
+	if known {
+		d.rearmed = append(d.rearmed, id)
+	}
+	return known, nil
+}
+
+func (d *desk) jobs() []core.JobID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.order)
+}
+
+func ended(id core.JobID, spec core.Spec, state core.State, reason core.Reason, result string) *core.Job {
+	now := time.Now()
+	j := &core.Job{
+		ID: id, Spec: spec, State: state, Reason: reason, Holder: core.Holder{Attempt: 1, Node: "n1", Epoch: 1},
+		Created: now.Add(-time.Second), Updated: now, Result: []byte(result),
+	}
+	j.Begin(now.Add(-time.Second))
+	return j
+}
+
+// done ends a job well.
+func (w *world) done(id core.JobID, text string) {
+	w.t.Helper()
+	w.jobs.mu.Lock()
+	spec := w.jobs.placed[id]
+	w.jobs.mu.Unlock()
+	if err := w.rooms.Ended(w.t.Context(), ended(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, text))); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) fail(id core.JobID, reason core.Reason) {
+	w.t.Helper()
+	w.jobs.mu.Lock()
+	spec := w.jobs.placed[id]
+	w.jobs.mu.Unlock()
+	if err := w.rooms.Ended(w.t.Context(), ended(id, spec, core.StateFailed, reason, "")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ear is a link that remembers what it was sent.
+type ear struct {
+	mu     sync.Mutex
+	frames []map[string]any
+	code   wire.CloseCode
+	err    *wire.Error
+}
+
+func (e *ear) Send(f wire.Frame) bool {
+	text, err := wire.EncodeFrame(f)
+	if err != nil {
+		panic(err)
+	}
+	return e.SendText(text)
+}
+
+func (e *ear) SendText(text []byte) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.code != 0 {
+		return false
+	}
+	var m map[string]any
+	if err := json.Unmarshal(text, &m); err != nil {
+		panic(err)
+	}
+	e.frames = append(e.frames, m)
+	return true
+}
+
+func (e *ear) SendBinary([]byte) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.frames = append(e.frames, map[string]any{"type": "binary"})
+	return e.code == 0
+}
+
+func (e *ear) Close(code wire.CloseCode, err *wire.Error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.code == 0 {
+		e.code, e.err = code, err
+	}
+}
+
+// closed is how the link was closed, 0 if it was not.
+func (e *ear) closed() (wire.CloseCode, *wire.Error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.code, e.err
+}
+
+// heard lists what came of a type, or of several.
+func (e *ear) heard(types ...string) []map[string]any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []map[string]any
+	for _, m := range e.frames {
+		if slices.Contains(types, m["type"].(string)) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// last is the last message of a type.
+func (e *ear) last(t *testing.T, typ string) map[string]any {
+	t.Helper()
+	list := e.heard(typ)
+	if len(list) == 0 {
+		t.Fatalf("no %s was heard: %v", typ, e.frames)
+	}
+	return list[len(list)-1]
+}
+
+// ends writes the terminal messages: "0 hola", "1 CANCELLED".
+func (e *ear) ends() []string {
+	var list []string
+	for _, m := range e.heard("result", "error") {
+		index, terminal := m["utterance_index"]
+		if !terminal {
+			continue
+		}
+		what := m["text_tgt"]
+		if m["type"] == "error" {
+			what = m["error"]
+		}
+		list = append(list, fmt.Sprint(index, " ", what))
+	}
+	return list
+}
+
+// start begins a session.
+func (w *world) start(change ...func(*wire.SessionStart)) (*session.Session, *ear) {
+	w.t.Helper()
+	wish := &wire.SessionStart{}
+	for _, c := range change {
+		c(wish)
+	}
+	link := &ear{}
+	s, err := w.rooms.Start(w.t.Context(), session.StartParams{Langs: [2]core.Lang{"en", "es"}, Wish: wish}, link)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s, link
+}
+
+// tone is so many milliseconds of sound, hush of silence, at 16 kHz.
+func tone(ms int) []byte {
+	pcm := make([]byte, 32*ms)
+	for i := range len(pcm) / 2 {
+		v := int16(8000 * math.Sin(float64(i)/5))
+		pcm[2*i], pcm[2*i+1] = byte(v), byte(v>>8)
+	}
+	return pcm
+}
+
+func hush(ms int) []byte { return make([]byte, 32*ms) }
+
+// say sends audio as a microphone does, in pieces of 100 ms, in real time.
+func (w *world) say(s *session.Session, pcm []byte) {
+	w.t.Helper()
+	for len(pcm) > 0 {
+		n := min(len(pcm), 3200)
+		if e := s.Hear(session.Words{Data: pcm[:n]}); e != nil {
+			w.t.Fatal(e)
+		}
+		pcm = pcm[n:]
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// utter says something and ends it by hand, and returns its job.
+func (w *world) utter(s *session.Session) core.JobID {
+	w.t.Helper()
+	before := len(w.jobs.jobs())
+	w.say(s, tone(300))
+	if e := s.Hear(session.Words{Final: true}); e != nil {
+		w.t.Fatal(e)
+	}
+	synctest.Wait()
+	jobs := w.jobs.jobs()
+	if len(jobs) != before+1 {
+		w.t.Fatalf("%d jobs after another utterance, want %d", len(jobs), before+1)
+	}
+	return jobs[before]
+}

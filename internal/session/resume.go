@@ -1,0 +1,152 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// saved is a session as it is kept in the store: nothing that anybody said, and no token, only what the token hashes to.
+type saved struct {
+	identity
+	Turns                    int64
+	Cut                      int64 // the last audio frame of which it was decided where it belongs
+	Results, Errors, AudioMS int64
+	Cuts                     []cut
+}
+
+// identity is the part that does not change with every utterance.
+type identity struct {
+	Tenant   core.TenantID
+	Hash     string
+	Settings settings
+}
+
+// cut is an utterance whose terminal message has not been seen.
+type cut struct {
+	Turn, First, Last int64
+	ID                string
+	Request           core.RequestID
+	Direction         core.Direction
+	AudioMS           int64
+	Options           core.Options
+	Reason            string
+}
+
+// state writes the session down. It is done for every utterance, so what does not change is written once.
+func (s *Session) state() ([]byte, error) {
+	if s.kept == nil {
+		kept, err := json.Marshal(identity{Tenant: s.tenant, Hash: s.hash, Settings: s.set})
+		if err != nil {
+			return nil, err
+		}
+		s.kept = bytes.TrimSuffix(kept, []byte("}"))
+	}
+	b := append(make([]byte, 0, len(s.kept)+512), s.kept...)
+	b = strconv.AppendInt(append(b, `,"Turns":`...), s.turns, 10)
+	b = strconv.AppendInt(append(b, `,"Cut":`...), s.cut, 10)
+	b = strconv.AppendInt(append(b, `,"Results":`...), s.totals.Results, 10)
+	b = strconv.AppendInt(append(b, `,"Errors":`...), s.totals.Errors, 10)
+	b = strconv.AppendInt(append(b, `,"AudioMS":`...), s.totals.AudioMS, 10)
+	b = append(b, `,"Cuts":[`...)
+	for _, u := range s.turn {
+		if u.written == nil {
+			var err error
+			if u.written, err = json.Marshal(cut{
+				Turn: u.turn, First: u.first, Last: u.last, ID: u.id, Request: u.request, Direction: u.direction,
+				AudioMS: u.spec.Utterance.AudioMS, Options: u.spec.Options, Reason: u.reason,
+			}); err != nil {
+				return nil, err
+			}
+		}
+		b = append(append(b, u.written...), ',')
+	}
+	return append(bytes.TrimSuffix(b, []byte(",")), "]}"...), nil
+}
+
+// ResumeParams says which session goes on, and from where.
+type ResumeParams struct {
+	Session core.SessionID
+	Tenant  core.TenantID
+	Token   string
+	Last    int64 // the last durable message that arrived
+}
+
+// Resume goes on with a session whose link was lost. Everything after the last durable message that arrived follows.
+func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Session, error) {
+	s := r.session(p.Session)
+	if s == nil {
+		var err error
+		if s, err = r.revive(ctx, &p); err != nil {
+			return nil, err
+		}
+	}
+	if s.tenant != p.Tenant || subtle.ConstantTimeCompare([]byte(s.hash), []byte(hashOf(p.Token))) != 1 {
+		return nil, wire.Wrong(wire.Forbidden, "resume_token", "it is not the token of this session")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil, unknown(p.Session)
+	}
+	if p.Last > s.known {
+		return nil, wire.Invalid("last_seq", "no message after %d was sent", s.known)
+	}
+	if s.link != nil {
+		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
+	}
+	s.attach(link)
+	answer := wire.SessionResumed{SessionID: string(s.id), Recovered: true, NextAudioSeq: s.counted + 1, LastSeq: s.known}
+	if s.open != nil {
+		answer.OpenUtterance = s.open.id
+	}
+	link.Send(answer)
+	s.acked = s.counted
+	for _, u := range s.waiting() {
+		link.Send(s.committed(u, u.reason))
+	}
+	s.sent = min(s.sent, p.Last) // what was sent over the link that was lost, and did not arrive, is sent again
+	s.catchUp()
+	return s, nil
+}
+
+// waiting are the utterances whose terminal messages have not been sent, in their order.
+func (s *Session) waiting() []*utterance {
+	list := slices.Collect(maps.Values(s.turn))
+	sortTurns(list)
+	return list
+}
+
+func sortTurns(list []*utterance) {
+	slices.SortFunc(list, func(a, b *utterance) int { return cmp.Compare(a.turn, b.turn) })
+}
+
+func unknown(id core.SessionID) *wire.Error {
+	return wire.Wrong(wire.NotFound, "session_id", "no session %s is known, or not any more: start a new one", id)
+}
+
+// GoAway says goodbye to everybody over a while, because the instance stops.
+func (r *Rooms) GoAway(reason string, within time.Duration) {
+	r.mu.Lock()
+	all := make([]*Session, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		all = append(all, s)
+	}
+	r.mu.Unlock()
+	for _, s := range all {
+		s.mu.Lock()
+		if s.link != nil {
+			s.link.Send(wire.GoAway{Reason: reason, ReconnectMS: within.Milliseconds()})
+		}
+		s.mu.Unlock()
+	}
+}

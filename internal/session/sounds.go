@@ -1,0 +1,83 @@
+package session
+
+import (
+	"sync"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// RefPrefix begins the audio_ref of a job whose audio a session holds.
+const RefPrefix = "session:"
+
+// Clip is the audio of one job.
+type Clip struct {
+	Format   wire.AudioFormat
+	Data     []byte
+	Length   int64 // milliseconds
+	Partials bool  // somebody reads partial results
+	Speech   bool  // somebody listens to a spoken result
+}
+
+// Sounds holds audio until the jobs it belongs to have ended, up to a bound for the whole instance.
+type Sounds struct {
+	most int64
+
+	mu    sync.Mutex
+	held  int64
+	clips map[core.JobID]*Clip
+}
+
+func newSounds(most int64) *Sounds { return &Sounds{most: most, clips: make(map[core.JobID]*Clip)} }
+
+// take makes room for so many bytes, and reports false when there is none.
+func (s *Sounds) take(bytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held+int64(bytes) > s.most {
+		return false
+	}
+	s.held += int64(bytes)
+	return true
+}
+
+// give frees room.
+func (s *Sounds) give(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held -= int64(bytes)
+}
+
+// put keeps a clip whose room was taken before.
+func (s *Sounds) put(job core.JobID, c *Clip) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.clips[job]; old != nil {
+		s.held -= int64(len(old.Data))
+	}
+	s.clips[job] = c
+}
+
+// free forgets a job's audio.
+func (s *Sounds) free(job core.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clips[job]; c != nil {
+		s.held -= int64(len(c.Data))
+		delete(s.clips, job)
+	}
+}
+
+// Clip returns the audio of a job, nil when it is not here.
+func (s *Sounds) Clip(job core.JobID) *Clip {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clips[job]
+}
+
+// Held is how many bytes are held.
+func (s *Sounds) Held() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}

@@ -1,0 +1,183 @@
+package session
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// appended takes in that the terminal message of a turn is in the outbox, which now ends at seq.
+func (s *Session) appended(turn, seq int64, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	s.known = max(s.known, seq)
+	if turn > s.sent {
+		s.fresh[turn] = body
+	}
+	if u := s.turn[turn]; u != nil {
+		s.rooms.Sounds.free(u.job) // nobody needs it any more
+	}
+	s.catchUp()
+}
+
+// catchUp sends the durable messages that were not sent yet, in their order. Those that passed through here are at
+// hand; others are read beside the caller.
+func (s *Session) catchUp() {
+	for s.link != nil && s.sent < s.known {
+		body, ok := s.fresh[s.sent+1]
+		if !ok {
+			break
+		}
+		s.deliver(s.sent+1, body)
+	}
+	if s.link != nil && s.sent < s.known && !s.reading {
+		s.reading = true
+		s.rooms.background(s.read)
+	}
+	s.farewell()
+}
+
+// deliver sends one durable message.
+func (s *Session) deliver(seq int64, body []byte) {
+	delete(s.fresh, seq)
+	s.sent = seq
+	s.link.SendText(body)
+	u := s.turn[seq]
+	if u == nil {
+		return
+	}
+	delete(s.turn, seq)
+	u.ended = true
+	if isResult(body) {
+		s.totals.Results++
+		s.totals.AudioMS += u.spec.Utterance.AudioMS
+	} else {
+		s.totals.Errors++
+	}
+	for _, frame := range u.speech {
+		s.link.SendBinary(frame)
+	}
+	u.speech = nil
+	if !bytes.Contains(body, speechFollows) {
+		s.forget(u)
+	}
+}
+
+// speechFollows is how a result says that speech follows it.
+var speechFollows = []byte(`"tts":"follows"`)
+
+// forget lets go of an utterance of which nothing more can come.
+func (s *Session) forget(u *utterance) {
+	delete(s.spoken, u.job)
+	s.rooms.forget(u.job)
+}
+
+// isResult tells a result from an error.
+func isResult(body []byte) bool { return bytes.HasPrefix(body, []byte(`{"type":"result"`)) }
+
+// readAtOnce is how many durable messages are read at once.
+const readAtOnce = 64
+
+// read fetches durable messages that others have appended, or that are wanted again.
+func (s *Session) read(ctx context.Context) {
+	for wait := firstPause; ; {
+		s.mu.Lock()
+		after := s.sent
+		if s.link == nil || s.over || after >= s.known {
+			s.reading = false
+			s.farewell()
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		messages, err := s.rooms.store.Read(ctx, store.ReadParams{Session: s.id, After: after, Limit: readAtOnce})
+		if err != nil {
+			s.rooms.log.Warn("the store did not answer", "operation", "outbox", "error", err)
+			if !pause.About(ctx, wait, 0.5) {
+				return
+			}
+			wait = min(2*wait, mostPause)
+			continue
+		}
+		s.mu.Lock()
+		for _, m := range messages {
+			if s.link != nil && m.Seq == s.sent+1 {
+				s.deliver(m.Seq, m.Body)
+			}
+		}
+		if len(messages) == 0 {
+			s.known = s.sent // they are gone: there is nothing to wait for
+		}
+		s.mu.Unlock()
+	}
+}
+
+// Partial passes on what a node has so far, if the session is here. Whether the node has the job was decided before.
+func (r *Rooms) Partial(p *wire.JobPartial) {
+	u := r.utterance(core.JobID(p.JobID))
+	if u == nil {
+		return
+	}
+	s := u.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.ended || s.link == nil || !s.set.Partials || p.AttemptID < u.attempt {
+		return
+	}
+	if p.AttemptID > u.attempt {
+		u.attempt, u.rev = p.AttemptID, 0
+	}
+	if p.Rev <= u.rev && u.rev > 0 {
+		return
+	}
+	u.rev = p.Rev
+	s.link.Send(wire.Partial{
+		JobID: p.JobID, AttemptID: p.AttemptID, UtteranceIndex: u.turn - 1, Rev: p.Rev, Stage: p.Stage,
+		TextSrc: p.TextSrc, TextTgt: p.TextTgt,
+	})
+}
+
+// mostSpeech bounds what is kept of a spoken result that came before its turn.
+const mostSpeech = 4 << 20
+
+// Speak passes on a piece of a spoken result: a whole binary frame. It waits for the result it belongs to.
+func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
+	u := r.utterance(core.JobID(h.JobID))
+	if u == nil {
+		return
+	}
+	s := u.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == nil || !s.set.TTS || h.AttemptID < u.voice || h.AttemptID == u.voice && h.Chunk < u.chunk {
+		return // nobody listens, or it was heard
+	}
+	if h.AttemptID > u.voice {
+		u.voice, u.speech = h.AttemptID, nil
+	}
+	u.chunk = h.Chunk + 1
+	if u.ended {
+		s.link.SendBinary(frame)
+	} else {
+		kept := 0
+		for _, f := range u.speech {
+			kept += len(f)
+		}
+		if kept+len(frame) > mostSpeech {
+			u.speech = nil
+			s.warn("SPEECH_LOST", "the spoken result of "+h.JobID+" is too large to wait for its turn")
+			return
+		}
+		u.speech = append(u.speech, bytes.Clone(frame))
+	}
+	if h.Last && u.ended {
+		s.forget(u)
+	}
+}

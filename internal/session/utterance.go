@@ -1,0 +1,286 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// utterance is what somebody says, from the first sound to the terminal message. Its session's lock guards it.
+type utterance struct {
+	segment
+	session   *Session
+	id        string
+	request   core.RequestID
+	direction core.Direction
+
+	turn    int64 // once it is committed
+	job     core.JobID
+	spec    core.Spec
+	reason  string // why it ended
+	written []byte // as it is saved
+	given   bool   // up
+	revived bool   // it was committed elsewhere, and its sound comes once more
+	attempt int    // of the last partial
+	rev     int64
+	ended   bool
+	voice   int      // the attempt whose speech is passed on
+	chunk   int      // the next piece of it
+	speech  [][]byte // that came before its result was sent
+}
+
+// pastRequests is how many requests of a session are remembered, to tell a repeated one by.
+const pastRequests = 128
+
+// Words is one piece of audio, with what it says of its utterance.
+type Words struct {
+	Seq       int64 // 0: the next
+	Utterance string
+	Src       core.Lang
+	Request   core.RequestID
+	Data      []byte // not kept by the caller
+	Final     bool
+}
+
+// Begin opens an utterance. One that is open is committed.
+func (s *Session) Begin(id string, src core.Lang, request core.RequestID) *wire.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touch()
+	if s.ending || s.over {
+		return over()
+	}
+	s.commit(byHand)
+	return s.begin(id, src, request)
+}
+
+func over() *wire.Error {
+	return wire.Errorf(wire.InvalidRequest, "the session was asked to end; start another one")
+}
+
+func (s *Session) begin(id string, src core.Lang, request core.RequestID) *wire.Error {
+	direction, ok := s.set.direction(src)
+	if !ok {
+		return wire.Invalid("src_lang", "must be one of the session's languages, %s or %s", s.set.Langs[0], s.set.Langs[1])
+	}
+	s.open = &utterance{session: s, id: id, request: request, direction: direction}
+	return nil
+}
+
+// Hear takes in audio. The error, if any, is the peer's fault.
+func (s *Session) Hear(w Words) *wire.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touch()
+	if s.ending || s.over {
+		return over()
+	}
+	if w.Seq != 0 && w.Seq <= s.counted {
+		s.acknowledge(false)
+		return nil // it was sent again, and had arrived
+	}
+	if w.Seq > s.counted+1 {
+		return wire.Invalid("seq", "the next audio frame is %d, not %d", s.counted+1, w.Seq)
+	}
+	s.counted++
+	if e := s.hear(&w); e != nil {
+		return e
+	}
+	s.acknowledge(false)
+	return nil
+}
+
+func (s *Session) hear(w *Words) *wire.Error {
+	if s.counted <= s.cut {
+		return s.rehear(w)
+	}
+	if w.Utterance != "" && (s.open == nil || s.open.id != w.Utterance) && slices.Contains(s.past, w.Utterance) {
+		s.warn("LATE_AUDIO", "utterance "+w.Utterance+" has ended; what came after its end is dropped")
+		return nil
+	}
+	if s.open != nil && w.Utterance != "" && s.open.id != "" && s.open.id != w.Utterance {
+		s.commit(byHand)
+	}
+	if len(w.Data) > 0 {
+		if e := s.take(w); e != nil {
+			return e
+		}
+	}
+	if w.Final {
+		s.commit(byHand) // nothing, if nothing is open: the pause was first
+	}
+	return nil
+}
+
+// take puts audio into the open utterance, or opens one.
+func (s *Session) take(w *Words) *wire.Error {
+	cfg := &s.rooms.cfg
+	if s.open == nil {
+		if e := s.begin(w.Utterance, w.Src, w.Request); e != nil {
+			return e
+		}
+	}
+	u := s.open
+	if u.id == "" {
+		u.id = w.Utterance
+	}
+	if u.request == "" {
+		u.request = w.Request
+	}
+	if s.set.Format.Encoding == PCM {
+		s.streamed += length(&s.set.Format, len(w.Data))
+		if ahead := s.streamed - time.Since(s.began); ahead > cfg.Ahead {
+			return wire.Errorf(wire.RateLimited, "audio runs %s ahead of real time; at most %s", ahead.Round(time.Millisecond), cfg.Ahead)
+		}
+	}
+	if u.bytes+len(w.Data) > cfg.PerTurn {
+		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", cfg.PerTurn)
+	}
+	if !s.rooms.Sounds.take(len(w.Data)) {
+		return wire.Errorf(wire.RateLimited, "this scheduler holds as much audio as it can: try again, or try another instance")
+	}
+	now, r := time.Now(), s.set.rules()
+	ended, dropped := u.add(&s.set.Format, &r, s.counted, slices.Clone(w.Data), now)
+	s.rooms.Sounds.give(dropped)
+	if ended != "" {
+		s.commit(ended)
+		return nil
+	}
+	if s.timer == nil {
+		s.timer = time.AfterFunc(s.set.Pause, s.paused)
+	} else {
+		s.timer.Reset(s.set.Pause)
+	}
+	return nil
+}
+
+// paused commits the open utterance when no audio has come for long enough.
+func (s *Session) paused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.open == nil || len(s.open.frames) == 0 {
+		return
+	}
+	if left := s.set.Pause - time.Since(s.open.heard); left > 0 {
+		s.timer.Reset(left)
+		return
+	}
+	s.commit(byPause)
+}
+
+// ackEvery is after how many frames audio is acknowledged.
+const ackEvery = 10
+
+func (s *Session) acknowledge(now bool) {
+	if s.link != nil && (now && s.counted > s.acked || s.counted >= s.acked+ackEvery) {
+		s.acked = s.counted
+		s.link.Send(wire.AudioAck{Seq: s.counted})
+	}
+}
+
+func (s *Session) warn(code, detail string) {
+	if s.link != nil {
+		s.link.Send(wire.Warning{Code: code, Detail: detail})
+	}
+}
+
+// commit closes the open utterance and makes a job of it. One without audio, or with nothing but silence that nobody
+// closed by hand, is none.
+func (s *Session) commit(reason string) {
+	u := s.open
+	if u == nil {
+		return
+	}
+	s.open = nil
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.cut = s.counted
+	if u.id != "" {
+		if s.past = append(s.past, u.id); len(s.past) > pastNames {
+			s.past = slices.Delete(s.past, 0, 1)
+		}
+	}
+	if len(u.frames) == 0 || !u.voiced && reason != byHand {
+		s.rooms.Sounds.give(u.bytes)
+		return
+	}
+	if u.request == "" {
+		u.request = core.RequestID(string(s.id) + ":" + strconv.FormatInt(u.first, 10))
+	}
+	if first := s.requests[u.request]; first != nil {
+		s.rooms.Sounds.give(u.bytes)
+		s.warn("DUPLICATE_REQUEST", "request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
+		return
+	}
+	s.turns++
+	u.turn, u.reason = s.turns, reason
+	s.register(u)
+	s.acknowledge(true)
+	if s.link != nil {
+		s.link.Send(s.committed(u, reason))
+	}
+	if s.unanswered() > s.rooms.cfg.Most {
+		s.refuse(u, wire.Errorf(wire.RateLimited, "more than %d utterances wait for their results", s.rooms.cfg.Most), "")
+		return
+	}
+	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
+}
+
+// unanswered is how many utterances have not ended. Those that have, and wait for an earlier one, do not count until
+// they are many.
+func (s *Session) unanswered() int {
+	waiting := len(s.fresh)
+	return len(s.turn) - min(waiting, 16*s.rooms.cfg.Most)
+}
+
+func (s *Session) committed(u *utterance, reason string) wire.UtteranceCommitted {
+	return wire.UtteranceCommitted{
+		JobID: string(u.job), RequestID: string(u.request), UtteranceID: u.id, UtteranceIndex: u.turn - 1,
+		SrcLang: string(u.direction.Src), TgtLang: string(u.direction.Tgt), Reason: reason,
+		FirstSeq: u.first, LastSeq: u.last, DurationMS: u.spec.Utterance.AudioMS,
+	}
+}
+
+// register makes a committed utterance known by its turn, its request and its job.
+func (s *Session) register(u *utterance) {
+	u.job = core.JobIDFor(s.tenant, u.request)
+	options := s.set.Options
+	options.RequireTTS = options.RequireTTS || s.set.TTS
+	u.spec = s.spec(u, options, u.length(&s.set.Format).Milliseconds())
+	if s.asked = append(s.asked, u.request); len(s.asked) > pastRequests {
+		delete(s.requests, s.asked[0])
+		s.asked = slices.Delete(s.asked, 0, 1)
+	}
+	s.expect(u)
+	s.keep(u)
+}
+
+// spec is what is asked of a node for an utterance. The same utterance always gives the same.
+func (s *Session) spec(u *utterance, options core.Options, ms int64) core.Spec {
+	return core.Spec{
+		Request: u.request, Tenant: s.tenant, Session: s.id, Direction: u.direction, Options: options,
+		AudioRef:  RefPrefix + string(s.id) + "/" + strconv.FormatInt(u.first, 10) + "-" + strconv.FormatInt(u.last, 10),
+		Utterance: core.Utterance{Turn: u.turn, ID: u.id, AudioMS: ms},
+	}
+}
+
+// expect waits for the terminal message of an utterance.
+func (s *Session) expect(u *utterance) {
+	s.turn[u.turn], s.requests[u.request], s.spoken[u.job] = u, u, u
+	s.rooms.mu.Lock()
+	s.rooms.spoken[u.job] = u
+	s.rooms.mu.Unlock()
+}
+
+// keep holds the sound of an utterance until its job has ended.
+func (s *Session) keep(u *utterance) {
+	s.rooms.Sounds.put(u.job, &Clip{
+		Format: s.set.Format, Data: u.sound(), Length: u.spec.Utterance.AudioMS, Partials: s.set.Partials, Speech: s.set.TTS,
+	})
+	u.frames = nil
+}
