@@ -82,7 +82,7 @@ stress: ## 200,000 dispatches over HTTP against a fleet with faults
 PROVE := $(GO) test -count=1 -timeout 60m -v
 
 .PHONY: prove
-prove: redis ## the full forms of the tests over Redis: crowds, lost replies, failovers, outages (15 minutes)
+prove: redis ## the full forms of the tests: crowds, lost replies, failovers, outages, conversations (20 minutes)
 	$(PROVE) -run 'TestCrowd$$' ./internal/store/redisstore -crowd-operations 1000000 -crowd-kills 500
 	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
@@ -92,6 +92,8 @@ prove: redis ## the full forms of the tests over Redis: crowds, lost replies, fa
 	$(PROVE) -run TestNoRefusalWhileASlotIsFree ./internal/scheduler -shared-jobs 50000
 	$(PROVE) -run 'TestTwoInstancesShareAFleet|TestANewLife' ./internal/scheduler
 	$(PROVE) -run TestCommandsPerJob ./bench
+	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s
+	$(PROVE) -run TestManyConversations ./bench/conversations -sessions 5000 -nodes 200 -during 2m
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 
 .PHONY: bench-peers
@@ -104,6 +106,7 @@ bench: ## the benchmarks whose results are in docs/benchmarks.md
 	$(GO) test -run '^$$' -bench 'DecisionGrowth' -benchtime 1x -cpu 1 ./bench
 	$(GO) test -run '^$$' -bench 'DispatchHTTP|BesideHeartbeats' -benchtime 1x -timeout 20m ./bench
 	$(GO) test -run '^$$' -bench 'Lifecycle' ./bench
+	$(GO) test -run '^$$' -bench 'Relay|SlowReaders' -benchtime 1x -timeout 10m ./bench/conversations
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each
