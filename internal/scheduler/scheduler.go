@@ -124,6 +124,9 @@ func roomRules(c *config.Scheduler) session.Config {
 	}
 }
 
+// mostLeave is how long connections are given to go elsewhere when this instance stops.
+const mostLeave = 5 * time.Second
+
 // pingEvery is how often a silent connection is asked whether it is there.
 const pingEvery = 15 * time.Second
 
@@ -186,11 +189,16 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	defer cancel()
 	s.Server.Unready()
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len())
-	s.Rooms.GoAway("this instance is stopping", s.cfg.Server.ShutdownSeconds.Duration()/2)
+	const reason = "this instance is stopping"
+	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)
+	var leaving sync.WaitGroup
+	leaving.Go(func() { s.Rooms.GoAway(deadline, reason, leave) })
 	// Nodes must still be able to report while their jobs end.
 	if left := s.Jobs.Drain(deadline); left > 0 {
 		s.log.Warn("jobs in flight did not end in time", "left", left)
 	}
+	leaving.Wait()
+	s.links.GoAway(reason, 0)
 	if err := srv.Shutdown(deadline); err != nil {
 		_ = srv.Close() // only reports connections that were cut, which is what it is for
 	}

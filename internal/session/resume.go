@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -132,21 +131,4 @@ func sortTurns(list []*utterance) {
 
 func unknown(id core.SessionID) *wire.Error {
 	return wire.Wrong(wire.NotFound, "session_id", "no session %s is known, or not any more: start a new one", id)
-}
-
-// GoAway says goodbye to everybody over a while, because the instance stops.
-func (r *Rooms) GoAway(reason string, within time.Duration) {
-	r.mu.Lock()
-	all := make([]*Session, 0, len(r.sessions))
-	for _, s := range r.sessions {
-		all = append(all, s)
-	}
-	r.mu.Unlock()
-	for _, s := range all {
-		s.mu.Lock()
-		if s.link != nil {
-			s.link.Send(wire.GoAway{Reason: reason, ReconnectMS: within.Milliseconds()})
-		}
-		s.mu.Unlock()
-	}
 }

@@ -120,7 +120,7 @@ func TestWhoMayNotResume(t *testing.T) {
 		token := link.token(t)
 		refused := func(p session.ResumeParams, code wire.Code) {
 			t.Helper()
-			_, err := w.rooms.Resume(t.Context(), p, &ear{})
+			_, err := w.rooms.Resume(w.t.Context(), p, &ear{})
 			var e *wire.Error
 			if !errors.As(err, &e) || e.Code != code {
 				t.Errorf("%+v: %v, want %s", p, err, code)
@@ -200,7 +200,7 @@ func TestSpeechFollowsItsResult(t *testing.T) {
 			w.jobs.mu.Lock()
 			spec := w.jobs.placed[job]
 			w.jobs.mu.Unlock()
-			if err := w.rooms.Ended(t.Context(), ended(job, spec, core.StateDone, "", `{"tts":true,"text_tgt":"x"}`)); err != nil {
+			if err := w.rooms.Ended(w.t.Context(), ended(job, spec, core.StateDone, "", `{"tts":true,"text_tgt":"x"}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
