@@ -62,8 +62,8 @@ race: redis ## every test under the race detector
 
 # The race detector makes allocations of its own, so these are counted without it.
 .PHONY: allocs
-allocs: ## that the hot path allocates nothing
-	$(GO) test -run Alloc ./internal/pick
+allocs: ## that the hot path allocates nothing, and what a connection costs
+	$(GO) test -run 'Alloc|Costs' ./internal/pick ./internal/socket
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## formatting, vet and the linters of .golangci.yml

@@ -69,7 +69,10 @@ func (l *Links) Listen(sounds *session.Sounds) { l.sounds = sounds }
 type nodeLink struct {
 	conn *socket.Conn
 	id   core.NodeID
-	said nodes.Patch // all that it has said of itself; only its reader touches it
+	// Only its reader touches these: all that it has said of itself, and the attempts whose results were taken and whose
+	// speech follows.
+	said   nodes.Patch
+	speaks map[wire.ActiveJob]bool
 
 	mu    sync.Mutex
 	epoch core.Epoch

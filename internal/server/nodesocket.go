@@ -160,7 +160,7 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 	connected := true
 	p.Socket = &connected
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Status: "registered"}
-	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), said: p}
+	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), said: p, speaks: make(map[wire.ActiveJob]bool)}
 	if epoch, ok := s.resumed(ctx, in); ok {
 		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Beat{Node: n.id, Epoch: epoch, Patch: p, Activity: a})
 		if err == nil {

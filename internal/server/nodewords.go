@@ -16,7 +16,7 @@ import (
 // nodeSaid takes in one message of a node. The error, if any, is about the message.
 func (s *Server) nodeSaid(ctx context.Context, n *nodeLink, m socket.Message) *wire.Error {
 	if m.Binary {
-		return s.nodeSpoke(m.Data)
+		return s.nodeSpoke(n, m.Data)
 	}
 	typ, err := wire.TypeOf(m.Data)
 	if err != nil {
@@ -176,7 +176,11 @@ func (s *Server) nodeResult(ctx context.Context, n *nodeLink, in *wire.JobResult
 	if in.TTS {
 		in.Result = withSpeech(in.Result)
 	}
-	return s.acknowledge(n, in.ActiveJob, s.Jobs.Done(ctx, r, in.Result))
+	err := s.Jobs.Done(ctx, r, in.Result)
+	if err == nil && in.TTS {
+		n.speaks[in.ActiveJob] = true
+	}
+	return s.acknowledge(n, in.ActiveJob, err)
 }
 
 // withSpeech notes in a result that a spoken one follows.
@@ -234,14 +238,20 @@ func (s *Server) nodeLacks(ctx context.Context, n *nodeLink, in *wire.ModelNotAv
 	return nil
 }
 
-// nodeSpoke passes on a piece of a spoken result.
-func (s *Server) nodeSpoke(frame []byte) *wire.Error {
+// nodeSpoke passes on a piece of a spoken result, if the result was taken from this node.
+func (s *Server) nodeSpoke(n *nodeLink, frame []byte) *wire.Error {
 	h, _, err := wire.ReadBinary(frame)
 	if err != nil {
 		return asError(err)
 	}
 	if h.Kind != wire.KindTTS {
 		return wire.Invalid("kind", "a node sends tts")
+	}
+	if !n.speaks[h.ActiveJob] {
+		return wire.Wrong(wire.NotHolder, "job_id", "no result of attempt %d of job %s was taken from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
+	}
+	if h.Last {
+		delete(n.speaks, h.ActiveJob)
 	}
 	s.Rooms.Speak(&h, frame)
 	return nil

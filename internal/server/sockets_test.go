@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -134,4 +135,46 @@ func TestAnUtteranceThereAndBack(t *testing.T) {
 	if held := w.s.Rooms.Sounds.Held(); held != 0 {
 		t.Errorf("%d bytes of audio are still held", held)
 	}
+}
+
+// TestForeignSpeech is not passed on: only the node whose result was taken may speak it.
+func TestForeignSpeech(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.socketNode("n1")
+	s := w.connect("/ws/session")
+	s.say(obj{"type": "session_start", "langs": []string{"en", "es"}, "tts": true})
+	s.until("session_started")
+	s.sound(bytes.Repeat([]byte{1, 40}, 1600))
+	s.say(obj{"type": "audio_chunk", "is_final": true})
+	job := n.until("job_assign")["job_id"].(string)
+	other := w.socketNode("n2")
+	speech := func(from *peer, text string) {
+		t.Helper()
+		h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: job, AttemptID: 1}, Last: true}
+		frame, err := wire.AppendBinary(nil, &h, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		from.sound(frame)
+	}
+	refused := func(from *peer) {
+		t.Helper()
+		if m := from.until("error"); m["error"] != string(wire.NotHolder) {
+			t.Errorf("%v", m)
+		}
+	}
+	speech(n, "before the result")
+	refused(n)
+	n.say(obj{"type": "job_ack", "job_id": job, "attempt_id": 1})
+	n.say(obj{"type": "job_result", "job_id": job, "attempt_id": 1, "result": obj{"text_tgt": "hola"}, "tts": true})
+	n.until("job_result_ack")
+	speech(other, "of another node")
+	refused(other)
+	speech(n, "its own")
+	if _, got, err := wire.ReadBinary(s.until("binary")["data"].([]byte)); err != nil || string(got) != "its own" {
+		t.Errorf("%q, %v", got, err)
+	}
+	speech(n, "after its end")
+	refused(n)
 }

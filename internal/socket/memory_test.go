@@ -1,3 +1,7 @@
+//go:build !race
+
+// Under the race detector its own memory would be counted; `make allocs` runs these without it.
+
 package socket_test
 
 import (
@@ -11,9 +15,6 @@ import (
 // TestAnIdleConnectionCostsLittle measures heap and stacks of the server's side for each of 1,000 connections, all of
 // which have said and heard something, and their readers.
 func TestAnIdleConnectionCostsLittle(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector's own memory would be counted")
-	}
 	const many, most = 1000, 14 << 10
 	p := open(t, socket.Options{}, nil)
 	token := "Sec-WebSocket-Protocol: lingua.v1, lingua.token." + strings.Repeat("x", 4<<10) // must not be kept
@@ -35,9 +36,6 @@ func TestAnIdleConnectionCostsLittle(t *testing.T) {
 
 // TestAConnectionThatEndedCostsNothing: nothing of it is kept.
 func TestAConnectionThatEndedCostsNothing(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector's own memory would be counted")
-	}
 	const many, most = 1000, 3 << 10 // what the client's side and its clean-up cost
 	p := open(t, socket.Options{}, nil)
 	before := footprint()
