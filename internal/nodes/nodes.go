@@ -69,10 +69,18 @@ func (l *Life) Register(ctx context.Context, id core.NodeID, p Patch, a store.Ac
 	return l.register(ctx, id, p, a, false)
 }
 
+// Readmit registers a node that the store has forgotten, as it has declared itself by now.
+func (l *Life) Readmit(ctx context.Context, declared core.Node, a store.Activity) (Registered, error) {
+	declared.Capability.Normalise()
+	return l.enroll(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a})
+}
+
 func (l *Life) register(ctx context.Context, id core.NodeID, p Patch, a store.Activity, returning bool) (Registered, error) {
-	declared := core.Node{ID: id, Health: core.HealthReady, Capability: core.Capability{AnyPair: true}}
-	p.apply(&declared)
-	r, err := l.store.Register(ctx, store.RegisterParams{Node: declared, Load: p.load(), Activity: a, Returning: returning})
+	return l.enroll(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Returning: returning})
+}
+
+func (l *Life) enroll(ctx context.Context, p store.RegisterParams) (Registered, error) {
+	r, err := l.store.Register(ctx, p)
 	if err != nil {
 		l.metrics.NodeRegistration.WithLabelValues("error").Inc()
 		return Registered{}, l.down(ctx, "register", err)
@@ -83,7 +91,7 @@ func (l *Life) register(ctx context.Context, id core.NodeID, p Patch, a store.Ac
 		status = "again"
 	}
 	l.metrics.NodeRegistration.WithLabelValues(status).Inc()
-	l.log.Info("node registered", "node_id", id, "epoch", r.Node.Epoch, "status", status,
+	l.log.Info("node registered", "node_id", p.Node.ID, "epoch", r.Node.Epoch, "status", status,
 		"max_concurrent_jobs", r.Node.MaxJobs, "kept", len(r.Kept), "orphans", len(r.Orphans), "strays", len(r.Strays))
 
 	// What the node still has is its own in the new life before it hears that the life has begun.
@@ -167,7 +175,7 @@ func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node, again bool) 
 	}
 	if !b.Patch.holdsFor(known) {
 		next := *known
-		b.Patch.apply(&next)
+		b.Patch.Apply(&next)
 		p.Declared = &next
 	}
 	return l.store.Heartbeat(ctx, p)

@@ -34,8 +34,8 @@ func (p *Patch) load() core.Load {
 	return *p.Load
 }
 
-// apply writes what the patch says into a node.
-func (p *Patch) apply(n *core.Node) {
+// Apply writes what the patch says into a node.
+func (p *Patch) Apply(n *core.Node) {
 	c := &n.Capability
 	if p.Health != 0 {
 		n.Health = p.Health
@@ -58,32 +58,11 @@ func (p *Patch) apply(n *core.Node) {
 	}
 }
 
-// Take adds what another patch says to this one: what a node has said of itself by now.
-func (p *Patch) Take(o *Patch) {
-	if o.Health != 0 {
-		p.Health = o.Health
-	}
-	for _, field := range []struct{ to, from **string }{{&p.Region, &o.Region}, {&p.Zone, &o.Zone}, {&p.Callback, &o.Callback}} {
-		if *field.from != nil {
-			*field.to = *field.from
-		}
-	}
-	if o.MaxJobs != nil {
-		p.MaxJobs = o.MaxJobs
-	}
-	if o.Types != nil {
-		p.Types = o.Types
-	}
-	if o.Load != nil {
-		p.Load = o.Load
-	}
-	replace(&p.ASR, o.ASR)
-	replace(&p.Semantic, o.Semantic)
-	replace(&p.TTS, o.TTS)
-	replace(&p.Pairs, o.Pairs)
-	replace(&p.Models, o.Models)
-	replace(&p.Services, o.Services)
-	replace(&p.Features, o.Features)
+// Declare makes a node that says nothing but this of itself.
+func (p *Patch) Declare(id core.NodeID) core.Node {
+	declared := core.Node{ID: id, Health: core.HealthReady, Capability: core.Capability{AnyPair: true}}
+	p.Apply(&declared)
+	return declared
 }
 
 // normalise sorts the patch's own lists, so that they compare and search like those of a node.
@@ -120,6 +99,6 @@ func replace[S ~[]E, E any](to *S, from S) {
 // holdsFor reports whether the node already declares all that the patch says.
 func (p *Patch) holdsFor(n *core.Node) bool {
 	next := *n
-	p.apply(&next)
+	p.Apply(&next)
 	return next.SameAs(n)
 }

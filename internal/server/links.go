@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -69,9 +68,9 @@ func (l *Links) Listen(sounds *session.Sounds) { l.sounds = sounds }
 type nodeLink struct {
 	conn *socket.Conn
 	id   core.NodeID
-	// Only its reader touches these: all that it has said of itself, and the attempts whose results were taken and whose
-	// speech follows.
-	said   nodes.Patch
+	// Only its reader touches these: what it declares by now, and the attempts whose results were taken and whose speech
+	// follows.
+	said   core.Node
 	speaks map[wire.ActiveJob]bool
 
 	mu    sync.Mutex

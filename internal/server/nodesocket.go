@@ -160,7 +160,7 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 	connected := true
 	p.Socket = &connected
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Status: "registered"}
-	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), said: p, speaks: make(map[wire.ActiveJob]bool)}
+	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), speaks: make(map[wire.ActiveJob]bool)}
 	if epoch, ok := s.resumed(ctx, in); ok {
 		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Beat{Node: n.id, Epoch: epoch, Patch: p, Activity: a})
 		if err == nil {
@@ -174,6 +174,7 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 		}
 		n.id, n.epoch, ack.Cancel = r.Node.ID, r.Node.Epoch, viewActive(r.Cancel)
 	}
+	n.said = p.Declare(n.id)
 	if old := s.Links.enter(n); old != nil {
 		old.conn.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
 	}

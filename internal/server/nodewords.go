@@ -63,7 +63,7 @@ func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbe
 	if e != nil {
 		return e
 	}
-	if p.Tenant != nil && (n.said.Tenant == nil || *p.Tenant != *n.said.Tenant) {
+	if p.Tenant != nil && *p.Tenant != n.said.Tenant {
 		return wire.Wrong(wire.Forbidden, "tenant_id", "a node does not change whose it is; register again")
 	}
 	a, e := activity(&in.Declaration)
@@ -74,7 +74,7 @@ func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbe
 	if in.HBSeq != nil {
 		b.Seq = *in.HBSeq
 	}
-	n.said.Take(&p)
+	p.Apply(&n.said)
 	cancel, err := s.Nodes.Heartbeat(ctx, b)
 	var we *wire.Error
 	if errors.As(err, &we) && we.Code == wire.NotFound {
@@ -91,7 +91,7 @@ func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbe
 
 // readmit registers a node that the store has forgotten, by what it has said of itself.
 func (s *Server) readmit(ctx context.Context, n *nodeLink, a store.Activity) *wire.Error {
-	r, err := s.Nodes.Register(ctx, n.id, n.said, a)
+	r, err := s.Nodes.Readmit(ctx, n.said, a)
 	if err != nil {
 		return asError(err)
 	}

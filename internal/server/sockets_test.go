@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -177,4 +178,26 @@ func TestForeignSpeech(t *testing.T) {
 	}
 	speech(n, "after its end")
 	refused(n)
+}
+
+// TestAForgottenNodeIsRegisteredAgain by the scheduler itself, as it has declared itself by now, with what it has in hand.
+func TestAForgottenNodeIsRegisteredAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.socketNode("n1")
+	before := w.status("n1")
+	n.say(obj{"type": "node_heartbeat", "hb_seq": 1, "active": []obj{}, "max_concurrent_jobs": 7, "semantic_langs": []string{"es", "en", "de"}})
+	w.eventually("the change is known", func() bool { return w.status("n1").MaxConcurrentJobs == 7 })
+	if err := w.s.Store.Remove(t.Context(), store.RemoveParams{Node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	n.say(obj{"type": "node_heartbeat", "hb_seq": 2, "active": []obj{}})
+	ack := n.until("node_register_ack")
+	after := w.status("n1")
+	if ack["epoch"] != float64(after.Epoch) || after.Epoch <= before.Epoch {
+		t.Errorf("%v; %d before, %d now", ack, before.Epoch, after.Epoch)
+	}
+	if after.MaxConcurrentJobs != 7 || strings.Join(after.SemanticLangs, " ") != "de en es" {
+		t.Errorf("%+v", after)
+	}
 }
