@@ -12,16 +12,13 @@ import (
 
 // persist asks the store until it answers or the context ends. Every operation may be repeated.
 func (d *Dispatcher) persist(ctx context.Context, ask func() error) bool {
-	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+	return pause.Persist(ctx, firstPause, mostPause, func() error {
 		err := ask()
-		if err == nil {
-			return true
+		if err != nil {
+			d.storeFailed("persist", err)
 		}
-		d.storeFailed("persist", err)
-		if !pause.About(ctx, wait, 0.5) {
-			return false
-		}
-	}
+		return err
+	})
 }
 
 // storeFailed counts and logs that the store did not answer.

@@ -29,3 +29,16 @@ func About(ctx context.Context, d time.Duration, part float64) bool {
 func Near(d time.Duration, part float64) time.Duration {
 	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
 }
+
+// Persist asks until it is answered, after pauses that grow from the first to the longest, each give or take half of it.
+// It reports false when the context ended first.
+func Persist(ctx context.Context, first, longest time.Duration, ask func() error) bool {
+	for wait := first; ; wait = min(2*wait, longest) {
+		if ask() == nil {
+			return true
+		}
+		if !About(ctx, wait, 0.5) {
+			return false
+		}
+	}
+}

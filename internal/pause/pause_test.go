@@ -45,3 +45,29 @@ func TestAboutStaysWithinItsPart(t *testing.T) {
 		}
 	})
 }
+
+func TestPersistAsksUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		ask := func() error {
+			if asked++; asked < 6 {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		began := time.Now()
+		if !pause.Persist(t.Context(), 100*time.Millisecond, 400*time.Millisecond, ask) || asked != 6 {
+			t.Fatalf("asked %d times, want 6", asked)
+		}
+		// 100, 200, 400, 400 and 400 ms, each give or take half of it.
+		if took := time.Since(began); took < 750*time.Millisecond || took > 2250*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if pause.Persist(ctx, time.Millisecond, time.Millisecond, func() error { return context.Canceled }) || ctx.Err() == nil {
+			t.Error("it went on, or gave up early")
+		}
+	})
+}

@@ -78,16 +78,13 @@ func (r *Rooms) conclude(ctx context.Context, u *utterance, e *wire.Error, reaso
 		r.log.Error("a message could not be written", "job_id", u.job, "error", err)
 		return
 	}
-	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+	pause.Persist(ctx, firstPause, mostPause, func() error {
 		err := r.append(ctx, u.spec.Session, u.turn, body)
-		if err == nil {
-			return
+		if err != nil {
+			r.log.Warn("the store did not answer", "operation", "outbox", "error", err)
 		}
-		r.log.Warn("the store did not answer", "operation", "outbox", "error", err)
-		if !pause.About(ctx, wait, 0.5) {
-			return
-		}
-	}
+		return err
+	})
 }
 
 // Cancel gives up an utterance: the open one, or one whose terminal message has not come.
