@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	}
 	// A demo shows in a minute what takes a fleet an hour: a node that forgets its jobs is noticed sooner.
 	cfg.Scheduler.Dispatch.ACKTimeoutMS = 500
+	cfg.Scheduler.Dispatch.AttemptTimeoutMS = 4_000
+	cfg.Scheduler.Sessions.PerAddress = 0
 	cfg.Server.ShutdownSeconds = 3
 	log, err := telemetry.Logger(io.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
@@ -59,52 +62,57 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Run(serving, l) }()
 
-	url := "http://" + reachable(l.Addr())
-	show := newScreen(io.out, url, s)
-	peer := sim.NewPeer(url)
-	defer peer.Close()
-	err = c.cast(ctx, peer, show)
-	switch {
-	case err == nil:
-		c.play(ctx, peer, show)
-	case ctx.Err() != nil:
-		err = nil // it was ended before it had begun
-	}
+	show := newScreen(io.out, "http://"+reachable(l.Addr()), s)
+	fleet, endFleet := startFleet(ctx, show.url, show.nodes)
+	c.play(ctx, show)
 	// The nodes stay until the scheduler has stopped: jobs in flight end well.
 	stopServing()
-	if runErr := <-served; err == nil {
-		err = runErr
-	}
-	for _, a := range show.nodes {
-		a.node.Kill()
-	}
+	err = <-served
+	endFleet()
+	fleet.Wait()
 	if err == nil {
 		show.end()
 	}
 	return err
 }
 
-// cast starts the fleet.
-func (c *demoCmd) cast(ctx context.Context, peer *sim.Peer, show *screen) error {
-	for _, f := range sim.Cast() {
-		n, err := sim.StartNode(ctx, peer, f.Options)
-		if err != nil {
-			return err
-		}
-		show.nodes = append(show.nodes, actor{node: n, langs: f.Options.Declaration.SemanticLangs, fault: f.Fault})
+// startFleet connects the nodes, which leave when they are told to.
+func startFleet(ctx context.Context, url string, nodes []*sim.Figure) (*sync.WaitGroup, context.CancelFunc) {
+	ctx, leave := context.WithCancel(context.WithoutCancel(ctx))
+	fleet := new(sync.WaitGroup)
+	for _, f := range nodes {
+		fleet.Go(func() { _ = f.Run(ctx, url, slog.New(slog.DiscardHandler)) }) // what it says when it is told to go is no news
 	}
-	return nil
+	return fleet, leave
 }
 
+// badLines is one in how many conversations has a bad line, and badLine how long it lasts.
+const (
+	badLines = 10
+	badLine  = 5 * time.Second
+)
+
 // play holds the conversations until the context ends.
-func (c *demoCmd) play(ctx context.Context, peer *sim.Peer, show *screen) {
+func (c *demoCmd) play(ctx context.Context, show *screen) {
+	peer := sim.NewPeer(show.url)
+	defer peer.Close()
+	if sim.Assembled(ctx, peer, len(show.nodes)) != nil {
+		return // it was ended before it had begun
+	}
 	var talks sync.WaitGroup
 	for i := range c.Conversations {
 		conv := &sim.Conversation{
-			ID: fmt.Sprintf("talk-%03d", i), Langs: sim.Pairs[i%len(sim.Pairs)],
-			Pause: sim.Around(700 * time.Millisecond), Poll: 25 * time.Millisecond, Heard: show.heard,
+			URL: show.url, Langs: sim.Pairs[i%len(sim.Pairs)], Pause: sim.Around(600*time.Millisecond, 0.5),
+			Heard: show.heard, Resumed: show.resumed,
 		}
-		talks.Go(func() { conv.Run(ctx, peer) })
+		if i%badLines == badLines-1 {
+			conv.Line = badLine
+		}
+		talks.Go(func() {
+			if err := conv.Run(ctx); err != nil && ctx.Err() == nil {
+				show.lost()
+			}
+		})
 	}
 	show.run(ctx)
 	talks.Wait()

@@ -23,17 +23,17 @@ func TestDemo(t *testing.T) {
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)
 	}
-	for _, word := range []string{"lingua demo", "jobs", "dispatch", "p50", "p99", "(last 10 s)", "(whole run)", "slots", "retries", "refusals", "oslo", "forgets 3 in 10"} {
+	for _, word := range []string{"lingua demo", "utterances", "overhead", "p50", "p99", "(last 10 s)", "(whole run)", "slots", "retries", "sessions", "oslo", "forgets 1 in 10"} {
 		if !strings.Contains(got.out, word) {
 			t.Errorf("the summary does not show %q:\n%s", word, got.out)
 		}
 	}
-	last := regexp.MustCompile(`(\d+) jobs done, \d+ failed, \d+ refused; no node ever held more jobs than its slots\n$`).FindStringSubmatch(got.out)
+	last := regexp.MustCompile(`(\d+) utterances translated, \d+ failed; no node ever held more jobs than its slots\n$`).FindStringSubmatch(got.out)
 	if last == nil {
 		t.Fatalf("no last line:\n%s", got.out)
 	}
 	if done, _ := strconv.Atoi(last[1]); done == 0 {
-		t.Errorf("want some jobs done: %s", last[0])
+		t.Errorf("want some utterances translated: %s", last[0])
 	}
 }
 

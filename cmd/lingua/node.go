@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math"
-	"math/rand/v2"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -62,44 +59,19 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
+	work := &sim.Worker{Took: sim.Around(c.Latency, c.Spread), Busy: c.Busy, Lose: c.Lose, Fail: c.Fail}
 	err = node.Run(ctx, node.Config{
 		URL: base.String(), ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log,
 		Declaration: wire.Declaration{SemanticLangs: c.Langs, TTSLangs: c.Langs},
-	}, func(ctx context.Context, job *node.Job) (node.Result, error) { return c.pretend(ctx, log, job) })
+	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
+		began := time.Now()
+		result, err := work.Do(ctx, job)
+		log.Info("job ended", "job_id", job.ID, "attempt_id", job.Attempt, "done", err == nil, "took_ms", time.Since(began).Milliseconds())
+		return result, err
+	})
 	var refused *node.Refused
 	if errors.As(err, &refused) && refused.Said != nil {
 		return refused.Said
 	}
 	return err
-}
-
-// pretend does a job as a simulated node does.
-func (c *nodeCmd) pretend(ctx context.Context, log *slog.Logger, job *node.Job) (node.Result, error) {
-	sound, err := job.Audio(ctx)
-	if err != nil && !errors.Is(err, node.ErrNoAudio) {
-		return node.Result{}, err
-	}
-	fate := rand.Float64()
-	switch {
-	case fate < c.Busy:
-		return node.Result{}, node.ErrBusy
-	case fate < c.Busy+c.Lose:
-		<-ctx.Done()
-		return node.Result{}, ctx.Err()
-	}
-	took := time.Duration(float64(c.Latency) * math.Exp(c.Spread*rand.NormFloat64()))
-	heard := fmt.Sprintf("%.1f seconds of %s", job.Duration.Seconds(), job.Src)
-	for _, stage := range []string{"asr", "nmt"} {
-		if !pause.For(ctx, took/2) {
-			return node.Result{}, ctx.Err()
-		}
-		job.Partial(node.Partial{Stage: stage, TextSrc: heard})
-	}
-	if fate < c.Busy+c.Lose+c.Fail {
-		return node.Result{}, node.Fail("SIMULATED")
-	}
-	log.Info("job done", "job_id", job.ID, "attempt_id", job.Attempt, "bytes", len(sound), "took_ms", took.Milliseconds())
-	return node.Result{
-		TextSrc: heard, TextTgt: "the same in " + job.Tgt, StagesMS: map[string]int64{"asr": took.Milliseconds() / 2, "nmt": took.Milliseconds() / 2},
-	}, nil
 }

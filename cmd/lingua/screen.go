@@ -15,7 +15,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // screen shows what a demo is doing: redrawn every second on a terminal, one line a second elsewhere.
@@ -24,32 +23,25 @@ type screen struct {
 	url   string
 	live  bool
 	s     *scheduler.Scheduler
-	nodes []actor
+	nodes []*sim.Figure
 	began time.Time
 	ran   time.Duration
 
 	mu        sync.Mutex
-	dispatch  *latency
+	overhead  *latency
 	utterance *latency
-	ended     map[string]int
+	done      int
 	failed    map[string]int // by reason
-	refused   map[wire.Code]int
-	broken    int
-	last      int // jobs ended at the last tick
-	lines     int // drawn at the last tick
-}
-
-type actor struct {
-	node  *sim.Node
-	langs []string
-	fault string
+	cuts      int            // sessions that went on after one
+	broken    int            // sessions that did not
+	last      int            // utterances ended at the last tick
+	lines     int            // drawn at the last tick
 }
 
 func newScreen(out io.Writer, url string, s *scheduler.Scheduler) *screen {
 	return &screen{
-		out: out, url: url, live: isTerminal(out), s: s, began: time.Now(),
-		dispatch: newLatency(), utterance: newLatency(),
-		ended: make(map[string]int), failed: make(map[string]int), refused: make(map[wire.Code]int),
+		out: out, url: url, live: isTerminal(out), s: s, nodes: sim.Cast(), began: time.Now(),
+		overhead: newLatency(), utterance: newLatency(), failed: make(map[string]int),
 	}
 }
 
@@ -66,20 +58,26 @@ func isTerminal(w io.Writer) bool {
 func (sc *screen) heard(u sim.Utterance) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	switch {
-	case u.Err != nil:
-		sc.broken++
+	sc.utterance.record(u.Total)
+	if u.Reason != "" {
+		sc.failed[u.Reason]++
 		return
-	case u.Refused != "":
-		sc.refused[u.Refused]++
-	case u.State != "":
-		sc.ended[u.State]++
-		if u.State != "DONE" {
-			sc.failed[u.Reason]++
-		}
-		sc.utterance.record(u.Total)
 	}
-	sc.dispatch.record(u.Dispatch)
+	sc.done++
+	sc.overhead.record(u.Overhead)
+}
+
+// resumed takes in that a session went on after a cut, and lost that one did not.
+func (sc *screen) resumed() {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.cuts++
+}
+
+func (sc *screen) lost() {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.broken++
 }
 
 // run draws until the context ends.
@@ -106,7 +104,7 @@ func (sc *screen) run(ctx context.Context) {
 func (sc *screen) pass() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	sc.dispatch.pass()
+	sc.overhead.pass()
 	sc.utterance.pass()
 }
 
@@ -119,16 +117,16 @@ func (sc *screen) end() {
 	}
 	verdict := "no node ever held more jobs than its slots"
 	over := 0
-	for _, a := range sc.nodes {
-		if a.node.Stats().Most > a.node.Max() {
+	for _, f := range sc.nodes {
+		if f.Work.Stats().Most > f.Slots {
 			over++
 		}
 	}
 	if over > 0 {
 		verdict = fmt.Sprintf("%d nodes HELD MORE JOBS THAN THEIR SLOTS", over)
 	}
-	fmt.Fprintf(sc.out, "\nended after %s: %d jobs done, %d failed, %d refused; %s\n",
-		sc.ran.Round(time.Second), sc.ended["DONE"], total(sc.failed), total(sc.refused), verdict)
+	fmt.Fprintf(sc.out, "\nended after %s: %d utterances translated, %d failed; %s\n",
+		sc.ran.Round(time.Second), sc.done, total(sc.failed), verdict)
 }
 
 func (sc *screen) redraw() {
@@ -161,10 +159,10 @@ type tally struct {
 }
 
 func (sc *screen) tally() tally {
-	t := tally{done: sc.ended["DONE"], failed: total(sc.failed), inFlight: sc.s.Jobs.InFlight()}
+	t := tally{done: sc.done, failed: total(sc.failed), inFlight: sc.s.Jobs.InFlight()}
 	t.jobs = t.done + t.failed
-	for _, a := range sc.nodes {
-		t.slots += a.node.Max()
+	for _, f := range sc.nodes {
+		t.slots += f.Slots
 	}
 	t.rate = float64(t.jobs - sc.last)
 	sc.last = t.jobs
@@ -178,9 +176,9 @@ func (sc *screen) line() string {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	t := sc.tally()
-	return fmt.Sprintf("%4.0fs  %5.0f jobs/s  done %d  failed %d  in flight %d/%d  dispatch %s  retries %d  refused %d",
+	return fmt.Sprintf("%4.0fs  %5.0f utterances/s  done %d  failed %d  in flight %d/%d  overhead %s  retries %d  cuts %d",
 		time.Since(sc.began).Seconds(), t.rate, t.done, t.failed, t.inFlight, t.slots,
-		sc.dispatch.recently(), total(sc.retries()), total(sc.refused))
+		sc.overhead.recently(), total(sc.retries()), sc.cuts)
 }
 
 func (sc *screen) picture() string {
@@ -189,25 +187,22 @@ func (sc *screen) picture() string {
 	t := sc.tally()
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "lingua demo · %s · %s · Ctrl-C ends it\n\n", time.Since(sc.began).Round(time.Second), sc.url)
-	fmt.Fprintf(b, "  jobs       %d done · %d in flight · %.0f jobs/s\n", t.done, t.inFlight, t.rate)
+	fmt.Fprintf(b, "  utterances %d done · %d in flight · %.0f a second\n", t.done, t.inFlight, t.rate)
 	fmt.Fprintf(b, "  failed     %s\n", counts(sc.failed))
 	figures := (*latency).recently
 	if sc.ran > 0 {
 		figures = (*latency).overall
 	}
-	fmt.Fprintf(b, "  dispatch   %s\n", figures(sc.dispatch))
-	fmt.Fprintf(b, "  utterance  %s\n", figures(sc.utterance))
+	fmt.Fprintf(b, "  took       %s\n", figures(sc.utterance))
+	fmt.Fprintf(b, "  overhead   %s\n", figures(sc.overhead))
 	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", bar(t.inFlight, t.slots, 24), t.inFlight, t.slots, 100*float64(t.inFlight)/float64(max(t.slots, 1)))
 	fmt.Fprintf(b, "  retries    %s\n", counts(sc.retries()))
-	fmt.Fprintf(b, "  refusals   %s\n", counts(sc.refused))
-	if sc.broken > 0 {
-		fmt.Fprintf(b, "  unanswered %d\n", sc.broken)
-	}
+	fmt.Fprintf(b, "  sessions   %d here · %d cut and resumed · %d lost\n", sc.s.Rooms.Len(), sc.cuts, sc.broken)
 	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "FAULT")
-	for _, a := range sc.nodes {
-		s := a.node.Stats()
-		slots := fmt.Sprintf("%s %d/%d", bar(s.Active, a.node.Max(), a.node.Max()), s.Active, a.node.Max())
-		fmt.Fprintf(b, "  %-9s %-18s %-14s %6d %6d  %s\n", a.node.ID(), strings.Join(a.langs, " "), slots, s.Done, s.Failed, a.fault)
+	for _, f := range sc.nodes {
+		s := f.Work.Stats()
+		slots := fmt.Sprintf("%s %d/%d", bar(s.Active, f.Slots, f.Slots), s.Active, f.Slots)
+		fmt.Fprintf(b, "  %-9s %-18s %-14s %6d %6d  %s\n", f.ID, strings.Join(f.Langs, " "), slots, s.Done, s.Failed, f.Fault)
 	}
 	return cut(b.String())
 }

@@ -68,26 +68,21 @@ func startDemoFleet(t *testing.T) string {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l) }()
 	url := "http://" + l.Addr().String()
-	peer := sim.NewPeer(url)
-	var nodes []*sim.Node
-	for _, f := range sim.Cast() {
-		n, err := sim.StartNode(t.Context(), peer, f.Options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nodes = append(nodes, n)
-	}
+	cast := sim.Cast()
+	fleet, endFleet := startFleet(ctx, url, cast)
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		for _, n := range nodes {
-			n.Kill()
-		}
-		peer.Close()
-		http.DefaultClient.CloseIdleConnections()
+		endFleet()
+		fleet.Wait()
 	})
+	peer := sim.NewPeer(url)
+	defer peer.Close()
+	if err := sim.Assembled(t.Context(), peer, len(cast)); err != nil {
+		t.Fatal(err)
+	}
 	return url
 }
 

@@ -1,11 +1,14 @@
 package scheduler_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,6 +93,35 @@ func TestConversations(t *testing.T) {
 	}
 	speakers.Wait()
 	t.Logf("at most %d jobs at once", most.Load())
+	counted(t, url, map[string]float64{
+		`lingua_sessions_total{event="started"}`:   4,
+		`lingua_sessions_total{event="ended"}`:     4,
+		`lingua_utterances_total{reason="manual"}`: 24,
+		`lingua_connected_nodes`:                   3,
+		`lingua_audio_held_bytes`:                  0,
+	})
+}
+
+// counted checks what /metrics says. A figure that is not there is 0.
+func counted(t *testing.T, url string, want map[string]float64) {
+	t.Helper()
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got := make(map[string]float64)
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if _, ok := want[name]; ok {
+			got[name], _ = strconv.ParseFloat(value, 64)
+		}
+	}
+	for name, n := range want {
+		if got[name] != n {
+			t.Errorf("%s is %v, want %v", name, got[name], n)
+		}
+	}
 }
 
 // converse has one conversation of six utterances and checks what comes back.

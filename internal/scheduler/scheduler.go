@@ -94,10 +94,11 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Census: s.Store, Marks: s.Store, Log: log, Silent: s.Nodes.Silent}
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 
-	s.Rooms = session.New(roomRules(c), s.Store, s.Jobs, log)
+	s.Rooms = session.New(roomRules(c), s.Store, s.Jobs, &s.Metrics.Conversations, log)
 	s.Jobs.ReportTo(s.Rooms)
 	s.links.Listen(s.Rooms.Sounds)
-	s.hall = socket.NewHall(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Log: log})
+	s.hall = socket.NewHall(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
+	s.watch()
 
 	s.Server = server.New(server.Options{
 		Hall: s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
@@ -108,6 +109,21 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	return s, nil
 }
+
+// watch shows who is here, and how much is held for them.
+func (s *Scheduler) watch() {
+	s.Metrics.Gauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost a moment ago.",
+		func() float64 { return float64(s.Rooms.Len()) })
+	s.Metrics.Gauge("lingua_connected_nodes", "Nodes that are connected to this instance by their socket.",
+		func() float64 { return float64(s.links.Len()) })
+	s.Metrics.Gauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
+		func() float64 { return float64(s.hall.Len()) })
+	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
+		func() float64 { return float64(s.Rooms.Sounds.Held()) })
+}
+
+// closed counts how a connection ended.
+func (s *Scheduler) closed(c socket.Closed) { s.Metrics.Closed(int(c.Code), c.ByPeer) }
 
 // firstWord is how long a new connection may be silent.
 const firstWord = 10 * time.Second

@@ -19,6 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -36,7 +37,7 @@ type world struct {
 // move lets the instance die, and has another one in its place from now on.
 func (w *world) move() {
 	w.rooms.Close()
-	w.rooms = session.New(w.cfg, w.store, w.jobs, slog.New(slog.DiscardHandler))
+	w.rooms = session.New(w.cfg, w.store, w.jobs, &telemetry.New().Conversations, slog.New(slog.DiscardHandler))
 	w.jobs.rooms = w.rooms
 }
 
@@ -53,7 +54,7 @@ func play(t *testing.T, fn func(w *world)) {
 			Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, Most: 4, PerTurn: 1 << 20, Held: 4 << 20,
 		}}
 		w.jobs = &desk{placed: make(map[core.JobID]core.Spec)}
-		w.rooms = session.New(w.cfg, st, w.jobs, slog.New(slog.DiscardHandler))
+		w.rooms = session.New(w.cfg, st, w.jobs, &telemetry.New().Conversations, slog.New(slog.DiscardHandler))
 		w.jobs.rooms = w.rooms
 		defer func() { w.rooms.Close() }()
 		fn(w)

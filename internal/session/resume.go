@@ -103,6 +103,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Session
 	if s.link != nil {
 		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
 	}
+	r.counts.Sessions.WithLabelValues("resumed").Inc()
 	s.attach(link)
 	answer := wire.SessionResumed{SessionID: string(s.id), Recovered: true, NextAudioSeq: s.counted + 1, LastSeq: s.known}
 	if s.open != nil {

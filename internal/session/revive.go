@@ -52,6 +52,7 @@ func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 		}
 		return nil, unknown(p.Session)
 	}
+	r.counts.Sessions.WithLabelValues("revived").Inc()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.again {

@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -42,6 +43,7 @@ type Rooms struct {
 	cfg    Config
 	store  Store
 	jobs   Jobs
+	counts *telemetry.Conversations
 	log    *slog.Logger
 	Sounds *Sounds
 
@@ -58,9 +60,9 @@ type Rooms struct {
 var _ dispatch.Outcomes = (*Rooms)(nil)
 
 // New makes it. End it with Close.
-func New(cfg Config, st Store, jobs Jobs, log *slog.Logger) *Rooms {
+func New(cfg Config, st Store, jobs Jobs, counts *telemetry.Conversations, log *slog.Logger) *Rooms {
 	r := &Rooms{
-		cfg: cfg, store: st, jobs: jobs, log: log, Sounds: newSounds(cfg.Held),
+		cfg: cfg, store: st, jobs: jobs, counts: counts, log: log, Sounds: newSounds(cfg.Held),
 		sessions: make(map[core.SessionID]*Session), spoken: make(map[core.JobID]*utterance),
 	}
 	r.life, r.end = context.WithCancel(context.Background()) //nolint:forbidigo // utterances outlive connections

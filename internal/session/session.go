@@ -101,6 +101,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Session, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.counts.Sessions.WithLabelValues("started").Inc()
 	s.attach(link)
 	link.Send(wire.SessionStarted{
 		SessionID: string(s.id), ResumeToken: token, Langs: []string{string(p.Langs[0]), string(p.Langs[1])},
@@ -194,6 +195,9 @@ func (s *Session) neglected() {
 		s.guard(left)
 		return
 	}
+	if !s.ending {
+		s.rooms.counts.Sessions.WithLabelValues("abandoned").Inc()
+	}
 	if s.link != nil {
 		s.link.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was heard for %s: send keepalive, or end the session", patience))
 	}
@@ -251,6 +255,9 @@ func (s *Session) End() {
 func (s *Session) farewell() {
 	if !s.ending || s.over || s.link == nil || s.sent < s.turns {
 		return
+	}
+	if s.totals.SessionID == "" {
+		s.rooms.counts.Sessions.WithLabelValues("ended").Inc()
 	}
 	s.totals.SessionID, s.totals.Utterances = string(s.id), s.turns
 	s.link.Send(s.totals)

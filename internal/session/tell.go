@@ -55,6 +55,7 @@ func (s *Session) deliver(seq int64, body []byte) {
 	}
 	delete(s.turn, seq)
 	u.ended = true
+	s.rooms.counts.Answered(u.since, isResult(body))
 	if isResult(body) {
 		s.totals.Results++
 		s.totals.AudioMS += u.spec.Utterance.AudioMS
@@ -62,12 +63,18 @@ func (s *Session) deliver(seq int64, body []byte) {
 		s.totals.Errors++
 	}
 	for _, frame := range u.speech {
-		s.link.SendBinary(frame)
+		s.say(frame)
 	}
 	u.speech = nil
 	if !bytes.Contains(body, speechFollows) {
 		s.forget(u)
 	}
+}
+
+// say sends a piece of a spoken result.
+func (s *Session) say(frame []byte) {
+	s.rooms.counts.Messages.WithLabelValues("speech").Inc()
+	s.link.SendBinary(frame)
 }
 
 // speechFollows is how a result says that speech follows it.
@@ -138,6 +145,7 @@ func (r *Rooms) Partial(p *wire.JobPartial) {
 		return
 	}
 	u.rev = p.Rev
+	s.rooms.counts.Messages.WithLabelValues("partial").Inc()
 	s.link.Send(wire.Partial{
 		JobID: p.JobID, AttemptID: p.AttemptID, UtteranceIndex: u.turn - 1, Rev: p.Rev, Stage: p.Stage,
 		TextSrc: p.TextSrc, TextTgt: p.TextTgt,
@@ -164,7 +172,7 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
 	}
 	u.chunk = h.Chunk + 1
 	if u.ended {
-		s.link.SendBinary(frame)
+		s.say(frame)
 	} else {
 		kept := 0
 		for _, f := range u.speech {

@@ -18,7 +18,8 @@ type utterance struct {
 	request   core.RequestID
 	direction core.Direction
 
-	turn    int64 // once it is committed
+	turn    int64     // once it is committed
+	since   time.Time // when that was; zero if it was elsewhere
 	job     core.JobID
 	spec    core.Spec
 	reason  string // why it ended
@@ -218,7 +219,8 @@ func (s *Session) commit(reason string) {
 		return
 	}
 	s.turns++
-	u.turn, u.reason = s.turns, reason
+	u.turn, u.since, u.reason = s.turns, time.Now(), reason
+	s.rooms.counts.Commits.WithLabelValues(reason).Inc()
 	s.register(u)
 	s.acknowledge(true)
 	if s.link != nil {

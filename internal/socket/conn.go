@@ -108,5 +108,6 @@ func (c *Conn) leave() {
 	c.next, c.flying = nil, nil
 	_ = c.ws.CloseNow() // the library would else keep it for ever, for its finalizer
 	c.hall.leave(c, c.from)
+	c.hall.opts.Ended(c.end)
 	close(c.done)
 }

@@ -19,7 +19,9 @@ type Options struct {
 	// Origins are hosts whose pages may connect, beside those of the host that is asked itself: "app.example.com",
 	// "*.example.com" for those below it, "https://app.example.com" for one scheme only, "*" for all.
 	Origins []string
-	Log     *slog.Logger // slog.Default()
+	// Ended is called once with how each connection ended. It should be quick.
+	Ended func(Closed)
+	Log   *slog.Logger // slog.Default()
 }
 
 func (o Options) withDefaults() Options {
@@ -28,6 +30,9 @@ func (o Options) withDefaults() Options {
 	o.QueueBytes = cmp.Or(o.QueueBytes, 1<<20)
 	o.Ping = cmp.Or(o.Ping, 15*time.Second)
 	o.Stall = cmp.Or(o.Stall, 10*time.Second)
+	if o.Ended == nil {
+		o.Ended = func(Closed) {}
+	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}

@@ -40,6 +40,8 @@ type Metrics struct {
 	ModelNA     prometheus.Counter
 	StoreErrors *prometheus.CounterVec // operation
 	Forgotten   *prometheus.CounterVec // kind
+	Closes      *prometheus.CounterVec // code, side
+	Conversations
 
 	// Ready for use on the way of every job, where looking a label up would cost.
 	accepted, refused   prometheus.Observer
@@ -98,7 +100,10 @@ func New() *Metrics {
 		Passed:      counters("lingua_nodes_passed_over_total", "Nodes passed over in refused dispatches, by reason.", "reason"),
 		ModelNA:     counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
 		StoreErrors: counters("lingua_store_errors_total", "Operations the store could not answer.", "operation"),
-		Forgotten:   counters("lingua_store_forgotten_total", "Records and leases that the store had and does not know any more.", "kind"),
+		Closes: counters("lingua_socket_closes_total",
+			"Connections that ended, by close code (1006: cut) and by which side closed them.", "code", "side"),
+		Conversations: newConversations(reg),
+		Forgotten:     counters("lingua_store_forgotten_total", "Records and leases that the store had and does not know any more.", "kind"),
 	}
 	m.StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "lingua_store_up", Help: "1 while the shared store answers. While it is 0 every dispatch is refused.",

@@ -43,6 +43,10 @@ var exported = map[string]metric{
 	"ModelNA":          {"scheduler_model_na_received_total", "COUNTER", nil},
 	"Forgotten":        {"lingua_store_forgotten_total", "COUNTER", []string{"kind"}},
 	"StoreUp":          {"lingua_store_up", "GAUGE", nil},
+	"Closes":           {"lingua_socket_closes_total", "COUNTER", []string{"code", "side"}},
+	"Sessions":         {"lingua_sessions_total", "COUNTER", []string{"event"}},
+	"Commits":          {"lingua_utterances_total", "COUNTER", []string{"reason"}},
+	"Messages":         {"lingua_session_messages_total", "COUNTER", []string{"kind"}},
 	"StoreErrors":      {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
 }
 
@@ -50,6 +54,7 @@ var exported = map[string]metric{
 var methods = []metric{
 	{"lingua_dispatch_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 	{"lingua_reserve_total", "COUNTER", []string{"verdict"}},
+	{"lingua_utterance_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 }
 
 // touch counts once in the metric of a field, with the labels it should have.
@@ -124,9 +129,8 @@ func TestEveryMetricGathers(t *testing.T) {
 	m := New()
 	v := reflect.ValueOf(m).Elem()
 	want := make(map[string]metric)
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.IsExported() || f.Name == "Registry" {
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if !f.IsExported() || f.Anonymous || f.Name == "Registry" {
 			continue
 		}
 		e, known := exported[f.Name]
@@ -134,11 +138,12 @@ func TestEveryMetricGathers(t *testing.T) {
 			t.Errorf("%s is not in the table of this test", f.Name)
 			continue
 		}
-		touch(t, v.Field(i).Interface(), e)
+		touch(t, v.FieldByIndex(f.Index).Interface(), e)
 		want[e.Name] = e
 	}
 	m.Reserved(store.OK)
 	m.Dispatched(time.Millisecond, false)
+	m.Answered(time.Now(), true)
 	for _, e := range methods {
 		want[e.Name] = e
 	}
@@ -155,7 +160,7 @@ func TestEveryMetricGathers(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "kind", "message", "operation", "outcome", "path", "reason", "result", "selector", "state", "status", "success", "verdict",
+		"cause", "code", "event", "kind", "message", "operation", "outcome", "path", "reason", "result", "selector", "side", "state", "status", "success", "verdict",
 	}
 	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
 		for _, l := range e.Labels {

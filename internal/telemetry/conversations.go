@@ -1,0 +1,69 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Conversations counts what sessions do.
+type Conversations struct {
+	Sessions *prometheus.CounterVec // event: started, resumed, revived, ended, abandoned
+	Commits  *prometheus.CounterVec // reason
+	Messages *prometheus.CounterVec // kind: result, error, partial, speech
+
+	took *prometheus.HistogramVec // outcome
+}
+
+// newConversations makes the counters.
+func newConversations(reg *prometheus.Registry) Conversations {
+	c := Conversations{
+		Sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lingua_sessions_total", Help: "Sessions that were started, resumed, revived from another instance, ended or abandoned.",
+		}, []string{"event"}),
+		Commits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lingua_utterances_total", Help: "Utterances that became jobs, by what ended them.",
+		}, []string{"reason"}),
+		Messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lingua_session_messages_total", Help: "Results, errors, partial results and pieces of speech that were sent to sessions.",
+		}, []string{"kind"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "lingua_utterance_duration_seconds", Help: "From the end of an utterance to its terminal message, as it is sent.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 2, 17),
+		}, []string{"outcome"}),
+	}
+	reg.MustRegister(c.Sessions, c.Commits, c.Messages, c.took)
+	return c
+}
+
+// Answered notes that the terminal message of an utterance was sent. When it began is not known of one that another
+// instance committed: zero.
+func (c *Conversations) Answered(committed time.Time, result bool) {
+	kind := "error"
+	if result {
+		kind = "result"
+	}
+	c.Messages.WithLabelValues(kind).Inc()
+	if !committed.IsZero() {
+		c.took.WithLabelValues(kind).Observe(time.Since(committed).Seconds())
+	}
+}
+
+// Gauge shows a figure that is read when somebody looks.
+func (m *Metrics) Gauge(name, help string, read func() float64) {
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+}
+
+// Closed counts a connection that ended. What the other side says when it closes is its own affair: only what is common
+// is told apart.
+func (m *Metrics) Closed(code int, byPeer bool) {
+	label, side := strconv.Itoa(code), "scheduler"
+	if byPeer {
+		side = "peer"
+		if code < 1000 || code > 1015 {
+			label = "other"
+		}
+	}
+	m.Closes.WithLabelValues(label, side).Inc()
+}

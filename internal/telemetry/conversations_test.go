@@ -1,0 +1,51 @@
+package telemetry
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What the other side says when it closes does not make series of its own: it could say thousands of things.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	m := New()
+	for code := 3000; code < 5000; code++ {
+		m.Closed(code, true)
+	}
+	m.Closed(1000, true)
+	m.Closed(1006, false)
+	m.Closed(4409, false)
+	_, series := gather(t, m.Registry)
+	want := map[string]float64{
+		"lingua_socket_closes_total{code=other,side=peer}":     2000,
+		"lingua_socket_closes_total{code=1000,side=peer}":      1,
+		"lingua_socket_closes_total{code=1006,side=scheduler}": 1,
+		"lingua_socket_closes_total{code=4409,side=scheduler}": 1,
+	}
+	if diff := cmp.Diff(want, only(series, "lingua_socket_closes_total")); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+// An utterance that another instance committed counts, but nobody here knows how long it took.
+func TestAnswered(t *testing.T) {
+	t.Parallel()
+	m := New()
+	m.Answered(time.Now(), true)
+	m.Answered(time.Now(), false)
+	m.Answered(time.Time{}, true)
+	_, series := gather(t, m.Registry)
+	want := map[string]float64{
+		"lingua_session_messages_total{kind=result}":        2,
+		"lingua_session_messages_total{kind=error}":         1,
+		"lingua_utterance_duration_seconds{outcome=result}": 1,
+		"lingua_utterance_duration_seconds{outcome=error}":  1,
+	}
+	maps.DeleteFunc(series, func(name string, _ float64) bool { return want[name] == 0 })
+	if diff := cmp.Diff(want, ours(series)); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
