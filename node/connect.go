@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -80,6 +81,7 @@ func (n *node) open(ctx context.Context, before *link) (*link, error) {
 	conn.SetReadLimit(wire.MaxFrame)
 
 	l := newLink(ctx, conn, n.pace.write)
+	l.superseded = n.haunted
 	ack, err := n.register(within, l, before)
 	if err != nil {
 		l.cancel()
@@ -88,7 +90,7 @@ func (n *node) open(ctx context.Context, before *link) (*link, error) {
 		return nil, err
 	}
 	n.adopt(l, ack)
-	l.start(func(kind websocket.MessageType, data []byte) { n.receive(l, kind, data) }, func(ctx context.Context) { n.duties(ctx, l) })
+	l.start(func(m received) { n.receive(l, m) }, n.duties, func(ctx context.Context) { n.watch(ctx, l) })
 	return l, nil
 }
 
@@ -102,28 +104,59 @@ func (n *node) register(ctx context.Context, l, before *link) (*wire.NodeRegiste
 		before.supersede()
 	}
 	if err := l.conn.Write(ctx, websocket.MessageText, text); err != nil {
-		return nil, err
+		// The scheduler may have closed before it read anything; then it has said why.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, lastWords)
+		defer cancel()
 	}
-	for {
+	ack, err := n.answer(ctx, l)
+	// Without an answer, and without a close, the scheduler may come to it later: then this try replaces the next.
+	n.haunted = err != nil && websocket.CloseStatus(l.err) < 0
+	return ack, err
+}
+
+// answer waits for the answer to the registration. What overtook it is kept until it is there.
+func (n *node) answer(ctx context.Context, l *link) (*wire.NodeRegisterAck, error) {
+	for size := 0; ; {
 		kind, data, err := l.conn.Read(ctx)
 		if err != nil {
 			l.end(err)
 			return nil, l.why()
 		}
-		if kind != websocket.MessageText {
-			continue
+		frameType := wire.FrameType("")
+		if kind == websocket.MessageText {
+			frameType, _ = wire.TypeOf(data)
 		}
-		switch frameType, _ := wire.TypeOf(data); frameType {
+		switch frameType {
 		case wire.NodeRegisterAck{}.Type():
 			var ack wire.NodeRegisterAck
-			if err := wire.Decode(data, &ack); err != nil {
+			switch err := wire.Decode(data, &ack); {
+			case err != nil:
 				return nil, fmt.Errorf("the answer to the registration cannot be read: %w", err)
+			case n.isMisnamed(&ack):
+				return nil, errors.New("the answer to the registration names another node")
 			}
 			return &ack, nil
 		case wire.ErrorFrame{}.Type():
 			n.heard(l, data)
+		default:
+			l.early = append(l.early, received{kind, data})
+			if size += len(data); len(l.early) > mostEarly || size > mostEarlySize {
+				return nil, errors.New("the scheduler sends and sends, and does not answer the registration")
+			}
 		}
 	}
+}
+
+func (n *node) isMisnamed(ack *wire.NodeRegisterAck) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.misnamed(ack)
+}
+
+// misnamed reports that a registration is not this node's; the node is locked.
+func (n *node) misnamed(ack *wire.NodeRegisterAck) bool {
+	return ack.NodeID == "" || n.id != "" && ack.NodeID != n.id
 }
 
 // registration is the first message. From it on nothing is accepted until the answer is there: it would not be listed.

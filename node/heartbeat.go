@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -14,7 +15,7 @@ var errNoAnswer = errors.New("the scheduler does not answer pings")
 
 // duties are what is to be done from time to time as long as there is a connection: heartbeats, and sending again what was
 // not acknowledged.
-func (n *node) duties(ctx context.Context, l *link) {
+func (n *node) duties(ctx context.Context) {
 	beat := time.NewTimer(n.untilBeat())
 	defer beat.Stop()
 	again := time.NewTicker(n.pace.resend / 3)
@@ -27,9 +28,6 @@ func (n *node) duties(ctx context.Context, l *link) {
 			n.repeat()
 		case <-beat.C:
 			n.heartbeat()
-			if !l.alive(ctx, n.pace.pong) {
-				return
-			}
 			beat.Reset(n.untilBeat())
 		}
 	}
@@ -44,11 +42,7 @@ func (n *node) untilBeat() time.Duration {
 
 // heartbeat says that the node is alive and what it has in hand.
 func (n *node) heartbeat() {
-	var load *wire.Load
-	if n.cfg.Load != nil {
-		now := n.cfg.Load()
-		load = &now
-	}
+	load := n.load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.link == nil {
@@ -64,6 +58,26 @@ func (n *node) heartbeat() {
 	n.link.say(hb)
 }
 
+// load asks how busy the machine is, one at a time.
+func (n *node) load() *wire.Load {
+	if n.cfg.Load == nil {
+		return nil
+	}
+	n.asking.Lock()
+	defer n.asking.Unlock()
+	now := n.cfg.Load()
+	return &wire.Load{CPU: share(now.CPU), GPU: share(now.GPU), Memory: share(now.Memory)}
+}
+
+// share is a number from 0 to 1. What is no number is not known: it could not be sent at all.
+func share(of *float64) *float64 {
+	if of == nil || math.IsNaN(*of) {
+		return nil
+	}
+	within := min(max(*of, 0), 1)
+	return &within
+}
+
 // active lists every attempt that was received and whose outcome is not acknowledged. It is never nil, which would say
 // nothing; the node is locked.
 func (n *node) active() []wire.ActiveJob {
@@ -76,7 +90,14 @@ func (n *node) active() []wire.ActiveJob {
 	return all
 }
 
-// alive reports whether the other side still answers. A connection whose other end vanished says nothing, for very long.
+// watch asks now and then whether somebody is there: a connection whose other end vanished says nothing, for very long.
+func (n *node) watch(ctx context.Context, l *link) {
+	for wait(ctx, n.untilBeat()) && l.alive(ctx, n.pace.pong) {
+		continue
+	}
+}
+
+// alive reports whether the other side still answers.
 func (l *link) alive(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

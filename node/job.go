@@ -53,10 +53,10 @@ func newJob(a *wire.JobAssign, received time.Time) *Job {
 		ID: a.JobID, Attempt: a.AttemptID, Session: a.SessionID, Src: a.SrcLang, Tgt: a.TgtLang, Options: a.Options, Partials: a.Partials,
 	}
 	if a.TimeoutMS > 0 { // not deadline_ms: the two clocks may differ
-		j.Deadline = received.Add(time.Duration(a.TimeoutMS) * time.Millisecond)
+		j.Deadline = received.Add(milliseconds(a.TimeoutMS))
 	}
 	if a.Audio != nil {
-		j.AudioRef, j.Duration = a.Audio.Ref, time.Duration(a.Audio.DurationMS)*time.Millisecond
+		j.AudioRef, j.Duration = a.Audio.Ref, milliseconds(a.Audio.DurationMS)
 		j.Format = wire.AudioFormat{
 			Encoding:   cmp.Or(a.Audio.Encoding, "pcm_s16le"),
 			SampleRate: cmp.Or(a.Audio.SampleRate, 16000),

@@ -16,6 +16,11 @@ const (
 	mostQueued = 65536
 	// busyQueue is how many wait before partial results are left out.
 	busyQueue = 256
+	// mostEarly is how many messages may come before the registration is answered, and mostEarlySize how large they are.
+	mostEarly     = 1024
+	mostEarlySize = 32 << 20
+	// lastWords is how long to wait for what the scheduler said before it closed.
+	lastWords = time.Second
 )
 
 var errUnread = errors.New("the scheduler does not read what it is sent")
@@ -34,6 +39,7 @@ type link struct {
 	done   chan struct{} // closed when everything has
 	wake   chan struct{} // something is queued
 	leave  chan struct{} // it is time to connect anew
+	early  []received    // what came before the registration was answered
 
 	mu         sync.Mutex
 	queue      []outgoing
@@ -42,6 +48,12 @@ type link struct {
 	said       *wire.Error
 	moves      *time.Timer // until leave
 	superseded bool        // a newer connection of our own has registered, or tried to
+}
+
+// received is a message of the scheduler.
+type received struct {
+	kind websocket.MessageType
+	data []byte
 }
 
 // outgoing is what is to be written: a text frame, speech in as many binary frames as it needs, or the close.
@@ -61,11 +73,19 @@ func newLink(ctx context.Context, conn *websocket.Conn, write time.Duration) *li
 	return l
 }
 
-// start lets it read, write and do one more duty until it is lost or its context ends.
-func (l *link) start(receive func(websocket.MessageType, []byte), duty func(context.Context)) {
-	l.work.Go(func() { l.reading(receive) })
+// start lets it read, write and do its duties until it is lost or its context ends. What came early is read first.
+func (l *link) start(receive func(received), duties ...func(context.Context)) {
+	l.work.Go(func() {
+		for _, m := range l.early {
+			receive(m)
+		}
+		l.early = nil
+		l.reading(receive)
+	})
 	l.work.Go(l.writing)
-	l.work.Go(func() { duty(l.ctx) })
+	for _, duty := range duties {
+		l.work.Go(func() { duty(l.ctx) })
+	}
 	go func() {
 		l.work.Wait()
 		_ = l.conn.CloseNow()
@@ -170,7 +190,7 @@ func (l *link) leaveIn(d time.Duration) {
 	})
 }
 
-func (l *link) reading(receive func(websocket.MessageType, []byte)) {
+func (l *link) reading(receive func(received)) {
 	defer close(l.read)
 	for {
 		kind, data, err := l.conn.Read(l.ctx)
@@ -178,7 +198,7 @@ func (l *link) reading(receive func(websocket.MessageType, []byte)) {
 			l.end(err)
 			return
 		}
-		receive(kind, data)
+		receive(received{kind, data})
 	}
 }
 
@@ -246,7 +266,7 @@ func (l *link) message(kind websocket.MessageType, data []byte) error {
 // lost ends the connection because it could not be written to. The reader has a moment first: the scheduler may have said
 // why.
 func (l *link) lost(err error) {
-	t := time.NewTimer(time.Second)
+	t := time.NewTimer(lastWords)
 	defer t.Stop()
 	select {
 	case <-l.read:

@@ -70,6 +70,10 @@ func sendable(f wire.Frame) error {
 // failureOf turns what a handler returned into what the scheduler is told.
 func failureOf(ctx context.Context, key wire.ActiveJob, err error) outcome {
 	var missing NotAvailable
+	var pointed *NotAvailable
+	if errors.As(err, &pointed) && pointed != nil {
+		err = *pointed
+	}
 	var f *failure
 	switch {
 	case errors.As(err, &missing):

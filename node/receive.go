@@ -10,8 +10,9 @@ import (
 )
 
 // receive takes a message of the scheduler. It is called by the one goroutine that reads, and never waits for a handler.
-func (n *node) receive(l *link, kind websocket.MessageType, data []byte) {
-	if kind == websocket.MessageBinary {
+func (n *node) receive(l *link, m received) {
+	data := m.data
+	if m.kind == websocket.MessageBinary {
 		n.chunk(data)
 		return
 	}
@@ -81,8 +82,8 @@ func (n *node) assign(l *link, a *wire.JobAssign) {
 	case t != nil && t.stage == finished:
 		l.say(wire.JobAck{ActiveJob: key})
 		n.deliver(t)
-	case t != nil: // it was cancelled: that it has stopped will be said when it has
-	case n.running >= n.cfg.Slots, n.leaving, n.moving, n.link != l:
+	case t != nil && t.stage == cancelled: // that it has stopped will be said when it has
+	case t != nil, n.running >= n.cfg.Slots, n.leaving, n.moving, n.link != l:
 		l.say(wire.JobReject{ActiveJob: key, Reason: reasonBusy})
 	default:
 		n.accept(l, a)
@@ -122,7 +123,11 @@ func (n *node) cancel(l *link, key wire.ActiveJob) {
 func (n *node) renewed(l *link, ack *wire.NodeRegisterAck) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.link == l {
+	switch {
+	case n.link != l:
+	case n.misnamed(ack):
+		n.log.Warn("an answer to no registration names another node and is left aside")
+	default:
 		n.registered(ack)
 	}
 }
@@ -149,4 +154,8 @@ func (n *node) say(f wire.Frame) {
 	}
 }
 
-func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+// milliseconds is a time the scheduler named: no longer than a day, which nothing here lasts.
+func milliseconds(ms int64) time.Duration {
+	const day = 24 * time.Hour
+	return time.Duration(min(max(ms, 0), day.Milliseconds())) * time.Millisecond
+}

@@ -28,6 +28,9 @@ type node struct {
 	halt     context.CancelCauseFunc
 	handlers sync.WaitGroup
 
+	asking  sync.Mutex // Config.Load is being asked
+	haunted bool       // a registration was sent and not answered: it may still replace the next. Of the goroutine that connects
+
 	mu       sync.Mutex // held for moments only; before a link's
 	id       string
 	token    string // with which to resume

@@ -78,12 +78,12 @@ func (s *sound) wait(ctx context.Context, stall time.Duration) ([]byte, error) {
 // fetch gets the audio from where the scheduler keeps it, once.
 func (s *sound) fetch(ctx context.Context, n *node, address string) ([]byte, error) {
 	s.mu.Lock()
-	whole, b := s.whole, s.bytes
+	whole, b, err := s.whole, s.bytes, s.err
 	s.mu.Unlock()
 	if whole {
-		return b, nil
+		return b, err
 	}
-	b, err := n.get(ctx, address)
+	b, err = n.get(ctx, address)
 	if err != nil {
 		return nil, err
 	}

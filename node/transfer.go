@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // tries is how often audio is fetched and speech is uploaded before it is given up.
@@ -50,31 +51,62 @@ func (n *node) transfer(ctx context.Context, method, address string, body []byte
 	}
 }
 
+// request does it once. When nothing moves for a while it is given up: the other side may have vanished.
 func (n *node) request(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := time.AfterFunc(n.pace.stall, func() { cancel(fmt.Errorf("nothing moved for %v", n.pace.stall)) })
+	defer idle.Stop()
+	moving := func(r io.Reader) io.Reader { return &moving{r, idle, n.pace.stall} }
 	u, err := n.base.Parse(address)
 	if err != nil {
 		return final{errors.New("its address is not a URL")}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
 		return final{errors.New("its address cannot be used")}
 	}
-	if body != nil {
+	if len(body) > 0 {
+		req.Body, req.ContentLength = io.NopCloser(moving(bytes.NewReader(body))), int64(len(body))
 		req.Header.Set("Content-Type", "application/octet-stream")
 	}
 	resp, err := n.http.Do(req)
 	if err != nil {
-		return withoutURL(err)
+		return stalled(ctx, withoutURL(err))
 	}
 	defer resp.Body.Close()
 	switch status := resp.StatusCode; {
 	case status/100 == 2:
-		return withoutURL(read(resp.Body))
+		return stalled(ctx, withoutURL(read(moving(resp.Body))))
 	case status/100 == 4 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
 		return final{fmt.Errorf("%d was answered", status)}
 	default:
 		return fmt.Errorf("%d was answered", status)
 	}
+}
+
+// moving is a reader that is not idle.
+type moving struct {
+	io.Reader
+	idle  *time.Timer
+	stall time.Duration
+}
+
+// Read implements io.Reader.
+func (m *moving) Read(b []byte) (int, error) {
+	n, err := m.Reader.Read(b)
+	if n > 0 {
+		m.idle.Reset(m.stall)
+	}
+	return n, err
+}
+
+// stalled is the error of a request, or why it was given up.
+func stalled(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // withoutURL takes the address out of an error of the HTTP client: it may carry a permission.
