@@ -164,6 +164,7 @@ func (n *node) registration() wire.NodeRegister {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.moving = true
+	n.giveUp()
 	r := wire.NodeRegister{NodeID: n.id, ResumeToken: n.token, Declaration: n.cfg.Declaration}
 	r.MaxConcurrentJobs, r.Active = &n.cfg.Slots, n.active()
 	if n.leaving {

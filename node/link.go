@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// mostQueued is how many messages wait to be written before the connection is given up: nobody reads.
-	mostQueued = 65536
-	// busyQueue is how many wait before partial results are left out.
-	busyQueue = 256
 	// mostEarly is how many messages may come before the registration is answered, and mostEarlySize how large they are.
 	mostEarly     = 1024
 	mostEarlySize = 32 << 20
@@ -42,7 +38,7 @@ type link struct {
 	early  []received    // what came before the registration was answered
 
 	mu         sync.Mutex
-	queue      []outgoing
+	out        outbox
 	ended      bool
 	err        error // why it ended
 	said       *wire.Error
@@ -54,14 +50,6 @@ type link struct {
 type received struct {
 	kind websocket.MessageType
 	data []byte
-}
-
-// outgoing is what is to be written: a text frame, speech in as many binary frames as it needs, or the close.
-type outgoing struct {
-	frame   wire.Frame
-	speech  []byte
-	of      wire.ActiveJob // the speech
-	written func()
 }
 
 func newLink(ctx context.Context, conn *websocket.Conn, write time.Duration) *link {
@@ -99,14 +87,14 @@ func (l *link) drop() {
 	<-l.done
 }
 
-// send queues messages. It never waits.
-func (l *link) send(messages ...outgoing) {
+// send queues something. It never waits.
+func (l *link) send(queue func(*outbox)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		return
 	}
-	if l.queue = append(l.queue, messages...); len(l.queue) > mostQueued {
+	if queue(&l.out); l.out.len() > mostQueued {
 		l.endLocked(errUnread)
 		return
 	}
@@ -116,18 +104,27 @@ func (l *link) send(messages ...outgoing) {
 	}
 }
 
-// say queues a text frame.
-func (l *link) say(f wire.Frame) { l.send(outgoing{frame: f}) }
+// say queues messages.
+func (l *link) say(frames ...wire.Frame) {
+	l.send(func(o *outbox) {
+		for _, f := range frames {
+			o.messages = append(o.messages, outgoing{frame: f})
+		}
+	})
+}
 
 // busy reports that much is waiting to be written.
 func (l *link) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) > busyQueue
+	return len(l.out.messages) > busyQueue
 }
 
 // finish closes it in good order, after everything that is queued.
-func (l *link) finish() { l.send(outgoing{}) }
+func (l *link) finish() { l.send(func(o *outbox) { o.closing = true }) }
+
+// silence drops what is left of the speech of a job.
+func (l *link) silence(of wire.ActiveJob) { l.send(func(o *outbox) { o.silence(of) }) }
 
 // end records why it ended, and ends it.
 func (l *link) end(err error) {
@@ -138,7 +135,7 @@ func (l *link) end(err error) {
 
 func (l *link) endLocked(err error) {
 	if !l.ended {
-		l.ended, l.err, l.queue = true, err, nil
+		l.ended, l.err, l.out = true, err, outbox{}
 		if l.moves != nil {
 			l.moves.Stop()
 		}
@@ -204,57 +201,56 @@ func (l *link) reading(receive func(received)) {
 
 func (l *link) writing() {
 	for {
+		more, err := l.put()
+		switch {
+		case err != nil:
+			l.lost(err)
+			return
+		case more:
+			continue
+		}
 		select {
 		case <-l.ctx.Done():
 			return
 		case <-l.wake:
 		}
-		l.mu.Lock()
-		batch := l.queue
-		l.queue = nil
-		l.mu.Unlock()
-		for i := range batch {
-			if err := l.put(&batch[i]); err != nil {
-				l.lost(err)
-				return
-			}
-		}
 	}
 }
 
-func (l *link) put(m *outgoing) error {
-	var err error
+// put writes what is next, and reports whether there was something.
+func (l *link) put() (more bool, err error) {
+	l.mu.Lock()
+	m, isMessage := l.out.message()
+	var h wire.BinaryHeader
+	var data []byte
+	isSpeech := false
+	if !isMessage {
+		h, data, m.written, isSpeech = l.out.piece()
+	}
+	closing := l.out.closing && !isMessage && !isSpeech
+	l.out.closing = l.out.closing && !closing
+	l.mu.Unlock()
+
 	switch {
-	case m.frame != nil:
+	case isMessage:
 		var text []byte
 		if text, err = wire.EncodeFrame(m.frame); err == nil {
 			err = l.message(websocket.MessageText, text)
 		}
-	case m.speech != nil:
-		err = l.chunks(m.of, m.speech)
+	case isSpeech:
+		var frame []byte
+		if frame, err = wire.AppendBinary(nil, &h, data); err == nil {
+			err = l.message(websocket.MessageBinary, frame)
+		}
+	case closing:
+		return false, l.conn.Close(websocket.StatusNormalClosure, "")
 	default:
-		return l.conn.Close(websocket.StatusNormalClosure, "")
+		return false, nil
 	}
 	if err == nil && m.written != nil {
 		m.written()
 	}
-	return err
-}
-
-// chunks writes speech in binary frames.
-func (l *link) chunks(of wire.ActiveJob, speech []byte) error {
-	for i := 0; ; i++ {
-		data := speech[:min(len(speech), wire.MaxChunk)]
-		speech = speech[len(data):]
-		h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: of, Chunk: i, Last: len(speech) == 0}
-		frame, err := wire.AppendBinary(nil, &h, data)
-		if err != nil {
-			return err
-		}
-		if err := l.message(websocket.MessageBinary, frame); err != nil || h.Last {
-			return err
-		}
-	}
+	return true, err
 }
 
 func (l *link) message(kind websocket.MessageType, data []byte) error {

@@ -83,7 +83,7 @@ func (n *node) assign(l *link, a *wire.JobAssign) {
 		l.say(wire.JobAck{ActiveJob: key})
 		n.deliver(t)
 	case t != nil && t.stage == cancelled: // that it has stopped will be said when it has
-	case t != nil, n.running >= n.cfg.Slots, n.leaving, n.moving, n.link != l:
+	case t != nil, n.full(key), n.leaving, n.moving, n.link != l:
 		l.say(wire.JobReject{ActiveJob: key, Reason: reasonBusy})
 	default:
 		n.accept(l, a)
@@ -100,6 +100,9 @@ func (n *node) acknowledged(a *wire.JobResultAck) {
 	if t := n.tasks[a.ActiveJob]; t != nil {
 		n.stop(t, dropped)
 	}
+	if n.link != nil && !a.Accepted {
+		n.link.silence(a.ActiveJob)
+	}
 }
 
 func (n *node) cancelled(l *link, key wire.ActiveJob) {
@@ -115,6 +118,7 @@ func (n *node) cancel(l *link, key wire.ActiveJob) {
 		n.stop(t, cancelled)
 	}
 	if t == nil || t.stage == finished {
+		l.silence(key)
 		l.say(wire.JobCancelled{ActiveJob: key})
 	}
 }
@@ -140,10 +144,13 @@ func (n *node) chunk(frame []byte) {
 		return
 	}
 	n.mu.Lock()
-	t := n.tasks[h.ActiveJob]
+	var job *Job
+	if t := n.tasks[h.ActiveJob]; t != nil {
+		job = t.job
+	}
 	n.mu.Unlock()
-	if t != nil && h.Kind == wire.KindAudio {
-		t.job.sound.add(h.Chunk, data, h.Last)
+	if job != nil && h.Kind == wire.KindAudio {
+		job.sound.add(h.Chunk, data, h.Last)
 	}
 }
 

@@ -43,6 +43,8 @@ type node struct {
 	parted   bool          // the connection was closed for good
 	tasks    map[wire.ActiveJob]*task
 	running  int           // handlers that have not returned
+	listed   int           // how long the list of the tasks is
+	kept     int           // how large the outcomes are that wait for their acknowledgement
 	idle     chan struct{} // closed when there is no task; nil until somebody waits for it
 }
 

@@ -30,35 +30,39 @@ const (
 // task is an attempt that the node has in hand: from its assignment until its outcome is acknowledged. Its fields below
 // cancel are guarded by the node.
 type task struct {
-	node   *node
-	key    wire.ActiveJob
-	assign *wire.JobAssign
-	job    *Job
-	cancel context.CancelCauseFunc
+	node     *node
+	key      wire.ActiveJob
+	assign   *wire.JobAssign
+	deadline time.Time
+	cancel   context.CancelCauseFunc
 
+	job     *Job // nil when the handler has returned: its audio is not kept with the outcome
 	stage   stage
 	rev     int64
 	outcome outcome
 	ended   time.Time // when the handler returned
 	sent    time.Time // when the outcome was written last; zero while it waits to be
+	queued  *link     // where the outcome waits to be written; nil when it does not
 }
 
 // accept begins to work on a job; the node is locked.
 func (n *node) accept(l *link, a *wire.JobAssign) {
-	t := &task{node: n, key: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, assign: a, job: newJob(a, time.Now())}
-	t.job.task = t
+	job := newJob(a, time.Now())
+	t := &task{node: n, key: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, assign: a, deadline: job.Deadline, job: job}
+	job.task = t
 	stoppable, cancel := context.WithCancelCause(n.work)
 	t.cancel = cancel
 	n.tasks[t.key] = t
+	n.listed += listing(t.key)
 	n.running++
 	l.say(wire.JobAck{ActiveJob: t.key}) // before the handler can have anything to say
 	n.handlers.Go(func() {
 		defer cancel(nil)
-		ctx, stop := until(stoppable, t.job.Deadline)
+		ctx, stop := until(stoppable, t.deadline)
 		defer stop()
 		o := failed(t.key, reasonPanic)
 		defer func() { n.finish(t, o) }() // also when the handler ends its goroutine
-		o = n.do(ctx, t)
+		o = n.do(ctx, t, job)
 	})
 }
 
@@ -71,9 +75,9 @@ func until(ctx context.Context, deadline time.Time) (context.Context, context.Ca
 }
 
 // do has the handler do the job, and says how that ended.
-func (n *node) do(ctx context.Context, t *task) outcome {
+func (n *node) do(ctx context.Context, t *task, job *Job) outcome {
 	log := n.log.With("job_id", t.key.JobID, "attempt_id", t.key.AttemptID)
-	result, err := n.call(ctx, t.job)
+	result, err := n.call(ctx, job)
 	if err != nil {
 		o := failureOf(ctx, t.key, err)
 		if !errors.Is(context.Cause(ctx), errCancelled) {
@@ -84,6 +88,10 @@ func (n *node) do(ctx context.Context, t *task) outcome {
 			return failed(t.key, reasonFailed)
 		}
 		return o
+	}
+	if len(result.Speech) > mostSpeech {
+		log.Error("the speech is too large; the result goes without it", "bytes", len(result.Speech), "most", mostSpeech)
+		result.Speech = nil
 	}
 	uploaded := false
 	if to := t.assign.TTSUpload; to != "" && len(result.Speech) > 0 {
@@ -127,7 +135,7 @@ func (n *node) finish(t *task, o outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.running--
-	t.ended = time.Now()
+	t.ended, t.job = time.Now(), nil
 	switch t.stage {
 	case cancelled:
 		n.forget(t)
@@ -136,44 +144,55 @@ func (n *node) finish(t *task, o outcome) {
 		n.forget(t)
 	default:
 		t.stage, t.outcome = finished, o
+		n.kept += o.size()
 		n.deliver(t)
 	}
 }
 
 // deliver queues the outcome of a task, if there is a connection; the node is locked.
 func (n *node) deliver(t *task) {
-	t.sent = time.Time{}
 	l := n.link
-	if l == nil {
+	if l == nil || t.queued == l {
 		return
 	}
-	messages := make([]outgoing, 0, len(t.outcome.frames)+1)
-	for _, f := range t.outcome.frames {
-		messages = append(messages, outgoing{frame: f})
-	}
-	if len(t.outcome.speech) > 0 {
-		messages = append(messages, outgoing{speech: t.outcome.speech, of: t.key})
-	}
-	messages[len(messages)-1].written = func() {
+	t.sent, t.queued = time.Time{}, l
+	written := func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		t.sent = time.Now()
+		if t.queued == l {
+			t.sent, t.queued = time.Now(), nil
+		}
 	}
-	l.send(messages...)
+	l.send(func(o *outbox) {
+		for _, f := range t.outcome.frames {
+			o.messages = append(o.messages, outgoing{frame: f})
+		}
+		if len(t.outcome.speech) > 0 {
+			o.voices = append(o.voices, &voice{of: t.key, rest: t.outcome.speech, written: written})
+		} else {
+			o.messages[len(o.messages)-1].written = written
+		}
+	})
 }
 
 // repeat sends again what was not acknowledged in time, and gives up what never will be.
 func (n *node) repeat() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.giveUp()
 	for _, t := range n.tasks {
-		switch {
-		case t.stage != finished:
-		case n.stale(t):
+		if t.stage == finished && !t.sent.IsZero() && time.Since(t.sent) >= n.pace.resend {
+			n.deliver(t)
+		}
+	}
+}
+
+// giveUp forgets the outcomes that nobody can want any more; the node is locked.
+func (n *node) giveUp() {
+	for _, t := range n.tasks {
+		if t.stage == finished && n.stale(t) {
 			n.log.Warn("an outcome was not acknowledged and is given up", "job_id", t.key.JobID, "attempt_id", t.key.AttemptID)
 			n.forget(t)
-		case !t.sent.IsZero() && time.Since(t.sent) >= n.pace.resend:
-			n.deliver(t)
 		}
 	}
 }
@@ -181,8 +200,8 @@ func (n *node) repeat() {
 // stale reports that nobody can want the outcome of a task any more.
 func (n *node) stale(t *task) bool {
 	last := t.ended
-	if t.job.Deadline.After(last) {
-		last = t.job.Deadline
+	if t.deadline.After(last) {
+		last = t.deadline
 	}
 	return time.Since(last) > n.pace.keep
 }
@@ -190,6 +209,8 @@ func (n *node) stale(t *task) bool {
 // forget lets go of a task; the node is locked.
 func (n *node) forget(t *task) {
 	delete(n.tasks, t.key)
+	n.listed -= listing(t.key)
+	n.kept -= t.outcome.size()
 	if n.idle != nil && len(n.tasks) == 0 {
 		close(n.idle)
 		n.idle = nil

@@ -1,0 +1,45 @@
+package node
+
+import "github.com/lingua-scheduler/lingua/wire"
+
+const (
+	// mostKept is how large the outcomes may be that wait for their acknowledgement before no further job is taken. What
+	// runs then may still add to them.
+	mostKept = 64 << 20
+	// mostSpeech bounds the spoken result of one job, as maxAudio does what was said.
+	mostSpeech = maxAudio
+	// outcomeSize is what an outcome takes beside what it says.
+	outcomeSize = 1 << 10
+	// mostListed is how long the list of jobs may be: it goes in one message with what the node declares.
+	mostListed = wire.MaxFrame - mostDeclared
+	// mostDeclared is how long a declaration may be.
+	mostDeclared = wire.MaxFrame / 4
+	// listingSize is what a job takes in the list beside its name, at most.
+	listingSize = len(`{"job_id":"","attempt_id":-9223372036854775808},`)
+)
+
+// full reports that there is no room for a further job: no slot, or too many outcomes that nobody acknowledges, or a list
+// too long to be sent; the node is locked.
+func (n *node) full(job wire.ActiveJob) bool {
+	return n.running >= n.cfg.Slots || n.kept >= mostKept || n.listed+listing(job) > mostListed
+}
+
+// listing is how long a job's place in the list is. A name that is not as names should be may have to be escaped.
+func listing(job wire.ActiveJob) int {
+	if idPattern.MatchString(job.JobID) {
+		return listingSize + len(job.JobID)
+	}
+	return listingSize + 6*len(job.JobID)
+}
+
+// size is what it takes to keep an outcome; nothing if there is none.
+func (o *outcome) size() int {
+	size := len(o.speech)
+	for _, f := range o.frames {
+		size += outcomeSize
+		if r, ok := f.(wire.JobResult); ok {
+			size += len(r.Result)
+		}
+	}
+	return size
+}
