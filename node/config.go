@@ -27,9 +27,10 @@ type Config struct {
 	Token string
 	// ID is the node's name. Empty: the scheduler makes one, which is kept over reconnects.
 	ID string
-	// Slots is how many jobs the node does at once. Handler never runs more often at the same time.
+	// Slots is how many jobs the node does at once. Handler never runs more often at the same time. The list of all of them
+	// goes in one message, which holds some two thousand; further ones are refused.
 	Slots int
-	// Declaration is what the node can do. MaxConcurrentJobs and Active are filled in.
+	// Declaration is what the node can do. MaxConcurrentJobs and Active are filled in. Node.Update changes it.
 	Declaration wire.Declaration
 	// Load is asked at each heartbeat how busy the machine is. It should answer at once. Optional.
 	Load func() wire.Load

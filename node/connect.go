@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/coder/websocket"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // serve keeps the node connected until the context ends or coming back is no use.
-func (n *node) serve(ctx context.Context) error {
+func (n *Node) serve(ctx context.Context) error {
 	for failed := 0; ; {
 		l, err := n.open(ctx, nil)
 		if err == nil {
@@ -37,7 +38,7 @@ func (n *node) serve(ctx context.Context) error {
 
 // attend stays with a connection, and with the one that follows it when the scheduler asks the node to connect anew. It
 // returns the last, and why it was lost.
-func (n *node) attend(ctx context.Context, l *link) (*link, error) {
+func (n *Node) attend(ctx context.Context, l *link) (*link, error) {
 	for failed := 0; ; {
 		select {
 		case <-l.done:
@@ -63,7 +64,7 @@ func (n *node) attend(ctx context.Context, l *link) (*link, error) {
 }
 
 // open connects and registers. The connection before, if there still is one, goes on until the new one is registered.
-func (n *node) open(ctx context.Context, before *link) (*link, error) {
+func (n *Node) open(ctx context.Context, before *link) (*link, error) {
 	within, cancel := context.WithTimeout(ctx, n.pace.register)
 	defer cancel()
 	options := &websocket.DialOptions{HTTPClient: n.http, HTTPHeader: http.Header{}, Subprotocols: []string{wire.Subprotocol}}
@@ -95,7 +96,7 @@ func (n *node) open(ctx context.Context, before *link) (*link, error) {
 }
 
 // register says who the node is and what it has in hand, and waits for the answer.
-func (n *node) register(ctx context.Context, l, before *link) (*wire.NodeRegisterAck, error) {
+func (n *Node) register(ctx context.Context, l, before *link) (*wire.NodeRegisterAck, error) {
 	text, err := wire.EncodeFrame(n.registration())
 	if err != nil {
 		return nil, final{err}
@@ -116,7 +117,7 @@ func (n *node) register(ctx context.Context, l, before *link) (*wire.NodeRegiste
 }
 
 // answer waits for the answer to the registration. What overtook it is kept until it is there.
-func (n *node) answer(ctx context.Context, l *link) (*wire.NodeRegisterAck, error) {
+func (n *Node) answer(ctx context.Context, l *link) (*wire.NodeRegisterAck, error) {
 	for size := 0; ; {
 		kind, data, err := l.conn.Read(ctx)
 		if err != nil {
@@ -148,25 +149,26 @@ func (n *node) answer(ctx context.Context, l *link) (*wire.NodeRegisterAck, erro
 	}
 }
 
-func (n *node) isMisnamed(ack *wire.NodeRegisterAck) bool {
+func (n *Node) isMisnamed(ack *wire.NodeRegisterAck) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.misnamed(ack)
 }
 
 // misnamed reports that a registration is not this node's; the node is locked.
-func (n *node) misnamed(ack *wire.NodeRegisterAck) bool {
+func (n *Node) misnamed(ack *wire.NodeRegisterAck) bool {
 	return ack.NodeID == "" || n.id != "" && ack.NodeID != n.id
 }
 
 // registration is the first message. From it on nothing is accepted until the answer is there: it would not be listed.
-func (n *node) registration() wire.NodeRegister {
+func (n *Node) registration() wire.NodeRegister {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.moving = true
 	n.giveUp()
-	r := wire.NodeRegister{NodeID: n.id, ResumeToken: n.token, Declaration: n.cfg.Declaration}
-	r.MaxConcurrentJobs, r.Active = &n.cfg.Slots, n.active()
+	n.since = wire.Declaration{}
+	r := wire.NodeRegister{NodeID: n.id, ResumeToken: n.token, Declaration: n.declared}
+	r.Active = n.active()
 	if n.leaving {
 		r.Health = healthDraining
 	}
@@ -174,10 +176,10 @@ func (n *node) registration() wire.NodeRegister {
 }
 
 // adopt goes on over a new connection. What the old one may not have delivered is said again.
-func (n *node) adopt(l *link, ack *wire.NodeRegisterAck) {
+func (n *Node) adopt(l *link, ack *wire.NodeRegisterAck) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.moving, n.link = false, l
+	n.moving, n.link, n.unsaid = false, l, wire.Declaration{}
 	n.registered(ack)
 	for _, t := range n.tasks {
 		switch t.stage {
@@ -191,7 +193,7 @@ func (n *node) adopt(l *link, ack *wire.NodeRegisterAck) {
 }
 
 // registered takes over what the scheduler said about the node; the node is locked.
-func (n *node) registered(ack *wire.NodeRegisterAck) {
+func (n *Node) registered(ack *wire.NodeRegisterAck) {
 	if ack.Epoch != n.epoch {
 		n.beats = 0
 	}
@@ -200,6 +202,10 @@ func (n *node) registered(ack *wire.NodeRegisterAck) {
 	if ack.HeartbeatIntervalMS > 0 {
 		n.interval = milliseconds(ack.HeartbeatIntervalMS)
 	}
+	if !reflect.ValueOf(n.since).IsZero() { // the registration did not have it, and only another life may have been told
+		n.unsaid = n.since
+		signal(n.soon)
+	}
 	n.log.Info("node is registered", "node_id", n.id, "epoch", n.epoch, "status", ack.Status, "jobs", len(n.tasks))
 	for _, key := range ack.Cancel {
 		n.cancel(n.link, key)
@@ -207,14 +213,14 @@ func (n *node) registered(ack *wire.NodeRegisterAck) {
 }
 
 // stay goes on as before: the registration came to nothing.
-func (n *node) stay() {
+func (n *Node) stay() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.moving = false
 }
 
 // detach takes note that a connection is lost.
-func (n *node) detach(l *link) {
+func (n *Node) detach(l *link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.link == l {
@@ -223,7 +229,7 @@ func (n *node) detach(l *link) {
 }
 
 // left reports that the node closed its connection for good.
-func (n *node) left() bool {
+func (n *Node) left() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.parted

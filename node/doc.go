@@ -5,11 +5,13 @@
 //		URL:         "http://127.0.0.1:5010",
 //		Slots:       4,
 //		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
-//	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
+//	}, func(ctx context.Context, job *Node.Job) (node.Result, error) {
 //		audio, err := job.Audio(ctx)
 //		…
 //		return node.Result{TextSrc: heard, TextTgt: translated}, err
 //	})
+//
+// A node that changes while it runs is made with New: Node.Run works as Run does, and Node.Update declares what has changed.
 //
 // Registration, heartbeats, reconnecting and resuming, the local check that there is room, cancellation, and keeping
 // each result until the scheduler has it are done here. The package touches the network and nothing else; it never logs

@@ -10,6 +10,15 @@ type Quick struct{ Resend, Keep, Stall, Quit, Pong time.Duration }
 
 // Run is Run at that pace.
 func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
+	n, err := q.New(cfg, h)
+	if err != nil {
+		return err
+	}
+	return n.Run(ctx)
+}
+
+// New is New at that pace.
+func (q Quick) New(cfg Config, h Handler) (*Node, error) {
 	p := usual
 	p.backoff, p.slowest = time.Millisecond, 5*time.Millisecond
 	for at, d := range map[*time.Duration]time.Duration{
@@ -19,7 +28,7 @@ func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
 			*at = d
 		}
 	}
-	return run(ctx, cfg, h, p)
+	return newNode(cfg, h, p)
 }
 
 // Pause is how long is waited after so many failures.

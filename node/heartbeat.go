@@ -15,7 +15,7 @@ var errNoAnswer = errors.New("the scheduler does not answer pings")
 
 // duties are what is to be done from time to time as long as there is a connection: heartbeats, and sending again what was
 // not acknowledged.
-func (n *node) duties(ctx context.Context) {
+func (n *Node) duties(ctx context.Context) {
 	beat := time.NewTimer(n.untilBeat())
 	defer beat.Stop()
 	again := time.NewTicker(n.pace.resend / 3)
@@ -29,19 +29,22 @@ func (n *node) duties(ctx context.Context) {
 		case <-beat.C:
 			n.heartbeat()
 			beat.Reset(n.untilBeat())
+		case <-n.soon:
+			n.heartbeat()
+			beat.Reset(n.untilBeat())
 		}
 	}
 }
 
 // untilBeat is how long to wait for the next heartbeat. Nodes that started together do not beat together.
-func (n *node) untilBeat() time.Duration {
+func (n *Node) untilBeat() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return near(n.interval)
 }
 
 // heartbeat says that the node is alive and what it has in hand.
-func (n *node) heartbeat() {
+func (n *Node) heartbeat() {
 	load := n.load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -51,7 +54,9 @@ func (n *node) heartbeat() {
 	n.beats++
 	seq := n.beats
 	epoch := n.epoch
-	hb := wire.NodeHeartbeat{Epoch: &epoch, HBSeq: &seq, Declaration: wire.Declaration{Active: n.active(), CurrentLoad: load}}
+	hb := wire.NodeHeartbeat{Epoch: &epoch, HBSeq: &seq, Declaration: n.unsaid}
+	n.unsaid = wire.Declaration{}
+	hb.Active, hb.CurrentLoad = n.active(), load
 	if n.leaving {
 		hb.Health = healthDraining
 	}
@@ -59,7 +64,7 @@ func (n *node) heartbeat() {
 }
 
 // load asks how busy the machine is, one at a time.
-func (n *node) load() *wire.Load {
+func (n *Node) load() *wire.Load {
 	if n.cfg.Load == nil {
 		return nil
 	}
@@ -80,7 +85,7 @@ func share(of *float64) *float64 {
 
 // active lists every attempt that was received and whose outcome is not acknowledged. It is never nil, which would say
 // nothing; the node is locked.
-func (n *node) active() []wire.ActiveJob {
+func (n *Node) active() []wire.ActiveJob {
 	all := make([]wire.ActiveJob, 0, len(n.tasks))
 	for key, t := range n.tasks {
 		if t.stage != dropped {
@@ -91,7 +96,7 @@ func (n *node) active() []wire.ActiveJob {
 }
 
 // watch asks now and then whether somebody is there: a connection whose other end vanished says nothing, for very long.
-func (n *node) watch(ctx context.Context, l *link) {
+func (n *Node) watch(ctx context.Context, l *link) {
 	for wait(ctx, n.untilBeat()) && l.alive(ctx, n.pace.pong) {
 		continue
 	}

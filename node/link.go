@@ -98,10 +98,7 @@ func (l *link) send(queue func(*outbox)) {
 		l.endLocked(errUnread)
 		return
 	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	signal(l.wake)
 }
 
 // say queues messages.
@@ -179,12 +176,7 @@ func (l *link) leaveIn(d time.Duration) {
 	if l.moves != nil {
 		l.moves.Stop()
 	}
-	l.moves = time.AfterFunc(d, func() {
-		select {
-		case l.leave <- struct{}{}:
-		default:
-		}
-	})
+	l.moves = time.AfterFunc(d, func() { signal(l.leave) })
 }
 
 func (l *link) reading(receive func(received)) {

@@ -42,6 +42,14 @@ func near(d time.Duration) time.Duration {
 	return d - d/5 + rand.N(2*d/5+1)
 }
 
+// signal leaves a token, unless there is one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // wait reports false when the context ended first.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)

@@ -10,7 +10,7 @@ import (
 )
 
 // receive takes a message of the scheduler. It is called by the one goroutine that reads, and never waits for a handler.
-func (n *node) receive(l *link, m received) {
+func (n *Node) receive(l *link, m received) {
 	data := m.data
 	if m.kind == websocket.MessageBinary {
 		n.chunk(data)
@@ -47,7 +47,7 @@ func (n *node) receive(l *link, m received) {
 }
 
 // take reads a message and hands it on. One that cannot be read is left aside.
-func take[F wire.Frame](n *node, data []byte, then func(*F)) {
+func take[F wire.Frame](n *Node, data []byte, then func(*F)) {
 	var f F
 	if err := wire.Decode(data, &f); err != nil {
 		n.log.Warn("a message of the scheduler cannot be read and is left aside", "type", string(f.Type()), "error", err)
@@ -57,7 +57,7 @@ func take[F wire.Frame](n *node, data []byte, then func(*F)) {
 }
 
 // heard takes an error. If it is the connection's last word it is kept.
-func (n *node) heard(l *link, data []byte) {
+func (n *Node) heard(l *link, data []byte) {
 	take(n, data, func(e *wire.ErrorFrame) {
 		n.log.Warn("the scheduler reports an error", "code", string(e.Code), "detail", e.Detail, "reply_to", e.Reply, "fatal", e.Fatal)
 		if e.Fatal {
@@ -67,7 +67,7 @@ func (n *node) heard(l *link, data []byte) {
 }
 
 // assign answers an assignment: taken, or no room. An attempt that is in hand already is confirmed again and done once.
-func (n *node) assign(l *link, a *wire.JobAssign) {
+func (n *Node) assign(l *link, a *wire.JobAssign) {
 	key := wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}
 	if a.JobID == "" {
 		n.log.Warn("an assignment names no job and is left aside")
@@ -91,7 +91,7 @@ func (n *node) assign(l *link, a *wire.JobAssign) {
 }
 
 // acknowledged lets go of a job: it is over for the node, also if it is still being worked on.
-func (n *node) acknowledged(a *wire.JobResultAck) {
+func (n *Node) acknowledged(a *wire.JobResultAck) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !a.Accepted {
@@ -105,14 +105,14 @@ func (n *node) acknowledged(a *wire.JobResultAck) {
 	}
 }
 
-func (n *node) cancelled(l *link, key wire.ActiveJob) {
+func (n *Node) cancelled(l *link, key wire.ActiveJob) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cancel(l, key)
 }
 
 // cancel stops an attempt. One that is not being worked on has stopped already; the node is locked.
-func (n *node) cancel(l *link, key wire.ActiveJob) {
+func (n *Node) cancel(l *link, key wire.ActiveJob) {
 	t := n.tasks[key]
 	if t != nil {
 		n.stop(t, cancelled)
@@ -124,7 +124,7 @@ func (n *node) cancel(l *link, key wire.ActiveJob) {
 }
 
 // renewed takes a registration that was not asked for: the scheduler had lost the node and registered it again.
-func (n *node) renewed(l *link, ack *wire.NodeRegisterAck) {
+func (n *Node) renewed(l *link, ack *wire.NodeRegisterAck) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -137,7 +137,7 @@ func (n *node) renewed(l *link, ack *wire.NodeRegisterAck) {
 }
 
 // chunk takes a piece of audio.
-func (n *node) chunk(frame []byte) {
+func (n *Node) chunk(frame []byte) {
 	h, data, err := wire.ReadBinary(frame)
 	if err != nil {
 		n.log.Warn("a binary message of the scheduler cannot be read and is left aside", "error", err)
@@ -155,7 +155,7 @@ func (n *node) chunk(frame []byte) {
 }
 
 // say sends over the connection there is, if there is one; the node is locked.
-func (n *node) say(f wire.Frame) {
+func (n *Node) say(f wire.Frame) {
 	if n.link != nil {
 		n.link.say(f)
 	}

@@ -9,13 +9,14 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// node is a node at work.
-type node struct {
+// Node is a node, at work while Run runs. Its methods may be called from any goroutine.
+type Node struct {
 	cfg     Config
 	handler Handler
 	log     *slog.Logger
@@ -23,6 +24,9 @@ type node struct {
 	socket  *url.URL
 	base    *url.URL
 	pace    pace
+
+	ran  atomic.Bool
+	soon chan struct{} // holds one token when a heartbeat should go at once
 
 	work     context.Context // of the handlers
 	halt     context.CancelCauseFunc
@@ -35,12 +39,15 @@ type node struct {
 	id       string
 	token    string // with which to resume
 	epoch    int64
-	beats    uint64        // heartbeats sent in this epoch
-	interval time.Duration // between two
-	link     *link         // nil while there is none
-	moving   bool          // a registration is under way: what it does not list must not be accepted
-	leaving  bool          // nothing new is accepted
-	parted   bool          // the connection was closed for good
+	beats    uint64           // heartbeats sent in this epoch
+	interval time.Duration    // between two
+	link     *link            // nil while there is none
+	moving   bool             // a registration is under way: what it does not list must not be accepted
+	leaving  bool             // nothing new is accepted
+	parted   bool             // the connection was closed for good
+	declared wire.Declaration // what the node can do by now
+	unsaid   wire.Declaration // what of it the scheduler has not been told
+	since    wire.Declaration // what of it changed since the last registration was written
 	tasks    map[wire.ActiveJob]*task
 	running  int           // handlers that have not returned
 	listed   int           // how long the list of the tasks is
@@ -48,29 +55,51 @@ type node struct {
 	idle     chan struct{} // closed when there is no task; nil until somebody waits for it
 }
 
-// Run works as a node until ctx ends, and returns nil then: the scheduler is told that the node is leaving, and what is in
-// hand is finished and acknowledged first, within Config.Grace. It returns an error sooner if the configuration is not
-// valid, or if the scheduler does not want the node back (*Refused). A scheduler that cannot be reached is tried again.
-func Run(ctx context.Context, cfg Config, h Handler) error { return run(ctx, cfg, h, usual) }
-
-func run(ctx context.Context, cfg Config, h Handler, p pace) error {
-	if h == nil {
-		return errors.New("node: the handler is nil")
-	}
-	socket, err := cfg.check()
+// Run works as a node until ctx ends: it is New and Node.Run in one, for nodes that never change what they declare.
+func Run(ctx context.Context, cfg Config, h Handler) error {
+	n, err := New(cfg, h)
 	if err != nil {
 		return err
 	}
+	return n.Run(ctx)
+}
+
+// New makes a node, which does nothing until Run. It returns an error if the configuration is not valid.
+func New(cfg Config, h Handler) (*Node, error) { return newNode(cfg, h, usual) }
+
+func newNode(cfg Config, h Handler, p pace) (*Node, error) {
+	if h == nil {
+		return nil, errors.New("node: the handler is nil")
+	}
+	socket, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
 	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
-	n := &node{
+	n := &Node{
 		cfg: cfg, handler: h, log: cfg.Log, http: cfg.HTTPClient, socket: socket, base: httpBase(socket), pace: p,
-		id: cfg.ID, tasks: make(map[wire.ActiveJob]*task),
+		id: cfg.ID, tasks: make(map[wire.ActiveJob]*task), soon: make(chan struct{}, 1),
 	}
 	if n.log == nil {
 		n.log = slog.Default()
 	}
+	declared := cfg.Declaration
+	declared.MaxConcurrentJobs, declared.Active = &cfg.Slots, nil
+	if n.declared, err = changed(&wire.Declaration{}, &declared); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Run works until ctx ends, and returns nil then: the scheduler is told that the node is leaving, and what is in hand is
+// finished and acknowledged first, within Config.Grace. It returns an error sooner if the scheduler does not want the node
+// back (*Refused). A scheduler that cannot be reached is tried again. A node runs once.
+func (n *Node) Run(ctx context.Context) error {
+	if n.ran.Swap(true) {
+		return errors.New("node: Run was called before; make another node with New")
+	}
 	if n.http == nil {
-		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: min(cfg.Slots, 64), IdleConnTimeout: 90 * time.Second}
+		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: min(n.cfg.Slots, 64), IdleConnTimeout: 90 * time.Second}
 		defer transport.CloseIdleConnections()
 		n.http = &http.Client{Transport: transport}
 	}
@@ -78,7 +107,7 @@ func run(ctx context.Context, cfg Config, h Handler, p pace) error {
 	return n.run(ctx)
 }
 
-func (n *node) run(ctx context.Context) error {
+func (n *Node) run(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var err error
@@ -98,7 +127,7 @@ func (n *node) run(ctx context.Context) error {
 }
 
 // depart takes leave of the scheduler, unless it is over before that.
-func (n *node) depart(over <-chan struct{}) {
+func (n *Node) depart(over <-chan struct{}) {
 	n.log.Info("node is leaving")
 	idle := n.refuse()
 	n.heartbeat()
@@ -117,7 +146,7 @@ func (n *node) depart(over <-chan struct{}) {
 }
 
 // refuse sees to it that nothing new is accepted. The channel is closed when nothing is in hand any more.
-func (n *node) refuse() <-chan struct{} {
+func (n *Node) refuse() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.leaving = true
@@ -131,7 +160,7 @@ func (n *node) refuse() <-chan struct{} {
 }
 
 // dismiss ends the handlers that still run, and waits for them.
-func (n *node) dismiss() error {
+func (n *Node) dismiss() error {
 	n.refuse()
 	n.halt(errShutdown)
 	returned := make(chan struct{})

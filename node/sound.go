@@ -76,7 +76,7 @@ func (s *sound) wait(ctx context.Context, stall time.Duration) ([]byte, error) {
 }
 
 // fetch gets the audio from where the scheduler keeps it, once.
-func (s *sound) fetch(ctx context.Context, n *node, address string) ([]byte, error) {
+func (s *sound) fetch(ctx context.Context, n *Node, address string) ([]byte, error) {
 	s.mu.Lock()
 	whole, b, err := s.whole, s.bytes, s.err
 	s.mu.Unlock()

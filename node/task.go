@@ -30,7 +30,7 @@ const (
 // task is an attempt that the node has in hand: from its assignment until its outcome is acknowledged. Its fields below
 // cancel are guarded by the node.
 type task struct {
-	node     *node
+	node     *Node
 	key      wire.ActiveJob
 	assign   *wire.JobAssign
 	deadline time.Time
@@ -46,7 +46,7 @@ type task struct {
 }
 
 // accept begins to work on a job; the node is locked.
-func (n *node) accept(l *link, a *wire.JobAssign) {
+func (n *Node) accept(l *link, a *wire.JobAssign) {
 	job := newJob(a, time.Now())
 	t := &task{node: n, key: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, assign: a, deadline: job.Deadline, job: job}
 	job.task = t
@@ -75,7 +75,7 @@ func until(ctx context.Context, deadline time.Time) (context.Context, context.Ca
 }
 
 // do has the handler do the job, and says how that ended.
-func (n *node) do(ctx context.Context, t *task, job *Job) outcome {
+func (n *Node) do(ctx context.Context, t *task, job *Job) outcome {
 	log := n.log.With("job_id", t.key.JobID, "attempt_id", t.key.AttemptID)
 	result, err := n.call(ctx, job)
 	if err != nil {
@@ -110,7 +110,7 @@ func (n *node) do(ctx context.Context, t *task, job *Job) outcome {
 }
 
 // call runs the handler. A panic is the job's end, not the node's.
-func (n *node) call(ctx context.Context, job *Job) (result Result, err error) {
+func (n *Node) call(ctx context.Context, job *Job) (result Result, err error) {
 	returned := false
 	defer func() {
 		if returned {
@@ -131,7 +131,7 @@ func (n *node) call(ctx context.Context, job *Job) (result Result, err error) {
 }
 
 // finish takes note that a handler has returned.
-func (n *node) finish(t *task, o outcome) {
+func (n *Node) finish(t *task, o outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.running--
@@ -150,7 +150,7 @@ func (n *node) finish(t *task, o outcome) {
 }
 
 // deliver queues the outcome of a task, if there is a connection; the node is locked.
-func (n *node) deliver(t *task) {
+func (n *Node) deliver(t *task) {
 	l := n.link
 	if l == nil || t.queued == l {
 		return
@@ -176,7 +176,7 @@ func (n *node) deliver(t *task) {
 }
 
 // repeat sends again what was not acknowledged in time, and gives up what never will be.
-func (n *node) repeat() {
+func (n *Node) repeat() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.giveUp()
@@ -188,7 +188,7 @@ func (n *node) repeat() {
 }
 
 // giveUp forgets the outcomes that nobody can want any more; the node is locked.
-func (n *node) giveUp() {
+func (n *Node) giveUp() {
 	for _, t := range n.tasks {
 		if t.stage == finished && n.stale(t) {
 			n.log.Warn("an outcome was not acknowledged and is given up", "job_id", t.key.JobID, "attempt_id", t.key.AttemptID)
@@ -198,7 +198,7 @@ func (n *node) giveUp() {
 }
 
 // stale reports that nobody can want the outcome of a task any more.
-func (n *node) stale(t *task) bool {
+func (n *Node) stale(t *task) bool {
 	last := t.ended
 	if t.deadline.After(last) {
 		last = t.deadline
@@ -207,7 +207,7 @@ func (n *node) stale(t *task) bool {
 }
 
 // forget lets go of a task; the node is locked.
-func (n *node) forget(t *task) {
+func (n *Node) forget(t *task) {
 	delete(n.tasks, t.key)
 	n.listed -= listing(t.key)
 	n.kept -= t.outcome.size()
@@ -218,7 +218,7 @@ func (n *node) forget(t *task) {
 }
 
 // stop has a task stop, and is silent about it if the scheduler does not want to hear; the node is locked.
-func (n *node) stop(t *task, as stage) {
+func (n *Node) stop(t *task, as stage) {
 	if t.stage == finished {
 		n.forget(t)
 		return
@@ -228,7 +228,7 @@ func (n *node) stop(t *task, as stage) {
 }
 
 // partial tells what a task has so far.
-func (n *node) partial(t *task, p Partial) {
+func (n *Node) partial(t *task, p Partial) {
 	f := wire.JobPartial{ActiveJob: t.key, Rev: math.MaxInt64, Stage: p.Stage, TextSrc: p.TextSrc, TextTgt: p.TextTgt}
 	if sendable(f) != nil {
 		return

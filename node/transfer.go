@@ -17,7 +17,7 @@ const tries = 3
 
 // get fetches the audio of a job. The address carries its own permission: the node's token is not sent with it, and it is
 // in no error.
-func (n *node) get(ctx context.Context, address string) ([]byte, error) {
+func (n *Node) get(ctx context.Context, address string) ([]byte, error) {
 	var audio []byte
 	err := n.transfer(ctx, http.MethodGet, address, nil, func(body io.Reader) error {
 		var err error
@@ -37,12 +37,12 @@ func (n *node) get(ctx context.Context, address string) ([]byte, error) {
 }
 
 // put uploads the spoken result of a job.
-func (n *node) put(ctx context.Context, address string, speech []byte) error {
+func (n *Node) put(ctx context.Context, address string, speech []byte) error {
 	return n.transfer(ctx, http.MethodPut, address, speech, func(io.Reader) error { return nil })
 }
 
 // transfer does one request, a few times if need be.
-func (n *node) transfer(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+func (n *Node) transfer(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
 	for failed := 1; ; failed++ {
 		err := n.request(ctx, method, address, body, read)
 		if err == nil || hopeless(err) || failed == tries || !wait(ctx, n.pace.pause(failed)) {
@@ -52,7 +52,7 @@ func (n *node) transfer(ctx context.Context, method, address string, body []byte
 }
 
 // request does it once. When nothing moves for a while it is given up: the other side may have vanished.
-func (n *node) request(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+func (n *Node) request(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	idle := time.AfterFunc(n.pace.stall, func() { cancel(fmt.Errorf("nothing moved for %v", n.pace.stall)) })

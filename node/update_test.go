@@ -1,0 +1,182 @@
+package node_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// made makes a node whose jobs last until the test ends, and runs it.
+func made(t *testing.T, cfg node.Config) *node.Node {
+	t.Helper()
+	cfg.Grace = 1
+	n, err := node.Quick{Quit: 10 * time.Millisecond}.New(cfg, untilEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = n.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return n
+}
+
+// settled waits until the node has read what was sent to it.
+func (p *peer) settled() {
+	p.t.Helper()
+	p.send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: "mark"}})
+	expect[wire.JobCancelled](p)
+}
+
+// changes is what a heartbeat says beside what every one does.
+func changes(hb wire.NodeHeartbeat) wire.Declaration {
+	hb.Active = nil
+	return hb.Declaration
+}
+
+// TestUpdate: what changed is said at once, and only that; and all of it after a reconnect.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	cfg := basic(s.URL)
+	n := made(t, cfg)
+	p, _ := s.registered(anyAck) // whose heartbeats are a minute apart
+	p.settled()
+	langs := []string{"en", "es", "fr"}
+	for _, change := range []wire.Declaration{
+		{Health: "degraded"}, {SemanticLangs: langs, TTSLangs: []string{}}, {Health: "ready", InstalledServices: []wire.Service{{ServiceID: "nmt", Status: "ready"}}},
+	} {
+		if err := n.Update(change); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(change, changes(p.heartbeat())); diff != "" {
+			t.Errorf("said (-want +got):\n%s", diff)
+		}
+	}
+	langs[0] = "xx" // the caller's own again
+	p.cut()
+	p, r := s.registered(anyAck)
+	p.settled()
+	slots := cfg.Slots
+	want := wire.Declaration{
+		Health: "ready", SemanticLangs: []string{"en", "es", "fr"}, TTSLangs: []string{}, MaxConcurrentJobs: &slots,
+		InstalledServices: []wire.Service{{ServiceID: "nmt", Status: "ready"}}, Active: []wire.ActiveJob{},
+	}
+	if diff := cmp.Diff(want, r.Declaration); diff != "" {
+		t.Errorf("registered (-want +got):\n%s", diff)
+	}
+	if err := n.Update(wire.Declaration{Features: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wire.Declaration{Features: []string{"x"}}, changes(p.heartbeat())); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+}
+
+// TestUpdateOfSlots: the node itself keeps to them.
+func TestUpdateOfSlots(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	cfg := basic(s.URL)
+	cfg.Slots = 1
+	n := made(t, cfg)
+	p, _ := s.registered(anyAck)
+	p.assign("j-1")
+	for _, slots := range []int{0, 2, 1} {
+		if err := n.Update(wire.Declaration{MaxConcurrentJobs: &slots}); err != nil {
+			t.Fatal(err)
+		}
+		p.send(wire.JobAssign{JobID: "j-2", AttemptID: 1})
+		m, _ := p.next()
+		if taken := m.typ == (wire.JobAck{}).Type(); taken != (slots == 2) {
+			t.Errorf("with %d slots: %s", slots, m.typ)
+		}
+		if slots == 2 {
+			p.send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: "j-2", AttemptID: 1}})
+			expect[wire.JobCancelled](p)
+		}
+	}
+}
+
+// TestUpdateMeanwhile: a change that the registration under way does not have is said as soon as that is answered, and again
+// when the scheduler begins another life of the node: the first may not have been told.
+func TestUpdateMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	cfg := basic(s.URL)
+	n := made(t, cfg)
+	p := s.connection()
+	expect[wire.NodeRegister](p)
+	if err := n.Update(wire.Declaration{Health: "degraded"}); err != nil {
+		t.Fatal(err)
+	}
+	p.send(anyAck)
+	if hb := p.heartbeat(); hb.Health != "degraded" {
+		t.Errorf("said %+v", hb)
+	}
+	again := anyAck
+	again.Epoch = 8
+	p.send(again)
+	for hb := p.heartbeat(); *hb.Epoch != 8 || hb.Health != "degraded"; hb = p.heartbeat() {
+		continue
+	}
+}
+
+// TestUpdateBeforeRun: it is registered with it.
+func TestUpdateBeforeRun(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	n, err := node.Quick{}.New(basic(s.URL), echo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Update(wire.Declaration{Health: "degraded"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	if _, r := s.registered(anyAck); r.Health != "degraded" {
+		t.Errorf("registered as %q", r.Health)
+	}
+	stop()
+	if err := receive(t, ended, "the end"); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if err := n.Run(t.Context()); err == nil {
+		t.Error("a node ran twice")
+	}
+}
+
+func TestUpdateIsChecked(t *testing.T) {
+	t.Parallel()
+	n, err := node.New(basic("http://127.0.0.1:1"), echo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, many := "x", 10001
+	for want, change := range map[string]wire.Declaration{
+		"Active":            {Active: []wire.ActiveJob{}},
+		"CurrentLoad":       {CurrentLoad: &wire.Load{}},
+		"TenantID":          {TenantID: &text},
+		"CallbackURL":       {CallbackURL: &text},
+		"SemanticLangs":     {SemanticLangs: []string{}},
+		"Health":            {Health: "well"},
+		"MaxConcurrentJobs": {MaxConcurrentJobs: &many},
+		"bytes":             {Features: []string{strings.Repeat("x", wire.MaxFrame)}},
+	} {
+		if err := n.Update(change); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
