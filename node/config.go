@@ -34,6 +34,10 @@ type Config struct {
 	Declaration wire.Declaration
 	// Load is asked at each heartbeat how busy the machine is. It should answer at once. Optional.
 	Load func() wire.Load
+	// OnDrain is told when an operator wants the node to get nothing new, and when it is wanted again. A drained node takes
+	// nothing and finishes what it has, and does not leave by itself: end Run's context here if it should. It is called by
+	// the one goroutine that reads from the scheduler, so it should return at once. Optional.
+	OnDrain func(drained bool)
 	// Grace is how long the jobs in hand may take when Run's context has ended; 30 s unless given.
 	Grace time.Duration
 	// HTTPClient is used to connect, to fetch audio and to upload speech, for those who need proxies or certificates of

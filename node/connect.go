@@ -197,6 +197,7 @@ func (n *Node) registered(ack *wire.NodeRegisterAck) {
 	if ack.Epoch != n.epoch {
 		n.beats = 0
 	}
+	n.shut = false
 	n.id, n.epoch, n.token = ack.NodeID, ack.Epoch, ack.ResumeToken
 	n.interval = n.pace.beat
 	if ack.HeartbeatIntervalMS > 0 {

@@ -46,7 +46,8 @@ func TestGarbage(t *testing.T) {
 	p.send(wire.Warning{Code: "X", Detail: "y"})
 	p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.InvalidRequest, "so what")})
 	p.acknowledge(wire.ActiveJob{JobID: "nobody's", AttemptID: 1})
-	p.assign("j-1") // a drained node is still told to work if the scheduler wants so
+	p.send(wire.Drain{})
+	p.assign("j-1")
 	b.next().done("hola")
 	expect[wire.JobResult](p)
 }

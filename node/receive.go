@@ -31,7 +31,7 @@ func (n *Node) receive(l *link, m received) {
 	case wire.NodeRegisterAck{}.Type():
 		take(n, data, func(a *wire.NodeRegisterAck) { n.renewed(l, a) })
 	case wire.Drain{}.Type():
-		take(n, data, func(d *wire.Drain) { n.log.Info("the operator decides about new work", "drained", d.Drained) })
+		take(n, data, func(d *wire.Drain) { n.drain(l, d) })
 	case wire.GoAway{}.Type():
 		take(n, data, func(g *wire.GoAway) {
 			n.log.Info("the scheduler asks to connect anew", "within_ms", g.ReconnectMS)
@@ -73,6 +73,13 @@ func (n *Node) assign(l *link, a *wire.JobAssign) {
 		n.log.Warn("an assignment names no job and is left aside")
 		return
 	}
+	if n.settle(l, key, a) {
+		n.tellDrained(false)
+	}
+}
+
+// settle does so, and reports whether a node that was drained is given work again.
+func (n *Node) settle(l *link, key wire.ActiveJob, a *wire.JobAssign) (wanted bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t := n.tasks[key]
@@ -83,11 +90,13 @@ func (n *Node) assign(l *link, a *wire.JobAssign) {
 		l.say(wire.JobAck{ActiveJob: key})
 		n.deliver(t)
 	case t != nil && t.stage == cancelled: // that it has stopped will be said when it has
-	case t != nil, n.full(key), n.leaving, n.moving, n.link != l:
+	case t != nil, n.full(key), n.shut, n.leaving, n.moving, n.link != l:
 		l.say(wire.JobReject{ActiveJob: key, Reason: reasonBusy})
 	default:
 		n.accept(l, a)
+		wanted, n.drained = n.drained, false
 	}
+	return wanted
 }
 
 // acknowledged lets go of a job: it is over for the node, also if it is still being worked on.

@@ -44,6 +44,8 @@ type Node struct {
 	link     *link            // nil while there is none
 	moving   bool             // a registration is under way: what it does not list must not be accepted
 	leaving  bool             // nothing new is accepted
+	drained  bool             // the author was told that nothing new should come
+	shut     bool             // nothing new is accepted over this registration: it was drained
 	parted   bool             // the connection was closed for good
 	declared wire.Declaration // what the node can do by now
 	unsaid   wire.Declaration // what of it the scheduler has not been told
