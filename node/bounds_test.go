@@ -31,8 +31,8 @@ func (p *peer) spoken() (bytes int) {
 func TestUnacknowledged(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
-	speech := make([]byte, 32<<20)
-	serve(t, basic(s.URL), node.Quick{}, returning(node.Result{Speech: speech}))
+	speech := make([]byte, 1<<20)
+	serve(t, basic(s.URL), node.Quick{Kept: 2 << 20}, returning(node.Result{Speech: speech}))
 	p, _ := s.registered(anyAck)
 	var keys []wire.ActiveJob
 	for _, id := range []string{"j-1", "j-2"} {
@@ -45,6 +45,15 @@ func TestUnacknowledged(t *testing.T) {
 	if got := expect[wire.JobReject](p); got.Reason != "NODE_BUSY" {
 		t.Errorf("refused with %q", got.Reason)
 	}
+	p.cut() // which changes nothing about it
+	p, _ = s.registered(anyAck)
+	for last := 0; last < 2; {
+		if m, _ := p.next(); m.header.Last {
+			last++
+		}
+	}
+	p.send(wire.JobAssign{JobID: "j-3", AttemptID: 1})
+	expect[wire.JobReject](p)
 	p.acknowledge(keys[0])
 	p.assign("j-4")
 }

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -19,10 +17,13 @@ const (
 	defaultGrace = 30 * time.Second
 )
 
-// Config is who a node is and what it can do. URL, Slots and Declaration.SemanticLangs are required.
+// Config is who a node is and what it can do. URL or URLs, Slots and Declaration.SemanticLangs are required.
 type Config struct {
 	// URL is where the scheduler is: ws://127.0.0.1:5010/ws/node, or its address for HTTP, to which the path is added.
 	URL string
+	// URLs are further addresses of the same scheduler, where no load balancer stands in front of its instances. All are
+	// tried in turn, beginning at a random one; a connection that broke is first tried where it was.
+	URLs []string
 	// Token is the node's credential. It is sent to the scheduler only.
 	Token string
 	// ID is the node's name. Empty: the scheduler makes one, which is kept over reconnects.
@@ -49,37 +50,19 @@ type Config struct {
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// check says what is wrong with the configuration, and where the socket is.
-func (c *Config) check() (*url.URL, error) {
+// check says what is wrong with the configuration, and where the socket may be.
+func (c *Config) check() (addresses, error) {
 	switch {
 	case c.Slots < 1 || c.Slots > mostSlots:
-		return nil, fmt.Errorf("node: Slots is %d; say how many jobs the node does at once, from 1 to %d", c.Slots, mostSlots)
+		return addresses{}, fmt.Errorf("node: Slots is %d; say how many jobs the node does at once, from 1 to %d", c.Slots, mostSlots)
 	case len(c.Declaration.SemanticLangs) == 0:
-		return nil, errors.New("node: Declaration.SemanticLangs is empty; name the languages whose speech the node understands")
+		return addresses{}, errors.New("node: Declaration.SemanticLangs is empty; name the languages whose speech the node understands")
 	case c.ID != "" && !idPattern.MatchString(c.ID):
-		return nil, errors.New("node: ID may have letters, digits and . _ : - only, at most 128; or leave it empty")
+		return addresses{}, errors.New("node: ID may have letters, digits and . _ : - only, at most 128; or leave it empty")
 	}
-	return socketURL(c.URL)
-}
-
-// socketURL is where the node socket is, given that or the scheduler's address.
-func socketURL(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return nil, errors.New("node: URL must be the scheduler's address, such as http://127.0.0.1:5010 or ws://127.0.0.1:5010/ws/node")
+	all := c.URLs
+	if c.URL != "" || len(all) == 0 {
+		all = append([]string{c.URL}, all...)
 	}
-	switch u.Scheme {
-	case "http", "https":
-		u.Scheme = "ws" + strings.TrimPrefix(u.Scheme, "http")
-		if !strings.HasSuffix(u.Path, socketPath) {
-			u = u.JoinPath(socketPath)
-		}
-	case "ws", "wss":
-		if u.Path == "" || u.Path == "/" {
-			u.Path = socketPath
-		}
-	default:
-		return nil, errors.New("node: URL must begin with http://, https://, ws:// or wss://")
-	}
-	return u, nil
+	return newAddresses(all)
 }

@@ -20,20 +20,31 @@ func (n *Node) serve(ctx context.Context) error {
 			if l, err = n.attend(ctx, l); l.held() >= n.pace.settled {
 				failed = 0
 			}
+			if gone(err) {
+				n.where.next()
+			}
+		} else {
+			n.where.next()
 		}
 		switch {
 		case ctx.Err() != nil || n.left():
 			return nil //nolint:nilerr // the end was asked for
-		case hopeless(err):
+		case n.where.hopeless(err):
 			return fmt.Errorf("node: %w", err)
 		}
 		failed++
-		pause := n.pace.pause(failed)
+		pause := n.pace.pause(n.where.round(failed))
 		n.log.Warn("no connection to the scheduler", "error", err, "retry_in", pause)
 		if !wait(ctx, pause) {
 			return nil
 		}
 	}
+}
+
+// gone reports whether a connection was lost because there is nobody any more, or soon will not be: the next address is
+// better. Else the scheduler is likely to be found where it was, with what it knows of the node.
+func gone(err error) bool {
+	return errors.Is(err, errNoAnswer) || websocket.CloseStatus(err) == websocket.StatusCode(wire.CloseDraining)
 }
 
 // attend stays with a connection, and with the one that follows it when the scheduler asks the node to connect anew. It
@@ -47,18 +58,19 @@ func (n *Node) attend(ctx context.Context, l *link) (*link, error) {
 			return l, err
 		case <-l.leave:
 		}
+		n.where.next()
 		next, err := n.open(ctx, l)
 		switch {
 		case err == nil:
 			l.drop()
 			l, failed = next, 0
-		case hopeless(err):
+		case n.where.hopeless(err):
 			l.drop()
 			n.detach(l)
 			return l, err
 		default: // this one may hold a little longer
 			failed++
-			l.leaveIn(n.pace.pause(failed))
+			l.leaveIn(n.pace.pause(n.where.round(failed)))
 		}
 	}
 }
@@ -71,7 +83,13 @@ func (n *Node) open(ctx context.Context, before *link) (*link, error) {
 	if n.cfg.Token != "" {
 		options.HTTPHeader.Set("Authorization", "Bearer "+n.cfg.Token)
 	}
-	conn, resp, err := websocket.Dial(within, n.socket.String(), options) //nolint:bodyclose // the library has done so
+	patience := n.pace.register
+	if n.where.others() { // one that vanished must not keep the node from those that live
+		patience = n.pace.knock
+	}
+	knocking, enough := context.WithTimeout(within, patience)
+	conn, resp, err := websocket.Dial(knocking, n.where.here().String(), options) //nolint:bodyclose // the library has done so
+	enough()
 	if err != nil {
 		return nil, handshakeError(resp, err)
 	}
@@ -82,7 +100,7 @@ func (n *Node) open(ctx context.Context, before *link) (*link, error) {
 	conn.SetReadLimit(wire.MaxFrame)
 
 	l := newLink(ctx, conn, n.pace.write)
-	l.superseded = n.haunted
+	l.base, l.superseded = httpBase(n.where.here()), n.haunted
 	ack, err := n.register(within, l, before)
 	if err != nil {
 		l.cancel()
@@ -90,6 +108,7 @@ func (n *Node) open(ctx context.Context, before *link) (*link, error) {
 		n.stay()
 		return nil, err
 	}
+	n.where.not = 0
 	n.adopt(l, ack)
 	l.start(func(m received) { n.receive(l, m) }, n.duties, func(ctx context.Context) { n.watch(ctx, l) })
 	return l, nil

@@ -1,12 +1,18 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Quick is Run at a pace for tests: it comes back at once, and the times that are given are those that hold.
-type Quick struct{ Resend, Keep, Stall, Quit, Pong time.Duration }
+type Quick struct {
+	Resend, Keep, Stall, Quit, Pong, Knock time.Duration
+	Kept                                   int
+}
 
 // Run is Run at that pace.
 func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
@@ -21,8 +27,9 @@ func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
 func (q Quick) New(cfg Config, h Handler) (*Node, error) {
 	p := usual
 	p.backoff, p.slowest = time.Millisecond, 5*time.Millisecond
+	p.kept = cmp.Or(q.Kept, p.kept)
 	for at, d := range map[*time.Duration]time.Duration{
-		&p.resend: q.Resend, &p.keep: q.Keep, &p.stall: q.Stall, &p.quit: q.Quit, &p.pong: q.Pong,
+		&p.resend: q.Resend, &p.keep: q.Keep, &p.stall: q.Stall, &p.quit: q.Quit, &p.pong: q.Pong, &p.knock: q.Knock,
 	} {
 		if d > 0 {
 			*at = d
@@ -44,4 +51,14 @@ func SocketURL(address string) (string, error) {
 		return "", err
 	}
 	return u.String(), nil
+}
+
+// LeavesAfter is how long a node waits when it is asked to go.
+func LeavesAfter(ctx context.Context, withinMS int64) time.Duration {
+	l := newLink(ctx, nil, 0)
+	asked := time.Now()
+	l.goAway(&wire.GoAway{ReconnectMS: withinMS})
+	<-l.leave
+	l.cancel()
+	return time.Since(asked)
 }

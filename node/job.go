@@ -75,7 +75,7 @@ func (j *Job) Audio(ctx context.Context) ([]byte, error) {
 	case audio == nil || audio.URL == "" && audio.Ref != "":
 		return nil, ErrNoAudio
 	case audio.URL != "":
-		return j.sound.fetch(ctx, j.task.node, audio.URL)
+		return j.sound.fetch(ctx, j.task, audio.URL)
 	}
 	return j.sound.wait(ctx, j.task.node.pace.stall)
 }

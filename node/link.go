@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"net/url"
 	"sync"
 	"time"
 
@@ -25,6 +27,7 @@ var errUnread = errors.New("the scheduler does not read what it is sent")
 // goes on; one goroutine writes.
 type link struct {
 	conn  *websocket.Conn
+	base  *url.URL // where the scheduler is over HTTP
 	since time.Time
 	write time.Duration // the longest one message may take
 
@@ -165,6 +168,10 @@ func (l *link) remember(said *wire.Error) {
 	defer l.mu.Unlock()
 	l.said = said
 }
+
+// goAway makes it leave at a random moment of the first half of the time it is given: in the second half the scheduler
+// begins to close those who stay.
+func (l *link) goAway(g *wire.GoAway) { l.leaveIn(rand.N(max(milliseconds(g.ReconnectMS)/2, 1))) }
 
 // leaveIn makes it leave after a time.
 func (l *link) leaveIn(d time.Duration) {

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// pace is how long things take and how often they are tried.
+// pace is how long things take, how often they are tried, and how much is kept meanwhile.
 type pace struct {
 	backoff  time.Duration // before the first reconnect, at most; doubled for each further one
 	slowest  time.Duration // the longest it becomes
 	settled  time.Duration // a connection that held this long was a good one: the backoff starts anew
 	register time.Duration // to connect and be registered
+	knock    time.Duration // to connect, when there are other addresses
 	write    time.Duration // one message
 	pong     time.Duration // after a ping
 	beat     time.Duration // between heartbeats when the scheduler names no time
@@ -19,12 +20,14 @@ type pace struct {
 	keep     time.Duration // a result that nobody acknowledges, after its deadline
 	stall    time.Duration // without a further piece of audio
 	quit     time.Duration // for handlers, and the scheduler, once the node must go
+	kept     int           // bytes of outcomes that wait for their acknowledgement, before no further job is taken
 }
 
 var usual = pace{
 	backoff: 200 * time.Millisecond, slowest: 5 * time.Second, settled: 5 * time.Second,
-	register: 10 * time.Second, write: 10 * time.Second, pong: 10 * time.Second,
+	register: 10 * time.Second, knock: 3 * time.Second, write: 10 * time.Second, pong: 10 * time.Second,
 	beat: 5 * time.Second, resend: 3 * time.Second, keep: time.Minute, stall: 5 * time.Second, quit: 5 * time.Second,
+	kept: mostKept,
 }
 
 // pause is how long to wait before a try, after so many that failed: any time up to a bound that doubles, so that those

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/coder/websocket"
@@ -35,7 +34,7 @@ func (n *Node) receive(l *link, m received) {
 	case wire.GoAway{}.Type():
 		take(n, data, func(g *wire.GoAway) {
 			n.log.Info("the scheduler asks to connect anew", "within_ms", g.ReconnectMS)
-			l.leaveIn(rand.N(max(milliseconds(g.ReconnectMS), 1)))
+			l.goAway(g)
 		})
 	case wire.ErrorFrame{}.Type():
 		n.heard(l, data)

@@ -141,6 +141,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}{
 		"no url":     {func(c *node.Config) { c.URL = "" }, "URL must be"},
 		"no host":    {func(c *node.Config) { c.URL = "127.0.0.1:5010" }, "URL must be"},
+		"user":       {func(c *node.Config) { c.URL = "http://me:secret@host" }, "Config.Token"},
+		"urls":       {func(c *node.Config) { c.URL, c.URLs = "", []string{"http://a", "ftp://b"} }, "must begin with"},
 		"scheme":     {func(c *node.Config) { c.URL = "ftp://host" }, "must begin with"},
 		"no slots":   {func(c *node.Config) { c.Slots = 0 }, "Slots"},
 		"many slots": {func(c *node.Config) { c.Slots = 10001 }, "Slots"},

@@ -21,7 +21,7 @@ const (
 // full reports that there is no room for a further job: no slot, or too many outcomes that nobody acknowledges, or a list
 // too long to be sent; the node is locked.
 func (n *Node) full(job wire.ActiveJob) bool {
-	return n.running >= *n.declared.MaxConcurrentJobs || n.kept >= mostKept || n.listed+listing(job) > mostListed
+	return n.running >= *n.declared.MaxConcurrentJobs || n.kept >= n.pace.kept || n.listed+listing(job) > mostListed
 }
 
 // listing is how long a job's place in the list is. A name that is not as names should be may have to be escaped.

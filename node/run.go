@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +20,6 @@ type Node struct {
 	handler Handler
 	log     *slog.Logger
 	http    *http.Client
-	socket  *url.URL
-	base    *url.URL
 	pace    pace
 
 	ran  atomic.Bool
@@ -32,8 +29,10 @@ type Node struct {
 	halt     context.CancelCauseFunc
 	handlers sync.WaitGroup
 
-	asking  sync.Mutex // Config.Load is being asked
-	haunted bool       // a registration was sent and not answered: it may still replace the next. Of the goroutine that connects
+	asking sync.Mutex // Config.Load is being asked
+
+	where   addresses // this and the next belong to the goroutine that connects
+	haunted bool      // a registration was sent and not answered: it may still replace the next
 
 	mu       sync.Mutex // held for moments only; before a link's
 	id       string
@@ -73,13 +72,13 @@ func newNode(cfg Config, h Handler, p pace) (*Node, error) {
 	if h == nil {
 		return nil, errors.New("node: the handler is nil")
 	}
-	socket, err := cfg.check()
+	where, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
 	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
 	n := &Node{
-		cfg: cfg, handler: h, log: cfg.Log, http: cfg.HTTPClient, socket: socket, base: httpBase(socket), pace: p,
+		cfg: cfg, handler: h, log: cfg.Log, http: cfg.HTTPClient, where: where, pace: p,
 		id: cfg.ID, tasks: make(map[wire.ActiveJob]*task), soon: make(chan struct{}, 1),
 	}
 	if n.log == nil {

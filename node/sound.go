@@ -76,14 +76,14 @@ func (s *sound) wait(ctx context.Context, stall time.Duration) ([]byte, error) {
 }
 
 // fetch gets the audio from where the scheduler keeps it, once.
-func (s *sound) fetch(ctx context.Context, n *Node, address string) ([]byte, error) {
+func (s *sound) fetch(ctx context.Context, t *task, address string) ([]byte, error) {
 	s.mu.Lock()
 	whole, b, err := s.whole, s.bytes, s.err
 	s.mu.Unlock()
 	if whole {
 		return b, err
 	}
-	b, err = n.get(ctx, address)
+	b, err = t.get(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -33,6 +34,7 @@ type task struct {
 	node     *Node
 	key      wire.ActiveJob
 	assign   *wire.JobAssign
+	base     *url.URL // against which its addresses are read
 	deadline time.Time
 	cancel   context.CancelCauseFunc
 
@@ -48,7 +50,7 @@ type task struct {
 // accept begins to work on a job; the node is locked.
 func (n *Node) accept(l *link, a *wire.JobAssign) {
 	job := newJob(a, time.Now())
-	t := &task{node: n, key: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, assign: a, deadline: job.Deadline, job: job}
+	t := &task{node: n, key: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, assign: a, base: l.base, deadline: job.Deadline, job: job}
 	job.task = t
 	stoppable, cancel := context.WithCancelCause(n.work)
 	t.cancel = cancel
@@ -97,7 +99,7 @@ func (n *Node) do(ctx context.Context, t *task, job *Job) outcome {
 	if to := t.assign.TTSUpload; to != "" && len(result.Speech) > 0 {
 		// Before the result, so that the speech is there when the text is.
 		uploaded = true
-		if err := n.put(ctx, to, result.Speech); err != nil {
+		if err := t.put(ctx, to, result.Speech); err != nil {
 			log.Warn("the speech could not be uploaded; the result goes without it", "error", err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -17,9 +16,9 @@ const tries = 3
 
 // get fetches the audio of a job. The address carries its own permission: the node's token is not sent with it, and it is
 // in no error.
-func (n *Node) get(ctx context.Context, address string) ([]byte, error) {
+func (t *task) get(ctx context.Context, address string) ([]byte, error) {
 	var audio []byte
-	err := n.transfer(ctx, http.MethodGet, address, nil, func(body io.Reader) error {
+	err := t.transfer(ctx, http.MethodGet, address, nil, func(body io.Reader) error {
 		var err error
 		audio, err = io.ReadAll(io.LimitReader(body, maxAudio+1))
 		if len(audio) > maxAudio {
@@ -37,28 +36,29 @@ func (n *Node) get(ctx context.Context, address string) ([]byte, error) {
 }
 
 // put uploads the spoken result of a job.
-func (n *Node) put(ctx context.Context, address string, speech []byte) error {
-	return n.transfer(ctx, http.MethodPut, address, speech, func(io.Reader) error { return nil })
+func (t *task) put(ctx context.Context, address string, speech []byte) error {
+	return t.transfer(ctx, http.MethodPut, address, speech, func(io.Reader) error { return nil })
 }
 
 // transfer does one request, a few times if need be.
-func (n *Node) transfer(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+func (t *task) transfer(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
 	for failed := 1; ; failed++ {
-		err := n.request(ctx, method, address, body, read)
-		if err == nil || hopeless(err) || failed == tries || !wait(ctx, n.pace.pause(failed)) {
+		err := t.request(ctx, method, address, body, read)
+		if err == nil || hopeless(err) || failed == tries || !wait(ctx, t.node.pace.pause(failed)) {
 			return err
 		}
 	}
 }
 
 // request does it once. When nothing moves for a while it is given up: the other side may have vanished.
-func (n *Node) request(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+func (t *task) request(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	idle := time.AfterFunc(n.pace.stall, func() { cancel(fmt.Errorf("nothing moved for %v", n.pace.stall)) })
+	stall := t.node.pace.stall
+	idle := time.AfterFunc(stall, func() { cancel(fmt.Errorf("nothing moved for %v", stall)) })
 	defer idle.Stop()
-	moving := func(r io.Reader) io.Reader { return &moving{r, idle, n.pace.stall} }
-	u, err := n.base.Parse(address)
+	moving := func(r io.Reader) io.Reader { return &moving{r, idle, stall} }
+	u, err := t.base.Parse(address)
 	if err != nil {
 		return final{errors.New("its address is not a URL")}
 	}
@@ -70,7 +70,7 @@ func (n *Node) request(ctx context.Context, method, address string, body []byte,
 		req.Body, req.ContentLength = io.NopCloser(moving(bytes.NewReader(body))), int64(len(body))
 		req.Header.Set("Content-Type", "application/octet-stream")
 	}
-	resp, err := n.http.Do(req)
+	resp, err := t.node.http.Do(req)
 	if err != nil {
 		return stalled(ctx, withoutURL(err))
 	}
@@ -116,11 +116,4 @@ func withoutURL(err error) error {
 		return u.Err
 	}
 	return err
-}
-
-// httpBase is the address against which other addresses of the scheduler are read.
-func httpBase(socket *url.URL) *url.URL {
-	base := *socket
-	base.Scheme = "http" + strings.TrimPrefix(socket.Scheme, "ws")
-	return &base
 }
