@@ -1,11 +1,8 @@
 package client
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -15,8 +12,11 @@ const socketPath = "/ws/session"
 
 // Config is what a session is started with.
 type Config struct {
-	// URL is the scheduler's address: ws, wss, http or https. Without a path, /ws/session is meant.
+	// URL is where the scheduler is: ws://127.0.0.1:5010/ws/session, or its address for HTTP, to which the path is added.
 	URL string
+	// URLs are further addresses of the same scheduler, where no load balancer stands in front of its instances. All are
+	// tried in turn, beginning at a random one; a connection that broke is first tried where it was.
+	URLs []string
 	// Token is a session token, sent as Authorization: Bearer. Empty: none is sent.
 	Token string
 	// Start is the first message: the two languages, the format of the audio, and what else is wanted.
@@ -27,24 +27,13 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// endpoint is the URL of the socket.
-func (c *Config) endpoint() (string, error) {
-	u, err := url.Parse(c.URL)
-	if err != nil {
-		return "", errors.New("client: Config.URL cannot be read; it should be like http://127.0.0.1:5010")
+// addresses are where the socket may be.
+func (c *Config) addresses() (addresses, error) {
+	all := c.URLs
+	if c.URL != "" || len(all) == 0 {
+		all = append([]string{c.URL}, all...)
 	}
-	switch {
-	case u.Scheme != "ws" && u.Scheme != "wss" && u.Scheme != "http" && u.Scheme != "https":
-		return "", fmt.Errorf("client: Config.URL begins with %q; it should be like http://127.0.0.1:5010", u.Scheme)
-	case u.Host == "":
-		return "", errors.New("client: Config.URL names no host; it should be like http://127.0.0.1:5010")
-	case u.User != nil:
-		return "", errors.New("client: Config.URL holds a user name; put the session token into Config.Token")
-	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = socketPath
-	}
-	return u.String(), nil
+	return newAddresses(all)
 }
 
 func (c *Config) httpClient() *http.Client {

@@ -28,6 +28,8 @@ type LostError struct {
 	Err    error            // what happened on the connection
 
 	unreached bool // nobody answered at all
+	stray     bool // what answered is no scheduler
+	ours      bool // if it was replaced, that may be by a connection of our own
 }
 
 func (e *LostError) Error() string {
@@ -62,8 +64,10 @@ func (e *LostError) Unwrap() []error {
 // retry reports whether coming back makes sense. A close code decides; where it did not arrive, what was said before.
 func (e *LostError) retry() bool {
 	switch {
+	case e.stray:
+		return false
 	case e.Code != 0:
-		return e.Code.Retry()
+		return e.Code.Retry() || e.Code == wire.CloseReplaced && e.ours
 	case e.Status != 0:
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout
 	case e.Last != nil:

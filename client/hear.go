@@ -18,15 +18,15 @@ type span struct{ first, last int64 }
 
 // heard is what came, as far as it decides what is said to the program and what is kept.
 type heard struct {
-	seq      int64              // of the last durable message
-	over     int64              // the last utterance that had its terminal message; -1: none
-	spans    map[int64]span     // of the committed utterances that had none
-	shown    map[int64]revision // the last partial of an utterance
-	speaking map[string]int     // the next piece of speech, by job
+	seq    int64              // of the last durable message
+	over   int64              // the last utterance that had its terminal message; -1: none
+	spans  map[int64]span     // of the committed utterances that had none
+	shown  map[int64]revision // the last partial of an utterance
+	voices voices
 }
 
 func newHeard() heard {
-	return heard{over: -1, spans: make(map[int64]span), shown: make(map[int64]revision), speaking: make(map[string]int)}
+	return heard{over: -1, spans: make(map[int64]span), shown: make(map[int64]revision)}
 }
 
 // hear handles one message.
@@ -107,7 +107,7 @@ func (s *Session) hearPartial(p *wire.Partial, size int) error {
 }
 
 func (s *Session) hearResult(r *wire.Result, size int) error {
-	if !s.heard.first(r.Seq) {
+	if !s.heard.first(r.Seq, r.UtteranceIndex) {
 		return nil
 	}
 	s.finished(r.UtteranceIndex)
@@ -117,7 +117,7 @@ func (s *Session) hearResult(r *wire.Result, size int) error {
 func (s *Session) hearError(l *link, e *wire.ErrorFrame, size int) error {
 	switch {
 	case e.UtteranceIndex != nil:
-		if !s.heard.first(e.Seq) {
+		if !s.heard.first(e.Seq, *e.UtteranceIndex) {
 			return nil
 		}
 		s.finished(*e.UtteranceIndex)
@@ -132,13 +132,13 @@ func (s *Session) hearError(l *link, e *wire.ErrorFrame, size int) error {
 	return s.tell(Warning{Code: string(e.Code), Detail: e.Detail, ReplyTo: e.Reply}, size)
 }
 
-// first reports whether a durable message comes for the first time.
-func (h *heard) first(seq int64) bool {
+// first reports whether a durable message comes for the first time, and is the first end of its utterance.
+func (h *heard) first(seq, index int64) bool {
 	if seq <= h.seq {
 		return false
 	}
 	h.seq = seq
-	return true
+	return index > h.over
 }
 
 // finished says that an utterance had its terminal message. They come in order, so those before it had theirs.
@@ -174,12 +174,8 @@ func (s *Session) hearSpeech(body []byte) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	if header.Kind != wire.KindTTS || header.Chunk < s.heard.speaking[header.JobID] {
+	if header.Kind != wire.KindTTS || !s.heard.voices.first(&header) {
 		return nil
-	}
-	s.heard.speaking[header.JobID] = header.Chunk + 1
-	if header.Last {
-		delete(s.heard.speaking, header.JobID)
 	}
 	return s.tell(Speech{
 		JobID: header.JobID, AttemptID: header.AttemptID, Chunk: header.Chunk, Last: header.Last, Audio: audio,

@@ -18,6 +18,8 @@ const (
 	longestPause = 5 * time.Second
 	// startTries is how often a session is tried to be started at a scheduler that was reached.
 	startTries = 5
+	// shortestIdle bounds how often the scheduler is told that somebody is there.
+	shortestIdle = 100 * time.Millisecond
 )
 
 // errOver says that the session came to its end.
@@ -25,7 +27,7 @@ var errOver = errors.New("the session is over")
 
 // begun starts the session, at a scheduler that may be about to stop.
 func (s *Session) begun() (*link, error) {
-	for n := 0; ; n++ {
+	for reached, missed := 0, 0; ; {
 		l, err := s.connect(s.cfg.Start, &s.started)
 		if err == nil {
 			l.quiet = s.quiet()
@@ -34,10 +36,17 @@ func (s *Session) begun() (*link, error) {
 		if s.ctx.Err() != nil {
 			return nil, context.Cause(s.ctx)
 		}
-		if n+1 == startTries || !again(err) || unreached(err) {
+		s.where.next()
+		if absent(err) {
+			missed++
+		} else {
+			missed = 0
+			reached++
+		}
+		if reached == startTries || missed == len(s.where.all) || !again(err) && !absent(err) {
 			return nil, err
 		}
-		if !s.pause(n) {
+		if missed == 0 && !s.pause(reached-1) {
 			return nil, context.Cause(s.ctx)
 		}
 	}
@@ -67,11 +76,14 @@ func (s *Session) live(l *link) error {
 
 // resume connects again and has the session go on, within the time there is for that.
 func (s *Session) resume(cut error, tries int) (*link, int, error) {
-	window := time.Duration(s.started.Limits.ResumeMS) * time.Millisecond
+	window := milliseconds(s.started.Limits.ResumeMS)
 	until := time.Now().Add(window)
 	soon := errors.Is(cut, errGoAway) // that was a random moment already
+	if gone(cut) {
+		s.where.next()
+	}
 	for ; ; tries++ {
-		if !soon && !s.pause(tries) {
+		if !soon && !s.pause(tries/len(s.where.all)) { // each address is tried soon before any is tried late
 			return nil, tries, cut
 		}
 		soon = false
@@ -89,11 +101,19 @@ func (s *Session) resume(cut error, tries int) (*link, int, error) {
 			}
 			l.close()
 		}
-		if s.ctx.Err() != nil || !again(err) {
+		if s.ctx.Err() != nil || !again(err) && (!absent(err) || !s.where.others()) {
 			return nil, tries, err
 		}
+		s.where.next()
 		cut = err
 	}
+}
+
+// gone reports whether a connection was lost because there is nobody any more, or soon will not be: the next address is
+// better. Else the session is likely to be found where it was, with its audio.
+func gone(cut error) bool {
+	var lost *LostError
+	return errors.Is(cut, errGoAway) || errors.Is(cut, errSilent) || errors.As(cut, &lost) && lost.Code == wire.CloseDraining
 }
 
 // resumed takes up what the scheduler says is missing.
@@ -152,7 +172,10 @@ func (l *link) part() {
 
 // sendAll sends what there is to send, and now and then that somebody is there.
 func (s *Session) sendAll(l *link) {
-	every := time.Duration(s.started.Limits.IdleMS) * time.Millisecond / 3
+	every := milliseconds(s.started.Limits.IdleMS) / 3
+	if every > 0 {
+		every = max(every, shortestIdle)
+	}
 	idle := time.NewTimer(every)
 	defer idle.Stop()
 	if every == 0 {
@@ -213,7 +236,7 @@ func (l *link) sendEntry(e entry) error {
 
 // quiet is after how long without a sign a link is dead: the scheduler pings, and two pings are missing then.
 func (s *Session) quiet() time.Duration {
-	return time.Duration(s.started.Limits.PingIntervalMS) * time.Millisecond * 5 / 2
+	return milliseconds(s.started.Limits.PingIntervalMS) * 5 / 2
 }
 
 // pause waits before the next try: a random part of a time that doubles. It reports false when the session ended first.
@@ -235,8 +258,9 @@ func again(err error) bool {
 	return errors.As(err, &lost) && lost.retry()
 }
 
-// unreached reports whether nobody answered at all.
-func unreached(err error) bool {
+// absent reports whether there is no scheduler at an address: nobody answered at all, or somebody else did. That says
+// nothing about the other addresses.
+func absent(err error) bool {
 	var lost *LostError
-	return errors.As(err, &lost) && lost.unreached
+	return errors.As(err, &lost) && (lost.unreached || lost.stray)
 }

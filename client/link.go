@@ -19,6 +19,8 @@ import (
 const (
 	// answerWithin is how long a scheduler may take to accept a connection and answer the first message.
 	answerWithin = 10 * time.Second
+	// knockWithin is how long it may take to accept one, when there are other addresses.
+	knockWithin = 3 * time.Second
 	// partWithin is how long to wait for the other side's last words.
 	partWithin = time.Second
 )
@@ -37,6 +39,7 @@ type link struct {
 	quiet time.Duration    // after so long; 0: never
 	leave *time.Timer      // drops the link when it was asked to go; nil: it was not
 	last  *wire.ErrorFrame // the fatal error that came, if one did
+	ours  bool             // if it is replaced, that may be by a try of our own which was given up
 }
 
 // connect makes a connection, says the first message and waits for the answer to it.
@@ -47,14 +50,37 @@ func (s *Session) connect(first, answer wire.Frame) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = l.send(ctx, first); err == nil {
-		err = l.await(ctx, answer)
-	}
-	if err != nil {
+	l.ours = s.haunted
+	if err = l.greet(ctx, first, answer); err != nil {
 		l.close()
+	}
+	// Without an answer, and without a close, the scheduler may come to it later: then this try replaces the next.
+	var lost *LostError
+	s.haunted = errors.As(err, &lost) && lost.Code == 0
+	if err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// greet says the first message and waits for the answer.
+func (l *link) greet(ctx context.Context, first, answer wire.Frame) error {
+	err := l.send(ctx, first)
+	if err == nil {
+		return l.await(ctx, answer)
+	}
+	var lost *LostError
+	if !errors.As(err, &lost) {
+		return err
+	}
+	// The scheduler may have closed before it read anything; then it has said why.
+	ctx, cancel := context.WithTimeout(ctx, partWithin)
+	defer cancel()
+	var said *LostError
+	if errors.As(l.await(ctx, answer), &said) && (said.Code != 0 || said.Last != nil) {
+		return said
+	}
+	return err
 }
 
 func (s *Session) dial(ctx context.Context) (*link, error) {
@@ -66,7 +92,12 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 	if s.cfg.Token != "" {
 		header.Set("Authorization", "Bearer "+s.cfg.Token)
 	}
-	conn, resp, err := websocket.Dial(ctx, s.endpoint, &websocket.DialOptions{ //nolint:bodyclose // the library reads and closes it
+	if s.where.others() { // one that vanished must not keep the session from those that live
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, knockWithin)
+		defer cancel()
+	}
+	conn, resp, err := websocket.Dial(ctx, s.where.here(), &websocket.DialOptions{ //nolint:bodyclose // the library reads and closes it
 		HTTPClient:     s.http,
 		HTTPHeader:     header,
 		Subprotocols:   []string{wire.Subprotocol},
@@ -76,8 +107,12 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 		l.drop(nil)
 		return nil, refused(resp, err)
 	}
-	conn.SetReadLimit(2 * wire.MaxFrame)
 	l.conn = conn
+	if conn.Subprotocol() != wire.Subprotocol {
+		l.close()
+		return nil, &LostError{Err: fmt.Errorf("what answers does not speak %s: check that Config.URL leads to a scheduler", wire.Subprotocol), stray: true}
+	}
+	conn.SetReadLimit(2 * wire.MaxFrame)
 	return l, nil
 }
 
@@ -95,12 +130,21 @@ func refused(resp *http.Response, err error) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return lost
 	}
-	lost.Status = resp.StatusCode
+	lost.Status, lost.stray = resp.StatusCode, stray(resp.StatusCode)
 	var said wire.Error
 	if body, err := io.ReadAll(resp.Body); err == nil && json.Unmarshal(body, &said) == nil && said.Code != "" {
 		lost.Last = &wire.ErrorFrame{Error: said, Fatal: true}
 	}
 	return lost
+}
+
+// stray reports whether a status is hardly a scheduler's.
+func stray(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return status/100 == 4
 }
 
 func (l *link) send(ctx context.Context, f wire.Frame) error {
@@ -161,13 +205,19 @@ func (l *link) await(ctx context.Context, answer wire.Frame) error {
 				return &LostError{Code: wire.CloseBadMessage, Last: &said}
 			}
 			l.last = &said
+		case wire.GoAway{}.Type():
+			var g wire.GoAway
+			if err := wire.Decode(body, &g); err != nil {
+				return unreadable(err)
+			}
+			l.goAway(&g)
 		}
 	}
 }
 
 // lost says how the link ended.
 func (l *link) lost(err error) error {
-	lost := &LostError{Last: l.last, Err: err}
+	lost := &LostError{Last: l.last, Err: err, ours: l.ours}
 	if code := websocket.CloseStatus(err); code > 0 {
 		lost.Code = wire.CloseCode(code)
 	}
@@ -177,11 +227,11 @@ func (l *link) lost(err error) error {
 	return lost
 }
 
-// goAway drops the link at a random moment of the time the scheduler gives.
+// goAway drops the link at a random moment of the first half of the time the scheduler gives: in the second half it begins
+// to close those who stay.
 func (l *link) goAway(g *wire.GoAway) {
 	if l.leave == nil {
-		within := time.Duration(max(g.ReconnectMS, 1)) * time.Millisecond
-		l.leave = time.AfterFunc(rand.N(within), func() { l.drop(errGoAway) })
+		l.leave = time.AfterFunc(rand.N(max(milliseconds(g.ReconnectMS)/2, 1)), func() { l.drop(errGoAway) })
 	}
 }
 

@@ -14,18 +14,21 @@ import (
 
 // Session is a conversation. Its methods may be called from any goroutine; audio is written by one at a time.
 type Session struct {
-	cfg      Config
-	endpoint string
-	http     *http.Client
-	log      *slog.Logger
-	started  wire.SessionStarted
-	sound    sound
+	cfg     Config
+	http    *http.Client
+	log     *slog.Logger
+	started wire.SessionStarted
+	sound   sound
 
 	ctx   context.Context // ends with the session; its cause says why
 	stop  context.CancelCauseFunc
 	gone  chan struct{} // closed when the session's goroutine is
 	inbox *inbox
-	heard heard // of the session's goroutine alone
+
+	// These are of the session's goroutine alone.
+	where   addresses
+	heard   heard
+	haunted bool // a first message was sent and not answered: it may still replace the next connection
 
 	more chan struct{} // holds one token when there may be something to send
 
@@ -40,14 +43,15 @@ type Session struct {
 }
 
 // Start connects and begins a session. The context is the whole session's: when it ends, so does the session. A
-// scheduler that cannot be reached is an error at once; one that is about to stop is asked again a few times.
+// scheduler that cannot be reached, at any of its addresses, is an error at once; one that is about to stop is asked again
+// a few times.
 func Start(ctx context.Context, cfg Config) (*Session, error) {
-	endpoint, err := cfg.endpoint()
+	where, err := cfg.addresses()
 	if err != nil {
 		return nil, err
 	}
 	s := &Session{
-		cfg: cfg, endpoint: endpoint, http: cfg.httpClient(), log: cfg.log(),
+		cfg: cfg, where: where, http: cfg.httpClient(), log: cfg.log(),
 		gone: make(chan struct{}), more: make(chan struct{}, 1), inbox: newInbox(), heard: newHeard(),
 	}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
@@ -71,7 +75,13 @@ func keepFor(l wire.Limits) time.Duration {
 	if l.UtteranceMS <= 0 || l.ResultTimeoutMS <= 0 || l.ResumeMS <= 0 {
 		return 0
 	}
-	return time.Duration(l.UtteranceMS+l.ResultTimeoutMS+2*l.ResumeMS) * time.Millisecond
+	return milliseconds(l.UtteranceMS) + milliseconds(l.ResultTimeoutMS) + 2*milliseconds(l.ResumeMS)
+}
+
+// milliseconds is a time the scheduler named: no longer than a day, which nothing here lasts.
+func milliseconds(ms int64) time.Duration {
+	const day = 24 * time.Hour
+	return time.Duration(min(max(ms, 0), day.Milliseconds())) * time.Millisecond
 }
 
 // ID is the session's id.

@@ -217,11 +217,20 @@ func TestClose(t *testing.T) {
 // TestAddresses that can be used, and those that cannot, which are an error that repeats nothing secret.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(p *peer) { p.begin(limits); _, _, _ = p.read() }, func(p *peer) { p.begin(limits); _, _, _ = p.read() })
-	for _, url := range []string{strings.Replace(f.server.URL, "http", "ws", 1) + "/ws/session", f.server.URL + "/"} {
+	asked := make(chan string, 1)
+	f := newFake(t)
+	f.always = func(p *peer) { asked <- p.request.URL.Path; p.begin(limits); _, _, _ = p.read() }
+	http, ws := f.server.URL, strings.Replace(f.server.URL, "http", "ws", 1)
+	for url, want := range map[string]string{
+		ws: "/ws/session", ws + "/ws/session": "/ws/session", ws + "/some/where": "/some/where",
+		http + "/": "/ws/session", http + "/base": "/base/ws/session", http + "/base/ws/session": "/base/ws/session",
+	} {
 		cfg := f.config()
 		cfg.URL = url
 		_ = start(t, cfg).Close()
+		if got := <-asked; got != want {
+			t.Errorf("%s leads to %s, want %s", url, got, want)
+		}
 	}
 	for _, url := range []string{"", "127.0.0.1:5010", "ftp://127.0.0.1", "http://", "http://me:hush@127.0.0.1", "http://hush\x7f"} {
 		_, err := client.Start(t.Context(), client.Config{URL: url})

@@ -27,10 +27,10 @@ func soundOf(f wire.AudioFormat, l wire.Limits) sound {
 		return sound{most: most, sample: 1, packets: true}
 	}
 	rate, channels := f.SampleRate, f.Channels
-	if rate <= 0 {
+	if rate <= 0 || rate > 1<<20 {
 		rate = 16000
 	}
-	if channels <= 0 {
+	if channels <= 0 || channels > 1<<8 {
 		channels = 1
 	}
 	s := sound{sample: 2 * channels, perSecond: int64(2 * channels * rate)}
@@ -55,7 +55,7 @@ type pace struct {
 
 // paceOf stays below the limit, so that frames which pile up on their way do not break it.
 func paceOf(l wire.Limits) pace {
-	return pace{most: time.Duration(l.BufferedMS) * time.Millisecond * 3 / 4}
+	return pace{most: milliseconds(l.BufferedMS) * 3 / 4}
 }
 
 // take counts audio of that length in, or says how long it has to wait. What is longer than the limit goes alone.
