@@ -33,7 +33,7 @@ type Config struct {
 	Slots int
 	// Declaration is what the node can do. MaxConcurrentJobs and Active are filled in. Node.Update changes it.
 	Declaration wire.Declaration
-	// Load is asked at each heartbeat how busy the machine is. It should answer at once. Optional.
+	// Load is asked at each heartbeat how busy the machine is, each from 0 to 1. It should answer at once. Optional.
 	Load func() wire.Load
 	// OnDrain is told when an operator wants the node to get nothing new, and when it is wanted again. A drained node takes
 	// nothing and finishes what it has, and does not leave by itself: end Run's context here if it should. It is called by

@@ -20,6 +20,7 @@ func (n *Node) duties(ctx context.Context) {
 	defer beat.Stop()
 	again := time.NewTicker(n.pace.resend / 3)
 	defer again.Stop()
+	last := time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -28,10 +29,10 @@ func (n *Node) duties(ctx context.Context) {
 			n.repeat()
 		case <-beat.C:
 			n.heartbeat()
+			last = time.Now()
 			beat.Reset(n.untilBeat())
 		case <-n.soon:
-			n.heartbeat()
-			beat.Reset(n.untilBeat())
+			beat.Reset(n.pace.haste - time.Since(last)) // which may have passed
 		}
 	}
 }

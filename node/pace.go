@@ -16,6 +16,7 @@ type pace struct {
 	write    time.Duration // one message
 	pong     time.Duration // after a ping
 	beat     time.Duration // between heartbeats when the scheduler names no time
+	haste    time.Duration // between heartbeats at least, however much changes
 	resend   time.Duration // without an acknowledgement
 	keep     time.Duration // a result that nobody acknowledges, after its deadline
 	stall    time.Duration // without a further piece of audio
@@ -26,7 +27,7 @@ type pace struct {
 var usual = pace{
 	backoff: 200 * time.Millisecond, slowest: 5 * time.Second, settled: 5 * time.Second,
 	register: 10 * time.Second, knock: 3 * time.Second, write: 10 * time.Second, pong: 10 * time.Second,
-	beat: 5 * time.Second, resend: 3 * time.Second, keep: time.Minute, stall: 5 * time.Second, quit: 5 * time.Second,
+	beat: 5 * time.Second, haste: 100 * time.Millisecond, resend: 3 * time.Second, keep: time.Minute, stall: 5 * time.Second, quit: 5 * time.Second,
 	kept: mostKept,
 }
 

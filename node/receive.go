@@ -59,8 +59,11 @@ func take[F wire.Frame](n *Node, data []byte, then func(*F)) {
 func (n *Node) heard(l *link, data []byte) {
 	take(n, data, func(e *wire.ErrorFrame) {
 		n.log.Warn("the scheduler reports an error", "code", string(e.Code), "detail", e.Detail, "reply_to", e.Reply, "fatal", e.Fatal)
-		if e.Fatal {
+		switch {
+		case e.Fatal:
 			l.remember(&e.Error)
+		case e.Reply == string(wire.NodeHeartbeat{}.Type()) && e.Code.Traits().Retryable:
+			n.unheard(l)
 		}
 	})
 }

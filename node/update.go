@@ -12,7 +12,8 @@ import (
 // Update changes what the node declares, while it runs or before: its health, its languages and services, how many jobs it
 // does at once. What change leaves out stays as it is; a list that is empty but not nil is one with nothing in it. The
 // scheduler is told at once, and again after every reconnect. It returns an error, and changes nothing, if a node cannot
-// declare that.
+// declare that. What only the scheduler can judge, such as a language tag, it judges later: it answers with a warning in the
+// node's log, and refuses a node that registers with it.
 //
 // When MaxConcurrentJobs becomes less than the jobs in hand, these go on, and none is taken until there is room again.
 func (n *Node) Update(change wire.Declaration) error {
@@ -39,6 +40,15 @@ func (n *Node) Update(change wire.Declaration) error {
 	n.declared, n.unsaid, n.since = declared, unsaid, since
 	signal(n.soon)
 	return nil
+}
+
+// unheard has the next heartbeat say again what changed: the scheduler could not take it in.
+func (n *Node) unheard(l *link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.link == l {
+		n.unsaid = n.since
+	}
 }
 
 // changed is a copy of a declaration with a change, which shares nothing with either. The error says what is not valid.

@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -177,6 +179,58 @@ func TestUpdateIsChecked(t *testing.T) {
 	} {
 		if err := n.Update(change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestUpdateInHaste: many changes make few heartbeats, and the last of them is said.
+func TestUpdateInHaste(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	n := made(t, basic(s.URL))
+	p, _ := s.registered(anyAck)
+	p.settled()
+	began := time.Now()
+	for i := range 2000 {
+		if err := n.Update(wire.Declaration{Features: []string{fmt.Sprint(i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := 1
+	for ; !slices.Equal(p.heartbeat().Features, []string{"1999"}); said++ {
+		continue
+	}
+	if most := 2 + int(time.Since(began)/(50*time.Millisecond)); said > most {
+		t.Errorf("%d heartbeats within %v", said, time.Since(began))
+	}
+}
+
+// TestUpdateThatWasLost: a change that the scheduler could not keep is said again with the next heartbeat; one that it did
+// not want is not.
+func TestUpdateThatWasLost(t *testing.T) {
+	t.Parallel()
+	for code, again := range map[wire.Code]bool{wire.SchedulerDependencyDown: true, wire.InvalidRequest: false} {
+		s := newScheduler(t)
+		n := made(t, basic(s.URL))
+		ack := anyAck
+		ack.HeartbeatIntervalMS = 20
+		p, _ := s.registered(ack)
+		if err := n.Update(wire.Declaration{Health: "degraded"}); err != nil {
+			t.Fatal(err)
+		}
+		for p.heartbeat().Health == "" {
+			continue
+		}
+		p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.SchedulerDependencyDown, "not now"), Reply: "job_result"})
+		p.send(wire.ErrorFrame{Error: *wire.Errorf(code, "not like this"), Reply: "node_heartbeat"})
+		said := 0
+		for range 20 {
+			if p.heartbeat().Health == "degraded" {
+				said++
+			}
+		}
+		if said > 1 || again != (said == 1) {
+			t.Errorf("after %s it was said %d times more", code, said)
 		}
 	}
 }
