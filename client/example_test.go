@@ -75,3 +75,34 @@ func translate(w http.ResponseWriter, r *http.Request) {
 	say(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
 	_ = conn.Close(websocket.StatusNormalClosure, "")
 }
+
+// Two people share a microphone: each utterance says who speaks. The session goes on wherever one of the instances lives,
+// and with a fresh token when the first has expired.
+func ExampleSession_Begin() {
+	scheduler := httptest.NewServer(http.HandlerFunc(translate))
+	defer scheduler.Close()
+
+	s, err := client.Start(context.Background(), client.Config{
+		URLs:  []string{scheduler.URL, scheduler.URL}, // or one URL, where a load balancer stands in front
+		Renew: func(context.Context) (string, error) { return "…", nil },
+		Start: wire.SessionStart{Langs: []string{"en", "es"}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	_ = s.Begin(wire.UtteranceStart{SrcLang: "en", UtteranceID: "greeting"})
+	_, _ = s.Write(make([]byte, 6400))
+	_ = s.Commit()
+	_ = s.End()
+	for event, err := range s.Events() {
+		if r, ok := event.(client.Result); ok {
+			fmt.Println(r.TextTgt)
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output: buenos días
+}

@@ -13,6 +13,9 @@ type revision struct {
 	rev     int64
 }
 
+// mostOpen bounds how many utterances without an end are remembered: far more than may wait at once.
+const mostOpen = 4096
+
 // span is the audio frames of an utterance.
 type span struct{ first, last int64 }
 
@@ -91,7 +94,9 @@ func (s *Session) hearCommitted(c *wire.UtteranceCommitted, size int) error {
 	case c.UtteranceIndex == h.over+1:
 		s.settle(c.FirstSeq - 1) // those before it are over, also if a cut swallowed where they ended
 	}
-	h.spans[c.UtteranceIndex] = span{first: c.FirstSeq, last: c.LastSeq}
+	if len(h.spans) < mostOpen {
+		h.spans[c.UtteranceIndex] = span{first: c.FirstSeq, last: c.LastSeq}
+	}
 	return s.tell(Committed(*c), size)
 }
 
@@ -99,7 +104,7 @@ func (s *Session) hearPartial(p *wire.Partial, size int) error {
 	h := &s.heard
 	was, shown := h.shown[p.UtteranceIndex]
 	newer := p.AttemptID > was.attempt || p.AttemptID == was.attempt && p.Rev > was.rev
-	if p.UtteranceIndex <= h.over || shown && !newer {
+	if p.UtteranceIndex <= h.over || shown && !newer || !shown && len(h.shown) >= mostOpen {
 		return nil
 	}
 	h.shown[p.UtteranceIndex] = revision{attempt: p.AttemptID, rev: p.Rev}

@@ -88,9 +88,14 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 	l.ctx, l.drop = context.WithCancelCause(s.ctx)
 	l.watch = time.AfterFunc(answerWithin, func() { l.drop(errSilent) })
 	l.watch.Stop()
+	token, err := s.token(ctx)
+	if err != nil {
+		l.drop(nil)
+		return nil, &LostError{Err: fmt.Errorf("there is no token: %w", err), unreached: true}
+	}
 	header := http.Header{}
-	if s.cfg.Token != "" {
-		header.Set("Authorization", "Bearer "+s.cfg.Token)
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
 	}
 	if s.where.others() { // one that vanished must not keep the session from those that live
 		var cancel context.CancelFunc
@@ -114,6 +119,14 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 	}
 	conn.SetReadLimit(2 * wire.MaxFrame)
 	return l, nil
+}
+
+// token is what the next connection is made with.
+func (s *Session) token(ctx context.Context) (string, error) {
+	if s.cfg.Renew == nil || s.started.SessionID == "" && s.cfg.Token != "" {
+		return s.cfg.Token, nil
+	}
+	return s.cfg.Renew(ctx)
 }
 
 // refused reads why there is no connection. The client's own error would quote the address, with what is in its query.

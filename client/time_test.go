@@ -215,6 +215,35 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
+// TestPromptly: the first try after a cut comes soon, and not at once: others were cut too.
+func TestPromptly(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const times = 40
+		scripts := []script{func(p *peer) { p.begin(limits); p.cut() }}
+		for range times - 1 {
+			scripts = append(scripts, func(p *peer) {
+				p.resume(0, 1)
+				time.Sleep(6 * time.Second) // it is a good connection
+				p.cut()
+			})
+		}
+		f := newPipedFake(t, append(scripts, ending(0, 1))...)
+		l := start(t, f.config())
+		var least, most time.Duration = time.Hour, 0
+		for range times {
+			want[client.Reconnecting](l)
+			at := time.Now()
+			want[client.Resumed](l)
+			took := time.Since(at)
+			least, most = min(least, took), max(most, took)
+		}
+		if most > 100*time.Millisecond || most < 50*time.Millisecond || least > 50*time.Millisecond {
+			t.Errorf("resumed after %v to %v, want anything up to 100 ms", least, most)
+		}
+		l.end()
+	})
+}
+
 // TestNoAnswer: a scheduler that takes the connection and says nothing is left.
 func TestNoAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
