@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -57,8 +58,12 @@ func TestAddresses(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	for range 8 {
 		s := newScheduler(t)
-		start(t, among("http://"+dead.Addr().String(), "http://"+vanished.Addr().String(), elsewhere.URL, s.URL, stopping.URL), node.Quick{Knock: 20 * time.Millisecond})
-		p, _ := s.registered(anyAck)
+		start(t, among("http://"+dead.Addr().String(), "http://"+vanished.Addr().String(), elsewhere.URL, s.URL, stopping.URL), node.Quick{Knock: 100 * time.Millisecond})
+		p := s.connection()
+		for _, ok := p.next(); !ok; _, ok = p.next() { // on a slow machine even one that lives may not open in time
+			p = s.connection()
+		}
+		p.send(anyAck)
 		p.assign("j-1")
 	}
 }
@@ -70,6 +75,15 @@ func TestNoAddressIsRight(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	if err := start(t, among(elsewhere.URL, elsewhere.URL+"/x"), node.Quick{}).over(); err == nil {
 		t.Error("Run: nil")
+	}
+}
+
+// TestRounds: each address is tried soon before any is tried late.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	want := []int{1, 1, 1, 2, 2, 2, 3}
+	if diff := cmp.Diff(want, node.Rounds(3, len(want))); diff != "" {
+		t.Errorf("rounds over three addresses (-want +got):\n%s", diff)
 	}
 }
 

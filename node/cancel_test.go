@@ -132,6 +132,7 @@ func TestAcknowledgedWhileItRuns(t *testing.T) {
 	key := p.assign("j-1")
 	p.send(wire.JobResultAck{ActiveJob: key, Code: wire.NotHolder})
 	receive(t, h.ended, "the end of the context")
+	p.settled() // heartbeats of before are left out
 	if active := p.heartbeat().Active; len(active) > 0 {
 		t.Errorf("%v is still listed", active)
 	}

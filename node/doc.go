@@ -5,7 +5,7 @@
 //		URL:         "http://127.0.0.1:5010",
 //		Slots:       4,
 //		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
-//	}, func(ctx context.Context, job *Node.Job) (node.Result, error) {
+//	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 //		audio, err := job.Audio(ctx)
 //		…
 //		return node.Result{TextSrc: heard, TextTgt: translated}, err

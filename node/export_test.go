@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"net/url"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -61,4 +62,13 @@ func LeavesAfter(ctx context.Context, withinMS int64) time.Duration {
 	<-l.leave
 	l.cancel()
 	return time.Since(asked)
+}
+
+// Rounds is in which round each of so many tries is.
+func Rounds(count, tries int) (rounds []int) {
+	a := addresses{all: make([]*url.URL, count)}
+	for failed := range tries {
+		rounds = append(rounds, a.round(failed+1))
+	}
+	return rounds
 }
