@@ -3,8 +3,11 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -56,6 +59,26 @@ func TestUnacknowledged(t *testing.T) {
 	expect[wire.JobReject](p)
 	p.acknowledge(keys[0])
 	p.assign("j-4")
+}
+
+// TestAudioIsLetGo: what was said is not kept until the result of it is acknowledged.
+func TestAudioIsLetGo(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	jobs := make(chan weak.Pointer[node.Job], 1)
+	serve(t, basic(s.URL), node.Quick{}, func(_ context.Context, job *node.Job) (node.Result, error) {
+		jobs <- weak.Make(job)
+		return node.Result{}, nil
+	})
+	p, _ := s.registered(anyAck)
+	p.assign("j-1")
+	expect[wire.JobResult](p)
+	job := receive(t, jobs, "a job")
+	for until := time.Now().Add(patience); job.Value() != nil; runtime.GC() {
+		if time.Now().After(until) {
+			t.Fatal("it is kept")
+		}
+	}
 }
 
 // TestLongestSpeech: speech beyond all bounds is left out; the text is not.

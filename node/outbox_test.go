@@ -94,3 +94,24 @@ func TestNobodyReads(t *testing.T) {
 		t.Error("it takes more after its end")
 	}
 }
+
+// TestQueuedOnce: an outcome that waits to be written is not queued again, however often it is asked for.
+func TestQueuedOnce(t *testing.T) {
+	t.Parallel()
+	n := &Node{link: newLink(t.Context(), nil, time.Second)}
+	key := wire.ActiveJob{JobID: "a", AttemptID: 1}
+	asked := &task{node: n, key: key, stage: finished, outcome: failed(key, reasonFailed)}
+	for range 3 {
+		n.deliver(asked)
+	}
+	if got := n.link.out.len(); got != 1 {
+		t.Fatalf("%d are queued, want 1", got)
+	}
+	m, _ := n.link.out.message()
+	if m.written(); asked.sent.IsZero() {
+		t.Error("it is not known that it was written")
+	}
+	if n.deliver(asked); n.link.out.len() != 1 {
+		t.Error("it is not sent again after that")
+	}
+}
