@@ -62,6 +62,7 @@ type Assignment struct {
 	SrcLang    string          `json:"src_lang"`
 	TgtLang    string          `json:"tgt_lang"`
 	AudioRef   string          `json:"audio_ref,omitempty" doc:"Where the audio is. Of a session's job it is an address that can be used while the attempt lasts."`
+	Audio      *Audio          `json:"audio,omitempty" doc:"What the audio of a session's job is; audio_ref says where."`
 	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the spoken result, before the result, if it is wanted."`
 	Options    DispatchOptions `json:"options"`
 	DeadlineMS int64           `json:"deadline_ms" doc:"When the attempt is over, Unix milliseconds on the scheduler's clock."`

@@ -132,6 +132,12 @@ func open(ctx context.Context, url string, number int) (*speaker, error) {
 	return &speaker{s, number}, err
 }
 
+// job is the job that a request of this session makes.
+func (p *speaker) job(request string) core.JobID {
+	spec := core.Spec{Session: core.SessionID(p.s.ID()), Request: core.RequestID(request), Utterance: core.Utterance{Turn: 1}}
+	return spec.Job()
+}
+
 // run speaks until the context ends and checks what comes back: everything, once, in order.
 func (p *speaker) run(ctx context.Context, tb testing.TB, b *book) {
 	var said atomic.Int64
@@ -150,7 +156,7 @@ func (p *speaker) run(ctx context.Context, tb testing.TB, b *book) {
 				}
 				time.Sleep(frame)
 			}
-			b.speaks(core.JobIDFor("", core.RequestID(request)))
+			b.speaks(p.job(request))
 			if err := p.s.Commit(); err != nil {
 				tb.Error(err)
 				return
@@ -170,7 +176,7 @@ func (p *speaker) run(ctx context.Context, tb testing.TB, b *book) {
 		case client.Result:
 			b.returns(core.JobID(e.JobID))
 			b.results.Add(1)
-			if want := core.JobIDFor("", core.RequestID(fmt.Sprintf("%s.%d", p.s.ID(), next+1))); e.UtteranceIndex != next || e.JobID != string(want) || e.TextTgt != e.JobID {
+			if want := p.job(fmt.Sprintf("%s.%d", p.s.ID(), next+1)); e.UtteranceIndex != next || e.JobID != string(want) || e.TextTgt != e.JobID {
 				tb.Errorf("session %d: result %d of %s, want %d of %s", p.number, e.UtteranceIndex, e.JobID, next, want)
 			}
 			next++

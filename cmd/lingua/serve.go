@@ -69,9 +69,11 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Server.Insecure && !config.Loopback(cfg.Server.Host) {
+	switch {
+	case len(cfg.Auth.OperatorKeys) > 0:
+	case cfg.Server.Insecure && !config.Loopback(cfg.Server.Host):
 		log.Warn("INSECURE: there are no keys; whoever reaches this address controls the fleet", "address", l.Addr().String())
-	} else {
+	default:
 		log.Info("there are no keys: only this machine can reach the scheduler")
 	}
 	return s.Run(ctx, l)

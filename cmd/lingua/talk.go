@@ -40,19 +40,39 @@ func (c *talkCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{fmt.Errorf("%s: %w", c.File, err)}
 	}
-	s, err := client.Start(ctx, client.Config{
+	talking, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	s, err := client.Start(talking, client.Config{
 		URL: base.String(), Token: c.Token, Log: slog.New(slog.DiscardHandler),
 		Start: wire.SessionStart{Langs: []string{c.From, c.To}, Audio: format, Partials: c.Partials},
 	})
 	if err != nil {
 		return said(base.Redacted(), err)
 	}
+	// Whoever interrupts it wants to hear the end of what was said, but not for long.
+	impatient := context.AfterFunc(ctx, func() {
+		_ = s.End()
+		time.AfterFunc(lastResults, hangUp)
+	})
+	defer impatient()
 	spoken := make(chan error, 1)
 	go func() { spoken <- speak(ctx, s, sound, format) }()
 	err = c.listen(s, io.out)
 	_ = s.Close()
-	return errors.Join(err, <-spoken)
+	err = errors.Join(err, <-spoken)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
 }
+
+// lastResults is how long results are waited for when talk is interrupted.
+const lastResults = 2 * time.Second
+
+var (
+	errInterrupted = errors.New("interrupted")
+	errSilence     = errors.New("nothing was said: the file is empty, or silent")
+)
 
 // said makes an error of this program of one of the client's.
 func said(url string, err error) error {
@@ -95,7 +115,7 @@ func unlessOver(err error) error {
 	return err
 }
 
-// listen prints what comes back until the session has ended.
+// listen prints what comes back until the session has ended. It is an error if anything that was said has no result.
 func (c *talkCmd) listen(s *client.Session, out io.Writer) error {
 	for e, err := range s.Events() {
 		if err != nil {
@@ -105,9 +125,23 @@ func (c *talkCmd) listen(s *client.Session, out io.Writer) error {
 			if err := json.NewEncoder(out).Encode(map[string]any{"event": fmt.Sprintf("%T", e)[len("client."):], "body": e}); err != nil {
 				return err
 			}
-			continue
+		} else {
+			c.show(out, e)
 		}
-		c.show(out, e)
+		if ended, ok := e.(client.Ended); ok {
+			return unanswered(&ended)
+		}
+	}
+	return nil
+}
+
+// unanswered says whether something that was said has no result.
+func unanswered(e *client.Ended) error {
+	switch {
+	case e.Utterances == 0:
+		return errSilence
+	case e.Errors > 0:
+		return fmt.Errorf("%d of %d utterances have no result", e.Errors, e.Utterances)
 	}
 	return nil
 }
@@ -127,6 +161,6 @@ func (c *talkCmd) show(out io.Writer, e client.Event) {
 	case client.Reconnecting:
 		fmt.Fprintln(out, "the connection was lost; connecting again")
 	case client.Ended:
-		fmt.Fprintf(out, "%d utterances, %d results, %d errors, %.1f s of speech\n", e.Utterances, e.Results, e.Errors, float64(e.AudioMS)/1000)
+		fmt.Fprintf(out, "utterances: %d, results: %d, errors: %d, speech: %.1f s\n", e.Utterances, e.Results, e.Errors, float64(e.AudioMS)/1000)
 	}
 }

@@ -56,6 +56,7 @@ func startDemoFleet(t *testing.T) string {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 3
+	cfg.Scheduler.Sessions.WaitMS = 500
 	s, err := scheduler.New(t.Context(), cfg, version(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,46 +58,85 @@ type SessionGrant struct {
 // ErrRefused says that a credential is not one, or not any more.
 var ErrRefused = errors.New("the credential is not valid")
 
-// New reads the credentials. The error says which one is wrong, and not what it is.
+// New reads the credentials. The error says which ones are wrong, and not what they are.
 func New(c Config) (*Keys, error) {
 	k := &Keys{secret: []byte(c.Secret)}
+	var wrong []error
 	for i, key := range c.OperatorKeys {
-		if len(key) < shortest {
-			return nil, fmt.Errorf("auth.operator_keys: key %d is shorter than %d characters", i+1, shortest)
+		if e := sendable(key); e != "" {
+			wrong = append(wrong, fmt.Errorf("auth.operator_keys: key %d %s", i+1, e))
 		}
 		k.operators = append(k.operators, sha256.Sum256([]byte(key)))
 	}
 	for i, line := range c.NodeTokens {
 		n, err := parseNodeToken(line)
+		if err == nil && slices.Contains(k.operators, n.digest) {
+			err = errors.New("has a token that is an operator's key too: whoever has it could do everything")
+		}
 		if err != nil {
-			return nil, fmt.Errorf("auth.node_tokens: entry %d %w", i+1, err)
+			wrong = append(wrong, fmt.Errorf("auth.node_tokens: entry %d %w", i+1, err))
 		}
 		k.nodes = append(k.nodes, n)
 	}
 	if c.Secret != "" && len(c.Secret) < 2*shortest {
-		return nil, fmt.Errorf("auth.session_secret: is shorter than %d characters", 2*shortest)
+		wrong = append(wrong, fmt.Errorf("auth.session_secret: is shorter than %d characters", 2*shortest))
 	}
 	if len(k.operators) == 0 && (len(k.nodes) > 0 || len(k.secret) > 0) {
-		return nil, errors.New("auth.operator_keys: is empty although there are other credentials: nobody could operate the scheduler")
+		wrong = append(wrong, errors.New("auth.operator_keys: is empty although there are other credentials: nobody could operate the scheduler"))
+	}
+	if wrong != nil {
+		return nil, errors.Join(wrong...)
 	}
 	return k, nil
 }
 
+// sendable says what is wrong with a key or a token: it has to be long, and to go through a header.
+func sendable(key string) string {
+	if len(key) < shortest {
+		return fmt.Sprintf("is shorter than %d characters", shortest)
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "has characters that cannot be sent: use letters, digits and signs of ASCII, and no spaces"
+	}
+	return ""
+}
+
+// patternRunes are what a pattern of node names can be made of, beside what names are.
+const patternRunes = `*?[]\^-`
+
 func parseNodeToken(line string) (nodeToken, error) {
 	scope, token, ok := strings.Cut(line, "=")
-	pattern, tenant, _ := strings.Cut(scope, "@")
+	pattern, tenant, scoped := strings.Cut(scope, "@")
 	n := nodeToken{digest: sha256.Sum256([]byte(token)), NodeGrant: NodeGrant{Pattern: pattern, Tenant: core.TenantID(tenant)}}
 	switch _, err := path.Match(pattern, ""); {
 	case !ok || pattern == "":
 		return n, errors.New("must be pattern=token or pattern@tenant=token, such as gpu-*=…")
-	case err != nil:
-		return n, errors.New("has a pattern of node names that is not one")
-	case tenant != "" && !core.ValidID(tenant):
+	case err != nil || !core.ValidID(strings.Map(plain, pattern)):
+		return n, errors.New("has a pattern of node names that is not one, or that no name can match")
+	case scoped && !core.ValidID(tenant):
 		return n, errors.New("has a tenant that is not a name")
-	case len(token) < shortest:
-		return n, fmt.Errorf("has a token shorter than %d characters", shortest)
+	}
+	if e := sendable(token); e != "" {
+		return n, errors.New("has a token that " + e)
 	}
 	return n, nil
+}
+
+// plain makes of a pattern something that is a name if the rest of it can be.
+func plain(r rune) rune {
+	if strings.ContainsRune(patternRunes, r) {
+		return 'x'
+	}
+	return r
+}
+
+// Known reports whether a token is valid for something.
+func (k *Keys) Known(token string) bool {
+	if _, err := k.Node(token); err == nil {
+		return true
+	}
+	_, err := k.Session(token)
+	return err == nil
 }
 
 // Open reports whether there are no credentials: everybody is an operator.

@@ -122,6 +122,10 @@ func TestBadCredentialsAreNamedAndNotQuoted(t *testing.T) {
 		"auth.node_tokens: entry 1":   {OperatorKeys: []string{operator}, NodeTokens: []string{"token-without-pattern"}},
 		"auth.node_tokens: entry 2":   {OperatorKeys: []string{operator}, NodeTokens: []string{"a=" + gpu, "b=short-secret"}},
 		"pattern of node names":       {OperatorKeys: []string{operator}, NodeTokens: []string{"[=" + gpu}},
+		"cannot be sent":              {OperatorKeys: []string{"a key with spaces in it"}},
+		"that no name can match":      {OperatorKeys: []string{operator}, NodeTokens: []string{"a b=" + gpu}},
+		"a tenant that is not":        {OperatorKeys: []string{operator}, NodeTokens: []string{"gpu-*@=" + gpu}},
+		"an operator's key too":       {OperatorKeys: []string{operator}, NodeTokens: []string{"gpu-*=" + operator}},
 		"auth.session_secret":         {OperatorKeys: []string{operator}, Secret: "short-secret"},
 		"auth.operator_keys: is empt": {Secret: secret},
 	} {

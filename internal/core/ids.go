@@ -57,14 +57,17 @@ func ValidID(s string) bool {
 	return true
 }
 
-// JobIDFor derives the id of the job that a tenant's request makes. Both parts are prefixed with their
-// length: no two different pairs can give the same bytes to hash.
+// JobIDFor derives the id of the job that a tenant's request makes.
 func JobIDFor(tenant TenantID, request RequestID) JobID {
-	buf := make([]byte, 0, 8+len(tenant)+len(request))
-	buf = binary.BigEndian.AppendUint32(buf, uint32(len(tenant)))
-	buf = append(buf, tenant...)
-	buf = binary.BigEndian.AppendUint32(buf, uint32(len(request)))
-	buf = append(buf, request...)
+	return jobID(string(tenant), string(request))
+}
+
+// jobID hashes parts, each prefixed with its length: no two different lists can give the same bytes to hash.
+func jobID(parts ...string) JobID {
+	buf := make([]byte, 0, 64)
+	for _, p := range parts {
+		buf = append(binary.BigEndian.AppendUint32(buf, uint32(len(p))), p...)
+	}
 	sum := sha256.Sum256(buf)
 
 	id := make([]byte, 0, 4+32)

@@ -38,6 +38,15 @@ type Utterance struct {
 	AudioMS int64  // how long it is
 }
 
+// Job is the id of the job that this makes. The requests of a conversation are its own: two may number theirs alike, and
+// nobody can use up another's.
+func (s *Spec) Job() JobID {
+	if s.Utterance.Turn == 0 {
+		return JobIDFor(s.Tenant, s.Request)
+	}
+	return jobID(string(s.Tenant), string(s.Session), string(s.Request))
+}
+
 // Fingerprint tells two contents apart that come under one request id. The audio's address counts without
 // its query, which may hold a signature that is made anew at each try.
 func (s *Spec) Fingerprint() string {

@@ -213,8 +213,8 @@ type Node struct {
 	Region     string
 	Zone       string
 	Tenant     TenantID
-	Callback   string // where an HTTP node takes its jobs
-	Socket     bool   // it takes them over a WebSocket
+	Callback   string     // where an HTTP node takes its jobs
+	Owner      InstanceID // with which it is connected by its socket; empty: with none
 }
 
 // Standing is the health that counts: the operator's drain wins over what the node says.
@@ -226,13 +226,13 @@ func (n *Node) Standing() Health {
 }
 
 // Reachable reports whether there is a way to hand the node a job.
-func (n *Node) Reachable() bool { return n.Callback != "" || n.Socket }
+func (n *Node) Reachable() bool { return n.Callback != "" || n.Owner != "" }
 
 // SameService reports whether o does the same work for the same people, so that whoever chose one would
 // have chosen the other.
 func (n *Node) SameService(o *Node) bool {
 	return n.Region == o.Region && n.Zone == o.Zone && n.Tenant == o.Tenant && n.Callback == o.Callback &&
-		n.Socket == o.Socket && n.Capability.Equal(&o.Capability)
+		n.Owner == o.Owner && n.Capability.Equal(&o.Capability)
 }
 
 // SameAs reports whether o declares the same as n, whatever its epoch, revision and version.

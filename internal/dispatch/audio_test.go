@@ -184,3 +184,55 @@ func TestLostSound(t *testing.T) {
 		}
 	})
 }
+
+// TestLostSoundInAFleetOfOne: the only node never had the job, so it is as good as any other when the sound is back.
+func TestLostSoundInAFleetOfOne(t *testing.T) {
+	playSpoken(t, func(w *world, _ *outcomes) {
+		w.node("node-a", 1)
+		w.sent.fails("node-a", dispatch.ErrNoAudio)
+		p, err := w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(spoken)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sent.fails("node-a", nil)
+		if known, err := w.d.Rearm(t.Context(), p.Job); err != nil || !known {
+			t.Fatal(known, err)
+		}
+		synctest.Wait()
+		w.pass(time.Second, "node-a")
+		if j := w.job(p.Job); j.State != core.StateDispatched {
+			t.Errorf("%s %s, a second after its sound was back, with the only node free", j.State, j.Reason)
+		}
+	})
+}
+
+// TestTheOnlyNode is asked again when it certainly does not have the job: there is nobody else.
+func TestTheOnlyNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason core.Reason
+		again  bool
+	}{
+		"was busy":          {core.ReasonNodeBusy, true},
+		"gave the job up":   {core.ReasonNodeFailed, true},
+		"lacks the service": {core.ReasonModelNotAvailable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playSpoken(t, func(w *world, _ *outcomes) {
+				w.node("node-a", 1)
+				p, err := w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(spoken), Patient: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				first := w.job(p.Job)
+				if err := w.d.Fail(t.Context(), dispatch.Report{Job: p.Job, Holder: first.Holder}, c.reason, ""); err != nil {
+					t.Fatal(err)
+				}
+				w.pass(2*time.Second, "node-a")
+				j := w.job(p.Job)
+				if again := j.State == core.StateDispatched && j.Token != first.Token; again != c.again {
+					t.Errorf("%s, attempt %d: asked again %v, want %v", j.State, j.Attempt, again, c.again)
+				}
+			})
+		})
+	}
+}

@@ -116,7 +116,7 @@ func TestAMoveThroughAnOutage(t *testing.T) {
 			if err := w.fail(p, core.ReasonNodeFailed); err != nil {
 				t.Fatal(err)
 			}
-			w.pass(8*time.Second, "node-a", "node-b")
+			w.pass(1500*time.Millisecond, "node-a", "node-b") // which is less than the next has to confirm
 			now := w.placed(p.Job)
 			if now.Attempt != 2 || now.Node == p.Node {
 				t.Fatalf("after the outage: %+v %+v", now, w.job(p.Job))

@@ -15,11 +15,13 @@ import (
 // journey carries one job to a node that takes it. It ends when the job was delivered, when it was given
 // up, or when somebody else decided about it.
 type journey struct {
-	d     *Dispatcher
-	f     *flight
-	job   *core.Job
-	owner core.Token // while RETRYING: the name under which the retry is ours
-	tried []core.NodeID
+	d      *Dispatcher
+	f      *flight
+	job    *core.Job
+	owner  core.Token    // while RETRYING: the name under which the retry is ours
+	tried  []core.NodeID // had the job
+	never  []core.NodeID // of these, those who may still have it, or cannot do it
+	failed []core.NodeID // of these, those who gave it up
 	// awaited says that the caller who asked for the job still waits for it to be placed, and can be refused.
 	awaited bool
 	// undecided says that the store could not be asked before the context ended.
@@ -39,12 +41,12 @@ type cause struct {
 }
 
 // embark begins the journey of a job that was just recorded as found.
-func (d *Dispatcher) embark(job *core.Job) *journey {
+func (d *Dispatcher) embark(job *core.Job, awaited bool) *journey {
 	now := time.Now()
 	f := d.flights.add(&flight{
 		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, ends: now.Add(d.cfg.AttemptTimeout),
 	})
-	return &journey{d: d, f: f, job: job, awaited: true}
+	return &journey{d: d, f: f, job: job, awaited: awaited}
 }
 
 // resume begins a journey of a job that was recorded earlier, here or elsewhere.
@@ -59,9 +61,37 @@ func (d *Dispatcher) resume(job *core.Job) *journey {
 func (d *Dispatcher) onward(job *core.Job, f *flight) *journey {
 	j := &journey{d: d, f: f, job: job}
 	for _, past := range job.History {
-		j.tried = append(j.tried, past.Node)
+		if !past.Ended.IsZero() {
+			j.avoid(past.Node, past.Reason)
+		}
 	}
 	return j
+}
+
+// avoid notes that a node had the job and why it has not any more. One that never got it because its sound was missing is
+// as good as any other.
+func (j *journey) avoid(node core.NodeID, reason core.Reason) {
+	switch reason {
+	case core.ReasonAudioLost:
+		return
+	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have room by now
+	case core.ReasonNodeFailed:
+		j.failed = append(j.failed, node)
+	default:
+		j.never = append(j.never, node)
+	}
+	j.tried = append(j.tried, node)
+}
+
+// excluded are those who are not asked again although nobody else can take the job now. One that gave it up is, if there
+// is nobody else at all: a second try is better than none.
+func (j *journey) excluded() []core.NodeID {
+	for m := range j.d.fleet.Pool(j.job.Direction, j.job.Options.RequireTTS).Members().All() {
+		if !slices.Contains(j.tried, m.ID()) {
+			return append(slices.Clone(j.never), j.failed...)
+		}
+	}
+	return j.never
 }
 
 // run delivers the job, to another node if need be, until one has it.
@@ -184,7 +214,7 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 		j.end(ctx, c, c.reason) // the preferred node or nobody
 		return false
 	}
-	j.tried = append(j.tried, j.job.Node)
+	j.avoid(j.job.Node, c.reason)
 	j.owner = j.d.token()
 	if !j.apply(ctx, store.ApplyParams{
 		Event: core.EventRetry, Holder: j.job.Holder, Owner: j.owner, RetryFor: retryLease, Reason: c.reason, Detail: c.detail,
@@ -219,8 +249,9 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 	}
 	renew := time.Now().Add(retryLease / 2)
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		s := search{
-			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, again: wait > firstPause,
+		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, again: wait > firstPause}
+		if s.again {
+			s.tried = j.excluded() // there was nobody else
 		}
 		to, refusal := j.d.find(ctx, &s)
 		switch {

@@ -23,6 +23,9 @@ type Request struct {
 	core.Spec
 	// Unique says that the request id was made for this call, so that nobody can be asking for the same.
 	Unique bool
+	// Patient says that the caller is not to be refused once a node was found: the job is then seen through until it
+	// ends, whoever refuses it.
+	Patient bool
 }
 
 // Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job,
@@ -39,7 +42,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error)
 }
 
 func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire.Error) {
-	id := core.JobIDFor(r.Tenant, r.Request)
+	id := r.Job()
 	content := r.Fingerprint()
 	if r.Unique {
 		return d.begin(id, content, r)
@@ -96,7 +99,7 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 		d.release(found.ref, found.member.Node, false)
 		return answer(job, content)
 	}
-	return d.embark(job).run(d.life) // whoever asked may leave; the job goes on
+	return d.embark(job, !r.Patient).run(d.life) // whoever asked may leave; the job goes on
 }
 
 // settled answers what the record says, if there is one, before a request is refused.

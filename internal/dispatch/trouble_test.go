@@ -348,11 +348,11 @@ func TestCancelOfARetry(t *testing.T) {
 		if err := w.ack(p); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.fail(p, core.ReasonNodeFailed); err != nil {
+		if err := w.fail(p, core.ReasonModelNotAvailable); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(time.Second, "node-a")
-		w.wantState(p.Job, core.StateRetrying, core.ReasonNodeFailed)
+		w.wantState(p.Job, core.StateRetrying, core.ReasonModelNotAvailable)
 		if _, cancelled, err := w.d.Cancel(w.t.Context(), p.Job); err != nil || !cancelled {
 			t.Fatalf("cancel: %v %v", cancelled, err)
 		}

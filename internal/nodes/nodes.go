@@ -63,11 +63,14 @@ type Registered struct {
 // Register begins a life of a node. A node without a name gets one.
 func (l *Life) Register(ctx context.Context, id core.NodeID, p Patch, a store.Activity) (Registered, error) {
 	if id == "" {
-		id = core.NodeID("node-" + uuid.Must(uuid.NewV7()).String())
+		id = NewID()
 	}
 	p.normalise()
 	return l.register(ctx, id, p, a, false)
 }
+
+// NewID makes a name for a node that has none.
+func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).String()) }
 
 // Readmit registers a node that the store has forgotten, as it has declared itself by now.
 func (l *Life) Readmit(ctx context.Context, declared core.Node, a store.Activity) (Registered, error) {

@@ -20,7 +20,7 @@ type Patch struct {
 	Zone     *string
 	Tenant   *core.TenantID
 	Callback *string
-	Socket   *bool
+	Owner    *core.InstanceID // with whom it is connected
 	Load     *core.Load
 }
 
@@ -45,7 +45,7 @@ func (p *Patch) Apply(n *core.Node) {
 	set(&n.Zone, p.Zone)
 	set(&n.Tenant, p.Tenant)
 	set(&n.Callback, p.Callback)
-	set(&n.Socket, p.Socket)
+	set(&n.Owner, p.Owner)
 	set(&c.Types, p.Types)
 	replace(&c.ASR, p.ASR)
 	replace(&c.Semantic, p.Semantic)

@@ -94,14 +94,15 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Census: s.Store, Marks: s.Store, Log: log, Silent: s.Nodes.Silent}
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 
-	s.Rooms = session.New(roomRules(c), s.Store, s.Jobs, &s.Metrics.Conversations, log)
+	s.Rooms = session.New(roomRules(c, instance), s.Store, s.Jobs, &s.Metrics.Conversations, log)
 	s.Jobs.ReportTo(s.Rooms)
 	s.links.Listen(s.Rooms.Sounds)
 	s.hall = socket.NewHall(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
 	s.watch()
 
 	s.Server = server.New(server.Options{
-		Hall: s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
+		Instance: instance,
+		Hall:     s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
 		CheckCallback: s.caller.Check, Ping: s.Store.Ping,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
@@ -129,10 +130,11 @@ func (s *Scheduler) closed(c socket.Closed) { s.Metrics.Closed(int(c.Code), c.By
 const firstWord = 10 * time.Second
 
 // roomRules is how conversations are treated.
-func roomRules(c *config.Scheduler) session.Config {
+func roomRules(c *config.Scheduler, instance core.InstanceID) session.Config {
 	const bytesPerMS = 2 * 48 * 2 // of the most that PCM can take
 	return session.Config{
-		Pause: c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
+		Instance: instance,
+		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
 		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
 		Wait: c.Sessions.WaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), Most: c.Sessions.OpenUtterances,
 		PerTurn: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, Held: int64(c.Sessions.AudioBufferMB) << 20,

@@ -3,13 +3,13 @@ package server
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -28,7 +28,7 @@ func (s *Server) admit(who who, next http.HandlerFunc) http.HandlerFunc {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		token := bearer(r)
+		token := socket.Token(r)
 		if s.Keys.Operator(token) {
 			next(w, r)
 			return
@@ -39,18 +39,21 @@ func (s *Server) admit(who who, next http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 		}
+		if s.Keys.Known(token) {
+			s.fail(w, wire.Errorf(wire.Forbidden, "this is for operators: use an operator's key"))
+			return
+		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		s.fail(w, unauthorized())
+		s.fail(w, unauthorized(token))
 	}
 }
 
-func bearer(r *http.Request) string {
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return token
-}
-
-func unauthorized() *wire.Error {
-	return wire.Errorf(wire.Unauthorized, "this needs a valid credential: send Authorization: Bearer <key>")
+// unauthorized is the answer to whoever has no valid credential.
+func unauthorized(token string) *wire.Error {
+	if token == "" {
+		return wire.Errorf(wire.Unauthorized, "this needs a credential: send Authorization: Bearer <key> (lingua: --token, or LINGUA_TOKEN)")
+	}
+	return wire.Errorf(wire.Unauthorized, "the credential is not valid here, or not any more: use another, or mint a new session token")
 }
 
 type grantKey struct{}

@@ -93,8 +93,9 @@ func TestEveryDoorWantsItsCredential(t *testing.T) {
 		for _, token := range []string{"", "nope", operatorKey + "x"} {
 			w.as(token, method, path, obj{}).refused(wire.Unauthorized)
 		}
-		if !strings.HasPrefix(path, "/v1/node/") && !strings.HasPrefix(path, "/v1/job/") {
-			w.as(gpuToken, method, path, obj{}).refused(wire.Unauthorized)
+		ours := strings.HasPrefix(path, "/v1/node/") || strings.HasPrefix(path, "/v1/job/")
+		if !ours && !strings.HasPrefix(path, "/v1/audio/") { // whose credential is its address
+			w.as(gpuToken, method, path, obj{}).refused(wire.Forbidden)
 		}
 	}
 	w.as(operatorKey, "GET", "/v1/nodes", nil).into(&wire.NodeList{})

@@ -259,7 +259,7 @@ func badReports(s *stage) []bad {
 	return append(all, invalid("/v1/job/done", s.n1.about(s.held),
 		bad{body: obj{"result": "text"}, field: "result", says: "must be an object"},
 		bad{body: obj{"result": []int{1}}, field: "result", says: "must be an object"},
-		bad{name: "a large result", body: obj{"result": obj{"text": strings.Repeat("x", 256<<10)}}, field: "result", says: "262144"},
+		bad{name: "a large result", code: wire.PayloadTooLarge, body: obj{"result": obj{"text": strings.Repeat("x", 256<<10)}}, field: "result", says: "262144"},
 		bad{body: obj{"status": 5}, field: "status"},
 		bad{body: obj{"reason": []string{"x"}, "status": "error"}, field: "reason"},
 	)...)

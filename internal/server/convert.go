@@ -20,7 +20,6 @@ const (
 	maxActive = core.MaxConcurrentJobs
 	maxName   = 256
 	maxRef    = 2048
-	maxResult = 256 << 10
 )
 
 // checkID checks an identifier that must be there.

@@ -25,13 +25,46 @@ type Links struct {
 	mu    sync.Mutex
 	base  string // where others reach this instance
 	nodes map[core.NodeID]*nodeLink
+	away  map[core.NodeID]*nodeLink // whose connection was lost last, while they may come back
+	gates map[core.NodeID]*gate
+}
+
+// gate lets one at a time decide whether a node is here.
+type gate struct {
+	sync.Mutex
+	users int
 }
 
 var _ dispatch.Transport = (*Links)(nil)
 
 // NewLinks makes it; others takes jobs to nodes that have no link. The secret signs where they find the sound.
 func NewLinks(others dispatch.Transport, secret []byte) *Links {
-	return &Links{others: others, sign: secret, nodes: make(map[core.NodeID]*nodeLink)}
+	return &Links{
+		others: others, sign: secret, nodes: make(map[core.NodeID]*nodeLink), away: make(map[core.NodeID]*nodeLink),
+		gates: make(map[core.NodeID]*gate),
+	}
+}
+
+// decide lets the caller alone decide about a node until it calls what is returned: a node that comes back and the end
+// of its grace must not both be right.
+func (l *Links) decide(id core.NodeID) (done func()) {
+	l.mu.Lock()
+	g := l.gates[id]
+	if g == nil {
+		g = &gate{}
+		l.gates[id] = g
+	}
+	g.users++
+	l.mu.Unlock()
+	g.Lock()
+	return func() {
+		g.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if g.users--; g.users == 0 {
+			delete(l.gates, id)
+		}
+	}
 }
 
 // Advertise says where others reach this instance.
@@ -55,6 +88,7 @@ func (l *Links) fetchable(a *wire.Assignment) (*wire.Assignment, error) {
 	l.mu.Unlock()
 	at := *a
 	at.AudioRef = l.sign.audioURL(base, a, http.MethodGet, "")
+	at.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.Length}
 	if clip.Speech {
 		at.TTSUpload = l.sign.audioURL(base, a, http.MethodPut, "/tts")
 	}
@@ -89,6 +123,7 @@ func (l *Links) enter(n *nodeLink) (old *nodeLink) {
 	defer l.mu.Unlock()
 	old = l.nodes[n.id]
 	l.nodes[n.id] = n
+	delete(l.away, n.id)
 	return old
 }
 
@@ -100,6 +135,18 @@ func (l *Links) leave(n *nodeLink) bool {
 		return false
 	}
 	delete(l.nodes, n.id)
+	l.away[n.id] = n
+	return true
+}
+
+// lost reports, when the grace of a lost link is over, whether the node has not come back since. It is asked once.
+func (l *Links) lost(n *nodeLink) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away[n.id] != n {
+		return false
+	}
+	delete(l.away, n.id)
 	return true
 }
 
@@ -167,23 +214,28 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 	if !n.conn.Send(assign) {
 		return dispatch.ErrRefused
 	}
-	if clip != nil && !sendAudio(n.conn, wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip.Data) {
+	if clip != nil && !n.conn.Feed(soundOf(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip.Data)) {
 		return errCut
 	}
 	return nil
 }
 
-// sendAudio sends audio in as many frames as it takes.
-func sendAudio(to *socket.Conn, job wire.ActiveJob, data []byte) bool {
-	for chunk := 0; ; chunk++ {
+// soundOf hands out audio in as many frames as it takes.
+func soundOf(job wire.ActiveJob, data []byte) func() []byte {
+	chunk, last := 0, false
+	return func() []byte {
+		if last {
+			return nil
+		}
 		n := min(len(data), wire.MaxChunk)
-		frame, err := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Chunk: chunk, Last: n == len(data)}, data[:n])
-		if err != nil || !to.SendBinary(frame) {
-			return false
+		last = n == len(data)
+		frame, err := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Chunk: chunk, Last: last}, data[:n])
+		if err != nil {
+			return nil // the header is ours, and small
 		}
-		if data = data[n:]; len(data) == 0 {
-			return true
-		}
+		chunk++
+		data = data[n:]
+		return frame
 	}
 }
 

@@ -26,9 +26,10 @@ func (s *Server) nodeSocket(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // it was answered
 	}
-	grant, err := s.Keys.Node(socket.Token(r))
+	token := socket.Token(r)
+	grant, err := s.Keys.Node(token)
 	if err != nil {
-		refuse(conn, unauthorized())
+		refuse(conn, unauthorized(token))
 		return
 	}
 	s.sockets.Go(func() { s.serveNode(conn, &grant) })
@@ -157,14 +158,18 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 	if p.Tenant, e = tenantOf(grant, p.Tenant); e != nil {
 		return nil, e
 	}
-	connected := true
-	p.Socket = &connected
+	if in.NodeID == "" {
+		in.NodeID = string(nodes.NewID())
+	}
+	defer s.Links.decide(core.NodeID(in.NodeID))()
+	p.Owner = &s.Instance
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Status: "registered"}
 	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), speaks: make(map[wire.ActiveJob]bool)}
-	if epoch, ok := s.resumed(ctx, in); ok {
-		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Beat{Node: n.id, Epoch: epoch, Patch: p, Activity: a})
+	drained := false
+	if was := s.resumed(ctx, in); was != nil {
+		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Beat{Node: n.id, Epoch: was.Epoch, Patch: p, Activity: a})
 		if err == nil {
-			n.epoch, ack.Status, ack.Cancel = epoch, "resumed", viewActive(cancel)
+			n.epoch, drained, ack.Status, ack.Cancel = was.Epoch, was.Drained, "resumed", viewActive(cancel)
 		}
 	}
 	if n.epoch == 0 {
@@ -172,15 +177,19 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 		if err != nil {
 			return nil, asError(err)
 		}
-		n.id, n.epoch, ack.Cancel = r.Node.ID, r.Node.Epoch, viewActive(r.Cancel)
+		n.epoch, drained, ack.Cancel = r.Node.Epoch, r.Node.Drained, viewActive(r.Cancel)
 	}
 	n.said = p.Declare(n.id)
+	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), s.resumeToken(n.id, n.epoch)
+	conn.Send(ack)
+	if drained {
+		conn.Send(wire.Drain{Drained: true})
+	}
+	// From here on it can be given jobs, after it was told who it is.
 	if old := s.Links.enter(n); old != nil {
 		old.conn.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
 	}
 	s.Nodes.Back(n.id)
-	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), s.resumeToken(n.id, n.epoch)
-	conn.Send(ack)
 	return n, nil
 }
 
@@ -207,19 +216,23 @@ func (s *Server) resumeToken(id core.NodeID, epoch core.Epoch) string {
 	return strconv.FormatInt(int64(epoch), 10) + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// resumed reports whether a node may go on in the life it was in, and which that is.
-func (s *Server) resumed(ctx context.Context, in *wire.NodeRegister) (core.Epoch, bool) {
-	if in.ResumeToken == "" || in.NodeID == "" {
-		return 0, false
+// resumed is a node that may go on in the life it was in; nil when it may not. Elsewhere it begins another life, so that
+// what it left behind here is told from it.
+func (s *Server) resumed(ctx context.Context, in *wire.NodeRegister) *core.Node {
+	if in.ResumeToken == "" {
+		return nil
 	}
 	number, _, _ := strings.Cut(in.ResumeToken, ".")
 	epoch, err := strconv.ParseInt(number, 10, 64)
 	id := core.NodeID(in.NodeID)
 	if err != nil || !hmac.Equal([]byte(in.ResumeToken), []byte(s.resumeToken(id, core.Epoch(epoch)))) {
-		return 0, false
+		return nil
 	}
-	status, err := s.Nodes.Node(ctx, id)
-	return core.Epoch(epoch), err == nil && status.Node.Epoch == core.Epoch(epoch) && status.Node.Health != core.HealthOffline
+	now, err := s.Nodes.Node(ctx, id)
+	if err != nil || now.Node.Epoch != core.Epoch(epoch) || now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance {
+		return nil
+	}
+	return now.Node
 }
 
 // nodeLeft gives a node whose connection was lost its grace, and moves its jobs if it does not come back.
@@ -229,7 +242,8 @@ func (s *Server) nodeLeft(n *nodeLink) {
 	}
 	s.Nodes.Away(n.id)
 	s.later(s.Grace, func(ctx context.Context) {
-		if s.Links.get(n.id) != nil {
+		defer s.Links.decide(n.id)()
+		if !s.Links.lost(n) {
 			return
 		}
 		if err := s.Nodes.Gone(ctx, n.id, n.life()); err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,6 +76,7 @@ func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbe
 		b.Seq = *in.HBSeq
 	}
 	p.Apply(&n.said)
+	b.Patch.Health = n.said.Health // whoever is connected and says nothing of it is as it said before
 	cancel, err := s.Nodes.Heartbeat(ctx, b)
 	var we *wire.Error
 	if errors.As(err, &we) && we.Code == wire.NotFound {
@@ -171,7 +173,11 @@ func (s *Server) nodeResult(ctx context.Context, n *nodeLink, in *wire.JobResult
 		return e
 	}
 	if e := checkResult(in.Result); e != nil {
-		return s.acknowledge(n, in.ActiveJob, e) // sent again it would be no better
+		// Sent again it would be no better: the attempt is over.
+		if _, err := s.failed(ctx, r, string(e.Code)); err != nil {
+			return s.acknowledge(n, in.ActiveJob, err)
+		}
+		return s.acknowledge(n, in.ActiveJob, e)
 	}
 	if in.TTS {
 		in.Result = withSpeech(in.Result)
@@ -188,11 +194,13 @@ func withSpeech(result json.RawMessage) json.RawMessage {
 	said := make(map[string]json.RawMessage)
 	_ = json.Unmarshal(result, &said) // a result that is nothing says nothing
 	said["tts"] = json.RawMessage("true")
-	text, err := json.Marshal(said)
-	if err != nil {
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetEscapeHTML(false)
+	if out.Encode(said) != nil {
 		return result
 	}
-	return text
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 
 func (s *Server) nodeFail(ctx context.Context, n *nodeLink, in *wire.JobFail) *wire.Error {

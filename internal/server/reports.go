@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -69,8 +70,8 @@ func checkResult(result json.RawMessage) *wire.Error {
 		return nil
 	case body[0] != '{':
 		return wire.Invalid("result", "must be an object")
-	case len(body) > maxResult:
-		return wire.Invalid("result", "is larger than %d bytes", maxResult)
+	case !session.Fits(body):
+		return wire.Wrong(wire.PayloadTooLarge, "result", "it does not fit into a message of %d bytes, in which its texts are twice: send less", wire.MaxFrame)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pause"
@@ -42,6 +43,8 @@ type Options struct {
 	Hall  *socket.Hall
 	Links *Links
 	Rooms *session.Rooms
+	// Instance is this incarnation of this scheduler.
+	Instance core.InstanceID
 	// Keys says who may do what.
 	Keys *auth.Keys
 	// Secret signs what nodes are told to come back with.

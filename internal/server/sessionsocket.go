@@ -18,9 +18,10 @@ func (s *Server) sessionSocket(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // it was answered
 	}
-	grant, err := s.Keys.Session(socket.Token(r))
+	token := socket.Token(r)
+	grant, err := s.Keys.Session(token)
 	if err != nil {
-		refuse(conn, unauthorized())
+		refuse(conn, unauthorized(token))
 		return
 	}
 	s.sockets.Go(func() { s.serveSession(conn, &grant) })
@@ -29,18 +30,18 @@ func (s *Server) sessionSocket(w http.ResponseWriter, r *http.Request) {
 // serveSession is a speaker's connection, from its first word to its last.
 func (s *Server) serveSession(conn *socket.Conn, grant *auth.SessionGrant) {
 	ctx := s.life
-	room, e := s.greet(ctx, conn, grant)
+	seat, e := s.greet(ctx, conn, grant)
 	if e != nil {
 		refuse(conn, e)
 		return
 	}
-	defer room.Detach(conn)
+	defer seat.Leave()
 	for {
 		m, err := conn.Read()
 		if err != nil {
 			return
 		}
-		if e := s.speakerSaid(room, m); e != nil {
+		if e := s.speakerSaid(seat, m); e != nil {
 			if e.Code == wire.RateLimited {
 				refuse(conn, e)
 				continue
@@ -51,7 +52,7 @@ func (s *Server) serveSession(conn *socket.Conn, grant *auth.SessionGrant) {
 }
 
 // greet takes the first message: a session begins, or goes on.
-func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant) (*session.Session, *wire.Error) {
+func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant) (*session.Seat, *wire.Error) {
 	late := time.AfterFunc(s.FirstWord, func() {
 		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no session_start or session_resume came within %s", s.FirstWord))
 	})
@@ -67,17 +68,17 @@ func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.Sessi
 	if err != nil {
 		return nil, asError(err)
 	}
-	var room *session.Session
+	var seat *session.Seat
 	switch typ {
 	case wire.SessionStart{}.Type():
 		var in wire.SessionStart
 		if err = wire.Decode(m.Data, &in); err == nil {
-			room, err = s.startSession(ctx, conn, grant, &in)
+			seat, err = s.startSession(ctx, conn, grant, &in)
 		}
 	case wire.SessionResume{}.Type():
 		var in wire.SessionResume
 		if err = wire.Decode(m.Data, &in); err == nil {
-			room, err = s.resumeSession(ctx, conn, grant, &in)
+			seat, err = s.resumeSession(ctx, conn, grant, &in)
 		}
 	default:
 		err = wire.Invalid("type", "the first message must be session_start or session_resume, not %s", typ)
@@ -85,10 +86,10 @@ func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.Sessi
 	if err != nil {
 		return nil, asError(err)
 	}
-	return room, nil
+	return seat, nil
 }
 
-func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionStart) (*session.Session, error) {
+func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionStart) (*session.Seat, error) {
 	if e := checkOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -130,7 +131,7 @@ func ownSession(grant *auth.SessionGrant, id string) *wire.Error {
 	return nil
 }
 
-func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionResume) (*session.Session, error) {
+func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionResume) (*session.Seat, error) {
 	if e := checkID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -146,9 +147,9 @@ func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *au
 }
 
 // speakerSaid takes in one message of a session. The error, if any, is about the message.
-func (s *Server) speakerSaid(room *session.Session, m socket.Message) *wire.Error {
+func (s *Server) speakerSaid(seat *session.Seat, m socket.Message) *wire.Error {
 	if m.Binary {
-		return room.Hear(session.Words{Data: m.Data})
+		return seat.Hear(session.Words{Data: m.Data})
 	}
 	typ, err := wire.TypeOf(m.Data)
 	if err != nil {
@@ -156,17 +157,17 @@ func (s *Server) speakerSaid(room *session.Session, m socket.Message) *wire.Erro
 	}
 	switch typ {
 	case wire.AudioChunk{}.Type():
-		return speak(m.Data, func(in *wire.AudioChunk) *wire.Error { return s.chunk(room, in) })
+		return speak(m.Data, func(in *wire.AudioChunk) *wire.Error { return s.chunk(seat, in) })
 	case wire.UtteranceStart{}.Type():
-		return speak(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.utteranceStart(room, in) })
+		return speak(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.utteranceStart(seat, in) })
 	case wire.SessionUpdate{}.Type():
-		return speak(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.sessionUpdate(room, in) })
+		return speak(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.sessionUpdate(seat, in) })
 	case wire.Cancel{}.Type():
-		return speak(m.Data, func(in *wire.Cancel) *wire.Error { return room.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
+		return speak(m.Data, func(in *wire.Cancel) *wire.Error { return seat.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
 	case wire.Keepalive{}.Type():
-		return speak(m.Data, func(*wire.Keepalive) *wire.Error { room.Keepalive(); return nil })
+		return speak(m.Data, func(*wire.Keepalive) *wire.Error { seat.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
-		return speak(m.Data, func(*wire.SessionEnd) *wire.Error { room.End(); return nil })
+		return speak(m.Data, func(*wire.SessionEnd) *wire.Error { seat.End(); return nil })
 	}
 	return wire.Invalid("type", "there is no message %s from a session", typ)
 }
@@ -179,7 +180,7 @@ func speak[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
 	return fn(&in)
 }
 
-func (s *Server) chunk(room *session.Session, in *wire.AudioChunk) *wire.Error {
+func (s *Server) chunk(seat *session.Seat, in *wire.AudioChunk) *wire.Error {
 	w := session.Words{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal}
 	if in.Seq < 0 {
 		return wire.Invalid("seq", "counts from 1")
@@ -188,15 +189,15 @@ func (s *Server) chunk(room *session.Session, in *wire.AudioChunk) *wire.Error {
 	if w.Src, e = s.names(in.UtteranceID, in.RequestID, in.SrcLang); e != nil {
 		return e
 	}
-	return room.Hear(w)
+	return seat.Hear(w)
 }
 
-func (s *Server) utteranceStart(room *session.Session, in *wire.UtteranceStart) *wire.Error {
+func (s *Server) utteranceStart(seat *session.Seat, in *wire.UtteranceStart) *wire.Error {
 	src, e := s.names(in.UtteranceID, in.RequestID, in.SrcLang)
 	if e != nil {
 		return e
 	}
-	return room.Begin(in.UtteranceID, src, core.RequestID(in.RequestID))
+	return seat.Begin(in.UtteranceID, src, core.RequestID(in.RequestID))
 }
 
 // names checks what an utterance may be called, and reads its language.
@@ -213,7 +214,7 @@ func (s *Server) names(utterance, request, src string) (core.Lang, *wire.Error) 
 	return s.lang("src_lang", src)
 }
 
-func (s *Server) sessionUpdate(room *session.Session, in *wire.SessionUpdate) *wire.Error {
+func (s *Server) sessionUpdate(seat *session.Seat, in *wire.SessionUpdate) *wire.Error {
 	var src core.Lang
 	var e *wire.Error
 	if in.SrcLang != "" {
@@ -229,5 +230,5 @@ func (s *Server) sessionUpdate(room *session.Session, in *wire.SessionUpdate) *w
 		}
 		options = &o
 	}
-	return room.Update(src, options, in)
+	return seat.Update(src, options, in)
 }

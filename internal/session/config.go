@@ -9,6 +9,8 @@ import (
 
 // Config is how conversations are treated.
 type Config struct {
+	Instance core.InstanceID // this incarnation of this scheduler
+
 	Pause        time.Duration // an utterance ends after so long without audio, or of silence
 	MaxUtterance time.Duration // or when it is this long
 	Silence      float64       // PCM quieter than this is silence, unless a session says otherwise
@@ -27,6 +29,9 @@ type Config struct {
 
 // keep is how long the durable messages of a session outlive the last of them.
 func (c *Config) keep() time.Duration { return c.Resume + c.Wait + c.Job + c.Idle }
+
+// renew is how often the state of a session is written anew, so that it outlives long silences.
+func (c *Config) renew() time.Duration { return c.keep() / 3 }
 
 // limits is what a session is told that it must keep to.
 func (c *Config) limits() wire.Limits {

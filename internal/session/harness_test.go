@@ -32,12 +32,29 @@ type world struct {
 	jobs  *desk
 	store store.Store
 	cfg   session.Config
+
+	instances int // that there were
 }
 
 // move lets the instance die, and has another one in its place from now on.
 func (w *world) move() {
 	w.rooms.Close()
-	w.rooms = session.New(w.cfg, w.store, w.jobs, &telemetry.New().Conversations, slog.New(slog.DiscardHandler))
+	w.rooms = w.another(w.store, w.jobs)
+	w.jobs.rooms = w.rooms
+}
+
+// another is one more instance.
+func (w *world) another(st session.Store, jobs session.Jobs) *session.Rooms {
+	w.instances++
+	cfg := w.cfg
+	cfg.Instance = core.InstanceID(fmt.Sprintf("i-%d", w.instances))
+	return session.New(cfg, st, jobs, &telemetry.New().Conversations, slog.New(slog.DiscardHandler))
+}
+
+// over has the instance use another store, or another dispatcher, from now on.
+func (w *world) over(st session.Store, jobs session.Jobs) {
+	w.rooms.Close()
+	w.rooms = w.another(st, jobs)
 	w.jobs.rooms = w.rooms
 }
 
@@ -54,7 +71,7 @@ func play(t *testing.T, fn func(w *world)) {
 			Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, Most: 4, PerTurn: 1 << 20, Held: 4 << 20,
 		}}
 		w.jobs = &desk{placed: make(map[core.JobID]core.Spec)}
-		w.rooms = session.New(w.cfg, st, w.jobs, &telemetry.New().Conversations, slog.New(slog.DiscardHandler))
+		w.rooms = w.another(st, w.jobs)
 		w.jobs.rooms = w.rooms
 		defer func() { w.rooms.Close() }()
 		fn(w)
@@ -81,7 +98,7 @@ func (d *desk) Dispatch(_ context.Context, r dispatch.Request) (dispatch.Placeme
 	if d.refuse != nil {
 		return dispatch.Placement{}, d.refuse
 	}
-	id := core.JobIDFor(r.Tenant, r.Request)
+	id := r.Job()
 	if _, again := d.placed[id]; !again {
 		d.order = append(d.order, id)
 	}
@@ -177,10 +194,12 @@ func (e *ear) SendText(text []byte) bool {
 	return true
 }
 
-func (e *ear) SendBinary([]byte) bool {
+func (e *ear) Feed(next func() []byte) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.frames = append(e.frames, map[string]any{"type": "binary"})
+	for frame := next(); frame != nil; frame = next() {
+		e.frames = append(e.frames, map[string]any{"type": "binary"})
+	}
 	return e.code == 0
 }
 
@@ -190,6 +209,11 @@ func (e *ear) Close(code wire.CloseCode, err *wire.Error) {
 	if e.code == 0 {
 		e.code, e.err = code, err
 	}
+}
+
+func (e *ear) Part(f wire.Frame) {
+	e.Send(f)
+	e.Close(wire.CloseNormal, nil)
 }
 
 // closed is how the link was closed, 0 if it was not.
@@ -240,7 +264,7 @@ func (e *ear) ends() []string {
 }
 
 // start begins a session.
-func (w *world) start(change ...func(*wire.SessionStart)) (*session.Session, *ear) {
+func (w *world) start(change ...func(*wire.SessionStart)) (*session.Seat, *ear) {
 	w.t.Helper()
 	wish := &wire.SessionStart{}
 	for _, c := range change {
@@ -267,7 +291,7 @@ func tone(ms int) []byte {
 func hush(ms int) []byte { return make([]byte, 32*ms) }
 
 // say sends audio as a microphone does, in pieces of 100 ms, in real time.
-func (w *world) say(s *session.Session, pcm []byte) {
+func (w *world) say(s *session.Seat, pcm []byte) {
 	w.t.Helper()
 	for len(pcm) > 0 {
 		n := min(len(pcm), 3200)
@@ -280,7 +304,7 @@ func (w *world) say(s *session.Session, pcm []byte) {
 }
 
 // utter says something and ends it by hand, and returns its job.
-func (w *world) utter(s *session.Session) core.JobID {
+func (w *world) utter(s *session.Seat) core.JobID {
 	w.t.Helper()
 	before := len(w.jobs.jobs())
 	w.say(s, tone(300))

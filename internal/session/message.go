@@ -45,6 +45,25 @@ func message(job *core.Job) ([]byte, error) {
 	return wire.EncodeFrame(r)
 }
 
+const (
+	// certainlyFits is how large a result can be that fits into a message however it has to be written: its texts are in
+	// it twice, and one byte of a text takes six at most.
+	certainlyFits = wire.MaxFrame / 16
+	// besides is what a message takes beside the result, at most: names and numbers.
+	besides = 4 << 10
+)
+
+// Fits reports whether a node's result fits into the message that brings it to its session.
+func Fits(result json.RawMessage) bool {
+	if len(result) <= certainlyFits {
+		return true
+	}
+	var said spoken
+	_ = json.Unmarshal(result, &said) // as message does
+	text, err := wire.EncodeFrame(wire.Result{TextSrc: said.TextSrc, TextTgt: said.TextTgt, Result: result})
+	return err == nil && len(text)+besides <= wire.MaxFrame
+}
+
 // failure writes the terminal message of an utterance without a result, whether or not it had become a job.
 func failure(spec *core.Spec, job core.JobID, e *wire.Error, reason core.Reason) ([]byte, error) {
 	index := spec.Utterance.Turn - 1

@@ -19,21 +19,22 @@ const (
 // place gives the job of an utterance to a node. A fleet that is full for a moment is waited for; after that the
 // utterance ends without ever having been a job.
 func (r *Rooms) place(ctx context.Context, u *utterance) {
-	s := u.session
 	until := time.Now().Add(r.cfg.Wait)
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		e := r.tryPlace(ctx, u)
-		if e == nil || ctx.Err() != nil {
-			return
-		}
-		s.mu.Lock()
-		given := u.given
-		s.mu.Unlock()
-		if given {
+		if u.isGivenUp() {
 			r.conclude(ctx, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
 			return
 		}
-		if !e.Code.Traits().Retryable || time.Now().Add(wait).After(until) {
+		e := r.tryPlace(ctx, u)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case e == nil:
+			if u.isGivenUp() { // while it was placed: whoever gave it up may have found no job
+				r.cancel(ctx, u)
+			}
+			return
+		case !e.Code.Traits().Retryable || time.Now().Add(wait).After(until):
 			r.conclude(ctx, u, e, core.Reason(e.Code))
 			return
 		}
@@ -43,17 +44,49 @@ func (r *Rooms) place(ctx context.Context, u *utterance) {
 	}
 }
 
-// tryPlace saves where the utterance was cut, so that it is never cut again, and dispatches it.
+// isGivenUp reports whether the speaker does not want the utterance any more.
+func (u *utterance) isGivenUp() bool {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	return u.given
+}
+
+// giveUp ends an utterance that was committed, once. The caller holds the lock.
+func (s *Session) giveUp(u *utterance) {
+	if !u.given {
+		u.given = true
+		s.rooms.background(func(ctx context.Context) { s.rooms.cancel(ctx, u) })
+	}
+}
+
+// cancel ends the job of an utterance. If there is none it is being placed, and whoever does that looks once more.
+func (r *Rooms) cancel(ctx context.Context, u *utterance) {
+	pause.Persist(ctx, firstPause, mostPause, func() error {
+		_, _, err := r.jobs.Cancel(ctx, u.job)
+		var e *wire.Error
+		if errors.As(err, &e) && e.Code == wire.NotFound {
+			return nil
+		}
+		return err
+	})
+}
+
+// tryPlace saves where the utterance was cut, so that it is never cut again, and dispatches it. Of an utterance that is
+// another instance's by now, that one takes care.
 func (r *Rooms) tryPlace(ctx context.Context, u *utterance) *wire.Error {
-	if err := u.session.save(ctx); err != nil {
+	err := u.session.save(ctx)
+	if errors.Is(err, errSuperseded) {
+		return nil
+	}
+	if err != nil {
 		return r.down(err)
 	}
-	known, err := false, error(nil)
+	known := false
 	if u.revived {
 		known, err = r.jobs.Rearm(ctx, u.job)
 	}
 	if err == nil && !known {
-		_, err = r.jobs.Dispatch(ctx, dispatch.Request{Spec: u.spec})
+		_, err = r.jobs.Dispatch(ctx, dispatch.Request{Spec: u.spec, Patient: true})
 	}
 	if err == nil {
 		return nil
@@ -79,35 +112,10 @@ func (r *Rooms) conclude(ctx context.Context, u *utterance, e *wire.Error, reaso
 		return
 	}
 	pause.Persist(ctx, firstPause, mostPause, func() error {
-		err := r.append(ctx, u.spec.Session, u.turn, body)
+		err := r.append(ctx, u.session.claim, &u.spec, body)
 		if err != nil {
 			r.log.Warn("the store did not answer", "operation", "outbox", "error", err)
 		}
 		return err
 	})
-}
-
-// Cancel gives up an utterance: the open one, or one whose terminal message has not come.
-func (s *Session) Cancel(id string, job core.JobID) *wire.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touch()
-	if u := s.open; u != nil && (id == "" && job == "" || id != "" && u.id == id) {
-		s.rooms.Sounds.give(u.bytes)
-		s.open = nil
-		if u.id != "" {
-			s.past = append(s.past, u.id)
-		}
-		return nil
-	}
-	for _, u := range s.turn {
-		if u.job == job && job != "" || u.id == id && id != "" {
-			u.given = true
-			s.rooms.background(func(ctx context.Context) {
-				_, _, _ = s.rooms.jobs.Cancel(ctx, u.job) // unknown: it waits for a node, and is told
-			})
-			return nil
-		}
-	}
-	return wire.Errorf(wire.NotFound, "there is no such utterance, or it has ended")
 }

@@ -9,8 +9,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -20,6 +22,7 @@ type saved struct {
 	Turns                    int64
 	Cut                      int64 // the last audio frame of which it was decided where it belongs
 	Results, Errors, AudioMS int64
+	Past                     []string // names of utterances that have ended
 	Cuts                     []cut
 }
 
@@ -56,6 +59,11 @@ func (s *Session) state() ([]byte, error) {
 	b = strconv.AppendInt(append(b, `,"Results":`...), s.totals.Results, 10)
 	b = strconv.AppendInt(append(b, `,"Errors":`...), s.totals.Errors, 10)
 	b = strconv.AppendInt(append(b, `,"AudioMS":`...), s.totals.AudioMS, 10)
+	past, err := json.Marshal(s.past)
+	if err != nil {
+		return nil, err
+	}
+	b = append(append(b, `,"Past":`...), past...)
 	b = append(b, `,"Cuts":[`...)
 	for _, u := range s.turn {
 		if u.written == nil {
@@ -80,8 +88,9 @@ type ResumeParams struct {
 	Last    int64 // the last durable message that arrived
 }
 
-// Resume goes on with a session whose link was lost. Everything after the last durable message that arrived follows.
-func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Session, error) {
+// Resume goes on with a session whose link was lost. Everything after the last durable message that arrived follows, as
+// far as it is still there.
+func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, error) {
 	s := r.session(p.Session)
 	if s == nil {
 		var err error
@@ -89,8 +98,12 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Session
 			return nil, err
 		}
 	}
-	if s.tenant != p.Tenant || subtle.ConstantTimeCompare([]byte(s.hash), []byte(hashOf(p.Token))) != 1 {
-		return nil, wire.Wrong(wire.Forbidden, "resume_token", "it is not the token of this session")
+	if !p.allowed(s.tenant, s.hash) {
+		return nil, notItsToken()
+	}
+	first, err := r.first(ctx, p.Session, p.Last)
+	if err != nil {
+		return nil, r.down(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +117,18 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Session
 		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
 	}
 	r.counts.Sessions.WithLabelValues("resumed").Inc()
+	s.pace.credit = max(s.pace.credit, time.Since(s.heard))
 	s.attach(link)
-	answer := wire.SessionResumed{SessionID: string(s.id), Recovered: true, NextAudioSeq: s.counted + 1, LastSeq: s.known}
+	// What was sent over the link that was lost, and did not arrive, is sent again.
+	s.sent = min(s.sent, p.Last)
+	recovered := first == p.Last+1 || first == 0 && (p.Last == s.known || s.fresh[p.Last+1] != nil)
+	switch {
+	case !recovered && first == 0:
+		s.sent = s.known
+	case !recovered:
+		s.sent = first - 1
+	}
+	answer := wire.SessionResumed{SessionID: string(s.id), Recovered: recovered, NextAudioSeq: s.counted + 1, LastSeq: s.known}
 	if s.open != nil {
 		answer.OpenUtterance = s.open.id
 	}
@@ -114,9 +137,26 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Session
 	for _, u := range s.waiting() {
 		link.Send(s.committed(u, u.reason))
 	}
-	s.sent = min(s.sent, p.Last) // what was sent over the link that was lost, and did not arrive, is sent again
 	s.catchUp()
-	return s, nil
+	return &Seat{s, link}, nil
+}
+
+// allowed reports whether whoever asks has the session's token.
+func (p *ResumeParams) allowed(tenant core.TenantID, hash string) bool {
+	return tenant == p.Tenant && subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(p.Token))) == 1
+}
+
+func notItsToken() *wire.Error {
+	return wire.Wrong(wire.Forbidden, "resume_token", "it is not the token of this session")
+}
+
+// first is the first durable message after one that arrived; 0 when there is none.
+func (r *Rooms) first(ctx context.Context, id core.SessionID, after int64) (int64, error) {
+	some, err := r.store.Read(ctx, store.ReadParams{Session: id, After: after, Limit: 1})
+	if err != nil || len(some) == 0 {
+		return 0, err
+	}
+	return some[0].Seq, nil
 }
 
 // waiting are the utterances whose terminal messages have not been sent, in their order.

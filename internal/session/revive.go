@@ -13,44 +13,36 @@ import (
 // revive makes a session anew whose instance is gone, from what it left in the store. Its sound is lost: of utterances
 // without a terminal message it is asked for once more, cut where it was cut.
 func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
-	body, err := r.store.LoadSession(ctx, p.Session)
+	st, err := r.store.LoadSession(ctx, p.Session)
 	if err != nil {
 		return nil, r.down(err)
 	}
-	if body == nil {
+	if st.Epoch == 0 {
 		return nil, unknown(p.Session)
 	}
 	var v saved
-	if err := json.Unmarshal(body, &v); err != nil {
+	if err := json.Unmarshal(st.Body, &v); err != nil {
 		return nil, fmt.Errorf("the state of session %s cannot be read: %w", p.Session, err)
 	}
-	known, err := r.last(ctx, p.Session, p.Last)
+	if !p.allowed(v.Tenant, v.Hash) {
+		return nil, notItsToken()
+	}
+	s, err := r.restore(ctx, p.Session, &v)
 	if err != nil {
 		return nil, r.down(err)
 	}
-	s := r.make(p.Session, v.Tenant)
-	s.hash, s.set, s.turns, s.cut = v.Hash, v.Settings, v.Turns, v.Cut
-	s.totals = wire.SessionEnded{Results: v.Results, Errors: v.Errors, AudioMS: v.AudioMS}
-	s.sent, s.known, s.counted = known, known, v.Cut
-	for _, c := range v.Cuts {
-		if c.Turn <= known {
-			continue
-		}
-		u := &utterance{session: s, id: c.ID, request: c.Request, direction: c.Direction, turn: c.Turn, reason: c.Reason, revived: true}
-		u.first, u.last, u.voiced = c.First, c.Last, true
-		u.job = core.JobIDFor(s.tenant, u.request)
-		u.spec = s.spec(u, c.Options, c.AudioMS)
-		s.again = append(s.again, u)
+	s.claim.Epoch = st.Epoch + 1
+	held, err := r.store.SaveSession(ctx, store.SaveParams{
+		Session: s.id, Claim: s.claim, Take: true, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
+	})
+	if err != nil {
+		return nil, r.down(err)
 	}
-	sortTurns(s.again)
-	if len(s.again) > 0 {
-		s.counted = min(s.counted, s.again[0].first-1)
-	}
-	if !r.enter(s) {
+	if !held || !r.enter(s) {
 		if other := r.session(p.Session); other != nil {
 			return other, nil // somebody else was faster
 		}
-		return nil, unknown(p.Session)
+		return nil, &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the session is being resumed elsewhere: try again"}
 	}
 	r.counts.Sessions.WithLabelValues("revived").Inc()
 	s.mu.Lock()
@@ -58,16 +50,60 @@ func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 	for _, u := range s.again {
 		s.expect(u)
 	}
-	s.guard(r.cfg.Resume)
+	s.guard()
 	return s, nil
 }
 
-// last is the last durable message of a session, if after is one of them.
-func (r *Rooms) last(ctx context.Context, id core.SessionID, after int64) (int64, error) {
+// restore makes a session of what was saved of it and of what has come into its outbox since.
+func (r *Rooms) restore(ctx context.Context, id core.SessionID, v *saved) (*Session, error) {
+	s := r.make(id, v.Tenant)
+	s.hash, s.set, s.turns, s.cut, s.past = v.Hash, v.Settings, v.Turns, v.Cut, v.Past
+	s.totals = wire.SessionEnded{Results: v.Results, Errors: v.Errors, AudioMS: v.AudioMS}
+	known, err := r.last(ctx, id, v.Results+v.Errors, s.count)
+	if err != nil {
+		return nil, err
+	}
+	s.sent, s.known, s.counted = known, known, v.Cut
+	// The utterance that was open comes from its beginning, and what was said meanwhile with it, all at once.
+	s.pace.credit = v.Settings.Longest + r.cfg.Resume
+	for _, c := range v.Cuts {
+		if c.Turn <= known {
+			continue
+		}
+		u := &utterance{session: s, id: c.ID, request: c.Request, direction: c.Direction, turn: c.Turn, reason: c.Reason, revived: true}
+		u.first, u.last, u.voiced = c.First, c.Last, true
+		u.spec = s.spec(u, c.Options, c.AudioMS)
+		u.job = u.spec.Job()
+		s.again = append(s.again, u)
+	}
+	sortTurns(s.again)
+	if len(s.again) > 0 {
+		s.counted = min(s.counted, s.again[0].first-1)
+	}
+	return s, nil
+}
+
+// count adds a durable message to the totals.
+func (s *Session) count(m store.Message) {
+	if !isResult(m.Body) {
+		s.totals.Errors++
+		return
+	}
+	s.totals.Results++
+	var in said
+	_ = json.Unmarshal(m.Body, &in) // it was written by one of us
+	s.totals.AudioMS += in.Usage.AudioMS
+}
+
+// last goes through the durable messages of a session after one of them, and returns which is the last.
+func (r *Rooms) last(ctx context.Context, id core.SessionID, after int64, each func(store.Message)) (int64, error) {
 	for {
 		some, err := r.store.Read(ctx, store.ReadParams{Session: id, After: after, Limit: readAtOnce})
 		if err != nil || len(some) == 0 {
 			return after, err
+		}
+		for _, m := range some {
+			each(m)
 		}
 		after = some[len(some)-1].Seq
 	}
@@ -83,7 +119,10 @@ func (s *Session) rehear(w *Words) *wire.Error {
 		return nil
 	}
 	u := s.again[0]
-	if len(w.Data) > 0 {
+	if len(w.Data) > 0 && !u.told {
+		if u.bytes+len(w.Data) > s.rooms.cfg.PerTurn {
+			return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", s.rooms.cfg.PerTurn)
+		}
 		if !s.rooms.Sounds.take(len(w.Data)) {
 			return wire.Errorf(wire.RateLimited, "this scheduler holds as much audio as it can: try again, or try another instance")
 		}
@@ -91,6 +130,9 @@ func (s *Session) rehear(w *Words) *wire.Error {
 	}
 	if s.counted == u.last {
 		s.again = s.again[1:]
+		if u.told {
+			return nil // its node had it all along
+		}
 		s.keep(u)
 		s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
 	}

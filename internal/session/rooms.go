@@ -20,8 +20,11 @@ type Link interface {
 	Send(f wire.Frame) bool
 	// SendText sends a frame that was written before.
 	SendText(text []byte) bool
-	SendBinary(frame []byte) bool
+	// Feed sends binary frames as they are taken: next hands out one after the other, nil when there is none for now.
+	Feed(next func() []byte) bool
 	Close(code wire.CloseCode, e *wire.Error)
+	// Part says a last word, after all the rest, and closes it.
+	Part(f wire.Frame)
 }
 
 // Jobs is what a session needs of dispatch.
@@ -114,11 +117,17 @@ func (r *Rooms) utterance(job core.JobID) *utterance {
 	return r.spoken[job]
 }
 
-func (r *Rooms) forget(job core.JobID) {
+// forget lets go of an utterance of which nothing more can come.
+func (r *Rooms) forget(u *utterance) {
 	r.mu.Lock()
-	delete(r.spoken, job)
+	mine := r.spoken[u.job] == u
+	if mine {
+		delete(r.spoken, u.job)
+	}
 	r.mu.Unlock()
-	r.Sounds.free(job)
+	if mine {
+		r.Sounds.free(u.job)
+	}
 }
 
 // Ended implements dispatch.Outcomes: it puts the terminal message of a job into its session's outbox, and passes it
@@ -128,16 +137,24 @@ func (r *Rooms) Ended(ctx context.Context, job *core.Job) error {
 	if err != nil {
 		return err
 	}
-	return r.append(ctx, job.Session, job.Utterance.Turn, body)
+	return r.append(ctx, store.Claim{}, &job.Spec, body)
 }
 
-func (r *Rooms) append(ctx context.Context, id core.SessionID, turn int64, body []byte) error {
-	seq, err := r.store.Append(ctx, store.AppendParams{Session: id, Index: turn - 1, Body: body, Keep: r.cfg.keep()})
+// append puts the terminal message of an utterance into its session's outbox, if it is for whoever claims to say it, and
+// passes it on if the session is here.
+func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, body []byte) error {
+	turn := spec.Utterance.Turn
+	a, err := r.store.Append(ctx, store.AppendParams{Session: spec.Session, Index: turn - 1, Body: body, Keep: r.cfg.keep(), By: by})
 	if err != nil {
 		return err
 	}
-	if s := r.session(id); s != nil {
-		s.appended(turn, seq, body)
+	s := r.session(spec.Session)
+	switch {
+	case s == nil:
+	case a.Refused:
+		s.superseded()
+	default:
+		s.appended(turn, a.Seq, body)
 	}
 	return nil
 }

@@ -32,25 +32,34 @@ type segment struct {
 	bytes       int
 	voiced      bool          // something was louder than silence
 	quiet       time.Duration // how long it has been silent at the end
-	began       time.Time
-	heard       time.Time // when its last audio came
+	long        time.Duration // how long it lasts
+	heard       time.Time     // when its last audio came
+}
+
+// piece is one frame of audio.
+type piece struct {
+	seq  int64
+	data []byte
+	long time.Duration
+	at   time.Time
 }
 
 // add takes in one frame and says why the utterance is over, if it is. What it drops of leading silence is returned
 // in bytes: a microphone never stops sending, and silence alone is no utterance.
-func (g *segment) add(f *wire.AudioFormat, r *rules, seq int64, data []byte, now time.Time) (over string, dropped int) {
+func (g *segment) add(f *wire.AudioFormat, r *rules, p piece) (over string, dropped int) {
 	if len(g.frames) == 0 {
-		g.first, g.began = seq, now
+		g.first = p.seq
 	}
-	g.frames = append(g.frames, data)
-	g.bytes += len(data)
-	g.last, g.heard = seq, now
+	g.frames = append(g.frames, p.data)
+	g.bytes += len(p.data)
+	g.long += p.long
+	g.last, g.heard = p.seq, p.at
 	if f.Encoding != PCM {
 		g.voiced = true
-		return g.tooLong(f, r), 0
+		return g.tooLong(r), 0
 	}
-	if r.silence > 0 && level(data) < r.silence {
-		g.quiet += length(f, len(data))
+	if r.silence > 0 && level(p.data) < r.silence {
+		g.quiet += p.long
 	} else {
 		g.voiced, g.quiet = true, 0
 	}
@@ -60,7 +69,7 @@ func (g *segment) add(f *wire.AudioFormat, r *rules, seq int64, data []byte, now
 	if r.silence > 0 && g.quiet >= r.pause {
 		return bySilence, 0
 	}
-	return g.tooLong(f, r), 0
+	return g.tooLong(r), 0
 }
 
 // trim drops silence before the first sound but for its end.
@@ -70,25 +79,18 @@ func (g *segment) trim(f *wire.AudioFormat) (dropped int) {
 		g.frames[0] = nil
 		g.frames = g.frames[1:]
 		g.bytes -= n
+		g.long -= length(f, n)
 		g.first++
 		dropped += n
 	}
 	return dropped
 }
 
-func (g *segment) tooLong(f *wire.AudioFormat, r *rules) string {
-	if g.length(f) >= r.longest {
+func (g *segment) tooLong(r *rules) string {
+	if g.long >= r.longest {
 		return byLength
 	}
 	return ""
-}
-
-// length is how long the utterance lasts: what its audio says, or else how long it took to arrive.
-func (g *segment) length(f *wire.AudioFormat) time.Duration {
-	if f.Encoding == PCM {
-		return length(f, g.bytes)
-	}
-	return g.heard.Sub(g.began)
 }
 
 // sound puts the audio together.

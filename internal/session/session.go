@@ -18,28 +18,35 @@ type Session struct {
 	rooms  *Rooms
 	id     core.SessionID
 	tenant core.TenantID
-	hash   string // of the resume token
+	hash   string      // of the resume token
+	claim  store.Claim // under which this instance has it
+
+	saving chan struct{} // holds one while the state is saved; taken before mu, never after it
 
 	mu       sync.Mutex
 	set      settings
 	link     Link // nil while nobody listens
 	heard    time.Time
-	timer    *time.Timer // the pause of the open utterance
-	watch    *time.Timer // nobody has said anything, or come back, for too long
-	began    time.Time
-	streamed time.Duration // audio since began
-	counted  int64         // audio frames
-	acked    int64         // the last that was acknowledged
-	cut      int64         // the last frame of which it was decided where it belongs
-	again    []*utterance  // whose sound is to come once more, in its order
+	timer    *time.Timer // the pause of the open utterance, or of a farewell
+	watch    *time.Timer // nobody has said anything, or come back, for too long; or the state is to be renewed
+	pace     pace
+	counted  int64        // audio frames
+	acked    int64        // the last that was acknowledged
+	cut      int64        // the last frame of which it was decided where it belongs
+	again    []*utterance // whose sound is to come once more, in its order
 	open     *utterance
 	turns    int64 // utterances that were committed
 	turn     map[int64]*utterance
 	requests map[core.RequestID]*utterance // that were committed, the last few
 	spoken   map[core.JobID]*utterance     // of which something may still come
 	asked    []core.RequestID              // the same in their order
-	kept     []byte                        // the part of its state that does not change with every utterance, as JSON
 	past     []string                      // names of utterances that have ended, the last few
+
+	kept    []byte    // the part of its state that does not change with every utterance, as JSON
+	version int64     // of its state
+	stored  int64     // the version that was saved
+	renewed time.Time // when that was
+	dirty   bool      // a save is about to be made
 
 	sent    int64            // the last durable message that was sent
 	known   int64            // the last there is
@@ -48,6 +55,8 @@ type Session struct {
 
 	totals wire.SessionEnded
 	ending bool
+	parts  bool // speech that was promised is waited for
+	hasty  bool // and not any more
 	over   bool
 }
 
@@ -65,7 +74,7 @@ type StartParams struct {
 }
 
 // Start begins a conversation and says so on its link.
-func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Session, error) {
+func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, error) {
 	s := r.make(p.ID, p.Tenant)
 	format, e := Format(p.Wish.Audio)
 	if e != nil {
@@ -86,17 +95,16 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Session, 
 	}
 	token, hash := secret()
 	s.hash = hash
-	old, err := r.store.LoadSession(ctx, s.id)
+	s.claim.Epoch = 1
+	body, err := s.state()
+	if err != nil {
+		return nil, err
+	}
+	held, err := r.store.SaveSession(ctx, store.SaveParams{Session: s.id, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
 	if err != nil {
 		return nil, r.down(err)
 	}
-	if old != nil {
-		return nil, wire.Wrong(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
-	}
-	if err := s.save(ctx); err != nil {
-		return nil, r.down(err)
-	}
-	if !r.enter(s) {
+	if !held || !r.enter(s) {
 		return nil, wire.Wrong(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
 	}
 	s.mu.Lock()
@@ -107,7 +115,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Session, 
 		SessionID: string(s.id), ResumeToken: token, Langs: []string{string(p.Langs[0]), string(p.Langs[1])},
 		SrcLang: string(s.set.Src), Audio: format, Segmentation: s.set.said(), Limits: r.cfg.limits(),
 	})
-	return s, nil
+	return &Seat{s, link}, nil
 }
 
 func (r *Rooms) make(id core.SessionID, tenant core.TenantID) *Session {
@@ -116,7 +124,8 @@ func (r *Rooms) make(id core.SessionID, tenant core.TenantID) *Session {
 	}
 	now := time.Now()
 	return &Session{
-		rooms: r, id: id, tenant: tenant, began: now, heard: now, turn: make(map[int64]*utterance),
+		rooms: r, id: id, tenant: tenant, claim: store.Claim{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
+		saving: make(chan struct{}, 1), turn: make(map[int64]*utterance),
 		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), fresh: make(map[int64][]byte),
 	}
 }
@@ -146,72 +155,76 @@ func (r *Rooms) down(err error) *wire.Error {
 	return &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the shared store does not answer: try again"}
 }
 
-// ID is the session's name.
-func (s *Session) ID() core.SessionID { return s.id }
-
 // attach makes a link the one that messages go to.
 func (s *Session) attach(link Link) {
 	s.link = link
 	s.heard = time.Now()
-	s.guard(s.rooms.cfg.Idle)
+	if s.open != nil && len(s.open.frames) > 0 {
+		s.open.heard = s.heard // its pause is counted anew
+		s.await(s.set.Pause, s.paused)
+	}
+	s.guard()
 }
 
-// Detach notes that a link is lost. The session waits for somebody to come back.
-func (s *Session) Detach(link Link) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.link != link {
-		return // it was replaced
+// await has something done after a while, unless something else is waited for until then.
+func (s *Session) await(after time.Duration, fn func()) {
+	if s.timer != nil {
+		s.timer.Stop()
 	}
-	s.link = nil
-	if s.over {
-		return
-	}
-	s.heard = time.Now()
-	s.guard(s.rooms.cfg.Resume)
+	s.timer = time.AfterFunc(after, fn)
 }
 
-// guard sets when the session is given up, unless something is heard of it.
-func (s *Session) guard(after time.Duration) {
-	if s.watch == nil {
-		s.watch = time.AfterFunc(after, s.neglected)
-	} else {
-		s.watch.Reset(after)
-	}
-}
+// lookEvery is how often the outbox is looked at while utterances wait, in case word of their end was lost.
+const lookEvery = 3 * time.Second
 
-// neglected judges a session of which nothing was heard for long.
-func (s *Session) neglected() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return
-	}
-	patience := s.rooms.cfg.Idle
+// patience is how long nothing may be heard of the session.
+func (s *Session) patience() time.Duration {
 	if s.link == nil {
-		patience = s.rooms.cfg.Resume
+		return s.rooms.cfg.Resume
 	}
-	if left := patience - time.Since(s.heard); left > 0 {
-		s.guard(left)
-		return
-	}
-	if !s.ending {
-		s.rooms.counts.Sessions.WithLabelValues("abandoned").Inc()
-	}
-	if s.link != nil {
-		s.link.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was heard for %s: send keepalive, or end the session", patience))
-	}
-	s.finish()
+	return s.rooms.cfg.Idle
 }
 
-// touch notes a sign of life.
-func (s *Session) touch() { s.heard = time.Now() }
+// guard sets when the session is looked at: when it was neglected for too long, when its state is to be renewed, and
+// from time to time while something is waited for.
+func (s *Session) guard() {
+	next := min(s.patience()-time.Since(s.heard), s.rooms.cfg.renew())
+	if len(s.turn) > 0 {
+		next = min(next, lookEvery)
+	}
+	next = max(next, 0)
+	if s.watch == nil {
+		s.watch = time.AfterFunc(next, s.look)
+	} else {
+		s.watch.Reset(next)
+	}
+}
 
-// Keepalive is one and nothing else.
-func (s *Session) Keepalive() {
+// look sees to a session of which nothing was heard for a while.
+func (s *Session) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.touch()
+	if s.over {
+		return
+	}
+	if patience := s.patience(); time.Since(s.heard) >= patience {
+		if !s.ending {
+			s.rooms.counts.Sessions.WithLabelValues("abandoned").Inc()
+		}
+		if s.link != nil {
+			s.link.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was heard for %s: send keepalive, or end the session", patience))
+		}
+		s.finish()
+		return
+	}
+	if time.Since(s.renewed) >= s.rooms.cfg.renew() {
+		s.change()
+	}
+	if len(s.turn) > 0 && s.link != nil && !s.reading {
+		s.reading = true
+		s.rooms.background(s.peek)
+	}
+	s.guard()
 }
 
 // finish takes the session out of the world. What its jobs still bring goes to its outbox.
@@ -223,11 +236,14 @@ func (s *Session) finish() {
 		}
 	}
 	if s.open != nil {
-		s.rooms.Sounds.give(s.open.bytes)
+		s.drop(s.open)
 		s.open = nil
 	}
-	for job := range s.spoken {
-		s.rooms.forget(job)
+	for _, u := range s.again {
+		s.drop(u)
+	}
+	for _, u := range s.spoken {
+		s.forget(u)
 	}
 	s.rooms.leave(s)
 }
@@ -241,70 +257,33 @@ func (s *Session) stop() {
 	}
 }
 
-// End commits what is open and says goodbye when every utterance has its terminal message.
-func (s *Session) End() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touch()
-	s.commit(byEnd)
-	s.ending = true
-	s.farewell()
-}
+// speechFor is how long a session that was asked to end waits for speech that was promised.
+const speechFor = 10 * time.Second
 
 // farewell ends a session that was asked to end and has nothing left to say.
 func (s *Session) farewell() {
 	if !s.ending || s.over || s.link == nil || s.sent < s.turns {
 		return
 	}
+	if len(s.spoken) > 0 && !s.hasty {
+		if s.parts {
+			return
+		}
+		s.parts = true
+		s.await(speechFor, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.hasty = true
+			s.farewell()
+		})
+		return
+	}
 	if s.totals.SessionID == "" {
 		s.rooms.counts.Sessions.WithLabelValues("ended").Inc()
 	}
 	s.totals.SessionID, s.totals.Utterances = string(s.id), s.turns
-	s.link.Send(s.totals)
-	s.link.Close(wire.CloseNormal, nil)
+	s.link.Part(s.totals)
 	// It may not arrive: until nobody can ask any more, whoever comes back is told again.
 	s.link, s.heard = nil, time.Now()
-	s.guard(s.rooms.cfg.Resume)
-}
-
-// Update changes what holds from the next utterance on.
-func (s *Session) Update(src core.Lang, options *core.Options, u *wire.SessionUpdate) *wire.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touch()
-	next := s.set
-	if src != "" {
-		if _, ok := next.direction(src); !ok {
-			return wire.Invalid("src_lang", "must be one of the session's languages")
-		}
-		next.Src = src
-	}
-	if u.Segmentation != nil {
-		if e := next.segment(&s.rooms.cfg, u.Segmentation); e != nil {
-			return e
-		}
-	}
-	if u.Partials != nil {
-		next.Partials = *u.Partials
-	}
-	if u.TTS != nil {
-		next.TTS = *u.TTS
-	}
-	if options != nil {
-		next.Options = *options
-	}
-	s.set, s.kept = next, nil
-	s.rooms.background(func(ctx context.Context) { _ = s.save(ctx) })
-	return nil
-}
-
-// save puts the session's state where it can be found when this instance is gone.
-func (s *Session) save(ctx context.Context) error {
-	s.mu.Lock()
-	body, err := s.state()
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return s.rooms.store.SaveSession(ctx, store.SaveParams{Session: s.id, Body: body, Keep: s.rooms.cfg.keep()})
+	s.guard()
 }

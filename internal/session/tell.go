@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
@@ -22,6 +23,8 @@ func (s *Session) appended(turn, seq int64, body []byte) {
 		s.fresh[turn] = body
 	}
 	if u := s.turn[turn]; u != nil {
+		u.told = true
+		s.drop(u)
 		s.rooms.Sounds.free(u.job) // nobody needs it any more
 	}
 	s.catchUp()
@@ -54,7 +57,8 @@ func (s *Session) deliver(seq int64, body []byte) {
 		return
 	}
 	delete(s.turn, seq)
-	u.ended = true
+	u.told, u.ended = true, true
+	s.drop(u)
 	s.rooms.counts.Answered(u.since, isResult(body))
 	if isResult(body) {
 		s.totals.Results++
@@ -62,28 +66,33 @@ func (s *Session) deliver(seq int64, body []byte) {
 	} else {
 		s.totals.Errors++
 	}
-	for _, frame := range u.speech {
-		s.say(frame)
-	}
-	u.speech = nil
 	if !bytes.Contains(body, speechFollows) {
+		u.voice.hush(s.rooms.Sounds) // it was of an attempt that was given up
 		s.forget(u)
+		return
 	}
-}
-
-// say sends a piece of a spoken result.
-func (s *Session) say(frame []byte) {
-	s.rooms.counts.Messages.WithLabelValues("speech").Inc()
-	s.link.SendBinary(frame)
+	var m said
+	_ = json.Unmarshal(body, &m) // it was written here
+	if u.stands = m.AttemptID; u.voice.attempt != u.stands {
+		u.voice.hush(s.rooms.Sounds)
+		return
+	}
+	s.voiced(u)
 }
 
 // speechFollows is how a result says that speech follows it.
 var speechFollows = []byte(`"tts":"follows"`)
 
+// said is what is read of a durable message when it matters.
+type said struct {
+	AttemptID int        `json:"attempt_id"`
+	Usage     wire.Usage `json:"usage"`
+}
+
 // forget lets go of an utterance of which nothing more can come.
 func (s *Session) forget(u *utterance) {
 	delete(s.spoken, u.job)
-	s.rooms.forget(u.job)
+	s.rooms.forget(u)
 }
 
 // isResult tells a result from an error.
@@ -115,14 +124,29 @@ func (s *Session) read(ctx context.Context) {
 		}
 		s.mu.Lock()
 		for _, m := range messages {
-			if s.link != nil && m.Seq == s.sent+1 {
+			if s.link != nil && m.Seq > s.sent {
 				s.deliver(m.Seq, m.Body)
 			}
 		}
 		if len(messages) == 0 {
-			s.known = s.sent // they are gone: there is nothing to wait for
+			s.sent = s.known // they are gone: there is nothing to wait for
 		}
 		s.mu.Unlock()
+	}
+}
+
+// peek looks whether there are durable messages of which no word came.
+func (s *Session) peek(ctx context.Context) {
+	s.mu.Lock()
+	after := s.known
+	s.mu.Unlock()
+	last, err := s.rooms.last(ctx, s.id, after, func(store.Message) {})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = false
+	if err == nil && !s.over {
+		s.known = max(s.known, last)
+		s.catchUp()
 	}
 }
 
@@ -150,42 +174,4 @@ func (r *Rooms) Partial(p *wire.JobPartial) {
 		JobID: p.JobID, AttemptID: p.AttemptID, UtteranceIndex: u.turn - 1, Rev: p.Rev, Stage: p.Stage,
 		TextSrc: p.TextSrc, TextTgt: p.TextTgt,
 	})
-}
-
-// mostSpeech bounds what is kept of a spoken result that came before its turn.
-const mostSpeech = 4 << 20
-
-// Speak passes on a piece of a spoken result: a whole binary frame. It waits for the result it belongs to.
-func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
-	u := r.utterance(core.JobID(h.JobID))
-	if u == nil {
-		return
-	}
-	s := u.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.link == nil || !s.set.TTS || h.AttemptID < u.voice || h.AttemptID == u.voice && h.Chunk < u.chunk {
-		return // nobody listens, or it was heard
-	}
-	if h.AttemptID > u.voice {
-		u.voice, u.speech = h.AttemptID, nil
-	}
-	u.chunk = h.Chunk + 1
-	if u.ended {
-		s.say(frame)
-	} else {
-		kept := 0
-		for _, f := range u.speech {
-			kept += len(f)
-		}
-		if kept+len(frame) > mostSpeech {
-			u.speech = nil
-			s.warn("SPEECH_LOST", "the spoken result of "+h.JobID+" is too large to wait for its turn")
-			return
-		}
-		u.speech = append(u.speech, bytes.Clone(frame))
-	}
-	if h.Last && u.ended {
-		s.forget(u)
-	}
 }

@@ -28,10 +28,10 @@ type utterance struct {
 	revived bool   // it was committed elsewhere, and its sound comes once more
 	attempt int    // of the last partial
 	rev     int64
-	ended   bool
-	voice   int      // the attempt whose speech is passed on
-	chunk   int      // the next piece of it
-	speech  [][]byte // that came before its result was sent
+	told    bool // its terminal message is there
+	ended   bool // and was sent
+	stands  int  // the attempt whose result it is; 0: there is none
+	voice   voice
 }
 
 // pastRequests is how many requests of a session are remembered, to tell a repeated one by.
@@ -47,22 +47,6 @@ type Words struct {
 	Final     bool
 }
 
-// Begin opens an utterance. One that is open is committed.
-func (s *Session) Begin(id string, src core.Lang, request core.RequestID) *wire.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touch()
-	if s.ending || s.over {
-		return over()
-	}
-	s.commit(byHand)
-	return s.begin(id, src, request)
-}
-
-func over() *wire.Error {
-	return wire.Errorf(wire.InvalidRequest, "the session was asked to end; start another one")
-}
-
 func (s *Session) begin(id string, src core.Lang, request core.RequestID) *wire.Error {
 	direction, ok := s.set.direction(src)
 	if !ok {
@@ -72,35 +56,17 @@ func (s *Session) begin(id string, src core.Lang, request core.RequestID) *wire.
 	return nil
 }
 
-// Hear takes in audio. The error, if any, is the peer's fault.
-func (s *Session) Hear(w Words) *wire.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touch()
-	if s.ending || s.over {
-		return over()
-	}
-	if w.Seq != 0 && w.Seq <= s.counted {
-		s.acknowledge(false)
-		return nil // it was sent again, and had arrived
-	}
-	if w.Seq > s.counted+1 {
-		return wire.Invalid("seq", "the next audio frame is %d, not %d", s.counted+1, w.Seq)
-	}
-	s.counted++
-	if e := s.hear(&w); e != nil {
-		return e
-	}
-	s.acknowledge(false)
-	return nil
-}
-
+// hear takes in the audio frame that was just counted.
 func (s *Session) hear(w *Words) *wire.Error {
 	if s.counted <= s.cut {
 		return s.rehear(w)
 	}
 	if w.Utterance != "" && (s.open == nil || s.open.id != w.Utterance) && slices.Contains(s.past, w.Utterance) {
 		s.warn("LATE_AUDIO", "utterance "+w.Utterance+" has ended; what came after its end is dropped")
+		if s.open == nil {
+			s.cut = s.counted // it belongs to none, and never will
+			s.change()
+		}
 		return nil
 	}
 	if s.open != nil && w.Utterance != "" && s.open.id != "" && s.open.id != w.Utterance {
@@ -121,6 +87,9 @@ func (s *Session) hear(w *Words) *wire.Error {
 func (s *Session) take(w *Words) *wire.Error {
 	cfg := &s.rooms.cfg
 	if s.open == nil {
+		if len(s.turn) >= mostWaiting*cfg.Most {
+			return wire.Errorf(wire.RateLimited, "%d utterances wait for their results: say less at once", len(s.turn))
+		}
 		if e := s.begin(w.Utterance, w.Src, w.Request); e != nil {
 			return e
 		}
@@ -132,11 +101,14 @@ func (s *Session) take(w *Words) *wire.Error {
 	if u.request == "" {
 		u.request = w.Request
 	}
-	if s.set.Format.Encoding == PCM {
-		s.streamed += length(&s.set.Format, len(w.Data))
-		if ahead := s.streamed - time.Since(s.began); ahead > cfg.Ahead {
-			return wire.Errorf(wire.RateLimited, "audio runs %s ahead of real time; at most %s", ahead.Round(time.Millisecond), cfg.Ahead)
-		}
+	first := w.Data
+	if len(u.frames) > 0 {
+		first = u.frames[0]
+	}
+	now, long := time.Now(), lasts(&s.set.Format, first, w.Data)
+	// A packet says itself how long it lasts; what it takes to carry it does not lie.
+	if !s.pace.heard(now, max(long, time.Duration(len(w.Data))*time.Second/fastest), cfg.Ahead) {
+		return wire.Errorf(wire.RateLimited, "audio runs %s ahead of real time; at most %s", s.pace.ahead.Round(time.Millisecond), cfg.Ahead)
 	}
 	if u.bytes+len(w.Data) > cfg.PerTurn {
 		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", cfg.PerTurn)
@@ -144,8 +116,8 @@ func (s *Session) take(w *Words) *wire.Error {
 	if !s.rooms.Sounds.take(len(w.Data)) {
 		return wire.Errorf(wire.RateLimited, "this scheduler holds as much audio as it can: try again, or try another instance")
 	}
-	now, r := time.Now(), s.set.rules()
-	ended, dropped := u.add(&s.set.Format, &r, s.counted, slices.Clone(w.Data), now)
+	r := s.set.rules()
+	ended, dropped := u.add(&s.set.Format, &r, piece{s.counted, slices.Clone(w.Data), long, now})
 	s.rooms.Sounds.give(dropped)
 	if ended != "" {
 		s.commit(ended)
@@ -163,8 +135,8 @@ func (s *Session) take(w *Words) *wire.Error {
 func (s *Session) paused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.open == nil || len(s.open.frames) == 0 {
-		return
+	if s.over || s.link == nil || s.open == nil || len(s.open.frames) == 0 {
+		return // while the connection is lost, the rest may be on its way
 	}
 	if left := s.set.Pause - time.Since(s.open.heard); left > 0 {
 		s.timer.Reset(left)
@@ -201,20 +173,19 @@ func (s *Session) commit(reason string) {
 		s.timer.Stop()
 	}
 	s.cut = s.counted
-	if u.id != "" {
-		if s.past = append(s.past, u.id); len(s.past) > pastNames {
-			s.past = slices.Delete(s.past, 0, 1)
-		}
-	}
+	s.remember(u.id)
+	s.version++
 	if len(u.frames) == 0 || !u.voiced && reason != byHand {
-		s.rooms.Sounds.give(u.bytes)
+		s.drop(u)
+		s.change()
 		return
 	}
 	if u.request == "" {
 		u.request = core.RequestID(string(s.id) + ":" + strconv.FormatInt(u.first, 10))
 	}
 	if first := s.requests[u.request]; first != nil {
-		s.rooms.Sounds.give(u.bytes)
+		s.drop(u)
+		s.change()
 		s.warn("DUPLICATE_REQUEST", "request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
 		return
 	}
@@ -233,11 +204,23 @@ func (s *Session) commit(reason string) {
 	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
 }
 
+// drop gives up the sound of an utterance that is not kept for a job.
+func (s *Session) drop(u *utterance) {
+	if u.frames != nil {
+		s.rooms.Sounds.give(u.bytes)
+		u.frames, u.bytes = nil, 0
+	}
+}
+
+// mostWaiting is how many times as many utterances as may be unanswered a session may begin: beyond that it is not
+// somebody who speaks.
+const mostWaiting = 16
+
 // unanswered is how many utterances have not ended. Those that have, and wait for an earlier one, do not count until
 // they are many.
 func (s *Session) unanswered() int {
 	waiting := len(s.fresh)
-	return len(s.turn) - min(waiting, 16*s.rooms.cfg.Most)
+	return len(s.turn) - min(waiting, mostWaiting*s.rooms.cfg.Most)
 }
 
 func (s *Session) committed(u *utterance, reason string) wire.UtteranceCommitted {
@@ -250,10 +233,10 @@ func (s *Session) committed(u *utterance, reason string) wire.UtteranceCommitted
 
 // register makes a committed utterance known by its turn, its request and its job.
 func (s *Session) register(u *utterance) {
-	u.job = core.JobIDFor(s.tenant, u.request)
 	options := s.set.Options
 	options.RequireTTS = options.RequireTTS || s.set.TTS
-	u.spec = s.spec(u, options, u.length(&s.set.Format).Milliseconds())
+	u.spec = s.spec(u, options, u.long.Milliseconds())
+	u.job = u.spec.Job()
 	if s.asked = append(s.asked, u.request); len(s.asked) > pastRequests {
 		delete(s.requests, s.asked[0])
 		s.asked = slices.Delete(s.asked, 0, 1)
@@ -277,6 +260,7 @@ func (s *Session) expect(u *utterance) {
 	s.rooms.mu.Lock()
 	s.rooms.spoken[u.job] = u
 	s.rooms.mu.Unlock()
+	s.guard()
 }
 
 // keep holds the sound of an utterance until its job has ended.

@@ -27,6 +27,8 @@ type Conn struct {
 	mu      sync.Mutex
 	users   int     // the network connection while it is open, the writer, the reader: who is still at it
 	next    *outbox // waits; nil when there is nothing
+	sources []source
+	bye     *outbox // the last frames, after everything else
 	flying  *outbox // is being written
 	turn    uint    // counts writes, so that the watchdog sees one that is stuck
 	writing bool    // there is a writer
@@ -100,12 +102,12 @@ func (c *Conn) leave() {
 	if !last {
 		return
 	}
-	for _, o := range []*outbox{c.next, c.flying} {
+	for _, o := range []*outbox{c.next, c.flying, c.bye} {
 		if o != nil {
 			o.free()
 		}
 	}
-	c.next, c.flying = nil, nil
+	c.next, c.flying, c.bye, c.sources = nil, nil, nil, nil
 	_ = c.ws.CloseNow() // the library would else keep it for ever, for its finalizer
 	c.hall.leave(c, c.from)
 	c.hall.opts.Ended(c.end)

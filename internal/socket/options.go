@@ -11,7 +11,7 @@ import (
 // Options says how the connections of a hall behave. The zero value of each field means its default.
 type Options struct {
 	MaxFrame      int64         // the largest message that is read, in bytes; wire.MaxFrame
-	QueueMessages int           // how many messages may wait to be written on one connection; 256
+	QueueMessages int           // how many messages may wait to be written on one connection; 4096
 	QueueBytes    int           // how many bytes may wait there; 1 MiB
 	Ping          time.Duration // after how long a silence a ping is sent, give or take a fifth; 15 s
 	Stall         time.Duration // how long one write, or a close, may take before the connection is cut; 10 s
@@ -26,7 +26,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.MaxFrame = cmp.Or(o.MaxFrame, wire.MaxFrame)
-	o.QueueMessages = cmp.Or(o.QueueMessages, 256)
+	o.QueueMessages = cmp.Or(o.QueueMessages, 4096)
 	o.QueueBytes = cmp.Or(o.QueueBytes, 1<<20)
 	o.Ping = cmp.Or(o.Ping, 15*time.Second)
 	o.Stall = cmp.Or(o.Stall, 10*time.Second)

@@ -32,6 +32,17 @@ func (c *Conn) Close(code wire.CloseCode, e *wire.Error) {
 	c.part(Closed{Code: code}, e)
 }
 
+// Part says a last word and closes the connection, after everything that is queued or fed.
+func (c *Conn) Part(f wire.Frame) {
+	text, err := wire.EncodeFrame(f)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && !c.closing {
+		c.add(&c.bye, opText, text)
+	}
+	c.part(Closed{Code: wire.CloseNormal}, nil)
+}
+
 // echo answers the other side's close, with its own code. It does not listen to what is queued any more.
 func (c *Conn) echo(code wire.CloseCode) {
 	c.mu.Lock()
@@ -75,9 +86,10 @@ func (c *Conn) dropQueued() {
 			o.drop()
 		}
 	}
+	c.sources = nil
 }
 
-// part queues the last frames. The caller holds the lock.
+// part queues the last frames. After an error nobody waits for what sources still have. The caller holds the lock.
 func (c *Conn) part(end Closed, e *wire.Error) {
 	if c.closing {
 		return
@@ -86,25 +98,37 @@ func (c *Conn) part(end Closed, e *wire.Error) {
 	c.end = end
 	var reason []byte
 	if e != nil {
+		c.sources = nil
 		reason = []byte(e.Code)
 		text, err := wire.EncodeFrame(wire.ErrorFrame{Error: *e, Fatal: true})
 		if err == nil {
-			c.push(opText, text)
+			c.add(&c.bye, opText, text)
 		}
 	}
-	if end.Code == CloseEmpty {
-		c.push(opClose, nil)
-		return
+	var last []byte
+	if end.Code != CloseEmpty {
+		last = append(binary.BigEndian.AppendUint16(nil, uint16(end.Code)), reason...)
 	}
-	c.push(opClose, append(binary.BigEndian.AppendUint16(nil, uint16(end.Code)), reason...))
+	c.add(&c.bye, opClose, last)
+	c.wake()
 }
 
 // push appends a frame and sees to it that there is a writer. The caller holds the lock.
 func (c *Conn) push(op byte, payload []byte) {
-	if c.next == nil {
-		c.next = outboxes.Get().(*outbox)
+	c.add(&c.next, op, payload)
+	c.wake()
+}
+
+// add appends a frame to one of the connection's outboxes. The caller holds the lock.
+func (c *Conn) add(to **outbox, op byte, payload []byte) {
+	if *to == nil {
+		*to = outboxes.Get().(*outbox)
 	}
-	c.next.add(op, payload)
+	(*to).add(op, payload)
+}
+
+// wake sees to it that there is a writer. The caller holds the lock.
+func (c *Conn) wake() {
 	if !c.writing {
 		c.writing = true
 		c.users++
@@ -137,9 +161,12 @@ func (c *Conn) hand() (b []byte, last bool) {
 	defer c.mu.Unlock()
 	c.turn++
 	for !c.cut {
-		if c.flying == nil && c.next == nil {
-			c.writing = c.closing // nothing can follow, so nobody will miss a writer
-			return nil, c.closing
+		if c.flying == nil && c.next == nil && !c.pull() {
+			if c.bye == nil {
+				c.writing = c.closing // nothing can follow, so nobody will miss a writer
+				return nil, c.closing
+			}
+			c.next, c.bye = c.bye, nil
 		}
 		if c.flying == nil {
 			c.flying, c.next = c.next, nil

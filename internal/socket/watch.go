@@ -47,8 +47,8 @@ func (c *Conn) look(now time.Duration) {
 	c.mu.Unlock()
 	w, o := &c.watch, &c.hall.opts
 	if closing {
-		if w.closing == 0 {
-			w.closing = now
+		if w.closing == 0 || turn != w.turn {
+			w.closing, w.turn = now, turn
 		} else if now-w.closing >= o.Stall {
 			c.Cut()
 		}

@@ -24,8 +24,8 @@ type Mark struct {
 // Outbox keeps the messages of a session in utterance order until they are old.
 type Outbox interface {
 	// Append adds the message of an utterance. Messages enter the stream when all before them have; an index
-	// that was appended before is left as it is. It returns the position of the last message in the stream.
-	Append(ctx context.Context, p AppendParams) (seq int64, err error)
+	// that was appended before is left as it is.
+	Append(ctx context.Context, p AppendParams) (Appended, error)
 	// Read returns the stream's messages after a position.
 	Read(ctx context.Context, p ReadParams) ([]Message, error)
 }
@@ -36,6 +36,17 @@ type AppendParams struct {
 	Index   int64
 	Body    []byte
 	Keep    time.Duration // how long the session's outbox outlives its last message
+	// By says that only the session's owner may add it: a message that is the owner's own decision. Its zero value is
+	// for what was decided elsewhere, by a job's record.
+	By Claim
+}
+
+// Appended is the answer to an append.
+type Appended struct {
+	Seq     int64 // the position of the last message in the stream
+	Refused bool  // the session is somebody else's by now: nothing was added
+	// Owner is whose the session is, for whoever is not: empty when nobody's. It is as old as the append, no older.
+	Owner core.InstanceID
 }
 
 // ReadParams describes a read of at most Limit messages.
@@ -52,19 +63,39 @@ type Message struct {
 	Body  []byte
 }
 
-// Sessions keeps what a conversation needs to go on after its instance is gone.
+// Sessions keeps what a conversation needs to go on after its instance is gone, and whose it is.
 type Sessions interface {
-	// SaveSession puts a session's state in the place of what there is.
-	SaveSession(ctx context.Context, p SaveParams) error
-	// LoadSession returns it, nil when there is none, or none any more.
-	LoadSession(ctx context.Context, id core.SessionID) ([]byte, error)
+	// SaveSession puts a session's state in the place of what there is, if the claim holds, and reports whether it does.
+	SaveSession(ctx context.Context, p SaveParams) (held bool, err error)
+	// LoadSession returns a session's state. Its claim is empty when there is none, or none any more.
+	LoadSession(ctx context.Context, id core.SessionID) (SessionState, error)
 }
 
-// SaveParams describes a session's state.
+// Claim says whose a session is. The epoch grows by one whenever it changes hands, so that the writes of an earlier
+// owner are told from those of the present one.
+type Claim struct {
+	Owner core.InstanceID
+	Epoch int64 // counts from 1
+}
+
+// SessionState is a session as the store has it.
+type SessionState struct {
+	Claim
+	Body []byte
+}
+
+// SaveParams describes a session's state and who writes it.
 type SaveParams struct {
 	Session core.SessionID
-	Body    []byte
-	Keep    time.Duration
+	Claim
+	// Take says that the session becomes the caller's: the epoch before the claim's must stand, or no session at all for
+	// the first. Without it the claim itself must stand; a store that has forgotten the session takes the caller's word.
+	Take bool
+	Body []byte
+	// Known is how many messages of the session's outbox the owner knows of. The outbox lives as long as the state; one
+	// that the store has forgotten is counted on from there.
+	Known int64
+	Keep  time.Duration
 }
 
 // Board holds short-lived facts that instances share.

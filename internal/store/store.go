@@ -20,6 +20,9 @@ type Store interface {
 	Marks
 	Outbox
 	Sessions
+	Instances
+	Mail
+	Estates
 	Board
 
 	// Ping reports whether the store would answer right now.

@@ -6,75 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
-
-// outbox holds the streams of sessions.
-type outbox struct {
-	mu       sync.Mutex
-	sessions map[core.SessionID]*stream
-	sweeper  sweeper
-}
-
-// stream is one session's messages. Those whose predecessors are missing wait beside it.
-type stream struct {
-	messages []store.Message
-	waiting  map[int64][]byte
-	expires  moment
-}
-
-// Append implements store.Outbox.
-func (s *Store) Append(ctx context.Context, p store.AppendParams) (int64, error) {
-	s.outbox.mu.Lock()
-	defer s.outbox.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	now := s.now()
-	s.outbox.sweeper.sweep(now, func() {
-		for id, st := range s.outbox.sessions {
-			if expired(st.expires, now) {
-				delete(s.outbox.sessions, id)
-			}
-		}
-	})
-	st := s.outbox.sessions[p.Session]
-	if st == nil || expired(st.expires, now) {
-		st = &stream{waiting: make(map[int64][]byte)}
-		s.outbox.sessions[p.Session] = st
-	}
-	st.expires = now.add(p.Keep)
-	if next := int64(len(st.messages)); p.Index >= next {
-		if _, ok := st.waiting[p.Index]; !ok {
-			st.waiting[p.Index] = slices.Clone(p.Body)
-		}
-	}
-	for {
-		next := int64(len(st.messages))
-		body, ok := st.waiting[next]
-		if !ok {
-			return next, nil
-		}
-		delete(st.waiting, next)
-		st.messages = append(st.messages, store.Message{Seq: next + 1, Index: next, Body: body})
-	}
-}
-
-// Read implements store.Outbox.
-func (s *Store) Read(_ context.Context, p store.ReadParams) ([]store.Message, error) {
-	s.outbox.mu.Lock()
-	defer s.outbox.mu.Unlock()
-	st := s.outbox.sessions[p.Session]
-	if st == nil || expired(st.expires, s.now()) || p.After >= int64(len(st.messages)) {
-		return nil, nil
-	}
-	rest := st.messages[max(p.After, 0):]
-	if p.Limit > 0 && len(rest) > p.Limit {
-		rest = rest[:p.Limit]
-	}
-	return slices.Clone(rest), nil
-}
 
 // board holds the short-lived facts.
 type board struct {

@@ -28,8 +28,9 @@ type Store struct {
 	jobs  [shards]jobShard
 
 	watchers watchers
-	outbox   outbox
+	sessions sessions
 	board    board
+	mail     mail
 }
 
 var _ store.Store = (*Store)(nil)
@@ -46,7 +47,9 @@ func New(timing store.Timing) *Store {
 		s.nodes[i].m = make(map[core.NodeID]*node)
 		s.jobs[i].m = make(map[core.JobID]record)
 	}
-	s.outbox.sessions = make(map[core.SessionID]*stream)
+	s.sessions.streams = make(map[core.SessionID]*stream)
+	s.sessions.states = make(map[core.SessionID]state)
+	s.mail.boxes = make(map[core.InstanceID]*box)
 	s.board.init()
 	return s
 }

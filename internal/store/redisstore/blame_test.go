@@ -150,7 +150,7 @@ func TestAJobMadeAnewIsListedOnce(t *testing.T) {
 	if err := s.Release(t.Context(), store.ReleaseParams{Lease: core.LeaseRef{Node: "node-a", Job: "job-1", Attempt: 1, Token: "t.1"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.Settle()
+	s.Quiesce()
 	create("t.2")
 	listed(core.StateDispatched)
 	step(store.ApplyParams{Event: core.EventDone})

@@ -52,6 +52,15 @@ func (c *clocks) relearn(slot int, server int64) {
 	c.learn(slot, server)
 }
 
+// server is about what a slot's server takes the time to be.
+func (c *clocks) server(slot int) int64 {
+	at := &c.cells[slot%len(c.cells)]
+	if at.learned.Load() != 0 {
+		return c.now() + at.difference.Load()
+	}
+	return c.now() + c.low.difference.Load()
+}
+
 // notAfter is the deadline of a context on the clock of a slot's server, 0 when it has none.
 func (c *clocks) notAfter(ctx context.Context, slot int) int64 {
 	deadline, ok := ctx.Deadline()

@@ -33,5 +33,7 @@ func KeysOf(prefix, name string) map[string]string {
 		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(seenShard(core.NodeID(name))),
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
 		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "life": k.incarnation(),
+		"state": k.session(core.SessionID(name)), "presence": k.presence(core.InstanceID(name)),
+		"inbox": k.inbox(core.InstanceID(name)), "dead": k.dead(core.InstanceID(name)),
 	}
 }

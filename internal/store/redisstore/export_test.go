@@ -1,4 +1,4 @@
 package redisstore
 
-// Settle waits until the releases that are on their way have arrived.
-func (s *Store) Settle() { s.releases.work.Wait() }
+// Quiesce waits until the releases that are on their way have arrived.
+func (s *Store) Quiesce() { s.releases.work.Wait() }

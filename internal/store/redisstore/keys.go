@@ -51,6 +51,22 @@ func (k keys) session(id core.SessionID) string {
 	return k.prefix + ":v1:sessions:{session:" + string(id) + "}:state"
 }
 
+// presence says that an instance is there; its inbox and its dead letters share its slot.
+func (k keys) presence(id core.InstanceID) string {
+	return k.prefix + ":schedulers:presence:{instance:" + string(id) + "}"
+}
+
+func (k keys) inbox(id core.InstanceID) string {
+	return k.prefix + ":streams:{instance:" + string(id) + "}:inbox"
+}
+
+func (k keys) dead(id core.InstanceID) string {
+	return k.prefix + ":streams:{instance:" + string(id) + "}:dlq"
+}
+
+// schedulers lists the instances there are, and those that have left something behind.
+func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
+
 func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
 
 func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }

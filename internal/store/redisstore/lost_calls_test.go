@@ -13,7 +13,7 @@ import (
 
 // losses are all calls that write, and for those that write in several ways, each way. Announcements of changes are
 // left out: they say only where to look, and may come twice.
-var losses = append(append(append(ledgerLosses, jobLosses...), nodeLosses...), boardLosses...)
+var losses = append(append(append(ledgerLosses, jobLosses...), nodeLosses...), append(boardLosses, mailLosses...)...)
 
 func (x *subject) ref() core.LeaseRef {
 	return core.LeaseRef{Node: core.NodeID(x.name), Job: core.JobID(x.name), Attempt: 1, Token: "t.1"}
@@ -71,7 +71,7 @@ var ledgerLosses = []loss{
 	}},
 	{name: "release", loses: "ZREM", prepare: running, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		err := s.Release(ctx, store.ReleaseParams{Lease: x.ref()})
-		s.Settle()
+		s.Quiesce()
 		return "", err
 	}},
 	{name: "park", loses: "park", prepare: running, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

@@ -24,7 +24,10 @@ for i, key in ipairs(KEYS) do
   if kind == 'string' then all[i] = redis.call('GET', key)
   elseif kind == 'hash' then all[i] = redis.call('HGETALL', key)
   elseif kind == 'zset' then all[i] = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-  elseif kind == 'stream' then all[i] = redis.call('XRANGE', key, '-', '+')
+  elseif kind == 'stream' then
+    all[i] = redis.call('XRANGE', key, '-', '+')
+    local fetched = redis.pcall('XPENDING', key, 'inbox', '-', '+', 10) -- an error where there is no such group
+    if not fetched.err then all[i][#all[i] + 1] = fetched end
   else all[i] = false end
 end
 return all`
@@ -57,8 +60,12 @@ func stateOf(server *redistest.Server, prefix, name string) (state, error) {
 // add takes in the parts of a key. When nodes were heard is kept for many in one; of leases, when they end is left
 // out, because whatever writes them renews it.
 func (s state) add(label, name string, parts []any) {
-	if label == "out" {
+	switch label {
+	case "out":
 		s[label] = fmt.Sprint(parts)
+		return
+	case "inbox", "dead": // but for what tells the time
+		s[label] = streamTimes.ReplaceAllString(fmt.Sprint(parts), "")
 		return
 	}
 	for i := 0; i+1 < len(parts); i += 2 {
@@ -77,6 +84,9 @@ func (s state) add(label, name string, parts []any) {
 		s[label+"."+key] = value
 	}
 }
+
+// streamTimes matches the names of a stream's entries, and how long ago they were fetched.
+var streamTimes = regexp.MustCompile(`\d{13}-\d+|(inbox) \d+`)
 
 // has reports whether anything is there under a name, or with a part of it.
 func (s state) has(label string) bool {

@@ -50,6 +50,7 @@ type subject struct {
 	server *redistest.Server
 	node   *core.Node
 	job    *core.Job
+	letter store.Letter
 }
 
 func (x *subject) state() (state, error) { return stateOf(x.server, x.prefix, x.name) }

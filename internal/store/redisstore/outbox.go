@@ -6,17 +6,19 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // Append implements store.Outbox.
-func (s *Store) Append(ctx context.Context, p store.AppendParams) (int64, error) {
+func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appended, error) {
 	out, waiting := s.keys.outbox(p.Session)
-	_, r, err := s.line.run(ctx, &scriptAppend, []string{out, waiting}, strconv.FormatInt(p.Index, 10), string(p.Body), millis(p.Keep))
+	_, r, err := s.line.run(ctx, &scriptAppend, []string{out, waiting, s.keys.session(p.Session)}, strconv.FormatInt(p.Index, 10),
+		string(p.Body), millis(p.Keep), strconv.FormatInt(p.By.Epoch, 10), string(p.By.Owner))
 	if err != nil {
-		return 0, err
+		return store.Appended{}, err
 	}
-	return r.int(0), nil
+	return store.Appended{Refused: r.int(0) == 0, Seq: r.int(1), Owner: core.InstanceID(r.text(2))}, nil
 }
 
 // Read implements store.Outbox.
@@ -35,10 +37,12 @@ func (s *Store) Read(ctx context.Context, p store.ReadParams) ([]store.Message, 
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
-	messages := make([]store.Message, len(entries))
-	for i, e := range entries {
+	messages := make([]store.Message, 0, len(entries))
+	for _, e := range entries {
 		seq, _ := parts(e.ID)
-		messages[i] = store.Message{Seq: int64(seq), Index: int64(seq) - 1, Body: []byte(e.FieldValues["b"])}
+		if body := e.FieldValues["b"]; body != "" { // an empty one only says where the count goes on
+			messages = append(messages, store.Message{Seq: int64(seq), Index: int64(seq) - 1, Body: []byte(body)})
+		}
 	}
 	return messages, nil
 }

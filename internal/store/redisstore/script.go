@@ -37,6 +37,16 @@ var (
 	scriptSeen      = load("seen")
 	scriptSightings = load("sightings")
 	scriptLife      = load("life")
+	scriptSave      = load("save")
+	scriptPost      = load("post")
+	scriptUnsettled = load("unsettled")
+	scriptSettle    = load("settle")
+	scriptCondemn   = load("condemn")
+	scriptAnnounce  = load("announce")
+	scriptInstance  = load("instance")
+	scriptEstate    = load("estate")
+	scriptBury      = load("bury")
+	scriptDiscard   = load("discard")
 )
 
 // load reads a script from what was embedded, with what scripts share before it unless it stands alone.

@@ -1,8 +1,11 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -10,16 +13,34 @@ import (
 )
 
 // SaveSession implements store.Sessions.
-func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) error {
-	if err := s.put(ctx, s.keys.session(p.Session), p.Body, p.Keep); err != nil {
-		return fmt.Errorf("save session: %w", err)
+func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, error) {
+	out, waiting := s.keys.outbox(p.Session)
+	take := "0"
+	if p.Take {
+		take = "1"
 	}
-	return nil
+	_, r, err := s.line.run(ctx, &scriptSave, []string{s.keys.session(p.Session), out, waiting},
+		strconv.FormatInt(p.Epoch, 10), string(p.Owner), take, string(p.Body), millis(p.Keep), strconv.FormatInt(p.Known, 10))
+	if err != nil {
+		return false, err
+	}
+	return r.int(0) == 1, nil
 }
 
-// LoadSession implements store.Sessions.
-func (s *Store) LoadSession(ctx context.Context, id core.SessionID) ([]byte, error) {
-	return s.value(ctx, s.keys.session(id))
+// LoadSession implements store.Sessions. The first line of a state says whose it is.
+func (s *Store) LoadSession(ctx context.Context, id core.SessionID) (store.SessionState, error) {
+	text, err := s.value(ctx, s.keys.session(id))
+	if err != nil || text == nil {
+		return store.SessionState{}, err
+	}
+	head, body, _ := bytes.Cut(text, []byte("\n"))
+	epoch, owner, _ := strings.Cut(string(head), " ")
+	st := store.SessionState{Body: body}
+	st.Owner = core.InstanceID(owner)
+	if st.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
+		return store.SessionState{}, fmt.Errorf("the state of session %s cannot be read: %w", id, err)
+	}
+	return st, nil
 }
 
 // put writes a value for a while.

@@ -65,7 +65,7 @@ func suite(url string, repeats bool) storetest.Backend {
 	return func(t *testing.T, fn func(t *testing.T, h *storetest.Harness)) {
 		s := open(t, url)
 		h := &storetest.Harness{
-			Store: s, Timing: timing, Repeats: repeats, Settle: s.Settle,
+			Store: s, Timing: timing, Repeats: repeats, Settle: s.Quiesce,
 			Wait: time.Sleep, Slack: 300 * time.Millisecond, Workers: 8, Rounds: 20,
 		}
 		if repeats {

@@ -101,7 +101,7 @@ func (r Repeated) Mark(ctx context.Context, m store.Mark) error {
 }
 
 // Append implements store.Outbox.
-func (r Repeated) Append(ctx context.Context, p store.AppendParams) (int64, error) {
+func (r Repeated) Append(ctx context.Context, p store.AppendParams) (store.Appended, error) {
 	if seq, err := r.Store.Append(ctx, p); err != nil {
 		return seq, err
 	}
@@ -125,9 +125,9 @@ func (r Repeated) Unlock(ctx context.Context, p store.LockParams) error {
 }
 
 // SaveSession implements store.Sessions.
-func (r Repeated) SaveSession(ctx context.Context, p store.SaveParams) error {
-	if err := r.Store.SaveSession(ctx, p); err != nil {
-		return err
+func (r Repeated) SaveSession(ctx context.Context, p store.SaveParams) (bool, error) {
+	if held, err := r.Store.SaveSession(ctx, p); err != nil {
+		return held, err
 	}
 	return r.Store.SaveSession(ctx, p)
 }
@@ -138,4 +138,44 @@ func (r Repeated) SaveSnapshot(ctx context.Context, p store.SnapshotParams) erro
 		return err
 	}
 	return r.Store.SaveSnapshot(ctx, p)
+}
+
+// Announce implements store.Instances.
+func (r Repeated) Announce(ctx context.Context, p store.AnnounceParams) error {
+	if err := r.Store.Announce(ctx, p); err != nil {
+		return err
+	}
+	return r.Store.Announce(ctx, p)
+}
+
+// Withdraw implements store.Instances.
+func (r Repeated) Withdraw(ctx context.Context, id core.InstanceID) error {
+	if err := r.Store.Withdraw(ctx, id); err != nil {
+		return err
+	}
+	return r.Store.Withdraw(ctx, id)
+}
+
+// Settle implements store.Mail.
+func (r Repeated) Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error {
+	if err := r.Store.Settle(ctx, inbox, ids...); err != nil {
+		return err
+	}
+	return r.Store.Settle(ctx, inbox, ids...)
+}
+
+// Condemn implements store.Mail.
+func (r Repeated) Condemn(ctx context.Context, p store.CondemnParams) error {
+	if err := r.Store.Condemn(ctx, p); err != nil {
+		return err
+	}
+	return r.Store.Condemn(ctx, p)
+}
+
+// Bury implements store.Estates.
+func (r Repeated) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
+	if done, err := r.Store.Bury(ctx, id); err != nil {
+		return done, err
+	}
+	return r.Store.Bury(ctx, id)
 }

@@ -48,6 +48,8 @@ func Exercise(t *testing.T, backend Backend) {
 		{"jobs", exerciseJobs},
 		{"watch", exerciseWatch},
 		{"board", exerciseBoard},
+		{"sessions", exerciseSessions},
+		{"mail", exerciseMail},
 		{"chaos", exerciseChaos},
 	}
 	for _, s := range suites {

@@ -133,6 +133,13 @@ local function drop(leases, members)
   end
 end
 
+-- Whose a session is: the epoch, 0 when there is no such session, and the owner. Its state begins with both.
+local function claim(key)
+  local head = redis.call('GETRANGE', key, 0, 191)
+  local epoch, owner = string.match(head, '^(%d+) ([^\n]*)\n')
+  return tonumber(epoch or 0), owner or ''
+end
+
 local function hash(key, ...)
   local names, meta = { ... }, {}
   local values = redis.call('HMGET', key, ...)

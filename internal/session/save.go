@@ -1,0 +1,82 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// errSuperseded says that the session is another instance's by now.
+var errSuperseded = errors.New("the session goes on elsewhere")
+
+// change notes that the state has changed and has it saved beside the caller, however often it changes meanwhile. The
+// caller holds the lock.
+func (s *Session) change() {
+	s.version++
+	if s.dirty {
+		return
+	}
+	s.dirty = true
+	s.rooms.background(func(ctx context.Context) {
+		s.mu.Lock()
+		s.dirty = false // what changes from now on is not in what is saved
+		s.mu.Unlock()
+		_ = s.save(ctx) // what is not saved now is with the next change, or when it is renewed
+	})
+}
+
+// save puts the session's state, as it is now or later, where it can be found when this instance is gone. One save is
+// made at a time: an older one never comes after a newer. A session that was taken over ends here.
+func (s *Session) save(ctx context.Context) error {
+	s.mu.Lock()
+	want := s.version
+	s.mu.Unlock()
+	select {
+	case s.saving <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.saving }()
+	s.mu.Lock()
+	if s.stored >= want {
+		s.mu.Unlock()
+		return nil
+	}
+	body, err := s.state()
+	version, known := s.version, s.known
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	held, err := s.rooms.store.SaveSession(ctx, store.SaveParams{
+		Session: s.id, Claim: s.claim, Body: body, Keep: s.rooms.cfg.keep(), Known: known,
+	})
+	if err != nil {
+		return err
+	}
+	if !held {
+		s.superseded()
+		return errSuperseded
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored, s.renewed = version, time.Now()
+	return nil
+}
+
+// superseded ends the session here because it goes on elsewhere. Its jobs go on, and its messages are in its outbox.
+func (s *Session) superseded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	s.rooms.counts.Sessions.WithLabelValues("superseded").Inc()
+	if s.link != nil {
+		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
+	}
+	s.finish()
+}

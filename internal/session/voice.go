@@ -1,0 +1,110 @@
+package session
+
+import (
+	"bytes"
+	"math"
+	"sync"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// mostSpeech bounds what is kept of a spoken result that waits for its turn, or for its listener.
+const mostSpeech = 4 << 20
+
+// voice is the speech of an utterance on its way to the session: whole binary frames. A connection takes them as they
+// can be written, with a lock of its own held, so this has a lock of its own too.
+type voice struct {
+	attempt int  // whose speech it is
+	chunk   int  // the next piece of it
+	whole   bool // its last piece has come
+
+	mu     sync.Mutex
+	frames [][]byte
+	bytes  int
+	fed    bool // a connection takes the frames
+}
+
+// push adds a frame if there is room for it.
+func (v *voice) push(sounds *Sounds, frame []byte) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.bytes+len(frame) > mostSpeech || !sounds.take(len(frame)) {
+		return false
+	}
+	v.frames, v.bytes = append(v.frames, frame), v.bytes+len(frame)
+	return true
+}
+
+// hush drops what was not taken.
+func (v *voice) hush(sounds *Sounds) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	sounds.give(v.bytes)
+	v.frames, v.bytes = nil, 0
+}
+
+// feed has a link take the frames, unless it does.
+func (v *voice) feed(sounds *Sounds, link Link) {
+	v.mu.Lock()
+	idle := !v.fed && len(v.frames) > 0
+	v.fed = v.fed || idle
+	v.mu.Unlock()
+	if idle && !link.Feed(func() []byte { return v.next(sounds) }) {
+		v.hush(sounds)
+	}
+}
+
+// next hands out a frame, nil when there is none for now.
+func (v *voice) next(sounds *Sounds) []byte {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.frames) == 0 {
+		v.fed = false
+		return nil
+	}
+	frame := v.frames[0]
+	v.frames, v.bytes = v.frames[1:], v.bytes-len(frame)
+	sounds.give(len(frame))
+	return frame
+}
+
+// Speak passes on a piece of a spoken result: a whole binary frame. It waits for the result it belongs to, and goes with
+// no other.
+func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
+	u := r.utterance(core.JobID(h.JobID))
+	if u == nil {
+		return
+	}
+	s, v := u.session, &u.voice
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == nil || !s.set.TTS || h.AttemptID < v.attempt || h.AttemptID == v.attempt && h.Chunk < v.chunk || u.ended && h.AttemptID != u.stands {
+		return // nobody listens, it was heard, or its result is not the one that stands
+	}
+	if h.AttemptID > v.attempt {
+		v.hush(r.Sounds)
+		v.attempt, v.chunk = h.AttemptID, 0
+	}
+	gap := h.Chunk != v.chunk
+	v.chunk, v.whole = h.Chunk+1, h.Last
+	if gap || !v.push(r.Sounds, bytes.Clone(frame)) {
+		// What is left of it would be no speech.
+		v.hush(r.Sounds)
+		v.chunk, v.whole = math.MaxInt, true
+		s.warn("SPEECH_LOST", "the spoken result of "+h.JobID+" has a gap, or is too large to wait")
+	}
+	if u.ended {
+		s.voiced(u)
+	}
+}
+
+// voiced passes on the speech of an utterance whose result has been sent.
+func (s *Session) voiced(u *utterance) {
+	s.rooms.counts.Messages.WithLabelValues("speech").Inc()
+	u.voice.feed(s.rooms.Sounds, s.link)
+	if u.voice.whole {
+		s.forget(u) // what a connection still takes it has
+		s.farewell()
+	}
+}

@@ -1,0 +1,120 @@
+package session_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+func speech(t *testing.T, w *world, job core.JobID, attempt, chunk int, last bool) {
+	t.Helper()
+	h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}, Chunk: chunk, Last: last}
+	frame, err := wire.AppendBinary(nil, &h, []byte("sound"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.rooms.Speak(&h, frame)
+}
+
+func (w *world) doneAs(job core.JobID, attempt int, result string) {
+	w.jobs.mu.Lock()
+	spec := w.jobs.placed[job]
+	w.jobs.mu.Unlock()
+	j := ended(job, spec, core.StateDone, "", result)
+	j.Attempt = attempt
+	if err := w.rooms.Ended(w.t.Context(), j); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestSpeechOfAnAttemptThatWasGivenUp: speech of an attempt that was not the one whose result stands.
+func TestSpeechOfAnAttemptThatWasGivenUp(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+		job := w.utter(s)
+		speech(t, w, job, 1, 0, true) // PUT, before the result
+		w.doneAs(job, 2, `{"text_tgt":"x"}`)
+		if m := link.last(t, "result"); m["tts"] != "none" {
+			t.Errorf("%v", m)
+		}
+		if got := link.heard("binary"); len(got) != 0 {
+			t.Errorf("%d frames of speech of attempt 1 follow the result of attempt 2, which has none", len(got))
+		}
+		job = w.utter(s)
+		speech(t, w, job, 1, 0, true)
+		w.fail(job, core.ReasonMaxRetry)
+		if got := link.heard("binary"); len(got) != 0 {
+			t.Errorf("%d frames of speech follow an error", len(got))
+		}
+	})
+}
+
+// TestUtterancesThatWereSpokenBeforeTheirTurn: utterances whose speech was complete before their turn.
+func TestUtterancesThatWereSpokenBeforeTheirTurn(t *testing.T) {
+	play(t, func(w *world) {
+		s, _ := w.start(func(in *wire.SessionStart) { in.TTS = true })
+		for range 20 {
+			job := w.utter(s)
+			speech(t, w, job, 1, 0, true) // as an HTTP node does
+			w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
+		}
+		if n := s.Spoken(); n != 0 {
+			t.Errorf("%d utterances of which nothing more can come are kept", n)
+		}
+	})
+}
+
+// TestSpeechIsWaitedFor: whoever ends a session hears what was promised, and is not kept waiting for ever.
+func TestSpeechIsWaitedFor(t *testing.T) {
+	for name, comes := range map[string]bool{"it comes": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+				job := w.utter(s)
+				s.End()
+				w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
+				synctest.Wait()
+				if got := link.heard("session_ended"); len(got) != 0 {
+					t.Fatal("the session ended before its speech came")
+				}
+				want := 0
+				if comes {
+					speech(t, w, job, 1, 0, false)
+					speech(t, w, job, 1, 1, true)
+					want = 2
+				} else {
+					time.Sleep(time.Minute)
+				}
+				synctest.Wait()
+				link.last(t, "session_ended")
+				if got := link.heard("binary"); len(got) != want {
+					t.Errorf("%d frames of speech, want %d", len(got), want)
+				}
+			})
+		})
+	}
+}
+
+// TestAGapInSpeech: the rest would be no speech, and whoever listens is told.
+func TestAGapInSpeech(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+		job := w.utter(s)
+		w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
+		speech(t, w, job, 1, 0, false)
+		speech(t, w, job, 1, 5, false)
+		speech(t, w, job, 1, 1, true)
+		if got := link.heard("binary"); len(got) != 1 {
+			t.Errorf("%d frames of speech", len(got))
+		}
+		if m := link.last(t, "warning"); m["code"] != "SPEECH_LOST" {
+			t.Errorf("%v", m)
+		}
+		if s.Spoken() != 0 {
+			t.Error("it is waited for")
+		}
+	})
+}

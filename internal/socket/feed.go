@@ -1,0 +1,35 @@
+package socket
+
+// source hands out one binary frame after the other, nil when it has no more for now.
+type source func() []byte
+
+// Feed sends the frames a source hands out, as the other side takes them: one is asked for only when nothing waits to be
+// written, so a long feed does not count as a queue that is not read. It comes after what was queued before it; what is
+// queued later may overtake it. The source is asked until it hands out nil, while the connection's lock is held: it
+// answers at once and touches nothing of the connection. Feed reports false once the connection is closing.
+func (c *Conn) Feed(s func() []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
+	c.sources = append(c.sources, s)
+	c.wake()
+	return true
+}
+
+// pull queues the next frame of the sources, which take turns, and reports whether there was one. The caller holds the
+// lock.
+func (c *Conn) pull() bool {
+	for len(c.sources) > 0 {
+		s := c.sources[0]
+		c.sources = c.sources[1:]
+		if frame := s(); frame != nil {
+			c.sources = append(c.sources, s)
+			c.add(&c.next, opBinary, frame)
+			return true
+		}
+	}
+	c.sources = nil
+	return false
+}

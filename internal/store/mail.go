@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// Instances knows which schedulers share the store. An instance is one life of one process: whoever starts again is
+// another.
+type Instances interface {
+	// Announce says that an instance is present for as long as the TTL, and what it says of itself.
+	Announce(ctx context.Context, p AnnounceParams) error
+	// Withdraw takes that back before its time.
+	Withdraw(ctx context.Context, id core.InstanceID) error
+	// Instances lists those that are present, and those that were and have left something behind.
+	Instances(ctx context.Context) ([]Instance, error)
+}
+
+// AnnounceParams describes an instance.
+type AnnounceParams struct {
+	ID   core.InstanceID
+	Body []byte
+	TTL  time.Duration
+}
+
+// Instance is one of those that share the store.
+type Instance struct {
+	ID      core.InstanceID
+	Present bool
+	Body    []byte // what it says of itself; nil when it is not present
+	Inbox   int    // letters in its inbox
+	Fetched int    // of these, how many it has fetched and not settled
+	Dead    int    // its dead letters
+}
+
+// Mail is how instances reach each other. Every present one has an inbox. A letter may come twice; it is in the inbox
+// until it is settled.
+type Mail interface {
+	// Post puts a letter into an inbox.
+	Post(ctx context.Context, p PostParams) (Posted, error)
+	// Fetch waits for letters that were not fetched yet and returns them in their order; none when the time was over.
+	Fetch(ctx context.Context, p FetchParams) ([]Letter, error)
+	// Unsettled returns letters that were fetched at least so long ago, which counts as another delivery.
+	Unsettled(ctx context.Context, p FetchParams) ([]Letter, error)
+	// Settle takes letters out of an inbox.
+	Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error
+	// Condemn takes a letter out and puts it among the dead ones, in one step.
+	Condemn(ctx context.Context, p CondemnParams) error
+}
+
+// Estates is what instances that are gone have left.
+type Estates interface {
+	// Estate returns letters of an inbox whose instance is not present, the oldest first; none when it is.
+	Estate(ctx context.Context, id core.InstanceID, limit int) ([]Letter, error)
+	// Bury removes the inbox of an instance that is not present, and its name if it has no dead letters. It reports false
+	// when the instance is back.
+	Bury(ctx context.Context, id core.InstanceID) (bool, error)
+	// DeadLetters returns dead letters of an inbox, the oldest first, from after one of them on.
+	DeadLetters(ctx context.Context, inbox core.InstanceID, after string, limit int) ([]DeadLetter, error)
+	// Discard drops dead letters and returns how many there were; without ids, all of them.
+	Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error)
+}
+
+// PostParams describes a letter.
+type PostParams struct {
+	To   core.InstanceID
+	Body []byte
+	Most int // letters an inbox may hold
+}
+
+// Posted says what became of a letter.
+type Posted uint8
+
+// What can become of one.
+const (
+	Accepted Posted = iota + 1
+	Away            // there is no such instance present
+	Overfull        // its inbox holds as much as it may
+)
+
+// FetchParams says whose letters are wanted.
+type FetchParams struct {
+	Inbox core.InstanceID
+	Wait  time.Duration // Fetch: how long to wait for one; Unsettled: how long ago it was fetched
+	Limit int
+}
+
+// Letter is one letter as it lies in an inbox.
+type Letter struct {
+	ID         string
+	Body       []byte
+	Age        time.Duration // by the store's clock
+	Deliveries int           // how often it was fetched, this time included; 0: never
+}
+
+// CondemnParams says which letter is dead, and why.
+type CondemnParams struct {
+	Inbox  core.InstanceID
+	Letter Letter
+	Reason string
+	Keep   time.Duration // how long the inbox's dead letters outlive the last of them
+}
+
+// DeadLetter is a letter that could not be dealt with.
+type DeadLetter struct {
+	Letter
+	Inbox  core.InstanceID
+	Reason string
+}

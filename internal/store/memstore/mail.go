@@ -1,0 +1,293 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// mail holds the instances and their letters.
+type mail struct {
+	mu    sync.Mutex
+	boxes map[core.InstanceID]*box
+	ids   uint64
+}
+
+// box is one instance and what lies in its inbox.
+type box struct {
+	body    []byte
+	present moment // until then
+	letters []*letter
+	dead    []store.DeadLetter
+	kept    moment        // until then, the dead
+	arrived chan struct{} // if somebody waits: closed when a letter comes
+}
+
+type letter struct {
+	id         string
+	body       []byte
+	posted     moment
+	fetched    moment
+	deliveries int
+}
+
+// box finds an instance that is, or was, present.
+func (m *mail) box(id core.InstanceID, now moment) *box {
+	b := m.boxes[id]
+	if b != nil && len(b.dead) > 0 && expired(b.kept, now) {
+		b.dead = nil
+	}
+	return b
+}
+
+// Announce implements store.Instances.
+func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b := s.mail.boxes[p.ID]
+	if b == nil {
+		b = &box{}
+		s.mail.boxes[p.ID] = b
+	}
+	b.body, b.present = slices.Clone(p.Body), s.now().add(p.TTL)
+	return nil
+}
+
+// Withdraw implements store.Instances.
+func (s *Store) Withdraw(ctx context.Context, id core.InstanceID) error {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if b := s.mail.boxes[id]; b != nil {
+		b.present = s.now()
+	}
+	return nil
+}
+
+// Instances implements store.Instances.
+func (s *Store) Instances(context.Context) ([]store.Instance, error) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	now := s.now()
+	var list []store.Instance
+	for id := range s.mail.boxes {
+		b := s.mail.box(id, now)
+		one := store.Instance{ID: id, Present: !expired(b.present, now), Inbox: len(b.letters), Dead: len(b.dead)}
+		if one.Present {
+			one.Body = slices.Clone(b.body)
+		}
+		for _, l := range b.letters {
+			if l.deliveries > 0 {
+				one.Fetched++
+			}
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b store.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// Post implements store.Mail.
+func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, error) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	now := s.now()
+	b := s.mail.boxes[p.To]
+	switch {
+	case b == nil || expired(b.present, now):
+		return store.Away, nil
+	case len(b.letters) >= p.Most:
+		return store.Overfull, nil
+	}
+	s.mail.ids++
+	b.letters = append(b.letters, &letter{id: strconv.FormatUint(s.mail.ids, 10), body: slices.Clone(p.Body), posted: now})
+	if b.arrived != nil {
+		close(b.arrived)
+		b.arrived = nil
+	}
+	return store.Accepted, nil
+}
+
+// Fetch implements store.Mail.
+func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+	over := time.NewTimer(p.Wait)
+	defer over.Stop()
+	for {
+		letters, arrived := s.fetch(&p)
+		if len(letters) > 0 {
+			return letters, nil
+		}
+		select {
+		case <-arrived:
+		case <-over.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// fetch takes what is there, or says where it is to be waited for.
+func (s *Store) fetch(p *store.FetchParams) ([]store.Letter, <-chan struct{}) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	b := s.mail.boxes[p.Inbox]
+	if b == nil {
+		b = &box{}
+		s.mail.boxes[p.Inbox] = b
+	}
+	letters := b.take(s.now(), p.Limit, func(l *letter) bool { return l.deliveries == 0 })
+	if b.arrived == nil {
+		b.arrived = make(chan struct{})
+	}
+	return letters, b.arrived
+}
+
+// take hands over letters, which counts as a delivery.
+func (b *box) take(now moment, limit int, wanted func(*letter) bool) []store.Letter {
+	var list []store.Letter
+	for _, l := range b.letters {
+		if len(list) == limit {
+			break
+		}
+		if wanted(l) {
+			l.deliveries++
+			l.fetched = now
+			list = append(list, l.shown(now))
+		}
+	}
+	return list
+}
+
+func (l *letter) shown(now moment) store.Letter {
+	return store.Letter{ID: l.id, Body: slices.Clone(l.body), Age: now.since(l.posted), Deliveries: l.deliveries}
+}
+
+// Unsettled implements store.Mail.
+func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	b := s.mail.boxes[p.Inbox]
+	if b == nil {
+		return nil, ctx.Err()
+	}
+	now := s.now()
+	return b.take(now, p.Limit, func(l *letter) bool { return l.deliveries > 0 && now.since(l.fetched) >= p.Wait }), ctx.Err()
+}
+
+// Settle implements store.Mail.
+func (s *Store) Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if b := s.mail.boxes[inbox]; b != nil {
+		b.drop(ids)
+	}
+	return nil
+}
+
+// drop takes letters out and reports whether there were any.
+func (b *box) drop(ids []string) bool {
+	had := len(b.letters)
+	b.letters = slices.DeleteFunc(b.letters, func(l *letter) bool { return slices.Contains(ids, l.id) })
+	return len(b.letters) < had
+}
+
+// Condemn implements store.Mail.
+func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) error {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := s.now()
+	b := s.mail.box(p.Inbox, now)
+	if b == nil || !b.drop([]string{p.Letter.ID}) {
+		return nil // it was condemned before
+	}
+	b.dead = append(b.dead, store.DeadLetter{Letter: p.Letter, Inbox: p.Inbox, Reason: p.Reason})
+	b.kept = now.add(p.Keep)
+	return nil
+}
+
+// Estate implements store.Estates.
+func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]store.Letter, error) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	now := s.now()
+	b := s.mail.boxes[id]
+	if b == nil || !expired(b.present, now) {
+		return nil, ctx.Err()
+	}
+	var list []store.Letter
+	for _, l := range b.letters[:min(limit, len(b.letters))] {
+		list = append(list, l.shown(now))
+	}
+	return list, ctx.Err()
+}
+
+// Bury implements store.Estates.
+func (s *Store) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	now := s.now()
+	b := s.mail.box(id, now)
+	switch {
+	case b == nil:
+	case !expired(b.present, now):
+		return false, nil
+	case len(b.dead) > 0:
+		b.letters = nil
+	default:
+		delete(s.mail.boxes, id)
+	}
+	return true, nil
+}
+
+// DeadLetters implements store.Estates.
+func (s *Store) DeadLetters(ctx context.Context, inbox core.InstanceID, after string, limit int) ([]store.DeadLetter, error) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	b := s.mail.box(inbox, s.now())
+	if b == nil {
+		return nil, ctx.Err()
+	}
+	from := 1 + slices.IndexFunc(b.dead, func(d store.DeadLetter) bool { return d.ID == after })
+	rest := b.dead[from:]
+	return slices.Clone(rest[:min(limit, len(rest))]), ctx.Err()
+}
+
+// Discard implements store.Estates.
+func (s *Store) Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error) {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	b := s.mail.box(inbox, s.now())
+	if b == nil {
+		return 0, nil
+	}
+	had := len(b.dead)
+	b.dead = slices.DeleteFunc(b.dead, func(d store.DeadLetter) bool { return len(ids) == 0 || slices.Contains(ids, d.ID) })
+	return had - len(b.dead), nil
+}

@@ -1,0 +1,80 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+)
+
+func (x *subject) instance() core.InstanceID { return core.InstanceID(x.name) }
+
+// present announces an instance.
+func present(ctx context.Context, x *subject) error {
+	return x.sure.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
+}
+
+func posts(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	posted, err := s.Post(ctx, store.PostParams{To: x.instance(), Body: []byte("letter"), Most: 10})
+	return fmt.Sprint(posted), err
+}
+
+// fetched has a letter in its inbox that was fetched.
+func fetched(ctx context.Context, x *subject) error {
+	if err := then(present, posts)(ctx, x); err != nil {
+		return err
+	}
+	letters, err := x.sure.Fetch(ctx, store.FetchParams{Inbox: x.instance(), Wait: time.Second, Limit: 1})
+	if err == nil {
+		x.letter = letters[0]
+	}
+	return err
+}
+
+func condemns(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return "", s.Condemn(ctx, store.CondemnParams{Inbox: x.instance(), Letter: x.letter, Reason: "FAILED", Keep: time.Minute})
+}
+
+func saves(take bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		held, err := s.SaveSession(ctx, store.SaveParams{
+			Session: core.SessionID(x.name), Claim: store.Claim{Owner: "i-1", Epoch: 1}, Take: take, Body: fmt.Appendf(nil, "take %v", take), Keep: time.Minute, Known: 3,
+		})
+		return fmt.Sprint(held), err
+	}
+}
+
+var mailLosses = []loss{
+	{name: "save", loses: "save", prepare: then(nothing, saves(true)), call: saves(false)},
+	{name: "save first", loses: "save", prepare: nothing, call: saves(true)},
+	{name: "announce", loses: "announce", prepare: nothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return "", s.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
+	}},
+	{name: "settle", loses: "settle", prepare: fetched, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return "", s.Settle(ctx, x.instance(), x.letter.ID)
+	}},
+	{name: "condemn", loses: "condemn", prepare: fetched, call: condemns},
+	{name: "bury", loses: "bury", prepare: func(ctx context.Context, x *subject) error {
+		if err := fetched(ctx, x); err != nil {
+			return err
+		}
+		return x.sure.Withdraw(ctx, x.instance())
+	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		done, err := s.Bury(ctx, x.instance())
+		return fmt.Sprint(done), err
+	}},
+	// A letter may come twice, its readers know that; a letter that is taken up again was delivered once more; and who
+	// discards what is gone is told so.
+	{name: "post", loses: "post", prepare: present, counts: true, call: posts},
+	{name: "unsettled", loses: "unsettled", prepare: fetched, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		letters, err := s.Unsettled(ctx, store.FetchParams{Inbox: x.instance(), Limit: 1})
+		return fmt.Sprint(len(letters)), err
+	}},
+	{name: "discard", loses: "discard", prepare: then(fetched, condemns), counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		n, err := s.Discard(ctx, x.instance())
+		return fmt.Sprint(n), err
+	}},
+}

@@ -1,0 +1,193 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// An inbox is a stream with one consumer group, read by one consumer: its instance. Both have this name.
+const inboxGroup = "inbox"
+
+// Post implements store.Mail.
+func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, error) {
+	_, r, err := s.line.run(ctx, &scriptPost, []string{s.keys.presence(p.To), s.keys.inbox(p.To)}, strconv.Itoa(p.Most), string(p.Body))
+	if err != nil {
+		return 0, err
+	}
+	return store.Posted(r.int(0)), nil
+}
+
+// Fetch implements store.Mail. It waits on a connection of its own, so it does not count among the commands that are on
+// their way.
+func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+	inbox := s.keys.inbox(p.Inbox)
+	read := s.line.redis.B().Xreadgroup().Group(inboxGroup, inboxGroup).Count(int64(p.Limit)).Block(max(p.Wait.Milliseconds(), 1)).
+		Streams().Key(inbox).Id(">").Build()
+	streams, err := s.line.redis.Do(ctx, read).AsXRead()
+	if gone(err) {
+		return nil, nil // the inbox was buried while its instance was away; the next announcement makes it anew
+	}
+	if err = spoken(err); err != nil {
+		return nil, fmt.Errorf("inbox: %w", err)
+	}
+	now := s.line.clocks.server(s.line.slot(inbox))
+	letters := make([]store.Letter, len(streams[inbox]))
+	for i, e := range streams[inbox] {
+		letters[i] = store.Letter{ID: e.ID, Body: []byte(e.FieldValues["b"]), Age: age(e.ID, now), Deliveries: 1}
+	}
+	return letters, nil
+}
+
+// gone reports whether there is no such inbox.
+func gone(err error) bool {
+	var reply *rueidis.RedisError
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOGROUP") || strings.HasPrefix(reply.Error(), "UNBLOCKED"))
+}
+
+// age is how old an entry of a stream is: its name says when it was made.
+func age(id string, now int64) time.Duration {
+	ms, _ := parts(id)
+	return time.Duration(max(now-int64(ms), 0)) * time.Millisecond
+}
+
+// Unsettled implements store.Mail.
+func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+	now, r, err := s.line.run(ctx, &scriptUnsettled, []string{s.keys.inbox(p.Inbox)}, millis(p.Wait), strconv.Itoa(p.Limit))
+	if err != nil {
+		return nil, err
+	}
+	return letters(r.list(0), now), nil
+}
+
+// letters reads what scripts return of letters: an id, a body and how often it was fetched, for each.
+func letters(r reply, now int64) []store.Letter {
+	list := make([]store.Letter, 0, len(r.parts)/3)
+	for i := 0; i+2 < len(r.parts); i += 3 {
+		id := r.text(i)
+		list = append(list, store.Letter{ID: id, Body: []byte(r.text(i + 1)), Age: age(id, now), Deliveries: int(r.int(i + 2))})
+	}
+	return list
+}
+
+// Settle implements store.Mail.
+func (s *Store) Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, _, err := s.line.run(ctx, &scriptSettle, []string{s.keys.inbox(inbox)}, ids...)
+	return err
+}
+
+// Condemn implements store.Mail.
+func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) error {
+	_, _, err := s.line.run(ctx, &scriptCondemn, []string{s.keys.inbox(p.Inbox), s.keys.dead(p.Inbox)},
+		p.Letter.ID, p.Reason, strconv.Itoa(p.Letter.Deliveries), millis(p.Keep))
+	return err
+}
+
+// Announce implements store.Instances.
+func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
+	now, _, err := s.line.run(ctx, &scriptAnnounce, []string{s.keys.presence(p.ID), s.keys.inbox(p.ID)}, string(p.Body), millis(p.TTL))
+	if err != nil {
+		return err
+	}
+	// The list only says where to look, so it does not matter that it is another step, and on another server.
+	_, err = s.line.one(s.line.begin(ctx), s.line.redis.B().Zadd().Key(s.keys.schedulers()).ScoreMember().ScoreMember(float64(now), string(p.ID)).Build())
+	return err
+}
+
+// Withdraw implements store.Instances.
+func (s *Store) Withdraw(ctx context.Context, id core.InstanceID) error {
+	_, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Del().Key(s.keys.presence(id)).Build())
+	return err
+}
+
+// Instances implements store.Instances.
+func (s *Store) Instances(ctx context.Context) ([]store.Instance, error) {
+	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Zrange().Key(s.keys.schedulers()).Min("0").Max("-1").Build())
+	if err != nil {
+		return nil, fmt.Errorf("instances: %w", err)
+	}
+	names, err := m.AsStrSlice()
+	if err != nil {
+		return nil, fmt.Errorf("instances: %w", err)
+	}
+	list, asks := make([]store.Instance, len(names)), make([]ask, len(names))
+	for i, name := range names {
+		id := core.InstanceID(name)
+		list[i].ID, asks[i].keys = id, []string{s.keys.presence(id), s.keys.inbox(id), s.keys.dead(id)}
+	}
+	err = s.line.readEach(ctx, &scriptInstance, asks, func(i int, _ int64, r reply) error {
+		list[i].Inbox, list[i].Fetched, list[i].Dead = int(r.int(0)), int(r.int(1)), int(r.int(2))
+		if list[i].Present = !r.none(3); list[i].Present {
+			list[i].Body = []byte(r.text(3))
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Estate implements store.Estates.
+func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]store.Letter, error) {
+	now, r, err := s.line.read(ctx, &scriptEstate, []string{s.keys.presence(id), s.keys.inbox(id)}, strconv.Itoa(limit))
+	if err != nil {
+		return nil, err
+	}
+	return letters(r.list(0), now), nil
+}
+
+// Bury implements store.Estates.
+func (s *Store) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
+	_, r, err := s.line.run(ctx, &scriptBury, []string{s.keys.presence(id), s.keys.inbox(id), s.keys.dead(id)})
+	if err != nil || r.int(0) == 0 {
+		return false, err
+	}
+	if r.int(1) > 0 {
+		return true, nil // its dead letters are found by its name
+	}
+	_, err = s.line.one(s.line.begin(ctx), s.line.redis.B().Zrem().Key(s.keys.schedulers()).Member(string(id)).Build())
+	return true, err
+}
+
+// DeadLetters implements store.Estates.
+func (s *Store) DeadLetters(ctx context.Context, inbox core.InstanceID, after string, limit int) ([]store.DeadLetter, error) {
+	dead, start := s.keys.dead(inbox), "-"
+	if after != "" {
+		start = "(" + after
+	}
+	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Xrange().Key(dead).Start(start).End("+").Count(int64(limit)).Build())
+	if err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	entries, err := m.AsXRange()
+	if err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	now := s.line.clocks.server(s.line.slot(dead))
+	list := make([]store.DeadLetter, len(entries))
+	for i, e := range entries {
+		deliveries, _ := strconv.Atoi(e.FieldValues["n"])
+		list[i] = store.DeadLetter{Inbox: inbox, Reason: e.FieldValues["r"], Letter: store.Letter{
+			ID: e.ID, Body: []byte(e.FieldValues["b"]), Age: age(e.FieldValues["at"], now), Deliveries: deliveries,
+		}}
+	}
+	return list, nil
+}
+
+// Discard implements store.Estates.
+func (s *Store) Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error) {
+	_, r, err := s.line.run(ctx, &scriptDiscard, []string{s.keys.dead(inbox)}, ids...)
+	if err != nil {
+		return 0, err
+	}
+	return int(r.int(0)), nil
+}

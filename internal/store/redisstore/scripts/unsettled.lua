@@ -1,0 +1,20 @@
+-- Takes up letters that were fetched a while ago and are not settled.
+-- KEYS  inbox
+-- ARGV  not_after, how long ago, the most
+-- Returns {now, {id, body, deliveries, …}}.
+local now = clock()
+if late(now) then return { now } end
+local list = {}
+if redis.call('EXISTS', KEYS[1]) == 0 then return { now, list } end
+local pending = redis.call('XPENDING', KEYS[1], 'inbox', 'IDLE', ARGV[2], '-', '+', ARGV[3])
+for _, p in ipairs(pending) do
+  local entry = redis.call('XCLAIM', KEYS[1], 'inbox', 'inbox', 0, p[1])[1]
+  if entry then
+    list[#list + 1] = entry[1]
+    list[#list + 1] = entry[2][2]
+    list[#list + 1] = p[4] + 1
+  else
+    redis.call('XACK', KEYS[1], 'inbox', p[1]) -- its letter is gone
+  end
+end
+return { now, list }
