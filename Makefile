@@ -94,11 +94,32 @@ prove: redis ## the full forms of the tests: crowds, lost replies, failovers, ou
 	$(PROVE) -run TestCommandsPerJob ./bench
 	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s
 	$(PROVE) -run TestManyConversations ./bench/conversations -sessions 5000 -nodes 200 -during 2m
+	$(PROVE) -run TestKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
+
+# Clusters of processes and what is done to them: internal/drill.
+DRILL := $(GO) test -count=1 -v ./internal/drill
+
+.PHONY: acceptance
+acceptance: redis ## the drills once on each topology: standalone, Sentinel and a cluster of 3+3 (10 minutes)
+	$(DRILL) -timeout 20m -drill-topology standalone
+	$(DRILL) -timeout 20m -drill-topology sentinel
+	$(DRILL) -timeout 20m -drill-topology cluster
+
+# How long make chaos goes on.
+CHAOS ?= 1h
+
+.PHONY: chaos
+chaos: redis ## an hour of faults at random, watching that nothing grows; CHAOS=10m for less, SEED= for the same again
+	$(DRILL) -timeout 4h -run TestSoak -drill-for $(CHAOS) $(if $(SEED),-drill-seed $(SEED))
 
 .PHONY: bench-peers
 bench-peers: redis ## a job's life over Redis against a task queue's, on the same Redis in the same run
 	cd bench/peers && $(GO) test -run '^$$' -bench Lifecycle -benchtime 1x -timeout 5m .
+
+.PHONY: bench-cluster
+bench-cluster: redis ## what a hop between instances costs, what Redis does for each operation, and how keys spread
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 15m ./bench/cluster
 
 .PHONY: bench
 bench: ## the benchmarks whose results are in docs/benchmarks.md

@@ -29,7 +29,7 @@ var storeys = [][]string{
 	{"internal/core", "internal/socket", "node", "client"},
 	{"internal/store", "internal/auth"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet"},
-	{"internal/pick", "internal/config"},
+	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch"},
 	{"internal/nodes", "internal/callback", "internal/session", "internal/sim"},
 	{"internal/server"},

@@ -123,6 +123,7 @@ type Node struct {
 	Zone              string            `json:"zone,omitempty"`
 	TenantID          string            `json:"tenant_id,omitempty"`
 	CallbackURL       string            `json:"callback_url,omitempty" doc:"Without its query."`
+	Incarnation       string            `json:"incarnation,omitempty" doc:"The life of the scheduler with which it is connected by its socket."`
 }
 
 // NodeList is the answer of GET /v1/nodes.

@@ -15,6 +15,7 @@ var bodies = []any{
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
 	ModelNotAvailableRequest{}, Node{}, NodeList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
+	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 
 	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, BinaryHeader{}, Cancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
 	JobFail{}, JobPartial{}, MintRequest{}, MintResponse{}, JobReject{}, JobResult{}, JobResultAck{}, Latency{}, Limits{}, ModelNotAvailable{}, NodeHeartbeat{},

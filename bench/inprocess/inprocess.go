@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -62,6 +64,7 @@ func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.
 	cfg.Server.Port = 0
 	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // nobody sends heartbeats unless it is measured
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
+	cfg.Scheduler.Phase2.HeartbeatTTLSeconds = 60
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -71,6 +74,16 @@ func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.
 		b.Fatal(err)
 	}
 	w.jobs = s.Jobs
+	if err := s.Bus.Enter(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	present, leave := context.WithCancel(b.Context())
+	var renewal sync.WaitGroup
+	renewal.Go(func() {
+		for pause.For(present, 10*time.Second) {
+			_ = s.Bus.Enter(present)
+		}
+	})
 	url := "http://127.0.0.1:9/jobs"
 	for i := range count {
 		id := core.NodeID(fmt.Sprintf("node-%05d", i))
@@ -84,6 +97,8 @@ func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.
 		go w.work(b, q)
 	}
 	stop = sync.OnceFunc(func() {
+		leave()
+		renewal.Wait()
 		s.Jobs.Close()
 		_ = s.Store.Close()
 		for _, q := range w.queue {

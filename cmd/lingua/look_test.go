@@ -19,8 +19,8 @@ func TestLook(t *testing.T) {
 	lingua := func(args ...string) ended { return call(t, append(args, "--server", s.url)...) }
 
 	// Before there is anything to see, that is what is said.
-	for _, c := range [][2]string{{"nodes", "no nodes are registered\n"}, {"jobs", "no such jobs are known\n"}, {"pools", "no direction is served: no nodes are registered\n"}} {
-		if got := lingua(c[0]); got.code != exitOK || got.out != c[1] {
+	for _, c := range [][2]string{{"nodes", "no nodes are registered\n"}, {"jobs", "no such jobs are known\n"}, {"pools", "no direction is served: no nodes are registered\n"}, {"dlq list", "there are no dead letters\n"}} {
+		if got := lingua(strings.Fields(c[0])...); got.code != exitOK || got.out != c[1] {
 			t.Errorf("lingua %s: exit %d, want %q, got %q %s", c[0], got.code, c[1], got.out, got.err)
 		}
 	}
@@ -69,6 +69,7 @@ func TestLook(t *testing.T) {
 	for line, into := range map[string]any{
 		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.Job), "pools": new(wire.PoolList),
 		"explain --from en --to zh": new(wire.ExplainResponse), "drain n2": new(wire.Node), "resume n2": new(wire.Node),
+		"instances": new(wire.InstanceList), "dlq list": new(wire.DeadLetterList), "dlq purge --all": new(wire.DeadLettersResponse),
 	} {
 		got := lingua(append(strings.Fields(line), "--json")...)
 		if err := json.Unmarshal([]byte(got.out), into); got.code != exitOK || err != nil {

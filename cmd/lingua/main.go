@@ -24,18 +24,21 @@ const (
 
 // cli is the command line: one field for each command.
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the scheduler."`
-	Demo    demoCmd    `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and watch it."`
-	Talk    talkCmd    `cmd:"" help:"Speak a sound file into a session and print what comes back."`
-	Node    nodeCmd    `cmd:"" help:"Run a simulated node."`
-	Nodes   nodesCmd   `cmd:"" help:"List the nodes of a running scheduler, or show one."`
-	Jobs    jobsCmd    `cmd:"" help:"List the jobs of a running scheduler, or show one."`
-	Pools   poolsCmd   `cmd:"" help:"List the directions and how well each is served."`
-	Explain explainCmd `cmd:"" help:"Ask, node by node, what would become of a dispatch."`
-	Drain   drainCmd   `cmd:"" help:"Give a node nothing new; it keeps what it has."`
-	Resume  resumeCmd  `cmd:"" help:"Take a drain back."`
-	Config  configCmd  `cmd:"" help:"Check a config file, or print a documented one."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve     serveCmd     `cmd:"" help:"Run the scheduler."`
+	Demo      demoCmd      `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and watch it."`
+	Talk      talkCmd      `cmd:"" help:"Speak a sound file into a session and print what comes back."`
+	Node      nodeCmd      `cmd:"" help:"Run a simulated node."`
+	Nodes     nodesCmd     `cmd:"" help:"List the nodes of a running scheduler, or show one."`
+	Jobs      jobsCmd      `cmd:"" help:"List the jobs of a running scheduler, or show one."`
+	Pools     poolsCmd     `cmd:"" help:"List the directions and how well each is served."`
+	Instances instancesCmd `cmd:"" help:"List the schedulers that share a fleet."`
+	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"Look at dead letters between schedulers, try them again, or drop them."`
+	Explain   explainCmd   `cmd:"" help:"Ask, node by node, what would become of a dispatch."`
+	Drain     drainCmd     `cmd:"" help:"Give a node nothing new; it keeps what it has."`
+	Resume    resumeCmd    `cmd:"" help:"Take a drain back."`
+	Config    configCmd    `cmd:"" help:"Check a config file, or print a documented one."`
+	Health    healthCmd    `cmd:"" help:"Say whether a scheduler is alive, or with --ready whether it takes work; for health checks."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
 // streams is where a command reads and writes.

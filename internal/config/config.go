@@ -172,7 +172,7 @@ func Default() Config {
 				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
 			},
 			Observability: Observability{PathWarnMS: 50},
-			Phase2:        Phase2{Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
+			Phase2:        Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 		},
 	}
 }

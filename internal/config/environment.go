@@ -14,7 +14,7 @@ import (
 const EnvPrefix = "LINGUA_"
 
 // elsewhere are variables that begin like ours and are read by others: the commands that ask a scheduler.
-var elsewhere = []string{EnvPrefix + "URL"}
+var elsewhere = []string{EnvPrefix + "URL", EnvPrefix + "TOKEN"}
 
 // environment lets variables win over what the draft holds. One that begins like ours and is not known is
 // refused: it is a misspelling that would otherwise do nothing.

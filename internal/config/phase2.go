@@ -9,8 +9,12 @@ import (
 
 // Phase2 is for several schedulers that share one fleet.
 type Phase2 struct {
-	Enabled bool  `toml:"enabled" env:"ENABLED" doc:"Keep the shared truth in Redis, so that any number of schedulers share one fleet. What store says wins over it."`
-	Redis   Redis `toml:"redis" envPrefix:"REDIS_"`
+	Enabled             bool    `toml:"enabled" env:"ENABLED" doc:"Keep the shared truth in Redis, so that any number of schedulers share one fleet. What store says wins over it."`
+	InstanceID          string  `toml:"instance_id" env:"INSTANCE_ID" doc:"The name of this scheduler among the others; auto makes one."`
+	HeartbeatTTLSeconds Seconds `toml:"heartbeat_ttl_seconds" env:"HEARTBEAT_TTL_SECONDS" doc:"How long a scheduler that says nothing counts as present. It says so three times as often, and grants nothing when it could not for two thirds of it."`
+	StreamBlockMS       Millis  `toml:"stream_block_ms" env:"STREAM_BLOCK_MS" doc:"How long one read waits for letters of other schedulers."`
+	DLQTTLSeconds       Seconds `toml:"dlq_ttl_seconds" env:"DLQ_TTL_SECONDS" doc:"How long dead letters are kept after the last of them."`
+	Redis               Redis   `toml:"redis" envPrefix:"REDIS_"`
 }
 
 // Redis is where it is and how to enter. Give one of url, cluster_urls and sentinel_urls.

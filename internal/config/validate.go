@@ -11,8 +11,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// prefixPattern is what may begin a key: nothing that has a meaning in one.
-var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+// prefixPattern is what may begin a key: nothing that has a meaning in one. An instance's name is part of keys too.
+var (
+	prefixPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	namePattern   = prefixPattern
+)
 
 // judge reports everything that is wrong with a configuration, each with what to do about it. Times are
 // held against each other: a timeout that another always beats to it would be a setting without effect.
@@ -43,9 +46,16 @@ func (c *Config) judge() []*problem {
 	s, d, n, b := &c.Server, &c.Scheduler.Dispatch, &c.Scheduler.Nodes, &c.Scheduler.TaskBinding
 	m, o := &c.Scheduler.ModelNotAvailable, &c.Scheduler.Observability
 
-	if _, _, p := c.redisAddress(); p != nil {
+	_, shared, p := c.redisAddress()
+	if p != nil {
 		problems = append(problems, p)
 	}
+	const phase2 = "scheduler.phase2"
+	p2 := &c.Scheduler.Phase2
+	need(namePattern.MatchString(p2.InstanceID), phase2+".instance_id", "must be auto, or 1 to 64 letters, digits and any of . _ -, not %q", p2.InstanceID)
+	need(p2.HeartbeatTTLSeconds >= 1 && p2.HeartbeatTTLSeconds <= 60, phase2+".heartbeat_ttl_seconds", "must be between 1 and 60, not %d", p2.HeartbeatTTLSeconds)
+	need(p2.StreamBlockMS >= 10 && p2.StreamBlockMS <= 10_000, phase2+".stream_block_ms", "must be between 10 and 10000, not %d", p2.StreamBlockMS)
+	need(p2.DLQTTLSeconds >= 1 && p2.DLQTTLSeconds <= 366*24*3600, phase2+".dlq_ttl_seconds", "must be between 1 and a year, not %d", p2.DLQTTLSeconds)
 	need(prefixPattern.MatchString(c.Scheduler.Phase2.Redis.KeyPrefix), phase2Key+".key_prefix",
 		"must be 1 to 64 letters, digits and any of . _ -, not %q", c.Scheduler.Phase2.Redis.KeyPrefix)
 	if u, err := url.Parse(s.AdvertiseURL); s.AdvertiseURL != "" {
@@ -55,9 +65,13 @@ func (c *Config) judge() []*problem {
 	need(s.ShutdownSeconds >= 0 && s.ShutdownSeconds <= 3600, "server.shutdown_seconds", "must be between 0 and 3600, not %d", s.ShutdownSeconds)
 	keys, err := c.Auth.Keys()
 	if err != nil {
-		key, text, _ := strings.Cut(err.Error(), ": ")
-		need(false, key, "%s", text)
+		for line := range strings.Lines(err.Error()) {
+			key, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			need(false, key, "%s", text)
+		}
 	}
+	need(!shared || len(c.Auth.OperatorKeys) == 0 || c.Auth.SessionSecret != "", "auth.session_secret",
+		"is missing: schedulers that share a fleet need the same one, or a token that one has made is refused by the others")
 	need(s.Insecure || Loopback(s.Host) || keys != nil && !keys.Open(), "server.host", "%s", s.exposed()).against("server.insecure")
 	// One at a time: the logger says only the first that is wrong.
 	for _, l := range []struct{ key, level, format string }{{"log.level", c.Log.Level, "text"}, {"log.format", "info", c.Log.Format}} {

@@ -61,6 +61,14 @@ var rules = []struct {
 		c.Scheduler.TaskBinding.SpreadEnabled, c.Scheduler.TaskBinding.SpreadWindowSeconds = true, 0
 	}},
 
+	{"scheduler.phase2.instance_id", "none", func(c *Config) { c.Scheduler.Phase2.InstanceID = "" }},
+	{"scheduler.phase2.instance_id", "a key of its own", func(c *Config) { c.Scheduler.Phase2.InstanceID = "a}b" }},
+	{"scheduler.phase2.heartbeat_ttl_seconds", "none", func(c *Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 0 }},
+	{"scheduler.phase2.stream_block_ms", "too short", func(c *Config) { c.Scheduler.Phase2.StreamBlockMS = 9 }},
+	{"scheduler.phase2.dlq_ttl_seconds", "none", func(c *Config) { c.Scheduler.Phase2.DLQTTLSeconds = 0 }},
+	{"auth.session_secret", "none, but shared", func(c *Config) {
+		c.Auth, c.Store = Auth{OperatorKeys: []string{"0123456789abcdef"}}, "redis://127.0.0.1:6379/0"
+	}},
 	{"server.advertise_url", "no address", func(c *Config) { c.Server.AdvertiseURL = "somewhere" }},
 	{"auth.operator_keys", "short", func(c *Config) { c.Auth.OperatorKeys = []string{"short"} }},
 	{"auth.operator_keys", "none beside others", func(c *Config) { c.Auth.NodeTokens = []string{"gpu-*=0123456789abcdef"} }},

@@ -13,21 +13,33 @@ import (
 // soundOwner is whom a record names while its job waits for its sound: whoever has the sound may take it on.
 const soundOwner core.Token = "sound"
 
-// shelve puts a job aside whose sound is not here: it was lost with the instance that had it. The speaker may send it
-// again; until then the job's time does not run.
-func (j *journey) shelve(ctx context.Context) {
+// shelve puts a job aside whose sound is not here. Whoever has it goes on with the job; if it was lost with the instance
+// that had it, the speaker may send it again, and until then the job's time does not run. It reports whether the job
+// waits.
+func (j *journey) shelve(ctx context.Context, c cause) bool {
 	if !j.apply(ctx, store.ApplyParams{
-		Event: core.EventRetry, Holder: j.job.Holder, Owner: soundOwner, RetryFor: j.d.cfg.AudioGrace, Reason: core.ReasonAudioLost,
+		Event: core.EventRetry, Holder: j.job.Holder, Owner: soundOwner, RetryFor: j.d.cfg.AudioGrace, Reason: c.reason, Detail: c.detail,
 	}) {
-		return
+		return false
 	}
-	d, id := j.d, j.job.ID
-	d.log.Info("the sound of a job was lost; it waits for it to be sent again", "job_id", id, "session_id", j.job.Session)
-	d.release(leaseOf(j.job), d.fleet.Node(j.job.Node), true) // and until then somebody must be able to find it
-	d.flights.remove(id)
+	d, job := j.d, j.job
+	d.log.Info("the sound of a job is not here; it waits for whoever has it", "job_id", job.ID, "session_id", job.Session, "reason", c.reason)
+	if c.freed {
+		d.release(leaseOf(job), d.fleet.Node(job.Node), true) // and until then somebody must be able to find it
+	}
+	d.awaitSound(ctx, job)
+	return true
+}
+
+// awaitSound leaves a job to whoever has its sound, and ends it if nobody turns up.
+func (d *Dispatcher) awaitSound(ctx context.Context, job *core.Job) {
+	d.flights.relinquish(job)
+	if d.outcomes != nil {
+		d.outcomes.Wanted(ctx, job)
+	}
 	d.background(func(ctx context.Context) {
 		if pause.For(ctx, d.cfg.AudioGrace+time.Second) {
-			if err := d.giveUpSound(ctx, id); err != nil {
+			if err := d.giveUpSound(ctx, job.ID); err != nil {
 				d.storeFailed("sound", err) // a heartbeat of its last node brings it up again
 			}
 		}
@@ -75,11 +87,20 @@ func (d *Dispatcher) Rearm(ctx context.Context, id core.JobID) (known bool, err 
 	case awaitsSound(job):
 		j := d.resume(job)
 		j.owner = soundOwner
+		c := cause{reason: job.Reason, certain: certainly(job.Reason), spares: spares(job.Reason)}
 		if j.f.seek(job) {
-			d.background(func(ctx context.Context) {
-				j.proceed(ctx, cause{reason: core.ReasonAudioLost, certain: true, spares: true})
-			})
+			d.background(func(ctx context.Context) { j.proceed(ctx, c) })
 		}
 	}
 	return true, nil
+}
+
+// spares reports whether an attempt that ended for a reason costs the job none.
+func spares(r core.Reason) bool {
+	return r == core.ReasonNodeBusy || r == core.ReasonDeliveryRefused || r == core.ReasonAudioLost
+}
+
+// certainly reports whether a node whose attempt ended for a reason does not have the job.
+func certainly(r core.Reason) bool {
+	return spares(r) || r == core.ReasonNodeFailed || r == core.ReasonModelNotAvailable
 }

@@ -27,6 +27,11 @@ type Config struct {
 	MaxRetry       int           // how often a job is given to another node
 	AudioGrace     time.Duration // a job whose sound was lost waits for it this long
 	SpreadWindow   time.Duration // a session's utterances avoid its last node for this long; 0: they do not
+	// Hears reports whether the sound of a job can be had from here: whoever cannot give it to a node leaves the job to
+	// whoever can. Nil: it can always be had.
+	Hears func(job *core.Job) bool
+	// Fence is until when this instance may grant; nil: it is alone.
+	Fence func() time.Time
 }
 
 // Store is what a dispatcher needs of the store.
@@ -70,7 +75,13 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m
 	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, metrics: m, log: log}
 	d.life, d.end = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
 	d.decide = pause.NewLimit(d.life, cfg.DecideWithin)
+	if cfg.Fence != nil {
+		d.decide.Within(cfg.Fence)
+	}
 	d.deliver = pause.NewLimit(d.life, cfg.ACKTimeout)
+	if d.cfg.Hears == nil {
+		d.cfg.Hears = func(*core.Job) bool { return true }
+	}
 	d.calls.init()
 	d.flights.init()
 	d.spread.init(cfg.SpreadWindow)
@@ -94,6 +105,9 @@ func (d *Dispatcher) mine(job *core.Job) bool {
 	prefix := core.Token(d.cfg.Instance) + "."
 	return len(token) > len(prefix) && token[:len(prefix)] == prefix
 }
+
+// Settled lets go of a job that has ended elsewhere.
+func (d *Dispatcher) Settled(id core.JobID) { d.flights.remove(id) }
 
 // background runs fn beside the caller, unless the dispatcher is closed. The context ends with Close.
 func (d *Dispatcher) background(fn func(ctx context.Context)) {

@@ -42,9 +42,10 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 		c.reason = core.ReasonACKTimeout
 	}
 	if waiting == phaseRunning && now.Before(ends) && now.Before(f.deadline) {
-		// Another instance may have heard how it ended.
-		if at, err := d.store.Get(ctx, job.ID); err == nil && at.State.Terminal() {
+		// Another instance may have heard how it ended, or that its node gave it up.
+		if at, err := d.store.Get(ctx, job.ID); err == nil && (at.Token != job.Token || at.State != core.StateDispatched) {
 			d.flights.remove(job.ID)
+			d.reclaim(ctx, at)
 			return
 		}
 		f.wait(job.Token, phaseRunning, now.Add(lookAfter), d.dueFunc(f))
@@ -53,6 +54,18 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 	j := d.onward(job, f)
 	if j.giveUp(ctx, c) {
 		j.proceed(ctx, c)
+		return
+	}
+	d.reclaim(ctx, j.job)
+}
+
+// reclaim goes on with a job that another instance has put aside because it does not have the sound, which is here.
+// Word of it may have been lost.
+func (d *Dispatcher) reclaim(ctx context.Context, job *core.Job) {
+	if awaitsSound(job) && d.cfg.Hears(job) {
+		if _, err := d.Rearm(ctx, job.ID); err != nil {
+			d.storeFailed("rearm", err)
+		}
 	}
 }
 

@@ -183,6 +183,20 @@ func (t *flights) remove(id core.JobID) {
 	t.leave()
 }
 
+// relinquish ends a flight unless somebody has taken its job on since the record was as given.
+func (t *flights) relinquish(job *core.Job) {
+	f := t.get(job.ID)
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	claimed := f.seeks && f.job.Version >= job.Version || f.job.Version > job.Version
+	f.mu.Unlock()
+	if !claimed {
+		t.remove(job.ID)
+	}
+}
+
 // enter counts somebody who is about to add a flight, so that nobody takes the table for empty meanwhile;
 // leave takes it back.
 func (t *flights) enter() {

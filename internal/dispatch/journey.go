@@ -105,7 +105,7 @@ func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 			j.delivered()
 			return Placement{Job: j.job.ID, Node: j.job.Node, Attempt: j.job.Attempt}, nil
 		case errors.Is(err, ErrNoAudio):
-			j.shelve(ctx)
+			j.shelve(ctx, cause{reason: core.ReasonAudioLost, freed: true, certain: true, spares: true})
 		case errors.Is(err, ErrBusy):
 			going = j.leave(ctx, cause{reason: core.ReasonNodeBusy, freed: true, certain: true, spares: true})
 		case errors.Is(err, ErrRefused):
@@ -214,6 +214,13 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 		j.end(ctx, c, c.reason) // the preferred node or nobody
 		return false
 	}
+	if !j.d.cfg.Hears(j.job) {
+		if j.shelve(ctx, c) {
+			j.missed(c)
+			j.d.metrics.Retries.WithLabelValues(string(c.reason)).Inc()
+		}
+		return false
+	}
 	j.avoid(j.job.Node, c.reason)
 	j.owner = j.d.token()
 	if !j.apply(ctx, store.ApplyParams{
@@ -233,7 +240,7 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 
 const (
 	// retryLease is how long a retry is ours before anybody may take it over; it is renewed at half of it.
-	retryLease = 6 * time.Second
+	retryLease = 3 * time.Second
 	// Between two looks for a node, a retry waits this long, a little longer each time.
 	firstPause = 20 * time.Millisecond
 	mostPause  = 500 * time.Millisecond

@@ -12,6 +12,9 @@ type Outcomes interface {
 	// before the job's slot is freed, so that whoever finds a slot still taken can tell it again: it may be told more
 	// than once, and by several instances.
 	Ended(ctx context.Context, job *core.Job) error
+	// Wanted says that a job waits for whoever has its sound, if anybody has: it is rearmed there. Nothing depends on its
+	// being heard.
+	Wanted(ctx context.Context, job *core.Job)
 }
 
 // ReportTo hands outcomes up to o from now on. It is called before the first job.

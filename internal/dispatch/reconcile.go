@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -76,26 +77,37 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 	c.freed = c.freed && !l.Young // it may be on its way to the node
 
 	j := d.resume(job)
-	if job.State == core.StateRetrying {
+	switch {
+	case job.State != core.StateRetrying:
+		if !j.giveUp(ctx, c) {
+			return nil
+		}
+	case awaitsSound(job) || d.cfg.Hears(job):
 		j.owner = d.token()
-		if !j.apply(ctx, store.ApplyParams{
-			Event: core.EventTakeover, Holder: j.waiting(), Owner: j.owner, RetryFor: retryLease,
-		}) {
+		if !j.takeOver(ctx, j.owner, retryLease) {
 			return nil // its owner is alive
 		}
 		c.reason = job.Reason
-		if job.Reason == core.ReasonAudioLost {
+		if awaitsSound(job) {
 			j.end(ctx, c, core.ReasonAudioLost) // nobody has brought it
 			return nil
 		}
 		if !j.f.seek(j.job) {
 			return nil
 		}
-	} else if !j.giveUp(ctx, c) {
+	default:
+		if j.takeOver(ctx, soundOwner, d.cfg.AudioGrace) {
+			d.awaitSound(ctx, j.job)
+		}
 		return nil
 	}
 	d.background(func(ctx context.Context) { j.proceed(ctx, c) })
 	return nil
+}
+
+// takeOver makes a retry somebody's whose owner's time is over, and reports whether it was.
+func (j *journey) takeOver(ctx context.Context, owner core.Token, lasts time.Duration) bool {
+	return j.apply(ctx, store.ApplyParams{Event: core.EventTakeover, Holder: j.waiting(), Owner: owner, RetryFor: lasts})
 }
 
 // current reports whether a lease is that of its job's current attempt. One that was adopted from a node's

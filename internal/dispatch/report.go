@@ -155,7 +155,7 @@ func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, det
 	if n := d.fleet.Node(r.Node); n != nil {
 		n.Answered()
 	}
-	c := cause{reason: reason, detail: detail, freed: true, certain: true, spares: reason == core.ReasonNodeBusy}
+	c := cause{reason: reason, detail: detail, freed: true, certain: true, spares: spares(reason)}
 	j := d.resume(job)
 	if !j.giveUp(d.decide.Context(), c) {
 		if j.undecided {

@@ -14,8 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -44,6 +43,11 @@ type Scheduler struct {
 	Nodes   *nodes.Life
 	Rooms   *session.Rooms
 	Server  *server.Server
+	Bus     *bus.Bus
+
+	version string
+	started time.Time
+	later   sync.WaitGroup // what is done a while after an instance is gone
 
 	hall     *socket.Hall
 	links    *server.Links
@@ -62,12 +66,16 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		return nil, err
 	}
 	c := &cfg.Scheduler
-	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New()}
-	instance := core.InstanceID("i-" + uuid.NewString()[:8])
+	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), version: version.Version, started: time.Now()}
+	instance := s.incarnation()
 
 	if s.Store, s.kept, err = openStore(ctx, &cfg, s.Metrics, log); err != nil {
 		return nil, err
 	}
+	p2 := &c.Phase2
+	s.Bus = bus.New(bus.Config{
+		Instance: instance, TTL: p2.HeartbeatTTLSeconds.Duration(), Block: p2.StreamBlockMS.Duration(), Keep: p2.DLQTTLSeconds.Duration(), About: s.about,
+	}, s.Store, s.Metrics, log)
 	s.Fleet = fleet.New(c.Nodes.PresenceTTLMS.Duration())
 	picker := pick.New(s.Fleet, pick.Policy{
 		SampleK: c.Dispatch.SampleK, ScanMax: c.Dispatch.ScanMax, StaleAfter: c.Dispatch.HeartbeatStaleMS.Duration(),
@@ -82,7 +90,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	secret := []byte(cmp.Or(cfg.Auth.SessionSecret, rand.Text()))
 	s.links = server.NewLinks(transport, secret)
 	s.Jobs = dispatch.New(dispatch.Config{
-		Instance: instance, DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
+		Instance: instance, Hears: s.links.Hears, Fence: s.fence(), DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
 		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
 		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, AudioGrace: c.Sessions.ResumeSeconds.Duration(), SpreadWindow: spreadWindow(c.TaskBinding),
 	}, s.Store, s.Fleet, picker, s.links, s.Metrics, log)
@@ -97,12 +105,15 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.Rooms = session.New(roomRules(c, instance), s.Store, s.Jobs, &s.Metrics.Conversations, log)
 	s.Jobs.ReportTo(s.Rooms)
 	s.links.Listen(s.Rooms.Sounds)
+	s.Rooms.Join(s.Bus)
+	s.links.Join(s.Bus, s.owner, s.Jobs, c.Dispatch.ACKTimeoutMS.Duration())
+	s.Bus.OnGone(s.bereaved)
 	s.hall = socket.NewHall(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
 	s.watch()
 
 	s.Server = server.New(server.Options{
-		Instance: instance,
-		Hall:     s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
+		Instance: instance, Bus: s.Bus,
+		Hall: s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
 		CheckCallback: s.caller.Check, Ping: s.Store.Ping,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
@@ -119,6 +130,8 @@ func (s *Scheduler) watch() {
 		func() float64 { return float64(s.links.Len()) })
 	s.Metrics.Gauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
 		func() float64 { return float64(s.hall.Len()) })
+	s.Metrics.Gauge("lingua_presence_age_seconds", "Since this instance last said that it is present; it grants nothing after two thirds of heartbeat_ttl_seconds.",
+		func() float64 { return s.Bus.Age().Seconds() })
 	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
 		func() float64 { return float64(s.Rooms.Sounds.Held()) })
 }
@@ -167,7 +180,7 @@ func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", s.cfg.Server.Address(), err)
 	}
-	s.links.Advertise(cmp.Or(s.cfg.Server.AdvertiseURL, "http://"+l.Addr().String()))
+	s.links.Advertise(cmp.Or(s.cfg.Server.AdvertiseURL, "http://"+s.reachable(ctx, l.Addr())))
 	return l, nil
 }
 
@@ -176,7 +189,11 @@ func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
 func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
+	if err := s.Bus.Enter(loops); err != nil {
+		return errors.Join(fmt.Errorf("cannot announce this instance: %w", err), l.Close(), s.Store.Close())
+	}
 	var background sync.WaitGroup
+	background.Go(func() { s.Bus.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.Nodes.Forget(loops) })
 	background.Go(func() { s.hall.Run(loops) })
@@ -194,7 +211,9 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	s.stop(context.WithoutCancel(ctx), srv)
 	stopLoops()
 	background.Wait()
+	s.later.Wait()
 	s.caller.Close()
+	s.leave(context.WithoutCancel(ctx))
 	if failure != nil && !errors.Is(failure, http.ErrServerClosed) {
 		return errors.Join(fmt.Errorf("cannot serve: %w", failure), s.Store.Close())
 	}
@@ -206,17 +225,20 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
 	s.Server.Unready()
-	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len())
+	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len(), "nodes", s.links.Len())
 	const reason = "this instance is stopping"
 	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)
 	var leaving sync.WaitGroup
 	leaving.Go(func() { s.Rooms.GoAway(deadline, reason, leave) })
+	if s.accompanied(deadline) { // there are others to go to, and what a node has goes with it
+		leaving.Go(func() { s.links.GoAway(deadline, reason, leave) })
+	}
 	// Nodes must still be able to report while their jobs end.
 	if left := s.Jobs.Drain(deadline); left > 0 {
 		s.log.Warn("jobs in flight did not end in time", "left", left)
 	}
 	leaving.Wait()
-	s.links.GoAway(reason, 0)
+	s.links.GoAway(deadline, reason, 0)
 	if err := srv.Shutdown(deadline); err != nil {
 		_ = srv.Close() // only reports connections that were cut, which is what it is for
 	}

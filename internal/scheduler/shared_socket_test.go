@@ -8,6 +8,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -57,5 +58,52 @@ func TestANodeThatGoesOnElsewhere(t *testing.T) {
 	}
 	if other := connect(1, first["resume_token"]); other["status"] != "registered" || other["epoch"] == first["epoch"] {
 		t.Errorf("elsewhere: %v", other)
+	}
+}
+
+// TestJobsOfTheWholeFleet: what has ended anywhere is listed everywhere, once.
+func TestJobsOfTheWholeFleet(t *testing.T) {
+	t.Parallel()
+	w := share(t, redistest.Start(t).URL(), brisk(), nil)
+	slots := 4
+	n, err := sim.StartNode(t.Context(), w[0].peer, sim.NodeOptions{ID: "n1", Declaration: wire.Declaration{
+		SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Kill)
+	took(t, "both to see the node", patience, func() bool { return w[0].Fleet.Node("n1") != nil && w[1].Fleet.Node("n1") != nil })
+	want := make(map[string]bool)
+	for i := range 6 {
+		var placed wire.DispatchResponse
+		in := wire.DispatchRequest{SessionID: "room", SrcLang: "en", TgtLang: "zh"}
+		took(t, "a slot", patience, func() bool { return w[i%2].peer.Post(t.Context(), "/v1/dispatch/f2f", in, &placed) == nil })
+		want[placed.JobID] = true
+	}
+	for _, at := range w {
+		var list wire.JobList
+		took(t, "all jobs to be done", patience, func() bool {
+			if err := at.peer.Get(t.Context(), "/v1/jobs?state=DONE", &list); err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Jobs) >= len(want)
+		})
+		seen := make(map[string]int)
+		for _, job := range list.Jobs {
+			seen[job.JobID]++
+		}
+		for id := range want {
+			if seen[id] != 1 {
+				t.Errorf("%s is listed %d times at %s", id, seen[id], at.peer.URL)
+			}
+		}
+		if err := at.peer.Get(t.Context(), "/v1/jobs?limit=2", &list); err != nil || len(list.Jobs) != 2 {
+			t.Errorf("two of them: %d, %v", len(list.Jobs), err)
+		}
+		var all wire.InstanceList
+		if err := at.peer.Get(t.Context(), "/v1/instances", &all); err != nil || len(all.Instances) != 2 {
+			t.Errorf("%+v, %v", all, err)
+		}
 	}
 }

@@ -88,6 +88,7 @@ func TestCancelOfWaitingJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	n := w.node("n1", nil)
+	w.node("n2", obj{"health": "degraded"}) // the one that is waited for
 	d, _ := w.begin(utterance(nil))
 	n.fail(d, nil).ok()
 	if c := w.cancel(d.JobID); !c.Cancelled {

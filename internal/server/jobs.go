@@ -17,7 +17,7 @@ const (
 )
 
 // jobFilters are what a list of jobs can be narrowed by. A filter that is misspelt must not list everything.
-var jobFilters = []string{"state", "node_id", "session_id", "limit"}
+var jobFilters = []string{"state", "node_id", "session_id", "limit", "scope"}
 
 func (s *Server) jobs(r *http.Request) (any, error) {
 	q := r.URL.Query()
@@ -47,6 +47,10 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 		}
 		p.Limit = n
 	}
+	scope := q.Get("scope")
+	if scope != "" && scope != scopeHere {
+		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
+	}
 	list, err := s.Jobs.Jobs(r.Context(), p)
 	if err != nil {
 		return nil, err
@@ -54,6 +58,10 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 	out := &wire.JobList{Jobs: make([]wire.Job, len(list))}
 	for i := range list {
 		out.Jobs[i] = viewJob(list[i])
+	}
+	if scope != scopeHere {
+		s.jobsElsewhere(r, out)
+		out.Jobs = out.Jobs[:min(len(out.Jobs), p.Limit)]
 	}
 	return out, nil
 }

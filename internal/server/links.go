@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/session"
@@ -21,6 +24,9 @@ type Links struct {
 
 	sign   signer
 	sounds *session.Sounds
+	bus    *bus.Bus                          // nil when this instance is alone
+	within time.Duration                     // how long a job may be on its way to another instance
+	owner  func(core.NodeID) core.InstanceID // with whom a node is connected, as far as it is known here
 
 	mu    sync.Mutex
 	base  string // where others reach this instance
@@ -74,6 +80,13 @@ func (l *Links) Advertise(url string) {
 	l.base = url
 }
 
+// Address is where others reach this instance.
+func (l *Links) Address() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.base
+}
+
 // fetchable is an assignment for a node that fetches the sound itself.
 func (l *Links) fetchable(a *wire.Assignment) (*wire.Assignment, error) {
 	if !strings.HasPrefix(a.AudioRef, session.RefPrefix) {
@@ -83,16 +96,18 @@ func (l *Links) fetchable(a *wire.Assignment) (*wire.Assignment, error) {
 	if clip == nil {
 		return nil, dispatch.ErrNoAudio
 	}
-	l.mu.Lock()
-	base := l.base
-	l.mu.Unlock()
-	at := *a
+	base, at := l.Address(), *a
 	at.AudioRef = l.sign.audioURL(base, a, http.MethodGet, "")
 	at.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.Length}
 	if clip.Speech {
 		at.TTSUpload = l.sign.audioURL(base, a, http.MethodPut, "/tts")
 	}
 	return &at, nil
+}
+
+// Hears reports whether the sound of a job can be had from here.
+func (l *Links) Hears(job *core.Job) bool {
+	return !strings.HasPrefix(job.AudioRef, session.RefPrefix) || l.sounds.Clip(job.ID) != nil
 }
 
 // Listen has audio taken from where sessions keep it.
@@ -107,8 +122,48 @@ type nodeLink struct {
 	said   core.Node
 	speaks map[wire.ActiveJob]bool
 
-	mu    sync.Mutex
-	epoch core.Epoch
+	mu     sync.Mutex
+	epoch  core.Epoch
+	guests map[wire.ActiveJob]guest
+}
+
+// guest is a job that another instance has given a node.
+type guest struct {
+	from core.InstanceID
+	at   time.Time
+}
+
+const (
+	manyGuests = 1024            // from so many on, those that must be over are forgotten
+	guestFor   = 5 * time.Minute // after which one must be over
+)
+
+// expect remembers which instance has given the node a job: what it has so far goes there.
+func (n *nodeLink) expect(job wire.ActiveJob, from core.InstanceID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.guests == nil {
+		n.guests = make(map[wire.ActiveJob]guest)
+	}
+	now := time.Now()
+	if len(n.guests) >= manyGuests {
+		maps.DeleteFunc(n.guests, func(_ wire.ActiveJob, g guest) bool { return now.Sub(g.at) > guestFor })
+	}
+	n.guests[job] = guest{from, now}
+}
+
+// host is the instance that has given the node a job, empty if none of the others has.
+func (n *nodeLink) host(job wire.ActiveJob) core.InstanceID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.guests[job].from
+}
+
+// over forgets a job of another instance that is over for the node.
+func (n *nodeLink) over(job wire.ActiveJob) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.guests, job)
 }
 
 func (n *nodeLink) life() core.Epoch {
@@ -183,33 +238,27 @@ var errCut = errors.New("the connection broke while the job was sent")
 func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
 	n := l.get(to.ID)
 	if n == nil {
-		if to.Callback == "" {
-			return dispatch.ErrRefused // it is connected elsewhere, or nowhere
-		}
 		at, err := l.fetchable(a)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case to.Callback != "":
+			return l.others.Deliver(ctx, to, at)
 		}
-		return l.others.Deliver(ctx, to, at)
+		return l.deliverElsewhere(ctx, to.Owner, at)
 	}
 	if n.life() != core.Epoch(a.Epoch) {
 		return dispatch.ErrRefused
 	}
 	job := core.JobID(a.JobID)
-	assign := wire.JobAssign{
-		JobID: a.JobID, AttemptID: a.AttemptID, SessionID: a.SessionID, SrcLang: a.SrcLang, TgtLang: a.TgtLang,
-		Options: a.Options, DeadlineMS: a.DeadlineMS, TimeoutMS: a.TimeoutMS,
-	}
+	assign := assignment(a)
 	var clip *session.Clip
-	switch {
-	case strings.HasPrefix(a.AudioRef, session.RefPrefix):
+	if strings.HasPrefix(a.AudioRef, session.RefPrefix) {
 		if clip = l.sounds.Clip(job); clip == nil {
 			return dispatch.ErrNoAudio
 		}
 		assign.Partials = clip.Partials
 		assign.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.Length}
-	case a.AudioRef != "":
-		assign.Audio = &wire.Audio{Ref: a.AudioRef}
 	}
 	if !n.conn.Send(assign) {
 		return dispatch.ErrRefused
@@ -245,17 +294,37 @@ func (l *Links) Cancel(ctx context.Context, to core.NodeID, job core.JobID, atte
 		n.conn.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}})
 		return
 	}
+	if l.tell(ctx, to, kindStop, stopLetter{to, wire.ActiveJob{JobID: string(job), AttemptID: attempt}}) {
+		return
+	}
 	l.others.Cancel(ctx, to, job, attempt)
 }
 
-// Drain tells a node that is connected here that the operator drained or resumed it.
-func (l *Links) Drain(id core.NodeID, drained bool) {
+// Drain tells a node that is connected, wherever, that the operator drained or resumed it.
+func (l *Links) Drain(ctx context.Context, id core.NodeID, drained bool) {
 	if n := l.get(id); n != nil {
 		n.conn.Send(wire.Drain{Drained: drained})
+		return
 	}
+	l.tell(ctx, id, kindDrain, drainLetter{id, drained})
 }
 
-// GoAway asks every node to connect elsewhere.
-func (l *Links) GoAway(reason string, within time.Duration) {
-	l.each(func(n *nodeLink) { n.conn.Send(wire.GoAway{Reason: reason, ReconnectMS: within.Milliseconds()}) })
+// GoAway asks every node to connect elsewhere within a while, and closes those who have not by then, each at a moment of
+// its own. It returns when nobody is connected, or the context ends.
+func (l *Links) GoAway(ctx context.Context, reason string, within time.Duration) {
+	var leaving sync.WaitGroup
+	l.each(func(n *nodeLink) {
+		n.conn.Send(wire.GoAway{Reason: reason, ReconnectMS: within.Milliseconds()})
+		leaving.Go(func() {
+			late := time.NewTimer(within/2 + time.Duration(rand.Int64N(int64(within/2)+1)))
+			defer late.Stop()
+			select {
+			case <-n.conn.Done():
+			case <-late.C:
+			case <-ctx.Done():
+			}
+			n.conn.Close(wire.CloseDraining, wire.Errorf(wire.Internal, "%s: connect again", reason))
+		})
+	})
+	leaving.Wait()
 }

@@ -146,7 +146,7 @@ func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Links.Drain(core.NodeID(id), drained)
+		s.Links.Drain(r.Context(), core.NodeID(id), drained)
 		return s.viewNode(st), nil
 	}
 }

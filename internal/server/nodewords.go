@@ -141,6 +141,7 @@ func (s *Server) nodeReject(ctx context.Context, n *nodeLink, in *wire.JobReject
 	if e != nil {
 		return e
 	}
+	n.over(in.ActiveJob)
 	_, err := s.failed(ctx, r, in.Reason)
 	return quietly(err)
 }
@@ -156,13 +157,15 @@ func quietly(err error) *wire.Error {
 	return nil
 }
 
-func (s *Server) nodePartial(_ context.Context, n *nodeLink, in *wire.JobPartial) *wire.Error {
+func (s *Server) nodePartial(ctx context.Context, n *nodeLink, in *wire.JobPartial) *wire.Error {
 	r, e := n.reportOf(&in.ActiveJob)
 	if e != nil {
 		return e
 	}
 	if s.Jobs.Holds(&r) {
 		s.Rooms.Partial(in)
+	} else if host := n.host(in.ActiveJob); host != "" {
+		s.Rooms.PartialTo(ctx, host, in)
 	}
 	return nil
 }
@@ -215,6 +218,7 @@ func (s *Server) nodeFail(ctx context.Context, n *nodeLink, in *wire.JobFail) *w
 // acknowledge tells a node that its job is over for it. When the store could not be asked nothing is said but that: the
 // node says it again.
 func (s *Server) acknowledge(n *nodeLink, job wire.ActiveJob, err error) *wire.Error {
+	n.over(job)
 	ack := wire.JobResultAck{ActiveJob: job, Accepted: err == nil}
 	if err != nil {
 		e := asError(err)
@@ -233,6 +237,7 @@ func (s *Server) nodeStopped(ctx context.Context, n *nodeLink, in *wire.JobCance
 	if e != nil {
 		return e
 	}
+	n.over(in.ActiveJob)
 	return quietly(s.Jobs.Fail(ctx, r, core.ReasonCancelled, ""))
 }
 

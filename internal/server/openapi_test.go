@@ -96,7 +96,7 @@ func TestEveryDoorAnswers(t *testing.T) {
 	good("POST /v1/node/model_not_available", w.post("/v1/node/model_not_available", obj{"node_id": "n1", "service_id": "s"}))
 	good("POST /v1/nodes/{id}/drain", w.ask("POST", "/v1/nodes/n1/drain", "", nil))
 	good("POST /v1/nodes/{id}/resume", w.ask("POST", "/v1/nodes/n1/resume", "", nil))
-	for _, path := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml"} {
+	for _, path := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances", "/v1/dlq"} {
 		good("GET "+path, w.get(path))
 	}
 	w.get("/v1/audio/job-1").refused(wire.Unauthorized) // another test has addresses
@@ -109,6 +109,9 @@ func TestEveryDoorAnswers(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 		seen["GET "+path] = true
+	}
+	for _, path := range []string{"/v1/dlq/replay", "/v1/dlq/purge"} {
+		good("POST "+path, w.post(path, obj{"all": true}))
 	}
 	good("GET /v1/nodes/{id}", w.get("/v1/nodes/n1"))
 	good("GET /v1/jobs/{id}", w.get("/v1/jobs/"+d.JobID))

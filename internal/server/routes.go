@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -113,6 +114,7 @@ func (s *Server) routes() []route {
 				{name: "node_id", about: "Only jobs of this node.", kind: "string"},
 				{name: "session_id", about: "Only jobs of this session.", kind: "string"},
 				{name: "limit", about: "At most this many, 100 unless given.", kind: "integer"},
+				{name: "scope", about: "here: only what this scheduler knows. Else the others are asked which jobs ended with them, too.", kind: "string"},
 			},
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
@@ -129,6 +131,32 @@ func (s *Server) routes() []route {
 		{
 			method: "GET", path: "/v1/pools", tag: "dispatch", summary: "List the directions and how well each is served",
 			handler: get(s, s.pools), out: reflect.TypeFor[wire.PoolList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/instances", tag: "instances", summary: "List the schedulers that share the fleet",
+			about:   "Also those that are gone and have left something behind.",
+			handler: get(s, s.instances), out: reflect.TypeFor[wire.InstanceList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/dlq", tag: "instances", summary: "List dead letters, or show one",
+			about:   "What one scheduler had to tell another and nobody could make use of. What a letter says is shown when it is asked for by its id.",
+			handler: get(s, s.deadLetters), out: reflect.TypeFor[wire.DeadLetterList](),
+			params: []param{
+				{name: "id", about: "Only this one, with what it says.", kind: "string"},
+				{name: "limit", about: "At most this many, 100 unless given.", kind: "integer"},
+			},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/dlq/replay", tag: "instances", summary: "Try dead letters once more",
+			about:   "Each is put into the inbox of the scheduler that is asked, as if it had just come.",
+			handler: post(s, s.eachLetter((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/dlq/purge", tag: "instances", summary: "Drop dead letters",
+			handler: post(s, s.eachLetter((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/sessions", tag: "sockets", summary: "Mint a token for a session",

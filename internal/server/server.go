@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -43,8 +44,9 @@ type Options struct {
 	Hall  *socket.Hall
 	Links *Links
 	Rooms *session.Rooms
-	// Instance is this incarnation of this scheduler.
+	// Instance is this incarnation of this scheduler, Bus the way to the others.
 	Instance core.InstanceID
+	Bus      *bus.Bus
 	// Keys says who may do what.
 	Keys *auth.Keys
 	// Secret signs what nodes are told to come back with.
@@ -68,6 +70,8 @@ type Server struct {
 	sockets  sync.WaitGroup // what runs for connections
 	stopping atomic.Bool
 	handler  http.Handler
+	// elsewhere asks other schedulers, in the name of operators: where it is sent elsewhere it does not go.
+	elsewhere *http.Client
 	// OpenAPI is the description of the server's routes, as YAML, made when it is first asked for.
 	OpenAPI func() ([]byte, error)
 }
@@ -75,6 +79,10 @@ type Server struct {
 // New makes a server.
 func New(o Options) *Server {
 	s := &Server{Options: o, sameSite: http.NewCrossOriginProtection()}
+	s.elsewhere = &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	s.langs.init()
 	s.life, s.end = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
 	routes := s.routes()
@@ -104,6 +112,9 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Unready makes /readyz say no, so that nobody sends new work here.
 func (s *Server) Unready() { s.stopping.Store(true) }
+
+// Stopping reports whether it was.
+func (s *Server) Stopping() bool { return s.stopping.Load() }
 
 // HTTP makes the http.Server that serves it, with the limits that keep a slow peer from holding it up.
 func (s *Server) HTTP() *http.Server {

@@ -20,7 +20,7 @@ func (s *Server) viewNode(st store.NodeStatus) wire.Node {
 		LastHeartbeatMS: time.Now().Add(-st.Age).UnixMilli(),
 		ASRLangs:        strs(c.ASR), SemanticLangs: strs(c.Semantic), NMTPairs: viewPairs(c.Pairs), TTSLangs: strs(c.TTS),
 		CapabilityByType: viewTypes(c.Types), InstalledModels: c.Models, InstalledServices: viewServices(c.Services), Features: c.Features,
-		Region: n.Region, Zone: n.Zone, TenantID: string(n.Tenant), CallbackURL: withoutQuery(n.Callback),
+		Region: n.Region, Zone: n.Zone, TenantID: string(n.Tenant), CallbackURL: withoutQuery(n.Callback), Incarnation: string(n.Owner),
 	}
 }
 

@@ -127,6 +127,8 @@ func (d *desk) Rearm(_ context.Context, id core.JobID) (bool, error) {
 	return known, nil
 }
 
+func (d *desk) Settled(core.JobID) {}
+
 func (d *desk) jobs() []core.JobID {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 // ends.
 func (r *Rooms) GoAway(ctx context.Context, reason string, within time.Duration) {
 	r.mu.Lock()
+	r.leaving = true
 	all := make([]*Session, 0, len(r.sessions))
 	for _, s := range r.sessions {
 		all = append(all, s)
@@ -38,6 +39,13 @@ func (r *Rooms) GoAway(ctx context.Context, reason string, within time.Duration)
 		})
 	}
 	closing.Wait()
+}
+
+// isLeaving reports whether everybody is asked to go on elsewhere.
+func (r *Rooms) isLeaving() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leaving
 }
 
 // listener is where the session's messages go, nil while nobody listens.

@@ -34,6 +34,8 @@ func (r *Rooms) place(ctx context.Context, u *utterance) {
 				r.cancel(ctx, u)
 			}
 			return
+		case e.Code.Traits().Retryable && r.isLeaving():
+			return // this instance grants nothing any more: whoever has the session next places it
 		case !e.Code.Traits().Retryable || time.Now().Add(wait).After(until):
 			r.conclude(ctx, u, e, core.Reason(e.Code))
 			return

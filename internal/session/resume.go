@@ -91,9 +91,11 @@ type ResumeParams struct {
 // Resume goes on with a session whose link was lost. Everything after the last durable message that arrived follows, as
 // far as it is still there.
 func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, error) {
-	s := r.session(p.Session)
+	s, err := r.here(ctx, p.Session)
+	if err != nil {
+		return nil, r.down(err)
+	}
 	if s == nil {
-		var err error
 		if s, err = r.revive(ctx, &p); err != nil {
 			return nil, err
 		}
@@ -105,11 +107,17 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	if err != nil {
 		return nil, r.down(err)
 	}
+	// Somebody else may have added what was sent by whoever had the session last.
+	end, err := r.last(ctx, p.Session, s.ends(), func(store.Message) {})
+	if err != nil {
+		return nil, r.down(err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		return nil, unknown(p.Session)
 	}
+	s.known = max(s.known, end)
 	if p.Last > s.known {
 		return nil, wire.Invalid("last_seq", "no message after %d was sent", s.known)
 	}
@@ -139,6 +147,30 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	}
 	s.catchUp()
 	return &Seat{s, link}, nil
+}
+
+// here is a session that is this instance's, nil when it is not, or not any more.
+func (r *Rooms) here(ctx context.Context, id core.SessionID) (*Session, error) {
+	s := r.session(id)
+	if s == nil {
+		return nil, nil
+	}
+	st, err := r.store.LoadSession(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if st.Epoch > s.claim.Epoch {
+		s.superseded()
+		return nil, nil
+	}
+	return s, nil
+}
+
+// ends is the last durable message there is, as far as it is known.
+func (s *Session) ends() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
 }
 
 // allowed reports whether whoever asks has the session's token.

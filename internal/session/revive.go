@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -45,10 +46,15 @@ func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 		return nil, &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the session is being resumed elsewhere: try again"}
 	}
 	r.counts.Sessions.WithLabelValues("revived").Inc()
+	r.write(ctx, st.Owner, kindMoved, endedFor, movedLetter{s.id, s.claim.Epoch})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.again {
 		s.expect(u)
+	}
+	s.again = slices.DeleteFunc(s.again, func(u *utterance) bool { return u.told })
+	if len(s.again) > 0 {
+		s.counted = min(s.counted, s.again[0].first-1)
 	}
 	s.guard()
 	return s, nil
@@ -63,6 +69,10 @@ func (r *Rooms) restore(ctx context.Context, id core.SessionID, v *saved) (*Sess
 	if err != nil {
 		return nil, err
 	}
+	early, err := r.store.Early(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	s.sent, s.known, s.counted = known, known, v.Cut
 	// The utterance that was open comes from its beginning, and what was said meanwhile with it, all at once.
 	s.pace.credit = v.Settings.Longest + r.cfg.Resume
@@ -72,14 +82,12 @@ func (r *Rooms) restore(ctx context.Context, id core.SessionID, v *saved) (*Sess
 		}
 		u := &utterance{session: s, id: c.ID, request: c.Request, direction: c.Direction, turn: c.Turn, reason: c.Reason, revived: true}
 		u.first, u.last, u.voiced = c.First, c.Last, true
+		u.told = slices.Contains(early, c.Turn-1) // it has ended, and only those before it have not
 		u.spec = s.spec(u, c.Options, c.AudioMS)
 		u.job = u.spec.Job()
 		s.again = append(s.again, u)
 	}
 	sortTurns(s.again)
-	if len(s.again) > 0 {
-		s.counted = min(s.counted, s.again[0].first-1)
-	}
 	return s, nil
 }
 

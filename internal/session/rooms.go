@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -33,6 +34,8 @@ type Jobs interface {
 	Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error)
 	// Rearm goes on with a job whose sound is here again, and reports whether there is such a job.
 	Rearm(ctx context.Context, id core.JobID) (known bool, err error)
+	// Settled lets go of a job that has ended elsewhere.
+	Settled(id core.JobID)
 }
 
 // Store is what this package needs of the store.
@@ -48,19 +51,19 @@ type Rooms struct {
 	jobs   Jobs
 	counts *telemetry.Conversations
 	log    *slog.Logger
+	bus    *bus.Bus // nil when this instance is alone
 	Sounds *Sounds
 
 	mu       sync.Mutex
 	sessions map[core.SessionID]*Session
 	spoken   map[core.JobID]*utterance // of this instance's sessions, until nothing more can come of them
 	closed   bool
+	leaving  bool // everybody is asked to go on elsewhere
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 	work sync.WaitGroup
 }
-
-var _ dispatch.Outcomes = (*Rooms)(nil)
 
 // New makes it. End it with Close.
 func New(cfg Config, st Store, jobs Jobs, counts *telemetry.Conversations, log *slog.Logger) *Rooms {
@@ -148,12 +151,15 @@ func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, bod
 	if err != nil {
 		return err
 	}
-	s := r.session(spec.Session)
-	switch {
-	case s == nil:
-	case a.Refused:
+	s, mine := r.session(spec.Session), a.Owner == "" || a.Owner == r.cfg.Instance
+	if s != nil && (a.Refused || !mine) {
 		s.superseded()
-	default:
+	}
+	switch {
+	case a.Refused:
+	case !mine:
+		r.write(ctx, a.Owner, kindEnded, endedFor, endedLetter{spec.Session, spec.Job(), turn, a.Seq, body})
+	case s != nil:
 		s.appended(turn, a.Seq, body)
 	}
 	return nil

@@ -46,13 +46,16 @@ func (s *Session) save(ctx context.Context) error {
 		return nil
 	}
 	body, err := s.state()
-	version, known := s.version, s.known
+	version, known, keep := s.version, s.known, s.rooms.cfg.keep()
+	if s.totals.SessionID != "" {
+		keep = s.rooms.cfg.Resume // it has ended, and may be asked about for so long
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	held, err := s.rooms.store.SaveSession(ctx, store.SaveParams{
-		Session: s.id, Claim: s.claim, Body: body, Keep: s.rooms.cfg.keep(), Known: known,
+		Session: s.id, Claim: s.claim, Body: body, Keep: keep, Known: known,
 	})
 	if err != nil {
 		return err

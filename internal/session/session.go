@@ -282,6 +282,7 @@ func (s *Session) farewell() {
 		s.rooms.counts.Sessions.WithLabelValues("ended").Inc()
 	}
 	s.totals.SessionID, s.totals.Utterances = string(s.id), s.turns
+	s.change()
 	s.link.Part(s.totals)
 	// It may not arrive: until nobody can ask any more, whoever comes back is told again.
 	s.link, s.heard = nil, time.Now()

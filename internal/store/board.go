@@ -28,6 +28,8 @@ type Outbox interface {
 	Append(ctx context.Context, p AppendParams) (Appended, error)
 	// Read returns the stream's messages after a position.
 	Read(ctx context.Context, p ReadParams) ([]Message, error)
+	// Early lists the indexes of messages that wait for others before them.
+	Early(ctx context.Context, id core.SessionID) ([]int64, error)
 }
 
 // AppendParams describes one message. Indexes count from 0.

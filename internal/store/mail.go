@@ -30,7 +30,8 @@ type Instance struct {
 	ID      core.InstanceID
 	Present bool
 	Body    []byte // what it says of itself; nil when it is not present
-	Inbox   int    // letters in its inbox
+	Open    bool   // it has an inbox: one that is not present and has one was not buried yet
+	Inbox   int    // letters in it
 	Fetched int    // of these, how many it has fetched and not settled
 	Dead    int    // its dead letters
 }

@@ -42,6 +42,7 @@ type Metrics struct {
 	Forgotten   *prometheus.CounterVec // kind
 	Closes      *prometheus.CounterVec // code, side
 	Conversations
+	Bus
 
 	// Ready for use on the way of every job, where looking a label up would cost.
 	accepted, refused   prometheus.Observer
@@ -103,6 +104,7 @@ func New() *Metrics {
 		Closes: counters("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by which side closed them.", "code", "side"),
 		Conversations: newConversations(reg),
+		Bus:           newBus(reg),
 		Forgotten:     counters("lingua_store_forgotten_total", "Records and leases that the store had and does not know any more.", "kind"),
 	}
 	m.StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{

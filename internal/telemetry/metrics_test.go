@@ -47,6 +47,13 @@ var exported = map[string]metric{
 	"Sessions":         {"lingua_sessions_total", "COUNTER", []string{"event"}},
 	"Commits":          {"lingua_utterances_total", "COUNTER", []string{"reason"}},
 	"Messages":         {"lingua_session_messages_total", "COUNTER", []string{"kind"}},
+	"LettersSent":      {"lingua_letters_total", "COUNTER", []string{"kind", "result"}},
+	"LettersDealt":     {"lingua_letters_handled_total", "COUNTER", []string{"kind", "result"}},
+	"Takeovers":        {"lingua_takeovers_total", "COUNTER", []string{"kind"}},
+	"Instances":        {"lingua_instances", "GAUGE", nil},
+	"InboxLetters":     {"lingua_inbox_letters", "GAUGE", nil},
+	"InboxUnsettled":   {"lingua_inbox_unsettled", "GAUGE", nil},
+	"DeadLetters":      {"lingua_dead_letters", "GAUGE", nil},
 	"StoreErrors":      {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
 }
 

@@ -22,6 +22,7 @@ type mail struct {
 // box is one instance and what lies in its inbox.
 type box struct {
 	body    []byte
+	open    bool   // it takes letters
 	present moment // until then
 	letters []*letter
 	dead    []store.DeadLetter
@@ -58,7 +59,7 @@ func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
 		b = &box{}
 		s.mail.boxes[p.ID] = b
 	}
-	b.body, b.present = slices.Clone(p.Body), s.now().add(p.TTL)
+	b.body, b.open, b.present = slices.Clone(p.Body), true, s.now().add(p.TTL)
 	return nil
 }
 
@@ -83,7 +84,7 @@ func (s *Store) Instances(context.Context) ([]store.Instance, error) {
 	var list []store.Instance
 	for id := range s.mail.boxes {
 		b := s.mail.box(id, now)
-		one := store.Instance{ID: id, Present: !expired(b.present, now), Inbox: len(b.letters), Dead: len(b.dead)}
+		one := store.Instance{ID: id, Present: !expired(b.present, now), Open: b.open, Inbox: len(b.letters), Dead: len(b.dead)}
 		if one.Present {
 			one.Body = slices.Clone(b.body)
 		}
@@ -256,7 +257,7 @@ func (s *Store) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
 	case !expired(b.present, now):
 		return false, nil
 	case len(b.dead) > 0:
-		b.letters = nil
+		b.letters, b.open = nil, false
 	default:
 		delete(s.mail.boxes, id)
 	}

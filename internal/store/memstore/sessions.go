@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -152,4 +153,15 @@ func (s *Store) Read(_ context.Context, p store.ReadParams) ([]store.Message, er
 		rest = rest[:p.Limit]
 	}
 	return slices.Clone(rest), nil
+}
+
+// Early implements store.Outbox.
+func (s *Store) Early(_ context.Context, id core.SessionID) ([]int64, error) {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	st := s.sessions.stream(id, s.now())
+	if st == nil {
+		return nil, nil
+	}
+	return slices.Sorted(maps.Keys(st.waiting)), nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// fenceFor is how long the fence of a lock that nobody takes is remembered; after that the clock keeps it growing.
-const fenceFor = 24 * time.Hour
+// fenceFor is how much longer than a lock its fence is remembered; after that the clock keeps it growing.
+const fenceFor = time.Second
 
 // Debounce implements store.Board.
 func (s *Store) Debounce(ctx context.Context, key string, window time.Duration) (bool, error) {
@@ -33,7 +33,7 @@ func (s *Store) Allow(ctx context.Context, p store.AllowParams) (bool, error) {
 // Lock implements store.Board.
 func (s *Store) Lock(ctx context.Context, p store.LockParams) (store.Lock, error) {
 	lock, fence := s.keys.lock(p.Name)
-	_, r, err := s.line.run(ctx, &scriptLock, []string{lock, fence}, p.Holder, millis(p.TTL), millis(fenceFor))
+	_, r, err := s.line.run(ctx, &scriptLock, []string{lock, fence}, p.Holder, millis(p.TTL), millis(p.TTL+fenceFor))
 	if err != nil {
 		return store.Lock{}, err
 	}

@@ -127,9 +127,9 @@ func (s *Store) Instances(ctx context.Context) ([]store.Instance, error) {
 		list[i].ID, asks[i].keys = id, []string{s.keys.presence(id), s.keys.inbox(id), s.keys.dead(id)}
 	}
 	err = s.line.readEach(ctx, &scriptInstance, asks, func(i int, _ int64, r reply) error {
-		list[i].Inbox, list[i].Fetched, list[i].Dead = int(r.int(0)), int(r.int(1)), int(r.int(2))
-		if list[i].Present = !r.none(3); list[i].Present {
-			list[i].Body = []byte(r.text(3))
+		list[i].Open, list[i].Inbox, list[i].Fetched, list[i].Dead = r.int(0) == 1, int(r.int(1)), int(r.int(2)), int(r.int(3))
+		if list[i].Present = !r.none(4); list[i].Present {
+			list[i].Body = []byte(r.text(4))
 		}
 		return nil
 	})

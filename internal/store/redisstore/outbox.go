@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -45,4 +46,25 @@ func (s *Store) Read(ctx context.Context, p store.ReadParams) ([]store.Message, 
 		}
 	}
 	return messages, nil
+}
+
+// Early implements store.Outbox.
+func (s *Store) Early(ctx context.Context, id core.SessionID) ([]int64, error) {
+	_, waiting := s.keys.outbox(id)
+	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Hkeys().Key(waiting).Build())
+	if err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
+	names, err := m.AsStrSlice()
+	if err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
+	indexes := make([]int64, 0, len(names))
+	for _, name := range names {
+		if i, err := strconv.ParseInt(name, 10, 64); err == nil {
+			indexes = append(indexes, i)
+		}
+	}
+	slices.Sort(indexes)
+	return indexes, nil
 }

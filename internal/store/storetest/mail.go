@@ -83,7 +83,7 @@ func exercisePresence(_ *testing.T, run runner) {
 			h.announce(t, "i-1")
 		}
 		one, _ := h.instance(t, "i-1")
-		if diff := cmp.Diff(store.Instance{ID: "i-1", Present: true, Body: []byte("I am i-1")}, one); diff != "" {
+		if diff := cmp.Diff(store.Instance{ID: "i-1", Present: true, Open: true, Body: []byte("I am i-1")}, one); diff != "" {
 			t.Errorf("the one that renews (-want +got):\n%s", diff)
 		}
 		if two, _ := h.instance(t, "i-2"); two.Present || two.Body != nil {
@@ -348,7 +348,7 @@ func exerciseDead(_ *testing.T, run runner) {
 		if gone, err := h.Store.Bury(t.Context(), "i-1"); err != nil || !gone {
 			t.Fatalf("bury: %v, %v", gone, err)
 		}
-		if one, there := h.instance(t, "i-1"); !there || one.Present || one.Dead != 1 {
+		if one, there := h.instance(t, "i-1"); !there || one.Present || one.Open || one.Dead != 1 {
 			t.Errorf("it is %+v, %v", one, there)
 		}
 		if _, err := h.Store.Discard(t.Context(), "i-1"); err != nil {

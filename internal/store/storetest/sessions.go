@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -60,9 +61,15 @@ func exerciseSessions(_ *testing.T, run runner) {
 			}
 			return end.Seq
 		}
-		for _, step := range []struct{ index, want int64 }{{1, 0}, {2, 0}, {0, 3}, {4, 3}, {3, 5}} {
+		for _, step := range []struct {
+			index, want int64
+			early       []int64
+		}{{1, 0, []int64{1}}, {2, 0, []int64{1, 2}}, {0, 3, nil}, {4, 3, []int64{4}}, {3, 5, nil}} {
 			if seq := put(step.index); seq != step.want {
 				t.Errorf("after utterance %d the stream ends at %d, want %d", step.index, seq, step.want)
+			}
+			if early, err := h.Store.Early(t.Context(), "room-1"); err != nil || !slices.Equal(early, step.early) {
+				t.Errorf("after utterance %d these wait: %v, %v; want %v", step.index, early, err, step.early)
 			}
 		}
 	})

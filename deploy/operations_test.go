@@ -1,0 +1,160 @@
+package deploy_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+const page = "../docs/operations.md"
+
+var fence = regexp.MustCompile("(?s)```bash\n(.*?)```")
+
+// commands are the lines that a reader may paste.
+func commands(body string) []string {
+	var all []string
+	for _, m := range fence.FindAllStringSubmatch(body, -1) {
+		for line := range strings.Lines(m[1]) {
+			line, _, _ = strings.Cut(line, "  #")
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+func TestEveryAlertHasItsSection(t *testing.T) {
+	t.Parallel()
+	sections := make(map[string]string)
+	for _, part := range strings.Split(text(t, page), "\n### ")[1:] {
+		name, body, _ := strings.Cut(part, "\n")
+		body, _, _ = strings.Cut(body, "\n## ")
+		sections[name] = body
+	}
+	for _, a := range rules(t) {
+		body, there := sections[a.Alert]
+		delete(sections, a.Alert)
+		switch {
+		case !there:
+			t.Errorf("%s is not explained", a.Alert)
+		case !strings.HasPrefix(body, "\n*"+a.Labels.Severity+".* "):
+			t.Errorf("%s does not begin with its severity, %s", a.Alert, a.Labels.Severity)
+		case len(commands(body)) == 0:
+			t.Errorf("%s has no command to look with", a.Alert)
+		}
+	}
+	for name := range sections {
+		t.Errorf("%s is explained, and nobody raises it", name)
+	}
+}
+
+func TestPageNamesCommandsThereAre(t *testing.T) {
+	t.Parallel()
+	binary := built(t)
+	makefile := text(t, "../Makefile")
+	seen := 0
+	for _, line := range commands(text(t, page)) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) > 1 && words[0] == "lingua":
+			seen++
+			command := words[1:2]
+			if words[1] == "config" || words[1] == "dlq" {
+				command = words[1:3]
+			}
+			help, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(command), "--help")...).CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %v\n%s", line, err, help)
+			}
+			for _, w := range words {
+				if strings.HasPrefix(w, "--") && !regexp.MustCompile(regexp.QuoteMeta(w)+`[= \n]`).Match(help) {
+					t.Errorf("%s: there is no %s", line, w)
+				}
+			}
+		case len(words) > 1 && words[0] == "make":
+			seen++
+			if !strings.Contains(makefile, "\n"+words[1]+":") {
+				t.Errorf("%s: there is no such target", line)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d commands were found", seen)
+	}
+}
+
+func TestPageNamesKeysAndMetricsThereAre(t *testing.T) {
+	t.Parallel()
+	var reference bytes.Buffer
+	if err := config.WriteReference(&reference); err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	section := ""
+	for line := range strings.Lines(reference.String()) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "["); ok {
+			section = strings.TrimSuffix(name, "]") + "."
+		} else if name, _, ok := strings.Cut(line, " = "); ok && line[0] != '#' {
+			known = append(known, section+name)
+		}
+	}
+	there := metrics(t)
+	body := text(t, page)
+	for _, key := range regexp.MustCompile(`\b(?:server|log|auth|callback|scheduler)\.[a-z0-9_]+(?:\.[a-z0-9_]+)*`).FindAllString(body, -1) {
+		if !slices.Contains(known, key) {
+			t.Errorf("there is no key %s", key)
+		}
+	}
+	for _, name := range regexp.MustCompile(`\b(?:lingua|scheduler|node|pool)_[a-z_]+(?:_total|_seconds|_bytes|_ms)\b|\blingua_[a-z]+(?:_[a-z]+)*\b`).FindAllString(body, -1) {
+		if _, ok := there[name]; !ok {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+}
+
+func TestPageNamesRoutesThereAre(t *testing.T) {
+	t.Parallel()
+	s, err := scheduler.New(t.Context(), config.Default(), wire.VersionResponse{Version: "0"}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Store.Close()
+	spec, err := s.Server.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range regexp.MustCompile("(?:`(?:GET |POST |PUT )?|:5010)(/(?:v1|healthz|readyz|metrics)[a-z0-9/]*)").FindAllStringSubmatch(text(t, page), -1) {
+		if !bytes.Contains(spec, []byte("\n  "+route[1]+":")) {
+			t.Errorf("there is no %s", route[1])
+		}
+	}
+}
+
+// A link within the page leads to a heading of it.
+func TestPageLinksWithinItself(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{page, "../docs/redis.md", "../docs/benchmarks.md", "../docs/state-machine.md"} {
+		anchors := make(map[string]bool)
+		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text(t, name), -1) {
+			bare := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+			anchors[strings.ReplaceAll(bare, " ", "-")] = true
+		}
+		file := ""
+		if name != page {
+			file = strings.TrimPrefix(name, "../docs/")
+		}
+		for _, m := range regexp.MustCompile(`\]\(`+regexp.QuoteMeta(file)+`#([^)]*)\)`).FindAllStringSubmatch(text(t, page), -1) {
+			if !anchors[m[1]] {
+				t.Errorf("a link leads to #%s of %s, which is not there", m[1], name)
+			}
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// stack is what compose.yaml starts, on loopback: the same programs with the same arguments, variables, keys and
+// configuration files, but for where each listens and finds the others.
+type stack struct {
+	t         *testing.T
+	compose   composition
+	keys      string
+	instances map[string]*process
+	urls      map[string]string // of the instances
+	front     string            // where the balancer listens; empty where none is installed
+	nodes     map[string]*process
+}
+
+// TestTheStackRuns starts it all, has an utterance translated, and stops an instance.
+func TestTheStackRuns(t *testing.T) {
+	t.Parallel()
+	s := &stack{
+		t: t, compose: compose(t), keys: secrets(t),
+		instances: make(map[string]*process), urls: make(map[string]string), nodes: make(map[string]*process),
+	}
+	binary := built(t)
+	s.startInstances(binary, s.startRedis())
+	s.startBalancer()
+	s.startNodes(binary)
+	names := s.compose.runs("serve")
+	for _, name := range names {
+		s.seesAllNodes(name)
+	}
+	s.translates("first", s.door(0))
+	s.showsMetrics()
+
+	first := s.instances[names[0]]
+	grace, err := time.ParseDuration(s.compose.Services[names[0]].StopGracePeriod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.stop(t, grace)
+	for _, name := range names[1:] {
+		s.seesAllNodes(name)
+	}
+	s.translates("second", s.door(1))
+	for _, name := range s.compose.runs("node") {
+		if s.front != "" { // else one of them has lost the only instance it knows
+			s.nodes[name].stop(t, grace)
+		}
+	}
+}
+
+// startRedis runs Redis with our redis.conf and the password of keys.sh, and returns where.
+func (s *stack) startRedis() string {
+	s.t.Helper()
+	var settings []redistest.Option
+	for _, line := range strings.Split(text(s.t, "redis/redis.conf"), "\n") {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case key == "" || key[0] == '#', key == "dir":
+		case key == "include":
+			if want := "/run/secrets/redis.conf"; value != want || !slices.Contains(s.compose.Services["redis"].Secrets, "redis.conf") {
+				s.t.Errorf("redis.conf includes %s, not the secret %s", value, want)
+			}
+		default:
+			settings = append(settings, redistest.WithConfig(key, value))
+		}
+	}
+	redis := redistest.Start(s.t, settings...)
+	password, ok := strings.CutPrefix(strings.TrimSpace(text(s.t, filepath.Join(s.keys, "redis.conf"))), "requirepass ")
+	if !ok {
+		s.t.Fatal("the secret redis.conf sets no password")
+	}
+	if info, err := redis.Do("INFO", "persistence"); err != nil || !strings.Contains(fmt.Sprint(info), "aof_enabled:1") {
+		s.t.Errorf("Redis keeps no log of what it does (%v)", err)
+	}
+	// Last of all: redistest does not know it.
+	if _, err := redis.Do("CONFIG", "SET", "requirepass", password); err != nil {
+		s.t.Fatal(err)
+	}
+	return redis.Addr()
+}
+
+// startInstances runs the schedulers, each on a free port.
+func (s *stack) startInstances(binary, redis string) {
+	s.t.Helper()
+	for _, name := range s.compose.runs("serve") {
+		service := s.compose.Services[name]
+		var environ []string
+		for _, v := range environment(service) {
+			if !strings.HasPrefix(v, "LINGUA_SERVER_ADVERTISE_URL=") {
+				environ = append(environ, strings.Replace(v, "//redis:6379", "//"+redis, 1))
+			}
+		}
+		environ = append(environ, "LINGUA_SERVER_HOST=127.0.0.1", "LINGUA_SERVER_PORT=0")
+		args := slices.Clone(service.Command)
+		for i := range args {
+			args[i] = strings.Replace(args[i], "/run/secrets", s.keys, 1)
+		}
+		s.instances[name] = start(s.t, name, environ, binary, args...)
+	}
+	for name, p := range s.instances {
+		until(s.t, "waiting for "+name+" to listen", p, func() error {
+			for line := range strings.Lines(p.words()) {
+				var event struct{ Msg, Address string }
+				if json.Unmarshal([]byte(line), &event) == nil && event.Msg == "listening" {
+					s.urls[name] = "http://" + event.Address
+					return nil
+				}
+			}
+			return errors.New("it has not said where")
+		})
+	}
+}
+
+// startBalancer runs the balancer, where it is installed.
+func (s *stack) startBalancer() {
+	s.t.Helper()
+	program, err := exec.LookPath("haproxy")
+	if err != nil {
+		s.t.Log("haproxy is not installed: the nodes connect to the instances themselves")
+		return
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close() // it is the balancer's now, unless somebody is very quick
+	body := strings.Replace(text(s.t, balancerFile), "bind :5010", "bind "+address, 1)
+	body = strings.Replace(body, "maxconn 30000", "maxconn 1000", 1) // this machine may allow fewer files
+	for name, url := range s.urls {
+		body = strings.Replace(body, "server "+name+" "+name+":5010", "server "+name+" "+strings.TrimPrefix(url, "http://"), 1)
+	}
+	file := filepath.Join(s.t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	p := start(s.t, "balancer", os.Environ(), program, "-db", "-f", file)
+	s.front = "http://" + address
+	until(s.t, "waiting for the balancer", p, func() error { return s.ask("GET", s.front+"/readyz", "", "", nil) })
+}
+
+// door is where to ask: the balancer, or an instance.
+func (s *stack) door(i int) string {
+	if s.front != "" {
+		return s.front
+	}
+	return s.urls[s.compose.runs("serve")[i]]
+}
+
+func (s *stack) startNodes(binary string) {
+	s.t.Helper()
+	token := strings.TrimSpace(text(s.t, filepath.Join(s.keys, "node.env")))
+	for i, name := range s.compose.runs("node") {
+		args := slices.Clone(s.compose.Services[name].Command)
+		args[slices.Index(args, "--server")+1] = s.door(i)
+		s.nodes[name] = start(s.t, name, []string{token}, binary, args...)
+	}
+}
+
+// seesAllNodes waits until an instance lists every node as online.
+func (s *stack) seesAllNodes(name string) {
+	s.t.Helper()
+	until(s.t, name+" looks for the nodes", s.instances[name], func() error {
+		var list wire.NodeList
+		if err := s.ask("GET", s.urls[name]+"/v1/nodes", "operator.key", "", &list); err != nil {
+			return err
+		}
+		online := 0
+		for _, n := range list.Nodes {
+			if n.Online {
+				online++
+			}
+		}
+		if online != len(s.nodes) {
+			return fmt.Errorf("%d nodes are online", online)
+		}
+		return nil
+	})
+}
+
+// translates gives a job to the fleet and waits for its end.
+func (s *stack) translates(request, door string) {
+	s.t.Helper()
+	body := fmt.Sprintf(`{"request_id": %q, "session_id": "room", "src_lang": "en", "tgt_lang": "zh", "audio_ref": "blob://hello"}`, request)
+	last := s.instances[s.compose.runs("serve")[2]]
+	var job wire.DispatchResponse
+	until(s.t, "dispatching", last, func() error { return s.ask("POST", door+"/v1/dispatch/f2f", "operator.key", body, &job) })
+	until(s.t, "waiting for "+job.JobID, last, func() error {
+		var now wire.Job
+		if err := s.ask("GET", door+"/v1/jobs/"+job.JobID, "operator.key", "", &now); err != nil {
+			return err
+		}
+		if now.State != "DONE" {
+			return fmt.Errorf("it is %s %s", now.State, now.Reason)
+		}
+		return nil
+	})
+}
+
+// showsMetrics asks every instance as Prometheus does; others learn nothing.
+func (s *stack) showsMetrics() {
+	s.t.Helper()
+	for name, url := range s.urls {
+		if err := s.ask("GET", url+"/metrics", "metrics.key", "", nil); err != nil {
+			s.t.Errorf("%s: %v", name, err)
+		}
+		if err := s.ask("GET", url+"/metrics", "", "", nil); err == nil {
+			s.t.Errorf("%s shows its metrics to everybody", name)
+		}
+	}
+	if s.front == "" {
+		return
+	}
+	if err := s.ask("GET", s.front+"/metrics", "metrics.key", "", nil); err == nil {
+		s.t.Error("the balancer shows the metrics of some instance")
+	}
+}
+
+// ask sends a request with one of the keys.
+func (s *stack) ask(method, url, key, body string, into any) error {
+	req, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+text(s.t, filepath.Join(s.keys, key)))
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s %s: %s", resp.Status, url, answer)
+	case into == nil:
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}

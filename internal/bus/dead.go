@@ -1,0 +1,129 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Peer is an instance, as this one sees it.
+type Peer struct {
+	store.Instance
+	About
+	This bool // it is this one
+}
+
+// Peers lists the instances there are, and those that have left something behind.
+func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
+	all, err := b.store.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	peers := make([]Peer, len(all))
+	for i, one := range all {
+		peers[i] = Peer{Instance: one, This: one.ID == b.cfg.Instance}
+		if one.Present {
+			_ = json.Unmarshal(one.Body, &peers[i].About) // one of another version may say other things
+		}
+	}
+	return peers, nil
+}
+
+// DeadLetter is a letter that could not be dealt with. Its name says in whose inbox it was.
+type DeadLetter struct {
+	store.DeadLetter
+	Letter // as far as it can be read
+}
+
+// Name is what the dead letter is called among those of all instances.
+func (d *DeadLetter) Name() string { return string(d.Inbox) + "/" + d.DeadLetter.ID }
+
+// ErrNoLetter says that there is no such dead letter, or not any more.
+var ErrNoLetter = errors.New("there is no such dead letter, or not any more")
+
+// Dead lists dead letters of all instances, the oldest of each first.
+func (b *Bus) Dead(ctx context.Context, limit int) ([]DeadLetter, error) {
+	all, err := b.store.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []DeadLetter
+	for _, one := range all {
+		if one.Dead == 0 || len(list) >= limit {
+			continue
+		}
+		some, err := b.store.DeadLetters(ctx, one.ID, "", limit-len(list))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range some {
+			list = append(list, read(d))
+		}
+	}
+	return list, nil
+}
+
+func read(d store.DeadLetter) DeadLetter {
+	one := DeadLetter{DeadLetter: d}
+	_ = json.Unmarshal(d.Body, &one.Letter) // that it cannot be read may be why it is dead
+	return one
+}
+
+// find looks for a dead letter by its name.
+func (b *Bus) find(ctx context.Context, name string) (DeadLetter, error) {
+	inbox, id, ok := strings.Cut(name, "/")
+	if !ok {
+		return DeadLetter{}, ErrNoLetter
+	}
+	for after := ""; ; {
+		some, err := b.store.DeadLetters(ctx, core.InstanceID(inbox), after, fetchAtOnce)
+		if err != nil || len(some) == 0 {
+			return DeadLetter{}, errors.Join(err, ErrNoLetter)
+		}
+		for _, d := range some {
+			if d.ID == id {
+				return read(d), nil
+			}
+		}
+		after = some[len(some)-1].ID
+	}
+}
+
+// Show returns one dead letter.
+func (b *Bus) Show(ctx context.Context, name string) (DeadLetter, error) { return b.find(ctx, name) }
+
+// Replay puts a dead letter into the inbox of this instance, as if it had just come, and takes it from the dead. If this
+// instance cannot deal with it either, it dies again.
+func (b *Bus) Replay(ctx context.Context, name string) error {
+	d, err := b.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	posted, err := b.store.Post(ctx, store.PostParams{To: b.cfg.Instance, Body: d.DeadLetter.Body, Most: mostLetters})
+	switch {
+	case err != nil:
+		return err
+	case posted == store.Away:
+		return ErrAway
+	case posted == store.Overfull:
+		return ErrFull
+	}
+	return b.Purge(ctx, name)
+}
+
+// Purge drops a dead letter.
+func (b *Bus) Purge(ctx context.Context, name string) error {
+	inbox, id, ok := strings.Cut(name, "/")
+	if !ok {
+		return ErrNoLetter
+	}
+	n, err := b.store.Discard(ctx, core.InstanceID(inbox), id)
+	if err == nil && n == 0 {
+		err = ErrNoLetter
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
+)
+
+// autoName has a name made for this instance.
+const autoName = "auto"
+
+// incarnation names this life of this process: the instance's name, and something that no other life of it has.
+func (s *Scheduler) incarnation() core.InstanceID {
+	name := s.cfg.Scheduler.Phase2.InstanceID
+	if name == autoName {
+		name = "i"
+	}
+	return core.InstanceID(name + "-" + strings.ToLower(rand.Text()[:8]))
+}
+
+// about is what the others should know of this instance.
+func (s *Scheduler) about() bus.About {
+	name := s.cfg.Scheduler.Phase2.InstanceID
+	if name == autoName {
+		name = string(s.Bus.Instance())
+	}
+	return bus.About{
+		Name: name, URL: s.links.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
+		Nodes: s.links.Len(), Sessions: s.Rooms.Len(), Jobs: s.Jobs.InFlight(),
+	}
+}
+
+// fence is until when this instance may grant. One that shares nothing with anybody always may.
+func (s *Scheduler) fence() func() time.Time {
+	if _, shared, err := s.cfg.RedisAddress(); err != nil || !shared {
+		return nil
+	}
+	return s.Bus.Fence
+}
+
+// accompanied reports whether there are other instances that take on what this one has.
+func (s *Scheduler) accompanied(ctx context.Context) bool {
+	peers, err := s.Bus.Peers(ctx)
+	return err == nil && slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.Present && !p.This && !p.Draining })
+}
+
+// owner is with whom a node is connected, as far as it is known here.
+func (s *Scheduler) owner(id core.NodeID) core.InstanceID {
+	if n := s.Fleet.Node(id); n != nil {
+		return n.Now().Owner
+	}
+	return ""
+}
+
+// bereaved takes over from an instance that is gone: its jobs at once, and its nodes when they had time to come back.
+func (s *Scheduler) bereaved(ctx context.Context, gone core.InstanceID) error {
+	if err := s.Jobs.Bereaved(ctx, gone); err != nil {
+		return err
+	}
+	s.later.Go(func() {
+		if pause.For(ctx, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
+			s.forsaken(ctx, gone)
+		}
+	})
+	return nil
+}
+
+// forsaken moves on the jobs of nodes that were connected with an instance that is gone, and did not come back.
+func (s *Scheduler) forsaken(ctx context.Context, gone core.InstanceID) {
+	all, err := s.Nodes.All(ctx)
+	if err != nil {
+		return // they fall silent by themselves
+	}
+	for _, n := range all {
+		if n.Node.Owner != gone || n.Node.Health == core.HealthOffline {
+			continue
+		}
+		if err := s.Nodes.Gone(ctx, n.Node.ID, n.Node.Epoch); err != nil {
+			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.Node.ID, "error", err)
+		}
+	}
+}
+
+// farewellFor is how long this instance takes to say that it is gone. If it cannot, that is found out soon enough.
+const farewellFor = 2 * time.Second
+
+func (s *Scheduler) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, farewellFor)
+	defer cancel()
+	if err := s.Bus.Leave(ctx); err != nil {
+		s.log.Warn("the others could not be told that this instance is gone", "error", err)
+	}
+}
+
+// reachable is where others reach an address this process listens on. One that listens everywhere is reached at the
+// address from which it reaches the shared store.
+func (s *Scheduler) reachable(ctx context.Context, at net.Addr) string {
+	tcp, ok := at.(*net.TCPAddr)
+	store, shared, err := s.cfg.RedisAddress()
+	if !ok || !tcp.IP.IsUnspecified() || err != nil || !shared {
+		return at.String()
+	}
+	var d net.Dialer
+	way, err := d.DialContext(ctx, "udp", store.Hosts[0]) // which sends nothing
+	if err != nil {
+		return at.String()
+	}
+	defer func() { _ = way.Close() }()
+	own, ok := way.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return at.String()
+	}
+	return net.JoinHostPort(own.IP.String(), strconv.Itoa(tcp.Port))
+}

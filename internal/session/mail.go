@@ -1,0 +1,120 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// What instances tell each other about sessions. None of it has to arrive: an outbox is read by whoever has the session,
+// a job that waits for its sound is looked at by whoever dispatched it, and a session that moved is noticed when it is
+// saved.
+const (
+	kindEnded   bus.Kind = "session.ended"   // a terminal message is in the outbox
+	kindPartial bus.Kind = "session.partial" // what a node has so far
+	kindWanted  bus.Kind = "session.wanted"  // a job waits for its sound
+	kindMoved   bus.Kind = "session.moved"   // the session is another's by now
+)
+
+// How long such a letter is worth reading.
+const (
+	endedFor   = time.Minute
+	partialFor = 2 * time.Second
+)
+
+type endedLetter struct {
+	Session core.SessionID  `json:"session"`
+	Job     core.JobID      `json:"job"`
+	Turn    int64           `json:"turn"`
+	Seq     int64           `json:"seq"`
+	Message json.RawMessage `json:"message"`
+}
+
+type wantedLetter struct {
+	Session core.SessionID `json:"session"`
+	Job     core.JobID     `json:"job"`
+}
+
+type movedLetter struct {
+	Session core.SessionID `json:"session"`
+	Epoch   int64          `json:"epoch"`
+}
+
+// Join has this instance's sessions reached by others, and theirs from here. It is called before the first session.
+func (r *Rooms) Join(b *bus.Bus) {
+	r.bus = b
+	b.On(kindEnded, bus.Handling{Do: read(r.endedElsewhere)})
+	b.On(kindPartial, bus.Handling{Do: read(func(_ context.Context, p *wire.JobPartial) error {
+		r.Partial(p)
+		return nil
+	})})
+	b.On(kindWanted, bus.Handling{Do: read(r.wantedElsewhere), Beside: true})
+	b.On(kindMoved, bus.Handling{Do: read(r.movedElsewhere)})
+}
+
+// read makes a handler of letters of a handler of what is in them.
+func read[T any](fn func(ctx context.Context, body *T) error) func(context.Context, *bus.Letter) error {
+	return func(ctx context.Context, l *bus.Letter) error {
+		var body T
+		if err := l.Read(&body); err != nil {
+			return err
+		}
+		return fn(ctx, &body)
+	}
+}
+
+// write tells another instance something about a session. If it is not there, or nobody can say, it finds out by itself.
+func (r *Rooms) write(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) {
+	if r.bus == nil || to == "" || to == r.cfg.Instance {
+		return
+	}
+	if err := r.bus.Send(ctx, to, kind, ttl, body); err != nil {
+		r.log.Debug("another instance was not told", "kind", string(kind), "instance", to, "error", err)
+	}
+}
+
+// endedElsewhere takes in that a terminal message is in the outbox of a session that is here.
+func (r *Rooms) endedElsewhere(_ context.Context, l *endedLetter) error {
+	r.jobs.Settled(l.Job)
+	if s := r.session(l.Session); s != nil {
+		s.appended(l.Turn, l.Seq, l.Message)
+	}
+	return nil
+}
+
+// Wanted implements dispatch.Outcomes: it asks whoever has the session to go on with a job, if the sound is there.
+func (r *Rooms) Wanted(ctx context.Context, job *core.Job) {
+	st, err := r.store.LoadSession(ctx, job.Session)
+	if err == nil {
+		r.write(ctx, st.Owner, kindWanted, endedFor, wantedLetter{job.Session, job.ID})
+	}
+}
+
+// wantedElsewhere goes on with a job whose sound is here.
+func (r *Rooms) wantedElsewhere(ctx context.Context, l *wantedLetter) error {
+	if r.Sounds.Clip(l.Job) == nil {
+		return nil // when the speaker sends it again, that goes on with the job
+	}
+	_, err := r.jobs.Rearm(ctx, l.Job)
+	return err
+}
+
+// movedElsewhere lets go of a session that goes on elsewhere.
+func (r *Rooms) movedElsewhere(_ context.Context, l *movedLetter) error {
+	if s := r.session(l.Session); s != nil && s.claim.Epoch < l.Epoch {
+		s.superseded()
+	}
+	return nil
+}
+
+// PartialTo passes on what a node has so far to the instance that gave it the job.
+func (r *Rooms) PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
+	r.write(ctx, to, kindPartial, partialFor, p)
+}
+
+var _ dispatch.Outcomes = (*Rooms)(nil)
