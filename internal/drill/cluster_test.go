@@ -1,0 +1,142 @@
+package drill
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// terms are how long things are kept, in seconds. They are long as shipped, and short here, so that what nobody clears
+// away is soon seen to remain.
+type terms struct{ resume, idle, job, wait int }
+
+// usually a session may be silent for longer than the longest fault, and can be resumed after it. In brief it cannot.
+var (
+	usually = terms{resume: 15, idle: 20, job: 12, wait: 10}
+	briefly = terms{resume: 10, idle: 10, job: 9, wait: 10}
+)
+
+// recordKept is how long the record of an ended job is kept.
+const recordKept = 10 * time.Second
+
+// keptFor is how long after the last word anything may be kept: a session that can still be resumed, and the time that
+// those need who clear away.
+func (t terms) keptFor() time.Duration {
+	return time.Duration(t.resume+t.wait+t.job+t.idle)*time.Second + 5*time.Second
+}
+
+// settings are those of every instance: presence as shipped, what is kept for long kept for ten seconds, and bounds that
+// load alone does not reach.
+func (t terms) settings() []byte {
+	return fmt.Appendf(nil, `
+[server]
+shutdown_seconds = 8
+
+[scheduler.nodes]
+heartbeat_interval_ms = 1000
+presence_ttl_ms = 6000
+retention_seconds = 10
+
+[scheduler.task_binding]
+lease_seconds = %d
+
+[scheduler.dispatch]
+heartbeat_stale_ms = 6000
+attempt_timeout_ms = 8000
+job_timeout_ms = %d
+
+[scheduler.sessions]
+resume_seconds = %d
+idle_seconds = %d
+wait_ms = %d
+open_utterances = 200
+per_address = 0
+`, int(recordKept.Seconds()), 1000*t.job, t.resume, t.idle, 1000*t.wait)
+}
+
+// presenceTTL is how long an instance that says nothing is believed to be there.
+const presenceTTL = 3 * time.Second
+
+// cluster is everything but the load.
+type cluster struct {
+	tb        testing.TB
+	dir       string
+	redis     *topology
+	instances []*instance
+	nodes     *balancer // where nodes connect
+	people    *balancer // where sessions do
+	dice      *rand.Rand
+	joined    bool // the instances know of each other
+	crew      int  // nodes that are to be there
+}
+
+// muster starts a cluster, which ends with the test.
+func muster(tb testing.TB, dice *rand.Rand, kept terms) *cluster {
+	tb.Helper()
+	binary, err := build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	count := *drillInstances
+	if count == 0 {
+		if count = 1; binary.joins() {
+			count = 3
+		}
+	}
+	c := &cluster{tb: tb, dir: tb.ArtifactDir(), redis: startTopology(tb, *drillTopology, count), dice: dice, joined: binary.joins()}
+	config := filepath.Join(c.dir, "lingua.toml")
+	if err := os.WriteFile(config, kept.settings(), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	for n := range count {
+		i := &instance{
+			name: fmt.Sprintf("i-%d", n), port: claimPort(tb), binary: binary.path, config: config,
+			asks: &http.Client{Transport: transport, Timeout: time.Second},
+		}
+		i.log = filepath.Join(c.dir, i.name+".log")
+		i.env = []string{"LINGUA_STORE=" + c.redis.url(n), fmt.Sprintf("LINGUA_SERVER_PORT=%d", i.port), "LINGUA_SCHEDULER_PHASE2_REDIS_KEY_PREFIX=" + prefix}
+		if c.joined {
+			i.env = append(i.env, instanceID+"="+i.name)
+		}
+		if binary.variables[ownerTTL] {
+			i.env = append(i.env, ownerTTL+"=10")
+		}
+		tb.Cleanup(func() {
+			if i.proc != nil {
+				i.proc.end()
+			}
+			if tb.Failed() {
+				tb.Logf("the end of the log of instance %s:\n%s", i.name, tail(i.log, 25))
+			}
+		})
+		if err := i.start(tb.Context()); err != nil {
+			tb.Fatal(err)
+		}
+		c.instances = append(c.instances, i)
+	}
+	c.nodes, c.people = startBalancer(tb, c.instances), startBalancer(tb, c.instances)
+	return c
+}
+
+// need fails the drill for a reason that is not a broken promise: it cannot go on.
+func (c *cluster) need(err error) {
+	c.tb.Helper()
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// index is the number of an instance.
+func (c *cluster) index(of *instance) int {
+	for n, i := range c.instances {
+		if i == of {
+			return n
+		}
+	}
+	return -1
+}

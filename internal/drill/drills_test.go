@@ -1,0 +1,43 @@
+package drill
+
+import (
+	"testing"
+	"time"
+)
+
+// TestKilled kills an instance with kill -9 while everybody speaks, and starts it again. Nobody has cleared away for it, so
+// this is where it is looked at what remains.
+func TestKilled(t *testing.T) {
+	drill{faults: []fault{killed(4 * time.Second)}, kept: briefly, keys: true}.run(t)
+}
+
+// TestStopped halts an instance for three times its presence.
+func TestStopped(t *testing.T) { drill{faults: []fault{stopped(presenceTTL)}}.run(t) }
+
+// TestRolled restarts all instances in turn: nothing is lost and nothing fails.
+func TestRolled(t *testing.T) { drill{faults: []fault{rolled()}}.run(t) }
+
+// TestCut cuts connections of nodes and of sessions.
+func TestCut(t *testing.T) { drill{faults: []fault{cut(5 * time.Second)}}.run(t) }
+
+// TestRedisAway lets Redis be away: paused, and where there is somebody to take over, killed; or else, from one instance.
+func TestRedisAway(t *testing.T) { drill{faults: redisFaults()}.run(t) }
+
+// TestSoak does all of it in any order, and watches whether anything grows. In full:
+//
+//	go test -count=1 -v -timeout 2h -run TestSoak ./internal/drill -drill-for 1h
+func TestSoak(t *testing.T) {
+	faults := append(redisFaults(), killed(4*time.Second), stopped(presenceTTL), cut(3*time.Second), rolled())
+	if *drillFor == 0 {
+		faults = []fault{cut(2 * time.Second), killed(2 * time.Second)} // each of the others has a test of its own
+	}
+	drill{faults: faults, watch: true}.run(t)
+}
+
+// redisFaults are those that the topology allows.
+func redisFaults() []fault {
+	if *drillTopology != "standalone" {
+		return []fault{deposed(), paused(4 * time.Second)}
+	}
+	return []fault{paused(1500 * time.Millisecond), unlinked(4*time.Second, false), unlinked(4*time.Second, true)}
+}

@@ -1,0 +1,20 @@
+package drill
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// halted reports whether a process has really stopped: the signal is only a request.
+func halted(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, state, _ := bytes.Cut(stat, []byte(") ")) // after the name, which is in parentheses
+	return len(state) > 0 && state[0] == 'T'
+}

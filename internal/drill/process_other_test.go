@@ -1,0 +1,11 @@
+//go:build !linux
+
+package drill
+
+import "syscall"
+
+// Elsewhere the kernel does not offer it: a test binary that is killed leaves its processes behind.
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+// Elsewhere the signal has to do.
+func halted(int) bool { return true }

@@ -1,0 +1,96 @@
+package drill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// watch is what a soak looks at: a row whenever it is calm.
+type watch struct {
+	on   bool
+	rows []row
+}
+
+// row is the size of things at one moment.
+type row struct {
+	at     time.Time
+	values map[string]float64
+}
+
+// slack is how much each may be larger at the end than at the beginning without being said to grow: a part of it, and so
+// much on top. What is not named here is not judged.
+var slack = map[string]struct{ part, plus float64 }{
+	"go_goroutines":                 {0.25, 100},
+	"process_resident_memory_bytes": {0.25, 32 << 20},
+	"process_open_fds":              {0.25, 50},
+	"lingua_sessions":               {0.1, 2},
+	"lingua_connected_nodes":        {0.1, 2},
+	"lingua_socket_connections":     {0.1, 4},
+	"lingua_audio_held_bytes":       {1, 1 << 20},
+	"redis keys":                    {0.25, 200},
+	"pending":                       {0, 20},
+}
+
+// look adds a row. The one instance that no fault strikes stands for all: the others begin anew again and again.
+func (w *watch) look(c *cluster) {
+	if !w.on {
+		return
+	}
+	r := row{at: time.Now(), values: make(map[string]float64)}
+	gauges, err := c.instances[0].gauges(c.tb.Context())
+	c.need(err)
+	for name, v := range gauges {
+		if _, judged := slack[name]; judged {
+			r.values[name] = v
+		}
+	}
+	size, err := c.redis.size()
+	c.need(err)
+	b, err := c.redis.backlog()
+	c.need(err)
+	r.values["redis keys"], r.values["pending"] = float64(size), float64(b.pending)
+	w.rows = append(w.rows, r)
+	c.tb.Logf("%s %s", r.at.Format(time.TimeOnly), r)
+}
+
+// String is a row as a line.
+func (r row) String() string {
+	var cells []string
+	for name, v := range r.values {
+		cells = append(cells, fmt.Sprintf("%s %.0f", name, v))
+	}
+	slices.Sort(cells)
+	return strings.Join(cells, ", ")
+}
+
+const grown = "something that grows"
+
+// enough rows say something about growth: in fewer, the first are still warming up.
+const enough = 12
+
+// growth compares the second quarter with the last, by their medians: the first quarter is warming up.
+func (w *watch) growth() []violation {
+	n := len(w.rows)
+	if n < enough {
+		return nil
+	}
+	var broken []violation
+	for name, s := range slack {
+		early, late := median(w.rows[n/4:n/2], name), median(w.rows[n*3/4:], name)
+		if late > early*(1+s.part)+s.plus {
+			broken = append(broken, violation{grown, fmt.Sprintf("%s was %.0f and is %.0f (medians of the second and the last quarter of %d rows)", name, early, late, n)})
+		}
+	}
+	return broken
+}
+
+func median(rows []row, name string) float64 {
+	var list []float64
+	for _, r := range rows {
+		list = append(list, r.values[name])
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
