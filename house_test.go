@@ -25,8 +25,8 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // storeys are the packages from the ground up. A package may import only what stands below it.
 var storeys = [][]string{
-	{"wire", "internal/pause", "internal/redistest"},
-	{"internal/core", "internal/socket", "node", "client"},
+	{"wire", "internal/pause", "internal/child"},
+	{"internal/core", "internal/socket", "internal/redistest", "node", "client"},
 	{"internal/store", "internal/auth"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet"},
 	{"internal/pick", "internal/config", "internal/bus"},

@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 // process is one container's program, without the container.
 type process struct {
-	name  string
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when it was waited for
-	err   error         // how it ended
+	*child.Process
+	name string
 
 	mu   sync.Mutex
 	said bytes.Buffer
@@ -35,30 +34,17 @@ func (p *process) words() string {
 	return p.said.String()
 }
 
-// start runs a program with this environment and no other, until the test ends. Linux takes the thread that made a child
-// for its parent, so one thread starts it and stays: should the test die, the program dies with it.
+// start runs a program with this environment and no other, until the test ends.
 func start(t *testing.T, name string, environ []string, program string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, cmd: exec.Command(program, args...), ended: make(chan struct{})}
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environ, p, p
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.ended)
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	p, cmd := &process{name: name}, exec.Command(program, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = environ, p, p
+	var err error
+	if p.Process, err = child.Start(cmd); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it may have ended by itself
-		<-p.ended
+		p.End()
 		if t.Failed() {
 			t.Logf("%s said:\n%s", name, p.words())
 		}
@@ -69,15 +55,15 @@ func start(t *testing.T, name string, environ []string, program string, args ...
 // stop asks it to end, as a container is asked, and expects that it does, well and in time.
 func (p *process) stop(t *testing.T, within time.Duration) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
 	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
-	case <-p.ended:
-		if p.err != nil {
-			t.Errorf("%s ended with %v", p.name, p.err)
+	case <-p.Ended:
+		if p.How != nil {
+			t.Errorf("%s ended with %v", p.name, p.How)
 		}
 	case <-late.C:
 		t.Errorf("%s did not end within %v: it would have been killed", p.name, within)
@@ -97,8 +83,8 @@ func until(t *testing.T, what string, on *process, ask func() error) {
 			return
 		}
 		select {
-		case <-on.ended:
-			t.Fatalf("%s: %s ended (%v)", what, on.name, errors.Join(err, on.err))
+		case <-on.Ended:
+			t.Fatalf("%s: %s ended (%v)", what, on.name, errors.Join(err, on.How))
 		case <-late.C:
 			t.Fatalf("%s: %v", what, err)
 		case <-again.C:

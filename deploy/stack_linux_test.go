@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/child"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -137,12 +137,7 @@ func (s *stack) startBalancer() {
 		s.t.Log("haproxy is not installed: the nodes connect to the instances themselves")
 		return
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close() // it is the balancer's now, unless somebody is very quick
+	address := child.Address(child.Port(s.t))
 	body := strings.Replace(text(s.t, balancerFile), "bind :5010", "bind "+address, 1)
 	body = strings.Replace(body, "maxconn 30000", "maxconn 1000", 1) // this machine may allow fewer files
 	for name, url := range s.urls {

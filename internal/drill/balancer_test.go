@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/child"
 	"github.com/lingua-scheduler/lingua/internal/pause"
 )
 
@@ -70,7 +71,7 @@ func (p *pair) close() {
 // startBalancer serves until the test ends.
 func startBalancer(tb testing.TB, instances []*instance) *balancer {
 	tb.Helper()
-	door, err := net.Listen("tcp", address(claimPort(tb)))
+	door, err := net.Listen("tcp", child.Address(child.Port(tb)))
 	if err != nil {
 		tb.Fatal(err)
 	}

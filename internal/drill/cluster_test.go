@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 // terms are how long things are kept, in seconds. They are long as shipped, and short here, so that what nobody clears
@@ -95,7 +97,7 @@ func muster(tb testing.TB, dice *rand.Rand, kept terms) *cluster {
 	transport := &http.Transport{DisableKeepAlives: true}
 	for n := range count {
 		i := &instance{
-			name: fmt.Sprintf("i-%d", n), port: claimPort(tb), binary: binary.path, config: config,
+			name: fmt.Sprintf("i-%d", n), port: child.Port(tb), binary: binary.path, config: config,
 			asks: &http.Client{Transport: transport, Timeout: time.Second},
 		}
 		i.log = filepath.Join(c.dir, i.name+".log")
@@ -108,7 +110,7 @@ func muster(tb testing.TB, dice *rand.Rand, kept terms) *cluster {
 		}
 		tb.Cleanup(func() {
 			if i.proc != nil {
-				i.proc.end()
+				i.proc.End()
 			}
 			if tb.Failed() {
 				tb.Logf("the end of the log of instance %s:\n%s", i.name, tail(i.log, 25))

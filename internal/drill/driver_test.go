@@ -96,7 +96,7 @@ func startDriver(tb testing.TB, role, dir string, o orders) *driver {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		d.proc.end()
+		d.proc.End()
 		if tb.Failed() {
 			tb.Logf("the end of the log of the driver of %s:\n%s", role, tail(d.log, 15))
 		}
@@ -127,7 +127,7 @@ func (d *driver) await(within time.Duration) error {
 func (d *driver) home(within time.Duration) ([]entry, error) {
 	_ = d.in.Close()
 	if err := d.proc.within(within); err != nil {
-		d.proc.end()
+		d.proc.End()
 		all, _ := readJournal(d.path) // what there is of it
 		return all, fmt.Errorf("the driver of %s: %w", d.role, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 // TestJournal: what is written is what is read.
@@ -83,7 +85,7 @@ func TestBalancer(t *testing.T) {
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		})
-		i := &instance{name: fmt.Sprint(n), port: claimPort(t), asks: &http.Client{Transport: transport, Timeout: time.Second}}
+		i := &instance{name: fmt.Sprint(n), port: child.Port(t), asks: &http.Client{Transport: transport, Timeout: time.Second}}
 		l, err := net.Listen("tcp", i.addr())
 		if err != nil {
 			t.Fatal(err)

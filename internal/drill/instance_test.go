@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 // startWithin is generous: under the race detector, on a busy machine, a start takes seconds.
@@ -32,7 +34,7 @@ type instance struct {
 	lives int
 }
 
-func (i *instance) addr() string { return address(i.port) }
+func (i *instance) addr() string { return child.Address(i.port) }
 
 func (i *instance) url() string { return "http://" + i.addr() }
 
@@ -52,8 +54,8 @@ func (i *instance) start(ctx context.Context) error {
 		return err
 	}
 	return eventually(ctx, startWithin, func() error {
-		if !i.proc.alive() {
-			return fmt.Errorf("instance %s ended at its start: %w\n%s", i.name, i.proc.how, tail(i.log, 10))
+		if !i.proc.Alive() {
+			return fmt.Errorf("instance %s ended at its start: %w\n%s", i.name, i.proc.How, tail(i.log, 10))
 		}
 		return i.ready(ctx)
 	})
@@ -87,7 +89,7 @@ func (i *instance) get(ctx context.Context, path string) ([]byte, error) {
 }
 
 // kill is a power cut.
-func (i *instance) kill() { i.proc.end() }
+func (i *instance) kill() { i.proc.End() }
 
 // leave asks it to stop in good order, and returns when it has.
 func (i *instance) leave(within time.Duration) error {

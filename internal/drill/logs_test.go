@@ -36,8 +36,8 @@ func alarmed(path string) []violation {
 func (c *cluster) crashes(drivers ...*driver) []violation {
 	var broken []violation
 	for _, i := range c.instances {
-		if !i.proc.alive() {
-			broken = append(broken, violation{crashed, fmt.Sprintf("instance %s: %v", i.name, i.proc.how)})
+		if !i.proc.Alive() {
+			broken = append(broken, violation{crashed, fmt.Sprintf("instance %s: %v", i.name, i.proc.How)})
 		}
 		broken = append(broken, alarmed(i.log)...)
 	}

@@ -4,56 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 // process is one run of a program.
-type process struct {
-	*os.Process
-	ended chan struct{} // closed when it was waited for
-	how   error         // it ended; to be read after that
-}
+type process struct{ *child.Process }
 
-// spawn starts a command that dies with this process. Linux takes the thread that made a child for its parent, so one
-// thread starts it and stays until it has ended.
+// spawn starts a command that dies with this process.
 func spawn(cmd *exec.Cmd) (*process, error) {
-	cmd.SysProcAttr = dieWithParent()
-	p := &process{ended: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.ended)
-		err := cmd.Start()
-		p.Process = cmd.Process
-		started <- err
-		if err == nil {
-			p.how = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *process) alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// end kills it, whether it runs or is stopped, and returns when it is gone.
-func (p *process) end() {
-	_ = p.Kill() // it may have ended by itself
-	<-p.ended
+	p, err := child.Start(cmd)
+	return &process{p}, err
 }
 
 // halt stops it where it is, and returns when it has.
@@ -62,7 +26,7 @@ func (p *process) halt(ctx context.Context) error {
 		return err
 	}
 	return eventually(ctx, 5*time.Second, func() error {
-		if !halted(p.Pid) {
+		if !p.Halted() {
 			return fmt.Errorf("process %d does not stop", p.Pid)
 		}
 		return nil
@@ -74,8 +38,8 @@ func (p *process) within(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-p.ended:
-		return p.how
+	case <-p.Ended:
+		return p.How
 	case <-t.C:
 		return fmt.Errorf("process %d has not ended within %v", p.Pid, d)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 var errPortTaken = errors.New("the port is taken")
@@ -25,12 +27,12 @@ func (s *Server) launch() error {
 	}
 	cmd := exec.CommandContext(lifetime(s.tb), s.binary, append([]string{s.file("redis.conf")}, s.blue.flags...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
-	proc, err := spawn(cmd)
+	proc, err := child.Start(cmd)
 	if err != nil {
 		return err
 	}
 	if err := s.await(proc, before.Size()); err != nil {
-		proc.end()
+		proc.End()
 		return err
 	}
 	s.mu.Lock()
@@ -43,7 +45,7 @@ func (s *Server) launch() error {
 }
 
 // await returns when the process answers, or with the reason why it never will.
-func (s *Server) await(proc *process, logged int64) error {
+func (s *Server) await(proc *child.Process, logged int64) error {
 	deadline := time.NewTimer(startTimeout)
 	defer deadline.Stop()
 	again := time.NewTicker(pollEvery)
@@ -53,7 +55,7 @@ func (s *Server) await(proc *process, logged int64) error {
 			return nil
 		}
 		select {
-		case <-proc.ended:
+		case <-proc.Ended:
 			said := s.logTail(logged)
 			if strings.Contains(said, "Failed listening on port") {
 				return fmt.Errorf("%s: %w", s.Addr(), errPortTaken)

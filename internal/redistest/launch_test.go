@@ -36,18 +36,6 @@ func TestAnotherServerOnThePortIsNoticed(t *testing.T) {
 	}
 }
 
-func TestClaimedPortsDiffer(t *testing.T) {
-	t.Parallel()
-	seen := make(map[int]bool)
-	for range 100 {
-		port := claimPort(t)
-		if seen[port] || port < lowestPort || port > highestPort {
-			t.Fatalf("port %d", port)
-		}
-		seen[port] = true
-	}
-}
-
 // failing stands in for a test that is to fail.
 type failing struct {
 	testing.TB

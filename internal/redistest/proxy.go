@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 // Proxy stands before a server and spoils the connections that go through it. Without a fault it is invisible.
@@ -26,7 +28,7 @@ type Proxy struct {
 // StartProxy listens on a free port and passes on to the target, which is host:port.
 func StartProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, addr: address(claimPort(tb)), target: target, links: make(map[*link]struct{})}
+	p := &Proxy{tb: tb, addr: child.Address(child.Port(tb)), target: target, links: make(map[*link]struct{})}
 	tb.Cleanup(func() {
 		p.Refuse(true)
 		p.works.Wait()

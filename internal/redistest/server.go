@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
 // startTimeout is generous: on a busy machine a start takes a second rather than its usual 20 ms.
@@ -26,7 +28,7 @@ type Server struct {
 	blue   blueprint
 
 	mu      sync.Mutex
-	proc    *process
+	proc    *child.Process
 	stopped bool
 }
 
@@ -50,9 +52,9 @@ func build(tb testing.TB, b blueprint) *Server {
 	s := &Server{tb: tb, binary: binary, dir: tb.TempDir(), blue: b}
 	tb.Cleanup(s.tidy)
 	for range 10 {
-		s.port = claimPort(tb)
+		s.port = child.Port(tb)
 		if b.clustered {
-			s.bus = claimPort(tb)
+			s.bus = child.Port(tb)
 		}
 		if err := os.WriteFile(s.file("redis.conf"), s.config(), 0o600); err != nil {
 			tb.Fatal(err)
@@ -68,7 +70,7 @@ func build(tb testing.TB, b blueprint) *Server {
 }
 
 // Addr is where it listens, as host:port.
-func (s *Server) Addr() string { return address(s.port) }
+func (s *Server) Addr() string { return child.Address(s.port) }
 
 // URL is the same for a client.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
@@ -95,7 +97,7 @@ func (s *Server) Kill() {
 	s.proc, s.stopped = nil, false
 	s.mu.Unlock()
 	if proc != nil {
-		proc.end()
+		proc.End()
 	}
 }
 
@@ -114,7 +116,7 @@ func (s *Server) Stop() {
 	s.tb.Helper()
 	proc := s.signal(syscall.SIGSTOP, true)
 	eventually(s.tb, startTimeout, func() error {
-		if !halted(proc.Pid) {
+		if !proc.Halted() {
 			return fmt.Errorf("%s does not stop", s.Addr())
 		}
 		return nil
@@ -127,7 +129,7 @@ func (s *Server) Continue() {
 	s.signal(syscall.SIGCONT, false)
 }
 
-func (s *Server) signal(sig syscall.Signal, stopped bool) *process {
+func (s *Server) signal(sig syscall.Signal, stopped bool) *child.Process {
 	s.tb.Helper()
 	s.mu.Lock()
 	proc := s.proc
@@ -146,7 +148,7 @@ func (s *Server) signal(sig syscall.Signal, stopped bool) *process {
 func (s *Server) running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc != nil && s.proc.alive() && !s.stopped
+	return s.proc != nil && s.proc.Alive() && !s.stopped
 }
 
 // tidy ends it with the test. Of a failed test the log's end is worth reading, and it goes with the directory.

@@ -1,10 +1,10 @@
 //go:build !linux
 
-package drill
+package child
 
 import "syscall"
 
-// Elsewhere the kernel does not offer it: a test binary that is killed leaves its processes behind.
+// Elsewhere the kernel does not offer it: a test binary that is killed leaves its servers behind.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
 // Elsewhere the signal has to do.

@@ -1,4 +1,4 @@
-package drill
+package child
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// halted reports whether a process has really stopped: the signal is only a request.
+// halted reports whether the kernel has stopped a process.
 func halted(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
