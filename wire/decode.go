@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,10 @@ func Decode(body []byte, v any) error {
 func decodeError(err error) *Error {
 	var wrongType *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
+	var base64Error base64.CorruptInputError
 	switch {
+	case errors.As(err, &base64Error):
+		return Errorf(InvalidRequest, "data is not base64: the mistake is at byte %d of it", int64(base64Error))
 	case errors.As(err, &wrongType) && wrongType.Field != "":
 		return Invalid(sent(wrongType.Field), "must be %s, not %s", expected(wrongType.Type), wrongType.Value)
 	case errors.As(err, &wrongType):
@@ -73,6 +77,9 @@ func expected(t reflect.Type) string {
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.Slice, reflect.Array:
+		if t == reflect.TypeFor[[]byte]() {
+			return "base64 in a string"
+		}
 		return "an array"
 	case reflect.Pointer:
 		return expected(t.Elem())

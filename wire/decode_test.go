@@ -258,3 +258,19 @@ func checkKnown(t *testing.T, typ reflect.Type, err error) {
 		t.Fatalf("%s: an error without a word", typ)
 	}
 }
+
+// TestSoundThatIsNotBase64 is told what it should be.
+func TestSoundThatIsNotBase64(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"data":5}`:      "data: must be base64 in a string, not number",
+		`{"data":"!!!!"}`: "data is not base64: the mistake is at byte 0 of it",
+	} {
+		var in AudioChunk
+		err := Decode([]byte(body), &in)
+		var e *Error
+		if !errors.As(err, &e) || e.Detail != want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}

@@ -84,11 +84,7 @@ func (p *post) start(id core.InstanceID) *one {
 	b := bus.New(bus.Config{
 		Instance: id, TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{Name: string(id)} },
 	}, link{p, id}, telemetry.New(), slog.New(slog.DiscardHandler))
-	take := func(_ context.Context, l *bus.Letter) error {
-		var text string
-		if err := l.Read(&text); err != nil {
-			return err
-		}
+	take := bus.Reading(func(_ context.Context, _ *bus.Letter, text *string) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.fails > 0 {
@@ -98,17 +94,13 @@ func (p *post) start(id core.InstanceID) *one {
 			}
 			return errors.New("not today")
 		}
-		p.heard[id] = append(p.heard[id], text)
+		p.heard[id] = append(p.heard[id], *text)
 		return nil
-	}
+	})
 	b.On(hello, bus.Handling{Do: take, Inherit: func(_ context.Context, l *bus.Letter, never bool) error {
-		var text string
-		if err := l.Read(&text); err != nil {
-			return err
-		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.heard[id] = append(p.heard[id], fmt.Sprintf("inherited %s, never fetched: %v", text, never))
+		p.heard[id] = append(p.heard[id], fmt.Sprintf("inherited %s, never fetched: %v", l.Body, never))
 		return nil
 	}})
 	b.On(slowly, bus.Handling{Do: take, Beside: true})

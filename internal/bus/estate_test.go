@@ -121,7 +121,7 @@ func TestAnInstanceThatIsGone(t *testing.T) {
 		if !slices.Equal(who, []core.InstanceID{"a"}) {
 			t.Errorf("taken over: %v, want a once", who)
 		}
-		if !slices.Equal(heard, []string{"inherited unread, never fetched: true"}) {
+		if !slices.Equal(heard, []string{`inherited "unread", never fetched: true`}) {
 			t.Errorf("inherited: %q", heard)
 		}
 		// What nobody understands stays, under its name.

@@ -24,12 +24,15 @@ type Letter struct {
 	Body  json.RawMessage `json:"body"`
 }
 
-// Read takes the body of a letter in.
-func (l *Letter) Read(into any) error {
-	if err := json.Unmarshal(l.Body, into); err != nil {
-		return fmt.Errorf("a letter of kind %s cannot be read: %w", l.Kind, err)
+// Reading makes a handler of letters of a handler of what is in them.
+func Reading[T any](fn func(ctx context.Context, l *Letter, body *T) error) func(context.Context, *Letter) error {
+	return func(ctx context.Context, l *Letter) error {
+		body := new(T)
+		if err := json.Unmarshal(l.Body, body); err != nil {
+			return fmt.Errorf("a letter of kind %s cannot be read: %w", l.Kind, err)
+		}
+		return fn(ctx, l, body)
 	}
-	return nil
 }
 
 // stale reports whether nobody needs the letter any more.

@@ -107,7 +107,7 @@ func (s *Server) mint(_ context.Context, in *wire.MintRequest) (any, error) {
 	if in.SessionID == "" {
 		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
 	}
-	until := time.Now().Add(lasts)
+	until := time.Now().Add(lasts).Truncate(time.Second) // a token knows only seconds
 	token, err := s.Keys.Mint(auth.SessionGrant{Session: core.SessionID(in.SessionID), Tenant: core.TenantID(in.TenantID)}, until)
 	if err != nil {
 		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret")

@@ -54,12 +54,13 @@ type Reports interface {
 // a node is connected. It is called before the first node.
 func (l *Links) Join(b *bus.Bus, owner func(core.NodeID) core.InstanceID, jobs Reports, within time.Duration) {
 	l.bus, l.owner, l.within = b, owner, within
-	b.On(kindAssign, bus.Handling{Do: l.assignHere, Inherit: l.assignNowhere})
-	b.On(kindUndelivered, bus.Handling{Beside: true, Do: undelivered(jobs), Inherit: func(ctx context.Context, letter *bus.Letter, _ bool) error {
-		return undelivered(jobs)(ctx, letter)
+	give := undelivered(jobs)
+	b.On(kindAssign, bus.Handling{Do: bus.Reading(l.assignHere), Inherit: l.assignNowhere})
+	b.On(kindUndelivered, bus.Handling{Beside: true, Do: give, Inherit: func(ctx context.Context, letter *bus.Letter, _ bool) error {
+		return give(ctx, letter)
 	}})
-	b.On(kindStop, bus.Handling{Do: l.stopHere})
-	b.On(kindDrain, bus.Handling{Do: l.drainHere})
+	b.On(kindStop, bus.Handling{Do: bus.Reading(l.stopHere)})
+	b.On(kindDrain, bus.Handling{Do: bus.Reading(l.drainHere)})
 }
 
 // tell writes to whoever a node is connected with, and reports false when that is nobody.
@@ -106,11 +107,7 @@ func assignment(a *wire.Assignment) wire.JobAssign {
 }
 
 // assignHere hands a job to a node that should be connected here. If it is not, whoever sent it knows at once.
-func (l *Links) assignHere(ctx context.Context, letter *bus.Letter) error {
-	var in assignLetter
-	if err := letter.Read(&in); err != nil {
-		return err
-	}
+func (l *Links) assignHere(ctx context.Context, letter *bus.Letter, in *assignLetter) error {
 	job := wire.ActiveJob{JobID: in.Assign.JobID, AttemptID: in.Assign.AttemptID}
 	n := l.get(in.Node)
 	if n != nil && n.life() == in.Epoch {
@@ -136,20 +133,14 @@ func (l *Links) assignNowhere(ctx context.Context, letter *bus.Letter, never boo
 	if !never {
 		return nil
 	}
-	var in assignLetter
-	if err := letter.Read(&in); err != nil {
-		return err
-	}
-	return l.returned(ctx, letter.From, undeliveredLetter{in.Node, in.Epoch, wire.ActiveJob{JobID: in.Assign.JobID, AttemptID: in.Assign.AttemptID}})
+	return bus.Reading(func(ctx context.Context, letter *bus.Letter, in *assignLetter) error {
+		return l.returned(ctx, letter.From, undeliveredLetter{in.Node, in.Epoch, wire.ActiveJob{JobID: in.Assign.JobID, AttemptID: in.Assign.AttemptID}})
+	})(ctx, letter)
 }
 
 // undelivered gives a job that did not reach its node to another.
 func undelivered(jobs Reports) func(context.Context, *bus.Letter) error {
-	return func(ctx context.Context, letter *bus.Letter) error {
-		var in undeliveredLetter
-		if err := letter.Read(&in); err != nil {
-			return err
-		}
+	return bus.Reading(func(ctx context.Context, _ *bus.Letter, in *undeliveredLetter) error {
 		r := dispatch.Report{Job: core.JobID(in.Job.JobID), Holder: core.Holder{Attempt: in.Job.AttemptID, Node: in.Node, Epoch: in.Epoch}}
 		err := jobs.Fail(ctx, r, core.ReasonDeliveryRefused, "")
 		var e *wire.Error
@@ -157,25 +148,17 @@ func undelivered(jobs Reports) func(context.Context, *bus.Letter) error {
 			return nil // it has moved on since
 		}
 		return err
-	}
+	})
 }
 
-func (l *Links) stopHere(_ context.Context, letter *bus.Letter) error {
-	var in stopLetter
-	if err := letter.Read(&in); err != nil {
-		return err
-	}
+func (l *Links) stopHere(_ context.Context, _ *bus.Letter, in *stopLetter) error {
 	if n := l.get(in.Node); n != nil {
 		n.conn.Send(wire.JobCancel{ActiveJob: in.Job})
 	}
 	return nil // else its heartbeats tell it
 }
 
-func (l *Links) drainHere(_ context.Context, letter *bus.Letter) error {
-	var in drainLetter
-	if err := letter.Read(&in); err != nil {
-		return err
-	}
+func (l *Links) drainHere(_ context.Context, _ *bus.Letter, in *drainLetter) error {
 	if n := l.get(in.Node); n != nil {
 		n.conn.Send(wire.Drain{Drained: in.Drained})
 	}

@@ -52,20 +52,10 @@ func TestARequestOfAnotherSession(t *testing.T) {
 	play(t, func(w *world) {
 		a, _ := w.start(func(in *wire.SessionStart) { in.Partials = true })
 		b, linkB := w.start(func(in *wire.SessionStart) { in.Partials = true })
-		speak := func(s *session.Seat, pcm []byte) {
-			if e := s.Begin("", "", "r1"); e != nil {
-				t.Fatal(e)
-			}
-			w.say(s, pcm)
-			if e := s.Hear(session.Words{Final: true}); e != nil {
-				t.Fatal(e)
-			}
-			synctest.Wait()
-		}
-		speak(a, tone(300))
+		w.request(a, tone(300))
 		job := w.jobs.jobs()[0]
 		w.jobs.refuse = wire.Errorf(wire.RequestMismatch, "as dispatch says of a request_id with other content")
-		speak(b, tone(500))
+		w.request(b, tone(500))
 		wantEnds(t, linkB, "0 REQUEST_MISMATCH")
 		if clip := w.rooms.Sounds.Clip(job); clip == nil {
 			t.Error("the sound of the first session's job, which still runs, is gone")
@@ -80,21 +70,11 @@ func TestPartialsOfAnotherSession(t *testing.T) {
 		w.over(w.store, slow)
 		a, linkA := w.start(func(in *wire.SessionStart) { in.Partials = true })
 		b, linkB := w.start(func(in *wire.SessionStart) { in.Partials = true })
-		speak := func(s *session.Seat, pcm []byte) {
-			if e := s.Begin("", "", "r1"); e != nil {
-				t.Fatal(e)
-			}
-			w.say(s, pcm)
-			if e := s.Hear(session.Words{Final: true}); e != nil {
-				t.Fatal(e)
-			}
-			synctest.Wait()
-		}
-		speak(a, tone(300))
+		w.request(a, tone(300))
 		job := linkA.last(t, "utterance_committed")["job_id"].(string)
 		slow.gate <- struct{}{}
 		synctest.Wait()
-		speak(b, tone(500)) // is being placed
+		w.request(b, tone(500)) // is being placed
 		w.rooms.Partial(&wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: job, AttemptID: 1}, Rev: 1, TextSrc: "a secret"})
 		if got := linkB.heard("partial"); len(got) != 0 {
 			t.Errorf("the second session hears what was said in the first: %v", got)
@@ -105,4 +85,17 @@ func TestPartialsOfAnotherSession(t *testing.T) {
 		close(slow.gate)
 		synctest.Wait()
 	})
+}
+
+// request says something under a request id that others use too.
+func (w *world) request(s *session.Seat, pcm []byte) {
+	w.t.Helper()
+	if e := s.Begin("", "", "r1"); e != nil {
+		w.t.Fatal(e)
+	}
+	w.say(s, pcm)
+	if e := s.Hear(session.Words{Final: true}); e != nil {
+		w.t.Fatal(e)
+	}
+	synctest.Wait()
 }

@@ -48,24 +48,13 @@ type movedLetter struct {
 // Join has this instance's sessions reached by others, and theirs from here. It is called before the first session.
 func (r *Rooms) Join(b *bus.Bus) {
 	r.bus = b
-	b.On(kindEnded, bus.Handling{Do: read(r.endedElsewhere)})
-	b.On(kindPartial, bus.Handling{Do: read(func(_ context.Context, p *wire.JobPartial) error {
+	b.On(kindEnded, bus.Handling{Do: bus.Reading(r.endedElsewhere)})
+	b.On(kindPartial, bus.Handling{Do: bus.Reading(func(_ context.Context, _ *bus.Letter, p *wire.JobPartial) error {
 		r.Partial(p)
 		return nil
 	})})
-	b.On(kindWanted, bus.Handling{Do: read(r.wantedElsewhere), Beside: true})
-	b.On(kindMoved, bus.Handling{Do: read(r.movedElsewhere)})
-}
-
-// read makes a handler of letters of a handler of what is in them.
-func read[T any](fn func(ctx context.Context, body *T) error) func(context.Context, *bus.Letter) error {
-	return func(ctx context.Context, l *bus.Letter) error {
-		var body T
-		if err := l.Read(&body); err != nil {
-			return err
-		}
-		return fn(ctx, &body)
-	}
+	b.On(kindWanted, bus.Handling{Do: bus.Reading(r.wantedElsewhere), Beside: true})
+	b.On(kindMoved, bus.Handling{Do: bus.Reading(r.movedElsewhere)})
 }
 
 // write tells another instance something about a session. If it is not there, or nobody can say, it finds out by itself.
@@ -79,7 +68,7 @@ func (r *Rooms) write(ctx context.Context, to core.InstanceID, kind bus.Kind, tt
 }
 
 // endedElsewhere takes in that a terminal message is in the outbox of a session that is here.
-func (r *Rooms) endedElsewhere(_ context.Context, l *endedLetter) error {
+func (r *Rooms) endedElsewhere(_ context.Context, _ *bus.Letter, l *endedLetter) error {
 	r.jobs.Settled(l.Job)
 	if s := r.session(l.Session); s != nil {
 		s.appended(l.Turn, l.Seq, l.Message)
@@ -96,7 +85,7 @@ func (r *Rooms) Wanted(ctx context.Context, job *core.Job) {
 }
 
 // wantedElsewhere goes on with a job whose sound is here.
-func (r *Rooms) wantedElsewhere(ctx context.Context, l *wantedLetter) error {
+func (r *Rooms) wantedElsewhere(ctx context.Context, _ *bus.Letter, l *wantedLetter) error {
 	if r.Sounds.Clip(l.Job) == nil {
 		return nil // when the speaker sends it again, that goes on with the job
 	}
@@ -105,7 +94,7 @@ func (r *Rooms) wantedElsewhere(ctx context.Context, l *wantedLetter) error {
 }
 
 // movedElsewhere lets go of a session that goes on elsewhere.
-func (r *Rooms) movedElsewhere(_ context.Context, l *movedLetter) error {
+func (r *Rooms) movedElsewhere(_ context.Context, _ *bus.Letter, l *movedLetter) error {
 	if s := r.session(l.Session); s != nil && s.claim.Epoch < l.Epoch {
 		s.superseded()
 	}
