@@ -39,6 +39,9 @@ type Config struct {
 	// nothing and finishes what it has, and does not leave by itself: end Run's context here if it should. It is called by
 	// the one goroutine that reads from the scheduler, so it should return at once. Optional.
 	OnDrain func(drained bool)
+	// OnFull is told of every job that had to be refused because there was no room for it: the scheduler should not have
+	// sent it. It is called by the goroutine that reads from the scheduler, and should return at once. Optional.
+	OnFull func(job wire.ActiveJob)
 	// Grace is how long the jobs in hand may take when Run's context has ended; 30 s unless given.
 	Grace time.Duration
 	// HTTPClient is used to connect, to fetch audio and to upload speech, for those who need proxies or certificates of

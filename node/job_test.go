@@ -173,7 +173,9 @@ func TestMissingModel(t *testing.T) {
 func TestNoMoreThanSlots(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
-	b := start(t, basic(s.URL), node.Quick{})
+	cfg, full := basic(s.URL), make(chan wire.ActiveJob, 1)
+	cfg.OnFull = func(job wire.ActiveJob) { full <- job }
+	b := start(t, cfg, node.Quick{})
 	p, _ := s.registered(anyAck)
 	first := p.assign("j-1")
 	p.assign("j-2")
@@ -181,6 +183,9 @@ func TestNoMoreThanSlots(t *testing.T) {
 	p.send(wire.JobAssign{JobID: "j-3", AttemptID: 1})
 	if got := expect[wire.JobReject](p); got != refused {
 		t.Errorf("answered %+v, want %+v", got, refused)
+	}
+	if got := <-full; got != refused.ActiveJob {
+		t.Errorf("the author was told of %+v", got)
 	}
 	// Audio of a job that was refused is nobody's.
 	p.audio(refused.ActiveJob, 0, "…", true)

@@ -75,13 +75,17 @@ func (n *Node) assign(l *link, a *wire.JobAssign) {
 		n.log.Warn("an assignment names no job and is left aside")
 		return
 	}
-	if n.settle(l, key, a) {
+	wanted, full := n.settle(l, key, a)
+	if wanted {
 		n.tellDrained(false)
+	}
+	if full && n.cfg.OnFull != nil {
+		n.cfg.OnFull(key)
 	}
 }
 
-// settle does so, and reports whether a node that was drained is given work again.
-func (n *Node) settle(l *link, key wire.ActiveJob, a *wire.JobAssign) (wanted bool) {
+// settle does so, and reports whether a node that was drained is given work again, and whether there was no room.
+func (n *Node) settle(l *link, key wire.ActiveJob, a *wire.JobAssign) (wanted, full bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t := n.tasks[key]
@@ -92,13 +96,16 @@ func (n *Node) settle(l *link, key wire.ActiveJob, a *wire.JobAssign) (wanted bo
 		l.say(wire.JobAck{ActiveJob: key})
 		n.deliver(t)
 	case t != nil && t.stage == cancelled: // that it has stopped will be said when it has
-	case t != nil, n.full(key), n.shut, n.leaving, n.moving, n.link != l:
+	case t != nil, n.shut, n.leaving, n.moving, n.link != l:
+		l.say(wire.JobReject{ActiveJob: key, Reason: reasonBusy})
+	case n.full(key):
+		full = true
 		l.say(wire.JobReject{ActiveJob: key, Reason: reasonBusy})
 	default:
 		n.accept(l, a)
 		wanted, n.drained = n.drained, false
 	}
-	return wanted
+	return wanted, full
 }
 
 // acknowledged lets go of a job: it is over for the node, also if it is still being worked on.

@@ -28,7 +28,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("the summary does not show %q:\n%s", word, got.out)
 		}
 	}
-	last := regexp.MustCompile(`(\d+) utterances translated, \d+ failed; no node ever held more jobs than its slots\n$`).FindStringSubmatch(got.out)
+	last := regexp.MustCompile(`(\d+) utterances translated, \d+ failed; no node was ever sent more jobs than its slots\n$`).FindStringSubmatch(got.out)
 	if last == nil {
 		t.Fatalf("no last line:\n%s", got.out)
 	}

@@ -115,15 +115,15 @@ func (sc *screen) end() {
 	} else {
 		fmt.Fprint(sc.out, sc.picture())
 	}
-	verdict := "no node ever held more jobs than its slots"
+	verdict := "no node was ever sent more jobs than its slots"
 	over := 0
 	for _, f := range sc.nodes {
-		if f.Work.Stats().Most > f.Slots {
+		if f.Work.Stats().Over > 0 {
 			over++
 		}
 	}
 	if over > 0 {
-		verdict = fmt.Sprintf("%d nodes HELD MORE JOBS THAN THEIR SLOTS", over)
+		verdict = fmt.Sprintf("%d nodes WERE SENT MORE JOBS THAN THEIR SLOTS", over)
 	}
 	fmt.Fprintf(sc.out, "\nended after %s: %d utterances translated, %d failed; %s\n",
 		sc.ran.Round(time.Second), sc.done, total(sc.failed), verdict)

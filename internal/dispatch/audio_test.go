@@ -231,6 +231,7 @@ func TestTheOnlyNode(t *testing.T) {
 				if err := w.d.Fail(t.Context(), dispatch.Report{Job: p.Job, Holder: first.Holder}, c.reason, ""); err != nil {
 					t.Fatal(err)
 				}
+				w.sent.drop(p)
 				w.pass(2*time.Second, "node-a")
 				j := w.job(p.Job)
 				if again := j.State == core.StateDispatched && j.Token != first.Token; again != c.again {

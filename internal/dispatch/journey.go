@@ -21,6 +21,7 @@ type journey struct {
 	owner  core.Token    // while RETRYING: the name under which the retry is ours
 	tried  []core.NodeID // had the job
 	never  []core.NodeID // of these, those who may still have it, or cannot do it
+	busy   []moment      // of these, those who refused it
 	failed []core.NodeID // of these, those who gave it up
 	// awaited says that the caller who asked for the job still waits for it to be placed, and can be refused.
 	awaited bool
@@ -74,7 +75,8 @@ func (j *journey) avoid(node core.NodeID, reason core.Reason) {
 	switch reason {
 	case core.ReasonAudioLost:
 		return
-	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have room by now
+	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have room in a while
+		j.busy = append(j.busy, moment{node, time.Now()})
 	case core.ReasonNodeFailed:
 		j.failed = append(j.failed, node)
 	default:
@@ -86,13 +88,28 @@ func (j *journey) avoid(node core.NodeID, reason core.Reason) {
 // excluded are those who are not asked again although nobody else can take the job now. One that gave it up is, if there
 // is nobody else at all: a second try is better than none.
 func (j *journey) excluded() []core.NodeID {
-	for m := range j.d.fleet.Pool(j.job.Direction, j.job.Options.RequireTTS).Members().All() {
-		if !slices.Contains(j.tried, m.ID()) {
-			return append(slices.Clone(j.never), j.failed...)
+	list := slices.Clone(j.never)
+	for _, b := range j.busy {
+		if time.Since(b.at) < busyFor {
+			list = append(list, b.node)
 		}
 	}
-	return j.never
+	for m := range j.d.fleet.Pool(j.job.Direction, j.job.Options.RequireTTS).Members().All() {
+		if !slices.Contains(j.tried, m.ID()) {
+			return append(list, j.failed...)
+		}
+	}
+	return list
 }
+
+// moment is when a node refused a job.
+type moment struct {
+	node core.NodeID
+	at   time.Time
+}
+
+// busyFor is how long a node that refused a job is not asked again for it.
+const busyFor = time.Second
 
 // run delivers the job, to another node if need be, until one has it.
 func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {

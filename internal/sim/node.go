@@ -35,6 +35,7 @@ type NodeStats struct {
 	Taken, Done, Failed, Refused, Unanswered int
 	Fenced                                   int // answers it was told to drop
 	Cancelled                                int
+	Over                                     int // jobs it was sent although its slots were taken
 }
 
 // Node is a simulated node.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Worker does jobs as a simulated node does: it takes its time and says what it would have said. Set its fields before
@@ -37,6 +38,9 @@ func (w *Worker) note(change func(*NodeStats)) {
 	defer w.mu.Unlock()
 	change(&w.stats)
 }
+
+// over notes a job for which there was no slot.
+func (w *Worker) over(wire.ActiveJob) { w.note(func(s *NodeStats) { s.Over++ }) }
 
 // Do is a node.Handler.
 func (w *Worker) Do(ctx context.Context, job *node.Job) (node.Result, error) {
