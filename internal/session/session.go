@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -174,6 +175,9 @@ func (s *Session) await(after time.Duration, fn func()) {
 	s.timer = time.AfterFunc(after, fn)
 }
 
+// spread is by how much of themselves such times differ.
+const spread = 0.2
+
 // lookEvery is how often the outbox is looked at while utterances wait, in case word of their end was lost.
 const lookEvery = 3 * time.Second
 
@@ -188,9 +192,10 @@ func (s *Session) patience() time.Duration {
 // guard sets when the session is looked at: when it was neglected for too long, when its state is to be renewed, and
 // from time to time while something is waited for.
 func (s *Session) guard() {
-	next := min(s.patience()-time.Since(s.heard), s.rooms.cfg.renew())
+	// At a moment of its own: many may have come at once, from an instance that is gone.
+	next := min(s.patience()-time.Since(s.heard), pause.Near(s.rooms.cfg.renew(), spread))
 	if len(s.turn) > 0 {
-		next = min(next, lookEvery)
+		next = min(next, pause.Near(lookEvery, spread))
 	}
 	next = max(next, 0)
 	if s.watch == nil {
@@ -217,7 +222,7 @@ func (s *Session) look() {
 		s.finish()
 		return
 	}
-	if time.Since(s.renewed) >= s.rooms.cfg.renew() {
+	if time.Since(s.renewed).Seconds() >= s.rooms.cfg.renew().Seconds()*(1-spread) {
 		s.change()
 	}
 	if len(s.turn) > 0 && s.link != nil && !s.reading {
