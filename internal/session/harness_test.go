@@ -172,6 +172,7 @@ type ear struct {
 	frames []map[string]any
 	code   wire.CloseCode
 	err    *wire.Error
+	slow   bool // it takes no speech
 }
 
 func (e *ear) Send(f wire.Frame) bool {
@@ -199,7 +200,7 @@ func (e *ear) SendText(text []byte) bool {
 func (e *ear) Feed(next func() []byte) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for frame := next(); frame != nil; frame = next() {
+	for !e.slow && next() != nil {
 		e.frames = append(e.frames, map[string]any{"type": "binary"})
 	}
 	return e.code == 0

@@ -36,12 +36,13 @@ func (t *Seat) Leave() {
 	s := t.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.hush(t.link)
 	if s.link != t.link {
 		return // it was replaced
 	}
 	s.link = nil
 	for _, u := range s.spoken {
-		u.voice.hush(s.rooms.Sounds) // speech is not said again
+		u.voice.hush(s.rooms.Sounds)
 	}
 	if s.over {
 		return

@@ -42,6 +42,7 @@ type Session struct {
 	spoken   map[core.JobID]*utterance     // of which something may still come
 	asked    []core.RequestID              // the same in their order
 	past     []string                      // names of utterances that have ended, the last few
+	voices   []feeding                     // speech that links are taking
 
 	kept    []byte    // the part of its state that does not change with every utterance, as JSON
 	version int64     // of its state

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -69,6 +70,29 @@ func (v *voice) next(sounds *Sounds) []byte {
 	return frame
 }
 
+// silent reports whether there is nothing left of it.
+func (v *voice) silent() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.frames) == 0
+}
+
+// feeding is speech that a link is taking.
+type feeding struct {
+	link Link
+	*voice
+}
+
+// hush drops the speech that a link was taking when it was lost: it is not said again.
+func (s *Session) hush(link Link) {
+	s.voices = slices.DeleteFunc(s.voices, func(f feeding) bool {
+		if f.link == link {
+			f.voice.hush(s.rooms.Sounds)
+		}
+		return f.link == link
+	})
+}
+
 // Speak passes on a piece of a spoken result: a whole binary frame. It waits for the result it belongs to, and goes with
 // no other.
 func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
@@ -102,6 +126,7 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
 // voiced passes on the speech of an utterance whose result has been sent.
 func (s *Session) voiced(u *utterance) {
 	s.rooms.counts.Messages.WithLabelValues("speech").Inc()
+	s.voices = append(slices.DeleteFunc(s.voices, func(f feeding) bool { return f.voice == &u.voice || f.voice.silent() }), feeding{s.link, &u.voice})
 	u.voice.feed(s.rooms.Sounds, s.link)
 	if u.voice.whole {
 		s.forget(u) // what a connection still takes it has

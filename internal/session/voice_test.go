@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -117,4 +118,31 @@ func TestAGapInSpeech(t *testing.T) {
 			t.Error("it is waited for")
 		}
 	})
+}
+
+// TestSpeechThatIsNotTaken: what a connection had not taken when it was lost is not kept, however it was lost.
+func TestSpeechThatIsNotTaken(t *testing.T) {
+	for name, end := range map[string]func(s *session.Seat){
+		"cut":   func(*session.Seat) {},
+		"ended": func(s *session.Seat) { s.End() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+				link.slow = true
+				job := w.utter(s)
+				w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
+				speech(t, w, job, 1, 0, false)
+				speech(t, w, job, 1, 1, true)
+				if w.rooms.Sounds.Held() == 0 {
+					t.Fatal("it was taken")
+				}
+				end(s)
+				s.Leave()
+				if held := w.rooms.Sounds.Held(); held != 0 {
+					t.Errorf("%d bytes are held for nobody", held)
+				}
+			})
+		})
+	}
 }
