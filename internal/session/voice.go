@@ -87,7 +87,7 @@ type feeding struct {
 func (s *Session) hush(link Link) {
 	s.voices = slices.DeleteFunc(s.voices, func(f feeding) bool {
 		if f.link == link {
-			f.voice.hush(s.rooms.Sounds)
+			f.hush(s.rooms.Sounds)
 		}
 		return f.link == link
 	})
@@ -126,7 +126,7 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
 // voiced passes on the speech of an utterance whose result has been sent.
 func (s *Session) voiced(u *utterance) {
 	s.rooms.counts.Messages.WithLabelValues("speech").Inc()
-	s.voices = append(slices.DeleteFunc(s.voices, func(f feeding) bool { return f.voice == &u.voice || f.voice.silent() }), feeding{s.link, &u.voice})
+	s.voices = append(slices.DeleteFunc(s.voices, func(f feeding) bool { return f.voice == &u.voice || f.silent() }), feeding{s.link, &u.voice})
 	u.voice.feed(s.rooms.Sounds, s.link)
 	if u.voice.whole {
 		s.forget(u) // what a connection still takes it has
