@@ -58,3 +58,34 @@ func TestTotalsAfterAMove(t *testing.T) {
 		}
 	})
 }
+
+// TestMessagesThatAreGone: who comes back after more messages than are kept is told so, and the session goes on.
+func TestMessagesThatAreGone(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start()
+		token := link.token(t)
+		const many = 2100
+		for range many {
+			w.done(w.utter(s), "x")
+			time.Sleep(time.Second)
+		}
+		s.Leave()
+		s, next, err := w.resume(s, token, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if m := next.last(t, "session_resumed"); m["recovered"] != false {
+			t.Errorf("%v", m)
+		}
+		if got := len(next.heard("result")); got < 1000 || got >= many-1 {
+			t.Errorf("%d results came again", got)
+		}
+		w.done(w.utter(s), "y")
+		s.End()
+		synctest.Wait()
+		if m := next.last(t, "session_ended"); m["utterances"] != float64(many+1) {
+			t.Errorf("%v", m)
+		}
+	})
+}

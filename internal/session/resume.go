@@ -132,9 +132,9 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	recovered := first == p.Last+1 || first == 0 && (p.Last == s.known || s.fresh[p.Last+1] != nil)
 	switch {
 	case !recovered && first == 0:
-		s.sent = s.known
+		s.skip(s.known)
 	case !recovered:
-		s.sent = first - 1
+		s.skip(first - 1)
 	}
 	answer := wire.SessionResumed{SessionID: string(s.id), Recovered: recovered, NextAudioSeq: s.counted + 1, LastSeq: s.known}
 	if s.open != nil {

@@ -129,9 +129,22 @@ func (s *Session) read(ctx context.Context) {
 			}
 		}
 		if len(messages) == 0 {
-			s.sent = s.known // they are gone: there is nothing to wait for
+			s.skip(s.known)
 		}
 		s.mu.Unlock()
+	}
+}
+
+// skip goes on after durable messages that are gone: there is nothing to wait for.
+func (s *Session) skip(to int64) {
+	s.sent = to
+	for turn, u := range s.turn {
+		if turn <= to {
+			delete(s.turn, turn)
+			u.told, u.ended = true, true
+			s.drop(u)
+			s.forget(u)
+		}
 	}
 }
 
