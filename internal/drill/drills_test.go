@@ -27,7 +27,7 @@ func TestRedisAway(t *testing.T) { drill{faults: redisFaults()}.run(t) }
 //
 //	go test -count=1 -v -timeout 2h -run TestSoak ./internal/drill -drill-for 1h
 func TestSoak(t *testing.T) {
-	faults := append(redisFaults(), killed(4*time.Second), stopped(presenceTTL), cut(3*time.Second), rolled())
+	faults := append(redisFaults(), killed(4*time.Second), stopped(presenceTTL), cut(3*time.Second))
 	if *drillFor == 0 {
 		faults = []fault{cut(2 * time.Second), killed(2 * time.Second)} // each of the others has a test of its own
 	}
