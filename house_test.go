@@ -35,7 +35,7 @@ var storeys = [][]string{
 	{"internal/server"},
 	{"internal/scheduler"},
 	{"cmd/lingua", "bench/inprocess", "examples/node", "examples/client"},
-	{"bench", "bench/peers", "bench/conversations"},
+	{"bench", "bench/peers", "bench/conversations", "bench/cluster"},
 }
 
 // public packages are what others build on: they import nothing internal.

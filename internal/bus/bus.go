@@ -68,6 +68,7 @@ type Bus struct {
 	sent    atomic.Uint64
 	renewed atomic.Pointer[time.Time] // when the presence that stands was asked for; nil: there is none
 	seen    recent
+	excused excuses
 
 	mu      sync.Mutex
 	burying map[core.InstanceID]bool // to what of which this instance is seeing
@@ -82,7 +83,7 @@ const beside = 64
 // New makes a bus.
 func New(cfg Config, st Store, m *telemetry.Metrics, log *slog.Logger) *Bus {
 	return &Bus{
-		cfg: cfg, store: st, metrics: m, log: log, kinds: make(map[Kind]Handling), seen: newRecent(),
+		cfg: cfg, store: st, metrics: m, log: log, kinds: make(map[Kind]Handling), seen: newRecent(), excused: excuses{n: make(map[string]int)},
 		burying: make(map[core.InstanceID]bool), slots: make(chan struct{}, beside),
 		gone: func(context.Context, core.InstanceID) error { return nil },
 	}
@@ -144,9 +145,10 @@ func (b *Bus) renew(ctx context.Context) {
 	}
 }
 
-// Leave says that the instance is gone and removes what is left of it. It is called after Run.
-func (b *Bus) Leave(ctx context.Context) error {
-	if err := b.store.Withdraw(ctx, b.cfg.Instance); err != nil {
+// Leave says that the instance is gone. If it leaves nothing to be taken over it also removes its name; else the others
+// find it, as if it had died. It is called after Run.
+func (b *Bus) Leave(ctx context.Context, clean bool) error {
+	if err := b.store.Withdraw(ctx, b.cfg.Instance); err != nil || !clean {
 		return err
 	}
 	return b.settleEstate(ctx, b.cfg.Instance)

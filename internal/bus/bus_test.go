@@ -34,11 +34,12 @@ type post struct {
 	*memstore.Store
 	t *testing.T
 
-	mu    sync.Mutex
-	away  map[core.InstanceID]bool // who cannot reach the store
-	heard map[core.InstanceID][]string
-	gone  map[core.InstanceID][]core.InstanceID
-	fails int // how many letters cannot be dealt with
+	mu     sync.Mutex
+	away   map[core.InstanceID]bool // who cannot reach the store
+	heard  map[core.InstanceID][]string
+	gone   map[core.InstanceID][]core.InstanceID
+	fails  int  // how many letters cannot be dealt with
+	excuse bool // because the store is away
 }
 
 // one is an instance.
@@ -89,6 +90,9 @@ func (p *post) start(id core.InstanceID) *one {
 		defer p.mu.Unlock()
 		if p.fails > 0 {
 			p.fails--
+			if p.excuse {
+				return store.ErrDown
+			}
 			if p.fails%2 == 0 {
 				panic("it is too much")
 			}

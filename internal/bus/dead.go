@@ -81,8 +81,11 @@ func (b *Bus) find(ctx context.Context, name string) (DeadLetter, error) {
 	}
 	for after := ""; ; {
 		some, err := b.store.DeadLetters(ctx, core.InstanceID(inbox), after, fetchAtOnce)
-		if err != nil || len(some) == 0 {
-			return DeadLetter{}, errors.Join(err, ErrNoLetter)
+		if err != nil {
+			return DeadLetter{}, err
+		}
+		if len(some) == 0 {
+			return DeadLetter{}, ErrNoLetter
 		}
 		for _, d := range some {
 			if d.ID == id {

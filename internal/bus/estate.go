@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -59,7 +58,11 @@ func (b *Bus) bury(ctx context.Context, id core.InstanceID) {
 	}
 	defer b.done(id)
 	b.log.Warn("an instance is gone; what it left is taken over", "instance", id)
-	if err := errors.Join(guarded(func() error { return b.gone(ctx, id) }), b.settleEstate(ctx, id)); err != nil {
+	err = guarded(func() error { return b.gone(ctx, id) })
+	if err == nil { // its name is what it is found by, so that comes last
+		err = b.settleEstate(ctx, id)
+	}
+	if err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("what an instance left could not be taken over; it is tried again", "instance", id, "error", err)
 		}

@@ -144,7 +144,7 @@ func TestLeaving(t *testing.T) {
 		a := p.start("a")
 		p.start("b")
 		a.die()
-		if err := a.Leave(t.Context()); err != nil {
+		if err := a.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if s := p.state("a"); s.ID != "" {

@@ -3,12 +3,14 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 const (
@@ -68,11 +70,11 @@ func (b *Bus) deal(ctx context.Context, letters []store.Letter) {
 			b.slots <- struct{}{}
 			b.work.Go(func() {
 				defer func() { <-b.slots }()
-				if b.do(ctx, l, h) {
+				if b.do(ctx, &raw, l, h) {
 					b.settle(ctx, raw.ID)
 				}
 			})
-		case b.do(ctx, l, h):
+		case b.do(ctx, &raw, l, h):
 			settled = append(settled, raw.ID)
 		}
 	}
@@ -94,7 +96,7 @@ func (b *Bus) open(ctx context.Context, raw *store.Letter) (*Letter, Handling, b
 	case !b.seen.first(l.ID):
 		b.count(l.Kind, "again")
 		return nil, h, true
-	case raw.Deliveries > mostDeliveries:
+	case raw.Deliveries-b.excused.of(raw.ID) > mostDeliveries:
 		b.condemn(ctx, raw, reasonFailed)
 		return nil, h, false
 	}
@@ -102,15 +104,26 @@ func (b *Bus) open(ctx context.Context, raw *store.Letter) (*Letter, Handling, b
 }
 
 // do deals with one letter and reports whether that worked.
-func (b *Bus) do(ctx context.Context, l *Letter, h Handling) bool {
+func (b *Bus) do(ctx context.Context, raw *store.Letter, l *Letter, h Handling) bool {
 	if err := guarded(func() error { return h.Do(ctx, l) }); err != nil {
 		b.count(l.Kind, "failed")
+		if storeAway(err) {
+			b.excused.note(raw.ID)
+		}
 		b.log.Warn("a letter could not be dealt with; it is tried again", "kind", string(l.Kind), "from", l.From, "error", err)
 		return false
 	}
 	b.seen.note(l.ID)
 	b.count(l.Kind, "done")
 	return true
+}
+
+// storeAway reports whether a letter could not be dealt with because the store did not answer. That is not its fault: it is
+// tried until nobody needs it any more.
+func storeAway(err error) bool {
+	var e *wire.Error
+	return errors.Is(err, store.ErrDown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &e) && (e.Code == wire.SchedulerDependencyDown || e.Code == wire.DeadlineExceeded)
 }
 
 // guarded makes an error of a panic: one letter must not end the instance.
@@ -127,6 +140,7 @@ func (b *Bus) settle(ctx context.Context, ids ...string) {
 	if len(ids) == 0 {
 		return
 	}
+	b.excused.forget(ids...)
 	if err := b.store.Settle(ctx, b.cfg.Instance, ids...); err != nil && ctx.Err() == nil {
 		b.log.Warn("letters could not be taken out of the inbox; they come again, and are known", "letters", len(ids), "error", err)
 	}

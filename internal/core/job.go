@@ -47,6 +47,14 @@ func (s *Spec) Job() JobID {
 	return jobID(string(s.Tenant), string(s.Session), string(s.Request))
 }
 
+// Until is when a live job ends if nothing happens: at its deadline, or, if it waits for its sound, after that.
+func (j *Job) Until() time.Time {
+	if j.State == StateRetrying && j.Retry.After(j.Deadline) {
+		return j.Retry
+	}
+	return j.Deadline
+}
+
 // Fingerprint tells two contents apart that come under one request id. The audio's address counts without
 // its query, which may hold a signature that is made anew at each try.
 func (s *Spec) Fingerprint() string {

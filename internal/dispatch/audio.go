@@ -91,8 +91,21 @@ func (d *Dispatcher) Rearm(ctx context.Context, id core.JobID) (known bool, err 
 		if j.f.seek(job) {
 			d.background(func(ctx context.Context) { j.proceed(ctx, c) })
 		}
+	case job.State == core.StateRetrying && !d.mine(job):
+		d.inherit(ctx, job)
 	}
 	return true, nil
+}
+
+// inherit goes on with a retry whose owner's time is over, and leaves it alone while it is not.
+func (d *Dispatcher) inherit(ctx context.Context, job *core.Job) {
+	j := d.resume(job)
+	j.owner = d.token()
+	if !j.takeOver(ctx, j.owner, retryLease) || !j.f.seek(j.job) {
+		return
+	}
+	c := cause{reason: job.Reason, certain: certainly(job.Reason), spares: spares(job.Reason)}
+	d.background(func(ctx context.Context) { j.proceed(ctx, c) })
 }
 
 // spares reports whether an attempt that ended for a reason costs the job none.

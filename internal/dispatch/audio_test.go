@@ -27,6 +27,8 @@ type outcomes struct {
 
 func (o *outcomes) Wanted(context.Context, *core.Job) {}
 
+func (o *outcomes) Over(context.Context, core.InstanceID, core.JobID) {}
+
 func (o *outcomes) Ended(_ context.Context, job *core.Job) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

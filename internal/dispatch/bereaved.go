@@ -2,11 +2,13 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // kindBereaved is a lease whose dispatcher is gone.
@@ -20,18 +22,13 @@ func (d *Dispatcher) Bereaved(ctx context.Context, gone core.InstanceID) error {
 	if err != nil {
 		return err
 	}
-	prefix := string(gone) + "."
 	for _, n := range nodes {
 		leases, err := d.store.Orphans(ctx, n.Node.ID)
 		if err != nil {
 			return err
 		}
 		for _, l := range leases {
-			if !strings.HasPrefix(string(l.Token), prefix) {
-				continue
-			}
-			d.metrics.Orphans.WithLabelValues(kindBereaved).Inc()
-			if err := d.adopt(ctx, l); err != nil {
+			if err := d.adopt(ctx, l, gone); err != nil {
 				return err
 			}
 		}
@@ -39,10 +36,25 @@ func (d *Dispatcher) Bereaved(ctx context.Context, gone core.InstanceID) error {
 	return nil
 }
 
-// adopt takes on one job of an instance that is gone.
-func (d *Dispatcher) adopt(ctx context.Context, l core.Lease) error {
+// of reports whether a token was made by an instance.
+func of(t core.Token, who core.InstanceID) bool { return strings.HasPrefix(string(t), string(who)+".") }
+
+// adopt takes on the job of a lease, if the instance that is gone was looking after it.
+func (d *Dispatcher) adopt(ctx context.Context, l core.Lease, gone core.InstanceID) error {
 	job, err := d.store.Get(ctx, l.Job)
-	if err == nil && current(job, &l) && job.State == core.StateDispatched {
+	if err != nil && !errors.Is(err, store.ErrNoJob) {
+		return err
+	}
+	retrying := err == nil && job.State == core.StateRetrying
+	if !of(l.Token, gone) && (!retrying || !of(job.Owner, gone)) {
+		return nil
+	}
+	d.metrics.Orphans.WithLabelValues(kindBereaved).Inc()
+	switch {
+	case retrying:
+		d.background(func(ctx context.Context) { d.outlast(ctx, l, job) })
+		return nil
+	case err == nil && current(job, &l) && job.State == core.StateDispatched:
 		// Its dispatcher had its time to hear the confirmation: whether there is one is looked at now.
 		f := d.resume(job).f
 		f.wait(job.Token, phaseACK, time.Now(), d.dueFunc(f))
@@ -50,16 +62,25 @@ func (d *Dispatcher) adopt(ctx context.Context, l core.Lease) error {
 		return nil
 	}
 	l.Young = false // whoever reserved it will not come back to it
-	if err == nil && job.State == core.StateRetrying {
-		// It is its owner's until its time is over, whether or not that owner lives.
-		d.background(func(ctx context.Context) {
-			if pause.For(ctx, retryLease) {
-				if err := d.moveOn(ctx, l, cause{reason: job.Reason}); err != nil {
-					d.storeFailed(kindBereaved, err) // a heartbeat of its node brings it up again
-				}
-			}
-		})
-		return nil
-	}
 	return d.moveOn(ctx, l, cause{reason: core.ReasonNodeLost})
+}
+
+// outlast waits until a retry is nobody's any more, whether or not its owner lives, and then goes on with it.
+func (d *Dispatcher) outlast(ctx context.Context, l core.Lease, job *core.Job) {
+	l.Young = false
+	for wait := job.Retry.Sub(job.Updated); ; wait = retryLease {
+		if !pause.About(ctx, wait+retryLease/10, 0.1) {
+			return
+		}
+		now, err := d.store.Get(ctx, job.ID)
+		switch {
+		case errors.Is(err, store.ErrNoJob), err == nil && (now.State != core.StateRetrying || now.Owner != job.Owner):
+			return // somebody has taken it on
+		case err == nil:
+			err = d.moveOn(ctx, l, cause{reason: job.Reason})
+		}
+		if err != nil {
+			d.storeFailed(kindBereaved, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +66,7 @@ func TestBereaved(t *testing.T) {
 				}
 				// No heartbeat helps: this is faster than they are.
 				if c.retrying {
-					time.Sleep(3500 * time.Millisecond) // it is its owner's until then
+					time.Sleep(4 * time.Second) // it is its owner's until then
 				} else {
 					time.Sleep(time.Second)
 				}
@@ -178,19 +179,26 @@ func TestWordThatWasLost(t *testing.T) {
 // TestTheFence: after it nothing is granted, whatever the store would say.
 func TestTheFence(t *testing.T) {
 	t.Parallel()
-	until := time.Time{}
-	playWith(t, func(c *dispatch.Config) { c.Fence = func() time.Time { return until } }, func(w *world) {
+	var until fence
+	playWith(t, func(c *dispatch.Config) { c.Fence = until.get }, func(w *world) {
 		w.node("node-a", 2)
 		if e := w.refused(); e.Code != wire.SchedulerDependencyDown {
 			t.Errorf("before it was ever present: %v", e)
 		}
-		until = time.Now().Add(time.Second)
+		until.set(time.Now().Add(time.Second))
 		w.dispatch(request("req-1"))
 		time.Sleep(2 * time.Second)
 		if e := w.refused(request("req-2")); e.Code != wire.SchedulerDependencyDown {
 			t.Errorf("after the fence: %v", e)
 		}
-		until = time.Now().Add(time.Second)
+		until.set(time.Now().Add(time.Second))
 		w.dispatch(request("req-2"))
 	})
 }
+
+// fence is until when an instance may grant.
+type fence struct{ at atomic.Int64 }
+
+func (f *fence) set(t time.Time) { f.at.Store(t.UnixNano()) }
+
+func (f *fence) get() time.Time { return time.Unix(0, f.at.Load()) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,7 @@ type Dispatcher struct {
 	failed   atomic.Int64 // when the store last did not answer, Unix nanoseconds
 
 	draining atomic.Bool
+	left     atomic.Bool     // a job was left to whoever takes it over
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 	work     sync.WaitGroup
@@ -106,8 +108,26 @@ func (d *Dispatcher) mine(job *core.Job) bool {
 	return len(token) > len(prefix) && token[:len(prefix)] == prefix
 }
 
-// Settled lets go of a job that has ended elsewhere.
-func (d *Dispatcher) Settled(id core.JobID) { d.flights.remove(id) }
+// Settled lets go of a job that has ended elsewhere: its node has a free slot more than was believed here.
+func (d *Dispatcher) Settled(id core.JobID) {
+	f := d.flights.get(id)
+	if f == nil {
+		return
+	}
+	if n := d.fleet.Node(f.snapshot().Node); n != nil {
+		d.fleet.Freed(n)
+	}
+	d.flights.remove(id)
+}
+
+// dispatcherOf is the instance that gave a job to its node.
+func dispatcherOf(job *core.Job) core.InstanceID {
+	at := strings.LastIndexByte(string(job.Token), '.')
+	return core.InstanceID(job.Token[:max(at, 0)])
+}
+
+// Left reports whether jobs are left to the others: those that did not end, and those that were handed back.
+func (d *Dispatcher) Left() bool { return d.left.Load() || d.flights.len() > 0 }
 
 // background runs fn beside the caller, unless the dispatcher is closed. The context ends with Close.
 func (d *Dispatcher) background(fn func(ctx context.Context)) {

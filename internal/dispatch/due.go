@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 )
 
 // dueFunc is what a flight's timer calls.
@@ -32,7 +33,7 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 		confirmed, known := d.confirmed(ctx, job)
 		switch {
 		case confirmed:
-			f.wait(job.Token, phaseRunning, now.Add(lookAfter), d.dueFunc(f))
+			f.wait(job.Token, phaseRunning, now.Add(pause.Near(lookAfter, 0.2)), d.dueFunc(f))
 			return
 		case !known && now.Before(ends):
 			// While the store was away no confirmation could be heard: the node has its time anew.
@@ -48,7 +49,7 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 			d.reclaim(ctx, at)
 			return
 		}
-		f.wait(job.Token, phaseRunning, now.Add(lookAfter), d.dueFunc(f))
+		f.wait(job.Token, phaseRunning, now.Add(pause.Near(lookAfter, 0.2)), d.dueFunc(f))
 		return
 	}
 	j := d.onward(job, f)

@@ -277,7 +277,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 		if s.again {
 			s.tried = j.excluded() // there was nobody else
 		}
-		to, refusal := j.d.find(ctx, &s)
+		to, refusal := j.d.find(j.d.decide.Context(), &s) // which ends with this instance's right to grant
 		switch {
 		case refusal == nil:
 			return j.move(ctx, c, to)
@@ -317,6 +317,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 // handBack leaves a job that waits for a node to whoever takes it over: this instance is about to go.
 func (j *journey) handBack(ctx context.Context) {
 	if j.apply(ctx, store.ApplyParams{Event: core.EventTakeover, Holder: j.waiting(), Owner: j.owner}) {
+		j.d.left.Store(true)
 		j.d.flights.remove(j.job.ID)
 	}
 }

@@ -15,6 +15,8 @@ type Outcomes interface {
 	// Wanted says that a job waits for whoever has its sound, if anybody has: it is rearmed there. Nothing depends on its
 	// being heard.
 	Wanted(ctx context.Context, job *core.Job)
+	// Over tells another instance that a job it sees through has ended. It finds out by itself otherwise.
+	Over(ctx context.Context, at core.InstanceID, job core.JobID)
 }
 
 // ReportTo hands outcomes up to o from now on. It is called before the first job.

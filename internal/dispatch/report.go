@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -61,7 +62,7 @@ func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error
 		n.Answered()
 	}
 	if f := d.flights.get(r.Job); f != nil {
-		f.wait(job.Token, phaseRunning, time.Now().Add(lookAfter), d.dueFunc(f))
+		f.wait(job.Token, phaseRunning, time.Now().Add(pause.Near(lookAfter, 0.2)), d.dueFunc(f))
 	}
 	return nil
 }
@@ -111,6 +112,9 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	}
 	d.release(leaseOf(applied.Job), n, false)
 	d.ended(&applied)
+	if at := dispatcherOf(applied.Job); d.outcomes != nil && applied.Job.Utterance.Turn == 0 && at != d.cfg.Instance {
+		d.outcomes.Over(ctx, at, r.Job) // of a conversation's job its session is told
+	}
 	return nil
 }
 

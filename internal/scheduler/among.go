@@ -95,7 +95,7 @@ const farewellFor = 2 * time.Second
 func (s *Scheduler) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewellFor)
 	defer cancel()
-	if err := s.Bus.Leave(ctx); err != nil {
+	if err := s.Bus.Leave(ctx, !s.Jobs.Left()); err != nil {
 		s.log.Warn("the others could not be told that this instance is gone", "error", err)
 	}
 }

@@ -129,9 +129,14 @@ type nodeLink struct {
 
 // guest is a job that another instance has given a node.
 type guest struct {
-	from core.InstanceID
-	at   time.Time
+	from     core.InstanceID
+	at       time.Time
+	partials bool      // somebody reads them
+	last     time.Time // when one was passed on
 }
+
+// partialEvery is how often partial results of one job are passed on to another instance, at most.
+const partialEvery = 50 * time.Millisecond
 
 const (
 	manyGuests = 1024            // from so many on, those that must be over are forgotten
@@ -139,7 +144,7 @@ const (
 )
 
 // expect remembers which instance has given the node a job: what it has so far goes there.
-func (n *nodeLink) expect(job wire.ActiveJob, from core.InstanceID) {
+func (n *nodeLink) expect(job wire.ActiveJob, from core.InstanceID, partials bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.guests == nil {
@@ -149,14 +154,20 @@ func (n *nodeLink) expect(job wire.ActiveJob, from core.InstanceID) {
 	if len(n.guests) >= manyGuests {
 		maps.DeleteFunc(n.guests, func(_ wire.ActiveJob, g guest) bool { return now.Sub(g.at) > guestFor })
 	}
-	n.guests[job] = guest{from, now}
+	n.guests[job] = guest{from: from, at: now, partials: partials}
 }
 
-// host is the instance that has given the node a job, empty if none of the others has.
+// host is the instance to which a partial result of a job should be passed on; empty: none.
 func (n *nodeLink) host(job wire.ActiveJob) core.InstanceID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.guests[job].from
+	g, now := n.guests[job], time.Now()
+	if !g.partials || now.Sub(g.last) < partialEvery {
+		return ""
+	}
+	g.last = now
+	n.guests[job] = g
+	return g.from
 }
 
 // over forgets a job of another instance that is over for the node.
@@ -237,6 +248,9 @@ var errCut = errors.New("the connection broke while the job was sent")
 // Deliver implements dispatch.Transport.
 func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
 	n := l.get(to.ID)
+	if n != nil && n.life() != core.Epoch(a.Epoch) && l.bus != nil && to.Owner != l.bus.Instance() {
+		n = nil // it has gone on elsewhere, and this connection has not noticed
+	}
 	if n == nil {
 		at, err := l.fetchable(a)
 		switch {

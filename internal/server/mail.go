@@ -111,7 +111,7 @@ func (l *Links) assignHere(ctx context.Context, letter *bus.Letter, in *assignLe
 	job := wire.ActiveJob{JobID: in.Assign.JobID, AttemptID: in.Assign.AttemptID}
 	n := l.get(in.Node)
 	if n != nil && n.life() == in.Epoch {
-		n.expect(job, letter.From)
+		n.expect(job, letter.From, in.Assign.Partials)
 		if n.conn.Send(in.Assign) {
 			return nil
 		}

@@ -41,6 +41,11 @@ func (r *Rooms) GoAway(ctx context.Context, reason string, within time.Duration)
 	closing.Wait()
 }
 
+// leaving is the answer to whoever comes when everybody is asked to go.
+func leaving() *wire.Error {
+	return &wire.Error{Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1, Detail: "this instance is stopping: connect again, and another will answer"}
+}
+
 // isLeaving reports whether everybody is asked to go on elsewhere.
 func (r *Rooms) isLeaving() bool {
 	r.mu.Lock()

@@ -21,10 +21,11 @@ const (
 	kindMoved   bus.Kind = "session.moved"   // the session is another's by now
 )
 
-// How long such a letter is worth reading.
+// How long such a letter is worth reading, and how much of what was said it may hold: inboxes are in Redis's memory.
 const (
-	endedFor   = time.Minute
-	partialFor = 2 * time.Second
+	endedFor    = time.Minute
+	partialFor  = 2 * time.Second
+	mostWritten = 16 << 10
 )
 
 type endedLetter struct {
@@ -32,7 +33,7 @@ type endedLetter struct {
 	Job     core.JobID      `json:"job"`
 	Turn    int64           `json:"turn"`
 	Seq     int64           `json:"seq"`
-	Message json.RawMessage `json:"message"`
+	Message json.RawMessage `json:"message,omitempty"`
 }
 
 type wantedLetter struct {
@@ -84,6 +85,11 @@ func (r *Rooms) Wanted(ctx context.Context, job *core.Job) {
 	}
 }
 
+// Over implements dispatch.Outcomes.
+func (r *Rooms) Over(ctx context.Context, at core.InstanceID, job core.JobID) {
+	r.write(ctx, at, kindEnded, endedFor, endedLetter{Job: job})
+}
+
 // wantedElsewhere goes on with a job whose sound is here.
 func (r *Rooms) wantedElsewhere(ctx context.Context, _ *bus.Letter, l *wantedLetter) error {
 	if r.Sounds.Clip(l.Job) == nil {
@@ -103,7 +109,9 @@ func (r *Rooms) movedElsewhere(_ context.Context, _ *bus.Letter, l *movedLetter)
 
 // PartialTo passes on what a node has so far to the instance that gave it the job.
 func (r *Rooms) PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
-	r.write(ctx, to, kindPartial, partialFor, p)
+	if len(p.TextSrc)+len(p.TextTgt) <= mostWritten {
+		r.write(ctx, to, kindPartial, partialFor, p)
+	}
 }
 
 var _ dispatch.Outcomes = (*Rooms)(nil)

@@ -19,6 +19,8 @@ const (
 // place gives the job of an utterance to a node. A fleet that is full for a moment is waited for; after that the
 // utterance ends without ever having been a job.
 func (r *Rooms) place(ctx context.Context, u *utterance) {
+	u.placed(true)
+	defer u.placed(false)
 	until := time.Now().Add(r.cfg.Wait)
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		if u.isGivenUp() {
@@ -44,6 +46,13 @@ func (r *Rooms) place(ctx context.Context, u *utterance) {
 			return
 		}
 	}
+}
+
+// placed notes whether somebody is giving the utterance to a node.
+func (u *utterance) placed(placing bool) {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	u.placing = placing
 }
 
 // isGivenUp reports whether the speaker does not want the utterance any more.

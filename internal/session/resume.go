@@ -91,6 +91,9 @@ type ResumeParams struct {
 // Resume goes on with a session whose link was lost. Everything after the last durable message that arrived follows, as
 // far as it is still there.
 func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, error) {
+	if r.isLeaving() {
+		return nil, leaving()
+	}
 	s, err := r.here(ctx, p.Session)
 	if err != nil {
 		return nil, r.down(err)
@@ -119,7 +122,12 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	}
 	s.known = max(s.known, end)
 	if p.Last > s.known {
-		return nil, wire.Invalid("last_seq", "no message after %d was sent", s.known)
+		// The store may have forgotten its last moments, and whoever comes back has not. More than that is a mistake.
+		if p.Last > s.turns+mostForgotten {
+			return nil, wire.Invalid("last_seq", "no message after %d was sent", s.known)
+		}
+		s.known, s.turns = p.Last, max(s.turns, p.Last)
+		s.change()
 	}
 	if s.link != nil {
 		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
@@ -148,6 +156,9 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	s.catchUp()
 	return &Seat{s, link}, nil
 }
+
+// mostForgotten is how many utterances a store may have forgotten that its client knows of.
+const mostForgotten = 64
 
 // here is a session that is this instance's, nil when it is not, or not any more.
 func (r *Rooms) here(ctx context.Context, id core.SessionID) (*Session, error) {

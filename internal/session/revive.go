@@ -14,6 +14,23 @@ import (
 // revive makes a session anew whose instance is gone, from what it left in the store. Its sound is lost: of utterances
 // without a terminal message it is asked for once more, cut where it was cut.
 func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
+	for range triesToTake {
+		s, err := r.take(ctx, p)
+		if s != nil || err != nil {
+			return s, err
+		}
+		if other := r.session(p.Session); other != nil {
+			return other, nil // somebody else was faster
+		}
+	}
+	return nil, &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the session is being resumed elsewhere: try again"}
+}
+
+// triesToTake is how often a session is taken over whose owner goes on with it meanwhile.
+const triesToTake = 3
+
+// take tries to take a session over as it is now. It returns none when it has changed meanwhile.
+func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	st, err := r.store.LoadSession(ctx, p.Session)
 	if err != nil {
 		return nil, r.down(err)
@@ -34,16 +51,13 @@ func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 	}
 	s.claim.Epoch = st.Epoch + 1
 	held, err := r.store.SaveSession(ctx, store.SaveParams{
-		Session: s.id, Claim: s.claim, Take: true, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
+		Session: s.id, Claim: s.claim, Take: true, Seen: st.Body, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
 	})
 	if err != nil {
 		return nil, r.down(err)
 	}
 	if !held || !r.enter(s) {
-		if other := r.session(p.Session); other != nil {
-			return other, nil // somebody else was faster
-		}
-		return nil, &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the session is being resumed elsewhere: try again"}
+		return nil, nil
 	}
 	r.counts.Sessions.WithLabelValues("revived").Inc()
 	r.write(ctx, st.Owner, kindMoved, endedFor, movedLetter{s.id, s.claim.Epoch})

@@ -158,7 +158,11 @@ func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, bod
 	switch {
 	case a.Refused:
 	case !mine:
-		r.write(ctx, a.Owner, kindEnded, endedFor, endedLetter{spec.Session, spec.Job(), turn, a.Seq, body})
+		l := endedLetter{Session: spec.Session, Job: spec.Job(), Turn: turn, Seq: a.Seq}
+		if len(body) <= mostWritten {
+			l.Message = body // a large one is read from the outbox
+		}
+		r.write(ctx, a.Owner, kindEnded, endedFor, l)
 	case s != nil:
 		s.appended(turn, a.Seq, body)
 	}

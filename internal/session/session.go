@@ -77,6 +77,9 @@ type StartParams struct {
 
 // Start begins a conversation and says so on its link.
 func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, error) {
+	if r.isLeaving() {
+		return nil, leaving()
+	}
 	s := r.make(p.ID, p.Tenant)
 	format, e := Format(p.Wish.Audio)
 	if e != nil {
@@ -102,7 +105,13 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	if err != nil {
 		return nil, err
 	}
-	held, err := r.store.SaveSession(ctx, store.SaveParams{Session: s.id, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
+	held := false
+	for range triesToTake { // the same may be said again: a reply that was lost must not block the name
+		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.id, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
+		if err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return nil, r.down(err)
 	}
@@ -230,7 +239,27 @@ func (s *Session) look() {
 		s.reading = true
 		s.rooms.background(s.peek)
 	}
+	s.remind()
 	s.guard()
+}
+
+// remind looks after utterances that have waited for long. Word that their sound is wanted may have been lost; and one
+// whose job is forgotten by everybody ends.
+func (s *Session) remind() {
+	cfg := &s.rooms.cfg
+	for _, u := range s.turn {
+		waited := time.Since(u.waits)
+		if u.told || u.placing || waited < lookEvery {
+			continue
+		}
+		lost := waited > cfg.Wait+cfg.Job+cfg.Resume
+		s.rooms.background(func(ctx context.Context) {
+			known, err := s.rooms.jobs.Rearm(ctx, u.job)
+			if err == nil && !known && lost {
+				s.rooms.conclude(ctx, u, wire.Errorf(wire.DeadlineExceeded, "what became of this utterance is not known any more"), core.ReasonDeadline)
+			}
+		})
+	}
 }
 
 // finish takes the session out of the world. What its jobs still bring goes to its outbox.

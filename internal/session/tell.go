@@ -18,8 +18,11 @@ func (s *Session) appended(turn, seq int64, body []byte) {
 	if s.over {
 		return
 	}
+	if seq < s.known {
+		s.change() // the store has forgotten messages that were sent: it is told where the count goes on
+	}
 	s.known = max(s.known, seq)
-	if turn > s.sent {
+	if turn > s.sent && body != nil {
 		s.fresh[turn] = body
 	}
 	if u := s.turn[turn]; u != nil {

@@ -20,11 +20,13 @@ type utterance struct {
 
 	turn    int64     // once it is committed
 	since   time.Time // when that was; zero if it was elsewhere
+	waits   time.Time // since when its terminal message is waited for here
 	job     core.JobID
 	spec    core.Spec
 	reason  string // why it ended
 	written []byte // as it is saved
 	given   bool   // up
+	placing bool   // it is being given to a node
 	revived bool   // it was committed elsewhere, and its sound comes once more
 	attempt int    // of the last partial
 	rev     int64
@@ -257,6 +259,7 @@ func (s *Session) spec(u *utterance, options core.Options, ms int64) core.Spec {
 // expect waits for the terminal message of an utterance.
 func (s *Session) expect(u *utterance) {
 	s.turn[u.turn], s.requests[u.request], s.spoken[u.job] = u, u, u
+	u.waits = time.Now()
 	s.rooms.mu.Lock()
 	s.rooms.spoken[u.job] = u
 	s.rooms.mu.Unlock()

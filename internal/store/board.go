@@ -90,12 +90,14 @@ type SessionState struct {
 type SaveParams struct {
 	Session core.SessionID
 	Claim
-	// Take says that the session becomes the caller's: the epoch before the claim's must stand, or no session at all for
-	// the first. Without it the claim itself must stand; a store that has forgotten the session takes the caller's word.
+	// Take says that the session becomes the caller's: the epoch before the claim's must stand with the body that was
+	// Seen, or no session at all for the first. Without it the claim itself must stand, or an older one: a store that has
+	// forgotten its last moments takes the word of whoever has the session since.
 	Take bool
+	Seen []byte
 	Body []byte
-	// Known is how many messages of the session's outbox the owner knows of. The outbox lives as long as the state; one
-	// that the store has forgotten is counted on from there.
+	// Known is how many messages of the session's outbox the owner knows of. The outbox lives as long as the state; what
+	// the store has forgotten of it is counted on from there.
 	Known int64
 	Keep  time.Duration
 }

@@ -93,7 +93,7 @@ func (s *Store) lifetime(job *core.Job, now moment) moment {
 	if job.State.Terminal() {
 		return now.add(s.timing.Keep)
 	}
-	return moment(job.Deadline.Sub(s.base)).add(2 * s.timing.Presence)
+	return moment(job.Until().Sub(s.base)).add(2 * s.timing.Presence)
 }
 
 // Create implements store.Jobs.

@@ -61,15 +61,19 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 	was := o.state(p.Session, now)
 	switch {
 	case was.Claim == p.Claim && (!p.Take || bytes.Equal(was.Body, p.Body)): // taken before, if the first reply was lost
-	case p.Take && was.Epoch == p.Epoch-1:
-	case !p.Take && was.Epoch == 0:
+	case p.Take && was.Epoch == p.Epoch-1 && bytes.Equal(was.Body, p.Seen):
+	case !p.Take && was.Epoch < p.Epoch:
 	default:
 		return false, nil
 	}
-	if st := o.stream(p.Session, now); st != nil {
-		st.expires = now.add(p.Keep)
-	} else if p.Known > 0 {
-		o.streams[p.Session] = &stream{next: p.Known, waiting: make(map[int64][]byte), expires: now.add(p.Keep)}
+	st := o.stream(p.Session, now)
+	if st == nil && p.Known > 0 {
+		st = &stream{waiting: make(map[int64][]byte)}
+		o.streams[p.Session] = st
+	}
+	if st != nil {
+		st.expires, st.next = now.add(p.Keep), max(st.next, p.Known)
+		st.advance()
 	}
 	o.states[p.Session] = state{store.SessionState{Claim: p.Claim, Body: slices.Clone(p.Body)}, now.add(p.Keep)}
 	return true, nil
@@ -115,7 +119,7 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	if st == nil {
 		st = &stream{waiting: make(map[int64][]byte)}
 	}
-	if p.By.Epoch != 0 && owner.Epoch != 0 && owner != p.By {
+	if p.By.Epoch != 0 && (owner.Epoch > p.By.Epoch || owner.Epoch == p.By.Epoch && owner != p.By) {
 		return store.Appended{Refused: true, Seq: st.next, Owner: owner.Owner}, nil
 	}
 	o.streams[p.Session] = st
@@ -123,10 +127,16 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	if _, ok := st.waiting[p.Index]; !ok && p.Index >= st.next {
 		st.waiting[p.Index] = slices.Clone(p.Body)
 	}
+	st.advance()
+	return store.Appended{Seq: st.next, Owner: owner.Owner}, nil
+}
+
+// advance lets in messages that waited for others before them.
+func (st *stream) advance() {
 	for {
 		body, ok := st.waiting[st.next]
 		if !ok {
-			return store.Appended{Seq: st.next, Owner: owner.Owner}, nil
+			return
 		}
 		delete(st.waiting, st.next)
 		st.messages = append(st.messages, store.Message{Seq: st.next + 1, Index: st.next, Body: body})

@@ -173,8 +173,8 @@ func (s *Store) write(ctx context.Context, next *core.Job, notBefore int64, seen
 	switch {
 	case next.State.Terminal():
 		w.ttl = millis(s.timing.Keep)
-	case next.State == core.StateRetrying && next.Reason == core.ReasonAudioLost:
-		w.ttl = millis(next.Deadline.Sub(next.Created) + 2*s.timing.Presence)
+	case next.Until().After(next.Deadline): // it waits for its sound, and its time does not run
+		w.ttl = millis(next.Until().Sub(next.Updated) + next.Deadline.Sub(next.Created) + 2*s.timing.Presence)
 	}
 	return s.replace(ctx, next.ID, w)
 }

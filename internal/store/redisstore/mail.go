@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -33,8 +34,9 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter,
 	read := s.line.redis.B().Xreadgroup().Group(inboxGroup, inboxGroup).Count(int64(p.Limit)).Block(max(p.Wait.Milliseconds(), 1)).
 		Streams().Key(inbox).Id(">").Build()
 	streams, err := s.line.redis.Do(ctx, read).AsXRead()
-	if gone(err) {
-		return nil, nil // the inbox was buried while its instance was away; the next announcement makes it anew
+	if gone(err) { // it was buried while its instance was away; the next announcement makes it anew
+		pause.For(ctx, p.Wait)
+		return nil, ctx.Err()
 	}
 	if err = spoken(err); err != nil {
 		return nil, fmt.Errorf("inbox: %w", err)
@@ -96,14 +98,18 @@ func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) error {
 
 // Announce implements store.Instances.
 func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
-	now, _, err := s.line.run(ctx, &scriptAnnounce, []string{s.keys.presence(p.ID), s.keys.inbox(p.ID)}, string(p.Body), millis(p.TTL))
+	// The list says where to look, on another server perhaps. It comes first: an inbox that nobody finds is never removed.
+	now := float64(s.line.clocks.server(s.line.slot(s.keys.schedulers())))
+	_, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Zadd().Key(s.keys.schedulers()).ScoreMember().ScoreMember(now, string(p.ID)).Build())
 	if err != nil {
 		return err
 	}
-	// The list only says where to look, so it does not matter that it is another step, and on another server.
-	_, err = s.line.one(s.line.begin(ctx), s.line.redis.B().Zadd().Key(s.keys.schedulers()).ScoreMember().ScoreMember(float64(now), string(p.ID)).Build())
+	_, _, err = s.line.run(ctx, &scriptAnnounce, []string{s.keys.presence(p.ID), s.keys.inbox(p.ID)}, string(p.Body), millis(p.TTL), millis(inboxFor))
 	return err
 }
+
+// inboxFor is how long an inbox outlives the last announcement of its instance, should nobody ever see to it.
+const inboxFor = 10 * time.Minute
 
 // Withdraw implements store.Instances.
 func (s *Store) Withdraw(ctx context.Context, id core.InstanceID) error {

@@ -20,7 +20,7 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 		take = "1"
 	}
 	_, r, err := s.line.run(ctx, &scriptSave, []string{s.keys.session(p.Session), out, waiting},
-		strconv.FormatInt(p.Epoch, 10), string(p.Owner), take, string(p.Body), millis(p.Keep), strconv.FormatInt(p.Known, 10))
+		strconv.FormatInt(p.Epoch, 10), string(p.Owner), take, string(p.Body), millis(p.Keep), strconv.FormatInt(p.Known, 10), string(p.Seen))
 	if err != nil {
 		return false, err
 	}

@@ -122,6 +122,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		return held
 	}
 	take := func(p *store.SaveParams) { p.Take = true }
+	over := func(p *store.SaveParams) { p.Take, p.Seen = true, []byte("of i-0") }
 	load := func(t *testing.T, h *Harness) store.SessionState {
 		t.Helper()
 		st, err := h.Store.LoadSession(t.Context(), "room-1")
@@ -170,7 +171,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		held := make([]bool, 8)
 		var wg sync.WaitGroup
 		for i := range held {
-			wg.Go(func() { held[i] = save(t, h, core.InstanceID(fmt.Sprintf("i-%d", i+1)), 2, take) })
+			wg.Go(func() { held[i] = save(t, h, core.InstanceID(fmt.Sprintf("i-%d", i+1)), 2, over) })
 		}
 		wg.Wait()
 		now := load(t, h)
@@ -204,7 +205,9 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if a := put(1, first); a.Seq != 2 || a.Refused || a.Owner != "i-1" {
 			t.Errorf("by its owner: %+v", a)
 		}
-		save(t, h, "i-2", 2, take)
+		if !save(t, h, "i-2", 2, func(p *store.SaveParams) { p.Take, p.Seen = true, []byte("of i-1") }) {
+			t.Fatal("it cannot be taken over")
+		}
 		if a := put(2, first); a.Seq != 2 || !a.Refused || a.Owner != "i-2" {
 			t.Errorf("by the last owner: %+v", a)
 		}
@@ -246,6 +249,48 @@ func exerciseSessions(_ *testing.T, run runner) {
 		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1", After: 1})
 		if err != nil || len(got) != 1 || got[0].Seq != 3 {
 			t.Errorf("what is left: %+v, %v", got, err)
+		}
+	})
+
+	run("a session is taken over as it was read", func(t *testing.T, h *Harness) {
+		save(t, h, "i-0", 1, take)
+		save(t, h, "i-0", 1, func(p *store.SaveParams) { p.Body = []byte("newer") })
+		if save(t, h, "i-1", 2, over) {
+			t.Error("an old state was taken over, and the newer one is lost")
+		}
+		if !save(t, h, "i-1", 2, func(p *store.SaveParams) { p.Take, p.Seen = true, []byte("newer") }) {
+			t.Error("it cannot be taken over")
+		}
+	})
+
+	run("a store that has forgotten its last moments takes the word of whoever has the session", func(t *testing.T, h *Harness) {
+		put := func(index int64, by store.Claim) store.Appended {
+			t.Helper()
+			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: "room-1", Index: index, Body: []byte("x"), Keep: h.Timing.Keep, By: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		save(t, h, "i-0", 1, take)
+		put(0, store.Claim{})
+		// Of this, nothing came to the replica that is the primary now: the takeover, and the second message.
+		owner := store.Claim{Owner: "i-1", Epoch: 2}
+		if a := put(3, owner); a.Refused || a.Seq != 1 {
+			t.Errorf("the owner's message: %+v", a)
+		}
+		if !save(t, h, "i-1", 2, func(p *store.SaveParams) { p.Known = 3 }) {
+			t.Error("its owner is turned out")
+		}
+		if save(t, h, "i-0", 1) {
+			t.Error("the last owner writes")
+		}
+		if a := put(4, store.Claim{}); a.Seq != 5 {
+			t.Errorf("what waited does not go on: %+v", a)
+		}
+		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1", After: 1})
+		if err != nil || len(got) != 2 || got[0].Seq != 4 {
+			t.Errorf("%+v, %v", got, err)
 		}
 	})
 }

@@ -140,6 +140,25 @@ local function claim(key)
   return tonumber(epoch or 0), owner or ''
 end
 
+-- The index of the next message of a session's stream: an entry's name is its position, one more than its index.
+local function next_of(out)
+  local last = redis.call('XREVRANGE', out, '+', '-', 'COUNT', 1)[1]
+  return last and tonumber(string.match(last[1], '^%d+')) or 0
+end
+
+-- Lets messages that waited for others before them into a session's stream, and returns the index of the next. Of those
+-- that are there, about the last thousand are kept for whoever comes back.
+local function advance(out, waiting, next_index)
+  while true do
+    local body = redis.call('HGET', waiting, tostring(next_index))
+    if not body then return next_index end
+    redis.call('XADD', out, (next_index + 1) .. '-0', 'b', body)
+    redis.call('HDEL', waiting, tostring(next_index))
+    next_index = next_index + 1
+    if next_index % 256 == 0 and next_index > 1024 then redis.call('XTRIM', out, 'MINID', next_index - 1024) end
+  end
+end
+
 local function hash(key, ...)
   local names, meta = { ... }, {}
   local values = redis.call('HMGET', key, ...)
