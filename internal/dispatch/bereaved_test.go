@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -202,3 +204,24 @@ type fence struct{ at atomic.Int64 }
 func (f *fence) set(t time.Time) { f.at.Store(t.UnixNano()) }
 
 func (f *fence) get() time.Time { return time.Unix(0, f.at.Load()) }
+
+// TestAnInstanceThatHearsNothing: when a node that is connected elsewhere does not confirm a job, the next attempt goes to
+// a node of another instance, if there is one.
+func TestAnInstanceThatHearsNothing(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		with := func(owner core.InstanceID) func(*nodes.Patch) {
+			return func(p *nodes.Patch) { p.Owner = &owner }
+		}
+		for i := range 8 {
+			w.node(fmt.Sprint("deaf-", i), 1, with("i-deaf"))
+		}
+		p := w.dispatch()
+		w.node("node-z", 1, with("i-well"))
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		if now := w.job(p.Job); now.Attempt != 2 || now.Node != "node-z" {
+			t.Errorf("attempt %d is with %s", now.Attempt, now.Node)
+		}
+	})
+}

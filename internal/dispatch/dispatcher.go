@@ -108,13 +108,16 @@ func (d *Dispatcher) mine(job *core.Job) bool {
 	return len(token) > len(prefix) && token[:len(prefix)] == prefix
 }
 
-// Settled lets go of a job that has ended elsewhere: its node has a free slot more than was believed here.
+// Settled lets go of a job that has ended elsewhere. Of a conversation's job, its node is believed to have a free slot
+// more, or the nodes of other instances would seem fuller than our own; of others it is not, because at a high load every
+// instance would then run for the same slot.
 func (d *Dispatcher) Settled(id core.JobID) {
 	f := d.flights.get(id)
 	if f == nil {
 		return
 	}
-	if n := d.fleet.Node(f.snapshot().Node); n != nil {
+	job := f.snapshot()
+	if n := d.fleet.Node(job.Node); n != nil && job.Utterance.Turn > 0 {
 		d.fleet.Freed(n)
 	}
 	d.flights.remove(id)

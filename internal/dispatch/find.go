@@ -22,7 +22,8 @@ type search struct {
 	attempt int
 	token   core.Token
 	tried   []core.NodeID
-	again   bool // it was looked for before, in vain: a refusal is not counted twice
+	shun    core.InstanceID // whose nodes are better left alone
+	again   bool            // it was looked for before, in vain: a refusal is not counted twice
 }
 
 // found is a node with a slot reserved on it.
@@ -42,7 +43,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 	pool := d.fleet.Pool(s.spec.Direction, o.RequireTTS)
 	q := pick.Query{
 		Wish: &pool.Wish, Options: o, Tenant: s.spec.Tenant, Tried: s.tried,
-		Avoid: d.spread.last(s.spec.Session), Now: d.fleet.Now(),
+		Avoid: d.spread.last(s.spec.Session), Shun: s.shun, Now: d.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(s.tried) == 0 {
 		f, ok, refusal := d.findPreferred(ctx, s, &q)

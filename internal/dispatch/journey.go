@@ -18,11 +18,12 @@ type journey struct {
 	d      *Dispatcher
 	f      *flight
 	job    *core.Job
-	owner  core.Token    // while RETRYING: the name under which the retry is ours
-	tried  []core.NodeID // had the job
-	never  []core.NodeID // of these, those who may still have it, or cannot do it
-	busy   []moment      // of these, those who refused it
-	failed []core.NodeID // of these, those who gave it up
+	owner  core.Token      // while RETRYING: the name under which the retry is ours
+	tried  []core.NodeID   // had the job
+	never  []core.NodeID   // of these, those who may still have it, or cannot do it
+	busy   []moment        // of these, those who refused it
+	shun   core.InstanceID // whose nodes are better left alone
+	failed []core.NodeID   // of these, those who gave it up
 	// awaited says that the caller who asked for the job still waits for it to be placed, and can be refused.
 	awaited bool
 	// undecided says that the store could not be asked before the context ended.
@@ -79,6 +80,12 @@ func (j *journey) avoid(node core.NodeID, reason core.Reason) {
 		j.busy = append(j.busy, moment{node, time.Now()})
 	case core.ReasonNodeFailed:
 		j.failed = append(j.failed, node)
+	case core.ReasonACKTimeout, core.ReasonDeliveryUnknown:
+		// It may be the instance it is connected with that hears nothing.
+		if n := j.d.fleet.Node(node); n != nil && n.Now().Owner != j.d.cfg.Instance {
+			j.shun = n.Now().Owner
+		}
+		j.never = append(j.never, node)
 	default:
 		j.never = append(j.never, node)
 	}
@@ -273,7 +280,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 	}
 	renew := time.Now().Add(retryLease / 2)
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, again: wait > firstPause}
+		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, shun: j.shun, again: wait > firstPause}
 		if s.again {
 			s.tried = j.excluded() // there was nobody else
 		}

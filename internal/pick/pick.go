@@ -47,8 +47,9 @@ type Query struct {
 	Wish    *core.Wish
 	Options *core.Options
 	Tenant  core.TenantID
-	Tried   []core.NodeID // nodes that had this job before
-	Avoid   core.NodeID   // the node of the session's last utterance, when utterances are to be spread
+	Tried   []core.NodeID   // nodes that had this job before
+	Avoid   core.NodeID     // the node of the session's last utterance, when utterances are to be spread
+	Shun    core.InstanceID // whose nodes are better left alone, because one of them did not confirm the job
 	Now     fleet.Instant
 }
 
@@ -102,6 +103,8 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	}
 	switch {
 	case n.SetAside(q.Now):
+		return core.ReasonSetAside
+	case q.Shun != "" && q.Shun == n.Now().Owner:
 		return core.ReasonSetAside
 	case q.Avoid != "" && q.Avoid == n.ID():
 		return core.ReasonSpread
