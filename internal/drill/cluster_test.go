@@ -40,14 +40,14 @@ shutdown_seconds = 8
 
 [scheduler.nodes]
 heartbeat_interval_ms = 1000
-presence_ttl_ms = 6000
+presence_ttl_ms = 10000
 retention_seconds = 10
 
 [scheduler.task_binding]
 lease_seconds = %d
 
 [scheduler.dispatch]
-heartbeat_stale_ms = 6000
+heartbeat_stale_ms = 10000
 attempt_timeout_ms = 8000
 job_timeout_ms = %d
 

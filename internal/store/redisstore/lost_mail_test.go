@@ -50,7 +50,7 @@ func saves(take bool) func(ctx context.Context, s *redisstore.Store, x *subject)
 var mailLosses = []loss{
 	{name: "save", loses: "save", prepare: then(nothing, saves(true)), call: saves(false)},
 	{name: "save first", loses: "save", prepare: nothing, call: saves(true)},
-	{name: "announce", loses: "announce", prepare: nothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	{name: "announce", loses: "announce", prepare: nothing, done: func(_, now state) bool { return now.has("presence") }, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		return "", s.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
 	}},
 	{name: "settle", loses: "settle", prepare: fetched, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
