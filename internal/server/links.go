@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -242,9 +241,6 @@ func (l *Links) each(fn func(*nodeLink)) {
 	}
 }
 
-// errCut says that a connection broke while a job was on its way.
-var errCut = errors.New("the connection broke while the job was sent")
-
 // Deliver implements dispatch.Transport.
 func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
 	n := l.get(to.ID)
@@ -274,11 +270,14 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 		assign.Partials = clip.Partials
 		assign.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.Length}
 	}
-	if !n.conn.Send(assign) {
-		return dispatch.ErrRefused
+	sent := false
+	if clip == nil {
+		sent = n.conn.Send(assign)
+	} else {
+		sent = n.conn.SendWith(assign, soundOf(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip.Data))
 	}
-	if clip != nil && !n.conn.Feed(soundOf(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip.Data)) {
-		return errCut
+	if !sent {
+		return dispatch.ErrRefused
 	}
 	return nil
 }

@@ -59,11 +59,13 @@ func (s *Session) state() ([]byte, error) {
 	b = strconv.AppendInt(append(b, `,"Results":`...), s.totals.Results, 10)
 	b = strconv.AppendInt(append(b, `,"Errors":`...), s.totals.Errors, 10)
 	b = strconv.AppendInt(append(b, `,"AudioMS":`...), s.totals.AudioMS, 10)
-	past, err := json.Marshal(s.past)
-	if err != nil {
-		return nil, err
+	if len(s.past) > 0 {
+		past, err := json.Marshal(s.past)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"Past":`...), past...)
 	}
-	b = append(append(b, `,"Past":`...), past...)
 	b = append(b, `,"Cuts":[`...)
 	for _, u := range s.turn {
 		if u.written == nil {

@@ -30,6 +30,7 @@ type Session struct {
 	heard    time.Time
 	timer    *time.Timer // the pause of the open utterance, or of a farewell
 	watch    *time.Timer // nobody has said anything, or come back, for too long; or the state is to be renewed
+	due      time.Time   // when watch goes off
 	pace     pace
 	counted  int64        // audio frames
 	acked    int64        // the last that was acknowledged
@@ -208,6 +209,7 @@ func (s *Session) guard() {
 		next = min(next, pause.Near(lookEvery, spread))
 	}
 	next = max(next, 0)
+	s.due = time.Now().Add(next)
 	if s.watch == nil {
 		s.watch = time.AfterFunc(next, s.look)
 	} else {

@@ -193,7 +193,7 @@ func (s *Session) commit(reason string) {
 	}
 	s.turns++
 	u.turn, u.since, u.reason = s.turns, time.Now(), reason
-	s.rooms.counts.Commits.WithLabelValues(reason).Inc()
+	s.rooms.counts.Committed(reason)
 	s.register(u)
 	s.acknowledge(true)
 	if s.link != nil {
@@ -263,7 +263,9 @@ func (s *Session) expect(u *utterance) {
 	s.rooms.mu.Lock()
 	s.rooms.spoken[u.job] = u
 	s.rooms.mu.Unlock()
-	s.guard()
+	if time.Until(s.due) > 2*lookEvery {
+		s.guard() // it was not to be looked at so soon
+	}
 }
 
 // keep holds the sound of an utterance until its job has ended.

@@ -1,5 +1,7 @@
 package socket
 
+import "github.com/lingua-scheduler/lingua/wire"
+
 // source hands out one binary frame after the other, nil when it has no more for now.
 type source func() []byte
 
@@ -16,6 +18,21 @@ func (c *Conn) Feed(s func() []byte) bool {
 	c.sources = append(c.sources, s)
 	c.wake()
 	return true
+}
+
+// SendWith queues a frame, in the manner of Send, and feeds what a source has after it. What is small goes out together.
+func (c *Conn) SendWith(f wire.Frame, s func() []byte) bool {
+	text, err := wire.EncodeFrame(f)
+	if err != nil {
+		return c.Send(f) // which says so
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
+	c.sources = append(c.sources, s) // dropped with everything else if there is no room
+	return c.queue(opText, text)
 }
 
 // pull queues the next frame of the sources, which take turns, and reports whether there was one. The caller holds the

@@ -56,6 +56,11 @@ func (c *Conn) echo(code wire.CloseCode) {
 func (c *Conn) enqueue(op byte, payload []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.queue(op, payload)
+}
+
+// queue does so. The caller holds the lock.
+func (c *Conn) queue(op byte, payload []byte) bool {
 	if c.closing {
 		return false
 	}
@@ -161,6 +166,10 @@ func (c *Conn) hand() (b []byte, last bool) {
 	defer c.mu.Unlock()
 	c.turn++
 	for !c.cut {
+		// What is small goes with what was queued before it, in one write.
+		if c.flying == nil && c.next != nil && len(c.next.data) < chunk/4 {
+			c.pull()
+		}
 		if c.flying == nil && c.next == nil && !c.pull() {
 			if c.bye == nil {
 				c.writing = c.closing // nothing can follow, so nobody will miss a writer

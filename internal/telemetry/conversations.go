@@ -14,7 +14,15 @@ type Conversations struct {
 	Messages *prometheus.CounterVec // kind: result, error, partial, speech
 
 	took *prometheus.HistogramVec // outcome
+
+	// Ready for use on the way of every utterance, where looking a label up would cost.
+	answered [2]prometheus.Counter  // error, result
+	waited   [2]prometheus.Observer // the same
+	ended    map[string]prometheus.Counter
 }
+
+// reasons are why utterances end.
+var reasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 
 // newConversations makes the counters.
 func newConversations(reg *prometheus.Registry) Conversations {
@@ -34,19 +42,29 @@ func newConversations(reg *prometheus.Registry) Conversations {
 		}, []string{"outcome"}),
 	}
 	reg.MustRegister(c.Sessions, c.Commits, c.Messages, c.took)
+	for i, kind := range []string{"error", "result"} {
+		c.answered[i], c.waited[i] = c.Messages.WithLabelValues(kind), c.took.WithLabelValues(kind)
+	}
+	c.ended = make(map[string]prometheus.Counter, len(reasons))
+	for _, reason := range reasons {
+		c.ended[reason] = c.Commits.WithLabelValues(reason)
+	}
 	return c
 }
+
+// Committed counts an utterance that became a job.
+func (c *Conversations) Committed(reason string) { c.ended[reason].Inc() }
 
 // Answered notes that the terminal message of an utterance was sent. When it began is not known of one that another
 // instance committed: zero.
 func (c *Conversations) Answered(committed time.Time, result bool) {
-	kind := "error"
+	kind := 0
 	if result {
-		kind = "result"
+		kind = 1
 	}
-	c.Messages.WithLabelValues(kind).Inc()
+	c.answered[kind].Inc()
 	if !committed.IsZero() {
-		c.took.WithLabelValues(kind).Observe(time.Since(committed).Seconds())
+		c.waited[kind].Observe(time.Since(committed).Seconds())
 	}
 }
 
