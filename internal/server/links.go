@@ -270,7 +270,7 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 		assign.Partials = clip.Partials
 		assign.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.Length}
 	}
-	sent := false
+	var sent bool
 	if clip == nil {
 		sent = n.conn.Send(assign)
 	} else {
