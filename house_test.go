@@ -3,11 +3,13 @@ package lingua_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -111,6 +113,30 @@ func TestFilesAreSmall(t *testing.T) {
 			t.Errorf("%s has %d lines", file, n)
 		}
 	})
+}
+
+// TestNothingBuiltIsKept: what is tracked is text, and none of it is large. A program that was built belongs to nobody's
+// checkout.
+func TestNothingBuiltIsKept(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	tracked, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Logf("this is no checkout: %v", err)
+		return
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(tracked), "\x00"), "\x00") {
+		body, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is being removed
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if len(body) > most || bytes.ContainsRune(body[:min(len(body), 8000)], 0) && !strings.Contains(name, "/testdata/") {
+			t.Errorf("%s is %d bytes, or not text", name, len(body))
+		}
+	}
 }
 
 func TestStateMachinePageIsTrue(t *testing.T) {
