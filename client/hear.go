@@ -82,9 +82,6 @@ func (s *Session) tell(e Event, size int) error {
 func (s *Session) hearCommitted(c *wire.UtteranceCommitted, size int) error {
 	h := &s.heard
 	_, known := h.spans[c.UtteranceIndex]
-	s.mu.Lock()
-	s.out.committed = max(s.out.committed, c.LastSeq)
-	s.mu.Unlock()
 	switch {
 	case c.UtteranceIndex <= h.over:
 		s.settle(c.LastSeq)

@@ -35,15 +35,14 @@ type entry struct {
 type journal struct {
 	keep time.Duration // after which nothing can be asked for any more; 0: not known
 
-	entries   []entry
-	sent      int   // how many of the entries were sent on this connection
-	first     int64 // the first audio frame that is kept, or the next that will be
-	last      int64 // the last audio frame
-	highest   int64 // the last audio frame that was ever sent
-	settled   int64 // frames up to here belong to utterances that are over
-	committed int64 // frames up to here belong to utterances that were committed
-	size      int   // of all entries
-	unsent    int   // of those that are not sent
+	entries []entry
+	sent    int   // how many of the entries were sent on this connection
+	first   int64 // the first audio frame that is kept, or the next that will be
+	last    int64 // the last audio frame
+	highest int64 // the last audio frame that was ever sent
+	settled int64 // frames up to here belong to utterances that are over
+	size    int   // of all entries
+	unsent  int   // of those that are not sent
 }
 
 func newJournal(keep time.Duration) journal { return journal{keep: keep, first: 1} }
@@ -75,9 +74,6 @@ func (j *journal) next(now time.Time) (entry, bool) {
 	j.unsent -= e.size()
 	if e.audio {
 		j.highest = max(j.highest, e.at)
-		if e.at <= j.committed {
-			e.begin = wire.UtteranceStart{} // its number says where it belongs; its name is that of an utterance that ended
-		}
 	}
 	j.trim(now)
 	return e, true

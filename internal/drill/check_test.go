@@ -21,6 +21,8 @@ const (
 	failing    = "an error without cause"
 	crowded    = "a node that worked on more than its slots"
 	overdrawn  = "a node that was given more than its slots"
+	overdue    = "a write that took effect after nobody waited for it any more"
+	superseded = "a write that took effect after another had taken over"
 	unheld     = "a result from an attempt that its node never had"
 	split      = "one attempt that two nodes took"
 	deserted   = "a node that did not come back, or left before it was asked to"
@@ -54,6 +56,7 @@ type figures struct {
 type evidence struct {
 	sessions, nodes []entry
 	strikes         []*strike
+	effects         []effect      // that should not have been
 	routes          [2]routes     // of sessions, and of nodes
 	apart           bool          // some results must come from a node of another instance
 	within          time.Duration // an utterance that no fault touches has its terminal message so soon
@@ -83,6 +86,11 @@ func check(e evidence) *checker {
 		c.checkSession(id, entries, had)
 	}
 	c.countCrossed()
+	for _, w := range e.effects {
+		if w.kind == overdue || !c.lossAround(w.at) {
+			c.breaks(w.kind, "%s", w.evidence)
+		}
+	}
 	for _, s := range e.strikes {
 		if s.caughtUpLate != nil {
 			c.breaks(stuck, "after %v: %v", s, s.caughtUpLate)

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -72,8 +73,11 @@ type cluster struct {
 	nodes     *balancer // where nodes connect
 	people    *balancer // where sessions do
 	dice      *rand.Rand
-	joined    bool // the instances know of each other
-	crew      int  // nodes that are to be there
+	joined    bool  // the instances know of each other
+	nodeCount int   // that are to be there
+	mortals   *crew // those of them that die in some drills
+	watched   bool  // whether anything grows
+	witness   *witness
 }
 
 // muster starts a cluster, which ends with the test.
@@ -94,6 +98,7 @@ func muster(tb testing.TB, dice *rand.Rand, kept terms) *cluster {
 	if err := os.WriteFile(config, kept.settings(), 0o600); err != nil {
 		tb.Fatal(err)
 	}
+	c.witness = startWitness(tb, c.redis)
 	transport := &http.Transport{DisableKeepAlives: true}
 	for n := range count {
 		i := &instance{
@@ -131,6 +136,13 @@ func (c *cluster) need(err error) {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
+}
+
+// heard is what the witness has to say.
+func (c *cluster) heard() ([]effect, string) {
+	effects, summary, failures := c.witness.report()
+	c.need(errors.Join(failures...))
+	return effects, summary
 }
 
 // index is the number of an instance.

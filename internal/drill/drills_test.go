@@ -14,6 +14,20 @@ func TestKilled(t *testing.T) {
 // TestStopped halts an instance for three times its presence.
 func TestStopped(t *testing.T) { drill{faults: []fault{stopped(presenceTTL)}}.run(t) }
 
+// TestDelayed does so while its last words are on their way to Redis. Only what the store itself knows can refuse them.
+func TestDelayed(t *testing.T) {
+	if *drillTopology != "standalone" {
+		t.Skip("clients of " + *drillTopology + " are told addresses by Redis itself, so there is no link to hold back")
+	}
+	drill{faults: []fault{delayed(presenceTTL)}}.run(t)
+}
+
+// TestBereaved kills nodes in the middle of their work, and with them an instance: whoever would have moved their jobs on is
+// gone as well.
+func TestBereaved(t *testing.T) {
+	drill{faults: []fault{died(4 * time.Second), both(died(4*time.Second), killed(4*time.Second))}}.run(t)
+}
+
 // TestRolled restarts all instances in turn: nothing is lost and nothing fails.
 func TestRolled(t *testing.T) { drill{faults: []fault{rolled()}}.run(t) }
 
@@ -27,7 +41,8 @@ func TestRedisAway(t *testing.T) { drill{faults: redisFaults()}.run(t) }
 //
 //	go test -count=1 -v -timeout 2h -run TestSoak ./internal/drill -drill-for 1h
 func TestSoak(t *testing.T) {
-	faults := append(redisFaults(), killed(4*time.Second), stopped(presenceTTL), cut(3*time.Second))
+	faults := append(redisFaults(), killed(4*time.Second), stopped(presenceTTL), cut(3*time.Second), died(4*time.Second),
+		both(died(4*time.Second), killed(4*time.Second)), both(cut(3*time.Second), killed(4*time.Second)))
 	if *drillFor == 0 {
 		faults = []fault{cut(2 * time.Second), killed(2 * time.Second)} // each of the others has a test of its own
 	}

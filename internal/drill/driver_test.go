@@ -25,6 +25,7 @@ type orders struct {
 	URL     string
 	Journal string
 	Name    string // begins the names of all its nodes or sessions
+	Life    int    // how often the driver was started before
 	Count   int
 	Slots   int           // of each node
 	Every   time.Duration // between utterances of a session
@@ -72,7 +73,7 @@ type driver struct {
 // startDriver starts one. It is ended with the test at the latest.
 func startDriver(tb testing.TB, role, dir string, o orders) *driver {
 	tb.Helper()
-	d := &driver{role: role, ready: make(chan error, 1), path: filepath.Join(dir, o.Name+".journal"), log: filepath.Join(dir, o.Name+".log")}
+	d := &driver{role: role, ready: make(chan error, 1), path: filepath.Join(dir, fmt.Sprintf("%s.%d.journal", o.Name, o.Life)), log: filepath.Join(dir, fmt.Sprintf("%s.%d.log", o.Name, o.Life))}
 	o.Journal = d.path
 	text, err := json.Marshal(o)
 	if err != nil {

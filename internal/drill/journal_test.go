@@ -73,42 +73,20 @@ var birth = time.Now()
 // in the moment in which one of them starts.
 func now() int64 { return birth.UnixNano() + int64(time.Since(birth)) }
 
-// journal writes entries to a file, a line each.
+// journal writes entries to a file, a line each, at once: its driver may be killed.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
-	out  *bufio.Writer
 	enc  *json.Encoder
-	stop chan struct{}
+	err  error // the first
 }
-
-// flushEvery is how much of a journal is lost at most when its driver has to be killed.
-const flushEvery = 200 * time.Millisecond
 
 func openJournal(path string) (*journal, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	out := bufio.NewWriterSize(f, 1<<16)
-	j := &journal{file: f, out: out, enc: json.NewEncoder(out), stop: make(chan struct{})}
-	go j.flushing()
-	return j, nil
-}
-
-func (j *journal) flushing() {
-	again := time.NewTicker(flushEvery)
-	defer again.Stop()
-	for {
-		select {
-		case <-j.stop:
-			return
-		case <-again.C:
-			j.mu.Lock()
-			_ = j.out.Flush() // close says so
-			j.mu.Unlock()
-		}
-	}
+	return &journal{file: f, enc: json.NewEncoder(f)}, nil
 }
 
 // note adds an entry. One without a time happened now.
@@ -118,14 +96,15 @@ func (j *journal) note(e entry) {
 	if e.At == 0 {
 		e.At = now()
 	}
-	_ = j.enc.Encode(e) // close says so
+	if err := j.enc.Encode(e); j.err == nil {
+		j.err = err
+	}
 }
 
 func (j *journal) close() error {
-	close(j.stop)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return errors.Join(j.out.Flush(), j.file.Close())
+	return errors.Join(j.err, j.file.Close())
 }
 
 // readJournal reads what was written.

@@ -72,8 +72,8 @@ func (c *cluster) complete() error {
 			}
 			here += gauges["lingua_connected_nodes"]
 		}
-		if int(here) < c.crew {
-			return fmt.Errorf("%.0f of %d nodes are connected", here, c.crew)
+		if int(here) < c.nodeCount {
+			return fmt.Errorf("%.0f of %d nodes are connected", here, c.nodeCount)
 		}
 		return nil
 	})
@@ -110,26 +110,51 @@ func killed(hold time.Duration) fault {
 func stopped(presence time.Duration) fault {
 	return fault{name: "stop", hold: 3 * presence, within: 3*presence + 10*time.Second, begin: func(c *cluster) (string, func()) {
 		i := c.target()
-		c.need(i.proc.halt(c.tb.Context()))
-		moved := 0
-		for _, b := range []*balancer{c.nodes, c.people} {
-			c.need(eventually(c.tb.Context(), 10*time.Second, func() error {
-				if b.sees(i) {
-					return errors.New("the balancer still sends people to " + i.name)
-				}
-				return nil
-			}))
-			n := 0
-			moved += b.cut(func(p *pair) bool {
-				if p.to.instance != i {
-					return false
-				}
-				n++
-				return n%2 == 0
-			})
-		}
+		moved := c.halt(i)
 		return fmt.Sprintf("%s, %d connections moved", i.name, moved), func() { c.need(i.proc.Signal(syscall.SIGCONT)) }
 	}}
+}
+
+// halt stops an instance, waits until the balancers give it up, and cuts every other connection to it.
+func (c *cluster) halt(i *instance) (moved int) {
+	c.need(i.proc.halt(c.tb.Context()))
+	for _, b := range []*balancer{c.nodes, c.people} {
+		c.need(eventually(c.tb.Context(), 10*time.Second, func() error {
+			if b.sees(i) {
+				return errors.New("the balancer still sends people to " + i.name)
+			}
+			return nil
+		}))
+		n := 0
+		moved += b.cut(func(p *pair) bool {
+			if p.to.instance != i {
+				return false
+			}
+			n++
+			return n%2 == 0
+		})
+	}
+	return moved
+}
+
+// delayed is the same to an instance whose last words are on their way to Redis meanwhile. They arrive when everything it
+// had is others', and before it goes on itself: nothing of its own can hold them back any more.
+func delayed(presence time.Duration) fault {
+	f := stopped(presence)
+	f.codes = down // whoever stays with it may have waited in vain for as long as an utterance waits
+	f.name, f.begin = "delay", func(c *cluster) (string, func()) {
+		i := c.target()
+		link := c.redis.links[c.index(i)]
+		link.Freeze(true)
+		pause.For(c.tb.Context(), 400*time.Millisecond) // they speak on
+		moved := c.halt(i)
+		return fmt.Sprintf("%s, %d connections moved", i.name, moved), func() {
+			link.Freeze(false)
+			pause.For(c.tb.Context(), 100*time.Millisecond)
+			c.need(i.proc.Signal(syscall.SIGCONT))
+		}
+	}
+	return f
 }
 
 // down are the codes with which utterances may end that no store could be found for. The last is one of them because
@@ -170,7 +195,7 @@ func deposed() fault {
 // paused is a Redis that does nothing for a while. Where there are replicas one of them may take over meanwhile, and what
 // the paused one was sent is lost.
 func paused(hold time.Duration) fault {
-	return fault{name: "pause", hold: hold, within: hold + 25*time.Second, codes: down, loses: true, begin: func(c *cluster) (string, func()) {
+	return fault{name: "pause", hold: hold, within: hold + 25*time.Second, codes: down, loses: *drillTopology != "standalone", begin: func(c *cluster) (string, func()) {
 		all := c.redis.primaries()
 		server := all[c.dice.IntN(len(all))]
 		server.Stop()
@@ -215,12 +240,38 @@ func rolled() fault {
 	}}
 }
 
-// target is whom a fault strikes. One of several instances is spared, so that somebody lives long enough to show a leak.
-func (c *cluster) target() *instance {
-	if len(c.instances) == 1 {
-		return c.instances[0]
+// died is some of the nodes, with all they were working on. They come back and know nothing of it.
+func died(hold time.Duration) fault {
+	return fault{name: "die", hold: hold, within: 15 * time.Second, begin: func(c *cluster) (string, func()) {
+		c.mortals.kill()
+		return fmt.Sprintf("%d nodes", c.mortals.o.Count), func() { c.need(c.mortals.start(c)) }
+	}}
+}
+
+// both is two faults at once, the one in the middle of the other.
+func both(a, b fault) fault {
+	return fault{
+		name: a.name + " and " + b.name, hold: max(a.hold, b.hold), within: a.within + b.within,
+		codes: append(slices.Clone(a.codes), b.codes...), loses: a.loses || b.loses,
+		begin: func(c *cluster) (string, func()) {
+			first, undoFirst := a.begin(c)
+			second, undoSecond := b.begin(c)
+			return first + " and " + second, func() {
+				undoFirst()
+				undoSecond()
+			}
+		},
 	}
-	return c.instances[1+c.dice.IntN(len(c.instances)-1)]
+}
+
+// target is whom a fault strikes. Where it is watched whether anything grows, one of several instances is spared, so that
+// somebody lives long enough to show it.
+func (c *cluster) target() *instance {
+	spared := 0
+	if c.watched && len(c.instances) > 1 {
+		spared = 1
+	}
+	return c.instances[spared+c.dice.IntN(len(c.instances)-spared)]
 }
 
 // touching are the strikes during which, or after which in the time they are given, something happened.

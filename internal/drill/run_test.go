@@ -45,9 +45,11 @@ func (d drill) run(t *testing.T) {
 		// A job takes 0.35 s on average, and in a fault half of the nodes may be away.
 		nodes = max(4, int(float64(*drillSessions)*0.7/drillEvery.Seconds()/slotsEach)+1)
 	}
-	c.crew = nodes
-	crew := startDriver(t, "nodes", c.dir, orders{URL: c.nodes.url(), Name: "node", Count: nodes, Slots: slotsEach, Seed: seed})
-	c.need(crew.await(startWithin))
+	c.nodeCount, c.watched = nodes, d.watch
+	var steady *crew
+	steady, c.mortals = crewsOf(nodes, orders{URL: c.nodes.url(), Slots: slotsEach, Seed: seed})
+	c.need(steady.start(c))
+	c.need(c.mortals.start(c))
 	people := startDriver(t, "sessions", c.dir, orders{URL: c.people.url(), Name: "session", Count: *drillSessions, Every: *drillEvery, Seed: seed})
 	c.need(people.await(startWithin))
 
@@ -68,8 +70,11 @@ func (d drill) run(t *testing.T) {
 	saw.sessions, err = people.home(settle)
 	report(unanswered, err)
 	report(stuck, c.emptied())
-	saw.nodes, err = crew.home(30 * time.Second)
-	report(deserted, err)
+	for _, crew := range []*crew{steady, c.mortals} {
+		nodes, err := crew.home(30 * time.Second)
+		report(deserted, err)
+		saw.nodes = append(saw.nodes, nodes...)
+	}
 
 	letters, err := c.redis.letters()
 	c.need(err)
@@ -84,15 +89,17 @@ func (d drill) run(t *testing.T) {
 		left = strconv.Itoa(len(keys))
 	}
 	broken = append(broken, rows.growth()...)
-	broken = append(broken, c.crashes(crew, people)...)
+	broken = append(broken, c.crashes(append(append([]*driver{people}, steady.lives...), c.mortals.lives...)...)...)
+	var heard string
+	saw.effects, heard = c.heard()
 
 	saw.routes = [2]routes{c.people.went(), c.nodes.went()}
 	verdict := check(saw)
 	verdict.broken = append(verdict.broken, broken...)
 	b, err := c.redis.backlog()
 	c.need(err)
-	t.Logf("seed %d, %s, %d instances, %d nodes: %s; pending %d, dead letters %d of %d poison, keys left %s",
-		seed, c.redis.name, len(c.instances), nodes, verdict.summary(), b.pending+b.waiting, len(letters), len(marks), left)
+	t.Logf("seed %d, %s, %d instances, %d nodes: %s; Redis ran %s; pending %d, dead letters %d of %d poison, keys left %s",
+		seed, c.redis.name, len(c.instances), nodes, verdict.summary(), heard, b.pending+b.waiting, len(letters), len(marks), left)
 	if verdict.results == 0 {
 		t.Error("that proves nothing: there was no result")
 	}

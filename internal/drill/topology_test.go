@@ -49,6 +49,17 @@ func (t *topology) url(instance int) string {
 	return t.cluster.URL()
 }
 
+// servers are all that hold data, also those that only have a copy now.
+func (t *topology) servers() []*redistest.Server {
+	switch {
+	case t.single != nil:
+		return []*redistest.Server{t.single}
+	case t.sentinel != nil:
+		return t.sentinel.Servers()
+	}
+	return t.cluster.Servers()
+}
+
 // primaries are the servers that hold the data.
 func (t *topology) primaries() []*redistest.Server {
 	switch {

@@ -153,7 +153,9 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	link.Send(answer)
 	s.acked = s.counted
 	for _, u := range s.waiting() {
-		link.Send(s.committed(u, u.reason))
+		if u.version <= s.stored {
+			s.tell(u)
+		}
 	}
 	s.catchUp()
 	return &Seat{s, link}, nil

@@ -66,7 +66,9 @@ func (s *Session) save(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.stored
 	s.stored, s.renewed = version, time.Now()
+	s.announce(before)
 	return nil
 }
 

@@ -86,6 +86,7 @@ func TestAnUtteranceIsOnlySoLong(t *testing.T) {
 		if e := s.Hear(session.Words{Final: true}); e != nil {
 			t.Fatal(e)
 		}
+		synctest.Wait()
 		wantCommitted(t, link, "max_duration", "max_duration", "manual")
 	})
 }

@@ -24,6 +24,7 @@ type utterance struct {
 	job     core.JobID
 	spec    core.Spec
 	reason  string // why it ended
+	version int64  // of the session's state that first has it; 0: it was saved elsewhere
 	written []byte // as it is saved
 	given   bool   // up
 	placing bool   // it is being given to a node
@@ -192,13 +193,10 @@ func (s *Session) commit(reason string) {
 		return
 	}
 	s.turns++
-	u.turn, u.since, u.reason = s.turns, time.Now(), reason
+	u.turn, u.since, u.reason, u.version = s.turns, time.Now(), reason, s.version
 	s.rooms.counts.Committed(reason)
 	s.register(u)
 	s.acknowledge(true)
-	if s.link != nil {
-		s.link.Send(s.committed(u, reason))
-	}
 	if s.unanswered() > s.rooms.cfg.Most {
 		s.refuse(u, wire.Errorf(wire.RateLimited, "more than %d utterances wait for their results", s.rooms.cfg.Most), "")
 		return
@@ -225,12 +223,26 @@ func (s *Session) unanswered() int {
 	return len(s.turn) - min(waiting, mostWaiting*s.rooms.cfg.Most)
 }
 
-func (s *Session) committed(u *utterance, reason string) wire.UtteranceCommitted {
-	return wire.UtteranceCommitted{
-		JobID: string(u.job), RequestID: string(u.request), UtteranceID: u.id, UtteranceIndex: u.turn - 1,
-		SrcLang: string(u.direction.Src), TgtLang: string(u.direction.Tgt), Reason: reason,
-		FirstSeq: u.first, LastSeq: u.last, DurationMS: u.spec.Utterance.AudioMS,
+// announce says where utterances were cut that the store has since a version of the session's state. Before, it is not
+// certain: whoever takes the session over, and has never heard of them, may have to cut them anew.
+func (s *Session) announce(since int64) {
+	for _, u := range s.waiting() {
+		if u.version > since && u.version <= s.stored {
+			s.tell(u)
+		}
 	}
+}
+
+// tell says where an utterance was cut.
+func (s *Session) tell(u *utterance) {
+	if s.link == nil {
+		return // whoever comes back is told
+	}
+	s.link.Send(wire.UtteranceCommitted{
+		JobID: string(u.job), RequestID: string(u.request), UtteranceID: u.id, UtteranceIndex: u.turn - 1,
+		SrcLang: string(u.direction.Src), TgtLang: string(u.direction.Tgt), Reason: u.reason,
+		FirstSeq: u.first, LastSeq: u.last, DurationMS: u.spec.Utterance.AudioMS,
+	})
 }
 
 // register makes a committed utterance known by its turn, its request and its job.
