@@ -73,7 +73,6 @@ type cluster struct {
 	nodes     *balancer // where nodes connect
 	people    *balancer // where sessions do
 	dice      *rand.Rand
-	joined    bool  // the instances know of each other
 	nodeCount int   // that are to be there
 	mortals   *crew // those of them that die in some drills
 	watched   bool  // whether anything grows
@@ -81,19 +80,10 @@ type cluster struct {
 }
 
 // muster starts a cluster, which ends with the test.
-func muster(tb testing.TB, dice *rand.Rand, kept terms) *cluster {
+func muster(tb testing.TB, binary string, dice *rand.Rand, kept terms) *cluster {
 	tb.Helper()
-	binary, err := build()
-	if err != nil {
-		tb.Fatal(err)
-	}
 	count := *drillInstances
-	if count == 0 {
-		if count = 1; binary.joins() {
-			count = 3
-		}
-	}
-	c := &cluster{tb: tb, dir: tb.ArtifactDir(), redis: startTopology(tb, *drillTopology, count), dice: dice, joined: binary.joins()}
+	c := &cluster{tb: tb, dir: tb.ArtifactDir(), redis: startTopology(tb, *drillTopology, count), dice: dice}
 	config := filepath.Join(c.dir, "lingua.toml")
 	if err := os.WriteFile(config, kept.settings(), 0o600); err != nil {
 		tb.Fatal(err)
@@ -102,17 +92,11 @@ func muster(tb testing.TB, dice *rand.Rand, kept terms) *cluster {
 	transport := &http.Transport{DisableKeepAlives: true}
 	for n := range count {
 		i := &instance{
-			name: fmt.Sprintf("i-%d", n), port: child.Port(tb), binary: binary.path, config: config,
+			name: fmt.Sprintf("i-%d", n), port: child.Port(tb), binary: binary, config: config,
 			asks: &http.Client{Transport: transport, Timeout: time.Second},
 		}
 		i.log = filepath.Join(c.dir, i.name+".log")
-		i.env = []string{"LINGUA_STORE=" + c.redis.url(n), fmt.Sprintf("LINGUA_SERVER_PORT=%d", i.port), "LINGUA_SCHEDULER_PHASE2_REDIS_KEY_PREFIX=" + prefix}
-		if c.joined {
-			i.env = append(i.env, instanceID+"="+i.name)
-		}
-		if binary.variables[ownerTTL] {
-			i.env = append(i.env, ownerTTL+"=10")
-		}
+		i.env = []string{"LINGUA_STORE=" + c.redis.url(n), fmt.Sprintf("LINGUA_SERVER_PORT=%d", i.port), "LINGUA_SCHEDULER_PHASE2_REDIS_KEY_PREFIX=" + prefix, instanceID + "=" + i.name}
 		tb.Cleanup(func() {
 			if i.proc != nil {
 				i.proc.End()

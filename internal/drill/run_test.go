@@ -31,15 +31,25 @@ type drill struct {
 	watch  bool  // whether anything grows
 }
 
-// run practises it.
+// run practises it, and fails the test for everything that is broken.
 func (d drill) run(t *testing.T) {
 	t.Parallel()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.practise(t, binary).tell(t)
+}
+
+// practise does it with a binary, and says what is broken.
+func (d drill) practise(t *testing.T, binary string) *checker {
+	t.Helper()
 	seed := *drillSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	kept := cmp.Or(d.kept, usually)
-	c := muster(t, rand.New(rand.NewPCG(seed, 0)), kept)
+	c := muster(t, binary, rand.New(rand.NewPCG(seed, 0)), kept)
 	nodes := *drillNodes
 	if nodes == 0 {
 		// A job takes 0.35 s on average, and in a fault half of the nodes may be away.
@@ -55,10 +65,7 @@ func (d drill) run(t *testing.T) {
 
 	saw := evidence{within: usual, apart: len(c.instances) > 1}
 	rows := d.faultsInTurn(t, c, &saw)
-	var marks []string
-	if c.joined {
-		marks = c.poisoned(mostPoison)
-	}
+	marks := c.poisoned(mostPoison)
 
 	var broken []violation
 	report := func(kind string, err error) {
@@ -103,7 +110,7 @@ func (d drill) run(t *testing.T) {
 	if verdict.results == 0 {
 		t.Error("that proves nothing: there was no result")
 	}
-	verdict.tell(t)
+	return verdict
 }
 
 // faultsInTurn does the faults, each once and then on for as long as was asked.
