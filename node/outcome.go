@@ -22,24 +22,27 @@ func failed(key wire.ActiveJob, reason string) outcome {
 
 // succeeded makes the outcome of a result. What could not be sent is an error: the scheduler would end the connection.
 func succeeded(key wire.ActiveJob, r Result, uploaded bool) (outcome, error) {
-	body, err := r.encode()
+	body, err := r.encode(uploaded)
 	if err != nil {
 		return outcome{}, err
 	}
 	frame := wire.JobResult{ActiveJob: key, Result: body}
 	o := outcome{}
-	if len(r.Speech) > 0 && !uploaded {
+	if len(r.Speech) > 0 {
 		frame.TTS, o.speech = true, r.Speech
 	}
 	o.frames = []wire.Frame{frame}
 	return o, sendable(frame)
 }
 
-// encode writes the object that is kept with the job.
-func (r Result) encode() (json.RawMessage, error) {
+// encode writes the object that is kept with the job. It says itself that there is speech if that does not follow it.
+func (r Result) encode(uploaded bool) (json.RawMessage, error) {
 	fields := map[string]any{}
 	maps.Copy(fields, r.Extra)
 	fields["text_src"], fields["text_tgt"] = r.TextSrc, r.TextTgt
+	if uploaded {
+		fields["tts"] = true
+	}
 	if len(r.StagesMS) > 0 {
 		fields["latency"] = r.StagesMS
 	}

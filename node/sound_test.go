@@ -167,7 +167,7 @@ func TestSpeechInFrames(t *testing.T) {
 	}
 }
 
-// TestSpeechUploaded: it is there before the result, which does not announce it.
+// TestSpeechUploaded: it is there before the result, which says so, and announces no frames of it.
 func TestSpeechUploaded(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
@@ -186,8 +186,12 @@ func TestSpeechUploaded(t *testing.T) {
 	for _, id := range []string{"kept", "lost"} {
 		p.send(wire.JobAssign{JobID: id, AttemptID: 1, TTSUpload: s.URL + "/v1/audio/" + id + "/tts?sig=secret"})
 		expect[wire.JobAck](p)
-		if got := expect[wire.JobResult](p); got.TTS {
-			t.Error("the result announces speech that was uploaded")
+		got := expect[wire.JobResult](p)
+		if got.TTS {
+			t.Error("the result announces frames of speech that was uploaded")
+		}
+		if says := strings.Contains(string(got.Result), `"tts":true`); says != (id == "kept") {
+			t.Errorf("of speech that is %s the result says: %s", id, got.Result)
 		}
 		if id == "kept" {
 			select {

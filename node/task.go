@@ -98,10 +98,11 @@ func (n *Node) do(ctx context.Context, t *task, job *Job) outcome {
 	uploaded := false
 	if to := t.assign.TTSUpload; to != "" && len(result.Speech) > 0 {
 		// Before the result, so that the speech is there when the text is.
-		uploaded = true
-		if err := t.put(ctx, to, result.Speech); err != nil {
+		err := t.put(ctx, to, result.Speech)
+		if err != nil {
 			log.Warn("the speech could not be uploaded; the result goes without it", "error", err)
 		}
+		uploaded, result.Speech = err == nil, nil
 	}
 	o, err := succeeded(t.key, result, uploaded)
 	if err != nil {

@@ -40,7 +40,7 @@ type JobAssign struct {
 	TimeoutMS  int64           `json:"timeout_ms" doc:"The same as a duration from now, for a node whose clock may differ."`
 	Partials   bool            `json:"partials,omitempty" doc:"Somebody reads partial results."`
 	Audio      *Audio          `json:"audio,omitempty"`
-	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the spoken result, if it is wanted and not sent in binary frames."`
+	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the spoken result, before the result, if it is wanted and not sent in binary frames; the result then says tts: true."`
 }
 
 // Audio says what the audio of a job is and where it is.

@@ -56,6 +56,7 @@ func (c *checker) checkSession(id string, entries []entry, had holding) {
 	}
 	t.answers()
 	t.repeats(entries)
+	t.checkSpeech(entries)
 }
 
 // terminal takes in how an utterance ended.
@@ -128,14 +129,13 @@ func (t *talk) judge(s, e entry) {
 // repeats looks for durable messages that came over the wire although they had arrived. A session that was told of a gap
 // starts from where the scheduler is.
 func (t *talk) repeats(entries []entry) {
-	if slices.ContainsFunc(entries, func(e entry) bool { return e.What == resumed && !e.Recovered }) {
-		return
-	}
 	floor := make(map[int]int64) // by connection: what had arrived
 	for _, e := range entries {
 		switch e.What {
 		case asked:
 			floor[e.Conn] = e.Seq
+		case rewound:
+			floor[e.Conn] = min(floor[e.Conn], e.Seq)
 		case wired:
 			if e.Seq <= floor[e.Conn] {
 				t.breaks(duplicate, "%s had %d: %v", t.id, floor[e.Conn], e)

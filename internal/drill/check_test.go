@@ -17,6 +17,7 @@ const (
 	gap        = "a gap without cause"
 	ending     = "a session that was lost, or counted wrongly"
 	garbled    = "a result of other sound than was said"
+	mumbled    = "speech that is not what was spoken"
 	slow       = "a terminal message that came too late"
 	failing    = "an error without cause"
 	crowded    = "a node that worked on more than its slots"
@@ -49,6 +50,7 @@ type figures struct {
 	jobs, attempts              int // that nodes took
 	mostHeld, oversold, refused int
 	dropped                     int // results that were not accepted
+	speeches, spoken            int // results that speech was to follow; and those that all of it followed
 	placed, crossed             int // results of which it is known where both were connected; and of those, not to the same instance
 }
 

@@ -103,6 +103,47 @@ func TestTheCheckerFinds(t *testing.T) {
 			s.session(entry{What: wired, Conn: 2, Seq: 1})
 			return s.ends(1)
 		}, nil},
+		"a message again after it was said that it is gone": {func(s *story) *story {
+			s.session(entry{What: wired, Conn: 1, Seq: 1})
+			s.session(entry{What: asked, Conn: 2, Seq: 1})
+			s.session(entry{What: rewound, Conn: 2, Seq: 0})
+			s.session(entry{What: wired, Conn: 2, Seq: 1})
+			s.session(entry{What: wired, Conn: 2, Seq: 1})
+			return s.ends(1)
+		}, []string{duplicate}},
+		"speech": {func(s *story) *story {
+			s.speaks(0, speechSize-10, 10)
+			return s.ends(2)
+		}, nil},
+		"speech that is cut short": {func(s *story) *story {
+			s.speaks(0, speechSize-10)
+			return s.ends(2)
+		}, []string{mumbled}},
+		"speech that a fault cuts short": {func(s *story) *story {
+			s.struck(outage, func() { s.speaks(0, speechSize-10) })
+			return s.ends(2)
+		}, nil},
+		"speech that comes again": {func(s *story) *story {
+			s.speaks(0, speechSize-10, 10)
+			s.session(entry{What: spoke, Job: job(1), Attempt: 1, Bytes: 10})
+			return s.ends(2)
+		}, []string{mumbled}},
+		"speech that nobody announced": {func(s *story) *story {
+			s.session(entry{What: spoke, Job: job(0), Attempt: 1, Bytes: 10})
+			return s.ends(1)
+		}, []string{mumbled}},
+		"a write that came too late": {func(s *story) *story {
+			s.effects = append(s.effects, effect{at: s.clock, kind: overdue})
+			return s.ends(1)
+		}, []string{overdue}},
+		"a write of somebody who was superseded": {func(s *story) *story {
+			s.effects = append(s.effects, effect{at: s.clock, kind: superseded})
+			return s.ends(1)
+		}, []string{superseded}},
+		"a write of somebody of whom the store has forgotten that he was superseded": {func(s *story) *story {
+			s.struck(outage, func() { s.effects = append(s.effects, effect{at: s.clock, kind: superseded}) })
+			return s.ends(1)
+		}, nil},
 		"a lost session": {func(s *story) *story {
 			s.session(entry{What: lost, Code: "gone"})
 			s.node(entry{What: left, OK: true})

@@ -17,8 +17,10 @@ import (
 // away is soon seen to remain.
 type terms struct{ resume, idle, job, wait int }
 
-// usually a session may be silent for longer than the longest fault, and can be resumed after it. In brief it cannot.
+// usually a session may be silent for longer than the longest fault, and can be resumed after it. In brief it cannot. And some
+// drills are done with everything as it is shipped.
 var (
+	shipped terms
 	usually = terms{resume: 15, idle: 20, job: 12, wait: 10}
 	briefly = terms{resume: 10, idle: 10, job: 9, wait: 10}
 )
@@ -32,12 +34,25 @@ func (t terms) keptFor() time.Duration {
 	return time.Duration(t.resume+t.wait+t.job+t.idle)*time.Second + 5*time.Second
 }
 
-// settings are those of every instance: presence as shipped, what is kept for long kept for ten seconds, and bounds that
-// load alone does not reach.
-func (t terms) settings() []byte {
-	return fmt.Appendf(nil, `
+// bounds are such that load alone does not reach them.
+const bounds = `
 [server]
 shutdown_seconds = 8
+
+[scheduler.sessions]
+open_utterances = 200
+per_address = 0
+`
+
+// settings are those of every instance. Presence of instances is always as shipped; of the rest, what is kept for long is
+// kept for ten seconds.
+func (t terms) settings() []byte {
+	if t == shipped {
+		return []byte(bounds)
+	}
+	return fmt.Appendf([]byte(bounds), `resume_seconds = %d
+idle_seconds = %d
+wait_ms = %d
 
 [scheduler.nodes]
 heartbeat_interval_ms = 1000
@@ -51,14 +66,7 @@ lease_seconds = %d
 heartbeat_stale_ms = 10000
 attempt_timeout_ms = 8000
 job_timeout_ms = %d
-
-[scheduler.sessions]
-resume_seconds = %d
-idle_seconds = %d
-wait_ms = %d
-open_utterances = 200
-per_address = 0
-`, int(recordKept.Seconds()), 1000*t.job, t.resume, t.idle, 1000*t.wait)
+`, t.resume, t.idle, 1000*t.wait, int(recordKept.Seconds()), 1000*t.job)
 }
 
 // presenceTTL is how long an instance that says nothing is believed to be there.
@@ -77,6 +85,7 @@ type cluster struct {
 	mortals   *crew // those of them that die in some drills
 	watched   bool  // whether anything grows
 	witness   *witness
+	marks     int // of the poison there is
 }
 
 // muster starts a cluster, which ends with the test.

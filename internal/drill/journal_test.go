@@ -16,7 +16,8 @@ const (
 	said         = "said"         // an utterance: Request, Bytes
 	committed    = "committed"    // Request, Index, Job
 	shown        = "partial"      // Index, Attempt
-	terminal     = "terminal"     // Request, Index, Seq, Job, Attempt, OK and then Node and Bytes, else Code
+	terminal     = "terminal"     // Request, Index, Seq, Job, Attempt, OK and then Node, Bytes and Speech, else Code
+	spoke        = "spoke"        // a piece of a spoken result: Job, Attempt, Index, Bytes, OK: the last; Code: other than was spoken
 	reconnecting = "reconnecting" // Code: why
 	resumed      = "resumed"      // Recovered, Bytes: frames that are sent again
 	over         = "over"         // the session was ended; Index: its utterances
@@ -24,6 +25,7 @@ const (
 	asked        = "asked"        // on the wire: to resume connection Conn after Seq
 	connected    = "connected"    // also a node; Conn, Code: the address it comes from
 	wired        = "wired"        // on the wire: a durable message came over Conn with Seq
+	rewound      = "rewound"      // on the wire: over Conn it goes on after Seq, and what was before is gone
 
 	registered = "registered" // the node; Code: how; Slots
 	assigned   = "assigned"   // a job; Held: how many it had in hand before
@@ -53,6 +55,7 @@ type entry struct {
 	OK        bool   `json:"ok,omitempty"`
 	Code      string `json:"code,omitempty"`
 	Recovered bool   `json:"recovered,omitempty"`
+	Speech    bool   `json:"speech,omitempty"`
 	Held      int    `json:"held,omitempty"`
 	Slots     int    `json:"slots,omitempty"`
 }

@@ -20,14 +20,14 @@ const (
 var mutants = map[string]mutant{
 	"whoever had a session goes on writing its state": {
 		edits: []edit{{scripts + "save.lua", "if not held then return { now, 0 } end", ""}},
-		drill: drill{faults: []fault{stopped(presenceTTL)}}, want: superseded,
+		drill: drill{kept: usually, faults: []fault{stopped(presenceTTL)}}, want: superseded,
 	},
 	"nothing comes too late": {
 		edits: []edit{
 			{scripts + "lib.lua", "return limit > 0 and now > limit", "return false"},
 			{scripts + "reserve.lua", tooLate, ""}, {scripts + "commit.lua", tooLate, ""}, {scripts + "replace.lua", tooLate, ""},
 		},
-		drill: drill{faults: []fault{delayed(presenceTTL)}}, want: overdue,
+		drill: drill{kept: usually, faults: []fault{delayed(presenceTTL)}}, want: overdue,
 	},
 }
 

@@ -43,7 +43,7 @@ func driveNodes(work context.Context, o orders, j *journal, ready func()) error 
 			errs[i] = node.Run(work, node.Config{
 				URL: o.URL, ID: w.name, Slots: o.Slots, Grace: 10 * time.Second, Log: log.With("node_id", w.name),
 				HTTPClient:  &http.Client{Transport: &tap{base: base, made: w.made, hear: w.hear}},
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
+				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
 			}, w.do)
 			e := entry{Who: w.name, What: left, OK: errs[i] == nil}
 			if errs[i] != nil {
@@ -107,7 +107,7 @@ func (w *worker) work(ctx context.Context, job *node.Job) (node.Result, error) {
 		return node.Result{}, node.Fail("DRILL")
 	}
 	deed, err := json.Marshal(deed{Node: w.name, Job: job.ID, Attempt: job.Attempt, Bytes: int64(len(audio))})
-	return node.Result{TextTgt: string(deed)}, err
+	return node.Result{TextTgt: string(deed), Speech: speechOf(job.ID, job.Attempt)}, err
 }
 
 // dice fall for an attempt on a node as they did in the last drill with the same seed. An attempt that one node had no room

@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -26,9 +25,9 @@ const (
 // drill is what is practised: faults, drawn at random unless there is only one.
 type drill struct {
 	faults []fault
-	kept   terms // usually, unless given
-	keys   bool  // what remains is looked at also in the short form; it takes as long as things are kept
-	watch  bool  // whether anything grows
+	kept   terms
+	keys   bool // what remains is looked at also in the short form; it takes as long as things are kept
+	watch  bool // whether anything grows
 }
 
 // run practises it, and fails the test for everything that is broken.
@@ -48,8 +47,7 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	kept := cmp.Or(d.kept, usually)
-	c := muster(t, binary, rand.New(rand.NewPCG(seed, 0)), kept)
+	c := muster(t, binary, rand.New(rand.NewPCG(seed, 0)), d.kept)
 	nodes := *drillNodes
 	if nodes == 0 {
 		// A job takes 0.35 s on average, and in a fault half of the nodes may be away.
@@ -63,9 +61,10 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 	people := startDriver(t, "sessions", c.dir, orders{URL: c.people.url(), Name: "session", Count: *drillSessions, Every: *drillEvery, Seed: seed})
 	c.need(people.await(startWithin))
 
+	marks := c.poisoned(mostPoison)
 	saw := evidence{within: usual, apart: len(c.instances) > 1}
 	rows := d.faultsInTurn(t, c, &saw)
-	marks := c.poisoned(mostPoison)
+	marks = append(marks, c.poisoned(mostPoison)...)
 
 	var broken []violation
 	report := func(kind string, err error) {
@@ -88,7 +87,7 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 	broken = append(broken, wrongLetters(letters, marks)...)
 	left := "not looked at"
 	if d.keys || *drillFor > 0 {
-		keys, err := c.wrongKeys(t.Context(), kept.keptFor(), len(marks) > 0)
+		keys, err := c.wrongKeys(t.Context(), d.kept.keptFor(), len(marks) > 0)
 		c.need(err)
 		for _, key := range keys {
 			broken = append(broken, violation{leftover, key})
@@ -154,9 +153,9 @@ func (c *checker) summary() string {
 		slowest = max(slowest, s.caughtUp)
 	}
 	return fmt.Sprintf("%d sessions, %d utterances, %d results, errors [%s]; %d strikes, %d connections lost, %d resumed, %d not recovered; "+
-		"%d of %d from another instance; longest to terminal %v (%s); %d jobs in %d attempts, most at once %d, oversold %d, refused by nodes %d, results dropped %d; inboxes caught up in %v",
+		"%d of %d from another instance; %d of %d spoken in full; longest to terminal %v (%s); %d jobs in %d attempts, most at once %d, oversold %d, refused by nodes %d, results dropped %d; inboxes caught up in %v",
 		c.talks, c.utterances, c.results, strings.Join(codes, ", "), len(c.strikes), c.reconnects, c.resumes, c.unrecovered,
-		c.crossed, c.placed, c.longest.Round(time.Millisecond), c.longestOf, c.jobs, c.attempts, c.mostHeld, c.oversold, c.refused, c.dropped, slowest.Round(time.Millisecond))
+		c.crossed, c.placed, c.spoken, c.speeches, c.longest.Round(time.Millisecond), c.longestOf, c.jobs, c.attempts, c.mostHeld, c.oversold, c.refused, c.dropped, slowest.Round(time.Millisecond))
 }
 
 // tell fails the test for everything that is broken. Of each kind a few have to do.

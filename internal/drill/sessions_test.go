@@ -47,6 +47,7 @@ func driveSessions(speaking context.Context, o orders, j *journal, ready func())
 	gate := make(chan struct{}, 32) // so many sessions are started at once
 	for i := range o.Count {
 		p := &person{name: fmt.Sprintf("%s-%d", o.Name, i), o: o, j: j, base: base, dice: rand.New(rand.NewPCG(o.Seed, uint64(i)))}
+		p.tts = i%2 == 0
 		p.there = sync.OnceFunc(there.Done)
 		all.Go(func() {
 			defer p.there()
@@ -67,6 +68,8 @@ type person struct {
 	base  http.RoundTripper
 	dice  *rand.Rand
 	there func()
+	tts   bool // it wants to hear its results
+	ear   listener
 }
 
 // converse holds one session.
@@ -106,7 +109,7 @@ func (p *person) start(speaking context.Context, id string, gate chan struct{}) 
 			URL:        p.o.URL,
 			HTTPClient: &http.Client{Transport: p.tap(id)},
 			Start: wire.SessionStart{
-				SessionID: id, Langs: []string{"en", "es"}, Audio: wire.AudioFormat{SampleRate: rate}, Partials: true,
+				SessionID: id, Langs: []string{"en", "es"}, Audio: wire.AudioFormat{SampleRate: rate}, Partials: true, TTS: p.tts,
 				Segmentation: wire.Segmentation{PauseMS: longestPause.Milliseconds()},
 			},
 		})
@@ -173,10 +176,13 @@ func (p *person) heard(id string, event client.Event) {
 		var by deed
 		_ = json.Unmarshal([]byte(v.TextTgt), &by) // the checker finds that it names nobody
 		e.What, e.OK, e.Request, e.Index, e.Seq, e.Job, e.Attempt = terminal, true, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID, v.AttemptID
-		e.Node, e.Bytes = by.Node, by.Bytes
+		e.Node, e.Bytes, e.Speech = by.Node, by.Bytes, v.TTS == "follows"
 		if by.Job != v.JobID || by.Attempt != v.AttemptID {
 			e.Code = fmt.Sprintf("the node made it for attempt %d of %s", by.Attempt, by.Job)
 		}
+	case client.Speech:
+		e.What, e.Job, e.Attempt, e.Index, e.Bytes, e.OK = spoke, v.JobID, v.AttemptID, int64(v.Chunk), int64(len(v.Audio)), v.Last
+		e.Code = p.ear.hear(attempt{v.JobID, v.AttemptID}, v.Chunk, v.Audio)
 	case client.Failed:
 		e.What, e.Request, e.Index, e.Seq, e.Job = terminal, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID
 		if e.Code = string(v.Err.Code); v.Reason != "" && v.Reason != e.Code {
@@ -194,19 +200,20 @@ func (p *person) heard(id string, event client.Event) {
 	p.j.note(e)
 }
 
-// wire notes what the package would forgive: durable messages that come twice.
+// wire notes what the package would forgive: durable messages that come twice, and where a session that has a gap goes on.
 func (p *person) wire(id string, conn int, sent bool, text []byte) {
 	kind, err := wire.TypeOf(text)
 	if err != nil {
 		return
 	}
 	var m struct {
-		Seq   int64  `json:"seq"`
-		Last  int64  `json:"last_seq"`
-		Index *int64 `json:"utterance_index"`
+		Seq       int64  `json:"seq"`
+		Last      int64  `json:"last_seq"`
+		Index     *int64 `json:"utterance_index"`
+		Recovered bool   `json:"recovered"`
 	}
 	switch kind {
-	case wire.SessionResume{}.Type(), wire.Result{}.Type(), wire.ErrorFrame{}.Type():
+	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.Result{}.Type(), wire.ErrorFrame{}.Type():
 		if json.Unmarshal(text, &m) != nil {
 			return
 		}
@@ -216,6 +223,10 @@ func (p *person) wire(id string, conn int, sent bool, text []byte) {
 	switch {
 	case sent:
 		p.j.note(entry{Who: id, What: asked, Conn: conn, Seq: m.Last})
+	case kind == wire.SessionResumed{}.Type():
+		if !m.Recovered {
+			p.j.note(entry{Who: id, What: rewound, Conn: conn, Seq: m.Last})
+		}
 	case m.Index != nil:
 		p.j.note(entry{Who: id, What: wired, Conn: conn, Seq: m.Seq, Index: *m.Index})
 	}

@@ -24,7 +24,8 @@ func (c *cluster) poisoned(count int) []string {
 		key := inboxKey(living[n%len(living)])
 		server, err := c.redis.at(key)
 		c.need(err)
-		mark := fmt.Sprintf("%s%d", poison, n)
+		c.marks++
+		mark := fmt.Sprintf("%s%d", poison, c.marks)
 		_, err = server.Do("XADD", key, "*", "drill", mark)
 		c.need(err)
 		marks = append(marks, mark)
@@ -126,10 +127,15 @@ func (c *cluster) wrongKeys(ctx context.Context, within time.Duration, poisoned 
 	return append(list, c.strangers(living)...), nil
 }
 
-// strangers are instances that are listed and do not live.
+// strangers are instances that are listed and neither live nor have left dead letters: those can be found as long as
+// whoever they were for is listed.
 func (c *cluster) strangers(living []string) []string {
 	key := prefix + ":schedulers:all"
 	server, err := c.redis.at(key)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	letters, err := c.redis.keys(prefix + ":streams:*:dlq")
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -141,7 +147,7 @@ func (c *cluster) strangers(living []string) []string {
 	var list []string
 	for _, m := range members {
 		name := fmt.Sprint(m)
-		if !slices.Contains(living, name) {
+		if !slices.Contains(living, name) && !slices.ContainsFunc(letters, func(f found) bool { return strings.Contains(f.key, "{instance:"+name+"}") }) {
 			list = append(list, fmt.Sprintf("%s lists %s", key, name))
 		}
 	}

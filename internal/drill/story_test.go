@@ -55,6 +55,18 @@ func (s *story) does(n int) {
 
 func (s *story) hears(n int) { s.session(result(n)) }
 
+// speaks is one more utterance, whose result is spoken in pieces of these sizes.
+func (s *story) speaks(sizes ...int64) {
+	s.says(1)
+	s.does(1)
+	e := result(1)
+	e.Speech = true
+	s.session(e)
+	for i, size := range sizes {
+		s.session(entry{What: spoke, Job: job(1), Attempt: 1, Index: int64(i), Bytes: size, OK: i == len(sizes)-1})
+	}
+}
+
 func result(n int) entry {
 	return entry{What: terminal, OK: true, Request: request(n), Index: int64(n), Seq: int64(n + 1), Job: job(n), Attempt: 1, Node: "n", Bytes: 100}
 }

@@ -74,7 +74,7 @@ func remains(t *testing.T, r *topology) {
 	t.Helper()
 	c := &cluster{tb: t, redis: r, instances: []*instance{{name: "i-0"}}}
 	all, present := prefix+":schedulers:all", prefix+":schedulers:presence:{instance:i-0-a}"
-	for key, args := range map[string][]string{all: {"ZADD", all, "1", "i-0-a", "2", "i-1-b"}, present: {"SET", present, "{}"}} {
+	for key, args := range map[string][]string{all: {"ZADD", all, "1", "i-0-a", "2", "i-1-b", "3", "i-2-c"}, present: {"SET", present, "{}"}} {
 		server, err := r.at(key)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func remains(t *testing.T, r *topology) {
 	}
 	keys, err := c.wrongKeys(t.Context(), 0, true)
 	slices.Sort(keys)
-	if err != nil || len(keys) != 2 || !strings.HasPrefix(keys[0], all+" lists i-1-b") || !strings.HasPrefix(keys[1], inboxKey("i-1-b")+" ") {
-		t.Errorf("%q, %v; want the inbox of i-1, and that it is listed", keys, err)
+	if err != nil || len(keys) != 2 || !strings.HasPrefix(keys[0], all+" lists i-2-c") || !strings.HasPrefix(keys[1], inboxKey("i-1-b")+" ") {
+		t.Errorf("%q, %v; want the inbox of i-1, which has dead letters, and that i-2 is listed", keys, err)
 	}
 }

@@ -114,7 +114,10 @@ func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
 			s.fail(w, err)
 			return
 		}
-		s.Rooms.Speak(&head, frame)
+		if !s.Rooms.Speak(&head, frame) {
+			s.fail(w, wire.Errorf(wire.NotFound, "nobody waits here any more to hear job %s: send the result without its speech", t.job))
+			return
+		}
 		if rest = rest[n:]; len(rest) == 0 {
 			break
 		}

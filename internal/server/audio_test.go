@@ -70,6 +70,9 @@ func TestSoundForNodesThatAreNotConnected(t *testing.T) {
 	if a := w.fetch("GET", d.AudioRef, nil); a.status != http.StatusNotFound {
 		t.Errorf("the sound of a job that has ended: %d", a.status)
 	}
+	if a := w.fetch("PUT", d.TTSUpload, []byte("again")); a.status != http.StatusNotFound {
+		t.Errorf("speech that nobody waits for: %d", a.status)
+	}
 	if strings.Contains(w.log.String(), "token=") {
 		t.Error("an address was logged")
 	}

@@ -94,17 +94,17 @@ func (s *Session) hush(link Link) {
 }
 
 // Speak passes on a piece of a spoken result: a whole binary frame. It waits for the result it belongs to, and goes with
-// no other.
-func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
+// no other. It reports whether anybody here may hear it.
+func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) bool {
 	u := r.utterance(core.JobID(h.JobID))
 	if u == nil {
-		return
+		return false
 	}
 	s, v := u.session, &u.voice
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == nil || !s.set.TTS || h.AttemptID < v.attempt || h.AttemptID == v.attempt && h.Chunk < v.chunk || u.ended && h.AttemptID != u.stands {
-		return // nobody listens, it was heard, or its result is not the one that stands
+		return false // nobody listens, it was heard, or its result is not the one that stands
 	}
 	if h.AttemptID > v.attempt {
 		v.hush(r.Sounds)
@@ -121,6 +121,7 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) {
 	if u.ended {
 		s.voiced(u)
 	}
+	return true
 }
 
 // voiced passes on the speech of an utterance whose result has been sent.
