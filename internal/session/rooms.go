@@ -151,6 +151,9 @@ func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, bod
 	if err != nil {
 		return err
 	}
+	if a.There {
+		body = nil // what stands is read from the outbox
+	}
 	s, mine := r.session(spec.Session), a.Owner == "" || a.Owner == r.cfg.Instance
 	if s != nil && (a.Refused || !mine) {
 		s.superseded()
@@ -160,7 +163,7 @@ func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, bod
 	case !mine:
 		l := endedLetter{Session: spec.Session, Job: spec.Job(), Turn: turn, Seq: a.Seq}
 		if len(body) <= mostWritten {
-			l.Message = body // a large one is read from the outbox
+			l.Message = body // a large one, or another, is read from the outbox
 		}
 		r.write(ctx, a.Owner, kindEnded, endedFor, l)
 	case s != nil:

@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // TestACutIsToldWhenItIsKept: as long as the store does not have it, whoever takes the session over would cut anew, and the
@@ -71,4 +73,25 @@ func (s *fullStore) SaveSession(ctx context.Context, p store.SaveParams) (bool, 
 		return false, errors.New("there is no room left")
 	}
 	return s.Store.SaveSession(ctx, p)
+}
+
+// TestWhatStandsIsTold: somebody else has written how an utterance ended, and no word of it came. What is written here later
+// does not count, and is not told either.
+func TestWhatStandsIsTold(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start()
+		job := w.utter(s)
+		first, err := wire.EncodeFrame(wire.Result{Seq: 1, JobID: string(job), TextTgt: "first"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.store.Append(t.Context(), store.AppendParams{Session: s.ID(), Body: first, Keep: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		w.fail(job, core.ReasonDeadline)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"0 first"}, link.ends()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }

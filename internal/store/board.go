@@ -47,6 +47,7 @@ type AppendParams struct {
 type Appended struct {
 	Seq     int64 // the position of the last message in the stream
 	Refused bool  // the session is somebody else's by now: nothing was added
+	There   bool  // the utterance had a message before, which may be another: that one stands
 	// Owner is whose the session is, for whoever is not: empty when nobody's. It is as old as the append, no older.
 	Owner core.InstanceID
 }

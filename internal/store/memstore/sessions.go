@@ -124,11 +124,12 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	}
 	o.streams[p.Session] = st
 	st.expires = now.add(p.Keep)
-	if _, ok := st.waiting[p.Index]; !ok && p.Index >= st.next {
+	_, there := st.waiting[p.Index]
+	if there = there || p.Index < st.next; !there {
 		st.waiting[p.Index] = slices.Clone(p.Body)
 	}
 	st.advance()
-	return store.Appended{Seq: st.next, Owner: owner.Owner}, nil
+	return store.Appended{Seq: st.next, There: there, Owner: owner.Owner}, nil
 }
 
 // advance lets in messages that waited for others before them.

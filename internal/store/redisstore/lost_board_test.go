@@ -12,10 +12,11 @@ import (
 
 func appends(index int64) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		seq, err := s.Append(ctx, store.AppendParams{
+		a, err := s.Append(ctx, store.AppendParams{
 			Session: core.SessionID(x.name), Index: index, Body: fmt.Appendf(nil, "body %d", index), Keep: time.Minute,
 		})
-		return fmt.Sprint(seq), err
+		a.There = false // whose own message is there is told so, and reads it
+		return fmt.Sprint(a), err
 	}
 }
 

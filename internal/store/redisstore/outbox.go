@@ -19,7 +19,7 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	if err != nil {
 		return store.Appended{}, err
 	}
-	return store.Appended{Refused: r.int(0) == 0, Seq: r.int(1), Owner: core.InstanceID(r.text(2))}, nil
+	return store.Appended{Refused: r.int(0) == 0, There: r.int(0) == 2, Seq: r.int(1), Owner: core.InstanceID(r.text(2))}, nil
 }
 
 // Read implements store.Outbox.

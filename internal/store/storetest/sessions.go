@@ -53,6 +53,19 @@ func exerciseSessions(_ *testing.T, run runner) {
 		}
 	})
 
+	run("who appends a second message of an utterance is told that there is one", func(t *testing.T, h *Harness) {
+		for _, step := range []struct {
+			index int64
+			body  string
+			there bool
+		}{{1, "first", false}, {1, "second", true}, {1, "first", true}, {0, "first", false}, {0, "second", true}, {1, "second", true}, {2, "first", false}} {
+			p := store.AppendParams{Session: "room-1", Index: step.index, Body: []byte(step.body), Keep: h.Timing.Keep}
+			if got, err := h.Store.Append(t.Context(), p); err != nil || got.There != (step.there || h.Repeats) || got.Refused {
+				t.Errorf("%+v: %+v, %v", step, got, err)
+			}
+		}
+	})
+
 	run("a gap holds back what comes after it", func(t *testing.T, h *Harness) {
 		put := func(i int64) int64 {
 			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: "room-1", Index: i, Body: []byte("x"), Keep: h.Timing.Keep})
