@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"iter"
 	"log/slog"
@@ -53,6 +54,9 @@ func Start(ctx context.Context, cfg Config) (*Session, error) {
 	s := &Session{
 		cfg: cfg, where: where, http: cfg.httpClient(), log: cfg.log(),
 		gone: make(chan struct{}), more: make(chan struct{}, 1), inbox: newInbox(), heard: newHeard(),
+	}
+	if s.cfg.Start.ResumeToken == "" {
+		s.cfg.Start.ResumeToken = rand.Text() // so that a start whose answer was lost can be said again
 	}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	l, err := s.begun()

@@ -27,7 +27,7 @@ func TestConversation(t *testing.T) {
 			t.Errorf("the subprotocol is %q", got)
 		}
 		got := p.begin(limits)
-		if diff := cmp.Diff(wire.SessionStart{Langs: []string{"en", "es"}, Partials: true}, got); diff != "" {
+		if diff := cmp.Diff(wire.SessionStart{ResumeToken: got.ResumeToken, Langs: []string{"en", "es"}, Partials: true}, got); diff != "" {
 			t.Errorf("session_start (-want +got):\n%s", diff)
 		}
 		p.audio("aaaa", "bb")
@@ -284,14 +284,20 @@ func TestRefused(t *testing.T) {
 // TestNotYet: a scheduler that is stopping, or lost, before it began the session is asked again.
 func TestNotYet(t *testing.T) {
 	t.Parallel()
+	var said wire.SessionStart
 	f := newFake(t,
 		func(p *peer) { p.answer.WriteHeader(http.StatusServiceUnavailable) },
 		func(p *peer) {
 			p.expect(&wire.SessionStart{})
 			p.shut(wire.CloseDraining, wire.Error{Code: wire.SchedulerDependencyDown})
 		},
-		func(p *peer) { p.expect(&wire.SessionStart{}); p.cut() },
-		func(p *peer) { p.begin(limits); p.end(wire.SessionEnded{SessionID: "s-1"}) },
+		func(p *peer) { p.expect(&said); p.cut() },
+		func(p *peer) {
+			if again := p.begin(limits); again.ResumeToken != said.ResumeToken || len(said.ResumeToken) < 16 {
+				p.fail("the start that was lost had the secret %q, the next has %q", said.ResumeToken, again.ResumeToken)
+			}
+			p.end(wire.SessionEnded{SessionID: "s-1"})
+		},
 	)
 	start(t, f.config()).end()
 

@@ -21,6 +21,7 @@ type MintResponse struct {
 // SessionStart begins a conversation between two languages. Each utterance is in one of them.
 type SessionStart struct {
 	SessionID    string          `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"One is made if it is absent. A session token names it."`
+	ResumeToken  string          `json:"resume_token,omitempty" maxLength:"128" doc:"A secret of the client's own making, of 16 characters at least, in place of one that the scheduler makes. Whoever lost the answer says the same again, with the name and the secret, and gets the same session."`
 	Langs        []string        `json:"langs" minItems:"2" maxItems:"2" doc:"The two languages, as BCP-47 tags."`
 	SrcLang      string          `json:"src_lang,omitempty" doc:"The language of utterances that do not say theirs. The first of langs unless given."`
 	TgtLang      string          `json:"tgt_lang,omitempty" doc:"The other one, if it is said at all."`

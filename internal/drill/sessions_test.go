@@ -2,8 +2,8 @@ package drill
 
 import (
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -104,22 +104,19 @@ func (p *person) converse(speaking context.Context, id string, gate chan struct{
 func (p *person) start(speaking context.Context, id string, gate chan struct{}) *client.Session {
 	gate <- struct{}{}
 	defer func() { <-gate }()
+	token := crand.Text()
 	for speaking.Err() == nil {
-		s, err := client.Start(context.WithoutCancel(speaking), client.Config{
+		s, err := client.Start(context.WithoutCancel(speaking), client.Config{ // the same again: the answer may have been lost
 			URL:        p.o.URL,
 			HTTPClient: &http.Client{Transport: p.tap(id)},
 			Start: wire.SessionStart{
-				SessionID: id, Langs: []string{"en", "es"}, Audio: wire.AudioFormat{SampleRate: rate}, Partials: true, TTS: p.tts,
+				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.AudioFormat{SampleRate: rate}, Partials: true, TTS: p.tts,
 				Segmentation: wire.Segmentation{PauseMS: longestPause.Milliseconds()},
 			},
 		})
 		if err == nil {
 			p.j.note(entry{Who: id, What: started})
 			return s
-		}
-		var refused *wire.Error
-		if errors.As(err, &refused) && refused.Code == wire.Forbidden {
-			id += "+" // it was started, and the answer was lost
 		}
 		pause.About(speaking, 200*time.Millisecond, 0.5)
 	}

@@ -140,12 +140,24 @@ func TestSessionTokens(t *testing.T) {
 	other := w.dial("/ws/session", minted.Token, true)
 	other.say(start.with(obj{"session_id": "room-2"}))
 	other.closedWith(wire.Forbidden, wire.CloseForbidden)
+	short := w.dial("/ws/session", minted.Token, true)
+	short.say(start.with(obj{"resume_token": "guessed"}))
+	short.closedWith(wire.InvalidRequest, wire.CloseBadMessage)
+	const secret = "of the session's own making"
+	for range 2 { // the answer to the first may be lost
+		again := w.dial("/ws/session", minted.Token, true)
+		again.say(start.with(obj{"resume_token": secret}))
+		if m := again.until("session_started"); m["session_id"] != "room-1" || m["resume_token"] != secret {
+			t.Errorf("%v", m)
+		}
+	}
+	w.as(operatorKey, "POST", "/v1/sessions", obj{"session_id": "room-3"}).into(&minted)
 	own := w.dial("/ws/session", minted.Token, true)
 	own.say(start)
-	if m := own.until("session_started"); m["session_id"] != "room-1" {
+	if m := own.until("session_started"); m["session_id"] != "room-3" {
 		t.Errorf("%v", m)
 	}
-	for _, secret := range []string{minted.Token, operatorKey, gpuToken} {
+	for _, secret := range []string{minted.Token, operatorKey, gpuToken, secret} {
 		if strings.Contains(w.log.String(), secret) {
 			t.Error("a credential was logged")
 		}

@@ -99,6 +99,9 @@ func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *aut
 	if e := ownSession(grant, in.SessionID); e != nil {
 		return nil, e
 	}
+	if n := len(in.ResumeToken); n != 0 && (n < 16 || n > 128) {
+		return nil, wire.Invalid("resume_token", "must be of 16 to 128 characters that nobody can guess, not of %d; or leave it out", n)
+	}
 	if len(in.Langs) != 2 {
 		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
 	}

@@ -131,9 +131,6 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 		s.known, s.turns = p.Last, max(s.turns, p.Last)
 		s.change()
 	}
-	if s.link != nil {
-		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
-	}
 	r.counts.Sessions.WithLabelValues("resumed").Inc()
 	s.pace.credit = max(s.pace.credit, time.Since(s.heard))
 	s.attach(link)

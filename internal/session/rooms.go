@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
@@ -172,12 +171,7 @@ func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, bod
 	return nil
 }
 
-// secret makes a token and what is kept of it.
-func secret() (token, hash string) {
-	token = rand.Text()
-	return token, hashOf(token)
-}
-
+// hashOf is what is kept of a token.
 func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])

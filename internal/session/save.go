@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // errSuperseded says that the session is another instance's by now.
@@ -80,8 +79,6 @@ func (s *Session) superseded() {
 		return
 	}
 	s.rooms.counts.Sessions.WithLabelValues("superseded").Inc()
-	if s.link != nil {
-		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
-	}
+	s.dismiss()
 	s.finish()
 }

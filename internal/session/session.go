@@ -66,70 +66,6 @@ type Session struct {
 // pastNames is how many names of ended utterances are remembered, to tell late audio by.
 const pastNames = 64
 
-// StartParams describes a new session.
-type StartParams struct {
-	ID      core.SessionID // empty: one is made
-	Tenant  core.TenantID
-	Langs   [2]core.Lang
-	Src     core.Lang // empty: the first of them
-	Options core.Options
-	Wish    *wire.SessionStart // the rest of what was asked for
-}
-
-// Start begins a conversation and says so on its link.
-func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, error) {
-	if r.isLeaving() {
-		return nil, leaving()
-	}
-	s := r.make(p.ID, p.Tenant)
-	format, e := Format(p.Wish.Audio)
-	if e != nil {
-		return nil, e
-	}
-	s.set = settings{
-		Langs: p.Langs, Src: p.Src, Format: format, Pause: r.cfg.Pause, Longest: r.cfg.MaxUtterance, Silence: r.cfg.Silence,
-		Partials: p.Wish.Partials, TTS: p.Wish.TTS, Options: p.Options,
-	}
-	if s.set.Src == "" {
-		s.set.Src = p.Langs[0]
-	}
-	if _, ok := s.set.direction(s.set.Src); !ok {
-		return nil, wire.Invalid("src_lang", "must be one of the session's languages")
-	}
-	if e := s.set.segment(&r.cfg, &p.Wish.Segmentation); e != nil {
-		return nil, e
-	}
-	token, hash := secret()
-	s.hash = hash
-	s.claim.Epoch = 1
-	body, err := s.state()
-	if err != nil {
-		return nil, err
-	}
-	held := false
-	for range triesToTake { // the same may be said again: a reply that was lost must not block the name
-		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.id, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
-		if err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return nil, r.down(err)
-	}
-	if !held || !r.enter(s) {
-		return nil, wire.Wrong(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.counts.Sessions.WithLabelValues("started").Inc()
-	s.attach(link)
-	link.Send(wire.SessionStarted{
-		SessionID: string(s.id), ResumeToken: token, Langs: []string{string(p.Langs[0]), string(p.Langs[1])},
-		SrcLang: string(s.set.Src), Audio: format, Segmentation: s.set.said(), Limits: r.cfg.limits(),
-	})
-	return &Seat{s, link}, nil
-}
-
 func (r *Rooms) make(id core.SessionID, tenant core.TenantID) *Session {
 	if id == "" {
 		id = core.SessionID("session-" + uuid.Must(uuid.NewV7()).String())
@@ -167,8 +103,16 @@ func (r *Rooms) down(err error) *wire.Error {
 	return &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the shared store does not answer: try again"}
 }
 
-// attach makes a link the one that messages go to.
+// dismiss tells whoever is connected that the session goes on elsewhere.
+func (s *Session) dismiss() {
+	if s.link != nil {
+		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
+	}
+}
+
+// attach makes a link the one that messages go to, and closes the one that was.
 func (s *Session) attach(link Link) {
+	s.dismiss()
 	s.link = link
 	s.heard = time.Now()
 	if s.open != nil && len(s.open.frames) > 0 {

@@ -1,0 +1,106 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// StartParams describes a new session.
+type StartParams struct {
+	ID      core.SessionID // empty: one is made
+	Tenant  core.TenantID
+	Langs   [2]core.Lang
+	Src     core.Lang // empty: the first of them
+	Options core.Options
+	Wish    *wire.SessionStart // the rest of what was asked for
+}
+
+// Start begins a conversation and says so on its link.
+func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, error) {
+	if r.isLeaving() {
+		return nil, leaving()
+	}
+	s := r.make(p.ID, p.Tenant)
+	format, e := Format(p.Wish.Audio)
+	if e != nil {
+		return nil, e
+	}
+	s.set = settings{
+		Langs: p.Langs, Src: p.Src, Format: format, Pause: r.cfg.Pause, Longest: r.cfg.MaxUtterance, Silence: r.cfg.Silence,
+		Partials: p.Wish.Partials, TTS: p.Wish.TTS, Options: p.Options,
+	}
+	if s.set.Src == "" {
+		s.set.Src = p.Langs[0]
+	}
+	if _, ok := s.set.direction(s.set.Src); !ok {
+		return nil, wire.Invalid("src_lang", "must be one of the session's languages")
+	}
+	if e := s.set.segment(&r.cfg, &p.Wish.Segmentation); e != nil {
+		return nil, e
+	}
+	token := p.Wish.ResumeToken
+	if token == "" {
+		token = rand.Text()
+	}
+	s.hash = hashOf(token)
+	s.claim.Epoch = 1
+	body, err := s.state()
+	if err != nil {
+		return nil, err
+	}
+	held := false
+	for range triesToTake { // the same may be said again: a reply that was lost must not block the name
+		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.id, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
+		if err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, r.down(err)
+	}
+	if !held || !r.enter(s) {
+		if s, err = r.startAgain(ctx, &ResumeParams{Session: s.id, Tenant: p.Tenant, Token: token}); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.counted > 0 || s.turns > 0 {
+		return nil, taken()
+	}
+	r.counts.Sessions.WithLabelValues("started").Inc()
+	s.attach(link)
+	link.Send(wire.SessionStarted{
+		SessionID: string(s.id), ResumeToken: token, Langs: []string{string(s.set.Langs[0]), string(s.set.Langs[1])},
+		SrcLang: string(s.set.Src), Audio: s.set.Format, Segmentation: s.set.said(), Limits: r.cfg.limits(),
+	})
+	return &Seat{s, link}, nil
+}
+
+// startAgain finds the session that was started before with the same token: the answer to that was lost.
+func (r *Rooms) startAgain(ctx context.Context, p *ResumeParams) (*Session, error) {
+	s, err := r.here(ctx, p.Session)
+	if err != nil {
+		return nil, r.down(err)
+	}
+	if s == nil {
+		s, err = r.revive(ctx, p)
+	}
+	var e *wire.Error
+	switch {
+	case errors.As(err, &e) && e.Code != wire.Forbidden:
+		return nil, err
+	case err != nil, !p.allowed(s.tenant, s.hash):
+		return nil, taken()
+	}
+	return s, nil
+}
+
+func taken() *wire.Error {
+	return wire.Wrong(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
+}
