@@ -80,12 +80,7 @@ func (t *talk) terminal(e entry, requests map[string]bool, had holding) {
 	if int(e.Index) < len(t.said) && t.said[e.Index].Request != e.Request && requests[e.Request] {
 		t.breaks(disorder, "utterance %d was %s: %v", e.Index, t.said[e.Index].Request, e)
 	}
-	if !e.OK {
-		return
-	}
-	if finished, ok := had[attempt{e.Job, e.Attempt}][e.Node]; !ok || !finished || e.Code != "" {
-		t.breaks(unheld, "%v", e)
-	}
+	t.checkResult(e, had)
 }
 
 // answers looks for exactly one terminal message of each utterance, in time.
@@ -108,21 +103,6 @@ func (t *talk) answers() {
 			t.longest, t.longestOf = took, s.Request
 		}
 		t.judge(s, e)
-	}
-}
-
-// judge holds the time that an utterance took, and the error in which it ended, against the faults that touched it.
-func (t *talk) judge(s, e entry) {
-	around := touching(t.strikes, s.At, e.At)
-	until := s.At + int64(t.within)
-	for _, f := range around {
-		until = max(until, max(s.At, f.from)+int64(f.within))
-	}
-	if e.At > until {
-		t.breaks(slow, "%v late, %v after it was said, touched by %v: %v", time.Duration(e.At-until), time.Duration(e.At-s.At), around, e)
-	}
-	if !e.OK && !slices.ContainsFunc(around, func(f *strike) bool { return slices.Contains(f.codes, e.Code) }) {
-		t.breaks(failing, "touched by %v: %v", around, e)
 	}
 }
 

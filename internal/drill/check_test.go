@@ -30,6 +30,10 @@ const (
 	stuck      = "messages that stay in an inbox"
 	deadLetter = "dead letters that are not exactly the poison"
 	leftover   = "keys that remain"
+	unended    = "a call that did not end"
+	reborn     = "a call that became more than one job, or ended more than once"
+	relapsed   = "a job that ended, and was found to have ended otherwise"
+	forgot     = "a job that was accepted and then forgotten"
 	together   = "no result came from a node of another instance, which proves nothing"
 )
 
@@ -51,17 +55,23 @@ type figures struct {
 	mostHeld, oversold, refused int
 	dropped                     int // results that were not accepted
 	speeches, spoken            int // results that speech was to follow; and those that all of it followed
+	calls, callsDone            int
+	callErrors                  map[string]int
+	callsRefused                int           // and made again
+	longestCall                 time.Duration // from called to the end
+	longestCallOf               string
 	placed, crossed             int // results of which it is known where both were connected; and of those, not to the same instance
 }
 
 // evidence is what was seen.
 type evidence struct {
 	sessions, nodes []entry
+	callers         []entry
 	strikes         []*strike
 	effects         []effect      // that should not have been
 	routes          [2]routes     // of sessions, and of nodes
 	apart           bool          // some results must come from a node of another instance
-	within          time.Duration // an utterance that no fault touches has its terminal message so soon
+	within          time.Duration // an utterance that no fault touches has its terminal message so soon, and a call its end
 }
 
 // checker collects what is broken.
@@ -82,11 +92,13 @@ func check(e evidence) *checker {
 	byTime := func(a, b entry) int { return cmp.Compare(a.At, b.At) }
 	slices.SortStableFunc(c.sessions, byTime)
 	slices.SortStableFunc(c.nodes, byTime)
+	slices.SortStableFunc(c.callers, byTime)
 	had := c.checkNodes()
 	for id, entries := range grouped(c.sessions) {
 		c.talks++
 		c.checkSession(id, entries, had)
 	}
+	c.checkCallers(had)
 	c.countCrossed()
 	for _, w := range e.effects {
 		if w.kind == overdue || !c.lossAround(w.at) {

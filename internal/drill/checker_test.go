@@ -310,6 +310,7 @@ func TestFigures(t *testing.T) {
 	want := figures{
 		talks: 1, utterances: 2, results: 1, errors: map[string]int{down[0]: 1}, reconnects: 1, resumes: 1,
 		longest: time.Second + 4*time.Millisecond, longestOf: "r1", jobs: 1, attempts: 1, mostHeld: 1,
+		callErrors: map[string]int{},
 	}
 	if diff := cmp.Diff(want, got.figures, cmp.AllowUnexported(figures{})); diff != "" || len(got.broken) > 0 {
 		t.Errorf("%v (-want +got):\n%s", got.broken, diff)

@@ -15,14 +15,15 @@ import (
 
 // terms are how long things are kept, in seconds. They are long as shipped, and short here, so that what nobody clears
 // away is soon seen to remain.
-type terms struct{ resume, idle, job, wait int }
+type terms struct{ resume, idle, job, attempt, wait int }
 
-// usually a session may be silent for longer than the longest fault, and can be resumed after it. In brief it cannot. And some
-// drills are done with everything as it is shipped.
+// usually a session may be silent for longer than the longest fault, and can be resumed after it. In brief it cannot. In both,
+// an attempt has more time than anything may take after an instance was lost: a job that nobody takes over is late then, and
+// not saved by the end of its attempt. And some drills are done with everything as it is shipped.
 var (
 	shipped terms
-	usually = terms{resume: 15, idle: 20, job: 12, wait: 10}
-	briefly = terms{resume: 10, idle: 10, job: 9, wait: 10}
+	usually = terms{resume: 15, idle: 20, job: 16, attempt: 13, wait: 10}
+	briefly = terms{resume: 10, idle: 10, job: 16, attempt: 13, wait: 10}
 )
 
 // recordKept is how long the record of an ended job is kept.
@@ -64,9 +65,9 @@ lease_seconds = %d
 
 [scheduler.dispatch]
 heartbeat_stale_ms = 10000
-attempt_timeout_ms = 8000
+attempt_timeout_ms = %d
 job_timeout_ms = %d
-`, t.resume, t.idle, 1000*t.wait, int(recordKept.Seconds()), 1000*t.job)
+`, t.resume, t.idle, 1000*t.wait, int(recordKept.Seconds()), 1000*t.attempt, 1000*t.job)
 }
 
 // presenceTTL is how long an instance that says nothing is believed to be there.

@@ -1,6 +1,6 @@
 // Package drill is what a fire brigade does on quiet days: it starts a whole cluster of real processes (Redis, instances
-// of the scheduler, nodes, people who speak), does to it what will be done to it one day, and holds what everybody saw
-// against what was promised.
+// of the scheduler, nodes of both kinds, people who speak and people who call), does to it what will be done to it one day,
+// and holds what everybody saw against what was promised.
 //
 // A drill is a cluster, load, faults and rules. Load comes from drivers, which are processes of this test binary and keep
 // a journal of everything they see. The nemesis begins and ends faults, one at a time. The checker then reads the

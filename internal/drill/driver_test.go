@@ -24,11 +24,11 @@ const (
 type orders struct {
 	URL     string
 	Journal string
-	Name    string // begins the names of all its nodes or sessions
+	Name    string // begins the names of all its nodes, sessions or callers
 	Life    int    // how often the driver was started before
 	Count   int
 	Slots   int           // of each node
-	Every   time.Duration // between utterances of a session
+	Every   time.Duration // between utterances of a session, or calls of a caller
 	Seed    uint64
 }
 
@@ -54,6 +54,10 @@ func drive(role string) error {
 		err = driveNodes(work, o, j, ready)
 	case "sessions":
 		err = driveSessions(work, o, j, ready)
+	case "callers":
+		err = driveCallers(work, o, j, ready)
+	case "callbacks":
+		err = driveCallbacks(work, o, j, ready)
 	default:
 		err = fmt.Errorf("there is no driver of %s", role)
 	}

@@ -13,4 +13,6 @@ var (
 	drillSessions  = flag.Int("drill-sessions", 16, "how many people speak")
 	drillNodes     = flag.Int("drill-nodes", 0, "how many nodes of eight slots serve them; 0: as many as they need, twice")
 	drillEvery     = flag.Duration("drill-every", time.Second, "about how often each of them says something")
+	drillCallers   = flag.Int("drill-callers", 8, "how many people have jobs done over HTTP, about one a second each")
+	drillCallbacks = flag.Int("drill-callbacks", 2, "how many HTTP nodes of eight slots there are beside the others")
 )

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// What an entry says. Those of the first block are about a session, those of the second about a node.
+// What an entry says. Those of the first block are about a session, those of the second about a node, those of the third
+// about a call.
 const (
 	started      = "started"      // the session
 	said         = "said"         // an utterance: Request, Bytes
@@ -37,6 +38,12 @@ const (
 	cancelled  = "cancelled"  // it was told to stop it
 	taken      = "taken"      // the result was acknowledged; OK: accepted
 	left       = "left"       // the node has gone
+
+	called   = "called"   // Request; it ends in a terminal as an utterance does
+	accepted = "accepted" // Request, Job, and Attempt and Node that it was given to
+	refused  = "refused"  // it is asked again; Code
+	vanished = "vanished" // nobody knows the Job any more, and it is asked for again
+	looked   = "looked"   // what there is of it some time after its end, as in terminal
 )
 
 // entry is one thing that somebody saw.

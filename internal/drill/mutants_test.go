@@ -3,6 +3,7 @@ package drill
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // mutant is a scheduler that breaks a promise, and the drill that must notice.
@@ -28,6 +29,10 @@ var mutants = map[string]mutant{
 			{scripts + "reserve.lua", tooLate, ""}, {scripts + "commit.lua", tooLate, ""}, {scripts + "replace.lua", tooLate, ""},
 		},
 		drill: drill{kept: usually, faults: []fault{delayed(presenceTTL)}}, want: overdue,
+	},
+	"nobody takes on the jobs of an instance that is gone": {
+		edits: []edit{{"internal/dispatch/bereaved.go", "range nodes {", "range nodes[:0] {"}},
+		drill: drill{kept: briefly, faults: []fault{killed(4 * time.Second)}}, want: slow,
 	},
 }
 

@@ -88,7 +88,7 @@ func (w *worker) do(ctx context.Context, job *node.Job) (node.Result, error) {
 
 func (w *worker) work(ctx context.Context, job *node.Job) (node.Result, error) {
 	audio, err := job.Audio(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, node.ErrNoAudio) {
 		return node.Result{}, err
 	}
 	dice := w.dice(job)

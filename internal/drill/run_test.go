@@ -58,6 +58,10 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 	steady, c.mortals = crewsOf(nodes, orders{URL: c.nodes.url(), Slots: slotsEach, Seed: seed})
 	c.need(steady.start(c))
 	c.need(c.mortals.start(c))
+	callbacks := startDriver(t, "callbacks", c.dir, orders{URL: c.nodes.url(), Name: "callback", Count: *drillCallbacks, Slots: slotsEach, Seed: seed})
+	c.need(callbacks.await(startWithin))
+	callers := startDriver(t, "callers", c.dir, orders{URL: c.people.url(), Name: "caller", Count: *drillCallers, Every: time.Second, Seed: seed})
+	c.need(callers.await(startWithin))
 	people := startDriver(t, "sessions", c.dir, orders{URL: c.people.url(), Name: "session", Count: *drillSessions, Every: *drillEvery, Seed: seed})
 	c.need(people.await(startWithin))
 
@@ -75,12 +79,17 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 	var err error
 	saw.sessions, err = people.home(settle)
 	report(unanswered, err)
+	saw.callers, err = callers.home(settle)
+	report(unended, err)
 	report(stuck, c.emptied())
 	for _, crew := range []*crew{steady, c.mortals} {
 		nodes, err := crew.home(30 * time.Second)
 		report(deserted, err)
 		saw.nodes = append(saw.nodes, nodes...)
 	}
+	beside, err := callbacks.home(30 * time.Second)
+	report(deserted, err)
+	saw.nodes = append(saw.nodes, beside...)
 
 	letters, err := c.redis.letters()
 	c.need(err)
@@ -95,7 +104,7 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 		left = strconv.Itoa(len(keys))
 	}
 	broken = append(broken, rows.growth()...)
-	broken = append(broken, c.crashes(append(append([]*driver{people}, steady.lives...), c.mortals.lives...)...)...)
+	broken = append(broken, c.crashes(append(append([]*driver{people, callers, callbacks}, steady.lives...), c.mortals.lives...)...)...)
 	var heard string
 	saw.effects, heard = c.heard()
 
@@ -153,9 +162,9 @@ func (c *checker) summary() string {
 		slowest = max(slowest, s.caughtUp)
 	}
 	return fmt.Sprintf("%d sessions, %d utterances, %d results, errors [%s]; %d strikes, %d connections lost, %d resumed, %d not recovered; "+
-		"%d of %d from another instance; %d of %d spoken in full; longest to terminal %v (%s); %d jobs in %d attempts, most at once %d, oversold %d, refused by nodes %d, results dropped %d; inboxes caught up in %v",
+		"%d of %d from another instance; %d of %d spoken in full; longest to terminal %v (%s); %s; %d jobs in %d attempts, most at once %d, oversold %d, refused by nodes %d, results dropped %d; inboxes caught up in %v",
 		c.talks, c.utterances, c.results, strings.Join(codes, ", "), len(c.strikes), c.reconnects, c.resumes, c.unrecovered,
-		c.crossed, c.placed, c.spoken, c.speeches, c.longest.Round(time.Millisecond), c.longestOf, c.jobs, c.attempts, c.mostHeld, c.oversold, c.refused, c.dropped, slowest.Round(time.Millisecond))
+		c.crossed, c.placed, c.spoken, c.speeches, c.longest.Round(time.Millisecond), c.longestOf, c.callSummary(), c.jobs, c.attempts, c.mostHeld, c.oversold, c.refused, c.dropped, slowest.Round(time.Millisecond))
 }
 
 // tell fails the test for everything that is broken. Of each kind a few have to do.

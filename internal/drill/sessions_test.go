@@ -170,13 +170,9 @@ func (p *person) heard(id string, event client.Event) {
 	case client.Partial:
 		e.What, e.Index, e.Job, e.Attempt = shown, v.UtteranceIndex, v.JobID, v.AttemptID
 	case client.Result:
-		var by deed
-		_ = json.Unmarshal([]byte(v.TextTgt), &by) // the checker finds that it names nobody
 		e.What, e.OK, e.Request, e.Index, e.Seq, e.Job, e.Attempt = terminal, true, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID, v.AttemptID
-		e.Node, e.Bytes, e.Speech = by.Node, by.Bytes, v.TTS == "follows"
-		if by.Job != v.JobID || by.Attempt != v.AttemptID {
-			e.Code = fmt.Sprintf("the node made it for attempt %d of %s", by.Attempt, by.Job)
-		}
+		e.credit(v.TextTgt)
+		e.Speech = v.TTS == "follows"
 	case client.Speech:
 		e.What, e.Job, e.Attempt, e.Index, e.Bytes, e.OK = spoke, v.JobID, v.AttemptID, int64(v.Chunk), int64(len(v.Audio)), v.Last
 		e.Code = p.ear.hear(attempt{v.JobID, v.AttemptID}, v.Chunk, v.Audio)

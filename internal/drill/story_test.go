@@ -101,6 +101,27 @@ func (s *story) connects(session, node string) {
 	s.node(entry{What: connected, Code: "b"})
 }
 
+// caller notes what the caller of a call saw.
+func (s *story) caller(n int, e entry) {
+	e.At, e.Who, e.Request = s.clock, "c", request(n)
+	s.callers = append(s.callers, e)
+	s.tick(time.Millisecond)
+}
+
+// calls and done are the first and the last act of a call. Between them a node does it.
+func (s *story) calls(n int) {
+	s.caller(n, entry{What: called})
+	s.caller(n, entry{What: accepted, Job: job(n), Attempt: 1, Node: "n"})
+}
+
+func (s *story) done(n int) {
+	e := entry{What: terminal, Job: job(n), Attempt: 1, Node: "n", OK: true}
+	s.caller(n, e)
+	s.tick(lookAgain)
+	e.What = looked
+	s.caller(n, e)
+}
+
 // struck has a fault be done while tell tells on.
 func (s *story) struck(f fault, tell func()) {
 	st := &strike{fault: f, struck: "i-1", from: s.clock}
