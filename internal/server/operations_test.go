@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -21,6 +22,27 @@ func TestReady(t *testing.T) {
 		t.Errorf("want 503 and ready: false, got %d %s", a.status, a.body)
 	}
 	w.get("/healthz").is(obj{"status": "ok"})
+}
+
+// TestStoppingLetsGo of connections that callers keep: their next try goes to an instance that can help.
+func TestStoppingLetsGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	srv := httptest.NewServer(w.s.Server.Handler())
+	t.Cleanup(srv.Close)
+	for _, stopping := range []bool{false, true} {
+		if stopping {
+			w.s.Server.Unready()
+		}
+		resp, err := srv.Client().Get(srv.URL + "/v1/nodes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || resp.Close != stopping {
+			t.Errorf("stopping %v: %s, the connection is let go: %v", stopping, resp.Status, resp.Close)
+		}
+	}
 }
 
 // TestVersion says which one runs.

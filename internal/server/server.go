@@ -110,7 +110,7 @@ func (s *Server) later(after time.Duration, fn func(ctx context.Context)) {
 // Handler is the server as a handler.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Unready makes /readyz say no, so that nobody sends new work here.
+// Unready makes /readyz say no, and every answer the last of its connection, so that nobody sends new work here.
 func (s *Server) Unready() { s.stopping.Store(true) }
 
 // Stopping reports whether it was.
@@ -158,6 +158,9 @@ func (s *Server) mount(routes []route) http.Handler {
 func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		if s.stopping.Load() {
+			w.Header().Set("Connection", "close") // or whoever keeps theirs would ask here again, and not who can help
+		}
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
