@@ -167,6 +167,18 @@ func (b *balancer) cut(chosen func(*pair) bool) int {
 	return len(some)
 }
 
+// with is how many connections go to an instance.
+func (b *balancer) with(i *instance) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for p := range b.pairs {
+		if p.to.instance == i {
+			n++
+		}
+	}
+	return n
+}
+
 // went is to which instance every connection went.
 func (b *balancer) went() routes {
 	b.mu.Lock()

@@ -116,10 +116,28 @@ func (c *checker) judge(begin, end entry) {
 		c.breaks(slow, "%v late, %v after it was %s, touched by %v: %v",
 			time.Duration(end.At-until), time.Duration(end.At-begin.At), begin.What, around, end)
 	}
-	if !end.OK && !slices.ContainsFunc(around, func(f *strike) bool { return slices.Contains(f.codes, end.Code) }) {
+	if !end.OK && !explained(end.Code, around) {
 		c.breaks(failing, "touched by %v: %v", around, end)
 	}
 }
+
+// explained reports whether faults are the reason of an error: one that can cause it; or as many as there are attempts, each
+// of which can cost one.
+func explained(code string, around []*strike) bool {
+	costly := 0
+	for _, f := range around {
+		if slices.Contains(f.codes, code) {
+			return true
+		}
+		if len(f.codes) > 0 {
+			costly++
+		}
+	}
+	return code == "MAX_RETRY_EXCEEDED" && costly >= attempts
+}
+
+// attempts is how many each job has.
+const attempts = 3
 
 // callSummary is the part of the figures that is about calls.
 func (c *checker) callSummary() string {

@@ -195,6 +195,19 @@ func TestTheCheckerFinds(t *testing.T) {
 			s.struck(outage, func() { s.session(failure(1, "NODE_LOST")) })
 			return s.ends(2)
 		}, []string{failing}},
+		"attempts that were used up": {func(s *story) *story {
+			s.says(1)
+			s.struck(outage, func() {})
+			s.struck(outage, func() { s.session(failure(1, "MAX_RETRY_EXCEEDED")) })
+			return s.ends(2)
+		}, []string{failing}},
+		"attempts of which each met a fault": {func(s *story) *story {
+			s.says(1)
+			s.struck(outage, func() {})
+			s.struck(outage, func() {})
+			s.struck(outage, func() { s.session(failure(1, "MAX_RETRY_EXCEEDED")) })
+			return s.ends(2)
+		}, nil},
 		"more work than slots": {func(s *story) *story {
 			s.node(entry{What: begun, Job: "x", Attempt: 1, Held: 3})
 			return s.ends(1)

@@ -39,7 +39,7 @@ var mutants = map[string]mutant{
 // TestTheDrillsFind: a scheduler that is broken does not pass. What is broken shows in a drill only if somebody does the
 // wrong thing at the wrong moment, so there are a few tries.
 func TestTheDrillsFind(t *testing.T) {
-	const tries = 3
+	const tries = 5
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

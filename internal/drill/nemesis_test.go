@@ -109,7 +109,7 @@ func killed(hold time.Duration) fault {
 // nothing had been. The balancer gives it up, as one does, and half of those who were connected to it with it.
 func stopped(presence time.Duration) fault {
 	return fault{name: "stop", hold: 3 * presence, within: 3*presence + 10*time.Second, begin: func(c *cluster) (string, func()) {
-		i := c.target()
+		i := c.busiest()
 		moved := c.halt(i)
 		return fmt.Sprintf("%s, %d connections moved", i.name, moved), func() { c.need(i.proc.Signal(syscall.SIGCONT)) }
 	}}
@@ -143,7 +143,7 @@ func delayed(presence time.Duration) fault {
 	f := stopped(presence)
 	f.codes = down // whoever stays with it may have waited in vain for as long as an utterance waits
 	f.name, f.begin = "delay", func(c *cluster) (string, func()) {
-		i := c.target()
+		i := c.busiest()
 		link := c.redis.links[c.index(i)]
 		link.Freeze(true)
 		pause.For(c.tb.Context(), 400*time.Millisecond) // they speak on
@@ -272,6 +272,18 @@ func (c *cluster) target() *instance {
 		spared = 1
 	}
 	return c.instances[spared+c.dice.IntN(len(c.instances)-spared)]
+}
+
+// busiest is, of those whom a fault may strike, the instance that most sessions are connected with: what it does late
+// matters most.
+func (c *cluster) busiest() *instance {
+	busy := c.target()
+	for _, i := range c.instances {
+		if (i != c.instances[0] || !c.watched) && c.people.with(i) > c.people.with(busy) {
+			busy = i
+		}
+	}
+	return busy
 }
 
 // touching are the strikes during which, or after which in the time they are given, something happened.

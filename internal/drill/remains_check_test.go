@@ -66,11 +66,13 @@ func TestGrowth(t *testing.T) {
 		w    *watch
 		want int
 	}{
-		"steady":         {rows(func(int) float64 { return 300 }), 0},
-		"warming up":     {rows(func(n int) float64 { return float64(min(300, 100*n)) }), 0},
-		"up and down":    {rows(func(n int) float64 { return float64(300 + 200*(n%2)) }), 0},
-		"growing":        {rows(func(n int) float64 { return float64(300 + 100*n) }), 1},
-		"too few to say": {&watch{rows: rows(func(n int) float64 { return float64(1000 * n) }).rows[:5]}, 0},
+		"steady":                    {rows(func(int) float64 { return 300 }), 0},
+		"warming up":                {rows(func(n int) float64 { return float64(min(300, 100*n)) }), 0},
+		"up and down":               {rows(func(n int) float64 { return float64(300 + 200*(n%2)) }), 0},
+		"growing":                   {rows(func(n int) float64 { return float64(300 + 100*n) }), 1},
+		"one too many for a moment": {&watch{rows: []row{{}, {over: true}, {}}}, 0},
+		"one too many":              {&watch{rows: []row{{}, {over: true}, {over: true}}}, 1},
+		"too few to say":            {&watch{rows: rows(func(n int) float64 { return float64(1000 * n) }).rows[:5]}, 0},
 	} {
 		if got := c.w.growth(); len(got) != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -17,6 +17,7 @@ type watch struct {
 type row struct {
 	at     time.Time
 	values map[string]float64
+	over   bool // more are connected than there are
 }
 
 // slack is how much each may be larger at the end than at the beginning without being said to grow: a part of it, and so
@@ -25,9 +26,6 @@ var slack = map[string]struct{ part, plus float64 }{
 	"go_goroutines":                 {0.25, 100},
 	"process_resident_memory_bytes": {0.25, 32 << 20},
 	"process_open_fds":              {0.25, 50},
-	"lingua_sessions":               {0.1, 2},
-	"lingua_connected_nodes":        {0.1, 2},
-	"lingua_socket_connections":     {0.1, 4},
 	"lingua_audio_held_bytes":       {1, 1 << 20},
 	"redis keys":                    {0.25, 200},
 	"pending":                       {0, 20},
@@ -45,15 +43,24 @@ func (w *watch) look(c *cluster) {
 	c.tb.Logf("%s %s", r.at.Format(time.TimeOnly), r)
 }
 
+// crowd is who may be connected with one instance at most: everybody there is.
+func (c *cluster) crowd() map[string]float64 {
+	nodes, people := float64(c.nodeCount), float64(*drillSessions)
+	return map[string]float64{"lingua_connected_nodes": nodes, "lingua_sessions": people, "lingua_socket_connections": nodes + people}
+}
+
 // read takes the sizes.
 func (r *row) read(c *cluster) error {
+	crowd := c.crowd()
 	gauges, err := c.instances[0].gauges(c.tb.Context())
 	if err != nil {
 		return err
 	}
 	for name, v := range gauges {
-		if _, judged := slack[name]; judged {
+		_, judged := slack[name]
+		if most, bounded := crowd[name]; judged || bounded {
 			r.values[name] = v
+			r.over = r.over || bounded && v > most
 		}
 	}
 	size, err := c.redis.size()
@@ -85,11 +92,16 @@ const enough = 12
 
 // growth compares the second quarter with the last, by their medians: the first quarter is warming up.
 func (w *watch) growth() []violation {
+	var broken []violation
+	for i, r := range w.rows {
+		if i > 0 && r.over && w.rows[i-1].over { // a connection that was just lost may not be missed yet
+			broken = append(broken, violation{grown, fmt.Sprintf("more are connected than there are: %v, and before %v", r, w.rows[i-1])})
+		}
+	}
 	n := len(w.rows)
 	if n < enough {
-		return nil
+		return broken
 	}
-	var broken []violation
 	for name, s := range slack {
 		early, late := median(w.rows[n/4:n/2], name), median(w.rows[n*3/4:], name)
 		if late > early*(1+s.part)+s.plus {
