@@ -108,6 +108,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	if !p.allowed(s.tenant, s.hash) {
 		return nil, notItsToken()
 	}
+	had := s.ends()
 	first, err := r.first(ctx, p.Session, p.Last)
 	if err != nil {
 		return nil, r.down(err)
@@ -136,10 +137,11 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	s.attach(link)
 	// What was sent over the link that was lost, and did not arrive, is sent again.
 	s.sent = min(s.sent, p.Last)
-	recovered := first == p.Last+1 || first == 0 && (p.Last == s.known || s.fresh[p.Last+1] != nil)
+	// What there was before it was looked for, and was not found, is gone. What has come since is found later.
+	recovered := first == p.Last+1 || first == 0 && (had <= p.Last || s.fresh[p.Last+1] != nil)
 	switch {
 	case !recovered && first == 0:
-		s.skip(s.known)
+		s.skip(had)
 	case !recovered:
 		s.skip(first - 1)
 	}
