@@ -14,7 +14,7 @@ type Instance struct {
 	Present      bool   `json:"present" doc:"It has said so lately. One that is not has left something behind."`
 	This         bool   `json:"this,omitempty" doc:"The one that answers."`
 	Draining     bool   `json:"draining,omitempty"`
-	AdvertiseURL string `json:"advertise_url,omitempty" doc:"Where the others reach it."`
+	AdvertiseURL string `json:"advertise_url,omitempty" doc:"Where the other instances and all nodes reach it."`
 	Version      string `json:"version,omitempty"`
 	StartedMS    int64  `json:"started_ms,omitempty" doc:"Unix milliseconds."`
 	Nodes        int    `json:"nodes" doc:"Nodes that are connected with it."`

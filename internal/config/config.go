@@ -38,7 +38,7 @@ type Server struct {
 	Host            string  `toml:"host" env:"HOST" doc:"Address to listen on. Any other than loopback needs insecure, as long as there are no keys."`
 	Port            int     `toml:"port" env:"PORT" doc:"Port to listen on; 0 takes a free one."`
 	Insecure        bool    `toml:"insecure" env:"INSECURE" doc:"Listen on other addresses than loopback without keys. Whoever reaches the port then controls the fleet."`
-	AdvertiseURL    string  `toml:"advertise_url" env:"ADVERTISE_URL" doc:"Where nodes that are not connected reach this instance, to fetch sound; the address it listens on unless given."`
+	AdvertiseURL    string  `toml:"advertise_url" env:"ADVERTISE_URL" doc:"Where the other instances and all nodes reach this one, with nothing after the port: a node that is not connected here fetches sound here. Unless given it is the address it listens on or, if it listens on every one (0.0.0.0), that from which it reaches the first host of Redis."`
 	ShutdownSeconds Seconds `toml:"shutdown_seconds" env:"SHUTDOWN_SECONDS" doc:"How long jobs in flight may take to end when the scheduler is asked to stop."`
 }
 

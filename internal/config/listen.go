@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -14,6 +15,13 @@ func Loopback(host string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
+}
+
+// bareAddress reports whether a text is a scheme, a host and perhaps a port, and nothing else: paths are put after it, and
+// everybody in the fleet is shown it.
+func bareAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.EqualFold(u.Scheme+"://"+u.Host, text)
 }
 
 // exposed says why an address that is not loopback is refused, to whoever wrote it in the file, in the

@@ -77,6 +77,21 @@ func (c *Config) redisAddress() (redisstore.Address, bool, *problem) {
 	return a, true, nil
 }
 
+// RedisKeys names the keys that say where Redis is and how it is entered, for whoever has to mend one.
+func (c *Config) RedisKeys() string {
+	r := &c.Scheduler.Phase2.Redis
+	names := []string{storeKey}
+	if c.Store == "" {
+		key, _, _ := r.url() // who opens the store has seen that it can be read
+		names = []string{phase2Key + key}
+	}
+	names = append(names, phase2Key+".username", phase2Key+".password")
+	if a, _, p := c.redisAddress(); p == nil && a.Kind == redisstore.KindSentinel {
+		names = append(names, phase2Key+".sentinel_username", phase2Key+".sentinel_password")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
 // url is the one address the section gives, and the key that gives it.
 func (r *Redis) url() (key, url string, err error) {
 	given := 0

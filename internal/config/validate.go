@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -58,9 +57,8 @@ func (c *Config) judge() []*problem {
 	need(p2.DLQTTLSeconds >= 1 && p2.DLQTTLSeconds <= 366*24*3600, phase2+".dlq_ttl_seconds", "must be between 1 and a year, not %d", p2.DLQTTLSeconds)
 	need(prefixPattern.MatchString(c.Scheduler.Phase2.Redis.KeyPrefix), phase2Key+".key_prefix",
 		"must be 1 to 64 letters, digits and any of . _ -, not %q", c.Scheduler.Phase2.Redis.KeyPrefix)
-	if u, err := url.Parse(s.AdvertiseURL); s.AdvertiseURL != "" {
-		need(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"), "server.advertise_url", "must be an address such as http://10.0.0.1:5010")
-	}
+	need(s.AdvertiseURL == "" || bareAddress(s.AdvertiseURL), "server.advertise_url",
+		"must be an address such as http://10.0.0.1:5010, with no user before the host and nothing after the port")
 	need(s.Port >= 0 && s.Port <= 65535, "server.port", "a port must be between 0 and 65535, not %d", s.Port)
 	need(s.ShutdownSeconds >= 0 && s.ShutdownSeconds <= 3600, "server.shutdown_seconds", "must be between 0 and 3600, not %d", s.ShutdownSeconds)
 	keys, err := c.Auth.Keys()

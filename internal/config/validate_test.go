@@ -70,6 +70,14 @@ var rules = []struct {
 		c.Auth, c.Store = Auth{OperatorKeys: []string{"0123456789abcdef"}}, "redis://127.0.0.1:6379/0"
 	}},
 	{"server.advertise_url", "no address", func(c *Config) { c.Server.AdvertiseURL = "somewhere" }},
+	{"server.advertise_url", "another scheme", func(c *Config) { c.Server.AdvertiseURL = "redis://10.0.0.1:5010" }},
+	{"server.advertise_url", "no host", func(c *Config) { c.Server.AdvertiseURL = "http://:5010" }},
+	{"server.advertise_url", "a password", func(c *Config) { c.Server.AdvertiseURL = "http://user:password@10.0.0.1:5010" }},
+	{"server.advertise_url", "a path", func(c *Config) { c.Server.AdvertiseURL = "http://10.0.0.1:5010/lingua" }},
+	{"server.advertise_url", "a slash", func(c *Config) { c.Server.AdvertiseURL = "http://10.0.0.1:5010/" }},
+	{"server.advertise_url", "a query", func(c *Config) { c.Server.AdvertiseURL = "http://10.0.0.1:5010?key=value" }},
+	{"server.advertise_url", "an empty query", func(c *Config) { c.Server.AdvertiseURL = "http://10.0.0.1:5010?" }},
+	{"server.advertise_url", "a fragment", func(c *Config) { c.Server.AdvertiseURL = "http://10.0.0.1:5010#here" }},
 	{"auth.operator_keys", "short", func(c *Config) { c.Auth.OperatorKeys = []string{"short"} }},
 	{"auth.operator_keys", "none beside others", func(c *Config) { c.Auth.NodeTokens = []string{"gpu-*=0123456789abcdef"} }},
 	{"auth.node_tokens", "without a pattern", func(c *Config) {
@@ -202,6 +210,8 @@ func TestJudgeSpeaksInOneOrder(t *testing.T) {
 func TestBoundsAreInclusive(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
+		"a name and no port":   func(c *Config) { c.Server.AdvertiseURL = "https://lingua-1.internal" },
+		"an IPv6 address":      func(c *Config) { c.Server.AdvertiseURL = "http://[fd00::1]:5010" },
 		"free port":            func(c *Config) { c.Server.Port = 0 },
 		"highest port":         func(c *Config) { c.Server.Port = 65_535 },
 		"stop at once":         func(c *Config) { c.Server.ShutdownSeconds = 0 },

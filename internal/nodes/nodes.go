@@ -83,12 +83,16 @@ func (l *Life) register(ctx context.Context, id core.NodeID, p Patch, a store.Ac
 }
 
 func (l *Life) enroll(ctx context.Context, p store.RegisterParams) (Registered, error) {
+	moves := l.moves(&p.Node)
 	r, err := l.store.Register(ctx, p)
 	if err != nil {
 		l.metrics.NodeRegistration.WithLabelValues("error").Inc()
 		return Registered{}, l.down(ctx, "register", err)
 	}
 	l.admit(ctx, r.NodeStatus)
+	if moves {
+		l.metrics.Takeovers.WithLabelValues("node").Inc()
+	}
 	status := "new"
 	if r.Known {
 		status = "again"

@@ -3,9 +3,7 @@ package scheduler
 import (
 	"context"
 	"crypto/rand"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,10 +38,16 @@ func (s *Scheduler) about() bus.About {
 
 // fence is until when this instance may grant. One that shares nothing with anybody always may.
 func (s *Scheduler) fence() func() time.Time {
-	if _, shared, err := s.cfg.RedisAddress(); err != nil || !shared {
+	if !s.shares() {
 		return nil
 	}
 	return s.Bus.Fence
+}
+
+// shares reports whether there may be others.
+func (s *Scheduler) shares() bool {
+	_, shared, err := s.cfg.RedisAddress()
+	return err == nil && shared
 }
 
 // accompanied reports whether there are other instances that take on what this one has.
@@ -98,25 +102,4 @@ func (s *Scheduler) leave(ctx context.Context) {
 	if err := s.Bus.Leave(ctx, !s.Jobs.Left()); err != nil {
 		s.log.Warn("the others could not be told that this instance is gone", "error", err)
 	}
-}
-
-// reachable is where others reach an address this process listens on. One that listens everywhere is reached at the
-// address from which it reaches the shared store.
-func (s *Scheduler) reachable(ctx context.Context, at net.Addr) string {
-	tcp, ok := at.(*net.TCPAddr)
-	store, shared, err := s.cfg.RedisAddress()
-	if !ok || !tcp.IP.IsUnspecified() || err != nil || !shared {
-		return at.String()
-	}
-	var d net.Dialer
-	way, err := d.DialContext(ctx, "udp", store.Hosts[0]) // which sends nothing
-	if err != nil {
-		return at.String()
-	}
-	defer func() { _ = way.Close() }()
-	own, ok := way.LocalAddr().(*net.UDPAddr)
-	if !ok {
-		return at.String()
-	}
-	return net.JoinHostPort(own.IP.String(), strconv.Itoa(tcp.Port))
 }

@@ -34,7 +34,7 @@ import (
 type Scheduler struct {
 	cfg  config.Config
 	log  *slog.Logger
-	kept string // where the shared truth is
+	kept []any // where the shared truth is, for the log
 
 	Metrics *telemetry.Metrics
 	Store   store.Store
@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		Instance: instance, Bus: s.Bus,
 		Hall: s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
-		CheckCallback: s.caller.Check, Ping: s.Store.Ping,
+		CheckCallback: s.caller.Check, Ping: (&doctor{ping: s.Store.Ping}).see,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), LoopbackOnly: !cfg.Server.Insecure && keys.Open(),
 	})
@@ -180,7 +180,7 @@ func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", s.cfg.Server.Address(), err)
 	}
-	s.links.Advertise(cmp.Or(s.cfg.Server.AdvertiseURL, "http://"+s.reachable(ctx, l.Addr())))
+	s.advertise(ctx, l.Addr())
 	return l, nil
 }
 
@@ -197,11 +197,15 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.Nodes.Forget(loops) })
 	background.Go(func() { s.hall.Run(loops) })
+	if s.shares() {
+		watch := absences{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
+		background.Go(func() { watch.watch(loops, s.wasAway) })
+	}
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
 	background.Go(func() { served <- srv.Serve(l) })
-	s.log.Info("listening", "address", l.Addr().String(), "store", s.kept)
+	s.log.Info("listening", append([]any{"address", l.Addr().String(), "instance", s.Bus.Instance(), "advertise_url", s.links.Address()}, s.kept...)...)
 
 	var failure error
 	select {

@@ -52,12 +52,20 @@ func TestANodeThatGoesOnElsewhere(t *testing.T) {
 		}
 		return m
 	}
+	connect(0, nil) // a life before
 	first := connect(0, nil)
 	if again := connect(0, first["resume_token"]); again["status"] != "resumed" || again["epoch"] != first["epoch"] {
 		t.Errorf("where it was: %v", again)
 	}
+	took(t, "the other to see the node", patience, func() bool { return w.sees("n1") })
+	if n := w.counted(t, "lingua_takeovers_total", "kind")["node"]; n != 0 {
+		t.Errorf("%d takeovers of nodes are counted where it was", n)
+	}
 	if other := connect(1, first["resume_token"]); other["status"] != "registered" || other["epoch"] == first["epoch"] {
 		t.Errorf("elsewhere: %v", other)
+	}
+	if n := w.counted(t, "lingua_takeovers_total", "kind")["node"]; n != 1 {
+		t.Errorf("%d takeovers of nodes are counted, want 1", n)
 	}
 }
 

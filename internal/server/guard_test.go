@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -58,8 +59,13 @@ func TestAbortedHandler(t *testing.T) {
 // TestStoreIsAway makes the scheduler unready, for a reason that a person understands.
 func TestStoreIsAway(t *testing.T) {
 	t.Parallel()
-	rec := readyz(t, new(logBook), func(context.Context) error { return errors.New("dial tcp 10.0.0.1:6379: refused") })
-	if got := strings.TrimSpace(rec.Body.String()); rec.Code != http.StatusServiceUnavailable || got != `{"ready":false,"reason":"the shared store does not answer"}` {
-		t.Errorf("%d %s", rec.Code, got)
+	for reason, err := range map[string]error{
+		"the shared store does not answer": errors.New("dial tcp 10.0.0.1:6379: refused"),
+		"the shared store is full":         fmt.Errorf("at 10.0.0.1:6379: %w", server.Trouble("the shared store is full")),
+	} {
+		rec := readyz(t, new(logBook), func(context.Context) error { return err })
+		if got := strings.TrimSpace(rec.Body.String()); rec.Code != http.StatusServiceUnavailable || got != `{"ready":false,"reason":"`+reason+`"}` {
+			t.Errorf("%d %s, want %s", rec.Code, got, reason)
+		}
 	}
 }

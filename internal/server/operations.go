@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -10,14 +11,26 @@ func (s *Server) health(*http.Request) (any, error) { return &wire.HealthRespons
 
 func (s *Server) version(*http.Request) (any, error) { return &s.Version, nil }
 
+// Trouble is what is wrong with the store, in words that anybody may read.
+type Trouble string
+
+// Error implements error.
+func (t Trouble) Error() string { return string(t) }
+
 // ready answers whether new work should come here.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	out := &wire.ReadyResponse{Ready: true}
 	switch {
 	case s.stopping.Load():
 		out.Ready, out.Reason = false, "it is shutting down"
-	case s.Ping(r.Context()) != nil:
-		out.Ready, out.Reason = false, "the shared store does not answer"
+	default:
+		if err := s.Ping(r.Context()); err != nil {
+			out.Ready, out.Reason = false, "the shared store does not answer"
+			var known Trouble
+			if errors.As(err, &known) {
+				out.Reason = string(known)
+			}
+		}
 	}
 	status := http.StatusOK
 	if !out.Ready {

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Bus struct {
 	LettersSent    *prometheus.CounterVec // kind, result: sent, away, full, unknown
 	LettersDealt   *prometheus.CounterVec // kind, result: done, stale, again, failed, dead, inherited, discarded
-	Takeovers      *prometheus.CounterVec // kind: instance, session, job
+	Takeovers      *prometheus.CounterVec // kind: instance, node, job
 	Instances      prometheus.Gauge
 	InboxLetters   prometheus.Gauge
 	InboxUnsettled prometheus.Gauge
@@ -25,7 +25,7 @@ func newBus(reg *prometheus.Registry) Bus {
 			Name: "lingua_letters_handled_total", Help: "Letters in this instance's inbox, or inherited from others, by what became of them.",
 		}, []string{"kind", "result"}),
 		Takeovers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_takeovers_total", Help: "What this instance has taken over from others that are gone.",
+			Name: "lingua_takeovers_total", Help: "What this instance has taken over from others: instances that were gone, jobs they saw through, nodes that were connected with them. Sessions are in lingua_sessions_total, as revived.",
 		}, []string{"kind"}),
 		Instances:      gauge("lingua_instances", "Instances that are present."),
 		InboxLetters:   gauge("lingua_inbox_letters", "Letters in this instance's inbox."),

@@ -9,7 +9,7 @@ import (
 
 // Conversations counts what sessions do.
 type Conversations struct {
-	Sessions *prometheus.CounterVec // event: started, resumed, revived, ended, abandoned
+	Sessions *prometheus.CounterVec // event: started, resumed, revived, superseded, ended, abandoned
 	Commits  *prometheus.CounterVec // reason
 	Messages *prometheus.CounterVec // kind: result, error, partial, speech
 
@@ -28,7 +28,7 @@ var reasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 func newConversations(reg *prometheus.Registry) Conversations {
 	c := Conversations{
 		Sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_sessions_total", Help: "Sessions that were started, resumed, revived from another instance, ended or abandoned.",
+			Name: "lingua_sessions_total", Help: "Sessions that were started, resumed, revived from another instance, superseded by one, ended or abandoned.",
 		}, []string{"event"}),
 		Commits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lingua_utterances_total", Help: "Utterances that became jobs, by what ended them.",
