@@ -20,7 +20,7 @@ import (
 // remote is what every command has that asks a running scheduler.
 type remote struct {
 	Server string `help:"The scheduler's address, such as 127.0.0.1:5010 or https://scheduler.internal; LINGUA_URL stands for it." default:"http://127.0.0.1:5010" placeholder:"URL"`
-	Token  string `help:"A credential: an operator's key, or for talk a session's token; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
+	Token  string `help:"An operator's key; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
 	JSON   bool   `help:"Print the answer as JSON." name:"json"`
 }
 
@@ -34,15 +34,18 @@ func (e *unreachableError) Error() string {
 	return fmt.Sprintf("no scheduler answers at %s: %s\nStart one with: lingua serve; or name another with --server or LINGUA_URL", e.url, e.cause)
 }
 
-// address is where to ask: a URL, or a host and a port, which means http.
-func (r *remote) address() (*url.URL, error) {
-	given := strings.TrimSuffix(r.Server, "/")
+// address is where to ask.
+func (r *remote) address() (*url.URL, error) { return addressOf(r.Server) }
+
+// addressOf reads an address: a URL, or a host and a port, which means http.
+func addressOf(text string) (*url.URL, error) {
+	given := strings.TrimSuffix(text, "/")
 	if _, _, err := net.SplitHostPort(given); err == nil && !strings.Contains(given, "/") {
 		given = "http://" + given
 	}
 	base, err := url.Parse(given)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, usageError{fmt.Errorf("--server or LINGUA_URL: %q is not an address such as http://127.0.0.1:5010", r.Server)}
+		return nil, usageError{fmt.Errorf("--server or LINGUA_URL: %q is not an address such as http://127.0.0.1:5010", text)}
 	}
 	return base, nil
 }

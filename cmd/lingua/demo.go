@@ -13,7 +13,7 @@ import (
 
 type demoCmd struct {
 	Listen        string        `help:"Address of the scheduler." default:"127.0.0.1:5010" placeholder:"ADDR"`
-	Store         string        `help:"Where the shared truth is kept: memory, or the URL of a Redis such as redis://127.0.0.1:6379/0." default:"memory" placeholder:"STORE"`
+	Store         string        `help:"Where the shared truth is kept: memory, unless LINGUA_STORE says otherwise, or the URL of a Redis such as redis://127.0.0.1:6379/0." placeholder:"STORE"`
 	Insecure      bool          `help:"Listen on other addresses than loopback without keys: whoever reaches the port controls the demo."`
 	Conversations int           `help:"How many conversations are held at once." default:"60"`
 	Duration      time.Duration `help:"End after this long; 0 runs until Ctrl-C." default:"0s"`

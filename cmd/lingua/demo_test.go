@@ -68,6 +68,18 @@ func TestDemoInterruptedAtOnce(t *testing.T) {
 	}
 }
 
+// TestDemoHeedsTheEnvironment, as serve does, and what is said after --store before that.
+func TestDemoHeedsTheEnvironment(t *testing.T) {
+	t.Parallel()
+	environ := []string{"LINGUA_STORE=elsewhere"}
+	if got := callIn(stopped(), environ, "demo", "--listen", "127.0.0.1:0"); got.code != exitUsage || !strings.Contains(got.err, "LINGUA_STORE") {
+		t.Errorf("exit %d, want it refused\n%s", got.code, got.err)
+	}
+	if got := callIn(stopped(), environ, "demo", "--listen", "127.0.0.1:0", "--store", "memory"); got.code != exitOK {
+		t.Errorf("exit %d\n%s", got.code, got.err)
+	}
+}
+
 // firstWrite tells when something is written for the first time.
 type firstWrite struct {
 	once    sync.Once

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -43,7 +44,7 @@ func (c *nodesCmd) Run(ctx context.Context, io streams) error {
 }
 
 func writeNodes(t *tabwriter.Writer, nodes []wire.Node) {
-	fmt.Fprintln(t, "NODE\tHEALTH\tRESERVED\tRUNNING\tOTHER\tMAX\tLANGUAGES\tLAST HEARD")
+	fmt.Fprintln(t, "NODE\tHEALTH\tRESERVED\tRUNNING\tOTHER\tMAX\tLANGUAGES\tCONNECTED WITH\tLAST HEARD")
 	for _, n := range nodes {
 		health := n.Health
 		switch {
@@ -54,8 +55,8 @@ func writeNodes(t *tabwriter.Writer, nodes []wire.Node) {
 		case n.SetAsideMS > 0:
 			health += fmt.Sprintf(", set aside %s", (time.Duration(n.SetAsideMS) * time.Millisecond).Round(time.Second))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", n.NodeID, health, n.Reserved, n.Running, n.Foreign,
-			n.MaxConcurrentJobs, strings.Join(n.SemanticLangs, " "), ago(n.LastHeartbeatMS))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", n.NodeID, health, n.Reserved, n.Running, n.Foreign,
+			n.MaxConcurrentJobs, strings.Join(n.SemanticLangs, " "), cmp.Or(n.Incarnation, "–"), ago(n.LastHeartbeatMS))
 	}
 }
 

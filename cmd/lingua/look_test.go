@@ -36,8 +36,8 @@ func TestLook(t *testing.T) {
 	s.post(t, "/v1/job/ack", `{"job_id":%q,"attempt_id":1,"node_id":"n1"}`, running)
 
 	for line, want := range map[string][]string{
-		"nodes":                       {"NODE HEALTH RESERVED RUNNING OTHER MAX LANGUAGES LAST HEARD", "n1 ready 0 1 0 2 en zh now", "n2 ready 0 0 0 3 en zh now"},
-		"nodes n2":                    {"NODE HEALTH RESERVED RUNNING OTHER MAX LANGUAGES LAST HEARD", "n2 ready 0 0 0 3 en zh now"},
+		"nodes":                       {"NODE HEALTH RESERVED RUNNING OTHER MAX LANGUAGES CONNECTED WITH LAST HEARD", "n1 ready 0 1 0 2 en zh – now", "n2 ready 0 0 0 3 en zh – now"},
+		"nodes n2":                    {"NODE HEALTH RESERVED RUNNING OTHER MAX LANGUAGES CONNECTED WITH LAST HEARD", "n2 ready 0 0 0 3 en zh – now"},
 		"pools":                       {"DIRECTION NODES READY SLOTS TAKEN", "en→zh 2 2 5 1", "zh→en 2 2 5 1"},
 		"jobs":                        {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", running + " ACKED en→zh n1 1 talk now", done + " DONE en→zh n1 1 talk now"},
 		"jobs --state done":           {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", done + " DONE en→zh n1 1 talk now"},

@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.Name("lingua"),
 		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
 			"Exit codes: 0 done, 1 it was tried and did not work, 2 wrong usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL is the scheduler to ask, as with --server, and LINGUA_TOKEN the credential, as with --token; lingua config reference lists the variables of serve and demo."),
+			"Environment: LINGUA_URL is the scheduler to ask, as with --server (for talk and node perhaps several, with commas), and LINGUA_TOKEN the credential, as with --token; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(n int) { code = n }),
 		kong.Resolvers(fromEnvironment(io.environ)),

@@ -13,12 +13,12 @@ import (
 )
 
 type nodeCmd struct {
-	Server string   `help:"The scheduler's address; LINGUA_URL stands for it." default:"http://127.0.0.1:5010" placeholder:"URL"`
-	Sim    bool     `help:"Be a node that only pretends to work. (A real one is written with the Go package node.)"`
-	ID     string   `help:"The node's name; one is made if it is absent." placeholder:"ID"`
-	Token  string   `help:"The node's token; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
-	Langs  []string `help:"Languages it recognises, translates among and speaks." default:"en,es,zh,de,fr,ja" placeholder:"LANG,…"`
-	Slots  int      `help:"How many jobs it does at once." default:"4"`
+	several
+	Sim   bool     `help:"Be a node that only pretends to work. (A real one is written with the Go package node.)"`
+	ID    string   `help:"The node's name; one is made if it is absent." placeholder:"ID"`
+	Token string   `help:"The node's token; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
+	Langs []string `help:"Languages it recognises, translates among and speaks." default:"en,es,zh,de,fr,ja" placeholder:"LANG,…"`
+	Slots int      `help:"How many jobs it does at once." default:"4"`
 
 	Latency time.Duration `help:"How long a job takes, as the median." default:"400ms"`
 	Spread  float64       `help:"How much that varies: the deviation of its logarithm, 0 for not at all." default:"0.3"`
@@ -51,7 +51,7 @@ func (c *nodeCmd) Validate() error {
 
 // Run is a node until it is interrupted.
 func (c *nodeCmd) Run(ctx context.Context, io streams) error {
-	base, err := (&remote{Server: c.Server}).address()
+	urls, err := c.addresses()
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	}
 	work := &sim.Worker{Took: sim.Around(c.Latency, c.Spread), Busy: c.Busy, Lose: c.Lose, Fail: c.Fail}
 	err = node.Run(ctx, node.Config{
-		URL: base.String(), ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log,
+		URLs: urls, ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log,
 		Declaration: wire.Declaration{SemanticLangs: c.Langs, TTSLangs: c.Langs},
 	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 		began := time.Now()

@@ -17,7 +17,9 @@ import (
 )
 
 type talkCmd struct {
-	remote
+	several
+	Token    string `help:"A session's token, or an operator's key; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
+	JSON     bool   `help:"Print what comes back as JSON, one event a line." name:"json"`
 	File     string `arg:"" help:"A WAV file of 16-bit PCM." placeholder:"FILE.wav"`
 	From     string `help:"The language that is spoken in it." required:"" placeholder:"LANG"`
 	To       string `help:"The language that is wanted." required:"" placeholder:"LANG"`
@@ -26,7 +28,7 @@ type talkCmd struct {
 
 // Run speaks a file into a session at the pace at which it was spoken, and prints what comes back.
 func (c *talkCmd) Run(ctx context.Context, io streams) error {
-	base, err := c.address()
+	urls, err := c.addresses()
 	if err != nil {
 		return err
 	}
@@ -43,11 +45,11 @@ func (c *talkCmd) Run(ctx context.Context, io streams) error {
 	talking, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	s, err := client.Start(talking, client.Config{
-		URL: base.String(), Token: c.Token, Log: slog.New(slog.DiscardHandler),
+		URLs: urls, Token: c.Token, Log: slog.New(slog.DiscardHandler),
 		Start: wire.SessionStart{Langs: []string{c.From, c.To}, Audio: format, Partials: c.Partials},
 	})
 	if err != nil {
-		return said(base.Redacted(), err)
+		return said(c.named(), err)
 	}
 	// Whoever interrupts it wants to hear the end of what was said, but not for long.
 	impatient := context.AfterFunc(ctx, func() {
@@ -119,7 +121,7 @@ func unlessOver(err error) error {
 func (c *talkCmd) listen(s *client.Session, out io.Writer) error {
 	for e, err := range s.Events() {
 		if err != nil {
-			return said(c.Server, err)
+			return said(c.named(), err)
 		}
 		if c.JSON {
 			if err := json.NewEncoder(out).Encode(map[string]any{"event": fmt.Sprintf("%T", e)[len("client."):], "body": e}); err != nil {

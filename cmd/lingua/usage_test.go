@@ -68,6 +68,7 @@ func TestWrongUsage(t *testing.T) {
 		"nodes --server nonsense":           {"--server", "http://127.0.0.1:5010"},
 		"nodes --server localhost:http":     {"--server", "http://127.0.0.1:5010"},
 		"nodes --server ftp://x":            {"--server", "http://127.0.0.1:5010"},
+		"node --sim --server :1,nonsense":   {"--server", "nonsense", "http://127.0.0.1:5010"},
 		"serve --listen nonsense":           {"--listen", "127.0.0.1:5010"},
 		"serve --listen 127.0.0.1:http":     {"--listen", "port"},
 		"serve --listen 127.0.0.1:99999":    {"--listen", "65535"},
