@@ -90,6 +90,49 @@ func TestPageNamesCommandsThereAre(t *testing.T) {
 	}
 }
 
+// What is asked from inside the composition is asked of services that are there, with secrets that they have.
+func TestPageAsksServicesThereAre(t *testing.T) {
+	t.Parallel()
+	c := compose(t)
+	exec := regexp.MustCompile(`^docker compose -f deploy/compose\.yaml exec ([a-z0-9-]+) (.*)$`)
+	seen := 0
+	for _, line := range commands(text(t, page)) {
+		m := exec.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		seen++
+		service, there := c.Services[m[1]]
+		if !there {
+			t.Errorf("%s: there is no service %s", line, m[1])
+		}
+		for _, secret := range regexp.MustCompile(`/run/secrets/([a-z.]+)`).FindAllStringSubmatch(m[2], -1) {
+			if !slices.Contains(service.Secrets, secret[1]) {
+				t.Errorf("%s: %s does not have the secret %s", line, m[1], secret[1])
+			}
+		}
+		for _, host := range regexp.MustCompile(`http://([a-z0-9-]+):`).FindAllStringSubmatch(m[2], -1) {
+			if _, there := c.Services[host[1]]; !there {
+				t.Errorf("%s: there is no service %s", line, host[1])
+			}
+		}
+	}
+	if seen < 4 {
+		t.Errorf("only %d commands were found", seen)
+	}
+}
+
+// Redis notes what LATENCY DOCTOR is asked about only if it is told to.
+func TestLatencyIsNoted(t *testing.T) {
+	t.Parallel()
+	if !slices.Contains(commands(text(t, page)), "redis-cli LATENCY DOCTOR") {
+		t.Fatal("nobody is told to ask")
+	}
+	if !regexp.MustCompile(`(?m)^latency-monitor-threshold [1-9]`).MatchString(text(t, "redis/redis.conf")) {
+		t.Error("redis.conf does not set latency-monitor-threshold: there would be no answer")
+	}
+}
+
 func TestPageNamesKeysAndMetricsThereAre(t *testing.T) {
 	t.Parallel()
 	var reference bytes.Buffer
