@@ -28,6 +28,7 @@ type Instance struct {
 // DeadLetterList is the answer of GET /v1/dlq.
 type DeadLetterList struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
+	Total       int          `json:"total" doc:"How many there are, listed or not."`
 }
 
 // DeadLetter is what one instance had to tell another and nobody could make use of.

@@ -74,14 +74,14 @@ func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.
 		b.Fatal(err)
 	}
 	w.jobs = s.Jobs
-	if err := s.Bus.Enter(b.Context()); err != nil {
+	if err := s.Bus.Announce(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	present, leave := context.WithCancel(b.Context())
 	var renewal sync.WaitGroup
 	renewal.Go(func() {
 		for pause.For(present, 10*time.Second) {
-			_ = s.Bus.Enter(present)
+			_ = s.Bus.Announce(present)
 		}
 	})
 	url := "http://127.0.0.1:9/jobs"

@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -103,6 +105,22 @@ func (r *remote) ask(ctx context.Context, method, path string, in, out any) erro
 		return fmt.Errorf("%s answered something that cannot be read: %w", named, err)
 	}
 	return nil
+}
+
+// quoted is a text of somebody else as it may be shown: what is not printable could be an order to the terminal.
+func quoted(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		if strconv.IsPrint(r) && (r != utf8.RuneError || n > 1) {
+			b.WriteString(text[:n])
+		} else {
+			q := strconv.Quote(text[:n])
+			b.WriteString(q[1 : len(q)-1])
+		}
+		text = text[n:]
+	}
+	return b.String()
 }
 
 // print writes the answer as JSON or, through fn, as a table.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -72,7 +73,11 @@ func (c *dlqListCmd) Run(ctx context.Context, io streams) error {
 		fmt.Fprintln(t, "LETTER\tKIND\tFROM\tREASON\tTRIES\tAGE\tBYTES")
 		for _, d := range list.DeadLetters {
 			age := (time.Duration(d.AgeMS) * time.Millisecond).Round(time.Second)
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\n", d.ID, cmp.Or(d.Kind, "–"), cmp.Or(d.From, "–"), d.Reason, d.Deliveries, age, d.Bytes)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\n", quoted(d.ID), cmp.Or(quoted(d.Kind), "–"), cmp.Or(quoted(d.From), "–"),
+				d.Reason, d.Deliveries, age, d.Bytes)
+		}
+		if more := list.Total - len(list.DeadLetters); more > 0 {
+			fmt.Fprintf(t, "and %d more; --limit shows up to 1000\n", more)
 		}
 	})
 }
@@ -90,13 +95,19 @@ func (c *dlqShowCmd) Run(ctx context.Context, io streams) error {
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
 		for _, d := range list.DeadLetters {
-			fmt.Fprintf(t, "letter\t%s\nkind\t%s\nfrom\t%s\nreason\t%s, after %d tries\nage\t%s\n\n", d.ID, cmp.Or(d.Kind, "–"), cmp.Or(d.From, "–"), d.Reason,
-				d.Deliveries, (time.Duration(d.AgeMS) * time.Millisecond).Round(time.Second))
+			tries := "tries"
+			if d.Deliveries == 1 {
+				tries = "try"
+			}
+			fmt.Fprintf(t, "letter\t%s\nkind\t%s\nfrom\t%s\nreason\t%s, after %d %s\nage\t%s\n\n", quoted(d.ID), cmp.Or(quoted(d.Kind), "–"),
+				cmp.Or(quoted(d.From), "–"), d.Reason, d.Deliveries, tries, (time.Duration(d.AgeMS) * time.Millisecond).Round(time.Second))
 			text, err := json.MarshalIndent(d.Body, "", "  ")
 			if err != nil || len(d.Body) == 0 {
 				text = []byte(d.Text)
 			}
-			fmt.Fprintf(t, "%s\n", text)
+			for line := range strings.Lines(string(text)) {
+				fmt.Fprintln(t, quoted(strings.TrimSuffix(line, "\n")))
+			}
 		}
 	})
 }
@@ -110,23 +121,27 @@ type letters struct {
 
 // Validate checks that it is said which.
 func (c *letters) Validate() error {
-	if c.All == (len(c.IDs) > 0) {
+	switch {
+	case c.All && len(c.IDs) > 0:
+		return errors.New("name some dead letters, or say --all, not both")
+	case !c.All && len(c.IDs) == 0:
 		return errors.New("name some dead letters, or say --all")
 	}
 	return nil
 }
 
-func (c *letters) tell(ctx context.Context, io streams, what string) error {
+// tell has something done with them; done is what is said of each with which that went well.
+func (c *letters) tell(ctx context.Context, io streams, what, done string) error {
 	var out wire.DeadLettersResponse
 	if err := c.ask(ctx, "POST", "/v1/dlq/"+what, wire.DeadLettersRequest{IDs: c.IDs, All: c.All}, &out); err != nil {
 		return err
 	}
 	err := c.print(io.out, out, func(t *tabwriter.Writer) {
 		for _, id := range out.Done {
-			fmt.Fprintf(t, "%s\tdone\n", id)
+			fmt.Fprintf(t, "%s\t%s\n", quoted(id), done)
 		}
 		for _, id := range slices.Sorted(maps.Keys(out.Failed)) {
-			fmt.Fprintf(t, "%s\t%s\n", id, out.Failed[id])
+			fmt.Fprintf(t, "%s\t%s\n", quoted(id), quoted(out.Failed[id]))
 		}
 		if len(out.Done)+len(out.Failed) == 0 {
 			fmt.Fprintln(t, "there are no dead letters")
@@ -141,9 +156,13 @@ func (c *letters) tell(ctx context.Context, io streams, what string) error {
 type dlqReplayCmd struct{ letters }
 
 // Run tries dead letters once more.
-func (c *dlqReplayCmd) Run(ctx context.Context, io streams) error { return c.tell(ctx, io, "replay") }
+func (c *dlqReplayCmd) Run(ctx context.Context, io streams) error {
+	return c.tell(ctx, io, "replay", "put into the inbox of the scheduler that was asked")
+}
 
 type dlqPurgeCmd struct{ letters }
 
 // Run drops dead letters.
-func (c *dlqPurgeCmd) Run(ctx context.Context, io streams) error { return c.tell(ctx, io, "purge") }
+func (c *dlqPurgeCmd) Run(ctx context.Context, io streams) error {
+	return c.tell(ctx, io, "purge", "dropped")
+}

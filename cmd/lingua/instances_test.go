@@ -10,6 +10,53 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+// TestDeadLettersOnTheScreen: what is in them gives no orders to a terminal, nobody believes that a part of the list is all
+// of it, and what is said to be done was done.
+func TestDeadLettersOnTheScreen(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := serve(t, "--store", redis.URL())
+	lingua := func(args ...string) ended { return call(t, append(args, "--server", s.url)...) }
+	var instances wire.InstanceList
+	if err := json.Unmarshal([]byte(lingua("instances", "--json").out), &instances); err != nil {
+		t.Fatal(err)
+	}
+	inbox := "lingua:streams:{instance:" + instances.Instances[0].Incarnation + "}:inbox"
+	for _, body := range []string{
+		`{"kind":"un\u001b[2Jheard","from":"\u202ex\ty","body":"` + "\u009b31m" + `"}`,
+		"no JSON \x1b]0;mine\a\tat\nall\xff",
+		"third",
+	} {
+		if _, err := redis.Do("XADD", inbox, "*", "another", body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list wire.DeadLetterList
+	for len(list.DeadLetters) < 3 { // until they were read
+		if err := json.Unmarshal([]byte(lingua("dlq", "list", "--json").out), &list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := lingua("dlq", "list", "--limit", "2").out
+	for _, want := range []string{`un\x1b[2Jheard `, `\u202ex\ty `, "\nand 1 more; --limit shows up to 1000\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the list holds no %q:\n%q", want, got)
+		}
+	}
+	if all := lingua("dlq", "list").out; strings.Contains(all, "more;") {
+		t.Errorf("it is all of the list:\n%s", all)
+	}
+	for i, want := range []string{`"body": "\u009b31m"`, "no JSON \\x1b]0;mine\\a\\tat\nall\ufffd\n", "third"} {
+		got := lingua("dlq", "show", list.DeadLetters[i].ID).out
+		if !strings.Contains(got, want) || !strings.Contains(got, "NOT_UNDERSTOOD, after 1 try\n") {
+			t.Errorf("no %q:\n%q", want, got)
+		}
+	}
+	if got := lingua("dlq", "replay", list.DeadLetters[2].ID); !strings.Contains(got.out, "put into the inbox of the scheduler that was asked") {
+		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
+	}
+}
+
 // TestInstancesAndDeadLetters looks at a scheduler among others, and at letters nobody understands.
 func TestInstancesAndDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -36,7 +83,7 @@ func TestInstancesAndDeadLetters(t *testing.T) {
 	if got := lingua("dlq", "show", id); got.code != exitOK || !strings.Contains(got.out, `"kind": "unheard of"`) {
 		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
-	if got := lingua("dlq", "purge", id); got.code != exitOK || !strings.Contains(got.out, "done") {
+	if got := lingua("dlq", "purge", id); got.code != exitOK || !strings.Contains(got.out, "dropped") {
 		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
 	for _, args := range [][]string{{"show", id}, {"replay", id}, {"purge", id}} {
@@ -45,7 +92,8 @@ func TestInstancesAndDeadLetters(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"replay"}, {"purge"}, {"purge", id, "--all"}} {
-		if got := lingua(append([]string{"dlq"}, args...)...); got.code != exitUsage {
+		got := lingua(append([]string{"dlq"}, args...)...)
+		if got.code != exitUsage || strings.Contains(got.err, "not both") != (len(args) > 1) {
 			t.Errorf("%v: exit %d\n%s%s", args, got.code, got.out, got.err)
 		}
 	}

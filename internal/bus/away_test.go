@@ -27,7 +27,7 @@ func TestTakeoverThatFailedIsDoneAgain(t *testing.T) {
 			}
 			return nil
 		})
-		if err := b.Enter(t.Context()); err != nil {
+		if err := b.Announce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, kill := context.WithCancel(context.Background())

@@ -68,10 +68,10 @@ type Bus struct {
 	sent    atomic.Uint64
 	renewed atomic.Pointer[time.Time] // when the presence that stands was asked for; nil: there is none
 	seen    recent
-	excused excuses
+	excused tally // how often letters failed through no fault of theirs
 
 	mu      sync.Mutex
-	burying map[core.InstanceID]bool // to what of which this instance is seeing
+	estates map[core.InstanceID]*estate // of those that are gone and not buried
 
 	work  sync.WaitGroup
 	slots chan struct{} // bounds what is done beside the reader
@@ -83,8 +83,8 @@ const beside = 64
 // New makes a bus.
 func New(cfg Config, st Store, m *telemetry.Metrics, log *slog.Logger) *Bus {
 	return &Bus{
-		cfg: cfg, store: st, metrics: m, log: log, kinds: make(map[Kind]Handling), seen: newRecent(), excused: excuses{n: make(map[string]int)},
-		burying: make(map[core.InstanceID]bool), slots: make(chan struct{}, beside),
+		cfg: cfg, store: st, metrics: m, log: log, kinds: make(map[Kind]Handling), seen: newRecent(),
+		estates: make(map[core.InstanceID]*estate), slots: make(chan struct{}, beside),
 		gone: func(context.Context, core.InstanceID) error { return nil },
 	}
 }
@@ -92,7 +92,7 @@ func New(cfg Config, st Store, m *telemetry.Metrics, log *slog.Logger) *Bus {
 // On says what is done with a kind of letter. It is called before Run.
 func (b *Bus) On(kind Kind, h Handling) { b.kinds[kind] = h }
 
-// OnGone says what is done when an instance is gone, before what it has left is removed. One instance does it; if it
+// OnGone says what is done when an instance is gone, before what it has left is removed. One instance does it, once; if it
 // fails, or dies over it, it is done again. It is called before Run.
 func (b *Bus) OnGone(fn func(ctx context.Context, id core.InstanceID) error) { b.gone = fn }
 
@@ -108,10 +108,9 @@ func (b *Bus) Fence() time.Time {
 	return at.Add(b.cfg.TTL * 2 / 3)
 }
 
-// Enter announces the instance for the first time. Without it nobody can reach it, and it grants nothing.
-func (b *Bus) Enter(ctx context.Context) error { return b.announce(ctx) }
-
-func (b *Bus) announce(ctx context.Context) error {
+// Announce says that the instance is present, and what there is to know of it. Before the first time nobody can reach it,
+// and it grants nothing. Run repeats it in time; whoever has news that should not wait for that calls it too.
+func (b *Bus) Announce(ctx context.Context) error {
 	about, err := json.Marshal(b.cfg.About())
 	if err != nil {
 		return err
@@ -139,7 +138,7 @@ func (b *Bus) Run(ctx context.Context) {
 // renew keeps the instance present, at moments of its own.
 func (b *Bus) renew(ctx context.Context) {
 	for pause.About(ctx, b.cfg.TTL/3, 0.1) {
-		if err := b.announce(ctx); err != nil && ctx.Err() == nil {
+		if err := b.Announce(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("the presence of this instance could not be renewed", "error", err, "grants_until", b.Fence().UTC())
 		}
 	}
@@ -151,7 +150,7 @@ func (b *Bus) Leave(ctx context.Context, clean bool) error {
 	if err := b.store.Withdraw(ctx, b.cfg.Instance); err != nil || !clean {
 		return err
 	}
-	return b.settleEstate(ctx, b.cfg.Instance)
+	return b.settleEstate(ctx, b.cfg.Instance, new(estate))
 }
 
 // Age is how long ago the presence was renewed.

@@ -114,7 +114,7 @@ func (p *post) start(id core.InstanceID) *one {
 		p.gone[id] = append(p.gone[id], who)
 		return nil
 	})
-	if err := b.Enter(p.t.Context()); err != nil {
+	if err := b.Announce(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(context.Background())

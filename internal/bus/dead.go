@@ -1,9 +1,11 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -17,7 +19,7 @@ type Peer struct {
 	This bool // it is this one
 }
 
-// Peers lists the instances there are, and those that have left something behind.
+// Peers lists the instances there are, and those that have left something behind, by their names.
 func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
 	all, err := b.store.Instances(ctx)
 	if err != nil {
@@ -29,7 +31,11 @@ func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
 		if one.Present {
 			_ = json.Unmarshal(one.Body, &peers[i].About) // one of another version may say other things
 		}
+		if peers[i].Name == "" { // one that is gone says nothing
+			peers[i].Name = NameOf(one.ID)
+		}
 	}
+	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return peers, nil
 }
 
@@ -40,31 +46,34 @@ type DeadLetter struct {
 }
 
 // Name is what the dead letter is called among those of all instances.
-func (d *DeadLetter) Name() string { return string(d.Inbox) + "/" + d.DeadLetter.ID }
+func (d *DeadLetter) Name() string { return deadName(d.Inbox, d.DeadLetter.ID) }
+
+func deadName(inbox core.InstanceID, id string) string { return string(inbox) + "/" + id }
 
 // ErrNoLetter says that there is no such dead letter, or not any more.
 var ErrNoLetter = errors.New("there is no such dead letter, or not any more")
 
-// Dead lists dead letters of all instances, the oldest of each first.
-func (b *Bus) Dead(ctx context.Context, limit int) ([]DeadLetter, error) {
-	all, err := b.store.Instances(ctx)
+// Dead lists dead letters of all instances, the oldest of each first, and says how many there are.
+func (b *Bus) Dead(ctx context.Context, limit int) (list []DeadLetter, all int, err error) {
+	instances, err := b.store.Instances(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var list []DeadLetter
-	for _, one := range all {
+	slices.SortFunc(instances, func(a, b store.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	for _, one := range instances {
+		all += one.Dead
 		if one.Dead == 0 || len(list) >= limit {
 			continue
 		}
 		some, err := b.store.DeadLetters(ctx, one.ID, "", limit-len(list))
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for _, d := range some {
 			list = append(list, read(d))
 		}
 	}
-	return list, nil
+	return list, max(all, len(list)), nil // one may have died meanwhile
 }
 
 func read(d store.DeadLetter) DeadLetter {

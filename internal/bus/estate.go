@@ -3,7 +3,9 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -17,6 +19,7 @@ func (b *Bus) watch(ctx context.Context) {
 		all, err := b.store.Instances(ctx)
 		if err == nil {
 			b.note(all)
+			b.forget(all)
 			for i := range all {
 				if one := &all[i]; !one.Present && (one.Open || one.Dead == 0) && one.ID != b.cfg.Instance {
 					b.work.Go(func() { b.bury(ctx, one.ID) })
@@ -45,6 +48,13 @@ func (b *Bus) note(all []store.Instance) {
 	b.metrics.Instances.Set(float64(present))
 }
 
+// estate is what this instance knows of what another that is gone has left.
+type estate struct {
+	busy     bool  // it is being settled; whoever does that has the rest to itself
+	bereaved bool  // what OnGone says is done
+	failed   tally // how often its letters could not be dealt with
+}
+
 // lockFor is how long an instance has to see to what another has left before a third may.
 const lockFor = 10 * time.Second
 
@@ -53,16 +63,15 @@ const lockFor = 10 * time.Second
 func (b *Bus) bury(ctx context.Context, id core.InstanceID) {
 	lock := store.LockParams{Name: "estate:" + string(id), Holder: string(b.cfg.Instance), TTL: lockFor}
 	held, err := b.store.Lock(ctx, lock)
-	if err != nil || !held.Held || !b.busyWith(id) {
+	if err != nil || !held.Held {
 		return // another sees to it, or it is looked at again
 	}
-	defer b.done(id)
-	b.log.Warn("an instance is gone; what it left is taken over", "instance", id)
-	err = guarded(func() error { return b.gone(ctx, id) })
-	if err == nil { // its name is what it is found by, so that comes last
-		err = b.settleEstate(ctx, id)
+	e := b.begin(id)
+	if e == nil {
+		return // it is being done
 	}
-	if err != nil {
+	defer b.done(e)
+	if err := b.takeOver(ctx, id, e); err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("what an instance left could not be taken over; it is tried again", "instance", id, "error", err)
 		}
@@ -72,25 +81,55 @@ func (b *Bus) bury(ctx context.Context, id core.InstanceID) {
 	_ = b.store.Unlock(ctx, lock) // it lapses
 }
 
-// busyWith notes that this instance sees to what another has left, and reports false when it does so already.
-func (b *Bus) busyWith(id core.InstanceID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.burying[id] {
-		return false
+// takeOver does what has to be done when an instance is gone, and then settles its estate: its name is what it is found
+// by, so that comes last.
+func (b *Bus) takeOver(ctx context.Context, id core.InstanceID, e *estate) error {
+	if !e.bereaved {
+		b.log.Warn("an instance is gone; what it left is taken over", "instance", id)
+		if err := guarded(func() error { return b.gone(ctx, id) }); err != nil {
+			return err
+		}
+		e.bereaved = true
 	}
-	b.burying[id] = true
-	return true
+	return b.settleEstate(ctx, id, e)
 }
 
-func (b *Bus) done(id core.InstanceID) {
+// begin takes an estate in hand; nil when it is in hand already.
+func (b *Bus) begin(id core.InstanceID) *estate {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.burying, id)
+	e := b.estates[id]
+	if e == nil {
+		e = new(estate)
+		b.estates[id] = e
+	}
+	if e.busy {
+		return nil
+	}
+	e.busy = true
+	return e
 }
 
-// settleEstate deals with the letters of an instance that is not present, and removes its inbox.
-func (b *Bus) settleEstate(ctx context.Context, id core.InstanceID) error {
+func (b *Bus) done(e *estate) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.busy = false
+}
+
+// forget drops what is known of estates of which nothing is left, or whose instances are back.
+func (b *Bus) forget(all []store.Instance) {
+	left := make(map[core.InstanceID]bool)
+	for i := range all {
+		left[all[i].ID] = !all[i].Present
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.estates, func(id core.InstanceID, e *estate) bool { return !left[id] && !e.busy })
+}
+
+// settleEstate deals with the letters of an instance that is not present, and removes its inbox. A letter that fails does
+// not keep the others waiting.
+func (b *Bus) settleEstate(ctx context.Context, id core.InstanceID, e *estate) error {
 	for {
 		letters, err := b.store.Estate(ctx, id, fetchAtOnce)
 		if err != nil {
@@ -100,36 +139,56 @@ func (b *Bus) settleEstate(ctx context.Context, id core.InstanceID) error {
 			_, err := b.store.Bury(ctx, id)
 			return err
 		}
-		ids := make([]string, 0, len(letters))
+		var failure error
 		for i := range letters {
-			if err := b.inherit(ctx, id, &letters[i]); err != nil {
-				return err
+			if err := b.inherit(ctx, id, e, &letters[i]); err != nil {
+				failure = err
+				if storeAway(err) {
+					break
+				}
 			}
-			ids = append(ids, letters[i].ID)
 		}
-		if err := b.store.Settle(ctx, id, ids...); err != nil {
-			return err
+		if failure != nil {
+			return failure
 		}
 	}
 }
 
-// inherit deals with one letter that an instance has left behind.
-func (b *Bus) inherit(ctx context.Context, id core.InstanceID, raw *store.Letter) error {
+// inherit deals with one letter that an instance has left behind, and takes it out of the inbox.
+func (b *Bus) inherit(ctx context.Context, id core.InstanceID, e *estate, raw *store.Letter) error {
 	l := new(Letter)
 	err := json.Unmarshal(raw.Body, l)
 	h, known := b.kinds[l.Kind]
 	switch {
 	case err != nil || !known:
-		return b.store.Condemn(ctx, store.CondemnParams{Inbox: id, Letter: *raw, Reason: reasonUnread, Keep: b.cfg.Keep})
+		return b.condemn(ctx, id, raw, verdict{reason: reasonUnread, tries: raw.Deliveries + 1})
 	case l.stale(raw.Age):
 		b.count(l.Kind, "stale")
 	case h.Inherit == nil:
 		b.count(l.Kind, "discarded")
 	default:
-		if err := guarded(func() error { return h.Inherit(ctx, l, raw.Deliveries == 0) }); err != nil {
-			return fmt.Errorf("a letter of kind %s: %w", l.Kind, err)
+		err := guarded(func() error { return h.Inherit(ctx, l, raw.Deliveries == 0) })
+		if err != nil {
+			return b.disowned(ctx, id, e, raw, fmt.Errorf("a letter of kind %s: %w", l.Kind, err))
 		}
 		b.count(l.Kind, "inherited")
 	}
-	return nil
+	return b.store.Settle(ctx, id, raw.ID)
+}
+
+// disowned judges a letter of an estate that could not be dealt with: it is dead, or the error is what keeps it.
+func (b *Bus) disowned(ctx context.Context, id core.InstanceID, e *estate, raw *store.Letter, cause error) error {
+	v := verdict{reason: reasonUnread, tries: raw.Deliveries + 1}
+	switch {
+	case errors.Is(cause, errUnread):
+	case storeAway(cause):
+		return cause
+	default:
+		tries := e.failed.note(raw.ID)
+		if tries < mostDeliveries {
+			return cause
+		}
+		v = verdict{reason: reasonFailed, tries: raw.Deliveries + tries, cause: cause}
+	}
+	return b.condemn(ctx, id, raw, v)
 }

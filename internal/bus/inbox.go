@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -15,7 +16,7 @@ import (
 
 const (
 	fetchAtOnce = 128
-	// mostDeliveries is how often a letter is tried before it is dead.
+	// mostDeliveries is how often a letter may fail: with the last of these it is dead.
 	mostDeliveries = 5
 	// retryAfter is how long a letter that was fetched may take before it is tried again.
 	retryAfter = 5 * time.Second
@@ -61,10 +62,10 @@ func (b *Bus) retry(ctx context.Context) {
 func (b *Bus) deal(ctx context.Context, letters []store.Letter) {
 	var settled []string
 	for _, raw := range letters {
-		l, h, ok := b.open(ctx, &raw)
+		l, h, what := b.open(ctx, &raw)
 		switch {
-		case !ok:
-		case l == nil: // nobody needs it
+		case what == leave:
+		case what == takeOut:
 			settled = append(settled, raw.ID)
 		case h.Beside:
 			b.slots <- struct{}{}
@@ -81,41 +82,62 @@ func (b *Bus) deal(ctx context.Context, letters []store.Letter) {
 	b.settle(ctx, settled...)
 }
 
-// open reads a letter. It reports false when that is all there is to do; without a letter it is only to be taken out.
-func (b *Bus) open(ctx context.Context, raw *store.Letter) (*Letter, Handling, bool) {
+// opened is what is to be done with a letter that was opened.
+type opened uint8
+
+const (
+	dealWith opened = iota // somebody here is to deal with it
+	takeOut                // nobody needs it: it only has to be taken out of the inbox
+	leave                  // it is among the dead, and out of the inbox with that; if that failed it comes again
+)
+
+// open reads a letter and says what is to be done with it.
+func (b *Bus) open(ctx context.Context, raw *store.Letter) (*Letter, Handling, opened) {
 	l := new(Letter)
 	err := json.Unmarshal(raw.Body, l)
 	h, known := b.kinds[l.Kind]
 	switch {
 	case err != nil || !known:
-		b.condemn(ctx, raw, reasonUnread)
-		return nil, h, false
+		_ = b.condemn(ctx, b.cfg.Instance, raw, verdict{reason: reasonUnread, tries: raw.Deliveries})
+		return nil, h, leave
 	case l.stale(raw.Age):
 		b.count(l.Kind, "stale")
-		return nil, h, true
+		return nil, h, takeOut
 	case !b.seen.first(l.ID):
 		b.count(l.Kind, "again")
-		return nil, h, true
-	case raw.Deliveries-b.excused.of(raw.ID) > mostDeliveries:
-		b.condemn(ctx, raw, reasonFailed)
-		return nil, h, false
+		return nil, h, takeOut
+	case b.blamed(raw) > mostDeliveries: // nobody ever came to an end with it, or it could not be condemned then
+		_ = b.condemn(ctx, b.cfg.Instance, raw, verdict{reason: reasonFailed, tries: raw.Deliveries - 1})
+		return nil, h, leave
 	}
-	return l, h, true
+	return l, h, dealWith
 }
+
+// blamed is how many deliveries of a letter count against it.
+func (b *Bus) blamed(raw *store.Letter) int { return raw.Deliveries - b.excused.of(raw.ID) }
 
 // do deals with one letter and reports whether that worked.
 func (b *Bus) do(ctx context.Context, raw *store.Letter, l *Letter, h Handling) bool {
-	if err := guarded(func() error { return h.Do(ctx, l) }); err != nil {
-		b.count(l.Kind, "failed")
-		if storeAway(err) {
-			b.excused.note(raw.ID)
-		}
-		b.log.Warn("a letter could not be dealt with; it is tried again", "kind", string(l.Kind), "from", l.From, "error", err)
+	err := guarded(func() error { return h.Do(ctx, l) })
+	switch {
+	case err == nil:
+		b.seen.note(l.ID)
+		b.count(l.Kind, "done")
+		return true
+	case errors.Is(err, errUnread):
+		_ = b.condemn(ctx, b.cfg.Instance, raw, verdict{reason: reasonUnread, tries: raw.Deliveries})
 		return false
 	}
-	b.seen.note(l.ID)
-	b.count(l.Kind, "done")
-	return true
+	b.count(l.Kind, "failed")
+	if storeAway(err) {
+		b.excused.note(raw.ID)
+	}
+	if b.blamed(raw) >= mostDeliveries {
+		_ = b.condemn(ctx, b.cfg.Instance, raw, verdict{reason: reasonFailed, tries: raw.Deliveries, cause: err})
+		return false
+	}
+	b.log.Warn("a letter could not be dealt with; it is tried again while anybody needs it", "kind", string(l.Kind), "from", l.From, "error", err)
+	return false
 }
 
 // storeAway reports whether a letter could not be dealt with because the store did not answer. That is not its fault: it is
@@ -146,14 +168,32 @@ func (b *Bus) settle(ctx context.Context, ids ...string) {
 	}
 }
 
-// condemn puts a letter among the dead.
-func (b *Bus) condemn(ctx context.Context, raw *store.Letter, reason string) {
-	err := b.store.Condemn(ctx, store.CondemnParams{Inbox: b.cfg.Instance, Letter: *raw, Reason: reason, Keep: b.cfg.Keep})
+// verdict is why a letter is dead.
+type verdict struct {
+	reason string
+	tries  int
+	cause  error // what went wrong the last time, if somebody tried
+}
+
+// condemn puts a letter of an inbox among the dead. If it cannot, the letter comes again.
+func (b *Bus) condemn(ctx context.Context, inbox core.InstanceID, raw *store.Letter, v verdict) error {
+	letter := *raw
+	letter.Deliveries = v.tries
+	id, err := b.store.Condemn(ctx, store.CondemnParams{Inbox: inbox, Letter: letter, Reason: v.reason, Keep: b.cfg.Keep})
 	if err != nil {
-		return // it comes again
+		return err
+	}
+	b.excused.forget(raw.ID)
+	if id == "" {
+		return nil // it was condemned before
 	}
 	b.metrics.LettersDealt.WithLabelValues("", "dead").Inc()
-	b.log.Error("a letter is dead; look at it with: lingua dlq list", "id", raw.ID, "reason", reason, "deliveries", raw.Deliveries, "bytes", len(raw.Body))
+	facts := []any{"id", deadName(inbox, id), "reason", v.reason, "tries", v.tries, "bytes", len(raw.Body)}
+	if v.cause != nil {
+		facts = append(facts, "error", v.cause)
+	}
+	b.log.Error("a letter is dead; look at it with: lingua dlq show ID", facts...)
+	return nil
 }
 
 func (b *Bus) count(kind Kind, result string) {

@@ -24,12 +24,16 @@ type Letter struct {
 	Body  json.RawMessage `json:"body"`
 }
 
-// Reading makes a handler of letters of a handler of what is in them.
+// errUnread says that a letter's body is not what letters of its kind hold: nobody has to try that again.
+var errUnread = errors.New("it cannot be read")
+
+// Reading makes a handler of letters of a handler of what is in them. A letter whose body cannot be read is put among the
+// dead at once.
 func Reading[T any](fn func(ctx context.Context, l *Letter, body *T) error) func(context.Context, *Letter) error {
 	return func(ctx context.Context, l *Letter) error {
 		body := new(T)
 		if err := json.Unmarshal(l.Body, body); err != nil {
-			return fmt.Errorf("a letter of kind %s cannot be read: %w", l.Kind, err)
+			return fmt.Errorf("a letter of kind %s: %w: %w", l.Kind, errUnread, err)
 		}
 		return fn(ctx, l, body)
 	}

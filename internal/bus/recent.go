@@ -36,29 +36,3 @@ func (r *recent) note(id string) {
 	r.ring[r.next], r.set[id] = id, struct{}{}
 	r.next = (r.next + 1) % remembered
 }
-
-// excuses counts how often letters failed through no fault of theirs.
-type excuses struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (e *excuses) note(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.n[id]++
-}
-
-func (e *excuses) of(id string) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.n[id]
-}
-
-func (e *excuses) forget(ids ...string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, id := range ids {
-		delete(e.n, id)
-	}
-}

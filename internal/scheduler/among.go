@@ -2,9 +2,7 @@ package scheduler
 
 import (
 	"context"
-	"crypto/rand"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -15,23 +13,19 @@ import (
 // autoName has a name made for this instance.
 const autoName = "auto"
 
-// incarnation names this life of this process: the instance's name, and something that no other life of it has.
+// incarnation names this life of this process.
 func (s *Scheduler) incarnation() core.InstanceID {
 	name := s.cfg.Scheduler.Phase2.InstanceID
 	if name == autoName {
-		name = "i"
+		name = ""
 	}
-	return core.InstanceID(name + "-" + strings.ToLower(rand.Text()[:8]))
+	return bus.NewLife(name)
 }
 
 // about is what the others should know of this instance.
 func (s *Scheduler) about() bus.About {
-	name := s.cfg.Scheduler.Phase2.InstanceID
-	if name == autoName {
-		name = string(s.Bus.Instance())
-	}
 	return bus.About{
-		Name: name, URL: s.links.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
+		Name: bus.NameOf(s.Bus.Instance()), URL: s.links.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
 		Nodes: s.links.Len(), Sessions: s.Rooms.Len(), Jobs: s.Jobs.InFlight(),
 	}
 }

@@ -189,7 +189,7 @@ func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
 func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
-	if err := s.Bus.Enter(loops); err != nil {
+	if err := s.Bus.Announce(loops); err != nil {
 		return errors.Join(fmt.Errorf("cannot announce this instance: %w", err), l.Close(), s.Store.Close())
 	}
 	var background sync.WaitGroup
@@ -229,6 +229,7 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
 	s.Server.Unready()
+	_ = s.Bus.Announce(deadline) // that it is draining; if it cannot be said now it is with the next renewal
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len(), "nodes", s.links.Len())
 	const reason = "this instance is stopping"
 	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)

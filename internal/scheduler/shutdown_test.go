@@ -52,6 +52,25 @@ func TestShutdown(t *testing.T) {
 	r.eventually("no connection to the node is left", func() bool { return r.lines.Load() == 0 })
 }
 
+// TestShutdownIsAnnounced at once: the others need not wait for the next renewal to see that this instance is draining.
+func TestShutdownIsAnnounced(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 })
+	a := r.job("req-1")
+	r.stop()
+	r.eventually("it says that it is draining", func() bool {
+		peers, err := r.s.Bus.Peers(t.Context())
+		if err != nil || len(peers) != 1 {
+			t.Fatalf("%+v, %v", peers, err)
+		}
+		return peers[0].Draining
+	})
+	r.post(http.StatusOK, "/v1/job/done", report(a))
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestShutdownRetries still gives a job to another node when the one that has it gives it up.
 func TestShutdownRetries(t *testing.T) {
 	t.Parallel()

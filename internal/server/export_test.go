@@ -8,3 +8,6 @@ func (s *Server) Doors() []string {
 	}
 	return doors
 }
+
+// WhyNot is what is said of a dead letter with which something went wrong.
+func (s *Server) WhyNot(err error) string { return s.noLetter("dlq", "i/1-1", err).Detail }

@@ -22,6 +22,9 @@ func (s *Server) storeAway(operation string, err error) *wire.Error {
 
 // instances lists the schedulers that share the fleet.
 func (s *Server) instances(r *http.Request) (any, error) {
+	for name := range r.URL.Query() {
+		return nil, wire.Invalid(name, "is not known; this list cannot be narrowed")
+	}
 	peers, err := s.Bus.Peers(r.Context())
 	if err != nil {
 		return nil, s.storeAway("instances", err)
@@ -57,13 +60,13 @@ func (s *Server) deadLetters(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, s.noLetter("dlq", id, err)
 		}
-		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDead(&d, true)}}, nil
+		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDead(&d, true)}, Total: 1}, nil
 	}
-	dead, err := s.Bus.Dead(r.Context(), limit)
+	dead, all, err := s.Bus.Dead(r.Context(), limit)
 	if err != nil {
 		return nil, s.storeAway("dlq", err)
 	}
-	list := wire.DeadLetterList{DeadLetters: make([]wire.DeadLetter, len(dead))}
+	list := wire.DeadLetterList{DeadLetters: make([]wire.DeadLetter, len(dead)), Total: all}
 	for i := range dead {
 		list.DeadLetters[i] = viewDead(&dead[i], false)
 	}
@@ -88,9 +91,15 @@ func viewDead(d *bus.DeadLetter, whole bool) wire.DeadLetter {
 	return v
 }
 
+// noLetter is the answer when a dead letter could not be found, replayed or dropped.
 func (s *Server) noLetter(operation, id string, err error) *wire.Error {
-	if errors.Is(err, bus.ErrNoLetter) {
+	switch {
+	case errors.Is(err, bus.ErrNoLetter):
 		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %.200q, or not any more", id)
+	case errors.Is(err, bus.ErrAway):
+		return wire.Errorf(wire.SchedulerDependencyDown, "this scheduler does not count as present and has no inbox: try again, or ask another")
+	case errors.Is(err, bus.ErrFull):
+		return wire.Errorf(wire.SchedulerDependencyDown, "the inbox of this scheduler is full: try again when it has dealt with some of it, or ask another")
 	}
 	return s.storeAway(operation, err)
 }
@@ -107,7 +116,7 @@ func (s *Server) eachLetter(do func(*bus.Bus, context.Context, string) error) fu
 		case len(ids) > manyLetters:
 			return nil, wire.Invalid("ids", "holds %d names; %d is the most", len(ids), manyLetters)
 		case in.All:
-			dead, err := s.Bus.Dead(ctx, manyLetters)
+			dead, _, err := s.Bus.Dead(ctx, manyLetters)
 			if err != nil {
 				return nil, s.storeAway("dlq", err)
 			}

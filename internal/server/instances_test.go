@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -49,6 +52,11 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("%+v", one)
 	}
 	w.get("/v1/dlq?id=nobody/1-1").refused(wire.NotFound)
+	w.get("/v1/dlq?limit=1").into(&one)
+	if len(one.DeadLetters) != 1 || one.Total != 2 {
+		t.Errorf("one of two: %+v", one)
+	}
+	w.get("/v1/instances?nonsense=1").refused(wire.InvalidRequest)
 	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "nonsense=1"} {
 		w.get("/v1/dlq?" + query).refused(wire.InvalidRequest)
 	}
@@ -58,9 +66,14 @@ func TestDeadLetters(t *testing.T) {
 	}
 
 	var out wire.DeadLettersResponse
-	w.post("/v1/dlq/replay", obj{"ids": []string{dead[0].ID, "nobody/1-1"}}).into(&out)
+	none := string(w.s.Bus.Instance()) + "/abc"
+	w.post("/v1/dlq/replay", obj{"ids": []string{dead[0].ID, none}}).into(&out)
 	if len(out.Done) != 1 || len(out.Failed) != 1 {
 		t.Errorf("%+v", out)
+	}
+	w.post("/v1/dlq/purge", obj{"ids": []string{none}}).into(&out)
+	if len(out.Done) != 0 || !strings.Contains(out.Failed[none], "no dead letter") {
+		t.Errorf("purge what is none: %+v", out)
 	}
 	dead = w.dead(2) // it died again
 	w.post("/v1/dlq/purge", obj{"ids": []string{dead[0].ID}}).into(&out)
@@ -70,5 +83,29 @@ func TestDeadLetters(t *testing.T) {
 	w.get("/v1/instances").into(&instances)
 	if instances.Instances[0].DeadLetters != 0 || instances.Instances[0].Inbox != 0 {
 		t.Errorf("%+v", instances)
+	}
+}
+
+// TestReplayThatIsNotTaken says why not: the store is not to blame.
+func TestReplayThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 }) // it is not renewed meanwhile
+	w.dead(0)                                                                                  // it runs
+	self := w.s.Bus.Instance()
+	if _, err := w.s.Store.Post(t.Context(), store.PostParams{To: self, Body: []byte("no JSON"), Most: 10}); err != nil {
+		t.Fatal(err)
+	}
+	letter := w.dead(1)[0].ID
+	if err := w.s.Store.Withdraw(t.Context(), self); err != nil {
+		t.Fatal(err)
+	}
+	var out wire.DeadLettersResponse
+	w.post("/v1/dlq/replay", obj{"ids": []string{letter}}).into(&out)
+	if len(out.Done) != 0 || !strings.Contains(out.Failed[letter], "does not count as present") {
+		t.Errorf("%+v", out)
+	}
+	w.dead(1)
+	if got := w.s.Server.WhyNot(bus.ErrFull); !strings.Contains(got, "is full") {
+		t.Errorf("a full inbox: %q", got)
 	}
 }

@@ -19,8 +19,8 @@ const (
 	kindDrain       bus.Kind = "node.drain"       // what the operator wants of a node
 )
 
-// How long such a letter is worth reading. A job that was not confirmed in time is given to another node, so an
-// assignment must not arrive later than that.
+// nodeLetterFor is how long such a letter is worth reading, but for an assignment: that has until its job, not being
+// confirmed, is given to another node.
 const nodeLetterFor = time.Minute
 
 type assignLetter struct {

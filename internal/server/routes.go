@@ -135,7 +135,7 @@ func (s *Server) routes() []route {
 		{
 			method: "GET", path: "/v1/instances", tag: "instances", summary: "List the schedulers that share the fleet",
 			about:   "Also those that are gone and have left something behind.",
-			handler: get(s, s.instances), out: reflect.TypeFor[wire.InstanceList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: get(s, s.instances), out: reflect.TypeFor[wire.InstanceList](), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/dlq", tag: "instances", summary: "List dead letters, or show one",

@@ -15,7 +15,7 @@ import (
 // a job that waits for its sound is looked at by whoever dispatched it, and a session that moved is noticed when it is
 // saved.
 const (
-	kindEnded   bus.Kind = "session.ended"   // a terminal message is in the outbox
+	kindEnded   bus.Kind = "session.ended"   // a job has ended; of a session's, a terminal message is in the outbox
 	kindPartial bus.Kind = "session.partial" // what a node has so far
 	kindWanted  bus.Kind = "session.wanted"  // a job waits for its sound
 	kindMoved   bus.Kind = "session.moved"   // the session is another's by now
@@ -23,11 +23,12 @@ const (
 
 // How long such a letter is worth reading, and how much of what was said it may hold: inboxes are in Redis's memory.
 const (
-	endedFor    = time.Minute
+	tellFor     = time.Minute // that a job has ended, that one waits for its sound, and where a session is
 	partialFor  = 2 * time.Second
 	mostWritten = 16 << 10
 )
 
+// endedLetter goes to whoever has the session, and without a session to whoever sees a job through that has none.
 type endedLetter struct {
 	Session core.SessionID  `json:"session"`
 	Job     core.JobID      `json:"job"`
@@ -68,7 +69,8 @@ func (r *Rooms) write(ctx context.Context, to core.InstanceID, kind bus.Kind, tt
 	}
 }
 
-// endedElsewhere takes in that a terminal message is in the outbox of a session that is here.
+// endedElsewhere takes in that a job has ended which is seen through here, or whose session is here: then a terminal
+// message is in the session's outbox.
 func (r *Rooms) endedElsewhere(_ context.Context, _ *bus.Letter, l *endedLetter) error {
 	r.jobs.Settled(l.Job)
 	if s := r.session(l.Session); s != nil {
@@ -81,13 +83,13 @@ func (r *Rooms) endedElsewhere(_ context.Context, _ *bus.Letter, l *endedLetter)
 func (r *Rooms) Wanted(ctx context.Context, job *core.Job) {
 	st, err := r.store.LoadSession(ctx, job.Session)
 	if err == nil {
-		r.write(ctx, st.Owner, kindWanted, endedFor, wantedLetter{job.Session, job.ID})
+		r.write(ctx, st.Owner, kindWanted, tellFor, wantedLetter{job.Session, job.ID})
 	}
 }
 
-// Over implements dispatch.Outcomes.
+// Over implements dispatch.Outcomes: it tells the instance that sees a job without a session through.
 func (r *Rooms) Over(ctx context.Context, at core.InstanceID, job core.JobID) {
-	r.write(ctx, at, kindEnded, endedFor, endedLetter{Job: job})
+	r.write(ctx, at, kindEnded, tellFor, endedLetter{Job: job})
 }
 
 // wantedElsewhere goes on with a job whose sound is here.

@@ -28,7 +28,7 @@ func peers(t *testing.T, fn func(w *world, b *session.Rooms)) {
 				Instance: id, TTL: 3 * time.Second, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} },
 			}, w.store, telemetry.New(), slog.New(slog.DiscardHandler))
 			rooms.Join(b)
-			if err := b.Enter(ctx); err != nil {
+			if err := b.Announce(ctx); err != nil {
 				t.Fatal(err)
 			}
 			ended := make(chan struct{})

@@ -60,7 +60,7 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 		return nil, nil
 	}
 	r.counts.Sessions.WithLabelValues("revived").Inc()
-	r.write(ctx, st.Owner, kindMoved, endedFor, movedLetter{s.id, s.claim.Epoch})
+	r.write(ctx, st.Owner, kindMoved, tellFor, movedLetter{s.id, s.claim.Epoch})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.again {

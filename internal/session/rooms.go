@@ -164,7 +164,7 @@ func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, bod
 		if len(body) <= mostWritten {
 			l.Message = body // a large one, or another, is read from the outbox
 		}
-		r.write(ctx, a.Owner, kindEnded, endedFor, l)
+		r.write(ctx, a.Owner, kindEnded, tellFor, l)
 	case s != nil:
 		s.appended(turn, a.Seq, body)
 	}

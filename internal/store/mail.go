@@ -47,8 +47,9 @@ type Mail interface {
 	Unsettled(ctx context.Context, p FetchParams) ([]Letter, error)
 	// Settle takes letters out of an inbox.
 	Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error
-	// Condemn takes a letter out and puts it among the dead ones, in one step.
-	Condemn(ctx context.Context, p CondemnParams) error
+	// Condemn takes a letter out and puts it among the dead ones, in one step. It returns the dead letter's id; none when
+	// there is no such letter, or not any more.
+	Condemn(ctx context.Context, p CondemnParams) (string, error)
 }
 
 // Estates is what instances that are gone have left.
@@ -60,7 +61,7 @@ type Estates interface {
 	Bury(ctx context.Context, id core.InstanceID) (bool, error)
 	// DeadLetters returns dead letters of an inbox, the oldest first, from after one of them on.
 	DeadLetters(ctx context.Context, inbox core.InstanceID, after string, limit int) ([]DeadLetter, error)
-	// Discard drops dead letters and returns how many there were; without ids, all of them.
+	// Discard drops dead letters and returns how many there were; without ids, all of them. What cannot be an id names none.
 	Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error)
 }
 

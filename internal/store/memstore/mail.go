@@ -211,20 +211,20 @@ func (b *box) drop(ids []string) bool {
 }
 
 // Condemn implements store.Mail.
-func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) error {
+func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) (string, error) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return err
+		return "", err
 	}
 	now := s.now()
 	b := s.mail.box(p.Inbox, now)
 	if b == nil || !b.drop([]string{p.Letter.ID}) {
-		return nil // it was condemned before
+		return "", nil // it was condemned before
 	}
 	b.dead = append(b.dead, store.DeadLetter{Letter: p.Letter, Inbox: p.Inbox, Reason: p.Reason})
 	b.kept = now.add(p.Keep)
-	return nil
+	return p.Letter.ID, nil
 }
 
 // Estate implements store.Estates.

@@ -35,7 +35,8 @@ func fetched(ctx context.Context, x *subject) error {
 }
 
 func condemns(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	return "", s.Condemn(ctx, store.CondemnParams{Inbox: x.instance(), Letter: x.letter, Reason: "FAILED", Keep: time.Minute})
+	_, err := s.Condemn(ctx, store.CondemnParams{Inbox: x.instance(), Letter: x.letter, Reason: "FAILED", Keep: time.Minute})
+	return "", err
 }
 
 func saves(take bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

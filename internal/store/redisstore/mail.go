@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter,
 	inbox := s.keys.inbox(p.Inbox)
 	read := s.line.redis.B().Xreadgroup().Group(inboxGroup, inboxGroup).Count(int64(p.Limit)).Block(max(p.Wait.Milliseconds(), 1)).
 		Streams().Key(inbox).Id(">").Build()
-	streams, err := s.line.redis.Do(ctx, read).AsXRead()
+	streams, err := s.line.redis.Do(ctx, read).AsXReadSlices()
 	if gone(err) { // it was buried while its instance was away; the next announcement makes it anew
 		pause.For(ctx, p.Wait)
 		return nil, ctx.Err()
@@ -44,7 +45,10 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter,
 	now := s.line.clocks.server(s.line.slot(inbox))
 	letters := make([]store.Letter, len(streams[inbox]))
 	for i, e := range streams[inbox] {
-		letters[i] = store.Letter{ID: e.ID, Body: []byte(e.FieldValues["b"]), Age: age(e.ID, now), Deliveries: 1}
+		letters[i] = store.Letter{ID: e.ID, Age: age(e.ID, now), Deliveries: 1}
+		if len(e.FieldValues) > 0 { // the first, whatever it is called, as scripts have it
+			letters[i].Body = []byte(e.FieldValues[0].Value)
+		}
 	}
 	return letters, nil
 }
@@ -59,6 +63,14 @@ func gone(err error) bool {
 func age(id string, now int64) time.Duration {
 	ms, _ := parts(id)
 	return time.Duration(max(now-int64(ms), 0)) * time.Millisecond
+}
+
+// entryID reports whether this can be the name of an entry of a stream.
+func entryID(id string) bool {
+	ms, seq, ok := strings.Cut(id, "-")
+	_, badMS := strconv.ParseUint(ms, 10, 64)
+	_, badSeq := strconv.ParseUint(seq, 10, 64)
+	return ok && badMS == nil && badSeq == nil
 }
 
 // Unsettled implements store.Mail.
@@ -90,10 +102,13 @@ func (s *Store) Settle(ctx context.Context, inbox core.InstanceID, ids ...string
 }
 
 // Condemn implements store.Mail.
-func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) error {
-	_, _, err := s.line.run(ctx, &scriptCondemn, []string{s.keys.inbox(p.Inbox), s.keys.dead(p.Inbox)},
+func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) (string, error) {
+	_, r, err := s.line.run(ctx, &scriptCondemn, []string{s.keys.inbox(p.Inbox), s.keys.dead(p.Inbox)},
 		p.Letter.ID, p.Reason, strconv.Itoa(p.Letter.Deliveries), millis(p.Keep))
-	return err
+	if err != nil {
+		return "", err
+	}
+	return r.text(0), nil
 }
 
 // Announce implements store.Instances.
@@ -191,7 +206,11 @@ func (s *Store) DeadLetters(ctx context.Context, inbox core.InstanceID, after st
 
 // Discard implements store.Estates.
 func (s *Store) Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error) {
-	_, r, err := s.line.run(ctx, &scriptDiscard, []string{s.keys.dead(inbox)}, ids...)
+	possible := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !entryID(id) }) // Redis calls the others an error
+	if len(possible) == 0 && len(ids) > 0 {
+		return 0, nil
+	}
+	_, r, err := s.line.run(ctx, &scriptDiscard, []string{s.keys.dead(inbox)}, possible...)
 	if err != nil {
 		return 0, err
 	}

@@ -241,11 +241,13 @@ func exerciseDead(_ *testing.T, run runner) {
 		}
 		return list
 	}
-	condemn := func(t *testing.T, h *Harness, l store.Letter, reason string) {
+	condemn := func(t *testing.T, h *Harness, l store.Letter, reason string) string {
 		t.Helper()
-		if err := h.Store.Condemn(t.Context(), store.CondemnParams{Inbox: "i-1", Letter: l, Reason: reason, Keep: h.Timing.Presence}); err != nil {
+		id, err := h.Store.Condemn(t.Context(), store.CondemnParams{Inbox: "i-1", Letter: l, Reason: reason, Keep: h.Timing.Presence})
+		if err != nil {
 			t.Fatal(err)
 		}
+		return id
 	}
 
 	run("a dead letter leaves the inbox and is kept apart", func(t *testing.T, h *Harness) {
@@ -254,8 +256,10 @@ func exerciseDead(_ *testing.T, run runner) {
 			h.post(t, "i-1", body)
 		}
 		letters := h.fetch(t, "i-1", 8)
-		condemn(t, h, letters[0], "NOT_UNDERSTOOD")
-		condemn(t, h, letters[2], "FAILED")
+		ids := []string{condemn(t, h, letters[0], "NOT_UNDERSTOOD"), condemn(t, h, letters[2], "FAILED")}
+		if again := condemn(t, h, letters[2], "FAILED"); again != "" {
+			t.Errorf("one that is dead died again, as %s", again)
+		}
 		if one, _ := h.instance(t, "i-1"); one.Inbox != 1 || one.Fetched != 1 || one.Dead != 2 {
 			t.Errorf("after two died: %+v", one)
 		}
@@ -267,11 +271,19 @@ func exerciseDead(_ *testing.T, run runner) {
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.Letter{}, "ID", "Age")); diff != "" {
 			t.Fatalf("dead letters (-want +got):\n%s", diff)
 		}
+		if diff := cmp.Diff(ids, []string{got[0].ID, got[1].ID}); diff != "" {
+			t.Errorf("what they are called (-when they died +now):\n%s", diff)
+		}
 		if rest := dead(t, h, "i-1", got[0].ID, 8); len(rest) != 1 || rest[0].ID != got[1].ID {
 			t.Errorf("after the first: %+v", rest)
 		}
 		if some := dead(t, h, "i-1", "", 1); len(some) != 1 || some[0].ID != got[0].ID {
 			t.Errorf("one of them: %+v", some)
+		}
+		for _, none := range []string{"abc", "", "-", "1-", "-1", "1-x"} {
+			if n, err := h.Store.Discard(t.Context(), "i-1", none); err != nil || n != 0 {
+				t.Errorf("discard %q: %d, %v", none, n, err)
+			}
 		}
 		if n, err := h.Store.Discard(t.Context(), "i-1", got[0].ID); err != nil || n != 1 {
 			t.Errorf("discard one: %d, %v", n, err)
@@ -341,7 +353,7 @@ func exerciseDead(_ *testing.T, run runner) {
 	run("the name of one with dead letters stays", func(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
 		h.post(t, "i-1", "a")
-		if err := h.Store.Condemn(t.Context(), store.CondemnParams{Inbox: "i-1", Letter: h.fetch(t, "i-1", 1)[0], Reason: "FAILED", Keep: h.Timing.Keep * 10}); err != nil {
+		if _, err := h.Store.Condemn(t.Context(), store.CondemnParams{Inbox: "i-1", Letter: h.fetch(t, "i-1", 1)[0], Reason: "FAILED", Keep: h.Timing.Keep * 10}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(h.Timing.Presence + h.Slack)

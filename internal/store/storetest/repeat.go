@@ -165,11 +165,12 @@ func (r Repeated) Settle(ctx context.Context, inbox core.InstanceID, ids ...stri
 }
 
 // Condemn implements store.Mail.
-func (r Repeated) Condemn(ctx context.Context, p store.CondemnParams) error {
-	if err := r.Store.Condemn(ctx, p); err != nil {
-		return err
+func (r Repeated) Condemn(ctx context.Context, p store.CondemnParams) (string, error) {
+	id, err := r.Store.Condemn(ctx, p)
+	if err == nil {
+		_, err = r.Store.Condemn(ctx, p) // which finds no such letter any more
 	}
-	return r.Store.Condemn(ctx, p)
+	return id, err
 }
 
 // Bury implements store.Estates.

@@ -1,14 +1,14 @@
 -- Moves a letter from an inbox to the dead letters.
 -- KEYS  inbox, dead letters
 -- ARGV  not_after, id, reason, deliveries, how long dead letters are kept after the last
--- Returns {now, 1 if there was such a letter, 0 if not}.
+-- Returns {now, the dead letter's id, empty if there was no such letter}.
 local MOST = 10000 -- dead letters, about: whoever lets them pile up loses the oldest
 local now = clock()
 if late(now) then return { now } end
 local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])[1]
-if not entry then return { now, 0 } end
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', MOST, '*', 'b', entry[2][2], 'r', ARGV[3], 'n', ARGV[4], 'at', entry[1])
+if not entry then return { now, '' } end
+local id = redis.call('XADD', KEYS[2], 'MAXLEN', '~', MOST, '*', 'b', entry[2][2], 'r', ARGV[3], 'n', ARGV[4], 'at', entry[1])
 redis.call('PEXPIRE', KEYS[2], ARGV[5])
 redis.call('XACK', KEYS[1], 'inbox', entry[1])
 redis.call('XDEL', KEYS[1], entry[1])
-return { now, 1 }
+return { now, id }
