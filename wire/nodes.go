@@ -99,7 +99,7 @@ type OKResponse struct {
 type Node struct {
 	NodeID            string            `json:"node_id"`
 	Epoch             int64             `json:"epoch"`
-	Online            bool              `json:"online" doc:"It was heard lately."`
+	Online            bool              `json:"online" doc:"It was heard lately, and is not known to be gone."`
 	Health            string            `json:"health" doc:"What counts: draining when the operator drained it, whatever it says of itself."`
 	Drained           bool              `json:"drained" doc:"An operator asked that it gets nothing new."`
 	Held              bool              `json:"held,omitempty" doc:"It came back unknown and does not list its jobs: it gets nothing for the time of one attempt, in case it is still busy."`

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"runtime"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,6 +110,28 @@ func TestDrainAndResume(t *testing.T) {
 		}
 		if got := call(t, "explain", "--from", "en", "--to", "zh", "--server", s.url); !strings.Contains(got.out, c.explained) {
 			t.Errorf("after lingua %s: want %s\n%s", c.args, c.explained, got.out)
+		}
+	}
+}
+
+// TestHealthOnTheScreen: whoever is known to be gone is not only silent.
+func TestHealthOnTheScreen(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		node wire.Node
+		want string
+	}{
+		{wire.Node{Online: true, Health: "ready"}, "ready"},
+		{wire.Node{Online: true, Health: "ready", Held: true}, "ready, held"},
+		{wire.Node{Health: "ready"}, "silent"},
+		{wire.Node{Health: "offline"}, "offline"},
+	} {
+		var out bytes.Buffer
+		table := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
+		c.node.NodeID = "n1"
+		writeNodes(table, []wire.Node{c.node})
+		if err := table.Flush(); err != nil || !strings.Contains(out.String(), "n1    "+c.want+"  ") {
+			t.Errorf("want %s:\n%s%v", c.want, out.String(), err)
 		}
 	}
 }

@@ -227,6 +227,14 @@ func buried(t *testing.T, st store.Store, id core.InstanceID) {
 func TestNoSuchDeadLetter(t *testing.T) {
 	onBoth(t, func(t *testing.T, st store.Store) {
 		b := member(t, st, "b", time.Minute, make(diary, 64))
+		drop(t, st, "b", "x") // where there are none at all, Redis does not look at names
+		letters, err := st.Fetch(t.Context(), store.FetchParams{Inbox: "b", Wait: time.Second, Limit: 1})
+		if err != nil || len(letters) != 1 {
+			t.Fatal(letters, err)
+		}
+		if _, err := st.Condemn(t.Context(), store.CondemnParams{Inbox: "b", Letter: letters[0], Reason: "FAILED", Keep: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
 		for _, name := range []string{"b/abc", "b/", "/", "b/1-1", "nobody/1-x", "nonsense"} {
 			if err := b.Purge(t.Context(), name); !errors.Is(err, bus.ErrNoLetter) {
 				t.Errorf("purge %q: %v", name, err)

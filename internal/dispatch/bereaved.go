@@ -62,7 +62,8 @@ func (d *Dispatcher) adopt(ctx context.Context, l core.Lease, gone core.Instance
 		return nil
 	}
 	l.Young = false // whoever reserved it will not come back to it
-	return d.moveOn(ctx, l, cause{reason: core.ReasonNodeLost})
+	_, err = d.moveOn(ctx, l, cause{reason: core.ReasonNodeLost})
+	return err
 }
 
 // outlast waits until a retry is nobody's any more, whether or not its owner lives, and then goes on with it.
@@ -77,7 +78,7 @@ func (d *Dispatcher) outlast(ctx context.Context, l core.Lease, job *core.Job) {
 		case errors.Is(err, store.ErrNoJob), err == nil && (now.State != core.StateRetrying || now.Owner != job.Owner):
 			return // somebody has taken it on
 		case err == nil:
-			err = d.moveOn(ctx, l, cause{reason: job.Reason})
+			_, err = d.moveOn(ctx, l, cause{reason: job.Reason})
 		}
 		if err != nil {
 			d.storeFailed(kindBereaved, err)

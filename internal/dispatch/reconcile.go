@@ -32,47 +32,52 @@ func (d *Dispatcher) each(leases []core.Lease, kind string, c cause) {
 	for _, l := range leases {
 		d.metrics.Orphans.WithLabelValues(kind).Inc()
 		d.background(func(ctx context.Context) {
-			if err := d.moveOn(ctx, l, c); err != nil {
+			if _, err := d.moveOn(ctx, l, c); err != nil {
 				d.storeFailed(kind, err) // the next heartbeat brings it up again
 			}
 		})
 	}
 }
 
-// Lost moves on every job of a node that is gone. It returns when all are decided or an error came between.
-func (d *Dispatcher) Lost(ctx context.Context, node core.NodeID) error {
+// Lost moves on every job of a node that is gone, and says how many it moved. It returns when all are decided or an error
+// came between.
+func (d *Dispatcher) Lost(ctx context.Context, node core.NodeID) (moved int, err error) {
 	leases, err := d.store.Orphans(ctx, node)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, l := range leases {
 		d.metrics.Orphans.WithLabelValues(kindOrphan).Inc()
 		// Its slot is not freed: the node may be heard again any moment, and grantable, with the job still in its hands.
-		if err := d.moveOn(ctx, l, cause{reason: core.ReasonNodeLost}); err != nil {
-			return err
+		did, err := d.moveOn(ctx, l, cause{reason: core.ReasonNodeLost})
+		if err != nil {
+			return moved, err
+		}
+		if did {
+			moved++
 		}
 	}
-	return nil
+	return moved, nil
 }
 
 // moveOn gives the job of a lease to another node, if the job is still the lease's. A lease that its job
-// has left is released: it was kept only in case the node still had the job.
-func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
+// has left is released: it was kept only in case the node still had the job. It reports whether it moved the job.
+func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) (moved bool, err error) {
 	job, err := d.store.Get(ctx, l.Job)
 	if err != nil && !errors.Is(err, store.ErrNoJob) {
-		return err
+		return false, err
 	}
 	if err != nil || job.State.Terminal() || !current(job, &l) {
 		if l.Young {
-			return nil // its record is still to come, or its dispatcher is about to give it back
+			return false, nil // its record is still to come, or its dispatcher is about to give it back
 		}
 		if err == nil && job.State.Terminal() {
 			if err := d.tell(ctx, job); err != nil { // whoever decided it may have died before it could
-				return err
+				return false, err
 			}
 		}
 		// A parked one goes; one that its node may yet turn up with stays until the node lets go of it.
-		return d.store.Revoke(ctx, l.LeaseRef)
+		return false, d.store.Revoke(ctx, l.LeaseRef)
 	}
 	c.freed = c.freed && !l.Young // it may be on its way to the node
 
@@ -80,29 +85,30 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) error {
 	switch {
 	case job.State != core.StateRetrying:
 		if !j.giveUp(ctx, c) {
-			return nil
+			return false, nil
 		}
 	case awaitsSound(job) || d.cfg.Hears(job):
 		j.owner = d.token()
 		if !j.takeOver(ctx, j.owner, retryLease) {
-			return nil // its owner is alive
+			return false, nil // its owner is alive
 		}
 		c.reason = job.Reason
 		if awaitsSound(job) {
 			j.end(ctx, c, core.ReasonAudioLost) // nobody has brought it
-			return nil
+			return true, nil
 		}
 		if !j.f.seek(j.job) {
-			return nil
+			return false, nil
 		}
 	default:
-		if j.takeOver(ctx, soundOwner, d.cfg.AudioGrace) {
-			d.awaitSound(ctx, j.job)
+		if !j.takeOver(ctx, soundOwner, d.cfg.AudioGrace) {
+			return false, nil
 		}
-		return nil
+		d.awaitSound(ctx, j.job)
+		return true, nil
 	}
 	d.background(func(ctx context.Context) { j.proceed(ctx, c) })
-	return nil
+	return true, nil
 }
 
 // takeOver makes a retry somebody's whose owner's time is over, and reports whether it was.

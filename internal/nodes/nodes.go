@@ -232,7 +232,7 @@ func (l *Life) Gone(ctx context.Context, id core.NodeID, epoch core.Epoch) error
 	away := *known
 	away.Health = core.HealthOffline
 	pulse, err := l.store.Heartbeat(ctx, store.HeartbeatParams{
-		Node: id, Epoch: epoch, Known: known, Declared: &away, Load: core.UnknownLoad,
+		Node: id, Epoch: epoch, Known: known, Declared: &away, Load: core.UnknownLoad, Unheard: true,
 	})
 	if err != nil {
 		return l.down(ctx, "gone", err)
@@ -241,8 +241,9 @@ func (l *Life) Gone(ctx context.Context, id core.NodeID, epoch core.Epoch) error
 		return nil
 	}
 	l.admit(ctx, pulse.NodeStatus)
-	l.log.Info("node did not come back; its jobs are moved", "node_id", id, "epoch", epoch)
-	return l.jobs.Lost(ctx, id)
+	moved, err := l.jobs.Lost(ctx, id)
+	l.log.Info("node did not come back; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
+	return err
 }
 
 // Drain sets or clears the operator's wish that a node gets nothing new.
@@ -345,7 +346,8 @@ func (l *Life) SetAside(id core.NodeID) time.Duration {
 // lockFor is how long an instance has to see to the jobs of a silent node before another may.
 const lockFor = 5 * time.Second
 
-// Silent moves on the jobs of a node that is not heard any more. Of several instances that notice, one does.
+// Silent moves on the jobs of a node that is not heard any more. Of several instances that notice, one does; the others look
+// after it, and find nothing to move. So does whoever meets a node that left in good order.
 func (l *Life) Silent(ctx context.Context, id core.NodeID) error {
 	lock, err := l.store.Lock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance), TTL: lockFor})
 	if err != nil {
@@ -358,8 +360,11 @@ func (l *Life) Silent(ctx context.Context, id core.NodeID) error {
 	if now, err := l.store.Node(ctx, id); err == nil && now.Age < l.cfg.Presence {
 		return l.store.Unlock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance)})
 	}
-	l.log.Warn("node is silent; its jobs are moved", "node_id", id)
-	if err := l.jobs.Lost(ctx, id); err != nil {
+	moved, err := l.jobs.Lost(ctx, id)
+	if moved > 0 {
+		l.log.Warn("node is silent; its jobs are moved", "node_id", id, "jobs", moved)
+	}
+	if err != nil {
 		return err
 	}
 	return l.store.Unlock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance)})

@@ -190,6 +190,9 @@ func TestOfflineNode(t *testing.T) {
 	d1, first := w.begin(utterance(nil))
 	first.ack(d1, nil).ok()
 	first.beat(obj{"health": "offline"})
+	if s := w.status(first.id); s.Online || s.Health != "offline" {
+		t.Errorf("an offline node is not online: %+v", s)
+	}
 	d2, second := w.next()
 	if second != first.other(a, b) || d2.AttemptID != 2 {
 		t.Errorf("want attempt 2 on the other node, got %+v", d2.Assignment)

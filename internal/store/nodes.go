@@ -74,6 +74,7 @@ type HeartbeatParams struct {
 	Epoch    core.Epoch // 0: the node does not say
 	Seq      uint64     // 0: the node does not count its heartbeats
 	Again    bool       // the caller says the same heartbeat again
+	Unheard  bool       // somebody else says it of the node: when the node was last heard stays as it is
 	Known    *core.Node // the node as the caller knows it; the answer names the same one if it has not changed
 	Declared *core.Node // what Known should become, nil: as it is; left aside if the node has changed since
 	Load     core.Load

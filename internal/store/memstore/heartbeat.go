@@ -29,7 +29,9 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 
 	repeat := p.Again || p.Seq != 0 && p.Seq == n.seq
 	n.seq = max(n.seq, p.Seq)
-	n.seen.Store(int64(now))
+	if !p.Unheard {
+		n.seen.Store(int64(now))
+	}
 	n.load = p.Load
 	if p.Activity.Lists {
 		n.onHold = false

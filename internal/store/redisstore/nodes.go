@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -65,6 +66,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 			flag(next.Health == core.HealthReady), flag(next.Health == core.HealthOffline), strconv.Itoa(next.MaxJobs),
 		})
 	}
+	args = append(args, flag(p.Unheard))
 	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, listing(args, &p.Activity)...)
 	switch {
 	case errors.Is(err, errLate) && ctx.Err() != nil:
@@ -81,10 +83,12 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	if pulse.Node, err = s.beating(&p, next, r.list(1)); err != nil {
 		return store.Pulse{}, err
 	}
-	pulse.Load, pulse.Occupancy = p.Load, occupancy(r.list(2))
+	pulse.Load, pulse.Occupancy, pulse.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(5))*time.Millisecond
 	pulse.Orphans, pulse.Overdue = s.leases(p.Node, r.texts(3), now), s.leases(p.Node, r.texts(4), now)
 	pulse.Strays, pulse.Cancels = s.leases(p.Node, r.texts(5), now), cancels(r.texts(6))
-	s.seen.tell(p.Node)
+	if !p.Unheard {
+		s.seen.tell(p.Node)
+	}
 	if pulse.Node == next {
 		s.announce(ctx, p.Node, changeNode)
 	}

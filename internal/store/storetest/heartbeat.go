@@ -43,6 +43,26 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 		h.mustReserve(t, more, "job-1")
 	})
 
+	run("what others say of a node does not make it heard", func(t *testing.T, h *Harness) {
+		n := h.register(t, "node-a", 2)
+		silence := h.Timing.Presence / 2
+		h.Wait(silence)
+		p := h.params(n, beat{epoch: n.Epoch, health: core.HealthOffline})
+		p.Unheard = true
+		pulse, err := h.Store.Heartbeat(t.Context(), p)
+		if err != nil || pulse.Verdict != store.OK || pulse.Node.Health != core.HealthOffline || pulse.Age < silence {
+			t.Errorf("%s, %+v heard %s ago, %v", pulse.Verdict, pulse.Node, pulse.Age, err)
+		}
+		if now, err := h.Store.Node(t.Context(), "node-a"); err != nil || now.Node.Health != core.HealthOffline || now.Age < silence {
+			t.Errorf("after that: %+v, %v", now, err)
+		}
+		h.Wait(h.Timing.Presence/2 + h.Slack) // also as far as it is told in batches
+		seen, err := h.Store.Sightings(t.Context())
+		if err != nil || len(seen) != 1 || seen[0].Age < h.Timing.Presence {
+			t.Errorf("sightings: %+v, %v", seen, err)
+		}
+	})
+
 	run("an older, an expired or a foreign heartbeat changes nothing", func(t *testing.T, h *Harness) {
 		n := h.register(t, "node-a", 2)
 		h.beat(t, n, beat{seq: 5})

@@ -4,16 +4,17 @@
 -- leases renewed until their attempts are over.
 -- KEYS  meta, leases
 -- ARGV  not_after, presence, judge, attempt, epoch or 0, seq or 0, again, known as epoch@version, load, lists, counts, current,
---       declared, body, ver, rev, healthy, offline, max, job|attempt …
---       (body to max describe the node from now on; they count if declared is 1 and it is still as it was known)
--- Returns {now, verdict, {epoch, rev, ver, drained, body or false if it is as it was known}, occupancy, orphans,
---       overdue, strays, cancels}; less of it when the verdict is not OK.
+--       declared, body, ver, rev, healthy, offline, max, unheard, job|attempt …
+--       (body to max describe the node from now on; they count if declared is 1 and it is still as it was known;
+--       unheard is 1 if somebody else says it of the node: when it was last heard stays as it is)
+-- Returns {now, verdict, {epoch, rev, ver, drained, body or false if it is as it was known, since it was heard}, occupancy,
+--       orphans, overdue, strays, cancels}; less of it when the verdict is not OK.
 local now = clock()
 if late(now) then return { now } end
 local presence, judge, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local epoch, seq, again, known_as = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local lists, counts, current = ARGV[10], ARGV[11], ARGV[12]
-local listed, n = listing(20)
+local listed, n = listing(21)
 
 local meta = hash(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'body')
 if not meta.epoch then return { now, UNKNOWN_NODE } end
@@ -25,7 +26,8 @@ local repeated = again == '1' or seq ~= '0' and seq == meta.seq
 if tonumber(seq) > tonumber(meta.seq) then meta.seq = seq end
 if lists == '1' or tonumber(meta.held) <= now then meta.held = 0 end
 
-local fields = { 'seen', now, 'seq', meta.seq, 'load', ARGV[9], 'held', meta.held }
+local seen = ARGV[20] == '1' and tonumber(meta.seen) or now
+local fields = { 'seen', seen, 'seq', meta.seq, 'load', ARGV[9], 'held', meta.held }
 local body = false
 local unchanged = meta.epoch .. '@' .. meta.ver == known_as
 if ARGV[13] == '1' and unchanged then
@@ -114,13 +116,13 @@ end
 drop(KEYS[2], gone)
 write(KEYS[2], writes)
 
-meta.foreign, meta.seen = foreign_work(tick, KEYS[2], lists, n, counts, current), now
+meta.foreign, meta.seen = foreign_work(tick, KEYS[2], lists, n, counts, current), seen
 for _, field in ipairs({ 'foreign', meta.foreign, 'room', meta.max - meta.foreign,
   'gate', gate(meta.epoch, meta.rev, meta.ready, meta.held) }) do
   fields[#fields + 1] = field
 end
 redis.call('HSET', KEYS[1], unpack(fields))
 return {
-  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, body },
+  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, body, now - seen },
   occupancy(now, tick, meta, KEYS[2], presence), orphans, overdue, strays, cancels,
 }
