@@ -1,0 +1,41 @@
+package redisstore_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+)
+
+// TestWhoIsNotAsked: while nobody is let through to Redis, that is what is said, in words for who reads a log.
+func TestWhoIsNotAsked(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
+	address, err := redisstore.ParseAddress(proxy.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := redisstore.Open(t.Context(), redisstore.Options{
+		Address: address, Prefix: "test", Timing: timing, Within: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	proxy.Refuse(true)
+	for range 1000 {
+		if err = s.Ping(t.Context()); errors.Is(err, gobreaker.ErrOpenState) {
+			break
+		}
+	}
+	if !errors.Is(err, store.ErrDown) || !strings.HasSuffix(err.Error(), ": it did not serve lately, and is asked again in a moment") {
+		t.Errorf("%v", err)
+	}
+}
