@@ -59,6 +59,7 @@ type Dispatcher struct {
 	calls    calls
 	flights  flights
 	spread   spread
+	looks    looks
 	tokens   atomic.Uint64
 	doubtful sync.Map     // jobs whose record may have been written although their caller was refused
 	failed   atomic.Int64 // when the store last did not answer, Unix nanoseconds
@@ -87,6 +88,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m
 	d.calls.init()
 	d.flights.init()
 	d.spread.init(cfg.SpreadWindow)
+	d.looks.init(st.Probe)
 	return d
 }
 

@@ -140,19 +140,20 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 	delete(survey.Objections, core.ReasonSpread)
 	delete(survey.Objections, core.ReasonSetAside)
 	var ids [probeBatch]core.NodeID
-	var full [probeBatch]store.Occupancy
 	for batch := range slices.Chunk(survey.Rest, probeBatch) {
 		for i, m := range batch {
 			ids[i] = m.ID()
 		}
-		if err := d.store.Probe(ctx, ids[:len(batch)], full[:len(batch)]); err != nil {
+		look, err := d.looks.at(ctx, ids[:len(batch)])
+		if err != nil {
 			d.storeFailed("probe", err)
 			return found{}, down()
 		}
-		for i, m := range batch {
-			d.fleet.Observe(m.Node, full[i].InFlight(), full[i].Max, q.Now)
-			reason := unfree(&full[i])
-			if full[i].Free() {
+		for _, m := range batch {
+			full := look.of(m.ID())
+			d.fleet.Observe(m.Node, full.InFlight(), full.Max, q.Now)
+			reason := unfree(full)
+			if look.claim(m.ID()) {
 				f, verdict, err := d.reserve(ctx, s, q, m)
 				if err != nil {
 					return found{}, down()

@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// clerk answers questions of looks one at a time, when it is let.
+type clerk struct {
+	gate  chan struct{}
+	asked [][]core.NodeID
+	full  map[core.NodeID]store.Occupancy
+	err   error
+}
+
+func (c *clerk) ask(_ context.Context, nodes []core.NodeID, into []store.Occupancy) error {
+	c.asked = append(c.asked, nodes)
+	<-c.gate
+	for i, id := range nodes {
+		into[i] = c.full[id]
+	}
+	return c.err
+}
+
+// TestLooksAreShared: however many look, the store is asked once for those who came before it was asked, and once more for
+// those who came while it was.
+func TestLooksAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &clerk{gate: make(chan struct{}), full: map[core.NodeID]store.Occupancy{"a": {Max: 4, Running: 1}, "b": {Max: 1, Running: 1}}}
+		var l looks
+		l.init(c.ask)
+		var all sync.WaitGroup
+		var claimed, wrong atomic.Int64
+		search := func(nodes ...core.NodeID) {
+			all.Go(func() {
+				k, err := l.at(t.Context(), nodes)
+				if err != nil || *k.of(nodes[0]) != c.full[nodes[0]] {
+					wrong.Add(1)
+					return
+				}
+				if k.claim(nodes[0]) {
+					claimed.Add(1)
+				}
+			})
+		}
+		search("a")
+		synctest.Wait()
+		for range 50 {
+			search("b", "a")
+			search("a", "c")
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([][]core.NodeID{{"a"}}, c.asked); diff != "" {
+			t.Errorf("a second question while the first waits (-want +got):\n%s", diff)
+		}
+		c.gate <- struct{}{}
+		synctest.Wait()
+		if claimed.Load() != 1 {
+			t.Errorf("%d know how full it is", claimed.Load())
+		}
+		c.gate <- struct{}{}
+		all.Wait()
+		if len(c.asked) != 2 || len(c.asked[1]) != 3 {
+			t.Errorf("asked %v, want a, and then all three at once", c.asked)
+		}
+		if claimed.Load() != 1+3 || wrong.Load() != 0 {
+			t.Errorf("%d tried to get one of three free slots, %d got a wrong answer", claimed.Load()-1, wrong.Load())
+		}
+	})
+}
+
+// TestALookThatFails fails for all who share it, and for nobody else. Who does not wait any more takes nobody with them.
+func TestALookThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &clerk{gate: make(chan struct{}), err: errors.New("the store is away")}
+		var l looks
+		l.init(c.ask)
+		var all sync.WaitGroup
+		results := make([]error, 4)
+		search := func(ctx context.Context, i int) {
+			all.Go(func() { _, results[i] = l.at(ctx, []core.NodeID{core.NodeID(fmt.Sprint(i))}) })
+			synctest.Wait()
+		}
+		hurry, leave := context.WithCancel(t.Context())
+		search(hurry, 0) // asks
+		search(hurry, 1)
+		search(t.Context(), 2)
+		leave()
+		synctest.Wait()
+		if !errors.Is(results[1], context.Canceled) {
+			t.Errorf("who left got %v", results[1])
+		}
+		c.gate <- struct{}{}
+		synctest.Wait()
+		c.err = nil
+		c.gate <- struct{}{}
+		all.Wait()
+		if results[0] == nil || results[2] != nil {
+			t.Errorf("%v", results)
+		}
+	})
+}
