@@ -106,12 +106,13 @@ acceptance: redis ## the drills once on each topology: standalone, Sentinel and 
 	$(DRILL) -timeout 20m -drill-topology sentinel
 	$(DRILL) -timeout 20m -drill-topology cluster
 
-# How long make chaos goes on.
+# How long make chaos goes on. What everybody saw and logged is kept in bin/_artifacts.
 CHAOS ?= 1h
 
 .PHONY: chaos
 chaos: redis ## an hour of faults at random, watching that nothing grows; CHAOS=10m for less, SEED= for the same again
-	$(DRILL) -timeout 4h -run TestSoak -drill-for $(CHAOS) $(if $(SEED),-drill-seed $(SEED))
+	@mkdir -p $(BIN)
+	$(DRILL) -timeout 4h -run TestSoak -drill-for $(CHAOS) $(if $(SEED),-drill-seed $(SEED)) -artifacts -outputdir $(abspath $(BIN))
 
 .PHONY: bench-peers
 bench-peers: redis ## a job's life over Redis against a task queue's, on the same Redis in the same run
