@@ -4,18 +4,13 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 func (s *Server) health(*http.Request) (any, error) { return &wire.HealthResponse{Status: "ok"}, nil }
 
 func (s *Server) version(*http.Request) (any, error) { return &s.Version, nil }
-
-// Trouble is what is wrong with the store, in words that anybody may read.
-type Trouble string
-
-// Error implements error.
-func (t Trouble) Error() string { return string(t) }
 
 // ready answers whether new work should come here.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +21,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	default:
 		if err := s.Ping(r.Context()); err != nil {
 			out.Ready, out.Reason = false, "the shared store does not answer"
-			var known Trouble
+			var known store.Trouble
 			if errors.As(err, &known) {
 				out.Reason = string(known)
 			}

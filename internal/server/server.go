@@ -36,7 +36,7 @@ type Options struct {
 	Version wire.VersionResponse
 	// CheckCallback says what is wrong with a callback address.
 	CheckCallback func(string) error
-	// Ping reports whether the store would answer. Of its errors only a Trouble is told to whoever asks.
+	// Ping reports whether the store would answer. Of its errors only a store.Trouble is told to whoever asks.
 	Ping func(context.Context) error
 	// Heartbeat is how often nodes are asked to send one; a node silent for Presence is not online.
 	Heartbeat, Presence time.Duration

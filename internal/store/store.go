@@ -10,6 +10,15 @@ import (
 // on a guess: the caller refuses.
 var ErrDown = errors.New("the shared store cannot be reached")
 
+// ErrNotAsked is the ErrDown of a store that has not served lately, and was not asked this time.
+var ErrNotAsked = errors.New("it did not serve lately, and is asked again in a moment")
+
+// Trouble is what is wrong with a store that answers and cannot serve, in words that anybody may read. It comes with ErrDown.
+type Trouble string
+
+// Error implements error.
+func (t Trouble) Error() string { return string(t) }
+
 // Store is everything an implementation offers. Code asks for the one small interface it needs.
 type Store interface {
 	Nodes

@@ -15,9 +15,9 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: l}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
+		return slog.New(calmed(slog.NewTextHandler(w, options))), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		return slog.New(calmed(slog.NewJSONHandler(w, options))), nil
 	}
 	return nil, fmt.Errorf("log.format: %q is not known; use text or json", format)
 }

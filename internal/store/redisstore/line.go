@@ -30,12 +30,6 @@ var (
 	errLate = errors.New("it arrived after its deadline and did nothing")
 )
 
-// notAsked is a refusal of the breaker. Its own words, about circuits and requests, say nothing to who reads a log.
-type notAsked struct{ by error }
-
-func (notAsked) Error() string   { return "it did not serve lately, and is asked again in a moment" }
-func (e notAsked) Unwrap() error { return e.by }
-
 // line is the guarded way to Redis. The client underneath would let a caller wait longer than its context, and
 // would carry out, once Redis is back, whatever had queued up; so there is a limit to how many commands are on
 // their way, and a breaker that refuses at once when none of them is answered. A permit comes back with the reply, or
@@ -197,7 +191,7 @@ func send[T any](l *line, c call, n int, do func(context.Context) T, failure fun
 	var none T
 	settle, err := l.breaker.Allow()
 	if err != nil {
-		return none, fmt.Errorf("%w: %w", store.ErrDown, notAsked{err})
+		return none, fmt.Errorf("%w: %w", store.ErrDown, store.ErrNotAsked)
 	}
 	if err := l.take(c, n); err != nil {
 		settle(err)
