@@ -1,10 +1,8 @@
 package cluster
 
 import (
-	"bufio"
+	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,43 +14,45 @@ import (
 // monitor counts the commands of servers by their key, also those that scripts call. What else is in a command is not
 // looked at and not kept.
 type monitor struct {
-	conns   []net.Conn
 	reading sync.WaitGroup
+	stop    context.CancelFunc
 
 	mu     sync.Mutex
 	keys   map[string]int
 	all    int   // commands that have a key
-	broken error // a server that could not be read to the end
+	ended  int   // servers that were read to the end
+	broken error // one that was not understood
 }
 
 // listen begins to count. Every server has answered that it does.
 func listen(tb testing.TB, servers []*redistest.Server) *monitor {
 	tb.Helper()
-	m := &monitor{keys: make(map[string]int)}
+	ctx, stop := context.WithCancel(context.Background())
+	m := &monitor{keys: make(map[string]int), stop: stop}
 	tb.Cleanup(m.close)
 	for _, server := range servers {
-		c, err := net.DialTimeout("tcp", server.Addr(), 5*time.Second)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		m.conns = append(m.conns, c)
-		if _, err := c.Write([]byte("MONITOR\r\n")); err != nil {
-			tb.Fatal(err)
-		}
-		lines := bufio.NewReaderSize(c, 1<<20)
-		if said, err := lines.ReadString('\n'); err != nil || said != "+OK\r\n" {
-			tb.Fatalf("MONITOR: %q, %v", said, err)
-		}
-		m.reading.Go(func() { m.read(lines) })
+		begun := make(chan struct{})
+		begin := sync.OnceFunc(func() { close(begun) })
+		m.reading.Go(func() {
+			defer begin()
+			read, done := context.WithCancel(ctx)
+			defer done()
+			if err := server.Monitor(read, begin, func(c redistest.Command) { m.count(c.Words, done) }); err != nil {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.broken = err
+			}
+		})
+		<-begun
 	}
 	return m
 }
 
-// endOf is a key that nobody uses: who reads a command on it has read all before it.
+// endOf is a word that nobody uses: who reads a command with it has read all before it.
 const endOf = "monitor:end"
 
-// stop has all that was done until now counted, and returns the counts.
-func (m *monitor) stop(tb testing.TB, servers []*redistest.Server) (keys map[string]int, all int) {
+// total has all that was done until now counted, and returns the counts.
+func (m *monitor) total(tb testing.TB, servers []*redistest.Server) (keys map[string]int, all int) {
 	tb.Helper()
 	for _, server := range servers {
 		// The server may say that another has the slot. The monitor hears of the command only if it is run, so it is
@@ -61,63 +61,33 @@ func (m *monitor) stop(tb testing.TB, servers []*redistest.Server) (keys map[str
 			tb.Fatal(err)
 		}
 	}
-	for _, c := range m.conns {
-		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	}
+	late := time.AfterFunc(20*time.Second, m.stop)
+	defer late.Stop()
 	m.reading.Wait()
-	m.close()
-	if m.broken != nil {
-		tb.Fatal("a monitor lost its connection: ", m.broken)
+	if m.broken != nil || m.ended != len(servers) {
+		tb.Fatalf("%d of %d servers were read to the end: %v", m.ended, len(servers), m.broken)
 	}
 	return m.keys, m.all
 }
 
 func (m *monitor) close() {
-	for _, c := range m.conns {
-		_ = c.Close()
-	}
+	m.stop()
 	m.reading.Wait()
 }
 
-// read counts lines until the end.
-func (m *monitor) read(lines *bufio.Reader) {
-	for {
-		line, err := lines.ReadString('\n')
-		m.mu.Lock()
-		if err != nil {
-			m.broken = err
-			m.mu.Unlock()
-			return
-		}
-		words := wordsOf(line)
-		if len(words) == 2 && words[1] == endOf {
-			m.mu.Unlock()
-			return
-		}
-		if key, ok := keyOf(words); ok {
-			m.keys[key]++
-			m.all++
-		}
-		m.mu.Unlock()
+// count takes in a command; the last is followed by none.
+func (m *monitor) count(words []string, done context.CancelFunc) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(words) == 2 && words[1] == endOf {
+		m.ended++
+		done()
+		return
 	}
-}
-
-// wordsOf takes a line of MONITOR apart: after the time, and the database and the caller in brackets, come quoted words.
-func wordsOf(line string) []string {
-	_, rest, _ := strings.Cut(line, "] ")
-	var words []string
-	for rest = strings.TrimSpace(rest); strings.HasPrefix(rest, `"`); rest = strings.TrimSpace(rest) {
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			break
-		}
-		word, err := strconv.Unquote(quoted)
-		if err != nil {
-			break
-		}
-		words, rest = append(words, word), rest[len(quoted):]
+	if key, ok := keyOf(words); ok {
+		m.keys[key]++
+		m.all++
 	}
-	return words
 }
 
 // keyless are commands that have no key.
@@ -156,18 +126,18 @@ func keyOf(words []string) (string, bool) {
 	return words[at], true
 }
 
-func TestMonitorFindsKeys(t *testing.T) {
+func TestKeysOfCommands(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`+1.2 [0 127.0.0.1:1] "EVALSHA" "abc" "2" "p:{a}:x" "p:{a}:y" "\xff\"] \\"`:                 "p:{a}:x",
-		`+1.2 [0 lua] "HSET" "p:{a}:x" "f" "v"`:                                                     "p:{a}:x",
-		`+1.2 [0 127.0.0.1:1] "XREADGROUP" "GROUP" "i" "i" "BLOCK" "9" "STREAMS" "p:{i}:inbox" ">"`: "p:{i}:inbox",
-		`+1.2 [0 127.0.0.1:1] "XINFO" "STREAM" "p:changes"`:                                         "p:changes",
-		`+1.2 [0 lua] "TIME"`:                      "",
-		`+1.2 [0 127.0.0.1:1] "EVALSHA" "abc" "0"`: "",
-		`+1.2 [0 127.0.0.1:1] "CLUSTER" "SLOTS"`:   "",
+		"EVALSHA abc 2 p:{a}:x p:{a}:y z":                    "p:{a}:x",
+		"HSET p:{a}:x f v":                                   "p:{a}:x",
+		"XREADGROUP GROUP i i BLOCK 9 STREAMS p:{i}:inbox >": "p:{i}:inbox",
+		"XINFO STREAM p:changes":                             "p:changes",
+		"TIME":                                               "",
+		"EVALSHA abc 0":                                      "",
+		"CLUSTER SLOTS":                                      "",
 	} {
-		if got, ok := keyOf(wordsOf(line + "\r\n")); got != want || ok != (want != "") {
+		if got, ok := keyOf(strings.Fields(line)); got != want || ok != (want != "") {
 			t.Errorf("%s: got %q, %t, want %q", line, got, ok, want)
 		}
 	}

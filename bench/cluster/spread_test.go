@@ -182,7 +182,7 @@ func (t *town) second(b *testing.B) (keys map[string]int, all, said int) {
 		})
 	}
 	speaking.Wait()
-	keys, all = m.stop(b, t.masters)
+	keys, all = m.total(b, t.masters)
 	return keys, all, said
 }
 
@@ -201,7 +201,7 @@ func TestSpread(t *testing.T) {
 	m := listen(t, w.masters)
 	trips := converse(t, w.crew, w.speakers, 8, 0)
 	post(t, w.all[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: nodeName(0, 0), ServiceID: "nmt"}, nil)
-	heard, all := m.stop(t, w.masters)
+	heard, all := m.total(t, w.masters)
 	if want := 8 * len(w.speakers); len(trips) != want {
 		t.Errorf("%d results, want %d", len(trips), want)
 	}

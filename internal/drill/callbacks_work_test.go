@@ -119,19 +119,8 @@ func (n *callback) report(ctx context.Context, what string, key wire.ActiveJob, 
 
 // noted works, and notes when it began and how it ended.
 func (n *callback) noted(ctx context.Context, key wire.ActiveJob, a *wire.Assignment) (string, error) {
-	e := entry{Who: n.name, What: begun, Job: key.JobID, Attempt: key.AttemptID, Held: int(n.works.Add(1))}
-	defer n.works.Add(-1)
-	n.j.note(e)
-	text, err := n.work(ctx, a)
-	e.What, e.Held, e.OK = ended, 0, err == nil
-	switch {
-	case ctx.Err() != nil:
-		e.What = cancelled
-	case err != nil:
-		e.Code = err.Error()
-	}
-	n.j.note(e)
-	return text, err
+	e := entry{Who: n.name, Job: key.JobID, Attempt: key.AttemptID}
+	return attempted(ctx, n.j, &n.works, e, func() (string, error) { return n.work(ctx, a) })
 }
 
 // givenUp is the reason for which a node gives a job up.

@@ -1,11 +1,7 @@
 package drill
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,45 +26,29 @@ var reads = map[string]bool{
 	"XRANGE": true, "XREVRANGE": true, "ZCARD": true, "ZCOUNT": true, "ZRANGE": true, "ZSCORE": true,
 }
 
-// transcript makes scripts of the lines in which MONITOR tells what a server does. The commands of a script follow it.
+// transcript makes scripts of the commands that a server runs. Those of a script follow it.
 type transcript struct {
 	tell func(script)
 	open *script
 }
 
-// line takes in one of them.
-func (t *transcript) line(text string) error {
-	head, rest, ok := strings.Cut(text, "] ")
-	stamp, client, isCommand := strings.Cut(head, " ")
-	if !ok || !isCommand {
-		return nil // OK, to begin with
-	}
-	if strings.HasSuffix(client, " lua") {
-		words, err := unquoted(rest)
-		if err == nil && t.open != nil && !reads[strings.ToUpper(words[0])] {
-			t.open.writes = append(t.open.writes, words)
+// add takes in one of them.
+func (t *transcript) add(c redistest.Command) {
+	if c.Script {
+		if t.open != nil && !reads[strings.ToUpper(c.Words[0])] {
+			t.open.writes = append(t.open.writes, c.Words)
 		}
-		return err
+		return
 	}
 	t.end()
-	if !strings.HasPrefix(rest, `"EVAL`) {
-		return nil
+	if len(c.Words) < 3 || !strings.HasPrefix(c.Words[0], "EVAL") {
+		return
 	}
-	words, err := unquoted(rest)
-	if err != nil {
-		return err
+	n, err := strconv.Atoi(c.Words[2])
+	if err != nil || len(c.Words) < 3+n {
+		return // which Redis refuses
 	}
-	seconds, micros, _ := strings.Cut(stamp, ".")
-	at, err := strconv.ParseInt(seconds+micros, 10, 64)
-	n := len(words)
-	if err == nil && n > 2 {
-		n, err = strconv.Atoi(words[2])
-	}
-	if err != nil || len(words) < 3+n {
-		return fmt.Errorf("not understood: %.100s", text)
-	}
-	t.open = &script{at: at / 1000, keys: words[3 : 3+n], args: words[3+n:]}
-	return nil
+	t.open = &script{at: c.At / 1000, keys: c.Words[3 : 3+n], args: c.Words[3+n:]}
 }
 
 // end hands on the script at hand.
@@ -77,27 +57,6 @@ func (t *transcript) end() {
 		t.tell(*t.open)
 		t.open = nil
 	}
-}
-
-// unquoted are the words of a command, which MONITOR quotes as Go does.
-func unquoted(text string) ([]string, error) {
-	var words []string
-	for text != "" {
-		quoted, err := strconv.QuotedPrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("%.100s: %w", text, err)
-		}
-		word, err := strconv.Unquote(quoted)
-		if err != nil {
-			return nil, fmt.Errorf("%.100s: %w", quoted, err)
-		}
-		words = append(words, word)
-		text = strings.TrimPrefix(text[len(quoted):], " ")
-	}
-	if words == nil {
-		return nil, fmt.Errorf("a command without a name")
-	}
-	return words, nil
 }
 
 // monitor tells all scripts that a server runs until the test ends, also after the server was started again. It returns
@@ -115,7 +74,10 @@ func monitor(tb testing.TB, server *redistest.Server, tell func(script), failed 
 	works.Go(func() {
 		defer begin()
 		for {
-			if err := listen(ctx, server.Addr(), begin, &transcript{tell: tell}); err != nil {
+			t := &transcript{tell: tell}
+			err := server.Monitor(ctx, begin, t.add)
+			t.end()
+			if err != nil {
 				failed(err)
 				return
 			}
@@ -125,28 +87,4 @@ func monitor(tb testing.TB, server *redistest.Server, tell func(script), failed 
 		}
 	})
 	<-begun
-}
-
-// listen follows one connection to its end, which may be that of the server. An error is that it was not understood.
-func listen(ctx context.Context, addr string, begun func(), t *transcript) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil // nobody is there now
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
-		return nil
-	}
-	defer t.end()
-	for in := bufio.NewReaderSize(conn, 1<<16); ; {
-		text, err := in.ReadString('\n')
-		if err != nil {
-			return nil
-		}
-		begun()
-		if err := t.line(strings.TrimSuffix(text, "\r\n")); err != nil {
-			return err
-		}
-	}
 }

@@ -71,10 +71,16 @@ type worker struct {
 
 // do is its handler: it takes its time, and says who did what.
 func (w *worker) do(ctx context.Context, job *node.Job) (node.Result, error) {
-	e := entry{Who: w.name, What: begun, Job: job.ID, Attempt: job.Attempt, Held: int(w.works.Add(1))}
-	defer w.works.Add(-1)
-	w.j.note(e)
-	result, err := w.work(ctx, job)
+	e := entry{Who: w.name, Job: job.ID, Attempt: job.Attempt}
+	return attempted(ctx, w.j, &w.works, e, func() (node.Result, error) { return w.work(ctx, job) })
+}
+
+// attempted notes when the work on an attempt began, beside how many others, and how it ended.
+func attempted[T any](ctx context.Context, j *journal, works *atomic.Int64, e entry, work func() (T, error)) (T, error) {
+	e.What, e.Held = begun, int(works.Add(1))
+	defer works.Add(-1)
+	j.note(e)
+	result, err := work()
 	e.What, e.Held, e.OK = ended, 0, err == nil
 	switch {
 	case ctx.Err() != nil:
@@ -82,7 +88,7 @@ func (w *worker) do(ctx context.Context, job *node.Job) (node.Result, error) {
 	case err != nil:
 		e.Code = err.Error()
 	}
-	w.j.note(e)
+	j.note(e)
 	return result, err
 }
 
