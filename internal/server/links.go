@@ -119,7 +119,7 @@ type nodeLink struct {
 	// Only its reader touches these: what it declares by now, and the attempts whose results were taken and whose speech
 	// follows.
 	said   core.Node
-	speaks map[wire.ActiveJob]bool
+	speaks speakers
 
 	mu     sync.Mutex
 	epoch  core.Epoch

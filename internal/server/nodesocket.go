@@ -164,7 +164,7 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 	defer s.Links.decide(core.NodeID(in.NodeID))()
 	p.Owner = &s.Instance
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Status: "registered"}
-	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), speaks: make(map[wire.ActiveJob]bool)}
+	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID)}
 	drained := false
 	if was := s.resumed(ctx, in); was != nil {
 		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Beat{Node: n.id, Epoch: was.Epoch, Patch: p, Activity: a})

@@ -187,7 +187,7 @@ func (s *Server) nodeResult(ctx context.Context, n *nodeLink, in *wire.JobResult
 	}
 	err := s.Jobs.Done(ctx, r, in.Result)
 	if err == nil && in.TTS {
-		n.speaks[in.ActiveJob] = true
+		n.speaks.expect(in.ActiveJob)
 	}
 	return s.acknowledge(n, in.ActiveJob, err)
 }
@@ -260,11 +260,11 @@ func (s *Server) nodeSpoke(n *nodeLink, frame []byte) *wire.Error {
 	if h.Kind != wire.KindTTS {
 		return wire.Invalid("kind", "a node sends tts")
 	}
-	if !n.speaks[h.ActiveJob] {
+	if !n.speaks.has(h.ActiveJob) {
 		return wire.Wrong(wire.NotHolder, "job_id", "no result of attempt %d of job %s was taken from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
 	}
 	if h.Last {
-		delete(n.speaks, h.ActiveJob)
+		n.speaks.done(h.ActiveJob)
 	}
 	s.Rooms.Speak(&h, frame)
 	return nil
