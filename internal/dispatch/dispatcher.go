@@ -88,7 +88,15 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m
 	d.calls.init()
 	d.flights.init()
 	d.spread.init(cfg.SpreadWindow)
-	d.looks.init(st.Probe)
+	d.looks.init(
+		func(fn func()) { d.background(func(context.Context) { fn() }) },
+		func(nodes []core.NodeID, into []store.Occupancy) error {
+			err := d.store.Probe(d.decide.Context(), nodes, into)
+			if err != nil {
+				d.storeFailed("probe", err)
+			}
+			return err
+		})
 	return d
 }
 

@@ -146,7 +146,6 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 		}
 		look, err := d.looks.at(ctx, ids[:len(batch)])
 		if err != nil {
-			d.storeFailed("probe", err)
 			return found{}, down()
 		}
 		for _, m := range batch {
@@ -155,6 +154,9 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 			reason := unfree(full)
 			if look.claim(m.ID()) {
 				f, verdict, err := d.reserve(ctx, s, q, m)
+				if err != nil || verdict != store.OK && verdict != store.Full {
+					look.giveBack(m.ID())
+				}
 				if err != nil {
 					return found{}, down()
 				}

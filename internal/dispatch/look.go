@@ -12,16 +12,21 @@ import (
 // the job is looked at. When the fleet is full, everybody is about to be refused and tries again soon: if each asked for
 // itself, the store would have the more to do the less there is to give, and would not come out of it again.
 type looks struct {
-	ask  func(ctx context.Context, nodes []core.NodeID, into []store.Occupancy) error
-	turn chan struct{} // holds one while the store is asked
+	ask  func(nodes []core.NodeID, into []store.Occupancy) error // in a time of its own
+	run  func(fn func())                                         // beside the caller
+	turn chan struct{}                                           // holds one while the store is asked
 
 	mu   sync.Mutex
 	next *look // that has not begun: whoever comes now joins it
 }
 
-func (l *looks) init(ask func(ctx context.Context, nodes []core.NodeID, into []store.Occupancy) error) {
-	l.ask, l.turn = ask, make(chan struct{}, 1)
+func (l *looks) init(run func(fn func()), ask func(nodes []core.NodeID, into []store.Occupancy) error) {
+	l.ask, l.run, l.turn = ask, run, make(chan struct{}, 1)
 }
+
+// mostLooked is about how many nodes the store is asked of at once: a question is to be answered before anybody who waits
+// for it has to give up.
+const mostLooked = 512
 
 // look is one question to the store, and the answer.
 type look struct {
@@ -38,25 +43,28 @@ type look struct {
 }
 
 // at looks at some nodes. The store is asked after this was called, so that what was free then is seen, and once for all
-// who wait meanwhile.
+// who wait meanwhile. Who does not wait any more takes nobody with them.
 func (l *looks) at(ctx context.Context, nodes []core.NodeID) (*look, error) {
 	k := l.join(nodes)
 	select {
 	case l.turn <- struct{}{}:
-		l.fly(ctx, k)
-		<-l.turn
+		l.begin(k)
 	case <-k.done:
+	case <-ctx.Done():
+	}
+	select {
+	case <-k.done:
+		return k, k.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return k, k.err
 }
 
 // join adds nodes to the look that comes next.
 func (l *looks) join(nodes []core.NodeID) *look {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.next == nil {
+	if l.next == nil || len(l.next.nodes) >= mostLooked {
 		l.next = &look{at: make(map[core.NodeID]int), done: make(chan struct{})}
 	}
 	k := l.next
@@ -69,26 +77,29 @@ func (l *looks) join(nodes []core.NodeID) *look {
 	return k
 }
 
-// fly asks the store, unless somebody else has. It is whoever has the turn who does it, for all.
-func (l *looks) fly(ctx context.Context, k *look) {
+// begin has the store asked, unless somebody has had, by whoever has the turn. It is over when the answer is there.
+func (l *looks) begin(k *look) {
 	l.mu.Lock()
-	begun := k.begun
-	if !begun {
-		k.begun, l.next = true, nil // while one waits for its turn it is the next
-	}
-	l.mu.Unlock()
-	if begun {
+	defer l.mu.Unlock()
+	if k.begun {
+		<-l.turn
 		return
 	}
-	k.full = make([]store.Occupancy, len(k.nodes))
-	k.err = l.ask(context.WithoutCancel(ctx), k.nodes, k.full) // others wait for it too
-	k.left = make([]int, len(k.nodes))
-	for i, o := range k.full {
-		if o.Free() {
-			k.left[i] = o.Max - o.InFlight()
-		}
+	k.begun = true
+	if l.next == k {
+		l.next = nil
 	}
-	close(k.done)
+	l.run(func() {
+		defer func() { <-l.turn }()
+		k.full, k.left = make([]store.Occupancy, len(k.nodes)), make([]int, len(k.nodes))
+		k.err = l.ask(k.nodes, k.full)
+		for i, o := range k.full {
+			if o.Free() {
+				k.left[i] = o.Max - o.InFlight()
+			}
+		}
+		close(k.done)
+	})
 }
 
 // of is how full a node was.
@@ -104,4 +115,11 @@ func (k *look) claim(id core.NodeID) bool {
 	}
 	k.left[i]--
 	return true
+}
+
+// giveBack lets somebody else try what the caller could not use, and nobody has taken.
+func (k *look) giveBack(id core.NodeID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.left[k.at[id]]++
 }

@@ -23,7 +23,7 @@ type clerk struct {
 	err   error
 }
 
-func (c *clerk) ask(_ context.Context, nodes []core.NodeID, into []store.Occupancy) error {
+func (c *clerk) ask(nodes []core.NodeID, into []store.Occupancy) error {
 	c.asked = append(c.asked, nodes)
 	<-c.gate
 	for i, id := range nodes {
@@ -39,7 +39,7 @@ func TestLooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{}), full: map[core.NodeID]store.Occupancy{"a": {Max: 4, Running: 1}, "b": {Max: 1, Running: 1}}}
 		var l looks
-		l.init(c.ask)
+		l.init(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
 		var claimed, wrong atomic.Int64
 		search := func(nodes ...core.NodeID) {
@@ -86,29 +86,78 @@ func TestALookThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{}), err: errors.New("the store is away")}
 		var l looks
-		l.init(c.ask)
+		l.init(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
-		results := make([]error, 4)
+		results := make([]error, 5)
 		search := func(ctx context.Context, i int) {
 			all.Go(func() { _, results[i] = l.at(ctx, []core.NodeID{core.NodeID(fmt.Sprint(i))}) })
 			synctest.Wait()
 		}
 		hurry, leave := context.WithCancel(t.Context())
-		search(hurry, 0) // asks
+		search(hurry, 0) // has the store asked
 		search(hurry, 1)
 		search(t.Context(), 2)
 		leave()
 		synctest.Wait()
-		if !errors.Is(results[1], context.Canceled) {
-			t.Errorf("who left got %v", results[1])
+		if !errors.Is(results[0], context.Canceled) || !errors.Is(results[1], context.Canceled) {
+			t.Errorf("who left got %v and %v", results[0], results[1])
 		}
+		search(t.Context(), 3)
 		c.gate <- struct{}{}
 		synctest.Wait()
+		c.gate <- struct{}{}
+		synctest.Wait()
+		if results[2] == nil || results[3] == nil {
+			t.Errorf("who waited for an answer that did not come got %v and %v", results[2], results[3])
+		}
 		c.err = nil
+		search(t.Context(), 4)
 		c.gate <- struct{}{}
 		all.Wait()
-		if results[0] == nil || results[2] != nil {
-			t.Errorf("%v", results)
+		if results[4] != nil {
+			t.Error(results[4])
 		}
 	})
+}
+
+// TestALargeLook is divided, so that its answer comes in time.
+func TestALargeLook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &clerk{gate: make(chan struct{})}
+		var l looks
+		l.init(func(fn func()) { go fn() }, c.ask)
+		var all sync.WaitGroup
+		const batch, batches = 64, 3 * mostLooked / 64
+		for n := range batches {
+			var nodes []core.NodeID
+			for i := range batch {
+				nodes = append(nodes, core.NodeID(fmt.Sprint(n*batch+i)))
+			}
+			all.Go(func() { _, _ = l.at(t.Context(), nodes) })
+		}
+		synctest.Wait()
+		close(c.gate)
+		all.Wait()
+		sum := 0
+		for _, nodes := range c.asked {
+			if sum += len(nodes); len(nodes) > mostLooked {
+				t.Errorf("the store was asked about %d nodes at once", len(nodes))
+			}
+		}
+		if sum != batch*batches {
+			t.Errorf("the store was asked about %d nodes, want %d", sum, batch*batches)
+		}
+	})
+}
+
+// TestASlotThatIsGivenBack can be tried by another.
+func TestASlotThatIsGivenBack(t *testing.T) {
+	t.Parallel()
+	k := &look{at: map[core.NodeID]int{"a": 0}, left: []int{1}}
+	first, second := k.claim("a"), k.claim("a")
+	k.giveBack("a")
+	if third := k.claim("a"); !first || second || !third {
+		t.Errorf("%v, %v, and after it was given back %v", first, second, third)
+	}
 }

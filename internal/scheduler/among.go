@@ -73,6 +73,9 @@ func (s *Scheduler) bereaved(ctx context.Context, gone core.InstanceID) error {
 
 // forsaken moves on the jobs of nodes that were connected with an instance that is gone, and did not come back.
 func (s *Scheduler) forsaken(ctx context.Context, gone core.InstanceID) {
+	if peers, err := s.Bus.Peers(ctx); err != nil || slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == gone && p.Present }) {
+		return // it is back, and sees to them itself; or they fall silent by themselves
+	}
 	all, err := s.Nodes.All(ctx)
 	if err != nil {
 		return // they fall silent by themselves

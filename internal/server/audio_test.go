@@ -56,8 +56,10 @@ func TestSoundForNodesThatAreNotConnected(t *testing.T) {
 		}
 	}
 	n.ack(d, nil).ok()
-	if a := w.fetch("PUT", d.TTSUpload, []byte("spoken")); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
+	for range 2 { // the answer to the first may be lost
+		if a := w.fetch("PUT", d.TTSUpload, []byte("spoken")); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
 	}
 	n.done(d, obj{"result": obj{"text_tgt": "好", "tts": true}}).ok()
 	if m := s.until("result"); m["text_tgt"] != "好" || m["tts"] != "follows" {

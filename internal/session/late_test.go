@@ -21,7 +21,7 @@ type busyStore struct {
 
 func (s *busyStore) Read(ctx context.Context, p store.ReadParams) ([]store.Message, error) {
 	got, err := s.Store.Read(ctx, p)
-	if p.Limit == 1 {
+	if p.Limit == 2 {
 		s.then()
 	}
 	return got, err

@@ -114,8 +114,9 @@ func (s *Session) refuse(u *utterance, e *wire.Error, reason core.Reason) {
 	s.rooms.background(func(ctx context.Context) { s.rooms.conclude(ctx, u, e, reason) })
 }
 
-// conclude writes the terminal message of an utterance that is no job, however often the store has to be asked. If it
-// became one after all, whichever message comes first stands.
+// conclude writes the terminal message of an utterance that is no job, however often the store has to be asked. Where it was
+// cut is saved before that, or whoever has the session next would take its place for that of the next. If it became a job
+// after all, whichever message comes first stands.
 func (r *Rooms) conclude(ctx context.Context, u *utterance, e *wire.Error, reason core.Reason) {
 	body, err := failure(&u.spec, u.job, e, reason)
 	if err != nil {
@@ -123,7 +124,13 @@ func (r *Rooms) conclude(ctx context.Context, u *utterance, e *wire.Error, reaso
 		return
 	}
 	pause.Persist(ctx, firstPause, mostPause, func() error {
-		err := r.append(ctx, u.session.claim, &u.spec, body)
+		err := u.session.save(ctx)
+		if errors.Is(err, errSuperseded) {
+			return nil
+		}
+		if err == nil {
+			err = r.append(ctx, u.session.claim, &u.spec, body)
+		}
 		if err != nil {
 			r.log.Warn("the store did not answer", "operation", "outbox", "error", err)
 		}

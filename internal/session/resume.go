@@ -88,6 +88,8 @@ type ResumeParams struct {
 	Tenant  core.TenantID
 	Token   string
 	Last    int64 // the last durable message that arrived
+
+	anew bool // only a session in which nothing was said
 }
 
 // Resume goes on with a session whose link was lost. Everything after the last durable message that arrived follows, as
@@ -198,7 +200,7 @@ func notItsToken() *wire.Error {
 
 // first is the first durable message after one that arrived; 0 when there is none.
 func (r *Rooms) first(ctx context.Context, id core.SessionID, after int64) (int64, error) {
-	some, err := r.store.Read(ctx, store.ReadParams{Session: id, After: after, Limit: 1})
+	some, err := r.store.Read(ctx, store.ReadParams{Session: id, After: after, Limit: 2}) // one may only say where the count goes on
 	if err != nil || len(some) == 0 {
 		return 0, err
 	}

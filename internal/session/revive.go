@@ -49,6 +49,9 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	if err != nil {
 		return nil, r.down(err)
 	}
+	if p.anew && (s.turns > 0 || s.cut > 0) {
+		return nil, taken() // and whoever has it keeps it
+	}
 	s.claim.Epoch = st.Epoch + 1
 	held, err := r.store.SaveSession(ctx, store.SaveParams{
 		Session: s.id, Claim: s.claim, Take: true, Seen: st.Body, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
@@ -88,6 +91,7 @@ func (r *Rooms) restore(ctx context.Context, id core.SessionID, v *saved) (*Sess
 		return nil, err
 	}
 	s.sent, s.known, s.counted = known, known, v.Cut
+	s.turns = max(s.turns, known) // the store may have forgotten the last state, and not what came after it
 	// The utterance that was open comes from its beginning, and what was said meanwhile with it, all at once.
 	s.pace.credit = v.Settings.Longest + r.cfg.Resume
 	for _, c := range v.Cuts {

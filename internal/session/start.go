@@ -63,14 +63,15 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	if err != nil {
 		return nil, r.down(err)
 	}
-	if !held || !r.enter(s) {
-		if s, err = r.startAgain(ctx, &ResumeParams{Session: s.id, Tenant: p.Tenant, Token: token}); err != nil {
+	made := held && r.enter(s)
+	if !made {
+		if s, err = r.startAgain(ctx, &ResumeParams{Session: s.id, Tenant: p.Tenant, Token: token, anew: true}); err != nil {
 			return nil, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.counted > 0 || s.turns > 0 {
+	if s.over || s.ending || s.open != nil || s.counted > 0 || s.turns > 0 || made && s.link != nil { // said again meanwhile
 		return nil, taken()
 	}
 	r.counts.Sessions.WithLabelValues("started").Inc()

@@ -56,3 +56,47 @@ func TestAStartThatIsSaidAgain(t *testing.T) {
 		refused("such a session elsewhere", secret, "")
 	})
 }
+
+// TestAStartThatComesLate takes a session from nobody who speaks in it, or has ended it.
+func TestAStartThatComesLate(t *testing.T) {
+	play(t, func(w *world) {
+		start := func(r *session.Rooms) (*session.Seat, *ear, error) {
+			link := &ear{}
+			s, err := r.Start(t.Context(), session.StartParams{
+				ID: "room", Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{ResumeToken: "a secret of its own"},
+			}, link)
+			return s, link, err
+		}
+		s, link, err := start(w.rooms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := w.utter(s)
+		other := w.another(w.store, w.jobs)
+		defer other.Close()
+		if _, _, err := start(other); err == nil {
+			t.Error("it was started elsewhere in the middle of it")
+		}
+		w.done(job, "hola")
+		w.done(w.utter(s), "hola")
+		if got := link.ends(); len(got) != 2 || link.code != 0 {
+			t.Errorf("who speaks heard %v, and was closed with %d", got, link.code)
+		}
+	})
+}
+
+// TestAStartAfterTheEnd is none: the session is over.
+func TestAStartAfterTheEnd(t *testing.T) {
+	play(t, func(w *world) {
+		p := session.StartParams{ID: "room", Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{ResumeToken: "a secret of its own"}}
+		s, err := w.rooms.Start(t.Context(), p, &ear{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.End()
+		var e *wire.Error
+		if _, err := w.rooms.Start(t.Context(), p, &ear{}); !errors.As(err, &e) || e.Code != wire.Forbidden {
+			t.Errorf("%v", err)
+		}
+	})
+}

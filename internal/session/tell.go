@@ -54,11 +54,8 @@ func (s *Session) catchUp() {
 func (s *Session) deliver(seq int64, body []byte) {
 	delete(s.fresh, seq)
 	s.sent = seq
-	u := s.turn[seq]
-	if u != nil && u.version > s.stored {
-		s.tell(u) // it was never saved, and how it ended is certain all the same
-	}
 	s.link.SendText(body)
+	u := s.turn[seq]
 	if u == nil {
 		return
 	}

@@ -41,16 +41,25 @@ func TestACutIsToldWhenItIsKept(t *testing.T) {
 	})
 }
 
-// TestACutIsToldBeforeItsEnd also of an utterance that could never be saved.
+// TestACutIsToldBeforeItsEnd also of an utterance that was given up because it could not be saved for so long. Its end waits
+// until it is: what has ended has a place that nobody else takes.
 func TestACutIsToldBeforeItsEnd(t *testing.T) {
 	play(t, func(w *world) {
-		w.over(&fullStore{Store: w.store}, w.jobs)
+		full := &fullStore{Store: w.store}
+		w.over(full, w.jobs)
 		s, link := w.start()
+		full.full.Store(true)
 		w.say(s, tone(300))
 		if e := s.Hear(session.Words{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(2 * w.cfg.Wait)
+		synctest.Wait()
+		if got := link.heard("utterance_committed", "error"); len(got) != 0 {
+			t.Errorf("while nothing can be saved: %v", got)
+		}
+		full.full.Store(false)
+		time.Sleep(w.cfg.Wait)
 		synctest.Wait()
 		var order []any
 		for _, m := range link.heard("utterance_committed", "error") {
@@ -62,17 +71,61 @@ func TestACutIsToldBeforeItsEnd(t *testing.T) {
 	})
 }
 
-// fullStore takes a session in, and nothing more of it.
+// fullStore takes nothing of a session while it is full.
 type fullStore struct {
 	store.Store
-	taken atomic.Bool
+	full atomic.Bool
 }
 
 func (s *fullStore) SaveSession(ctx context.Context, p store.SaveParams) (bool, error) {
-	if s.taken.Swap(true) {
+	if s.full.Load() {
 		return false, errors.New("there is no room left")
 	}
 	return s.Store.SaveSession(ctx, p)
+}
+
+// TestARefusedUtteranceKeepsItsPlace, also when its instance is gone right after.
+func TestARefusedUtteranceKeepsItsPlace(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start()
+		var jobs []core.JobID
+		for range w.cfg.Most {
+			jobs = append(jobs, w.utter(s))
+		}
+		end := func(s *session.Seat) {
+			w.say(s, tone(300))
+			if e := s.Hear(session.Words{Final: true}); e != nil {
+				t.Fatal(e)
+			}
+			synctest.Wait()
+		}
+		end(s)
+		wantCommitted(t, link, "manual", "manual", "manual", "manual", "manual")
+		for _, job := range jobs {
+			w.done(job, "x")
+		}
+		synctest.Wait()
+		for _, heard := range []int64{5, 4} { // it heard the refusal, or did not
+			w.move()
+			next, ear, err := w.resume(s, link.token(t), heard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := ear.last(t, "session_resumed"); heard == 5 && m["next_audio_seq"] != 21.0 {
+				t.Errorf("what was refused is asked for again: %v", m)
+			}
+			if heard == 5 {
+				continue
+			}
+			end(next)
+			all := w.jobs.jobs()
+			w.done(all[len(all)-1], "next")
+			synctest.Wait()
+			if diff := cmp.Diff([]string{"4 RATE_LIMITED", "5 next"}, ear.ends()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	})
 }
 
 // TestWhatStandsIsTold: somebody else has written how an utterance ended, and no word of it came. What is written here later

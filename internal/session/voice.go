@@ -103,8 +103,11 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) bool {
 	s, v := u.session, &u.voice
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.link == nil || !s.set.TTS || h.AttemptID < v.attempt || h.AttemptID == v.attempt && h.Chunk < v.chunk || u.ended && h.AttemptID != u.stands {
-		return false // nobody listens, it was heard, or its result is not the one that stands
+	if s.link == nil || !s.set.TTS || h.AttemptID < v.attempt || u.ended && h.AttemptID != u.stands {
+		return false // nobody listens, or its result is not the one that stands
+	}
+	if h.AttemptID == v.attempt && h.Chunk < v.chunk {
+		return v.chunk != math.MaxInt // it is here already, if it was not lost
 	}
 	if h.AttemptID > v.attempt {
 		v.hush(r.Sounds)
@@ -112,7 +115,8 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) bool {
 	}
 	gap := h.Chunk != v.chunk
 	v.chunk, v.whole = h.Chunk+1, h.Last
-	if gap || !v.push(r.Sounds, bytes.Clone(frame)) {
+	lost := gap || !v.push(r.Sounds, bytes.Clone(frame))
+	if lost {
 		// What is left of it would be no speech.
 		v.hush(r.Sounds)
 		v.chunk, v.whole = math.MaxInt, true
@@ -121,7 +125,7 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) bool {
 	if u.ended {
 		s.voiced(u)
 	}
-	return true
+	return !lost
 }
 
 // voiced passes on the speech of an utterance whose result has been sent.
