@@ -57,6 +57,7 @@ func (c *checker) checkSession(id string, entries []entry, had holding) {
 	t.answers()
 	t.repeats(entries)
 	t.checkSpeech(entries)
+	t.checkCuts(entries)
 }
 
 // terminal takes in how an utterance ended.

@@ -18,6 +18,7 @@ const (
 	ending     = "a session that was lost, or counted wrongly"
 	garbled    = "a result of other sound than was said"
 	mumbled    = "speech that is not what was spoken"
+	recut      = "an utterance that was said to be cut twice, too late, otherwise, or not at all"
 	slow       = "a terminal message that came too late"
 	failing    = "an error without cause"
 	crowded    = "a node that worked on more than its slots"
@@ -167,11 +168,16 @@ func (c *checker) checkNodes() holding {
 			if had[key] != nil && e.OK {
 				had[key][e.Who] = true
 			}
-			if takers[key] = (taker{e.Who, e.At}); !e.OK {
+			switch {
+			case e.OK:
+				takers[key] = taker{e.Who, e.At}
+			case takers[key].node == e.Who:
 				delete(takers, key) // it gave the attempt back: NODE_BUSY goes to another
 			}
 		case cancelled, rejected:
-			delete(takers, key)
+			if takers[key].node == e.Who {
+				delete(takers, key)
+			}
 			if e.What == rejected {
 				c.refused++
 			}

@@ -37,7 +37,7 @@ func TestTheCheckerFinds(t *testing.T) {
 			again.Index, again.Seq = 2, 3
 			s.session(again)
 			return s.ends(2)
-		}, []string{twice}},
+		}, []string{twice, recut}},
 		"a result again at its own index": {func(s *story) *story {
 			s.hears(0)
 			return s.ends(1)
@@ -66,7 +66,7 @@ func TestTheCheckerFinds(t *testing.T) {
 			s.does(1)
 			s.hears(1)
 			return s.ends(1)
-		}, []string{stranger}},
+		}, []string{stranger, recut}},
 		"a gap": {func(s *story) *story {
 			s.says(1)
 			s.says(2)
@@ -132,6 +132,53 @@ func TestTheCheckerFinds(t *testing.T) {
 			s.session(entry{What: spoke, Job: job(0), Attempt: 1, Bytes: 10})
 			return s.ends(1)
 		}, []string{mumbled}},
+		"speech that was wanted and not promised": {func(s *story) *story {
+			s.session(entry{What: started, Speech: true})
+			s.says(1)
+			s.does(1)
+			s.hears(1)
+			return s.ends(2)
+		}, []string{mumbled}},
+		"a cut that is told twice": {func(s *story) *story {
+			s.session(cutAt(0, 1))
+			return s.ends(1)
+		}, []string{recut}},
+		"a cut that is told again over another connection": {func(s *story) *story {
+			s.session(entry{What: reconnecting})
+			s.session(cutAt(0, 2))
+			return s.ends(1)
+		}, nil},
+		"a cut that is told after the end": {func(s *story) *story {
+			s.session(entry{What: wired, Conn: 2, Seq: 1})
+			s.session(cutAt(0, 2))
+			return s.ends(1)
+		}, []string{recut}},
+		"a cut that becomes another": {func(s *story) *story {
+			e := cutAt(0, 2)
+			e.Bytes--
+			s.session(e)
+			return s.ends(1)
+		}, []string{recut}},
+		"a cut that becomes another after the store forgot": {func(s *story) *story {
+			s.struck(outage, func() {
+				e := cutAt(0, 2)
+				e.Bytes--
+				s.session(e)
+			})
+			return s.ends(1)
+		}, nil},
+		"a cut that is never told": {func(s *story) *story {
+			s.session(entry{What: said, Request: request(1), Bytes: 100})
+			s.does(1)
+			s.hears(1)
+			return s.ends(2)
+		}, []string{recut}},
+		"one attempt on two nodes, while a third refused it": {func(s *story) *story {
+			s.node(entry{What: begun, Job: "x", Attempt: 1, Held: 1})
+			s.node(entry{Who: "o", What: rejected, Job: "x", Attempt: 1})
+			s.node(entry{Who: "m", What: begun, Job: "x", Attempt: 1, Held: 1})
+			return s.ends(1)
+		}, []string{split}},
 		"a write that came too late": {func(s *story) *story {
 			s.effects = append(s.effects, effect{at: s.clock, kind: overdue})
 			return s.ends(1)
@@ -322,7 +369,7 @@ func TestFigures(t *testing.T) {
 	got := check(s.ends(2).evidence)
 	want := figures{
 		talks: 1, utterances: 2, results: 1, errors: map[string]int{down[0]: 1}, reconnects: 1, resumes: 1,
-		longest: time.Second + 4*time.Millisecond, longestOf: "r1", jobs: 1, attempts: 1, mostHeld: 1,
+		longest: time.Second + 5*time.Millisecond, longestOf: "r1", jobs: 1, attempts: 1, mostHeld: 1,
 		callErrors: map[string]int{},
 	}
 	if diff := cmp.Diff(want, got.figures, cmp.AllowUnexported(figures{})); diff != "" || len(got.broken) > 0 {

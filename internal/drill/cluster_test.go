@@ -133,9 +133,12 @@ func (c *cluster) need(err error) {
 }
 
 // heard is what the witness has to say.
-func (c *cluster) heard() ([]effect, string) {
+func (c *cluster) heard(d drill) ([]effect, string) {
 	effects, summary, failures := c.witness.report()
 	c.need(errors.Join(failures...))
+	if c.witness.scripts == 0 || d.late && c.witness.late == 0 {
+		c.tb.Errorf("that proves nothing: %s", summary)
+	}
 	return effects, summary
 }
 

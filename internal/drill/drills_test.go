@@ -19,7 +19,7 @@ func TestDelayed(t *testing.T) {
 	if *drillTopology != "standalone" {
 		t.Skip("clients of " + *drillTopology + " are told addresses by Redis itself, so there is no link to hold back")
 	}
-	drill{kept: usually, faults: []fault{delayed(presenceTTL)}}.run(t)
+	drill{kept: usually, faults: []fault{delayed(presenceTTL)}, late: true}.run(t)
 }
 
 // TestBereaved kills nodes in the middle of their work, and with them an instance: whoever would have moved their jobs on is

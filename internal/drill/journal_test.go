@@ -13,7 +13,7 @@ import (
 // What an entry says. Those of the first block are about a session, those of the second about a node, those of the third
 // about a call.
 const (
-	started      = "started"      // the session
+	started      = "started"      // the session; Speech: it wants to hear its results
 	said         = "said"         // an utterance: Request, Bytes
 	committed    = "committed"    // Request, Index, Job
 	shown        = "partial"      // Index, Attempt
@@ -26,6 +26,7 @@ const (
 	asked        = "asked"        // on the wire: to resume connection Conn after Seq
 	connected    = "connected"    // also a node; Conn, Code: the address it comes from
 	wired        = "wired"        // on the wire: a durable message came over Conn with Seq
+	told         = "told"         // on the wire: where the utterance Index was cut, over Conn; Job, Seq and Bytes: its first and last frame
 	rewound      = "rewound"      // on the wire: over Conn it goes on after Seq, and what was before is gone
 
 	registered = "registered" // the node; Code: how; Slots

@@ -146,7 +146,7 @@ func delayed(presence time.Duration) fault {
 		i := c.busiest()
 		link := c.redis.links[c.index(i)]
 		link.Freeze(true)
-		pause.For(c.tb.Context(), 400*time.Millisecond) // they speak on
+		pause.For(c.tb.Context(), 800*time.Millisecond) // they speak on
 		moved := c.halt(i)
 		return fmt.Sprintf("%s, %d connections moved", i.name, moved), func() {
 			link.Freeze(false)

@@ -28,6 +28,7 @@ type drill struct {
 	kept   terms
 	keys   bool // what remains is looked at also in the short form; it takes as long as things are kept
 	watch  bool // whether anything grows
+	late   bool // something must come too late, or it proves nothing
 }
 
 // run practises it, and fails the test for everything that is broken.
@@ -106,7 +107,7 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 	broken = append(broken, rows.growth()...)
 	broken = append(broken, c.crashes(append(append([]*driver{people, callers, callbacks}, steady.lives...), c.mortals.lives...)...)...)
 	var heard string
-	saw.effects, heard = c.heard()
+	saw.effects, heard = c.heard(d)
 
 	saw.routes = [2]routes{c.people.went(), c.nodes.went()}
 	verdict := check(saw)

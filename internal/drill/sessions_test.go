@@ -115,7 +115,7 @@ func (p *person) start(speaking context.Context, id string, gate chan struct{}) 
 			},
 		})
 		if err == nil {
-			p.j.note(entry{Who: id, What: started})
+			p.j.note(entry{Who: id, What: started, Speech: p.tts})
 			return s
 		}
 		pause.About(speaking, 200*time.Millisecond, 0.5)
@@ -193,7 +193,7 @@ func (p *person) heard(id string, event client.Event) {
 	p.j.note(e)
 }
 
-// wire notes what the package would forgive: durable messages that come twice, and where a session that has a gap goes on.
+// wire notes what the package would forgive: messages that come twice, and where a session that has a gap goes on.
 func (p *person) wire(id string, conn int, sent bool, text []byte) {
 	kind, err := wire.TypeOf(text)
 	if err != nil {
@@ -204,9 +204,11 @@ func (p *person) wire(id string, conn int, sent bool, text []byte) {
 		Last      int64  `json:"last_seq"`
 		Index     *int64 `json:"utterance_index"`
 		Recovered bool   `json:"recovered"`
+		Job       string `json:"job_id"`
+		First     int64  `json:"first_seq"`
 	}
 	switch kind {
-	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.Result{}.Type(), wire.ErrorFrame{}.Type():
+	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.UtteranceCommitted{}.Type(), wire.Result{}.Type(), wire.ErrorFrame{}.Type():
 		if json.Unmarshal(text, &m) != nil {
 			return
 		}
@@ -220,6 +222,8 @@ func (p *person) wire(id string, conn int, sent bool, text []byte) {
 		if !m.Recovered {
 			p.j.note(entry{Who: id, What: rewound, Conn: conn, Seq: m.Last})
 		}
+	case kind == wire.UtteranceCommitted{}.Type() && m.Index != nil:
+		p.j.note(entry{Who: id, What: told, Conn: conn, Index: *m.Index, Job: m.Job, Seq: m.First, Bytes: m.Last})
 	case m.Index != nil:
 		p.j.note(entry{Who: id, What: wired, Conn: conn, Seq: m.Seq, Index: *m.Index})
 	}

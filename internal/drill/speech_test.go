@@ -79,8 +79,13 @@ func (t *talk) checkSpeech(entries []entry) {
 			v.bytes, v.next, v.ended = v.bytes+e.Bytes, e.Index+1, v.ended || e.OK
 		}
 	}
+	wants := false
 	for _, e := range entries {
+		wants = wants || e.What == started && e.Speech
 		if e.What != terminal || !e.Speech {
+			if wants && e.What == terminal && e.OK && len(touching(t.strikes, e.At-int64(t.within), e.At)) == 0 {
+				t.breaks(mumbled, "it was wanted, and not promised: %v", e)
+			}
 			continue
 		}
 		t.speeches++

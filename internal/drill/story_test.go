@@ -42,6 +42,7 @@ func job(n int) string { return fmt.Sprintf("j%d", n) }
 func (s *story) says(n int) {
 	s.session(entry{What: said, Request: request(n), Bytes: 100})
 	s.session(entry{What: committed, Request: request(n), Index: int64(n), Job: job(n)})
+	s.session(cutAt(n, 1))
 }
 
 func (s *story) does(n int) {
@@ -69,6 +70,11 @@ func (s *story) speaks(sizes ...int64) {
 
 func result(n int) entry {
 	return entry{What: terminal, OK: true, Request: request(n), Index: int64(n), Seq: int64(n + 1), Job: job(n), Attempt: 1, Node: "n", Bytes: 100}
+}
+
+// cutAt is what is said over a connection of where an utterance was cut.
+func cutAt(n, conn int) entry {
+	return entry{What: told, Conn: conn, Index: int64(n), Job: job(n), Seq: int64(10 * n), Bytes: int64(10*n + 9)}
 }
 
 func failure(n int, code string) entry {
