@@ -18,7 +18,7 @@ type absences struct {
 func (a *absences) watch(ctx context.Context, tell func(away time.Duration)) {
 	// The last renewal before it may be a third of the TTL old.
 	long := a.ttl * 2 / 3
-	for last := a.now(); pause.For(ctx, a.ttl/10); {
+	for last := a.now(); pause.About(ctx, a.ttl/10, 0.2); {
 		now := a.now()
 		if away := now.Sub(last); away > long {
 			tell(away)
