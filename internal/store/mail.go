@@ -54,7 +54,9 @@ type Mail interface {
 
 // Estates is what instances that are gone have left.
 type Estates interface {
-	// Estate returns letters of an inbox whose instance is not present, the oldest first; none when it is.
+	// Estate takes in hand letters of an inbox whose instance is not present, the oldest first; none when it is. What the
+	// instance never fetched it does not get by Fetch any more: one that wakes up finds among the Unsettled, after a while, what
+	// nobody has settled meanwhile.
 	Estate(ctx context.Context, id core.InstanceID, limit int) ([]Letter, error)
 	// Bury removes the inbox of an instance that is not present, and its name if it has no dead letters. It reports false
 	// when the instance is back.

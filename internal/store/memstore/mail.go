@@ -36,6 +36,7 @@ type letter struct {
 	posted     moment
 	fetched    moment
 	deliveries int
+	inherited  bool // an heir has it in hand, and its instance never did
 }
 
 // box finds an instance that is, or was, present.
@@ -151,7 +152,7 @@ func (s *Store) fetch(p *store.FetchParams) ([]store.Letter, <-chan struct{}) {
 		b = &box{}
 		s.mail.boxes[p.Inbox] = b
 	}
-	letters := b.take(s.now(), p.Limit, func(l *letter) bool { return l.deliveries == 0 })
+	letters := b.take(s.now(), p.Limit, func(l *letter) bool { return l.deliveries == 0 && !l.inherited })
 	if b.arrived == nil {
 		b.arrived = make(chan struct{})
 	}
@@ -167,7 +168,7 @@ func (b *box) take(now moment, limit int, wanted func(*letter) bool) []store.Let
 		}
 		if wanted(l) {
 			l.deliveries++
-			l.fetched = now
+			l.fetched, l.inherited = now, false
 			list = append(list, l.shown(now))
 		}
 	}
@@ -187,7 +188,7 @@ func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Let
 		return nil, ctx.Err()
 	}
 	now := s.now()
-	return b.take(now, p.Limit, func(l *letter) bool { return l.deliveries > 0 && now.since(l.fetched) >= p.Wait }), ctx.Err()
+	return b.take(now, p.Limit, func(l *letter) bool { return (l.deliveries > 0 || l.inherited) && now.since(l.fetched) >= p.Wait }), ctx.Err()
 }
 
 // Settle implements store.Mail.
@@ -238,6 +239,9 @@ func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]st
 	}
 	var list []store.Letter
 	for _, l := range b.letters[:min(limit, len(b.letters))] {
+		if l.deliveries == 0 && !l.inherited {
+			l.fetched, l.inherited = now, true
+		}
 		list = append(list, l.shown(now))
 	}
 	return list, ctx.Err()

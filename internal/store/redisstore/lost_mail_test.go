@@ -58,6 +58,18 @@ var mailLosses = []loss{
 		return "", s.Settle(ctx, x.instance(), x.letter.ID)
 	}},
 	{name: "condemn", loses: "condemn", prepare: fetched, call: condemns},
+	{name: "estate", loses: "estate", prepare: func(ctx context.Context, x *subject) error {
+		if err := then(present, posts)(ctx, x); err != nil {
+			return err
+		}
+		return x.sure.Withdraw(ctx, x.instance())
+	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		letters, err := s.Estate(ctx, x.instance(), 8)
+		if err != nil || len(letters) != 1 {
+			return fmt.Sprint(letters), err
+		}
+		return fmt.Sprint(string(letters[0].Body), letters[0].Deliveries), nil
+	}},
 	{name: "bury", loses: "bury", prepare: func(ctx context.Context, x *subject) error {
 		if err := fetched(ctx, x); err != nil {
 			return err

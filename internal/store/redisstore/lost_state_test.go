@@ -86,7 +86,7 @@ func (s state) add(label, name string, parts []any) {
 }
 
 // streamTimes matches the names of a stream's entries, and how long ago they were fetched.
-var streamTimes = regexp.MustCompile(`\d{13}-\d+|(inbox) \d+`)
+var streamTimes = regexp.MustCompile(`\d{13}-\d+|(inbox|heir) \d+`)
 
 // has reports whether anything is there under a name, or with a part of it.
 func (s state) has(label string) bool {

@@ -159,7 +159,7 @@ func (s *Store) Instances(ctx context.Context) ([]store.Instance, error) {
 
 // Estate implements store.Estates.
 func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]store.Letter, error) {
-	now, r, err := s.line.read(ctx, &scriptEstate, []string{s.keys.presence(id), s.keys.inbox(id)}, strconv.Itoa(limit))
+	now, r, err := s.line.run(ctx, &scriptEstate, []string{s.keys.presence(id), s.keys.inbox(id)}, strconv.Itoa(limit))
 	if err != nil {
 		return nil, err
 	}

@@ -334,6 +334,32 @@ func exerciseDead(_ *testing.T, run runner) {
 		}
 	})
 
+	run("what was taken in hand is not fetched by one that wakes up, unless it was left lying", func(t *testing.T, h *Harness) {
+		h.announce(t, "i-1")
+		h.post(t, "i-1", "a")
+		h.post(t, "i-1", "b")
+		h.Wait(h.Timing.Presence + h.Slack)
+		for range 2 { // the answer to the first may be lost
+			left, err := h.Store.Estate(t.Context(), "i-1", 1)
+			if err != nil || len(left) != 1 || left[0].Deliveries != 0 {
+				t.Fatalf("%+v, %v; want the one letter that was never fetched", left, err)
+			}
+		}
+		h.announce(t, "i-1")
+		got := h.fetch(t, "i-1", 8)
+		if len(got) != 1 || string(got[0].Body) != "b" || got[0].Deliveries != 1 {
+			t.Errorf("who wakes up fetched %+v, want b", got)
+		}
+		h.Wait(2 * h.Slack)
+		if got, err := h.Store.Unsettled(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Hour, Limit: 8}); err != nil || len(got) != 0 {
+			t.Errorf("at once: %+v, %v", got, err)
+		}
+		lying, err := h.Store.Unsettled(t.Context(), store.FetchParams{Inbox: "i-1", Wait: h.Slack, Limit: 1})
+		if err != nil || len(lying) != 1 || string(lying[0].Body) != "a" || lying[0].Deliveries != 1 && !h.Repeats {
+			t.Errorf("after a while: %+v, %v; want a", lying, err)
+		}
+	})
+
 	run("one that comes back after its burial has an inbox again", func(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
 		h.Wait(h.Timing.Presence + h.Slack)

@@ -17,6 +17,8 @@ local ARRIVED = 8 -- of a revoked lease: it was never left out, and its node has
 local OK, FULL, NOT_READY, NO_CAPACITY = 1, 2, 3, 4
 local STALE_EPOCH, STALE_REVISION, TOO_LATE, UNKNOWN_NODE = 5, 6, 7, 8
 
+local HEIR = 'heir' -- who reads the inbox of an instance that is gone
+
 local function clock()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
