@@ -5,6 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/session"
 )
 
@@ -133,6 +136,44 @@ func TestALongOpenUtteranceIsSentAgain(t *testing.T) {
 			if e := again.Hear(session.Words{Seq: int64(i + 1), Data: tone(100)}); e != nil {
 				t.Fatalf("frame %d, which is sent again: %v", i+1, e)
 			}
+		}
+	})
+}
+
+// TestAStartOfAnUtteranceThatIsSaidAgain, with its sound, begins no other.
+func TestAStartOfAnUtteranceThatIsSaidAgain(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start()
+		utter := func(s *session.Seat, request core.RequestID) {
+			t.Helper()
+			if e := s.Begin("", "", request); e != nil {
+				t.Fatal(e)
+			}
+			w.say(s, tone(300))
+			if e := s.Hear(session.Words{Final: true}); e != nil {
+				t.Fatal(e)
+			}
+			synctest.Wait()
+		}
+		utter(s, "r0")
+		utter(s, "r1")
+		w.move()
+		again, ear, err := w.resume(s, link.token(t), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, request := range []core.RequestID{"r0", "r1", "r2"} {
+			utter(again, request)
+		}
+		var got []any
+		for _, m := range ear.heard("utterance_committed") {
+			got = append(got, m["request_id"])
+		}
+		if diff := cmp.Diff([]any{"r0", "r1", "r2"}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if jobs := w.jobs.jobs(); len(jobs) != 3 {
+			t.Errorf("%d jobs", len(jobs))
 		}
 	})
 }

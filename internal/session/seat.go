@@ -60,6 +60,9 @@ func (t *Seat) Begin(id string, src core.Lang, request core.RequestID) *wire.Err
 		if s.ending {
 			return over()
 		}
+		if s.counted < s.cut {
+			return nil // it is said again, of sound that was cut before: the numbers of its frames say where it belongs
+		}
 		s.commit(byHand)
 		return s.begin(id, src, request)
 	})
