@@ -172,8 +172,14 @@ func TestAStartOfAnUtteranceThatIsSaidAgain(t *testing.T) {
 		if diff := cmp.Diff([]any{"r0", "r1", "r2"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if jobs := w.jobs.jobs(); len(jobs) != 3 {
+		jobs := w.jobs.jobs()
+		if len(jobs) != 3 {
 			t.Errorf("%d jobs", len(jobs))
+		}
+		for _, job := range jobs {
+			if clip := w.rooms.Sounds.Clip(job); clip == nil || len(clip.Data) != len(tone(300)) {
+				t.Errorf("the sound of %s is not there", job)
+			}
 		}
 	})
 }
