@@ -39,6 +39,9 @@ var mutants = map[string]mutant{
 // TestTheDrillsFind: a scheduler that is broken does not pass. What is broken shows in a drill only if somebody does the
 // wrong thing at the wrong moment, so there are a few tries.
 func TestTheDrillsFind(t *testing.T) {
+	if *drillTopology != "standalone" {
+		t.Skip("what drills find does not depend on " + *drillTopology + ", and one of these needs a link to hold back")
+	}
 	const tries = 5
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
