@@ -223,9 +223,10 @@ func cut(hold time.Duration) fault {
 	}}
 }
 
-// rolled is every instance in turn: asked to stop, gone, started, ready, and the next.
+// rolled is every instance in turn: asked to stop, gone, started, ready, and the next. An utterance may meet each of the
+// three, and has the time that each may cost it.
 func rolled() fault {
-	return fault{name: "roll", within: 10 * time.Second, begin: func(c *cluster) (string, func()) {
+	return fault{name: "roll", within: 3 * 10 * time.Second, begin: func(c *cluster) (string, func()) {
 		for _, i := range c.instances {
 			c.need(i.leave(20 * time.Second))
 			c.need(i.start(c.tb.Context()))
