@@ -136,7 +136,7 @@ func (c *cluster) need(err error) {
 func (c *cluster) heard(d drill) ([]effect, string) {
 	effects, summary, failures := c.witness.report()
 	c.need(errors.Join(failures...))
-	if c.witness.scripts == 0 || d.late && c.witness.late == 0 {
+	if scripts, late := c.witness.counts(); scripts == 0 || d.late && late == 0 {
 		c.tb.Errorf("that proves nothing: %s", summary)
 	}
 	return effects, summary

@@ -188,6 +188,13 @@ func (w *witness) life(s script, epoch string, effective bool) {
 	w.unless(!effective, superseded, s, "meant for life %s, the node was in %s", epoch, is)
 }
 
+// counts is how many scripts there were, and how many of them came after their time.
+func (w *witness) counts() (scripts, late int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.scripts, w.late
+}
+
 // report is what it heard.
 func (w *witness) report() ([]effect, string, []error) {
 	w.mu.Lock()
