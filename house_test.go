@@ -246,3 +246,21 @@ func TestEveryDecisionIsListed(t *testing.T) {
 		}
 	}
 }
+
+// An error that says when to retry says it in seconds and in milliseconds: wire.Error.RetryIn sets both.
+func TestRetryTimesAreSetTogether(t *testing.T) {
+	t.Parallel()
+	set := regexp.MustCompile(`\bRetryAfter(MS)?( =|:) `)
+	goFiles(t, func(file, dir string) {
+		if dir == "wire" || strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set.Match(text) {
+			t.Errorf("%s sets RetryAfter itself: use wire.Error.RetryIn", file)
+		}
+	})
+}

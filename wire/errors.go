@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Code is a stable name for what went wrong.
@@ -82,8 +83,16 @@ type Error struct {
 	JobID  string `json:"job_id,omitempty" doc:"The job, where one was made."`
 	// Reasons counts the nodes that were passed over, by what spoke against them.
 	Reasons map[string]int `json:"reasons,omitempty" doc:"How many nodes were passed over, by reason."`
-	// RetryAfter, in seconds, is also sent as the Retry-After header.
-	RetryAfter int `json:"retry_after,omitempty" doc:"Seconds after which a retry makes sense."`
+	// RetryAfter, in seconds, is also sent as the Retry-After header. It is set by RetryIn, with RetryAfterMS.
+	RetryAfter   int   `json:"retry_after,omitempty" doc:"Seconds after which a retry makes sense, rounded up."`
+	RetryAfterMS int64 `json:"retry_after_ms,omitempty" doc:"The same in milliseconds."`
+}
+
+// RetryIn sets after how long a retry makes sense, and returns e.
+func (e *Error) RetryIn(d time.Duration) *Error {
+	e.RetryAfterMS = d.Milliseconds()
+	e.RetryAfter = int((d + time.Second - 1) / time.Second)
+	return e
 }
 
 // Errorf makes an error with a sentence.

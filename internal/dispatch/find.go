@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -114,10 +115,10 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 	}
 	d.log.Info("preferred node not used", "job_id", s.job, "node_id", id, "reason", reason)
 	if s.spec.Options.Strict {
-		return found{}, false, &wire.Error{
-			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1, Reasons: map[string]int{string(reason): 1},
-			Detail: fmt.Sprintf("options.preferred_node_id: node %s cannot take the job now (%s) and strict is set; try again, or without strict", id, reason),
-		}
+		e := wire.Errorf(wire.AllCandidatesFullOrFailed,
+			"options.preferred_node_id: node %s cannot take the job now (%s) and strict is set; try again, or without strict", id, reason)
+		e.Reasons = map[string]int{string(reason): 1}
+		return found{}, false, e.RetryIn(time.Second)
 	}
 	return found{}, false, nil
 }
@@ -251,7 +252,7 @@ func (d *Dispatcher) refuse(s *search, code wire.Code, objections map[core.Reaso
 	if code == wire.NoCapableNode {
 		e.Detail = fmt.Sprintf("No node supports %s.", wanted)
 	} else {
-		e.RetryAfter = 1
+		e.RetryIn(time.Second)
 		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(telling))
 	}
 	if !s.again {

@@ -75,10 +75,8 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 	d.flights.enter() // before the look at draining: whoever drains waits for us, or we see that it does
 	defer d.flights.leave()
 	if d.draining.Load() {
-		return d.settled(d.decide.Context(), id, content, &wire.Error{
-			Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1,
-			Detail: "this scheduler is shutting down and takes no new jobs: try again, or try another instance",
-		})
+		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "this scheduler is shutting down and takes no new jobs: try again, or try another instance")
+		return d.settled(d.decide.Context(), id, content, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
 	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token()}
@@ -125,10 +123,9 @@ func answer(job *core.Job, content string) (Placement, *wire.Error) {
 	case job.Fingerprint != content:
 		return Placement{}, mismatch(job.ID)
 	case job.Refused():
-		return Placement{}, &wire.Error{
-			Code: wire.AllCandidatesFullOrFailed, JobID: string(job.ID), RetryAfter: 1,
-			Detail: "every node that could take the job refused it: try again",
-		}
+		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "every node that could take the job refused it: try again")
+		e.JobID = string(job.ID)
+		return Placement{}, e.RetryIn(time.Second)
 	}
 	return Placement{Job: job.ID, Node: job.Node, Attempt: job.Attempt}, nil
 }
@@ -150,10 +147,7 @@ func gone(ctx context.Context) *wire.Error {
 
 // down is the refusal when the store does not answer.
 func down() *wire.Error {
-	return &wire.Error{
-		Code: wire.SchedulerDependencyDown, RetryAfter: 1,
-		Detail: "the shared store does not answer, so nothing can be granted safely: try again",
-	}
+	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer, so nothing can be granted safely: try again").RetryIn(time.Second)
 }
 
 // abandon clears up after a record whose fate is unknown: if it was written nobody will deliver it, and the

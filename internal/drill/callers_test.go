@@ -176,7 +176,7 @@ func (c *call) insist(ctx context.Context, ask func() error) string {
 		e := c.entry(refused)
 		e.Code = string(said.Code)
 		c.j.note(e)
-		pause.About(ctx, max(wait, time.Duration(said.RetryAfter)*time.Second), 0.2)
+		pause.About(ctx, max(wait, time.Duration(said.RetryAfterMS)*time.Millisecond), 0.2)
 	}
 }
 

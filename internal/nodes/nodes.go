@@ -6,7 +6,6 @@ package nodes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -317,8 +316,8 @@ func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 	case err != nil:
 		return l.down(ctx, "rate", err)
 	case !ok:
-		return &wire.Error{Code: wire.RateLimited, Field: "node_id", RetryAfter: 60, Detail: fmt.Sprintf(
-			"node_id: node %s sent more than %d such reports in a minute; wait a minute", u.Node, l.cfg.MarkRate)}
+		return wire.Wrong(wire.RateLimited, "node_id",
+			"node %s sent more than %d such reports in a minute; wait a minute", u.Node, l.cfg.MarkRate).RetryIn(time.Minute)
 	}
 	mark := store.Mark{Node: u.Node, Service: u.Service, For: l.cfg.MarkFor}
 	if err := l.store.Mark(ctx, mark); err != nil {
@@ -399,6 +398,5 @@ func (l *Life) down(ctx context.Context, operation string, err error) error {
 	if ctx.Err() == nil {
 		l.log.Warn("the store did not answer", "operation", operation, "error", err)
 	}
-	return &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1,
-		Detail: "the shared store does not answer: try again"}
+	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
 }

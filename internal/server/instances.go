@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -17,7 +18,7 @@ const manyLetters = 1000
 // storeAway is the answer when the store does not.
 func (s *Server) storeAway(operation string, err error) *wire.Error {
 	s.Log.Warn("the store did not answer", "operation", operation, "error", err)
-	return &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the shared store does not answer: try again"}
+	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
 }
 
 // instances lists the schedulers that share the fleet.

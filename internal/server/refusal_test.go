@@ -46,7 +46,7 @@ func TestFull(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"FULL": 2, "NO_CAPACITY": 1}, e.Reasons); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if a.header.Get("Retry-After") != "1" || e.RetryAfter != 1 {
+	if a.header.Get("Retry-After") != "1" || e.RetryAfter != 1 || e.RetryAfterMS != 1000 {
 		t.Errorf("Retry-After: %q and %d", a.header.Get("Retry-After"), e.RetryAfter)
 	}
 	w.nothing()

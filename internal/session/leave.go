@@ -43,7 +43,7 @@ func (r *Rooms) GoAway(ctx context.Context, reason string, within time.Duration)
 
 // leaving is the answer to whoever comes when everybody is asked to go.
 func leaving() *wire.Error {
-	return &wire.Error{Code: wire.AllCandidatesFullOrFailed, RetryAfter: 1, Detail: "this instance is stopping: connect again, and another will answer"}
+	return wire.Errorf(wire.AllCandidatesFullOrFailed, "this instance is stopping: connect again, and another will answer").RetryIn(time.Second)
 }
 
 // isLeaving reports whether everybody is asked to go on elsewhere.

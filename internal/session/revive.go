@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -23,7 +24,7 @@ func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 			return other, nil // somebody else was faster
 		}
 	}
-	return nil, &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the session is being resumed elsewhere: try again"}
+	return nil, wire.Errorf(wire.SchedulerDependencyDown, "the session is being resumed elsewhere: try again").RetryIn(time.Second)
 }
 
 // triesToTake is how often a session is taken over whose owner goes on with it meanwhile.

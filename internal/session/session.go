@@ -100,7 +100,7 @@ func (r *Rooms) leave(s *Session) {
 // down is the answer when the store does not answer.
 func (r *Rooms) down(err error) *wire.Error {
 	r.log.Warn("the store did not answer", "operation", "session", "error", err)
-	return &wire.Error{Code: wire.SchedulerDependencyDown, RetryAfter: 1, Detail: "the shared store does not answer: try again"}
+	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
 }
 
 // dismiss tells whoever is connected that the session goes on elsewhere.

@@ -38,8 +38,8 @@ func (h *Hall) Len() int {
 	return len(h.conns)
 }
 
-// retryAfter is what a client that has too many connections is told to wait, in seconds.
-const retryAfter = 5
+// retryAfter is what a client that has too many connections is told to wait.
+const retryAfter = 5 * time.Second
 
 // admit makes room for one more from this address, before its handshake, or says with which status and error it is refused.
 func (h *Hall) admit(from netip.Addr) (int, *wire.Error) {
@@ -51,7 +51,7 @@ func (h *Hall) admit(from netip.Addr) (int, *wire.Error) {
 	if most := h.opts.PerAddress; most > 0 {
 		if h.from[from] >= most {
 			e := wire.Errorf(wire.RateLimited, "your address has %d connections, which is as many as it may have: close one first", most)
-			e.RetryAfter = retryAfter
+			e.RetryIn(retryAfter)
 			return http.StatusTooManyRequests, e
 		}
 		h.from[from]++
@@ -92,9 +92,7 @@ func (h *Hall) all(list []*Conn) []*Conn {
 }
 
 func stopping() *wire.Error {
-	e := wire.Errorf(wire.Internal, "this instance is stopping: connect again, and another will answer")
-	e.RetryAfter = 1
-	return e
+	return wire.Errorf(wire.Internal, "this instance is stopping: connect again, and another will answer").RetryIn(time.Second)
 }
 
 // Close lets nobody in any more, closes every connection with wire.CloseDraining, and waits until all have ended. Those
