@@ -2,6 +2,7 @@ package conversations
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -44,11 +44,11 @@ var speech = func() []byte {
 	return pcm
 }()
 
-// book notes when things happened to each job.
+// book notes when things happened to each utterance.
 type book struct {
 	mu   sync.Mutex
-	said map[core.JobID]time.Time // the audio's end
-	did  map[core.JobID]time.Time // the node's result
+	said map[string]time.Time // the audio's end
+	did  map[string]time.Time // the node's result
 
 	there, back []time.Duration
 	results     atomic.Int64
@@ -56,39 +56,39 @@ type book struct {
 }
 
 func newBook() *book {
-	return &book{said: make(map[core.JobID]time.Time), did: make(map[core.JobID]time.Time)}
+	return &book{said: make(map[string]time.Time), did: make(map[string]time.Time)}
 }
 
-func (b *book) speaks(job core.JobID) {
+func (b *book) speaks(utterance string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.said[job] = time.Now()
+	b.said[utterance] = time.Now()
 }
 
-func (b *book) arrives(job core.JobID) {
+func (b *book) arrives(utterance string) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if at, ok := b.said[job]; ok {
+	if at, ok := b.said[utterance]; ok {
 		b.there = append(b.there, now.Sub(at))
 	}
 }
 
-func (b *book) finishes(job core.JobID) {
+func (b *book) finishes(utterance string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.did[job] = time.Now()
+	b.did[utterance] = time.Now()
 }
 
-func (b *book) returns(job core.JobID) {
+func (b *book) returns(utterance string) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if at, ok := b.did[job]; ok {
+	if at, ok := b.did[utterance]; ok {
 		b.back = append(b.back, now.Sub(at))
 	}
-	delete(b.said, job)
-	delete(b.did, job)
+	delete(b.said, utterance)
+	delete(b.did, utterance)
 }
 
 func part(list []time.Duration, p float64) time.Duration {
@@ -107,10 +107,15 @@ func staff(ctx context.Context, tb testing.TB, url string, count, slots int, b *
 			err := node.Run(ctx, node.Config{
 				URL: url, ID: fmt.Sprintf("node-%d", i), Slots: slots, Log: quiet, Grace: time.Second,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-			}, func(_ context.Context, job *node.Job) (node.Result, error) {
-				b.arrives(core.JobID(job.ID))
-				b.finishes(core.JobID(job.ID))
-				return node.Result{TextTgt: job.ID}, nil
+			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
+				audio, err := job.Audio(ctx)
+				if err != nil {
+					return node.Result{}, err
+				}
+				said := numberedSpeech(job.Session, numberIn(audio))
+				b.arrives(said)
+				b.finishes(said)
+				return node.Result{TextTgt: said}, nil
 			})
 			if err != nil {
 				tb.Error(err)
@@ -132,10 +137,23 @@ func open(ctx context.Context, url string, number int) (*speaker, error) {
 	return &speaker{s, number}, err
 }
 
-// job is the job that a request of this session makes.
-func (p *speaker) job(request string) core.JobID {
-	spec := core.Spec{Session: core.SessionID(p.s.ID()), Request: core.RequestID(request), Utterance: core.Utterance{Turn: 1}}
-	return spec.Job()
+// numberedSpeech names an utterance by its session and its number there.
+func numberedSpeech(session string, number int64) string {
+	return fmt.Sprintf("%s.%d", session, number)
+}
+
+// numbered is one frame of speech that holds a number, which numberIn reads from the audio that ends with it.
+func numbered(number int64) []byte {
+	pcm := slices.Clone(speech)
+	binary.LittleEndian.PutUint64(pcm[len(pcm)-8:], uint64(number))
+	return pcm
+}
+
+func numberIn(audio []byte) int64 {
+	if len(audio) < 8 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(audio[len(audio)-8:]))
 }
 
 // run speaks until the context ends and checks what comes back: everything, once, in order.
@@ -144,19 +162,14 @@ func (p *speaker) run(ctx context.Context, tb testing.TB, b *book) {
 	go func() {
 		for pause.For(ctx, rand.N(between)); ctx.Err() == nil; pause.About(ctx, between-frames*frame, 0.2) {
 			n := said.Add(1)
-			request := fmt.Sprintf("%s.%d", p.s.ID(), n)
-			if err := p.s.Begin(wire.UtteranceStart{RequestID: request}); err != nil {
-				tb.Error(err)
-				return
-			}
 			for range frames {
-				if _, err := p.s.Write(speech); err != nil {
+				if _, err := p.s.Write(numbered(n)); err != nil {
 					tb.Error(err)
 					return
 				}
 				time.Sleep(frame)
 			}
-			b.speaks(p.job(request))
+			b.speaks(numberedSpeech(p.s.ID(), n))
 			if err := p.s.Commit(); err != nil {
 				tb.Error(err)
 				return
@@ -174,10 +187,10 @@ func (p *speaker) run(ctx context.Context, tb testing.TB, b *book) {
 		}
 		switch e := e.(type) {
 		case client.Result:
-			b.returns(core.JobID(e.JobID))
+			b.returns(e.TextTgt)
 			b.results.Add(1)
-			if want := p.job(fmt.Sprintf("%s.%d", p.s.ID(), next+1)); e.UtteranceIndex != next || e.JobID != string(want) || e.TextTgt != e.JobID {
-				tb.Errorf("session %d: result %d of %s, want %d of %s", p.number, e.UtteranceIndex, e.JobID, next, want)
+			if want := numberedSpeech(p.s.ID(), next+1); e.UtteranceIndex != next || e.TextTgt != want {
+				tb.Errorf("session %d: result %d of %s, want %d of %s", p.number, e.UtteranceIndex, e.TextTgt, next, want)
 			}
 			next++
 		case client.Failed:

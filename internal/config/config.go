@@ -96,6 +96,7 @@ type Sessions struct {
 	WaitMS            Millis   `toml:"wait_ms" env:"WAIT_MS" doc:"How long an utterance waits for a node with room before it ends with an error."`
 	AheadMS           Millis   `toml:"ahead_ms" env:"AHEAD_MS" doc:"How far audio may run ahead of real time."`
 	OpenUtterances    int      `toml:"open_utterances" env:"OPEN_UTTERANCES" doc:"How many utterances of a session may wait for their results at once."`
+	OutboxKB          int      `toml:"outbox_kb" env:"OUTBOX_KB" doc:"How many KiB of results a session may have that its client has not acknowledged; beyond that the oldest are dropped, and a resume says so."`
 	AudioBufferMB     int      `toml:"audio_buffer_mb" env:"AUDIO_BUFFER_MB" doc:"How much audio of all sessions this instance holds."`
 	PerAddress        int      `toml:"per_address" env:"PER_ADDRESS" doc:"How many connections one address may have, 0: as many as it likes."`
 	DisconnectGraceMS Millis   `toml:"disconnect_grace_ms" env:"DISCONNECT_GRACE_MS" doc:"How long a node that lost its connection has to come back before its jobs are given to others."`
@@ -168,7 +169,7 @@ func Default() Config {
 			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, NodeRatePerMinute: 60},
 			Segmentation:      Segmentation{PauseMS: 1000, MaxUtteranceMS: 60_000, SilenceLevel: 0.01},
 			Sessions: Sessions{
-				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, AheadMS: 10_000, OpenUtterances: 16, AudioBufferMB: 256,
+				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, AheadMS: 10_000, OpenUtterances: 16, OutboxKB: 1024, AudioBufferMB: 256,
 				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
 			},
 			Observability: Observability{PathWarnMS: 50},

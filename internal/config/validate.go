@@ -121,6 +121,7 @@ func (c *Config) judge() []*problem {
 	need(t.WaitMS >= 0 && t.WaitMS <= 600_000, sessions+".wait_ms", "must be between 0 and 600000, not %d", t.WaitMS)
 	need(t.AheadMS >= 100 && t.AheadMS <= 600_000, sessions+".ahead_ms", "must be between 100 and 600000, not %d", t.AheadMS)
 	need(t.OpenUtterances >= 1 && t.OpenUtterances <= 1000, sessions+".open_utterances", "must be between 1 and 1000, not %d", t.OpenUtterances)
+	need(t.OutboxKB >= 256 && t.OutboxKB <= 1<<20, sessions+".outbox_kb", "must be between 256, the size of one frame, and 1048576, not %d", t.OutboxKB)
 	need(t.AudioBufferMB >= 1 && t.AudioBufferMB <= 1<<20, sessions+".audio_buffer_mb", "must be between 1 and 1048576, not %d", t.AudioBufferMB)
 	need(t.PerAddress >= 0, sessions+".per_address", "must be 0 or more, not %d", t.PerAddress)
 	need(t.DisconnectGraceMS >= 0 && t.DisconnectGraceMS <= 60_000, sessions+".disconnect_grace_ms", "must be between 0 and 60000, not %d", t.DisconnectGraceMS)

@@ -10,7 +10,7 @@ import (
 
 func fullSpec() Spec {
 	return Spec{
-		Request: "req-1", Tenant: "acme", Session: "s-1", Direction: Direction{"zh", "en"},
+		Request: "req-1", Tenant: "acme", Session: "s-1", Incarnation: "inc-1", Direction: Direction{"zh", "en"},
 		Utterance: Utterance{Turn: 3, ID: "u-3", AudioMS: 600}, AudioRef: "https://audio.example/1.wav?sig=abc",
 		Options: Options{
 			RequireTTS: true, RequiredServices: []string{"asr-2", "nmt-1"}, RequiredModels: []string{"m-1", "m-2"},
@@ -153,7 +153,7 @@ func TestFingerprintIgnoresTheAudioQuery(t *testing.T) {
 func TestFingerprintIsStable(t *testing.T) {
 	t.Parallel()
 	s := fullSpec()
-	if diff := cmp.Diff("ade93b34be672412523eee521e1507a4", s.Fingerprint()); diff != "" {
+	if diff := cmp.Diff("e2f989587af1660dd06bfea044e0fb78", s.Fingerprint()); diff != "" {
 		t.Errorf("fingerprint (-want +got):\n%s", diff)
 	}
 }

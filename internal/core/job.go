@@ -22,13 +22,15 @@ type Options struct {
 
 // Spec is what a caller wants done: everything about a job that never changes.
 type Spec struct {
-	Request   RequestID
-	Tenant    TenantID
-	Session   SessionID
-	Direction Direction
-	AudioRef  string
-	Options   Options
-	Utterance Utterance
+	Request RequestID
+	Tenant  TenantID
+	Session SessionID
+	// Incarnation is that of the session whose utterance this is. A job that was dispatched by itself has none.
+	Incarnation SessionIncarnation
+	Direction   Direction
+	AudioRef    string
+	Options     Options
+	Utterance   Utterance
 }
 
 // Utterance is a job's place in a conversation. A job that was dispatched by itself has none.
@@ -38,13 +40,18 @@ type Utterance struct {
 	AudioMS int64  // how long it is
 }
 
-// Job is the id of the job that this makes. The requests of a conversation are its own: two may number theirs alike, and
-// nobody can use up another's.
+// SessionRef identifies the conversation that the job belongs to.
+func (s *Spec) SessionRef() SessionRef {
+	return SessionRef{SessionKey{s.Tenant, s.Session}, s.Incarnation}
+}
+
+// Job is the id of the job that this makes. The request ids of a conversation are its own: two conversations may use the
+// same ones, also if they have the same name, and neither finds the other's jobs.
 func (s *Spec) Job() JobID {
 	if s.Utterance.Turn == 0 {
 		return JobIDFor(s.Tenant, s.Request)
 	}
-	return jobID(string(s.Tenant), string(s.Session), string(s.Request))
+	return jobID(string(s.Tenant), string(s.Session), string(s.Incarnation), string(s.Request))
 }
 
 // Until is when a live job ends if nothing happens: at its deadline, or, if it waits for its sound, after that.
@@ -97,6 +104,7 @@ func (s *Spec) Fingerprint() string {
 		buf = binary.BigEndian.AppendUint64(buf, uint64(u.Turn))
 		buf = binary.BigEndian.AppendUint64(buf, uint64(u.AudioMS))
 		add(u.ID)
+		add(string(s.Incarnation))
 	}
 
 	sum := sha256.Sum256(buf)

@@ -37,7 +37,7 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
 		Wish: &pool.Wish, Options: &spec.Options, Tenant: spec.Tenant,
-		Avoid: d.spread.last(spec.Session), Now: d.fleet.Now(),
+		Avoid: d.spread.last(spec.SessionRef()), Now: d.fleet.Now(),
 	}
 	all := slices.SortedFunc(d.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
 	ids := make([]core.NodeID, len(all))

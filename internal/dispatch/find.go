@@ -44,7 +44,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 	pool := d.fleet.Pool(s.spec.Direction, o.RequireTTS)
 	q := pick.Query{
 		Wish: &pool.Wish, Options: o, Tenant: s.spec.Tenant, Tried: s.tried,
-		Avoid: d.spread.last(s.spec.Session), Shun: s.shun, Now: d.fleet.Now(),
+		Avoid: d.spread.last(s.spec.SessionRef()), Shun: s.shun, Now: d.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(s.tried) == 0 {
 		f, ok, refusal := d.findPreferred(ctx, s, &q)
@@ -252,7 +252,7 @@ func (d *Dispatcher) refuse(s *search, code wire.Code, objections map[core.Reaso
 	if code == wire.NoCapableNode {
 		e.Detail = fmt.Sprintf("No node supports %s.", wanted)
 	} else {
-		e.RetryIn(time.Second)
+		e = e.RetryIn(time.Second)
 		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(telling))
 	}
 	if !s.again {

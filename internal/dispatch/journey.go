@@ -180,7 +180,7 @@ func (j *journey) deliver() error {
 
 // delivered waits for the node's word from now on.
 func (j *journey) delivered() {
-	j.d.spread.note(j.job.Session, j.job.Node)
+	j.d.spread.note(j.job.SessionRef(), j.job.Node)
 	j.d.metrics.Selected()
 	j.f.wait(j.job.Token, phaseACK, time.Now().Add(j.d.cfg.ACKTimeout), j.d.dueFunc(j.f))
 }

@@ -15,7 +15,7 @@ type spread struct {
 	window time.Duration
 
 	mu       sync.Mutex
-	sessions map[core.SessionID]visit
+	sessions map[core.SessionRef]visit
 	swept    time.Time
 }
 
@@ -26,11 +26,11 @@ type visit struct {
 
 func (s *spread) init(window time.Duration) {
 	s.window = window
-	s.sessions = make(map[core.SessionID]visit)
+	s.sessions = make(map[core.SessionRef]visit)
 }
 
 // last is the node of the session's last utterance, if that was within the window.
-func (s *spread) last(id core.SessionID) core.NodeID {
+func (s *spread) last(id core.SessionRef) core.NodeID {
 	if s.window <= 0 {
 		return ""
 	}
@@ -44,7 +44,7 @@ func (s *spread) last(id core.SessionID) core.NodeID {
 }
 
 // note remembers where an utterance went.
-func (s *spread) note(id core.SessionID, node core.NodeID) {
+func (s *spread) note(id core.SessionRef, node core.NodeID) {
 	if s.window <= 0 {
 		return
 	}

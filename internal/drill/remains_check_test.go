@@ -39,7 +39,7 @@ func TestKeysOfTheLiving(t *testing.T) {
 		prefix + ":streams:{instance:i-0}:dlq":         false,
 		prefix + ":v1:nodes:{node:n}:leases":           false,
 		prefix + ":nodes:owner:{node:n}":               false,
-		prefix + ":v1:sessions:{session:s}:out":        false,
+		prefix + ":v1:sessions:{session:/s}:i:out":     false,
 		prefix + ":v1:locks:{lock:silent:n}:fence":     false,
 		prefix + ":v1:nodes:last_seen:3":               false,
 		"other:v1:incarnation":                         false,

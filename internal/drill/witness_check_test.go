@@ -49,17 +49,18 @@ func TestTheTranscript(t *testing.T) {
 func TestTheWitnessFinds(t *testing.T) {
 	t.Parallel()
 	const now = 1_800_000_000_000
-	state, out, waiting, meta, leases := "{session:s}:state", "{session:s}:out", "{session:s}:out:waiting", "{node:n}:meta", "{node:n}:leases"
+	state, out, waiting, meta, leases := "{session:/s}:state", "{session:/s}:one:out", "{session:/s}:one:out:waiting", "{node:n}:meta", "{node:n}:leases"
 	limit := func(in int) string { return strconv.Itoa(now + in) }
-	save := func(epoch, owner string, written bool) script {
-		s := script{at: now, keys: []string{state, out, waiting}, args: []string{limit(100), epoch, owner, "0", "body"}}
+	saveAs := func(incarnation, epoch, owner string, written bool) script {
+		s := script{at: now, keys: []string{state, out, waiting}, args: []string{limit(100), epoch, incarnation, owner, "0", "body"}}
 		if written {
-			s.writes = [][]string{{"SET", state, epoch + " " + owner + "\nbody", "PX", "1"}}
+			s.writes = [][]string{{"SET", state, epoch + " " + incarnation + " " + owner + "\nbody", "PX", "1"}}
 		}
 		return s
 	}
+	save := func(epoch, owner string, written bool) script { return saveAs("one", epoch, owner, written) }
 	message := func(epoch, owner string, written bool) script {
-		s := script{at: now, keys: []string{out, waiting, state}, args: []string{limit(100), "0", "body", "1", epoch, owner}}
+		s := script{at: now, keys: []string{out, waiting, state}, args: []string{limit(100), "one", "0", "body", "1", "1024", epoch, owner}}
 		if written {
 			s.writes = [][]string{{"HSETNX", waiting, "0", "body"}}
 		}
@@ -101,6 +102,8 @@ func TestTheWitnessFinds(t *testing.T) {
 		"two owners of one epoch":        {heard: []script{save("2", "b", true), save("2", "a", true)}, usurped: 1, want: superseded},
 		"a message that was refused":     {heard: []script{save("2", "b", true), message("1", "a", false)}, usurped: 1},
 		"a message of an old owner":      {heard: []script{save("2", "b", true), message("1", "a", true)}, usurped: 1, want: superseded},
+		"another incarnation":            {heard: []script{save("3", "b", true), saveAs("two", "1", "a", true), save("3", "b", false)}, usurped: 1},
+		"an earlier incarnation":         {heard: []script{save("3", "b", true), saveAs("two", "1", "a", true), save("3", "b", true)}, usurped: 1, want: superseded},
 		"a grant":                        {heard: []script{register(first), reserve(first, true), register(second), reserve(second, true)}},
 		"a grant that was refused":       {heard: []script{register(first), register(second), reserve(first, false)}, usurped: 1},
 		"a grant on an earlier life":     {heard: []script{register(first), register(second), reserve(first, true)}, usurped: 1, want: superseded},

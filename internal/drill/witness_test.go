@@ -20,7 +20,7 @@ type witness struct {
 	effects  []effect
 	failures []error
 
-	sessions map[string]claim  // by the key of the state
+	sessions map[string]*names // by the key of the state
 	lives    map[string]string // of nodes, by the key of what is known of them: the epoch
 }
 
@@ -31,14 +31,34 @@ type effect struct {
 	evidence string
 }
 
-// claim is whose a session is.
+// names is who had a session's name, by incarnation, and which incarnation has it now.
+type names struct {
+	now   string
+	owner map[string]claim
+}
+
+// claim says which instance has a session.
 type claim struct {
 	epoch int64
 	owner string
 }
 
+// of is what is known of a session's name.
+func (w *witness) of(key string) *names {
+	if w.sessions[key] == nil {
+		w.sessions[key] = &names{owner: make(map[string]claim)}
+	}
+	return w.sessions[key]
+}
+
+// supersedes reports whether a write by a claim on an incarnation comes after the name or the session went to another.
+func (n *names) supersedes(incarnation string, c claim) bool {
+	held, known := n.owner[incarnation]
+	return known && (n.now != incarnation || held.supersedes(c))
+}
+
 func newWitness() *witness {
-	return &witness{sessions: make(map[string]claim), lives: make(map[string]string)}
+	return &witness{sessions: make(map[string]*names), lives: make(map[string]string)}
 }
 
 // startWitness listens to all servers until the test ends.
@@ -120,8 +140,8 @@ func (c claim) supersedes(other claim) bool {
 // saved judges a session's state: the epoch never goes back, and each has one owner.
 func (w *witness) saved(s script) {
 	key := s.keys[0]
-	mine := claimOf(s.args, 1)
-	if w.sessions[key].supersedes(mine) {
+	name := w.of(key)
+	if incarnation, mine := claimOf(s.args, 1); name.supersedes(incarnation, mine) {
 		w.usurped++
 	}
 	value := s.wrote("SET", key)
@@ -129,28 +149,32 @@ func (w *witness) saved(s script) {
 		return
 	}
 	head, _, _ := strings.Cut(value[0], "\n")
-	epoch, owner, _ := strings.Cut(head, " ")
-	now := claimOf([]string{epoch, owner}, 0)
-	w.unless(!w.sessions[key].supersedes(now), superseded, s, "the session was %v", w.sessions[key])
-	w.sessions[key] = now
+	incarnation, now := claimOf(strings.SplitN(head, " ", 3), 0)
+	w.unless(!name.supersedes(incarnation, now), superseded, s, "the session was %v", name)
+	name.now, name.owner[incarnation] = incarnation, now
 }
 
 // appended judges a message: who says that it must be its owner is.
 func (w *witness) appended(s script) {
-	mine, held := claimOf(s.args, 4), w.sessions[s.keys[2]]
-	if mine.epoch == 0 || !held.supersedes(mine) {
+	if len(s.args) < 8 {
+		return
+	}
+	name, incarnation := w.of(s.keys[2]), s.args[1]
+	_, mine := claimOf([]string{s.args[6], incarnation, s.args[7]}, 0)
+	if mine.epoch == 0 || !name.supersedes(incarnation, mine) {
 		return
 	}
 	w.usurped++
-	w.unless(s.wrote("HSETNX", s.keys[1]) == nil && s.wrote("XADD", s.keys[0]) == nil, superseded, s, "%v appended, the session was %v", mine, held)
+	w.unless(s.wrote("HSETNX", s.keys[1]) == nil && s.wrote("XADD", s.keys[0]) == nil, superseded, s, "%v appended, the session was %v", mine, name)
 }
 
-func claimOf(args []string, at int) claim {
-	if len(args) < at+2 {
-		return claim{}
+// claimOf reads an epoch, an incarnation and an owner.
+func claimOf(args []string, at int) (incarnation string, c claim) {
+	if len(args) < at+3 {
+		return "", claim{}
 	}
 	epoch, _ := strconv.ParseInt(args[at], 10, 64)
-	return claim{epoch, args[at+1]}
+	return args[at+1], claim{epoch, args[at+2]}
 }
 
 // gates are the epoch and the revision of a node on which a slot of it may be granted.

@@ -150,7 +150,7 @@ func roomRules(c *config.Scheduler, instance core.InstanceID) session.Config {
 		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
 		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
 		Wait: c.Sessions.WaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), Most: c.Sessions.OpenUtterances,
-		PerTurn: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, Held: int64(c.Sessions.AudioBufferMB) << 20,
+		PerTurn: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, Held: int64(c.Sessions.AudioBufferMB) << 20, Outbox: int64(c.Sessions.OutboxKB) << 10,
 		FirstWord: firstWord, Ping: pingEvery,
 	}
 }

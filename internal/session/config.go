@@ -23,6 +23,7 @@ type Config struct {
 	Most      int           // utterances of a session that may wait for their results at once
 	PerTurn   int           // bytes of audio of one utterance
 	Held      int64         // bytes of audio of all sessions
+	Outbox    int64         // bytes of durable messages of one session that its client has not acknowledged
 	FirstWord time.Duration // for whoever tells clients
 	Ping      time.Duration
 }

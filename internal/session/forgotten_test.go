@@ -20,8 +20,8 @@ type between struct {
 	then func()
 }
 
-func (b *between) LoadSession(ctx context.Context, id core.SessionID) (store.SessionState, error) {
-	st, err := b.Store.LoadSession(ctx, id)
+func (b *between) LoadSession(ctx context.Context, key core.SessionKey) (store.SessionState, error) {
+	st, err := b.Store.LoadSession(ctx, key)
 	if then := b.then; then != nil {
 		b.then = nil
 		then()
@@ -117,11 +117,11 @@ func TestTheStoreForgetsTheLastMessage(t *testing.T) {
 		first := w.utter(s)
 		w.done(first, "a")
 		second := w.utter(s)
-		st, err := w.store.LoadSession(t.Context(), s.ID())
+		st, err := w.store.LoadSession(t.Context(), s.Ref().SessionKey)
 		if err != nil {
 			t.Fatal(err)
 		}
-		messages, err := w.store.Read(t.Context(), store.ReadParams{Session: s.ID()})
+		messages, err := w.store.Read(t.Context(), store.ReadParams{Session: s.Ref()})
 		if err != nil || len(messages) != 1 {
 			t.Fatal(messages, err)
 		}
@@ -129,12 +129,12 @@ func TestTheStoreForgetsTheLastMessage(t *testing.T) {
 		replica := memstore.New(store.Timing{Presence: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute})
 		for epoch := int64(1); epoch <= st.Epoch; epoch++ {
 			if held, err := replica.SaveSession(t.Context(), store.SaveParams{
-				Session: s.ID(), Claim: store.Claim{Owner: st.Owner, Epoch: epoch}, Take: true, Body: st.Body, Keep: 10 * time.Minute,
+				Session: s.Ref(), Claim: store.Claim{Owner: st.Owner, Epoch: epoch}, Take: true, Body: st.Body, Keep: 10 * time.Minute,
 			}); err != nil || !held {
 				t.Fatal(held, err)
 			}
 		}
-		if _, err := replica.Append(t.Context(), store.AppendParams{Session: s.ID(), Index: 0, Body: messages[0].Body, Keep: 10 * time.Minute}); err != nil {
+		if _, err := replica.Append(t.Context(), store.AppendParams{Session: s.Ref(), Index: 0, Body: messages[0].Body, Keep: 10 * time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		w.done(second, "b")

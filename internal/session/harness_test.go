@@ -66,16 +66,22 @@ func play(t *testing.T, fn func(w *world)) {
 		st := memstore.New(store.Timing{
 			Presence: 15 * time.Second, Judge: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute,
 		})
-		w := &world{t: t, store: st, cfg: session.Config{
-			Pause: time.Second, MaxUtterance: 10 * time.Second, Silence: 0.01, Ahead: 5 * time.Second, Resume: time.Minute,
-			Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, Most: 4, PerTurn: 1 << 20, Held: 4 << 20,
-		}}
-		w.jobs = &desk{placed: make(map[core.JobID]core.Spec)}
-		w.rooms = w.another(st, w.jobs)
-		w.jobs.rooms = w.rooms
+		w := newWorld(t, st)
 		defer func() { w.rooms.Close() }()
 		fn(w)
 	})
+}
+
+// newWorld is one instance over a store.
+func newWorld(t *testing.T, st store.Store) *world {
+	w := &world{t: t, store: st, cfg: session.Config{
+		Pause: time.Second, MaxUtterance: 10 * time.Second, Silence: 0.01, Ahead: 5 * time.Second, Resume: time.Minute,
+		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, Most: 4, PerTurn: 1 << 20, Held: 4 << 20, Outbox: 1 << 20,
+	}}
+	w.jobs = &desk{placed: make(map[core.JobID]core.Spec)}
+	w.rooms = w.another(st, w.jobs)
+	w.jobs.rooms = w.rooms
+	return w
 }
 
 // desk is a dispatcher: it takes jobs and ends them when it is told.

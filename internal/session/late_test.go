@@ -21,7 +21,7 @@ type busyStore struct {
 
 func (s *busyStore) Read(ctx context.Context, p store.ReadParams) ([]store.Message, error) {
 	got, err := s.Store.Read(ctx, p)
-	if p.Limit == 2 {
+	if p.Limit == 1 {
 		s.then()
 	}
 	return got, err
@@ -37,7 +37,7 @@ func TestAResultThatComesWhileASessionIsResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.over(&busyStore{w.store, sync.OnceFunc(func() {
-			if _, err := w.store.Append(t.Context(), store.AppendParams{Session: s.ID(), Body: body, Keep: time.Minute}); err != nil {
+			if _, err := w.store.Append(t.Context(), store.AppendParams{Session: s.Ref(), Body: body, Keep: time.Minute}); err != nil {
 				t.Error(err)
 			}
 		})}, w.jobs)

@@ -30,7 +30,7 @@ const (
 
 // endedLetter goes to whoever has the session, and without a session to whoever sees a job through that has none.
 type endedLetter struct {
-	Session core.SessionID  `json:"session"`
+	Session core.SessionRef `json:"session"`
 	Job     core.JobID      `json:"job"`
 	Turn    int64           `json:"turn"`
 	Seq     int64           `json:"seq"`
@@ -38,13 +38,13 @@ type endedLetter struct {
 }
 
 type wantedLetter struct {
-	Session core.SessionID `json:"session"`
-	Job     core.JobID     `json:"job"`
+	Session core.SessionRef `json:"session"`
+	Job     core.JobID      `json:"job"`
 }
 
 type movedLetter struct {
-	Session core.SessionID `json:"session"`
-	Epoch   int64          `json:"epoch"`
+	Session core.SessionRef `json:"session"`
+	Epoch   int64           `json:"epoch"`
 }
 
 // Join has this instance's sessions reached by others, and theirs from here. It is called before the first session.
@@ -81,9 +81,9 @@ func (r *Rooms) endedElsewhere(_ context.Context, _ *bus.Letter, l *endedLetter)
 
 // Wanted implements dispatch.Outcomes: it asks whoever has the session to go on with a job, if the sound is there.
 func (r *Rooms) Wanted(ctx context.Context, job *core.Job) {
-	st, err := r.store.LoadSession(ctx, job.Session)
-	if err == nil {
-		r.write(ctx, st.Owner, kindWanted, tellFor, wantedLetter{job.Session, job.ID})
+	st, err := r.store.LoadSession(ctx, job.SessionRef().SessionKey)
+	if err == nil && st.Incarnation == job.Incarnation {
+		r.write(ctx, st.Owner, kindWanted, tellFor, wantedLetter{job.SessionRef(), job.ID})
 	}
 }
 

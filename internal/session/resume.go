@@ -28,7 +28,6 @@ type saved struct {
 
 // identity is the part that does not change with every utterance.
 type identity struct {
-	Tenant   core.TenantID
 	Hash     string
 	Settings settings
 }
@@ -47,7 +46,7 @@ type cut struct {
 // state writes the session down. It is done for every utterance, so what does not change is written once.
 func (s *Session) state() ([]byte, error) {
 	if s.kept == nil {
-		kept, err := json.Marshal(identity{Tenant: s.tenant, Hash: s.hash, Settings: s.set})
+		kept, err := json.Marshal(identity{Hash: s.hash, Settings: s.set})
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +97,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	if r.isLeaving() {
 		return nil, leaving()
 	}
-	s, err := r.here(ctx, p.Session)
+	s, err := r.here(ctx, p.key())
 	if err != nil {
 		return nil, r.down(err)
 	}
@@ -107,16 +106,16 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 			return nil, err
 		}
 	}
-	if !p.allowed(s.tenant, s.hash) {
+	if !p.allowed(s.hash) {
 		return nil, notItsToken()
 	}
 	had := s.ends()
-	first, err := r.first(ctx, p.Session, p.Last)
+	first, err := r.first(ctx, s.ref, p.Last)
 	if err != nil {
 		return nil, r.down(err)
 	}
 	// Somebody else may have added what was sent by whoever had the session last.
-	end, err := r.last(ctx, p.Session, s.ends(), func(store.Message) {})
+	end, err := r.last(ctx, s.ref, s.ends(), func(store.Message) {})
 	if err != nil {
 		return nil, r.down(err)
 	}
@@ -147,7 +146,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	case !recovered:
 		s.skip(first - 1)
 	}
-	answer := wire.SessionResumed{SessionID: string(s.id), Recovered: recovered, NextAudioSeq: s.counted + 1, LastSeq: s.known}
+	answer := wire.SessionResumed{SessionID: string(s.ref.Name), Recovered: recovered, NextAudioSeq: s.counted + 1, LastSeq: s.known}
 	if s.open != nil {
 		answer.OpenUtterance = s.open.id
 	}
@@ -166,16 +165,16 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 const mostForgotten = 64
 
 // here is a session that is this instance's, nil when it is not, or not any more.
-func (r *Rooms) here(ctx context.Context, id core.SessionID) (*Session, error) {
-	s := r.session(id)
+func (r *Rooms) here(ctx context.Context, key core.SessionKey) (*Session, error) {
+	s := r.named(key)
 	if s == nil {
 		return nil, nil
 	}
-	st, err := r.store.LoadSession(ctx, id)
+	st, err := r.store.LoadSession(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if st.Epoch > s.claim.Epoch {
+	if st.Epoch > s.claim.Epoch || st.Epoch > 0 && st.Incarnation != s.ref.Incarnation {
 		s.superseded()
 		return nil, nil
 	}
@@ -189,9 +188,13 @@ func (s *Session) ends() int64 {
 	return s.known
 }
 
-// allowed reports whether whoever asks has the session's token.
-func (p *ResumeParams) allowed(tenant core.TenantID, hash string) bool {
-	return tenant == p.Tenant && subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(p.Token))) == 1
+func (p *ResumeParams) key() core.SessionKey {
+	return core.SessionKey{Tenant: p.Tenant, Name: p.Session}
+}
+
+// allowed reports whether the client has the session's token.
+func (p *ResumeParams) allowed(hash string) bool {
+	return subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(p.Token))) == 1
 }
 
 func notItsToken() *wire.Error {
@@ -199,8 +202,8 @@ func notItsToken() *wire.Error {
 }
 
 // first is the first durable message after one that arrived; 0 when there is none.
-func (r *Rooms) first(ctx context.Context, id core.SessionID, after int64) (int64, error) {
-	some, err := r.store.Read(ctx, store.ReadParams{Session: id, After: after, Limit: 2}) // one may only say where the count goes on
+func (r *Rooms) first(ctx context.Context, ref core.SessionRef, after int64) (int64, error) {
+	some, err := r.store.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: 1})
 	if err != nil || len(some) == 0 {
 		return 0, err
 	}

@@ -128,7 +128,7 @@ func TestWhoMayNotResume(t *testing.T) {
 		}
 		refused(session.ResumeParams{Session: s.ID(), Token: token + "x"}, wire.Forbidden)
 		refused(session.ResumeParams{Session: s.ID()}, wire.Forbidden)
-		refused(session.ResumeParams{Session: s.ID(), Token: token, Tenant: "acme"}, wire.Forbidden)
+		refused(session.ResumeParams{Session: s.ID(), Token: token, Tenant: "acme"}, wire.NotFound) // it has no such session
 		refused(session.ResumeParams{Session: "other", Token: token}, wire.NotFound)
 		refused(session.ResumeParams{Session: s.ID(), Token: token, Last: 7_000}, wire.InvalidRequest)
 		s.Leave()

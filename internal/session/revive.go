@@ -20,7 +20,7 @@ func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 		if s != nil || err != nil {
 			return s, err
 		}
-		if other := r.session(p.Session); other != nil {
+		if other := r.named(p.key()); other != nil {
 			return other, nil // somebody else was faster
 		}
 	}
@@ -32,7 +32,7 @@ const triesToTake = 3
 
 // take tries to take a session over as it is now. It returns none when it has changed meanwhile.
 func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
-	st, err := r.store.LoadSession(ctx, p.Session)
+	st, err := r.store.LoadSession(ctx, p.key())
 	if err != nil {
 		return nil, r.down(err)
 	}
@@ -43,10 +43,10 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	if err := json.Unmarshal(st.Body, &v); err != nil {
 		return nil, fmt.Errorf("the state of session %s cannot be read: %w", p.Session, err)
 	}
-	if !p.allowed(v.Tenant, v.Hash) {
+	if !p.allowed(v.Hash) {
 		return nil, notItsToken()
 	}
-	s, err := r.restore(ctx, p.Session, &v)
+	s, err := r.restore(ctx, core.SessionRef{SessionKey: p.key(), Incarnation: st.Incarnation}, &v)
 	if err != nil {
 		return nil, r.down(err)
 	}
@@ -55,7 +55,7 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	}
 	s.claim.Epoch = st.Epoch + 1
 	held, err := r.store.SaveSession(ctx, store.SaveParams{
-		Session: s.id, Claim: s.claim, Take: true, Seen: st.Body, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
+		Session: s.ref, Claim: s.claim, Take: true, Seen: st.Body, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
 	})
 	if err != nil {
 		return nil, r.down(err)
@@ -64,7 +64,7 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 		return nil, nil
 	}
 	r.counts.Sessions.WithLabelValues("revived").Inc()
-	r.write(ctx, st.Owner, kindMoved, tellFor, movedLetter{s.id, s.claim.Epoch})
+	r.write(ctx, st.Owner, kindMoved, tellFor, movedLetter{s.ref, s.claim.Epoch})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.again {
@@ -79,15 +79,15 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 }
 
 // restore makes a session of what was saved of it and of what has come into its outbox since.
-func (r *Rooms) restore(ctx context.Context, id core.SessionID, v *saved) (*Session, error) {
-	s := r.make(id, v.Tenant)
+func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Session, error) {
+	s := r.make(ref)
 	s.hash, s.set, s.turns, s.cut, s.past = v.Hash, v.Settings, v.Turns, v.Cut, v.Past
 	s.totals = wire.SessionEnded{Results: v.Results, Errors: v.Errors, AudioMS: v.AudioMS}
-	known, err := r.last(ctx, id, v.Results+v.Errors, s.count)
+	known, err := r.last(ctx, ref, v.Results+v.Errors, s.count)
 	if err != nil {
 		return nil, err
 	}
-	early, err := r.store.Early(ctx, id)
+	early, err := r.store.Early(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (s *Session) count(m store.Message) {
 }
 
 // last goes through the durable messages of a session after one of them, and returns which is the last.
-func (r *Rooms) last(ctx context.Context, id core.SessionID, after int64, each func(store.Message)) (int64, error) {
+func (r *Rooms) last(ctx context.Context, ref core.SessionRef, after int64, each func(store.Message)) (int64, error) {
 	for {
-		some, err := r.store.Read(ctx, store.ReadParams{Session: id, After: after, Limit: readAtOnce})
+		some, err := r.store.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: readAtOnce})
 		if err != nil || len(some) == 0 {
 			return after, err
 		}

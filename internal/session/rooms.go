@@ -54,7 +54,7 @@ type Rooms struct {
 	Sounds *Sounds
 
 	mu       sync.Mutex
-	sessions map[core.SessionID]*Session
+	sessions map[core.SessionKey]*Session
 	spoken   map[core.JobID]*utterance // of this instance's sessions, until nothing more can come of them
 	closed   bool
 	leaving  bool // everybody is asked to go on elsewhere
@@ -68,7 +68,7 @@ type Rooms struct {
 func New(cfg Config, st Store, jobs Jobs, counts *telemetry.Conversations, log *slog.Logger) *Rooms {
 	r := &Rooms{
 		cfg: cfg, store: st, jobs: jobs, counts: counts, log: log, Sounds: newSounds(cfg.Held),
-		sessions: make(map[core.SessionID]*Session), spoken: make(map[core.JobID]*utterance),
+		sessions: make(map[core.SessionKey]*Session), spoken: make(map[core.JobID]*utterance),
 	}
 	r.life, r.end = context.WithCancel(context.Background()) //nolint:forbidigo // utterances outlive connections
 	return r
@@ -106,10 +106,19 @@ func (r *Rooms) background(fn func(ctx context.Context)) {
 	}
 }
 
-func (r *Rooms) session(id core.SessionID) *Session {
+// named is the session of this instance that has a name, whatever its incarnation; nil when there is none.
+func (r *Rooms) named(key core.SessionKey) *Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sessions[id]
+	return r.sessions[key]
+}
+
+// session is one incarnation of a session, nil when it is not here.
+func (r *Rooms) session(ref core.SessionRef) *Session {
+	if s := r.named(ref.SessionKey); s != nil && s.ref == ref {
+		return s
+	}
+	return nil
 }
 
 // utterance is one of this instance's sessions, by its job.
@@ -146,21 +155,21 @@ func (r *Rooms) Ended(ctx context.Context, job *core.Job) error {
 // passes it on if the session is here.
 func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, body []byte) error {
 	turn := spec.Utterance.Turn
-	a, err := r.store.Append(ctx, store.AppendParams{Session: spec.Session, Index: turn - 1, Body: body, Keep: r.cfg.keep(), By: by})
+	a, err := r.store.Append(ctx, store.AppendParams{Session: spec.SessionRef(), Index: turn - 1, Body: body, Keep: r.cfg.keep(), MaxBytes: r.cfg.Outbox, By: by})
 	if err != nil {
 		return err
 	}
 	if a.There {
 		body = nil // what stands is read from the outbox
 	}
-	s, mine := r.session(spec.Session), a.Owner == "" || a.Owner == r.cfg.Instance
+	s, mine := r.session(spec.SessionRef()), a.Owner == "" || a.Owner == r.cfg.Instance
 	if s != nil && (a.Refused || !mine) {
 		s.superseded()
 	}
 	switch {
 	case a.Refused:
 	case !mine:
-		l := endedLetter{Session: spec.Session, Job: spec.Job(), Turn: turn, Seq: a.Seq}
+		l := endedLetter{Session: spec.SessionRef(), Job: spec.Job(), Turn: turn, Seq: a.Seq}
 		if len(body) <= mostWritten {
 			l.Message = body // a large one, or another, is read from the outbox
 		}

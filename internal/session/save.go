@@ -54,7 +54,7 @@ func (s *Session) save(ctx context.Context) error {
 		return err
 	}
 	held, err := s.rooms.store.SaveSession(ctx, store.SaveParams{
-		Session: s.id, Claim: s.claim, Body: body, Keep: keep, Known: known,
+		Session: s.ref, Claim: s.claim, Body: body, Keep: keep, Known: known,
 	})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ type Seat struct {
 }
 
 // ID is the session's name.
-func (t *Seat) ID() core.SessionID { return t.session.id }
+func (t *Seat) ID() core.SessionID { return t.session.ref.Name }
 
 // speak does what a message of this seat asks for, if the seat is the session's.
 func (t *Seat) speak(fn func(s *Session) *wire.Error) *wire.Error {

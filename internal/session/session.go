@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -16,11 +14,10 @@ import (
 // Session is one conversation. Its lock is never held while the store or dispatch is asked; a link takes what it is
 // sent without making anybody wait, so messages are sent under the lock, in their order.
 type Session struct {
-	rooms  *Rooms
-	id     core.SessionID
-	tenant core.TenantID
-	hash   string      // of the resume token
-	claim  store.Claim // under which this instance has it
+	rooms *Rooms
+	ref   core.SessionRef
+	hash  string      // of the resume token
+	claim store.Claim // under which this instance has it
 
 	saving chan struct{} // holds one while the state is saved; taken before mu, never after it
 
@@ -66,13 +63,10 @@ type Session struct {
 // pastNames is how many names of ended utterances are remembered, to tell late audio by.
 const pastNames = 64
 
-func (r *Rooms) make(id core.SessionID, tenant core.TenantID) *Session {
-	if id == "" {
-		id = core.SessionID("session-" + uuid.Must(uuid.NewV7()).String())
-	}
+func (r *Rooms) make(ref core.SessionRef) *Session {
 	now := time.Now()
 	return &Session{
-		rooms: r, id: id, tenant: tenant, claim: store.Claim{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
+		rooms: r, ref: ref, claim: store.Claim{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
 		saving: make(chan struct{}, 1), turn: make(map[int64]*utterance),
 		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), fresh: make(map[int64][]byte),
 	}
@@ -82,18 +76,18 @@ func (r *Rooms) make(id core.SessionID, tenant core.TenantID) *Session {
 func (r *Rooms) enter(s *Session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.sessions[s.id] != nil {
+	if r.closed || r.sessions[s.ref.SessionKey] != nil {
 		return false
 	}
-	r.sessions[s.id] = s
+	r.sessions[s.ref.SessionKey] = s
 	return true
 }
 
 func (r *Rooms) leave(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sessions[s.id] == s {
-		delete(r.sessions, s.id)
+	if r.sessions[s.ref.SessionKey] == s {
+		delete(r.sessions, s.ref.SessionKey)
 	}
 }
 
@@ -262,7 +256,7 @@ func (s *Session) farewell() {
 	if s.totals.SessionID == "" {
 		s.rooms.counts.Sessions.WithLabelValues("ended").Inc()
 	}
-	s.totals.SessionID, s.totals.Utterances = string(s.id), s.turns
+	s.totals.SessionID, s.totals.Utterances = string(s.ref.Name), s.turns
 	s.change()
 	s.link.Part(s.totals)
 	// It may not arrive: until nobody can ask any more, whoever comes back is told again.

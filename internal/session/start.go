@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 
+	"github.com/google/uuid"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -25,7 +27,12 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	if r.isLeaving() {
 		return nil, leaving()
 	}
-	s := r.make(p.ID, p.Tenant)
+	if p.ID == "" {
+		p.ID = core.SessionID("session-" + uuid.Must(uuid.NewV7()).String())
+	}
+	s := r.make(core.SessionRef{
+		SessionKey: core.SessionKey{Tenant: p.Tenant, Name: p.ID}, Incarnation: core.NewSessionIncarnation(),
+	})
 	format, e := Format(p.Wish.Audio)
 	if e != nil {
 		return nil, e
@@ -55,7 +62,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	}
 	held := false
 	for range triesToTake { // the same may be said again: a reply that was lost must not block the name
-		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.id, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
+		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.ref, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
 		if err == nil {
 			break
 		}
@@ -65,7 +72,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	}
 	made := held && r.enter(s)
 	if !made {
-		if s, err = r.startAgain(ctx, &ResumeParams{Session: s.id, Tenant: p.Tenant, Token: token, anew: true}); err != nil {
+		if s, err = r.startAgain(ctx, &ResumeParams{Session: p.ID, Tenant: p.Tenant, Token: token, anew: true}); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +84,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	r.counts.Sessions.WithLabelValues("started").Inc()
 	s.attach(link)
 	link.Send(wire.SessionStarted{
-		SessionID: string(s.id), ResumeToken: token, Langs: []string{string(s.set.Langs[0]), string(s.set.Langs[1])},
+		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.set.Langs[0]), string(s.set.Langs[1])},
 		SrcLang: string(s.set.Src), Audio: s.set.Format, Segmentation: s.set.said(), Limits: r.cfg.limits(),
 	})
 	return &Seat{s, link}, nil
@@ -85,7 +92,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 
 // startAgain finds the session that was started before with the same token: the answer to that was lost.
 func (r *Rooms) startAgain(ctx context.Context, p *ResumeParams) (*Session, error) {
-	s, err := r.here(ctx, p.Session)
+	s, err := r.here(ctx, p.key())
 	if err != nil {
 		return nil, r.down(err)
 	}
@@ -96,7 +103,7 @@ func (r *Rooms) startAgain(ctx context.Context, p *ResumeParams) (*Session, erro
 	switch {
 	case errors.As(err, &e) && e.Code != wire.Forbidden:
 		return nil, err
-	case err != nil, !p.allowed(s.tenant, s.hash):
+	case err != nil, !p.allowed(s.hash):
 		return nil, taken()
 	}
 	return s, nil

@@ -46,7 +46,6 @@ func TestAStartThatIsSaidAgain(t *testing.T) {
 		}
 		refused("another secret", "a secret of another", "")
 		refused("no secret", "", "")
-		refused("another tenant", secret, "acme")
 		w.done(w.utter(s), "hola")
 		if got := third.ends(); len(got) != 1 {
 			t.Errorf("heard %v", got)

@@ -116,7 +116,7 @@ func (s *Session) read(ctx context.Context) {
 			return
 		}
 		s.mu.Unlock()
-		messages, err := s.rooms.store.Read(ctx, store.ReadParams{Session: s.id, After: after, Limit: readAtOnce})
+		messages, err := s.rooms.store.Read(ctx, store.ReadParams{Session: s.ref, After: after, Limit: readAtOnce})
 		if err != nil {
 			s.rooms.log.Warn("the store did not answer", "operation", "outbox", "error", err)
 			if !pause.About(ctx, wait, 0.5) {
@@ -156,7 +156,7 @@ func (s *Session) peek(ctx context.Context) {
 	s.mu.Lock()
 	after := s.known
 	s.mu.Unlock()
-	last, err := s.rooms.last(ctx, s.id, after, func(store.Message) {})
+	last, err := s.rooms.last(ctx, s.ref, after, func(store.Message) {})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reading = false

@@ -138,7 +138,7 @@ func TestWhatStandsIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.store.Append(t.Context(), store.AppendParams{Session: s.ID(), Body: first, Keep: time.Minute}); err != nil {
+		if _, err := w.store.Append(t.Context(), store.AppendParams{Session: s.Ref(), Body: first, Keep: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		w.fail(job, core.ReasonDeadline)

@@ -184,7 +184,7 @@ func (s *Session) commit(reason string) {
 		return
 	}
 	if u.request == "" {
-		u.request = core.RequestID(string(s.id) + ":" + strconv.FormatInt(u.first, 10))
+		u.request = core.RequestID(string(s.ref.Name) + ":" + strconv.FormatInt(u.first, 10))
 	}
 	if first := s.requests[u.request]; first != nil {
 		s.drop(u)
@@ -262,8 +262,8 @@ func (s *Session) register(u *utterance) {
 // spec is what is asked of a node for an utterance. The same utterance always gives the same.
 func (s *Session) spec(u *utterance, options core.Options, ms int64) core.Spec {
 	return core.Spec{
-		Request: u.request, Tenant: s.tenant, Session: s.id, Direction: u.direction, Options: options,
-		AudioRef:  RefPrefix + string(s.id) + "/" + strconv.FormatInt(u.first, 10) + "-" + strconv.FormatInt(u.last, 10),
+		Request: u.request, Tenant: s.ref.Tenant, Session: s.ref.Name, Incarnation: s.ref.Incarnation, Direction: u.direction, Options: options,
+		AudioRef:  RefPrefix + s.ref.String() + "/" + strconv.FormatInt(u.first, 10) + "-" + strconv.FormatInt(u.last, 10),
 		Utterance: core.Utterance{Turn: u.turn, ID: u.id, AudioMS: ms},
 	}
 }

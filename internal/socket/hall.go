@@ -51,8 +51,7 @@ func (h *Hall) admit(from netip.Addr) (int, *wire.Error) {
 	if most := h.opts.PerAddress; most > 0 {
 		if h.from[from] >= most {
 			e := wire.Errorf(wire.RateLimited, "your address has %d connections, which is as many as it may have: close one first", most)
-			e.RetryIn(retryAfter)
-			return http.StatusTooManyRequests, e
+			return http.StatusTooManyRequests, e.RetryIn(retryAfter)
 		}
 		h.from[from]++
 	}

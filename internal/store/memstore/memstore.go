@@ -47,8 +47,8 @@ func New(timing store.Timing) *Store {
 		s.nodes[i].m = make(map[core.NodeID]*node)
 		s.jobs[i].m = make(map[core.JobID]record)
 	}
-	s.sessions.streams = make(map[core.SessionID]*stream)
-	s.sessions.states = make(map[core.SessionID]state)
+	s.sessions.streams = make(map[core.SessionRef]*stream)
+	s.sessions.states = make(map[core.SessionKey]state)
 	s.mail.boxes = make(map[core.InstanceID]*box)
 	s.board.init()
 	return s

@@ -11,11 +11,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// sessions holds what conversations have: their state and their streams of messages.
+// sessions holds what conversations have: their state by name, and the messages of each incarnation.
 type sessions struct {
 	mu      sync.Mutex
-	streams map[core.SessionID]*stream
-	states  map[core.SessionID]state
+	streams map[core.SessionRef]*stream
+	states  map[core.SessionKey]state
 	sweeper sweeper
 }
 
@@ -40,9 +40,9 @@ func (o *sessions) sweep(now moment) {
 	})
 }
 
-// state is what is known of a session; the zero one when nothing is.
-func (o *sessions) state(id core.SessionID, now moment) store.SessionState {
-	if st, ok := o.states[id]; ok && !expired(st.expires, now) {
+// state is what is known of the session that has a name; the zero one when nothing is.
+func (o *sessions) state(key core.SessionKey, now moment) store.SessionState {
+	if st, ok := o.states[key]; ok && !expired(st.expires, now) {
 		return st.SessionState
 	}
 	return store.SessionState{}
@@ -58,8 +58,10 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 	}
 	now := s.now()
 	o.sweep(now)
-	was := o.state(p.Session, now)
+	was := o.state(p.Session.SessionKey, now)
 	switch {
+	case was.Epoch > 0 && was.Incarnation != p.Session.Incarnation:
+		return false, nil
 	case was.Claim == p.Claim && (!p.Take || bytes.Equal(was.Body, p.Body)): // taken before, if the first reply was lost
 	case p.Take && was.Epoch == p.Epoch-1 && bytes.Equal(was.Body, p.Seen):
 	case !p.Take && was.Epoch < p.Epoch:
@@ -72,34 +74,39 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 		o.streams[p.Session] = st
 	}
 	if st != nil {
-		st.expires, st.next = now.add(p.Keep), max(st.next, p.Known)
+		st.expires, st.next, st.acked = now.add(p.Keep), max(st.next, p.Known), max(st.acked, p.Acked)
 		st.advance()
+		st.dropThrough(st.acked)
 	}
-	o.states[p.Session] = state{store.SessionState{Claim: p.Claim, Body: slices.Clone(p.Body)}, now.add(p.Keep)}
+	o.states[p.Session.SessionKey] = state{
+		store.SessionState{Claim: p.Claim, Incarnation: p.Session.Incarnation, Body: slices.Clone(p.Body)}, now.add(p.Keep),
+	}
 	return true, nil
 }
 
 // LoadSession implements store.Sessions.
-func (s *Store) LoadSession(_ context.Context, id core.SessionID) (store.SessionState, error) {
+func (s *Store) LoadSession(_ context.Context, key core.SessionKey) (store.SessionState, error) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
-	return s.sessions.state(id, s.now()), nil
+	return s.sessions.state(key, s.now()), nil
 }
 
-// stream is one session's messages. Those whose predecessors are missing wait beside it.
+// stream is the messages of one incarnation of a session. Those whose predecessors are missing wait beside it.
 type stream struct {
 	messages []store.Message // the last ones
+	bytes    int64           // of their bodies
 	next     int64           // the index of the next to come
+	acked    int64           // the last that the client has
 	waiting  map[int64][]byte
 	expires  moment
 }
 
-// keepMessages is how many messages are kept for whoever comes back.
-const keepMessages = 1024
+// maxMessages is how many messages are kept of those that the client does not acknowledge.
+const maxMessages = 1024
 
 // stream finds a session's; nil when there is none, or none any more.
-func (o *sessions) stream(id core.SessionID, now moment) *stream {
-	if st := o.streams[id]; st != nil && !expired(st.expires, now) {
+func (o *sessions) stream(session core.SessionRef, now moment) *stream {
+	if st := o.streams[session]; st != nil && !expired(st.expires, now) {
 		return st
 	}
 	return nil
@@ -115,12 +122,15 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	}
 	now := s.now()
 	o.sweep(now)
-	st, owner := o.stream(p.Session, now), o.state(p.Session, now).Claim
+	st, is := o.stream(p.Session, now), o.state(p.Session.SessionKey, now)
 	if st == nil {
 		st = &stream{waiting: make(map[int64][]byte)}
 	}
-	if p.By.Epoch != 0 && (owner.Epoch > p.By.Epoch || owner.Epoch == p.By.Epoch && owner != p.By) {
-		return store.Appended{Refused: true, Seq: st.next, Owner: owner.Owner}, nil
+	if is.Epoch > 0 && is.Incarnation != p.Session.Incarnation {
+		return store.Appended{Refused: true, Seq: st.next}, nil
+	}
+	if p.By.Epoch != 0 && (is.Epoch > p.By.Epoch || is.Epoch == p.By.Epoch && is.Claim != p.By) {
+		return store.Appended{Refused: true, Seq: st.next, Owner: is.Owner}, nil
 	}
 	o.streams[p.Session] = st
 	st.expires = now.add(p.Keep)
@@ -129,7 +139,8 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 		st.waiting[p.Index] = slices.Clone(p.Body)
 	}
 	st.advance()
-	return store.Appended{Seq: st.next, There: there, Owner: owner.Owner}, nil
+	st.bound(p.MaxBytes)
+	return store.Appended{Seq: st.next, There: there, Owner: is.Owner}, nil
 }
 
 // advance lets in messages that waited for others before them.
@@ -141,11 +152,30 @@ func (st *stream) advance() {
 		}
 		delete(st.waiting, st.next)
 		st.messages = append(st.messages, store.Message{Seq: st.next + 1, Index: st.next, Body: body})
+		st.bytes += int64(len(body))
 		st.next++
-		if len(st.messages) > 2*keepMessages {
-			st.messages = slices.Clone(st.messages[keepMessages:])
-		}
 	}
+}
+
+// bound drops the oldest messages while there are too many or they are too large. The last one stays.
+func (st *stream) bound(maxBytes int64) {
+	for len(st.messages) > 1 && (len(st.messages) > maxMessages || maxBytes > 0 && st.bytes > maxBytes) {
+		st.drop()
+	}
+}
+
+// dropThrough drops the messages up to a position.
+func (st *stream) dropThrough(seq int64) {
+	for len(st.messages) > 0 && st.messages[0].Seq <= seq {
+		st.drop()
+	}
+}
+
+// drop drops the oldest message.
+func (st *stream) drop() {
+	st.bytes -= int64(len(st.messages[0].Body))
+	st.messages[0] = store.Message{}
+	st.messages = st.messages[1:]
 }
 
 // Read implements store.Outbox.
@@ -167,10 +197,10 @@ func (s *Store) Read(_ context.Context, p store.ReadParams) ([]store.Message, er
 }
 
 // Early implements store.Outbox.
-func (s *Store) Early(_ context.Context, id core.SessionID) ([]int64, error) {
+func (s *Store) Early(_ context.Context, session core.SessionRef) ([]int64, error) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
-	st := s.sessions.stream(id, s.now())
+	st := s.sessions.stream(session, s.now())
 	if st == nil {
 		return nil, nil
 	}

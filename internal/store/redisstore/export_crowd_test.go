@@ -26,14 +26,21 @@ func ReadScore(score float64) Score {
 // KeysOf names every key there can be for a node, a job, a session and so on that are all called the same.
 func KeysOf(prefix, name string) map[string]string {
 	k := keys{prefix}
-	node := core.NodeID(name)
-	out, waiting := k.outbox(core.SessionID(name))
+	node, session := core.NodeID(name), SessionOf(name)
+	out, waiting := k.outbox(session)
 	lock, fence := k.lock(name)
 	return map[string]string{
 		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(seenShard(core.NodeID(name))),
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
 		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "life": k.incarnation(),
-		"state": k.session(core.SessionID(name)), "presence": k.presence(core.InstanceID(name)),
+		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
 		"inbox": k.inbox(core.InstanceID(name)), "dead": k.dead(core.InstanceID(name)),
+	}
+}
+
+// SessionOf is the session whose tenant, name and incarnation are all called the same.
+func SessionOf(name string) core.SessionRef {
+	return core.SessionRef{
+		SessionKey: core.SessionKey{Tenant: core.TenantID(name), Name: core.SessionID(name)}, Incarnation: core.SessionIncarnation(name),
 	}
 }

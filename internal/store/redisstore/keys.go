@@ -40,15 +40,15 @@ func (k keys) changes() string { return k.prefix + ":v1:nodes:changes" }
 
 func (k keys) job(id core.JobID) string { return k.prefix + ":v1:jobs:{job:" + string(id) + "}:fsm" }
 
-// outbox returns a session's stream and the messages that wait for their predecessors.
-func (k keys) outbox(id core.SessionID) (out, waiting string) {
-	base := k.prefix + ":v1:sessions:{session:" + string(id) + "}:out"
+// outbox returns the stream of one incarnation of a session, and the messages that wait for their predecessors.
+func (k keys) outbox(session core.SessionRef) (out, waiting string) {
+	base := k.prefix + ":v1:sessions:{session:" + session.SessionKey.String() + "}:" + string(session.Incarnation) + ":out"
 	return base, base + ":waiting"
 }
 
-// session is where a session's state is.
-func (k keys) session(id core.SessionID) string {
-	return k.prefix + ":v1:sessions:{session:" + string(id) + "}:state"
+// session is where the state of the session is that has a name now.
+func (k keys) session(key core.SessionKey) string {
+	return k.prefix + ":v1:sessions:{session:" + key.String() + "}:state"
 }
 
 // presence says that an instance is there; its inbox and its dead letters share its slot.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
@@ -13,7 +12,7 @@ import (
 func appends(index int64) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		a, err := s.Append(ctx, store.AppendParams{
-			Session: core.SessionID(x.name), Index: index, Body: fmt.Appendf(nil, "body %d", index), Keep: time.Minute,
+			Session: x.session(), Index: index, Body: fmt.Appendf(nil, "body %d", index), Keep: time.Minute,
 		})
 		a.There = false // whose own message is there is told so, and reads it
 		return fmt.Sprint(a), err

@@ -12,6 +12,8 @@ import (
 
 func (x *subject) instance() core.InstanceID { return core.InstanceID(x.name) }
 
+func (x *subject) session() core.SessionRef { return redisstore.SessionOf(x.name) }
+
 // present announces an instance.
 func present(ctx context.Context, x *subject) error {
 	return x.sure.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
@@ -42,7 +44,7 @@ func condemns(ctx context.Context, s *redisstore.Store, x *subject) (string, err
 func saves(take bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		held, err := s.SaveSession(ctx, store.SaveParams{
-			Session: core.SessionID(x.name), Claim: store.Claim{Owner: "i-1", Epoch: 1}, Take: take, Body: fmt.Appendf(nil, "take %v", take), Keep: time.Minute, Known: 3,
+			Session: x.session(), Claim: store.Claim{Owner: "i-1", Epoch: 1}, Take: take, Body: fmt.Appendf(nil, "take %v", take), Keep: time.Minute, Known: 3,
 		})
 		return fmt.Sprint(held), err
 	}

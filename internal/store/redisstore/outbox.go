@@ -14,8 +14,9 @@ import (
 // Append implements store.Outbox.
 func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appended, error) {
 	out, waiting := s.keys.outbox(p.Session)
-	_, r, err := s.line.run(ctx, &scriptAppend, []string{out, waiting, s.keys.session(p.Session)}, strconv.FormatInt(p.Index, 10),
-		string(p.Body), millis(p.Keep), strconv.FormatInt(p.By.Epoch, 10), string(p.By.Owner))
+	_, r, err := s.line.run(ctx, &scriptAppend, []string{out, waiting, s.keys.session(p.Session.SessionKey)},
+		string(p.Session.Incarnation), strconv.FormatInt(p.Index, 10), string(p.Body), millis(p.Keep), strconv.FormatInt(p.MaxBytes, 10),
+		strconv.FormatInt(p.By.Epoch, 10), string(p.By.Owner))
 	if err != nil {
 		return store.Appended{}, err
 	}
@@ -41,16 +42,14 @@ func (s *Store) Read(ctx context.Context, p store.ReadParams) ([]store.Message, 
 	messages := make([]store.Message, 0, len(entries))
 	for _, e := range entries {
 		seq, _ := parts(e.ID)
-		if body := e.FieldValues["b"]; body != "" { // an empty one only says where the count goes on
-			messages = append(messages, store.Message{Seq: int64(seq), Index: int64(seq) - 1, Body: []byte(body)})
-		}
+		messages = append(messages, store.Message{Seq: int64(seq), Index: int64(seq) - 1, Body: []byte(e.FieldValues["b"])})
 	}
 	return messages, nil
 }
 
 // Early implements store.Outbox.
-func (s *Store) Early(ctx context.Context, id core.SessionID) ([]int64, error) {
-	_, waiting := s.keys.outbox(id)
+func (s *Store) Early(ctx context.Context, session core.SessionRef) ([]int64, error) {
+	_, waiting := s.keys.outbox(session)
 	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Hkeys().Key(waiting).Build())
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)

@@ -24,17 +24,18 @@ const (
 )
 
 type recordBody struct {
-	Request     core.RequestID  `json:"r"`
-	Tenant      core.TenantID   `json:"w,omitempty"`
-	Session     core.SessionID  `json:"c"`
-	Src         core.Lang       `json:"s"`
-	Tgt         core.Lang       `json:"t"`
-	AudioRef    string          `json:"a"`
-	Options     core.Options    `json:"o"`
-	Utterance   *recordTurn     `json:"u,omitempty"`
-	Fingerprint string          `json:"p"`
-	Detail      string          `json:"d,omitempty"`
-	Result      json.RawMessage `json:"z,omitempty"`
+	Request     core.RequestID          `json:"r"`
+	Tenant      core.TenantID           `json:"w,omitempty"`
+	Session     core.SessionID          `json:"c"`
+	Incarnation core.SessionIncarnation `json:"e,omitempty"`
+	Src         core.Lang               `json:"s"`
+	Tgt         core.Lang               `json:"t"`
+	AudioRef    string                  `json:"a"`
+	Options     core.Options            `json:"o"`
+	Utterance   *recordTurn             `json:"u,omitempty"`
+	Fingerprint string                  `json:"p"`
+	Detail      string                  `json:"d,omitempty"`
+	Result      json.RawMessage         `json:"z,omitempty"`
 }
 
 type recordTurn struct {
@@ -128,6 +129,9 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 		b = append(append(b, `","w":"`...), j.Tenant...)
 	}
 	b = append(append(b, `","c":"`...), j.Session...)
+	if j.Incarnation != "" {
+		b = append(append(b, `","e":"`...), j.Incarnation...)
+	}
 	b = append(append(b, `","s":"`...), j.Direction.Src...)
 	b = append(append(b, `","t":"`...), j.Direction.Tgt...)
 	b = appendText(append(b, `","a":`...), j.AudioRef)
@@ -186,7 +190,7 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	}
 	job.ID, job.Fingerprint, job.Detail, job.Result = id, b.Fingerprint, b.Detail, b.Result
 	job.Spec = core.Spec{
-		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
+		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
 		AudioRef: b.AudioRef, Options: b.Options,
 	}
 	if u := b.Utterance; u != nil {

@@ -30,7 +30,7 @@ func drawJob(t *rapid.T) *core.Job {
 	j := &core.Job{
 		ID: "job-1", Fingerprint: id.Draw(t, "print"), State: core.StateDispatched, Version: 1,
 		Spec: core.Spec{
-			Request: core.RequestID(id.Draw(t, "request")), Session: core.SessionID(id.Draw(t, "session")),
+			Request: core.RequestID(id.Draw(t, "request")), Session: core.SessionID(id.Draw(t, "session")), Incarnation: core.SessionIncarnation(id.Draw(t, "incarnation")),
 			Direction: core.Direction{Src: "en", Tgt: "zh-TW"}, AudioRef: strings.ToValidUTF8(anything.Draw(t, "audio"), "?"),
 			Options: core.Options{
 				RequireTTS: rapid.Bool().Draw(t, "tts"), Features: rapid.SliceOfN(id, 0, 2).Draw(t, "features"),

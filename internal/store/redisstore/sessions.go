@@ -19,26 +19,28 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 	if p.Take {
 		take = "1"
 	}
-	_, r, err := s.line.run(ctx, &scriptSave, []string{s.keys.session(p.Session), out, waiting},
-		strconv.FormatInt(p.Epoch, 10), string(p.Owner), take, string(p.Body), millis(p.Keep), strconv.FormatInt(p.Known, 10), string(p.Seen))
+	_, r, err := s.line.run(ctx, &scriptSave, []string{s.keys.session(p.Session.SessionKey), out, waiting},
+		strconv.FormatInt(p.Epoch, 10), string(p.Session.Incarnation), string(p.Owner), take, string(p.Body), millis(p.Keep),
+		strconv.FormatInt(p.Known, 10), strconv.FormatInt(p.Acked, 10), string(p.Seen))
 	if err != nil {
 		return false, err
 	}
 	return r.int(0) == 1, nil
 }
 
-// LoadSession implements store.Sessions. The first line of a state says whose it is.
-func (s *Store) LoadSession(ctx context.Context, id core.SessionID) (store.SessionState, error) {
-	text, err := s.value(ctx, s.keys.session(id))
+// LoadSession implements store.Sessions. The first line of a state says who has the session.
+func (s *Store) LoadSession(ctx context.Context, key core.SessionKey) (store.SessionState, error) {
+	text, err := s.value(ctx, s.keys.session(key))
 	if err != nil || text == nil {
 		return store.SessionState{}, err
 	}
 	head, body, _ := bytes.Cut(text, []byte("\n"))
-	epoch, owner, _ := strings.Cut(string(head), " ")
-	st := store.SessionState{Body: body}
+	epoch, rest, _ := strings.Cut(string(head), " ")
+	incarnation, owner, _ := strings.Cut(rest, " ")
+	st := store.SessionState{Incarnation: core.SessionIncarnation(incarnation), Body: body}
 	st.Owner = core.InstanceID(owner)
 	if st.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
-		return store.SessionState{}, fmt.Errorf("the state of session %s cannot be read: %w", id, err)
+		return store.SessionState{}, fmt.Errorf("the state of session %s cannot be read: %w", key, err)
 	}
 	return st, nil
 }

@@ -13,11 +13,14 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
+// room1 is the conversation of these tests.
+var room1 = core.SessionRef{SessionKey: core.SessionKey{Tenant: "acme", Name: "room-1"}, Incarnation: "first"}
+
 func exerciseSessions(_ *testing.T, run runner) {
 	run("messages enter a session's stream in utterance order, each once", func(t *testing.T, h *Harness) {
 		const n = 40
 		append1 := func(i int64, body string) int64 {
-			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: "room-1", Index: i, Body: []byte(body), Keep: h.Timing.Keep})
+			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: i, Body: []byte(body), Keep: h.Timing.Keep})
 			if err != nil {
 				t.Errorf("append %d: %v", i, err)
 			}
@@ -39,7 +42,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 			want = append(want, store.Message{Seq: i + 1, Index: i, Body: fmt.Appendf(nil, "m%d", i)})
 		}
 		for _, after := range []int64{0, 17, n} {
-			got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1", After: after})
+			got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1, After: after})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +50,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 				t.Errorf("read after %d (-want +got):\n%s", after, diff)
 			}
 		}
-		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1", After: 10, Limit: 3})
+		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1, After: 10, Limit: 3})
 		if err != nil || len(got) != 3 || got[0].Seq != 11 {
 			t.Errorf("a limited read: %v, %v", got, err)
 		}
@@ -59,7 +62,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 			body  string
 			there bool
 		}{{1, "first", false}, {1, "second", true}, {1, "first", true}, {0, "first", false}, {0, "second", true}, {1, "second", true}, {2, "first", false}} {
-			p := store.AppendParams{Session: "room-1", Index: step.index, Body: []byte(step.body), Keep: h.Timing.Keep}
+			p := store.AppendParams{Session: room1, Index: step.index, Body: []byte(step.body), Keep: h.Timing.Keep}
 			if got, err := h.Store.Append(t.Context(), p); err != nil || got.There != (step.there || h.Repeats) || got.Refused {
 				t.Errorf("%+v: %+v, %v", step, got, err)
 			}
@@ -68,7 +71,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 
 	run("a gap holds back what comes after it", func(t *testing.T, h *Harness) {
 		put := func(i int64) int64 {
-			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: "room-1", Index: i, Body: []byte("x"), Keep: h.Timing.Keep})
+			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: i, Body: []byte("x"), Keep: h.Timing.Keep})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,19 +84,19 @@ func exerciseSessions(_ *testing.T, run runner) {
 			if seq := put(step.index); seq != step.want {
 				t.Errorf("after utterance %d the stream ends at %d, want %d", step.index, seq, step.want)
 			}
-			if early, err := h.Store.Early(t.Context(), "room-1"); err != nil || !slices.Equal(early, step.early) {
+			if early, err := h.Store.Early(t.Context(), room1); err != nil || !slices.Equal(early, step.early) {
 				t.Errorf("after utterance %d these wait: %v, %v; want %v", step.index, early, err, step.early)
 			}
 		}
 	})
 
 	run("an outbox is forgotten after its last message", func(t *testing.T, h *Harness) {
-		p := store.AppendParams{Session: "room-1", Body: []byte("x"), Keep: h.Timing.Presence}
+		p := store.AppendParams{Session: room1, Body: []byte("x"), Keep: h.Timing.Presence}
 		if _, err := h.Store.Append(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(h.Timing.Presence + h.Slack)
-		if got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1"}); err != nil || len(got) != 0 {
+		if got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1}); err != nil || len(got) != 0 {
 			t.Errorf("read: %v, %v", got, err)
 		}
 	})
@@ -103,7 +106,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		var end store.Appended
 		for i := range int64(n) {
 			var err error
-			p := store.AppendParams{Session: "room-1", Index: i, Body: fmt.Appendf(nil, "m%d", i), Keep: h.Timing.Keep}
+			p := store.AppendParams{Session: room1, Index: i, Body: fmt.Appendf(nil, "m%d", i), Keep: h.Timing.Keep}
 			if end, err = h.Store.Append(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
@@ -111,11 +114,11 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if end.Seq != n {
 			t.Errorf("the stream ends at %d, want %d", end.Seq, n)
 		}
-		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1", After: n - 1000})
+		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1, After: n - 1000})
 		if err != nil || len(got) != 1000 || got[0].Seq != n-999 || string(got[999].Body) != fmt.Sprintf("m%d", n-1) {
 			t.Errorf("the last thousand: %d, %v", len(got), err)
 		}
-		if got, err = h.Store.Read(t.Context(), store.ReadParams{Session: "room-1"}); err != nil || len(got) < 1000 || len(got) > n-200 {
+		if got, err = h.Store.Read(t.Context(), store.ReadParams{Session: room1}); err != nil || len(got) < 1000 || len(got) > n-200 {
 			t.Errorf("%d messages are kept: %v", len(got), err)
 		}
 	})
@@ -123,7 +126,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 	save := func(t *testing.T, h *Harness, owner core.InstanceID, epoch int64, change ...func(*store.SaveParams)) bool {
 		t.Helper()
 		p := store.SaveParams{
-			Session: "room-1", Claim: store.Claim{Owner: owner, Epoch: epoch}, Body: fmt.Appendf(nil, "of %s", owner), Keep: h.Timing.Presence,
+			Session: room1, Claim: store.Claim{Owner: owner, Epoch: epoch}, Body: fmt.Appendf(nil, "of %s", owner), Keep: h.Timing.Presence,
 		}
 		for _, c := range change {
 			c(&p)
@@ -138,7 +141,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 	over := func(p *store.SaveParams) { p.Take, p.Seen = true, []byte("of i-0") }
 	load := func(t *testing.T, h *Harness) store.SessionState {
 		t.Helper()
-		st, err := h.Store.LoadSession(t.Context(), "room-1")
+		st, err := h.Store.LoadSession(t.Context(), room1.SessionKey)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +155,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if !save(t, h, "i-1", 1, take) || !save(t, h, "i-1", 1, func(p *store.SaveParams) { p.Body = []byte("two\nlines") }) {
 			t.Fatal("its owner cannot save it")
 		}
-		want := store.SessionState{Claim: store.Claim{Owner: "i-1", Epoch: 1}, Body: []byte("two\nlines")}
+		want := store.SessionState{Claim: store.Claim{Owner: "i-1", Epoch: 1}, Incarnation: room1.Incarnation, Body: []byte("two\nlines")}
 		if diff := cmp.Diff(want, load(t, h)); diff != "" {
 			t.Errorf("what was saved last (-want +got):\n%s", diff)
 		}
@@ -204,7 +207,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 	run("only the owner adds what is the owner's to say", func(t *testing.T, h *Harness) {
 		put := func(index int64, by store.Claim) store.Appended {
 			t.Helper()
-			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: "room-1", Index: index, Body: []byte("x"), Keep: h.Timing.Keep, By: by})
+			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: index, Body: []byte("x"), Keep: h.Timing.Keep, By: by})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,7 +238,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 	run("an outbox lives as long as its session is saved, and counts on when it was forgotten", func(t *testing.T, h *Harness) {
 		put := func(index int64) int64 {
 			t.Helper()
-			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: "room-1", Index: index, Body: []byte("x"), Keep: h.Timing.Presence})
+			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: index, Body: []byte("x"), Keep: h.Timing.Presence})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +262,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if seq := put(2); seq != 3 {
 			t.Errorf("the stream ends at %d, want 3", seq)
 		}
-		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1", After: 1})
+		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1, After: 1})
 		if err != nil || len(got) != 1 || got[0].Seq != 3 {
 			t.Errorf("what is left: %+v, %v", got, err)
 		}
@@ -279,7 +282,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 	run("a store that has forgotten its last moments takes the word of whoever has the session", func(t *testing.T, h *Harness) {
 		put := func(index int64, by store.Claim) store.Appended {
 			t.Helper()
-			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: "room-1", Index: index, Body: []byte("x"), Keep: h.Timing.Keep, By: by})
+			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: index, Body: []byte("x"), Keep: h.Timing.Keep, By: by})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +304,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if a := put(4, store.Claim{}); a.Seq != 5 {
 			t.Errorf("what waited does not go on: %+v", a)
 		}
-		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: "room-1", After: 1})
+		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1, After: 1})
 		if err != nil || len(got) != 2 || got[0].Seq != 4 {
 			t.Errorf("%+v, %v", got, err)
 		}

@@ -49,6 +49,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"watch", exerciseWatch},
 		{"board", exerciseBoard},
 		{"sessions", exerciseSessions},
+		{"incarnations", exerciseIncarnations},
 		{"mail", exerciseMail},
 		{"chaos", exerciseChaos},
 	}

@@ -1,15 +1,20 @@
 -- Adds the message of an utterance to a session's outbox. Messages enter the stream when all before them have; an
--- index that was appended before is left as it is.
+-- index that was appended before is left as it is. Nothing is added for an incarnation whose name has another by now.
 -- KEYS  out, waiting, state
--- ARGV  not_after, index, body, keep, epoch and owner of whoever alone may add it, or 0 and nothing
+-- ARGV  not_after, incarnation, index, body, keep, max bytes, epoch and owner of the instance that alone may add it, or 0
+--       and nothing
 -- Returns {now, 1 if it was added, 2 if there was one, 0 if it was refused, the position of the last message, the owner}.
 local now = clock()
 if late(now) then return { now } end
-local epoch, owner = claim(KEYS[3])
-local next_index, own = next_of(KEYS[1]), tonumber(ARGV[5])
-if own ~= 0 and (epoch > own or epoch == own and owner ~= ARGV[6]) then return { now, 0, next_index, owner } end
-local added = tonumber(ARGV[2]) >= next_index and redis.call('HSETNX', KEYS[2], ARGV[2], ARGV[3]) == 1
-next_index = advance(KEYS[1], KEYS[2], next_index)
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
-return { now, added and 1 or 2, next_index, owner }
+local epoch, incarnation, owner = claim(KEYS[3])
+local box, own = outbox(KEYS[2]), tonumber(ARGV[7])
+if epoch > 0 and incarnation ~= ARGV[2] then return { now, 0, box.next, '' } end
+if own ~= 0 and (epoch > own or epoch == own and owner ~= ARGV[8]) then return { now, 0, box.next, owner } end
+local added = tonumber(ARGV[3]) >= box.next and redis.call('HSETNX', KEYS[2], ARGV[3], ARGV[4]) == 1
+if advance(KEYS[1], KEYS[2], box) then
+  bound(KEYS[1], box, tonumber(ARGV[6]))
+  write_outbox(KEYS[2], box)
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+redis.call('PEXPIRE', KEYS[2], ARGV[5])
+return { now, added and 1 or 2, box.next, owner }

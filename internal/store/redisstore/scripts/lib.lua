@@ -135,29 +135,49 @@ local function drop(leases, members)
   end
 end
 
--- Whose a session is: the epoch, 0 when there is no such session, and the owner. Its state begins with both.
+-- Who has a session: the epoch, 0 when there is no such session, its incarnation and its owner. Its state begins with them.
 local function claim(key)
-  local head = redis.call('GETRANGE', key, 0, 191)
-  local epoch, owner = string.match(head, '^(%d+) ([^\n]*)\n')
-  return tonumber(epoch or 0), owner or ''
+  local head = redis.call('GETRANGE', key, 0, 255)
+  local epoch, incarnation, owner = string.match(head, '^(%d+) (%S+) ([^\n]*)\n')
+  return tonumber(epoch or 0), incarnation or '', owner or ''
 end
 
--- The index of the next message of a session's stream: an entry's name is its position, one more than its index.
-local function next_of(out)
-  local last = redis.call('XREVRANGE', out, '+', '-', 'COUNT', 1)[1]
-  return last and tonumber(string.match(last[1], '^%d+')) or 0
+-- Where a session's outbox stands, kept beside the messages that wait for others before them: next, the index of the next
+-- message; bytes, how much has entered the stream; from, how much had before its first message; acked, the last message that
+-- its client has.
+local function outbox(waiting)
+  local v = redis.call('HMGET', waiting, 'next', 'bytes', 'from', 'acked')
+  return { next = tonumber(v[1] or 0), bytes = tonumber(v[2] or 0), from = tonumber(v[3] or 0), acked = tonumber(v[4] or 0) }
 end
 
--- Lets messages that waited for others before them into a session's stream, and returns the index of the next. Of those
--- that are there, about the last thousand are kept for whoever comes back.
-local function advance(out, waiting, next_index)
+local function write_outbox(waiting, box)
+  redis.call('HSET', waiting, 'next', box.next, 'bytes', box.bytes, 'from', box.from, 'acked', box.acked)
+end
+
+-- Lets messages that waited for others before them into a session's stream, and reports whether there were any. An entry's
+-- name is its position, one more than its index; it holds where it begins in all that has entered.
+local function advance(out, waiting, box)
+  local before = box.next
   while true do
-    local body = redis.call('HGET', waiting, tostring(next_index))
-    if not body then return next_index end
-    redis.call('XADD', out, (next_index + 1) .. '-0', 'b', body)
-    redis.call('HDEL', waiting, tostring(next_index))
-    next_index = next_index + 1
-    if next_index % 256 == 0 and next_index > 1024 then redis.call('XTRIM', out, 'MINID', next_index - 1024) end
+    local index = tostring(box.next)
+    local body = redis.call('HGET', waiting, index)
+    if not body then return box.next > before end
+    redis.call('XADD', out, (box.next + 1) .. '-0', 'b', body, 'o', box.bytes)
+    redis.call('HDEL', waiting, index)
+    box.next, box.bytes = box.next + 1, box.bytes + #body
+  end
+end
+
+-- Drops the oldest messages of a stream while there are too many or they are too large. The last one stays.
+local MAX_MESSAGES = 1024
+local function bound(out, box, max_bytes)
+  if box.next - MAX_MESSAGES > box.acked then redis.call('XTRIM', out, 'MINID', '~', box.next - MAX_MESSAGES) end
+  while max_bytes > 0 and box.bytes - box.from > max_bytes do
+    local first = redis.call('XRANGE', out, '-', '+', 'COUNT', 1)[1]
+    if not first then return end
+    box.from = tonumber(first[2][4])
+    if box.bytes - box.from <= max_bytes or first[1] == box.next .. '-0' then return end
+    redis.call('XDEL', out, first[1])
   end
 end
 
