@@ -110,7 +110,7 @@ func TestWritingToNobody(t *testing.T) {
 		first := true
 		cfg := f.config()
 		cfg.HTTPClient = clientWith(f.client.Transport, func() bool { ok := first || back.Load(); first = false; return ok })
-		cfg.Start.Audio = wire.AudioFormat{SampleRate: 48000, Channels: 2}
+		cfg.Start.Audio = wire.SessionAudio{SampleRate: 48000, Channels: 2}
 		l := start(t, cfg)
 		want[client.Reconnecting](l)
 		written := make(chan int)
@@ -151,7 +151,7 @@ func TestUnanswered(t *testing.T) {
 		drain(p, func([]byte) {})
 	})
 	cfg := f.config()
-	cfg.Start.Audio = wire.AudioFormat{SampleRate: 48000, Channels: 2}
+	cfg.Start.Audio = wire.SessionAudio{SampleRate: 48000, Channels: 2}
 	l := start(t, cfg)
 	n, err := l.Write(make([]byte, 80<<20))
 	if !errors.Is(err, client.ErrUnanswered) || n < 63<<20 || n > 65<<20 {

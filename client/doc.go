@@ -12,7 +12,8 @@
 //	}
 //
 // A connection that is lost is made again and the session goes on: results come once and in order, and audio is kept
-// until the terminal message of its utterance, to be sent again from where the scheduler asks for it.
+// until the terminal message of its utterance, to be sent again from where the scheduler asks for it. Binary frames carry their
+// sequence number, and results are acknowledged as they come.
 //
 // Range over Events while you write. What is not read is kept up to a bound; then the connection is not read any more,
 // and the scheduler, which waits for nobody, closes it.

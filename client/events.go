@@ -22,6 +22,7 @@ type Failed struct {
 	UtteranceIndex int64
 	UtteranceID    string
 	RequestID      string
+	Continues      *int64 // the index of the utterance of which it is a further part; nil: none
 	JobID          string
 	Reason         string      // why its job ended, as CANCELLED
 	Err            *wire.Error // what was wrong, and what to do

@@ -23,7 +23,7 @@ func Example() {
 	s, err := client.Start(context.Background(), client.Config{
 		URL:   scheduler.URL,
 		Token: "…",
-		Start: wire.SessionStart{Langs: []string{"en", "es"}, Audio: wire.AudioFormat{SampleRate: 16000}},
+		Start: wire.SessionStart{Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: 16000}},
 	})
 	if err != nil {
 		fmt.Println(err)

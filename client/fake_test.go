@@ -104,6 +104,7 @@ type peer struct {
 	answer  http.ResponseWriter
 	number  int
 	conn    *websocket.Conn
+	acked   int64 // the last result that the client says it has
 }
 
 // fail ends the script.
@@ -131,12 +132,23 @@ func (p *peer) accept() *websocket.Conn {
 // patience is how long a script waits for what should come.
 const patience = 5 * time.Minute
 
-// read takes the next message, whatever it is.
+// read takes the next message, whatever it is. Acknowledgements of results are noted and passed over.
 func (p *peer) read() (websocket.MessageType, []byte, error) {
 	conn := p.accept()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return conn.Read(ctx)
+	for {
+		typ, body, err := conn.Read(ctx)
+		var ack wire.ResultAck
+		if kind, e := wire.TypeOf(body); err == nil && e == nil && typ == websocket.MessageText && kind == ack.Type() {
+			if err := wire.Decode(body, &ack); err != nil || ack.Seq <= p.acked {
+				p.fail("got %s after an acknowledgement of %d (%v)", body, p.acked, err)
+			}
+			p.acked = ack.Seq
+			continue
+		}
+		return typ, body, err
+	}
 }
 
 // expect takes the next message, which is of the frame's type, and reads it into the frame.
@@ -243,7 +255,9 @@ func (p *peer) begin(l wire.Limits) wire.SessionStart {
 	p.t.Helper()
 	var start wire.SessionStart
 	p.expect(&start)
-	p.send(wire.SessionStarted{SessionID: "s-1", ResumeToken: "r-1", Langs: start.Langs, Audio: start.Audio, Limits: l})
+	audio := start.Audio
+	audio.Framing = wire.FramingRaw // as a scheduler that does not know the other one
+	p.send(wire.SessionStarted{SessionID: "s-1", ResumeToken: "r-1", Langs: start.Langs, Audio: audio, Limits: l})
 	return start
 }
 

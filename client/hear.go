@@ -113,7 +113,11 @@ func (s *Session) hearResult(r *wire.Result, size int) error {
 		return nil
 	}
 	s.finished(r.UtteranceIndex)
-	return s.tell(Result(*r), size)
+	if err := s.tell(Result(*r), size); err != nil {
+		return err
+	}
+	s.acknowledge(r.Seq)
+	return nil
 }
 
 func (s *Session) hearError(l *link, e *wire.ErrorFrame, size int) error {
@@ -123,10 +127,14 @@ func (s *Session) hearError(l *link, e *wire.ErrorFrame, size int) error {
 			return nil
 		}
 		s.finished(*e.UtteranceIndex)
-		return s.tell(Failed{
+		if err := s.tell(Failed{
 			Seq: e.Seq, UtteranceIndex: *e.UtteranceIndex, UtteranceID: e.UtteranceID, RequestID: e.RequestID,
-			JobID: e.JobID, Reason: e.Reason, Err: &e.Error,
-		}, size)
+			Continues: e.Continues, JobID: e.JobID, Reason: e.Reason, Err: &e.Error,
+		}, size); err != nil {
+			return err
+		}
+		s.acknowledge(e.Seq)
+		return nil
 	case e.Fatal:
 		l.last = e // the close follows
 		return nil
@@ -141,6 +149,14 @@ func (h *heard) first(seq, index int64) bool {
 	}
 	h.seq = seq
 	return index > h.over
+}
+
+// acknowledge has the scheduler told that a durable message is here.
+func (s *Session) acknowledge(seq int64) {
+	s.mu.Lock()
+	s.got = max(s.got, seq)
+	s.mu.Unlock()
+	signal(s.more)
 }
 
 // finished says that an utterance had its terminal message. They come in order, so those before it had theirs.

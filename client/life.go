@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -83,6 +84,9 @@ func (s *Session) resume(cut error, tries int) (*link, int, error) {
 		s.where.next()
 	}
 	for ; ; tries++ {
+		if !s.waitAtLeast(retryAfter(cut)) {
+			return nil, tries, cut
+		}
 		if !soon && !s.pause(tries/len(s.where.all)) { // each address is tried soon before any is tried late
 			return nil, tries, cut
 		}
@@ -116,10 +120,20 @@ func gone(cut error) bool {
 	return errors.Is(cut, errGoAway) || errors.Is(cut, errSilent) || errors.As(cut, &lost) && lost.Code == wire.CloseDraining
 }
 
-// resumed takes up what the scheduler says is missing.
+// resumed takes up what the scheduler says is missing. Of what is not kept any more it says so.
 func (s *Session) resumed(r *wire.SessionResumed) error {
 	s.mu.Lock()
-	resent, err := s.out.rewind(r.NextAudioSeq)
+	s.acked = s.got // the resume has said so
+	from := r.NextAudioSeq
+	var gone []wire.Frame
+	for _, span := range r.AudioNeeded {
+		if span.FirstSeq < s.out.first && s.numbered() {
+			gone = append(gone, wire.AudioGone{UtteranceIndex: span.UtteranceIndex})
+			from = s.out.first
+		}
+	}
+	resent, err := s.out.rewind(from)
+	s.first = gone
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -182,6 +196,10 @@ func (s *Session) sendAll(l *link) {
 		idle.Stop()
 	}
 	for {
+		if err := s.sendFirst(l); err != nil {
+			l.lingerAfter(err)
+			return
+		}
 		e, ok := s.next()
 		if !ok {
 			select {
@@ -193,13 +211,8 @@ func (s *Session) sendAll(l *link) {
 				return
 			}
 		}
-		if err := l.sendEntry(e); err != nil {
-			// The reader finds out too, and perhaps why: it has a moment for that.
-			select {
-			case <-time.After(partWithin):
-				l.drop(err)
-			case <-l.ctx.Done():
-			}
+		if err := l.sendEntry(e, s.numbered()); err != nil {
+			l.lingerAfter(err)
 			return
 		}
 		if every > 0 {
@@ -220,8 +233,38 @@ func (s *Session) next() (entry, bool) {
 	return e, ok
 }
 
+// lingerAfter waits a moment after a message could not be sent: the reader finds out too, and perhaps why.
+func (l *link) lingerAfter(err error) {
+	select {
+	case <-time.After(partWithin):
+		l.drop(err)
+	case <-l.ctx.Done():
+	}
+}
+
+// sendFirst sends what goes before audio: which audio is gone, and which results have come.
+func (s *Session) sendFirst(l *link) error {
+	s.mu.Lock()
+	first := s.first
+	s.first = nil
+	if s.got > s.acked {
+		s.acked = s.got
+		first = append(first, wire.ResultAck{Seq: s.got})
+	}
+	s.mu.Unlock()
+	for _, f := range first {
+		if err := l.send(l.ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbered reports whether binary frames carry their number.
+func (s *Session) numbered() bool { return s.started.Audio.Framing == wire.FramingNumbered }
+
 // sendEntry sends audio as it is, unless there is something to say about it.
-func (l *link) sendEntry(e entry) error {
+func (l *link) sendEntry(e entry, numbered bool) error {
 	switch {
 	case !e.audio:
 		return l.send(l.ctx, e.frame)
@@ -230,6 +273,9 @@ func (l *link) sendEntry(e entry) error {
 			Seq: e.at, UtteranceID: e.begin.UtteranceID, SrcLang: e.begin.SrcLang, RequestID: e.begin.RequestID,
 			Data: e.data, IsFinal: e.final,
 		})
+	case numbered:
+		frame := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(e.data)), uint64(e.at))
+		return l.conn.Write(l.ctx, websocket.MessageBinary, append(frame, e.data...))
 	}
 	return l.conn.Write(l.ctx, websocket.MessageBinary, e.data)
 }
@@ -243,6 +289,30 @@ func (s *Session) quiet() time.Duration {
 func (s *Session) pause(tries int) bool {
 	most := min(firstPause<<min(tries, 10), longestPause)
 	t := time.NewTimer(rand.N(most))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// retryAfter is how long the scheduler said to stay away.
+func retryAfter(err error) time.Duration {
+	var lost *LostError
+	if errors.As(err, &lost) && lost.Last != nil {
+		return milliseconds(lost.Last.RetryAfterMS)
+	}
+	return 0
+}
+
+// waitAtLeast waits, and reports false when the session ended first.
+func (s *Session) waitAtLeast(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

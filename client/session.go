@@ -40,6 +40,9 @@ type Session struct {
 	begin wire.UtteranceStart // what the next utterance is called
 	open  bool                // audio was written since the last utterance was ended from here
 	ended bool                // End was called
+	got   int64               // the last durable message that came
+	acked int64               // the last that was acknowledged
+	first []wire.Frame        // what a resumed connection begins with
 	room  chan struct{}       // closed when there may be room again; nil: nobody waits
 }
 
@@ -55,6 +58,9 @@ func Start(ctx context.Context, cfg Config) (*Session, error) {
 		cfg: cfg, where: where, http: cfg.httpClient(), log: cfg.log(),
 		gone: make(chan struct{}), more: make(chan struct{}, 1), inbox: newInbox(), heard: newHeard(),
 	}
+	if s.cfg.Start.Audio.Framing == "" {
+		s.cfg.Start.Audio.Framing = wire.FramingNumbered // so that no frame can stand in for another
+	}
 	if s.cfg.Start.ResumeToken == "" {
 		s.cfg.Start.ResumeToken = rand.Text() // so that a start whose answer was lost can be said again
 	}
@@ -66,7 +72,7 @@ func Start(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, err
 	}
 	s.log = s.log.With("session_id", s.started.SessionID)
-	s.sound = soundOf(s.started.Audio, s.started.Limits)
+	s.sound = soundOf(s.started.Audio.Format(), s.started.Limits)
 	s.pace = paceOf(s.started.Limits)
 	s.out = newJournal(keepFor(s.started.Limits))
 	go s.run(l)

@@ -27,7 +27,9 @@ func TestConversation(t *testing.T) {
 			t.Errorf("the subprotocol is %q", got)
 		}
 		got := p.begin(limits)
-		if diff := cmp.Diff(wire.SessionStart{ResumeToken: got.ResumeToken, Langs: []string{"en", "es"}, Partials: true}, got); diff != "" {
+		if diff := cmp.Diff(wire.SessionStart{
+			ResumeToken: got.ResumeToken, Langs: []string{"en", "es"}, Partials: true, Audio: wire.SessionAudio{Framing: wire.FramingNumbered},
+		}, got); diff != "" {
 			t.Errorf("session_start (-want +got):\n%s", diff)
 		}
 		p.audio("aaaa", "bb")
@@ -130,17 +132,17 @@ func TestFrames(t *testing.T) {
 	t.Parallel()
 	sized := func(bytes int64) wire.Limits { l := limits; l.FrameBytes = bytes; return l }
 	for name, c := range map[string]struct {
-		format wire.AudioFormat
+		format wire.SessionAudio
 		limits wire.Limits
 		writes []int
 		want   []int
 	}{
-		"200 ms":         {wire.AudioFormat{}, limits, []int{14000}, []int{6400, 6400, 1200}},
-		"stereo":         {wire.AudioFormat{SampleRate: 8000, Channels: 2}, limits, []int{6404}, []int{6400, 4}},
-		"frame limit":    {wire.AudioFormat{}, sized(1024 + 400), []int{700}, []int{300, 300, 100}},
-		"half a sample":  {wire.AudioFormat{Channels: 2}, limits, []int{3, 3, 3, 3}, []int{4, 4, 4}},
-		"as it is given": {wire.AudioFormat{}, limits, []int{320, 320}, []int{320, 320}},
-		"packets":        {wire.AudioFormat{Encoding: "opus"}, limits, []int{7001, 3}, []int{7001, 3}},
+		"200 ms":         {wire.SessionAudio{}, limits, []int{14000}, []int{6400, 6400, 1200}},
+		"stereo":         {wire.SessionAudio{SampleRate: 8000, Channels: 2}, limits, []int{6404}, []int{6400, 4}},
+		"frame limit":    {wire.SessionAudio{}, sized(1024 + 400), []int{700}, []int{300, 300, 100}},
+		"half a sample":  {wire.SessionAudio{Channels: 2}, limits, []int{3, 3, 3, 3}, []int{4, 4, 4}},
+		"as it is given": {wire.SessionAudio{}, limits, []int{320, 320}, []int{320, 320}},
+		"packets":        {wire.SessionAudio{Encoding: "opus"}, limits, []int{7001, 3}, []int{7001, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,6 +80,7 @@ const (
 	CloseInternal     CloseCode = 4500
 	CloseDraining     CloseCode = 4503
 	CloseSlow         CloseCode = 4504
+	CloseOverloaded   CloseCode = 4529
 )
 
 // Retry reports whether coming back, with a jittered backoff, makes sense.
@@ -95,6 +96,7 @@ type ErrorFrame struct {
 	RequestID      string `json:"request_id,omitempty"`
 	UtteranceID    string `json:"utterance_id,omitempty"`
 	UtteranceIndex *int64 `json:"utterance_index,omitempty" doc:"Which utterance ended with this, counted from 0."`
+	Continues      *int64 `json:"continues,omitempty" doc:"As in utterance_committed."`
 	Reason         string `json:"reason,omitempty" doc:"Why the utterance's job ended."`
 }
 

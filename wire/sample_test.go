@@ -17,9 +17,9 @@ var bodies = []any{
 	RegisterResponse{}, Service{}, VersionResponse{},
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 
-	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, BinaryHeader{}, Cancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
+	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, Cancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
 	JobFail{}, JobPartial{}, MintRequest{}, MintResponse{}, JobReject{}, JobResult{}, JobResultAck{}, Latency{}, Limits{}, ModelNotAvailable{}, NodeHeartbeat{},
-	NodeRegister{}, NodeRegisterAck{}, Partial{}, Result{}, Segmentation{}, SessionEnded{}, SessionResume{}, SessionResumed{},
+	NodeRegister{}, NodeRegisterAck{}, Partial{}, Result{}, ResultAck{}, Segmentation{}, SessionAudio{}, SessionEnded{}, SessionResume{}, SessionResumed{},
 	SessionStart{}, SessionStarted{}, SessionUpdate{}, Usage{}, UtteranceCommitted{}, UtteranceStart{}, Warning{},
 }
 

@@ -25,18 +25,44 @@ type SessionStart struct {
 	Langs        []string        `json:"langs" minItems:"2" maxItems:"2" doc:"The two languages, as BCP-47 tags."`
 	SrcLang      string          `json:"src_lang,omitempty" doc:"The language of utterances that do not say theirs. The first of langs unless given."`
 	TgtLang      string          `json:"tgt_lang,omitempty" doc:"The other one, if it is said at all."`
-	Audio        AudioFormat     `json:"audio,omitzero"`
+	Audio        SessionAudio    `json:"audio,omitzero"`
 	Segmentation Segmentation    `json:"segmentation,omitzero"`
 	Partials     bool            `json:"partials,omitempty" doc:"Send partial results."`
 	TTS          bool            `json:"tts,omitempty" doc:"Speak the results."`
 	Options      DispatchOptions `json:"options,omitzero"`
 }
 
-// Segmentation is where an utterance ends, unless it is said. Zero is what the scheduler is configured with.
+// The values of SessionAudio.Framing.
+const (
+	FramingRaw      = "raw"
+	FramingNumbered = "numbered"
+)
+
+// SessionAudio is the format of a session's audio and of the binary frames that carry it.
+type SessionAudio struct {
+	Encoding   string `json:"encoding,omitempty" enum:"pcm_s16le,opus,wav" doc:"pcm_s16le unless given."`
+	SampleRate int    `json:"sample_rate,omitempty" minimum:"8000" maximum:"48000" doc:"16000 unless given."`
+	Channels   int    `json:"channels,omitempty" minimum:"1" maximum:"2" doc:"1 unless given."`
+	Framing    string `json:"framing,omitempty" enum:"raw,numbered" doc:"What a binary frame holds. raw, unless given: audio, which counts as the next frame. numbered: the frame's sequence number in 8 bytes, big-endian, then audio."`
+}
+
+// Format is the format without the framing.
+func (a *SessionAudio) Format() AudioFormat {
+	return AudioFormat{Encoding: a.Encoding, SampleRate: a.SampleRate, Channels: a.Channels}
+}
+
+// The values of Segmentation.Mode.
+const (
+	SegmentAuto   = "auto"
+	SegmentManual = "manual"
+)
+
+// Segmentation is where an utterance ends, unless the client ends it. Zero is what the scheduler is configured with.
 type Segmentation struct {
+	Mode           string  `json:"mode,omitempty" enum:"auto,manual" doc:"auto, unless given: by pause, silence and length. manual: only is_final, session_end and max_utterance_ms end an utterance, for clients with their own voice detection."`
 	PauseMS        int64   `json:"pause_ms,omitempty" minimum:"100" maximum:"10000" doc:"After so long without audio, or of silence."`
 	MaxUtteranceMS int64   `json:"max_utterance_ms,omitempty" minimum:"1000" maximum:"60000" doc:"After so much audio."`
-	SilenceLevel   float64 `json:"silence_level,omitempty" minimum:"0" maximum:"1" doc:"PCM quieter than this is silence; the loudest possible is 1."`
+	SilenceLevel   float64 `json:"silence_level,omitempty" minimum:"0" maximum:"1" doc:"PCM quieter than this is silence; the loudest possible is 1. Where the background is louder, the level follows it."`
 }
 
 // SessionStarted answers it.
@@ -45,7 +71,7 @@ type SessionStarted struct {
 	ResumeToken  string       `json:"resume_token" doc:"With it a lost connection is resumed."`
 	Langs        []string     `json:"langs" doc:"As they are understood."`
 	SrcLang      string       `json:"src_lang"`
-	Audio        AudioFormat  `json:"audio"`
+	Audio        SessionAudio `json:"audio"`
 	Segmentation Segmentation `json:"segmentation"`
 	Limits       Limits       `json:"limits"`
 }
@@ -60,7 +86,8 @@ type Limits struct {
 	OpenUtterances  int   `json:"open_utterances" doc:"How many utterances may wait for their results at once."`
 	FirstMessageMS  int64 `json:"first_message_ms"`
 	PingIntervalMS  int64 `json:"ping_interval_ms"`
-	ResultTimeoutMS int64 `json:"result_timeout_ms" doc:"How long an utterance may take to its terminal message."`
+	ResultTimeoutMS int64 `json:"result_timeout_ms" doc:"The terminal message of an utterance comes within this time of its commit, or of the last resume. It counts while the session is connected."`
+	UtteranceRate   int   `json:"utterances_per_second" doc:"How many utterances a session may begin each second; a few more at once are fine."`
 }
 
 // UtteranceStart begins an utterance; without it, the first audio does.
@@ -85,6 +112,17 @@ type AudioAck struct {
 	Seq int64 `json:"seq"`
 }
 
+// AudioGone says that the client does not have the audio of an utterance any more, which the scheduler asked for again.
+// The utterance ends with AUDIO_LOST, and its frames count as sent: an audio_ack names the frame after which to go on.
+type AudioGone struct {
+	UtteranceIndex int64 `json:"utterance_index"`
+}
+
+// ResultAck says that the client has every durable message up to seq: the scheduler need not keep them.
+type ResultAck struct {
+	Seq int64 `json:"seq"`
+}
+
 // UtteranceCommitted says that an utterance has ended and became a job.
 type UtteranceCommitted struct {
 	JobID          string `json:"job_id"`
@@ -97,6 +135,7 @@ type UtteranceCommitted struct {
 	FirstSeq       int64  `json:"first_seq" doc:"Its first audio frame."`
 	LastSeq        int64  `json:"last_seq" doc:"Its last audio frame."`
 	DurationMS     int64  `json:"duration_ms"`
+	Continues      *int64 `json:"continues,omitempty" doc:"The index of the utterance whose further audio this is: that one was ended by a pause or its length."`
 }
 
 // Partial is what there is so far of an utterance. It replaces any before it; one of a higher attempt voids those of
@@ -118,6 +157,7 @@ type Result struct {
 	RequestID      string          `json:"request_id"`
 	UtteranceID    string          `json:"utterance_id,omitempty"`
 	UtteranceIndex int64           `json:"utterance_index"`
+	Continues      *int64          `json:"continues,omitempty" doc:"As in utterance_committed."`
 	AttemptID      int             `json:"attempt_id"`
 	SrcLang        string          `json:"src_lang"`
 	TgtLang        string          `json:"tgt_lang"`
@@ -131,8 +171,9 @@ type Result struct {
 
 // Latency is where the time of an utterance went, in milliseconds.
 type Latency struct {
-	TotalMS    int64            `json:"total_ms" doc:"From its end to its result."`
-	DispatchMS int64            `json:"dispatch_ms" doc:"Until a node had the job."`
+	TotalMS    int64            `json:"total_ms" doc:"From the end of the utterance to its result: the sum of wait, dispatch and node."`
+	WaitMS     int64            `json:"wait_ms" doc:"Until a node with room was found."`
+	DispatchMS int64            `json:"dispatch_ms" doc:"From then until the node that made the result had the job; retries are in it."`
 	NodeMS     int64            `json:"node_ms" doc:"On the node."`
 	StagesMS   map[string]int64 `json:"stages_ms,omitempty" doc:"On the node, by stage, as the node says."`
 }
@@ -174,6 +215,15 @@ type SessionResumed struct {
 	NextAudioSeq  int64  `json:"next_audio_seq" doc:"The first audio frame that has not arrived, or is needed again."`
 	LastSeq       int64  `json:"last_seq" doc:"The last durable message there is."`
 	OpenUtterance string `json:"open_utterance,omitempty" doc:"The utterance that is open, if one is."`
+	// AudioNeeded lists what the frames from next_audio_seq on are needed for.
+	AudioNeeded []AudioSpan `json:"audio_needed,omitempty" doc:"The utterances whose audio is needed again, in their order. Send it again, or send audio_gone for each that the client does not have any more."`
+}
+
+// AudioSpan is the audio frames of a committed utterance.
+type AudioSpan struct {
+	UtteranceIndex int64 `json:"utterance_index"`
+	FirstSeq       int64 `json:"first_seq"`
+	LastSeq        int64 `json:"last_seq"`
 }
 
 // SessionEnd ends a session: what is open is committed, results still come, and then session_ended.
@@ -202,6 +252,12 @@ func (AudioChunk) Type() FrameType { return "audio_chunk" }
 
 // Type implements Frame.
 func (AudioAck) Type() FrameType { return "audio_ack" }
+
+// Type implements Frame.
+func (AudioGone) Type() FrameType { return "audio_gone" }
+
+// Type implements Frame.
+func (ResultAck) Type() FrameType { return "result_ack" }
 
 // Type implements Frame.
 func (UtteranceCommitted) Type() FrameType { return "utterance_committed" }

@@ -46,7 +46,7 @@ func (c *talkCmd) Run(ctx context.Context, io streams) error {
 	defer hangUp()
 	s, err := client.Start(talking, client.Config{
 		URLs: urls, Token: c.Token, Log: slog.New(slog.DiscardHandler),
-		Start: wire.SessionStart{Langs: []string{c.From, c.To}, Audio: format, Partials: c.Partials},
+		Start: wire.SessionStart{Langs: []string{c.From, c.To}, Audio: wire.SessionAudio{Encoding: format.Encoding, SampleRate: format.SampleRate, Channels: format.Channels}, Partials: c.Partials},
 	})
 	if err != nil {
 		return said(c.named(), err)

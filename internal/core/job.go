@@ -38,6 +38,10 @@ type Utterance struct {
 	Turn    int64  // its place in its session, counted from 1; 0: it has none
 	ID      string // the speaker's own name for it, if any
 	AudioMS int64  // how long it is
+	// Continues is the turn of the utterance of which this is a further part; 0: none.
+	Continues int64
+	// WaitMS is how long it waited for a node before the job was made. It is not part of what is asked for.
+	WaitMS int64
 }
 
 // SessionRef identifies the conversation that the job belongs to.
@@ -103,6 +107,7 @@ func (s *Spec) Fingerprint() string {
 	if u := &s.Utterance; u.Turn > 0 {
 		buf = binary.BigEndian.AppendUint64(buf, uint64(u.Turn))
 		buf = binary.BigEndian.AppendUint64(buf, uint64(u.AudioMS))
+		buf = binary.BigEndian.AppendUint64(buf, uint64(u.Continues))
 		add(u.ID)
 		add(string(s.Incarnation))
 	}

@@ -13,12 +13,38 @@ import (
 // Cancel ends a job, unless it has ended. It returns the record and whether the job is cancelled. The slot
 // stays taken until the node has let go of the job.
 func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error) {
+	return d.stop(ctx, id, core.EventCancel, core.ReasonCancelled)
+}
+
+// GiveUp fails a job that has not ended, for a reason, and reports whether there is such a job. A job that has ended
+// otherwise is told once more, in case that was lost.
+func (d *Dispatcher) GiveUp(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error) {
+	job, stopped, err := d.stop(ctx, id, core.EventFail, reason)
+	var e *wire.Error
+	switch {
+	case errors.As(err, &e) && e.Code == wire.NotFound:
+		return false, nil
+	case err != nil:
+		return false, err
+	case !stopped && job.Refused():
+		return false, nil
+	case !stopped:
+		if err := d.tell(ctx, job); err != nil {
+			d.storeFailed("outcome", err)
+			return true, gone(ctx)
+		}
+	}
+	return true, nil
+}
+
+// stop ends a job by an event, unless it has ended. It returns the record and whether that was how it ended.
+func (d *Dispatcher) stop(ctx context.Context, id core.JobID, event core.Event, reason core.Reason) (*core.Job, bool, error) {
 	applied, err := d.store.Apply(ctx, store.ApplyParams{
-		Job: id, Event: core.EventCancel, AnyHolder: true, Reason: core.ReasonCancelled, Seen: d.seen(id),
+		Job: id, Event: event, AnyHolder: true, Reason: reason, Seen: d.seen(id),
 	})
 	switch {
 	case err != nil:
-		d.storeFailed("cancel", err)
+		d.storeFailed("stop", err)
 		return nil, false, gone(ctx)
 	case applied.Outcome == store.NoJob:
 		return nil, false, unknownJob(id)

@@ -110,7 +110,7 @@ func (p *person) start(speaking context.Context, id string, gate chan struct{}) 
 			URL:        p.o.URL,
 			HTTPClient: &http.Client{Transport: p.tap(id)},
 			Start: wire.SessionStart{
-				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.AudioFormat{SampleRate: rate}, Partials: true, TTS: p.tts,
+				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: rate}, Partials: true, TTS: p.tts,
 				Segmentation: wire.Segmentation{PauseMS: longestPause.Milliseconds()},
 			},
 		})

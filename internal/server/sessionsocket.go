@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 	"net/http"
 	"time"
 
@@ -36,19 +38,29 @@ func (s *Server) serveSession(conn *socket.Conn, grant *auth.SessionGrant) {
 		return
 	}
 	defer seat.Leave()
+	conn.OnPong(seat.Pong)
 	for {
 		m, err := conn.Read()
 		if err != nil {
 			return
 		}
 		if e := s.speakerSaid(seat, m); e != nil {
-			if e.Code == wire.RateLimited {
-				refuse(conn, e)
+			if e.Code == wire.RateLimited && isAudio(m) {
+				conn.Close(wire.CloseOverloaded, e) // what was refused comes again after a resume
 				continue
 			}
 			sorry(conn, m, e)
 		}
 	}
+}
+
+// isAudio reports whether a message is audio of a session.
+func isAudio(m socket.Message) bool {
+	if m.Binary {
+		return true
+	}
+	typ, err := wire.TypeOf(m.Data)
+	return err == nil && typ == wire.AudioChunk{}.Type()
 }
 
 // greet takes the first message: a session begins, or goes on.
@@ -152,7 +164,7 @@ func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *au
 // speakerSaid takes in one message of a session. The error, if any, is about the message.
 func (s *Server) speakerSaid(seat *session.Seat, m socket.Message) *wire.Error {
 	if m.Binary {
-		return seat.Hear(session.Words{Data: m.Data})
+		return binaryAudio(seat, m.Data)
 	}
 	typ, err := wire.TypeOf(m.Data)
 	if err != nil {
@@ -167,12 +179,32 @@ func (s *Server) speakerSaid(seat *session.Seat, m socket.Message) *wire.Error {
 		return speak(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.sessionUpdate(seat, in) })
 	case wire.Cancel{}.Type():
 		return speak(m.Data, func(in *wire.Cancel) *wire.Error { return seat.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
+	case wire.AudioGone{}.Type():
+		return speak(m.Data, func(in *wire.AudioGone) *wire.Error { return seat.AudioGone(in.UtteranceIndex) })
+	case wire.ResultAck{}.Type():
+		return speak(m.Data, func(in *wire.ResultAck) *wire.Error { return seat.Confirm(in.Seq) })
 	case wire.Keepalive{}.Type():
 		return speak(m.Data, func(*wire.Keepalive) *wire.Error { seat.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
 		return speak(m.Data, func(*wire.SessionEnd) *wire.Error { seat.End(); return nil })
 	}
 	return wire.Invalid("type", "there is no message %s from a session", typ)
+}
+
+// binaryAudio takes in a binary frame: audio, after its sequence number if the session's frames are numbered.
+func binaryAudio(seat *session.Seat, data []byte) *wire.Error {
+	if !seat.Numbered() {
+		return seat.Hear(session.Words{Data: data})
+	}
+	const prefix = 8
+	if len(data) < prefix {
+		return wire.Invalid("audio", "a numbered frame begins with its sequence number in %d bytes; this one has %d", prefix, len(data))
+	}
+	seq := binary.BigEndian.Uint64(data)
+	if seq == 0 || seq > math.MaxInt64 {
+		return wire.Invalid("seq", "counts from 1")
+	}
+	return seat.Hear(session.Words{Seq: int64(seq), Data: data[prefix:]})
 }
 
 func speak[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
@@ -203,6 +235,9 @@ func (s *Server) utteranceStart(seat *session.Seat, in *wire.UtteranceStart) *wi
 	return seat.Begin(in.UtteranceID, src, core.RequestID(in.RequestID))
 }
 
+// maxSessionRequest leaves room for the number of a further part after a request id.
+const maxSessionRequest = core.MaxIDLen - 8
+
 // names checks what an utterance may be called, and reads its language.
 func (s *Server) names(utterance, request, src string) (core.Lang, *wire.Error) {
 	if e := checkOptionalID("utterance_id", utterance); e != nil {
@@ -210,6 +245,9 @@ func (s *Server) names(utterance, request, src string) (core.Lang, *wire.Error) 
 	}
 	if e := checkOptionalID("request_id", request); e != nil {
 		return "", e
+	}
+	if len(request) > maxSessionRequest {
+		return "", wire.Invalid("request_id", "must be of at most %d characters in a session: those of further parts are longer", maxSessionRequest)
 	}
 	if src == "" {
 		return "", nil

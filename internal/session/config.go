@@ -34,13 +34,20 @@ func (c *Config) keep() time.Duration { return c.Resume + c.Wait + c.Job + c.Idl
 // renew is how often the state of a session is written anew, so that it outlives long silences.
 func (c *Config) renew() time.Duration { return c.keep() / 3 }
 
+// resultWithin is how long after its commit, or the last resume, an utterance ends without a result if it has none by
+// then: its job ends by itself before that, unless it waits for audio that does not come.
+func (c *Config) resultWithin() time.Duration { return c.Wait + c.Job + time.Second }
+
+// resultSlack is what it may take to end it.
+const resultSlack = 2 * time.Second
+
 // limits is what a session is told that it must keep to.
 func (c *Config) limits() wire.Limits {
 	return wire.Limits{
 		FrameBytes: wire.MaxFrame, UtteranceMS: c.MaxUtterance.Milliseconds(), BufferedMS: c.Ahead.Milliseconds(),
 		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.Most,
 		FirstMessageMS: c.FirstWord.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
-		ResultTimeoutMS: (c.Wait + c.Job).Milliseconds(),
+		ResultTimeoutMS: (c.resultWithin() + resultSlack).Milliseconds(), UtteranceRate: utteranceRate,
 	}
 }
 
@@ -54,11 +61,12 @@ type settings struct {
 	Silence  float64
 	Partials bool
 	TTS      bool
-	Options  core.Options
+	Manual   bool // utterances end when the client says so, or at Longest
+	Numbered bool // binary frames begin with their sequence number
 }
 
 func (s *settings) rules() rules {
-	return rules{pause: s.Pause, longest: s.Longest, silence: s.Silence}
+	return rules{auto: !s.Manual, pause: s.Pause, longest: s.Longest, silence: s.Silence}
 }
 
 // direction is the direction of an utterance in one of the session's two languages, and false if it is neither.
@@ -85,6 +93,11 @@ func (s *settings) segment(c *Config, in *wire.Segmentation) *wire.Error {
 		return wire.Invalid("segmentation.max_utterance_ms", "must be between 1000 and %d, not %d", c.MaxUtterance.Milliseconds(), in.MaxUtteranceMS)
 	case in.SilenceLevel < 0 || in.SilenceLevel > 1:
 		return wire.Invalid("segmentation.silence_level", "must be between 0 and 1, not %v", in.SilenceLevel)
+	case in.Mode != "" && in.Mode != wire.SegmentAuto && in.Mode != wire.SegmentManual:
+		return wire.Invalid("segmentation.mode", "must be auto or manual, not %q", in.Mode)
+	}
+	if in.Mode != "" {
+		s.Manual = in.Mode == wire.SegmentManual
 	}
 	if in.PauseMS != 0 {
 		s.Pause = time.Duration(in.PauseMS) * time.Millisecond
@@ -98,7 +111,20 @@ func (s *settings) segment(c *Config, in *wire.Segmentation) *wire.Error {
 	return nil
 }
 
+// audio is the format of the session's audio as it holds.
+func (s *settings) audio() wire.SessionAudio {
+	framing := wire.FramingRaw
+	if s.Numbered {
+		framing = wire.FramingNumbered
+	}
+	return wire.SessionAudio{Encoding: s.Format.Encoding, SampleRate: s.Format.SampleRate, Channels: s.Format.Channels, Framing: framing}
+}
+
 // said is the segmentation as it holds.
 func (s *settings) said() wire.Segmentation {
-	return wire.Segmentation{PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.Longest.Milliseconds(), SilenceLevel: s.Silence}
+	mode := wire.SegmentAuto
+	if s.Manual {
+		mode = wire.SegmentManual
+	}
+	return wire.Segmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.Longest.Milliseconds(), SilenceLevel: s.Silence}
 }

@@ -2,6 +2,15 @@ package session
 
 import "github.com/lingua-scheduler/lingua/internal/core"
 
+// Seal is the terminal message of a job as the outbox holds it.
+func Seal(job *core.Job) ([]byte, error) {
+	e, err := seal(job)
+	if err != nil {
+		return nil, err
+	}
+	return e.encode()
+}
+
 // Ref identifies the seat's conversation.
 func (t *Seat) Ref() core.SessionRef { return t.session.ref }
 
@@ -9,7 +18,7 @@ func (t *Seat) Ref() core.SessionRef { return t.session.ref }
 func (t *Seat) Past() int {
 	t.session.mu.Lock()
 	defer t.session.mu.Unlock()
-	return len(t.session.past)
+	return len(t.session.closed)
 }
 
 // Spoken is how many utterances there are of which something may still come.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"time"
@@ -37,10 +38,26 @@ func Format(f wire.AudioFormat) (wire.AudioFormat, *wire.Error) {
 	return f, nil
 }
 
-// length is how long so many bytes of PCM last.
-func length(f *wire.AudioFormat, bytes int) time.Duration {
+// pcmLength is how long so many bytes of PCM last.
+func pcmLength(f *wire.AudioFormat, bytes int) time.Duration {
 	second := 2 * f.SampleRate * f.Channels
 	return time.Duration(bytes) * time.Second / time.Duration(second)
+}
+
+// pcmSize is how many bytes of PCM last so long, in whole samples.
+func pcmSize(f *wire.AudioFormat, length time.Duration) int {
+	return int(int64(f.SampleRate)*int64(length)/int64(time.Second)) * 2 * f.Channels
+}
+
+// checkFrame says what is wrong with a frame of audio, if anything is. first is the first frame of its utterance.
+func checkFrame(f *wire.AudioFormat, first, frame []byte) *wire.Error {
+	switch {
+	case f.Encoding == PCM && len(frame)%(2*f.Channels) != 0:
+		return wire.Invalid("audio", "a frame of pcm_s16le with %d channels has a multiple of %d bytes, not %d", f.Channels, 2*f.Channels, len(frame))
+	case f.Encoding == WAV && !bytes.HasPrefix(first, []byte("RIFF")):
+		return wire.Invalid("audio", "the first frame of a wav utterance begins with its RIFF header; send raw samples as pcm_s16le")
+	}
+	return nil
 }
 
 // level is how loud PCM is: the root of the mean square, 1 for the loudest there can be.

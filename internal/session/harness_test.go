@@ -133,6 +133,23 @@ func (d *desk) Rearm(_ context.Context, id core.JobID) (bool, error) {
 	return known, nil
 }
 
+func (d *desk) GiveUp(ctx context.Context, id core.JobID, reason core.Reason) (bool, error) {
+	d.mu.Lock()
+	spec, ok := d.placed[id]
+	d.mu.Unlock()
+	if !ok {
+		return false, nil
+	}
+	return true, d.rooms.Ended(ctx, ended(id, spec, core.StateFailed, reason, ""))
+}
+
+// reset has the dispatcher know nothing of the jobs it was given.
+func (d *desk) reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.order, d.placed = nil, make(map[core.JobID]core.Spec)
+}
+
 func (d *desk) Settled(core.JobID) {}
 
 func (d *desk) jobs() []core.JobID {
@@ -179,6 +196,34 @@ type ear struct {
 	code   wire.CloseCode
 	err    *wire.Error
 	slow   bool // it takes no speech
+
+	seat    *session.Seat // answers pings, if it is known
+	stalled bool          // pings are not answered
+	pings   int
+}
+
+func (e *ear) Ping(payload []byte) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pings++
+	if e.seat != nil && !e.stalled {
+		go e.seat.Pong(slices.Clone(payload))
+	}
+	return e.code == 0
+}
+
+// sits says which seat the link is of.
+func (e *ear) sits(s *session.Seat) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seat = s
+}
+
+// stall has pings answered no more, or again.
+func (e *ear) stall(stalled bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stalled = stalled
 }
 
 func (e *ear) Send(f wire.Frame) bool {
@@ -284,6 +329,7 @@ func (w *world) start(change ...func(*wire.SessionStart)) (*session.Seat, *ear) 
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	link.sits(s)
 	return s, link
 }
 
@@ -310,6 +356,15 @@ func (w *world) say(s *session.Seat, pcm []byte) {
 		pcm = pcm[n:]
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// hearInTime sends one frame of audio and waits for as long as it lasts.
+func (w *world) hearInTime(s *session.Seat, pcm []byte, ms int) {
+	w.t.Helper()
+	if e := s.Hear(session.Words{Data: pcm}); e != nil {
+		w.t.Fatal(e)
+	}
+	time.Sleep(time.Duration(ms) * time.Millisecond)
 }
 
 // utter says something and ends it by hand, and returns its job.

@@ -26,6 +26,7 @@ func (w *world) startNamed(tenant core.TenantID, name core.SessionID) (*session.
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	link.sits(s)
 	return s, link
 }
 

@@ -9,8 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // busyStore has something happen right after it was looked whether there are messages that were not heard.
@@ -32,7 +33,7 @@ func TestAResultThatComesWhileASessionIsResumed(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		job := w.utter(s)
-		body, err := wire.EncodeFrame(wire.Result{Seq: 1, JobID: string(job), TextTgt: "hola"})
+		body, err := session.Seal(ended(job, w.jobs.placed[job], core.StateDone, "", `{"text_tgt":"hola"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

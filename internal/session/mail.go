@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -34,7 +33,7 @@ type endedLetter struct {
 	Job     core.JobID      `json:"job"`
 	Turn    int64           `json:"turn"`
 	Seq     int64           `json:"seq"`
-	Message json.RawMessage `json:"message,omitempty"`
+	Message []byte          `json:"message,omitempty"` // as the outbox holds it
 }
 
 type wantedLetter struct {
@@ -73,9 +72,18 @@ func (r *Rooms) write(ctx context.Context, to core.InstanceID, kind bus.Kind, tt
 // message is in the session's outbox.
 func (r *Rooms) endedElsewhere(_ context.Context, _ *bus.Letter, l *endedLetter) error {
 	r.jobs.Settled(l.Job)
-	if s := r.session(l.Session); s != nil {
-		s.appended(l.Turn, l.Seq, l.Message)
+	s := r.session(l.Session)
+	if s == nil {
+		return nil
 	}
+	var e *envelope // what does not come with it is read from the outbox
+	if len(l.Message) > 0 {
+		var err error
+		if e, err = openEnvelope(l.Message); err != nil {
+			return err
+		}
+	}
+	s.appended(l.Turn, l.Seq, e)
 	return nil
 }
 

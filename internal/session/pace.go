@@ -38,7 +38,7 @@ const (
 func lasts(f *wire.AudioFormat, first, frame []byte) time.Duration {
 	switch f.Encoding {
 	case PCM:
-		return length(f, len(frame))
+		return pcmLength(f, len(frame))
 	case Opus:
 		return opusLength(frame)
 	}

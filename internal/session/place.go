@@ -23,6 +23,9 @@ func (r *Rooms) place(ctx context.Context, u *utterance) {
 	defer u.placed(false)
 	until := time.Now().Add(r.cfg.Wait)
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+		if u.isExpiring() {
+			return // it is being ended
+		}
 		if u.isGivenUp() {
 			r.conclude(ctx, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
 			return
@@ -48,6 +51,16 @@ func (r *Rooms) place(ctx context.Context, u *utterance) {
 	}
 }
 
+// waited is how long ago the utterance ended, as far as it is known here.
+func (u *utterance) waited() time.Duration {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	if u.since.IsZero() {
+		return time.Since(u.waits)
+	}
+	return time.Since(u.since)
+}
+
 // placed notes whether somebody is giving the utterance to a node.
 func (u *utterance) placed(placing bool) {
 	u.session.mu.Lock()
@@ -60,6 +73,13 @@ func (u *utterance) isGivenUp() bool {
 	u.session.mu.Lock()
 	defer u.session.mu.Unlock()
 	return u.given
+}
+
+// isExpiring reports whether the time of the utterance is over.
+func (u *utterance) isExpiring() bool {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	return u.expiring
 }
 
 // giveUp ends an utterance that was committed, once. The caller holds the lock.
@@ -82,6 +102,21 @@ func (r *Rooms) cancel(ctx context.Context, u *utterance) {
 	})
 }
 
+// giveUp ends an utterance whose time is over, or whose audio is lost, however often the store has to be asked. If it is
+// a job, that ends, in this way or as it has ended; else there is none, and none is made.
+func (r *Rooms) giveUp(ctx context.Context, u *utterance, reason core.Reason) {
+	known := false
+	if !pause.Persist(ctx, firstPause, mostPause, func() (err error) {
+		known, err = r.jobs.GiveUp(ctx, u.job, reason)
+		return err
+	}) {
+		return
+	}
+	if !known {
+		r.conclude(ctx, u, wire.Errorf(codeOf(reason), "this utterance has no result: %s", reason), reason)
+	}
+}
+
 // tryPlace saves where the utterance was cut, so that it is never cut again, and dispatches it. Of an utterance that is
 // another instance's by now, that one takes care.
 func (r *Rooms) tryPlace(ctx context.Context, u *utterance) *wire.Error {
@@ -97,7 +132,9 @@ func (r *Rooms) tryPlace(ctx context.Context, u *utterance) *wire.Error {
 		known, err = r.jobs.Rearm(ctx, u.job)
 	}
 	if err == nil && !known {
-		_, err = r.jobs.Dispatch(ctx, dispatch.Request{Spec: u.spec, Patient: true})
+		spec := u.spec
+		spec.Utterance.WaitMS = u.waited().Milliseconds()
+		_, err = r.jobs.Dispatch(ctx, dispatch.Request{Spec: spec, Patient: true})
 	}
 	if err == nil {
 		return nil
@@ -118,7 +155,7 @@ func (s *Session) refuse(u *utterance, e *wire.Error, reason core.Reason) {
 // cut is saved before that, or whoever has the session next would take its place for that of the next. If it became a job
 // after all, whichever message comes first stands.
 func (r *Rooms) conclude(ctx context.Context, u *utterance, e *wire.Error, reason core.Reason) {
-	body, err := failure(&u.spec, u.job, e, reason)
+	message, err := sealFailure(&u.spec, u.job, e, reason)
 	if err != nil {
 		r.log.Error("a message could not be written", "job_id", u.job, "error", err)
 		return
@@ -129,7 +166,7 @@ func (r *Rooms) conclude(ctx context.Context, u *utterance, e *wire.Error, reaso
 			return nil
 		}
 		if err == nil {
-			err = r.append(ctx, u.session.claim, &u.spec, body)
+			err = r.append(ctx, u.session.claim, &u.spec, message)
 		}
 		if err != nil {
 			r.log.Warn("the store did not answer", "operation", "outbox", "error", err)

@@ -1,85 +1,16 @@
 package session
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/subtle"
-	"encoding/json"
-	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
-
-// saved is a session as it is kept in the store: nothing that anybody said, and no token, only what the token hashes to.
-type saved struct {
-	identity
-	Turns                    int64
-	Cut                      int64 // the last audio frame of which it was decided where it belongs
-	Results, Errors, AudioMS int64
-	Past                     []string // names of utterances that have ended
-	Cuts                     []cut
-}
-
-// identity is the part that does not change with every utterance.
-type identity struct {
-	Hash     string
-	Settings settings
-}
-
-// cut is an utterance whose terminal message has not been seen.
-type cut struct {
-	Turn, First, Last int64
-	ID                string
-	Request           core.RequestID
-	Direction         core.Direction
-	AudioMS           int64
-	Options           core.Options
-	Reason            string
-}
-
-// state writes the session down. It is done for every utterance, so what does not change is written once.
-func (s *Session) state() ([]byte, error) {
-	if s.kept == nil {
-		kept, err := json.Marshal(identity{Hash: s.hash, Settings: s.set})
-		if err != nil {
-			return nil, err
-		}
-		s.kept = bytes.TrimSuffix(kept, []byte("}"))
-	}
-	b := append(make([]byte, 0, len(s.kept)+512), s.kept...)
-	b = strconv.AppendInt(append(b, `,"Turns":`...), s.turns, 10)
-	b = strconv.AppendInt(append(b, `,"Cut":`...), s.cut, 10)
-	b = strconv.AppendInt(append(b, `,"Results":`...), s.totals.Results, 10)
-	b = strconv.AppendInt(append(b, `,"Errors":`...), s.totals.Errors, 10)
-	b = strconv.AppendInt(append(b, `,"AudioMS":`...), s.totals.AudioMS, 10)
-	if len(s.past) > 0 {
-		past, err := json.Marshal(s.past)
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(b, `,"Past":`...), past...)
-	}
-	b = append(b, `,"Cuts":[`...)
-	for _, u := range s.turn {
-		if u.written == nil {
-			var err error
-			if u.written, err = json.Marshal(cut{
-				Turn: u.turn, First: u.first, Last: u.last, ID: u.id, Request: u.request, Direction: u.direction,
-				AudioMS: u.spec.Utterance.AudioMS, Options: u.spec.Options, Reason: u.reason,
-			}); err != nil {
-				return nil, err
-			}
-		}
-		b = append(append(b, u.written...), ',')
-	}
-	return append(bytes.TrimSuffix(b, []byte(",")), "]}"...), nil
-}
 
 // ResumeParams says which session goes on, and from where.
 type ResumeParams struct {
@@ -146,9 +77,15 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 	case !recovered:
 		s.skip(first - 1)
 	}
+	s.confirm(p.Last)
 	answer := wire.SessionResumed{SessionID: string(s.ref.Name), Recovered: recovered, NextAudioSeq: s.counted + 1, LastSeq: s.known}
 	if s.open != nil {
 		answer.OpenUtterance = s.open.id
+	}
+	for _, u := range s.again {
+		if !u.told && !u.noAudio {
+			answer.AudioNeeded = append(answer.AudioNeeded, wire.AudioSpan{UtteranceIndex: u.turn - 1, FirstSeq: u.first, LastSeq: u.last})
+		}
 	}
 	link.Send(answer)
 	s.acked = s.counted
@@ -208,13 +145,6 @@ func (r *Rooms) first(ctx context.Context, ref core.SessionRef, after int64) (in
 		return 0, err
 	}
 	return some[0].Seq, nil
-}
-
-// waiting are the utterances whose terminal messages have not been sent, in their order.
-func (s *Session) waiting() []*utterance {
-	list := slices.Collect(maps.Values(s.turn))
-	sortTurns(list)
-	return list
 }
 
 func sortTurns(list []*utterance) {

@@ -22,6 +22,7 @@ func (e *ear) token(t *testing.T) string {
 func (w *world) resume(s *session.Seat, token string, last int64) (*session.Seat, *ear, error) {
 	link := &ear{}
 	again, err := w.rooms.Resume(w.t.Context(), session.ResumeParams{Session: s.ID(), Token: token, Last: last}, link)
+	link.sits(again)
 	return again, link, err
 }
 

@@ -81,7 +81,8 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 // restore makes a session of what was saved of it and of what has come into its outbox since.
 func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Session, error) {
 	s := r.make(ref)
-	s.hash, s.set, s.turns, s.cut, s.past = v.Hash, v.Settings, v.Turns, v.Cut, v.Past
+	s.hash, s.set, s.turns, s.cut, s.closed, s.confirmed = v.Hash, v.Settings, v.Turns, v.Cut, v.Closed, v.Confirmed
+	options := s.restoreOptions(v.Options)
 	s.totals = wire.SessionEnded{Results: v.Results, Errors: v.Errors, AudioMS: v.AudioMS}
 	known, err := r.last(ctx, ref, v.Results+v.Errors, s.count)
 	if err != nil {
@@ -99,10 +100,21 @@ func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Se
 		if c.Turn <= known {
 			continue
 		}
-		u := &utterance{session: s, id: c.ID, request: c.Request, direction: c.Direction, turn: c.Turn, reason: c.Reason, revived: true}
+		if c.Options < 0 || c.Options >= len(options) {
+			return nil, fmt.Errorf("utterance %d has options %d of %d", c.Turn, c.Options, len(options))
+		}
+		u := &utterance{
+			session: s, id: c.ID, request: c.Request, direction: c.Direction, options: options[c.Options], turn: c.Turn,
+			reason: c.Reason, revived: true,
+		}
 		u.first, u.last, u.voiced = c.First, c.Last, true
 		u.told = slices.Contains(early, c.Turn-1) // it has ended, and only those before it have not
-		u.spec = s.spec(u, c.Options, c.AudioMS)
+		if c.Continues > 0 {
+			u.continues = &closedUtterance{Turn: c.Continues}
+		}
+		asked := u.options.Options
+		asked.RequireTTS = c.TTS
+		u.spec = s.spec(u, asked, c.AudioMS)
 		u.job = u.spec.Job()
 		s.again = append(s.again, u)
 	}
@@ -112,14 +124,13 @@ func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Se
 
 // count adds a durable message to the totals.
 func (s *Session) count(m store.Message) {
-	if !isResult(m.Body) {
+	e, err := openEnvelope(m.Body)
+	if err != nil || !e.Result {
 		s.totals.Errors++
 		return
 	}
 	s.totals.Results++
-	var in said
-	_ = json.Unmarshal(m.Body, &in) // it was written by one of us
-	s.totals.AudioMS += in.Usage.AudioMS
+	s.totals.AudioMS += e.AudioMS
 }
 
 // last goes through the durable messages of a session after one of them, and returns which is the last.
@@ -136,32 +147,52 @@ func (r *Rooms) last(ctx context.Context, ref core.SessionRef, after int64, each
 	}
 }
 
-// rehear takes in sound of which it was decided before where it belongs. What belongs to an utterance that has ended,
+// rehear takes in audio of which it was decided before where it belongs. What belongs to an utterance that has ended,
 // or to none, is dropped.
 func (s *Session) rehear(w *Words) *wire.Error {
 	for len(s.again) > 0 && s.counted > s.again[0].last {
 		s.again = s.again[1:]
 	}
 	if len(s.again) == 0 || s.counted < s.again[0].first {
+		s.skipMissing()
 		return nil
 	}
 	u := s.again[0]
-	if len(w.Data) > 0 && !u.told {
-		if u.bytes+len(w.Data) > s.rooms.cfg.PerTurn {
-			return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", s.rooms.cfg.PerTurn)
+	// A frame within its bounds that names another utterance was not part of it the first time.
+	if own := w.Utterance == "" || w.Utterance == u.id; own && len(w.Data) > 0 && !u.told {
+		if e := s.reserveAudio(u, len(w.Data)); e != nil {
+			return e
 		}
-		if !s.rooms.Sounds.take(len(w.Data)) {
-			return wire.Errorf(wire.RateLimited, "this scheduler holds as much audio as it can: try again, or try another instance")
-		}
-		u.frames, u.bytes = append(u.frames, append([]byte(nil), w.Data...)), u.bytes+len(w.Data)
+		first, last := u.first, u.last
+		u.append(piece{seq: s.counted, data: slices.Clone(w.Data)})
+		u.first, u.last = first, last
 	}
-	if s.counted == u.last {
-		s.again = s.again[1:]
-		if u.told {
-			return nil // its node had it all along
-		}
-		s.keep(u)
-		s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
+	if s.counted < u.last {
+		return nil
 	}
+	s.again = s.again[1:]
+	s.skipMissing()
+	if u.told {
+		s.drop(u)
+		return nil // its node had it all along
+	}
+	s.keep(u)
+	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
 	return nil
+}
+
+// skipMissing goes on after an utterance whose audio the client does not have any more, once it has come to it: with the
+// next utterance whose audio is needed, or with what was not committed.
+func (s *Session) skipMissing() {
+	if len(s.again) == 0 || !s.again[0].noAudio || s.counted < s.again[0].first-1 {
+		return
+	}
+	for len(s.again) > 0 && s.again[0].noAudio {
+		s.again = s.again[1:]
+	}
+	next := s.cut
+	if len(s.again) > 0 {
+		next = s.again[0].first - 1
+	}
+	s.counted = max(s.counted, next)
 }

@@ -22,6 +22,8 @@ type Link interface {
 	SendText(text []byte) bool
 	// Feed sends binary frames as they are taken: next hands out one after the other, nil when there is none for now.
 	Feed(next func() []byte) bool
+	// Ping asks the other side for a pong with the same payload, which comes to Seat.Pong.
+	Ping(payload []byte) bool
 	Close(code wire.CloseCode, e *wire.Error)
 	// Part says a last word, after all the rest, and closes it.
 	Part(f wire.Frame)
@@ -33,6 +35,8 @@ type Jobs interface {
 	Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error)
 	// Rearm goes on with a job whose sound is here again, and reports whether there is such a job.
 	Rearm(ctx context.Context, id core.JobID) (known bool, err error)
+	// GiveUp ends a job that has not ended, for a reason, and reports whether there is such a job.
+	GiveUp(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error)
 	// Settled lets go of a job that has ended elsewhere.
 	Settled(id core.JobID)
 }
@@ -144,23 +148,27 @@ func (r *Rooms) forget(u *utterance) {
 // Ended implements dispatch.Outcomes: it puts the terminal message of a job into its session's outbox, and passes it
 // on if the session is here.
 func (r *Rooms) Ended(ctx context.Context, job *core.Job) error {
-	body, err := message(job)
+	e, err := seal(job)
 	if err != nil {
 		return err
 	}
-	return r.append(ctx, store.Claim{}, &job.Spec, body)
+	return r.append(ctx, store.Claim{}, &job.Spec, e)
 }
 
 // append puts the terminal message of an utterance into its session's outbox, if it is for whoever claims to say it, and
 // passes it on if the session is here.
-func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, body []byte) error {
+func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, e *envelope) error {
 	turn := spec.Utterance.Turn
+	body, err := e.encode()
+	if err != nil {
+		return err
+	}
 	a, err := r.store.Append(ctx, store.AppendParams{Session: spec.SessionRef(), Index: turn - 1, Body: body, Keep: r.cfg.keep(), MaxBytes: r.cfg.Outbox, By: by})
 	if err != nil {
 		return err
 	}
 	if a.There {
-		body = nil // what stands is read from the outbox
+		e = nil // what stands is read from the outbox
 	}
 	s, mine := r.session(spec.SessionRef()), a.Owner == "" || a.Owner == r.cfg.Instance
 	if s != nil && (a.Refused || !mine) {
@@ -170,12 +178,12 @@ func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, bod
 	case a.Refused:
 	case !mine:
 		l := endedLetter{Session: spec.SessionRef(), Job: spec.Job(), Turn: turn, Seq: a.Seq}
-		if len(body) <= mostWritten {
+		if e != nil && len(body) <= mostWritten {
 			l.Message = body // a large one, or another, is read from the outbox
 		}
 		r.write(ctx, a.Owner, kindEnded, tellFor, l)
 	case s != nil:
-		s.appended(turn, a.Seq, body)
+		s.appended(turn, a.Seq, e)
 	}
 	return nil
 }

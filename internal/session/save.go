@@ -5,21 +5,29 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // errSuperseded says that the session is another instance's by now.
 var errSuperseded = errors.New("the session goes on elsewhere")
 
-// change notes that the state has changed and has it saved beside the caller, however often it changes meanwhile. The
-// caller holds the lock.
+// saveEvery is how often the state is saved at most for changes that nobody waits for.
+const saveEvery = 100 * time.Millisecond
+
+// change notes that the state has changed and has it saved beside the caller, in a moment, however often it changes
+// meanwhile. The caller holds the lock.
 func (s *Session) change() {
 	s.version++
 	if s.dirty {
 		return
 	}
 	s.dirty = true
+	wait := saveEvery - time.Since(s.renewed)
 	s.rooms.background(func(ctx context.Context) {
+		if !pause.For(ctx, wait) {
+			return
+		}
 		s.mu.Lock()
 		s.dirty = false // what changes from now on is not in what is saved
 		s.mu.Unlock()
@@ -45,7 +53,7 @@ func (s *Session) save(ctx context.Context) error {
 		return nil
 	}
 	body, err := s.state()
-	version, known, keep := s.version, s.known, s.rooms.cfg.keep()
+	version, known, confirmed, keep := s.version, s.known, s.confirmed, s.rooms.cfg.keep()
 	if s.totals.SessionID != "" {
 		keep = s.rooms.cfg.Resume // it has ended, and may be asked about for so long
 	}
@@ -54,7 +62,7 @@ func (s *Session) save(ctx context.Context) error {
 		return err
 	}
 	held, err := s.rooms.store.SaveSession(ctx, store.SaveParams{
-		Session: s.ref, Claim: s.claim, Body: body, Keep: keep, Known: known,
+		Session: s.ref, Claim: s.claim, Body: body, Keep: keep, Known: known, Acked: confirmed,
 	})
 	if err != nil {
 		return err

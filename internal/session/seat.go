@@ -40,10 +40,8 @@ func (t *Seat) Leave() {
 	if s.link != t.link {
 		return // it was replaced
 	}
-	s.link = nil
-	for _, u := range s.spoken {
-		u.voice.hush(s.rooms.Sounds)
-	}
+	s.link, s.probe = nil, ""
+	s.pause.Stop()
 	if s.over {
 		return
 	}
@@ -51,19 +49,75 @@ func (t *Seat) Leave() {
 	s.guard()
 }
 
+// Numbered reports whether the session's binary frames begin with their sequence number.
+func (t *Seat) Numbered() bool { return t.session.set.Numbered }
+
+const (
+	// controlRate is how many messages that are not audio a session may send each second, and controlBurst how many at once.
+	controlRate  = 20
+	controlBurst = 200
+)
+
+// steer does what a message that is not audio asks for, unless there are too many of them.
+func (t *Seat) steer(fn func(s *Session) *wire.Error) *wire.Error {
+	return t.speak(func(s *Session) *wire.Error {
+		if !s.control.Allow() {
+			return wire.Errorf(wire.RateLimited, "at most %d messages a second that are not audio", controlRate).RetryIn(time.Second)
+		}
+		return fn(s)
+	})
+}
+
 // Keepalive is a sign of life and nothing else.
 func (t *Seat) Keepalive() { _ = t.speak(func(*Session) *wire.Error { return nil }) }
 
+// Confirm takes in that the client has the durable messages up to a position.
+func (t *Seat) Confirm(seq int64) *wire.Error {
+	return t.speak(func(s *Session) *wire.Error {
+		if seq > s.sent {
+			return wire.Invalid("seq", "no message after %d was sent", s.sent)
+		}
+		s.confirm(seq)
+		return nil
+	})
+}
+
+// AudioGone takes in that the client does not have the audio of an utterance any more.
+func (t *Seat) AudioGone(index int64) *wire.Error {
+	return t.steer(func(s *Session) *wire.Error {
+		u := s.turn[index+1]
+		if u == nil {
+			return wire.Wrong(wire.NotFound, "utterance_index", "there is no such utterance, or it has ended")
+		}
+		if u.told || !slices.Contains(s.again, u) {
+			return nil // its audio is not needed
+		}
+		u.noAudio = true
+		s.drop(u)
+		s.skipMissing()
+		s.acknowledge(true)
+		s.expire(u, core.ReasonAudioLost)
+		return nil
+	})
+}
+
 // Begin opens an utterance. One that is open is committed.
 func (t *Seat) Begin(id string, src core.Lang, request core.RequestID) *wire.Error {
-	return t.speak(func(s *Session) *wire.Error {
+	return t.steer(func(s *Session) *wire.Error {
 		if s.ending {
 			return over()
 		}
 		if s.counted < s.cut {
-			return nil // it is said again, of sound that was cut before: the numbers of its frames say where it belongs
+			return nil // it is repeated, with audio that was cut before: the numbers of its frames say where it belongs
 		}
-		s.commit(byHand)
+		if s.open != nil && s.open.id == id && id != "" {
+			return nil // it is repeated
+		}
+		s.commit(ending{reason: byHand, through: s.counted})
+		if c := s.recall(id); c != nil && !c.Final && c.Turn > 0 {
+			s.beginPart(c)
+			return nil
+		}
 		return s.begin(id, src, request)
 	})
 }
@@ -97,11 +151,12 @@ func (t *Seat) Hear(w Words) *wire.Error {
 
 // Cancel gives up an utterance: the open one, or one whose terminal message has not come.
 func (t *Seat) Cancel(id string, job core.JobID) *wire.Error {
-	return t.speak(func(s *Session) *wire.Error {
+	return t.steer(func(s *Session) *wire.Error {
 		if u := s.open; u != nil && (id == "" && job == "" || id != "" && u.id == id) {
 			s.drop(u)
-			s.open, s.cut = nil, s.counted
-			s.remember(u.id)
+			s.pause.Stop()
+			s.open, s.probe, s.cut = nil, "", s.counted
+			s.remember(u, ending{reason: byCancel, final: true})
 			s.change()
 			return nil
 		}
@@ -117,7 +172,7 @@ func (t *Seat) Cancel(id string, job core.JobID) *wire.Error {
 
 // Update changes what holds from the next utterance on.
 func (t *Seat) Update(src core.Lang, options *core.Options, u *wire.SessionUpdate) *wire.Error {
-	return t.speak(func(s *Session) *wire.Error {
+	return t.steer(func(s *Session) *wire.Error {
 		next := s.set
 		if src != "" {
 			if _, ok := next.direction(src); !ok {
@@ -137,9 +192,11 @@ func (t *Seat) Update(src core.Lang, options *core.Options, u *wire.SessionUpdat
 			next.TTS = *u.TTS
 		}
 		if options != nil {
-			next.Options = *options
+			if e := s.setOptions(*options); e != nil {
+				return e
+			}
 		}
-		s.set, s.kept = next, nil
+		s.set = next
 		s.change()
 		return nil
 	})
@@ -148,19 +205,9 @@ func (t *Seat) Update(src core.Lang, options *core.Options, u *wire.SessionUpdat
 // End commits what is open and says goodbye when every utterance has its terminal message.
 func (t *Seat) End() {
 	_ = t.speak(func(s *Session) *wire.Error {
-		s.commit(byEnd)
+		s.commit(ending{reason: byEnd, through: s.counted, final: true})
 		s.ending = true
 		s.farewell()
 		return nil
 	})
-}
-
-// remember notes the name of an utterance that has ended, to tell late audio by.
-func (s *Session) remember(id string) {
-	if id == "" {
-		return
-	}
-	if s.past = append(s.past, id); len(s.past) > pastNames {
-		s.past = slices.Delete(s.past, 0, 1)
-	}
 }

@@ -13,91 +13,112 @@ const (
 	bySilence = "silence"
 	byLength  = "max_duration"
 	byEnd     = "end"
+	byCancel  = "cancel" // and made no job
 )
 
-// preroll is how much silence before the first sound is kept: the beginning of a word is quiet.
+// preroll is how much silence before the first speech is kept: the beginning of a word is quiet.
 const preroll = 300 * time.Millisecond
 
-// rules is where an utterance ends unless somebody says so.
+// rules is where an utterance ends unless its client ends it.
 type rules struct {
+	auto    bool // by pause and silence, and not only by length
 	pause   time.Duration
 	longest time.Duration
-	silence float64 // 0: nothing is silence
-}
-
-// segment is the audio of one utterance as it comes in.
-type segment struct {
-	first, last int64    // audio frames, counted over the session
-	frames      [][]byte // as they came
-	bytes       int
-	voiced      bool          // something was louder than silence
-	quiet       time.Duration // how long it has been silent at the end
-	long        time.Duration // how long it lasts
-	heard       time.Time     // when its last audio came
+	silence float64 // the least level of speech; 0: nothing is silence
 }
 
 // piece is one frame of audio.
 type piece struct {
-	seq  int64
-	data []byte
-	long time.Duration
-	at   time.Time
+	seq    int64
+	data   []byte
+	length time.Duration
+	at     time.Time
+}
+
+// segment is the audio of one utterance as it comes in.
+type segment struct {
+	first, last int64 // audio frames, counted over the session
+	pieces      []piece
+	bytes       int
+	peak        float64       // the loudest block
+	voiced      bool          // something was louder than silence
+	quiet       time.Duration // how long it has been silent at the end
+	length      time.Duration
+	heard       time.Time // when its last audio came
+}
+
+// append takes in one frame.
+func (g *segment) append(p piece) {
+	if len(g.pieces) == 0 {
+		g.first = p.seq
+	}
+	g.pieces = append(g.pieces, p)
+	g.bytes += len(p.data)
+	g.length += p.length
+	g.last, g.heard = p.seq, p.at
 }
 
 // add takes in one frame and says why the utterance is over, if it is. What it drops of leading silence is returned
 // in bytes: a microphone never stops sending, and silence alone is no utterance.
-func (g *segment) add(f *wire.AudioFormat, r *rules, p piece) (over string, dropped int) {
-	if len(g.frames) == 0 {
-		g.first = p.seq
-	}
-	g.frames = append(g.frames, p.data)
-	g.bytes += len(p.data)
-	g.long += p.long
-	g.last, g.heard = p.seq, p.at
-	if f.Encoding != PCM {
+func (g *segment) add(f *wire.AudioFormat, r *rules, noise *noiseFloor, p piece) (over string, dropped int) {
+	g.append(p)
+	if !r.auto || r.silence <= 0 || f.Encoding != PCM {
 		g.voiced = true
 		return g.tooLong(r), 0
 	}
-	if r.silence > 0 && level(p.data) < r.silence {
-		g.quiet += p.long
-	} else {
-		g.voiced, g.quiet = true, 0
+	threshold := g.listen(f, r.silence, noise, p.data)
+	// What was taken for speech before the background was known may be nothing but background.
+	if g.voiced = g.peak >= threshold; !g.voiced {
+		return "", g.trim()
 	}
-	if !g.voiced {
-		return "", g.trim(f)
-	}
-	if r.silence > 0 && g.quiet >= r.pause {
+	if g.quiet >= r.pause {
 		return bySilence, 0
 	}
 	return g.tooLong(r), 0
 }
 
-// trim drops silence before the first sound but for its end.
-func (g *segment) trim(f *wire.AudioFormat) (dropped int) {
-	for len(g.frames) > 1 && length(f, g.bytes-len(g.frames[0])) >= preroll {
-		n := len(g.frames[0])
-		g.frames[0] = nil
-		g.frames = g.frames[1:]
-		g.bytes -= n
-		g.long -= length(f, n)
-		g.first++
-		dropped += n
+// listen judges PCM block by block. It returns the threshold between silence and speech after it.
+func (g *segment) listen(f *wire.AudioFormat, base float64, noise *noiseFloor, pcm []byte) (threshold float64) {
+	size := max(2*f.Channels, pcmSize(f, levelBlock))
+	for len(pcm) > 0 {
+		block := pcm[:min(size, len(pcm))]
+		pcm = pcm[len(block):]
+		loud, length := level(block), pcmLength(f, len(block))
+		noise.observe(loud, length)
+		g.peak = max(g.peak, loud)
+		if threshold = noise.threshold(base); loud < threshold {
+			g.quiet += length
+		} else {
+			g.quiet = 0
+		}
 	}
+	return threshold
+}
+
+// trim drops silence before the first speech but for its end.
+func (g *segment) trim() (dropped int) {
+	for len(g.pieces) > 1 && g.length-g.pieces[0].length >= preroll {
+		p := &g.pieces[0]
+		g.bytes -= len(p.data)
+		g.length -= p.length
+		dropped += len(p.data)
+		*p = piece{} // the audio goes now, not with the array
+		g.pieces = g.pieces[1:]
+	}
+	g.first = g.pieces[0].seq
 	return dropped
 }
 
 func (g *segment) tooLong(r *rules) string {
-	if g.long >= r.longest {
+	if g.length >= r.longest {
 		return byLength
 	}
 	return ""
 }
 
-// sound puts the audio together.
-func (g *segment) sound() []byte {
-	all := make([]byte, 0, g.bytes)
-	for _, frame := range g.frames {
-		all = append(all, frame...)
-	}
-	return all
+// release drops the audio and returns how many bytes it had.
+func (g *segment) release() int {
+	n := g.bytes
+	g.pieces, g.bytes = nil, 0
+	return n
 }

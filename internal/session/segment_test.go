@@ -91,17 +91,19 @@ func TestAnUtteranceIsOnlySoLong(t *testing.T) {
 	})
 }
 
-// TestWhatComesAfterTheEnd makes no second job: a late end, late audio that names its utterance, nothing at all.
-func TestWhatComesAfterTheEnd(t *testing.T) {
+// TestAudioAfterIsFinalIsLate: what comes after the end that its client has set makes no second job.
+func TestAudioAfterIsFinalIsLate(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		if e := s.Begin("u-1", "", ""); e != nil {
 			t.Fatal(e)
 		}
 		w.say(s, tone(300))
-		time.Sleep(time.Second)
+		if e := s.Hear(session.Words{Utterance: "u-1", Final: true}); e != nil {
+			t.Fatal(e)
+		}
 		synctest.Wait()
-		wantCommitted(t, link, "pause")
+		wantCommitted(t, link, "manual")
 		for _, late := range []session.Words{
 			{Utterance: "u-1", Data: tone(100)}, {Utterance: "u-1", Final: true}, {Utterance: "u-1", Data: tone(100), Final: true}, {Final: true},
 		} {
@@ -111,9 +113,9 @@ func TestWhatComesAfterTheEnd(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		wantCommitted(t, link, "pause")
-		if n := len(link.heard("warning")); n != 3 {
-			t.Errorf("%d warnings, want 3", n)
+		wantCommitted(t, link, "manual")
+		if n := len(link.heard("warning")); n != 2 {
+			t.Errorf("%d warnings, want 2, for the audio", n)
 		}
 		if n := len(w.jobs.jobs()); n != 1 {
 			t.Errorf("%d jobs, want 1", n)

@@ -2,8 +2,11 @@ package session
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
@@ -23,11 +26,17 @@ type Session struct {
 
 	mu       sync.Mutex
 	set      settings
-	link     Link // nil while nobody listens
+	options  *optionSet // of utterances that begin now
+	link     Link       // nil while nobody listens
 	heard    time.Time
-	timer    *time.Timer // the pause of the open utterance, or of a farewell
-	watch    *time.Timer // nobody has said anything, or come back, for too long; or the state is to be renewed
-	due      time.Time   // when watch goes off
+	pause    *time.Timer // ends the open utterance when no audio comes
+	probe    string      // the ping that tells a pause from a stall; empty: none is under way
+	parting  *time.Timer // ends the wait for speech when the session was asked to end
+	noise    noiseFloor
+	begun    *rate.Limiter // of utterances
+	control  *rate.Limiter // of messages that are not audio
+	watch    *time.Timer   // nobody has said anything, or come back, for too long; or the state is to be renewed
+	due      time.Time     // when watch goes off
 	pace     pace
 	counted  int64        // audio frames
 	acked    int64        // the last that was acknowledged
@@ -39,19 +48,20 @@ type Session struct {
 	requests map[core.RequestID]*utterance // that were committed, the last few
 	spoken   map[core.JobID]*utterance     // of which something may still come
 	asked    []core.RequestID              // the same in their order
-	past     []string                      // names of utterances that have ended, the last few
+	closed   []closedUtterance             // the last few that have ended
 	voices   []feeding                     // speech that links are taking
 
-	kept    []byte    // the part of its state that does not change with every utterance, as JSON
 	version int64     // of its state
 	stored  int64     // the version that was saved
 	renewed time.Time // when that was
 	dirty   bool      // a save is about to be made
 
-	sent    int64            // the last durable message that was sent
-	known   int64            // the last there is
-	fresh   map[int64][]byte // durable messages that passed through here and were not sent yet
-	reading bool
+	sent       int64               // the last durable message that was sent
+	known      int64               // the last there is
+	confirmed  int64               // the last that the client says it has
+	fresh      map[int64]*envelope // durable messages that passed through here and were not sent yet
+	freshBytes int
+	reading    bool
 
 	totals wire.SessionEnded
 	ending bool
@@ -60,16 +70,17 @@ type Session struct {
 	over   bool
 }
 
-// pastNames is how many names of ended utterances are remembered, to tell late audio by.
-const pastNames = 64
-
 func (r *Rooms) make(ref core.SessionRef) *Session {
 	now := time.Now()
-	return &Session{
+	s := &Session{
 		rooms: r, ref: ref, claim: store.Claim{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
-		saving: make(chan struct{}, 1), turn: make(map[int64]*utterance),
-		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), fresh: make(map[int64][]byte),
+		saving: make(chan struct{}, 1), turn: make(map[int64]*utterance), options: &optionSet{},
+		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), fresh: make(map[int64]*envelope),
+		begun: rate.NewLimiter(utteranceRate, r.cfg.Most), control: rate.NewLimiter(controlRate, controlBurst),
 	}
+	s.pause = time.AfterFunc(time.Hour, s.paused)
+	s.pause.Stop()
+	return s
 }
 
 // enter puts a session into the table, unless there is one of its name.
@@ -109,19 +120,14 @@ func (s *Session) attach(link Link) {
 	s.dismiss()
 	s.link = link
 	s.heard = time.Now()
-	if s.open != nil && len(s.open.frames) > 0 {
+	if s.open != nil && len(s.open.pieces) > 0 {
 		s.open.heard = s.heard // its pause is counted anew
-		s.await(s.set.Pause, s.paused)
+		s.awaitPause()
+	}
+	for _, u := range s.turn {
+		u.waits = s.heard // so is the time within which its result must be there
 	}
 	s.guard()
-}
-
-// await has something done after a while, unless something else is waited for until then.
-func (s *Session) await(after time.Duration, fn func()) {
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	s.timer = time.AfterFunc(after, fn)
 }
 
 // spread is by how much of themselves such times differ.
@@ -145,6 +151,11 @@ func (s *Session) guard() {
 	next := min(s.patience()-time.Since(s.heard), pause.Near(s.rooms.cfg.renew(), spread))
 	if len(s.turn) > 0 {
 		next = min(next, pause.Near(lookEvery, spread))
+	}
+	for _, u := range s.turn {
+		if s.link != nil && !u.told && !u.expiring {
+			next = min(next, s.rooms.cfg.resultWithin()-time.Since(u.waits))
+		}
 	}
 	next = max(next, 0)
 	s.due = time.Now().Add(next)
@@ -183,29 +194,38 @@ func (s *Session) look() {
 	s.guard()
 }
 
-// remind looks after utterances that have waited for long. Word that their sound is wanted may have been lost; and one
-// whose job is forgotten by everybody ends.
+// remind looks after utterances that have waited for long. Word that their audio is wanted may have been lost; and one
+// whose time is over ends.
 func (s *Session) remind() {
-	cfg := &s.rooms.cfg
 	for _, u := range s.turn {
 		waited := time.Since(u.waits)
-		if u.told || u.placing || waited < lookEvery {
-			continue
-		}
-		lost := waited > cfg.Wait+cfg.Job+cfg.Resume
-		s.rooms.background(func(ctx context.Context) {
-			known, err := s.rooms.jobs.Rearm(ctx, u.job)
-			if err == nil && !known && lost {
-				s.rooms.conclude(ctx, u, wire.Errorf(wire.DeadlineExceeded, "what became of this utterance is not known any more"), core.ReasonDeadline)
+		switch {
+		case u.told || waited < lookEvery:
+		case s.link != nil && waited >= s.rooms.cfg.resultWithin():
+			reason := core.ReasonDeadline
+			if slices.Contains(s.again, u) {
+				reason = core.ReasonAudioLost
 			}
-		})
+			s.expire(u, reason)
+		case !u.placing:
+			s.rooms.background(func(ctx context.Context) { _, _ = s.rooms.jobs.Rearm(ctx, u.job) }) // it is tried again
+		}
 	}
+}
+
+// expire ends an utterance without a result, once. Its job decides if there is one.
+func (s *Session) expire(u *utterance, reason core.Reason) {
+	if u.expiring {
+		return
+	}
+	u.expiring = true
+	s.rooms.background(func(ctx context.Context) { s.rooms.giveUp(ctx, u, reason) })
 }
 
 // finish takes the session out of the world. What its jobs still bring goes to its outbox.
 func (s *Session) finish() {
 	s.over = true
-	for _, t := range []*time.Timer{s.timer, s.watch} {
+	for _, t := range []*time.Timer{s.pause, s.parting, s.watch} {
 		if t != nil {
 			t.Stop()
 		}
@@ -218,6 +238,7 @@ func (s *Session) finish() {
 		s.drop(u)
 	}
 	for _, u := range s.spoken {
+		u.voice.lose(s.rooms.Sounds)
 		s.forget(u)
 	}
 	s.rooms.leave(s)
@@ -245,7 +266,7 @@ func (s *Session) farewell() {
 			return
 		}
 		s.parts = true
-		s.await(speechFor, func() {
+		s.parting = time.AfterFunc(speechFor, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.hasty = true

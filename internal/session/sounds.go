@@ -14,9 +14,24 @@ const RefPrefix = "session:"
 type Clip struct {
 	Format   wire.AudioFormat
 	Data     []byte
+	Ends     []int // where each packet of a packet codec ends in Data; nil for other encodings
 	Length   int64 // milliseconds
 	Partials bool  // somebody reads partial results
 	Speech   bool  // somebody listens to a spoken result
+}
+
+// newClip makes the clip of a committed utterance.
+func newClip(set *settings, u *utterance) *Clip {
+	c := &Clip{
+		Format: set.Format, Data: make([]byte, 0, u.bytes), Length: u.spec.Utterance.AudioMS, Partials: set.Partials, Speech: set.TTS,
+	}
+	for i := range u.pieces {
+		c.Data = append(c.Data, u.pieces[i].data...)
+		if set.Format.Encoding == Opus {
+			c.Ends = append(c.Ends, len(c.Data))
+		}
+	}
+	return c
 }
 
 // Sounds holds audio until the jobs it belongs to have ended, up to a bound for the whole instance.

@@ -33,13 +33,19 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	s := r.make(core.SessionRef{
 		SessionKey: core.SessionKey{Tenant: p.Tenant, Name: p.ID}, Incarnation: core.NewSessionIncarnation(),
 	})
-	format, e := Format(p.Wish.Audio)
+	format, e := Format(p.Wish.Audio.Format())
 	if e != nil {
 		return nil, e
 	}
 	s.set = settings{
 		Langs: p.Langs, Src: p.Src, Format: format, Pause: r.cfg.Pause, Longest: r.cfg.MaxUtterance, Silence: r.cfg.Silence,
-		Partials: p.Wish.Partials, TTS: p.Wish.TTS, Options: p.Options,
+		Partials: p.Wish.Partials, TTS: p.Wish.TTS, Numbered: p.Wish.Audio.Framing == wire.FramingNumbered,
+	}
+	if f := p.Wish.Audio.Framing; f != "" && f != wire.FramingRaw && f != wire.FramingNumbered {
+		return nil, wire.Invalid("audio.framing", "must be raw or numbered, not %q", f)
+	}
+	if e := s.setOptions(p.Options); e != nil {
+		return nil, e
 	}
 	if s.set.Src == "" {
 		s.set.Src = p.Langs[0]
@@ -85,7 +91,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	s.attach(link)
 	link.Send(wire.SessionStarted{
 		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.set.Langs[0]), string(s.set.Langs[1])},
-		SrcLang: string(s.set.Src), Audio: s.set.Format, Segmentation: s.set.said(), Limits: r.cfg.limits(),
+		SrcLang: string(s.set.Src), Audio: s.set.audio(), Segmentation: s.set.said(), Limits: r.cfg.limits(),
 	})
 	return &Seat{s, link}, nil
 }

@@ -1,9 +1,7 @@
 package session
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
@@ -11,8 +9,12 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// appended takes in that the terminal message of a turn is in the outbox, which now ends at seq.
-func (s *Session) appended(turn, seq int64, body []byte) {
+// maxFresh bounds the durable messages of a session that are at hand; others are read from the outbox.
+const maxFresh = wire.MaxFrame
+
+// appended takes in that the terminal message of a turn is in the outbox, which now ends at seq. The message is nil when
+// it is not at hand.
+func (s *Session) appended(turn, seq int64, e *envelope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -22,26 +24,40 @@ func (s *Session) appended(turn, seq int64, body []byte) {
 		s.change() // the store has forgotten messages that were sent: it is told where the count goes on
 	}
 	s.known = max(s.known, seq)
-	if turn > s.sent && body != nil {
-		s.fresh[turn] = body
+	if turn > s.sent && e != nil && s.fresh[turn] == nil && s.freshBytes+len(e.message) <= maxFresh {
+		s.fresh[turn] = e
+		s.freshBytes += len(e.message)
 	}
 	if u := s.turn[turn]; u != nil {
 		u.told = true
+		if e != nil {
+			u.size = len(e.message)
+		}
 		s.drop(u)
 		s.rooms.Sounds.free(u.job) // nobody needs it any more
 	}
 	s.catchUp()
 }
 
+// takeFresh takes a durable message that is at hand; nil when it is not.
+func (s *Session) takeFresh(seq int64) *envelope {
+	e := s.fresh[seq]
+	if e != nil {
+		delete(s.fresh, seq)
+		s.freshBytes -= len(e.message)
+	}
+	return e
+}
+
 // catchUp sends the durable messages that were not sent yet, in their order. Those that passed through here are at
 // hand; others are read beside the caller.
 func (s *Session) catchUp() {
 	for s.link != nil && s.sent < s.known {
-		body, ok := s.fresh[s.sent+1]
-		if !ok {
+		e := s.takeFresh(s.sent + 1)
+		if e == nil {
 			break
 		}
-		s.deliver(s.sent+1, body)
+		s.deliver(s.sent+1, e)
 	}
 	if s.link != nil && s.sent < s.known && !s.reading {
 		s.reading = true
@@ -51,45 +67,56 @@ func (s *Session) catchUp() {
 }
 
 // deliver sends one durable message.
-func (s *Session) deliver(seq int64, body []byte) {
-	delete(s.fresh, seq)
+func (s *Session) deliver(seq int64, e *envelope) {
+	s.takeFresh(seq)
 	s.sent = seq
-	s.link.SendText(body)
 	u := s.turn[seq]
 	if u == nil {
+		u = s.sentBefore(seq)
+	}
+	s.link.SendText(e.text(s.speechOf(u, e)))
+	if u == nil || u.ended {
 		return
 	}
 	delete(s.turn, seq)
 	u.told, u.ended = true, true
 	s.drop(u)
-	s.rooms.counts.Answered(u.since, isResult(body))
-	if isResult(body) {
+	s.rooms.counts.Answered(u.since, e.Result)
+	if e.Result {
 		s.totals.Results++
 		s.totals.AudioMS += u.spec.Utterance.AudioMS
 	} else {
 		s.totals.Errors++
 	}
-	if !bytes.Contains(body, speechFollows) {
-		u.voice.hush(s.rooms.Sounds) // it was of an attempt that was given up
+	if e.Speech != speechFollows {
+		u.voice.lose(s.rooms.Sounds) // it was of an attempt that was given up
 		s.forget(u)
 		return
 	}
-	var m said
-	_ = json.Unmarshal(body, &m) // it was written here
-	if u.stands = m.AttemptID; u.voice.attempt != u.stands {
-		u.voice.hush(s.rooms.Sounds)
+	if u.stands = e.Attempt; u.voice.attempt != u.stands {
+		u.voice.restart(s.rooms.Sounds, u.stands)
 		return
 	}
 	s.voiced(u)
 }
 
-// speechFollows is how a result says that speech follows it.
-var speechFollows = []byte(`"tts":"follows"`)
+// sentBefore finds an utterance whose result was sent over an earlier connection and whose speech may still come; nil
+// when there is none.
+func (s *Session) sentBefore(seq int64) *utterance {
+	for _, u := range s.spoken {
+		if u.turn == seq {
+			return u
+		}
+	}
+	return nil
+}
 
-// said is what is read of a durable message when it matters.
-type said struct {
-	AttemptID int        `json:"attempt_id"`
-	Usage     wire.Usage `json:"usage"`
+// speechOf is what a result says of its speech: that it follows only if it can.
+func (s *Session) speechOf(u *utterance, e *envelope) string {
+	if e.Speech == speechFollows && (u == nil || u.voice.isLost(e.Attempt)) {
+		return speechLost
+	}
+	return e.Speech
 }
 
 // forget lets go of an utterance of which nothing more can come.
@@ -97,9 +124,6 @@ func (s *Session) forget(u *utterance) {
 	delete(s.spoken, u.job)
 	s.rooms.forget(u)
 }
-
-// isResult tells a result from an error.
-func isResult(body []byte) bool { return bytes.HasPrefix(body, []byte(`{"type":"result"`)) }
 
 // readAtOnce is how many durable messages are read at once.
 const readAtOnce = 64
@@ -126,15 +150,27 @@ func (s *Session) read(ctx context.Context) {
 			continue
 		}
 		s.mu.Lock()
-		for _, m := range messages {
-			if s.link != nil && m.Seq > s.sent {
-				s.deliver(m.Seq, m.Body)
-			}
-		}
+		s.deliverAll(messages)
 		if len(messages) == 0 {
 			s.skip(s.known)
 		}
 		s.mu.Unlock()
+	}
+}
+
+// deliverAll sends durable messages that were read.
+func (s *Session) deliverAll(messages []store.Message) {
+	for _, m := range messages {
+		if s.link == nil || m.Seq <= s.sent {
+			continue
+		}
+		e, err := openEnvelope(m.Body)
+		if err != nil {
+			s.rooms.log.Error("a durable message is skipped", "session_id", s.ref.Name, "error", err)
+			s.skip(m.Seq)
+			continue
+		}
+		s.deliver(m.Seq, e)
 	}
 }
 
@@ -151,7 +187,16 @@ func (s *Session) skip(to int64) {
 	}
 }
 
-// peek looks whether there are durable messages of which no word came.
+// confirm takes in that the client has the durable messages up to a position.
+func (s *Session) confirm(seq int64) {
+	if seq = min(seq, s.sent); seq <= s.confirmed {
+		return
+	}
+	s.confirmed = seq
+	s.change()
+}
+
+// peek looks whether there are durable messages of which no message came.
 func (s *Session) peek(ctx context.Context) {
 	s.mu.Lock()
 	after := s.known

@@ -13,7 +13,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // TestACutIsToldWhenItIsKept: as long as the store does not have it, whoever takes the session over would cut anew, and the
@@ -134,7 +133,7 @@ func TestWhatStandsIsTold(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		job := w.utter(s)
-		first, err := wire.EncodeFrame(wire.Result{Seq: 1, JobID: string(job), TextTgt: "first"})
+		first, err := session.Seal(ended(job, w.jobs.placed[job], core.StateDone, "", `{"text_tgt":"first"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

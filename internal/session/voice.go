@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"math"
 	"slices"
 	"sync"
 
@@ -14,11 +13,12 @@ import (
 const mostSpeech = 4 << 20
 
 // voice is the speech of an utterance on its way to the session: whole binary frames. A connection takes them as they
-// can be written, with a lock of its own held, so this has a lock of its own too.
+// can be written, with a lock of its own held, so the frames have a lock of their own too.
 type voice struct {
 	attempt int  // whose speech it is
 	chunk   int  // the next piece of it
 	whole   bool // its last piece has come
+	lost    bool // a piece of it will never come to its listener
 
 	mu     sync.Mutex
 	frames [][]byte
@@ -37,13 +37,28 @@ func (v *voice) push(sounds *Sounds, frame []byte) bool {
 	return true
 }
 
-// hush drops what was not taken.
-func (v *voice) hush(sounds *Sounds) {
+// drop drops what was not taken.
+func (v *voice) drop(sounds *Sounds) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	sounds.give(v.bytes)
 	v.frames, v.bytes = nil, 0
 }
+
+// lose drops the speech: what is left of it would be none.
+func (v *voice) lose(sounds *Sounds) {
+	v.drop(sounds)
+	v.lost, v.whole = true, true
+}
+
+// restart waits for the speech of another attempt.
+func (v *voice) restart(sounds *Sounds, attempt int) {
+	v.drop(sounds)
+	v.attempt, v.chunk, v.whole, v.lost = attempt, 0, false, false
+}
+
+// isLost reports whether the speech of an attempt cannot come whole any more.
+func (v *voice) isLost(attempt int) bool { return v.attempt == attempt && v.lost }
 
 // feed has a link take the frames, unless it does.
 func (v *voice) feed(sounds *Sounds, link Link) {
@@ -52,7 +67,7 @@ func (v *voice) feed(sounds *Sounds, link Link) {
 	v.fed = v.fed || idle
 	v.mu.Unlock()
 	if idle && !link.Feed(func() []byte { return v.next(sounds) }) {
-		v.hush(sounds)
+		v.drop(sounds)
 	}
 }
 
@@ -83,14 +98,20 @@ type feeding struct {
 	*voice
 }
 
-// hush drops the speech that a link was taking when it was lost: it is not said again.
+// hush drops the speech that a link was taking when it was lost: it is not repeated. Speech whose result was not sent yet
+// waits for the next link.
 func (s *Session) hush(link Link) {
 	s.voices = slices.DeleteFunc(s.voices, func(f feeding) bool {
 		if f.link == link {
-			f.hush(s.rooms.Sounds)
+			f.drop(s.rooms.Sounds)
 		}
 		return f.link == link
 	})
+	for _, u := range s.spoken {
+		if u.ended && u.voice.chunk > 0 && s.link == link {
+			u.voice.lose(s.rooms.Sounds)
+		}
+	}
 }
 
 // Speak passes on a piece of a spoken result: a whole binary frame. It waits for the result it belongs to, and goes with
@@ -103,29 +124,25 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) bool {
 	s, v := u.session, &u.voice
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.link == nil || !s.set.TTS || h.AttemptID < v.attempt || u.ended && h.AttemptID != u.stands {
+	if s.over || !s.set.TTS || h.AttemptID < v.attempt || u.ended && h.AttemptID != u.stands {
 		return false // nobody listens, or its result is not the one that stands
 	}
-	if h.AttemptID == v.attempt && h.Chunk < v.chunk {
-		return v.chunk != math.MaxInt // it is here already, if it was not lost
-	}
 	if h.AttemptID > v.attempt {
-		v.hush(r.Sounds)
-		v.attempt, v.chunk = h.AttemptID, 0
+		v.restart(r.Sounds, h.AttemptID)
+	}
+	if h.Chunk < v.chunk || v.lost {
+		return !v.lost // it is here already, if it was not lost
 	}
 	gap := h.Chunk != v.chunk
 	v.chunk, v.whole = h.Chunk+1, h.Last
-	lost := gap || !v.push(r.Sounds, bytes.Clone(frame))
-	if lost {
-		// What is left of it would be no speech.
-		v.hush(r.Sounds)
-		v.chunk, v.whole = math.MaxInt, true
+	if gap || u.ended && s.link == nil || !v.push(r.Sounds, bytes.Clone(frame)) {
+		v.lose(r.Sounds)
 		s.warn("SPEECH_LOST", "the spoken result of "+h.JobID+" has a gap, or is too large to wait")
 	}
-	if u.ended {
+	if u.ended && s.link != nil {
 		s.voiced(u)
 	}
-	return !lost
+	return !v.lost
 }
 
 // voiced passes on the speech of an utterance whose result has been sent.

@@ -146,3 +146,98 @@ func TestSpeechThatIsNotTaken(t *testing.T) {
 		})
 	}
 }
+
+// A node's own words cannot make a session wait for speech: what the scheduler must know is not looked for in them.
+func TestNodeTextThatLooksLikeOurs(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+		job := w.utter(s)
+		w.doneAs(job, 1, `{"text_tgt":"x","note":"\"tts\":\"follows\"","deep":{"tts":"follows"},"type":"result"}`)
+		s.End()
+		synctest.Wait()
+		if m := link.last(t, "result"); m["tts"] != "none" {
+			t.Errorf("%v", m)
+		}
+		link.last(t, "session_ended")
+	})
+}
+
+// A result whose speech cannot come any more says so, live and after a resume.
+func TestResultSaysThatItsSpeechIsLost(t *testing.T) {
+	t.Run("a gap before its turn", func(t *testing.T) {
+		play(t, func(w *world) {
+			s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+			first, second := w.utter(s), w.utter(s)
+			speech(t, w, second, 1, 0, false)
+			speech(t, w, second, 1, 2, true)
+			w.doneAs(second, 1, `{"text_tgt":"x","tts":true}`)
+			w.doneAs(first, 1, `{"text_tgt":"x"}`)
+			synctest.Wait()
+			if m := link.last(t, "result"); m["tts"] != "lost" {
+				t.Errorf("%v", m)
+			}
+		})
+	})
+	t.Run("after a resume", func(t *testing.T) {
+		play(t, func(w *world) {
+			s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+			job := w.utter(s)
+			w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
+			speech(t, w, job, 1, 0, false)
+			synctest.Wait()
+			if m := link.last(t, "result"); m["tts"] != "follows" {
+				t.Fatalf("%v", m)
+			}
+			s.Leave()
+			_, next, err := w.resume(s, link.token(t), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if m := next.last(t, "result"); m["tts"] != "lost" {
+				t.Errorf("%v", m)
+			}
+			speech(t, w, job, 1, 1, true)
+			if got := next.heard("binary"); len(got) != 0 {
+				t.Errorf("%d frames of speech without its beginning", len(got))
+			}
+		})
+	})
+	t.Run("after a resume, before it began", func(t *testing.T) {
+		play(t, func(w *world) {
+			s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+			job := w.utter(s)
+			w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
+			synctest.Wait()
+			s.Leave()
+			_, next, err := w.resume(s, link.token(t), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if m := next.last(t, "result"); m["tts"] != "follows" {
+				t.Errorf("%v", m)
+			}
+			speech(t, w, job, 1, 0, true)
+			if got := next.heard("binary"); len(got) != 1 {
+				t.Errorf("%d frames of speech", len(got))
+			}
+		})
+	})
+	t.Run("after a takeover", func(t *testing.T) {
+		play(t, func(w *world) {
+			s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+			w.doneAs(w.utter(s), 1, `{"text_tgt":"x","tts":true}`)
+			synctest.Wait()
+			w.move()
+			_, next, err := w.resume(s, link.token(t), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if m := next.last(t, "result"); m["tts"] != "lost" {
+				t.Errorf("%v", m)
+			}
+		})
+	})
+}

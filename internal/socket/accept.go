@@ -42,6 +42,7 @@ func (h *Hall) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	up := &upgrade{ResponseWriter: w, conn: c}
 	ws, err := websocket.Accept(up, withoutToken(r), &websocket.AcceptOptions{
 		Subprotocols: []string{wire.Subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
+		OnPongReceived: c.pong,
 	})
 	if err != nil {
 		h.leave(nil, from)

@@ -24,6 +24,8 @@ type Conn struct {
 	watch   watch       // the watchdog's own
 	message *[]byte     // what Read returned; its own
 
+	onPong atomic.Pointer[func(payload []byte)]
+
 	mu      sync.Mutex
 	users   int     // the network connection while it is open, the writer, the reader: who is still at it
 	next    *outbox // waits; nil when there is nothing

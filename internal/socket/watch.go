@@ -40,6 +40,25 @@ func (h *Hall) Run(ctx context.Context) {
 	}
 }
 
+// maxPing is how long the payload of a ping may be (RFC 6455, section 5.5).
+const maxPing = 125
+
+// Ping queues a ping with a payload and reports whether it could, in the manner of Send. The other side answers it when
+// it has sent everything that it wrote before the answer.
+func (c *Conn) Ping(payload []byte) bool {
+	return len(payload) <= maxPing && c.enqueue(opPing, payload)
+}
+
+// OnPong has fn called with the payload of every pong that arrives. It is called within Read, so everything that was sent
+// before the pong has been read.
+func (c *Conn) OnPong(fn func(payload []byte)) { c.onPong.Store(&fn) }
+
+func (c *Conn) pong(_ context.Context, payload []byte) {
+	if fn := c.onPong.Load(); fn != nil {
+		(*fn)(payload)
+	}
+}
+
 // look is the watchdog's look at one connection.
 func (c *Conn) look(now time.Duration) {
 	c.mu.Lock()

@@ -13,6 +13,8 @@ type Conversations struct {
 	Commits  *prometheus.CounterVec // reason
 	Messages *prometheus.CounterVec // kind: result, error, partial, speech
 
+	PauseProbes prometheus.Counter
+
 	took *prometheus.HistogramVec // outcome
 
 	// Ready for use on the way of every utterance, where looking a label up would cost.
@@ -36,12 +38,15 @@ func newConversations(reg *prometheus.Registry) Conversations {
 		Messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lingua_session_messages_total", Help: "Results, errors, partial results and pieces of speech that were sent to sessions.",
 		}, []string{"kind"}),
+		PauseProbes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lingua_pause_probes_total", Help: "Pings that were sent to tell a pause in the audio from a stalled connection.",
+		}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "lingua_utterance_duration_seconds", Help: "From the end of an utterance to its terminal message, as it is sent.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 2, 17),
 		}, []string{"outcome"}),
 	}
-	reg.MustRegister(c.Sessions, c.Commits, c.Messages, c.took)
+	reg.MustRegister(c.Sessions, c.Commits, c.Messages, c.PauseProbes, c.took)
 	for i, kind := range []string{"error", "result"} {
 		c.answered[i], c.waited[i] = c.Messages.WithLabelValues(kind), c.took.WithLabelValues(kind)
 	}

@@ -46,6 +46,7 @@ var exported = map[string]metric{
 	"Closes":           {"lingua_socket_closes_total", "COUNTER", []string{"code", "side"}},
 	"Sessions":         {"lingua_sessions_total", "COUNTER", []string{"event"}},
 	"Commits":          {"lingua_utterances_total", "COUNTER", []string{"reason"}},
+	"PauseProbes":      {Name: "lingua_pause_probes_total", Kind: "COUNTER"},
 	"Messages":         {"lingua_session_messages_total", "COUNTER", []string{"kind"}},
 	"LettersSent":      {"lingua_letters_total", "COUNTER", []string{"kind", "result"}},
 	"LettersDealt":     {"lingua_letters_handled_total", "COUNTER", []string{"kind", "result"}},

@@ -39,9 +39,11 @@ type recordBody struct {
 }
 
 type recordTurn struct {
-	Turn    int64  `json:"n"`
-	ID      string `json:"i,omitempty"`
-	AudioMS int64  `json:"m"`
+	Turn      int64  `json:"n"`
+	ID        string `json:"i,omitempty"`
+	AudioMS   int64  `json:"m"`
+	Continues int64  `json:"c,omitempty"`
+	WaitMS    int64  `json:"w,omitempty"`
 }
 
 // offset is a moment in a head, in milliseconds: from 0 up, so long after the record was created; below 0, -1 less
@@ -146,7 +148,14 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	if u := &j.Utterance; u.Turn > 0 {
 		b = strconv.AppendInt(append(b, `,"u":{"n":`...), u.Turn, 10)
 		b = appendText(append(b, `,"i":`...), u.ID)
-		b = append(strconv.AppendInt(append(b, `,"m":`...), u.AudioMS, 10), '}')
+		b = strconv.AppendInt(append(b, `,"m":`...), u.AudioMS, 10)
+		if u.Continues > 0 {
+			b = strconv.AppendInt(append(b, `,"c":`...), u.Continues, 10)
+		}
+		if u.WaitMS > 0 {
+			b = strconv.AppendInt(append(b, `,"w":`...), u.WaitMS, 10)
+		}
+		b = append(b, '}')
 	}
 	b = append(append(append(b, `,"p":"`...), j.Fingerprint...), '"')
 	if j.Detail != "" {
@@ -194,7 +203,7 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 		AudioRef: b.AudioRef, Options: b.Options,
 	}
 	if u := b.Utterance; u != nil {
-		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS}
+		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS}
 	}
 	return job, nil
 }
