@@ -381,3 +381,8 @@ func (f *faulty) Commit(ctx context.Context, r core.LeaseRef) (bool, error) {
 func (f *faulty) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
 	return ask(f, "get", func() (*core.Job, error) { return f.Store.Get(ctx, id) })
 }
+
+func (f *faulty) Mark(ctx context.Context, m store.Mark) error {
+	_, err := ask(f, "mark", func() (struct{}, error) { return struct{}{}, f.Store.Mark(ctx, m) })
+	return err
+}

@@ -282,57 +282,6 @@ func (l *Life) All(ctx context.Context) ([]store.NodeStatus, error) {
 	return all, nil
 }
 
-// Unavailable is a node's word that it does not have a service after all.
-type Unavailable struct {
-	Node    core.NodeID
-	Service string
-	Detail  string
-	Job     core.JobID // the job that failed for it, if one did
-	Attempt int
-}
-
-// Missing notes that a node does not have a service after all, and moves the job that failed for it. The
-// mark is never held back; only a flood of reports is. A report about a job the node never had
-// changes nothing.
-func (l *Life) Missing(ctx context.Context, u Unavailable) error {
-	l.metrics.ModelNA.Inc()
-	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}}
-	if known, err := l.declared(ctx, u.Node); err != nil {
-		return err
-	} else if known == nil {
-		return unknownNode(u.Node)
-	}
-	holds := false
-	if u.Job != "" {
-		var err error
-		if holds, err = l.jobs.Had(ctx, report); err != nil {
-			return err
-		}
-	}
-	ok, err := l.store.Allow(ctx, store.AllowParams{
-		Key: "model_na:" + string(u.Node), Limit: l.cfg.MarkRate, Window: time.Minute,
-	})
-	switch {
-	case err != nil:
-		return l.down(ctx, "rate", err)
-	case !ok:
-		return wire.Wrong(wire.RateLimited, "node_id",
-			"node %s sent more than %d such reports in a minute; wait a minute", u.Node, l.cfg.MarkRate).RetryIn(time.Minute)
-	}
-	mark := store.Mark{Node: u.Node, Service: u.Service, For: l.cfg.MarkFor}
-	if err := l.store.Mark(ctx, mark); err != nil {
-		if errors.Is(err, store.ErrNoNode) {
-			return unknownNode(u.Node)
-		}
-		return l.down(ctx, "mark", err)
-	}
-	l.fleet.Mark(mark)
-	if !holds {
-		return nil // it is none of its business any more; the mark is
-	}
-	return l.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)
-}
-
 // SetAside is for how much longer this instance sends a node nothing because it did not confirm its jobs.
 func (l *Life) SetAside(id core.NodeID) time.Duration {
 	n := l.fleet.Node(id)
