@@ -18,7 +18,7 @@ const soundOwner core.Token = "sound"
 // waits.
 func (j *journey) shelve(ctx context.Context, c cause) bool {
 	if !j.apply(ctx, store.ApplyParams{
-		Event: core.EventRetry, Holder: j.job.Holder, Owner: soundOwner, RetryFor: j.d.cfg.AudioGrace, Reason: c.reason, Detail: c.detail,
+		Event: core.EventRetry, Holder: j.job.Holder, Owner: soundOwner, RetryFor: j.d.cfg.AudioGrace, Suspends: true, Reason: c.reason, Detail: c.detail,
 	}) {
 		return false
 	}

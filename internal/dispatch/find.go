@@ -24,7 +24,9 @@ type search struct {
 	token   core.Token
 	tried   []core.NodeID
 	shun    core.InstanceID // whose nodes are better left alone
-	again   bool            // it was looked for before, in vain: a refusal is not counted twice
+	// accepted says that the job has a record: it is seen through, and a preference that cannot be met any more yields.
+	accepted bool
+	again    bool // it was looked for before, in vain: a refusal is not counted twice
 }
 
 // found is a node with a slot reserved on it.
@@ -69,6 +71,10 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 	return d.findAny(ctx, s, &q, round)
 }
 
+// insists reports whether a preferred node that cannot do the job is an error: the caller can still be told, or wants
+// no other node.
+func (s *search) insists() bool { return !s.accepted || s.spec.Options.Strict }
+
 // findPreferred tries the node the caller asked for. It reports false when the random path is to be taken.
 func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query) (found, bool, *wire.Error) {
 	id := s.spec.Options.PreferredNode
@@ -81,7 +87,7 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 		case err != nil && !errors.Is(err, store.ErrNoNode):
 			d.storeFailed("node", err)
 			return found{}, false, down()
-		case err != nil:
+		case err != nil && s.insists():
 			return found{}, false, &wire.Error{
 				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
 				Detail: fmt.Sprintf("options.preferred_node_id: no node %s is registered; name another one or none", id),
@@ -90,7 +96,7 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 	} else {
 		m := fleet.Member{Node: n, Revision: n.Now().Revision, Handle: n.Handle()}
 		reason = d.picker.Objection(q, n)
-		if reason.Incapable() {
+		if reason.Incapable() && s.insists() {
 			return found{}, false, &wire.Error{
 				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
 				Detail:  fmt.Sprintf("options.preferred_node_id: node %s cannot do this job (%s); name another one or none", id, reason),

@@ -386,3 +386,11 @@ func (f *faulty) Mark(ctx context.Context, m store.Mark) error {
 	_, err := ask(f, "mark", func() (struct{}, error) { return struct{}{}, f.Store.Mark(ctx, m) })
 	return err
 }
+
+// remove makes the store and this instance forget a node.
+func (w *world) remove(id string) {
+	w.t.Helper()
+	if err := w.mem.Remove(w.t.Context(), store.RemoveParams{Node: core.NodeID(id)}); err != nil {
+		w.t.Error(err)
+	}
+}

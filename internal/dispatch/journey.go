@@ -53,10 +53,19 @@ func (d *Dispatcher) embark(job *core.Job, awaited bool) *journey {
 
 // resume begins a journey of a job that was recorded earlier, here or elsewhere.
 func (d *Dispatcher) resume(job *core.Job) *journey {
-	left := min(d.cfg.JobTimeout, max(job.Deadline.Sub(job.Updated), 0))
+	left := min(d.cfg.JobTimeout, max(d.remaining(job), 0))
 	now := time.Now()
 	f := d.flights.add(&flight{id: job.ID, deadline: now.Add(left), job: job, ends: now.Add(d.cfg.AttemptTimeout)})
 	return d.onward(job, f)
+}
+
+// remaining is how much of its time a job has left. It is counted from the job's creation, not from its last step:
+// otherwise each takeover would give the job the time anew that has passed since.
+func (d *Dispatcher) remaining(job *core.Job) time.Duration {
+	if awaitsSound(job) {
+		return job.Deadline.Sub(job.Retry) // what it had left when it was suspended
+	}
+	return job.Deadline.Sub(d.store.Clock(job.ID))
 }
 
 // onward is a journey of a job that is in flight here.
@@ -280,7 +289,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 	}
 	renew := time.Now().Add(retryLease / 2)
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, shun: j.shun, again: wait > firstPause}
+		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, shun: j.shun, accepted: true, again: wait > firstPause}
 		if s.again {
 			s.tried = j.excluded() // there was nobody else
 		}

@@ -101,7 +101,9 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) (moved b
 			return false, nil
 		}
 	default:
-		if !j.takeOver(ctx, soundOwner, d.cfg.AudioGrace) {
+		if !j.apply(ctx, store.ApplyParams{
+			Event: core.EventTakeover, Holder: j.waiting(), Owner: soundOwner, RetryFor: d.cfg.AudioGrace, Suspends: true,
+		}) {
 			return false, nil
 		}
 		d.awaitSound(ctx, j.job)

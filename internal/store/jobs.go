@@ -18,6 +18,8 @@ type Jobs interface {
 	Apply(ctx context.Context, p ApplyParams) (Applied, error)
 	// Get returns a record, ErrNoJob if there is none.
 	Get(ctx context.Context, id core.JobID) (*core.Job, error)
+	// Clock is what time it is, about, on the clock that the record's times were taken from. It asks nobody.
+	Clock(id core.JobID) time.Time
 	// List returns records, the newest first: unfinished ones that some node's lease set names, and of the ended
 	// ones at least those that ended through this store.
 	List(ctx context.Context, p ListParams) ([]*core.Job, error)
@@ -49,8 +51,10 @@ type ApplyParams struct {
 	Token    core.Token    // move: the new holder's lease
 	Owner    core.Token    // retry, takeover: who looks for another node; move: who found it, if RETRYING
 	RetryFor time.Duration // retry, takeover: how long nobody else may
-	Reason   core.Reason   // retry, fail, cancel
-	Cause    core.Reason   // why the attempt ended, if that is another thing than why the job did
+	// Suspends says that a retry or a takeover waits for the job's audio: its deadline moves by RetryFor, once.
+	Suspends bool
+	Reason   core.Reason // retry, fail, cancel
+	Cause    core.Reason // why the attempt ended, if that is another thing than why the job did
 	Detail   string
 	Result   []byte // done
 }

@@ -41,10 +41,11 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 		next.End(now, p.Reason)
 		next.Reason, next.Detail = p.Reason, p.Detail
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
-		if p.Reason == core.ReasonAudioLost {
-			next.Deadline = next.Deadline.Add(p.RetryFor) // it waits for its sound, not for a node
-		}
+		suspend(&next, p)
 	case core.EventTakeover:
+		if job.Owner != p.Owner { // by its owner it is a renewal, or a repeat
+			suspend(&next, p)
+		}
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
 	case core.EventMove:
 		next.End(now, p.Reason)
@@ -113,4 +114,11 @@ func mayDecideRetry(job *core.Job, p *ApplyParams, now time.Time) bool {
 		return job.Owner == p.Owner || !now.Before(job.Retry)
 	}
 	return true
+}
+
+// suspend moves the deadline of a job that waits for its audio, not for a node.
+func suspend(job *core.Job, p *ApplyParams) {
+	if p.Suspends {
+		job.Deadline = job.Deadline.Add(p.RetryFor)
+	}
 }

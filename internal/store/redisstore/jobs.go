@@ -118,7 +118,7 @@ func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, 
 			sure = true
 			continue
 		}
-		now, r, err := s.write(ctx, next, notBefore, seen)
+		now, r, err := s.write(ctx, next, p.Suspends, notBefore, seen)
 		switch {
 		case err != nil:
 			return store.Applied{}, err
@@ -164,7 +164,7 @@ func step(job *core.Job, p *store.ApplyParams) (next *core.Job, outcome store.Ou
 
 // write puts a record in the place of the one that begins as it was seen. A live one keeps its time; an ended one gets as
 // long as a repeat may ask for it.
-func (s *Store) write(ctx context.Context, next *core.Job, notBefore int64, seen string) (int64, reply, error) {
+func (s *Store) write(ctx context.Context, next *core.Job, suspended bool, notBefore int64, seen string) (int64, reply, error) {
 	record, err := encode(next)
 	if err != nil {
 		return 0, reply{}, err
@@ -173,8 +173,8 @@ func (s *Store) write(ctx context.Context, next *core.Job, notBefore int64, seen
 	switch {
 	case next.State.Terminal():
 		w.ttl = millis(s.timing.Keep)
-	case next.Until().After(next.Deadline): // it waits for its sound, and its time does not run
-		w.ttl = millis(next.Until().Sub(next.Updated) + next.Deadline.Sub(next.Created) + 2*s.timing.Presence)
+	case suspended: // the record must outlive the wait for its audio
+		w.ttl = millis(next.Deadline.Sub(next.Created) + 2*s.timing.Presence)
 	}
 	return s.replace(ctx, next.ID, w)
 }
@@ -202,6 +202,11 @@ func (s *Store) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
 		return nil, store.ErrNoJob
 	}
 	return job, err
+}
+
+// Clock implements store.Jobs.
+func (s *Store) Clock(id core.JobID) time.Time {
+	return time.UnixMilli(s.line.clocks.server(s.line.slot(s.keys.job(id))))
 }
 
 // fetchEach reads many records; those that are gone are left out.

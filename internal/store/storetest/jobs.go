@@ -223,6 +223,40 @@ func exerciseJobs(_ *testing.T, run runner) {
 		}
 	})
 
+	run("the deadline of a job that waits for its audio moves once", func(t *testing.T, h *Harness) {
+		p := h.jobParams("job-1", "node-a", "t.1")
+		p.Timeout = h.Timing.Presence / 4
+		created := h.create(t, p)
+		grace := h.Timing.Presence + h.Slack
+		wants := func(what string, job *core.Job, after time.Duration) {
+			t.Helper()
+			if got := job.Deadline.Sub(created.Created); got != after {
+				t.Errorf("%s: the deadline is %v after creation, want %v", what, got, after)
+			}
+		}
+		retry := store.ApplyParams{Job: "job-1", Event: core.EventRetry, Holder: p.Holder, Owner: "o.1", RetryFor: h.Timing.Presence / 4, Reason: core.ReasonNodeLost}
+		wants("a retry", h.apply(t, retry).Job, p.Timeout)
+		h.Wait(h.Timing.Presence/4 + h.Slack)
+		take := store.ApplyParams{Job: "job-1", Event: core.EventTakeover, Holder: p.Holder, Owner: "audio", RetryFor: grace, Suspends: true}
+		wants("a takeover that waits for audio", h.apply(t, take).Job, p.Timeout+grace)
+		wants("the same again", h.apply(t, take).Job, p.Timeout+grace)
+		// Whoever brings the audio must still find the record: it lives longer than one that never waited.
+		h.Wait(2 * h.Timing.Presence)
+		job, err := h.Store.Get(t.Context(), "job-1")
+		if err != nil {
+			t.Fatalf("the record of a job that waits for its audio: %v", err)
+		}
+		wants("later", job, p.Timeout+grace)
+	})
+
+	run("a record's clock goes on between its steps", func(t *testing.T, h *Harness) {
+		created := h.create(t, h.jobParams("job-1", "node-a", "t.1"))
+		h.Wait(h.Timing.Judge)
+		if passed := h.Store.Clock("job-1").Sub(created.Updated); passed < h.Timing.Judge-h.Slack || passed > 2*h.Timing.Judge {
+			t.Errorf("%v have passed on the record's clock, want about %v", passed, h.Timing.Judge)
+		}
+	})
+
 	run("lists select, order and bound", func(t *testing.T, h *Harness) {
 		a, b := h.register(t, "node-a", 9), h.register(t, "node-b", 9)
 		for i := range 5 {
