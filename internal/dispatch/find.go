@@ -178,6 +178,20 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 	return found{}, d.refuse(s, wire.AllCandidatesFullOrFailed, survey.Objections)
 }
 
+// otherThan reports whether some other node than the given ones is there for a job, if only it had room: one that is
+// registered but has left, is drained or lacks something is not worth waiting for.
+func (d *Dispatcher) otherThan(nodes []core.NodeID, spec *core.Spec) bool {
+	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
+	q := pick.Query{Wish: &pool.Wish, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: d.fleet.Now()}
+	for m := range pool.Members().All() {
+		switch d.picker.Objection(&q, m.Node) {
+		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
+			return true
+		}
+	}
+	return false
+}
+
 // reserve asks the ledger for a slot of one node. A node that has changed since it was chosen is looked at
 // again and, if it still suits, asked once more.
 func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fleet.Member) (found, store.Verdict, error) {

@@ -110,10 +110,8 @@ func (j *journey) excluded() []core.NodeID {
 			list = append(list, b.node)
 		}
 	}
-	for m := range j.d.fleet.Pool(j.job.Direction, j.job.Options.RequireTTS).Members().All() {
-		if !slices.Contains(j.tried, m.ID()) {
-			return append(list, j.failed...)
-		}
+	if len(j.failed) > 0 && j.d.otherThan(j.tried, &j.job.Spec) {
+		list = append(list, j.failed...)
 	}
 	return list
 }
