@@ -102,6 +102,7 @@ type Node struct {
 	Online            bool              `json:"online" doc:"It was heard lately, and is not known to be gone."`
 	Health            string            `json:"health" doc:"What counts: draining when the operator drained it, whatever it says of itself."`
 	Drained           bool              `json:"drained" doc:"An operator asked that it gets nothing new."`
+	Disconnected      bool              `json:"disconnected,omitempty" doc:"Its connection was lost and is awaited: its jobs go on, and it gets no others."`
 	Held              bool              `json:"held,omitempty" doc:"It came back unknown and does not list its jobs: it gets nothing for the time of one attempt, in case it is still busy."`
 	SetAsideMS        int64             `json:"set_aside_ms,omitempty" doc:"For this long the asked scheduler prefers other nodes, because this one did not confirm its jobs."`
 	MaxConcurrentJobs int               `json:"max_concurrent_jobs"`

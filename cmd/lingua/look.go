@@ -48,6 +48,8 @@ func writeNodes(t *tabwriter.Writer, nodes []wire.Node) {
 	for _, n := range nodes {
 		health := n.Health
 		switch {
+		case n.Disconnected && health != core.HealthOffline.String():
+			health = "disconnected"
 		case !n.Online && health != core.HealthOffline.String():
 			health = "silent"
 		case n.Held:

@@ -202,19 +202,21 @@ const MaxConcurrentJobs = 10_000
 // Node is a node as the store knows it. A Node is never changed in place; a change makes a new one with a
 // higher Version.
 type Node struct {
-	ID         NodeID
-	Epoch      Epoch
-	Revision   Revision
-	Version    Version
-	Health     Health // as the node says
-	Drained    bool   // as the operator says
-	MaxJobs    int
-	Capability Capability
-	Region     string
-	Zone       string
-	Tenant     TenantID
-	Callback   string     // where an HTTP node takes its jobs
-	Owner      InstanceID // with which it is connected by its socket; empty: with none
+	ID       NodeID
+	Epoch    Epoch
+	Revision Revision
+	Version  Version
+	Health   Health // as the node says
+	Drained  bool   // as the operator says
+	// Disconnected says that the node's connection was lost and is awaited: its jobs go on, and it gets no others.
+	Disconnected bool
+	MaxJobs      int
+	Capability   Capability
+	Region       string
+	Zone         string
+	Tenant       TenantID
+	Callback     string     // where an HTTP node takes its jobs
+	Owner        InstanceID // with which it is connected by its socket; empty: with none
 }
 
 // Standing is the health that counts: the operator's drain wins over what the node says.
@@ -224,6 +226,9 @@ func (n *Node) Standing() Health {
 	}
 	return n.Health
 }
+
+// Grantable reports whether the node may be given new work, if it has room.
+func (n *Node) Grantable() bool { return n.Standing() == HealthReady && !n.Disconnected }
 
 // Reachable reports whether there is a way to hand the node a job.
 func (n *Node) Reachable() bool { return n.Callback != "" || n.Owner != "" }
@@ -237,7 +242,7 @@ func (n *Node) SameService(o *Node) bool {
 
 // SameAs reports whether o declares the same as n, whatever its epoch, revision and version.
 func (n *Node) SameAs(o *Node) bool {
-	return n.Health == o.Health && n.Drained == o.Drained && n.MaxJobs == o.MaxJobs && n.SameService(o)
+	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.SameService(o)
 }
 
 // Follow makes n the successor of old: its version is one more, its revision too if it serves differently.

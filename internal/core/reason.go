@@ -22,6 +22,7 @@ const (
 
 	ReasonNotReady        Reason = "HEALTH_NOT_READY"
 	ReasonDrained         Reason = "DRAINED"
+	ReasonDisconnected    Reason = "DISCONNECTED"
 	ReasonHeld            Reason = "HELD"
 	ReasonStale           Reason = "HEARTBEAT_STALE"
 	ReasonUnreachable     Reason = "NO_CALLBACK_URL"

@@ -34,6 +34,7 @@ var wantReasons = map[Reason]traits{
 	"OTHER_REGION":              incapable,
 
 	"HEALTH_NOT_READY":           plain,
+	"DISCONNECTED":               plain,
 	"DRAINED":                    plain,
 	"HELD":                       plain,
 	"HEARTBEAT_STALE":            plain,

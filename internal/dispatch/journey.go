@@ -26,6 +26,8 @@ type journey struct {
 	failed []core.NodeID   // of these, those who gave it up
 	// awaited says that the caller who asked for the job still waits for it to be placed, and can be refused.
 	awaited bool
+	// patient says that the caller waits too, and is only refused while nothing of the job has left this instance.
+	patient bool
 	// undecided says that the store could not be asked before the context ended.
 	undecided bool
 }
@@ -48,7 +50,7 @@ func (d *Dispatcher) embark(job *core.Job, awaited bool) *journey {
 	f := d.flights.add(&flight{
 		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, ends: now.Add(d.cfg.AttemptTimeout),
 	})
-	return &journey{d: d, f: f, job: job, awaited: awaited}
+	return &journey{d: d, f: f, job: job, awaited: awaited, patient: !awaited}
 }
 
 // resume begins a journey of a job that was recorded earlier, here or elsewhere.
@@ -339,7 +341,8 @@ func (j *journey) handBack(ctx context.Context) {
 // untold reports whether the caller still waits, and the job certainly never reached a node, so that the
 // caller can be refused.
 func (j *journey) untold(c cause) bool {
-	return j.awaited && c.certain && !slices.ContainsFunc(j.job.History, func(a core.Attempt) bool {
+	told := !j.awaited && (!j.patient || c.reason != core.ReasonDeliveryRefused)
+	return !told && c.certain && !slices.ContainsFunc(j.job.History, func(a core.Attempt) bool {
 		return !a.Ended.IsZero() && a.Reason != core.ReasonNodeBusy && a.Reason != core.ReasonDeliveryRefused
 	})
 }

@@ -125,6 +125,10 @@ func answer(job *core.Job, content string) (Placement, *wire.Error) {
 	case job.Refused():
 		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "every node that could take the job refused it: try again")
 		e.JobID = string(job.ID)
+		e.Reasons = make(map[string]int)
+		for _, past := range job.History {
+			e.Reasons[string(past.Reason)]++
+		}
 		return Placement{}, e.RetryIn(time.Second)
 	}
 	return Placement{Job: job.ID, Node: job.Node, Attempt: job.Attempt}, nil

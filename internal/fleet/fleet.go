@@ -110,13 +110,30 @@ func (f *Fleet) Update(s store.NodeStatus) {
 		f.put(n)
 		f.place(n, s.Node)
 	case newer(s.Node, old):
-		n.declare(s.Node)
-		if s.Node.Revision != old.Revision || s.Node.Epoch != old.Epoch {
-			f.place(n, s.Node)
-		}
-		if s.Node.Epoch != old.Epoch {
-			n.Answered() // a new life starts with a clean slate
-		}
+		f.redeclare(n, s.Node)
+	}
+}
+
+// Redeclare takes over what the store says of a node that is in view, if it is newer: not how full it is, nor when it
+// was heard.
+func (f *Fleet) Redeclare(declared *core.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.Node(declared.ID)
+	if n == nil || !newer(declared, n.Now()) {
+		return
+	}
+	f.redeclare(n, declared)
+}
+
+func (f *Fleet) redeclare(n *Node, declared *core.Node) {
+	old := n.Now()
+	n.declare(declared)
+	if declared.Revision != old.Revision || declared.Epoch != old.Epoch {
+		f.place(n, declared)
+	}
+	if declared.Epoch != old.Epoch {
+		n.Answered() // a new epoch starts with a clean slate
 	}
 }
 

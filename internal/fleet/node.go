@@ -65,7 +65,7 @@ const (
 
 func packBrief(declared *core.Node) uint64 {
 	b := Brief(max(declared.MaxJobs, 0)) << briefBits
-	if declared.Standing() == core.HealthReady {
+	if declared.Grantable() {
 		b |= briefReady
 	}
 	if declared.Tenant != "" {

@@ -65,20 +65,16 @@ func (l *Life) Register(ctx context.Context, id core.NodeID, p Patch, a store.Ac
 		id = NewID()
 	}
 	p.normalise()
-	return l.register(ctx, id, p, a, false)
+	return l.enroll(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Connection: p.Connection})
 }
 
 // NewID makes a name for a node that has none.
 func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).String()) }
 
-// Readmit registers a node that the store has forgotten, as it has declared itself by now.
-func (l *Life) Readmit(ctx context.Context, declared core.Node, a store.Activity) (Registered, error) {
+// Readmit registers a connected node that the store has forgotten, as it has declared itself by now.
+func (l *Life) Readmit(ctx context.Context, declared core.Node, connection uint64, a store.Activity) (Registered, error) {
 	declared.Capability.Normalise()
-	return l.enroll(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a})
-}
-
-func (l *Life) register(ctx context.Context, id core.NodeID, p Patch, a store.Activity, returning bool) (Registered, error) {
-	return l.enroll(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Returning: returning})
+	return l.enroll(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection})
 }
 
 func (l *Life) enroll(ctx context.Context, p store.RegisterParams) (Registered, error) {
@@ -149,6 +145,12 @@ func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error)
 				known = pulse.Node // it had changed since this instance last looked: say it again
 				continue
 			}
+			if pulse.Node.Disconnected && (b.Patch.Connection != 0 || pulse.Node.Callback != "") {
+				// It is reached by its callback_url since, or the store has forgotten that it is connected again.
+				if _, err := l.connect(ctx, store.ConnectParams{Node: b.Node, Epoch: pulse.Node.Epoch, Connection: b.Patch.Connection}); err != nil {
+					return nil, err
+				}
+			}
 			return l.follow(ctx, known, &pulse), nil
 		}
 		known = nil
@@ -156,7 +158,7 @@ func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error)
 	if !b.Patch.Full() {
 		return nil, wire.Wrong(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
-	r, err := l.register(ctx, b.Node, b.Patch, b.Activity, true)
+	r, err := l.enroll(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true})
 	return r.Cancel, err
 }
 
@@ -204,45 +206,6 @@ func (l *Life) admit(ctx context.Context, s store.NodeStatus) {
 	if err := l.fleet.Admit(ctx, l.store, s); err != nil {
 		l.log.Warn("could not read a node's marks", "node_id", s.Node.ID, "error", err)
 	}
-}
-
-// Away has other nodes preferred to one that has lost its connection; Back takes it back.
-func (l *Life) Away(id core.NodeID) {
-	if n := l.fleet.Node(id); n != nil {
-		n.Missed(l.fleet.Now())
-	}
-}
-
-// Back says that a node is connected again.
-func (l *Life) Back(id core.NodeID) {
-	if n := l.fleet.Node(id); n != nil {
-		n.Answered()
-	}
-}
-
-// Gone moves on the jobs of a node whose connection was lost and did not come back: it is known to be away long before
-// its silence would show. Until it comes back it is offline for everybody. One that has begun another life is left alone.
-func (l *Life) Gone(ctx context.Context, id core.NodeID, epoch core.Epoch) error {
-	n := l.fleet.Node(id)
-	if n == nil {
-		return nil // whoever follows the fleet sees to it
-	}
-	known := n.Now()
-	away := *known
-	away.Health = core.HealthOffline
-	pulse, err := l.store.Heartbeat(ctx, store.HeartbeatParams{
-		Node: id, Epoch: epoch, Known: known, Declared: &away, Load: core.UnknownLoad, Unheard: true,
-	})
-	if err != nil {
-		return l.down(ctx, "gone", err)
-	}
-	if pulse.Verdict != store.OK {
-		return nil
-	}
-	l.admit(ctx, pulse.NodeStatus)
-	moved, err := l.jobs.Lost(ctx, id)
-	l.log.Info("node did not come back; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
-	return err
 }
 
 // Drain sets or clears the operator's wish that a node gets nothing new.

@@ -22,6 +22,8 @@ type Patch struct {
 	Callback *string
 	Owner    *core.InstanceID // with whom it is connected
 	Load     *core.Load
+	// Connection names the connection it is said over, 0: none. It is not part of what the node declares.
+	Connection uint64
 }
 
 // Full reports whether the patch says all that a registration must.

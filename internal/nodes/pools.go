@@ -42,7 +42,7 @@ func (l *Life) Pools(ctx context.Context) (pools []Pool, truncated bool, err err
 				found[d] = p
 			}
 			p.Nodes++
-			if s.Node.Standing() == core.HealthReady && s.Node.Reachable() {
+			if s.Node.Grantable() && s.Node.Reachable() {
 				p.Ready++
 				p.Capacity += s.Max
 				p.InFlight += s.InFlight()

@@ -80,10 +80,7 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	}
 	switch {
 	case !brief.Ready():
-		if n.Now().Drained {
-			return core.ReasonDrained
-		}
-		return core.ReasonNotReady
+		return ungrantable(n.Now())
 	case n.Silence(q.Now) > p.policy.StaleAfter:
 		return core.ReasonStale
 	case !brief.Reachable():
@@ -110,6 +107,17 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 		return core.ReasonSpread
 	}
 	return core.ReasonNone
+}
+
+// ungrantable says why a node may be given nothing new.
+func ungrantable(declared *core.Node) core.Reason {
+	switch {
+	case declared.Drained:
+		return core.ReasonDrained
+	case declared.Health == core.HealthReady && declared.Disconnected:
+		return core.ReasonDisconnected
+	}
+	return core.ReasonNotReady
 }
 
 // demanding reports whether the job asks for more than its direction.

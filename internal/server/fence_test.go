@@ -38,7 +38,7 @@ func TestRepeatedFail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	n := w.node("n1", nil)
-	w.node("n2", obj{"health": "degraded"}) // the one that is waited for
+	w.node("n2", obj{"current_load": obj{"cpu": 1}}) // the one that is waited for
 	d, _ := w.begin(utterance(nil))
 	n.fail(d, nil).ok()
 	waiting := w.job(d.JobID)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -26,6 +27,8 @@ type Links struct {
 	bus    *bus.Bus                          // nil when this instance is alone
 	within time.Duration                     // how long a job may be on its way to another instance
 	owner  func(core.NodeID) core.InstanceID // with whom a node is connected, as far as it is known here
+
+	made atomic.Uint64 // connections so far
 
 	mu    sync.Mutex
 	base  string // where others reach this instance
@@ -116,6 +119,8 @@ func (l *Links) Listen(sounds *session.Sounds) { l.sounds = sounds }
 type nodeLink struct {
 	conn *socket.Conn
 	id   core.NodeID
+	// connection tells this connection of the node from its earlier and later ones.
+	connection uint64
 	// Only its reader touches these: what it declares by now, and the attempts whose results were taken and whose speech
 	// follows.
 	said   core.Node
@@ -203,6 +208,17 @@ func (l *Links) leave(n *nodeLink) bool {
 	l.away[n.id] = n
 	return true
 }
+
+// awaits reports whether a lost link is the node's last one: it has not come back since.
+func (l *Links) awaits(n *nodeLink) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.away[n.id] == n
+}
+
+// connection makes a name for a connection that no other of this instance has. Those of different instances are told
+// apart by the node's epoch.
+func (l *Links) connection() uint64 { return l.made.Add(1) }
 
 // lost reports, when the grace of a lost link is over, whether the node has not come back since. It is asked once.
 func (l *Links) lost(n *nodeLink) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -162,12 +163,15 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 		in.NodeID = string(nodes.NewID())
 	}
 	defer s.Links.decide(core.NodeID(in.NodeID))()
-	p.Owner = &s.Instance
+	p.Owner, p.Connection = &s.Instance, s.Links.connection()
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Status: "registered"}
-	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID)}
+	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), connection: p.Connection}
 	drained := false
 	if was := s.resumed(ctx, in); was != nil {
 		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Beat{Node: n.id, Epoch: was.Epoch, Patch: p, Activity: a})
+		if err == nil {
+			err = s.Nodes.Reconnected(ctx, n.id, was.Epoch, n.connection)
+		}
 		if err == nil {
 			n.epoch, drained, ack.Status, ack.Cancel = was.Epoch, was.Drained, "resumed", viewActive(cancel)
 		}
@@ -189,7 +193,6 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 	if old := s.Links.enter(n); old != nil {
 		old.conn.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
 	}
-	s.Nodes.Back(n.id)
 	return n, nil
 }
 
@@ -240,7 +243,6 @@ func (s *Server) nodeLeft(n *nodeLink) {
 	if !s.Links.leave(n) {
 		return
 	}
-	s.Nodes.Away(n.id)
 	s.later(s.Grace, func(ctx context.Context) {
 		defer s.Links.decide(n.id)()
 		if !s.Links.lost(n) {
@@ -249,5 +251,25 @@ func (s *Server) nodeLeft(n *nodeLink) {
 		if err := s.Nodes.Gone(ctx, n.id, n.life()); err != nil {
 			s.Log.Warn("could not move the jobs of a node that did not come back", "node_id", n.id, "error", err)
 		}
+	})
+	s.disconnected(n)
+}
+
+// Between two tries to note a lost connection.
+const (
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = 500 * time.Millisecond
+)
+
+// disconnected has every instance pass over a node while its connection is lost. It is tried until the store answers or
+// the grace is over, when the node is taken for gone anyway.
+func (s *Server) disconnected(n *nodeLink) {
+	ctx, cancel := context.WithTimeout(s.life, s.Grace)
+	defer cancel()
+	pause.Persist(ctx, firstRetry, lastRetry, func() error {
+		if !s.Links.awaits(n) {
+			return nil // it is back
+		}
+		return s.Nodes.Disconnected(ctx, n.id, n.life(), n.connection)
 	})
 }

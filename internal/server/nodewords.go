@@ -76,6 +76,7 @@ func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbe
 		b.Seq = *in.HBSeq
 	}
 	p.Apply(&n.said)
+	b.Patch.Connection = n.connection
 	b.Patch.Health = n.said.Health // whoever is connected and says nothing of it is as it said before
 	cancel, err := s.Nodes.Heartbeat(ctx, b)
 	var we *wire.Error
@@ -93,7 +94,7 @@ func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbe
 
 // readmit registers a node that the store has forgotten, by what it has said of itself.
 func (s *Server) readmit(ctx context.Context, n *nodeLink, a store.Activity) *wire.Error {
-	r, err := s.Nodes.Readmit(ctx, n.said, a)
+	r, err := s.Nodes.Readmit(ctx, n.said, n.connection, a)
 	if err != nil {
 		return asError(err)
 	}

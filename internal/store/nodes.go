@@ -16,6 +16,10 @@ type Nodes interface {
 	Heartbeat(ctx context.Context, p HeartbeatParams) (Pulse, error)
 	// Drain sets or clears the operator's wish that the node gets nothing new. It outlives registrations.
 	Drain(ctx context.Context, p DrainParams) (*core.Node, error)
+	// Connect notes that a node's connection was made or lost. A node whose connection is lost is granted nothing until
+	// it has another one or registers again; when it was last heard and its leases stay as they are. Word of another epoch,
+	// or of an earlier connection than the one that was made last, changes nothing. It returns the node as it is then.
+	Connect(ctx context.Context, p ConnectParams) (*core.Node, error)
 	// Remove forgets a node and its leases, unless it was heard more lately than that.
 	Remove(ctx context.Context, p RemoveParams) error
 }
@@ -53,9 +57,20 @@ type RegisterParams struct {
 	Node     core.Node // as declared; epoch, revision and drain are the store's
 	Load     core.Load
 	Activity Activity
+	// Connection names the connection over which the node registers, 0: none. Of several in one epoch the store can tell
+	// by it which of them was lost.
+	Connection uint64
 	// Returning says that the node spoke as one that was registered before, so that it may still be running
 	// work this store knows nothing of. Unless it lists its jobs it is granted nothing for one attempt.
 	Returning bool
+}
+
+// ConnectParams says that a connection of a node was made or lost.
+type ConnectParams struct {
+	Node       core.NodeID
+	Epoch      core.Epoch
+	Connection uint64 // counts up within an epoch; 0: none, the node is reached otherwise
+	Lost       bool
 }
 
 // Registration is the answer to a registration.

@@ -56,7 +56,7 @@ func (s *Store) declare(n *node, p *store.HeartbeatParams) {
 		return
 	}
 	next := *p.Declared
-	next.ID, next.Drained = n.now.ID, n.now.Drained
+	next.ID, next.Drained, next.Disconnected = n.now.ID, n.now.Drained, n.now.Disconnected
 	if !next.SameAs(n.now) {
 		s.change(n, &next)
 	}

@@ -33,7 +33,7 @@ type node struct {
 	load  core.Load
 	seq   uint64 // of the last heartbeat that counted
 	marks map[string]moment
-	_     [8]byte // to a multiple of a cache line, so that the first line stays one
+	conn  uint64 // the connection that was made last; it fills the last cache line, so that the first stays one
 }
 
 // Fetch implements store.Handle.
@@ -55,7 +55,7 @@ func (n *node) declare(declared *core.Node) {
 	n.now = declared
 	n.epoch, n.revision = declared.Epoch, declared.Revision
 	n.max = int16(min(declared.MaxJobs, math.MaxInt16))
-	n.ready = declared.Standing() == core.HealthReady
+	n.ready = declared.Grantable()
 }
 
 // lease is a member of a node's set.

@@ -18,7 +18,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	now := s.now()
 	next := p.Node
 	next.Epoch = core.Epoch(s.time(now).UnixMicro())
-	next.Revision, next.Version, next.Drained = 1, 1, false
+	next.Revision, next.Version, next.Drained, next.Disconnected = 1, 1, false, false
 	if known {
 		next.Epoch = max(n.now.Epoch+1, next.Epoch)
 		next.Revision, next.Version = n.now.Revision+1, n.now.Version+1
@@ -28,6 +28,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	n.load = p.Load
 	n.seen.Store(int64(now))
 	n.seq = 0
+	n.conn = p.Connection
 	n.onHold = p.Returning && !p.Activity.Lists
 	n.held = now.add(s.timing.Attempt)
 
@@ -154,6 +155,28 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 	if n.now.Drained != p.Drained {
 		next := *n.now
 		next.Drained = p.Drained
+		s.change(n, &next)
+	}
+	return n.now, nil
+}
+
+// Connect implements store.Nodes.
+func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
+	n := s.locked(nil, p.Node)
+	if n == nil {
+		return nil, store.ErrNoNode
+	}
+	defer n.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if p.Epoch != n.now.Epoch || p.Connection < n.conn && (p.Lost || p.Connection != 0) {
+		return n.now, nil
+	}
+	n.conn = p.Connection
+	if n.now.Disconnected != p.Lost {
+		next := *n.now
+		next.Disconnected = p.Lost
 		s.change(n, &next)
 	}
 	return n.now, nil

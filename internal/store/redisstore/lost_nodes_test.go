@@ -88,6 +88,16 @@ func drain(drained bool) func(ctx context.Context, s *redisstore.Store, x *subje
 	}
 }
 
+func connect(connection uint64, lost bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		n, err := s.Connect(ctx, store.ConnectParams{Node: x.node.ID, Epoch: x.node.Epoch, Connection: connection, Lost: lost})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintln(n.Disconnected, n.Version), nil
+	}
+}
+
 func mark(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return "", s.Mark(ctx, store.Mark{Node: x.node.ID, Service: "asr", For: time.Minute})
 }
@@ -122,6 +132,8 @@ var nodeLosses = []loss{
 	{name: "change", loses: "heartbeat", prepare: running, call: beats(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
 	{name: "drain", loses: "drain", prepare: registered, call: drain(true)},
 	{name: "resume", loses: "drain", prepare: then(registered, drain(true)), call: drain(false)},
+	{name: "lost connection", loses: "connect", prepare: registered, call: connect(1, true)},
+	{name: "another connection", loses: "connect", prepare: then(registered, connect(1, true)), call: connect(2, false)},
 	{name: "mark", loses: "mark", prepare: registered, call: mark},
 	{name: "remove", loses: "remove", prepare: then(running, mark), call: remove},
 	{name: "forget", loses: "ZREM", prepare: then(running, mark), call: remove,

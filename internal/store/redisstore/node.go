@@ -43,10 +43,10 @@ func encodeNode(n *core.Node) (string, error) {
 }
 
 // nodeFields are what the store decides about a node, as scripts return them.
-type nodeFields struct{ epoch, rev, ver, drained string }
+type nodeFields struct{ epoch, rev, ver, drained, away string }
 
 func fieldsOf(r reply) nodeFields {
-	return nodeFields{epoch: r.text(0), rev: r.text(1), ver: r.text(2), drained: r.text(3)}
+	return nodeFields{epoch: r.text(0), rev: r.text(1), ver: r.text(2), drained: r.text(3), away: r.text(4)}
 }
 
 // apply sets what the store decided.
@@ -56,7 +56,7 @@ func (f nodeFields) apply(n *core.Node) {
 		return v
 	}
 	n.Epoch, n.Revision, n.Version = core.Epoch(number(f.epoch)), core.Revision(number(f.rev)), core.Version(number(f.ver))
-	n.Drained = f.drained == "1"
+	n.Drained, n.Disconnected = f.drained == "1", f.away == "1"
 }
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
@@ -108,13 +108,13 @@ func decodeStatus(id core.NodeID, now int64, r reply) (*store.NodeStatus, error)
 		return nil, nil
 	}
 	meta := r.list(0)
-	n, err := decodeNode(id, fieldsOf(meta), meta.text(4))
+	n, err := decodeNode(id, fieldsOf(meta), meta.text(5))
 	if err != nil {
 		return nil, err
 	}
-	seen := meta.int(6)
+	seen := meta.int(7)
 	return &store.NodeStatus{
-		Node: n, Load: decodeLoad(meta.text(5)), Age: time.Duration(now-seen) * time.Millisecond, Occupancy: occupancy(r.list(1)),
+		Node: n, Load: decodeLoad(meta.text(6)), Age: time.Duration(now-seen) * time.Millisecond, Occupancy: occupancy(r.list(1)),
 	}, nil
 }
 

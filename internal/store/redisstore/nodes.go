@@ -25,7 +25,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	lists, counts, current := activity(&p.Activity)
 	args := listing([]string{
 		s.presence, s.judge, s.attempt, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
-		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning),
+		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning), strconv.FormatUint(p.Connection, 10),
 	}, &p.Activity)
 	now, r, err := s.line.run(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID)}, args...)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	if pulse.Node, err = s.beating(&p, next, r.list(1)); err != nil {
 		return store.Pulse{}, err
 	}
-	pulse.Load, pulse.Occupancy, pulse.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(5))*time.Millisecond
+	pulse.Load, pulse.Occupancy, pulse.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(6))*time.Millisecond
 	pulse.Orphans, pulse.Overdue = s.leases(p.Node, r.texts(3), now), s.leases(p.Node, r.texts(4), now)
 	pulse.Strays, pulse.Cancels = s.leases(p.Node, r.texts(5), now), cancels(r.texts(6))
 	if !p.Unheard {
@@ -101,7 +101,7 @@ func declare(p *store.HeartbeatParams) (*core.Node, string, error) {
 		return nil, "", nil
 	}
 	next := *p.Declared
-	next.ID, next.Drained = p.Known.ID, p.Known.Drained
+	next.ID, next.Drained, next.Disconnected = p.Known.ID, p.Known.Drained, p.Known.Disconnected
 	if next.SameAs(p.Known) {
 		return nil, "", nil
 	}
@@ -115,8 +115,8 @@ func declare(p *store.HeartbeatParams) (*core.Node, string, error) {
 func (s *Store) beating(p *store.HeartbeatParams, next *core.Node, meta reply) (*core.Node, error) {
 	fields := fieldsOf(meta)
 	switch {
-	case !meta.none(4):
-		return decodeNode(p.Node, fields, meta.text(4))
+	case !meta.none(5):
+		return decodeNode(p.Node, fields, meta.text(5))
 	case next != nil:
 		return next, nil
 	}
@@ -146,6 +146,23 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 		return nil, store.ErrNoNode
 	}
 	s.announce(ctx, p.Node, changeNode) // also when it was so: the reply to whoever changed it may have been lost
+	status, err := s.Node(ctx, p.Node)
+	return status.Node, err
+}
+
+// Connect implements store.Nodes.
+func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
+	_, r, err := s.line.run(ctx, &scriptConnect, []string{s.keys.meta(p.Node)},
+		strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Connection, 10), flag(p.Lost))
+	if err != nil {
+		return nil, err
+	}
+	switch r.int(0) {
+	case unknownNode:
+		return nil, store.ErrNoNode
+	case 1: // also when it was so: the reply to whoever changed it may have been lost
+		s.announce(ctx, p.Node, changeNode)
+	}
 	status, err := s.Node(ctx, p.Node)
 	return status.Node, err
 }

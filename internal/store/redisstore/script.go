@@ -25,6 +25,7 @@ var (
 	scriptRegister  = load("register")
 	scriptHeartbeat = load("heartbeat")
 	scriptDrain     = load("drain")
+	scriptConnect   = load("connect")
 	scriptRemove    = load("remove")
 	scriptMark      = load("mark")
 	scriptMarked    = load("marked")

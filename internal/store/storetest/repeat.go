@@ -36,6 +36,14 @@ func (r Repeated) Drain(ctx context.Context, p store.DrainParams) (*core.Node, e
 	return r.Store.Drain(ctx, p)
 }
 
+// Connect implements store.Nodes.
+func (r Repeated) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
+	if n, err := r.Store.Connect(ctx, p); err != nil {
+		return n, err
+	}
+	return r.Store.Connect(ctx, p)
+}
+
 // Remove implements store.Nodes.
 func (r Repeated) Remove(ctx context.Context, p store.RemoveParams) error {
 	if err := r.Store.Remove(ctx, p); err != nil {

@@ -44,6 +44,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"nodes", exerciseNodes},
 		{"heartbeat", exerciseHeartbeat},
 		{"register", exerciseRegister},
+		{"connections", exerciseConnections},
 		{"ledger", exerciseLedger},
 		{"jobs", exerciseJobs},
 		{"watch", exerciseWatch},

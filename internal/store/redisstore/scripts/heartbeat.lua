@@ -7,7 +7,7 @@
 --       declared, body, ver, rev, healthy, offline, max, unheard, job|attempt …
 --       (body to max describe the node from now on; they count if declared is 1 and it is still as it was known;
 --       unheard is 1 if somebody else says it of the node: when it was last heard stays as it is)
--- Returns {now, verdict, {epoch, rev, ver, drained, body or false if it is as it was known, since it was heard}, occupancy,
+-- Returns {now, verdict, {epoch, rev, ver, drained, away, body or false if it is as it was known, since it was heard}, occupancy,
 --       orphans, overdue, strays, cancels}; less of it when the verdict is not OK.
 local now = clock()
 if late(now) then return { now } end
@@ -16,7 +16,7 @@ local epoch, seq, again, known_as = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local lists, counts, current = ARGV[10], ARGV[11], ARGV[12]
 local listed, n = listing(21)
 
-local meta = hash(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'body')
+local meta = hash(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'body', 'away')
 if not meta.epoch then return { now, UNKNOWN_NODE } end
 if epoch ~= '0' and epoch ~= meta.epoch then return { now, STALE_EPOCH } end
 -- Whoever speaks after so long a silence may be another process, which counts anew.
@@ -32,7 +32,7 @@ local body = false
 local unchanged = meta.epoch .. '@' .. meta.ver == known_as
 if ARGV[13] == '1' and unchanged then
   meta.ver, meta.rev, meta.offline, meta.max = ARGV[15], ARGV[16], ARGV[18], ARGV[19]
-  meta.ready = (ARGV[17] == '1' and meta.drained ~= '1') and '1' or '0'
+  meta.ready = grantable(ARGV[17], meta.drained, meta.away)
   for _, field in ipairs({ 'body', ARGV[14], 'ver', meta.ver, 'rev', meta.rev, 'healthy', ARGV[17],
     'offline', meta.offline, 'ready', meta.ready, 'max', meta.max }) do
     fields[#fields + 1] = field
@@ -123,6 +123,6 @@ for _, field in ipairs({ 'foreign', meta.foreign, 'room', meta.max - meta.foreig
 end
 redis.call('HSET', KEYS[1], unpack(fields))
 return {
-  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, body, now - seen },
+  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, meta.away or '0', body, now - seen },
   occupancy(now, tick, meta, KEYS[2], presence), orphans, overdue, strays, cancels,
 }

@@ -63,6 +63,11 @@ local function closed(now, ready, seen, held, presence)
   return ready ~= '1' or now - tonumber(seen) >= presence or is_held, is_held
 end
 
+-- Whether a node may be given new work, as the field ready has it.
+local function grantable(healthy, drained, away)
+  return (healthy == '1' and drained ~= '1' and away ~= '1') and '1' or '0'
+end
+
 -- What a reservation asks of a node first: the epoch and revision on which it may be granted, nothing while it may not.
 local function gate(epoch, rev, ready, held) return (ready == '1' and tonumber(held) == 0) and epoch .. '.' .. rev or '' end
 

@@ -2,13 +2,13 @@
 -- so lately that it may still be on its way.
 -- KEYS  meta, leases
 -- ARGV  not_after, presence, judge, attempt, body, healthy, offline, max, load, lists, counts, current, returning,
---       job|attempt …
--- Returns {now, known, {epoch, rev, ver, drained}, occupancy, kept, orphans, strays}.
+--       connection, job|attempt …
+-- Returns {now, known, {epoch, rev, ver, drained, away}, occupancy, kept, orphans, strays}.
 local now = clock()
 if late(now) then return { now } end
 local presence, judge, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local lists, counts, current, returning = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local listed, n = listing(14)
+local listed, n = listing(15)
 
 local old = hash(KEYS[1], 'epoch', 'rev', 'ver', 'drained')
 local t = redis.call('TIME')
@@ -55,15 +55,15 @@ end
 write(KEYS[2], writes)
 drop(KEYS[2], gone)
 
-local ready = (ARGV[6] == '1' and drained ~= '1') and '1' or '0'
+local ready = grantable(ARGV[6], drained, '0')
 local held = 0
 if returning == '1' and lists ~= '1' then held = now + attempt end
 local foreign = foreign_work(tick, KEYS[2], lists, n, counts, current)
 redis.call('HSET', KEYS[1], 'epoch', epoch, 'rev', rev, 'ver', ver, 'drained', drained, 'body', ARGV[5],
   'healthy', ARGV[6], 'offline', ARGV[7], 'ready', ready, 'max', ARGV[8], 'load', ARGV[9], 'foreign', foreign,
-  'seen', now, 'held', held, 'seq', '0', 'gate', gate(epoch, rev, ready, held), 'room', ARGV[8] - foreign)
+  'seen', now, 'conn', ARGV[14], 'away', '0', 'held', held, 'seq', '0', 'gate', gate(epoch, rev, ready, held), 'room', ARGV[8] - foreign)
 local meta = { max = ARGV[8], foreign = foreign, ready = ready, seen = now, held = held }
 return {
-  now, old.epoch and 1 or 0, { epoch, tostring(rev), tostring(ver), drained },
+  now, old.epoch and 1 or 0, { epoch, tostring(rev), tostring(ver), drained, '0' },
   occupancy(now, tick, meta, KEYS[2], presence), kept, orphans, strays,
 }
