@@ -155,7 +155,8 @@ func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error)
 		}
 		known = nil
 	}
-	if !b.Patch.Full() {
+	if !b.Patch.Full() || b.Patch.Connection != 0 {
+		// A connected node is registered by whoever has its connection, from all that it has declared over it.
 		return nil, wire.Wrong(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
 	r, err := l.enroll(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true})
