@@ -64,6 +64,7 @@ type RegisterResponse struct {
 	Epoch               int64       `json:"epoch" doc:"The life of the node that this registration began. May be sent back in later messages, which are then refused if the node has registered again since."`
 	HeartbeatIntervalMS int64       `json:"heartbeat_interval_ms" doc:"How often the node should send a heartbeat, give or take a fifth."`
 	Cancel              []ActiveJob `json:"cancel,omitempty" doc:"Jobs of its list that the node should stop."`
+	Warnings            []string    `json:"warnings,omitempty" doc:"What keeps the node from being given work, although it is registered."`
 }
 
 // HeartbeatRequest is the body of POST /v1/node/heartbeat.

@@ -26,8 +26,10 @@ type Patch struct {
 	Connection uint64
 }
 
-// Full reports whether the patch says all that a registration must.
-func (p *Patch) Full() bool { return p.Semantic != nil && p.MaxJobs != nil }
+// Full reports whether the patch says all that a node must say to be given work.
+func (p *Patch) Full() bool {
+	return p.Semantic != nil && p.MaxJobs != nil && p.Callback != nil && *p.Callback != ""
+}
 
 func (p *Patch) load() core.Load {
 	if p.Load == nil {

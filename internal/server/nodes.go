@@ -30,10 +30,14 @@ func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, e
 	if err != nil {
 		return nil, err
 	}
-	return &wire.RegisterResponse{
+	out := &wire.RegisterResponse{
 		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch),
 		HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Cancel: viewActive(r.Cancel),
-	}, nil
+	}
+	if !r.Node.Reachable() {
+		out.Warnings = []string{"callback_url is missing: the node is registered and gets no jobs; register again with it, or connect to /ws/node"}
+	}
+	return out, nil
 }
 
 func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any, error) {
