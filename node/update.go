@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -65,11 +66,19 @@ func changed(d, change *wire.Declaration) (wire.Declaration, error) {
 		return wire.Declaration{}, fmt.Errorf("node: Health is %q; it may be ready, degraded, draining or offline", change.Health)
 	}
 	next := *d
+	if change.InstalledServices != nil {
+		next.CapabilityState = nil // a new list says itself how its services are
+	}
+	states := maps.Clone(next.CapabilityState)
 	into, from := reflect.ValueOf(&next).Elem(), reflect.ValueOf(change).Elem()
 	for i := range from.NumField() {
 		if f := from.Field(i); !f.IsZero() { // as it is written: what is absent is unchanged
 			into.Field(i).Set(f)
 		}
+	}
+	if states != nil && change.CapabilityState != nil {
+		maps.Copy(states, change.CapabilityState) // of the others the last that was said stands
+		next.CapabilityState = states
 	}
 	text, err := json.Marshal(next)
 	if err != nil {

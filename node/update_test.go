@@ -234,3 +234,36 @@ func TestUpdateThatWasLost(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdateOfServiceStates: of each service the last status stands, until another list of services says itself how they are.
+func TestUpdateOfServiceStates(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	cfg := basic(s.URL)
+	cfg.Declaration.InstalledServices = []wire.Service{{ServiceID: "asr", Status: "ready"}, {ServiceID: "nmt", Status: "ready"}}
+	n := made(t, cfg)
+	p, _ := s.registered(anyAck)
+	p.settled()
+	for _, states := range []map[string]string{{"asr": "error"}, {"nmt": "stopped"}, {"asr": "ready"}} {
+		if err := n.Update(wire.Declaration{CapabilityState: states}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wire.Declaration{CapabilityState: states}, changes(p.heartbeat())); diff != "" {
+			t.Errorf("heartbeat (-want +got):\n%s", diff)
+		}
+	}
+	p.cut()
+	p, again := s.registered(anyAck)
+	if diff := cmp.Diff(map[string]string{"asr": "ready", "nmt": "stopped"}, again.CapabilityState); diff != "" {
+		t.Errorf("registered again (-want +got):\n%s", diff)
+	}
+	p.settled()
+	if err := n.Update(wire.Declaration{InstalledServices: cfg.Declaration.InstalledServices}); err != nil {
+		t.Fatal(err)
+	}
+	p.heartbeat()
+	p.cut()
+	if _, again = s.registered(anyAck); again.CapabilityState != nil {
+		t.Errorf("registered with %v although a new list says how its services are", again.CapabilityState)
+	}
+}

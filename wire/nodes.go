@@ -10,6 +10,7 @@ type Declaration struct {
 	CapabilityByType  *CapabilityByType `json:"capability_by_type,omitempty" doc:"Which kinds of service run. Absent: derived from the lists."`
 	InstalledModels   []string          `json:"installed_models,omitzero" doc:"Ids of installed models."`
 	InstalledServices []Service         `json:"installed_services,omitzero" doc:"Installed service packages."`
+	CapabilityState   map[string]string `json:"capability_state,omitempty" doc:"The status of installed services by service_id: ready, downloading, verifying, installing, stopped or error. It wins over installed_services; what it leaves out is unchanged."`
 	Features          []string          `json:"features,omitzero" doc:"Further features a job may require."`
 	MaxConcurrentJobs *int              `json:"max_concurrent_jobs,omitempty" minimum:"0" maximum:"10000" doc:"How many jobs it takes at once. Required at registration."`
 	CurrentJobs       *int              `json:"current_jobs,omitempty" minimum:"0" doc:"Everything it is running, also what did not come from this scheduler."`

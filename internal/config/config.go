@@ -140,7 +140,7 @@ type ResourceLimits struct {
 
 // ModelNotAvailable is how a node's word is taken that a service is missing after all.
 type ModelNotAvailable struct {
-	MarkTTLSeconds    Seconds `toml:"mark_ttl_seconds" env:"MARK_TTL_SECONDS" doc:"For how long the node then gets no job that requires the service."`
+	MarkTTLSeconds    Seconds `toml:"mark_ttl_seconds" env:"MARK_TTL_SECONDS" doc:"For how long the service then counts as not ready on that node."`
 	NodeRatePerMinute int     `toml:"node_rate_per_minute" env:"NODE_RATE_PER_MINUTE" doc:"How many such reports a node may send a minute."`
 }
 

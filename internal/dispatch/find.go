@@ -334,7 +334,8 @@ func tally(objections map[core.Reason]int) string {
 // selectorOf says which requirement a reason is about.
 func selectorOf(r core.Reason) string {
 	switch r {
-	case core.ReasonModelMissing, core.ReasonServiceMissing, core.ReasonServiceNotReady, core.ReasonMarked:
+	case core.ReasonModelMissing, core.ReasonServiceMissing, core.ReasonServiceNotReady, core.ReasonMarked,
+		core.ReasonASRNotReady, core.ReasonSemanticNotReady, core.ReasonNMTNotReady, core.ReasonTTSNotReady:
 		return "models"
 	case core.ReasonFeatureMissing:
 		return "features"

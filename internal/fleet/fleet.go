@@ -244,4 +244,5 @@ func (f *Fleet) Mark(m store.Mark) {
 		}
 	}
 	n.marks.Store(&next)
+	n.pack()
 }

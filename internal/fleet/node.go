@@ -50,7 +50,17 @@ func (n *Node) Now() *core.Node { return n.now.Load() }
 func (n *Node) declare(declared *core.Node) {
 	n.now.Store(declared)
 	n.epoch.Store(int64(declared.Epoch))
-	n.brief.Store(packBrief(declared))
+	n.pack()
+}
+
+// pack writes down what of the node every draw asks. Only writers of the fleet call it.
+func (n *Node) pack() {
+	declared := n.now.Load()
+	b := packBrief(declared)
+	if n.marks.Load() != nil && declared.Capability.Stages() != 0 {
+		b |= uint64(briefMarked)
+	}
+	n.brief.Store(b)
 }
 
 // Brief is the little of what a node declares that every draw asks.
@@ -60,7 +70,16 @@ const (
 	briefReady Brief = 1 << iota
 	briefTenant
 	briefReachable
-	briefBits = iota
+	// briefMarked says that services are marked: then the stages that are ready depend on the time as well.
+	briefMarked
+	briefStage // the first of the stages that are not ready, four bits
+	briefBits  = iota + stageBits - 1
+)
+
+const (
+	stageBits   = 4
+	briefStages = (core.StageASR | core.StageSemantic | core.StageNMT | core.StageTTS) // as they stand in core
+	briefDoubt  = briefMarked | Brief(briefStages)*briefStage
 )
 
 func packBrief(declared *core.Node) uint64 {
@@ -74,8 +93,11 @@ func packBrief(declared *core.Node) uint64 {
 	if declared.Reachable() {
 		b |= briefReachable
 	}
+	b |= Brief(declared.Capability.Unready(unmarked)) * briefStage
 	return uint64(b)
 }
+
+func unmarked(string) bool { return false }
 
 // Brief returns it.
 func (n *Node) Brief() Brief { return Brief(n.brief.Load()) }
@@ -91,6 +113,19 @@ func (b Brief) Tenant() bool { return b&briefTenant != 0 }
 
 // Reachable reports whether there is a way to hand the node a job.
 func (b Brief) Reachable() bool { return b&briefReachable != 0 }
+
+// Doubtful reports whether some stage of a job may not be ready on the node.
+func (b Brief) Doubtful() bool { return b&briefDoubt != 0 }
+
+// Unready says which stage of a job the node declares services for and has none that can be used; ReasonNone when there
+// is none.
+func (n *Node) Unready(tts bool, now Instant) core.Reason {
+	b := n.Brief()
+	if b&briefMarked == 0 {
+		return (core.Stages(b/briefStage) & briefStages).Reason(tts)
+	}
+	return n.Now().Capability.Unready(func(service string) bool { return n.Marked(service, now) }).Reason(tts)
+}
 
 // A load is kept as three numbers of 16 bits, 0 for unknown, so that it is read at once and without a step
 // to elsewhere in memory.

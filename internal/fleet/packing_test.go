@@ -15,21 +15,35 @@ func TestBriefSaysWhatTheNodeDeclares(t *testing.T) {
 	type brief struct {
 		MaxJobs                  int
 		Ready, Tenant, Reachable bool
+		Unready                  core.Reason
+	}
+	unready := map[string]core.Reason{
+		"asr": core.ReasonASRNotReady, "semantic": core.ReasonSemanticNotReady, "nmt": core.ReasonNMTNotReady, "tts": core.ReasonTTSNotReady,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		n := &core.Node{
-			Health:   rapid.SampledFrom([]core.Health{core.HealthReady, core.HealthDegraded, core.HealthDraining, core.HealthOffline}).Draw(t, "health"),
-			Drained:  rapid.Bool().Draw(t, "drained"),
-			MaxJobs:  rapid.IntRange(-1, core.MaxConcurrentJobs).Draw(t, "max"),
-			Tenant:   core.TenantID(rapid.SampledFrom([]string{"", "acme"}).Draw(t, "tenant")),
-			Callback: rapid.SampledFrom([]string{"", "http://node"}).Draw(t, "callback"),
+			Health:       rapid.SampledFrom([]core.Health{core.HealthReady, core.HealthDegraded, core.HealthDraining, core.HealthOffline}).Draw(t, "health"),
+			Drained:      rapid.Bool().Draw(t, "drained"),
+			Disconnected: rapid.Bool().Draw(t, "disconnected"),
+			MaxJobs:      rapid.IntRange(-1, core.MaxConcurrentJobs).Draw(t, "max"),
+			Tenant:       core.TenantID(rapid.SampledFrom([]string{"", "acme"}).Draw(t, "tenant")),
+			Callback:     rapid.SampledFrom([]string{"", "http://node"}).Draw(t, "callback"),
 		}
 		want := brief{
-			MaxJobs: max(n.MaxJobs, 0), Ready: n.Health == core.HealthReady && !n.Drained,
+			MaxJobs: max(n.MaxJobs, 0), Ready: n.Health == core.HealthReady && !n.Drained && !n.Disconnected,
 			Tenant: n.Tenant != "", Reachable: n.Callback != "",
 		}
-		b := Brief(packBrief(n))
-		if diff := cmp.Diff(want, brief{b.MaxJobs(), b.Ready(), b.Tenant(), b.Reachable()}); diff != "" {
+		if kind := rapid.SampledFrom([]string{"", "tone", "asr", "semantic", "nmt", "tts"}).Draw(t, "service"); kind != "" {
+			n.Capability.Services = []core.Service{{ID: "s", Type: kind, Status: core.ServiceStopped}}
+			want.Unready = unready[kind]
+		}
+		view := new(Node)
+		view.declare(n)
+		b := view.Brief()
+		if b.Doubtful() != (want.Unready != core.ReasonNone) {
+			t.Fatalf("doubtful %v with %+v", b.Doubtful(), n.Capability.Services)
+		}
+		if diff := cmp.Diff(want, brief{b.MaxJobs(), b.Ready(), b.Tenant(), b.Reachable(), view.Unready(true, 0)}); diff != "" {
 			t.Fatalf("brief of %+v (-want +got):\n%s", n, diff)
 		}
 	})

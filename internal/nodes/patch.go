@@ -1,6 +1,8 @@
 package nodes
 
 import (
+	"slices"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
@@ -15,6 +17,7 @@ type Patch struct {
 	Types    *core.Types
 	Models   []string
 	Services []core.Service
+	States   map[string]core.ServiceStatus // of services, by id: they win over what Services says
 	Features []string
 	Region   *string
 	Zone     *string
@@ -60,6 +63,22 @@ func (p *Patch) Apply(n *core.Node) {
 	if p.Pairs != nil {
 		c.Pairs, c.AnyPair = p.Pairs, false
 	}
+	c.Services = withStates(c.Services, p.States)
+}
+
+// withStates is a list of services with the status of some of them replaced. A service that is not on it is not added:
+// without a version and a type nothing could be decided by it.
+func withStates(services []core.Service, states map[string]core.ServiceStatus) []core.Service {
+	if len(states) == 0 {
+		return services
+	}
+	next := slices.Clone(services)
+	for i := range next {
+		if status, said := states[next[i].ID]; said {
+			next[i].Status = status
+		}
+	}
+	return next
 }
 
 // Declare makes a node that says nothing but this of itself.

@@ -28,9 +28,11 @@ func (l *Life) Pools(ctx context.Context) (pools []Pool, truncated bool, err err
 	}
 	found := make(map[core.Direction]*Pool)
 	for _, s := range all {
-		if l.fleet.Node(s.Node.ID) == nil {
+		n := l.fleet.Node(s.Node.ID)
+		if n == nil {
 			continue // silent
 		}
+		ready := s.Node.Grantable() && s.Node.Reachable() && n.Unready(false, l.fleet.Now()) == core.ReasonNone
 		for _, d := range s.Node.Capability.Directions(maxNodeDirections) {
 			p := found[d]
 			if p == nil {
@@ -42,7 +44,7 @@ func (l *Life) Pools(ctx context.Context) (pools []Pool, truncated bool, err err
 				found[d] = p
 			}
 			p.Nodes++
-			if s.Node.Grantable() && s.Node.Reachable() {
+			if ready {
 				p.Ready++
 				p.Capacity += s.Max
 				p.InFlight += s.InFlight()

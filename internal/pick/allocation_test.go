@@ -7,14 +7,35 @@ package pick_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // Not parallel: other tests would allocate meanwhile.
 func TestRoundAllocatesNothing(t *testing.T) {
 	h := hallOf(10_000)
+	allocatesNothing(t, h)
+	// Nodes whose services come and go cost no more: a third is not ready, a third is marked.
+	for i := range 10_000 {
+		n := *h.node(i).Now()
+		n.Capability.Services = []core.Service{{ID: "asr-1", Type: "asr", Status: core.ServiceReady}, {ID: "asr-2", Type: "asr", Status: core.ServiceError}}
+		if i%3 == 0 {
+			n.Capability.Services[0].Status = core.ServiceDownloading
+		}
+		n.Version++
+		h.Update(status(&n))
+		if i%3 == 1 {
+			h.Mark(store.Mark{Node: n.ID, Service: "asr-1", For: time.Hour})
+		}
+	}
+	allocatesNothing(t, h)
+}
+
+func allocatesNothing(t *testing.T, h *hall) {
+	t.Helper()
 	for _, c := range []struct {
 		name    string
 		options core.Options

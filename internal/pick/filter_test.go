@@ -1,6 +1,7 @@
 package pick_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,16 @@ func hasService(id string, statuses ...core.ServiceStatus) func(*scene) {
 	return declares(func(n *core.Node) {
 		for i, s := range statuses {
 			n.Capability.Services = append(n.Capability.Services, core.Service{ID: id, Version: string(rune('1' + i)), Status: s})
+		}
+	})
+}
+
+// installed has the node declare services of a type, named by the type and their number.
+func installed(kind string, statuses ...core.ServiceStatus) func(*scene) {
+	return declares(func(n *core.Node) {
+		for i, s := range statuses {
+			id := strings.ToLower(kind) + "-" + string(rune('1'+i))
+			n.Capability.Services = append(n.Capability.Services, core.Service{ID: id, Type: kind, Status: s})
 		}
 	})
 }
@@ -107,6 +118,11 @@ var flaws = []circumstance{
 	{"its CPU is over the limit", core.ReasonCPU, func(s *scene) { s.load.CPU = 0.9502 }},
 	{"its GPU is over the limit", core.ReasonGPU, func(s *scene) { s.load.GPU = 0.9802 }},
 	{"its memory is over the limit", core.ReasonMemory, func(s *scene) { s.load.Memory = 0.9502 }},
+	{"its ASR is being downloaded", core.ReasonASRNotReady, installed("asr", core.ServiceDownloading, core.ServiceError)},
+	{"its only ASR is marked", core.ReasonASRNotReady, both(installed("asr", core.ServiceReady), marked("asr-1", time.Hour))},
+	{"its semantic repair is stopped", core.ReasonSemanticNotReady, installed("semantic", core.ServiceStopped)},
+	{"its NMT is broken", core.ReasonNMTNotReady, installed("NMT", core.ServiceError)},
+	{"its TTS is being verified", core.ReasonTTSNotReady, installed("tts", core.ServiceVerifying)},
 	{"a service is being downloaded", core.ReasonServiceNotReady, service("downloading", core.ServiceDownloading)},
 	{"a service is being verified", core.ReasonServiceNotReady, service("verifying", core.ServiceVerifying)},
 	{"a service is being installed", core.ReasonServiceNotReady, service("installing", core.ServiceInstalling)},
@@ -139,6 +155,15 @@ var merits = []circumstance{
 	{name: "a broken service nobody asked for", arise: hasService("asr", core.ServiceError)},
 	{name: "a mark on a service nobody asked for", arise: both(service("asr", core.ServiceReady), marked("nmt", time.Hour))},
 	{name: "a mark that has expired", arise: both(service("asr", core.ServiceReady), both(marked("asr", time.Second), passes(time.Second)))},
+	{name: "one service of each type ready", arise: both(
+		both(installed("asr", core.ServiceError, core.ServiceReady), installed("semantic", core.ServiceReady)),
+		both(installed("nmt", core.ServiceReady, core.ServiceDownloading), installed("tts", core.ServiceReady)))},
+	{name: "speech that is not ready, and none asked for", arise: both(installed("tts", core.ServiceError), func(s *scene) { s.tts = false })},
+	{name: "a broken service of a type that no job needs", arise: installed("tone", core.ServiceError)},
+	{name: "a broken service of no type", arise: installed("", core.ServiceError)},
+	{name: "a mark on one of two services of a type", arise: both(installed("asr", core.ServiceReady, core.ServiceReady), marked("asr-1", time.Hour))},
+	{name: "a mark on a service it never declared", arise: both(installed("asr", core.ServiceReady), marked("asr-9", time.Hour))},
+	{name: "an expired mark on its only service of a type", arise: both(installed("asr", core.ServiceReady), both(marked("asr-1", time.Second), passes(time.Second)))},
 	{name: "no speech, and none asked for", arise: both(declares(func(n *core.Node) { n.Capability.TTS = nil }), func(s *scene) { s.tts = false })},
 	{name: "a heartbeat just within the time", arise: passes(15 * time.Second)},
 	{name: "one slot", arise: declares(func(n *core.Node) { n.MaxJobs = 1 })},

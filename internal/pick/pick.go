@@ -93,6 +93,11 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	if r := p.overloaded(n.Load()); r != core.ReasonNone {
 		return r
 	}
+	if brief.Doubtful() {
+		if r := n.Unready(q.Wish.TTS, q.Now); r != core.ReasonNone {
+			return r
+		}
+	}
 	if len(q.Options.RequiredServices) > 0 {
 		if r := unavailable(q, n); r != core.ReasonNone {
 			return r

@@ -151,6 +151,9 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	if p.Services, e = services(d.InstalledServices); e != nil {
 		return p, e
 	}
+	if p.States, e = states(d.CapabilityState); e != nil {
+		return p, e
+	}
 	if p.Load, e = load(d.CurrentLoad); e != nil {
 		return p, e
 	}
@@ -215,6 +218,28 @@ func services(list []wire.Service) ([]core.Service, *wire.Error) {
 			return nil, wire.Invalid(field+".status", "%s", err)
 		}
 		out[i] = core.Service{ID: sv.ServiceID, Version: sv.Version, Type: sv.Type, Status: status}
+	}
+	return out, nil
+}
+
+// states reads the status of services.
+func states(given map[string]string) (map[string]core.ServiceStatus, *wire.Error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	if len(given) > maxList {
+		return nil, wire.Invalid("capability_state", "holds %d services; %d is the most", len(given), maxList)
+	}
+	out := make(map[string]core.ServiceStatus, len(given))
+	for id, name := range given {
+		if id == "" || len(id) > maxName {
+			return nil, wire.Invalid("capability_state", "names a service by %d characters; 1 to %d are allowed", len(id), maxName)
+		}
+		status, err := core.ParseServiceStatus(name)
+		if err != nil {
+			return nil, wire.Invalid("capability_state", "of %.64q: %s", id, err)
+		}
+		out[id] = status
 	}
 	return out, nil
 }
