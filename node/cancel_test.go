@@ -48,7 +48,7 @@ func TestCancel(t *testing.T) {
 	}
 	p.send(wire.JobAssign{JobID: "j-1", AttemptID: 1}) // not confirmed: it will be said that it has stopped
 	p.send(wire.JobCancel{ActiveJob: key})             // a second time does nothing
-	if diff := cmp.Diff([]wire.ActiveJob{key}, p.heartbeat().Active); diff != "" {
+	if diff := cmp.Diff([]wire.ActiveAttempt{{ActiveJob: key}}, p.heartbeat().Active); diff != "" {
 		t.Errorf("active (-want +got):\n%s", diff)
 	}
 	h.release <- node.Result{TextTgt: "never mind"}

@@ -187,7 +187,7 @@ func (n *Node) registration() wire.NodeRegister {
 	n.giveUp()
 	n.since = wire.Declaration{}
 	r := wire.NodeRegister{NodeID: n.id, ResumeToken: n.token, Declaration: n.declared}
-	r.Active = n.active()
+	r.Active = n.active(true) // the scheduler sends the rest of the audio that the last connection lost
 	if n.leaving {
 		r.Health = healthDraining
 	}

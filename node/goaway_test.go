@@ -20,7 +20,7 @@ func TestGoAway(t *testing.T) {
 	old.send(wire.GoAway{Reason: "stopping", ReconnectMS: 50})
 	next := s.connection()
 	r := expect[wire.NodeRegister](next)
-	if r.ResumeToken != anyAck.ResumeToken || len(r.Active) != 1 || r.Active[0] != key {
+	if r.ResumeToken != anyAck.ResumeToken || len(r.Active) != 1 || r.Active[0].ActiveJob != key {
 		t.Errorf("came back with %+v", r)
 	}
 	old.send(wire.JobAssign{JobID: "j-2", AttemptID: 1})

@@ -57,7 +57,7 @@ func (n *Node) heartbeat() {
 	epoch := n.epoch
 	hb := wire.NodeHeartbeat{Epoch: &epoch, HBSeq: &seq, Declaration: n.unsaid}
 	n.unsaid = wire.Declaration{}
-	hb.Active, hb.CurrentLoad = n.active(), load
+	hb.Active, hb.CurrentLoad = n.active(false), load
 	if n.leaving {
 		hb.Health = healthDraining
 	}
@@ -84,14 +84,19 @@ func share(of *float64) *float64 {
 	return &within
 }
 
-// active lists every attempt that was received and whose outcome is not acknowledged. It is never nil, which would say
-// nothing; the node is locked.
-func (n *Node) active() []wire.ActiveJob {
-	all := make([]wire.ActiveJob, 0, len(n.tasks))
+// active lists every attempt that was received and whose outcome is not acknowledged, with what has come of its audio if
+// that is asked for. It is never nil, which would say nothing; the node is locked.
+func (n *Node) active(audio bool) []wire.ActiveAttempt {
+	all := make([]wire.ActiveAttempt, 0, len(n.tasks))
 	for key, t := range n.tasks {
-		if t.stage != dropped {
-			all = append(all, key)
+		if t.stage == dropped {
+			continue
 		}
+		a := wire.ActiveAttempt{ActiveJob: key}
+		if audio {
+			a.AudioChunks = t.audioChunks()
+		}
+		all = append(all, a)
 	}
 	return all
 }

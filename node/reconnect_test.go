@@ -43,8 +43,8 @@ func TestCut(t *testing.T) {
 				t.Errorf("came back with %+v", r)
 			}
 			listed := map[wire.ActiveJob]bool{}
-			for _, key := range r.Active {
-				listed[key] = true
+			for _, a := range r.Active {
+				listed[a.ActiveJob] = true
 			}
 			if diff := cmp.Diff(map[wire.ActiveJob]bool{before: true, during: true, after: true}, listed); diff != "" {
 				t.Errorf("active (-want +got):\n%s", diff)

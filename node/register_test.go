@@ -60,7 +60,7 @@ func TestHeartbeats(t *testing.T) {
 
 	// A job is listed until its outcome is acknowledged.
 	key := p.assign("j-1")
-	listed := []wire.ActiveJob{key}
+	listed := []wire.ActiveAttempt{{ActiveJob: key}}
 	if diff := cmp.Diff(listed, p.heartbeat().Active); diff != "" {
 		t.Errorf("while it runs (-want +got):\n%s", diff)
 	}
@@ -94,7 +94,7 @@ func TestUnaskedRegistration(t *testing.T) {
 	p.send(again)
 	for until := time.Now().Add(patience); ; {
 		hb := p.heartbeat()
-		if diff := cmp.Diff([]wire.ActiveJob{key}, hb.Active); diff != "" {
+		if diff := cmp.Diff([]wire.ActiveAttempt{{ActiveJob: key}}, hb.Active); diff != "" {
 			t.Fatalf("active (-want +got):\n%s", diff)
 		}
 		if *hb.HBSeq == 1 {

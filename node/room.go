@@ -15,7 +15,9 @@ const (
 	// mostDeclared is how long a declaration may be.
 	mostDeclared = wire.MaxFrame / 4
 	// listingSize is what a job takes in the list beside its name, at most.
-	listingSize = len(`{"job_id":"","attempt_id":-9223372036854775808},`)
+	listingSize = len(`{"job_id":"","attempt_id":-9223372036854775808,"audio_chunks":999},`)
+	// mostReported is how many chunks of audio are reported at most: to report fewer than have come only has them sent again.
+	mostReported = 999
 )
 
 // full reports that there is no room for a further job: no slot, or too many outcomes that nobody acknowledges, or a list

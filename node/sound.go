@@ -45,6 +45,13 @@ func (s *sound) add(chunk int, data []byte, last bool) {
 	}
 }
 
+// count is how many chunks have come, without a gap from the first, as far as they are reported.
+func (s *sound) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(s.next, mostReported)
+}
+
 // expect says that audio may come again: there is a connection.
 func (s *sound) expect() {
 	s.mu.Lock()

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -58,6 +60,48 @@ func TestAudioInFrames(t *testing.T) {
 	p.audio(key, 2, "", true) // the last may be empty
 	p.audio(key, 3, "zz", true)
 	wantHeard(t, p, "abcdef")
+}
+
+// TestAudioChunksAreReported when the node registers again, so that it is sent the rest: also of a job whose handler has
+// returned, which needs none.
+func TestAudioChunksAreReported(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	serve(t, basic(s.URL), node.Quick{}, listen)
+	p, _ := s.registered(anyAck)
+	half, whole := wire.ActiveJob{JobID: "j-half", AttemptID: 1}, wire.ActiveJob{JobID: "j-whole", AttemptID: 1}
+	for _, key := range []wire.ActiveJob{half, whole} {
+		p.send(wire.JobAssign{JobID: key.JobID, AttemptID: 1, Audio: &wire.Audio{Bytes: 6}})
+		p.confirmed(key)
+	}
+	p.audio(whole, 0, "abc", false)
+	p.audio(whole, 1, "def", true)
+	wantHeard(t, p, "abcdef") // and is not acknowledged
+	p.audio(half, 0, "ab", false)
+	p.audio(half, 2, "zz", false) // after a gap
+	p.settled()
+	p.cut()
+	p, r := s.registered(anyAck)
+	got := make(map[wire.ActiveJob]int)
+	for _, a := range r.Active {
+		got[a.ActiveJob] = a.AudioChunks
+	}
+	if diff := cmp.Diff(map[wire.ActiveJob]int{half: 1, whole: 2}, got); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
+	}
+	p.audio(half, 1, "cdef", true)
+	for { // the acknowledgement and the other's result come again
+		m, ok := p.next()
+		if !ok {
+			t.Fatal("the rest came, and no result")
+		}
+		if m.typ == (wire.JobResult{}).Type() && strings.Contains(string(m.text), half.JobID) {
+			if !strings.Contains(string(m.text), `{"text_src":"abcdef","text_tgt":"abcdef"}`) {
+				t.Errorf("heard %s", m.text)
+			}
+			return
+		}
+	}
 }
 
 // TestAudioThatDoesNotCome: the job goes to another node rather than to its deadline.
@@ -152,10 +196,10 @@ func TestSpeechInFrames(t *testing.T) {
 		var all []byte
 		for chunk := 0; ; chunk++ {
 			m, _ := p.next()
-			if m.typ != "" || m.header.Kind != wire.KindTTS || m.header.ActiveJob != key || m.header.Chunk != chunk || len(m.data) > wire.MaxChunk {
-				t.Fatalf("chunk %d is %q %+v with %d bytes", chunk, m.typ, m.header, len(m.data))
+			if m.typ != "" || m.header.Kind != wire.KindTTS || m.header.ActiveJob != key || m.header.Chunk != chunk || len(m.text) > wire.MaxChunk {
+				t.Fatalf("chunk %d is %q %+v with %d bytes", chunk, m.typ, m.header, len(m.text))
 			}
-			all = append(all, m.data...)
+			all = append(all, m.text...)
 			if m.header.Last {
 				break
 			}

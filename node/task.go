@@ -39,6 +39,7 @@ type task struct {
 	cancel   context.CancelCauseFunc
 
 	job     *Job // nil when the handler has returned: its audio is not kept with the outcome
+	chunks  int  // of its audio, when the handler has returned
 	stage   stage
 	rev     int64
 	outcome outcome
@@ -138,6 +139,7 @@ func (n *Node) finish(t *task, o outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.running--
+	t.chunks = t.audioChunks()
 	t.ended, t.job = time.Now(), nil
 	switch t.stage {
 	case cancelled:
@@ -150,6 +152,15 @@ func (n *Node) finish(t *task, o outcome) {
 		n.kept += o.size()
 		n.deliver(t)
 	}
+}
+
+// audioChunks is how many chunks of its audio have come; all that there can be when nobody needs them any more. The node is
+// locked.
+func (t *task) audioChunks() int {
+	if t.job == nil {
+		return t.chunks
+	}
+	return t.job.sound.count()
 }
 
 // deliver queues the outcome of a task, if there is a connection; the node is locked.

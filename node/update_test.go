@@ -72,7 +72,7 @@ func TestUpdate(t *testing.T) {
 	slots := cfg.Slots
 	want := wire.Declaration{
 		Health: "ready", SemanticLangs: []string{"en", "es", "fr"}, TTSLangs: []string{}, MaxConcurrentJobs: &slots,
-		InstalledServices: []wire.Service{{ServiceID: "nmt", Status: "ready"}}, Active: []wire.ActiveJob{},
+		InstalledServices: []wire.Service{{ServiceID: "nmt", Status: "ready"}}, Active: []wire.ActiveAttempt{},
 	}
 	if diff := cmp.Diff(want, r.Declaration); diff != "" {
 		t.Errorf("registered (-want +got):\n%s", diff)
@@ -168,7 +168,7 @@ func TestUpdateIsChecked(t *testing.T) {
 	}
 	text, many := "x", 10001
 	for want, change := range map[string]wire.Declaration{
-		"Active":            {Active: []wire.ActiveJob{}},
+		"Active":            {Active: []wire.ActiveAttempt{}},
 		"CurrentLoad":       {CurrentLoad: &wire.Load{}},
 		"TenantID":          {TenantID: &text},
 		"CallbackURL":       {CallbackURL: &text},

@@ -19,7 +19,7 @@ type Declaration struct {
 	Zone              *string           `json:"zone,omitempty" doc:"Where in the region it stands."`
 	TenantID          *string           `json:"tenant_id,omitempty" doc:"Whose it is. Absent: it serves every tenant."`
 	CallbackURL       *string           `json:"callback_url,omitempty" format:"uri" doc:"Where jobs are POSTed to."`
-	Active            []ActiveJob       `json:"active,omitzero" doc:"Every job it has received and whose result is not yet acknowledged. Absent is not empty: a node that never lists says nothing about its jobs."`
+	Active            []ActiveAttempt   `json:"active,omitzero" doc:"Every job it has received and whose result is not yet acknowledged. Absent is not empty: a node that never lists says nothing about its jobs."`
 }
 
 // CapabilityByType says which kinds of service a node runs.
@@ -50,6 +50,12 @@ type Load struct {
 type ActiveJob struct {
 	JobID     string `json:"job_id"`
 	AttemptID int    `json:"attempt_id"`
+}
+
+// ActiveAttempt is one line of a node's list of the jobs it has in hand.
+type ActiveAttempt struct {
+	ActiveJob
+	AudioChunks int `json:"audio_chunks,omitempty" minimum:"0" doc:"How many chunks of its audio have come in binary frames, without a gap from the first. When a node connects again the rest is sent, all of it where this is absent."`
 }
 
 // RegisterRequest is the body of POST /v1/node/register.

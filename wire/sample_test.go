@@ -10,7 +10,7 @@ import (
 
 // bodies lists every type that is sent or received as a whole, or is part of one.
 var bodies = []any{
-	ActiveJob{}, Assignment{}, Attempt{}, CancelResponse{}, CapabilityByType{}, Declaration{}, DispatchOptions{},
+	ActiveAttempt{}, ActiveJob{}, Assignment{}, Attempt{}, CancelResponse{}, CapabilityByType{}, Declaration{}, DispatchOptions{},
 	DispatchRequest{}, DispatchResponse{}, Error{}, ExplainNode{}, ExplainResponse{}, HealthResponse{}, HeartbeatRequest{},
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
 	ModelNotAvailableRequest{}, Node{}, NodeList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},

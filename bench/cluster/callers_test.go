@@ -30,7 +30,7 @@ func beatHTTP(tb testing.TB, with *instance, times int) {
 	half, none := 0.5, 0
 	for range times {
 		post(tb, with, "/v1/node/heartbeat", wire.HeartbeatRequest{NodeID: "by-http", Declaration: wire.Declaration{
-			Health: "ready", CurrentLoad: &wire.Load{CPU: &half, GPU: &half, Memory: &half}, CurrentJobs: &none, Active: []wire.ActiveJob{},
+			Health: "ready", CurrentLoad: &wire.Load{CPU: &half, GPU: &half, Memory: &half}, CurrentJobs: &none, Active: []wire.ActiveAttempt{},
 		}}, nil)
 	}
 }

@@ -155,9 +155,9 @@ func (n *callback) declare(work context.Context, url string) wire.Declaration {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d.Active = make([]wire.ActiveJob, 0, len(n.active))
+	d.Active = make([]wire.ActiveAttempt, 0, len(n.active))
 	for job := range n.active {
-		d.Active = append(d.Active, job)
+		d.Active = append(d.Active, wire.ActiveAttempt{ActiveJob: job})
 	}
 	return d
 }

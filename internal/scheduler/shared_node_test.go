@@ -229,12 +229,12 @@ func (n *dutifulNode) heartbeats() {
 	}
 }
 
-func (n *dutifulNode) list() []wire.ActiveJob {
+func (n *dutifulNode) list() []wire.ActiveAttempt {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	list := make([]wire.ActiveJob, 0, len(n.jobs))
+	list := make([]wire.ActiveAttempt, 0, len(n.jobs))
 	for job := range n.jobs {
-		list = append(list, job)
+		list = append(list, wire.ActiveAttempt{ActiveJob: job})
 	}
 	return list
 }

@@ -290,6 +290,9 @@ func activity(d *wire.Declaration) (store.Activity, *wire.Error) {
 		if e := checkAttempt(field+".attempt_id", job.AttemptID); e != nil {
 			return a, e
 		}
+		if job.AudioChunks < 0 {
+			return a, wire.Invalid(field+".audio_chunks", "must be 0 or more, not %d", job.AudioChunks)
+		}
 		a.Active[i] = store.ActiveJob{Job: core.JobID(job.JobID), Attempt: job.AttemptID}
 	}
 	return a, nil

@@ -290,7 +290,7 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 	if clip == nil {
 		sent = n.conn.Send(assign)
 	} else {
-		sent = n.conn.SendWith(assign, soundOf(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip.Data))
+		sent = n.conn.SendWith(assign, soundOf(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip.Data, 0))
 	}
 	if !sent {
 		return dispatch.ErrRefused
@@ -298,9 +298,10 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 	return nil
 }
 
-// soundOf hands out audio in as many frames as it takes.
-func soundOf(job wire.ActiveJob, data []byte) func() []byte {
-	chunk, last := 0, false
+// soundOf hands out audio in as many frames as it takes, from a chunk on. A chunk has the same number and the same bytes
+// however often it is sent.
+func soundOf(job wire.ActiveJob, data []byte, chunk int) func() []byte {
+	data, last := data[min(chunk*wire.MaxChunk, len(data)):], false
 	return func() []byte {
 		if last {
 			return nil

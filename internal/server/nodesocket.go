@@ -193,6 +193,7 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 	if old := s.Links.enter(n); old != nil {
 		old.conn.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
 	}
+	s.resendAudio(n, in.Active)
 	return n, nil
 }
 

@@ -235,9 +235,9 @@ func (n *Node) pulse() wire.HeartbeatRequest {
 	in.Health = "ready"
 	in.CurrentLoad = &wire.Load{GPU: &load}
 	if !n.o.Quiet {
-		in.Active = make([]wire.ActiveJob, 0, len(n.active))
+		in.Active = make([]wire.ActiveAttempt, 0, len(n.active))
 		for job := range n.active {
-			in.Active = append(in.Active, job)
+			in.Active = append(in.Active, wire.ActiveAttempt{ActiveJob: job})
 		}
 	}
 	return in

@@ -1,0 +1,26 @@
+package server
+
+import (
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// resendAudio sends a node that has connected again the audio that its earlier connection may have lost: of every attempt
+// it lists and holds, from the first chunk it does not report. Where the audio is not here the node was given an address
+// for it.
+func (s *Server) resendAudio(n *nodeLink, listed []wire.ActiveAttempt) {
+	for _, a := range listed {
+		job := core.JobID(a.JobID)
+		r := dispatch.Report{Job: job, Holder: core.Holder{Attempt: a.AttemptID, Node: n.id, Epoch: n.life()}}
+		if !s.Jobs.Holds(&r) {
+			continue // it was given to another meanwhile, or has ended
+		}
+		if clip := s.Links.sounds.Clip(job); clip != nil && a.AudioChunks < chunksOf(clip.Data) {
+			n.conn.Feed(soundOf(a.ActiveJob, clip.Data, a.AudioChunks))
+		}
+	}
+}
+
+// chunksOf is in how many frames audio is sent.
+func chunksOf(data []byte) int { return max(1, (len(data)+wire.MaxChunk-1)/wire.MaxChunk) }
