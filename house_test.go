@@ -264,3 +264,35 @@ func TestRetryTimesAreSetTogether(t *testing.T) {
 		}
 	})
 }
+
+// A nested module is not part of ./..., so nothing else notices when its go.mod or go.sum falls behind what it imports
+// from here, and a fresh clone cannot build it.
+func TestNestedModulesResolve(t *testing.T) {
+	t.Parallel()
+	found := 0
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "bin" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && file != "."):
+			return filepath.SkipDir
+		case d.Name() != "go.mod" || file == "go.mod":
+			return nil
+		}
+		found++
+		for _, what := range [][]string{{"-test", "./..."}, {"tool"}} { // tests of our own packages, not of others' tools
+			list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-mod=readonly", "-deps"}, what...)...)
+			list.Dir = filepath.Dir(file)
+			if out, err := list.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", list.Dir, err, out)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 2 {
+		t.Errorf("%d nested modules; bench/peers and tools should be among them", found)
+	}
+}
