@@ -144,6 +144,14 @@ bench: ## the benchmarks whose results are in docs/benchmarks.md
 	$(GO) test -run '^$$' -bench 'Lifecycle' ./bench
 	$(GO) test -run '^$$' -bench 'Relay|SlowReaders' -benchtime 1x -timeout 10m ./bench/conversations
 
+# Which packages, and how often each must pass. What has passed is kept in bin/flake, by test binary.
+PKG ?= ./...
+N   ?= 20
+
+.PHONY: flake
+flake: redis ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
+	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@for pkg in $$($(GO) list ./...); do \

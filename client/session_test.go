@@ -286,15 +286,21 @@ func TestRefused(t *testing.T) {
 // TestNotYet: a scheduler that is stopping, or lost, before it began the session is asked again.
 func TestNotYet(t *testing.T) {
 	t.Parallel()
-	var said wire.SessionStart
+	lostStart := make(chan wire.SessionStart, 1) // from the connection that is cut to the one after it
 	f := newFake(t,
 		func(p *peer) { p.answer.WriteHeader(http.StatusServiceUnavailable) },
 		func(p *peer) {
 			p.expect(&wire.SessionStart{})
 			p.shut(wire.CloseDraining, wire.Error{Code: wire.SchedulerDependencyDown})
 		},
-		func(p *peer) { p.expect(&said); p.cut() },
 		func(p *peer) {
+			var said wire.SessionStart
+			p.expect(&said)
+			lostStart <- said
+			p.cut()
+		},
+		func(p *peer) {
+			said := <-lostStart
 			if again := p.begin(limits); again.ResumeToken != said.ResumeToken || len(said.ResumeToken) < 16 {
 				p.fail("the start that was lost had the secret %q, the next has %q", said.ResumeToken, again.ResumeToken)
 			}
