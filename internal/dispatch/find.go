@@ -42,6 +42,7 @@ const probeBatch = 64
 // find reserves a slot on a node that can do the job: the preferred one, one of a random sample, or, before
 // anybody is refused, any.
 func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
+	partial := d.fleet.Partial() // before the members are read: what follows is judged by it
 	o := &s.spec.Options
 	pool := d.fleet.Pool(s.spec.Direction, o.RequireTTS)
 	q := pick.Query{
@@ -67,6 +68,10 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 		if verdict == store.OK {
 			return f, nil
 		}
+	}
+	if partial {
+		return found{}, wire.Errorf(wire.SchedulerDependencyDown,
+			"this instance has just started and does not know every node yet: try again, or another").RetryIn(time.Second)
 	}
 	return d.findAny(ctx, s, &q, round)
 }

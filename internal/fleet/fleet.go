@@ -40,12 +40,15 @@ type Fleet struct {
 	pools    atomic.Pointer[map[poolKey]*Pool]
 	fullness fullness
 
-	mu sync.Mutex // held by writers
+	partial atomic.Bool // not every node of the store is known yet
+
+	mu       sync.Mutex           // held by writers
+	unmarked map[core.NodeID]bool // whose marks were not read yet
 }
 
 // New makes an empty view. A node that is silent for presence falls out of it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), seed: maphash.MakeSeed()}
+	f := &Fleet{presence: presence, base: time.Now(), seed: maphash.MakeSeed(), unmarked: make(map[core.NodeID]bool)}
 	for i := range f.nodes {
 		f.nodes[i].Store(&map[core.NodeID]*Node{})
 	}
@@ -107,6 +110,7 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	f.Observe(n, s.InFlight(), s.Max, now)
 	switch {
 	case !known:
+		f.unmarked[s.Node.ID] = true
 		f.put(n)
 		f.place(n, s.Node)
 	case newer(s.Node, old):
@@ -137,19 +141,50 @@ func (f *Fleet) redeclare(n *Node, declared *core.Node) {
 	}
 }
 
-// Admit is Update for whoever may be the first to hear of a node: one that was not in view brings its marks.
-func (f *Fleet) Admit(ctx context.Context, marks store.Marks, s store.NodeStatus) error {
-	known := f.Node(s.Node.ID) != nil
-	f.Update(s)
-	if known || f.Node(s.Node.ID) == nil {
+// Admit is Update for whoever may be the first to hear of nodes: those that were not in view bring their marks. Marks that
+// could not be read are read when the node is admitted the next time.
+func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.NodeStatus) error {
+	for _, s := range statuses {
+		f.Update(s)
+	}
+	unmarked := f.unread(statuses)
+	if len(unmarked) == 0 {
 		return nil
 	}
-	found, err := marks.Marked(ctx, s.Node.ID)
+	found, err := marks.Marked(ctx, unmarked...)
+	if err != nil {
+		return err
+	}
 	for _, m := range found {
 		f.Mark(m)
 	}
-	return err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range unmarked {
+		delete(f.unmarked, id)
+	}
+	return nil
 }
+
+// unread is whose marks are still to be read.
+func (f *Fleet) unread(statuses []store.NodeStatus) []core.NodeID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ids []core.NodeID
+	for _, s := range statuses {
+		if f.unmarked[s.Node.ID] {
+			ids = append(ids, s.Node.ID)
+		}
+	}
+	return ids
+}
+
+// SetPartial says whether nodes may be missing from the view: until the whole fleet was read once, that nobody is found
+// says nothing. A view is complete unless somebody says that it is not.
+func (f *Fleet) SetPartial(partial bool) { f.partial.Store(partial) }
+
+// Partial reports whether nodes may be missing from the view.
+func (f *Fleet) Partial() bool { return f.partial.Load() }
 
 func newer(a, b *core.Node) bool {
 	return a.Epoch > b.Epoch || a.Epoch == b.Epoch && a.Version > b.Version
@@ -187,6 +222,7 @@ func (f *Fleet) remove(id core.NodeID) {
 	if n == nil {
 		return
 	}
+	delete(f.unmarked, id)
 	shard := f.shard(id)
 	next := maps.Clone(*shard.Load())
 	delete(next, id)

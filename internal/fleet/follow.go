@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,9 +75,14 @@ func (f *Follower) apply(ctx context.Context, c store.Change) {
 
 func (f *Follower) update(ctx context.Context, s store.NodeStatus) {
 	if err := f.Fleet.Admit(ctx, f.Marks, s); err != nil {
+		f.owed.Store(true)
 		f.Log.Warn("could not read a node's marks", "node_id", s.Node.ID, "error", err)
 	}
 }
+
+// admitAtOnce is how many nodes are admitted before their marks are read: a node that is new to the view may be chosen in
+// spite of a mark for so long.
+const admitAtOnce = 512
 
 // compare takes over the whole fleet from the store.
 func (f *Follower) compare(ctx context.Context) {
@@ -91,7 +97,17 @@ func (f *Follower) compare(ctx context.Context) {
 	known := make(map[core.NodeID]bool, len(all))
 	for _, s := range all {
 		known[s.Node.ID] = true
-		f.update(ctx, s)
+	}
+	complete := true
+	for some := range slices.Chunk(all, admitAtOnce) {
+		if err := f.Fleet.Admit(ctx, f.Marks, some...); err != nil {
+			complete = false
+			f.owed.Store(true)
+			f.Log.Warn("could not read the marks of nodes; trying again", "error", err)
+		}
+	}
+	if complete {
+		f.Fleet.SetPartial(false)
 	}
 	for n := range f.Fleet.All() {
 		// A node that registered while the list was read is not on it, but it was heard since.
@@ -121,7 +137,7 @@ func (f *Follower) poll(ctx context.Context) {
 			continue
 		}
 		f.take(ctx, sightings)
-		if now := f.Fleet.Now(); f.owed.Load() || now-compared > Instant(compareEvery) {
+		if now := f.Fleet.Now(); f.owed.Load() || f.Fleet.Partial() || now-compared > Instant(compareEvery) {
 			compared = now
 			f.compare(ctx)
 			f.Fleet.ForgetIdlePools()

@@ -69,11 +69,11 @@ func (c *census) Sightings(ctx context.Context) ([]store.Sighting, error) {
 	return c.Store.Sightings(ctx)
 }
 
-func (c *census) Marked(ctx context.Context, id core.NodeID) ([]store.Mark, error) {
+func (c *census) Marked(ctx context.Context, ids ...core.NodeID) ([]store.Mark, error) {
 	if err := c.fail("Marked"); err != nil {
 		return nil, err
 	}
-	return c.Store.Marked(ctx, id)
+	return c.Store.Marked(ctx, ids...)
 }
 
 func (c *census) Watch(ctx context.Context, ready func(), fn func(store.Change)) error {

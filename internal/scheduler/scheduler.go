@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		Instance: instance, Bus: s.Bus,
 		Hall: s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
-		CheckCallback: s.caller.Check, Ping: (&doctor{ping: s.Store.Ping}).see,
+		CheckCallback: s.caller.Check, Ping: (&doctor{ping: s.Store.Ping}).see, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), LoopbackOnly: !cfg.Server.Insecure && keys.Open(),
 	})
@@ -192,6 +192,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	if err := s.Bus.Announce(loops); err != nil {
 		return errors.Join(fmt.Errorf("cannot announce this instance: %w", err), l.Close(), s.Store.Close())
 	}
+	s.Fleet.SetPartial(s.shares()) // a store that others use may hold nodes: until the follower has read them this instance is not ready
 	var background sync.WaitGroup
 	background.Go(func() { s.Bus.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })

@@ -1,38 +1,14 @@
 package server
 
 import (
-	"errors"
 	"net/http"
 
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 func (s *Server) health(*http.Request) (any, error) { return &wire.HealthResponse{Status: "ok"}, nil }
 
 func (s *Server) version(*http.Request) (any, error) { return &s.Version, nil }
-
-// ready answers whether new work should come here.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	out := &wire.ReadyResponse{Ready: true}
-	switch {
-	case s.stopping.Load():
-		out.Ready, out.Reason = false, "it is shutting down"
-	default:
-		if err := s.Ping(r.Context()); err != nil {
-			out.Ready, out.Reason = false, "the shared store does not answer"
-			var known store.Trouble
-			if errors.As(err, &known) {
-				out.Reason = string(known)
-			}
-		}
-	}
-	status := http.StatusOK
-	if !out.Ready {
-		status = http.StatusServiceUnavailable
-	}
-	write(w, status, out)
-}
 
 func (s *Server) spec31(w http.ResponseWriter, _ *http.Request) { s.describe(w, s.OpenAPI) }
 

@@ -38,6 +38,8 @@ type Options struct {
 	CheckCallback func(string) error
 	// Ping reports whether the store would answer. Of its errors only a store.Trouble is told to whoever asks.
 	Ping func(context.Context) error
+	// Partial reports that nodes may be missing from what this instance knows of the fleet; nil: never.
+	Partial func() bool
 	// Heartbeat is how often nodes are asked to send one; a node silent for Presence is not online.
 	Heartbeat, Presence time.Duration
 	// Hall holds the connections of both sockets, Links the nodes among them, Rooms the conversations.
@@ -69,6 +71,7 @@ type Server struct {
 	end      context.CancelFunc
 	sockets  sync.WaitGroup // what runs for connections
 	stopping atomic.Bool
+	pings    sharedCheck
 	handler  http.Handler
 	// elsewhere asks other schedulers, in the name of operators: where it is sent elsewhere it does not go.
 	elsewhere *http.Client

@@ -121,7 +121,28 @@ func newWorld(t testing.TB, changes ...func(*config.Config)) *world {
 			t.Errorf("the scheduler did not end well: %v", err)
 		}
 	})
+	w.ready(transport)
 	return w
+}
+
+// ready waits until the scheduler says that it is.
+func (w *world) ready(transport http.RoundTripper) {
+	w.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	client := &http.Client{Transport: transport}
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		resp, err := client.Get(w.url + "/readyz")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	w.t.Fatalf("not ready within %v", patience)
 }
 
 // answer is what came back.

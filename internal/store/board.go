@@ -10,8 +10,8 @@ import (
 // Marks remembers which services a node was found not to have although it declares them.
 type Marks interface {
 	Mark(ctx context.Context, m Mark) error
-	// Marked lists the marks of a node that have not expired.
-	Marked(ctx context.Context, node core.NodeID) ([]Mark, error)
+	// Marked lists the marks of nodes that have not expired.
+	Marked(ctx context.Context, nodes ...core.NodeID) ([]Mark, error)
 }
 
 // Mark says that a service of a node is not to be relied on for a while.

@@ -271,18 +271,20 @@ func (s *Store) Mark(ctx context.Context, m store.Mark) error {
 }
 
 // Marked implements store.Marks.
-func (s *Store) Marked(_ context.Context, id core.NodeID) ([]store.Mark, error) {
-	n := s.locked(nil, id)
-	if n == nil {
-		return nil, nil
-	}
-	defer n.mu.Unlock()
-	now := s.now()
+func (s *Store) Marked(_ context.Context, nodes ...core.NodeID) ([]store.Mark, error) {
 	var marks []store.Mark
-	for service, until := range n.marks {
-		if !expired(until, now) {
-			marks = append(marks, store.Mark{Node: id, Service: service, For: until.since(now)})
+	for _, id := range nodes {
+		n := s.locked(nil, id)
+		if n == nil {
+			continue
 		}
+		now := s.now()
+		for service, until := range n.marks {
+			if !expired(until, now) {
+				marks = append(marks, store.Mark{Node: id, Service: service, For: until.since(now)})
+			}
+		}
+		n.mu.Unlock()
 	}
 	return marks, nil
 }

@@ -61,18 +61,21 @@ func (s *Store) Mark(ctx context.Context, m store.Mark) error {
 }
 
 // Marked implements store.Marks.
-func (s *Store) Marked(ctx context.Context, node core.NodeID) ([]store.Mark, error) {
-	now, r, err := s.line.read(ctx, &scriptMarked, []string{s.keys.unavailable(node)})
-	if err != nil {
-		return nil, err
+func (s *Store) Marked(ctx context.Context, nodes ...core.NodeID) ([]store.Mark, error) {
+	asks := make([]ask, len(nodes))
+	for i, node := range nodes {
+		asks[i] = ask{keys: []string{s.keys.unavailable(node)}}
 	}
 	var marks []store.Mark
-	flat := r.texts(0)
-	for i := 0; i+1 < len(flat); i += 2 {
-		until, _ := strconv.ParseInt(flat[i+1], 10, 64)
-		if until > now {
-			marks = append(marks, store.Mark{Node: node, Service: flat[i], For: time.Duration(until-now) * time.Millisecond})
+	err := s.line.readEach(ctx, &scriptMarked, asks, func(i int, now int64, r reply) error {
+		flat := r.texts(0)
+		for j := 0; j+1 < len(flat); j += 2 {
+			until, _ := strconv.ParseInt(flat[j+1], 10, 64)
+			if until > now {
+				marks = append(marks, store.Mark{Node: nodes[i], Service: flat[j], For: time.Duration(until-now) * time.Millisecond})
+			}
 		}
-	}
-	return marks, nil
+		return nil
+	})
+	return marks, err
 }

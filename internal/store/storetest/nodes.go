@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -124,6 +125,32 @@ func exerciseNodes(_ *testing.T, run runner) {
 		h.Wait(h.Timing.Presence + h.Slack)
 		if marks, err = h.Store.Marked(t.Context(), "node-a"); err != nil || len(marks) != 0 {
 			t.Errorf("marked after expiry: %v, %v", marks, err)
+		}
+	})
+
+	run("the marks of many nodes are read at once", func(t *testing.T, h *Harness) {
+		const many = 150 // more than one batch
+		var ids []core.NodeID
+		for i := range many {
+			id := core.NodeID(fmt.Sprintf("node-%d", i))
+			ids = append(ids, id)
+			h.register(t, id, 1)
+			if i%50 == 7 {
+				if err := h.Store.Mark(t.Context(), store.Mark{Node: id, Service: "asr-x", For: h.Timing.Presence}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		marks, err := h.Store.Marked(t.Context(), append(ids, "node-nobody-knows")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []core.NodeID
+		for _, m := range marks {
+			found = append(found, m.Node)
+		}
+		if diff := cmp.Diff([]core.NodeID{"node-7", "node-57", "node-107"}, found); diff != "" {
+			t.Errorf("nodes with marks (-want +got):\n%s", diff)
 		}
 	})
 }
