@@ -3,8 +3,10 @@ package wire
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // Code is a stable name for what went wrong.
@@ -95,9 +97,43 @@ func (e *Error) RetryIn(d time.Duration) *Error {
 	return e
 }
 
-// Errorf makes an error with a sentence.
+// MaxQuoted is how many bytes an error text repeats of one thing that somebody sent.
+const MaxQuoted = 64
+
+// maxCause is how many bytes it repeats of another error, which quotes for itself.
+const maxCause = 256
+
+// Quote shortens what somebody sent to what an error text may repeat of it.
+func Quote(sent string) string { return shorten(sent, MaxQuoted) }
+
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
+// quoted shortens the texts among the arguments of an error: a sentence of ours is in the format, so what comes as an
+// argument may be what somebody sent.
+func quoted(args []any) []any {
+	short := make([]any, len(args))
+	for i, arg := range args {
+		short[i] = arg
+		if cause, ok := arg.(error); ok {
+			short[i] = shorten(cause.Error(), maxCause)
+		} else if v := reflect.ValueOf(arg); v.Kind() == reflect.String {
+			short[i] = Quote(v.String())
+		}
+	}
+	return short
+}
+
+// Errorf makes an error with a sentence. Of arguments that are texts, no more than MaxQuoted bytes are repeated.
 func Errorf(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+	return &Error{Code: code, Detail: fmt.Sprintf(format, quoted(args)...)}
 }
 
 // Invalid makes the error for a field that is not as it should be.
@@ -105,9 +141,12 @@ func Invalid(field, format string, args ...any) *Error {
 	return Wrong(InvalidRequest, field, format, args...)
 }
 
-// Wrong makes an error that is about one field of the request.
+// Wrong makes an error that is about one field of the request. The field's name may be what somebody sent, too.
 func Wrong(code Code, field, format string, args ...any) *Error {
-	return &Error{Code: code, Field: field, Detail: field + ": " + fmt.Sprintf(format, args...)}
+	field = Quote(field)
+	e := Errorf(code, format, args...)
+	e.Field, e.Detail = field, field+": "+e.Detail
+	return e
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Detail }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/text/language"
+
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Lang is a normalised BCP-47 tag. Make one with ParseLang: two spellings of one language give the same Lang.
@@ -31,14 +33,14 @@ func ParseLang(s string) (Lang, error) {
 	}
 	tag, err := canonical.Parse(s)
 	if err != nil {
-		return "", fmt.Errorf("%q is not a BCP-47 language tag (try en, pt-BR or zh-Hant)", s)
+		return "", fmt.Errorf("%q is not a BCP-47 language tag (try en, pt-BR or zh-Hant)", wire.Quote(s))
 	}
 	base, confidence := tag.Base()
 	switch {
 	case confidence != language.Exact:
-		return "", fmt.Errorf("%q names no language (try en, pt-BR or zh-Hant)", s)
+		return "", fmt.Errorf("%q names no language (try en, pt-BR or zh-Hant)", wire.Quote(s))
 	case base.String() == "mul", base.String() == "mis", base.String() == "zxx":
-		return "", fmt.Errorf("%q names no single language (try en, pt-BR or zh-Hant)", s)
+		return "", fmt.Errorf("%q names no single language (try en, pt-BR or zh-Hant)", wire.Quote(s))
 	}
 	return Lang(dropImpliedScript(tag).String()), nil
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Health is what a node says of itself. Only a ready node is granted work; a degraded one keeps what it has.
@@ -31,7 +33,7 @@ func ParseHealth(s string) (Health, error) {
 	if i := slices.Index(healthNames[1:], s); i >= 0 {
 		return Health(i + 1), nil
 	}
-	return 0, fmt.Errorf("%q is not a state of health: use ready, degraded, draining or offline", s)
+	return 0, fmt.Errorf("%q is not a state of health: use ready, degraded, draining or offline", wire.Quote(s))
 }
 
 // Tri is a fact that may be unknown.
@@ -87,7 +89,7 @@ func ParseServiceStatus(s string) (ServiceStatus, error) {
 	if i := slices.Index(serviceStatusNames[1:], s); i >= 0 {
 		return ServiceStatus(i + 1), nil
 	}
-	return 0, fmt.Errorf("%q is not a service status: use ready, downloading, verifying, installing, stopped or error", s)
+	return 0, fmt.Errorf("%q is not a service status: use ready, downloading, verifying, installing, stopped or error", wire.Quote(s))
 }
 
 // Service is one installed service package.

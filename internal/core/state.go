@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"iter"
+
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // State is where a job is in its life.
@@ -41,7 +43,7 @@ func ParseState(name string) (State, error) {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not a job state: use one of NEW, SELECTING, RESERVED, DISPATCHED, ACKED, RETRYING, DONE, FAILED, CANCELLED", name)
+	return 0, fmt.Errorf("%q is not a job state: use one of NEW, SELECTING, RESERVED, DISPATCHED, ACKED, RETRYING, DONE, FAILED, CANCELLED", wire.Quote(name))
 }
 
 // States lists every state.

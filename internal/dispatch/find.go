@@ -301,6 +301,9 @@ func (d *Dispatcher) countRefusal(code wire.Code, objections, telling map[core.R
 	d.metrics.NoAvailableNode.WithLabelValues(selectorOf(worst), string(worst)).Inc()
 }
 
+// maxWanted is how many requirements of a job an error text names.
+const maxWanted = 8
+
 // wantedOf says in words what a job asks of a node.
 func wantedOf(spec *core.Spec) string {
 	src, tgt := spec.Direction.Src, spec.Direction.Tgt
@@ -311,13 +314,16 @@ func wantedOf(spec *core.Spec) string {
 	}
 	for kind, names := range map[string][]string{"service": o.RequiredServices, "model": o.RequiredModels, "feature": o.Features} {
 		for _, name := range names {
-			parts = append(parts, fmt.Sprintf("%s(%s)", kind, name))
+			parts = append(parts, fmt.Sprintf("%s(%s)", kind, wire.Quote(name)))
 		}
 	}
 	if o.Region != "" {
-		parts = append(parts, fmt.Sprintf("region(%s)", o.Region))
+		parts = append(parts, fmt.Sprintf("region(%s)", wire.Quote(o.Region)))
 	}
 	slices.Sort(parts[2:])
+	if more := len(parts) - maxWanted; more > 0 {
+		parts = append(parts[:maxWanted], fmt.Sprintf("%d more", more))
+	}
 	return strings.Join(parts, " + ")
 }
 

@@ -96,7 +96,7 @@ func viewDead(d *bus.DeadLetter, whole bool) wire.DeadLetter {
 func (s *Server) noLetter(operation, id string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, bus.ErrNoLetter):
-		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %.200q, or not any more", id)
+		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
 	case errors.Is(err, bus.ErrAway):
 		return wire.Errorf(wire.SchedulerDependencyDown, "this scheduler does not count as present and has no inbox: try again, or ask another")
 	case errors.Is(err, bus.ErrFull):

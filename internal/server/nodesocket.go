@@ -105,7 +105,7 @@ func sorry(conn *socket.Conn, m socket.Message, e *wire.Error) {
 	}
 	answer := wire.ErrorFrame{Error: *e}
 	if typ, err := wire.TypeOf(m.Data); err == nil && !m.Binary {
-		answer.Reply = string(typ)
+		answer.Reply = wire.Quote(string(typ))
 	}
 	conn.Send(answer)
 }
