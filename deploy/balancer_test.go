@@ -88,7 +88,8 @@ func TestSomebodyLimitsConnections(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
 	for _, name := range c.runs("serve") {
-		if n := c.configuration(t, name).Scheduler.Sessions.PerAddress; n != 0 {
+		cfg := c.configuration(t, name)
+		if n := max(cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress); n != 0 {
 			t.Errorf("%s lets only %d connections in, as all of them come from the balancer", name, n)
 		}
 	}

@@ -92,7 +92,7 @@ func settings(redis string) config.Config {
 		cfg.Scheduler.Nodes.HeartbeatIntervalMS = config.Millis(every)
 	}
 	cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000
-	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress = 600_000, 0
+	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 600_000, 0, 0
 	return cfg
 }
 

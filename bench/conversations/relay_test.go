@@ -67,7 +67,7 @@ func besideScheduler(b *testing.B) *contest {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
 	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // nobody sends heartbeats here
-	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress = 600_000, 0
+	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 600_000, 0, 0
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
 	s, err := scheduler.New(b.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {

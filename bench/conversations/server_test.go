@@ -40,7 +40,7 @@ func (m memory) total() uint64 { return m.Heap + m.Stack }
 func serve() {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
-	cfg.Scheduler.Sessions.PerAddress = 0
+	cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 0, 0
 	s, err := scheduler.New(context.Background(), cfg, wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		panic(err)

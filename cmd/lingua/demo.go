@@ -41,7 +41,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	// A demo shows in a minute what takes a fleet an hour: a node that forgets its jobs is noticed sooner.
 	cfg.Scheduler.Dispatch.ACKTimeoutMS = 500
 	cfg.Scheduler.Dispatch.AttemptTimeoutMS = 4_000
-	cfg.Scheduler.Sessions.PerAddress = 0
+	cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 0, 0
 	cfg.Server.ShutdownSeconds = 3
 	log, err := telemetry.Logger(io.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {

@@ -39,6 +39,7 @@ type Server struct {
 	Port            int     `toml:"port" env:"PORT" doc:"Port to listen on; 0 takes a free one."`
 	Insecure        bool    `toml:"insecure" env:"INSECURE" doc:"Listen on other addresses than loopback without keys. Whoever reaches the port then controls the fleet."`
 	AdvertiseURL    string  `toml:"advertise_url" env:"ADVERTISE_URL" doc:"Where the other instances and all nodes reach this one, with nothing after the port: a node that is not connected here fetches sound here. Unless given it is the address it listens on or, if it listens on every one (0.0.0.0), that from which it reaches the first host of Redis."`
+	PerAddress      int     `toml:"per_address" env:"PER_ADDRESS" doc:"How many connections one address may have that are not WebSockets, 0: as many as it likes. Behind a balancer all come from its address: set 0 and limit them there."`
 	ShutdownSeconds Seconds `toml:"shutdown_seconds" env:"SHUTDOWN_SECONDS" doc:"How long jobs in flight may take to end when the scheduler is asked to stop."`
 }
 
@@ -152,7 +153,7 @@ type Observability struct {
 // Default is the configuration of a scheduler that was told nothing.
 func Default() Config {
 	return Config{
-		Server: Server{Host: "127.0.0.1", Port: 5010, ShutdownSeconds: 20},
+		Server: Server{Host: "127.0.0.1", Port: 5010, PerAddress: 1024, ShutdownSeconds: 20},
 		Log:    Log{Level: "info", Format: "text"},
 		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}},
 		Callback: Callback{

@@ -60,6 +60,7 @@ func (c *Config) judge() []*problem {
 	need(s.AdvertiseURL == "" || bareAddress(s.AdvertiseURL), "server.advertise_url",
 		"must be an address such as http://10.0.0.1:5010, with no user before the host and nothing after the port")
 	need(s.Port >= 0 && s.Port <= 65535, "server.port", "a port must be between 0 and 65535, not %d", s.Port)
+	need(s.PerAddress >= 0, "server.per_address", "must be 0 or more, not %d", s.PerAddress)
 	need(s.ShutdownSeconds >= 0 && s.ShutdownSeconds <= 3600, "server.shutdown_seconds", "must be between 0 and 3600, not %d", s.ShutdownSeconds)
 	keys, err := c.Auth.Keys()
 	if err != nil {

@@ -96,6 +96,7 @@ var rules = []struct {
 	{"scheduler.sessions.open_utterances", "none", func(c *Config) { c.Scheduler.Sessions.OpenUtterances = 0 }},
 	{"scheduler.sessions.outbox_kb", "less than a frame", func(c *Config) { c.Scheduler.Sessions.OutboxKB = 255 }},
 	{"scheduler.sessions.audio_buffer_mb", "none", func(c *Config) { c.Scheduler.Sessions.AudioBufferMB = 0 }},
+	{"server.per_address", "negative", func(c *Config) { c.Server.PerAddress = -1 }},
 	{"scheduler.sessions.per_address", "negative", func(c *Config) { c.Scheduler.Sessions.PerAddress = -1 }},
 	{"scheduler.sessions.disconnect_grace_ms", "negative", func(c *Config) { c.Scheduler.Sessions.DisconnectGraceMS = -1 }},
 

@@ -39,6 +39,7 @@ func (t terms) keptFor() time.Duration {
 const bounds = `
 [server]
 shutdown_seconds = 8
+per_address = 0
 
 [scheduler.sessions]
 open_utterances = 200

@@ -86,7 +86,7 @@ func (s *Server) audio(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Length", strconv.Itoa(len(clip.Data)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Lingua-Audio", fmt.Sprintf("%s; rate=%d; channels=%d", clip.Format.Encoding, clip.Format.SampleRate, clip.Format.Channels))
-	_, _ = w.Write(clip.Data) // a peer that left does not hear the answer
+	respond(w, clip.Data)
 }
 
 // mostSpeech is the largest spoken result that is taken.
@@ -99,6 +99,7 @@ func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, e)
 		return
 	}
+	awaitBody(w)
 	sound, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostSpeech))
 	if err != nil {
 		s.fail(w, wire.Errorf(wire.PayloadTooLarge, "a spoken result is at most %d bytes", mostSpeech))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -62,6 +61,7 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return wire.Errorf(wire.UnsupportedMediaType, "send JSON and say so: Content-Type: application/json")
 	}
+	awaitBody(w)
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
 	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, wire.MaxBody)); err != nil {
@@ -115,7 +115,7 @@ func write(w http.ResponseWriter, status int, out any) {
 	h.Set("Content-Length", strconv.Itoa(buf.Len()))
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = io.Copy(w, buf) // a peer that left does not hear the answer
+	respond(w, buf.Bytes())
 }
 
 func join(list []string) string { return strings.Join(list, " or ") }

@@ -23,5 +23,5 @@ func (s *Server) describe(w http.ResponseWriter, made func() ([]byte, error)) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/yaml")
-	_, _ = w.Write(description)
+	respond(w, description)
 }

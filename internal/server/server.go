@@ -57,6 +57,8 @@ type Options struct {
 	FirstWord, Grace time.Duration
 	// SlowAfter is when a request is worth a warning.
 	SlowAfter time.Duration
+	// PerAddress is how many connections one address may have that are not WebSockets; 0: any number.
+	PerAddress int
 	// LoopbackOnly answers only to names of this machine: without keys, a page in somebody's browser must
 	// not be able to reach the scheduler by pointing a name of its own at it.
 	LoopbackOnly bool
@@ -121,11 +123,14 @@ func (s *Server) Stopping() bool { return s.stopping.Load() }
 
 // HTTP makes the http.Server that serves it, with the limits that keep a slow peer from holding it up.
 func (s *Server) HTTP() *http.Server {
+	limit := newAddressLimit(s.PerAddress, s.Log)
 	return &http.Server{
 		Handler:           s.handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		ConnState:         limit.connState,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		WriteTimeout:      answerTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
@@ -161,6 +166,7 @@ func (s *Server) mount(routes []route) http.Handler {
 func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		limitUnread(w, r)
 		if s.stopping.Load() {
 			w.Header().Set("Connection", "close") // or whoever keeps theirs would ask here again, and not who can help
 		}

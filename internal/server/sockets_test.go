@@ -23,13 +23,22 @@ type peer struct {
 
 func (w *world) connect(path string) *peer {
 	w.t.Helper()
-	ws, _, err := websocket.Dial(w.t.Context(), strings.Replace(w.url, "http", "ws", 1)+path, &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
+	p, err := w.tryConnect(path)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return p
+}
+
+func (w *world) tryConnect(path string) (*peer, error) {
+	w.t.Helper()
+	ws, _, err := websocket.Dial(w.t.Context(), strings.Replace(w.url, "http", "ws", 1)+path, &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
+	if err != nil {
+		return nil, err
+	}
 	ws.SetReadLimit(-1)
 	w.t.Cleanup(func() { _ = ws.CloseNow() })
-	return &peer{t: w.t, ws: ws, path: path}
+	return &peer{t: w.t, ws: ws, path: path}, nil
 }
 
 func (p *peer) say(body obj) {

@@ -131,6 +131,7 @@ func (w *world) ready(transport http.RoundTripper) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	client := &http.Client{Transport: transport}
+	defer client.CloseIdleConnections()
 	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
 		resp, err := client.Get(w.url + "/readyz")
 		if err != nil {

@@ -1,0 +1,194 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// pipes is a listener whose connections have no buffer and no kernel, so that a test on a turned clock can hold them.
+type pipes struct {
+	opened chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.opened:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (*pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// dial opens a connection that ends with the test.
+func (p *pipes) dial(t *testing.T) net.Conn {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _ = ours.Close() })
+	p.opened <- theirs
+	return ours
+}
+
+// servePipes serves HTTP over pipes until the test ends. There are keys, so that one can be refused.
+func servePipes(t *testing.T, version string) *pipes {
+	t.Helper()
+	keys, err := auth.New(auth.Config{OperatorKeys: []string{operatorKey}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := server.New(server.Options{
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Keys: keys,
+		Ping: func(context.Context) error { return nil }, Version: wire.VersionResponse{Version: version},
+	}).HTTP()
+	p := &pipes{opened: make(chan net.Conn), closed: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(p) }()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		<-served
+	})
+	return p
+}
+
+// TestAnswersThatAreNotReadEnd: whoever pipelines requests and reads nothing is cut off.
+func TestAnswersThatAreNotReadEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := servePipes(t, "test")
+		for _, path := range []string{"/openapi.yaml", "/healthz", "/metrics", "/v1/nowhere"} {
+			c := p.dial(t)
+			request := "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + operatorKey + "\r\n\r\n"
+			began := time.Now()
+			cut := make(chan error, 1)
+			go func() {
+				for {
+					if _, err := c.Write([]byte(request)); err != nil {
+						cut <- err
+						return
+					}
+				}
+			}()
+			select {
+			case err := <-cut:
+				if took := time.Since(began); !errors.Is(err, io.ErrClosedPipe) || took > time.Minute {
+					t.Errorf("%s: cut after %v with %v", path, took, err)
+				}
+			case <-time.After(10 * time.Minute):
+				t.Errorf("%s: it is still served after ten minutes in which nothing was read", path)
+			}
+		}
+	})
+}
+
+// TestLargeAnswersMayTakeLong: as long as it is read, an answer goes on for longer than any one part of it may take.
+func TestLargeAnswersMayTakeLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size = 2 << 20
+		p := servePipes(t, strings.Repeat("v", size))
+		c := p.dial(t)
+		go func() { _, _ = c.Write([]byte("GET /v1/version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")) }()
+		began := time.Now()
+		slow := readerFunc(func(b []byte) (int, error) {
+			time.Sleep(100 * time.Millisecond)
+			return c.Read(b[:min(len(b), 2<<10)])
+		})
+		resp, err := http.ReadResponse(bufio.NewReaderSize(slow, 2<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		n, err := io.Copy(io.Discard, resp.Body)
+		if took := time.Since(began); err != nil || n < size || took < 90*time.Second {
+			t.Errorf("%d bytes in %v, %v", n, took, err)
+		}
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// TestBodiesOfTheRefusedAreNotAwaited: a request that is refused without its body is answered at once, and does not hold
+// its connection until the body has come.
+func TestBodiesOfTheRefusedAreNotAwaited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := servePipes(t, "test")
+		for name, c := range map[string]struct {
+			head   string
+			status int
+		}{
+			"no key":       {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusUnauthorized},
+			"a wrong key":  {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer nobody-knows-this-one\r\n", http.StatusUnauthorized},
+			"no such path": {"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusNotFound},
+			"a method":     {"PUT /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusMethodNotAllowed},
+			"no JSON":      {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + operatorKey + "\r\n", http.StatusUnsupportedMediaType},
+			"speech":       {"PUT /v1/audio/j/tts HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusUnauthorized},
+		} {
+			for _, length := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n"} {
+				conn := p.dial(t)
+				began := time.Now()
+				go func() { _, _ = conn.Write([]byte(c.head + length + "\r\n")) }() // and no body
+				in := bufio.NewReader(conn)
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					continue
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				_, err = in.ReadByte()
+				if took := time.Since(began); resp.StatusCode != c.status || !errors.Is(err, io.EOF) || took > 2*time.Second {
+					t.Errorf("%s, %q: %s; the connection was let go after %v with %v", name, length, resp.Status, took, err)
+				}
+			}
+		}
+	})
+}
+
+// TestRefusalsKeepTheConnection: a body that comes right away is read over, and the connection can be used again.
+func TestRefusalsKeepTheConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := servePipes(t, "test").dial(t)
+		in := bufio.NewReader(conn)
+		for range 3 {
+			go func() {
+				_, _ = conn.Write([]byte("POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 6000\r\n\r\n" + strings.Repeat("x", 6000)))
+			}()
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUnauthorized || resp.Close {
+				t.Errorf("%s, close %v", resp.Status, resp.Close)
+			}
+			time.Sleep(30 * time.Second) // longer than a body may take that nobody reads
+		}
+	})
+}
