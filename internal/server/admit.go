@@ -39,17 +39,33 @@ func (s *Server) admit(who who, next http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 		}
-		if s.Keys.Known(token) {
-			s.fail(w, wire.Errorf(wire.Forbidden, "this is for operators: use an operator's key"))
-			return
-		}
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		s.fail(w, unauthorized(token))
+		s.deny(w, s.denied(token, "operators: use an operator's key"))
 	}
 }
 
-// unauthorized is the answer to whoever has no valid credential.
-func unauthorized(token string) *wire.Error {
+// deny answers a request without a credential for it.
+func (s *Server) deny(w http.ResponseWriter, e *wire.Error) {
+	if e.Code == wire.Unauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	s.fail(w, e)
+}
+
+// turnAway refuses a WebSocket without a credential for it. What is not a browser is answered before the upgrade. A page
+// cannot see how an upgrade was refused, so a browser is let in, told, and sent away.
+func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, e *wire.Error) {
+	if r.Header.Get("Origin") == "" {
+		s.deny(w, e)
+		return
+	}
+	s.Hall.Refuse(w, r, closeCode(e.Code), e)
+}
+
+// denied says what is wrong with a credential: it is none, or it is for something else than what it was sent to.
+func (s *Server) denied(token, whom string) *wire.Error {
+	if s.Keys.Known(token) {
+		return wire.Errorf(wire.Forbidden, "this is for %s", whom)
+	}
 	if token == "" {
 		return wire.Errorf(wire.Unauthorized, "this needs a credential: send Authorization: Bearer <key> (lingua: --token, or LINGUA_TOKEN)")
 	}

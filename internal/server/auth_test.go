@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,14 +19,14 @@ const (
 	acmeToken   = "acme-token-0123456789"
 )
 
-func guarded(t *testing.T) *world {
+func guarded(t *testing.T, changes ...func(*config.Config)) *world {
 	t.Helper()
-	return newWorld(t, func(c *config.Config) {
+	return newWorld(t, append(changes, func(c *config.Config) {
 		c.Auth = config.Auth{
 			OperatorKeys: []string{operatorKey}, NodeTokens: []string{"gpu-*=" + gpuToken, "acme-*@acme=" + acmeToken},
 			SessionSecret: "a secret of at least thirty-two characters",
 		}
-	})
+	})...)
 }
 
 // as sends a request with a credential.
@@ -44,15 +46,7 @@ func (w *world) as(token, method, path string, body any) answer {
 // dial connects with a credential, in the header or, as a browser would, among the subprotocols.
 func (w *world) dial(path, token string, browser bool) *peer {
 	w.t.Helper()
-	o := &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}, HTTPHeader: http.Header{}}
-	switch {
-	case token == "":
-	case browser:
-		o.Subprotocols = append(o.Subprotocols, wire.TokenSubprotocol+token)
-	default:
-		o.HTTPHeader.Set("Authorization", "Bearer "+token)
-	}
-	ws, resp, err := websocket.Dial(w.t.Context(), strings.Replace(w.url, "http", "ws", 1)+path, o)
+	ws, resp, err := websocket.Dial(w.t.Context(), strings.Replace(w.url, "http", "ws", 1)+path, w.credential(token, browser))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -62,6 +56,81 @@ func (w *world) dial(path, token string, browser bool) *peer {
 	ws.SetReadLimit(-1)
 	w.t.Cleanup(func() { _ = ws.CloseNow() })
 	return &peer{t: w.t, ws: ws, path: path}
+}
+
+// credential is how a browser, or anything else, sends a token.
+func (w *world) credential(token string, browser bool) *websocket.DialOptions {
+	o := &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}, HTTPHeader: http.Header{}}
+	if browser {
+		o.HTTPHeader.Set("Origin", w.url)
+	}
+	switch {
+	case token == "":
+	case browser:
+		o.Subprotocols = append(o.Subprotocols, wire.TokenSubprotocol+token)
+	default:
+		o.HTTPHeader.Set("Authorization", "Bearer "+token)
+	}
+	return o
+}
+
+// notUpgraded wants that a WebSocket is refused with a code before it is one.
+func (w *world) notUpgraded(path, token string, code wire.Code) {
+	w.t.Helper()
+	ws, resp, err := websocket.Dial(w.t.Context(), strings.Replace(w.url, "http", "ws", 1)+path, w.credential(token, false))
+	if err == nil {
+		_ = ws.CloseNow()
+		w.t.Errorf("%s was opened, want %s", path, code)
+		return
+	}
+	if resp == nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var e wire.Error
+	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Code != code || resp.StatusCode != code.Traits().Status {
+		w.t.Errorf("%s: %s %+v (%v), want %s", path, resp.Status, e, err, code)
+	}
+	if asks := resp.Header.Get("WWW-Authenticate") != ""; asks != (code == wire.Unauthorized) {
+		w.t.Errorf("%s: %s, and asks for a credential: %v", path, resp.Status, asks)
+	}
+}
+
+// TestSocketsWantTheirCredentialFirst: before the upgrade, unless a page asks, which could not see why it was refused.
+func TestSocketsWantTheirCredentialFirst(t *testing.T) {
+	t.Parallel()
+	w := guarded(t)
+	var minted wire.MintResponse
+	w.as(operatorKey, "POST", "/v1/sessions", obj{"session_id": "room-1"}).into(&minted)
+	for path, others := range map[string]string{"/ws/node": minted.Token, "/ws/session": gpuToken} {
+		w.notUpgraded(path, "", wire.Unauthorized)
+		w.notUpgraded(path, "nobody-knows-this-one", wire.Unauthorized)
+		w.notUpgraded(path, others, wire.Forbidden)
+		w.dial(path, "", true).closedWith(wire.Unauthorized, wire.CloseUnauthorized)
+		w.dial(path, "nobody-knows-this-one", true).closedWith(wire.Unauthorized, wire.CloseUnauthorized)
+		w.dial(path, others, true).closedWith(wire.Forbidden, wire.CloseForbidden)
+	}
+}
+
+// TestRefusedSocketsCountForNobody: an address that is refused again and again, and never closes its side, keeps its places.
+func TestRefusedSocketsCountForNobody(t *testing.T) {
+	t.Parallel()
+	const most = 2
+	w := guarded(t, func(c *config.Config) { c.Scheduler.Sessions.PerAddress = most })
+	for range 5 * most {
+		for _, browser := range []bool{false, true} {
+			if browser {
+				w.dial("/ws/node", "", true) // and reads nothing
+			} else {
+				w.notUpgraded("/ws/node", "", wire.Unauthorized)
+			}
+		}
+	}
+	for i := range most {
+		own := w.dial("/ws/node", gpuToken, false)
+		own.say(declaration("gpu-"+strconv.Itoa(i)).with(obj{"type": "node_register"}))
+		own.until("node_register_ack")
+	}
 }
 
 // closedWith reads to the end and wants an error frame with a code before a close with another.
@@ -119,7 +188,6 @@ func TestNodesSpeakForThemselves(t *testing.T) {
 		t.Errorf("the node is %q's, and its token acme's", n.TenantID)
 	}
 
-	w.dial("/ws/node", "", false).closedWith(wire.Unauthorized, wire.CloseUnauthorized)
 	other := w.dial("/ws/node", gpuToken, false)
 	other.say(declaration("cpu-1").with(obj{"type": "node_register"}))
 	other.closedWith(wire.Forbidden, wire.CloseForbidden)
@@ -134,8 +202,6 @@ func TestSessionTokens(t *testing.T) {
 	var minted wire.MintResponse
 	w.as(operatorKey, "POST", "/v1/sessions", obj{"session_id": "room-1", "tenant_id": "acme", "ttl_seconds": 60}).into(&minted)
 	w.as(operatorKey, "POST", "/v1/sessions", obj{"ttl_seconds": 1_000_000}).refused(wire.InvalidRequest)
-	w.dial("/ws/session", "", false).closedWith(wire.Unauthorized, wire.CloseUnauthorized)
-	w.dial("/ws/session", gpuToken, false).closedWith(wire.Unauthorized, wire.CloseUnauthorized)
 	start := obj{"type": "session_start", "langs": []string{"en", "es"}}
 	other := w.dial("/ws/session", minted.Token, true)
 	other.say(start.with(obj{"session_id": "room-2"}))

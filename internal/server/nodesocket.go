@@ -23,15 +23,15 @@ import (
 
 // nodeSocket opens /ws/node. The request ends here; the connection goes on by itself.
 func (s *Server) nodeSocket(w http.ResponseWriter, r *http.Request) {
-	conn, err := s.Hall.Accept(w, r)
-	if err != nil {
-		return // it was answered
-	}
 	token := socket.Token(r)
 	grant, err := s.Keys.Node(token)
 	if err != nil {
-		refuse(conn, unauthorized(token))
+		s.turnAway(w, r, s.denied(token, "nodes: use a node's token"))
 		return
+	}
+	conn, err := s.Hall.Accept(w, r)
+	if err != nil {
+		return // it was answered
 	}
 	s.sockets.Go(func() { s.serveNode(conn, &grant) })
 }

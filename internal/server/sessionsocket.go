@@ -16,15 +16,15 @@ import (
 
 // sessionSocket opens /ws/session. The request ends here; the connection goes on by itself.
 func (s *Server) sessionSocket(w http.ResponseWriter, r *http.Request) {
-	conn, err := s.Hall.Accept(w, r)
-	if err != nil {
-		return // it was answered
-	}
 	token := socket.Token(r)
 	grant, err := s.Keys.Session(token)
 	if err != nil {
-		refuse(conn, unauthorized(token))
+		s.turnAway(w, r, s.denied(token, "sessions: mint a session token"))
 		return
+	}
+	conn, err := s.Hall.Accept(w, r)
+	if err != nil {
+		return // it was answered
 	}
 	s.sockets.Go(func() { s.serveSession(conn, &grant) })
 }

@@ -20,6 +20,23 @@ import (
 // Accept returns it. The handler should return right after Accept: nothing of the request is kept, and whoever reads
 // needs a goroutine of its own. Read must be called until it returns an error.
 func (h *Hall) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
+	return h.accept(w, r, true)
+}
+
+// Refuse makes a WebSocket of a request only to tell the other side why it may not be one: a page cannot see how a
+// handshake was refused. It does not count for its address, and the other side has a moment to close too.
+func (h *Hall) Refuse(w http.ResponseWriter, r *http.Request, code wire.CloseCode, e *wire.Error) {
+	c, err := h.accept(w, r, false)
+	if err != nil {
+		return // it was answered
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = true
+	c.part(Closed{Code: code}, e)
+}
+
+func (h *Hall) accept(w http.ResponseWriter, r *http.Request, counted bool) (*Conn, error) {
 	switch {
 	case r.ProtoMajor != 1 || !has(r.Header, "Connection", "upgrade") || !has(r.Header, "Upgrade", "websocket"):
 		w.Header().Set("Connection", "Upgrade")
@@ -35,17 +52,17 @@ func (h *Hall) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	}
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // what is not an address counts as one
 	from := peer.Addr().Unmap()
-	if status, e := h.admit(from); e != nil {
+	if status, e := h.admit(from, counted); e != nil {
 		return nil, refuse(w, status, e)
 	}
-	c := &Conn{hall: h, address: r.RemoteAddr, from: from, done: make(chan struct{}), users: 1}
+	c := &Conn{hall: h, address: r.RemoteAddr, from: from, counted: counted, done: make(chan struct{}), users: 1}
 	up := &upgrade{ResponseWriter: w, conn: c}
 	ws, err := websocket.Accept(up, withoutToken(r), &websocket.AcceptOptions{
 		Subprotocols: []string{wire.Subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
 		OnPongReceived: c.pong,
 	})
 	if err != nil {
-		h.leave(nil, from)
+		h.leave(c)
 		return nil, refuse(w, up.status, malformed(up.status))
 	}
 	ws.SetReadLimit(-1) // Read has its own, which says more

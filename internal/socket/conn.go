@@ -23,6 +23,7 @@ type Conn struct {
 	heard   atomic.Bool // something came since the watchdog looked
 	watch   watch       // the watchdog's own
 	message *[]byte     // what Read returned; its own
+	counted bool        // it is among those of its address
 
 	onPong atomic.Pointer[func(payload []byte)]
 
@@ -37,6 +38,7 @@ type Conn struct {
 	reading bool    // a Read is going on
 	closing bool    // nothing more is taken to be sent
 	parted  bool    // our close is written, and a Read that is going on waits for the other side's
+	refused bool    // it is closed before it began, and nobody waits long for the other side's close
 	cut     bool    // the network connection is closed, or is being
 	end     Closed
 }
@@ -111,7 +113,7 @@ func (c *Conn) leave() {
 	}
 	c.next, c.flying, c.bye, c.sources = nil, nil, nil, nil
 	_ = c.ws.CloseNow() // the library would else keep it for ever, for its finalizer
-	c.hall.leave(c, c.from)
+	c.hall.leave(c)
 	c.hall.opts.Ended(c.end)
 	close(c.done)
 }

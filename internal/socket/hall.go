@@ -41,14 +41,15 @@ func (h *Hall) Len() int {
 // retryAfter is what a client that has too many connections is told to wait.
 const retryAfter = 5 * time.Second
 
-// admit makes room for one more from this address, before its handshake, or says with which status and error it is refused.
-func (h *Hall) admit(from netip.Addr) (int, *wire.Error) {
+// admit makes room for one more, before its handshake, or says with which status and error it is refused. Unless it is one
+// that will be refused anyway, it counts for its address.
+func (h *Hall) admit(from netip.Addr, counted bool) (int, *wire.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return http.StatusServiceUnavailable, stopping()
 	}
-	if most := h.opts.PerAddress; most > 0 {
+	if most := h.opts.PerAddress; counted && most > 0 {
 		if h.from[from] >= most {
 			e := wire.Errorf(wire.RateLimited, "your address has %d connections, which is as many as it may have: close one first", most)
 			return http.StatusTooManyRequests, e.RetryIn(retryAfter)
@@ -67,13 +68,15 @@ func (h *Hall) enter(c *Conn) (closed bool) {
 	return h.closed
 }
 
-// leave gives the room of one that was admitted free. Its connection is nil when its handshake failed.
-func (h *Hall) leave(c *Conn, from netip.Addr) {
+// leave gives the room of one that was admitted free, whether or not its handshake came to an end.
+func (h *Hall) leave(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.conns, c)
-	if h.from[from]--; h.from[from] <= 0 {
-		delete(h.from, from)
+	if c.counted {
+		if h.from[c.from]--; h.from[c.from] <= 0 {
+			delete(h.from, c.from)
+		}
 	}
 	if h.present--; h.closed && h.present == 0 {
 		close(h.empty)

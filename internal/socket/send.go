@@ -32,6 +32,9 @@ func (c *Conn) Close(code wire.CloseCode, e *wire.Error) {
 	c.part(Closed{Code: code}, e)
 }
 
+// refusedLinger is how long one that was refused may take to read why.
+const refusedLinger = time.Second
+
 // Part says a last word and closes the connection, after everything that is queued or fed.
 func (c *Conn) Part(f wire.Frame) {
 	text, err := wire.EncodeFrame(f)
@@ -199,11 +202,15 @@ func (c *Conn) linger() {
 	c.mu.Lock()
 	c.parted = true
 	reading := c.reading
+	var until time.Time
+	if c.refused {
+		until = time.Now().Add(refusedLinger)
+	}
 	c.mu.Unlock()
 	if reading {
 		return
 	}
-	if c.pipe.SetReadDeadline(time.Time{}) == nil {
+	if c.pipe.SetReadDeadline(until) == nil {
 		_, _ = io.Copy(io.Discard, c.pipe.Conn) // until it ends, in whatever way
 	}
 	c.hangUp(CloseLost, false)
