@@ -53,6 +53,9 @@ func deadName(inbox core.InstanceID, id string) string { return string(inbox) + 
 // ErrNoLetter says that there is no such dead letter, or not any more.
 var ErrNoLetter = errors.New("there is no such dead letter, or not any more")
 
+// ErrStale says that nobody needs a dead letter any more: to replay it would do nothing, or harm.
+var ErrStale = errors.New("nobody needs this dead letter any more")
+
 // Dead lists dead letters of all instances, the oldest of each first, and says how many there are.
 func (b *Bus) Dead(ctx context.Context, limit int) (list []DeadLetter, all int, err error) {
 	instances, err := b.store.Instances(ctx)
@@ -108,23 +111,28 @@ func (b *Bus) find(ctx context.Context, name string) (DeadLetter, error) {
 // Show returns one dead letter.
 func (b *Bus) Show(ctx context.Context, name string) (DeadLetter, error) { return b.find(ctx, name) }
 
-// Replay puts a dead letter into the inbox of this instance, as if it had just come, and takes it from the dead. If this
-// instance cannot deal with it either, it dies again.
+// Replay puts a dead letter into the inbox of this instance and takes it from the dead. It is as old as it was: one that
+// nobody needs any more stays where it is, with ErrStale. If this instance cannot deal with it either, it dies again.
 func (b *Bus) Replay(ctx context.Context, name string) error {
 	d, err := b.find(ctx, name)
 	if err != nil {
 		return err
 	}
-	posted, err := b.store.Post(ctx, store.PostParams{To: b.cfg.Instance, Body: d.DeadLetter.Body, Most: mostLetters})
+	if d.Kind != "" && d.stale(d.Age) {
+		return ErrStale
+	}
+	posted, err := b.store.Replay(ctx, store.ReplayParams{Inbox: d.Inbox, ID: d.DeadLetter.ID, To: b.cfg.Instance, Max: mostLetters})
 	switch {
 	case err != nil:
 		return err
+	case posted == store.NoLetter:
+		return ErrNoLetter
 	case posted == store.Away:
 		return ErrAway
 	case posted == store.Overfull:
 		return ErrFull
 	}
-	return b.Purge(ctx, name)
+	return nil
 }
 
 // Purge drops a dead letter.

@@ -58,7 +58,7 @@ func TestDeadLettersAreSeenByAll(t *testing.T) {
 		p.start("b")
 		p.fails = 1 << 20
 		for _, text := range []string{"one", "two"} {
-			if err := p.send(a, "b", hello, text); err != nil {
+			if err := a.Send(t.Context(), "b", hello, time.Hour, text); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -94,6 +94,47 @@ func TestDeadLettersAreSeenByAll(t *testing.T) {
 		peers, err := a.Peers(t.Context())
 		if err != nil || len(peers) != 2 || !peers[0].This || peers[1].This || peers[1].Name != "b" {
 			t.Errorf("%+v, %v", peers, err)
+		}
+	})
+}
+
+// TestReplayedLettersKeepTheirAge: to be replayed makes no letter new. One that nobody needs any more is not replayed, and
+// one whose time ends before it is dealt with is dropped then.
+func TestReplayedLettersKeepTheirAge(t *testing.T) {
+	play(t, func(p *post) {
+		a := p.start("a")
+		p.start("b")
+		p.fails = 1 << 20
+		const needed = 2 * time.Minute
+		if err := a.Send(t.Context(), "b", hello, needed, "one"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(needed - 10*time.Second)
+		replayed := func() error {
+			t.Helper()
+			dead, _, err := a.Dead(t.Context(), 10)
+			if err != nil || len(dead) != 1 {
+				t.Fatalf("%+v, %v; want one dead letter", dead, err)
+			}
+			return a.Replay(t.Context(), dead[0].Name())
+		}
+		if err := replayed(); err != nil {
+			t.Errorf("while somebody needs it: %v", err)
+		}
+		time.Sleep(time.Minute) // it is tried for a while, and then nobody needs it any more
+		p.wantHeard("a")
+		if dead, _, err := a.Dead(t.Context(), 10); err != nil || len(dead) != 0 {
+			t.Errorf("it is dead again instead of dropped: %+v, %v", dead, err)
+		}
+		if err := a.Send(t.Context(), "b", hello, needed, "two"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(needed + time.Second)
+		if err := replayed(); !errors.Is(err, bus.ErrStale) {
+			t.Errorf("when nobody needs it any more: %v", err)
+		}
+		if dead, _, err := a.Dead(t.Context(), 10); err != nil || len(dead) != 1 {
+			t.Errorf("one that was not replayed: %+v, %v", dead, err)
 		}
 	})
 }

@@ -128,7 +128,7 @@ func TestRefusedSocketsCountForNobody(t *testing.T) {
 	}
 	for i := range most {
 		own := w.dial("/ws/node", gpuToken, false)
-		own.say(declaration("gpu-"+strconv.Itoa(i)).with(obj{"type": "node_register"}))
+		own.say(declaration("gpu-" + strconv.Itoa(i)).with(obj{"type": "node_register"}))
 		own.until("node_register_ack")
 	}
 }

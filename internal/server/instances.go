@@ -97,6 +97,8 @@ func (s *Server) noLetter(operation, id string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, bus.ErrNoLetter):
 		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
+	case errors.Is(err, bus.ErrStale):
+		return wire.Wrong(wire.InvalidRequest, "id", "the dead letter is older than anybody needs it, and would be dropped: purge it")
 	case errors.Is(err, bus.ErrAway):
 		return wire.Errorf(wire.SchedulerDependencyDown, "this scheduler does not count as present and has no inbox: try again, or ask another")
 	case errors.Is(err, bus.ErrFull):

@@ -149,7 +149,7 @@ func (s *Server) routes() []route {
 		},
 		{
 			method: "POST", path: "/v1/dlq/replay", tag: "instances", summary: "Try dead letters once more",
-			about:   "Each is put into the inbox of the scheduler that is asked, as if it had just come.",
+			about:   "Each is put into the inbox of the scheduler that is asked, as old as it is. One that nobody needs any more stays where it is.",
 			handler: post(s, s.eachLetter((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},

@@ -63,7 +63,11 @@ type Estates interface {
 	Bury(ctx context.Context, id core.InstanceID) (bool, error)
 	// DeadLetters returns dead letters of an inbox, the oldest first, from after one of them on.
 	DeadLetters(ctx context.Context, inbox core.InstanceID, after string, limit int) ([]DeadLetter, error)
-	// Discard drops dead letters and returns how many there were; without ids, all of them. What cannot be an id names none.
+	// Replay puts a dead letter into the inbox of an instance and takes it from the dead. It keeps its age. While it does,
+	// nobody else can replay or discard the letter; a repeat by the same instance has no second effect.
+	Replay(ctx context.Context, p ReplayParams) (Posted, error)
+	// Discard drops dead letters and returns how many there were; without ids, all of them. What cannot be an id names none,
+	// and one that is being replayed stays.
 	Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error)
 }
 
@@ -82,7 +86,16 @@ const (
 	Accepted Posted = iota + 1
 	Away            // there is no such instance present
 	Overfull        // its inbox holds as much as it may
+	NoLetter        // Replay: there is no such dead letter, or another instance is replaying it
 )
+
+// ReplayParams names a dead letter and the instance that shall have it.
+type ReplayParams struct {
+	Inbox core.InstanceID // among whose dead letters it is
+	ID    string
+	To    core.InstanceID
+	Max   int // letters its inbox may hold
+}
 
 // FetchParams says whose letters are wanted.
 type FetchParams struct {

@@ -25,7 +25,7 @@ type box struct {
 	open    bool   // it takes letters
 	present moment // until then
 	letters []*letter
-	dead    []store.DeadLetter
+	dead    []deadLetter
 	kept    moment        // until then, the dead
 	arrived chan struct{} // if somebody waits: closed when a letter comes
 }
@@ -37,6 +37,18 @@ type letter struct {
 	fetched    moment
 	deliveries int
 	inherited  bool // an heir has it in hand, and its instance never did
+}
+
+type deadLetter struct {
+	store.DeadLetter
+	posted moment
+}
+
+// shown is it as it is now.
+func (d *deadLetter) shown(now moment) store.DeadLetter {
+	one := d.DeadLetter
+	one.Age = now.since(d.posted)
+	return one
 }
 
 // box finds an instance that is, or was, present.
@@ -108,20 +120,25 @@ func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, err
 		return 0, err
 	}
 	now := s.now()
-	b := s.mail.boxes[p.To]
+	return s.mail.post(p.To, p.Most, p.Body, now, now), nil
+}
+
+// post puts a letter into an inbox. The caller holds the lock.
+func (m *mail) post(to core.InstanceID, most int, body []byte, posted, now moment) store.Posted {
+	b := m.boxes[to]
 	switch {
 	case b == nil || expired(b.present, now):
-		return store.Away, nil
-	case len(b.letters) >= p.Most:
-		return store.Overfull, nil
+		return store.Away
+	case len(b.letters) >= most:
+		return store.Overfull
 	}
-	s.mail.ids++
-	b.letters = append(b.letters, &letter{id: strconv.FormatUint(s.mail.ids, 10), body: slices.Clone(p.Body), posted: now})
+	m.ids++
+	b.letters = append(b.letters, &letter{id: strconv.FormatUint(m.ids, 10), body: slices.Clone(body), posted: posted})
 	if b.arrived != nil {
 		close(b.arrived)
 		b.arrived = nil
 	}
-	return store.Accepted, nil
+	return store.Accepted
 }
 
 // Fetch implements store.Mail.
@@ -204,11 +221,9 @@ func (s *Store) Settle(ctx context.Context, inbox core.InstanceID, ids ...string
 	return nil
 }
 
-// drop takes letters out and reports whether there were any.
-func (b *box) drop(ids []string) bool {
-	had := len(b.letters)
+// drop takes letters out.
+func (b *box) drop(ids []string) {
 	b.letters = slices.DeleteFunc(b.letters, func(l *letter) bool { return slices.Contains(ids, l.id) })
-	return len(b.letters) < had
 }
 
 // Condemn implements store.Mail.
@@ -220,10 +235,15 @@ func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) (string, err
 	}
 	now := s.now()
 	b := s.mail.box(p.Inbox, now)
-	if b == nil || !b.drop([]string{p.Letter.ID}) {
+	if b == nil {
+		return "", nil
+	}
+	i := slices.IndexFunc(b.letters, func(l *letter) bool { return l.id == p.Letter.ID })
+	if i < 0 {
 		return "", nil // it was condemned before
 	}
-	b.dead = append(b.dead, store.DeadLetter{Letter: p.Letter, Inbox: p.Inbox, Reason: p.Reason})
+	b.dead = append(b.dead, deadLetter{store.DeadLetter{Letter: p.Letter, Inbox: p.Inbox, Reason: p.Reason}, b.letters[i].posted})
+	b.letters = slices.Delete(b.letters, i, i+1)
 	b.kept = now.add(p.Keep)
 	return p.Letter.ID, nil
 }
@@ -266,33 +286,4 @@ func (s *Store) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
 		delete(s.mail.boxes, id)
 	}
 	return true, nil
-}
-
-// DeadLetters implements store.Estates.
-func (s *Store) DeadLetters(ctx context.Context, inbox core.InstanceID, after string, limit int) ([]store.DeadLetter, error) {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	b := s.mail.box(inbox, s.now())
-	if b == nil {
-		return nil, ctx.Err()
-	}
-	from := 1 + slices.IndexFunc(b.dead, func(d store.DeadLetter) bool { return d.ID == after })
-	rest := b.dead[from:]
-	return slices.Clone(rest[:min(limit, len(rest))]), ctx.Err()
-}
-
-// Discard implements store.Estates.
-func (s *Store) Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error) {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	b := s.mail.box(inbox, s.now())
-	if b == nil {
-		return 0, nil
-	}
-	had := len(b.dead)
-	b.dead = slices.DeleteFunc(b.dead, func(d store.DeadLetter) bool { return len(ids) == 0 || slices.Contains(ids, d.ID) })
-	return had - len(b.dead), nil
 }

@@ -34,7 +34,7 @@ func KeysOf(prefix, name string) map[string]string {
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
 		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "life": k.incarnation(),
 		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
-		"inbox": k.inbox(core.InstanceID(name)), "dead": k.dead(core.InstanceID(name)),
+		"inbox": k.inbox(core.InstanceID(name)), "dead": k.dead(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
 	}
 }
 

@@ -64,6 +64,13 @@ func (k keys) dead(id core.InstanceID) string {
 	return k.prefix + ":streams:{instance:" + string(id) + "}:dlq"
 }
 
+// claims says who is replaying dead letters; replayed that a dead letter of that name was put into an inbox a moment ago.
+func (k keys) claims(id core.InstanceID) string { return k.dead(id) + ":claims" }
+
+func (k keys) replayed(to core.InstanceID, name string) string {
+	return k.prefix + ":streams:{instance:" + string(to) + "}:replayed:" + name
+}
+
 // schedulers lists the instances there are, and those that have left something behind.
 func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
 

@@ -41,6 +41,16 @@ func condemns(ctx context.Context, s *redisstore.Store, x *subject) (string, err
 	return "", err
 }
 
+// replays puts the dead letter back. Whether it was this call or an earlier one that did is not said.
+func replays(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	dead, err := x.sure.DeadLetters(ctx, x.instance(), "", 1)
+	if err != nil || len(dead) == 0 {
+		return "", err
+	}
+	_, err = s.Replay(ctx, store.ReplayParams{Inbox: x.instance(), ID: dead[0].ID, To: x.instance(), Max: 10})
+	return "", err
+}
+
 func saves(take bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		held, err := s.SaveSession(ctx, store.SaveParams{
@@ -87,6 +97,10 @@ var mailLosses = []loss{
 	{name: "unsettled", loses: "unsettled", prepare: fetched, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		letters, err := s.Unsettled(ctx, store.FetchParams{Inbox: x.instance(), Limit: 1})
 		return fmt.Sprint(len(letters)), err
+	}},
+	{name: "replay, claim", loses: "claim", prepare: then(fetched, condemns), counts: true, call: replays},
+	{name: "replay", loses: "replay", prepare: then(fetched, condemns), counts: true, call: replays, done: func(before, now state) bool {
+		return now["inbox"] != before["inbox"]
 	}},
 	{name: "discard", loses: "discard", prepare: then(fetched, condemns), counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		n, err := s.Discard(ctx, x.instance())

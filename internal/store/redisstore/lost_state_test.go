@@ -64,6 +64,9 @@ func (s state) add(label, name string, parts []any) {
 	case "out":
 		s[label] = fmt.Sprint(parts)
 		return
+	case "claims": // who has one, and until when, is not the same for two
+		s[label] = strconv.Itoa(len(parts) / 2)
+		return
 	case "inbox", "dead": // but for what tells the time
 		s[label] = streamTimes.ReplaceAllString(fmt.Sprint(parts), "")
 		return

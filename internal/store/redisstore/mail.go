@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,8 +45,13 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter,
 	letters := make([]store.Letter, len(streams[inbox]))
 	for i, e := range streams[inbox] {
 		letters[i] = store.Letter{ID: e.ID, Age: age(e.ID, now), Deliveries: 1}
-		if len(e.FieldValues) > 0 { // the first, whatever it is called, as scripts have it
-			letters[i].Body = []byte(e.FieldValues[0].Value)
+		for j, f := range e.FieldValues {
+			switch {
+			case j == 0: // whatever it is called, as scripts have it
+				letters[i].Body = []byte(f.Value)
+			case f.Field == postedField:
+				letters[i].Age = age(f.Value, now)
+			}
 		}
 	}
 	return letters, nil
@@ -82,12 +86,15 @@ func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Let
 	return letters(r.list(0), now), nil
 }
 
-// letters reads what scripts return of letters: an id, a body and how often it was fetched, for each.
+// postedField says when a letter was first posted, where that is not when its entry was made.
+const postedField = "at"
+
+// letters reads what scripts return of letters: an id, when it was posted, a body and how often it was fetched, for each.
 func letters(r reply, now int64) []store.Letter {
-	list := make([]store.Letter, 0, len(r.parts)/3)
-	for i := 0; i+2 < len(r.parts); i += 3 {
-		id := r.text(i)
-		list = append(list, store.Letter{ID: id, Body: []byte(r.text(i + 1)), Age: age(id, now), Deliveries: int(r.int(i + 2))})
+	const each = 4
+	list := make([]store.Letter, 0, len(r.parts)/each)
+	for i := 0; i+each <= len(r.parts); i += each {
+		list = append(list, store.Letter{ID: r.text(i), Age: age(r.text(i+1), now), Body: []byte(r.text(i + 2)), Deliveries: int(r.int(i + 3))})
 	}
 	return list
 }
@@ -177,42 +184,4 @@ func (s *Store) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
 	}
 	_, err = s.line.one(s.line.begin(ctx), s.line.redis.B().Zrem().Key(s.keys.schedulers()).Member(string(id)).Build())
 	return true, err
-}
-
-// DeadLetters implements store.Estates.
-func (s *Store) DeadLetters(ctx context.Context, inbox core.InstanceID, after string, limit int) ([]store.DeadLetter, error) {
-	dead, start := s.keys.dead(inbox), "-"
-	if after != "" {
-		start = "(" + after
-	}
-	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Xrange().Key(dead).Start(start).End("+").Count(int64(limit)).Build())
-	if err != nil {
-		return nil, fmt.Errorf("dead letters: %w", err)
-	}
-	entries, err := m.AsXRange()
-	if err != nil {
-		return nil, fmt.Errorf("dead letters: %w", err)
-	}
-	now := s.line.clocks.server(s.line.slot(dead))
-	list := make([]store.DeadLetter, len(entries))
-	for i, e := range entries {
-		deliveries, _ := strconv.Atoi(e.FieldValues["n"])
-		list[i] = store.DeadLetter{Inbox: inbox, Reason: e.FieldValues["r"], Letter: store.Letter{
-			ID: e.ID, Body: []byte(e.FieldValues["b"]), Age: age(e.FieldValues["at"], now), Deliveries: deliveries,
-		}}
-	}
-	return list, nil
-}
-
-// Discard implements store.Estates.
-func (s *Store) Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error) {
-	possible := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !entryID(id) }) // Redis calls the others an error
-	if len(possible) == 0 && len(ids) > 0 {
-		return 0, nil
-	}
-	_, r, err := s.line.run(ctx, &scriptDiscard, []string{s.keys.dead(inbox)}, possible...)
-	if err != nil {
-		return 0, err
-	}
-	return int(r.int(0)), nil
 }

@@ -48,11 +48,16 @@ var (
 	scriptEstate    = load("estate")
 	scriptBury      = load("bury")
 	scriptDiscard   = load("discard")
+	scriptClaim     = load("claim")
+	scriptReplay    = load("replay")
 )
 
 // load reads a script from what was embedded, with what scripts share before it unless it stands alone.
 func load(name string) script {
 	whole := source(name)
+	if strings.HasPrefix(whole, "-- with letters") {
+		whole = source("letters") + "\n" + whole
+	}
 	if !strings.HasPrefix(whole, "-- alone") {
 		whole = source("lib") + "\n" + whole
 	}

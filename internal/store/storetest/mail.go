@@ -69,6 +69,7 @@ func exerciseMail(t *testing.T, run runner) {
 	exercisePresence(t, run)
 	exerciseLetters(t, run)
 	exerciseDead(t, run)
+	exerciseReplay(t, run)
 }
 
 func exercisePresence(_ *testing.T, run runner) {

@@ -181,6 +181,15 @@ func (r Repeated) Condemn(ctx context.Context, p store.CondemnParams) (string, e
 	return id, err
 }
 
+// Replay implements store.Estates.
+func (r Repeated) Replay(ctx context.Context, p store.ReplayParams) (store.Posted, error) {
+	posted, err := r.Store.Replay(ctx, p)
+	if err == nil && posted == store.Accepted {
+		_, err = r.Store.Replay(ctx, p) // which finds no such letter any more
+	}
+	return posted, err
+}
+
 // Bury implements store.Estates.
 func (r Repeated) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
 	if done, err := r.Store.Bury(ctx, id); err != nil {

@@ -1,7 +1,8 @@
+-- with letters
 -- Takes up letters that were fetched a while ago and are not settled.
 -- KEYS  inbox
 -- ARGV  not_after, how long ago, the most
--- Returns {now, {id, body, deliveries, …}}.
+-- Returns {now, {id, when it was posted, body, deliveries, …}}.
 local now = clock()
 if late(now) then return { now } end
 local list = {}
@@ -12,6 +13,7 @@ for _, p in ipairs(pending) do
   local entry = redis.call('XCLAIM', KEYS[1], 'inbox', 'inbox', 0, p[1], 'RETRYCOUNT', times)[1]
   if entry then
     list[#list + 1] = entry[1]
+    list[#list + 1] = posted(entry)
     list[#list + 1] = entry[2][2]
     list[#list + 1] = times
   else
