@@ -139,7 +139,7 @@ func TestRegister(t *testing.T) {
 	w := newWorld(t)
 
 	var given wire.RegisterResponse
-	w.post("/v1/node/register", capable(obj{"node_id": "node-123"})).into(&given)
+	w.post("/v1/node/register", capable(obj{"node_id": "node-123", "callback_url": w.stranger("node-123").srv.URL})).into(&given)
 	if diff := cmp.Diff(wire.RegisterResponse{OK: true, NodeID: "node-123", Epoch: given.Epoch, HeartbeatIntervalMS: 5000}, given); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
