@@ -95,6 +95,7 @@ type Sessions struct {
 	ResumeSeconds     Seconds  `toml:"resume_seconds" env:"RESUME_SECONDS" doc:"How long after a lost connection a session can go on."`
 	IdleSeconds       Seconds  `toml:"idle_seconds" env:"IDLE_SECONDS" doc:"A session that says nothing for so long is closed."`
 	WaitMS            Millis   `toml:"wait_ms" env:"WAIT_MS" doc:"How long an utterance waits for a node with room before it ends with an error."`
+	JoinWaitMS        Millis   `toml:"join_wait_ms" env:"JOIN_WAIT_MS" doc:"How long it waits if no registered node could ever serve it: one may be just joining."`
 	AheadMS           Millis   `toml:"ahead_ms" env:"AHEAD_MS" doc:"How far audio may run ahead of real time."`
 	OpenUtterances    int      `toml:"open_utterances" env:"OPEN_UTTERANCES" doc:"How many utterances of a session may wait for their results at once."`
 	OutboxKB          int      `toml:"outbox_kb" env:"OUTBOX_KB" doc:"How many KiB of results a session may have that its client has not acknowledged; beyond that the oldest are dropped, and a resume says so."`
@@ -170,7 +171,7 @@ func Default() Config {
 			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, NodeRatePerMinute: 60},
 			Segmentation:      Segmentation{PauseMS: 1000, MaxUtteranceMS: 60_000, SilenceLevel: 0.01},
 			Sessions: Sessions{
-				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, AheadMS: 10_000, OpenUtterances: 16, OutboxKB: 1024, AudioBufferMB: 256,
+				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16, OutboxKB: 1024, AudioBufferMB: 256,
 				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
 			},
 			Observability: Observability{PathWarnMS: 50},

@@ -120,6 +120,7 @@ func (c *Config) judge() []*problem {
 	need(t.ResumeSeconds >= 1 && t.ResumeSeconds <= 3600, sessions+".resume_seconds", "must be between 1 and 3600, not %d", t.ResumeSeconds)
 	need(t.IdleSeconds >= 1 && t.IdleSeconds <= 86_400, sessions+".idle_seconds", "must be between 1 and 86400, not %d", t.IdleSeconds)
 	need(t.WaitMS >= 0 && t.WaitMS <= 600_000, sessions+".wait_ms", "must be between 0 and 600000, not %d", t.WaitMS)
+	need(t.JoinWaitMS >= 0 && t.JoinWaitMS <= 600_000, sessions+".join_wait_ms", "must be between 0 and 600000, not %d", t.JoinWaitMS)
 	need(t.AheadMS >= 100 && t.AheadMS <= 600_000, sessions+".ahead_ms", "must be between 100 and 600000, not %d", t.AheadMS)
 	need(t.OpenUtterances >= 1 && t.OpenUtterances <= 1000, sessions+".open_utterances", "must be between 1 and 1000, not %d", t.OpenUtterances)
 	need(t.OutboxKB >= 256 && t.OutboxKB <= 1<<20, sessions+".outbox_kb", "must be between 256, the size of one frame, and 1048576, not %d", t.OutboxKB)

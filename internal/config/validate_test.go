@@ -92,6 +92,7 @@ var rules = []struct {
 	{"scheduler.sessions.resume_seconds", "none", func(c *Config) { c.Scheduler.Sessions.ResumeSeconds = 0 }},
 	{"scheduler.sessions.idle_seconds", "none", func(c *Config) { c.Scheduler.Sessions.IdleSeconds = 0 }},
 	{"scheduler.sessions.wait_ms", "negative", func(c *Config) { c.Scheduler.Sessions.WaitMS = -1 }},
+	{"scheduler.sessions.join_wait_ms", "negative", func(c *Config) { c.Scheduler.Sessions.JoinWaitMS = -1 }},
 	{"scheduler.sessions.ahead_ms", "none", func(c *Config) { c.Scheduler.Sessions.AheadMS = 0 }},
 	{"scheduler.sessions.open_utterances", "none", func(c *Config) { c.Scheduler.Sessions.OpenUtterances = 0 }},
 	{"scheduler.sessions.outbox_kb", "less than a frame", func(c *Config) { c.Scheduler.Sessions.OutboxKB = 255 }},

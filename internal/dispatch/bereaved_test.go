@@ -66,15 +66,17 @@ func TestBereaved(t *testing.T) {
 				if err := w.d.Bereaved(t.Context(), "i-other"); err != nil {
 					t.Fatal(err)
 				}
-				// No heartbeat helps: this is faster than they are.
-				if c.retrying {
-					time.Sleep(4 * time.Second) // it is its owner's until then
-				} else {
-					time.Sleep(time.Second)
+				// No heartbeat helps: this is faster than they are. A retry is its owner's for a while.
+				want := map[bool]core.NodeID{true: "node-a", false: "node-b"}[c.confirmed]
+				var now *core.Job
+				for range 50 {
+					time.Sleep(100 * time.Millisecond)
+					synctest.Wait()
+					if now = w.job(p.Job); now.State != core.StateRetrying && now.Node == want {
+						break
+					}
 				}
-				synctest.Wait()
-				now := w.job(p.Job)
-				if want := map[bool]core.NodeID{true: "node-a", false: "node-b"}[c.confirmed]; now.State.Terminal() || now.State == core.StateRetrying || now.Node != want {
+				if now.State.Terminal() || now.State == core.StateRetrying || now.Node != want {
 					t.Fatalf("%s on %s, want it on %s: %+v", now.State, now.Node, want, now.History)
 				}
 				if w.d.InFlight() != 1 {

@@ -60,11 +60,13 @@ type Dispatcher struct {
 	flights  flights
 	spread   spread
 	looks    looks
+	waiters  waiters
 	tokens   atomic.Uint64
 	doubtful sync.Map     // jobs whose record may have been written although their caller was refused
 	failed   atomic.Int64 // when the store last did not answer, Unix nanoseconds
 
-	draining atomic.Bool
+	leaving  atomic.Bool     // no new requests are taken but those of conversations that are here
+	draining atomic.Bool     // nothing is granted any more
 	left     atomic.Bool     // a job was left to whoever takes it over
 	life     context.Context // ends with Close
 	end      context.CancelFunc
@@ -88,6 +90,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m
 	d.calls.init()
 	d.flights.init()
 	d.spread.init(cfg.SpreadWindow)
+	d.waiters.init()
 	d.looks.init(
 		func(fn func()) { d.background(func(context.Context) { fn() }) },
 		func(nodes []core.NodeID, into []store.Occupancy) error {
@@ -156,6 +159,9 @@ func (d *Dispatcher) InFlight() int { return d.flights.len() }
 
 // InFlightByDirection counts them.
 func (d *Dispatcher) InFlightByDirection() map[core.Direction]int { return d.flights.byDirection() }
+
+// Leave refuses new requests, but not the utterances of conversations that are still connected here.
+func (d *Dispatcher) Leave() { d.leaving.Store(true) }
 
 // Drain stops granting and waits until every job this instance sees through has ended, or the context ends.
 // It returns how many are left.

@@ -26,7 +26,7 @@ type search struct {
 	shun    core.InstanceID // whose nodes are better left alone
 	// accepted says that the job has a record: it is seen through, and a preference that cannot be met any more yields.
 	accepted bool
-	again    bool // it was looked for before, in vain: a refusal is not counted twice
+	again    bool // it is looked for more than once: a refusal is counted when the last try was in vain
 }
 
 // found is a node with a slot reserved on it.

@@ -26,6 +26,8 @@ type Request struct {
 	// Patient says that the caller is not to be refused once a node was found: the job is then seen through until it
 	// ends, whoever refuses it.
 	Patient bool
+
+	since time.Time // when it began to wait for a node; zero: it does not wait
 }
 
 // Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job,
@@ -74,15 +76,18 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 	}
 	d.flights.enter() // before the look at draining: whoever drains waits for us, or we see that it does
 	defer d.flights.leave()
-	if d.draining.Load() {
+	if d.draining.Load() || d.leaving.Load() && r.Utterance.Turn == 0 {
 		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "this scheduler is shutting down and takes no new jobs: try again, or try another instance")
 		return d.settled(d.decide.Context(), id, content, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
-	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token()}
+	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token(), again: !r.since.IsZero()}
 	found, refusal := d.find(decide, &s)
 	if refusal != nil {
 		return d.settled(decide, id, content, refusal)
+	}
+	if !r.since.IsZero() {
+		r.Utterance.WaitMS = max(0, time.Since(r.since).Milliseconds())
 	}
 	holder := core.Holder{Attempt: 1, Node: found.ref.Node, Epoch: found.epoch}
 	job, created, err := d.store.Create(decide, store.CreateParams{

@@ -103,6 +103,7 @@ func (l *Life) enroll(ctx context.Context, p store.RegisterParams) (Registered, 
 	}
 	cancel = append(cancel, l.jobs.Strays(ctx, r.Strays, r.Young)...)
 	l.jobs.Orphaned(r.Orphans)
+	l.offer(r.Node.ID, r.Occupancy)
 	return Registered{Node: r.Node, Cancel: cancel}, nil
 }
 
@@ -197,9 +198,17 @@ func (l *Life) follow(ctx context.Context, known *core.Node, pulse *store.Pulse)
 	} else {
 		l.fleet.Beat(known.ID, pulse.Load, pulse.Occupancy)
 	}
+	l.offer(known.ID, pulse.Occupancy)
 	l.jobs.Orphaned(pulse.Orphans)
 	l.jobs.Overdue(pulse.Overdue)
 	return append(pulse.Cancels, l.jobs.Strays(ctx, pulse.Strays, pulse.Young)...)
+}
+
+// offer wakes a request that waits for a node with room, if this one has some.
+func (l *Life) offer(id core.NodeID, o store.Occupancy) {
+	if o.Free() {
+		l.jobs.Room(l.fleet.Node(id))
+	}
 }
 
 // admit brings a node into this instance's view.

@@ -149,7 +149,7 @@ func roomRules(c *config.Scheduler, instance core.InstanceID) session.Config {
 		Instance: instance,
 		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
 		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
-		Wait: c.Sessions.WaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), Most: c.Sessions.OpenUtterances,
+		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), Most: c.Sessions.OpenUtterances,
 		PerTurn: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, Held: int64(c.Sessions.AudioBufferMB) << 20, Outbox: int64(c.Sessions.OutboxKB) << 10,
 		FirstWord: firstWord, Ping: pingEvery,
 	}
@@ -234,16 +234,18 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len(), "nodes", s.links.Len())
 	const reason = "this instance is stopping"
 	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)
+	// What is said while a session is still connected here is dispatched as usual.
+	s.Jobs.Leave()
 	var leaving sync.WaitGroup
 	leaving.Go(func() { s.Rooms.GoAway(deadline, reason, leave) })
 	if s.accompanied(deadline) { // there are others to go to, and what a node has goes with it
 		leaving.Go(func() { s.links.GoAway(deadline, reason, leave) })
 	}
+	leaving.Wait()
 	// Nodes must still be able to report while their jobs end.
 	if left := s.Jobs.Drain(deadline); left > 0 {
 		s.log.Warn("jobs in flight did not end in time", "left", left)
 	}
-	leaving.Wait()
 	s.links.GoAway(deadline, reason, 0)
 	if err := srv.Shutdown(deadline); err != nil {
 		_ = srv.Close() // only reports connections that were cut, which is what it is for

@@ -18,9 +18,9 @@ type slowDesk struct {
 	gate chan struct{}
 }
 
-func (d *slowDesk) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
+func (d *slowDesk) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
 	<-d.gate
-	return d.desk.Dispatch(ctx, r)
+	return d.desk.DispatchWaiting(ctx, r, w)
 }
 
 // TestCancelWhileItIsBeingPlaced: cancel comes while the job is being placed.

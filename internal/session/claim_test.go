@@ -163,14 +163,14 @@ func TestTwoStartsOfOneName(t *testing.T) {
 // strictDesk refuses a request that was used with other content, as dispatch does.
 type strictDesk struct{ *desk }
 
-func (d strictDesk) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
+func (d strictDesk) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
 	d.mu.Lock()
 	old, known := d.placed[r.Job()]
 	d.mu.Unlock()
 	if known && old.Fingerprint() != r.Fingerprint() {
 		return dispatch.Placement{}, wire.Errorf(wire.RequestMismatch, "used before with other content")
 	}
-	return d.desk.Dispatch(ctx, r)
+	return d.desk.DispatchWaiting(ctx, r, w)
 }
 
 // TestResumedElsewhereWhileTheFirstInstanceLives: cut in the middle of an utterance, and resumed at another instance while the first one lives.

@@ -19,6 +19,7 @@ type Config struct {
 	Resume    time.Duration // how long after a cut a session can go on
 	Idle      time.Duration // how long a session may say nothing
 	Wait      time.Duration // how long an utterance waits for a node with room
+	JoinWait  time.Duration // how long if no registered node could serve it
 	Job       time.Duration // how long its job may take then
 	Most      int           // utterances of a session that may wait for their results at once
 	PerTurn   int           // bytes of audio of one utterance

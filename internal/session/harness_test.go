@@ -97,13 +97,31 @@ type desk struct {
 	rearmed []core.JobID
 }
 
-func (d *desk) Dispatch(_ context.Context, r dispatch.Request) (dispatch.Placement, error) {
+func (d *desk) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
+	for {
+		p, err := d.dispatch(r, w)
+		if err == nil || !err.Code.Traits().Retryable || !time.Now().Before(w.Until) {
+			if err != nil {
+				return p, err
+			}
+			return p, nil
+		}
+		select {
+		case <-ctx.Done():
+			return p, wire.Errorf(wire.DeadlineExceeded, "the request ended")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (d *desk) dispatch(r dispatch.Request, w dispatch.Wait) (dispatch.Placement, *wire.Error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
 	if d.refuse != nil {
 		return dispatch.Placement{}, d.refuse
 	}
+	r.Utterance.WaitMS = time.Since(w.Since).Milliseconds()
 	id := r.Job()
 	if _, again := d.placed[id]; !again {
 		d.order = append(d.order, id)

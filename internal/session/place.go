@@ -16,76 +16,100 @@ const (
 	mostPause  = time.Second
 )
 
-// place gives the job of an utterance to a node. A fleet that is full for a moment is waited for; after that the
-// utterance ends without ever having been a job.
-func (r *Rooms) place(ctx context.Context, u *utterance) {
-	u.placed(true)
-	defer u.placed(false)
-	until := time.Now().Add(r.cfg.Wait)
-	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		if u.isExpiring() {
-			return // it is being ended
-		}
-		if u.isGivenUp() {
-			r.conclude(ctx, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
-			return
-		}
-		e := r.tryPlace(ctx, u)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case e == nil:
-			if u.isGivenUp() { // while it was placed: whoever gave it up may have found no job
-				r.cancel(ctx, u)
-			}
-			return
-		case e.Code.Traits().Retryable && r.isLeaving():
-			return // this instance grants nothing any more: whoever has the session next places it
-		case !e.Code.Traits().Retryable || time.Now().Add(wait).After(until):
-			r.conclude(ctx, u, e, core.Reason(e.Code))
-			return
-		}
-		if !pause.About(ctx, wait, 0.5) {
-			return
-		}
+// place gives the job of an utterance to a node, after the earlier ones of its session that the same nodes could serve. A
+// fleet that is full for a moment is waited for; after that the utterance ends without ever having been a job.
+func (r *Rooms) place(life context.Context, u *utterance) {
+	ctx, stop := context.WithCancel(life)
+	before := u.beginPlacing(stop)
+	defer u.endPlacing()
+	var e *wire.Error
+	placed := false
+	if before == nil || awaitPlaced(ctx, before) {
+		placed, e = r.tryPlace(ctx, u)
+	}
+	fate := u.fate()
+	switch {
+	case life.Err() != nil:
+	case placed && (fate.given || fate.expiring): // meanwhile: who ended it may have found no job
+		r.cancel(life, u)
+	case placed, fate.over, fate.expiring: // the session goes on elsewhere, or the utterance is being ended
+	case fate.given:
+		r.conclude(life, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
+	case e != nil && e.Code.Traits().Retryable && r.isLeaving(): // the instance that has the session next places it
+	case e != nil:
+		r.conclude(life, u, e, core.Reason(e.Code))
 	}
 }
 
-// waited is how long ago the utterance ended, as far as it is known here.
-func (u *utterance) waited() time.Duration {
+// placement is utterances of a session that the same nodes could serve: they are placed in their order.
+type placement struct {
+	direction core.Direction
+	options   *optionSet
+	tts       bool
+}
+
+// fate is what has become of an utterance while it was placed.
+type fate struct{ given, expiring, over bool }
+
+func (u *utterance) fate() fate {
 	u.session.mu.Lock()
 	defer u.session.mu.Unlock()
-	if u.since.IsZero() {
-		return time.Since(u.waits)
+	return fate{given: u.given, expiring: u.expiring, over: u.session.over}
+}
+
+// queue gives an utterance its place behind the earlier ones. The caller holds the lock.
+func (s *Session) queue(u *utterance) {
+	key := placement{u.direction, u.options, u.spec.Options.RequireTTS}
+	u.placed = make(chan struct{})
+	u.before, s.last[key] = s.last[key], u
+}
+
+// beginPlacing notes that the utterance is being given to a node, and how to stop that. It returns the utterance that
+// is placed before it, nil when there is none.
+func (u *utterance) beginPlacing(stop context.CancelFunc) (before *utterance) {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	u.placing, u.stopPlacing = true, stop
+	if u.given || u.expiring || u.session.over {
+		stop()
 	}
-	return time.Since(u.since)
+	return u.before
 }
 
-// placed notes whether somebody is giving the utterance to a node.
-func (u *utterance) placed(placing bool) {
-	u.session.mu.Lock()
-	defer u.session.mu.Unlock()
-	u.placing = placing
+func (u *utterance) endPlacing() {
+	s := u.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.stopPlacing()
+	u.placing, u.before = false, nil
+	close(u.placed)
+	if key := (placement{u.direction, u.options, u.spec.Options.RequireTTS}); s.last[key] == u {
+		delete(s.last, key)
+	}
 }
 
-// isGivenUp reports whether the speaker does not want the utterance any more.
-func (u *utterance) isGivenUp() bool {
-	u.session.mu.Lock()
-	defer u.session.mu.Unlock()
-	return u.given
+// awaitPlaced waits until an earlier utterance was placed, or has ended. It reports false when the context ended first.
+func awaitPlaced(ctx context.Context, u *utterance) bool {
+	select {
+	case <-u.placed:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
-// isExpiring reports whether the time of the utterance is over.
-func (u *utterance) isExpiring() bool {
-	u.session.mu.Lock()
-	defer u.session.mu.Unlock()
-	return u.expiring
+// stopWaiting ends the wait for a node, if there is one. The caller holds the lock.
+func (u *utterance) stopWaiting() {
+	if u.stopPlacing != nil {
+		u.stopPlacing()
+	}
 }
 
 // giveUp ends an utterance that was committed, once. The caller holds the lock.
 func (s *Session) giveUp(u *utterance) {
 	if !u.given {
 		u.given = true
+		u.stopWaiting()
 		s.rooms.background(func(ctx context.Context) { s.rooms.cancel(ctx, u) })
 	}
 }
@@ -119,31 +143,54 @@ func (r *Rooms) giveUp(ctx context.Context, u *utterance, reason core.Reason) {
 
 // tryPlace saves where the utterance was cut, so that it is never cut again, and dispatches it. Of an utterance that is
 // another instance's by now, that one takes care.
-func (r *Rooms) tryPlace(ctx context.Context, u *utterance) *wire.Error {
-	err := u.session.save(ctx)
-	if errors.Is(err, errSuperseded) {
-		return nil
+func (r *Rooms) tryPlace(ctx context.Context, u *utterance) (placed bool, _ *wire.Error) {
+	wait := r.waitOf(u)
+	if e := r.saveBefore(ctx, u, wait.Until); e != nil || ctx.Err() != nil {
+		return false, e
 	}
-	if err != nil {
-		return r.down(err)
-	}
-	known := false
+	known, err := false, error(nil)
 	if u.revived {
 		known, err = r.jobs.Rearm(ctx, u.job)
 	}
 	if err == nil && !known {
-		spec := u.spec
-		spec.Utterance.WaitMS = u.waited().Milliseconds()
-		_, err = r.jobs.Dispatch(ctx, dispatch.Request{Spec: spec, Patient: true})
+		_, err = r.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, Patient: true}, wait)
 	}
 	if err == nil {
-		return nil
+		return true, nil
 	}
 	var e *wire.Error
 	if !errors.As(err, &e) {
 		e = wire.Errorf(wire.Internal, "something went wrong here, not with your request")
 	}
-	return e
+	return false, e
+}
+
+// waitOf is how long an utterance waits for a node.
+func (r *Rooms) waitOf(u *utterance) dispatch.Wait {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	since := u.since
+	if since.IsZero() || u.revived {
+		since = u.waits
+	}
+	return dispatch.Wait{Since: since, Until: since.Add(r.cfg.Wait), Join: since.Add(r.cfg.JoinWait)}
+}
+
+// saveBefore saves the session's state until a moment has come. A session that was superseded has nothing to place: its
+// utterances are stopped.
+func (r *Rooms) saveBefore(ctx context.Context, u *utterance, until time.Time) *wire.Error {
+	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+		err := u.session.save(ctx)
+		switch {
+		case err == nil, errors.Is(err, errSuperseded), ctx.Err() != nil:
+			return nil
+		case time.Now().Add(wait).After(until):
+			return r.down(err)
+		}
+		if !pause.About(ctx, wait, 0.5) {
+			return nil
+		}
+	}
 }
 
 // refuse ends an utterance that never becomes a job, beside the caller.

@@ -177,6 +177,7 @@ func (s *Session) rehear(w *Words) *wire.Error {
 		return nil // its node had it all along
 	}
 	s.keep(u)
+	s.queue(u)
 	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
 	return nil
 }

@@ -31,7 +31,7 @@ type Link interface {
 
 // Jobs is what a session needs of dispatch.
 type Jobs interface {
-	Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error)
+	DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error)
 	Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error)
 	// Rearm goes on with a job whose sound is here again, and reports whether there is such a job.
 	Rearm(ctx context.Context, id core.JobID) (known bool, err error)

@@ -47,6 +47,7 @@ type Session struct {
 	turn     map[int64]*utterance
 	requests map[core.RequestID]*utterance // that were committed, the last few
 	spoken   map[core.JobID]*utterance     // of which something may still come
+	last     map[placement]*utterance      // that waits to be placed
 	asked    []core.RequestID              // the same in their order
 	closed   []closedUtterance             // the last few that have ended
 	voices   []feeding                     // speech that links are taking
@@ -75,7 +76,7 @@ func (r *Rooms) make(ref core.SessionRef) *Session {
 	s := &Session{
 		rooms: r, ref: ref, claim: store.Claim{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
 		saving: make(chan struct{}, 1), turn: make(map[int64]*utterance), options: &optionSet{},
-		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), fresh: make(map[int64]*envelope),
+		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), last: make(map[placement]*utterance), fresh: make(map[int64]*envelope),
 		begun: rate.NewLimiter(utteranceRate, r.cfg.Most), control: rate.NewLimiter(controlRate, controlBurst),
 	}
 	s.pause = time.AfterFunc(time.Hour, s.paused)
@@ -219,6 +220,7 @@ func (s *Session) expire(u *utterance, reason core.Reason) {
 		return
 	}
 	u.expiring = true
+	u.stopWaiting()
 	s.rooms.background(func(ctx context.Context) { s.rooms.giveUp(ctx, u, reason) })
 }
 
@@ -236,6 +238,9 @@ func (s *Session) finish() {
 	}
 	for _, u := range s.again {
 		s.drop(u)
+	}
+	for _, u := range s.turn {
+		u.stopWaiting() // where the session goes on they are placed
 	}
 	for _, u := range s.spoken {
 		u.voice.lose(s.rooms.Sounds)

@@ -20,25 +20,28 @@ type utterance struct {
 	options   *optionSet
 	continues *closedUtterance // of which it is a further part
 
-	turn     int64     // once it is committed
-	since    time.Time // when that was; zero if it was elsewhere
-	waits    time.Time // since when its terminal message is waited for over this connection
-	job      core.JobID
-	spec     core.Spec
-	reason   string // why it ended
-	version  int64  // of the session's state that first has it; 0: it was saved elsewhere
-	given    bool   // up
-	placing  bool   // it is being given to a node
-	revived  bool   // it was committed elsewhere, and its audio comes once more
-	noAudio  bool   // its client does not have its audio any more
-	expiring bool   // its time is over, and it is being ended
-	attempt  int    // of the last partial
-	rev      int64
-	told     bool // its terminal message is there
-	size     int  // of that message
-	ended    bool // and was sent
-	stands   int  // the attempt whose result it is; 0: there is none
-	voice    voice
+	turn        int64     // once it is committed
+	since       time.Time // when that was; zero if it was elsewhere
+	waits       time.Time // since when its terminal message is waited for over this connection
+	job         core.JobID
+	spec        core.Spec
+	reason      string             // why it ended
+	version     int64              // of the session's state that first has it; 0: it was saved elsewhere
+	given       bool               // up
+	placing     bool               // it is being given to a node
+	before      *utterance         // is placed before it
+	placed      chan struct{}      // closed when it was placed, or has ended before that
+	stopPlacing context.CancelFunc // while it is placed
+	revived     bool               // it was committed elsewhere, and its audio comes once more
+	noAudio     bool               // its client does not have its audio any more
+	expiring    bool               // its time is over, and it is being ended
+	attempt     int                // of the last partial
+	rev         int64
+	told        bool // its terminal message is there
+	size        int  // of that message
+	ended       bool // and was sent
+	stands      int  // the attempt whose result it is; 0: there is none
+	voice       voice
 }
 
 // pastRequests is how many requests of a session are remembered, to tell a repeated one by.
@@ -89,6 +92,7 @@ func (s *Session) commit(end ending) {
 		s.refuse(u, wire.Errorf(wire.RateLimited, "more than %d utterances wait for their results", s.rooms.cfg.Most), "")
 		return
 	}
+	s.queue(u)
 	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
 }
 
