@@ -196,10 +196,10 @@ func TestSpeechInFrames(t *testing.T) {
 		var all []byte
 		for chunk := 0; ; chunk++ {
 			m, _ := p.next()
-			if m.typ != "" || m.header.Kind != wire.KindTTS || m.header.ActiveJob != key || m.header.Chunk != chunk || len(m.text) > wire.MaxChunk {
-				t.Fatalf("chunk %d is %q %+v with %d bytes", chunk, m.typ, m.header, len(m.text))
+			if m.typ != "" || m.header.Kind != wire.KindTTS || m.header.ActiveJob != key || m.header.Chunk != chunk || len(m.data) > wire.MaxChunk {
+				t.Fatalf("chunk %d is %q %+v with %d bytes", chunk, m.typ, m.header, len(m.data))
 			}
-			all = append(all, m.text...)
+			all = append(all, m.data...)
 			if m.header.Last {
 				break
 			}

@@ -48,7 +48,7 @@ func writeNodes(t *tabwriter.Writer, nodes []wire.Node) {
 	for _, n := range nodes {
 		health := n.Health
 		switch {
-		case n.Disconnected && health != core.HealthOffline.String():
+		case n.Disconnected && n.Online:
 			health = "disconnected"
 		case !n.Online && health != core.HealthOffline.String():
 			health = "silent"

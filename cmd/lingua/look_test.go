@@ -125,7 +125,7 @@ func TestHealthOnTheScreen(t *testing.T) {
 		{wire.Node{Online: true, Health: "ready", Held: true}, "ready, held"},
 		{wire.Node{Health: "ready"}, "silent"},
 		{wire.Node{Health: "offline"}, "offline"},
-		{wire.Node{Health: "ready", Disconnected: true}, "disconnected"},
+		{wire.Node{Online: true, Health: "ready", Disconnected: true}, "disconnected"},
 		{wire.Node{Health: "offline", Disconnected: true}, "offline"},
 	} {
 		var out bytes.Buffer

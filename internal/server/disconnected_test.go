@@ -54,8 +54,8 @@ func TestDisconnectedNodeIsNoCandidate(t *testing.T) {
 	n, token := w.registered("n1")
 	for range 2 {
 		w.cut(n, "n1")
-		if s := w.status("n1"); s.Online || s.Health != "ready" {
-			t.Errorf("a disconnected node is not online, but as healthy as it said: %+v", s)
+		if s := w.status("n1"); !s.Online || s.Health != "ready" {
+			t.Errorf("a node that may come back is not known to be gone, and is as healthy as it said: %+v", s)
 		}
 		e := w.post("/v1/dispatch/f2f", spanish).refused(wire.AllCandidatesFullOrFailed)
 		if diff := cmp.Diff(map[string]int{"DISCONNECTED": 1}, e.Reasons); diff != "" {

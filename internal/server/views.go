@@ -13,7 +13,7 @@ import (
 func (s *Server) viewNode(st store.NodeStatus) wire.Node {
 	n, c := st.Node, &st.Node.Capability
 	return wire.Node{
-		NodeID: string(n.ID), Epoch: int64(n.Epoch), Online: st.Age < s.Presence && n.Health != core.HealthOffline && !n.Disconnected,
+		NodeID: string(n.ID), Epoch: int64(n.Epoch), Online: st.Age < s.Presence && n.Health != core.HealthOffline,
 		Health: n.Standing().String(), Drained: n.Drained, Disconnected: n.Disconnected, Held: st.Held, SetAsideMS: s.Nodes.SetAside(n.ID).Milliseconds(),
 		MaxConcurrentJobs: n.MaxJobs, Reserved: st.Reserved, Running: st.Running, Foreign: st.Foreign,
 		EffectiveLoad: st.InFlight(), CurrentLoad: viewLoad(st.Load),
