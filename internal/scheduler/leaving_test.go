@@ -18,7 +18,7 @@ type speaker struct {
 
 func speak(t *testing.T, url string, start wire.SessionStart) *speaker {
 	t.Helper()
-	conn, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+	conn, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
 		Subprotocols: []string{wire.Subprotocol},
 	})
 	if err != nil {

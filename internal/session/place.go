@@ -183,7 +183,7 @@ func (r *Rooms) saveBefore(ctx context.Context, u *utterance, until time.Time) *
 		err := u.session.save(ctx)
 		switch {
 		case err == nil, errors.Is(err, errSuperseded), ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the caller looks at the context
 		case time.Now().Add(wait).After(until):
 			return r.down(err)
 		}
