@@ -93,10 +93,16 @@ type cluster struct {
 // muster starts a cluster, which ends with the test.
 func muster(tb testing.TB, binary string, dice *rand.Rand, kept terms) *cluster {
 	tb.Helper()
+	return musterWith(tb, binary, dice, kept.settings())
+}
+
+// musterWith does so with settings of its own.
+func musterWith(tb testing.TB, binary string, dice *rand.Rand, settings []byte) *cluster {
+	tb.Helper()
 	count := *drillInstances
 	c := &cluster{tb: tb, dir: tb.ArtifactDir(), redis: startTopology(tb, *drillTopology, count), dice: dice}
 	config := filepath.Join(c.dir, "lingua.toml")
-	if err := os.WriteFile(config, kept.settings(), 0o600); err != nil {
+	if err := os.WriteFile(config, settings, 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	c.witness = startWitness(tb, c.redis)
