@@ -96,7 +96,7 @@ stress: ## 200,000 dispatches over HTTP against a fleet with faults
 PROVE := $(GO) test -count=1 -timeout 60m -v
 
 .PHONY: prove
-prove: redis ## the full forms of the tests: crowds, lost replies, failovers, outages, conversations (20 minutes)
+prove: redis ## the full forms of the tests: crowds, lost replies, failovers, outages, conversations (40 minutes)
 	$(PROVE) -run 'TestCrowd$$' ./internal/store/redisstore -crowd-operations 1000000 -crowd-kills 500
 	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
@@ -109,6 +109,7 @@ prove: redis ## the full forms of the tests: crowds, lost replies, failovers, ou
 	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s
 	$(PROVE) -run TestManyConversations ./bench/conversations -sessions 5000 -nodes 200 -during 2m
 	$(PROVE) -run TestIncarnations ./internal/drill -incarnation-steps 20000 -incarnation-names 200
+	$(PROVE) -run TestOneTokenIsBounded ./internal/drill -abuse-for 10m
 	$(PROVE) -run TestKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 

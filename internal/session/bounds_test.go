@@ -230,3 +230,28 @@ func TestLargeResultsThatWaitCountAsUnanswered(t *testing.T) {
 		}
 	})
 }
+
+// Audio that was refused because it came too fast is taken when it comes again after the time that was named.
+func TestAudioThatCameTooFastIsTakenLater(t *testing.T) {
+	play(t, func(w *world) {
+		s, _ := w.start()
+		for try := range 100 {
+			e := s.Hear(session.Words{Data: tone(1000)})
+			if e == nil {
+				continue
+			}
+			if e.Code != wire.RateLimited || e.RetryAfterMS == 0 {
+				t.Fatal(e)
+			}
+			for range 20 {
+				_ = s.Hear(session.Words{Data: tone(1000)}) // who does not wait makes it no worse
+			}
+			time.Sleep(time.Duration(e.RetryAfterMS) * time.Millisecond)
+			if e := s.Hear(session.Words{Data: tone(1000)}); e != nil {
+				t.Fatalf("after %d: %v", try, e)
+			}
+			return
+		}
+		t.Error("a hundred seconds of audio at once are taken")
+	})
+}

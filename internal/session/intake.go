@@ -174,9 +174,9 @@ func (s *Session) add(w *Words) *wire.Error {
 	}
 	now, length := time.Now(), lasts(&s.set.Format, first, w.Data)
 	// A packet says itself how long it lasts; what it takes to carry it does not lie.
-	if !s.pace.heard(now, max(length, time.Duration(len(w.Data))*time.Second/fastest), cfg.Ahead) {
-		e := wire.Errorf(wire.RateLimited, "audio runs %s ahead of real time; at most %s", s.pace.ahead.Round(time.Millisecond), cfg.Ahead)
-		return e.RetryIn(max(s.pace.ahead-cfg.Ahead, 100*time.Millisecond))
+	if wait := s.pace.heard(now, max(length, time.Duration(len(w.Data))*time.Second/fastest), cfg.Ahead); wait > 0 {
+		e := wire.Errorf(wire.RateLimited, "audio runs further ahead of real time than %s", cfg.Ahead)
+		return e.RetryIn(min(max(wait, 100*time.Millisecond), cfg.Ahead))
 	}
 	if e := s.reserveAudio(u, len(w.Data)); e != nil {
 		return e

@@ -15,17 +15,21 @@ type pace struct {
 	last   time.Time
 }
 
-// heard takes in so much audio, and reports false when it came too fast.
-func (p *pace) heard(now time.Time, d, most time.Duration) bool {
-	p.ahead = max(0, p.ahead-now.Sub(p.last)) + d
+// heard takes in so much audio. It returns 0, or, when that came too fast and is not taken in, after how long it may come
+// again.
+func (p *pace) heard(now time.Time, d, limit time.Duration) (wait time.Duration) {
+	p.ahead = max(0, p.ahead-now.Sub(p.last))
 	p.last = now
-	over := p.ahead - most
-	if over <= 0 {
-		return true
+	over := p.ahead + d - limit
+	if over > p.credit {
+		return over - p.credit
 	}
-	p.ahead -= min(over, p.credit)
-	p.credit -= min(over, p.credit)
-	return p.ahead <= most
+	if over > 0 {
+		p.credit -= over
+		d -= over
+	}
+	p.ahead += d
+	return 0
 }
 
 // wavRate is where the header of a WAV file says how many bytes a second takes, and fastest the most there can be.
