@@ -180,9 +180,9 @@ func shuffled(r *rand.Rand, list []string) []string {
 
 func (a *abuse) tricks() []trick {
 	long := strings.Repeat("x", 100)
-	repeat := func(n int, send func(bool, []byte) bool, make func(i int) (bool, []byte)) {
+	repeat := func(n int, send func(bool, []byte) bool, message func(i int) (bool, []byte)) {
 		for i := range n {
-			if !send(make(i)) {
+			if !send(message(i)) {
 				return
 			}
 		}
@@ -268,7 +268,7 @@ func (a *abuse) attack(ctx context.Context, r *rand.Rand, do trick) {
 		pause.For(ctx, 50*time.Millisecond)
 		return
 	}
-	defer conn.CloseNow() //nolint:errcheck // it may be closed
+	defer func() { _ = conn.CloseNow() }() // it may be closed
 	a.conns.Add(1)
 	conn.SetReadLimit(-1)
 	const secret = "the same secret for every start"
