@@ -65,6 +65,7 @@ func serve() {
 
 // process is the scheduler's process, seen from outside.
 type process struct {
+	pid int
 	url string
 	in  io.WriteCloser
 	out *bufio.Reader
@@ -87,7 +88,7 @@ func start(tb testing.TB) *process {
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	p := &process{in: in, out: bufio.NewReader(out)}
+	p := &process{in: in, out: bufio.NewReader(out), pid: cmd.Process.Pid}
 	tb.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait()

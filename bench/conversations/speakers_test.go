@@ -59,10 +59,19 @@ func newBook() *book {
 	return &book{said: make(map[string]time.Time), did: make(map[string]time.Time)}
 }
 
-func (b *book) speaks(utterance string) {
+func (b *book) speaks(utterance string) { b.speaksAt(utterance, time.Now()) }
+
+func (b *book) speaksAt(utterance string, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.said[utterance] = time.Now()
+	b.said[utterance] = at
+}
+
+// clear forgets what was measured.
+func (b *book) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.there, b.back = nil, nil
 }
 
 func (b *book) arrives(utterance string) {
