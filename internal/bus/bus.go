@@ -93,7 +93,7 @@ func New(cfg Config, st Store, m *telemetry.Metrics, log *slog.Logger) *Bus {
 func (b *Bus) On(kind Kind, h Handling) { b.kinds[kind] = h }
 
 // OnGone says what is done when an instance is gone, before what it has left is removed. One instance does it, once; if it
-// fails, or dies over it, it is done again. It is called before Run.
+// fails, or dies over it, it is done again. The context ends with the lock under which it is done. It is called before Run.
 func (b *Bus) OnGone(fn func(ctx context.Context, id core.InstanceID) error) { b.gone = fn }
 
 // Instance is this one.

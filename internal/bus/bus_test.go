@@ -33,6 +33,8 @@ const (
 type post struct {
 	*memstore.Store
 	t *testing.T
+	// takeOver is what is done by an instance when another is gone, if it is not only to be noted.
+	takeOver func(ctx context.Context, by core.InstanceID) error
 
 	mu     sync.Mutex
 	away   map[core.InstanceID]bool // who cannot reach the store
@@ -108,7 +110,10 @@ func (p *post) start(id core.InstanceID) *one {
 		return nil
 	}})
 	b.On(slowly, bus.Handling{Do: take, Beside: true})
-	b.OnGone(func(_ context.Context, who core.InstanceID) error {
+	b.OnGone(func(ctx context.Context, who core.InstanceID) error {
+		if p.takeOver != nil {
+			return p.takeOver(ctx, id)
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.gone[id] = append(p.gone[id], who)

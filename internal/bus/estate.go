@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -71,7 +72,10 @@ func (b *Bus) bury(ctx context.Context, id core.InstanceID) {
 		return // it is being done
 	}
 	defer b.done(e)
-	if err := b.takeOver(ctx, id, e); err != nil {
+	holding, release := b.keepLock(ctx, lock)
+	err = b.takeOver(holding, id, e)
+	release()
+	if err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("what an instance left could not be taken over; it is tried again", "instance", id, "error", err)
 		}
@@ -79,6 +83,29 @@ func (b *Bus) bury(ctx context.Context, id core.InstanceID) {
 	}
 	b.metrics.Takeovers.WithLabelValues("instance").Inc()
 	_ = b.store.Unlock(ctx, lock) // it lapses
+}
+
+// keepLock renews a lock until the caller releases it, which it must. The context ends when somebody else has the lock, or it
+// could not be renewed for its time.
+func (b *Bus) keepLock(ctx context.Context, lock store.LockParams) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		defer cancel()
+		for renewed := time.Now(); pause.About(ctx, lock.TTL/3, 0.1); {
+			held, err := b.store.Lock(ctx, lock)
+			switch {
+			case err == nil && held.Held:
+				renewed = time.Now()
+			case err == nil || time.Since(renewed) >= lock.TTL*2/3:
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		cancel()
+		renewing.Wait()
+	}
 }
 
 // takeOver does what has to be done when an instance is gone, and then settles its estate: its name is what it is found

@@ -3,7 +3,9 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -18,23 +20,39 @@ const kindBereaved = "bereaved"
 // has reserved. A job whose node has confirmed it is watched from here; any other is moved on as its own dispatcher would
 // have done.
 func (d *Dispatcher) Bereaved(ctx context.Context, gone core.InstanceID) error {
-	nodes, err := d.store.Nodes(ctx)
+	seen, err := d.store.Sightings(ctx)
 	if err != nil {
 		return err
 	}
-	for _, n := range nodes {
-		leases, err := d.store.Orphans(ctx, n.Node.ID)
+	ids := make([]core.NodeID, len(seen))
+	for i := range seen {
+		ids[i] = seen[i].Node
+	}
+	for some := range slices.Chunk(ids, takeoverBatch) {
+		leases, err := d.store.Orphans(ctx, some...)
 		if err != nil {
 			return err
 		}
-		for _, l := range leases {
-			if err := d.adopt(ctx, l, gone); err != nil {
-				return err
+		var failed atomic.Pointer[error]
+		pause.Each(takeoverAtOnce, leases, func(l core.Lease) {
+			if failed.Load() != nil {
+				return
 			}
+			if err := d.adopt(ctx, l, gone); err != nil {
+				failed.Store(&err)
+			}
+		})
+		if err := failed.Load(); err != nil {
+			return *err
 		}
 	}
 	return nil
 }
+
+const (
+	takeoverBatch  = 512 // nodes whose leases are read together
+	takeoverAtOnce = 8   // leases that are looked at at the same time
+)
 
 // of reports whether a token was made by an instance.
 func of(t core.Token, who core.InstanceID) bool { return strings.HasPrefix(string(t), string(who)+".") }

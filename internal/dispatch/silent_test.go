@@ -42,8 +42,8 @@ func TestOnlyWhoMovesJobsSaysSo(t *testing.T) {
 		log.Reset()
 		said := func(l *nodes.Life, id core.NodeID, want int) {
 			t.Helper()
-			if err := l.Silent(t.Context(), id); err != nil {
-				t.Fatal(err)
+			if unhandled := l.Silent(t.Context(), []core.NodeID{id}); len(unhandled) > 0 {
+				t.Fatal(unhandled)
 			}
 			synctest.Wait()
 			if n := strings.Count(log.String(), "node is silent; its jobs are moved"); n != want {

@@ -88,15 +88,15 @@ func revisions(m *Members) map[core.NodeID]core.Revision {
 // structure is every piece of a view that a writer replaces whole. Two structures are equal when nothing was
 // rebuilt in between.
 type structure struct {
-	shards  [shards]*map[core.NodeID]*Node
+	shards  [shardCount]*map[core.NodeID]*Node
 	pools   *map[poolKey]*Pool
 	members map[poolKey]*Members
 }
 
 func structureOf(f *Fleet) structure {
 	s := structure{pools: f.pools.Load(), members: make(map[poolKey]*Members)}
-	for i := range f.nodes {
-		s.shards[i] = f.nodes[i].Load()
+	for i := range f.nodes.parts {
+		s.shards[i] = f.nodes.parts[i].Load()
 	}
 	for key, p := range *s.pools {
 		s.members[key] = p.Members()

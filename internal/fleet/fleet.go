@@ -13,7 +13,6 @@ import (
 	"context"
 	"hash/maphash"
 	"iter"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +21,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// shards splits the map of nodes, so that a node that comes or goes costs a copy of a small map.
-const shards = 256
-
 // Instant is a moment on this process's monotonic clock.
 type Instant int64
 
@@ -32,27 +28,29 @@ type Instant int64
 type Fleet struct {
 	presence time.Duration
 	base     time.Time
-	seed     maphash.Seed
 
-	nodes    [shards]atomic.Pointer[map[core.NodeID]*Node]
+	nodes    shards[*Node]
 	count    atomic.Int64
-	silent   atomic.Pointer[map[core.NodeID]*core.Node]
+	silent   shards[*core.Node]
 	pools    atomic.Pointer[map[poolKey]*Pool]
 	fullness fullness
 
+	scanned func()      // called for each node that is looked at for a new pool; for tests
 	partial atomic.Bool // not every node of the store is known yet
+
+	building sync.Mutex // held by whoever finds the members of a new pool; before mu
 
 	mu       sync.Mutex           // held by writers
 	unmarked map[core.NodeID]bool // whose marks were not read yet
+	touched  map[core.NodeID]bool // who changed while a pool is being built; nil: none is
 }
 
 // New makes an empty view. A node that is silent for presence falls out of it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), seed: maphash.MakeSeed(), unmarked: make(map[core.NodeID]bool)}
-	for i := range f.nodes {
-		f.nodes[i].Store(&map[core.NodeID]*Node{})
-	}
-	f.silent.Store(&map[core.NodeID]*core.Node{})
+	f := &Fleet{presence: presence, base: time.Now(), unmarked: make(map[core.NodeID]bool)}
+	seed := maphash.MakeSeed()
+	f.nodes.init(seed)
+	f.silent.init(seed)
 	f.pools.Store(&map[poolKey]*Pool{})
 	f.fullness.init()
 	return f
@@ -65,24 +63,10 @@ func (f *Fleet) Now() Instant { return Instant(time.Since(f.base)) }
 func (f *Fleet) Len() int { return int(f.count.Load()) }
 
 // Node finds a node; nil when it is not in view.
-func (f *Fleet) Node(id core.NodeID) *Node { return (*f.shard(id).Load())[id] }
+func (f *Fleet) Node(id core.NodeID) *Node { return f.nodes.get(id) }
 
 // All walks the nodes in view, in no order.
-func (f *Fleet) All() iter.Seq[*Node] {
-	return func(yield func(*Node) bool) {
-		for i := range f.nodes {
-			for _, n := range *f.nodes[i].Load() {
-				if !yield(n) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (f *Fleet) shard(id core.NodeID) *atomic.Pointer[map[core.NodeID]*Node] {
-	return &f.nodes[maphash.String(f.seed, string(id))&(shards-1)]
-}
+func (f *Fleet) All() iter.Seq[*Node] { return f.nodes.values() }
 
 // Update takes over what the store says of a node. Older news than what is known changes nothing.
 func (f *Fleet) Update(s store.NodeStatus) {
@@ -218,46 +202,54 @@ func (f *Fleet) Remove(id core.NodeID) {
 }
 
 func (f *Fleet) remove(id core.NodeID) {
-	n := f.Node(id)
-	if n == nil {
-		return
+	if n := f.Node(id); n != nil {
+		f.hide(n)
+		f.leave(n)
 	}
-	delete(f.unmarked, id)
-	shard := f.shard(id)
-	next := maps.Clone(*shard.Load())
-	delete(next, id)
-	shard.Store(&next)
+}
+
+// hide takes a node out of the map of those in view. It may be in pools until it leaves them.
+func (f *Fleet) hide(n *Node) {
+	delete(f.unmarked, n.id)
+	f.nodes.remove(n.id)
 	f.count.Add(-1)
-	f.leave(n)
+	f.touch(n.id)
 }
 
 func (f *Fleet) put(n *Node) {
-	shard := f.shard(n.ID())
-	next := maps.Clone(*shard.Load())
-	next[n.ID()] = n
-	shard.Store(&next)
-	f.setSilent(n.ID(), nil)
+	f.nodes.put(n.id, n)
+	f.setSilent(n.id, nil)
 	f.count.Add(1)
 }
 
-// Expire takes out of view whoever has been silent for the presence time.
+// Expire takes out of view whoever has been silent for the presence time. However many they are, each pool is written
+// once, and other writers wait for one pool at most.
 func (f *Fleet) Expire() {
-	var silent []core.NodeID
+	var silent []*Node
 	now := f.Now()
 	for n := range f.All() {
 		if n.Silence(now) >= f.presence {
-			silent = append(silent, n.ID())
+			silent = append(silent, n)
 		}
 	}
 	if len(silent) == 0 {
 		return
 	}
+	f.hideSilent(silent, now)
+	for p := range f.Pools() {
+		f.mu.Lock()
+		p.dropWhere(func(n *Node) bool { return f.Node(n.id) != n })
+		f.mu.Unlock()
+	}
+}
+
+func (f *Fleet) hideSilent(silent []*Node, now Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, id := range silent {
-		if n := f.Node(id); n != nil && n.Silence(now) >= f.presence {
-			f.remove(id)
-			f.setSilent(id, n.Now())
+	for _, n := range silent {
+		if f.Node(n.id) == n && n.Silence(now) >= f.presence {
+			f.hide(n)
+			f.setSilent(n.id, n.Now())
 		}
 	}
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -21,9 +20,6 @@ const (
 	jitter       = 0.1                    // so that instances do not act in step
 )
 
-// ErrOthers says that another instance sees to a silent node.
-var ErrOthers = errors.New("another instance is at it")
-
 // Follower keeps a Fleet in step with the store: changes as they are pushed, a whole comparison when some
 // may have been missed, and a look at who has fallen silent more than once a second.
 type Follower struct {
@@ -31,13 +27,14 @@ type Follower struct {
 	Census store.Census
 	Marks  store.Marks
 	Log    *slog.Logger
-	// Silent is called once with each node that is not heard any more, and again if it fails.
-	Silent func(context.Context, core.NodeID) error
+	// Silent is called with nodes that are not heard any more, many at a time, and returns those of which it could not see
+	// to the jobs: they are reported again with the next poll, the others not.
+	Silent func(context.Context, []core.NodeID) (unhandled map[core.NodeID]error)
 
-	told   map[core.NodeID]bool // whose silence was reported
-	failed bool                 // the store did not answer the last time
-	judge  Instant              // before this nobody is judged silent: while the store was away nobody could be heard
-	owed   atomic.Bool          // a comparison is due
+	failed bool        // the store did not answer the last time
+	judge  Instant     // before this nobody is judged silent: while the store was away nobody could be heard
+	owed   atomic.Bool // a comparison is due
+	losses losses
 }
 
 // Run follows until the context ends.
@@ -45,6 +42,7 @@ func (f *Follower) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.watch(ctx) })
 	wg.Go(func() { f.poll(ctx) })
+	wg.Go(func() { f.report(ctx) })
 	wg.Wait()
 }
 
@@ -124,7 +122,6 @@ func (f *Follower) compare(ctx context.Context) {
 
 // poll looks for the silent, and for what the pushed changes did not tell.
 func (f *Follower) poll(ctx context.Context) {
-	f.told = make(map[core.NodeID]bool)
 	compared := f.Fleet.Now()
 	for pause.About(ctx, pollEvery, jitter) {
 		sightings, err := f.Census.Sightings(ctx)
@@ -136,7 +133,7 @@ func (f *Follower) poll(ctx context.Context) {
 			f.Log.Warn("could not ask the store who is alive", "error", err)
 			continue
 		}
-		f.take(ctx, sightings)
+		f.take(sightings)
 		if now := f.Fleet.Now(); f.owed.Load() || f.Fleet.Partial() || now-compared > Instant(compareEvery) {
 			compared = now
 			f.compare(ctx)
@@ -145,33 +142,21 @@ func (f *Follower) poll(ctx context.Context) {
 	}
 }
 
-// take notes who was heard, and sees to those who were not.
-func (f *Follower) take(ctx context.Context, sightings []store.Sighting) {
+// take notes who was heard, and has those reported who were not.
+func (f *Follower) take(sightings []store.Sighting) {
 	for _, s := range sightings {
 		f.Fleet.Seen(s.Node, s.Age)
 	}
 	f.Fleet.Expire()
-	told := make(map[core.NodeID]bool, len(f.told))
-	defer func() { f.told = told }()
+	judging := f.Fleet.Now() >= f.judge // else silence counts from when nodes could be heard
+	var silent []core.NodeID
 	for _, s := range sightings {
 		switch {
-		case s.Age < f.Fleet.presence:
-			if f.Fleet.Node(s.Node) == nil {
-				f.owed.Store(true) // heard again, or never heard of
-			}
-		case f.told[s.Node]:
-			told[s.Node] = true
-		case f.Fleet.Now() < f.judge: // its silence counts from when it could be heard
-		default:
-			err := f.Silent(ctx, s.Node)
-			if errors.Is(err, ErrOthers) {
-				continue
-			}
-			if err != nil {
-				f.Log.Warn("could not see to the jobs of a silent node; trying again", "node_id", s.Node, "error", err)
-				continue
-			}
-			told[s.Node] = true
+		case s.Age >= f.Fleet.presence:
+			silent = append(silent, s.Node)
+		case f.Fleet.Node(s.Node) == nil:
+			f.owed.Store(true) // heard again, or never heard of
 		}
 	}
+	f.losses.note(silent, judging)
 }

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,13 +161,10 @@ func TestNodeThatWasSilentAllAlongIsReported(t *testing.T) {
 // the store forgets it, or the notes would grow without end.
 func TestNotesOfAForgottenNodeGo(t *testing.T) {
 	t.Parallel()
-	follower := &Follower{
-		Fleet: New(presence), told: make(map[core.NodeID]bool),
-		Silent: func(context.Context, core.NodeID) error { return nil },
-	}
-	follower.take(t.Context(), []store.Sighting{{Node: "a", Age: presence}, {Node: "b", Age: presence}})
-	follower.take(t.Context(), []store.Sighting{{Node: "b", Age: presence}})
-	if diff := cmp.Diff(map[core.NodeID]bool{"b": true}, follower.told); diff != "" {
+	follower := &Follower{Fleet: New(presence)}
+	follower.take([]store.Sighting{{Node: "a", Age: presence}, {Node: "b", Age: presence}})
+	follower.take([]store.Sighting{{Node: "b", Age: presence}})
+	if diff := cmp.Diff(map[core.NodeID]bool{"b": true}, follower.losses.known); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }

@@ -135,14 +135,20 @@ func (f *following) run() {
 	f.stop, f.done = cancel, make(chan struct{})
 	follower := &Follower{
 		Fleet: f.fleet, Census: f.store, Marks: f.store, Log: slog.New(slog.DiscardHandler),
-		Silent: func(_ context.Context, id core.NodeID) error {
+		Silent: func(_ context.Context, ids []core.NodeID) map[core.NodeID]error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.reports = append(f.reports, report{id, time.Since(f.start)})
-			if f.silent != nil {
-				return f.silent(id)
+			unhandled := make(map[core.NodeID]error)
+			for _, id := range ids {
+				f.reports = append(f.reports, report{id, time.Since(f.start)})
+				if f.silent == nil {
+					continue
+				}
+				if err := f.silent(id); err != nil {
+					unhandled[id] = err
+				}
 			}
-			return nil
+			return unhandled
 		},
 	}
 	go func() {

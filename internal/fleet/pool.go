@@ -85,6 +85,16 @@ func (m *Members) All() iter.Seq[Member] {
 	}
 }
 
+// append adds a member to a list that nobody else has yet.
+func (m *Members) append(n Member) {
+	if m.n%chunk == 0 {
+		m.chunks = append(m.chunks, make([]Member, 0, chunk))
+	}
+	last := len(m.chunks) - 1
+	m.chunks[last] = append(m.chunks[last], n)
+	m.n++
+}
+
 // with returns the list with one more at its end.
 func (m *Members) with(n Member) *Members {
 	next := &Members{chunks: slices.Clone(m.chunks), n: m.n + 1}
@@ -139,16 +149,39 @@ func (p *Pool) put(n *Node, revision core.Revision) {
 	p.members.Store(members.with(member(n, revision)))
 }
 
-func (p *Pool) drop(n *Node) {
-	i, ok := p.place[n.id]
+func (p *Pool) drop(id core.NodeID) {
+	i, ok := p.place[id]
 	if !ok {
 		return
 	}
 	members := p.members.Load()
 	moved := members.At(members.n - 1)
 	p.place[moved.id] = i
-	delete(p.place, n.id)
+	delete(p.place, id)
 	p.members.Store(members.without(i))
+}
+
+// dropWhere takes out every member that is gone. It costs one walk, and one copy if there are any.
+func (p *Pool) dropWhere(gone func(*Node) bool) {
+	members := p.members.Load()
+	some := false
+	for m := range members.All() {
+		if some = gone(m.Node); some {
+			break
+		}
+	}
+	if !some {
+		return
+	}
+	left := &Members{}
+	clear(p.place)
+	for m := range members.All() {
+		if !gone(m.Node) {
+			p.place[m.id] = left.n
+			left.append(m)
+		}
+	}
+	p.members.Store(left)
 }
 
 // Pool returns the pool of a direction. Only the first call for a direction has to wait for anything.
@@ -164,39 +197,65 @@ func (f *Fleet) Pool(d core.Direction, tts bool) *Pool {
 	return p
 }
 
-// makePool finds the members of a direction that nobody asked for before.
+// makePool finds the members of a direction that nobody asked for before. Callers choose directions and the fleet may be
+// large, so writers do not wait for it: who changes meanwhile is looked at once more. One pool is built at a time.
 func (f *Fleet) makePool(key poolKey, now Instant) *Pool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	pools := *f.pools.Load()
-	if p := pools[key]; p != nil {
+	f.building.Lock()
+	defer f.building.Unlock()
+	if p := (*f.pools.Load())[key]; p != nil {
 		return p
 	}
+	f.mu.Lock()
+	f.touched = make(map[core.NodeID]bool)
+	f.mu.Unlock()
+	p := f.scan(key)
+	p.used.Store(int64(now))
+	f.publish(key, p)
+	return p
+}
+
+// scan makes a pool of the nodes in view.
+func (f *Fleet) scan(key poolKey) *Pool {
 	p := &Pool{Wish: core.NewWish(key.Direction, key.tts), place: make(map[core.NodeID]int)}
 	members := &Members{}
 	for n := range f.All() {
-		declared := n.Now()
-		if p.Wish.Unserved(&declared.Capability) != core.ReasonNone {
-			continue
+		if f.scanned != nil {
+			f.scanned()
 		}
-		if members.n%chunk == 0 {
-			members.chunks = append(members.chunks, make([]Member, 0, chunk))
+		if declared := n.Now(); p.serves(declared) {
+			p.place[n.id] = members.n
+			members.append(member(n, declared.Revision))
 		}
-		last := len(members.chunks) - 1
-		members.chunks[last] = append(members.chunks[last], member(n, declared.Revision))
-		p.place[n.id] = members.n
-		members.n++
 	}
 	p.members.Store(members)
-	p.used.Store(int64(now))
+	return p
+}
 
-	next := maps.Clone(pools)
+// publish brings a pool up to date and lets everybody have it.
+func (f *Fleet) publish(key poolKey, p *Pool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id := range f.touched {
+		if n := f.Node(id); n != nil {
+			p.update(n, n.Now())
+		} else {
+			p.drop(id)
+		}
+	}
+	f.touched = nil
+	next := maps.Clone(*f.pools.Load())
 	if len(next) >= maxPools {
 		evict(next)
 	}
 	next[key] = p
 	f.pools.Store(&next)
-	return p
+}
+
+// touch notes that a node has changed, for whoever is building a pool.
+func (f *Fleet) touch(id core.NodeID) {
+	if f.touched != nil {
+		f.touched[id] = true
+	}
 }
 
 // evict drops the pool that nobody has used for the longest time.
@@ -234,18 +293,29 @@ func (f *Fleet) ForgetIdlePools() {
 
 // place puts a node into the pools it serves and takes it out of those it does not serve any more.
 func (f *Fleet) place(n *Node, declared *core.Node) {
+	f.touch(n.id)
 	for p := range f.Pools() {
-		if p.Wish.Unserved(&declared.Capability) == core.ReasonNone {
-			p.put(n, declared.Revision)
-		} else {
-			p.drop(n)
-		}
+		p.update(n, declared)
+	}
+}
+
+// serves reports whether a node that declares this belongs to the pool.
+func (p *Pool) serves(declared *core.Node) bool {
+	return p.Wish.Unserved(&declared.Capability) == core.ReasonNone
+}
+
+// update puts a node into the pool if it serves the direction, and takes it out if it does not.
+func (p *Pool) update(n *Node, declared *core.Node) {
+	if p.serves(declared) {
+		p.put(n, declared.Revision)
+	} else {
+		p.drop(n.id)
 	}
 }
 
 // leave takes a node out of every pool.
 func (f *Fleet) leave(n *Node) {
 	for p := range f.Pools() {
-		p.drop(n)
+		p.drop(n.id)
 	}
 }

@@ -154,11 +154,11 @@ func TestRemoveTouchesOnlyItsPools(t *testing.T) {
 func TestOldMapsOfNodesNeverChange(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
-	empty := f.shard("a").Load()
+	empty := f.nodes.part("a").Load()
 	f.Update(status(declared("a")))
-	with := f.shard("a").Load()
+	with := f.nodes.part("a").Load()
 	f.Remove("a")
-	if len(*empty) != 0 || len(*with) != 1 || len(*f.shard("a").Load()) != 0 {
-		t.Errorf("the maps hold %d, %d and %d nodes, want 0, 1 and 0", len(*empty), len(*with), len(*f.shard("a").Load()))
+	if len(*empty) != 0 || len(*with) != 1 || len(*f.nodes.part("a").Load()) != 0 {
+		t.Errorf("the maps hold %d, %d and %d nodes, want 0, 1 and 0", len(*empty), len(*with), len(*f.nodes.part("a").Load()))
 	}
 }

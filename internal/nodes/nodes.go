@@ -36,6 +36,7 @@ type Store interface {
 	store.Census
 	store.Marks
 	store.Board
+	store.Holdings
 }
 
 // Life sees to the nodes.
@@ -267,9 +268,9 @@ func (l *Life) SetAside(id core.NodeID) time.Duration {
 // lockFor is how long an instance has to see to the jobs of a silent node before another may.
 const lockFor = 5 * time.Second
 
-// Silent moves on the jobs of a node that is not heard any more. Of several instances that notice, one does; the others look
+// silent moves on the jobs of a node that is not heard any more. Of several instances that notice, one does; the others look
 // after it, and find nothing to move. So does whoever meets a node that left in good order.
-func (l *Life) Silent(ctx context.Context, id core.NodeID) error {
+func (l *Life) silent(ctx context.Context, id core.NodeID) error {
 	lock, err := l.store.Lock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance), TTL: lockFor})
 	if err != nil {
 		return err

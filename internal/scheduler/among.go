@@ -8,6 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // autoName has a name made for this instance.
@@ -64,8 +65,8 @@ func (s *Scheduler) bereaved(ctx context.Context, gone core.InstanceID) error {
 		return err
 	}
 	s.later.Go(func() {
-		if pause.For(ctx, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
-			s.forsaken(ctx, gone)
+		if pause.For(s.life, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
+			s.forsaken(s.life, gone)
 		}
 	})
 	return nil
@@ -80,15 +81,18 @@ func (s *Scheduler) forsaken(ctx context.Context, gone core.InstanceID) {
 	if err != nil {
 		return // they fall silent by themselves
 	}
-	for _, n := range all {
+	pause.Each(forsakenAtOnce, all, func(n store.NodeStatus) {
 		if n.Node.Owner != gone || n.Node.Health == core.HealthOffline {
-			continue
+			return
 		}
 		if err := s.Nodes.Gone(ctx, n.Node.ID, n.Node.Epoch); err != nil {
 			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.Node.ID, "error", err)
 		}
-	}
+	})
 }
+
+// forsakenAtOnce is how many nodes of an instance that is gone are seen to at the same time.
+const forsakenAtOnce = 8
 
 // farewellFor is how long this instance takes to say that it is gone. If it cannot, that is found out soon enough.
 const farewellFor = 2 * time.Second

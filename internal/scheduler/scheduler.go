@@ -47,7 +47,8 @@ type Scheduler struct {
 
 	version string
 	started time.Time
-	later   sync.WaitGroup // what is done a while after an instance is gone
+	life    context.Context // of what runs in the background; set by Run
+	later   sync.WaitGroup  // what is done a while after an instance is gone
 
 	hall     *socket.Hall
 	links    *server.Links
@@ -192,6 +193,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	if err := s.Bus.Announce(loops); err != nil {
 		return errors.Join(fmt.Errorf("cannot announce this instance: %w", err), l.Close(), s.Store.Close())
 	}
+	s.life = loops
 	s.Fleet.SetPartial(s.shares()) // a store that others use may hold nodes: until the follower has read them this instance is not ready
 	var background sync.WaitGroup
 	background.Go(func() { s.Bus.Run(loops) })

@@ -28,8 +28,8 @@ type Holdings interface {
 	// Probe reports how full the nodes are, in their order, without changing anything. An unknown node has
 	// no capacity.
 	Probe(ctx context.Context, nodes []core.NodeID, into []Occupancy) error
-	// Orphans lists every lease of a node, live or not: the unfinished work of a node that is gone.
-	Orphans(ctx context.Context, node core.NodeID) ([]core.Lease, error)
+	// Orphans lists every lease of nodes, live or not: the unfinished work of nodes that are gone.
+	Orphans(ctx context.Context, nodes ...core.NodeID) ([]core.Lease, error)
 }
 
 // ReserveParams describes a reservation.

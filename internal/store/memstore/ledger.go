@@ -163,15 +163,17 @@ func (s *Store) Probe(_ context.Context, nodes []core.NodeID, into []store.Occup
 }
 
 // Orphans implements store.Holdings.
-func (s *Store) Orphans(_ context.Context, id core.NodeID) ([]core.Lease, error) {
-	n := s.locked(nil, id)
-	if n == nil {
-		return nil, nil
-	}
-	defer n.mu.Unlock()
-	leases := make([]core.Lease, 0, len(n.leases))
-	for i := range n.leases {
-		leases = append(leases, s.export(n, &n.leases[i]))
+func (s *Store) Orphans(_ context.Context, nodes ...core.NodeID) ([]core.Lease, error) {
+	var leases []core.Lease
+	for _, id := range nodes {
+		n := s.locked(nil, id)
+		if n == nil {
+			continue
+		}
+		for i := range n.leases {
+			leases = append(leases, s.export(n, &n.leases[i]))
+		}
+		n.mu.Unlock()
 	}
 	return leases, nil
 }

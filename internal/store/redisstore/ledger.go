@@ -91,10 +91,15 @@ func (s *Store) Probe(ctx context.Context, nodes []core.NodeID, into []store.Occ
 }
 
 // Orphans implements store.Holdings.
-func (s *Store) Orphans(ctx context.Context, node core.NodeID) ([]core.Lease, error) {
-	now, r, err := s.line.read(ctx, &scriptOrphans, []string{s.keys.leases(node)})
-	if err != nil {
-		return nil, err
+func (s *Store) Orphans(ctx context.Context, nodes ...core.NodeID) ([]core.Lease, error) {
+	asks := make([]ask, len(nodes))
+	for i, node := range nodes {
+		asks[i] = ask{keys: []string{s.keys.leases(node)}}
 	}
-	return s.leases(node, r.texts(0), now), nil
+	var all []core.Lease
+	err := s.line.readEach(ctx, &scriptOrphans, asks, func(i int, now int64, r reply) error {
+		all = append(all, s.leases(nodes[i], r.texts(0), now)...)
+		return nil
+	})
+	return all, err
 }

@@ -1,0 +1,137 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// TestManyLossesDoNotStopThePoll: while somebody sees to the jobs of thousands of nodes that were lost at once, those that
+// are heard stay heard.
+func TestManyLossesDoNotStopThePoll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := prepare(t)
+		const many = 3000
+		for i := range many {
+			f.register(core.NodeID(fmt.Sprintf("lost-%d", i)))
+		}
+		f.register("loud")
+		f.silent = func(core.NodeID) error {
+			time.Sleep(20 * time.Millisecond) // a minute for all of them
+			return nil
+		}
+		f.run()
+		for range 90 {
+			f.pass(time.Second, "loud")
+			synctest.Wait()
+			n := f.fleet.Node("loud")
+			if n == nil {
+				t.Fatalf("the node that is heard fell out of view after %v", time.Since(f.start))
+			}
+			if silence := n.Silence(f.fleet.Now()); silence > time.Second+2*pollMost {
+				t.Fatalf("the node that is heard each second was thought silent for %v, %v after the start", silence, time.Since(f.start))
+			}
+		}
+		reported := make(map[core.NodeID]int)
+		for _, r := range f.reported() {
+			reported[r.Node]++
+		}
+		if len(reported) != many || f.fleet.Len() != 1 {
+			t.Errorf("%d nodes were reported and %d are in view, want %d and 1", len(reported), f.fleet.Len(), many)
+		}
+		for id, n := range reported {
+			if n != 1 {
+				t.Errorf("%s was reported %d times", id, n)
+			}
+		}
+	})
+}
+
+// TestExpireManyAtOnce: the pools have exactly those who are left, each as of its revision.
+func TestExpireManyAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := seasoned()
+		pool := f.Pool(way("en", "de"), false)
+		const many = 2000
+		for i := range many {
+			f.Update(status(declared(core.NodeID(fmt.Sprintf("n%d", i)))))
+		}
+		before := pool.Members()
+		time.Sleep(presence)
+		for i := range many {
+			if i%50 == 0 {
+				f.Seen(core.NodeID(fmt.Sprintf("n%d", i)), 0)
+			}
+		}
+		f.Expire()
+		left := revisions(pool.Members())
+		if len(left) != many/50 || f.Len() != many/50 || before.Len() != many {
+			t.Errorf("%d in the pool, %d in view, %d in the list from before; want %d, %d, %d", len(left), f.Len(), before.Len(), many/50, many/50, many)
+		}
+		silent := 0
+		for n := range f.Silent() {
+			silent++
+			if _, in := left[n.ID]; in {
+				t.Errorf("%s is silent and in the pool", n.ID)
+			}
+		}
+		if silent != many-many/50 {
+			t.Errorf("%d are silent, want %d", silent, many-many/50)
+		}
+		for i := range many { // one that comes back, and one that leaves by itself
+			f.Update(status(declared(core.NodeID(fmt.Sprintf("n%d", i)))))
+		}
+		f.Remove("n50")
+		if n := pool.Members().Len(); n != many-1 {
+			t.Errorf("%d in the pool after all came back and one left, want %d", n, many-1)
+		}
+	})
+}
+
+// TestPoolsAreBuiltBesideWriters: whoever asks for a new direction keeps no writer waiting, and what is written meanwhile is in
+// the pool.
+func TestPoolsAreBuiltBesideWriters(t *testing.T) {
+	t.Parallel()
+	f := New(presence)
+	for i := range 100 {
+		f.Update(status(declared(core.NodeID(fmt.Sprintf("n%d", i)))))
+	}
+	changes := []func(){
+		func() { f.Update(status(declared("new"))) },
+		func() { f.Remove("n7") },
+		func() { f.Update(status(reborn(declared("n8"), speaks("fr", "it")))) },
+		func() { f.Mark(store.Mark{Node: "n9", Service: "asr", For: time.Minute}) },
+		func() { f.Update(status(reborn(declared("n10")))) },
+	}
+	f.scanned = func() {
+		if len(changes) > 0 {
+			changes[0]() // which would wait for ever if the writers had to
+			changes = changes[1:]
+		}
+	}
+	got := revisions(f.Pool(way("en", "de"), false).Members())
+	f.scanned = nil
+	want := make(map[core.NodeID]core.Revision)
+	for n := range f.All() {
+		if n.ID() != "n8" {
+			want[n.ID()] = n.Now().Revision
+		}
+	}
+	if len(changes) != 0 || len(want) != 99 {
+		t.Fatalf("%d changes were not made; %d nodes serve the direction", len(changes), len(want))
+	}
+	for id, revision := range want {
+		if got[id] != revision {
+			t.Errorf("%s is in the pool as of revision %d, want %d", id, got[id], revision)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d in the pool, want %d", len(got), len(want))
+	}
+}
