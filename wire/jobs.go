@@ -56,7 +56,8 @@ type Attempt struct {
 
 // JobList is the answer of GET /v1/jobs.
 type JobList struct {
-	Jobs []Job `json:"jobs"`
+	Jobs       []Job  `json:"jobs"`
+	NextCursor string `json:"next_cursor,omitempty" doc:"There are more: ask again with this as cursor, and the same filters."`
 }
 
 // CancelResponse is the answer of POST /v1/jobs/{id}/cancel.

@@ -137,7 +137,8 @@ type Node struct {
 
 // NodeList is the answer of GET /v1/nodes.
 type NodeList struct {
-	Nodes []Node `json:"nodes"`
+	Nodes      []Node `json:"nodes"`
+	NextCursor string `json:"next_cursor,omitempty" doc:"There are more: ask again with this as cursor, and the same filters."`
 }
 
 // Pool is how well one direction is served.
@@ -152,6 +153,7 @@ type Pool struct {
 
 // PoolList is the answer of GET /v1/pools.
 type PoolList struct {
-	Pools     []Pool `json:"pools"`
-	Truncated bool   `json:"truncated" doc:"There are more directions than are listed."`
+	Pools      []Pool `json:"pools"`
+	Truncated  bool   `json:"truncated" doc:"There are more directions than are listed."`
+	NextCursor string `json:"next_cursor,omitempty" doc:"There are more: ask again with this as cursor, and the same filters."`
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,8 +17,16 @@ import (
 
 type nodesCmd struct {
 	remote
-	ID string `arg:"" optional:"" help:"Show only this node."`
+	ID       string `arg:"" optional:"" help:"Show only this node."`
+	State    string `help:"Only nodes in this state: ready, degraded, draining, offline or silent." placeholder:"STATE"`
+	Language string `help:"Only nodes that have this language." placeholder:"LANG"`
+	Region   string `help:"Only nodes of this region." placeholder:"NAME"`
+	Limit    int    `help:"At most this many." default:"1000"`
+	All      bool   `help:"All of them, however many they are."`
 }
+
+// Validate checks what is asked for before anybody is asked.
+func (c *nodesCmd) Validate() error { return checkLimit(c.Limit) }
 
 // Run lists nodes.
 func (c *nodesCmd) Run(ctx context.Context, io streams) error {
@@ -30,16 +37,27 @@ func (c *nodesCmd) Run(ctx context.Context, io streams) error {
 		}
 		return c.print(io.out, n, func(t *tabwriter.Writer) { writeNodes(t, []wire.Node{n}) })
 	}
-	var list wire.NodeList
-	if err := c.ask(ctx, "GET", "/v1/nodes", nil, &list); err != nil {
+	list := wire.NodeList{Nodes: []wire.Node{}}
+	q := query("state", strings.ToLower(c.State), "language", c.Language, "region", c.Region)
+	narrowed := len(q) > 0
+	err := follow(ctx, &c.remote, "/v1/nodes", q, howMany(c.Limit, c.All), func(page *wire.NodeList) (int, string) {
+		list.Nodes, list.NextCursor = append(list.Nodes, page.Nodes...), page.NextCursor
+		return len(page.Nodes), page.NextCursor
+	})
+	if err != nil {
 		return err
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
-		if len(list.Nodes) == 0 {
+		switch {
+		case len(list.Nodes) == 0 && narrowed:
+			fmt.Fprintln(t, "no such nodes are registered")
+			return
+		case len(list.Nodes) == 0:
 			fmt.Fprintln(t, "no nodes are registered")
 			return
 		}
 		writeNodes(t, list.Nodes)
+		writeMore(t, list.NextCursor)
 	})
 }
 
@@ -76,20 +94,20 @@ func ago(unixMS int64) string {
 
 type jobsCmd struct {
 	remote
-	ID      string `arg:"" optional:"" help:"Show this job with its attempts."`
-	State   string `help:"Only jobs in this state, such as dispatched, acked, retrying, done, failed or cancelled." placeholder:"STATE"`
-	Node    string `help:"Only jobs of this node." placeholder:"ID"`
-	Session string `help:"Only jobs of this session." placeholder:"ID"`
-	Limit   int    `help:"At most this many, up to 1000." default:"20"`
+	ID       string `arg:"" optional:"" help:"Show this job with its attempts."`
+	State    string `help:"Only jobs in this state, such as dispatched, acked, retrying, done, failed or cancelled." placeholder:"STATE"`
+	Node     string `help:"Only jobs of this node." placeholder:"ID"`
+	Session  string `help:"Only jobs of this session." placeholder:"ID"`
+	Language string `help:"Only jobs in which this language is spoken or wanted." placeholder:"LANG"`
+	Region   string `help:"Only jobs that asked for this region." placeholder:"NAME"`
+	Limit    int    `help:"At most this many." default:"20"`
+	All      bool   `help:"All of them, however many they are."`
 }
-
-// mostJobs is how many jobs a scheduler lists at once.
-const mostJobs = 1000
 
 // Validate checks what is asked for before anybody is asked.
 func (c *jobsCmd) Validate() error {
-	if c.Limit < 1 || c.Limit > mostJobs {
-		return fmt.Errorf("--limit: must be between 1 and %d, not %d", mostJobs, c.Limit)
+	if err := checkLimit(c.Limit); err != nil {
+		return err
 	}
 	if c.State != "" {
 		if _, err := core.ParseState(strings.ToUpper(c.State)); err != nil {
@@ -108,14 +126,13 @@ func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 		}
 		return c.print(io.out, j, func(t *tabwriter.Writer) { writeJob(t, &j) })
 	}
-	q := url.Values{"limit": {strconv.Itoa(c.Limit)}}
-	for name, value := range map[string]string{"state": strings.ToUpper(c.State), "node_id": c.Node, "session_id": c.Session} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	var list wire.JobList
-	if err := c.ask(ctx, "GET", "/v1/jobs?"+q.Encode(), nil, &list); err != nil {
+	q := query("state", strings.ToUpper(c.State), "node_id", c.Node, "session_id", c.Session, "language", c.Language, "region", c.Region)
+	list := wire.JobList{Jobs: []wire.Job{}}
+	err := follow(ctx, &c.remote, "/v1/jobs", q, howMany(c.Limit, c.All), func(page *wire.JobList) (int, string) {
+		list.Jobs, list.NextCursor = append(list.Jobs, page.Jobs...), page.NextCursor
+		return len(page.Jobs), page.NextCursor
+	})
+	if err != nil {
 		return err
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
@@ -128,6 +145,7 @@ func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 			fmt.Fprintf(t, "%s\t%s\t%s→%s\t%s\t%d\t%s\t%s\t%s\n", j.JobID, j.State, j.SrcLang, j.TgtLang, j.NodeID,
 				j.AttemptID, j.Reason, j.SessionID, ago(j.CreatedMS))
 		}
+		writeMore(t, list.NextCursor)
 	})
 }
 
@@ -150,12 +168,27 @@ func writeJob(t *tabwriter.Writer, j *wire.Job) {
 	}
 }
 
-type poolsCmd struct{ remote }
+type poolsCmd struct {
+	remote
+	Language string `help:"Only directions from or to this language." placeholder:"LANG"`
+	Region   string `help:"Count only nodes of this region." placeholder:"NAME"`
+	Node     string `help:"Count only this node." placeholder:"ID"`
+	Limit    int    `help:"At most this many." default:"1000"`
+	All      bool   `help:"All of them, however many they are."`
+}
+
+// Validate checks what is asked for before anybody is asked.
+func (c *poolsCmd) Validate() error { return checkLimit(c.Limit) }
 
 // Run lists directions.
 func (c *poolsCmd) Run(ctx context.Context, io streams) error {
-	var list wire.PoolList
-	if err := c.ask(ctx, "GET", "/v1/pools", nil, &list); err != nil {
+	list := wire.PoolList{Pools: []wire.Pool{}}
+	q := query("language", c.Language, "region", c.Region, "node_id", c.Node)
+	err := follow(ctx, &c.remote, "/v1/pools", q, howMany(c.Limit, c.All), func(page *wire.PoolList) (int, string) {
+		list.Pools, list.Truncated, list.NextCursor = append(list.Pools, page.Pools...), page.Truncated, page.NextCursor
+		return len(page.Pools), page.NextCursor
+	})
+	if err != nil {
 		return err
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
@@ -167,9 +200,7 @@ func (c *poolsCmd) Run(ctx context.Context, io streams) error {
 		for _, p := range list.Pools {
 			fmt.Fprintf(t, "%s→%s\t%d\t%d\t%d\t%d\n", p.SrcLang, p.TgtLang, p.Nodes, p.Ready, p.Capacity, p.InFlight)
 		}
-		if list.Truncated {
-			fmt.Fprintln(t, "(there are more)")
-		}
+		writeMore(t, list.NextCursor)
 	})
 }
 

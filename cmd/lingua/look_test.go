@@ -43,8 +43,12 @@ func TestLook(t *testing.T) {
 		"pools":                       {"DIRECTION NODES READY SLOTS TAKEN", "en→zh 2 2 5 1", "zh→en 2 2 5 1"},
 		"jobs":                        {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", running + " ACKED en→zh n1 1 talk now", done + " DONE en→zh n1 1 talk now"},
 		"jobs --state done":           {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", done + " DONE en→zh n1 1 talk now"},
-		"jobs --limit 1":              {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", running + " ACKED en→zh n1 1 talk now"},
-		"jobs --limit 1000 --node n2": {"no such jobs are known"}, // as many as the scheduler gives
+		"jobs --limit 1":              {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION BEGUN", running + " ACKED en→zh n1 1 talk now", "(there are more: --all, or a larger --limit)"},
+		"jobs --limit 1000 --node n2": {"no such jobs are known"}, // as many as the scheduler gives at once
+		"jobs --all --node n2":        {"no such jobs are known"},
+		"nodes --state silent":        {"no such nodes are registered"},
+		"nodes --language ko --all":   {"no such nodes are registered"},
+		"pools --node nobody":         {"no direction is served: no nodes are registered"},
 		"jobs --node n2":              {"no such jobs are known"},
 		"jobs --session other":        {"no such jobs are known"},
 		"jobs " + running: {

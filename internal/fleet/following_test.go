@@ -51,11 +51,11 @@ func (c *census) called(method string) int {
 	return c.calls[method]
 }
 
-func (c *census) Nodes(ctx context.Context) ([]store.NodeStatus, error) {
+func (c *census) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	if err := c.fail("Nodes"); err != nil {
 		return nil, err
 	}
-	all, err := c.Store.Nodes(ctx)
+	all, err := c.Store.Nodes(ctx, ids...)
 	if c.afterReading != nil {
 		c.afterReading()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -69,15 +70,34 @@ func (s *Server) explain(ctx context.Context, in *wire.DispatchRequest) (any, er
 }
 
 func (s *Server) pools(r *http.Request) (any, error) {
-	list, truncated, err := s.Nodes.Pools(r.Context())
+	q, e := readList(r.URL.Query(), "pools", 2, maxPage, "language", "region", "node_id")
+	if e != nil {
+		return nil, e
+	}
+	f := nodes.PoolFilter{Region: q.Get("region"), Node: core.NodeID(q.Get("node_id"))}
+	if e := checkOptionalID("node_id", string(f.Node)); e != nil {
+		return nil, e
+	}
+	if f.Lang, e = s.optionalLang("language", q.Get("language")); e != nil {
+		return nil, e
+	}
+	var after core.Direction
+	if q.after != nil {
+		after = core.Direction{Src: core.Lang(q.after[0]), Tgt: core.Lang(q.after[1])}
+	}
+	list, more, err := s.Nodes.Pools(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.PoolList{Pools: make([]wire.Pool, len(list)), Truncated: truncated}
+	out := &wire.PoolList{Pools: make([]wire.Pool, len(list)), Truncated: more}
 	for i, p := range list {
 		out.Pools[i] = wire.Pool{
 			SrcLang: string(p.Src), TgtLang: string(p.Tgt), Nodes: p.Nodes, Ready: p.Ready, Capacity: p.Capacity, InFlight: p.InFlight,
 		}
+	}
+	if more && len(list) > 0 {
+		last := list[len(list)-1]
+		out.NextCursor = cursor("pools", string(last.Src), string(last.Tgt))
 	}
 	return out, nil
 }

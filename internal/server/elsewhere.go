@@ -21,14 +21,14 @@ const (
 )
 
 // jobsElsewhere adds the jobs that ended with other schedulers: what runs is in the store, what has ended is listed by
-// whoever heard of it. One that does not answer is left out.
-func (s *Server) jobsElsewhere(r *http.Request, into *wire.JobList) {
+// whoever heard of it. One that does not answer is left out. It reports whether one of them has more than it said.
+func (s *Server) jobsElsewhere(r *http.Request, into *wire.JobList) (more bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), askFor)
 	defer cancel()
 	peers, err := s.Bus.Peers(ctx)
 	if err != nil {
 		s.Log.Warn("the store did not answer", "operation", "instances", "error", err)
-		return
+		return false
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -45,6 +45,7 @@ func (s *Server) jobsElsewhere(r *http.Request, into *wire.JobList) {
 			mu.Lock()
 			defer mu.Unlock()
 			into.Jobs = append(into.Jobs, list.Jobs...)
+			more = more || list.NextCursor != ""
 		})
 	}
 	asking.Wait()
@@ -52,6 +53,7 @@ func (s *Server) jobsElsewhere(r *http.Request, into *wire.JobList) {
 		return cmp.Or(cmp.Compare(b.CreatedMS, a.CreatedMS), cmp.Compare(a.JobID, b.JobID), cmp.Compare(b.UpdatedMS, a.UpdatedMS))
 	})
 	into.Jobs = slices.CompactFunc(into.Jobs, func(a, b wire.Job) bool { return a.JobID == b.JobID })
+	return more
 }
 
 // askJobs asks another scheduler the same question about itself alone, in the name of whoever asks.

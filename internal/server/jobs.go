@@ -2,50 +2,27 @@ package server
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-const (
-	fewJobs  = 100
-	manyJobs = 1000
-)
+// fewJobs is how many jobs a page holds unless the caller says.
+const fewJobs = 100
 
-// jobFilters are what a list of jobs can be narrowed by. A filter that is misspelt must not list everything.
-var jobFilters = []string{"state", "node_id", "session_id", "limit", "scope"}
-
+// jobs lists jobs, the newest first. What has not ended is found by the lease sets of all nodes, or of the one that is asked
+// for: there is no index of jobs, which would cost each of them a write.
 func (s *Server) jobs(r *http.Request) (any, error) {
-	q := r.URL.Query()
-	for name := range q {
-		if !slices.Contains(jobFilters, name) {
-			return nil, wire.Invalid("query", "there are no other filters than %s", strings.Join(jobFilters, ", "))
-		}
-	}
-	p := store.ListParams{Node: core.NodeID(q.Get("node_id")), Session: core.SessionID(q.Get("session_id")), Limit: fewJobs}
-	if e := checkOptionalID("node_id", string(p.Node)); e != nil {
+	q, e := readList(r.URL.Query(), "jobs", 2, fewJobs, "state", "node_id", "session_id", "language", "region", "scope")
+	if e != nil {
 		return nil, e
 	}
-	if e := checkOptionalID("session_id", string(p.Session)); e != nil {
+	p, e := s.jobFilter(&q)
+	if e != nil {
 		return nil, e
-	}
-	if name := q.Get("state"); name != "" {
-		state, err := core.ParseState(name)
-		if err != nil {
-			return nil, wire.Invalid("state", "%s", err)
-		}
-		p.State = state
-	}
-	if limit := q.Get("limit"); limit != "" {
-		n, err := strconv.Atoi(limit)
-		if err != nil || n < 1 || n > manyJobs {
-			return nil, wire.Invalid("limit", "must be a number between 1 and %d", manyJobs)
-		}
-		p.Limit = n
 	}
 	scope := q.Get("scope")
 	if scope != "" && scope != scopeHere {
@@ -59,11 +36,59 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 	for i := range list {
 		out.Jobs[i] = viewJob(list[i])
 	}
+	more := false
 	if scope != scopeHere {
-		s.jobsElsewhere(r, out)
-		out.Jobs = out.Jobs[:min(len(out.Jobs), p.Limit)]
+		more = s.jobsElsewhere(r, out)
+	}
+	if more = more || len(out.Jobs) > q.limit; more && len(out.Jobs) > 0 {
+		out.Jobs = out.Jobs[:min(len(out.Jobs), q.limit)]
+		last := &out.Jobs[len(out.Jobs)-1]
+		out.NextCursor = cursor("jobs", strconv.FormatInt(createdAt(last, list), 10), last.JobID)
 	}
 	return out, nil
+}
+
+// createdAt is when a listed job was created. Of those that only another instance knows, the millisecond is known, which is
+// all that a shared store says.
+func createdAt(listed *wire.Job, here []*core.Job) int64 {
+	for _, job := range here {
+		if string(job.ID) == listed.JobID {
+			return store.PlaceOf(job).Created
+		}
+	}
+	return time.UnixMilli(listed.CreatedMS).UnixNano()
+}
+
+// jobFilter reads which jobs are asked for. One more than the page holds is looked for, to know whether there are more.
+func (s *Server) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
+	p := store.ListParams{
+		Node: core.NodeID(q.Get("node_id")), Session: core.SessionID(q.Get("session_id")), Region: q.Get("region"), Limit: q.limit + 1,
+	}
+	if e := checkOptionalID("node_id", string(p.Node)); e != nil {
+		return p, e
+	}
+	if e := checkOptionalID("session_id", string(p.Session)); e != nil {
+		return p, e
+	}
+	var e *wire.Error
+	if p.Lang, e = s.optionalLang("language", q.Get("language")); e != nil {
+		return p, e
+	}
+	if name := q.Get("state"); name != "" {
+		state, err := core.ParseState(name)
+		if err != nil {
+			return p, wire.Invalid("state", "%s", err)
+		}
+		p.State = state
+	}
+	if q.after != nil {
+		created, err := strconv.ParseInt(q.after[0], 10, 64)
+		if err != nil {
+			return p, wire.Invalid("cursor", "must be next_cursor of an answer of the same list")
+		}
+		p.After = store.Place{Created: created, Job: core.JobID(q.after[1])}
+	}
+	return p, nil
 }
 
 func (s *Server) job(r *http.Request) (any, error) {

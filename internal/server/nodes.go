@@ -1,14 +1,13 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -114,17 +113,47 @@ func (s *Server) modelNotAvailable(ctx context.Context, in *wire.ModelNotAvailab
 	return &wire.OKResponse{OK: true}, nil
 }
 
+// nodeStates are those that a list of nodes can be narrowed to.
+var nodeStates = []string{
+	core.HealthReady.String(), core.HealthDegraded.String(), core.HealthDraining.String(), core.HealthOffline.String(), nodes.Silent,
+}
+
 func (s *Server) nodes(r *http.Request) (any, error) {
-	all, err := s.Nodes.All(r.Context())
+	q, e := readList(r.URL.Query(), "nodes", 1, maxPage, "state", "language", "region")
+	if e != nil {
+		return nil, e
+	}
+	f := nodes.Filter{State: q.Get("state"), Region: q.Get("region")}
+	if f.State != "" && !slices.Contains(nodeStates, f.State) {
+		return nil, wire.Invalid("state", "must be "+strings.Join(nodeStates, ", ")+", not %q", f.State)
+	}
+	if f.Lang, e = s.optionalLang("language", q.Get("language")); e != nil {
+		return nil, e
+	}
+	var after core.NodeID
+	if q.after != nil {
+		after = core.NodeID(q.after[0])
+	}
+	page, more, err := s.Nodes.Page(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b store.NodeStatus) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
-	out := &wire.NodeList{Nodes: make([]wire.Node, len(all))}
-	for i, st := range all {
+	out := &wire.NodeList{Nodes: make([]wire.Node, len(page))}
+	for i, st := range page {
 		out.Nodes[i] = s.viewNode(st)
 	}
+	if more {
+		out.NextCursor = cursor("nodes", string(page[len(page)-1].Node.ID))
+	}
 	return out, nil
+}
+
+// optionalLang reads a language that may be absent.
+func (s *Server) optionalLang(field, tag string) (core.Lang, *wire.Error) {
+	if tag == "" {
+		return "", nil
+	}
+	return s.lang(field, tag)
 }
 
 func (s *Server) node(r *http.Request) (any, error) {

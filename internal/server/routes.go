@@ -59,8 +59,13 @@ func (s *Server) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/nodes", tag: "nodes", summary: "List the nodes", handler: get(s, s.nodes),
+			method: "GET", path: "/v1/nodes", tag: "nodes", summary: "List the nodes, in the order of their names", handler: get(s, s.nodes),
 			out: reflect.TypeFor[wire.NodeList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			params: append([]param{
+				{name: "state", about: "Only nodes in this state: ready, degraded, draining, offline or silent.", kind: "string"},
+				{name: "language", about: "Only nodes that have this language, for whatever step.", kind: "string"},
+				{name: "region", about: "Only nodes of this region.", kind: "string"},
+			}, pageParams("1000")...),
 		},
 		{
 			method: "GET", path: "/v1/nodes/{id}", tag: "nodes", summary: "Show a node", handler: get(s, s.node),
@@ -109,13 +114,14 @@ func (s *Server) routes() []route {
 		{
 			method: "GET", path: "/v1/jobs", tag: "jobs", summary: "List jobs, the newest first", handler: get(s, s.jobs),
 			out: reflect.TypeFor[wire.JobList](),
-			params: []param{
+			params: append([]param{
 				{name: "state", about: "Only jobs in this state.", kind: "string"},
 				{name: "node_id", about: "Only jobs of this node.", kind: "string"},
 				{name: "session_id", about: "Only jobs of this session.", kind: "string"},
-				{name: "limit", about: "At most this many, 100 unless given.", kind: "integer"},
+				{name: "language", about: "Only jobs in which this language is spoken or wanted.", kind: "string"},
+				{name: "region", about: "Only jobs that asked for this region.", kind: "string"},
 				{name: "scope", about: "here: only what this scheduler knows. Else the others are asked which jobs ended with them, too.", kind: "string"},
-			},
+			}, pageParams("100")...),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
@@ -131,6 +137,11 @@ func (s *Server) routes() []route {
 		{
 			method: "GET", path: "/v1/pools", tag: "dispatch", summary: "List the directions and how well each is served",
 			handler: get(s, s.pools), out: reflect.TypeFor[wire.PoolList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			params: append([]param{
+				{name: "language", about: "Only directions from or to this language.", kind: "string"},
+				{name: "region", about: "Count only nodes of this region.", kind: "string"},
+				{name: "node_id", about: "Count only this node.", kind: "string"},
+			}, pageParams("1000")...),
 		},
 		{
 			method: "GET", path: "/v1/instances", tag: "instances", summary: "List the schedulers that share the fleet",

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -101,12 +103,41 @@ type ListParams struct {
 	State   core.State
 	Node    core.NodeID
 	Session core.SessionID
+	Lang    core.Lang // spoken or wanted
+	Region  string    // asked for
 	Limit   int
+	After   Place // only what comes after this in the list
+}
+
+// Place is where a job stands in a list: it does not change, whatever else comes and goes.
+type Place struct {
+	Created int64 // Unix nanoseconds, as exactly as the store knows
+	Job     core.JobID
+}
+
+// PlaceOf is where a job stands.
+func PlaceOf(job *core.Job) Place { return Place{Created: job.Created.UnixNano(), Job: job.ID} }
+
+// Compare orders places: the newest first, those of one moment by their names.
+func (p Place) Compare(other Place) int {
+	return cmp.Or(cmp.Compare(other.Created, p.Created), cmp.Compare(p.Job, other.Job))
+}
+
+// Page sorts the records that were found and cuts the list.
+func (p *ListParams) Page(jobs []*core.Job) []*core.Job {
+	slices.SortFunc(jobs, func(a, b *core.Job) int { return PlaceOf(a).Compare(PlaceOf(b)) })
+	if p.Limit > 0 && len(jobs) > p.Limit {
+		jobs = jobs[:p.Limit]
+	}
+	return jobs
 }
 
 // Selects reports whether a record is asked for.
 func (p *ListParams) Selects(job *core.Job) bool {
 	return (p.State == 0 || p.State == job.State) &&
 		(p.Node == "" || p.Node == job.Node) &&
-		(p.Session == "" || p.Session == job.Session)
+		(p.Session == "" || p.Session == job.Session) &&
+		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&
+		(p.Region == "" || p.Region == job.Options.Region) &&
+		(p.After == Place{} || PlaceOf(job).Compare(p.After) > 0)
 }

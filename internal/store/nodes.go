@@ -28,8 +28,9 @@ type Nodes interface {
 type Census interface {
 	// Node returns one node, ErrNoNode if it is not registered.
 	Node(ctx context.Context, id core.NodeID) (NodeStatus, error)
-	// Nodes returns every registered node, also those that are silent.
-	Nodes(ctx context.Context) ([]NodeStatus, error)
+	// Nodes returns registered nodes, also those that are silent: those that are named, in their order and without those
+	// that are not known, or every one.
+	Nodes(ctx context.Context, ids ...core.NodeID) ([]NodeStatus, error)
 	// Sightings returns how long ago each node was last heard.
 	Sightings(ctx context.Context) ([]Sighting, error)
 	// Watch calls fn with every change until the context ends, in order for each node; changes of one node that

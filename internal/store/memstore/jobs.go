@@ -1,9 +1,7 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -173,11 +171,5 @@ func (s *Store) List(_ context.Context, p store.ListParams) ([]*core.Job, error)
 		}
 		shard.Unlock()
 	}
-	slices.SortFunc(found, func(a, b *core.Job) int {
-		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
-	})
-	if p.Limit > 0 && len(found) > p.Limit {
-		found = found[:p.Limit]
-	}
-	return found, nil
+	return p.Page(found), nil
 }

@@ -223,9 +223,18 @@ func (s *Store) Node(_ context.Context, id core.NodeID) (store.NodeStatus, error
 }
 
 // Nodes implements store.Census.
-func (s *Store) Nodes(context.Context) ([]store.NodeStatus, error) {
+func (s *Store) Nodes(_ context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	var all []store.NodeStatus
 	now := s.now()
+	for _, id := range ids {
+		if n := s.locked(nil, id); n != nil {
+			all = append(all, s.status(n, now))
+			n.mu.Unlock()
+		}
+	}
+	if len(ids) > 0 {
+		return all, nil
+	}
 	s.eachNode(func(n *node) {
 		n.mu.Lock()
 		all = append(all, s.status(n, now))

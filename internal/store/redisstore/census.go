@@ -27,18 +27,23 @@ func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, err
 
 // Nodes implements store.Census. A node that is listed but not there was removed meanwhile, or its removal was
 // not finished.
-func (s *Store) Nodes(ctx context.Context) ([]store.NodeStatus, error) {
-	listed, err := s.Sightings(ctx)
-	if err != nil {
-		return nil, err
+func (s *Store) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
+	if len(ids) == 0 {
+		listed, err := s.Sightings(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range listed {
+			ids = append(ids, listed[i].Node)
+		}
 	}
-	asks := make([]ask, len(listed))
-	for i := range listed {
-		asks[i] = ask{keys: []string{s.keys.meta(listed[i].Node), s.keys.leases(listed[i].Node)}, args: []string{s.presence}}
+	asks := make([]ask, len(ids))
+	for i, id := range ids {
+		asks[i] = ask{keys: []string{s.keys.meta(id), s.keys.leases(id)}, args: []string{s.presence}}
 	}
 	var all []store.NodeStatus
-	err = s.line.readEach(ctx, &scriptNode, asks, func(i int, now int64, r reply) error {
-		status, err := decodeStatus(listed[i].Node, now, r)
+	err := s.line.readEach(ctx, &scriptNode, asks, func(i int, now int64, r reply) error {
+		status, err := decodeStatus(ids[i], now, r)
 		if err == nil && status != nil {
 			all = append(all, *status)
 		}

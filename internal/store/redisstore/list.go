@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -34,13 +33,7 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]*core.Job, erro
 			jobs = append(jobs, job)
 		}
 	}
-	slices.SortFunc(jobs, func(a, b *core.Job) int {
-		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
-	})
-	if p.Limit > 0 && len(jobs) > p.Limit {
-		jobs = jobs[:p.Limit]
-	}
-	return jobs, nil
+	return p.Page(jobs), nil
 }
 
 // unfinished lists the jobs that lease sets name: of one node, or of all.

@@ -264,6 +264,7 @@ func exerciseJobs(_ *testing.T, run runner) {
 			p := h.jobParams(id, "node-a", ref("node-a", id).Token)
 			if i == 3 {
 				on, p.Holder.Node, p.Spec.Session = b, "node-b", "room-2"
+				p.Spec.Direction, p.Spec.Options.Region = core.Direction{Src: "ko", Tgt: "ja"}, "eu"
 			}
 			h.mustReserve(t, on, id)
 			h.create(t, p)
@@ -278,6 +279,9 @@ func exerciseJobs(_ *testing.T, run runner) {
 			{store.ListParams{Limit: 2}, []core.JobID{"job-4", "job-3"}},
 			{store.ListParams{Node: "node-b"}, []core.JobID{"job-3"}},
 			{store.ListParams{Session: "room-2"}, []core.JobID{"job-3"}},
+			{store.ListParams{Lang: "ko"}, []core.JobID{"job-3"}},
+			{store.ListParams{Lang: "ja"}, []core.JobID{"job-3"}},
+			{store.ListParams{Region: "eu"}, []core.JobID{"job-3"}},
 			{store.ListParams{State: core.StateCancelled}, []core.JobID{"job-1"}},
 			{store.ListParams{State: core.StateDispatched, Session: "room-1", Limit: 2}, []core.JobID{"job-4", "job-2"}},
 		} {
@@ -292,6 +296,27 @@ func exerciseJobs(_ *testing.T, run runner) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("list %+v (-want +got):\n%s", c.p, diff)
 			}
+		}
+		// Page by page, with jobs that come meanwhile: they are newer than where the list is.
+		var got []core.JobID
+		for p := (store.ListParams{Limit: 2}); ; {
+			jobs, err := h.Store.List(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(jobs) == 0 {
+				break
+			}
+			for _, j := range jobs {
+				got = append(got, j.ID)
+			}
+			p.After = store.PlaceOf(jobs[len(jobs)-1])
+			id := core.JobID(fmt.Sprintf("late-%d", len(got)))
+			h.mustReserve(t, a, id)
+			h.create(t, h.jobParams(id, "node-a", ref("node-a", id).Token))
+		}
+		if diff := cmp.Diff([]core.JobID{"job-4", "job-3", "job-2", "job-1", "job-0"}, got); diff != "" {
+			t.Errorf("page by page (-want +got):\n%s", diff)
 		}
 	})
 

@@ -128,6 +128,16 @@ func exerciseNodes(_ *testing.T, run runner) {
 		}
 	})
 
+	run("nodes are read by their names", func(t *testing.T, h *Harness) {
+		for _, id := range []core.NodeID{"node-a", "node-b", "node-c"} {
+			h.register(t, id, 1)
+		}
+		some, err := h.Store.Nodes(t.Context(), "node-c", "node-nobody-knows", "node-a")
+		if err != nil || len(some) != 2 || some[0].Node.ID != "node-c" || some[1].Node.ID != "node-a" {
+			t.Errorf("%+v, %v; want node-c and node-a", some, err)
+		}
+	})
+
 	run("the marks of many nodes are read at once", func(t *testing.T, h *Harness) {
 		const many = 150 // more than one batch
 		var ids []core.NodeID
@@ -136,7 +146,7 @@ func exerciseNodes(_ *testing.T, run runner) {
 			ids = append(ids, id)
 			h.register(t, id, 1)
 			if i%50 == 7 {
-				if err := h.Store.Mark(t.Context(), store.Mark{Node: id, Service: "asr-x", For: h.Timing.Presence}); err != nil {
+				if err := h.Store.Mark(t.Context(), store.Mark{Node: id, Service: "asr-x", For: time.Hour}); err != nil {
 					t.Fatal(err)
 				}
 			}
