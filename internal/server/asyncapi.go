@@ -266,13 +266,14 @@ var closeCodes = []struct {
 	{wire.CloseUnauthorized, "no valid credential"},
 	{wire.CloseForbidden, "the credential is not for this"},
 	{wire.CloseNotFound, "the session is not known any more"},
-	{wire.CloseIdle, "no first message in time; nothing for too long; pings unanswered"},
+	{wire.CloseIdle, "no first message in time; a session that sends nothing for too long"},
 	{wire.CloseReplaced, "the same node or session has connected again; a newer life of the node"},
 	{wire.CloseTooLarge, "a message or an utterance that is too large"},
-	{wire.CloseTooFast, "too fast; too many connections"},
+	{wire.CloseTooFast, "too many requests"},
 	{wire.CloseInternal, "something went wrong here"},
 	{wire.CloseDraining, "this instance is stopping"},
 	{wire.CloseSlow, "what was sent was not read in time"},
+	{wire.CloseOverloaded, "audio that cannot be taken now: resume after the error's retry_after_ms"},
 }
 
 // aboutSockets is what holds for both sockets.
