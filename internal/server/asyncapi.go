@@ -272,7 +272,7 @@ var closeCodes = []struct {
 	{wire.CloseTooFast, "too many requests"},
 	{wire.CloseInternal, "something went wrong here"},
 	{wire.CloseDraining, "this instance is stopping"},
-	{wire.CloseSlow, "what was sent was not read in time"},
+	{wire.CloseSlow, "what was sent was not read in time; pings were not answered"},
 	{wire.CloseOverloaded, "audio that cannot be taken now: resume after the error's retry_after_ms"},
 }
 
