@@ -155,6 +155,10 @@ N   ?= 20
 flake: redis ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
+.PHONY: bench-pauses
+bench-pauses: ## what telling a pause from a stall costs at 5,000 sessions
+	$(GO) test -run '^$$' -bench PauseProbes -benchtime 1x -timeout 15m ./bench/conversations -sessions 5000 -nodes 50 -during 20s
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@for pkg in $$($(GO) list ./...); do \
