@@ -135,6 +135,8 @@ func (s *Scheduler) watch() {
 		func() float64 { return s.Bus.Age().Seconds() })
 	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
 		func() float64 { return float64(s.Rooms.Sounds.Held()) })
+	s.Metrics.Gauge("lingua_waiting_requests", "Requests that wait on this instance for a node with room.",
+		func() float64 { return float64(s.Jobs.Waiting()) })
 }
 
 // closed counts how a connection ended.
