@@ -84,3 +84,21 @@ func TestCancelledUtteranceLetsTheNextThrough(t *testing.T) {
 		wantEnds(t, link, "0 CANCELLED", "1 b")
 	})
 }
+
+// The cut of an utterance is stored and told at once, however long those before it wait for a node.
+func TestCommitDoesNotWaitForEarlierUtterances(t *testing.T) {
+	play(t, func(w *world) {
+		d := &orderDesk{desk: w.jobs, asked: make(chan int64, 16), gate: make(chan struct{})}
+		w.over(w.store, d)
+		s, link := w.start()
+		for range 3 {
+			w.hear(s, session.Words{Data: tone(100), Final: true})
+			time.Sleep(200 * time.Millisecond)
+		}
+		synctest.Wait()
+		if told := link.heard("utterance_committed"); len(told) != 3 {
+			t.Errorf("%d of 3 utterances were committed while the first waits for a node", len(told))
+		}
+		close(d.gate)
+	})
+}

@@ -93,6 +93,9 @@ func (s *Session) commit(end ending) {
 		return
 	}
 	s.queue(u)
+	if u.before != nil {
+		s.change() // placing it saves the cut, and others are placed first
+	}
 	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
 }
 
