@@ -1,12 +1,17 @@
 package dispatch_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // TestRetryOnOnlyUsableNode: a node that gave a job up is tried again at once when no other can take it, although
@@ -70,4 +75,44 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 // prefers asks for a node.
 func prefers(id string) func(*core.Spec) {
 	return func(s *core.Spec) { s.Options.PreferredNode = core.NodeID(id) }
+}
+
+// TestRetryOnNodeRegisteredAgain: a node that registers again does not have what it does not list. So the only node
+// there is gets a job again that was lost on its way, or when the node restarted; while another could take it, that one does.
+func TestRetryOnNodeRegisteredAgain(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(w *world, p dispatch.Placement){
+		"lost on its way": func(w *world, _ dispatch.Placement) { w.pass(2500*time.Millisecond, "a") },
+		"lost by the node": func(w *world, p dispatch.Placement) {
+			if err := w.ack(p); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		for _, other := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, with another %t", name, other), func(t *testing.T) {
+				t.Parallel()
+				play(t, func(w *world) {
+					w.node("a", 1)
+					p := w.dispatch()
+					w.sent.drop(p)
+					lose(w, p)
+					if other {
+						w.node("b", 1)
+						w.dispatch(request("req-2"), prefers("b")) // it is full
+					}
+					if err := w.register("a", 1, store.Activity{Lists: true}); err != nil {
+						t.Fatal(err)
+					}
+					w.pass(8*time.Second, "a")
+					again := slices.ContainsFunc(w.sent.deliveries(), func(a wire.Assignment) bool {
+						return a.JobID == string(p.Job) && a.NodeID == "a" && a.AttemptID == 2
+					})
+					if again == other {
+						t.Errorf("a got the job again: %v, with another node there: %v", again, other)
+					}
+				})
+			})
+		}
+	}
 }

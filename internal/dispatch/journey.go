@@ -20,7 +20,7 @@ type journey struct {
 	job    *core.Job
 	owner  core.Token      // while RETRYING: the name under which the retry is ours
 	tried  []core.NodeID   // had the job
-	never  []core.NodeID   // of these, those who may still have it, or cannot do it
+	never  []core.Holder   // of these, those who may still have it, or cannot do it, until they register again
 	busy   []moment        // of these, those who refused it
 	shun   core.InstanceID // whose nodes are better left alone
 	failed []core.NodeID   // of these, those who gave it up
@@ -75,7 +75,7 @@ func (d *Dispatcher) onward(job *core.Job, f *flight) *journey {
 	j := &journey{d: d, f: f, job: job}
 	for _, past := range job.History {
 		if !past.Ended.IsZero() {
-			j.avoid(past.Node, past.Reason)
+			j.avoid(past.Holder, past.Reason)
 		}
 	}
 	return j
@@ -83,7 +83,8 @@ func (d *Dispatcher) onward(job *core.Job, f *flight) *journey {
 
 // avoid notes that a node had the job and why it has not any more. One that never got it because its sound was missing is
 // as good as any other.
-func (j *journey) avoid(node core.NodeID, reason core.Reason) {
+func (j *journey) avoid(holder core.Holder, reason core.Reason) {
+	node := holder.Node
 	switch reason {
 	case core.ReasonAudioLost:
 		return
@@ -96,24 +97,33 @@ func (j *journey) avoid(node core.NodeID, reason core.Reason) {
 		if n := j.d.fleet.Node(node); n != nil && n.Now().Owner != j.d.cfg.Instance {
 			j.shun = n.Now().Owner
 		}
-		j.never = append(j.never, node)
+		j.never = append(j.never, holder)
 	default:
-		j.never = append(j.never, node)
+		j.never = append(j.never, holder)
 	}
 	j.tried = append(j.tried, node)
 }
 
-// excluded are those who are not asked again although nobody else can take the job now. One that gave it up is, if there
-// is nobody else at all: a second try is better than none.
+// excluded are those who are not asked again although nobody else can take the job now. If there is nobody else at all, a
+// second try is better than none: one that gave the job up is asked again, and so is one that has registered again since,
+// for a node does not have what it did not list then.
 func (j *journey) excluded() []core.NodeID {
-	list := slices.Clone(j.never)
+	var list []core.NodeID
+	again := slices.Clone(j.failed)
+	for _, h := range j.never {
+		if n := j.d.fleet.Node(h.Node); n != nil && n.Now().Epoch != h.Epoch {
+			again = append(again, h.Node)
+		} else {
+			list = append(list, h.Node)
+		}
+	}
 	for _, b := range j.busy {
 		if time.Since(b.at) < busyFor {
 			list = append(list, b.node)
 		}
 	}
-	if len(j.failed) > 0 && j.d.otherThan(j.tried, &j.job.Spec) {
-		list = append(list, j.failed...)
+	if len(again) > 0 && j.d.otherThan(j.tried, &j.job.Spec) {
+		list = append(list, again...)
 	}
 	return list
 }
@@ -254,7 +264,7 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 		}
 		return false
 	}
-	j.avoid(j.job.Node, c.reason)
+	j.avoid(j.job.Holder, c.reason)
 	j.owner = j.d.token()
 	if !j.apply(ctx, store.ApplyParams{
 		Event: core.EventRetry, Holder: j.job.Holder, Owner: j.owner, RetryFor: retryLease, Reason: c.reason, Detail: c.detail,

@@ -90,7 +90,11 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) (moved b
 	case awaitsSound(job) || d.cfg.Hears(job):
 		j.owner = d.token()
 		if !j.takeOver(ctx, j.owner, retryLease) {
-			return false, nil // its owner is alive
+			if c.freed {
+				// Its owner is alive and looks for a node. This one does not have the job, so it may be the one that is found.
+				d.release(l.LeaseRef, d.fleet.Node(l.Node), true)
+			}
+			return false, nil
 		}
 		c.reason = job.Reason
 		if awaitsSound(job) {
