@@ -43,12 +43,13 @@ func (s *Session) paused() {
 	s.pause.Reset(pongWithin)
 }
 
-// Pong takes in the answer to a ping.
+// Pong takes in the answer to a ping. It does not count as a message of the client: its library answers pings also when
+// nobody uses the session any more.
 func (t *Seat) Pong(payload []byte) {
-	_ = t.speak(func(s *Session) *wire.Error {
-		if s.probe != "" && string(payload) == s.probe && s.open != nil {
-			s.commit(ending{reason: byPause, through: s.counted})
-		}
-		return nil
-	})
+	s := t.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == t.link && !s.over && s.probe != "" && string(payload) == s.probe && s.open != nil {
+		s.commit(ending{reason: byPause, through: s.counted})
+	}
 }

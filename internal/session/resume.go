@@ -95,7 +95,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 		}
 	}
 	s.catchUp()
-	return &Seat{s, link}, nil
+	return &Seat{s, link, s.set.Numbered}, nil
 }
 
 // mostForgotten is how many utterances a store may have forgotten that its client knows of.

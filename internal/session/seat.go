@@ -11,8 +11,9 @@ import (
 // Seat is one connection's place in a session. Only the last that was taken speaks for the session: what an earlier
 // connection had still in hand when it was replaced comes again over the next one.
 type Seat struct {
-	session *Session
-	link    Link
+	session  *Session
+	link     Link
+	numbered bool
 }
 
 // ID is the session's name.
@@ -50,7 +51,7 @@ func (t *Seat) Leave() {
 }
 
 // Numbered reports whether the session's binary frames begin with their sequence number.
-func (t *Seat) Numbered() bool { return t.session.set.Numbered }
+func (t *Seat) Numbered() bool { return t.numbered }
 
 const (
 	// controlRate is how many messages that are not audio a session may send each second, and controlBurst how many at once.

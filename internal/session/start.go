@@ -93,7 +93,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.set.Langs[0]), string(s.set.Langs[1])},
 		SrcLang: string(s.set.Src), Audio: s.set.audio(), Segmentation: s.set.said(), Limits: r.cfg.limits(),
 	})
-	return &Seat{s, link}, nil
+	return &Seat{s, link, s.set.Numbered}, nil
 }
 
 // startAgain finds the session that was started before with the same token: the answer to that was lost.
