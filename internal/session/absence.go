@@ -10,10 +10,12 @@ import (
 // pongWithin is how long a peer may take to answer a ping before its connection counts as stalled.
 const pongWithin = 5 * time.Second
 
-// awaitPause starts to wait for the pause that ends the open utterance.
+// awaitPause starts to wait for the pause that ends the open utterance, unless only its client ends it.
 func (s *Session) awaitPause() {
 	s.probe = ""
-	if !s.set.Manual {
+	if s.set.Manual {
+		s.pause.Stop()
+	} else {
 		s.pause.Reset(s.set.Pause)
 	}
 }

@@ -43,6 +43,9 @@ func (s *Session) lastClosed() *closedUtterance {
 // remember notes that an utterance has ended. A further part of one is that one.
 func (s *Session) remember(u *utterance, end ending) {
 	c := closedUtterance{Name: u.id, Turn: u.turn, Request: u.request, Src: u.direction.Src, Reason: end.reason, Final: end.final}
+	if u.turn == 0 {
+		c.Src = u.src // one that begins anew has the language that the session has then
+	}
 	if u.continues != nil {
 		c = *u.continues
 		c.Reason, c.Final = end.reason, end.final
@@ -55,19 +58,31 @@ func (s *Session) remember(u *utterance, end ending) {
 	}
 }
 
+// closeFinally has audio be late from now on that names an utterance, which is known by the turn of its first part.
+func (s *Session) closeFinally(first int64) {
+	for i := range s.closed {
+		if c := &s.closed[i]; c.Turn == first && !c.Final {
+			c.Final = true
+			s.change()
+		}
+	}
+}
+
 // forgetClosed drops the memory of an utterance that has ended.
 func (s *Session) forgetClosed(name string) {
 	s.closed = slices.DeleteFunc(s.closed, func(c closedUtterance) bool { return c.Name == name })
 }
 
 // continued is the utterance whose further part unnamed audio is: the last one, if its client named it and a pause in
-// the audio ended it, or if it was as long as it may be. nil: the audio begins an utterance of its own.
+// the audio ended it, or if it was as long as it may be. If that pause was before the first word, it is enough that its
+// client said anything of it. nil: the audio begins an utterance of its own.
 func (s *Session) continued() *closedUtterance {
 	c := s.lastClosed()
-	if c == nil || c.Final || c.Turn == 0 {
+	if c == nil || c.Final {
 		return nil
 	}
-	if c.Reason == byLength || c.Reason == byPause && c.Name != "" {
+	described := c.Name != "" || c.Turn == 0 && (c.Src != "" || c.Request != "")
+	if c.Reason == byLength && c.Turn > 0 || c.Reason == byPause && described {
 		return c
 	}
 	return nil

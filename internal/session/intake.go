@@ -25,19 +25,21 @@ func (s *Session) begin(id string, src core.Lang, request core.RequestID) *wire.
 	if !ok {
 		return wire.Invalid("src_lang", "must be one of the session's languages, %s or %s", s.set.Langs[0], s.set.Langs[1])
 	}
-	s.open = &utterance{session: s, id: id, request: request, direction: direction, options: s.options}
+	s.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options}
 	return nil
 }
 
-// beginPart opens a further part of an utterance that has ended.
+// beginPart opens a further part of an utterance that has ended. If that had nothing but silence and made no job, it opens
+// that utterance anew.
 func (s *Session) beginPart(c *closedUtterance) {
 	direction, _ := s.set.direction(c.Src) // it was one of the session's, and those do not change
+	s.open = &utterance{session: s, id: c.Name, src: c.Src, request: c.Request, direction: direction, options: s.options}
+	if c.Turn == 0 {
+		return
+	}
 	part := *c
 	part.Parts++
-	s.open = &utterance{
-		session: s, id: c.Name, request: core.RequestID(string(c.Request) + ":" + strconv.Itoa(part.Parts)),
-		direction: direction, options: s.options, continues: &part,
-	}
+	s.open.request, s.open.continues = core.RequestID(string(c.Request)+":"+strconv.Itoa(part.Parts)), &part
 }
 
 // hear takes in the audio frame that was just counted.
@@ -59,7 +61,7 @@ func (s *Session) hear(w *Words) *wire.Error {
 		}
 	}
 	if w.Final {
-		s.endByHand()
+		s.endByHand(w.Utterance)
 	}
 	return nil
 }
@@ -79,10 +81,6 @@ func (s *Session) hearClosed(c *closedUtterance, w *Words) *wire.Error {
 	}
 	part := *c
 	s.commit(ending{reason: byHand, through: s.counted - 1})
-	if part.Turn == 0 { // it made no job: this is its beginning
-		s.forgetClosed(part.Name)
-		return s.hear(w)
-	}
 	if e := s.mayBegin(); e != nil {
 		return e
 	}
@@ -91,8 +89,11 @@ func (s *Session) hearClosed(c *closedUtterance, w *Words) *wire.Error {
 		s.open = nil // nothing is in it
 		return e
 	}
+	if part.Turn == 0 {
+		s.forgetClosed(part.Name) // it has begun anew
+	}
 	if w.Final {
-		s.endByHand()
+		s.endByHand(w.Utterance)
 	}
 	return nil
 }
@@ -105,13 +106,14 @@ func (s *Session) belongsToNone() {
 	}
 }
 
-// endByHand ends the open utterance because its client says so. If a pause was first, what follows is no further part.
-func (s *Session) endByHand() {
+// endByHand ends the open utterance because its client says so. If a pause was first, what follows is no further part. The
+// name is that of an utterance that is open or was never heard of, or there is none.
+func (s *Session) endByHand(name string) {
 	if s.open != nil {
 		s.commit(ending{reason: byHand, through: s.counted, final: true})
 		return
 	}
-	if c := s.lastClosed(); c != nil {
+	if c := s.lastClosed(); c != nil && name == "" {
 		c.Final = true
 	}
 	s.belongsToNone()

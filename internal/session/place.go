@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -34,7 +35,7 @@ func (r *Rooms) place(life context.Context, u *utterance) {
 		r.cancel(life, u)
 	case placed, fate.over, fate.expiring: // the session goes on elsewhere, or the utterance is being ended
 	case fate.given:
-		r.conclude(life, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
+		r.concludeCancelled(life, u)
 	case e != nil && e.Code.Traits().Retryable && r.isLeaving(): // the instance that has the session next places it
 	case e != nil:
 		r.conclude(life, u, e, core.Reason(e.Code))
@@ -114,16 +115,34 @@ func (s *Session) giveUp(u *utterance) {
 	}
 }
 
-// cancel ends the job of an utterance. If there is none it is being placed, and whoever does that looks once more.
+// cancel ends the job of an utterance. If there is none, either it is being placed, and place looks once more, or it waits
+// for its audio to come again and never becomes a job.
 func (r *Rooms) cancel(ctx context.Context, u *utterance) {
+	known := true
 	pause.Persist(ctx, firstPause, mostPause, func() error {
 		_, _, err := r.jobs.Cancel(ctx, u.job)
 		var e *wire.Error
 		if errors.As(err, &e) && e.Code == wire.NotFound {
+			known = false
 			return nil
 		}
 		return err
 	})
+	if !known && u.needsAudio() {
+		r.concludeCancelled(ctx, u)
+	}
+}
+
+// needsAudio reports whether the utterance waits for its audio to come again.
+func (u *utterance) needsAudio() bool {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	return slices.Contains(u.session.again, u)
+}
+
+// concludeCancelled ends an utterance that was cancelled before it was a job.
+func (r *Rooms) concludeCancelled(ctx context.Context, u *utterance) {
+	r.conclude(ctx, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
 }
 
 // giveUp ends an utterance whose time is over, or whose audio is lost, however often the store has to be asked. If it is

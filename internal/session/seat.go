@@ -150,24 +150,39 @@ func (t *Seat) Hear(w Words) *wire.Error {
 	})
 }
 
-// Cancel gives up an utterance: the open one, or one whose terminal message has not come.
+// Cancel gives up an utterance: the open one, or one whose terminal message has not come. One that is named is given up
+// with all its parts; audio that names it from now on is late.
 func (t *Seat) Cancel(id string, job core.JobID) *wire.Error {
 	return t.steer(func(s *Session) *wire.Error {
-		if u := s.open; u != nil && (id == "" && job == "" || id != "" && u.id == id) {
+		var first int64 // the turn of its first part; 0: none is committed
+		u := s.open
+		open := u != nil && (id == "" && job == "" || id != "" && u.id == id)
+		if open {
 			s.drop(u)
 			s.pause.Stop()
 			s.open, s.probe, s.cut = nil, "", s.counted
 			s.remember(u, ending{reason: byCancel, final: true})
 			s.change()
-			return nil
-		}
-		for _, u := range s.turn {
-			if u.job == job && job != "" || u.id == id && id != "" {
-				s.giveUp(u)
+			if first = u.firstPart(); id == "" || first == 0 {
 				return nil
 			}
 		}
-		return wire.Errorf(wire.NotFound, "there is no such utterance, or it has ended")
+		waiting := s.waiting()
+		for _, u := range waiting {
+			if !open && (u.job == job && job != "" || u.id == id && id != "") {
+				first = u.firstPart() // of the last that has the name, if it was used again
+			}
+		}
+		if first == 0 {
+			return wire.Errorf(wire.NotFound, "there is no such utterance, or it has ended")
+		}
+		for _, u := range waiting {
+			if u.firstPart() == first && (u.job == job || id != "") {
+				s.giveUp(u)
+			}
+		}
+		s.closeFinally(first)
+		return nil
 	})
 }
 
@@ -197,7 +212,11 @@ func (t *Seat) Update(src core.Lang, options *core.Options, u *wire.SessionUpdat
 				return e
 			}
 		}
+		other := next.Manual != s.set.Manual
 		s.set = next
+		if other && s.open != nil && len(s.open.pieces) > 0 {
+			s.awaitPause() // or do not any more
+		}
 		s.change()
 		return nil
 	})

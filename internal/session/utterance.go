@@ -15,6 +15,7 @@ type utterance struct {
 	segment
 	session   *Session
 	id        string
+	src       core.Lang // as its client gave it, if it did
 	request   core.RequestID
 	direction core.Direction
 	options   *optionSet
@@ -97,6 +98,14 @@ func (s *Session) commit(end ending) {
 		s.change() // placing it saves the cut, and others are placed first
 	}
 	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
+}
+
+// firstPart is the turn of the utterance's first part, which may be itself; 0 if that is not committed.
+func (u *utterance) firstPart() int64 {
+	if u.continues != nil {
+		return u.continues.Turn
+	}
+	return u.turn
 }
 
 // drop gives up the audio of an utterance that is not kept for a job.
