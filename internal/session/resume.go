@@ -62,6 +62,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 			return nil, wire.Invalid("last_seq", "no message after %d was sent", s.known)
 		}
 		s.known, s.turns = p.Last, max(s.turns, p.Last)
+		s.skip(p.Last) // the client has the terminal messages
 		s.change()
 	}
 	r.counts.Sessions.WithLabelValues("resumed").Inc()
@@ -78,12 +79,13 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 		s.skip(first - 1)
 	}
 	s.confirm(p.Last)
+	s.skipEnded()
 	answer := wire.SessionResumed{SessionID: string(s.ref.Name), Recovered: recovered, NextAudioSeq: s.counted + 1, LastSeq: s.known}
 	if s.open != nil {
 		answer.OpenUtterance = s.open.id
 	}
 	for _, u := range s.again {
-		if !u.told && !u.noAudio {
+		if u.awaitsAudio() {
 			answer.AudioNeeded = append(answer.AudioNeeded, wire.AudioSpan{UtteranceIndex: u.turn - 1, FirstSeq: u.first, LastSeq: u.last})
 		}
 	}

@@ -182,6 +182,30 @@ func (s *Session) rehear(w *Words) *wire.Error {
 	return nil
 }
 
+// awaitsAudio reports whether the audio of an utterance that was committed elsewhere is of use.
+func (u *utterance) awaitsAudio() bool { return !u.told && !u.noAudio }
+
+// skipEnded goes on with the first audio that is needed again, or with what was not committed. Its caller says so to the
+// client before that sends any.
+func (s *Session) skipEnded() {
+	s.again = slices.DeleteFunc(s.again, func(u *utterance) bool { return !u.awaitsAudio() })
+	s.counted = max(s.counted, s.nextNeeded())
+}
+
+// nextNeeded is the last frame before the first that is needed again, or before what was not committed.
+func (s *Session) nextNeeded() int64 {
+	if len(s.again) > 0 {
+		return s.again[0].first - 1
+	}
+	return s.cut
+}
+
+// mayGoOnAfter reports whether the client may leave out the frames up to one: of those that were committed, no utterance
+// needs them any more.
+func (s *Session) mayGoOnAfter(seq int64) bool {
+	return seq <= s.cut && !slices.ContainsFunc(s.again, func(u *utterance) bool { return u.awaitsAudio() && u.first <= seq })
+}
+
 // skipMissing goes on after an utterance whose audio the client does not have any more, once it has come to it: with the
 // next utterance whose audio is needed, or with what was not committed.
 func (s *Session) skipMissing() {
@@ -191,9 +215,5 @@ func (s *Session) skipMissing() {
 	for len(s.again) > 0 && s.again[0].noAudio {
 		s.again = s.again[1:]
 	}
-	next := s.cut
-	if len(s.again) > 0 {
-		next = s.again[0].first - 1
-	}
-	s.counted = max(s.counted, next)
+	s.counted = max(s.counted, s.nextNeeded())
 }
