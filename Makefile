@@ -56,6 +56,20 @@ redis: ## install redis-server, which the tests start for themselves, where it i
 	redis-server --version | grep -qE 'v=([7-9]|[1-9][0-9]+)\.' || \
 	  { echo "the tests need Redis 7.0 or newer; this is: $$(redis-server --version)" >&2; exit 1; }
 
+.PHONY: opus-tools
+opus-tools: ## install opus-tools, which the tests hold our Ogg Opus streams against, where they are missing
+	@set -e; \
+	if ! command -v opusinfo >/dev/null || ! command -v opusdec >/dev/null || ! command -v opusenc >/dev/null; then \
+	  if ! command -v apt-get >/dev/null || { [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; }; then \
+	    echo 'opus-tools are missing, and this machine has no apt-get (or no sudo) to install them with.' >&2; \
+	    echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; \
+	    exit 1; \
+	  fi; \
+	  echo 'opus-tools are missing; installing them with apt-get'; \
+	  $(SUDO) apt-get update -qq; \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends opus-tools; \
+	fi
+
 # Modules of their own, so that what only they need is not needed by who builds the scheduler. `./...` does not see them.
 NESTED := $(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/node_modules/*' -printf '%h ')
 
@@ -70,7 +84,7 @@ modules: ## build and vet every nested module, with nothing but what its go.sum 
 
 # The drills take the whole machine, and other tests are held to real time: they take turns.
 .PHONY: race
-race: redis ## every test under the race detector
+race: redis opus-tools ## every test under the race detector
 	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -v '/internal/drill$$')
 	$(GO) test -race -timeout 12m ./internal/drill
 
@@ -152,7 +166,7 @@ PKG ?= ./...
 N   ?= 20
 
 .PHONY: flake
-flake: redis ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
+flake: redis opus-tools ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
 .PHONY: bench-pauses
