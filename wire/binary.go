@@ -23,6 +23,8 @@ type BinaryHeader struct {
 	ActiveJob
 	Chunk int  `json:"chunk" doc:"Counts the frames of one kind of one attempt from 0."`
 	Last  bool `json:"last,omitempty" doc:"No further chunk comes."`
+	// Audio is the format of a spoken result.
+	Audio *AudioFormat `json:"audio,omitempty" doc:"In chunk 0 of tts: its format. A node may leave it out where its job_result says it; in what a session is sent it is always there."`
 }
 
 // AppendBinary writes a binary frame.

@@ -43,22 +43,6 @@ type JobAssign struct {
 	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the spoken result, before the result, if it is wanted and not sent in binary frames; the result then says tts: true."`
 }
 
-// Audio says what the audio of a job is and where it is.
-type Audio struct {
-	AudioFormat
-	Ref        string `json:"ref,omitempty" doc:"The audio_ref of a job dispatched over HTTP, as it was given."`
-	URL        string `json:"url,omitempty" doc:"Where to GET it. Absent, and no ref: it follows in binary frames."`
-	Bytes      int64  `json:"bytes,omitempty"`
-	DurationMS int64  `json:"duration_ms,omitempty"`
-}
-
-// AudioFormat is how sound is written down.
-type AudioFormat struct {
-	Encoding   string `json:"encoding,omitempty" enum:"pcm_s16le,opus,wav" doc:"pcm_s16le unless given."`
-	SampleRate int    `json:"sample_rate,omitempty" minimum:"8000" maximum:"48000" doc:"16000 unless given."`
-	Channels   int    `json:"channels,omitempty" minimum:"1" maximum:"2" doc:"1 unless given."`
-}
-
 // JobAck says that the node has the job and will work on it.
 type JobAck struct{ ActiveJob }
 
@@ -82,6 +66,8 @@ type JobResult struct {
 	ActiveJob
 	Result json.RawMessage `json:"result" doc:"An object such as {text_src, text_tgt, latency}; kept with the job as it is."`
 	TTS    bool            `json:"tts,omitempty" doc:"The spoken result follows in binary frames."`
+	// TTSAudio is what the frames hold. Their first may say it too, and then says the same.
+	TTSAudio *AudioFormat `json:"tts_audio,omitempty" doc:"The format of the spoken result; pcm_s16le, 16000, 1 where it does not say."`
 }
 
 // JobFail says that the node could not do the job.

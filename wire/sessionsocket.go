@@ -167,6 +167,7 @@ type Result struct {
 	Latency        Latency         `json:"latency"`
 	Usage          Usage           `json:"usage"`
 	TTS            string          `json:"tts,omitempty" enum:"follows,none,lost" doc:"Whether the spoken result follows in binary frames."`
+	TTSAudio       *AudioFormat    `json:"tts_audio,omitempty" doc:"The format of a spoken result that follows."`
 }
 
 // Latency is where the time of an utterance went, in milliseconds.

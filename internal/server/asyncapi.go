@@ -214,7 +214,7 @@ type binaryFrame struct {
 }
 
 var binaryFrames = []binaryFrame{
-	{wire.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it."},
+	{wire.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it; of opus, a frame is one packet."},
 	{wire.FromNode, "tts", wire.KindTTS, "The spoken result of a job, after a job_result that says so."},
 	{wire.FromClient, "audio", "", "Audio of the open utterance; the first begins one."},
 	{wire.ToClient, "tts", wire.KindTTS, "The spoken result of an utterance, after a result that says so."},

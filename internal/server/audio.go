@@ -81,12 +81,17 @@ func (s *Server) audio(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, wire.Errorf(wire.NotFound, "the sound of job %s is not here any more", t.job))
 		return
 	}
+	file, err := clip.File(t.job)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
 	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Length", strconv.Itoa(len(clip.Data)))
+	h.Set("Content-Type", clip.Format.ContentType())
+	h.Set("Content-Length", strconv.Itoa(len(file)))
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Lingua-Audio", fmt.Sprintf("%s; rate=%d; channels=%d", clip.Format.Encoding, clip.Format.SampleRate, clip.Format.Channels))
-	respond(w, clip.Data)
+	h.Set(wire.AudioHeader, clip.Format.Header())
+	respond(w, file)
 }
 
 // mostSpeech is the largest spoken result that is taken.

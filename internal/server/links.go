@@ -98,9 +98,16 @@ func (l *Links) fetchable(a *wire.Assignment) (*wire.Assignment, error) {
 	if clip == nil {
 		return nil, dispatch.ErrNoAudio
 	}
+	file, err := clip.File(core.JobID(a.JobID))
+	if err != nil {
+		return nil, err
+	}
 	base, at := l.Address(), *a
 	at.AudioRef = l.sign.audioURL(base, a, http.MethodGet, "")
-	at.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.Length}
+	at.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(file)), DurationMS: clip.Length}
+	if clip.Ends != nil {
+		at.Audio.Container = wire.ContainerOgg
+	}
 	if clip.Speech {
 		at.TTSUpload = l.sign.audioURL(base, a, http.MethodPut, "/tts")
 	}
@@ -290,7 +297,7 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 	if clip == nil {
 		sent = n.conn.Send(assign)
 	} else {
-		sent = n.conn.SendWith(assign, soundOf(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip.Data, 0))
+		sent = n.conn.SendWith(assign, soundOf(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, clip, 0))
 	}
 	if !sent {
 		return dispatch.ErrRefused
@@ -300,20 +307,18 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 
 // soundOf hands out audio in as many frames as it takes, from a chunk on. A chunk has the same number and the same bytes
 // however often it is sent.
-func soundOf(job wire.ActiveJob, data []byte, chunk int) func() []byte {
-	data, last := data[min(chunk*wire.MaxChunk, len(data)):], false
+func soundOf(job wire.ActiveJob, clip *session.Clip, chunk int) func() []byte {
+	chunks := clip.Chunks()
 	return func() []byte {
-		if last {
+		if chunk >= chunks {
 			return nil
 		}
-		n := min(len(data), wire.MaxChunk)
-		last = n == len(data)
-		frame, err := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Chunk: chunk, Last: last}, data[:n])
+		h := wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Chunk: chunk, Last: chunk == chunks-1}
+		frame, err := wire.AppendBinary(nil, &h, clip.Chunk(chunk))
 		if err != nil {
 			return nil // the header is ours, and small
 		}
 		chunk++
-		data = data[n:]
 		return frame
 	}
 }

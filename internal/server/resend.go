@@ -16,11 +16,8 @@ func (s *Server) resendAudio(n *nodeLink, listed []wire.ActiveAttempt) {
 		if !s.Jobs.Holds(&r) {
 			continue // it was given to another meanwhile, or has ended
 		}
-		if clip := s.Links.sounds.Clip(job); clip != nil && a.AudioChunks < chunksOf(clip.Data) {
-			n.conn.Feed(soundOf(a.ActiveJob, clip.Data, a.AudioChunks))
+		if clip := s.Links.sounds.Clip(job); clip != nil && a.AudioChunks < clip.Chunks() {
+			n.conn.Feed(soundOf(a.ActiveJob, clip, a.AudioChunks))
 		}
 	}
 }
-
-// chunksOf is in how many frames audio is sent.
-func chunksOf(data []byte) int { return max(1, (len(data)+wire.MaxChunk-1)/wire.MaxChunk) }

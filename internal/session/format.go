@@ -7,35 +7,20 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
 // The ways in which sound is written down.
 const (
-	PCM  = "pcm_s16le"
-	Opus = "opus"
-	WAV  = "wav"
+	PCM  = wire.EncodingPCM
+	Opus = wire.EncodingOpus
+	WAV  = wire.EncodingWAV
 )
 
 // Format checks a format and fills in what it leaves out.
 func Format(f wire.AudioFormat) (wire.AudioFormat, *wire.Error) {
-	if f.Encoding == "" {
-		f.Encoding = PCM
-	}
-	if f.SampleRate == 0 {
-		f.SampleRate = 16_000
-	}
-	if f.Channels == 0 {
-		f.Channels = 1
-	}
-	switch {
-	case f.Encoding != PCM && f.Encoding != Opus && f.Encoding != WAV:
-		return f, wire.Invalid("audio.encoding", "must be pcm_s16le, opus or wav, not %q", f.Encoding)
-	case f.SampleRate < 8_000 || f.SampleRate > 48_000:
-		return f, wire.Invalid("audio.sample_rate", "must be between 8000 and 48000, not %d", f.SampleRate)
-	case f.Channels < 1 || f.Channels > 2:
-		return f, wire.Invalid("audio.channels", "must be 1 or 2, not %d", f.Channels)
-	}
-	return f, nil
+	f = f.OrDefault()
+	return f, f.Check("audio")
 }
 
 // pcmLength is how long so many bytes of PCM last.
@@ -56,6 +41,10 @@ func checkFrame(f *wire.AudioFormat, first, frame []byte) *wire.Error {
 		return wire.Invalid("audio", "a frame of pcm_s16le with %d channels has a multiple of %d bytes, not %d", f.Channels, 2*f.Channels, len(frame))
 	case f.Encoding == WAV && !bytes.HasPrefix(first, []byte("RIFF")):
 		return wire.Invalid("audio", "the first frame of a wav utterance begins with its RIFF header; send raw samples as pcm_s16le")
+	case f.Encoding == Opus:
+		if _, err := oggopus.Samples(frame); err != nil {
+			return wire.Invalid("audio", "a frame of opus is one packet without a container: %v", err)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
 // pace is how far audio has run ahead of real time. Silence earns nothing; a cut does, because what was said meanwhile
@@ -44,7 +45,8 @@ func lasts(f *wire.AudioFormat, first, frame []byte) time.Duration {
 	case PCM:
 		return pcmLength(f, len(frame))
 	case Opus:
-		return opusLength(frame)
+		samples, _ := oggopus.Samples(frame) // checkFrame refuses what is none
+		return time.Duration(samples) * time.Second / oggopus.Rate
 	}
 	rate := fastest
 	if len(first) >= wavRate+4 && string(first[:4]) == "RIFF" {
@@ -53,33 +55,4 @@ func lasts(f *wire.AudioFormat, first, frame []byte) time.Duration {
 		}
 	}
 	return time.Duration(len(frame)) * time.Second / time.Duration(rate)
-}
-
-// opusLength is how long a packet of Opus lasts: its first byte says how long each of its frames is and how many there
-// are (RFC 6716, section 3.1).
-func opusLength(packet []byte) time.Duration {
-	if len(packet) == 0 {
-		return 0
-	}
-	config, count := packet[0]>>3, 1
-	switch packet[0] & 3 {
-	case 1, 2:
-		count = 2
-	case 3:
-		if len(packet) < 2 {
-			return 0
-		}
-		count = int(packet[1] & 63)
-	}
-	var frame time.Duration
-	switch {
-	case config < 12: // SILK: 10, 20, 40, 60 ms
-		frame = [4]time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond}[config&3]
-	case config < 16: // hybrid: 10, 20 ms
-		frame = time.Duration(10*(1+config&1)) * time.Millisecond
-	default: // CELT: 2.5, 5, 10, 20 ms
-		frame = 2500 * time.Microsecond << (config & 3)
-	}
-	const most = 120 * time.Millisecond
-	return min(time.Duration(count)*frame, most)
 }

@@ -160,6 +160,13 @@ func (s *Session) rehear(w *Words) *wire.Error {
 	u := s.again[0]
 	// A frame within its bounds that names another utterance was not part of it the first time.
 	if own := w.Utterance == "" || w.Utterance == u.id; own && len(w.Data) > 0 && !u.told {
+		begins := w.Data
+		if len(u.pieces) > 0 {
+			begins = u.pieces[0].data
+		}
+		if e := checkFrame(&s.set.Format, begins, w.Data); e != nil {
+			return e
+		}
 		if e := s.reserveAudio(u, len(w.Data)); e != nil {
 			return e
 		}

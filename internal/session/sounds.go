@@ -1,10 +1,12 @@
 package session
 
 import (
+	"hash/fnv"
 	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
 // RefPrefix begins the audio_ref of a job whose audio a session holds.
@@ -32,6 +34,40 @@ func newClip(set *settings, u *utterance) *Clip {
 		}
 	}
 	return c
+}
+
+// Chunks is in how many frames the audio is sent to a node.
+func (c *Clip) Chunks() int {
+	if c.Ends != nil {
+		return len(c.Ends)
+	}
+	return max(1, (len(c.Data)+wire.MaxChunk-1)/wire.MaxChunk)
+}
+
+// Chunk is what one of these frames holds: a packet, if the audio has packets. It is the same each time.
+func (c *Clip) Chunk(n int) []byte {
+	if c.Ends == nil {
+		return c.Data[n*wire.MaxChunk : min((n+1)*wire.MaxChunk, len(c.Data))]
+	}
+	from := 0
+	if n > 0 {
+		from = c.Ends[n-1]
+	}
+	return c.Data[from:c.Ends[n]]
+}
+
+// File is the audio as it is fetched over HTTP: packets are in a container. It is the same each time.
+func (c *Clip) File(job core.JobID) ([]byte, error) {
+	if c.Ends == nil {
+		return c.Data, nil
+	}
+	s := oggopus.Stream{Channels: c.Format.Channels, SampleRate: c.Format.SampleRate, Packets: make([][]byte, len(c.Ends))}
+	for i := range s.Packets {
+		s.Packets[i] = c.Chunk(i)
+	}
+	serial := fnv.New32a()
+	_, _ = serial.Write([]byte(job)) // it cannot fail
+	return oggopus.Encode(&s, serial.Sum32())
 }
 
 // Sounds holds audio until the jobs it belongs to have ended, up to a bound for the whole instance.

@@ -89,3 +89,20 @@ func TestAnErrorDropsAFeed(t *testing.T) {
 	}
 	c.expectClose(wire.CloseBadMessage)
 }
+
+// TestSmallFramesGoTogether: a feed of many small frames takes few writes.
+func TestSmallFramesGoTogether(t *testing.T) {
+	t.Parallel()
+	const n, size = 1000, 100
+	p := open(t, socket.Options{}, nil)
+	c := dial(t, p.address)
+	conn := soon(t, p.opened)
+	before := conn.Writes()
+	conn.Feed(frames("a", n, size))
+	for range n {
+		c.expect(fin|binaryFrame, strings.Repeat("a", size))
+	}
+	if got := conn.Writes() - before; got > n*size/(8<<10) {
+		t.Errorf("%d frames of %d bytes took %d writes", n, size, got)
+	}
+}

@@ -169,11 +169,11 @@ func (c *Conn) hand() (b []byte, last bool) {
 	defer c.mu.Unlock()
 	c.turn++
 	for !c.cut {
-		// What is small goes with what was queued before it, in one write.
-		if c.flying == nil && c.next != nil && len(c.next.data) < chunk/4 {
-			c.pull()
+		// What is small goes together, in one write: audio may come in hundreds of packets.
+		for c.flying == nil && (c.next == nil || len(c.next.data) < chunk/4) && c.pull() {
+			continue
 		}
-		if c.flying == nil && c.next == nil && !c.pull() {
+		if c.flying == nil && c.next == nil {
 			if c.bye == nil {
 				c.writing = c.closing // nothing can follow, so nobody will miss a writer
 				return nil, c.closing
