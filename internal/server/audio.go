@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -92,41 +91,4 @@ func (s *Server) audio(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set(wire.AudioHeader, clip.Format.Header())
 	respond(w, file)
-}
-
-// mostSpeech is the largest spoken result that is taken.
-const mostSpeech = 4 << 20
-
-// speech takes what is to be said.
-func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
-	t, e := s.admitted(r)
-	if e != nil {
-		s.fail(w, e)
-		return
-	}
-	awaitBody(w)
-	sound, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostSpeech))
-	if err != nil {
-		s.fail(w, wire.Errorf(wire.PayloadTooLarge, "a spoken result is at most %d bytes", mostSpeech))
-		return
-	}
-	for chunk, rest := 0, sound; ; chunk++ {
-		n := min(len(rest), wire.MaxChunk)
-		head := wire.BinaryHeader{
-			Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(t.job), AttemptID: t.attempt}, Chunk: chunk, Last: n == len(rest),
-		}
-		frame, err := wire.AppendBinary(nil, &head, rest[:n])
-		if err != nil {
-			s.fail(w, err)
-			return
-		}
-		if !s.Rooms.Speak(&head, frame) {
-			s.fail(w, wire.Errorf(wire.NotFound, "nobody waits here any more to hear job %s: send the result without its speech", t.job))
-			return
-		}
-		if rest = rest[n:]; len(rest) == 0 {
-			break
-		}
-	}
-	write(w, http.StatusOK, &wire.OKResponse{OK: true})
 }

@@ -13,9 +13,18 @@ import (
 // fetch asks for an address that came with a job.
 func (w *world) fetch(method, address string, body []byte) answer {
 	w.t.Helper()
+	return w.fetchWith(method, address, body, nil)
+}
+
+// fetchWith is fetch with headers.
+func (w *world) fetchWith(method, address string, body []byte, headers map[string]string) answer {
+	w.t.Helper()
 	req, err := http.NewRequest(method, address, bytes.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	for name, value := range headers {
+		req.Header.Set(name, value)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -72,7 +81,7 @@ func TestSoundForNodesThatAreNotConnected(t *testing.T) {
 	if a := w.fetch("GET", d.AudioRef, nil); a.status != http.StatusNotFound {
 		t.Errorf("the sound of a job that has ended: %d", a.status)
 	}
-	if a := w.fetch("PUT", d.TTSUpload, []byte("again")); a.status != http.StatusNotFound {
+	if a := w.fetch("PUT", d.TTSUpload, []byte("once more!")); a.status != http.StatusNotFound {
 		t.Errorf("speech that nobody waits for: %d", a.status)
 	}
 	if strings.Contains(w.log.String(), "token=") {

@@ -176,7 +176,11 @@ func (s *Server) nodeResult(ctx context.Context, n *nodeLink, in *wire.JobResult
 	if e != nil {
 		return e
 	}
-	if e := checkResult(in.Result); e != nil {
+	speech, e := speechFormat("tts_audio", in.TTSAudio)
+	if e == nil {
+		e = checkResult(in.Result)
+	}
+	if e != nil {
 		// Sent again it would be no better: the attempt is over.
 		if _, err := s.failed(ctx, r, string(e.Code)); err != nil {
 			return s.acknowledge(n, in.ActiveJob, err)
@@ -184,20 +188,24 @@ func (s *Server) nodeResult(ctx context.Context, n *nodeLink, in *wire.JobResult
 		return s.acknowledge(n, in.ActiveJob, e)
 	}
 	if in.TTS {
-		in.Result = withSpeech(in.Result)
+		in.Result = withSpeech(in.Result, in.TTSAudio)
 	}
 	err := s.Jobs.Done(ctx, r, in.Result)
 	if err == nil && in.TTS {
-		n.speaks.expect(in.ActiveJob)
+		n.speaks.expect(in.ActiveJob, speech)
 	}
 	return s.acknowledge(n, in.ActiveJob, err)
 }
 
-// withSpeech notes in a result that a spoken one follows.
-func withSpeech(result json.RawMessage) json.RawMessage {
+// withSpeech notes in a result that a spoken one follows, and its format if the node says it.
+func withSpeech(result json.RawMessage, audio *wire.AudioFormat) json.RawMessage {
 	said := make(map[string]json.RawMessage)
 	_ = json.Unmarshal(result, &said) // a result that is nothing says nothing
 	said["tts"] = json.RawMessage("true")
+	delete(said, "tts_audio")
+	if text, err := json.Marshal(audio); err == nil && audio != nil {
+		said["tts_audio"] = text
+	}
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
 	out.SetEscapeHTML(false)
@@ -254,19 +262,26 @@ func (s *Server) nodeLacks(ctx context.Context, n *nodeLink, in *wire.ModelNotAv
 
 // nodeSpoke passes on a piece of a spoken result, if the result was taken from this node.
 func (s *Server) nodeSpoke(n *nodeLink, frame []byte) *wire.Error {
-	h, _, err := wire.ReadBinary(frame)
+	h, data, err := wire.ReadBinary(frame)
 	if err != nil {
 		return asError(err)
 	}
 	if h.Kind != wire.KindTTS {
 		return wire.Invalid("kind", "a node sends tts")
 	}
-	if !n.speaks.has(h.ActiveJob) {
+	format, owed := n.speaks.format(h.ActiveJob)
+	if !owed {
 		return wire.Wrong(wire.NotHolder, "job_id", "no result of attempt %d of job %s was taken from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
 	}
-	if h.Last {
+	e := checkSpeech(&h, format, data)
+	if h.Last || e != nil {
 		n.speaks.done(h.ActiveJob)
 	}
-	s.Rooms.Speak(&h, frame)
+	if e != nil {
+		s.Rooms.LoseSpeech(h.ActiveJob)
+		return e
+	}
+	h.Audio = &format
+	s.Rooms.Speak(&h, data)
 	return nil
 }

@@ -65,7 +65,8 @@ func (s *Server) done(ctx context.Context, in *wire.JobDoneRequest) (any, error)
 }
 
 func checkResult(result json.RawMessage) *wire.Error {
-	switch body := bytes.TrimSpace(result); {
+	body := bytes.TrimSpace(result)
+	switch {
 	case len(body) == 0, string(body) == "null":
 		return nil
 	case body[0] != '{':
@@ -73,7 +74,14 @@ func checkResult(result json.RawMessage) *wire.Error {
 	case !session.Fits(body):
 		return wire.Wrong(wire.PayloadTooLarge, "result", "it does not fit into a message of %d bytes, in which its texts are twice: send less", wire.MaxFrame)
 	}
-	return nil
+	var said struct {
+		TTSAudio *wire.AudioFormat `json:"tts_audio"`
+	}
+	if err := json.Unmarshal(body, &said); err != nil {
+		return wire.Invalid("result.tts_audio", "must be an object with encoding, sample_rate and channels")
+	}
+	_, e := speechFormat("result.tts_audio", said.TTSAudio)
+	return e
 }
 
 func (s *Server) jobFail(ctx context.Context, in *wire.JobFailRequest) (any, error) {

@@ -177,15 +177,17 @@ func (s *Server) routes() []route {
 		},
 		{
 			method: "GET", path: "/v1/audio/{id}", who: anybody, tag: "sockets", summary: "Fetch the sound of a session's job",
-			about:   "For nodes that are not connected; the address, with its token, comes with the job and is good for one attempt.",
-			handler: s.audio, media: "application/octet-stream", params: []param{idParam("The job's id."), {name: "token", about: "As it came with the job.", kind: "string"}},
+			about: "For nodes that are not connected; the address, with its token, comes with the job and is good for one attempt. " +
+				"Content-Type and X-Lingua-Audio say what it is: audio/pcm, audio/wav, or audio/ogg with the packets of Opus.",
+			handler: s.audio, media: "audio/*", params: []param{idParam("The job's id."), {name: "token", about: "As it came with the job.", kind: "string"}},
 			codes: []wire.Code{wire.Unauthorized, wire.NotFound},
 		},
 		{
 			method: "PUT", path: "/v1/audio/{id}/tts", who: anybody, tag: "sockets", summary: "Bring the spoken result of a session's job",
-			about:   "Before the result itself. The address comes with the job.",
+			about: "Before the result itself. The address comes with the job. X-Lingua-Audio names its format (\"pcm_s16le; rate=24000; channels=1\"), " +
+				"or Content-Type does (audio/pcm, audio/wav, audio/ogg with Opus); without either it is pcm_s16le, 16000, 1.",
 			handler: s.speech, out: reflect.TypeFor[wire.OKResponse](), params: []param{idParam("The job's id."), {name: "token", about: "As it came with the job.", kind: "string"}},
-			codes: []wire.Code{wire.Unauthorized, wire.PayloadTooLarge},
+			codes: []wire.Code{wire.Unauthorized, wire.NotFound, wire.PayloadTooLarge, wire.UnsupportedMediaType},
 		},
 		{
 			method: "GET", path: "/ws/node", who: anybody, tag: "sockets", summary: "Connect a node (WebSocket, subprotocol lingua.v1)",

@@ -13,8 +13,8 @@ func TestANodeThatOwesSpeech(t *testing.T) {
 	job := func(n int) wire.ActiveJob { return wire.ActiveJob{JobID: fmt.Sprint(n), AttemptID: 1} }
 	var s speakers
 	for n := range 3 * mostSpeaking {
-		s.expect(job(n))
-		s.expect(job(n))
+		s.expect(job(n), wire.AudioFormat{SampleRate: n})
+		s.expect(job(n), wire.AudioFormat{})
 		if n%3 == 0 {
 			s.done(job(n))
 		}
@@ -24,7 +24,11 @@ func TestANodeThatOwesSpeech(t *testing.T) {
 		t.Errorf("%d are waited for, in an order of %d", len(s.owed), len(s.order))
 	}
 	last := 3*mostSpeaking - 1
-	if !s.has(job(last)) || s.has(job(last-2)) || s.has(job(1)) {
-		t.Errorf("the last %v, one that has ended %v, the first %v", s.has(job(last)), s.has(job(last-2)), s.has(job(1)))
+	has := func(n int) bool {
+		format, owed := s.format(job(n))
+		return owed && format.SampleRate == n
+	}
+	if !has(last) || has(last-2) || has(1) {
+		t.Errorf("the last %v, one that has ended %v, the first %v", has(last), has(last-2), has(1))
 	}
 }

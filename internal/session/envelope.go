@@ -17,6 +17,8 @@ type envelope struct {
 	Attempt int    `json:"attempt,omitempty"`
 	AudioMS int64  `json:"audio_ms,omitempty"`
 	Speech  string `json:"speech,omitempty"` // what is said of the spoken result; empty: none was asked for
+	// Audio is the format of speech that follows, as its node declared it; nil if it did not.
+	Audio   *wire.AudioFormat `json:"audio,omitempty"`
 	message []byte
 }
 
@@ -49,14 +51,25 @@ func openEnvelope(body []byte) (*envelope, error) {
 	return e, nil
 }
 
-// text is the message as it is sent. What it says of its speech is known only then.
-func (e *envelope) text(speech string) []byte {
+// text is the message as it is sent. What it says of its speech is known only then: whether it comes, and in which format.
+func (e *envelope) text(speech string, audio wire.AudioFormat) []byte {
 	if !e.Result || speech == "" {
 		return e.message
 	}
-	text := make([]byte, 0, len(e.message)+len(`,"tts":"follows"`))
+	more := struct {
+		TTS      string            `json:"tts"`
+		TTSAudio *wire.AudioFormat `json:"tts_audio,omitempty"`
+	}{TTS: speech}
+	if speech == speechFollows {
+		more.TTSAudio = &audio
+	}
+	fields, err := json.Marshal(more)
+	if err != nil {
+		return e.message // strings and numbers of ours, which can be written
+	}
+	text := make([]byte, 0, len(e.message)+len(fields))
 	text = append(text, e.message[:len(e.message)-1]...)
-	return append(append(append(text, `,"tts":"`...), speech...), `"}`...)
+	return append(append(text, ','), fields[1:]...)
 }
 
 // nodeResult is what the scheduler understands of a node's result. The rest is passed on as it is.
@@ -65,6 +78,8 @@ type nodeResult struct {
 	TextTgt string           `json:"text_tgt"`
 	Latency map[string]int64 `json:"latency"`
 	TTS     bool             `json:"tts"`
+	// TTSAudio is the format of its speech. Who takes a result in has checked it.
+	TTSAudio *wire.AudioFormat `json:"tts_audio"`
 }
 
 // seal writes the terminal message of a job. Its position among the session's durable messages is its turn.
@@ -97,7 +112,7 @@ func seal(job *core.Job) (*envelope, error) {
 	if job.Options.RequireTTS {
 		e.Speech = speechNone
 		if result.TTS {
-			e.Speech = speechFollows
+			e.Speech, e.Audio = speechFollows, result.TTSAudio
 		}
 	}
 	return e, nil

@@ -269,8 +269,12 @@ func (e *ear) SendText(text []byte) bool {
 func (e *ear) Feed(next func() []byte) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for !e.slow && next() != nil {
-		e.frames = append(e.frames, map[string]any{"type": "binary"})
+	for !e.slow {
+		frame := next()
+		if frame == nil {
+			break
+		}
+		e.frames = append(e.frames, map[string]any{"type": "binary", "data": frame})
 	}
 	return e.code == 0
 }

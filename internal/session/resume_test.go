@@ -191,11 +191,7 @@ func TestSpeechFollowsItsResult(t *testing.T) {
 		jobs := []core.JobID{w.utter(s), w.utter(s)}
 		spoken := func(job core.JobID, chunk int, last bool) {
 			h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: 1}, Chunk: chunk, Last: last}
-			frame, err := wire.AppendBinary(nil, &h, []byte("sound"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.rooms.Speak(&h, frame)
+			w.rooms.Speak(&h, []byte("sound"))
 		}
 		done := func(job core.JobID) {
 			w.jobs.mu.Lock()

@@ -74,7 +74,7 @@ func (s *Session) deliver(seq int64, e *envelope) {
 	if u == nil {
 		u = s.sentBefore(seq)
 	}
-	s.link.SendText(e.text(s.speechOf(u, e)))
+	s.sendResult(u, e)
 	if u == nil || u.ended {
 		return
 	}
@@ -111,12 +111,16 @@ func (s *Session) sentBefore(seq int64) *utterance {
 	return nil
 }
 
-// speechOf is what a result says of its speech: that it follows only if it can.
-func (s *Session) speechOf(u *utterance, e *envelope) string {
-	if e.Speech == speechFollows && (u == nil || u.voice.isLost(e.Attempt)) {
-		return speechLost
+// sendResult sends a terminal message with what it says of its speech: that it follows only if it can.
+func (s *Session) sendResult(u *utterance, e *envelope) {
+	switch {
+	case e.Speech != speechFollows:
+		s.link.SendText(e.text(e.Speech, wire.AudioFormat{}))
+	case u == nil || u.voice.isLost(e.Attempt):
+		s.link.SendText(e.text(speechLost, wire.AudioFormat{}))
+	default:
+		s.link.SendText(e.text(speechFollows, u.voice.formatOf(e)))
 	}
-	return e.Speech
 }
 
 // forget lets go of an utterance of which nothing more can come.

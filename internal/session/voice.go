@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"slices"
 	"sync"
 
@@ -15,10 +14,11 @@ const mostSpeech = 4 << 20
 // voice is the speech of an utterance on its way to the session: whole binary frames. A connection takes them as they
 // can be written, with a lock of its own held, so the frames have a lock of their own too.
 type voice struct {
-	attempt int  // whose speech it is
-	chunk   int  // the next piece of it
-	whole   bool // its last piece has come
-	lost    bool // a piece of it will never come to its listener
+	attempt int              // whose speech it is
+	chunk   int              // the next piece of it
+	whole   bool             // its last piece has come
+	lost    bool             // a piece of it will never come to its listener
+	format  wire.AudioFormat // once its first piece has come
 
 	mu     sync.Mutex
 	frames [][]byte
@@ -59,6 +59,17 @@ func (v *voice) restart(sounds *Sounds, attempt int) {
 
 // isLost reports whether the speech of an attempt cannot come whole any more.
 func (v *voice) isLost(attempt int) bool { return v.attempt == attempt && v.lost }
+
+// formatOf is the format of an attempt's speech: that of the speech itself if it began to come, else what its node declared.
+func (v *voice) formatOf(e *envelope) wire.AudioFormat {
+	switch {
+	case v.attempt == e.Attempt && v.chunk > 0:
+		return v.format
+	case e.Audio != nil:
+		return e.Audio.OrDefault()
+	}
+	return wire.AudioFormat{}.OrDefault()
+}
 
 // feed has a link take the frames, unless it does.
 func (v *voice) feed(sounds *Sounds, link Link) {
@@ -114,9 +125,9 @@ func (s *Session) hush(link Link) {
 	}
 }
 
-// Speak passes on a piece of a spoken result: a whole binary frame. It waits for the result it belongs to, and goes with
-// no other. It reports whether anybody here may hear it.
-func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) bool {
+// Speak passes on a piece of a spoken result, the first with its format. It waits for the result it belongs to, and goes
+// with no other. It reports whether anybody here may hear it.
+func (r *Rooms) Speak(h *wire.BinaryHeader, data []byte) bool {
 	u := r.utterance(core.JobID(h.JobID))
 	if u == nil {
 		return false
@@ -124,25 +135,65 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, frame []byte) bool {
 	s, v := u.session, &u.voice
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || !s.set.TTS || h.AttemptID < v.attempt || u.ended && h.AttemptID != u.stands {
-		return false // nobody listens, or its result is not the one that stands
-	}
-	if h.AttemptID > v.attempt {
-		v.restart(r.Sounds, h.AttemptID)
+	if !s.awaitsSpeech(u, h.AttemptID) {
+		return false
 	}
 	if h.Chunk < v.chunk || v.lost {
 		return !v.lost // it is here already, if it was not lost
 	}
-	gap := h.Chunk != v.chunk
+	head := *h
+	if head.Audio = nil; h.Chunk == 0 {
+		if v.format = (wire.AudioFormat{}).OrDefault(); h.Audio != nil {
+			v.format = h.Audio.OrDefault()
+		}
+		head.Audio = &v.format
+	}
+	frame, err := wire.AppendBinary(nil, &head, data)
+	gap := h.Chunk != v.chunk || err != nil
 	v.chunk, v.whole = h.Chunk+1, h.Last
-	if gap || u.ended && s.link == nil || !v.push(r.Sounds, bytes.Clone(frame)) {
-		v.lose(r.Sounds)
-		s.warn("SPEECH_LOST", "the spoken result of "+h.JobID+" has a gap, or is too large to wait")
+	if gap || u.ended && s.link == nil || !v.push(r.Sounds, frame) {
+		s.loseSpeech(u, "has a gap, or is too large to wait")
 	}
 	if u.ended && s.link != nil {
 		s.voiced(u)
 	}
 	return !v.lost
+}
+
+// awaitsSpeech reports whether somebody may hear the speech of an attempt, and makes ready for it.
+func (s *Session) awaitsSpeech(u *utterance, attempt int) bool {
+	v := &u.voice
+	if s.over || !s.set.TTS || attempt < v.attempt || u.ended && attempt != u.stands {
+		return false // nobody listens, or its result is not the one that stands
+	}
+	if attempt > v.attempt {
+		v.restart(s.rooms.Sounds, attempt)
+	}
+	return true
+}
+
+// loseSpeech gives up the speech of an utterance.
+func (s *Session) loseSpeech(u *utterance, why string) {
+	u.voice.lose(s.rooms.Sounds)
+	s.warn("SPEECH_LOST", "the spoken result of "+string(u.job)+" "+why)
+}
+
+// LoseSpeech gives up the speech of an attempt, a piece of which was refused: its result says so, or its listener is warned.
+func (r *Rooms) LoseSpeech(job wire.ActiveJob) {
+	u := r.utterance(core.JobID(job.JobID))
+	if u == nil {
+		return
+	}
+	s := u.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.awaitsSpeech(u, job.AttemptID) || u.voice.lost {
+		return
+	}
+	s.loseSpeech(u, "is not what its node says it is")
+	if u.ended && s.link != nil {
+		s.voiced(u)
+	}
 }
 
 // voiced passes on the speech of an utterance whose result has been sent.

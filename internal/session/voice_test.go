@@ -13,11 +13,7 @@ import (
 func speech(t *testing.T, w *world, job core.JobID, attempt, chunk int, last bool) {
 	t.Helper()
 	h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}, Chunk: chunk, Last: last}
-	frame, err := wire.AppendBinary(nil, &h, []byte("sound"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.rooms.Speak(&h, frame)
+	w.rooms.Speak(&h, []byte("sound"))
 }
 
 func (w *world) doneAs(job core.JobID, attempt int, result string) {

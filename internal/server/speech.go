@@ -1,0 +1,168 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/wire/oggopus"
+)
+
+// Spoken results: in binary frames of a node that is connected, or uploaded by one that is not. Each says its format, and
+// sessions are sent both in the same way: Opus one packet in each frame.
+
+// maxSpeech is the largest spoken result that is taken.
+const maxSpeech = 4 << 20
+
+// speechFormat reads the format of speech that a node names; nil is none.
+func speechFormat(field string, f *wire.AudioFormat) (wire.AudioFormat, *wire.Error) {
+	if f == nil {
+		f = &wire.AudioFormat{}
+	}
+	format := f.OrDefault()
+	return format, format.Check(field)
+}
+
+// riff begins every WAV file.
+var riff = []byte("RIFF")
+
+// checkSpeech says what is wrong with a binary frame of speech, if anything is. The format is what the result named.
+func checkSpeech(h *wire.BinaryHeader, format wire.AudioFormat, data []byte) *wire.Error {
+	if h.Chunk == 0 && h.Audio != nil {
+		if said, e := speechFormat("audio", h.Audio); e != nil {
+			return e
+		} else if said != format {
+			return wire.Invalid("audio", "is %s, and the job_result said %s (in tts_audio)", said.Header(), format.Header())
+		}
+	}
+	switch {
+	case len(data) == 0:
+		return nil // the last may be empty
+	case format.Encoding == wire.EncodingOpus:
+		if _, err := oggopus.Samples(data); err != nil {
+			return wire.Invalid("audio", "a frame of opus speech is one packet without a container: %v", err)
+		}
+	case format.Encoding == wire.EncodingWAV && h.Chunk == 0 && !bytes.HasPrefix(data, riff):
+		return notWAV()
+	}
+	return nil
+}
+
+func notWAV() *wire.Error {
+	return wire.Invalid("audio", "wav speech begins with its RIFF header; send raw samples as pcm_s16le")
+}
+
+// speech takes a spoken result.
+func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
+	t, e := s.admitted(r)
+	if e != nil {
+		s.fail(w, e)
+		return
+	}
+	awaitBody(w)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSpeech))
+	if err != nil {
+		s.fail(w, wire.Errorf(wire.PayloadTooLarge, "a spoken result is at most %d bytes", maxSpeech))
+		return
+	}
+	format, chunks, e := uploaded(r.Header, body)
+	if e != nil {
+		s.fail(w, e)
+		return
+	}
+	for i, chunk := range chunks {
+		head := wire.BinaryHeader{
+			Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(t.job), AttemptID: t.attempt}, Chunk: i, Last: i == len(chunks)-1,
+			Audio: &format,
+		}
+		if !s.Rooms.Speak(&head, chunk) {
+			s.fail(w, wire.Errorf(wire.NotFound, "nobody waits here any more to hear job %s: send the result without its speech", t.job))
+			return
+		}
+	}
+	write(w, http.StatusOK, &wire.OKResponse{OK: true})
+}
+
+// uploaded reads an uploaded spoken result: its format, and what each binary frame of it holds. Where a file says itself what
+// it is, that counts.
+func uploaded(h http.Header, body []byte) (wire.AudioFormat, [][]byte, *wire.Error) {
+	format, e := namedFormat(h)
+	if e != nil {
+		return format, nil, e
+	}
+	chunks := slices.Collect(slices.Chunk(body, wire.MaxChunk))
+	switch format.Encoding {
+	case wire.EncodingOpus:
+		s, err := oggopus.Decode(body)
+		if err != nil {
+			return format, nil, wire.Invalid("audio", "opus speech is uploaded in an Ogg stream: %v", err)
+		}
+		chunks, format.Channels = s.Packets, s.Channels
+		if s.SampleRate > 0 {
+			format.SampleRate = min(s.SampleRate, oggopus.Rate) // what was faster is made slower by the codec
+		}
+	case wire.EncodingWAV:
+		if !bytes.HasPrefix(body, riff) {
+			return format, nil, notWAV()
+		}
+		if len(body) >= 28 && string(body[12:16]) == "fmt " {
+			format.Channels, format.SampleRate = int(binary.LittleEndian.Uint16(body[22:])), int(binary.LittleEndian.Uint32(body[24:]))
+		}
+	default:
+		if len(body)%(2*max(1, format.Channels)) != 0 {
+			return format, nil, wire.Invalid("audio", "pcm_s16le with %d channels has a multiple of %d bytes, not %d", format.Channels, 2*format.Channels, len(body))
+		}
+	}
+	if len(chunks) == 0 {
+		chunks = [][]byte{{}}
+	}
+	return format, chunks, format.Check("audio")
+}
+
+// mediaTypes are the encodings that a Content-Type may name.
+var mediaTypes = map[string]string{
+	"audio/pcm": wire.EncodingPCM,
+	"audio/wav": wire.EncodingWAV, "audio/x-wav": wire.EncodingWAV, "audio/wave": wire.EncodingWAV, "audio/vnd.wave": wire.EncodingWAV,
+	"audio/ogg": wire.EncodingOpus, "audio/opus": wire.EncodingOpus,
+}
+
+// namedFormat reads which format the headers of an upload name. Where they name none it is as OrDefault says; a media type
+// that is not of audio names none, because HTTP clients fill in some.
+func namedFormat(h http.Header) (wire.AudioFormat, *wire.Error) {
+	var format wire.AudioFormat
+	named := h.Get(wire.AudioHeader)
+	kind := wire.AudioHeader
+	if named == "" {
+		named, kind = h.Get("Content-Type"), "Content-Type"
+	}
+	name, params, err := mime.ParseMediaType(named)
+	switch encoding, known := mediaTypes[name]; {
+	case kind == wire.AudioHeader && err != nil:
+		return format, wire.Invalid(kind, "must be as in \"pcm_s16le; rate=16000; channels=1\"")
+	case kind == wire.AudioHeader:
+		format.Encoding = name
+	case err == nil && known:
+		format.Encoding = encoding
+	case strings.HasPrefix(named, "audio/"):
+		return format, wire.Errorf(wire.UnsupportedMediaType, "speech is audio/pcm, audio/wav or audio/ogg with Opus, not %q", named)
+	default:
+		return format.OrDefault(), nil
+	}
+	for param, into := range map[string]*int{"rate": &format.SampleRate, "channels": &format.Channels} {
+		if text, given := params[param]; given {
+			n, err := strconv.Atoi(text)
+			if err != nil || n <= 0 {
+				return format, wire.Invalid(kind, "%s must be a whole number, not %q", param, text)
+			}
+			*into = n
+		}
+	}
+	format = format.OrDefault()
+	return format, format.Check(kind)
+}

@@ -1,0 +1,275 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/wire/oggopus"
+)
+
+// spoken sends a piece of a job's speech.
+func (p *peer) spoken(job string, chunk int, last bool, audio *wire.AudioFormat, data []byte) {
+	p.t.Helper()
+	h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: job, AttemptID: 1}, Chunk: chunk, Last: last, Audio: audio}
+	frame, err := wire.AppendBinary(nil, &h, data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.sound(frame)
+}
+
+// heardSpeech reads a spoken result to its end: what its first frame says of its format, and what each frame holds.
+func (p *peer) heardSpeech() (format wire.AudioFormat, chunks [][]byte) {
+	p.t.Helper()
+	for {
+		h, data := p.chunk()
+		if h.Kind != wire.KindTTS || h.Chunk != len(chunks) || (h.Audio != nil) != (h.Chunk == 0) {
+			p.t.Fatalf("%+v, want chunk %d", h, len(chunks))
+		}
+		if h.Audio != nil {
+			format = *h.Audio
+		}
+		if chunks = append(chunks, data); h.Last {
+			return format, chunks
+		}
+	}
+}
+
+// listener begins a session that wants speech, and says something.
+func (w *world) listener(langs ...string) *peer {
+	w.t.Helper()
+	s := w.connect("/ws/session")
+	s.say(obj{"type": "session_start", "langs": langs, "tts": true})
+	s.until("session_started")
+	s.sound(bytes.Repeat([]byte{1, 40}, 1600))
+	s.say(obj{"type": "audio_chunk", "is_final": true})
+	return s
+}
+
+func formatOf(m map[string]any) wire.AudioFormat {
+	a, _ := m["tts_audio"].(map[string]any)
+	if a == nil {
+		return wire.AudioFormat{}
+	}
+	return wire.AudioFormat{Encoding: a["encoding"].(string), SampleRate: int(a["sample_rate"].(float64)), Channels: int(a["channels"].(float64))}
+}
+
+// TestFormatOfSpeechInFrames: the result and the first frame name it, however the node said it.
+func TestFormatOfSpeechInFrames(t *testing.T) {
+	t.Parallel()
+	opus := wire.AudioFormat{Encoding: "opus", SampleRate: 48_000, Channels: 1}
+	for name, c := range map[string]struct {
+		result any // tts_audio
+		header *wire.AudioFormat
+		want   wire.AudioFormat
+		chunks [][]byte
+	}{
+		"not at all":             {nil, nil, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, [][]byte{{1, 2}, {3, 4}}},
+		"in the result":          {obj{"encoding": "wav", "sample_rate": 24_000}, nil, wire.AudioFormat{Encoding: "wav", SampleRate: 24_000, Channels: 1}, [][]byte{[]byte("RIFF and so on"), []byte("more")}},
+		"in part":                {obj{"channels": 2}, nil, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 2}, [][]byte{{1, 2, 3, 4}}},
+		"in both":                {obj{"encoding": "opus", "sample_rate": 48_000}, &opus, opus, opusPackets(3)},
+		"with an empty last one": {obj{"encoding": "opus", "sample_rate": 48_000}, nil, opus, append(opusPackets(2), []byte{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			n, s := w.socketNode("n1"), w.listener("en", "es")
+			job := n.until("job_assign")["job_id"].(string)
+			n.say(obj{"type": "job_ack", "job_id": job, "attempt_id": 1})
+			n.say(obj{"type": "job_result", "job_id": job, "attempt_id": 1, "result": obj{"text_tgt": "hola"}, "tts": true}.with(obj{"tts_audio": c.result}))
+			for i, data := range c.chunks {
+				var header *wire.AudioFormat
+				if i == 0 {
+					header = c.header
+				}
+				n.spoken(job, i, i == len(c.chunks)-1, header, data)
+			}
+			if m := s.until("result"); m["tts"] != "follows" || formatOf(m) != c.want {
+				t.Errorf("the result says %v", m["tts_audio"])
+			}
+			format, chunks := s.heardSpeech()
+			if format != c.want {
+				t.Errorf("the speech says %+v", format)
+			}
+			if diff := cmp.Diff(c.chunks, chunks); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSpeechThatIsNotWhatItSays is refused by name, and its listener is told that it is lost.
+func TestSpeechThatIsNotWhatItSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		result any
+		header *wire.AudioFormat
+		data   []byte
+		field  string
+	}{
+		"another format than the result's": {obj{"encoding": "wav"}, &wire.AudioFormat{Encoding: "opus"}, []byte("RIFF"), "audio"},
+		"another than the default":         {nil, &wire.AudioFormat{SampleRate: 24_000}, []byte("ab"), "audio"},
+		"an encoding that is none":         {nil, &wire.AudioFormat{Encoding: "mp3"}, []byte("ab"), "audio.encoding"},
+		"no WAV":                           {obj{"encoding": "wav"}, nil, []byte("ab"), "audio"},
+		"no packet":                        {obj{"encoding": "opus"}, nil, []byte("OggS and so on"), "audio"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			n, s := w.socketNode("n1"), w.listener("en", "es")
+			job := n.until("job_assign")["job_id"].(string)
+			n.say(obj{"type": "job_ack", "job_id": job, "attempt_id": 1})
+			n.say(obj{"type": "job_result", "job_id": job, "attempt_id": 1, "result": obj{"text_tgt": "hola"}, "tts": true}.with(obj{"tts_audio": c.result}))
+			n.until("job_result_ack")
+			s.until("result")
+			n.spoken(job, 0, false, c.header, c.data)
+			if m := n.until("error"); m["error"] != string(wire.InvalidRequest) || m["field"] != c.field || m["fatal"] == true {
+				t.Errorf("%v", m)
+			}
+			if m := s.until("warning"); m["code"] != "SPEECH_LOST" {
+				t.Errorf("%v", m)
+			}
+			n.spoken(job, 1, true, nil, c.data)
+			if m := n.until("error"); m["error"] != string(wire.NotHolder) {
+				t.Errorf("what follows: %v", m)
+			}
+			s.say(obj{"type": "session_end"})
+			s.until("session_ended")
+		})
+	}
+}
+
+// TestResultWithAFormatThatIsNone: it would be no better when it is sent again, so the attempt has failed.
+func TestResultWithAFormatThatIsNone(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]any{
+		"encoding": obj{"encoding": "mp3"}, "rate": obj{"sample_rate": 7}, "channels": obj{"channels": 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			n := w.socketNode("n1")
+			w.listener("en", "es")
+			job := n.until("job_assign")["job_id"].(string)
+			n.say(obj{"type": "job_ack", "job_id": job, "attempt_id": 1})
+			n.say(obj{"type": "job_result", "job_id": job, "attempt_id": 1, "result": obj{"text_tgt": "hola"}, "tts": true, "tts_audio": bad})
+			if m := n.until("job_result_ack"); m["accepted"] == true || m["error"] != string(wire.InvalidRequest) {
+				t.Errorf("%v", m)
+			}
+		})
+	}
+	w := newWorld(t)
+	n := w.node("h1", obj{"nmt_pairs": [][]string{{"en", "zh"}}})
+	w.listener("en", "zh")
+	d, _ := w.next()
+	n.ack(d, nil).ok()
+	for field, result := range map[string]obj{
+		"result.tts_audio":             {"tts": true, "tts_audio": "wav"},
+		"result.tts_audio.sample_rate": {"tts": true, "tts_audio": obj{"sample_rate": 96_000}},
+	} {
+		if e := n.done(d, obj{"result": result}); e.status != http.StatusBadRequest || !bytes.Contains(e.body, []byte(`"field":"`+field+`"`)) {
+			t.Errorf("%d %s", e.status, e.body)
+		}
+	}
+}
+
+// wavFile is a WAV file that says what it is.
+func wavFile(rate, channels int, data []byte) []byte {
+	b := append([]byte("RIFF"), 0, 0, 0, 0)
+	b = append(b, "WAVEfmt \x10\x00\x00\x00\x01\x00"...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(channels))
+	b = binary.LittleEndian.AppendUint32(b, uint32(rate))
+	b = binary.LittleEndian.AppendUint32(b, uint32(rate*channels*2))
+	b = append(b, byte(2*channels), 0, 16, 0)
+	return append(append(b, "data\xff\xff\xff\xff"...), data...)
+}
+
+// TestFormatOfUploadedSpeech: its headers say it, or the file itself, and the result and the first frame pass it on. Opus
+// reaches the session packet by packet.
+func TestFormatOfUploadedSpeech(t *testing.T) {
+	t.Parallel()
+	packets := opusPackets(70)
+	ogg, err := oggopus.Encode(&oggopus.Stream{Channels: 2, SampleRate: 24_000, Packets: packets}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pcm, wav := []byte("12345678"), wavFile(22_050, 2, []byte("12345678"))
+	w := newWorld(t)
+	n := w.node("n1", obj{"nmt_pairs": [][]string{{"en", "zh"}}})
+	for name, c := range map[string]struct {
+		headers map[string]string
+		body    []byte
+		want    wire.AudioFormat
+		chunks  [][]byte
+	}{
+		"nothing said":      {nil, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, [][]byte{pcm}},
+		"no type of audio":  {map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, [][]byte{pcm}},
+		"X-Lingua-Audio":    {map[string]string{wire.AudioHeader: "pcm_s16le; rate=24000; channels=2", "Content-Type": "audio/wav"}, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 24_000, Channels: 2}, [][]byte{pcm}},
+		"audio/pcm":         {map[string]string{"Content-Type": "audio/pcm; rate=48000"}, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 48_000, Channels: 1}, [][]byte{pcm}},
+		"audio/wav":         {map[string]string{"Content-Type": "audio/x-wav"}, wav, wire.AudioFormat{Encoding: "wav", SampleRate: 22_050, Channels: 2}, [][]byte{wav}},
+		"wav by its header": {map[string]string{wire.AudioHeader: "wav; rate=8000"}, wav, wire.AudioFormat{Encoding: "wav", SampleRate: 22_050, Channels: 2}, [][]byte{wav}},
+		"audio/ogg":         {map[string]string{"Content-Type": "audio/ogg; codecs=opus"}, ogg, wire.AudioFormat{Encoding: "opus", SampleRate: 24_000, Channels: 2}, packets},
+	} {
+		s := w.listener("en", "zh")
+		d, _ := w.next()
+		n.ack(d, nil).ok()
+		for range 2 { // the answer to the first may be lost
+			if a := w.fetchWith("PUT", d.TTSUpload, c.body, c.headers); a.status != http.StatusOK {
+				t.Fatalf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		n.done(d, obj{"result": obj{"text_tgt": "好", "tts": true}}).ok()
+		if m := s.until("result"); m["tts"] != "follows" || formatOf(m) != c.want {
+			t.Errorf("%s: the result says %v, %v", name, m["tts"], m["tts_audio"])
+		}
+		format, chunks := s.heardSpeech()
+		if diff := cmp.Diff(c.chunks, chunks); format != c.want || diff != "" {
+			t.Errorf("%s: %+v (-want +got):\n%s", name, format, diff)
+		}
+	}
+}
+
+// TestUploadsThatAreRefused, by name. They change nothing: the next one is taken.
+func TestUploadsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.node("n1", obj{"nmt_pairs": [][]string{{"en", "zh"}}})
+	s := w.listener("en", "zh")
+	d, _ := w.next()
+	n.ack(d, nil).ok()
+	for name, c := range map[string]struct {
+		headers map[string]string
+		body    string
+		status  int
+	}{
+		"odd PCM":                {nil, "abc", 400},
+		"odd stereo":             {map[string]string{wire.AudioHeader: "pcm_s16le; channels=2"}, "abcdef", 400},
+		"WAV without a header":   {map[string]string{"Content-Type": "audio/wav"}, "abcd", 400},
+		"WAV of a strange rate":  {map[string]string{"Content-Type": "audio/wav"}, string(wavFile(192_000, 2, nil)), 400},
+		"Opus without container": {map[string]string{wire.AudioHeader: "opus"}, "abcd", 400},
+		"Ogg that is cut off":    {map[string]string{"Content-Type": "audio/ogg"}, "OggS", 400},
+		"MP3":                    {map[string]string{"Content-Type": "audio/mpeg"}, "abcd", 415},
+		"another byte order":     {map[string]string{"Content-Type": "audio/L16; rate=16000"}, "abcd", 415},
+		"another encoding":       {map[string]string{wire.AudioHeader: "mp3; rate=16000"}, "abcd", 400},
+		"a header that is none":  {map[string]string{wire.AudioHeader: ";;"}, "abcd", 400},
+		"a rate that is none":    {map[string]string{wire.AudioHeader: "pcm_s16le; rate=-1"}, "abcd", 400},
+		"channels that are none": {map[string]string{"Content-Type": "audio/pcm; channels=many"}, "abcd", 400},
+	} {
+		a := w.fetchWith("PUT", d.TTSUpload, []byte(c.body), c.headers)
+		if a.status != c.status || !bytes.Contains(a.body, []byte(`"detail"`)) {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	if a := w.fetchWith("PUT", d.TTSUpload, []byte("abcd"), nil); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	n.done(d, obj{"result": obj{"text_tgt": "好", "tts": true}}).ok()
+	if m := s.until("result"); m["tts"] != "follows" {
+		t.Errorf("%v", m)
+	}
+}
