@@ -13,7 +13,8 @@ type Committed wire.UtteranceCommitted
 // Partial is what there is so far of an utterance. It replaces the one before it.
 type Partial wire.Partial
 
-// Result is how an utterance ended well. Results and failures come in the order of the utterances.
+// Result is how an utterance ended well. Results and failures come in the order of the utterances. If its speech follows,
+// TTSAudio is the format of it.
 type Result wire.Result
 
 // Failed is how an utterance ended otherwise.
@@ -28,13 +29,14 @@ type Failed struct {
 	Err            *wire.Error // what was wrong, and what to do
 }
 
-// Speech is a piece of a spoken result, which follows the Result that announced it. Pieces may be missing after a
-// Resumed.
+// Speech is a piece of a spoken result, which follows the Result that announced it. Of opus, a piece is one packet. Pieces may
+// be missing after a Resumed.
 type Speech struct {
 	JobID     string
 	AttemptID int
-	Chunk     int  // counts from 0
-	Last      bool // no further piece comes
+	Chunk     int              // counts from 0
+	Last      bool             // no further piece comes
+	Format    wire.AudioFormat // of the spoken result, with the defaults filled in
 	Audio     []byte
 }
 

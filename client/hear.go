@@ -113,6 +113,7 @@ func (s *Session) hearResult(r *wire.Result, size int) error {
 		return nil
 	}
 	s.finished(r.UtteranceIndex)
+	s.heard.voices.announced(r)
 	if err := s.tell(Result(*r), size); err != nil {
 		return err
 	}
@@ -192,10 +193,14 @@ func (s *Session) hearSpeech(body []byte) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	if header.Kind != wire.KindTTS || !s.heard.voices.first(&header) {
+	if header.Kind != wire.KindTTS {
+		return nil
+	}
+	format, first := s.heard.voices.first(&header)
+	if !first {
 		return nil
 	}
 	return s.tell(Speech{
-		JobID: header.JobID, AttemptID: header.AttemptID, Chunk: header.Chunk, Last: header.Last, Audio: audio,
+		JobID: header.JobID, AttemptID: header.AttemptID, Chunk: header.Chunk, Last: header.Last, Format: format, Audio: audio,
 	}, len(body))
 }

@@ -84,7 +84,7 @@ func TestCutBeforeTheResult(t *testing.T) {
 	want[client.Speech](l)
 	want[client.Reconnecting](l)
 	wants(l, client.Resumed{Recovered: true, Resent: 2})
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Audio: []byte("y")})
+	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: wire.AudioFormat{}.OrDefault(), Audio: []byte("y")})
 	if got := want[client.Failed](l); got.UtteranceIndex != 1 {
 		t.Errorf("got %+v", got)
 	}

@@ -63,8 +63,9 @@ func TestConversation(t *testing.T) {
 	wants(l, client.Warning{Code: "LATE", Detail: "too late"})
 	wants(l, client.Warning{Code: "INVALID_REQUEST", Detail: "no", ReplyTo: "cancel"})
 	wants(l, client.Result(result(1, 0)))
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Audio: []byte("hello")})
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Audio: []byte{}})
+	usual := wire.AudioFormat{}.OrDefault()
+	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Format: usual, Audio: []byte("hello")})
+	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: usual, Audio: []byte{}})
 	wants(l, client.Failed{Seq: 2, UtteranceIndex: 1, JobID: job(1), Reason: "CANCELLED", Err: &wire.Error{Code: wire.NoCapableNode, JobID: job(1)}})
 	if err := errors.Join(l.End(), l.End()); err != nil {
 		t.Error(err)

@@ -18,25 +18,46 @@ type voice struct {
 	job     string
 	attempt int
 	next    int // piece
+	format  wire.AudioFormat
 }
 
-// first reports whether a piece comes for the first time. A higher attempt begins anew, and voids those before it.
-func (v *voices) first(h *wire.BinaryHeader) bool {
-	i := slices.IndexFunc(*v, func(known voice) bool { return known.job == h.JobID })
+// of is what is known of a job's speech. The oldest is forgotten where there is no room for it.
+func (v *voices) of(job string, attempt int) *voice {
+	i := slices.IndexFunc(*v, func(known voice) bool { return known.job == job })
 	if i < 0 {
 		if len(*v) == mostVoices {
 			*v = slices.Delete(*v, 0, 1)
 		}
-		*v = append(*v, voice{job: h.JobID, attempt: h.AttemptID})
+		*v = append(*v, voice{job: job, attempt: attempt, format: wire.AudioFormat{}.OrDefault()})
 		i = len(*v) - 1
 	}
 	known := &(*v)[i]
-	if h.AttemptID > known.attempt {
-		known.attempt, known.next = h.AttemptID, 0
+	if attempt > known.attempt {
+		*known = voice{job: job, attempt: attempt, format: wire.AudioFormat{}.OrDefault()}
 	}
+	return known
+}
+
+// announced takes in the format of speech that follows a result. Its first piece may be lost.
+func (v *voices) announced(r *wire.Result) {
+	if r.TTSAudio == nil {
+		return
+	}
+	if known := v.of(r.JobID, r.AttemptID); known.attempt == r.AttemptID && known.next == 0 {
+		known.format = r.TTSAudio.OrDefault()
+	}
+}
+
+// first reports whether a piece comes for the first time, and the format of the speech it is of. A higher attempt begins anew,
+// and voids those before it.
+func (v *voices) first(h *wire.BinaryHeader) (wire.AudioFormat, bool) {
+	known := v.of(h.JobID, h.AttemptID)
 	if h.AttemptID < known.attempt || h.Chunk < known.next {
-		return false
+		return known.format, false
+	}
+	if h.Chunk == 0 && h.Audio != nil {
+		known.format = h.Audio.OrDefault()
 	}
 	known.next = h.Chunk + 1
-	return true
+	return known.format, true
 }

@@ -30,11 +30,38 @@ func TestVoicesAreForgotten(t *testing.T) {
 	var v voices
 	for i := range 10 * mostVoices {
 		h := wire.BinaryHeader{ActiveJob: wire.ActiveJob{JobID: fmt.Sprint(i), AttemptID: 1}}
-		if !v.first(&h) || v.first(&h) {
+		_, once := v.first(&h)
+		if _, twice := v.first(&h); !once || twice {
 			t.Fatalf("the first piece of %d was not taken once", i)
 		}
 	}
 	if len(v) != mostVoices {
 		t.Errorf("%d are remembered, want %d", len(v), mostVoices)
 	}
+}
+
+// TestFormatOfSpeech: the first piece says it, or the result did if that piece is missing; of another attempt it is another.
+func TestFormatOfSpeech(t *testing.T) {
+	t.Parallel()
+	pcm, wav := wire.AudioFormat{}.OrDefault(), wire.AudioFormat{Encoding: "wav", SampleRate: 24_000, Channels: 1}
+	opus := wire.AudioFormat{Encoding: "opus", SampleRate: 48_000, Channels: 2}
+	var v voices
+	piece := func(job string, attempt, chunk int, says *wire.AudioFormat, want wire.AudioFormat) {
+		t.Helper()
+		h := wire.BinaryHeader{ActiveJob: wire.ActiveJob{JobID: job, AttemptID: attempt}, Chunk: chunk, Audio: says}
+		if got, first := v.first(&h); !first || got != want {
+			t.Errorf("piece %d of attempt %d of %s is %+v, %v; want %+v", chunk, attempt, job, got, first, want)
+		}
+	}
+	piece("older", 1, 0, nil, pcm)
+	piece("said", 1, 0, &wire.AudioFormat{Encoding: "wav", SampleRate: 24_000}, wav)
+	piece("said", 1, 1, nil, wav)
+	piece("said", 2, 0, nil, pcm)
+	v.announced(&wire.Result{JobID: "missed", AttemptID: 1, TTSAudio: &opus})
+	piece("missed", 1, 3, nil, opus)
+	v.announced(&wire.Result{JobID: "missed", AttemptID: 1, TTSAudio: &wav}) // it has begun
+	piece("missed", 1, 4, &wav, opus)
+	v.announced(&wire.Result{JobID: "missed", AttemptID: 2})
+	v.announced(&wire.Result{JobID: "missed", AttemptID: 2, TTSAudio: &wav})
+	piece("missed", 2, 1, nil, wav)
 }

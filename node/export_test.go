@@ -72,3 +72,12 @@ func Rounds(count, tries int) (rounds []int) {
 	}
 	return rounds
 }
+
+// AddPackets has so many packets come for a job, and returns what is wrong with its audio then.
+func AddPackets(n int) error {
+	j := newJob(&wire.JobAssign{Audio: &wire.Audio{AudioFormat: wire.AudioFormat{Encoding: wire.EncodingOpus}}}, time.Now())
+	for i := range n {
+		j.sound.add(i, []byte{8}, i == n-1)
+	}
+	return j.sound.err
+}

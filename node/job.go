@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -44,8 +43,11 @@ type Result struct {
 	Extra map[string]any
 	// StagesMS is how long each stage took: {"asr": 120, "nmt": 45}.
 	StagesMS map[string]int64
-	// Speech is the spoken result, if there is one.
+	// Speech is the spoken result, if there is one: samples, a WAV file or, of opus, an Ogg stream, as Job.Audio has it. The
+	// package wire/oggopus makes one of packets.
 	Speech []byte
+	// SpeechFormat is what Speech is: pcm_s16le, 16000, 1 where it does not say. An Ogg stream says its rate and channels itself.
+	SpeechFormat wire.AudioFormat
 }
 
 func newJob(a *wire.JobAssign, received time.Time) *Job {
@@ -57,27 +59,11 @@ func newJob(a *wire.JobAssign, received time.Time) *Job {
 	}
 	if a.Audio != nil {
 		j.AudioRef, j.Duration = a.Audio.Ref, milliseconds(a.Audio.DurationMS)
-		j.Format = wire.AudioFormat{
-			Encoding:   cmp.Or(a.Audio.Encoding, "pcm_s16le"),
-			SampleRate: cmp.Or(a.Audio.SampleRate, 16000),
-			Channels:   cmp.Or(a.Audio.Channels, 1),
-		}
+		j.Format = a.Audio.OrDefault()
+		j.sound.packets = j.Format.Encoding == wire.EncodingOpus && a.Audio.URL == ""
 	}
 	j.sound.begin(received)
 	return j
-}
-
-// Audio returns the whole audio of the job, waiting for it as long as needed. It may be called more than once. A job that
-// came over HTTP has none here (ErrNoAudio): its AudioRef says where it is, in words that the node must understand.
-func (j *Job) Audio(ctx context.Context) ([]byte, error) {
-	audio := j.task.assign.Audio
-	switch {
-	case audio == nil || audio.URL == "" && audio.Ref != "":
-		return nil, ErrNoAudio
-	case audio.URL != "":
-		return j.sound.fetch(ctx, j.task, audio.URL)
-	}
-	return j.sound.wait(ctx, j.task.node.pace.stall)
 }
 
 // Partial shows what there is so far, to whoever looks. It never waits, and is left out when nobody looks, when the

@@ -28,7 +28,7 @@ type outgoing struct {
 // voice is speech of which some was written.
 type voice struct {
 	of      wire.ActiveJob
-	rest    []byte
+	speech  *speech
 	chunk   int
 	written func()
 }
@@ -52,9 +52,12 @@ func (o *outbox) piece() (h wire.BinaryHeader, data []byte, written func(), ok b
 		return h, nil, nil, false
 	}
 	v := o.voices[0]
-	data = v.rest[:min(len(v.rest), wire.MaxChunk)]
-	v.rest = v.rest[len(data):]
-	h = wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: v.of, Chunk: v.chunk, Last: len(v.rest) == 0}
+	chunks := v.speech.chunks
+	data = chunks[v.chunk]
+	h = wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: v.of, Chunk: v.chunk, Last: v.chunk == len(chunks)-1}
+	if v.chunk == 0 {
+		h.Audio = &v.speech.format
+	}
 	v.chunk++
 	if h.Last {
 		o.voices[0] = nil

@@ -28,10 +28,13 @@ func written(o *outbox) (all []string) {
 func TestMessagesPassSpeech(t *testing.T) {
 	t.Parallel()
 	var o outbox
-	speech := bytes.Repeat([]byte{1}, 2*wire.MaxChunk+1)
+	spoken, err := newSpeech(&Result{Speech: bytes.Repeat([]byte{1}, 2*wire.MaxChunk+1)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ended := false
 	o.messages = append(o.messages, outgoing{frame: wire.JobResult{}})
-	o.voices = append(o.voices, &voice{of: wire.ActiveJob{JobID: "a"}, rest: speech, written: func() { ended = true }})
+	o.voices = append(o.voices, &voice{of: wire.ActiveJob{JobID: "a"}, speech: spoken, written: func() { ended = true }})
 	if m, ok := o.message(); !ok || m.frame.Type() != "job_result" {
 		t.Fatalf("first comes %v, want the result", m.frame)
 	}
@@ -59,7 +62,7 @@ func TestUnwantedSpeech(t *testing.T) {
 	t.Parallel()
 	var o outbox
 	for _, id := range []string{"a", "b", "a", "c"} {
-		o.voices = append(o.voices, &voice{of: wire.ActiveJob{JobID: id}, rest: []byte("x")})
+		o.voices = append(o.voices, &voice{of: wire.ActiveJob{JobID: id}, speech: &speech{chunks: [][]byte{{1}}}})
 	}
 	o.silence(wire.ActiveJob{JobID: "a"})
 	if got := written(&o); len(got) != 2 || got[0] != "b" || got[1] != "c" {

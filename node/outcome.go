@@ -13,23 +13,24 @@ import (
 // outcome is how an attempt ended, as the scheduler is told.
 type outcome struct {
 	frames []wire.Frame
-	speech []byte // follows in binary frames
+	speech *speech // follows in binary frames; nil: none does
 }
 
 func failed(key wire.ActiveJob, reason string) outcome {
 	return outcome{frames: []wire.Frame{wire.JobFail{ActiveJob: key, Reason: reason}}}
 }
 
-// succeeded makes the outcome of a result. What could not be sent is an error: the scheduler would end the connection.
-func succeeded(key wire.ActiveJob, r Result, uploaded bool) (outcome, error) {
+// succeeded makes the outcome of a result, with the speech that follows it, if there is some. What could not be sent is an
+// error: the scheduler would end the connection.
+func succeeded(key wire.ActiveJob, r Result, spoken *speech, uploaded bool) (outcome, error) {
 	body, err := r.encode(uploaded)
 	if err != nil {
 		return outcome{}, err
 	}
 	frame := wire.JobResult{ActiveJob: key, Result: body}
-	o := outcome{}
-	if len(r.Speech) > 0 {
-		frame.TTS, o.speech = true, r.Speech
+	o := outcome{speech: spoken}
+	if spoken != nil {
+		frame.TTS, frame.TTSAudio = true, &spoken.format
 	}
 	o.frames = []wire.Frame{frame}
 	return o, sendable(frame)

@@ -1,6 +1,10 @@
 package node
 
-import "github.com/lingua-scheduler/lingua/wire"
+import (
+	"strconv"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
 
 const (
 	// mostKept is how large the outcomes may be that wait for their acknowledgement before no further job is taken. What
@@ -14,10 +18,10 @@ const (
 	mostListed = wire.MaxFrame - mostDeclared
 	// mostDeclared is how long a declaration may be.
 	mostDeclared = wire.MaxFrame / 4
-	// listingSize is what a job takes in the list beside its name, at most.
-	listingSize = len(`{"job_id":"","attempt_id":-9223372036854775808,"audio_chunks":999},`)
+	// listingSize is what a job takes in the list beside its name and the number of its attempt, at most.
+	listingSize = len(`{"job_id":"","attempt_id":,"audio_chunks":99999},`)
 	// mostReported is how many chunks of audio are reported at most: to report fewer than have come only has them sent again.
-	mostReported = 999
+	mostReported = 99_999
 )
 
 // full reports that there is no room for a further job: no slot, or too many outcomes that nobody acknowledges, or a list
@@ -28,15 +32,19 @@ func (n *Node) full(job wire.ActiveJob) bool {
 
 // listing is how long a job's place in the list is. A name that is not as names should be may have to be escaped.
 func listing(job wire.ActiveJob) int {
+	size := listingSize + len(strconv.Itoa(job.AttemptID))
 	if idPattern.MatchString(job.JobID) {
-		return listingSize + len(job.JobID)
+		return size + len(job.JobID)
 	}
-	return listingSize + 6*len(job.JobID)
+	return size + 6*len(job.JobID)
 }
 
 // size is what it takes to keep an outcome; nothing if there is none.
 func (o *outcome) size() int {
-	size := len(o.speech)
+	size := 0
+	if o.speech != nil {
+		size = o.speech.size
+	}
 	for _, f := range o.frames {
 		size += outcomeSize
 		if r, ok := f.(wire.JobResult); ok {

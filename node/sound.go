@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
 // maxAudio bounds the audio of one job: a minute of the best that may be spoken is a fifth of it.
@@ -12,8 +14,11 @@ const maxAudio = 64 << 20
 
 // sound is the audio of a job as it comes in.
 type sound struct {
+	packets bool // each chunk is a packet; set before the first comes
+
 	mu    sync.Mutex
 	bytes []byte
+	ends  []int     // where each packet ends
 	next  int       // the chunk that comes next
 	moved time.Time // when something last came, or could begin to
 	err   error
@@ -36,8 +41,14 @@ func (s *sound) add(chunk int, data []byte, last bool) {
 	if len(s.bytes)+len(data) > maxAudio {
 		s.err, s.bytes, last = fmt.Errorf("the audio is larger than %d bytes: %w", maxAudio, Fail(reasonAudioLost)), nil, true
 	}
+	if s.packets && len(s.ends) == oggopus.MaxPackets && len(data) > 0 {
+		s.err, s.bytes, last = unusable(fmt.Errorf("it has more than %d packets", oggopus.MaxPackets)), nil, true
+	}
 	if s.err == nil {
 		s.bytes = append(s.bytes, data...)
+		if s.packets && len(data) > 0 { // the last chunk may be empty
+			s.ends = append(s.ends, len(s.bytes))
+		}
 	}
 	if last {
 		s.whole = true
@@ -50,6 +61,21 @@ func (s *sound) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return min(s.next, mostReported)
+}
+
+// split takes audio that is all there apart.
+func (s *sound) split() ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	packets, from := make([][]byte, len(s.ends)), 0
+	for i, end := range s.ends {
+		packets[i] = s.bytes[from:end:end]
+		if _, err := oggopus.Samples(packets[i]); err != nil {
+			return nil, unusable(fmt.Errorf("packet %d: %w", i, err))
+		}
+		from = end
+	}
+	return packets, nil
 }
 
 // expect says that audio may come again: there is a connection.

@@ -92,20 +92,20 @@ func (n *Node) do(ctx context.Context, t *task, job *Job) outcome {
 		}
 		return o
 	}
-	if len(result.Speech) > mostSpeech {
-		log.Error("the speech is too large; the result goes without it", "bytes", len(result.Speech), "most", mostSpeech)
-		result.Speech = nil
+	spoken, err := newSpeech(&result)
+	if err != nil {
+		log.Error("the speech cannot be sent; the result goes without it", "error", err)
 	}
 	uploaded := false
-	if to := t.assign.TTSUpload; to != "" && len(result.Speech) > 0 {
+	if to := t.assign.TTSUpload; to != "" && spoken != nil {
 		// Before the result, so that the speech is there when the text is.
-		err := t.put(ctx, to, result.Speech)
+		err := t.put(ctx, to, spoken)
 		if err != nil {
 			log.Warn("the speech could not be uploaded; the result goes without it", "error", err)
 		}
-		uploaded, result.Speech = err == nil, nil
+		uploaded, spoken = err == nil, nil
 	}
-	o, err := succeeded(t.key, result, uploaded)
+	o, err := succeeded(t.key, result, spoken, uploaded)
 	if err != nil {
 		log.Error("the result cannot be sent", "error", err)
 		return failed(t.key, reasonResult)
@@ -181,8 +181,8 @@ func (n *Node) deliver(t *task) {
 		for _, f := range t.outcome.frames {
 			o.messages = append(o.messages, outgoing{frame: f})
 		}
-		if len(t.outcome.speech) > 0 {
-			o.voices = append(o.voices, &voice{of: t.key, rest: t.outcome.speech, written: written})
+		if t.outcome.speech != nil {
+			o.voices = append(o.voices, &voice{of: t.key, speech: t.outcome.speech, written: written})
 		} else {
 			o.messages[len(o.messages)-1].written = written
 		}

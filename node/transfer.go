@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // tries is how often audio is fetched and speech is uploaded before it is given up.
@@ -36,14 +38,14 @@ func (t *task) get(ctx context.Context, address string) ([]byte, error) {
 }
 
 // put uploads the spoken result of a job.
-func (t *task) put(ctx context.Context, address string, speech []byte) error {
-	return t.transfer(ctx, http.MethodPut, address, speech, func(io.Reader) error { return nil })
+func (t *task) put(ctx context.Context, address string, spoken *speech) error {
+	return t.transfer(ctx, http.MethodPut, address, spoken, func(io.Reader) error { return nil })
 }
 
 // transfer does one request, a few times if need be.
-func (t *task) transfer(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+func (t *task) transfer(ctx context.Context, method, address string, upload *speech, read func(io.Reader) error) error {
 	for failed := 1; ; failed++ {
-		err := t.request(ctx, method, address, body, read)
+		err := t.request(ctx, method, address, upload, read)
 		if err == nil || hopeless(err) || failed == tries || !wait(ctx, t.node.pace.pause(failed)) {
 			return err
 		}
@@ -51,7 +53,7 @@ func (t *task) transfer(ctx context.Context, method, address string, body []byte
 }
 
 // request does it once. When nothing moves for a while it is given up: the other side may have vanished.
-func (t *task) request(ctx context.Context, method, address string, body []byte, read func(io.Reader) error) error {
+func (t *task) request(ctx context.Context, method, address string, upload *speech, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stall := t.node.pace.stall
@@ -66,9 +68,10 @@ func (t *task) request(ctx context.Context, method, address string, body []byte,
 	if err != nil {
 		return final{errors.New("its address cannot be used")}
 	}
-	if len(body) > 0 {
-		req.Body, req.ContentLength = io.NopCloser(moving(bytes.NewReader(body))), int64(len(body))
-		req.Header.Set("Content-Type", "application/octet-stream")
+	if upload != nil {
+		req.Body, req.ContentLength = io.NopCloser(moving(bytes.NewReader(upload.file))), int64(len(upload.file))
+		req.Header.Set("Content-Type", upload.format.ContentType())
+		req.Header.Set(wire.AudioHeader, upload.format.Header())
 	}
 	resp, err := t.node.http.Do(req)
 	if err != nil {
