@@ -70,6 +70,18 @@ opus-tools: ## install opus-tools, which the tests hold our Ogg Opus streams aga
 	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends opus-tools; \
 	fi
 
+# Sessions and nodes in JavaScript, for the tests of internal/interop. What they depend on is pinned by package-lock.json.
+JS := internal/interop/js
+
+.PHONY: interop
+interop: $(JS)/node_modules/.package-lock.json ## install what the JavaScript sessions and nodes of the tests depend on (needs Node.js 20)
+
+$(JS)/node_modules/.package-lock.json: $(JS)/package.json $(JS)/package-lock.json
+	@command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' || \
+	  { echo 'the tests need Node.js 20 or newer with npm; put node and npm on PATH' >&2; exit 1; }
+	npm --prefix $(JS) ci --no-audit --no-fund --loglevel error
+	@touch $@
+
 # Modules of their own, so that what only they need is not needed by who builds the scheduler. `./...` does not see them.
 NESTED := $(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/node_modules/*' -printf '%h ')
 
@@ -82,10 +94,11 @@ modules: ## build and vet every nested module, with nothing but what its go.sum 
 	  if [ -n "$$packages" ]; then $(GO) -C $$dir vet -mod=readonly $$packages; fi; \
 	done
 
-# The drills take the whole machine, and other tests are held to real time: they take turns.
+# The drills take the whole machine, and other tests, those with JavaScript most of all, are held to real time: they take turns.
 .PHONY: race
-race: redis opus-tools ## every test under the race detector
-	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -v '/internal/drill$$')
+race: redis opus-tools interop ## every test under the race detector
+	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop)$$')
+	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -race -timeout 12m ./internal/drill
 
 # The race detector makes allocations of its own, so these are counted without it.
@@ -166,7 +179,7 @@ PKG ?= ./...
 N   ?= 20
 
 .PHONY: flake
-flake: redis opus-tools ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
+flake: redis opus-tools interop ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
 .PHONY: bench-pauses

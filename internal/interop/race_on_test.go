@@ -1,0 +1,6 @@
+//go:build race
+
+package interop
+
+// raced: the instances are built with the race detector if the tests are.
+const raced = true
