@@ -94,7 +94,7 @@ type Limits struct {
 type UtteranceStart struct {
 	UtteranceID string `json:"utterance_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
 	SrcLang     string `json:"src_lang,omitempty" doc:"One of the session's languages; the other is the target."`
-	RequestID   string `json:"request_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The same one never makes a second job. One is made if it is absent."`
+	RequestID   string `json:"request_id,omitempty" maxLength:"120" pattern:"^[A-Za-z0-9._:-]+$" doc:"The same one never makes a second job. One is made if it is absent."`
 }
 
 // AudioChunk is audio of the open utterance, or the end of it. A binary frame is the same without the rest.
@@ -102,7 +102,7 @@ type AudioChunk struct {
 	Seq         int64  `json:"seq,omitempty" doc:"Which audio frame this is, counted from 1 over the session, binary frames included."`
 	UtteranceID string `json:"utterance_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
 	SrcLang     string `json:"src_lang,omitempty" doc:"As in utterance_start, if this begins one."`
-	RequestID   string `json:"request_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
+	RequestID   string `json:"request_id,omitempty" maxLength:"120" pattern:"^[A-Za-z0-9._:-]+$"`
 	Data        []byte `json:"data,omitempty" doc:"Base64."`
 	IsFinal     bool   `json:"is_final,omitempty" doc:"The utterance ends here."`
 }

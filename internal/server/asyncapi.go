@@ -227,7 +227,7 @@ func binaryMessage(registry huma.Registry, b *binaryFrame) *messageDoc {
 		Payload: &huma.Schema{Type: huma.TypeString, Format: "binary"},
 	}
 	if b.kind == "" {
-		m.Description = "A binary frame, all of it audio in the format that `session_start` gave. It is counted together with `audio_chunk`, from 1."
+		m.Description = "A binary frame of audio in the format that `session_start` gave, after its number if that asked for numbered framing. It is counted together with `audio_chunk`, from 1."
 		m.Payload.Description = "The frame as it is."
 		return m
 	}
@@ -262,7 +262,7 @@ var closeCodes = []struct {
 	why  string
 }{
 	{wire.CloseNormal, "the session has ended"},
-	{wire.CloseBadMessage, "a message that is not one, or not in its turn"},
+	{wire.CloseBadMessage, "a first message that is not one; later ones are answered with an `error` that is not fatal"},
 	{wire.CloseUnauthorized, "no valid credential"},
 	{wire.CloseForbidden, "the credential is not for this"},
 	{wire.CloseNotFound, "the session is not known any more"},
