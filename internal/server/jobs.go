@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -43,20 +42,9 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 	if more = more || len(out.Jobs) > q.limit; more && len(out.Jobs) > 0 {
 		out.Jobs = out.Jobs[:min(len(out.Jobs), q.limit)]
 		last := &out.Jobs[len(out.Jobs)-1]
-		out.NextCursor = cursor("jobs", strconv.FormatInt(createdAt(last, list), 10), last.JobID)
+		out.NextCursor = cursor("jobs", strconv.FormatInt(last.CreatedMS, 10), last.JobID)
 	}
 	return out, nil
-}
-
-// createdAt is when a listed job was created. Of those that only another instance knows, the millisecond is known, which is
-// all that a shared store says.
-func createdAt(listed *wire.Job, here []*core.Job) int64 {
-	for _, job := range here {
-		if string(job.ID) == listed.JobID {
-			return store.PlaceOf(job).Created
-		}
-	}
-	return time.UnixMilli(listed.CreatedMS).UnixNano()
 }
 
 // jobFilter reads which jobs are asked for. One more than the page holds is looked for, to know whether there are more.

@@ -111,12 +111,12 @@ type ListParams struct {
 
 // Place is where a job stands in a list: it does not change, whatever else comes and goes.
 type Place struct {
-	Created int64 // Unix nanoseconds, as exactly as the store knows
+	Created int64 // Unix milliseconds, which is what every instance knows of every job
 	Job     core.JobID
 }
 
 // PlaceOf is where a job stands.
-func PlaceOf(job *core.Job) Place { return Place{Created: job.Created.UnixNano(), Job: job.ID} }
+func PlaceOf(job *core.Job) Place { return Place{Created: job.Created.UnixMilli(), Job: job.ID} }
 
 // Compare orders places: the newest first, those of one moment by their names.
 func (p Place) Compare(other Place) int {
