@@ -9,9 +9,9 @@ import (
 )
 
 // TestEverythingOverRedis runs every other test of this package once more, with schedulers that keep their truth in
-// Redis: whoever uses the API must not be able to tell.
+// Redis: whoever uses the API must not be able to tell. It does not run beside the others: with twice as many schedulers on
+// a busy machine Redis gets too little of the processor to answer in time.
 func TestEverythingOverRedis(t *testing.T) {
-	t.Parallel()
 	if *redisURL != "" {
 		return // this is that run
 	}

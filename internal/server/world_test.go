@@ -82,7 +82,8 @@ func newWorld(t testing.TB, changes ...func(*config.Config)) *world {
 	cfg.Server.Port = 0
 	cfg.Server.ShutdownSeconds = 0 // tests leave jobs behind; nobody has to wait for them
 	// On a machine with other things to do, a test's nodes are slow to confirm and send no heartbeats meanwhile, and
-	// Redis is slow to answer.
+	// Redis is slow to answer, so that an instance may not get to say that it is present: it would grant nothing.
+	cfg.Scheduler.Phase2.HeartbeatTTLSeconds = 60
 	cfg.Scheduler.Dispatch.DecideWithinMS = 10_000
 	cfg.Scheduler.Dispatch.ACKTimeoutMS, cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 10_000, 60
 	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000
