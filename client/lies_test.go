@@ -81,6 +81,26 @@ func TestSecondEnd(t *testing.T) {
 	l.end()
 }
 
+// TestFormatOfSpeechWhoseBeginningIsMissing: its result has named it.
+func TestFormatOfSpeechWhoseBeginningIsMissing(t *testing.T) {
+	t.Parallel()
+	opus := wire.AudioFormat{Encoding: "opus", SampleRate: 48_000, Channels: 1}
+	f := newFake(t, func(p *peer) {
+		p.begin(limits)
+		r := result(1, 0)
+		r.TTS, r.TTSAudio = "follows", &opus
+		p.send(r)
+		p.speak(job(0), 1, true, "x")
+		p.end(wire.SessionEnded{SessionID: "s-1"})
+	})
+	l := start(t, f.config())
+	if got := want[client.Result](l); got.TTSAudio == nil || *got.TTSAudio != opus {
+		t.Errorf("the result says %+v", got.TTSAudio)
+	}
+	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: opus, Audio: []byte("x")})
+	l.end()
+}
+
 // TestSpokenAnew: speech of a higher attempt begins anew, and voids that of a lower.
 func TestSpokenAnew(t *testing.T) {
 	t.Parallel()

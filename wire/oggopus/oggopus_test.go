@@ -181,6 +181,34 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
+// TestMissingPages: a page that is missing, or comes twice, is noticed although every other is whole.
+func TestMissingPages(t *testing.T) {
+	t.Parallel()
+	s := &oggopus.Stream{Channels: 1, Packets: make([][]byte, 120)}
+	for i := range s.Packets {
+		s.Packets[i] = []byte{8, byte(i)}
+	}
+	file, err := oggopus.Encode(s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := bytes.SplitAfter(file, []byte("OggS")) // each but the first without its first four bytes
+	join := func(pages ...[]byte) []byte { return append([]byte("OggS"), bytes.Join(pages, nil)...) }
+	if _, err := oggopus.Decode(join(pages[1:]...)); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(pages)-1; i++ {
+		without := append(append([][]byte{}, pages[1:i]...), pages[i+1:]...)
+		if _, err := oggopus.Decode(join(without...)); err == nil {
+			t.Errorf("page %d can be missing", i-1)
+		}
+		twice := append(append([][]byte{}, pages[1:i+1]...), pages[i:]...)
+		if _, err := oggopus.Decode(join(twice...)); err == nil {
+			t.Errorf("page %d can come twice", i-1)
+		}
+	}
+}
+
 // FuzzDecode: any bytes are a stream, which comes back the same when it is written again, or an error.
 func FuzzDecode(f *testing.F) {
 	f.Add(encodedTone(f))
