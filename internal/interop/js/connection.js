@@ -22,6 +22,7 @@ export class Connection extends EventEmitter {
     this.turn = 0
     this.failures = 0
     this.closed = false
+    this.abandoned = false // a connection before this one was given up without an answer to its first message
     // worthRetrying lets the owner come back once more after a close code that is final otherwise.
     this.worthRetrying = () => false
   }
@@ -64,8 +65,10 @@ export class Connection extends EventEmitter {
       if (socket !== this.socket) return
       this.emit('lost', { code, http_status: status, address })
       if (this.closed) return
+      const worthRetrying = isFinal(code) && this.worthRetrying(code)
+      this.abandoned = !this.established
       const refusedUpgrade = status >= 400 && status < 500 && status !== 429
-      if (refusedUpgrade || (isFinal(code) && !this.worthRetrying(code))) {
+      if (refusedUpgrade || (isFinal(code) && !worthRetrying)) {
         this.closed = true
         this.emit('refused', { code: refusedUpgrade ? status : code, error: this.lastError })
         return

@@ -22,6 +22,8 @@ export class Node extends EventEmitter {
     this.early = null // messages that came before the answer to the registration
 
     this.connection = new Connection({ addresses, path: '/ws/node', token, ...connection })
+    // A registration that was given up may arrive after all and replace this one.
+    this.connection.worthRetrying = (code) => code === 4409 && this.connection.abandoned
     this.connection.on('open', () => this.#register())
     this.connection.on('message', (message) => this.#receive(message))
     this.connection.on('binary', (bytes) => this.#audio(bytes))

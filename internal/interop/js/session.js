@@ -16,7 +16,7 @@ export class Session extends EventEmitter {
     }
     this.inChunks = inChunks
     this.forgetful = forgetful // drops audio at the commit, against the rule: what AUDIO_LOST is for
-    this.limits = null // set by session_started
+    this.begun = false // there is a session to be resumed
     this.lastSeq = 0 // of the durable messages
     this.kept = [] // audio frames, without a gap, until the terminal message of their utterance
     this.produced = 0 // the number of the last audio frame
@@ -28,13 +28,12 @@ export class Session extends EventEmitter {
     this.startsSent = 0
 
     this.connection = new Connection({ addresses, path: '/ws/session', token, ...connection })
-    this.connection.worthRetrying = (code) => code === 4409 && !this.limits && this.startsSent > 1 && !this.resumeOnly
+    this.connection.worthRetrying = (code) => this.#replacedByOwnStart(code)
     this.connection.on('open', () => this.#hello())
     this.connection.on('message', (message) => this.#receive(message))
     this.connection.on('beforePong', () => this.emit('beforePong'))
     this.connection.on('lost', (how) => {
       this.cursor = 0
-      if (how.code === 4409) this.resumeOnly = true
       this.emit('lost', how)
     })
     this.connection.on('refused', (why) => this.emit('refused', why))
@@ -107,8 +106,15 @@ export class Session extends EventEmitter {
     this.connection.sendBinary(Buffer.concat([number, bytes]))
   }
 
+  // A start that was repeated is replaced by the first one if that arrives after all. That is worth one resume.
+  #replacedByOwnStart(code) {
+    if (code !== 4409 || this.begun || this.startsSent < 2) return false
+    this.begun = true
+    return true
+  }
+
   #hello() {
-    if (!this.limits && !this.resumeOnly) {
+    if (!this.begun) {
       this.startsSent++
       this.connection.send(this.setup)
       return
@@ -120,7 +126,7 @@ export class Session extends EventEmitter {
   #receive(message) {
     switch (message.type) {
       case 'session_started':
-        this.limits = message.limits
+        this.begun = true
         this.#ready(1)
         this.emit('started', message)
         break
