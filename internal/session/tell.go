@@ -156,7 +156,7 @@ func (s *Session) read(ctx context.Context) {
 		s.mu.Lock()
 		s.deliverAll(messages)
 		if len(messages) == 0 {
-			s.skip(s.known)
+			s.deliverLost(s.known)
 		}
 		s.mu.Unlock()
 	}
@@ -168,23 +168,50 @@ func (s *Session) deliverAll(messages []store.Message) {
 		if s.link == nil || m.Seq <= s.sent {
 			continue
 		}
+		s.deliverLost(m.Seq - 1)
 		e, err := openEnvelope(m.Body)
 		if err != nil {
 			s.rooms.log.Error("a durable message is skipped", "session_id", s.ref.Name, "error", err)
-			s.skip(m.Seq)
+			s.deliverLost(m.Seq)
 			continue
 		}
 		s.deliver(m.Seq, e)
 	}
 }
 
+// deliverLost goes on after durable messages that are gone before they were sent, because the outbox was too full or the
+// store has forgotten them. Each of their utterances ends with an error.
+func (s *Session) deliverLost(to int64) {
+	for seq := s.sent + 1; seq <= to && s.link != nil; seq++ {
+		u := s.turn[seq]
+		if u == nil {
+			continue
+		}
+		e, err := sealFailure(&u.spec, u.job, wire.Errorf(wire.Internal, "this utterance had ended, and its result was lost before it could be sent"), core.ReasonNone)
+		if err != nil {
+			s.rooms.log.Error("a message could not be written", "job_id", u.job, "error", err)
+			continue
+		}
+		s.deliver(seq, e)
+	}
+	if s.link != nil {
+		s.skip(max(s.sent, to))
+	}
+}
+
 // skip goes on after durable messages that are gone: there is nothing to wait for.
 func (s *Session) skip(to int64) {
 	s.sent = to
+	for seq := range s.fresh {
+		if seq <= to {
+			s.takeFresh(seq)
+		}
+	}
 	for turn, u := range s.turn {
 		if turn <= to {
 			delete(s.turn, turn)
 			u.told, u.ended = true, true
+			u.stopWaiting()
 			s.drop(u)
 			s.forget(u)
 		}

@@ -25,7 +25,8 @@ type AppendParams struct {
 	Index   int64
 	Body    []byte
 	Keep    time.Duration // how long the outbox outlives its last message
-	// MaxBytes bounds the bodies in the stream, unless it is 0: the oldest are dropped for a new one. The last one stays.
+	// MaxBytes bounds the bodies in the stream, unless it is 0: the oldest are dropped for a new one. That one stays, with
+	// those that have waited for it: nobody can have read them.
 	MaxBytes int64
 	// By says that only the session's owner may add it: a message that is the owner's own decision. Its zero value is
 	// for what was decided elsewhere, by a job's record.

@@ -138,8 +138,9 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	if there = there || p.Index < st.next; !there {
 		st.waiting[p.Index] = slices.Clone(p.Body)
 	}
+	before := st.next
 	st.advance()
-	st.bound(p.MaxBytes)
+	st.bound(before, p.MaxBytes)
 	return store.Appended{Seq: st.next, There: there, Owner: is.Owner}, nil
 }
 
@@ -157,9 +158,10 @@ func (st *stream) advance() {
 	}
 }
 
-// bound drops the oldest messages while there are too many or they are too large. The last one stays.
-func (st *stream) bound(maxBytes int64) {
-	for len(st.messages) > 1 && (len(st.messages) > maxMessages || maxBytes > 0 && st.bytes > maxBytes) {
+// bound drops the oldest messages while there are too many or they are too large. Those after a position have entered just
+// now, and stay.
+func (st *stream) bound(before, maxBytes int64) {
+	for st.next > before && st.messages[0].Seq <= before && (len(st.messages) > maxMessages || maxBytes > 0 && st.bytes > maxBytes) {
 		st.drop()
 	}
 }

@@ -152,4 +152,26 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 			t.Errorf("after it there are %s", got)
 		}
 	})
+
+	run("messages that enter an outbox together stay until the next one", func(t *testing.T, h *Harness) {
+		body := bytes.Repeat([]byte("x"), 1000)
+		put(t, h, store.AppendParams{Session: room1, Index: 0, Body: body, MaxBytes: 3500})
+		for i := range int64(6) {
+			put(t, h, store.AppendParams{Session: room1, Index: 7 - i, Body: body, MaxBytes: 3500})
+		}
+		put(t, h, store.AppendParams{Session: room1, Index: 1, Body: body, MaxBytes: 3500})
+		if got := fmt.Sprint(seqs(t, h, room1)); got != "[2 3 4 5 6 7 8]" {
+			t.Errorf("when the second lets in those that waited for it, there are %s", got)
+		}
+		if a := put(t, h, store.AppendParams{Session: room1, Index: 1, Body: body, MaxBytes: 3500}); !a.There {
+			t.Errorf("the second once more: %+v", a)
+		}
+		if got := fmt.Sprint(seqs(t, h, room1)); got != "[2 3 4 5 6 7 8]" {
+			t.Errorf("when that is repeated, there are %s", got)
+		}
+		put(t, h, store.AppendParams{Session: room1, Index: 8, Body: body, MaxBytes: 3500})
+		if got := fmt.Sprint(seqs(t, h, room1)); got != "[7 8 9]" {
+			t.Errorf("after the next one there are %s", got)
+		}
+	})
 }

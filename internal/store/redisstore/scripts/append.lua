@@ -11,8 +11,9 @@ local box, own = outbox(KEYS[2]), tonumber(ARGV[7])
 if epoch > 0 and incarnation ~= ARGV[2] then return { now, 0, box.next, '' } end
 if own ~= 0 and (epoch > own or epoch == own and owner ~= ARGV[8]) then return { now, 0, box.next, owner } end
 local added = tonumber(ARGV[3]) >= box.next and redis.call('HSETNX', KEYS[2], ARGV[3], ARGV[4]) == 1
+local before = box.next
 if advance(KEYS[1], KEYS[2], box) then
-  bound(KEYS[1], box, tonumber(ARGV[6]))
+  bound(KEYS[1], box, before, tonumber(ARGV[6]))
   write_outbox(KEYS[2], box)
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[5])

@@ -173,15 +173,16 @@ local function advance(out, waiting, box)
   end
 end
 
--- Drops the oldest messages of a stream while there are too many or they are too large. The last one stays.
+-- Drops the oldest messages of a stream while there are too many or they are too large. Those after a position have entered
+-- just now, and stay.
 local MAX_MESSAGES = 1024
-local function bound(out, box, max_bytes)
+local function bound(out, box, before, max_bytes)
   if box.next - MAX_MESSAGES > box.acked then redis.call('XTRIM', out, 'MINID', '~', box.next - MAX_MESSAGES) end
   while max_bytes > 0 and box.bytes - box.from > max_bytes do
     local first = redis.call('XRANGE', out, '-', '+', 'COUNT', 1)[1]
     if not first then return end
     box.from = tonumber(first[2][4])
-    if box.bytes - box.from <= max_bytes or first[1] == box.next .. '-0' then return end
+    if box.bytes - box.from <= max_bytes or tonumber(string.match(first[1], '^%d+')) > before then return end
     redis.call('XDEL', out, first[1])
   end
 end
