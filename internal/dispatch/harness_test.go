@@ -314,6 +314,8 @@ type faulty struct {
 	mu   sync.Mutex
 	down map[string]int // operations that fail this many more times
 	lost map[string]int // operations whose reply is lost this many more times
+
+	afterGet func() // is called once, after a record was read
 }
 
 func newFaulty(st store.Store) *faulty {
@@ -379,7 +381,12 @@ func (f *faulty) Commit(ctx context.Context, r core.LeaseRef) (bool, error) {
 }
 
 func (f *faulty) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
-	return ask(f, "get", func() (*core.Job, error) { return f.Store.Get(ctx, id) })
+	job, err := ask(f, "get", func() (*core.Job, error) { return f.Store.Get(ctx, id) })
+	if then := f.afterGet; then != nil {
+		f.afterGet = nil
+		then()
+	}
+	return job, err
 }
 
 func (f *faulty) Mark(ctx context.Context, m store.Mark) error {

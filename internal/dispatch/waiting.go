@@ -38,12 +38,14 @@ const (
 func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Placement, error) {
 	r.since = w.Since
 	var self *waiter
-	defer func() { d.waiters.leave(self) }()
+	var got core.NodeID
+	defer func() { d.stopWaiting(self, got) }()
 	for {
-		began := time.Now()
+		began, freed := time.Now(), d.waiters.freed.Load()
 		p, e := d.dispatch(ctx, &r)
 		if e == nil {
 			d.metrics.Dispatched(time.Since(began), false)
+			got = p.Node
 			return p, nil
 		}
 		until := w.Until
@@ -58,6 +60,9 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		}
 		if self == nil {
 			self = d.waiters.enter(&r, w.Since)
+			if d.waiters.freed.Load() != freed {
+				continue // a slot was freed since it looked, when it could not be woken yet
+			}
 		} else {
 			d.handOver(self)
 		}
@@ -92,8 +97,24 @@ func (d *Dispatcher) Waiting() int { return int(d.waiters.count.Load()) }
 
 // Room says that a node may have room: it wakes a request that waits for one.
 func (d *Dispatcher) Room(n *fleet.Node) {
-	if n != nil && d.waiters.count.Load() > 0 {
+	if n == nil {
+		return
+	}
+	d.waiters.freed.Add(1) // before the look at who waits: a request looks at it after it has begun to wait
+	if d.waiters.count.Load() > 0 {
 		d.wake(n, maxHandovers, time.Time{})
+	}
+}
+
+// stopWaiting ends the wait of a request, which may have got a node. If another node with room has just woken it, that one
+// is for the next.
+func (d *Dispatcher) stopWaiting(w *waiter, got core.NodeID) {
+	if w == nil {
+		return
+	}
+	d.waiters.leave(w)
+	if n, left := d.waiters.rest(w); n != nil && n.ID() != got && left > 0 {
+		d.wake(n, left-1, w.since)
 	}
 }
 
@@ -118,6 +139,7 @@ func (d *Dispatcher) wake(n *fleet.Node, handovers int, after time.Time) {
 // waiters are the requests that wait, in classes that the same nodes can serve.
 type waiters struct {
 	count   atomic.Int64
+	freed   atomic.Int64 // counts the slots that were freed
 	mu      sync.Mutex
 	classes map[string][]*waiter // each by how long they have waited
 }
@@ -166,9 +188,6 @@ func (w *waiters) enter(r *Request, since time.Time) *waiter {
 }
 
 func (w *waiters) leave(one *waiter) {
-	if one == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := slices.DeleteFunc(w.classes[one.class], func(other *waiter) bool { return other == one })
