@@ -96,7 +96,7 @@ func (s *scheduler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if typ == websocket.MessageBinary {
-			s.audio = append(s.audio, body...)
+			s.audio = append(s.audio, body[8:]...) // after its sequence number
 			continue
 		}
 		switch kind, _ := wire.TypeOf(body); kind {
