@@ -6,13 +6,15 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // addresses are where the scheduler may be: its load balancer, or each of its instances. They belong to the goroutine that
 // connects.
 type addresses struct {
-	all []string
-	at  int // where the session is, or tries to be
+	all  []string
+	at   int         // where the session is, or tries to be
+	away []time.Time // until when each of them asked to be left alone
 }
 
 // newAddresses reads them. The first to be tried is any of them, so that sessions do not all go to one instance.
@@ -26,8 +28,15 @@ func newAddresses(given []string) (addresses, error) {
 		a.all = append(a.all, u)
 	}
 	a.at = rand.IntN(len(a.all))
+	a.away = make([]time.Time, len(a.all))
 	return a, nil
 }
+
+// stayAway notes that the present one asked to be left alone for a while. The others did not.
+func (a *addresses) stayAway(d time.Duration) { a.away[a.at] = time.Now().Add(d) }
+
+// wait is how long the present one wants to be left alone.
+func (a *addresses) wait() time.Duration { return time.Until(a.away[a.at]) }
 
 func (a *addresses) here() string { return a.all[a.at] }
 

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -60,6 +61,33 @@ func absentees(t *testing.T) []string {
 	elsewhere := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(elsewhere.Close)
 	return []string{"http://" + dead.Addr().String(), elsewhere.URL}
+}
+
+// One that asks to be left alone for a while is left alone, and another is tried at once.
+func TestRetryAfterHoldsForOneAddress(t *testing.T) {
+	t.Parallel()
+	cfg, at := instances(t, 2, func(p *peer) {
+		p.begin(limits)
+		p.cut()
+	}, func(p *peer) {
+		p.expect(&wire.SessionResume{})
+		busy := wire.Errorf(wire.AllCandidatesFullOrFailed, "this instance is stopping").RetryIn(time.Minute)
+		p.shut(wire.CloseDraining, *busy)
+	}, func(p *peer) {
+		p.resume(0, 1)
+		p.end(wire.SessionEnded{SessionID: "s-1"})
+	})
+	began := time.Now()
+	l := start(t, cfg)
+	want[client.Reconnecting](l)
+	want[client.Resumed](l)
+	l.end()
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("the other address was tried after %v", took)
+	}
+	if at.all[1] == at.all[2] {
+		t.Errorf("it was tried at %v", at.all)
+	}
 }
 
 // TestSeveralAddresses: a scheduler that lives is found among addresses where none does, at the start and after a cut.

@@ -102,7 +102,7 @@ func (j *journal) settle(through int64, now time.Time) {
 	j.trim(now)
 }
 
-// trim drops what was sent and cannot be needed again. What is not sent stays, whatever became of it: frames have no
+// trim drops what was sent and cannot be needed again. What is not sent stays, whatever became of it: raw frames have no
 // number on the wire, so none may be left out. Age alone drops only what stands before the last frame: the rest may be
 // the end of the session.
 func (j *journal) trim(now time.Time) {

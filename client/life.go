@@ -80,11 +80,12 @@ func (s *Session) resume(cut error, tries int) (*link, int, error) {
 	window := milliseconds(s.started.Limits.ResumeMS)
 	until := time.Now().Add(window)
 	soon := errors.Is(cut, errGoAway) // that was a random moment already
+	s.where.stayAway(retryAfter(cut))
 	if gone(cut) {
 		s.where.next()
 	}
 	for ; ; tries++ {
-		if !s.waitAtLeast(retryAfter(cut)) {
+		if !s.waitAtLeast(min(s.where.wait(), time.Until(until))) {
 			return nil, tries, cut
 		}
 		if !soon && !s.pause(tries/len(s.where.all)) { // each address is tried soon before any is tried late
@@ -108,6 +109,7 @@ func (s *Session) resume(cut error, tries int) (*link, int, error) {
 		if s.ctx.Err() != nil || !again(err) && (!absent(err) || !s.where.others()) {
 			return nil, tries, err
 		}
+		s.where.stayAway(retryAfter(err))
 		s.where.next()
 		cut = err
 	}
