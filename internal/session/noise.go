@@ -42,6 +42,9 @@ func (n *noiseFloor) observe(level float64, length time.Duration) {
 	}
 }
 
+// isKnown reports whether enough was heard to tell the background from speech.
+func (n *noiseFloor) isKnown() bool { return n.parts == floorParts }
+
 // threshold is the level below which audio is silence: at least base, and above the background.
 func (n *noiseFloor) threshold(base float64) float64 {
 	if n.observed < floorAfter {

@@ -67,6 +67,9 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	r.write(ctx, st.Owner, kindMoved, tellFor, movedLetter{s.ref, s.claim.Epoch})
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over {
+		return nil, nil // another instance took it at once: nothing is kept for it here
+	}
 	for _, u := range s.again {
 		s.expect(u)
 	}
@@ -84,7 +87,7 @@ func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Se
 	s.hash, s.set, s.turns, s.cut, s.closed, s.confirmed = v.Hash, v.Settings, v.Turns, v.Cut, v.Closed, v.Confirmed
 	options := s.restoreOptions(v.Options)
 	s.totals = wire.SessionEnded{Results: v.Results, Errors: v.Errors, AudioMS: v.AudioMS}
-	known, err := r.last(ctx, ref, v.Results+v.Errors, s.count)
+	known, err := r.last(ctx, ref, v.Tallied, s.count)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +95,7 @@ func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Se
 	if err != nil {
 		return nil, err
 	}
-	s.sent, s.known, s.counted = known, known, v.Cut
+	s.sent, s.known, s.tallied, s.counted = known, known, known, v.Cut
 	s.turns = max(s.turns, known) // the store may have forgotten the last state, and not what came after it
 	// The utterance that was open comes from its beginning, and what was said meanwhile with it, all at once.
 	s.pace.credit = v.Settings.Longest + r.cfg.Resume

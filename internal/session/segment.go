@@ -42,6 +42,7 @@ type segment struct {
 	bytes       int
 	peak        float64       // the loudest block
 	voiced      bool          // something was louder than silence
+	spoken      bool          // and than a background that was known by then
 	quiet       time.Duration // how long it has been silent at the end
 	length      time.Duration
 	heard       time.Time // when its last audio came
@@ -68,7 +69,7 @@ func (g *segment) add(f *wire.AudioFormat, r *rules, noise *noiseFloor, p piece)
 	}
 	threshold := g.listen(f, r.silence, noise, p.data)
 	// What was taken for speech before the background was known may be nothing but background.
-	if g.voiced = g.peak >= threshold; !g.voiced {
+	if g.voiced = g.spoken || g.peak >= threshold; !g.voiced {
 		return "", g.trim()
 	}
 	if g.quiet >= r.pause {
@@ -90,6 +91,7 @@ func (g *segment) listen(f *wire.AudioFormat, base float64, noise *noiseFloor, p
 			g.quiet += length
 		} else {
 			g.quiet = 0
+			g.spoken = g.spoken || noise.isKnown() // it stays speech, however loud the background becomes after it
 		}
 	}
 	return threshold

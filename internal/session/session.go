@@ -60,6 +60,7 @@ type Session struct {
 	sent       int64               // the last durable message that was sent
 	known      int64               // the last there is
 	confirmed  int64               // the last that the client says it has
+	tallied    int64               // the last that is in the totals, or was gone before it could be
 	fresh      map[int64]*envelope // durable messages that passed through here and were not sent yet
 	freshBytes int
 	reading    bool

@@ -17,6 +17,7 @@ type saved struct {
 	Turns                    int64
 	Cut                      int64 // the last audio frame of which it was decided where it belongs
 	Confirmed                int64 // the last durable message that the client has
+	Tallied                  int64 // the last that is in the totals, or was gone before it could be
 	Results, Errors, AudioMS int64
 	Closed                   []closedUtterance
 	Cuts                     []cut
@@ -38,7 +39,7 @@ type cut struct {
 // state writes the session down.
 func (s *Session) state() ([]byte, error) {
 	v := saved{
-		Hash: s.hash, Settings: s.set, Turns: s.turns, Cut: s.cut, Confirmed: s.confirmed,
+		Hash: s.hash, Settings: s.set, Turns: s.turns, Cut: s.cut, Confirmed: s.confirmed, Tallied: s.tallied,
 		Results: s.totals.Results, Errors: s.totals.Errors, AudioMS: s.totals.AudioMS, Closed: s.closed,
 	}
 	index := map[*optionSet]int{s.options: 0}

@@ -79,6 +79,7 @@ func (s *Session) deliver(seq int64, e *envelope) {
 		return
 	}
 	delete(s.turn, seq)
+	s.tallied = max(s.tallied, seq)
 	u.told, u.ended = true, true
 	s.drop(u)
 	s.rooms.counts.Answered(u.since, e.Result)
@@ -201,7 +202,7 @@ func (s *Session) deliverLost(to int64) {
 
 // skip goes on after durable messages that are gone: there is nothing to wait for.
 func (s *Session) skip(to int64) {
-	s.sent = to
+	s.sent, s.tallied = to, max(s.tallied, to)
 	for seq := range s.fresh {
 		if seq <= to {
 			s.takeFresh(seq)
