@@ -137,3 +137,22 @@ func TestSilentJobEndsWithinResultTimeout(t *testing.T) {
 		wantEnds(t, link, "0 DEADLINE_EXCEEDED")
 	})
 }
+
+// A client whose frames have no numbers learns where to go on when the scheduler comes to audio that is gone.
+func TestAudioGoneIsAcknowledgedWhereItLies(t *testing.T) {
+	play(t, func(w *world) {
+		s, token := abandon(w)
+		again, next, err := w.resume(s, token, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := again.AudioGone(1); e != nil {
+			t.Fatal(e)
+		}
+		w.say(again, tone(300))
+		w.hear(again, session.Words{Final: true})
+		if m := next.last(t, "audio_ack"); m["seq"] != 8.0 {
+			t.Errorf("%v", m)
+		}
+	})
+}

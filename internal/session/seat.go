@@ -96,7 +96,6 @@ func (t *Seat) AudioGone(index int64) *wire.Error {
 		u.noAudio = true
 		s.drop(u)
 		s.skipMissing()
-		s.acknowledge(true)
 		s.expire(u, core.ReasonAudioLost)
 		return nil
 	})

@@ -119,6 +119,9 @@ func (s *Session) dismiss() {
 
 // attach makes a link the one that messages go to, and closes the one that was.
 func (s *Session) attach(link Link) {
+	if s.link != nil {
+		s.hush(s.link)
+	}
 	s.dismiss()
 	s.link = link
 	s.heard = time.Now()

@@ -121,6 +121,7 @@ func (s *Session) hush(link Link) {
 	for _, u := range s.spoken {
 		if u.ended && u.voice.chunk > 0 && s.link == link {
 			u.voice.lose(s.rooms.Sounds)
+			s.forget(u)
 		}
 	}
 }
@@ -154,8 +155,11 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, data []byte) bool {
 	if gap || u.ended && s.link == nil || !v.push(r.Sounds, frame) {
 		s.loseSpeech(u, "has a gap, or is too large to wait")
 	}
-	if u.ended && s.link != nil {
+	switch {
+	case u.ended && s.link != nil:
 		s.voiced(u)
+	case u.ended:
+		s.forget(u)
 	}
 	return !v.lost
 }

@@ -237,3 +237,46 @@ func TestResultSaysThatItsSpeechIsLost(t *testing.T) {
 		})
 	})
 }
+
+// Nobody waits for speech that was lost with a connection.
+func TestSpeechLostWithItsConnectionIsNotWaitedFor(t *testing.T) {
+	for name, how := range map[string]struct{ before, left bool }{
+		"a piece came before the cut":                       {true, true},
+		"the first came after it":                           {false, true},
+		"a piece came, and another connection replaced its": {true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+				job := w.utter(s)
+				w.doneAs(job, 1, `{"text_tgt":"a","tts":true}`)
+				if how.before {
+					speech(t, w, job, 1, 0, false)
+				}
+				if how.left {
+					s.Leave()
+				}
+				if !how.before {
+					speech(t, w, job, 1, 0, false)
+				}
+				again, next, err := w.resume(s, link.token(t), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				speech(t, w, job, 1, 1, true)
+				if n := s.Spoken(); n != 0 || len(next.heard("binary")) != 0 {
+					t.Errorf("%d utterances are kept for their speech; of it came %d pieces", n, len(next.heard("binary")))
+				}
+				synctest.Wait()
+				if m := next.last(t, "result"); m["tts"] != "lost" {
+					t.Errorf("%v", m["tts"])
+				}
+				again.End()
+				synctest.Wait()
+				if n := len(next.heard("session_ended")); n != 1 {
+					t.Error("the end waits for speech that does not come")
+				}
+			})
+		})
+	}
+}
