@@ -123,6 +123,18 @@ func (p *process) awaitNth(kind string, n int) event {
 	return p.await(kind, func(event) bool { n--; return n == 0 })
 }
 
+// count is how many events of a kind it has printed.
+func (p *process) count(kind string) int {
+	events, _ := p.all()
+	n := 0
+	for _, e := range events {
+		if e.Event == kind {
+			n++
+		}
+	}
+	return n
+}
+
 // stop stops it for a while, as a suspended machine would be.
 func (p *process) stop(d time.Duration) {
 	p.t.Helper()
