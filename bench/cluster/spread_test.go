@@ -240,7 +240,7 @@ func (t *town) together(tb testing.TB, keys []string, trips []trip) {
 		if apart(key) {
 			continue
 		}
-		for _, word := range strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune(":{}", r) }) {
+		for _, word := range strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune(":{}/", r) }) {
 			named[word] = append(named[word], key)
 		}
 	}
