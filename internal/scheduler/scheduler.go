@@ -233,13 +233,13 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
+	// Before anybody is told that it leaves. What is said while a session is still connected here is dispatched as usual.
+	s.Jobs.Leave()
 	s.Server.Unready()
 	_ = s.Bus.Announce(deadline) // that it is draining; if it cannot be said now it is with the next renewal
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len(), "nodes", s.links.Len())
 	const reason = "this instance is stopping"
 	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)
-	// What is said while a session is still connected here is dispatched as usual.
-	s.Jobs.Leave()
 	var leaving sync.WaitGroup
 	leaving.Go(func() { s.Rooms.GoAway(deadline, reason, leave) })
 	if s.accompanied(deadline) { // there are others to go to, and what a node has goes with it
