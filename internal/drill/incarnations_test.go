@@ -75,8 +75,8 @@ func TestIncarnations(t *testing.T) {
 	var all sync.WaitGroup
 	const workers = 32
 	for n := range workers {
+		w := rand.New(rand.NewPCG(uint64(n), dice.Uint64()))
 		all.Go(func() {
-			w := rand.New(rand.NewPCG(uint64(n), dice.Uint64()))
 			for x.steps.Add(1) <= int64(*incarnationSteps) {
 				x.step(w)
 				pause.For(t.Context(), time.Duration(w.Int64N(int64(2*stepEvery))))

@@ -31,7 +31,7 @@ var mutants = map[string]mutant{
 		drill: drill{kept: usually, faults: []fault{delayed(presenceTTL)}}, want: overdue,
 	},
 	"nobody takes on the jobs of an instance that is gone": {
-		edits: []edit{{"internal/dispatch/bereaved.go", "range nodes {", "range nodes[:0] {"}},
+		edits: []edit{{"internal/dispatch/bereaved.go", "range slices.Chunk(ids, takeoverBatch) {", "range slices.Chunk(ids[:0], takeoverBatch) {"}},
 		drill: drill{kept: briefly, faults: []fault{killed(4 * time.Second)}}, want: slow,
 	},
 }
