@@ -7,12 +7,18 @@
 local now = clock()
 if late(now) then return { now } end
 local epoch, incarnation, owner = claim(KEYS[3])
-local box, own = outbox(KEYS[2]), tonumber(ARGV[7])
+local index, own = tonumber(ARGV[3]), tonumber(ARGV[7])
+local box, there, following = outbox(KEYS[2], ARGV[3], index + 1)
 if epoch > 0 and incarnation ~= ARGV[2] then return { now, 0, box.next, '' } end
 if own ~= 0 and (epoch > own or epoch == own and owner ~= ARGV[8]) then return { now, 0, box.next, owner } end
-local added = tonumber(ARGV[3]) >= box.next and redis.call('HSETNX', KEYS[2], ARGV[3], ARGV[4]) == 1
-local before = box.next
-if advance(KEYS[1], KEYS[2], box) then
+local before, added = box.next, index >= box.next and not there
+if added and index == box.next then
+  enter(KEYS[1], box, ARGV[4])
+  if following then advance(KEYS[1], KEYS[2], box) end
+elseif added then
+  redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+end
+if box.next > before then
   bound(KEYS[1], box, before, tonumber(ARGV[6]))
   write_outbox(KEYS[2], box)
 end

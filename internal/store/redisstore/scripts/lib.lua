@@ -149,27 +149,31 @@ end
 
 -- Where a session's outbox stands, kept beside the messages that wait for others before them: next, the index of the next
 -- message; bytes, how much has entered the stream; from, how much had before its first message; acked, the last message that
--- its client has.
-local function outbox(waiting)
-  local v = redis.call('HMGET', waiting, 'next', 'bytes', 'from', 'acked')
-  return { next = tonumber(v[1] or 0), bytes = tonumber(v[2] or 0), from = tonumber(v[3] or 0), acked = tonumber(v[4] or 0) }
+-- its client has. Beside it are returned the values of up to two further fields.
+local function outbox(waiting, ...)
+  local v = redis.call('HMGET', waiting, 'next', 'bytes', 'from', 'acked', ...)
+  return { next = tonumber(v[1] or 0), bytes = tonumber(v[2] or 0), from = tonumber(v[3] or 0), acked = tonumber(v[4] or 0) }, v[5], v[6]
 end
 
 local function write_outbox(waiting, box)
   redis.call('HSET', waiting, 'next', box.next, 'bytes', box.bytes, 'from', box.from, 'acked', box.acked)
 end
 
--- Lets messages that waited for others before them into a session's stream, and reports whether there were any. An entry's
--- name is its position, one more than its index; it holds where it begins in all that has entered.
+-- Adds the next message to a session's stream. An entry's name is its position, one more than its index; it holds where it
+-- begins in all that has entered.
+local function enter(out, box, body)
+  redis.call('XADD', out, (box.next + 1) .. '-0', 'b', body, 'o', box.bytes)
+  box.next, box.bytes = box.next + 1, box.bytes + #body
+end
+
+-- Moves messages that waited for others before them into a session's stream, until one is missing.
 local function advance(out, waiting, box)
-  local before = box.next
   while true do
     local index = tostring(box.next)
     local body = redis.call('HGET', waiting, index)
-    if not body then return box.next > before end
-    redis.call('XADD', out, (box.next + 1) .. '-0', 'b', body, 'o', box.bytes)
+    if not body then return end
+    enter(out, box, body)
     redis.call('HDEL', waiting, index)
-    box.next, box.bytes = box.next + 1, box.bytes + #body
   end
 end
 
