@@ -53,14 +53,20 @@ func (j *Job) Packets(ctx context.Context) ([][]byte, error) {
 
 // audio returns the audio as it came.
 func (j *Job) audio(ctx context.Context) ([]byte, error) {
-	audio := j.task.assign.Audio
-	switch {
-	case audio == nil || audio.URL == "" && audio.Ref != "":
+	switch audio := j.task.assign.Audio; {
+	case j.task.inFrames():
+		return j.sound.wait(ctx, j.task.node.pace.stall)
+	case audio == nil || audio.URL == "":
 		return nil, ErrNoAudio
-	case audio.URL != "":
+	default:
 		return j.sound.fetch(ctx, j.task, audio.URL)
 	}
-	return j.sound.wait(ctx, j.task.node.pace.stall)
+}
+
+// inFrames reports whether the job's audio comes in binary frames, over the node's connection.
+func (t *task) inFrames() bool {
+	audio := t.assign.Audio
+	return audio != nil && audio.URL == "" && audio.Ref == ""
 }
 
 // unusable is the error of audio that cannot be taken apart: another node may get it whole.

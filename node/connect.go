@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/coder/websocket"
 
@@ -203,7 +204,9 @@ func (n *Node) adopt(l *link, ack *wire.NodeRegisterAck) {
 	for _, t := range n.tasks {
 		switch t.stage {
 		case working:
-			t.job.sound.expect()
+			if t.job.sound.expect(); t.inFrames() && slices.Contains(ack.NoAudio, t.key) {
+				t.job.sound.lose()
+			}
 			l.say(wire.JobAck{ActiveJob: t.key})
 		case finished:
 			n.deliver(t)

@@ -85,6 +85,18 @@ func (s *sound) expect() {
 	s.moved = time.Now()
 }
 
+// lose says that what has not come will not: the connection over which it came is lost, and the instance of this one does
+// not have it. It changes nothing of audio that is all there.
+func (s *sound) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.whole {
+		return
+	}
+	s.err, s.bytes, s.whole = fmt.Errorf("the rest of the audio was lost with the connection: %w", Fail(reasonAudioLost)), nil, true
+	close(s.done)
+}
+
 // wait returns the audio when all of it is there. When nothing comes for the given time it is lost: the job had better go
 // to a node that can have it than wait for its deadline.
 func (s *sound) wait(ctx context.Context, stall time.Duration) ([]byte, error) {

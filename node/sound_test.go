@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,6 +117,51 @@ func TestAudioThatDoesNotCome(t *testing.T) {
 	p.audio(key, 0, "ab", false)
 	if got := expect[wire.JobFail](p); got.Reason != "AUDIO_LOST" {
 		t.Errorf("failed with %s, want AUDIO_LOST", got.Reason)
+	}
+}
+
+// TestAudioThatWillNotCome: a job that misses chunks which its new connection cannot bring fails at once. One whose audio is
+// all there goes on, and so does one whose audio is fetched.
+func TestAudioThatWillNotCome(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	cfg := basic(s.URL)
+	cfg.Slots = 3
+	serve(t, cfg, node.Quick{Stall: time.Hour}, func(ctx context.Context, job *node.Job) (node.Result, error) {
+		if job.ID != "j-half" {
+			<-ctx.Done() // whatever it says of its audio would be an outcome
+		}
+		return listen(ctx, job)
+	})
+	p, _ := s.registered(anyAck)
+	half, whole, fetched := wire.ActiveJob{JobID: "j-half", AttemptID: 1}, wire.ActiveJob{JobID: "j-whole", AttemptID: 1}, wire.ActiveJob{JobID: "j-fetched", AttemptID: 1}
+	for _, key := range []wire.ActiveJob{half, whole, fetched} {
+		audio := &wire.Audio{Bytes: 6}
+		if key == fetched {
+			audio.URL = "/v1/audio/nowhere"
+		}
+		p.send(wire.JobAssign{JobID: key.JobID, AttemptID: 1, Audio: audio})
+		p.confirmed(key)
+	}
+	p.audio(whole, 0, "abcdef", true)
+	p.audio(half, 0, "ab", false)
+	p.settled()
+	p.cut()
+	elsewhere := anyAck
+	elsewhere.NoAudio = []wire.ActiveJob{half, whole, fetched, {JobID: "j-unknown", AttemptID: 1}}
+	p, _ = s.registered(elsewhere)
+	for range 3 { // it still has them
+		expect[wire.JobAck](p)
+	}
+	if got := expect[wire.JobFail](p); got.ActiveJob != half || got.Reason != "AUDIO_LOST" {
+		t.Errorf("%v failed with %s, want %v with AUDIO_LOST", got.ActiveJob, got.Reason, half)
+	}
+	p.send(wire.JobResultAck{ActiveJob: half})
+	p.settled()
+	p.cut()
+	_, r := s.registered(anyAck)
+	if len(r.Active) != 2 || slices.ContainsFunc(r.Active, func(a wire.ActiveAttempt) bool { return a.ActiveJob == half }) {
+		t.Errorf("the node still has %v", r.Active)
 	}
 }
 

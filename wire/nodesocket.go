@@ -19,6 +19,7 @@ type NodeRegisterAck struct {
 	HeartbeatIntervalMS int64       `json:"heartbeat_interval_ms" doc:"How often to send a heartbeat, give or take a fifth."`
 	Status              string      `json:"status" enum:"registered,resumed"`
 	Cancel              []ActiveJob `json:"cancel,omitempty" doc:"Jobs of its list that the node should stop."`
+	NoAudio             []ActiveJob `json:"no_audio,omitempty" doc:"Jobs of its list whose audio is not on this instance: chunks that have not arrived will not. A job that misses some is best failed with AUDIO_LOST at once."`
 }
 
 // NodeHeartbeat says that the node is alive, and what it has in hand.

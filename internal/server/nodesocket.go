@@ -184,6 +184,7 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 		n.epoch, drained, ack.Cancel = r.Node.Epoch, r.Node.Drained, viewActive(r.Cancel)
 	}
 	n.said = p.Declare(n.id)
+	ack.NoAudio = s.withoutAudio(in.Active, ack.Cancel)
 	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), s.resumeToken(n.id, n.epoch)
 	conn.Send(ack)
 	if drained {

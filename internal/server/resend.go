@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -20,4 +22,15 @@ func (s *Server) resendAudio(n *nodeLink, listed []wire.ActiveAttempt) {
 			n.conn.Feed(soundOf(a.ActiveJob, clip, a.AudioChunks))
 		}
 	}
+}
+
+// withoutAudio is the part of a node's list whose audio is not on this instance, without what it is to stop anyway.
+func (s *Server) withoutAudio(listed []wire.ActiveAttempt, cancel []wire.ActiveJob) []wire.ActiveJob {
+	var missing []wire.ActiveJob
+	for _, a := range listed {
+		if !slices.Contains(cancel, a.ActiveJob) && s.Links.sounds.Clip(core.JobID(a.JobID)) == nil {
+			missing = append(missing, a.ActiveJob)
+		}
+	}
+	return missing
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -96,6 +98,27 @@ func (w *world) speak(audio []byte) string {
 	}
 	s.say(obj{"type": "audio_chunk", "is_final": true})
 	return s.until("utterance_committed")["job_id"].(string)
+}
+
+// TestRegistrationSaysWhoseAudioIsNotHere: of what the node lists, and is not told to stop.
+func TestRegistrationSaysWhoseAudioIsNotHere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, graceful)
+	n, token := w.registered("n1")
+	here := w.speak(bytes.Repeat([]byte{1, 40}, 10_000))
+	n.until("job_assign")
+	n.say(obj{"type": "job_ack", "job_id": here, "attempt_id": 1})
+	w.reaches(here, "ACKED")
+	w.cut(n, "n1")
+	n = w.connect("/ws/node")
+	n.say(obj{
+		"type": "node_register", "node_id": "n1", "resume_token": token, "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2,
+		"active": []obj{{"job_id": here, "attempt_id": 1}, {"job_id": "j-elsewhere", "attempt_id": 2}},
+	})
+	ack := n.until("node_register_ack")
+	if diff := cmp.Diff([]any{map[string]any{"job_id": "j-elsewhere", "attempt_id": 2.0}}, ack["no_audio"]); diff != "" {
+		t.Errorf("no_audio (-want +got):\n%s\nof %v", diff, ack)
+	}
 }
 
 // TestAudioOfOthersIsNotSent: a node that lists what it does not hold gets nothing of it.

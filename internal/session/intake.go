@@ -29,6 +29,10 @@ func (s *Session) begin(id string, src core.Lang, request core.RequestID) *wire.
 	return nil
 }
 
+// partSign is between the request_id of an utterance and the number of its further part. No client can use it in an id, so a
+// part is never taken for a repetition of another request.
+const partSign = "~"
+
 // beginPart opens a further part of an utterance that has ended. If that had nothing but silence and made no job, it opens
 // that utterance anew.
 func (s *Session) beginPart(c *closedUtterance) {
@@ -39,7 +43,7 @@ func (s *Session) beginPart(c *closedUtterance) {
 	}
 	part := *c
 	part.Parts++
-	s.open.request, s.open.continues = core.RequestID(string(c.Request)+":"+strconv.Itoa(part.Parts)), &part
+	s.open.request, s.open.continues = core.RequestID(string(c.Request)+partSign+strconv.Itoa(part.Parts)), &part
 }
 
 // hear takes in the audio frame that was just counted.

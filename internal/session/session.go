@@ -196,6 +196,7 @@ func (s *Session) look() {
 		s.rooms.background(s.peek)
 	}
 	s.remind()
+	s.loseLateSpeech()
 	s.guard()
 }
 

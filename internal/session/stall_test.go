@@ -118,7 +118,7 @@ func TestAudioAfterAPauseIsAFurtherPart(t *testing.T) {
 		synctest.Wait()
 		id := string(s.ID())
 		if diff := cmp.Diff([]string{
-			"0 u-1 req-1 pause", "1 u-1 req-1:1 pause of 0", "2 u-1 req-1:2 manual of 0", "3 <nil> " + id + ":9 manual",
+			"0 u-1 req-1 pause", "1 u-1 req-1~1 pause of 0", "2 u-1 req-1~2 manual of 0", "3 <nil> " + id + ":9 manual",
 		}, parts(link)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -171,7 +171,7 @@ func TestAudioAfterTheMaximumIsAFurtherPart(t *testing.T) {
 		synctest.Wait()
 		id := string(s.ID())
 		if diff := cmp.Diff([]string{
-			"0 <nil> " + id + ":1 max_duration", "1 <nil> " + id + ":1:1 max_duration of 0", "2 <nil> " + id + ":1:2 manual of 0",
+			"0 <nil> " + id + ":1 max_duration", "1 <nil> " + id + ":1~1 max_duration of 0", "2 <nil> " + id + ":1~2 manual of 0",
 		}, parts(link)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -197,7 +197,7 @@ func TestFurtherPartAfterTakeover(t *testing.T) {
 		}
 		w.hear(again, session.Words{Seq: 4, Utterance: "u-1", Data: tone(100), Final: true})
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"1 u-1 req-1:1 manual of 0"}, parts(next)); diff != "" {
+		if diff := cmp.Diff([]string{"1 u-1 req-1~1 manual of 0"}, parts(next)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

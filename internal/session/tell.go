@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pause"
@@ -94,6 +95,7 @@ func (s *Session) deliver(seq int64, e *envelope) {
 		s.forget(u)
 		return
 	}
+	u.voice.moved = time.Now()
 	if u.stands = e.Attempt; u.voice.attempt != u.stands {
 		u.voice.restart(s.rooms.Sounds, u.stands)
 		return

@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -19,6 +20,7 @@ type voice struct {
 	whole   bool             // its last piece has come
 	lost    bool             // a piece of it will never come to its listener
 	format  wire.AudioFormat // once its first piece has come
+	moved   time.Time        // when its result was sent, or its last piece came after that
 
 	mu     sync.Mutex
 	frames [][]byte
@@ -151,7 +153,7 @@ func (r *Rooms) Speak(h *wire.BinaryHeader, data []byte) bool {
 	}
 	frame, err := wire.AppendBinary(nil, &head, data)
 	gap := h.Chunk != v.chunk || err != nil
-	v.chunk, v.whole = h.Chunk+1, h.Last
+	v.chunk, v.whole, v.moved = h.Chunk+1, h.Last, time.Now()
 	if gap || u.ended && s.link == nil || !v.push(r.Sounds, frame) {
 		s.loseSpeech(u, "has a gap, or is too large to wait")
 	}
@@ -180,6 +182,19 @@ func (s *Session) awaitsSpeech(u *utterance, attempt int) bool {
 func (s *Session) loseSpeech(u *utterance, why string) {
 	u.voice.lose(s.rooms.Sounds)
 	s.warn("SPEECH_LOST", "the spoken result of "+string(u.job)+" "+why)
+}
+
+// speechWithin is how long the next piece of speech is waited for after its result, or after the last piece.
+const speechWithin = time.Minute
+
+// loseLateSpeech gives up speech that was promised and does not come.
+func (s *Session) loseLateSpeech() {
+	for _, u := range s.spoken {
+		if u.ended && time.Since(u.voice.moved) >= speechWithin {
+			s.loseSpeech(u, "was promised by its node and did not come")
+			s.forget(u)
+		}
+	}
 }
 
 // LoseSpeech gives up the speech of an attempt, a piece of which was refused: its result says so, or its listener is warned.

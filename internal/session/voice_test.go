@@ -64,6 +64,35 @@ func TestUtterancesThatWereSpokenBeforeTheirTurn(t *testing.T) {
 	})
 }
 
+// TestPromisedSpeechIsNotWaitedForForEver: while a session goes on, speech that its node never sends takes no memory.
+func TestPromisedSpeechIsNotWaitedForForEver(t *testing.T) {
+	play(t, func(w *world) {
+		s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
+		silent, slow := w.utter(s), w.utter(s)
+		w.doneAs(silent, 1, `{"text_tgt":"x","tts":true}`)
+		w.doneAs(slow, 1, `{"text_tgt":"x","tts":true}`)
+		for chunk := range 8 { // pieces come, none of them the last
+			time.Sleep(30 * time.Second)
+			s.Keepalive()
+			speech(t, w, slow, 1, chunk, false)
+		}
+		synctest.Wait()
+		if n := s.Spoken(); n != 1 {
+			t.Errorf("%d utterances are kept for their speech, want 1: that whose speech still comes", n)
+		}
+		if m := link.last(t, "warning"); m["code"] != "SPEECH_LOST" {
+			t.Errorf("%v", m)
+		}
+		for range 10 {
+			time.Sleep(30 * time.Second)
+			s.Keepalive()
+		}
+		if n := s.Spoken(); n != 0 {
+			t.Errorf("%d utterances are kept for speech that ended in the middle", n)
+		}
+	})
+}
+
 // TestSpeechIsWaitedFor: whoever ends a session hears what was promised, and is not kept waiting for ever.
 func TestSpeechIsWaitedFor(t *testing.T) {
 	for name, comes := range map[string]bool{"it comes": true, "it does not": false} {

@@ -105,6 +105,7 @@ export class Node extends EventEmitter {
     this.intervalMs = message.heartbeat_interval_ms
     this.connection.establish()
     for (const attempt of message.cancel ?? []) this.#drop(attempt)
+    for (const attempt of message.no_audio ?? []) this.#lose(attempt)
     for (const job of this.jobs.values()) job.outcome ? this.#report(job) : this.#ack(job)
     this.#heartbeat()
     this.emit('registered', message)
@@ -142,6 +143,12 @@ export class Node extends EventEmitter {
     this.#take(job, frame.subarray(4 + headerLength))
     job.chunks++
     if (header.last) this.#work(job, 'frames')
+  }
+
+  // The instance of this connection cannot send what is missing of a job's audio.
+  #lose(attempt) {
+    const job = this.jobs.get(keyOf(attempt))
+    if (job && !job.complete && !job.audio?.url) job.outcome = { type: 'job_fail', reason: 'AUDIO_LOST' }
   }
 
   #take(job, bytes) {
