@@ -79,7 +79,7 @@ func heartbeats(b *testing.B, s *scheduler.Scheduler) (stop func()) {
 	go func() {
 		defer close(done)
 		every(ctx, time.Hour, beatRate, func(i int) {
-			beat := nodes.Beat{
+			beat := nodes.Heartbeat{
 				Node: core.NodeID(fmt.Sprintf("node-%05d", i%beatNodes)),
 				Patch: nodes.Patch{
 					Health: core.HealthReady, Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Load: &load,

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
@@ -67,14 +67,14 @@ func expenses(tb testing.TB, times int, resting time.Duration) []expense {
 	}
 	dispatchJobs(tb, all[0], c, 3)
 	dispatchJobs(tb, all[1], c, 3)
-	pause.For(tb.Context(), lateLook)
+	backoff.Sleep(tb.Context(), lateLook)
 	return append(list,
 		m.of("a heartbeat over HTTP", mostBeat, times, func() { beatHTTP(tb, all[0], times) }),
 		m.of("a heartbeat over a socket", mostBeat, times, func() { beats.send(tb, times) }),
 		m.of("a job without session, one instance", mostJob, times, func() { dispatchJobs(tb, all[0], c, times) }),
 		m.of("a job without session, two instances", mostJobHop, times, func() {
 			dispatchJobs(tb, all[1], c, times)
-			pause.For(tb.Context(), lateLook)
+			backoff.Sleep(tb.Context(), lateLook)
 		}),
 		m.of("an utterance, one instance", mostUtterance, times, func() { oneAfterAnother(tb, c, here, times) }),
 		m.of("an utterance, two instances", mostUtteranceHop, times, func() { oneAfterAnother(tb, c, there, times) }),

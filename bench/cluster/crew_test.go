@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -185,7 +185,7 @@ func converse(tb testing.TB, c *crew, speakers []*speaker, times int, pausing ti
 		all.Go(func() {
 			for range times {
 				if pausing > 0 {
-					pause.About(tb.Context(), pausing, 0.5)
+					backoff.SleepJitter(tb.Context(), pausing, 0.5)
 				}
 				t, err := p.say(c)
 				if err != nil {

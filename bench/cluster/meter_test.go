@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
@@ -57,7 +57,7 @@ func (m *meter) read() map[string]int64 {
 func (m *meter) rest(tb testing.TB, during time.Duration) {
 	m.idle = nil
 	before, began := m.read(), time.Now()
-	pause.For(tb.Context(), during)
+	backoff.Sleep(tb.Context(), during)
 	took := time.Since(began).Seconds()
 	m.idle = m.since(before, began).by
 	for name := range m.idle {

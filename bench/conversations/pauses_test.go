@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -91,7 +91,7 @@ func (p *process) speakAll(t *testing.B, b *book, all []*client.Session, byPause
 	var talks sync.WaitGroup
 	for n, s := range all {
 		talks.Go(func() {
-			for pause.For(ctx, rand.N(between)); ctx.Err() == nil; pause.About(ctx, between-frames*frame, 0.2) {
+			for backoff.Sleep(ctx, rand.N(between)); ctx.Err() == nil; backoff.SleepJitter(ctx, between-frames*frame, 0.2) {
 				number := said.Add(1)*int64(len(all)) + int64(n)
 				for range frames {
 					if _, err := s.Write(numbered(number)); err != nil {
@@ -115,7 +115,7 @@ func (p *process) speakAll(t *testing.B, b *book, all []*client.Session, byPause
 		})
 	}
 	talks.Wait()
-	pause.For(t.Context(), pauseOf+time.Second) // for the last results
+	backoff.Sleep(t.Context(), pauseOf+time.Second) // for the last results
 	took := p.cpu(t) - before
 	how := "by hand"
 	if byPause {

@@ -89,7 +89,7 @@ func besideScheduler(b *testing.B) *contest {
 
 // besideRelay is a server that knows nodes and sessions and passes on what they say.
 func besideRelay(b *testing.B) *contest {
-	hall := socket.NewHall(socket.Options{Log: slog.New(slog.DiscardHandler)})
+	hall := socket.NewHub(socket.Options{Log: slog.New(slog.DiscardHandler)})
 	r := &relay{waits: make(map[string]*socket.Conn)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ws/node", func(w http.ResponseWriter, req *http.Request) {

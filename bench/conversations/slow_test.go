@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -69,14 +69,14 @@ func BenchmarkSlowReaders(b *testing.B) {
 	}
 	for b.Loop() {
 		var ratios, without, with []float64
-		pause.For(ctx, slowWindow)
+		backoff.Sleep(ctx, slowWindow)
 		for range slowTurns {
 			var p99 [2]time.Duration
 			for i, reads := range []bool{true, false} {
 				reading.Store(reads)
-				pause.For(ctx, slowWindow/4)
+				backoff.Sleep(ctx, slowWindow/4)
 				watch.reset()
-				pause.For(ctx, slowWindow)
+				backoff.Sleep(ctx, slowWindow)
 				p99[i] = part(watch.reset(), 0.99)
 			}
 			without, with = append(without, float64(p99[0].Microseconds())), append(with, float64(p99[1].Microseconds()))
@@ -93,7 +93,7 @@ func BenchmarkSlowReaders(b *testing.B) {
 func speakSlowly(ctx context.Context, url string, reading *atomic.Bool) error {
 	ws, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
 	if err != nil {
-		pause.About(ctx, time.Second, 0.5)
+		backoff.SleepJitter(ctx, time.Second, 0.5)
 		return nil
 	}
 	ws.SetReadLimit(-1)
@@ -106,7 +106,7 @@ func speakSlowly(ctx context.Context, url string, reading *atomic.Bool) error {
 		defer leave()
 		for ctx.Err() == nil {
 			if !reading.Load() {
-				pause.For(ctx, 20*time.Millisecond)
+				backoff.Sleep(ctx, 20*time.Millisecond)
 			} else if _, _, err := ws.Read(ctx); err != nil {
 				return
 			}
@@ -115,7 +115,7 @@ func speakSlowly(ctx context.Context, url string, reading *atomic.Bool) error {
 	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"type":"session_start","langs":["en","es"],"tts":true}`)); err != nil {
 		return err
 	}
-	for pause.About(ctx, 2*time.Second, 0.5) {
+	for backoff.SleepJitter(ctx, 2*time.Second, 0.5) {
 		if err := errors.Join(ws.Write(ctx, websocket.MessageBinary, speech), ws.Write(ctx, websocket.MessageText, []byte(`{"type":"audio_chunk","is_final":true}`))); err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (w *waits) reset() []time.Duration {
 }
 
 func (w *waits) speak(ctx context.Context, s *client.Session) {
-	for n := 0; pause.For(ctx, rand.N(time.Second)); n++ {
+	for n := 0; backoff.Sleep(ctx, rand.N(time.Second)); n++ {
 		request := fmt.Sprintf("%s.%d", s.ID(), n)
 		if s.Begin(wire.UtteranceStart{RequestID: request}) != nil {
 			return

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -169,7 +169,7 @@ func numberIn(audio []byte) int64 {
 func (p *speaker) run(ctx context.Context, tb testing.TB, b *book) {
 	var said atomic.Int64
 	go func() {
-		for pause.For(ctx, rand.N(between)); ctx.Err() == nil; pause.About(ctx, between-frames*frame, 0.2) {
+		for backoff.Sleep(ctx, rand.N(between)); ctx.Err() == nil; backoff.SleepJitter(ctx, between-frames*frame, 0.2) {
 			n := said.Add(1)
 			for range frames {
 				if _, err := p.s.Write(numbered(n)); err != nil {

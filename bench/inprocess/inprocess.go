@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -80,7 +80,7 @@ func Start(b testing.TB, count, slots int, inline bool, changes ...func(*config.
 	present, leave := context.WithCancel(b.Context())
 	var renewal sync.WaitGroup
 	renewal.Go(func() {
-		for pause.For(present, 10*time.Second) {
+		for backoff.Sleep(present, 10*time.Second) {
 			_ = s.Bus.Announce(present)
 		}
 	})

@@ -197,7 +197,7 @@ func (sc *screen) picture() string {
 	fmt.Fprintf(b, "  overhead   %s\n", figures(sc.overhead))
 	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", bar(t.inFlight, t.slots, 24), t.inFlight, t.slots, 100*float64(t.inFlight)/float64(max(t.slots, 1)))
 	fmt.Fprintf(b, "  retries    %s\n", counts(sc.retries()))
-	fmt.Fprintf(b, "  sessions   %d here · %d cut and resumed · %d lost\n", sc.s.Rooms.Len(), sc.cuts, sc.broken)
+	fmt.Fprintf(b, "  sessions   %d here · %d cut and resumed · %d lost\n", sc.s.Sessions.Len(), sc.cuts, sc.broken)
 	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "FAULT")
 	for _, f := range sc.nodes {
 		s := f.Work.Stats()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -102,7 +102,7 @@ func speak(ctx context.Context, s *client.Session, sound io.Reader, f wire.Audio
 			break
 		}
 		due = due.Add(pieces)
-		if !pause.For(ctx, time.Until(due)) {
+		if !backoff.Sleep(ctx, time.Until(due)) {
 			return nil
 		}
 	}

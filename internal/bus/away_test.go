@@ -21,7 +21,7 @@ func TestTakeoverThatFailedIsDoneAgain(t *testing.T) {
 		tries := 0
 		b := bus.New(bus.Config{Instance: "b", TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} }},
 			p.Store, telemetry.New(), slog.New(slog.DiscardHandler))
-		b.OnGone(func(context.Context, core.InstanceID) error {
+		b.OnDead(func(context.Context, core.InstanceID) error {
 			if tries++; tries == 1 {
 				return errAway
 			}
@@ -54,7 +54,7 @@ func (downDead) DeadLetters(context.Context, core.InstanceID, string, int) ([]st
 func TestStoreAwayIsNotNoLetter(t *testing.T) {
 	play(t, func(p *post) {
 		b := bus.New(bus.Config{Instance: "b", TTL: ttl, About: func() bus.About { return bus.About{} }}, downDead{link{p, "b"}}, telemetry.New(), slog.New(slog.DiscardHandler))
-		if _, err := b.Show(t.Context(), "a/1-1"); errors.Is(err, bus.ErrNoLetter) {
+		if _, err := b.DeadLetter(t.Context(), "a/1-1"); errors.Is(err, bus.ErrNoDeadLetter) {
 			t.Errorf("the store was away, the answer is: %v", err)
 		}
 	})
@@ -76,7 +76,7 @@ func TestStoreAwayIsNoPoison(t *testing.T) {
 		p.fails = 0
 		p.mu.Unlock()
 		time.Sleep(10 * time.Second)
-		if s := p.state("b"); s.Dead != 0 {
+		if s := p.state("b"); s.DeadLetters != 0 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -39,21 +39,21 @@ type About struct {
 // Store is what a bus needs of the store.
 type Store interface {
 	store.Instances
-	store.Mail
-	store.Estates
+	store.Inboxes
+	store.AbandonedInboxes
 	Lock(ctx context.Context, p store.LockParams) (store.Lock, error)
 	Unlock(ctx context.Context, p store.LockParams) error
 }
 
 // Handling is what is done with a kind of letter.
-type Handling struct {
+type Handler struct {
 	// Do deals with a letter. An error has it tried again, and again, and then put among the dead.
-	Do func(ctx context.Context, l *Letter) error
+	Handle func(ctx context.Context, l *Message) error
 	// Beside says that it takes time: other letters do not wait for it, and may overtake it.
-	Beside bool
+	Async bool
 	// Inherit deals with a letter that an instance has left behind; never says that the instance never fetched it. Nil:
 	// nobody needs it.
-	Inherit func(ctx context.Context, l *Letter, never bool) error
+	TakeOver func(ctx context.Context, l *Message, never bool) error
 }
 
 // Bus is an instance among others. Make one with New, tell it with On what to do with letters, and let it Run.
@@ -62,7 +62,7 @@ type Bus struct {
 	store   Store
 	metrics *telemetry.Metrics
 	log     *slog.Logger
-	kinds   map[Kind]Handling
+	kinds   map[Kind]Handler
 	gone    func(ctx context.Context, id core.InstanceID) error
 
 	sent    atomic.Uint64
@@ -83,18 +83,18 @@ const beside = 64
 // New makes a bus.
 func New(cfg Config, st Store, m *telemetry.Metrics, log *slog.Logger) *Bus {
 	return &Bus{
-		cfg: cfg, store: st, metrics: m, log: log, kinds: make(map[Kind]Handling), seen: newRecent(),
+		cfg: cfg, store: st, metrics: m, log: log, kinds: make(map[Kind]Handler), seen: newRecent(),
 		estates: make(map[core.InstanceID]*estate), slots: make(chan struct{}, beside),
 		gone: func(context.Context, core.InstanceID) error { return nil },
 	}
 }
 
 // On says what is done with a kind of letter. It is called before Run.
-func (b *Bus) On(kind Kind, h Handling) { b.kinds[kind] = h }
+func (b *Bus) On(kind Kind, h Handler) { b.kinds[kind] = h }
 
 // OnGone says what is done when an instance is gone, before what it has left is removed. One instance does it, once; if it
 // fails, or dies over it, it is done again. The context ends with the lock under which it is done. It is called before Run.
-func (b *Bus) OnGone(fn func(ctx context.Context, id core.InstanceID) error) { b.gone = fn }
+func (b *Bus) OnDead(fn func(ctx context.Context, id core.InstanceID) error) { b.gone = fn }
 
 // Instance is this one.
 func (b *Bus) Instance() core.InstanceID { return b.cfg.Instance }
@@ -137,7 +137,7 @@ func (b *Bus) Run(ctx context.Context) {
 
 // renew keeps the instance present, at moments of its own.
 func (b *Bus) renew(ctx context.Context) {
-	for pause.About(ctx, b.cfg.TTL/3, 0.1) {
+	for backoff.SleepJitter(ctx, b.cfg.TTL/3, 0.1) {
 		if err := b.Announce(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("the presence of this instance could not be renewed", "error", err, "grants_until", b.Fence().UTC())
 		}
@@ -154,7 +154,7 @@ func (b *Bus) Leave(ctx context.Context, clean bool) error {
 }
 
 // Age is how long ago the presence was renewed.
-func (b *Bus) Age() time.Duration {
+func (b *Bus) PresenceAge() time.Duration {
 	if at := b.renewed.Load(); at != nil {
 		return time.Since(*at)
 	}

@@ -87,7 +87,7 @@ func (p *post) start(id core.InstanceID) *one {
 	b := bus.New(bus.Config{
 		Instance: id, TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{Name: string(id)} },
 	}, link{p, id}, telemetry.New(), slog.New(slog.DiscardHandler))
-	take := bus.Reading(func(_ context.Context, _ *bus.Letter, text *string) error {
+	take := bus.Decoding(func(_ context.Context, _ *bus.Message, text *string) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.fails > 0 {
@@ -103,14 +103,14 @@ func (p *post) start(id core.InstanceID) *one {
 		p.heard[id] = append(p.heard[id], *text)
 		return nil
 	})
-	b.On(hello, bus.Handling{Do: take, Inherit: func(_ context.Context, l *bus.Letter, never bool) error {
+	b.On(hello, bus.Handler{Handle: take, TakeOver: func(_ context.Context, l *bus.Message, never bool) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.heard[id] = append(p.heard[id], fmt.Sprintf("inherited %s, never fetched: %v", l.Body, never))
 		return nil
 	}})
-	b.On(slowly, bus.Handling{Do: take, Beside: true})
-	b.OnGone(func(ctx context.Context, who core.InstanceID) error {
+	b.On(slowly, bus.Handler{Handle: take, Async: true})
+	b.OnDead(func(ctx context.Context, who core.InstanceID) error {
 		if p.takeOver != nil {
 			return p.takeOver(ctx, id)
 		}
@@ -180,10 +180,10 @@ func TestLettersArrive(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.wantHeard("a", "back")
-		if err := p.send(a, "nobody", hello, "x"); !errors.Is(err, bus.ErrAway) {
+		if err := p.send(a, "nobody", hello, "x"); !errors.Is(err, bus.ErrAbsent) {
 			t.Errorf("to nobody: %v", err)
 		}
-		if s := p.state("b"); s.Inbox != 0 || s.Fetched != 0 {
+		if s := p.state("b"); s.Inbox != 0 || s.Pending != 0 {
 			t.Errorf("what was dealt with is still there: %+v", s)
 		}
 	})
@@ -209,12 +209,12 @@ func TestAnOverfullInboxRefuses(t *testing.T) {
 func TestALetterThatComesTwice(t *testing.T) {
 	play(t, func(p *post) {
 		p.start("b")
-		body, err := json.Marshal(bus.Letter{ID: "a.1", From: "a", Kind: hello, TTLMS: 60_000, Body: json.RawMessage(`"once"`)})
+		body, err := json.Marshal(bus.Message{ID: "a.1", From: "a", Kind: hello, TTLMS: 60_000, Body: json.RawMessage(`"once"`)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if _, err := p.Post(t.Context(), store.PostParams{To: "b", Body: body, Most: 10}); err != nil {
+			if _, err := p.Post(t.Context(), store.PostParams{To: "b", Body: body, MaxMessages: 10}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -238,7 +238,7 @@ func TestAStaleLetterIsDropped(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		p.start("b")
 		p.wantHeard("b", "in time")
-		if s := p.state("b"); s.Inbox != 0 || s.Dead != 0 {
+		if s := p.state("b"); s.Inbox != 0 || s.DeadLetters != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -257,7 +257,7 @@ func TestALetterThatFails(t *testing.T) {
 				}
 				time.Sleep(time.Minute / 2)
 				p.wantHeard("b", "in the end")
-				if s := p.state("b"); s.Inbox != 0 || s.Dead != 0 {
+				if s := p.state("b"); s.Inbox != 0 || s.DeadLetters != 0 {
 					t.Errorf("%+v", s)
 				}
 			})

@@ -32,7 +32,7 @@ func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
 			_ = json.Unmarshal(one.Body, &peers[i].About) // one of another version may say other things
 		}
 		if peers[i].Name == "" { // one that is gone says nothing
-			peers[i].Name = NameOf(one.ID)
+			peers[i].Name = ConfiguredName(one.ID)
 		}
 	}
 	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
@@ -42,7 +42,7 @@ func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
 // DeadLetter is a letter that could not be dealt with. Its name says in whose inbox it was.
 type DeadLetter struct {
 	store.DeadLetter
-	Letter // as far as it can be read
+	Message // as far as it can be read
 }
 
 // Name is what the dead letter is called among those of all instances.
@@ -51,21 +51,21 @@ func (d *DeadLetter) Name() string { return deadName(d.Inbox, d.DeadLetter.ID) }
 func deadName(inbox core.InstanceID, id string) string { return string(inbox) + "/" + id }
 
 // ErrNoLetter says that there is no such dead letter, or not any more.
-var ErrNoLetter = errors.New("there is no such dead letter, or not any more")
+var ErrNoDeadLetter = errors.New("there is no such dead letter, or not any more")
 
 // ErrStale says that nobody needs a dead letter any more: to replay it would do nothing, or harm.
 var ErrStale = errors.New("nobody needs this dead letter any more")
 
 // Dead lists dead letters of all instances, the oldest of each first, and says how many there are.
-func (b *Bus) Dead(ctx context.Context, limit int) (list []DeadLetter, all int, err error) {
+func (b *Bus) DeadLetters(ctx context.Context, limit int) (list []DeadLetter, all int, err error) {
 	instances, err := b.store.Instances(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	slices.SortFunc(instances, func(a, b store.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	for _, one := range instances {
-		all += one.Dead
-		if one.Dead == 0 || len(list) >= limit {
+		all += one.DeadLetters
+		if one.DeadLetters == 0 || len(list) >= limit {
 			continue
 		}
 		some, err := b.store.DeadLetters(ctx, one.ID, "", limit-len(list))
@@ -81,7 +81,7 @@ func (b *Bus) Dead(ctx context.Context, limit int) (list []DeadLetter, all int, 
 
 func read(d store.DeadLetter) DeadLetter {
 	one := DeadLetter{DeadLetter: d}
-	_ = json.Unmarshal(d.Body, &one.Letter) // that it cannot be read may be why it is dead
+	_ = json.Unmarshal(d.Body, &one.Message) // that it cannot be read may be why it is dead
 	return one
 }
 
@@ -89,7 +89,7 @@ func read(d store.DeadLetter) DeadLetter {
 func (b *Bus) find(ctx context.Context, name string) (DeadLetter, error) {
 	inbox, id, ok := strings.Cut(name, "/")
 	if !ok {
-		return DeadLetter{}, ErrNoLetter
+		return DeadLetter{}, ErrNoDeadLetter
 	}
 	for after := ""; ; {
 		some, err := b.store.DeadLetters(ctx, core.InstanceID(inbox), after, fetchAtOnce)
@@ -97,7 +97,7 @@ func (b *Bus) find(ctx context.Context, name string) (DeadLetter, error) {
 			return DeadLetter{}, err
 		}
 		if len(some) == 0 {
-			return DeadLetter{}, ErrNoLetter
+			return DeadLetter{}, ErrNoDeadLetter
 		}
 		for _, d := range some {
 			if d.ID == id {
@@ -109,7 +109,9 @@ func (b *Bus) find(ctx context.Context, name string) (DeadLetter, error) {
 }
 
 // Show returns one dead letter.
-func (b *Bus) Show(ctx context.Context, name string) (DeadLetter, error) { return b.find(ctx, name) }
+func (b *Bus) DeadLetter(ctx context.Context, name string) (DeadLetter, error) {
+	return b.find(ctx, name)
+}
 
 // Replay puts a dead letter into the inbox of this instance and takes it from the dead. It is as old as it was: one that
 // nobody needs any more stays where it is, with ErrStale. If this instance cannot deal with it either, it dies again.
@@ -121,15 +123,15 @@ func (b *Bus) Replay(ctx context.Context, name string) error {
 	if d.Kind != "" && d.stale(d.Age) {
 		return ErrStale
 	}
-	posted, err := b.store.Replay(ctx, store.ReplayParams{Inbox: d.Inbox, ID: d.DeadLetter.ID, To: b.cfg.Instance, Max: mostLetters})
+	posted, err := b.store.Replay(ctx, store.ReplayParams{Inbox: d.Inbox, ID: d.DeadLetter.ID, To: b.cfg.Instance, MaxMessages: mostLetters})
 	switch {
 	case err != nil:
 		return err
-	case posted == store.NoLetter:
-		return ErrNoLetter
-	case posted == store.Away:
-		return ErrAway
-	case posted == store.Overfull:
+	case posted == store.NoDeadLetter:
+		return ErrNoDeadLetter
+	case posted == store.InstanceAbsent:
+		return ErrAbsent
+	case posted == store.InboxFull:
 		return ErrFull
 	}
 	return nil
@@ -139,11 +141,11 @@ func (b *Bus) Replay(ctx context.Context, name string) error {
 func (b *Bus) Purge(ctx context.Context, name string) error {
 	inbox, id, ok := strings.Cut(name, "/")
 	if !ok {
-		return ErrNoLetter
+		return ErrNoDeadLetter
 	}
 	n, err := b.store.Discard(ctx, core.InstanceID(inbox), id)
 	if err == nil && n == 0 {
-		err = ErrNoLetter
+		err = ErrNoDeadLetter
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -22,12 +22,12 @@ func (b *Bus) watch(ctx context.Context) {
 			b.note(all)
 			b.forget(all)
 			for i := range all {
-				if one := &all[i]; !one.Present && (one.Open || one.Dead == 0) && one.ID != b.cfg.Instance {
+				if one := &all[i]; !one.Present && (one.HasInbox || one.DeadLetters == 0) && one.ID != b.cfg.Instance {
 					b.work.Go(func() { b.bury(ctx, one.ID) })
 				}
 			}
 		}
-		if !pause.About(ctx, b.cfg.TTL/3, 0.2) {
+		if !backoff.SleepJitter(ctx, b.cfg.TTL/3, 0.2) {
 			return
 		}
 	}
@@ -41,9 +41,9 @@ func (b *Bus) note(all []store.Instance) {
 			present++
 		}
 		if one.ID == b.cfg.Instance {
-			b.metrics.InboxLetters.Set(float64(one.Inbox))
-			b.metrics.InboxUnsettled.Set(float64(one.Fetched))
-			b.metrics.DeadLetters.Set(float64(one.Dead))
+			b.metrics.InboxMessages.Set(float64(one.Inbox))
+			b.metrics.InboxPending.Set(float64(one.Pending))
+			b.metrics.DeadLetters.Set(float64(one.DeadLetters))
 		}
 	}
 	b.metrics.Instances.Set(float64(present))
@@ -92,7 +92,7 @@ func (b *Bus) keepLock(ctx context.Context, lock store.LockParams) (context.Cont
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
 		defer cancel()
-		for renewed := time.Now(); pause.About(ctx, lock.TTL/3, 0.1); {
+		for renewed := time.Now(); backoff.SleepJitter(ctx, lock.TTL/3, 0.1); {
 			held, err := b.store.Lock(ctx, lock)
 			switch {
 			case err == nil && held.Held:
@@ -158,12 +158,12 @@ func (b *Bus) forget(all []store.Instance) {
 // not keep the others waiting.
 func (b *Bus) settleEstate(ctx context.Context, id core.InstanceID, e *estate) error {
 	for {
-		letters, err := b.store.Estate(ctx, id, fetchAtOnce)
+		letters, err := b.store.FetchAbandoned(ctx, id, fetchAtOnce)
 		if err != nil {
 			return err
 		}
 		if len(letters) == 0 {
-			_, err := b.store.Bury(ctx, id)
+			_, err := b.store.RemoveInbox(ctx, id)
 			return err
 		}
 		var failure error
@@ -182,8 +182,8 @@ func (b *Bus) settleEstate(ctx context.Context, id core.InstanceID, e *estate) e
 }
 
 // inherit deals with one letter that an instance has left behind, and takes it out of the inbox.
-func (b *Bus) inherit(ctx context.Context, id core.InstanceID, e *estate, raw *store.Letter) error {
-	l := new(Letter)
+func (b *Bus) inherit(ctx context.Context, id core.InstanceID, e *estate, raw *store.InboxMessage) error {
+	l := new(Message)
 	err := json.Unmarshal(raw.Body, l)
 	h, known := b.kinds[l.Kind]
 	switch {
@@ -191,20 +191,20 @@ func (b *Bus) inherit(ctx context.Context, id core.InstanceID, e *estate, raw *s
 		return b.condemn(ctx, id, raw, verdict{reason: reasonUnread, tries: raw.Deliveries + 1})
 	case l.stale(raw.Age):
 		b.count(l.Kind, "stale")
-	case h.Inherit == nil:
+	case h.TakeOver == nil:
 		b.count(l.Kind, "discarded")
 	default:
-		err := guarded(func() error { return h.Inherit(ctx, l, raw.Deliveries == 0) })
+		err := guarded(func() error { return h.TakeOver(ctx, l, raw.Deliveries == 0) })
 		if err != nil {
 			return b.disowned(ctx, id, e, raw, fmt.Errorf("a letter of kind %s: %w", l.Kind, err))
 		}
 		b.count(l.Kind, "inherited")
 	}
-	return b.store.Settle(ctx, id, raw.ID)
+	return b.store.Acknowledge(ctx, id, raw.ID)
 }
 
 // disowned judges a letter of an estate that could not be dealt with: it is dead, or the error is what keeps it.
-func (b *Bus) disowned(ctx context.Context, id core.InstanceID, e *estate, raw *store.Letter, cause error) error {
+func (b *Bus) disowned(ctx context.Context, id core.InstanceID, e *estate, raw *store.InboxMessage, cause error) error {
 	v := verdict{reason: reasonUnread, tries: raw.Deliveries + 1}
 	switch {
 	case errors.Is(cause, errUnread):

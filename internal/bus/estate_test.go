@@ -20,7 +20,7 @@ func TestDeadLetters(t *testing.T) {
 		a := p.start("a")
 		p.start("b")
 		for _, body := range []string{"not JSON", `{"kind":"unheard of"}`} {
-			if _, err := p.Post(t.Context(), store.PostParams{To: "b", Body: []byte(body), Most: 10}); err != nil {
+			if _, err := p.Post(t.Context(), store.PostParams{To: "b", Body: []byte(body), MaxMessages: 10}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -45,7 +45,7 @@ func TestDeadLetters(t *testing.T) {
 		if want := []string{"NOT_UNDERSTOOD after 1", "NOT_UNDERSTOOD after 1", "FAILED after 5"}; !slices.Equal(why, want) {
 			t.Errorf("dead letters: %q, want %q", why, want)
 		}
-		if s := p.state("b"); s.Inbox != 0 || s.Dead != 3 {
+		if s := p.state("b"); s.Inbox != 0 || s.DeadLetters != 3 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -63,14 +63,14 @@ func TestDeadLettersAreSeenByAll(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Minute)
-		dead, all, err := a.Dead(t.Context(), 10)
+		dead, all, err := a.DeadLetters(t.Context(), 10)
 		if err != nil || len(dead) != 2 || all != 2 || dead[0].Kind != hello || dead[0].From != "a" || dead[0].Inbox != "b" {
 			t.Fatalf("%+v, %v", dead, err)
 		}
-		if first, all, err := a.Dead(t.Context(), 1); err != nil || len(first) != 1 || all != 2 {
+		if first, all, err := a.DeadLetters(t.Context(), 1); err != nil || len(first) != 1 || all != 2 {
 			t.Errorf("one of them: %+v of %d, %v", first, all, err)
 		}
-		if one, err := a.Show(t.Context(), dead[1].Name()); err != nil || one.Reason != "FAILED" || string(one.Body) != `"two"` {
+		if one, err := a.DeadLetter(t.Context(), dead[1].Name()); err != nil || one.Reason != "FAILED" || string(one.Body) != `"two"` {
 			t.Errorf("%+v, %v", one, err)
 		}
 		p.mu.Lock()
@@ -84,11 +84,11 @@ func TestDeadLettersAreSeenByAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{dead[0].Name(), "b/1-1", "nonsense"} {
-			if err := errors.Join(a.Replay(t.Context(), name), a.Purge(t.Context(), name)); !errors.Is(err, bus.ErrNoLetter) {
+			if err := errors.Join(a.Replay(t.Context(), name), a.Purge(t.Context(), name)); !errors.Is(err, bus.ErrNoDeadLetter) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if left, all, err := a.Dead(t.Context(), 10); err != nil || len(left) != 0 || all != 0 {
+		if left, all, err := a.DeadLetters(t.Context(), 10); err != nil || len(left) != 0 || all != 0 {
 			t.Errorf("%+v, %v", left, err)
 		}
 		peers, err := a.Peers(t.Context())
@@ -112,7 +112,7 @@ func TestReplayedLettersKeepTheirAge(t *testing.T) {
 		time.Sleep(needed - 10*time.Second)
 		replayed := func() error {
 			t.Helper()
-			dead, _, err := a.Dead(t.Context(), 10)
+			dead, _, err := a.DeadLetters(t.Context(), 10)
 			if err != nil || len(dead) != 1 {
 				t.Fatalf("%+v, %v; want one dead letter", dead, err)
 			}
@@ -123,7 +123,7 @@ func TestReplayedLettersKeepTheirAge(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // it is tried for a while, and then nobody needs it any more
 		p.wantHeard("a")
-		if dead, _, err := a.Dead(t.Context(), 10); err != nil || len(dead) != 0 {
+		if dead, _, err := a.DeadLetters(t.Context(), 10); err != nil || len(dead) != 0 {
 			t.Errorf("it is dead again instead of dropped: %+v, %v", dead, err)
 		}
 		if err := a.Send(t.Context(), "b", hello, needed, "two"); err != nil {
@@ -133,7 +133,7 @@ func TestReplayedLettersKeepTheirAge(t *testing.T) {
 		if err := replayed(); !errors.Is(err, bus.ErrStale) {
 			t.Errorf("when nobody needs it any more: %v", err)
 		}
-		if dead, _, err := a.Dead(t.Context(), 10); err != nil || len(dead) != 1 {
+		if dead, _, err := a.DeadLetters(t.Context(), 10); err != nil || len(dead) != 1 {
 			t.Errorf("one that was not replayed: %+v, %v", dead, err)
 		}
 	})
@@ -146,14 +146,14 @@ func TestAnInstanceThatIsGone(t *testing.T) {
 		p.start("b")
 		p.start("c")
 		a.die()
-		if _, err := p.Post(t.Context(), store.PostParams{To: "a", Body: []byte("not JSON"), Most: 10}); err != nil {
+		if _, err := p.Post(t.Context(), store.PostParams{To: "a", Body: []byte("not JSON"), MaxMessages: 10}); err != nil {
 			t.Fatal(err)
 		}
-		body, err := json.Marshal(bus.Letter{ID: "x.1", From: "x", Kind: hello, TTLMS: 60_000, Body: json.RawMessage(`"unread"`)})
+		body, err := json.Marshal(bus.Message{ID: "x.1", From: "x", Kind: hello, TTLMS: 60_000, Body: json.RawMessage(`"unread"`)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if posted, err := p.Post(t.Context(), store.PostParams{To: "a", Body: body, Most: 10}); err != nil || posted != store.Accepted {
+		if posted, err := p.Post(t.Context(), store.PostParams{To: "a", Body: body, MaxMessages: 10}); err != nil || posted != store.Accepted {
 			t.Fatal(posted, err)
 		}
 		time.Sleep(3 * ttl)
@@ -169,7 +169,7 @@ func TestAnInstanceThatIsGone(t *testing.T) {
 			t.Errorf("inherited: %q", heard)
 		}
 		// What nobody understands stays, under its name.
-		if s := p.state("a"); s.Present || s.Open || s.Dead != 1 {
+		if s := p.state("a"); s.Present || s.HasInbox || s.DeadLetters != 1 {
 			t.Errorf("what is left: %+v", s)
 		}
 		if _, err := p.Discard(t.Context(), "a"); err != nil {

@@ -24,7 +24,7 @@ func TestTheFifthFailure(t *testing.T) {
 			Instance: "b", TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} },
 		}, p.Store, telemetry.New(), slog.New(slog.NewJSONHandler(d, nil)))
 		tries := 0
-		b.On(hello, bus.Handling{Do: func(context.Context, *bus.Letter) error {
+		b.On(hello, bus.Handler{Handle: func(context.Context, *bus.Message) error {
 			if tries++; tries <= away {
 				return store.ErrDown
 			}

@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -20,8 +20,8 @@ const (
 	mostDeliveries = 5
 	// retryAfter is how long a letter that was fetched may take before it is tried again.
 	retryAfter = 5 * time.Second
-	firstPause = 20 * time.Millisecond
-	mostPause  = time.Second
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
 )
 
 // Why a letter is dead.
@@ -32,26 +32,25 @@ const (
 
 // read deals with letters as they come.
 func (b *Bus) read(ctx context.Context) {
-	wait := firstPause
+	retry := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	for ctx.Err() == nil {
 		letters, err := b.store.Fetch(ctx, store.FetchParams{Inbox: b.cfg.Instance, Wait: b.cfg.Block, Limit: fetchAtOnce})
 		if err != nil {
 			if ctx.Err() == nil {
 				b.log.Warn("the inbox could not be read", "error", err)
 			}
-			pause.About(ctx, wait, 0.5)
-			wait = min(2*wait, mostPause)
+			retry.Wait(ctx)
 			continue
 		}
-		wait = firstPause
+		retry.Reset()
 		b.deal(ctx, letters)
 	}
 }
 
 // retry deals once more with letters that were fetched and not settled.
 func (b *Bus) retry(ctx context.Context) {
-	for pause.About(ctx, retryAfter/2, 0.2) {
-		letters, err := b.store.Unsettled(ctx, store.FetchParams{Inbox: b.cfg.Instance, Wait: retryAfter, Limit: fetchAtOnce})
+	for backoff.SleepJitter(ctx, retryAfter/2, 0.2) {
+		letters, err := b.store.Pending(ctx, store.FetchParams{Inbox: b.cfg.Instance, Wait: retryAfter, Limit: fetchAtOnce})
 		if err == nil {
 			b.deal(ctx, letters)
 		}
@@ -59,7 +58,7 @@ func (b *Bus) retry(ctx context.Context) {
 }
 
 // deal sees to letters, in their order but for those that take time, and takes out of the inbox what is dealt with.
-func (b *Bus) deal(ctx context.Context, letters []store.Letter) {
+func (b *Bus) deal(ctx context.Context, letters []store.InboxMessage) {
 	var settled []string
 	for _, raw := range letters {
 		l, h, what := b.open(ctx, &raw)
@@ -67,7 +66,7 @@ func (b *Bus) deal(ctx context.Context, letters []store.Letter) {
 		case what == leave:
 		case what == takeOut:
 			settled = append(settled, raw.ID)
-		case h.Beside:
+		case h.Async:
 			b.slots <- struct{}{}
 			b.work.Go(func() {
 				defer func() { <-b.slots }()
@@ -92,8 +91,8 @@ const (
 )
 
 // open reads a letter and says what is to be done with it.
-func (b *Bus) open(ctx context.Context, raw *store.Letter) (*Letter, Handling, opened) {
-	l := new(Letter)
+func (b *Bus) open(ctx context.Context, raw *store.InboxMessage) (*Message, Handler, opened) {
+	l := new(Message)
 	err := json.Unmarshal(raw.Body, l)
 	h, known := b.kinds[l.Kind]
 	switch {
@@ -114,11 +113,11 @@ func (b *Bus) open(ctx context.Context, raw *store.Letter) (*Letter, Handling, o
 }
 
 // blamed is how many deliveries of a letter count against it.
-func (b *Bus) blamed(raw *store.Letter) int { return raw.Deliveries - b.excused.of(raw.ID) }
+func (b *Bus) blamed(raw *store.InboxMessage) int { return raw.Deliveries - b.excused.of(raw.ID) }
 
 // do deals with one letter and reports whether that worked.
-func (b *Bus) do(ctx context.Context, raw *store.Letter, l *Letter, h Handling) bool {
-	err := guarded(func() error { return h.Do(ctx, l) })
+func (b *Bus) do(ctx context.Context, raw *store.InboxMessage, l *Message, h Handler) bool {
+	err := guarded(func() error { return h.Handle(ctx, l) })
 	switch {
 	case err == nil:
 		b.seen.note(l.ID)
@@ -163,7 +162,7 @@ func (b *Bus) settle(ctx context.Context, ids ...string) {
 		return
 	}
 	b.excused.forget(ids...)
-	if err := b.store.Settle(ctx, b.cfg.Instance, ids...); err != nil && ctx.Err() == nil {
+	if err := b.store.Acknowledge(ctx, b.cfg.Instance, ids...); err != nil && ctx.Err() == nil {
 		b.log.Warn("letters could not be taken out of the inbox; they come again, and are known", "letters", len(ids), "error", err)
 	}
 }
@@ -176,10 +175,10 @@ type verdict struct {
 }
 
 // condemn puts a letter of an inbox among the dead. If it cannot, the letter comes again.
-func (b *Bus) condemn(ctx context.Context, inbox core.InstanceID, raw *store.Letter, v verdict) error {
+func (b *Bus) condemn(ctx context.Context, inbox core.InstanceID, raw *store.InboxMessage, v verdict) error {
 	letter := *raw
 	letter.Deliveries = v.tries
-	id, err := b.store.Condemn(ctx, store.CondemnParams{Inbox: inbox, Letter: letter, Reason: v.reason, Keep: b.cfg.Keep})
+	id, err := b.store.DeadLetter(ctx, store.DeadLetterParams{Inbox: inbox, ID: letter, Reason: v.reason, Keep: b.cfg.Keep})
 	if err != nil {
 		return err
 	}
@@ -187,7 +186,7 @@ func (b *Bus) condemn(ctx context.Context, inbox core.InstanceID, raw *store.Let
 	if id == "" {
 		return nil // it was condemned before
 	}
-	b.metrics.LettersDealt.WithLabelValues("", "dead").Inc()
+	b.metrics.MessagesHandled.WithLabelValues("", "dead").Inc()
 	facts := []any{"id", deadName(inbox, id), "reason", v.reason, "tries", v.tries, "bytes", len(raw.Body)}
 	if v.cause != nil {
 		facts = append(facts, "error", v.cause)
@@ -197,5 +196,5 @@ func (b *Bus) condemn(ctx context.Context, inbox core.InstanceID, raw *store.Let
 }
 
 func (b *Bus) count(kind Kind, result string) {
-	b.metrics.LettersDealt.WithLabelValues(string(kind), result).Inc()
+	b.metrics.MessagesHandled.WithLabelValues(string(kind), result).Inc()
 }

@@ -16,7 +16,7 @@ import (
 type Kind string
 
 // Letter is what one instance has to tell another.
-type Letter struct {
+type Message struct {
 	ID    string          `json:"id"` // the same when it is sent again
 	From  core.InstanceID `json:"from"`
 	Kind  Kind            `json:"kind"`
@@ -29,8 +29,8 @@ var errUnread = errors.New("it cannot be read")
 
 // Reading makes a handler of letters of a handler of what is in them. A letter whose body cannot be read is put among the
 // dead at once.
-func Reading[T any](fn func(ctx context.Context, l *Letter, body *T) error) func(context.Context, *Letter) error {
-	return func(ctx context.Context, l *Letter) error {
+func Decoding[T any](fn func(ctx context.Context, l *Message, body *T) error) func(context.Context, *Message) error {
+	return func(ctx context.Context, l *Message) error {
 		body := new(T)
 		if err := json.Unmarshal(l.Body, body); err != nil {
 			return fmt.Errorf("a letter of kind %s: %w: %w", l.Kind, errUnread, err)
@@ -40,11 +40,11 @@ func Reading[T any](fn func(ctx context.Context, l *Letter, body *T) error) func
 }
 
 // stale reports whether nobody needs the letter any more.
-func (l *Letter) stale(age time.Duration) bool { return age > time.Duration(l.TTLMS)*time.Millisecond }
+func (l *Message) stale(age time.Duration) bool { return age > time.Duration(l.TTLMS)*time.Millisecond }
 
 var (
 	// ErrAway says that there is no such instance, or not any more: the letter was not taken.
-	ErrAway = errors.New("the instance is not present")
+	ErrAbsent = errors.New("the instance is not present")
 	// ErrFull says that the inbox is full: the letter was not taken.
 	ErrFull = errors.New("the inbox of the instance is full")
 )
@@ -55,7 +55,7 @@ const mostLetters = 8192
 // Send puts a letter into an instance's inbox. ErrAway and ErrFull say that it was certainly not taken; any other error
 // that it may have been.
 func (b *Bus) Send(ctx context.Context, to core.InstanceID, kind Kind, ttl time.Duration, body any) error {
-	l := Letter{
+	l := Message{
 		ID: string(b.cfg.Instance) + "." + strconv.FormatUint(b.sent.Add(1), 36), From: b.cfg.Instance, Kind: kind, TTLMS: ttl.Milliseconds(),
 	}
 	var err error
@@ -66,16 +66,16 @@ func (b *Bus) Send(ctx context.Context, to core.InstanceID, kind Kind, ttl time.
 	if err != nil {
 		return err
 	}
-	posted, err := b.store.Post(ctx, store.PostParams{To: to, Body: text, Most: mostLetters})
+	posted, err := b.store.Post(ctx, store.PostParams{To: to, Body: text, MaxMessages: mostLetters})
 	result := "sent"
 	switch {
 	case err != nil:
 		result = "unknown"
-	case posted == store.Away:
-		result, err = "away", ErrAway
-	case posted == store.Overfull:
+	case posted == store.InstanceAbsent:
+		result, err = "away", ErrAbsent
+	case posted == store.InboxFull:
 		result, err = "full", ErrFull
 	}
-	b.metrics.LettersSent.WithLabelValues(string(kind), result).Inc()
+	b.metrics.MessagesSent.WithLabelValues(string(kind), result).Inc()
 	return err
 }

@@ -13,7 +13,7 @@ const (
 )
 
 // NewLife names a life of a process: the name its instance was given, if any, and something that no other life of it has.
-func NewLife(name string) core.InstanceID {
+func NewIncarnation(name string) core.InstanceID {
 	if name == "" {
 		name = unnamed
 	}
@@ -21,7 +21,7 @@ func NewLife(name string) core.InstanceID {
 }
 
 // NameOf is the name that the instance of a life was given. One that was given none is called by its life.
-func NameOf(life core.InstanceID) string {
+func ConfiguredName(life core.InstanceID) string {
 	i := strings.LastIndexByte(string(life), '-')
 	if i <= 0 || len(life)-i-1 != markLen || life[:i] == unnamed {
 		return string(life)

@@ -29,7 +29,7 @@ const patience = 20 * time.Second
 func onBoth(t *testing.T, scene func(t *testing.T, st store.Store)) {
 	t.Helper()
 	t.Parallel()
-	timing := store.Timing{Presence: 2 * time.Second, Judge: time.Second, Attempt: 4 * time.Second, Job: 8 * time.Second, Keep: 5 * time.Second}
+	timing := store.Timing{Presence: 2 * time.Second, ReservedTTL: time.Second, Attempt: 4 * time.Second, Job: 8 * time.Second, Retention: 5 * time.Second}
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		scene(t, memstore.New(timing))
@@ -41,7 +41,7 @@ func onBoth(t *testing.T, scene func(t *testing.T, st store.Store)) {
 			t.Fatal(err)
 		}
 		st, err := redisstore.Open(t.Context(), redisstore.Options{
-			Address: address, Prefix: "test", Timing: timing, Within: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Address: address, Prefix: "test", Timing: timing, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -118,12 +118,12 @@ func run(t *testing.T, b *bus.Bus) {
 // drop puts a letter into an inbox as anybody can who reaches the store.
 func drop(t *testing.T, st store.Store, to core.InstanceID, text string) {
 	t.Helper()
-	if posted, err := st.Post(t.Context(), store.PostParams{To: to, Body: []byte(text), Most: 100}); err != nil || posted != store.Accepted {
+	if posted, err := st.Post(t.Context(), store.PostParams{To: to, Body: []byte(text), MaxMessages: 100}); err != nil || posted != store.Accepted {
 		t.Fatal(posted, err)
 	}
 }
 
-func nobody(context.Context, *bus.Letter, *string) error {
+func nobody(context.Context, *bus.Message, *string) error {
 	return errors.New("nobody should have read it")
 }
 
@@ -133,14 +133,14 @@ func TestABodyThatCannotBeRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, st store.Store) {
 		d := make(diary, 64)
 		b := member(t, st, "b", time.Minute, d)
-		b.On(hello, bus.Handling{Do: bus.Reading(nobody)})
-		b.On(slowly, bus.Handling{Do: bus.Reading(nobody), Beside: true})
+		b.On(hello, bus.Handler{Handle: bus.Decoding(nobody)})
+		b.On(slowly, bus.Handler{Handle: bus.Decoding(nobody), Async: true})
 		run(t, b)
 		for _, kind := range []bus.Kind{hello, slowly} {
 			text := `{"id":"p1","from":"x","kind":"` + string(kind) + `","ttl_ms":2000,"body":[1]}`
 			drop(t, st, "b", text)
 			e := d.dead(t)
-			one, err := b.Show(t.Context(), e.ID)
+			one, err := b.DeadLetter(t.Context(), e.ID)
 			if err != nil {
 				t.Fatalf("the log says %+v: %v", e, err)
 			}
@@ -162,13 +162,13 @@ func TestPoisonInAnEstate(t *testing.T) {
 		d := make(diary, 256)
 		var bereaved, inherited atomic.Int64
 		b := member(t, st, "b", 300*time.Millisecond, d) // a third of that between two tries
-		read := bus.Reading(func(context.Context, *bus.Letter, *string) error {
+		read := bus.Decoding(func(context.Context, *bus.Message, *string) error {
 			inherited.Add(1)
 			return nil
 		})
-		b.On(hello, bus.Handling{Do: read, Inherit: func(ctx context.Context, l *bus.Letter, _ bool) error { return read(ctx, l) }})
-		b.On(fails, bus.Handling{Do: read, Inherit: func(context.Context, *bus.Letter, bool) error { panic("it is too much") }})
-		b.OnGone(func(context.Context, core.InstanceID) error {
+		b.On(hello, bus.Handler{Handle: read, TakeOver: func(ctx context.Context, l *bus.Message, _ bool) error { return read(ctx, l) }})
+		b.On(fails, bus.Handler{Handle: read, TakeOver: func(context.Context, *bus.Message, bool) error { panic("it is too much") }})
+		b.OnDead(func(context.Context, core.InstanceID) error {
 			bereaved.Add(1)
 			return nil
 		})
@@ -187,7 +187,7 @@ func TestPoisonInAnEstate(t *testing.T) {
 		got := make(map[string]int)
 		for range 3 {
 			e := d.dead(t)
-			one, err := b.Show(t.Context(), e.ID)
+			one, err := b.DeadLetter(t.Context(), e.ID)
 			if err != nil || one.Inbox != "a" || one.Deliveries != e.Tries {
 				t.Errorf("the log says %+v: %+v, %v", e, one, err)
 			}
@@ -214,7 +214,7 @@ func buried(t *testing.T, st store.Store, id core.InstanceID) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(all, func(i store.Instance) bool { return i.ID == id && i.Open }) {
+		if !slices.ContainsFunc(all, func(i store.Instance) bool { return i.ID == id && i.HasInbox }) {
 			return
 		}
 		if time.Now().After(end) {
@@ -232,14 +232,14 @@ func TestNoSuchDeadLetter(t *testing.T) {
 		if err != nil || len(letters) != 1 {
 			t.Fatal(letters, err)
 		}
-		if _, err := st.Condemn(t.Context(), store.CondemnParams{Inbox: "b", Letter: letters[0], Reason: "FAILED", Keep: time.Hour}); err != nil {
+		if _, err := st.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "b", ID: letters[0], Reason: "FAILED", Keep: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"b/abc", "b/", "/", "b/1-1", "nobody/1-x", "nonsense"} {
-			if err := b.Purge(t.Context(), name); !errors.Is(err, bus.ErrNoLetter) {
+			if err := b.Purge(t.Context(), name); !errors.Is(err, bus.ErrNoDeadLetter) {
 				t.Errorf("purge %q: %v", name, err)
 			}
-			if err := b.Replay(t.Context(), name); !errors.Is(err, bus.ErrNoLetter) {
+			if err := b.Replay(t.Context(), name); !errors.Is(err, bus.ErrNoDeadLetter) {
 				t.Errorf("replay %q: %v", name, err)
 			}
 		}
@@ -276,10 +276,10 @@ func TestPeers(t *testing.T) {
 
 func TestALifeHasItsName(t *testing.T) {
 	t.Parallel()
-	if life := bus.NewLife("north-east"); bus.NameOf(life) != "north-east" || life == bus.NewLife("north-east") {
-		t.Errorf("%s is a life of %q", life, bus.NameOf(life))
+	if life := bus.NewIncarnation("north-east"); bus.ConfiguredName(life) != "north-east" || life == bus.NewIncarnation("north-east") {
+		t.Errorf("%s is a life of %q", life, bus.ConfiguredName(life))
 	}
-	if life := bus.NewLife(""); bus.NameOf(life) != string(life) {
-		t.Errorf("%s, which has no name, is called %q", life, bus.NameOf(life))
+	if life := bus.NewIncarnation(""); bus.ConfiguredName(life) != string(life) {
+		t.Errorf("%s, which has no name, is called %q", life, bus.ConfiguredName(life))
 	}
 }

@@ -250,15 +250,15 @@ func TestTone(t *testing.T) {
 		want bool
 	}{
 		{"neither", Capability{}, false},
-		{"type", Capability{Types: Types{Tone: Yes}}, true},
-		{"type says no", Capability{Types: Types{Tone: No}}, false},
+		{"type", Capability{Types: ServiceTypes{Tone: Yes}}, true},
+		{"type says no", Capability{Types: ServiceTypes{Tone: No}}, false},
 		{"feature", Capability{Features: []string{"tone"}}, true},
 	} {
 		if got := c.node.HasFeature("tone"); got != c.want {
 			t.Errorf("%s: HasFeature(tone) = %v, want %v", c.name, got, c.want)
 		}
 	}
-	other := Capability{Types: Types{ASR: Yes, NMT: Yes, TTS: Yes, Semantic: Yes}}
+	other := Capability{Types: ServiceTypes{ASR: Yes, NMT: Yes, TTS: Yes, Semantic: Yes}}
 	if other.HasFeature("tone") || other.HasFeature("asr") {
 		t.Error("another type stands for a feature")
 	}

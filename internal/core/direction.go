@@ -9,7 +9,7 @@ func (d Direction) String() string { return string(d.Src) + "→" + string(d.Tgt
 
 // Wish is a direction as a job asks for it, with the tags that would satisfy it worked out once, so that
 // many nodes can be held against it cheaply.
-type Wish struct {
+type Requirement struct {
 	Direction
 	TTS bool // the target must also be spoken
 
@@ -17,13 +17,13 @@ type Wish struct {
 }
 
 // NewWish prepares a direction for matching.
-func NewWish(d Direction, tts bool) Wish {
-	return Wish{Direction: d, TTS: tts, src: d.Src.lookup(), tgt: d.Tgt.lookupWritten()}
+func NewRequirement(d Direction, tts bool) Requirement {
+	return Requirement{Direction: d, TTS: tts, src: d.Src.lookup(), tgt: d.Tgt.lookupWritten()}
 }
 
 // Unserved says which link of the chain keeps a node with capability c out of this direction; ReasonNone
 // when it belongs to it.
-func (w *Wish) Unserved(c *Capability) Reason {
+func (w *Requirement) Unserved(c *Capability) Reason {
 	switch {
 	case c.Types.Semantic == No || !c.Semantic.hasAny(w.src):
 		return ReasonSemanticLang
@@ -39,7 +39,7 @@ func (w *Wish) Unserved(c *Capability) Reason {
 
 // translated reports whether the node's NMT covers the direction. A node that declares no pairs translates
 // from anything it understands to anything else it has an output for.
-func (w *Wish) translated(c *Capability) bool {
+func (w *Requirement) translated(c *Capability) bool {
 	for _, src := range w.src {
 		for _, tgt := range w.tgt {
 			switch {

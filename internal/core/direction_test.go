@@ -89,13 +89,13 @@ func TestUnserved(t *testing.T) {
 		{"tone has no part in it", translator(func(c *Capability) { c.Types.Tone = No }), zhEn, true, ReasonNone},
 
 		// The first link that is broken is the one that is named.
-		{"all types say no", translator(func(c *Capability) { c.Types = Types{No, No, No, No, No} }), zhEn, true, ReasonSemanticLang},
-		{"all but semantic say no", translator(func(c *Capability) { c.Types = Types{ASR: No, NMT: No, TTS: No} }), zhEn, true, ReasonASRLang},
-		{"nmt and tts say no", translator(func(c *Capability) { c.Types = Types{NMT: No, TTS: No} }), zhEn, true, ReasonNMTPair},
+		{"all types say no", translator(func(c *Capability) { c.Types = ServiceTypes{No, No, No, No, No} }), zhEn, true, ReasonSemanticLang},
+		{"all but semantic say no", translator(func(c *Capability) { c.Types = ServiceTypes{ASR: No, NMT: No, TTS: No} }), zhEn, true, ReasonASRLang},
+		{"nmt and tts say no", translator(func(c *Capability) { c.Types = ServiceTypes{NMT: No, TTS: No} }), zhEn, true, ReasonNMTPair},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := NewWish(c.wish, c.tts)
+			w := NewRequirement(c.wish, c.tts)
 			if got := w.Unserved(c.node); got != c.reason {
 				t.Errorf("%s (tts %v) is unserved for %q, want %q", c.wish, c.tts, got, c.reason)
 			}
@@ -141,7 +141,7 @@ func TestDirectionsListsWhatIsDeclared(t *testing.T) {
 			}
 			// What is listed has to be served, or the list of pools promises what dispatch refuses.
 			for _, d := range got {
-				w := NewWish(d, false)
+				w := NewRequirement(d, false)
 				if r := w.Unserved(c.node); r != ReasonNone {
 					t.Errorf("%s is listed but unserved: %s", d, r)
 				}

@@ -57,7 +57,7 @@ func TestLookupDropsEverySingleLetterLeftAtTheEnd(t *testing.T) {
 // servedTarget reports whether a job that wants a target is served by a node that writes only the tag have.
 func servedTarget(t *testing.T, want, have string) bool {
 	t.Helper()
-	w := NewWish(Direction{Src: "fr", Tgt: mustLang(t, want)}, false)
+	w := NewRequirement(Direction{Src: "fr", Tgt: mustLang(t, want)}, false)
 	c := Capability{Semantic: NewLangSet("fr"), Pairs: []Direction{{"fr", mustLang(t, have)}}}
 	c.Normalise()
 	return w.Unserved(&c) == ReasonNone
@@ -67,7 +67,7 @@ func servedTarget(t *testing.T, want, have string) bool {
 func servedSource(t *testing.T, want, have string) bool {
 	t.Helper()
 	src := mustLang(t, have)
-	w := NewWish(Direction{Src: mustLang(t, want), Tgt: "fr"}, false)
+	w := NewRequirement(Direction{Src: mustLang(t, want), Tgt: "fr"}, false)
 	c := Capability{Semantic: NewLangSet(src), Pairs: []Direction{{src, "fr"}}}
 	c.Normalise()
 	return w.Unserved(&c) == ReasonNone

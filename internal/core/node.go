@@ -55,7 +55,7 @@ func TriOf(b bool) Tri {
 }
 
 // Types says which kinds of service a node runs. What it leaves unknown is derived from its lists.
-type Types struct {
+type ServiceTypes struct {
 	ASR, NMT, TTS, Tone, Semantic Tri
 }
 
@@ -105,7 +105,7 @@ type Capability struct {
 	ASR, Semantic, TTS LangSet
 	Pairs              []Direction // sorted; meaningless when AnyPair
 	AnyPair            bool        // the node declared no pairs
-	Types              Types
+	Types              ServiceTypes
 	Models             []string  // sorted
 	Services           []Service // sorted by id
 	Features           []string  // sorted
@@ -182,7 +182,7 @@ func (c *Capability) Directions(limit int) []Direction {
 	}
 	var declared []Direction
 	for _, d := range candidates {
-		exact := Wish{Direction: d, src: d.Src.lookup(), tgt: []Lang{d.Tgt}}
+		exact := Requirement{Direction: d, src: d.Src.lookup(), tgt: []Lang{d.Tgt}}
 		if len(declared) < limit && d.Src != d.Tgt && exact.Unserved(c) == ReasonNone {
 			declared = append(declared, d)
 		}

@@ -21,7 +21,7 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 	offline, none, busy, tenant := core.HealthOffline, 0, core.Load{CPU: 1, GPU: -1, Memory: -1}, core.TenantID("somebody")
 	beat := func(p nodes.Patch) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) {
-			if _, err := w.life.Heartbeat(t.Context(), nodes.Beat{Node: "a", Patch: p}); err != nil {
+			if _, err := w.life.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: p}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -45,7 +45,7 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 			}
 		}},
 		"the other was lost": {other: func(t *testing.T, w *world) {
-			if err := w.life.Gone(t.Context(), "a", 0); err != nil {
+			if err := w.life.NodeLost(t.Context(), "a", 0); err != nil {
 				t.Error(err)
 			}
 		}},

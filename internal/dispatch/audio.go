@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -35,10 +35,10 @@ func (j *journey) shelve(ctx context.Context, c cause) bool {
 func (d *Dispatcher) awaitSound(ctx context.Context, job *core.Job) {
 	d.flights.relinquish(job)
 	if d.outcomes != nil {
-		d.outcomes.Wanted(ctx, job)
+		d.outcomes.AudioWanted(ctx, job)
 	}
 	d.background(func(ctx context.Context) {
-		if pause.For(ctx, d.cfg.AudioGrace+time.Second) {
+		if backoff.Sleep(ctx, d.cfg.AudioGrace+time.Second) {
 			if err := d.giveUpSound(ctx, job.ID); err != nil {
 				d.storeFailed("sound", err) // a heartbeat of its last node brings it up again
 			}
@@ -69,7 +69,7 @@ func awaitsSound(job *core.Job) bool {
 
 // Rearm goes on with a job whose sound is here again. It reports whether there is such a job at all, whatever has
 // become of it.
-func (d *Dispatcher) Rearm(ctx context.Context, id core.JobID) (known bool, err error) {
+func (d *Dispatcher) ResumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error) {
 	job, err := d.store.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNoJob):

@@ -25,11 +25,11 @@ type outcomes struct {
 	told  []string
 }
 
-func (o *outcomes) Wanted(context.Context, *core.Job) {}
+func (o *outcomes) AudioWanted(context.Context, *core.Job) {}
 
-func (o *outcomes) Over(context.Context, core.InstanceID, core.JobID) {}
+func (o *outcomes) NotifyEnded(context.Context, core.InstanceID, core.JobID) {}
 
-func (o *outcomes) Ended(_ context.Context, job *core.Job) error {
+func (o *outcomes) JobEnded(_ context.Context, job *core.Job) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fails > 0 {
@@ -153,7 +153,7 @@ func TestLostSound(t *testing.T) {
 		for _, id := range []string{"node-a", "node-b"} {
 			w.sent.fails(id, nil)
 		}
-		known, err := w.d.Rearm(t.Context(), p.Job)
+		known, err := w.d.ResumeWithAudio(t.Context(), p.Job)
 		if err != nil || !known {
 			t.Fatal(known, err)
 		}
@@ -179,10 +179,10 @@ func TestLostSound(t *testing.T) {
 		w.wantState(p.Job, core.StateFailed, core.ReasonAudioLost)
 		o.want(t, "DONE ", "FAILED AUDIO_LOST")
 		w.wantFree("node-a", "node-b")
-		if known, err := w.d.Rearm(t.Context(), p.Job); !known || err != nil {
+		if known, err := w.d.ResumeWithAudio(t.Context(), p.Job); !known || err != nil {
 			t.Error(known, err)
 		}
-		if known, err := w.d.Rearm(t.Context(), "job-none"); known || err != nil {
+		if known, err := w.d.ResumeWithAudio(t.Context(), "job-none"); known || err != nil {
 			t.Error(known, err)
 		}
 		if w.d.InFlight() != 0 {
@@ -201,7 +201,7 @@ func TestLostSoundInAFleetOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sent.fails("node-a", nil)
-		if known, err := w.d.Rearm(t.Context(), p.Job); err != nil || !known {
+		if known, err := w.d.ResumeWithAudio(t.Context(), p.Job); err != nil || !known {
 			t.Fatal(known, err)
 		}
 		synctest.Wait()

@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -19,8 +20,8 @@ const kindBereaved = "bereaved"
 // Bereaved takes on the jobs of an instance that is gone: every node's lease set is looked through for what that instance
 // has reserved. A job whose node has confirmed it is watched from here; any other is moved on as its own dispatcher would
 // have done.
-func (d *Dispatcher) Bereaved(ctx context.Context, gone core.InstanceID) error {
-	seen, err := d.store.Sightings(ctx)
+func (d *Dispatcher) TakeOverJobs(ctx context.Context, gone core.InstanceID) error {
+	seen, err := d.store.LastSeen(ctx)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (d *Dispatcher) Bereaved(ctx context.Context, gone core.InstanceID) error {
 			return err
 		}
 		var failed atomic.Pointer[error]
-		pause.Each(takeoverAtOnce, leases, func(l core.Lease) {
+		parallel.ForEach(takeoverAtOnce, leases, func(l core.Lease) {
 			if failed.Load() != nil {
 				return
 			}
@@ -88,7 +89,7 @@ func (d *Dispatcher) adopt(ctx context.Context, l core.Lease, gone core.Instance
 func (d *Dispatcher) outlast(ctx context.Context, l core.Lease, job *core.Job) {
 	l.Young = false
 	for wait := job.Retry.Sub(job.Updated); ; wait = retryLease {
-		if !pause.About(ctx, wait+retryLease/10, 0.1) {
+		if !backoff.SleepJitter(ctx, wait+retryLease/10, 0.1) {
 			return
 		}
 		now, err := d.store.Get(ctx, job.ID)

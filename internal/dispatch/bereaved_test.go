@@ -63,7 +63,7 @@ func TestBereaved(t *testing.T) {
 				gone.Close()
 				w.node("node-b", 1)
 				time.Sleep(3 * time.Second) // until it is taken for gone
-				if err := w.d.Bereaved(t.Context(), "i-other"); err != nil {
+				if err := w.d.TakeOverJobs(t.Context(), "i-other"); err != nil {
 					t.Fatal(err)
 				}
 				// No heartbeat helps: this is faster than they are. A retry is its owner's for a while.
@@ -99,7 +99,7 @@ func TestBereavedOfNothing(t *testing.T) {
 		w.node("node-b", 1)
 		p := w.dispatch()
 		time.Sleep(time.Second)
-		if err := w.d.Bereaved(t.Context(), "i-nobody"); err != nil {
+		if err := w.d.TakeOverJobs(t.Context(), "i-nobody"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -116,7 +116,7 @@ type wishes struct {
 	wanted []core.JobID
 }
 
-func (o *wishes) Wanted(_ context.Context, job *core.Job) {
+func (o *wishes) AudioWanted(_ context.Context, job *core.Job) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.wanted = append(o.wanted, job.ID)
@@ -134,7 +134,7 @@ func TestWhoeverHasTheSoundGoesOn(t *testing.T) {
 		}
 		w.node("node-b", 1)
 		told := &wishes{}
-		deaf := w.other(func(c *dispatch.Config) { c.Hears = func(*core.Job) bool { return false } })
+		deaf := w.other(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		defer deaf.Close()
 		deaf.ReportTo(told)
 		if err := deaf.Fail(t.Context(), report(p), core.ReasonNodeFailed, ""); err != nil {
@@ -145,7 +145,7 @@ func TestWhoeverHasTheSoundGoesOn(t *testing.T) {
 		if len(told.wanted) != 1 || deaf.InFlight() != 0 {
 			t.Errorf("wanted %v, %d in flight there", told.wanted, deaf.InFlight())
 		}
-		if known, err := w.d.Rearm(t.Context(), p.Job); err != nil || !known {
+		if known, err := w.d.ResumeWithAudio(t.Context(), p.Job); err != nil || !known {
 			t.Fatal(known, err)
 		}
 		synctest.Wait()
@@ -165,7 +165,7 @@ func TestWordThatWasLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.node("node-b", 1)
-		deaf := w.other(func(c *dispatch.Config) { c.Hears = func(*core.Job) bool { return false } })
+		deaf := w.other(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		defer deaf.Close()
 		if err := deaf.Fail(t.Context(), report(p), core.ReasonNodeBusy, ""); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool
 
 // GiveUp fails a job that has not ended, for a reason, and reports whether there is such a job. A job that has ended
 // otherwise is told once more, in case that was lost.
-func (d *Dispatcher) GiveUp(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error) {
+func (d *Dispatcher) Abandon(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error) {
 	job, stopped, err := d.stop(ctx, id, core.EventFail, reason)
 	var e *wire.Error
 	switch {

@@ -343,7 +343,7 @@ func TestANodeThatCountsAnewIsHeardAgain(t *testing.T) {
 	play(t, func(w *world) {
 		w.node("node-a", 1)
 		beat := func(seq uint64) {
-			if _, err := w.life.Heartbeat(w.t.Context(), nodes.Beat{Node: "node-a", Seq: seq}); err != nil {
+			if _, err := w.life.Heartbeat(w.t.Context(), nodes.Heartbeat{Node: "node-a", Seq: seq}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,7 +24,7 @@ func TestPreferredNodeYieldsOnceAccepted(t *testing.T) {
 	t.Parallel()
 	for name, withdraw := range map[string]func(w *world){
 		"withdrew the language": func(w *world) {
-			_, err := w.life.Heartbeat(t.Context(), nodes.Beat{Node: "a", Patch: nodes.Patch{Semantic: core.LangSet{"fr", "de"}}})
+			_, err := w.life.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: nodes.Patch{Semantic: core.LangSet{"fr", "de"}}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -68,7 +68,7 @@ func TestDeadlineAfterTakeover(t *testing.T) {
 		began := time.Now()
 		w.pass(12*time.Second, "node-a") // within its first attempt
 		gone.Close()
-		if err := w.d.Bereaved(t.Context(), "i-other"); err != nil {
+		if err := w.d.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		for !w.job(p.Job).State.Terminal() {

@@ -161,7 +161,7 @@ func TestTheSameRequestGivesTheSameJob(t *testing.T) {
 		for i := range 8 {
 			w.wantFree(fmt.Sprint("node-", i))
 		}
-		time.Sleep(timing.Keep)
+		time.Sleep(timing.Retention)
 		w.pass(0)
 		for i := range 8 {
 			w.beat(fmt.Sprint("node-", i), []store.ActiveJob{})

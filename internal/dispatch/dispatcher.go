@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -30,16 +30,16 @@ type Config struct {
 	SpreadWindow   time.Duration // a session's utterances avoid its last node for this long; 0: they do not
 	// Hears reports whether the sound of a job can be had from here: whoever cannot give it to a node leaves the job to
 	// whoever can. Nil: it can always be had.
-	Hears func(job *core.Job) bool
+	HasAudio func(job *core.Job) bool
 	// Fence is until when this instance may grant; nil: it is alone.
 	Fence func() time.Time
 }
 
 // Store is what a dispatcher needs of the store.
 type Store interface {
-	store.Census
+	store.NodeReader
 	store.Ledger
-	store.Holdings
+	store.LeaseReader
 	store.Jobs
 }
 
@@ -54,8 +54,8 @@ type Dispatcher struct {
 	metrics   *telemetry.Metrics
 	log       *slog.Logger
 
-	decide   *pause.Limit // a decision is made within it
-	deliver  *pause.Limit // a delivery is answered within it
+	decide   *deadline.Limit // a decision is made within it
+	deliver  *deadline.Limit // a delivery is answered within it
 	calls    calls
 	flights  flights
 	spread   spread
@@ -79,13 +79,10 @@ type Dispatcher struct {
 func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
 	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, metrics: m, log: log}
 	d.life, d.end = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
-	d.decide = pause.NewLimit(d.life, cfg.DecideWithin)
-	if cfg.Fence != nil {
-		d.decide.Within(cfg.Fence)
-	}
-	d.deliver = pause.NewLimit(d.life, cfg.ACKTimeout)
-	if d.cfg.Hears == nil {
-		d.cfg.Hears = func(*core.Job) bool { return true }
+	d.decide = deadline.New(d.life, cfg.DecideWithin, cfg.Fence)
+	d.deliver = deadline.New(d.life, cfg.ACKTimeout, nil)
+	if d.cfg.HasAudio == nil {
+		d.cfg.HasAudio = func(*core.Job) bool { return true }
 	}
 	d.calls.init()
 	d.flights.init()
@@ -124,7 +121,7 @@ func (d *Dispatcher) mine(job *core.Job) bool {
 // Settled lets go of a job that has ended elsewhere. Of a conversation's job, its node is believed to have a free slot
 // more, or the nodes of other instances would seem fuller than our own; of others it is not, because at a high load every
 // instance would then run for the same slot.
-func (d *Dispatcher) Settled(id core.JobID) {
+func (d *Dispatcher) EndedElsewhere(id core.JobID) {
 	f := d.flights.get(id)
 	if f == nil {
 		return
@@ -143,7 +140,7 @@ func dispatcherOf(job *core.Job) core.InstanceID {
 }
 
 // Left reports whether jobs are left to the others: those that did not end, and those that were handed back.
-func (d *Dispatcher) Left() bool { return d.left.Load() || d.flights.len() > 0 }
+func (d *Dispatcher) HasUnfinishedJobs() bool { return d.left.Load() || d.flights.len() > 0 }
 
 // background runs fn beside the caller, unless the dispatcher is closed. The context ends with Close.
 func (d *Dispatcher) background(fn func(ctx context.Context)) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 )
 
 // dueFunc is what a flight's timer calls.
@@ -33,7 +33,7 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 		confirmed, known := d.confirmed(ctx, job)
 		switch {
 		case confirmed:
-			f.wait(job.Token, phaseRunning, now.Add(pause.Near(lookAfter, 0.2)), d.dueFunc(f))
+			f.wait(job.Token, phaseRunning, now.Add(backoff.Jitter(lookAfter, 0.2)), d.dueFunc(f))
 			return
 		case !known && now.Before(ends):
 			// While the store was away no confirmation could be heard: the node has its time anew.
@@ -49,7 +49,7 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 			d.reclaim(ctx, at)
 			return
 		}
-		f.wait(job.Token, phaseRunning, now.Add(pause.Near(lookAfter, 0.2)), d.dueFunc(f))
+		f.wait(job.Token, phaseRunning, now.Add(backoff.Jitter(lookAfter, 0.2)), d.dueFunc(f))
 		return
 	}
 	j := d.onward(job, f)
@@ -63,8 +63,8 @@ func (d *Dispatcher) due(ctx context.Context, f *flight) {
 // reclaim goes on with a job that another instance has put aside because it does not have the sound, which is here.
 // Word of it may have been lost.
 func (d *Dispatcher) reclaim(ctx context.Context, job *core.Job) {
-	if awaitsSound(job) && d.cfg.Hears(job) {
-		if _, err := d.Rearm(ctx, job.ID); err != nil {
+	if awaitsSound(job) && d.cfg.HasAudio(job) {
+		if _, err := d.ResumeWithAudio(ctx, job.ID); err != nil {
 			d.storeFailed("rearm", err)
 		}
 	}

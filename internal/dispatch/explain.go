@@ -36,7 +36,7 @@ type ExplainedNode struct {
 func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Explanation, error) {
 	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
-		Wish: &pool.Wish, Options: &spec.Options, Tenant: spec.Tenant,
+		Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant,
 		Avoid: d.spread.last(spec.SessionRef()), Now: d.fleet.Now(),
 	}
 	all := slices.SortedFunc(d.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })

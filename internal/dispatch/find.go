@@ -46,8 +46,8 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 	o := &s.spec.Options
 	pool := d.fleet.Pool(s.spec.Direction, o.RequireTTS)
 	q := pick.Query{
-		Wish: &pool.Wish, Options: o, Tenant: s.spec.Tenant, Tried: s.tried,
-		Avoid: d.spread.last(s.spec.SessionRef()), Shun: s.shun, Now: d.fleet.Now(),
+		Requirement: &pool.Requirement, Options: o, Tenant: s.spec.Tenant, Tried: s.tried,
+		Avoid: d.spread.last(s.spec.SessionRef()), Exclude: s.shun, Now: d.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(s.tried) == 0 {
 		f, ok, refusal := d.findPreferred(ctx, s, &q)
@@ -187,7 +187,7 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 // registered but has left, is drained or lacks something is not worth waiting for.
 func (d *Dispatcher) otherThan(nodes []core.NodeID, spec *core.Spec) bool {
 	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
-	q := pick.Query{Wish: &pool.Wish, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: d.fleet.Now()}
+	q := pick.Query{Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: d.fleet.Now()}
 	for m := range pool.Members().All() {
 		switch d.picker.Objection(&q, m.Node) {
 		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
@@ -289,7 +289,7 @@ func (d *Dispatcher) refuse(s *search, code wire.Code, objections map[core.Reaso
 // countRefusal counts why a search found nobody; the reason that speaks against most nodes stands for all.
 func (d *Dispatcher) countRefusal(code wire.Code, objections, telling map[core.Reason]int) {
 	for reason, n := range objections {
-		d.metrics.Passed.WithLabelValues(string(reason)).Add(float64(n))
+		d.metrics.CandidatesRejected.WithLabelValues(string(reason)).Add(float64(n))
 	}
 	var worst core.Reason
 	for reason, n := range telling {

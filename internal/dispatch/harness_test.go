@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var timing = store.Timing{
-	Presence: 15 * time.Second, Judge: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Keep: 5 * time.Minute,
+	Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: 5 * time.Minute,
 }
 
 // world is one scheduler without its doors, over a memory store, with nodes that do as they are told.
@@ -36,7 +36,7 @@ type world struct {
 	store *faulty
 	fleet *fleet.Fleet
 	d     *dispatch.Dispatcher
-	life  *nodes.Life
+	life  *nodes.Registry
 	sent  *courier
 	pick  *pick.Picker
 	m     *telemetry.Metrics
@@ -66,7 +66,7 @@ func playWith(t *testing.T, change func(*dispatch.Config), fn func(w *world)) {
 		w.pick, w.m, w.log = pick.New(w.fleet, policy, nil), m, log
 		w.d = dispatch.New(cfg, w.store, w.fleet, w.pick, w.sent, m, log)
 		w.life = nodes.New(nodes.Config{Instance: "i-test", MarkFor: time.Minute, MarkRate: 60}, w.store, w.fleet, w.d, m, log)
-		follower := &fleet.Follower{Fleet: w.fleet, Census: mem, Marks: mem, Log: log, Silent: w.life.Silent}
+		follower := &fleet.Follower{Fleet: w.fleet, Nodes: mem, Marks: mem, Log: log, OnSilent: w.life.MoveJobsOfSilent}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -106,7 +106,7 @@ func (w *world) register(id string, slots int, a store.Activity, change ...func(
 // beat sends a heartbeat; active nil does not list. It returns what the node should stop.
 func (w *world) beat(id string, active []store.ActiveJob) []store.ActiveJob {
 	w.t.Helper()
-	cancel, err := w.life.Heartbeat(w.t.Context(), nodes.Beat{
+	cancel, err := w.life.Heartbeat(w.t.Context(), nodes.Heartbeat{
 		Node: core.NodeID(id), Activity: store.Activity{Lists: active != nil, Active: active},
 	})
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -208,7 +208,7 @@ func (j *journey) delivered() {
 // have confirmed it, and reports whether it did.
 func (j *journey) confirmed(ctx context.Context, began time.Time) bool {
 	if left := time.Until(began.Add(j.d.cfg.ACKTimeout)); left > 0 {
-		pause.For(ctx, left)
+		backoff.Sleep(ctx, left)
 	}
 	leases, err := j.d.store.Leases(ctx, leaseOf(j.job))
 	return err == nil && leases[0].State == core.LeaseRunning
@@ -257,7 +257,7 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 		j.end(ctx, c, c.reason) // the preferred node or nobody
 		return false
 	}
-	if !j.d.cfg.Hears(j.job) {
+	if !j.d.cfg.HasAudio(j.job) {
 		if j.shelve(ctx, c) {
 			j.missed(c)
 			j.d.metrics.Retries.WithLabelValues(string(c.reason)).Inc()
@@ -281,13 +281,12 @@ func (j *journey) giveUp(ctx context.Context, c cause) bool {
 	return j.f.seek(j.job)
 }
 
-const (
-	// retryLease is how long a retry is ours before anybody may take it over; it is renewed at half of it.
-	retryLease = 3 * time.Second
-	// Between two looks for a node, a retry waits this long, a little longer each time.
-	firstPause = 20 * time.Millisecond
-	mostPause  = 500 * time.Millisecond
-)
+// retryLease is how long another instance must wait before it may take over a retry of this one, which renews it after half
+// of that.
+const retryLease = 3 * time.Second
+
+// storeBackoff is between two tries of an operation of the store, and between two searches for a node.
+var storeBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // seek finds another node for a job that is RETRYING in our name, however long it takes, and moves the job
 // there. It reports false when the journey is over, or goes on without the caller: who asked for the job is not
@@ -298,8 +297,8 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 		attempt++
 	}
 	renew := time.Now().Add(retryLease / 2)
-	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, shun: j.shun, accepted: true, again: wait > firstPause}
+	for retry, first := storeBackoff, true; ; first = false {
+		s := search{job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.d.token(), tried: j.tried, shun: j.shun, accepted: true, again: !first}
 		if s.again {
 			s.tried = j.excluded() // there was nobody else
 		}
@@ -312,7 +311,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 		case c.spares && refusal.Code != wire.SchedulerDependencyDown && j.untold(c):
 			j.end(ctx, c, core.ReasonAllFull)
 			return false
-		case !time.Now().Add(wait).Before(j.f.deadline):
+		case !time.Now().Add(retry.Next()).Before(j.f.deadline):
 			j.end(ctx, c, core.ReasonDeadline)
 			return false
 		}
@@ -326,7 +325,7 @@ func (j *journey) seek(ctx context.Context, c cause) bool {
 			j.d.background(func(ctx context.Context) { alone.proceed(ctx, c) })
 			return false
 		}
-		if !pause.About(ctx, wait, 0.5) {
+		if !retry.Wait(ctx) {
 			return false
 		}
 		if time.Now().After(renew) {

@@ -6,13 +6,12 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // persist asks the store until it answers or the context ends. Every operation may be repeated.
 func (d *Dispatcher) persist(ctx context.Context, ask func() error) bool {
-	return pause.Persist(ctx, firstPause, mostPause, func() error {
+	return storeBackoff.Retry(ctx, func() error {
 		err := ask()
 		if err != nil {
 			d.storeFailed("persist", err)
@@ -45,7 +44,7 @@ func (d *Dispatcher) free(ctx context.Context, p store.ReleaseParams, n *fleet.N
 	err := d.store.Release(ctx, p)
 	if err == nil && n != nil {
 		d.fleet.Freed(n)
-		d.Room(n)
+		d.FreeSlots(n)
 	}
 	return err
 }

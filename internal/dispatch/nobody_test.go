@@ -27,7 +27,7 @@ func TestHandedBackAndNobodyThere(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		// node-a's connection is lost and its grace over: as nodes.Life.Gone does it with the leaver.
-		if _, err := leaver.Lost(t.Context(), "node-a"); err != nil {
+		if _, err := leaver.NodeLost(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -41,7 +41,7 @@ func TestHandedBackAndNobodyThere(t *testing.T) {
 		leaver.Close()
 		w.node("node-b", 1)
 		w.pass(4*time.Second, "node-b")
-		known, err := w.d.Rearm(t.Context(), p.Job) // the session went on here, and its speaker sent the sound again
+		known, err := w.d.ResumeWithAudio(t.Context(), p.Job) // the session went on here, and its speaker sent the sound again
 		t.Logf("rearm: known %v, %v", known, err)
 		w.pass(4*time.Second, "node-b")
 		j := w.job(p.Job)
@@ -64,7 +64,7 @@ func TestRetryOfAnothersJobNodeLost(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		a := w.other()
-		if _, err := a.Lost(t.Context(), "node-a"); err != nil { // a's connection with it broke
+		if _, err := a.NodeLost(t.Context(), "node-a"); err != nil { // a's connection with it broke
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -74,7 +74,7 @@ func TestRetryOfAnothersJobNodeLost(t *testing.T) {
 		a.Close() // kill -9
 		time.Sleep(3 * time.Second)
 		w.node("node-b", 1)
-		if err := w.d.Bereaved(t.Context(), "i-other"); err != nil {
+		if err := w.d.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(8*time.Second, "node-b")
@@ -94,7 +94,7 @@ func TestAwaitedSoundAndNobodyThere(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world) {
 		w.node("node-a", 1)
-		a := w.other(func(c *dispatch.Config) { c.Hears = func(*core.Job) bool { return false } })
+		a := w.other(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		p, err := a.Dispatch(t.Context(), dispatch.Request{Spec: spec(spoken)})
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestAwaitedSoundAndNobodyThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if _, err := a.Lost(t.Context(), "node-a"); err != nil {
+		if _, err := a.NodeLost(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -112,7 +112,7 @@ func TestAwaitedSoundAndNobodyThere(t *testing.T) {
 		a.Close()                    // kill -9
 		time.Sleep(3 * time.Second)
 		w.node("node-b", 1)
-		if err := w.d.Bereaved(t.Context(), "i-other"); err != nil {
+		if err := w.d.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(70*time.Second, "node-b")
@@ -179,7 +179,7 @@ func TestLooksAreSpread(t *testing.T) {
 			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,
 		}, st, w.fleet, w.pick, w.sent, w.m, w.log)
 		defer heir.Close()
-		if err := heir.Bereaved(t.Context(), "i-other"); err != nil {
+		if err := heir.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

@@ -59,7 +59,7 @@ func TestOfflineMovesJobsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.node("node-b", 1)
-		_, err := w.life.Heartbeat(w.t.Context(), nodes.Beat{Node: "node-a", Patch: nodes.Patch{Health: core.HealthOffline}})
+		_, err := w.life.Heartbeat(w.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: nodes.Patch{Health: core.HealthOffline}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,11 +162,11 @@ func TestJobsOfAnEarlierLifeOfTheStore(t *testing.T) {
 func TestAnUnknownNodesHeartbeat(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world) {
-		_, err := w.life.Heartbeat(w.t.Context(), nodes.Beat{Node: "node-a", Patch: nodes.Patch{Health: core.HealthReady}})
+		_, err := w.life.Heartbeat(w.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: nodes.Patch{Health: core.HealthReady}})
 		wantCode(t, err, wire.NotFound)
 		slots, url := 1, "http://127.0.0.1:9/a"
 		full := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
-		if _, err = w.life.Heartbeat(w.t.Context(), nodes.Beat{Node: "node-a", Patch: full}); err != nil {
+		if _, err = w.life.Heartbeat(w.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: full}); err != nil {
 			t.Fatalf("a full heartbeat: %v", err)
 		}
 		// It spoke as one that was known before and does not list: it may be busy with anything.
@@ -183,7 +183,7 @@ func TestALoweredMaximumOnlyShrinks(t *testing.T) {
 		p := w.dispatch()
 		w.dispatch(request("req-2"))
 		one := 1
-		if _, err := w.life.Heartbeat(w.t.Context(), nodes.Beat{Node: "node-a", Patch: nodes.Patch{MaxJobs: &one}}); err != nil {
+		if _, err := w.life.Heartbeat(w.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: nodes.Patch{MaxJobs: &one}}); err != nil {
 			t.Fatal(err)
 		}
 		wantCode(t, w.refused(request("req-3")), wire.AllCandidatesFullOrFailed)
@@ -250,7 +250,7 @@ func TestAServiceThatIsMissingAfterAll(t *testing.T) {
 		w.node("node-a", 5, with)
 		p := w.dispatch(needs)
 		w.node("node-b", 5, with)
-		err := w.life.Missing(w.t.Context(), nodes.Unavailable{Node: "node-a", Service: "asr-x", Job: p.Job, Attempt: 1})
+		err := w.life.ReportUnavailable(w.t.Context(), nodes.Unavailable{Node: "node-a", Service: "asr-x", Job: p.Job, Attempt: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,13 +279,13 @@ func TestAFloodOfReportsIsHeldBack(t *testing.T) {
 		w.node("node-a", 1)
 		u := nodes.Unavailable{Node: "node-a", Service: "asr-x"}
 		for range 60 {
-			if err := w.life.Missing(w.t.Context(), u); err != nil {
+			if err := w.life.ReportUnavailable(w.t.Context(), u); err != nil {
 				t.Fatal(err)
 			}
 		}
-		wantCode(t, w.life.Missing(w.t.Context(), u), wire.RateLimited)
+		wantCode(t, w.life.ReportUnavailable(w.t.Context(), u), wire.RateLimited)
 		u.Node = "node-x"
-		wantCode(t, w.life.Missing(w.t.Context(), u), wire.NotFound)
+		wantCode(t, w.life.ReportUnavailable(w.t.Context(), u), wire.NotFound)
 	})
 }
 

@@ -11,12 +11,12 @@ type Outcomes interface {
 	// Ended puts the end of a job where its session finds it, whichever instance the session is with. It is told
 	// before the job's slot is freed, so that whoever finds a slot still taken can tell it again: it may be told more
 	// than once, and by several instances.
-	Ended(ctx context.Context, job *core.Job) error
+	JobEnded(ctx context.Context, job *core.Job) error
 	// Wanted says that a job waits for whoever has its sound, if anybody has: it is rearmed there. Nothing depends on its
 	// being heard.
-	Wanted(ctx context.Context, job *core.Job)
+	AudioWanted(ctx context.Context, job *core.Job)
 	// Over tells another instance that a job it sees through has ended. It finds out by itself otherwise.
-	Over(ctx context.Context, at core.InstanceID, job core.JobID)
+	NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID)
 }
 
 // ReportTo hands outcomes up to o from now on. It is called before the first job.
@@ -27,7 +27,7 @@ func (d *Dispatcher) tell(ctx context.Context, job *core.Job) error {
 	if d.outcomes == nil || job.Utterance.Turn == 0 || !job.State.Terminal() || job.Refused() {
 		return nil
 	}
-	return d.outcomes.Ended(ctx, job)
+	return d.outcomes.JobEnded(ctx, job)
 }
 
 // mustTell does so however often it takes. It reports false when the context ended first: then the job's slot stays

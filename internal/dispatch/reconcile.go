@@ -41,7 +41,7 @@ func (d *Dispatcher) each(leases []core.Lease, kind string, c cause) {
 
 // Lost moves on every job of a node that is gone, and says how many it moved. It returns when all are decided or an error
 // came between.
-func (d *Dispatcher) Lost(ctx context.Context, node core.NodeID) (moved int, err error) {
+func (d *Dispatcher) NodeLost(ctx context.Context, node core.NodeID) (moved int, err error) {
 	leases, err := d.store.Orphans(ctx, node)
 	if err != nil {
 		return 0, err
@@ -87,7 +87,7 @@ func (d *Dispatcher) moveOn(ctx context.Context, l core.Lease, c cause) (moved b
 		if !j.giveUp(ctx, c) {
 			return false, nil
 		}
-	case awaitsSound(job) || d.cfg.Hears(job):
+	case awaitsSound(job) || d.cfg.HasAudio(job):
 		j.owner = d.token()
 		if !j.takeOver(ctx, j.owner, retryLease) {
 			if c.freed {

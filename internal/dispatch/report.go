@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -62,7 +62,7 @@ func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error
 		n.Answered()
 	}
 	if f := d.flights.get(r.Job); f != nil {
-		f.wait(job.Token, phaseRunning, time.Now().Add(pause.Near(lookAfter, 0.2)), d.dueFunc(f))
+		f.wait(job.Token, phaseRunning, time.Now().Add(backoff.Jitter(lookAfter, 0.2)), d.dueFunc(f))
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func standing(job *core.Job, r *Report) store.Outcome {
 	case job.Node != r.Node:
 		return store.NotHolder
 	case r.Epoch != 0 && job.Epoch != r.Epoch:
-		return store.StaleLife
+		return store.HolderStaleEpoch
 	}
 	return 0
 }
@@ -113,7 +113,7 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	d.release(leaseOf(applied.Job), n, false)
 	d.ended(&applied)
 	if at := dispatcherOf(applied.Job); d.outcomes != nil && applied.Job.Utterance.Turn == 0 && at != d.cfg.Instance {
-		d.outcomes.Over(ctx, at, r.Job) // of a conversation's job its session is told
+		d.outcomes.NotifyEnded(ctx, at, r.Job) // of a conversation's job its session is told
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (d *Dispatcher) fence(message string, r *Report, outcome store.Outcome, job
 		return wire.Wrong(wire.NotFound, "job_id", "no job %s is known; drop it", r.Job)
 	case store.NotHolder:
 		return wire.Wrong(wire.NotHolder, "node_id", "attempt %d of job %s is not held by node %s; drop it", r.Attempt, r.Job, r.Node)
-	case store.StaleLife:
+	case store.HolderStaleEpoch:
 		return wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since; use the epoch of its last registration", r.Node)
 	case store.StaleAttempt:
 		return wire.Wrong(wire.StaleAttempt, "attempt_id", "job %s is in attempt %d, not %d; drop it", r.Job, job.Attempt, r.Attempt)
@@ -209,7 +209,7 @@ func (d *Dispatcher) fence(message string, r *Report, outcome store.Outcome, job
 func (d *Dispatcher) freePast(r *Report, outcome store.Outcome, job *core.Job) {
 	ref := core.LeaseRef{Node: r.Node, Job: r.Job, Attempt: r.Attempt}
 	switch {
-	case outcome == store.StaleLife:
+	case outcome == store.HolderStaleEpoch:
 		return
 	case job == nil:
 		// adopted from the node's own list: nobody's token is on it

@@ -91,7 +91,7 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 	}
 	holder := core.Holder{Attempt: 1, Node: found.ref.Node, Epoch: found.epoch}
 	job, created, err := d.store.Create(decide, store.CreateParams{
-		ID: id, Spec: r.Spec, Print: content, Holder: holder, Token: s.token, Timeout: d.cfg.JobTimeout,
+		ID: id, Spec: r.Spec, Fingerprint: content, Holder: holder, Token: s.token, Timeout: d.cfg.JobTimeout,
 	})
 	switch {
 	case err != nil:
@@ -168,7 +168,7 @@ func (d *Dispatcher) abandon(f found) {
 		defer cancel()
 		known := d.persist(ctx, func() error {
 			_, err := d.store.Apply(ctx, store.ApplyParams{
-				Job: f.ref.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown, AnyHolder: true, Held: f.ref.Token,
+				Job: f.ref.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown, AnyHolder: true, HeldToken: f.ref.Token,
 			})
 			return err
 		})

@@ -19,7 +19,7 @@ func TestOnlyWhoMovesJobsSaysSo(t *testing.T) {
 	play(t, func(w *world) {
 		w.deafen() // this test says when somebody is found silent
 		var log bytes.Buffer
-		instance := func(id core.InstanceID) *nodes.Life {
+		instance := func(id core.InstanceID) *nodes.Registry {
 			return nodes.New(nodes.Config{Instance: id, Presence: timing.Presence}, w.store, w.fleet, w.d, w.m, slog.New(slog.NewTextHandler(&log, nil)))
 		}
 		first, second := instance("i-1"), instance("i-2")
@@ -30,7 +30,7 @@ func TestOnlyWhoMovesJobsSaysSo(t *testing.T) {
 		}
 		w.node("left", 1)
 		time.Sleep(time.Second)
-		if err := first.Gone(t.Context(), "left", w.fleet.Node("left").Now().Epoch); err != nil {
+		if err := first.NodeLost(t.Context(), "left", w.fleet.Node("left").Now().Epoch); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := w.mem.Node(t.Context(), "left"); err != nil || left.Age != time.Second || left.Node.Health != core.HealthOffline {
@@ -40,9 +40,9 @@ func TestOnlyWhoMovesJobsSaysSo(t *testing.T) {
 		time.Sleep(timing.Presence/2 + time.Second)
 		w.node("node-b", 1)
 		log.Reset()
-		said := func(l *nodes.Life, id core.NodeID, want int) {
+		said := func(l *nodes.Registry, id core.NodeID, want int) {
 			t.Helper()
-			if unhandled := l.Silent(t.Context(), []core.NodeID{id}); len(unhandled) > 0 {
+			if unhandled := l.MoveJobsOfSilent(t.Context(), []core.NodeID{id}); len(unhandled) > 0 {
 				t.Fatal(unhandled)
 			}
 			synctest.Wait()

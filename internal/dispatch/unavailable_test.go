@@ -20,10 +20,10 @@ func TestUnavailableReportOverRateRetriesJob(t *testing.T) {
 		}
 		w.node("b", 4)
 		report := func() error {
-			return w.life.Missing(t.Context(), nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1})
+			return w.life.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1})
 		}
 		for range 60 {
-			if err := w.life.Missing(t.Context(), nodes.Unavailable{Node: "a", Service: "other"}); err != nil {
+			if err := w.life.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "other"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -52,7 +52,7 @@ func TestUnavailableReportRetriesJobWithoutMark(t *testing.T) {
 		first := w.dispatch()
 		w.node("b", 4)
 		w.store.breakNext(true, "mark", 1)
-		err := w.life.Missing(t.Context(), nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1})
+		err := w.life.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1})
 		wantCode(t, err, wire.SchedulerDependencyDown)
 		synctest.Wait()
 		if p := w.placed(first.Job); p.Node != "b" || p.Attempt != 2 {

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -70,7 +70,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		if e.Code == wire.NoCapableNode {
 			wait = lookAgainNew
 		}
-		if !self.sleep(ctx, min(pause.Near(wait, 0.2), time.Until(until))) {
+		if !self.sleep(ctx, min(backoff.Jitter(wait, 0.2), time.Until(until))) {
 			return Placement{}, gone(ctx)
 		}
 	}
@@ -96,7 +96,7 @@ func (d *Dispatcher) countWaited(e *wire.Error) {
 func (d *Dispatcher) Waiting() int { return int(d.waiters.count.Load()) }
 
 // Room says that a node may have room: it wakes a request that waits for one.
-func (d *Dispatcher) Room(n *fleet.Node) {
+func (d *Dispatcher) FreeSlots(n *fleet.Node) {
 	if n == nil {
 		return
 	}
@@ -131,7 +131,7 @@ func (d *Dispatcher) wake(n *fleet.Node, handovers int, after time.Time) {
 	now := d.fleet.Now()
 	d.waiters.wake(n, handovers, after, func(w *waiter) bool {
 		pool := d.fleet.Pool(w.spec.Direction, w.spec.Options.RequireTTS)
-		reason := d.picker.Objection(&pick.Query{Wish: &pool.Wish, Options: &w.spec.Options, Tenant: w.spec.Tenant, Now: now}, n)
+		reason := d.picker.Objection(&pick.Query{Requirement: &pool.Requirement, Options: &w.spec.Options, Tenant: w.spec.Tenant, Now: now}, n)
 		return reason == core.ReasonNone || reason.Soft()
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -65,13 +65,13 @@ func TestOneTokenIsBounded(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(n), 7))
 			for turn := 0; ctx.Err() == nil; turn++ {
 				a.attack(ctx, r, a.tricks()[turn%len(a.tricks())])
-				pause.For(ctx, every)
+				backoff.Sleep(ctx, every)
 			}
 		})
 	}
 	most := before
 	for ctx.Err() == nil {
-		pause.For(ctx, 500*time.Millisecond)
+		backoff.Sleep(ctx, 500*time.Millisecond)
 		most = most.with(a.measure(c))
 	}
 	all.Wait()
@@ -240,7 +240,7 @@ func (a *abuse) tricks() []trick {
 		func(ctx context.Context, _ *rand.Rand, send func(bool, []byte) bool) {
 			silence := make([]byte, 3200)
 			for range 10 {
-				if !send(true, tone) || !send(true, silence) || !pause.For(ctx, 1200*time.Millisecond) {
+				if !send(true, tone) || !send(true, silence) || !backoff.Sleep(ctx, 1200*time.Millisecond) {
 					return
 				}
 			}
@@ -265,7 +265,7 @@ func (a *abuse) attack(ctx context.Context, r *rand.Rand, do trick) {
 		if resp != nil && resp.Body != nil {
 			_, _ = io.Copy(io.Discard, resp.Body)
 		}
-		pause.For(ctx, 50*time.Millisecond)
+		backoff.Sleep(ctx, 50*time.Millisecond)
 		return
 	}
 	defer func() { _ = conn.CloseNow() }() // it may be closed
@@ -289,7 +289,7 @@ func (a *abuse) attack(ctx context.Context, r *rand.Rand, do trick) {
 				a.utterances.Add(1)
 			}
 			if n == 50 {
-				pause.For(ctx, time.Second) // it reads slowly
+				backoff.Sleep(ctx, time.Second) // it reads slowly
 				n = 0
 			}
 		}

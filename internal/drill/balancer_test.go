@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/child"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 )
 
 const (
@@ -82,7 +82,7 @@ func startBalancer(tb testing.TB, instances []*instance) *balancer {
 		to.up.Store(true)
 		b.backends = append(b.backends, to)
 		b.works.Go(func() {
-			for pause.About(ctx, probeEvery, 0.2) {
+			for backoff.SleepJitter(ctx, probeEvery, 0.2) {
 				to.up.Store(to.ready(ctx) == nil)
 			}
 		})

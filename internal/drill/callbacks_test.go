@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -126,7 +126,7 @@ func (n *callback) pulse(work context.Context, url string) {
 			}
 		}
 		n.stop(cancel)
-		n.rest(pause.Near(every, 0.2))
+		n.rest(backoff.Jitter(every, 0.2))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -139,7 +139,7 @@ func (n *callback) work(ctx context.Context, a *wire.Assignment) (string, error)
 	}
 	dice := n.dice(&node.Job{ID: a.JobID, Attempt: a.AttemptID})
 	fate := dice.Float64()
-	if !pause.For(ctx, 100*time.Millisecond+time.Duration(dice.Int64N(int64(500*time.Millisecond)))) {
+	if !backoff.Sleep(ctx, 100*time.Millisecond+time.Duration(dice.Int64N(int64(500*time.Millisecond)))) {
 		return "", ctx.Err()
 	}
 	if a.AttemptID == 1 && fate > 1-faulty {
@@ -172,7 +172,7 @@ func (n *callback) listen(ctx context.Context, address string) (int64, error) {
 		if fetch() == nil {
 			return size, nil
 		}
-		if !pause.About(ctx, 200*time.Millisecond, 0.5) {
+		if !backoff.SleepJitter(ctx, 200*time.Millisecond, 0.5) {
 			return 0, ctx.Err()
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -62,7 +62,7 @@ type caller struct {
 func (c *caller) keepCalling(calling context.Context, every time.Duration) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
-	if !pause.For(calling, time.Duration(c.dice.Int64N(int64(every)))) {
+	if !backoff.Sleep(calling, time.Duration(c.dice.Int64N(int64(every)))) {
 		return
 	}
 	for n := 0; ; n++ {
@@ -73,7 +73,7 @@ func (c *caller) keepCalling(calling context.Context, every time.Duration) {
 			one.wish.Options.PreferredNodeID = new(deafNode)
 		}
 		calls.Go(func() { one.see(context.WithoutCancel(calling)) })
-		if !pause.About(calling, every, 0.5) {
+		if !backoff.SleepJitter(calling, every, 0.5) {
 			return
 		}
 	}
@@ -99,7 +99,7 @@ func (c *call) see(ctx context.Context) {
 	if end.Job == "" {
 		return
 	}
-	pause.About(ctx, lookAgain, 0.5)
+	backoff.SleepJitter(ctx, lookAgain, 0.5)
 	again := c.look(ctx, end.Job)
 	again.What = looked
 	c.j.note(again)
@@ -114,7 +114,7 @@ func (c *call) follow(ctx context.Context) entry {
 		}
 		c.j.note(e)
 		for e = c.look(ctx, e.Job); !e.OK && e.Code == ""; e = c.look(ctx, e.Job) {
-			pause.About(ctx, followEvery, 0.5)
+			backoff.SleepJitter(ctx, followEvery, 0.5)
 		}
 		if e.Code != string(wire.NotFound) {
 			return e
@@ -167,7 +167,7 @@ func (c *call) insist(ctx context.Context, ask func() error) string {
 		}
 		var said *wire.Error
 		if !errors.As(err, &said) {
-			pause.About(ctx, wait, 0.5)
+			backoff.SleepJitter(ctx, wait, 0.5)
 			continue
 		}
 		if !said.Code.Traits().Retryable {
@@ -176,7 +176,7 @@ func (c *call) insist(ctx context.Context, ask func() error) string {
 		e := c.entry(refused)
 		e.Code = string(said.Code)
 		c.j.note(e)
-		pause.About(ctx, max(wait, time.Duration(said.RetryAfterMS)*time.Millisecond), 0.2)
+		backoff.SleepJitter(ctx, max(wait, time.Duration(said.RetryAfterMS)*time.Millisecond), 0.2)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -79,7 +79,7 @@ func TestIncarnations(t *testing.T) {
 		all.Go(func() {
 			for x.steps.Add(1) <= int64(*incarnationSteps) {
 				x.step(w)
-				pause.For(t.Context(), time.Duration(w.Int64N(int64(2*stepEvery))))
+				backoff.Sleep(t.Context(), time.Duration(w.Int64N(int64(2*stepEvery))))
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func (c *cluster) serveLate(t *testing.T) {
 					return node.Result{}, node.Fail("NO_NUMBER")
 				}
 				if rand.IntN(3) > 0 {
-					pause.For(ctx, rand.N(1800*time.Millisecond))
+					backoff.Sleep(ctx, rand.N(1800*time.Millisecond))
 				}
 				return node.Result{TextTgt: conversationName(binary.LittleEndian.Uint64(audio))}, nil
 			})

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
@@ -81,7 +81,7 @@ func monitor(tb testing.TB, server *redistest.Server, tell func(script), failed 
 				failed(err)
 				return
 			}
-			if !pause.For(ctx, 100*time.Millisecond) {
+			if !backoff.Sleep(ctx, 100*time.Millisecond) {
 				return
 			}
 		}

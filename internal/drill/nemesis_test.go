@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 )
 
 // fault is something that is done to a cluster. Begin does it and returns what undoes it.
@@ -51,7 +51,7 @@ func (c *cluster) strike(f fault) *strike {
 	}
 	var undo func()
 	s.struck, undo = f.begin(c)
-	pause.For(c.tb.Context(), f.hold-time.Duration(now()-s.from))
+	backoff.Sleep(c.tb.Context(), f.hold-time.Duration(now()-s.from))
 	undo()
 	s.to = now()
 	s.caughtUpLate = c.catchUp()
@@ -146,11 +146,11 @@ func delayed(presence time.Duration) fault {
 		i := c.busiest()
 		link := c.redis.links[c.index(i)]
 		link.Freeze(true)
-		pause.For(c.tb.Context(), 800*time.Millisecond) // they speak on
+		backoff.Sleep(c.tb.Context(), 800*time.Millisecond) // they speak on
 		moved := c.halt(i)
 		return fmt.Sprintf("%s, %d connections moved", i.name, moved), func() {
 			link.Freeze(false)
-			pause.For(c.tb.Context(), 100*time.Millisecond)
+			backoff.Sleep(c.tb.Context(), 100*time.Millisecond)
 			c.need(i.proc.Signal(syscall.SIGCONT))
 		}
 	}
@@ -210,7 +210,7 @@ func paused(hold time.Duration) fault {
 func cut(hold time.Duration) fault {
 	return fault{name: "cut", within: 10 * time.Second, begin: func(c *cluster) (string, func()) {
 		var nodes, people int
-		for end := time.Now().Add(hold); time.Now().Before(end) && pause.About(c.tb.Context(), 150*time.Millisecond, 0.9); {
+		for end := time.Now().Add(hold); time.Now().Before(end) && backoff.SleepJitter(c.tb.Context(), 150*time.Millisecond, 0.9); {
 			some := func(left int) func(*pair) bool { // maps are walked in random order
 				return func(*pair) bool { left--; return left >= 0 }
 			}

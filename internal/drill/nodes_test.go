@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -104,7 +104,7 @@ func (w *worker) work(ctx context.Context, job *node.Job) (node.Result, error) {
 	}
 	half := 50*time.Millisecond + time.Duration(dice.Int64N(int64(250*time.Millisecond)))
 	for _, stage := range []string{"asr", "nmt"} {
-		if !pause.For(ctx, half) {
+		if !backoff.Sleep(ctx, half) {
 			return node.Result{}, ctx.Err()
 		}
 		job.Partial(node.Partial{Stage: stage})

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 )
 
 const (
@@ -125,7 +125,7 @@ func (d drill) practise(t *testing.T, binary string) *checker {
 // faultsInTurn does the faults, each once and then on for as long as was asked.
 func (d drill) faultsInTurn(t *testing.T, c *cluster, saw *evidence) *watch {
 	rows := &watch{on: d.watch}
-	pause.For(t.Context(), calm)
+	backoff.Sleep(t.Context(), calm)
 	rows.look(c)
 	for end, n := time.Now().Add(*drillFor), 0; n < len(d.faults) || time.Now().Before(end); n++ {
 		f := d.faults[n%len(d.faults)]
@@ -135,7 +135,7 @@ func (d drill) faultsInTurn(t *testing.T, c *cluster, saw *evidence) *watch {
 		s := c.strike(f)
 		saw.strikes = append(saw.strikes, s)
 		t.Logf("%v; the inboxes had caught up after %v, all nodes were back after %v", s, s.caughtUp.Round(time.Millisecond), s.back.Round(time.Millisecond))
-		pause.For(t.Context(), recovery)
+		backoff.Sleep(t.Context(), recovery)
 		rows.look(c)
 	}
 	return rows

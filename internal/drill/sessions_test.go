@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -118,7 +118,7 @@ func (p *person) start(speaking context.Context, id string, gate chan struct{}) 
 			p.j.note(entry{Who: id, What: started, Speech: p.tts})
 			return s
 		}
-		pause.About(speaking, 200*time.Millisecond, 0.5)
+		backoff.SleepJitter(speaking, 200*time.Millisecond, 0.5)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (p *person) tap(id string) *tap {
 
 // speak says something now and then, in real time, until the context ends.
 func (p *person) speak(hush context.Context, s *client.Session, id string) error {
-	if !pause.For(hush, time.Duration(p.dice.Int64N(int64(p.o.Every)))) {
+	if !backoff.Sleep(hush, time.Duration(p.dice.Int64N(int64(p.o.Every)))) {
 		return nil
 	}
 	for n := 0; ; n++ {
@@ -148,14 +148,14 @@ func (p *person) speak(hush context.Context, s *client.Session, id string) error
 			if size += int64(wrote); err != nil {
 				return err
 			}
-			pause.For(context.WithoutCancel(hush), frame)
+			backoff.Sleep(context.WithoutCancel(hush), frame)
 		}
 		at := now()
 		if err := s.Commit(); err != nil {
 			return err
 		}
 		p.j.note(entry{At: at, Who: id, What: said, Request: request, Bytes: size})
-		if !pause.About(hush, max(p.o.Every-450*time.Millisecond, 50*time.Millisecond), 0.5) {
+		if !backoff.SleepJitter(hush, max(p.o.Every-450*time.Millisecond, 50*time.Millisecond), 0.5) {
 			return nil
 		}
 	}

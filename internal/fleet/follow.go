@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -23,13 +23,13 @@ const (
 // Follower keeps a Fleet in step with the store: changes as they are pushed, a whole comparison when some
 // may have been missed, and a look at who has fallen silent more than once a second.
 type Follower struct {
-	Fleet  *Fleet
-	Census store.Census
-	Marks  store.Marks
-	Log    *slog.Logger
+	Fleet *Fleet
+	Nodes store.NodeReader
+	Marks store.Marks
+	Log   *slog.Logger
 	// Silent is called with nodes that are not heard any more, many at a time, and returns those of which it could not see
 	// to the jobs: they are reported again with the next poll, the others not.
-	Silent func(context.Context, []core.NodeID) (unhandled map[core.NodeID]error)
+	OnSilent func(context.Context, []core.NodeID) (unhandled map[core.NodeID]error)
 
 	failed bool        // the store did not answer the last time
 	judge  Instant     // before this nobody is judged silent: while the store was away nobody could be heard
@@ -49,12 +49,12 @@ func (f *Follower) Run(ctx context.Context) {
 // watch follows the pushed changes.
 func (f *Follower) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := f.Census.Watch(ctx, func() { f.compare(ctx) }, func(c store.Change) { f.apply(ctx, c) })
+		err := f.Nodes.Watch(ctx, func() { f.compare(ctx) }, func(c store.Change) { f.apply(ctx, c) })
 		if ctx.Err() != nil {
 			return
 		}
 		f.Log.Warn("lost the stream of node changes; trying again", "error", err)
-		pause.About(ctx, retryEvery, jitter)
+		backoff.SleepJitter(ctx, retryEvery, jitter)
 	}
 }
 
@@ -86,7 +86,7 @@ const admitAtOnce = 512
 func (f *Follower) compare(ctx context.Context) {
 	f.owed.Store(false)
 	began := f.Fleet.Now()
-	all, err := f.Census.Nodes(ctx)
+	all, err := f.Nodes.Nodes(ctx)
 	if err != nil {
 		f.owed.Store(true)
 		f.Log.Warn("could not compare the fleet with the store", "error", err)
@@ -123,8 +123,8 @@ func (f *Follower) compare(ctx context.Context) {
 // poll looks for the silent, and for what the pushed changes did not tell.
 func (f *Follower) poll(ctx context.Context) {
 	compared := f.Fleet.Now()
-	for pause.About(ctx, pollEvery, jitter) {
-		sightings, err := f.Census.Sightings(ctx)
+	for backoff.SleepJitter(ctx, pollEvery, jitter) {
+		sightings, err := f.Nodes.LastSeen(ctx)
 		if err == nil && f.failed {
 			f.judge, f.failed = f.Fleet.Now()+Instant(f.Fleet.presence), false
 		}
@@ -143,7 +143,7 @@ func (f *Follower) poll(ctx context.Context) {
 }
 
 // take notes who was heard, and has those reported who were not.
-func (f *Follower) take(sightings []store.Sighting) {
+func (f *Follower) take(sightings []store.LastSeen) {
 	for _, s := range sightings {
 		f.Fleet.Seen(s.Node, s.Age)
 	}

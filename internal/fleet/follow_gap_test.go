@@ -65,7 +65,7 @@ func TestFollowerComparesAfterAGap(t *testing.T) {
 		if got := revisions(f.fleet.Pool(way("en", "zh"), false).Members()); got["changed"] != 2 {
 			t.Errorf("en→zh has %v, want the changed node as of revision 2", got)
 		}
-		if !f.fleet.Node("busy").Brief().Ready() {
+		if !f.fleet.Node("busy").Summary().Ready() {
 			t.Error("the busy node is not as the last change left it")
 		}
 		if len(marked(f.fleet, "new", "asr")) != 1 {
@@ -90,7 +90,7 @@ func TestComparisonSparesWhoRegistersMeanwhile(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := prepare(t)
-				follower := &Follower{Fleet: f.fleet, Census: f.store, Marks: f.store}
+				follower := &Follower{Fleet: f.fleet, Nodes: f.store, Marks: f.store}
 				f.fleet.Update(status(declared("forgotten")))
 				time.Sleep(5 * time.Second)
 				f.store.afterReading = func() {
@@ -181,7 +181,7 @@ func TestFollowerComparesAgainAfterAComparisonThatFailed(t *testing.T) {
 		})
 		f.pass(3*pollMost, "busy", "changed", "new")
 		synctest.Wait()
-		if f.fleet.Node("changed").Brief().Ready() {
+		if f.fleet.Node("changed").Summary().Ready() {
 			t.Error("a drain is not in view three polls after the comparison failed")
 		}
 		if f.fleet.Node("new") == nil {

@@ -162,8 +162,8 @@ func TestNodeThatWasSilentAllAlongIsReported(t *testing.T) {
 func TestNotesOfAForgottenNodeGo(t *testing.T) {
 	t.Parallel()
 	follower := &Follower{Fleet: New(presence)}
-	follower.take([]store.Sighting{{Node: "a", Age: presence}, {Node: "b", Age: presence}})
-	follower.take([]store.Sighting{{Node: "b", Age: presence}})
+	follower.take([]store.LastSeen{{Node: "a", Age: presence}, {Node: "b", Age: presence}})
+	follower.take([]store.LastSeen{{Node: "b", Age: presence}})
 	if diff := cmp.Diff(map[core.NodeID]bool{"b": true}, follower.losses.known); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}

@@ -57,11 +57,11 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 			t.Fatal("a registration was not taken over")
 		}
 		f.drain("a", true)
-		if settle(); n.Now().Standing() != core.HealthDraining || n.Brief().Ready() {
+		if settle(); n.Now().Standing() != core.HealthDraining || n.Summary().Ready() {
 			t.Error("a drain was not taken over")
 		}
 		f.drain("a", false)
-		if settle(); !n.Brief().Ready() {
+		if settle(); !n.Summary().Ready() {
 			t.Error("the end of a drain was not taken over")
 		}
 		f.mark("a", "asr", time.Minute)
@@ -122,7 +122,7 @@ func TestFollowerComparesRegularly(t *testing.T) {
 		f.drain("a", true)
 		f.pass(compareEvery+2*pollMost, "a")
 		synctest.Wait()
-		if n := f.fleet.Node("a"); n == nil || n.Brief().Ready() {
+		if n := f.fleet.Node("a"); n == nil || n.Summary().Ready() {
 			t.Error("a drain was not noticed")
 		}
 	})

@@ -62,11 +62,11 @@ func (c *census) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeSta
 	return all, err
 }
 
-func (c *census) Sightings(ctx context.Context) ([]store.Sighting, error) {
+func (c *census) Sightings(ctx context.Context) ([]store.LastSeen, error) {
 	if err := c.fail("Sightings"); err != nil {
 		return nil, err
 	}
-	return c.Store.Sightings(ctx)
+	return c.Store.LastSeen(ctx)
 }
 
 func (c *census) Marked(ctx context.Context, ids ...core.NodeID) ([]store.Mark, error) {
@@ -122,7 +122,7 @@ type report struct {
 // prepare makes a Follower that has not begun, so that a test can set the scene.
 func prepare(t *testing.T) *following {
 	t.Helper()
-	timing := store.Timing{Presence: presence, Judge: 5 * time.Second, Attempt: presence, Job: 2 * presence, Keep: time.Minute}
+	timing := store.Timing{Presence: presence, ReservedTTL: 5 * time.Second, Attempt: presence, Job: 2 * presence, Retention: time.Minute}
 	return &following{
 		t: t, fleet: New(presence), start: time.Now(),
 		store: &census{Store: memstore.New(timing), failing: make(map[string]int), calls: make(map[string]int)},
@@ -134,8 +134,8 @@ func (f *following) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop, f.done = cancel, make(chan struct{})
 	follower := &Follower{
-		Fleet: f.fleet, Census: f.store, Marks: f.store, Log: slog.New(slog.DiscardHandler),
-		Silent: func(_ context.Context, ids []core.NodeID) map[core.NodeID]error {
+		Fleet: f.fleet, Nodes: f.store, Marks: f.store, Log: slog.New(slog.DiscardHandler),
+		OnSilent: func(_ context.Context, ids []core.NodeID) map[core.NodeID]error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			unhandled := make(map[core.NodeID]error)

@@ -48,7 +48,7 @@ func (f *Fleet) Observe(n *Node, inFlight, limit int, now Instant) {
 
 // Left notes how many slots a reservation left.
 func (f *Fleet) Left(n *Node, free int, now Instant) {
-	limit := n.Brief().MaxJobs()
+	limit := n.Summary().MaxJobs()
 	f.Observe(n, max(0, limit-free), limit, now)
 }
 
@@ -73,7 +73,7 @@ func (f *Fleet) Share(n *Node, now Instant) float64 {
 		// An unknown node is worth trying, however full the others are.
 		return min(math.Float64frombits(f.fullness.average.Load()), 0.99)
 	}
-	limit := n.Brief().MaxJobs()
+	limit := n.Summary().MaxJobs()
 	if limit <= 0 {
 		return 1
 	}

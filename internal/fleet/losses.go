@@ -89,7 +89,7 @@ func (f *Follower) report(ctx context.Context) {
 		if len(some) == 0 {
 			return
 		}
-		for id, err := range f.Silent(ctx, some) {
+		for id, err := range f.OnSilent(ctx, some) {
 			f.losses.forget(id)
 			if !errors.Is(err, ErrOthers) && ctx.Err() == nil {
 				f.Log.Warn("could not see to the jobs of a silent node; trying again", "node_id", id, "error", err)

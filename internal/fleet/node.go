@@ -64,10 +64,10 @@ func (n *Node) pack() {
 }
 
 // Brief is the little of what a node declares that every draw asks.
-type Brief uint64
+type Summary uint64
 
 const (
-	briefReady Brief = 1 << iota
+	briefReady Summary = 1 << iota
 	briefTenant
 	briefReachable
 	// briefMarked says that services are marked: then the stages that are ready depend on the time as well.
@@ -79,11 +79,11 @@ const (
 const (
 	stageBits   = 4
 	briefStages = (core.StageASR | core.StageSemantic | core.StageNMT | core.StageTTS) // as they stand in core
-	briefDoubt  = briefMarked | Brief(briefStages)*briefStage
+	briefDoubt  = briefMarked | Summary(briefStages)*briefStage
 )
 
 func packBrief(declared *core.Node) uint64 {
-	b := Brief(max(declared.MaxJobs, 0)) << briefBits
+	b := Summary(max(declared.MaxJobs, 0)) << briefBits
 	if declared.Grantable() {
 		b |= briefReady
 	}
@@ -93,34 +93,34 @@ func packBrief(declared *core.Node) uint64 {
 	if declared.Reachable() {
 		b |= briefReachable
 	}
-	b |= Brief(declared.Capability.Unready(unmarked)) * briefStage
+	b |= Summary(declared.Capability.Unready(unmarked)) * briefStage
 	return uint64(b)
 }
 
 func unmarked(string) bool { return false }
 
 // Brief returns it.
-func (n *Node) Brief() Brief { return Brief(n.brief.Load()) }
+func (n *Node) Summary() Summary { return Summary(n.brief.Load()) }
 
 // MaxJobs is how many jobs the node takes at once.
-func (b Brief) MaxJobs() int { return int(b >> briefBits) }
+func (b Summary) MaxJobs() int { return int(b >> briefBits) }
 
 // Ready reports whether the node may be granted work.
-func (b Brief) Ready() bool { return b&briefReady != 0 }
+func (b Summary) Ready() bool { return b&briefReady != 0 }
 
 // Tenant reports whether the node belongs to one tenant only.
-func (b Brief) Tenant() bool { return b&briefTenant != 0 }
+func (b Summary) Tenant() bool { return b&briefTenant != 0 }
 
 // Reachable reports whether there is a way to hand the node a job.
-func (b Brief) Reachable() bool { return b&briefReachable != 0 }
+func (b Summary) Reachable() bool { return b&briefReachable != 0 }
 
 // Doubtful reports whether some stage of a job may not be ready on the node.
-func (b Brief) Doubtful() bool { return b&briefDoubt != 0 }
+func (b Summary) Doubtful() bool { return b&briefDoubt != 0 }
 
 // Unready says which stage of a job the node declares services for and has none that can be used; ReasonNone when there
 // is none.
 func (n *Node) Unready(tts bool, now Instant) core.Reason {
-	b := n.Brief()
+	b := n.Summary()
 	if b&briefMarked == 0 {
 		return (core.Stages(b/briefStage) & briefStages).Reason(tts)
 	}

@@ -39,7 +39,7 @@ func TestBriefSaysWhatTheNodeDeclares(t *testing.T) {
 		}
 		view := new(Node)
 		view.declare(n)
-		b := view.Brief()
+		b := view.Summary()
 		if b.Doubtful() != (want.Unready != core.ReasonNone) {
 			t.Fatalf("doubtful %v with %+v", b.Doubtful(), n.Capability.Services)
 		}

@@ -17,7 +17,7 @@ import (
 // Pools are made for the directions that jobs ask for, not for those that nodes declare: a node with thirty
 // languages declares 870 directions, and hardly any is ever used.
 type Pool struct {
-	Wish core.Wish
+	Requirement core.Requirement
 
 	members atomic.Pointer[Members]
 	used    atomic.Int64        // Instant of the last read, to the second
@@ -216,7 +216,7 @@ func (f *Fleet) makePool(key poolKey, now Instant) *Pool {
 
 // scan makes a pool of the nodes in view.
 func (f *Fleet) scan(key poolKey) *Pool {
-	p := &Pool{Wish: core.NewWish(key.Direction, key.tts), place: make(map[core.NodeID]int)}
+	p := &Pool{Requirement: core.NewRequirement(key.Direction, key.tts), place: make(map[core.NodeID]int)}
 	members := &Members{}
 	for n := range f.All() {
 		if f.scanned != nil {
@@ -301,7 +301,7 @@ func (f *Fleet) place(n *Node, declared *core.Node) {
 
 // serves reports whether a node that declares this belongs to the pool.
 func (p *Pool) serves(declared *core.Node) bool {
-	return p.Wish.Unserved(&declared.Capability) == core.ReasonNone
+	return p.Requirement.Unserved(&declared.Capability) == core.ReasonNone
 }
 
 // update puts a node into the pool if it serves the direction, and takes it out if it does not.

@@ -15,8 +15,8 @@ import (
 func asked(f *Fleet) []string {
 	var all []string
 	for p := range f.Pools() {
-		name := p.Wish.String()
-		if p.Wish.TTS {
+		name := p.Requirement.String()
+		if p.Requirement.TTS {
 			name += " spoken"
 		}
 		all = append(all, name)
@@ -50,7 +50,7 @@ func crowd(f *Fleet, pools int) {
 	all := make(map[poolKey]*Pool, pools)
 	for i := range pools {
 		key := poolKey{way("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
-		p := &Pool{Wish: core.NewWish(key.Direction, false), place: make(map[core.NodeID]int)}
+		p := &Pool{Requirement: core.NewRequirement(key.Direction, false), place: make(map[core.NodeID]int)}
 		p.members.Store(&Members{})
 		p.used.Store(int64(i) * int64(time.Second))
 		all[key] = p
@@ -72,7 +72,7 @@ func TestPoolsAreBounded(t *testing.T) {
 		for i := range 3 {
 			p := f.Pool(way("en", core.Lang([]string{"de", "fr", "it"}[i])), false)
 			if got, want := p.Members().Len(), []int{1, 0, 0}[i]; got != want {
-				t.Errorf("the %s pool made under pressure has %d members, want %d", p.Wish, got, want)
+				t.Errorf("the %s pool made under pressure has %d members, want %d", p.Requirement, got, want)
 			}
 			if got := len(*f.pools.Load()); got != maxPools {
 				t.Fatalf("%d pools, want %d", got, maxPools)

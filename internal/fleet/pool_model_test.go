@@ -59,7 +59,7 @@ func drawCapability(t *rapid.T) core.Capability {
 		Semantic: drawLangs(t, "semantic", 1),
 		TTS:      drawLangs(t, "tts", 0),
 		AnyPair:  rapid.Bool().Draw(t, "any pair"),
-		Types:    core.Types{ASR: tri.Draw(t, "asr"), NMT: tri.Draw(t, "nmt"), TTS: tri.Draw(t, "tts"), Semantic: tri.Draw(t, "semantic")},
+		Types:    core.ServiceTypes{ASR: tri.Draw(t, "asr"), NMT: tri.Draw(t, "nmt"), TTS: tri.Draw(t, "tts"), Semantic: tri.Draw(t, "semantic")},
 	}
 	if rapid.Bool().Draw(t, "declares asr") {
 		c.ASR = drawLangs(t, "asr", 0)
@@ -155,7 +155,7 @@ func (w *world) take(n *core.Node) {
 // served is who belongs to a direction, by the definition and without an index.
 func (w *world) served(key poolKey) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision)
-	wish := core.NewWish(key.Direction, key.tts)
+	wish := core.NewRequirement(key.Direction, key.tts)
 	for id, n := range w.nodes {
 		if wish.Unserved(&n.Capability) == core.ReasonNone {
 			found[id] = n.Revision

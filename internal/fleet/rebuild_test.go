@@ -50,7 +50,7 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 				if f.Node("a") != n {
 					t.Error("the node is another object")
 				}
-				want := belief{Declared: now, Epoch: 7, Brief: Brief(packBrief(now)), Load: load, InFlight: 3, Known: true}
+				want := belief{Declared: now, Epoch: 7, Brief: Summary(packBrief(now)), Load: load, InFlight: 3, Known: true}
 				if diff := cmp.Diff(want, beliefOf(f, "a"), nearly, cmp.Comparer(same[core.Node])); diff != "" {
 					t.Errorf("belief (-want +got):\n%s", diff)
 				}
@@ -78,7 +78,7 @@ func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
 			if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
 				t.Errorf("the view was rebuilt:\n%s", diff)
 			}
-			if n.Now() != next || n.Brief() != Brief(packBrief(next)) {
+			if n.Now() != next || n.Summary() != Summary(packBrief(next)) {
 				t.Errorf("declared is %+v, want %+v", n.Now(), next)
 			}
 		})

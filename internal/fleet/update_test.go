@@ -16,7 +16,7 @@ import (
 type belief struct {
 	Declared *core.Node
 	Epoch    core.Epoch
-	Brief    Brief
+	Brief    Summary
 	Load     core.Load
 	InFlight int
 	Known    bool
@@ -25,7 +25,7 @@ type belief struct {
 
 func beliefOf(f *Fleet, id core.NodeID) belief {
 	n, now := f.Node(id), f.Now()
-	b := belief{Declared: n.Now(), Epoch: n.Epoch(), Brief: n.Brief(), Load: n.Load(), Silence: n.Silence(now)}
+	b := belief{Declared: n.Now(), Epoch: n.Epoch(), Brief: n.Summary(), Load: n.Load(), Silence: n.Silence(now)}
 	b.InFlight, b.Known = f.InFlight(n, now)
 	return b
 }
@@ -50,7 +50,7 @@ func TestUpdateTakesOverWhatTheStoreSays(t *testing.T) {
 			t.Errorf("id %q, handle %v, %d in view", n.ID(), n.Handle(), f.Len())
 		}
 		want := belief{
-			Declared: s.Node, Epoch: 1, Brief: Brief(packBrief(s.Node)), Load: core.Load{CPU: 0.25, GPU: 0.5},
+			Declared: s.Node, Epoch: 1, Brief: Summary(packBrief(s.Node)), Load: core.Load{CPU: 0.25, GPU: 0.5},
 			InFlight: 2, Known: true, Silence: 3 * time.Second,
 		}
 		if diff := cmp.Diff(want, beliefOf(f, "a"), nearly); diff != "" {
@@ -126,7 +126,7 @@ func TestOlderNewsChangeNothingDeclared(t *testing.T) {
 					t.Errorf("the view was rebuilt:\n%s", diff)
 				}
 				n := f.Node("a")
-				if n.Now() != now || n.Epoch() != now.Epoch || n.Brief() != Brief(packBrief(now)) {
+				if n.Now() != now || n.Epoch() != now.Epoch || n.Summary() != Summary(packBrief(now)) {
 					t.Errorf("declared is now %+v", n.Now())
 				}
 				if !n.SetAside(f.Now()) {

@@ -11,13 +11,13 @@ import (
 
 // Disconnected has nobody give a node new work while its connection is lost, on any instance; its jobs go on. It is
 // taken back by Reconnected or by a registration. One that comes after either changes nothing.
-func (l *Life) Disconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
+func (l *Registry) Disconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
 	_, err := l.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true})
 	return err
 }
 
 // Reconnected says that a node has another connection in the same epoch.
-func (l *Life) Reconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
+func (l *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
 	now, err := l.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection})
 	switch {
 	case err != nil:
@@ -33,7 +33,7 @@ func (l *Life) Reconnected(ctx context.Context, id core.NodeID, epoch core.Epoch
 
 // connect makes the step and brings this instance's view up to date; others are told by the store. The node is nil when
 // it is not registered.
-func (l *Life) connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
+func (l *Registry) connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
 	now, err := l.store.Connect(ctx, p)
 	switch {
 	case errors.Is(err, store.ErrNoNode):
@@ -47,7 +47,7 @@ func (l *Life) connect(ctx context.Context, p store.ConnectParams) (*core.Node, 
 
 // Gone moves on the jobs of a node whose connection was lost and did not come back: it is known to be away long before
 // its silence would show. Until it comes back it is offline for everybody. One that has begun another epoch is left alone.
-func (l *Life) Gone(ctx context.Context, id core.NodeID, epoch core.Epoch) error {
+func (l *Registry) NodeLost(ctx context.Context, id core.NodeID, epoch core.Epoch) error {
 	n := l.fleet.Node(id)
 	if n == nil {
 		return nil // whoever follows the fleet sees to it
@@ -71,7 +71,7 @@ func (l *Life) Gone(ctx context.Context, id core.NodeID, epoch core.Epoch) error
 		}
 		known = pulse.Node // it had changed since this instance last looked
 	}
-	moved, err := l.jobs.Lost(ctx, id)
+	moved, err := l.jobs.NodeLost(ctx, id)
 	l.log.Info("node did not come back; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
 	return err
 }

@@ -20,7 +20,7 @@ type Filter struct {
 const Silent = "silent"
 
 // StateOf is in which state a node is, which was last heard so long ago.
-func (l *Life) StateOf(n *core.Node, age time.Duration) string {
+func (l *Registry) StateOf(n *core.Node, age time.Duration) string {
 	if age >= l.cfg.Presence && n.Health != core.HealthOffline {
 		return Silent
 	}
@@ -37,8 +37,8 @@ func (f *Filter) declared(n *core.Node) bool {
 // Page lists nodes in the order of their names, from after one of them on, and says whether there are more. The names of all
 // are read, which is little; of the nodes themselves only those of the page, and those that this instance does not know well
 // enough to leave them out.
-func (l *Life) Page(ctx context.Context, f Filter, after core.NodeID, limit int) (page []store.NodeStatus, more bool, err error) {
-	seen, err := l.store.Sightings(ctx)
+func (l *Registry) Page(ctx context.Context, f Filter, after core.NodeID, limit int) (page []store.NodeStatus, more bool, err error) {
+	seen, err := l.store.LastSeen(ctx)
 	if err != nil {
 		return nil, false, l.down(ctx, "nodes", err)
 	}
@@ -69,7 +69,7 @@ func (l *Life) Page(ctx context.Context, f Filter, after core.NodeID, limit int)
 }
 
 // mayBe reports whether a node may be selected, as far as it is known here.
-func (l *Life) mayBe(f *Filter, id core.NodeID) bool {
+func (l *Registry) mayBe(f *Filter, id core.NodeID) bool {
 	n := l.fleet.Node(id)
 	return n == nil || f.declared(n.Now())
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -33,14 +33,14 @@ type Config struct {
 // Store is what this package needs of the store.
 type Store interface {
 	store.Nodes
-	store.Census
+	store.NodeReader
 	store.Marks
 	store.Board
-	store.Holdings
+	store.LeaseReader
 }
 
 // Life sees to the nodes.
-type Life struct {
+type Registry struct {
 	cfg     Config
 	store   Store
 	fleet   *fleet.Fleet
@@ -50,8 +50,8 @@ type Life struct {
 }
 
 // New makes it.
-func New(cfg Config, st Store, fl *fleet.Fleet, jobs *dispatch.Dispatcher, m *telemetry.Metrics, log *slog.Logger) *Life {
-	return &Life{cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
+func New(cfg Config, st Store, fl *fleet.Fleet, jobs *dispatch.Dispatcher, m *telemetry.Metrics, log *slog.Logger) *Registry {
+	return &Registry{cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
 }
 
 // Registered is the answer to a registration.
@@ -61,7 +61,7 @@ type Registered struct {
 }
 
 // Register begins a life of a node. A node without a name gets one.
-func (l *Life) Register(ctx context.Context, id core.NodeID, p Patch, a store.Activity) (Registered, error) {
+func (l *Registry) Register(ctx context.Context, id core.NodeID, p Patch, a store.Activity) (Registered, error) {
 	if id == "" {
 		id = NewID()
 	}
@@ -73,12 +73,12 @@ func (l *Life) Register(ctx context.Context, id core.NodeID, p Patch, a store.Ac
 func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).String()) }
 
 // Readmit registers a connected node that the store has forgotten, as it has declared itself by now.
-func (l *Life) Readmit(ctx context.Context, declared core.Node, connection uint64, a store.Activity) (Registered, error) {
+func (l *Registry) Readmit(ctx context.Context, declared core.Node, connection uint64, a store.Activity) (Registered, error) {
 	declared.Capability.Normalise()
 	return l.enroll(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection})
 }
 
-func (l *Life) enroll(ctx context.Context, p store.RegisterParams) (Registered, error) {
+func (l *Registry) enroll(ctx context.Context, p store.RegisterParams) (Registered, error) {
 	moves := l.moves(&p.Node)
 	r, err := l.store.Register(ctx, p)
 	if err != nil {
@@ -109,7 +109,7 @@ func (l *Life) enroll(ctx context.Context, p store.RegisterParams) (Registered, 
 }
 
 // Beat is a heartbeat.
-type Beat struct {
+type Heartbeat struct {
 	Node     core.NodeID
 	Epoch    core.Epoch // 0: the node does not say
 	Seq      uint64     // 0: the node does not count
@@ -119,7 +119,7 @@ type Beat struct {
 
 // Heartbeat takes in a heartbeat and returns what the node should stop. A heartbeat that says everything a
 // registration would registers a node that is not known.
-func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error) {
+func (l *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJob, error) {
 	began := time.Now()
 	defer func() {
 		l.metrics.HeartbeatLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
@@ -166,7 +166,7 @@ func (l *Life) Heartbeat(ctx context.Context, b Beat) ([]store.ActiveJob, error)
 }
 
 // declared is what a node is known to declare; nil when it is not known.
-func (l *Life) declared(ctx context.Context, id core.NodeID) (*core.Node, error) {
+func (l *Registry) declared(ctx context.Context, id core.NodeID) (*core.Node, error) {
 	if n := l.fleet.Node(id); n != nil {
 		return n.Now(), nil
 	}
@@ -180,7 +180,7 @@ func (l *Life) declared(ctx context.Context, id core.NodeID) (*core.Node, error)
 	return nil, l.down(ctx, "heartbeat", err)
 }
 
-func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node, again bool) (store.Pulse, error) {
+func (l *Registry) beat(ctx context.Context, b *Heartbeat, known *core.Node, again bool) (store.HeartbeatResult, error) {
 	p := store.HeartbeatParams{
 		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Again: again, Known: known, Load: b.Patch.load(), Activity: b.Activity,
 	}
@@ -193,7 +193,7 @@ func (l *Life) beat(ctx context.Context, b *Beat, known *core.Node, again bool) 
 }
 
 // follow brings the view up to date and hands on what does not fit.
-func (l *Life) follow(ctx context.Context, known *core.Node, pulse *store.Pulse) []store.ActiveJob {
+func (l *Registry) follow(ctx context.Context, known *core.Node, pulse *store.HeartbeatResult) []store.ActiveJob {
 	if pulse.Node != known || l.fleet.Node(known.ID) == nil {
 		l.admit(ctx, pulse.NodeStatus)
 	} else {
@@ -206,21 +206,21 @@ func (l *Life) follow(ctx context.Context, known *core.Node, pulse *store.Pulse)
 }
 
 // offer wakes a request that waits for a node with room, if this one has some.
-func (l *Life) offer(id core.NodeID, o store.Occupancy) {
+func (l *Registry) offer(id core.NodeID, o store.Occupancy) {
 	if o.Free() {
-		l.jobs.Room(l.fleet.Node(id))
+		l.jobs.FreeSlots(l.fleet.Node(id))
 	}
 }
 
 // admit brings a node into this instance's view.
-func (l *Life) admit(ctx context.Context, s store.NodeStatus) {
+func (l *Registry) admit(ctx context.Context, s store.NodeStatus) {
 	if err := l.fleet.Admit(ctx, l.store, s); err != nil {
 		l.log.Warn("could not read a node's marks", "node_id", s.Node.ID, "error", err)
 	}
 }
 
 // Drain sets or clears the operator's wish that a node gets nothing new.
-func (l *Life) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
+func (l *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
 	if _, err := l.store.Drain(ctx, store.DrainParams{Node: id, Drained: drained}); err != nil {
 		if errors.Is(err, store.ErrNoNode) {
 			return store.NodeStatus{}, unknownNode(id)
@@ -236,7 +236,7 @@ func (l *Life) Drain(ctx context.Context, id core.NodeID, drained bool) (store.N
 }
 
 // Node returns one node.
-func (l *Life) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
+func (l *Registry) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
 	status, err := l.store.Node(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNoNode):
@@ -248,7 +248,7 @@ func (l *Life) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, erro
 }
 
 // All returns every node.
-func (l *Life) All(ctx context.Context) ([]store.NodeStatus, error) {
+func (l *Registry) All(ctx context.Context) ([]store.NodeStatus, error) {
 	all, err := l.store.Nodes(ctx)
 	if err != nil {
 		return nil, l.down(ctx, "nodes", err)
@@ -257,7 +257,7 @@ func (l *Life) All(ctx context.Context) ([]store.NodeStatus, error) {
 }
 
 // SetAside is for how much longer this instance sends a node nothing because it did not confirm its jobs.
-func (l *Life) SetAside(id core.NodeID) time.Duration {
+func (l *Registry) SetAside(id core.NodeID) time.Duration {
 	n := l.fleet.Node(id)
 	if n == nil {
 		return 0
@@ -270,7 +270,7 @@ const lockFor = 5 * time.Second
 
 // silent moves on the jobs of a node that is not heard any more. Of several instances that notice, one does; the others look
 // after it, and find nothing to move. So does whoever meets a node that left in good order.
-func (l *Life) silent(ctx context.Context, id core.NodeID) error {
+func (l *Registry) silent(ctx context.Context, id core.NodeID) error {
 	lock, err := l.store.Lock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance), TTL: lockFor})
 	if err != nil {
 		return err
@@ -282,7 +282,7 @@ func (l *Life) silent(ctx context.Context, id core.NodeID) error {
 	if now, err := l.store.Node(ctx, id); err == nil && now.Age < l.cfg.Presence {
 		return l.store.Unlock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance)})
 	}
-	moved, err := l.jobs.Lost(ctx, id)
+	moved, err := l.jobs.NodeLost(ctx, id)
 	if moved > 0 {
 		l.log.Warn("node is silent; its jobs are moved", "node_id", id, "jobs", moved)
 	}
@@ -294,9 +294,9 @@ func (l *Life) silent(ctx context.Context, id core.NodeID) error {
 
 // Forget removes nodes that have been silent for so long that nobody waits for them. It runs until the
 // context ends.
-func (l *Life) Forget(ctx context.Context) {
-	for pause.About(ctx, l.cfg.Retention/10+time.Second, 0.1) {
-		sightings, err := l.store.Sightings(ctx)
+func (l *Registry) EvictSilent(ctx context.Context) {
+	for backoff.SleepJitter(ctx, l.cfg.Retention/10+time.Second, 0.1) {
+		sightings, err := l.store.LastSeen(ctx)
 		if err != nil {
 			continue // the follower says so every second
 		}
@@ -316,7 +316,7 @@ func unknownNode(id core.NodeID) *wire.Error {
 }
 
 // down is the answer when the store does not.
-func (l *Life) down(ctx context.Context, operation string, err error) error {
+func (l *Registry) down(ctx context.Context, operation string, err error) error {
 	l.metrics.StoreErrors.WithLabelValues(operation).Inc()
 	if ctx.Err() == nil {
 		l.log.Warn("the store did not answer", "operation", operation, "error", err)

@@ -14,7 +14,7 @@ type Patch struct {
 	Semantic core.LangSet
 	TTS      core.LangSet
 	Pairs    []core.Direction
-	Types    *core.Types
+	Types    *core.ServiceTypes
 	Models   []string
 	Services []core.Service
 	States   map[string]core.ServiceStatus // of services, by id: they win over what Services says

@@ -30,7 +30,7 @@ type PoolFilter struct {
 // Pools lists the directions that nodes declare and how well each is served, in their order and from after one of them on,
 // and says whether there are more. It is worked out when it is asked for, from what this instance knows of the nodes;
 // only how full those are that serve the directions of the page is asked of the store.
-func (l *Life) Pools(ctx context.Context, f PoolFilter, after core.Direction, limit int) (pools []Pool, more bool, err error) {
+func (l *Registry) Pools(ctx context.Context, f PoolFilter, after core.Direction, limit int) (pools []Pool, more bool, err error) {
 	first := firstPools{after: after, limit: limit + 1, found: make(map[core.Direction]*Pool)}
 	for n := range l.fleet.All() {
 		declared := n.Now()
@@ -100,7 +100,7 @@ func compareDirections(a, b core.Direction) int {
 }
 
 // grantable reports whether a node would be given a job of a direction that it serves, if it had room.
-func (l *Life) grantable(n *fleet.Node) bool {
+func (l *Registry) grantable(n *fleet.Node) bool {
 	declared := n.Now()
 	return declared.Grantable() && declared.Reachable() && n.Unready(false, l.fleet.Now()) == core.ReasonNone
 }
@@ -118,7 +118,7 @@ func (f *PoolFilter) directions(n *core.Node) []core.Direction {
 }
 
 // fill asks how full the nodes of the pools are.
-func (l *Life) fill(ctx context.Context, f PoolFilter, pools []Pool) error {
+func (l *Registry) fill(ctx context.Context, f PoolFilter, pools []Pool) error {
 	listed := make(map[core.Direction]*Pool, len(pools))
 	for i := range pools {
 		listed[pools[i].Direction] = &pools[i]

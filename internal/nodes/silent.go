@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 )
 
 // lostAtOnce is how many silent nodes have their jobs moved at the same time. Each waits for the store most of the time, and
@@ -14,7 +14,7 @@ const lostAtOnce = 8
 
 // Silent moves on the jobs of nodes that are not heard any more, and returns those for which it could not. Most nodes of a
 // large loss have no jobs: which have is read for all of them together.
-func (l *Life) Silent(ctx context.Context, ids []core.NodeID) map[core.NodeID]error {
+func (l *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[core.NodeID]error {
 	unhandled := make(map[core.NodeID]error)
 	leases, err := l.store.Orphans(ctx, ids...)
 	if err != nil {
@@ -28,7 +28,7 @@ func (l *Life) Silent(ctx context.Context, ids []core.NodeID) map[core.NodeID]er
 		busy[leases[i].Node] = true
 	}
 	var mu sync.Mutex
-	pause.Each(lostAtOnce, ids, func(id core.NodeID) {
+	parallel.ForEach(lostAtOnce, ids, func(id core.NodeID) {
 		if !busy[id] {
 			return
 		}

@@ -23,7 +23,7 @@ type Unavailable struct {
 // Missing marks a service that a node does not have after all, and retries the job that failed for it. Only the mark is
 // rate limited: the node has given the job up, and holding the report back would leave the job waiting for its attempt
 // timeout. A report about a job the node never had changes nothing.
-func (l *Life) Missing(ctx context.Context, u Unavailable) error {
+func (l *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 	l.metrics.ModelNA.Inc()
 	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}}
 	if known, err := l.declared(ctx, u.Node); err != nil {
@@ -49,7 +49,7 @@ func (l *Life) Missing(ctx context.Context, u Unavailable) error {
 }
 
 // mark notes that a service of a node is not available, unless the node reports too often.
-func (l *Life) mark(ctx context.Context, u *Unavailable) error {
+func (l *Registry) mark(ctx context.Context, u *Unavailable) error {
 	ok, err := l.store.Allow(ctx, store.AllowParams{
 		Key: "model_na:" + string(u.Node), Limit: l.cfg.MarkRate, Window: time.Minute,
 	})

@@ -71,7 +71,7 @@ func (h *hall) node(i int) *fleet.Node { return h.pool.Members().At(i).Node }
 
 // query is a plain job, asked now.
 func (h *hall) query(changes ...func(*pick.Query)) pick.Query {
-	q := pick.Query{Wish: &h.pool.Wish, Options: &core.Options{}, Now: h.Now()}
+	q := pick.Query{Requirement: &h.pool.Requirement, Options: &core.Options{}, Now: h.Now()}
 	for _, change := range changes {
 		change(&q)
 	}

@@ -34,7 +34,7 @@ func newYard(t *testing.T, nodes, slots int) *yard {
 	t.Helper()
 	const presence = 15 * time.Second
 	y := &yard{t: t, hall: newHall(), ledger: memstore.New(store.Timing{
-		Presence: presence, Judge: 5 * time.Second, Attempt: presence, Job: 2 * presence, Keep: time.Minute,
+		Presence: presence, ReservedTTL: 5 * time.Second, Attempt: presence, Job: 2 * presence, Retention: time.Minute,
 	})}
 	for i := range nodes {
 		r, err := y.ledger.Register(t.Context(), store.RegisterParams{

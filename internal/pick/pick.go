@@ -44,19 +44,19 @@ func New(f *fleet.Fleet, policy Policy, intN func(n int) int) *Picker {
 
 // Query is what one job asks of a node.
 type Query struct {
-	Wish    *core.Wish
-	Options *core.Options
-	Tenant  core.TenantID
-	Tried   []core.NodeID   // nodes that had this job before
-	Avoid   core.NodeID     // the node of the session's last utterance, when utterances are to be spread
-	Shun    core.InstanceID // whose nodes are better left alone, because one of them did not confirm the job
-	Now     fleet.Instant
+	Requirement *core.Requirement
+	Options     *core.Options
+	Tenant      core.TenantID
+	Tried       []core.NodeID   // nodes that had this job before
+	Avoid       core.NodeID     // the node of the session's last utterance, when utterances are to be spread
+	Exclude     core.InstanceID // whose nodes are better left alone, because one of them did not confirm the job
+	Now         fleet.Instant
 }
 
 // Objection says why a node should not get the job, ReasonNone when nothing speaks against it. What it
 // could never do comes before what it cannot do now, and preferences come last.
 func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
-	if r := q.Wish.Unserved(&n.Now().Capability); r != core.ReasonNone {
+	if r := q.Requirement.Unserved(&n.Now().Capability); r != core.ReasonNone {
 		return r
 	}
 	return p.memberObjection(q, n)
@@ -64,7 +64,7 @@ func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
 
 // Never says what a node that declares this lacks for good, ReasonNone when it could do the job some day.
 func (p *Picker) Never(q *Query, declared *core.Node) core.Reason {
-	if r := q.Wish.Unserved(&declared.Capability); r != core.ReasonNone {
+	if r := q.Requirement.Unserved(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
 	return incapable(q, declared)
@@ -72,7 +72,7 @@ func (p *Picker) Never(q *Query, declared *core.Node) core.Reason {
 
 // memberObjection is Objection for a member of the direction's pool, which serves it by definition.
 func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
-	brief := n.Brief()
+	brief := n.Summary()
 	if brief.Tenant() || q.demanding() {
 		if r := incapable(q, n.Now()); r != core.ReasonNone {
 			return r
@@ -94,7 +94,7 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 		return r
 	}
 	if brief.Doubtful() {
-		if r := n.Unready(q.Wish.TTS, q.Now); r != core.ReasonNone {
+		if r := n.Unready(q.Requirement.TTS, q.Now); r != core.ReasonNone {
 			return r
 		}
 	}
@@ -106,7 +106,7 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	switch {
 	case n.SetAside(q.Now):
 		return core.ReasonSetAside
-	case q.Shun != "" && q.Shun == n.Now().Owner:
+	case q.Exclude != "" && q.Exclude == n.Now().Owner:
 		return core.ReasonSetAside
 	case q.Avoid != "" && q.Avoid == n.ID():
 		return core.ReasonSpread

@@ -51,7 +51,7 @@ func (s *scene) play(t *testing.T) (reason core.Reason) {
 		}
 		pool := f.Pool(wanted, s.tts)
 		q := s.query
-		q.Wish, q.Now = &pool.Wish, f.Now()
+		q.Requirement, q.Now = &pool.Requirement, f.Now()
 		picker := pick.New(f, s.policy, nil)
 		reason = picker.Objection(&q, n)
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 )
 
 // absences notices when this process was not let run: it was stopped, or got no processor. It renews its presence as soon
@@ -18,7 +18,7 @@ type absences struct {
 func (a *absences) watch(ctx context.Context, tell func(away time.Duration)) {
 	// The last renewal before it may be a third of the TTL old.
 	long := a.ttl * 2 / 3
-	for last := a.now(); pause.About(ctx, a.ttl/10, 0.2); {
+	for last := a.now(); backoff.SleepJitter(ctx, a.ttl/10, 0.2); {
 		now := a.now()
 		if away := now.Sub(last); away > long {
 			tell(away)

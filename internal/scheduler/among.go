@@ -5,9 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -20,14 +21,14 @@ func (s *Scheduler) incarnation() core.InstanceID {
 	if name == autoName {
 		name = ""
 	}
-	return bus.NewLife(name)
+	return bus.NewIncarnation(name)
 }
 
 // about is what the others should know of this instance.
 func (s *Scheduler) about() bus.About {
 	return bus.About{
-		Name: bus.NameOf(s.Bus.Instance()), URL: s.links.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
-		Nodes: s.links.Len(), Sessions: s.Rooms.Len(), Jobs: s.Jobs.InFlight(),
+		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.links.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
+		Nodes: s.links.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
 	}
 }
 
@@ -61,11 +62,11 @@ func (s *Scheduler) owner(id core.NodeID) core.InstanceID {
 
 // bereaved takes over from an instance that is gone: its jobs at once, and its nodes when they had time to come back.
 func (s *Scheduler) bereaved(ctx context.Context, gone core.InstanceID) error {
-	if err := s.Jobs.Bereaved(ctx, gone); err != nil {
+	if err := s.Jobs.TakeOverJobs(ctx, gone); err != nil {
 		return err
 	}
 	s.later.Go(func() {
-		if pause.For(s.life, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
+		if backoff.Sleep(s.life, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
 			s.forsaken(s.life, gone)
 		}
 	})
@@ -81,11 +82,11 @@ func (s *Scheduler) forsaken(ctx context.Context, gone core.InstanceID) {
 	if err != nil {
 		return // they fall silent by themselves
 	}
-	pause.Each(forsakenAtOnce, all, func(n store.NodeStatus) {
+	parallel.ForEach(forsakenAtOnce, all, func(n store.NodeStatus) {
 		if n.Node.Owner != gone || n.Node.Health == core.HealthOffline {
 			return
 		}
-		if err := s.Nodes.Gone(ctx, n.Node.ID, n.Node.Epoch); err != nil {
+		if err := s.Nodes.NodeLost(ctx, n.Node.ID, n.Node.Epoch); err != nil {
 			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.Node.ID, "error", err)
 		}
 	})
@@ -100,7 +101,7 @@ const farewellFor = 2 * time.Second
 func (s *Scheduler) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewellFor)
 	defer cancel()
-	if err := s.Bus.Leave(ctx, !s.Jobs.Left()); err != nil {
+	if err := s.Bus.Leave(ctx, !s.Jobs.HasUnfinishedJobs()); err != nil {
 		s.log.Warn("the others could not be told that this instance is gone", "error", err)
 	}
 }

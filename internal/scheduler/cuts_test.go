@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -50,7 +50,7 @@ func TestCutConnections(t *testing.T) {
 				if err != nil {
 					return node.Result{}, err
 				}
-				pause.For(ctx, rand.N(200*time.Millisecond))
+				backoff.Sleep(ctx, rand.N(200*time.Millisecond))
 				return node.Result{TextSrc: fmt.Sprint(len(audio))}, nil
 			})
 			if err != nil {
@@ -63,7 +63,7 @@ func TestCutConnections(t *testing.T) {
 	var cuts atomic.Int64
 	var others sync.WaitGroup
 	others.Go(func() {
-		for pause.About(speaking, 150*time.Millisecond, 0.9) {
+		for backoff.SleepJitter(speaking, 150*time.Millisecond, 0.9) {
 			lines[rand.IntN(len(lines))].Cut()
 			cuts.Add(1)
 		}
@@ -109,7 +109,7 @@ func speakThrough(speaking context.Context, t *testing.T, url string) (got tally
 		if s, err = client.Start(t.Context(), client.Config{URL: url, Log: silent, Start: wire.SessionStart{Langs: []string{"en", "es"}}}); err == nil {
 			break
 		}
-		if !pause.About(t.Context(), 50*time.Millisecond, 0.5) {
+		if !backoff.SleepJitter(t.Context(), 50*time.Millisecond, 0.5) {
 			return got
 		}
 	}
@@ -124,7 +124,7 @@ func speakThrough(speaking context.Context, t *testing.T, url string) (got tally
 				t.Error(err)
 				return
 			}
-			pause.About(speaking, 250*time.Millisecond, 0.5)
+			backoff.SleepJitter(speaking, 250*time.Millisecond, 0.5)
 		}
 		if err := s.End(); err != nil {
 			t.Error(err)

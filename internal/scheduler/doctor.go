@@ -13,7 +13,7 @@ type doctor struct {
 	ping func(context.Context) error
 
 	mu   sync.Mutex
-	last store.Trouble // what the store itself said; empty when it said nothing
+	last store.UnavailableError // what the store itself said; empty when it said nothing
 }
 
 // see asks. An error that is a store.Trouble is fit for anybody's ears.

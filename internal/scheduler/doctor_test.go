@@ -12,12 +12,12 @@ import (
 // TestDoctorRemembers what the store said while nobody is let through to ask it, and no longer.
 func TestDoctorRemembers(t *testing.T) {
 	t.Parallel()
-	const full, none = store.Trouble("the shared store is full"), store.Trouble("")
+	const full, none = store.UnavailableError("the shared store is full"), store.UnavailableError("")
 	var next error
 	d := doctor{ping: func(context.Context) error { return next }}
 	for i, step := range []struct {
 		err  error
-		want store.Trouble
+		want store.UnavailableError
 	}{
 		{store.ErrNotAsked, none},
 		{full, full},
@@ -32,7 +32,7 @@ func TestDoctorRemembers(t *testing.T) {
 			next = fmt.Errorf("%w: %w", store.ErrDown, next)
 		}
 		got := d.see(t.Context())
-		var trouble store.Trouble
+		var trouble store.UnavailableError
 		if errors.As(got, &trouble); trouble != step.want || (got == nil) != (step.err == nil) {
 			t.Errorf("step %d, %v: %v, want %q", i+1, step.err, got, step.want)
 		}

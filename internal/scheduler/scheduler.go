@@ -36,22 +36,22 @@ type Scheduler struct {
 	log  *slog.Logger
 	kept []any // where the shared truth is, for the log
 
-	Metrics *telemetry.Metrics
-	Store   store.Store
-	Fleet   *fleet.Fleet
-	Jobs    *dispatch.Dispatcher
-	Nodes   *nodes.Life
-	Rooms   *session.Rooms
-	Server  *server.Server
-	Bus     *bus.Bus
+	Metrics  *telemetry.Metrics
+	Store    store.Store
+	Fleet    *fleet.Fleet
+	Jobs     *dispatch.Dispatcher
+	Nodes    *nodes.Registry
+	Sessions *session.Registry
+	Server   *server.Server
+	Bus      *bus.Bus
 
 	version string
 	started time.Time
 	life    context.Context // of what runs in the background; set by Run
 	later   sync.WaitGroup  // what is done a while after an instance is gone
 
-	hall     *socket.Hall
-	links    *server.Links
+	hall     *socket.Hub
+	links    *server.NodeConns
 	follower *fleet.Follower
 	caller   *callback.Caller
 }
@@ -89,9 +89,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		transport = s.caller
 	}
 	secret := []byte(cmp.Or(cfg.Auth.SessionSecret, rand.Text()))
-	s.links = server.NewLinks(transport, secret)
+	s.links = server.NewNodeConns(transport, secret)
 	s.Jobs = dispatch.New(dispatch.Config{
-		Instance: instance, Hears: s.links.Hears, Fence: s.fence(), DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
+		Instance: instance, HasAudio: s.links.HasAudio, Fence: s.fence(), DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
 		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
 		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, AudioGrace: c.Sessions.ResumeSeconds.Duration(), SpreadWindow: spreadWindow(c.TaskBinding),
 	}, s.Store, s.Fleet, picker, s.links, s.Metrics, log)
@@ -100,21 +100,21 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		Retention: c.Nodes.RetentionSeconds.Duration(),
 		MarkFor:   c.ModelNotAvailable.MarkTTLSeconds.Duration(), MarkRate: c.ModelNotAvailable.NodeRatePerMinute,
 	}, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
-	s.follower = &fleet.Follower{Fleet: s.Fleet, Census: s.Store, Marks: s.Store, Log: log, Silent: s.Nodes.Silent}
+	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 
-	s.Rooms = session.New(roomRules(c, instance), s.Store, s.Jobs, &s.Metrics.Conversations, log)
-	s.Jobs.ReportTo(s.Rooms)
-	s.links.Listen(s.Rooms.Sounds)
-	s.Rooms.Join(s.Bus)
+	s.Sessions = session.New(roomRules(c, instance), s.Store, s.Jobs, &s.Metrics.Sessions, log)
+	s.Jobs.ReportTo(s.Sessions)
+	s.links.Listen(s.Sessions.Sounds)
+	s.Sessions.Join(s.Bus)
 	s.links.Join(s.Bus, s.owner, s.Jobs, c.Dispatch.ACKTimeoutMS.Duration())
-	s.Bus.OnGone(s.bereaved)
-	s.hall = socket.NewHall(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
+	s.Bus.OnDead(s.bereaved)
+	s.hall = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
 	s.watch()
 
 	s.Server = server.New(server.Options{
 		Instance: instance, Bus: s.Bus,
-		Hall: s.hall, Links: s.links, Rooms: s.Rooms, Keys: keys, Secret: secret, FirstWord: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
+		Hub: s.hall, NodeConns: s.links, Sessions: s.Sessions, Keys: keys, Secret: secret, FirstMessage: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
 		CheckCallback: s.caller.Check, Ping: (&doctor{ping: s.Store.Ping}).see, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
@@ -126,21 +126,21 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 // watch shows who is here, and how much is held for them.
 func (s *Scheduler) watch() {
 	s.Metrics.Gauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost a moment ago.",
-		func() float64 { return float64(s.Rooms.Len()) })
+		func() float64 { return float64(s.Sessions.Len()) })
 	s.Metrics.Gauge("lingua_connected_nodes", "Nodes that are connected to this instance by their socket.",
 		func() float64 { return float64(s.links.Len()) })
 	s.Metrics.Gauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
 		func() float64 { return float64(s.hall.Len()) })
 	s.Metrics.Gauge("lingua_presence_age_seconds", "Since this instance last said that it is present; it grants nothing after two thirds of heartbeat_ttl_seconds.",
-		func() float64 { return s.Bus.Age().Seconds() })
+		func() float64 { return s.Bus.PresenceAge().Seconds() })
 	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
-		func() float64 { return float64(s.Rooms.Sounds.Held()) })
+		func() float64 { return float64(s.Sessions.Sounds.Held()) })
 	s.Metrics.Gauge("lingua_waiting_requests", "Requests that wait on this instance for a node with room.",
 		func() float64 { return float64(s.Jobs.Waiting()) })
 }
 
 // closed counts how a connection ended.
-func (s *Scheduler) closed(c socket.Closed) { s.Metrics.Closed(int(c.Code), c.ByPeer) }
+func (s *Scheduler) closed(c socket.CloseError) { s.Metrics.Closed(int(c.Code), c.ByPeer) }
 
 // firstWord is how long a new connection may be silent.
 const firstWord = 10 * time.Second
@@ -152,9 +152,9 @@ func roomRules(c *config.Scheduler, instance core.InstanceID) session.Config {
 		Instance: instance,
 		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
 		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
-		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), Most: c.Sessions.OpenUtterances,
-		PerTurn: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, Held: int64(c.Sessions.AudioBufferMB) << 20, Outbox: int64(c.Sessions.OutboxKB) << 10,
-		FirstWord: firstWord, Ping: pingEvery,
+		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), MaxUnanswered: c.Sessions.OpenUtterances,
+		MaxUtteranceBytes: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, AudioBufferBytes: int64(c.Sessions.AudioBufferMB) << 20, OutboxBytes: int64(c.Sessions.OutboxKB) << 10,
+		FirstMessage: firstWord, Ping: pingEvery,
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	var background sync.WaitGroup
 	background.Go(func() { s.Bus.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
-	background.Go(func() { s.Nodes.Forget(loops) })
+	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.hall.Run(loops) })
 	if s.shares() {
 		watch := absences{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
@@ -237,11 +237,11 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	s.Jobs.Leave()
 	s.Server.Unready()
 	_ = s.Bus.Announce(deadline) // that it is draining; if it cannot be said now it is with the next renewal
-	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Rooms.Len(), "nodes", s.links.Len())
+	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.links.Len())
 	const reason = "this instance is stopping"
 	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)
 	var leaving sync.WaitGroup
-	leaving.Go(func() { s.Rooms.GoAway(deadline, reason, leave) })
+	leaving.Go(func() { s.Sessions.GoAway(deadline, reason, leave) })
 	if s.accompanied(deadline) { // there are others to go to, and what a node has goes with it
 		leaving.Go(func() { s.links.GoAway(deadline, reason, leave) })
 	}
@@ -255,7 +255,7 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 		_ = srv.Close() // only reports connections that were cut, which is what it is for
 	}
 	s.Server.Close(deadline)
-	s.Rooms.Close()
+	s.Sessions.Close()
 	s.Jobs.Close()
 	s.log.Info("stopped")
 }
@@ -265,16 +265,16 @@ func (s *Scheduler) directions() []telemetry.Direction {
 	inFlight := s.Jobs.InFlightByDirection()
 	byName := make(map[core.Direction]telemetry.Direction)
 	for p := range s.Fleet.Pools() {
-		if p.Wish.TTS {
+		if p.Requirement.TTS {
 			continue // the same direction without speech covers it
 		}
-		d := telemetry.Direction{Name: p.Wish.String()}
+		d := telemetry.Direction{Name: p.Requirement.String()}
 		for m := range p.Members().All() {
-			if b := m.Brief(); b.Ready() && b.Reachable() {
+			if b := m.Summary(); b.Ready() && b.Reachable() {
 				d.Capacity += b.MaxJobs()
 			}
 		}
-		byName[p.Wish.Direction] = d
+		byName[p.Requirement.Direction] = d
 	}
 	for direction, n := range inFlight {
 		d := byName[direction]

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -82,7 +82,7 @@ func aSilentNodeLeavesBoth(t *testing.T) {
 		ids[i] = core.NodeID(fmt.Sprintf("n%d", i))
 		register(t, w.any(), ids[i], "en", "zh")
 		beating.Go(func() {
-			for pause.About(life, c.Nodes.HeartbeatIntervalMS.Duration(), 0.2) {
+			for backoff.SleepJitter(life, c.Nodes.HeartbeatIntervalMS.Duration(), 0.2) {
 				select {
 				case <-silence:
 					if i > 0 {
@@ -90,7 +90,7 @@ func aSilentNodeLeavesBoth(t *testing.T) {
 					}
 				default:
 				}
-				_, err := w.any().Nodes.Heartbeat(life, nodes.Beat{Node: ids[i], Activity: store.Activity{Lists: true}})
+				_, err := w.any().Nodes.Heartbeat(life, nodes.Heartbeat{Node: ids[i], Activity: store.Activity{Lists: true}})
 				if err == nil && i > 0 {
 					last.Store(int64(time.Since(began)))
 				}
@@ -144,12 +144,12 @@ func aLanguageIsWithdrawnFromBoth(t *testing.T) {
 			if e := new(wire.Error); !errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown || time.Since(began) > patience {
 				return err
 			}
-			pause.For(t.Context(), time.Millisecond)
+			backoff.Sleep(t.Context(), time.Millisecond)
 		}
 	}
 	say := func(langs ...core.Lang) {
 		t.Helper()
-		beat := nodes.Beat{Node: "n", Patch: declaration(langs...), Activity: store.Activity{Lists: true}}
+		beat := nodes.Heartbeat{Node: "n", Patch: declaration(langs...), Activity: store.Activity{Lists: true}}
 		insist(t, func() error {
 			_, err := w[0].Nodes.Heartbeat(t.Context(), beat)
 			return err

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -55,7 +55,7 @@ func startLoad(t *testing.T, w world) *load {
 	t.Cleanup(l.end)
 	for i := range loadClients {
 		l.clients.Go(func() {
-			for k := 0; pause.For(life, rand.N(2*think)); k++ {
+			for k := 0; backoff.Sleep(life, rand.N(2*think)); k++ {
 				l.dispatch(life, fmt.Sprintf("req-%d-%d", i, k))
 			}
 		})
@@ -94,7 +94,7 @@ func (l *load) dispatch(ctx context.Context, request string) {
 			l.t.Errorf("dispatch of %s: %v", request, err)
 			return
 		}
-		pause.For(ctx, rand.N(40*time.Millisecond))
+		backoff.Sleep(ctx, rand.N(40*time.Millisecond))
 	}
 }
 
@@ -204,7 +204,7 @@ func (l *load) settle(limit time.Duration) *verdict {
 			l.t.Errorf("%d accepted jobs did not end: %v, such as %s", len(left), states, left[0])
 			return v
 		}
-		pause.For(l.t.Context(), 20*time.Millisecond)
+		backoff.Sleep(l.t.Context(), 20*time.Millisecond)
 	}
 	return v
 }

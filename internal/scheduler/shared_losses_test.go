@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -36,9 +36,9 @@ func (c *crowd) beat(ctx context.Context) {
 	var work sync.WaitGroup
 	for at := range 16 {
 		work.Go(func() {
-			for round := 0; pause.For(ctx, c.every/parts); round++ {
+			for round := 0; backoff.Sleep(ctx, c.every/parts); round++ {
 				for i := round%parts + at*parts; i < int(c.left.Load()); i += 16 * parts {
-					b := nodes.Beat{Node: c.ids[i], Activity: store.Activity{Lists: true}}
+					b := nodes.Heartbeat{Node: c.ids[i], Activity: store.Activity{Lists: true}}
 					_, _ = c.w[i%len(c.w)].Nodes.Heartbeat(ctx, b) // one that failed is made up for by the next
 				}
 			}
@@ -51,7 +51,7 @@ func (c *crowd) beat(ctx context.Context) {
 func (c *crowd) dispatches(ctx context.Context, name string) (times []time.Duration, refused int) {
 	var mu sync.Mutex
 	var calls sync.WaitGroup
-	for i := 0; pause.For(ctx, 5*time.Millisecond); i++ {
+	for i := 0; backoff.Sleep(ctx, 5*time.Millisecond); i++ {
 		calls.Go(func() {
 			began := time.Now()
 			_, err := c.w[0].Jobs.Dispatch(c.t.Context(), utteranceOf(fmt.Sprintf("%s-%d", name, i)))
@@ -154,7 +154,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 				t.Errorf("after %v there are %d and %d nodes in view, want %d", time.Since(began), w[0].Fleet.Len(), w[1].Fleet.Len(), healthy)
 				return
 			}
-			pause.For(life, 20*time.Millisecond)
+			backoff.Sleep(life, 20*time.Millisecond)
 		}
 	})
 	during := measure(lost, "loss")

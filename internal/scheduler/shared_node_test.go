@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -134,7 +134,7 @@ func (n *dutifulNode) do(ctx context.Context, job wire.ActiveJob) {
 			drop()
 		}
 	})
-	done := pause.For(work, n.work())
+	done := backoff.Sleep(work, n.work())
 	n.mu.Lock()
 	n.working--
 	n.mu.Unlock()
@@ -172,7 +172,7 @@ func (n *dutifulNode) insist(ctx context.Context, path string, in any) wire.Code
 		case errors.As(err, &said) && !said.Code.Traits().Retryable:
 			return said.Code
 		}
-		if !pause.About(ctx, 50*time.Millisecond, 0.5) {
+		if !backoff.SleepJitter(ctx, 50*time.Millisecond, 0.5) {
 			return cancelled
 		}
 	}
@@ -202,7 +202,7 @@ func (n *dutifulNode) heartbeats() {
 		n.seq++
 		seq := n.seq
 		n.mu.Unlock()
-		if known && !pause.About(n.life, beat, 0.2) || n.life.Err() != nil {
+		if known && !backoff.SleepJitter(n.life, beat, 0.2) || n.life.Err() != nil {
 			return
 		}
 		if !known {
@@ -211,7 +211,7 @@ func (n *dutifulNode) heartbeats() {
 				n.mu.Lock()
 				n.again++
 				n.mu.Unlock()
-			} else if !pause.About(n.life, beat/4, 0.5) {
+			} else if !backoff.SleepJitter(n.life, beat/4, 0.5) {
 				return
 			}
 			continue

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -63,7 +63,7 @@ func (c *crew) do(n *crewNode, a *wire.Assignment) {
 	began := time.Now()
 	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
 	c.say("ack", func() error { return c.world.any().Jobs.Ack(c.life, r) })
-	pause.For(c.life, 50*time.Millisecond+rand.N(900*time.Millisecond))
+	backoff.Sleep(c.life, 50*time.Millisecond+rand.N(900*time.Millisecond))
 	n.now.Add(-1)
 	c.say("done", func() error { return c.world.any().Jobs.Done(c.life, r, nil) })
 	c.busy.Add(int64(time.Since(began)))
@@ -84,7 +84,7 @@ func (c *crew) say(what string, report func() error) {
 			c.t.Errorf("%s: %v", what, err)
 			return
 		}
-		pause.About(c.life, 20*time.Millisecond, 0.5)
+		backoff.SleepJitter(c.life, 20*time.Millisecond, 0.5)
 	}
 }
 
@@ -198,7 +198,7 @@ func (c *crew) see(in *instance, r dispatch.Request, all *sent) {
 		all.mu.Lock()
 		all.refused[e.Code]++
 		all.mu.Unlock()
-		pause.About(c.life, 20*time.Millisecond, 0.5)
+		backoff.SleepJitter(c.life, 20*time.Millisecond, 0.5)
 	}
 	reason := core.ReasonNone
 	look := time.NewTicker(time.Second)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -99,7 +99,7 @@ func halt(t *testing.T, redis *redistest.Server, l *load, nodes fleet, d time.Du
 	h := &halted{began: time.Now(), d: d}
 	redis.Stop()
 	h.hands = nodes.inHand()
-	pause.For(t.Context(), d)
+	backoff.Sleep(t.Context(), d)
 	l.mark()
 	redis.Continue()
 	h.back = l.outage()

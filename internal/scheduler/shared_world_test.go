@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -159,7 +159,7 @@ func watchStalls(t *testing.T) *stalls {
 	life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for last := time.Now(); pause.For(life, 20*time.Millisecond); last = time.Now() {
+		for last := time.Now(); backoff.Sleep(life, 20*time.Millisecond); last = time.Now() {
 			s.longest.Store(max(s.longest.Load(), int64(time.Since(last))))
 		}
 	})

@@ -17,11 +17,11 @@ import (
 func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, log *slog.Logger) (store.Store, []any, error) {
 	c := &cfg.Scheduler
 	timing := store.Timing{
-		Presence: c.Nodes.PresenceTTLMS.Duration(),
-		Judge:    c.TaskBinding.ReservedTTLSeconds.Duration(),
-		Attempt:  c.Dispatch.AttemptTimeoutMS.Duration(),
-		Job:      c.Dispatch.JobTimeoutMS.Duration(),
-		Keep:     c.TaskBinding.LeaseSeconds.Duration(),
+		Presence:    c.Nodes.PresenceTTLMS.Duration(),
+		ReservedTTL: c.TaskBinding.ReservedTTLSeconds.Duration(),
+		Attempt:     c.Dispatch.AttemptTimeoutMS.Duration(),
+		Job:         c.Dispatch.JobTimeoutMS.Duration(),
+		Retention:   c.TaskBinding.LeaseSeconds.Duration(),
 	}
 	address, shared, err := cfg.RedisAddress()
 	switch {
@@ -31,8 +31,8 @@ func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, lo
 		return memstore.New(timing), []any{"store", "memory"}, nil
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
-		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Within: c.Dispatch.DecideWithinMS.Duration(), Log: log,
-		Notice: func(up bool) {
+		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Timeout: c.Dispatch.DecideWithinMS.Duration(), Log: log,
+		OnHealth: func(up bool) {
 			if up {
 				m.StoreUp.Set(1)
 				log.Info("the shared store serves again")

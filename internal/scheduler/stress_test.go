@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -143,7 +143,7 @@ func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
 					// On a machine that does other things too, a decision may not be made in time; it is then refused.
 					if errors.As(err, &e) && e.JobID == "" && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.SchedulerDependencyDown) {
 						refused.Add(1)
-						pause.For(t.Context(), rand.N(2*time.Millisecond))
+						backoff.Sleep(t.Context(), rand.N(2*time.Millisecond))
 						continue
 					}
 					if err != nil && (e == nil || e.JobID == "") {

@@ -58,7 +58,7 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, e *wire.Error)
 		s.deny(w, e)
 		return
 	}
-	s.Hall.Refuse(w, r, closeCode(e.Code), e)
+	s.Hub.Refuse(w, r, closeCode(e.Code), e)
 }
 
 // denied says what is wrong with a credential: it is none, or it is for something else than what it was sent to.

@@ -75,7 +75,7 @@ func (s *Server) audio(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, e)
 		return
 	}
-	clip := s.Rooms.Sounds.Clip(t.job)
+	clip := s.Sessions.Sounds.Clip(t.job)
 	if clip == nil {
 		s.fail(w, wire.Errorf(wire.NotFound, "the sound of job %s is not here any more", t.job))
 		return

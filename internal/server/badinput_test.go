@@ -87,7 +87,7 @@ func (s *stage) heard() (notBefore, notAfter map[string]time.Time) {
 	s.t.Helper()
 	notBefore, notAfter = make(map[string]time.Time), make(map[string]time.Time)
 	early := time.Now()
-	sightings, err := s.s.Store.Sightings(s.t.Context())
+	sightings, err := s.s.Store.LastSeen(s.t.Context())
 	late := time.Now()
 	if err != nil {
 		s.t.Fatal(err)

@@ -184,7 +184,7 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	return p, nil
 }
 
-func types(c *wire.CapabilityByType) *core.Types {
+func types(c *wire.CapabilityByType) *core.ServiceTypes {
 	if c == nil {
 		return nil
 	}
@@ -194,7 +194,7 @@ func types(c *wire.CapabilityByType) *core.Types {
 		}
 		return core.TriOf(*b)
 	}
-	return &core.Types{ASR: tri(c.ASR), NMT: tri(c.NMT), TTS: tri(c.TTS), Tone: tri(c.Tone), Semantic: tri(c.Semantic)}
+	return &core.ServiceTypes{ASR: tri(c.ASR), NMT: tri(c.NMT), TTS: tri(c.TTS), Tone: tri(c.Tone), Semantic: tri(c.Semantic)}
 }
 
 func services(list []wire.Service) ([]core.Service, *wire.Error) {

@@ -24,7 +24,7 @@ func TestAHalfOpenLinkShadowsTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bus.New(bus.Config{Instance: "i-a", TTL: 3 * time.Second, About: func() bus.About { return bus.About{} }}, st, telemetry.New(), slog.New(slog.DiscardHandler))
-	l := NewLinks(nil, []byte("secret"))
+	l := NewNodeConns(nil, []byte("secret"))
 	l.Join(b, func(core.NodeID) core.InstanceID { return "i-b" }, nil, 2*time.Second)
 	l.enter(&nodeLink{id: "n", epoch: 1}) // the connection of its last life
 	node := &core.Node{ID: "n", Epoch: 2, Owner: "i-b"}
@@ -42,7 +42,7 @@ func TestPartialsFillAnInbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bus.New(bus.Config{Instance: "i-a", TTL: 3 * time.Second, About: func() bus.About { return bus.About{} }}, st, telemetry.New(), slog.New(slog.DiscardHandler))
-	rooms := session.New(session.Config{Instance: "i-a"}, st, nil, &telemetry.New().Conversations, slog.New(slog.DiscardHandler))
+	rooms := session.New(session.Config{Instance: "i-a"}, st, nil, &telemetry.New().Sessions, slog.New(slog.DiscardHandler))
 	defer rooms.Close()
 	rooms.Join(b)
 	text := strings.Repeat("x", 250_000)

@@ -7,7 +7,7 @@ import (
 // TestEveryCutHasItsGrace: the end of the grace of an earlier cut says nothing about a later one.
 func TestEveryCutHasItsGrace(t *testing.T) {
 	t.Parallel()
-	l := NewLinks(nil, nil)
+	l := NewNodeConns(nil, nil)
 	first, second := &nodeLink{id: "n1"}, &nodeLink{id: "n1"}
 	l.enter(first)
 	l.leave(first)
@@ -30,7 +30,7 @@ func TestEveryCutHasItsGrace(t *testing.T) {
 // TestOneDecidesAboutANode: a node that comes back and the end of its grace are not both right.
 func TestOneDecidesAboutANode(t *testing.T) {
 	t.Parallel()
-	l := NewLinks(nil, nil)
+	l := NewNodeConns(nil, nil)
 	done := l.decide("n1")
 	entered := make(chan struct{})
 	go func() {

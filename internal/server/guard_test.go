@@ -62,7 +62,7 @@ func TestStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for reason, err := range map[string]error{
 		"the shared store does not answer": errors.New("dial tcp 10.0.0.1:6379: refused"),
-		"the shared store is full":         fmt.Errorf("at 10.0.0.1:6379: %w", store.Trouble("the shared store is full")),
+		"the shared store is full":         fmt.Errorf("at 10.0.0.1:6379: %w", store.UnavailableError("the shared store is full")),
 	} {
 		rec := readyz(t, new(logBook), func(context.Context) error { return err })
 		if got := strings.TrimSpace(rec.Body.String()); rec.Code != http.StatusServiceUnavailable || got != `{"ready":false,"reason":"`+reason+`"}` {

@@ -35,7 +35,7 @@ func (s *Server) instances(r *http.Request) (any, error) {
 		list.Instances[i] = wire.Instance{
 			InstanceID: p.Name, Incarnation: string(p.ID), Present: p.Present, This: p.This, Draining: p.Draining, AdvertiseURL: p.URL,
 			Version: p.Version, StartedMS: p.Started, Nodes: p.Nodes, Sessions: p.Sessions, Jobs: p.Jobs,
-			Inbox: p.Inbox, Unsettled: p.Fetched, DeadLetters: p.Dead,
+			Inbox: p.Inbox, Unsettled: p.Pending, DeadLetters: p.DeadLetters,
 		}
 	}
 	return &list, nil
@@ -57,13 +57,13 @@ func (s *Server) deadLetters(r *http.Request) (any, error) {
 		limit = n
 	}
 	if id := q.Get("id"); id != "" {
-		d, err := s.Bus.Show(r.Context(), id)
+		d, err := s.Bus.DeadLetter(r.Context(), id)
 		if err != nil {
 			return nil, s.noLetter("dlq", id, err)
 		}
 		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDead(&d, true)}, Total: 1}, nil
 	}
-	dead, all, err := s.Bus.Dead(r.Context(), limit)
+	dead, all, err := s.Bus.DeadLetters(r.Context(), limit)
 	if err != nil {
 		return nil, s.storeAway("dlq", err)
 	}
@@ -95,11 +95,11 @@ func viewDead(d *bus.DeadLetter, whole bool) wire.DeadLetter {
 // noLetter is the answer when a dead letter could not be found, replayed or dropped.
 func (s *Server) noLetter(operation, id string, err error) *wire.Error {
 	switch {
-	case errors.Is(err, bus.ErrNoLetter):
+	case errors.Is(err, bus.ErrNoDeadLetter):
 		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
 	case errors.Is(err, bus.ErrStale):
 		return wire.Wrong(wire.InvalidRequest, "id", "the dead letter is older than anybody needs it, and would be dropped: purge it")
-	case errors.Is(err, bus.ErrAway):
+	case errors.Is(err, bus.ErrAbsent):
 		return wire.Errorf(wire.SchedulerDependencyDown, "this scheduler does not count as present and has no inbox: try again, or ask another")
 	case errors.Is(err, bus.ErrFull):
 		return wire.Errorf(wire.SchedulerDependencyDown, "the inbox of this scheduler is full: try again when it has dealt with some of it, or ask another")
@@ -119,7 +119,7 @@ func (s *Server) eachLetter(do func(*bus.Bus, context.Context, string) error) fu
 		case len(ids) > manyLetters:
 			return nil, wire.Invalid("ids", "holds %d names; %d is the most", len(ids), manyLetters)
 		case in.All:
-			dead, _, err := s.Bus.Dead(ctx, manyLetters)
+			dead, _, err := s.Bus.DeadLetters(ctx, manyLetters)
 			if err != nil {
 				return nil, s.storeAway("dlq", err)
 			}

@@ -32,7 +32,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatalf("%+v", instances)
 	}
 	for _, body := range []string{"no JSON", `{"kind":"unheard of","from":"i-9"}`} {
-		if _, err := w.s.Store.Post(t.Context(), store.PostParams{To: w.s.Bus.Instance(), Body: []byte(body), Most: 10}); err != nil {
+		if _, err := w.s.Store.Post(t.Context(), store.PostParams{To: w.s.Bus.Instance(), Body: []byte(body), MaxMessages: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestReplayThatIsNotTaken(t *testing.T) {
 	w := newWorld(t, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 }) // it is not renewed meanwhile
 	w.dead(0)                                                                                  // it runs
 	self := w.s.Bus.Instance()
-	if _, err := w.s.Store.Post(t.Context(), store.PostParams{To: self, Body: []byte("no JSON"), Most: 10}); err != nil {
+	if _, err := w.s.Store.Post(t.Context(), store.PostParams{To: self, Body: []byte("no JSON"), MaxMessages: 10}); err != nil {
 		t.Fatal(err)
 	}
 	letter := w.dead(1)[0].ID

@@ -74,7 +74,7 @@ func (s *Server) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 		if err != nil {
 			return p, wire.Invalid("cursor", "must be next_cursor of an answer of the same list")
 		}
-		p.After = store.Place{Created: created, Job: core.JobID(q.after[1])}
+		p.After = store.JobPosition{Created: created, Job: core.JobID(q.after[1])}
 	}
 	return p, nil
 }

@@ -19,11 +19,11 @@ import (
 )
 
 // Links knows which nodes are connected here, and takes jobs to them; to others it takes them as before.
-type Links struct {
+type NodeConns struct {
 	others dispatch.Transport // for nodes that are not connected
 
 	sign   signer
-	sounds *session.Sounds
+	sounds *session.AudioBuffer
 	bus    *bus.Bus                          // nil when this instance is alone
 	within time.Duration                     // how long a job may be on its way to another instance
 	owner  func(core.NodeID) core.InstanceID // with whom a node is connected, as far as it is known here
@@ -43,11 +43,11 @@ type gate struct {
 	users int
 }
 
-var _ dispatch.Transport = (*Links)(nil)
+var _ dispatch.Transport = (*NodeConns)(nil)
 
 // NewLinks makes it; others takes jobs to nodes that have no link. The secret signs where they find the sound.
-func NewLinks(others dispatch.Transport, secret []byte) *Links {
-	return &Links{
+func NewNodeConns(others dispatch.Transport, secret []byte) *NodeConns {
+	return &NodeConns{
 		others: others, sign: secret, nodes: make(map[core.NodeID]*nodeLink), away: make(map[core.NodeID]*nodeLink),
 		gates: make(map[core.NodeID]*gate),
 	}
@@ -55,7 +55,7 @@ func NewLinks(others dispatch.Transport, secret []byte) *Links {
 
 // decide lets the caller alone decide about a node until it calls what is returned: a node that comes back and the end
 // of its grace must not both be right.
-func (l *Links) decide(id core.NodeID) (done func()) {
+func (l *NodeConns) decide(id core.NodeID) (done func()) {
 	l.mu.Lock()
 	g := l.gates[id]
 	if g == nil {
@@ -76,21 +76,21 @@ func (l *Links) decide(id core.NodeID) (done func()) {
 }
 
 // Advertise says where others reach this instance.
-func (l *Links) Advertise(url string) {
+func (l *NodeConns) Advertise(url string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.base = url
 }
 
 // Address is where others reach this instance.
-func (l *Links) Address() string {
+func (l *NodeConns) Address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.base
 }
 
 // fetchable is an assignment for a node that fetches the sound itself.
-func (l *Links) fetchable(a *wire.Assignment) (*wire.Assignment, error) {
+func (l *NodeConns) fetchable(a *wire.Assignment) (*wire.Assignment, error) {
 	if !strings.HasPrefix(a.AudioRef, session.RefPrefix) {
 		return a, nil
 	}
@@ -115,12 +115,12 @@ func (l *Links) fetchable(a *wire.Assignment) (*wire.Assignment, error) {
 }
 
 // Hears reports whether the sound of a job can be had from here.
-func (l *Links) Hears(job *core.Job) bool {
+func (l *NodeConns) HasAudio(job *core.Job) bool {
 	return !strings.HasPrefix(job.AudioRef, session.RefPrefix) || l.sounds.Clip(job.ID) != nil
 }
 
 // Listen has audio taken from where sessions keep it.
-func (l *Links) Listen(sounds *session.Sounds) { l.sounds = sounds }
+func (l *NodeConns) Listen(sounds *session.AudioBuffer) { l.sounds = sounds }
 
 // nodeLink is a node that is connected and registered. There is no other way to be one than by serveNode.
 type nodeLink struct {
@@ -195,7 +195,7 @@ func (n *nodeLink) life() core.Epoch {
 }
 
 // enter makes a link the node's own, and returns the one it replaces.
-func (l *Links) enter(n *nodeLink) (old *nodeLink) {
+func (l *NodeConns) enter(n *nodeLink) (old *nodeLink) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old = l.nodes[n.id]
@@ -205,7 +205,7 @@ func (l *Links) enter(n *nodeLink) (old *nodeLink) {
 }
 
 // leave takes a link out, and reports whether it was still the node's own.
-func (l *Links) leave(n *nodeLink) bool {
+func (l *NodeConns) leave(n *nodeLink) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.nodes[n.id] != n {
@@ -217,7 +217,7 @@ func (l *Links) leave(n *nodeLink) bool {
 }
 
 // awaits reports whether a lost link is the node's last one: it has not come back since.
-func (l *Links) awaits(n *nodeLink) bool {
+func (l *NodeConns) awaits(n *nodeLink) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.away[n.id] == n
@@ -225,10 +225,10 @@ func (l *Links) awaits(n *nodeLink) bool {
 
 // connection makes a name for a connection that no other of this instance has. Those of different instances are told
 // apart by the node's epoch.
-func (l *Links) connection() uint64 { return l.made.Add(1) }
+func (l *NodeConns) connection() uint64 { return l.made.Add(1) }
 
 // lost reports, when the grace of a lost link is over, whether the node has not come back since. It is asked once.
-func (l *Links) lost(n *nodeLink) bool {
+func (l *NodeConns) lost(n *nodeLink) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.away[n.id] != n {
@@ -238,21 +238,21 @@ func (l *Links) lost(n *nodeLink) bool {
 	return true
 }
 
-func (l *Links) get(id core.NodeID) *nodeLink {
+func (l *NodeConns) get(id core.NodeID) *nodeLink {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.nodes[id]
 }
 
 // Len is how many nodes are connected here.
-func (l *Links) Len() int {
+func (l *NodeConns) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.nodes)
 }
 
 // each calls fn with every link.
-func (l *Links) each(fn func(*nodeLink)) {
+func (l *NodeConns) each(fn func(*nodeLink)) {
 	l.mu.Lock()
 	all := make([]*nodeLink, 0, len(l.nodes))
 	for _, n := range l.nodes {
@@ -265,7 +265,7 @@ func (l *Links) each(fn func(*nodeLink)) {
 }
 
 // Deliver implements dispatch.Transport.
-func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
+func (l *NodeConns) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
 	n := l.get(to.ID)
 	if n != nil && n.life() != core.Epoch(a.Epoch) && l.bus != nil && to.Owner != l.bus.Instance() {
 		n = nil // it has gone on elsewhere, and this connection has not noticed
@@ -324,7 +324,7 @@ func soundOf(job wire.ActiveJob, clip *session.Clip, chunk int) func() []byte {
 }
 
 // Cancel implements dispatch.Transport.
-func (l *Links) Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int) {
+func (l *NodeConns) Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int) {
 	if n := l.get(to); n != nil {
 		n.conn.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}})
 		return
@@ -336,7 +336,7 @@ func (l *Links) Cancel(ctx context.Context, to core.NodeID, job core.JobID, atte
 }
 
 // Drain tells a node that is connected, wherever, that the operator drained or resumed it.
-func (l *Links) Drain(ctx context.Context, id core.NodeID, drained bool) {
+func (l *NodeConns) Drain(ctx context.Context, id core.NodeID, drained bool) {
 	if n := l.get(id); n != nil {
 		n.conn.Send(wire.Drain{Drained: drained})
 		return
@@ -346,7 +346,7 @@ func (l *Links) Drain(ctx context.Context, id core.NodeID, drained bool) {
 
 // GoAway asks every node to connect elsewhere within a while, and closes those who have not by then, each at a moment of
 // its own. It returns when nobody is connected, or the context ends.
-func (l *Links) GoAway(ctx context.Context, reason string, within time.Duration) {
+func (l *NodeConns) GoAway(ctx context.Context, reason string, within time.Duration) {
 	var leaving sync.WaitGroup
 	l.each(func(n *nodeLink) {
 		n.conn.Send(wire.GoAway{Reason: reason, ReconnectMS: within.Milliseconds()})

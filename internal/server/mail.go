@@ -52,19 +52,19 @@ type Reports interface {
 
 // Join has nodes that are connected elsewhere reached from here, and those that are here by others. owner says with whom
 // a node is connected. It is called before the first node.
-func (l *Links) Join(b *bus.Bus, owner func(core.NodeID) core.InstanceID, jobs Reports, within time.Duration) {
+func (l *NodeConns) Join(b *bus.Bus, owner func(core.NodeID) core.InstanceID, jobs Reports, within time.Duration) {
 	l.bus, l.owner, l.within = b, owner, within
 	give := undelivered(jobs)
-	b.On(kindAssign, bus.Handling{Do: bus.Reading(l.assignHere), Inherit: l.assignNowhere})
-	b.On(kindUndelivered, bus.Handling{Beside: true, Do: give, Inherit: func(ctx context.Context, letter *bus.Letter, _ bool) error {
+	b.On(kindAssign, bus.Handler{Handle: bus.Decoding(l.assignHere), TakeOver: l.assignNowhere})
+	b.On(kindUndelivered, bus.Handler{Async: true, Handle: give, TakeOver: func(ctx context.Context, letter *bus.Message, _ bool) error {
 		return give(ctx, letter)
 	}})
-	b.On(kindStop, bus.Handling{Do: bus.Reading(l.stopHere)})
-	b.On(kindDrain, bus.Handling{Do: bus.Reading(l.drainHere)})
+	b.On(kindStop, bus.Handler{Handle: bus.Decoding(l.stopHere)})
+	b.On(kindDrain, bus.Handler{Handle: bus.Decoding(l.drainHere)})
 }
 
 // tell writes to whoever a node is connected with, and reports false when that is nobody.
-func (l *Links) tell(ctx context.Context, id core.NodeID, kind bus.Kind, body any) bool {
+func (l *NodeConns) tell(ctx context.Context, id core.NodeID, kind bus.Kind, body any) bool {
 	if l.bus == nil {
 		return false
 	}
@@ -73,7 +73,7 @@ func (l *Links) tell(ctx context.Context, id core.NodeID, kind bus.Kind, body an
 }
 
 // deliverElsewhere hands a job to the instance that a node is connected with. The sound is fetched from here.
-func (l *Links) deliverElsewhere(ctx context.Context, owner core.InstanceID, a *wire.Assignment) error {
+func (l *NodeConns) deliverElsewhere(ctx context.Context, owner core.InstanceID, a *wire.Assignment) error {
 	if l.bus == nil || owner == "" || owner == l.bus.Instance() {
 		return dispatch.ErrRefused // its connection is lost
 	}
@@ -88,7 +88,7 @@ func (l *Links) deliverElsewhere(ctx context.Context, owner core.InstanceID, a *
 	}
 	letter := assignLetter{Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch), Assign: assign}
 	err := l.bus.Send(ctx, owner, kindAssign, l.within, letter)
-	if errors.Is(err, bus.ErrAway) || errors.Is(err, bus.ErrFull) {
+	if errors.Is(err, bus.ErrAbsent) || errors.Is(err, bus.ErrFull) {
 		return errors.Join(dispatch.ErrRefused, err)
 	}
 	return err
@@ -107,7 +107,7 @@ func assignment(a *wire.Assignment) wire.JobAssign {
 }
 
 // assignHere hands a job to a node that should be connected here. If it is not, whoever sent it knows at once.
-func (l *Links) assignHere(ctx context.Context, letter *bus.Letter, in *assignLetter) error {
+func (l *NodeConns) assignHere(ctx context.Context, letter *bus.Message, in *assignLetter) error {
 	job := wire.ActiveJob{JobID: in.Assign.JobID, AttemptID: in.Assign.AttemptID}
 	n := l.get(in.Node)
 	if n != nil && n.life() == in.Epoch {
@@ -120,27 +120,27 @@ func (l *Links) assignHere(ctx context.Context, letter *bus.Letter, in *assignLe
 }
 
 // returned tells whoever sent a job that it did not get there. If that one is gone too, the job is found by its lease.
-func (l *Links) returned(ctx context.Context, to core.InstanceID, u undeliveredLetter) error {
+func (l *NodeConns) returned(ctx context.Context, to core.InstanceID, u undeliveredLetter) error {
 	err := l.bus.Send(ctx, to, kindUndelivered, nodeLetterFor, u)
-	if errors.Is(err, bus.ErrAway) || errors.Is(err, bus.ErrFull) {
+	if errors.Is(err, bus.ErrAbsent) || errors.Is(err, bus.ErrFull) {
 		return nil
 	}
 	return err
 }
 
 // assignNowhere returns a job that an instance which is gone never read. One that it did read may be with the node.
-func (l *Links) assignNowhere(ctx context.Context, letter *bus.Letter, never bool) error {
+func (l *NodeConns) assignNowhere(ctx context.Context, letter *bus.Message, never bool) error {
 	if !never {
 		return nil
 	}
-	return bus.Reading(func(ctx context.Context, letter *bus.Letter, in *assignLetter) error {
+	return bus.Decoding(func(ctx context.Context, letter *bus.Message, in *assignLetter) error {
 		return l.returned(ctx, letter.From, undeliveredLetter{in.Node, in.Epoch, wire.ActiveJob{JobID: in.Assign.JobID, AttemptID: in.Assign.AttemptID}})
 	})(ctx, letter)
 }
 
 // undelivered gives a job that did not reach its node to another.
-func undelivered(jobs Reports) func(context.Context, *bus.Letter) error {
-	return bus.Reading(func(ctx context.Context, _ *bus.Letter, in *undeliveredLetter) error {
+func undelivered(jobs Reports) func(context.Context, *bus.Message) error {
+	return bus.Decoding(func(ctx context.Context, _ *bus.Message, in *undeliveredLetter) error {
 		r := dispatch.Report{Job: core.JobID(in.Job.JobID), Holder: core.Holder{Attempt: in.Job.AttemptID, Node: in.Node, Epoch: in.Epoch}}
 		err := jobs.Fail(ctx, r, core.ReasonDeliveryRefused, "")
 		var e *wire.Error
@@ -151,14 +151,14 @@ func undelivered(jobs Reports) func(context.Context, *bus.Letter) error {
 	})
 }
 
-func (l *Links) stopHere(_ context.Context, _ *bus.Letter, in *stopLetter) error {
+func (l *NodeConns) stopHere(_ context.Context, _ *bus.Message, in *stopLetter) error {
 	if n := l.get(in.Node); n != nil {
 		n.conn.Send(wire.JobCancel{ActiveJob: in.Job})
 	}
 	return nil // else its heartbeats tell it
 }
 
-func (l *Links) drainHere(_ context.Context, _ *bus.Letter, in *drainLetter) error {
+func (l *NodeConns) drainHere(_ context.Context, _ *bus.Message, in *drainLetter) error {
 	if n := l.get(in.Node); n != nil {
 		n.conn.Send(wire.Drain{Drained: in.Drained})
 	}

@@ -57,7 +57,7 @@ func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any,
 	if e != nil {
 		return nil, e
 	}
-	b := nodes.Beat{Node: core.NodeID(in.NodeID), Patch: p, Activity: a}
+	b := nodes.Heartbeat{Node: core.NodeID(in.NodeID), Patch: p, Activity: a}
 	if b.Epoch, e = epoch(in.Epoch); e != nil {
 		return nil, e
 	}
@@ -103,7 +103,7 @@ func (s *Server) modelNotAvailable(ctx context.Context, in *wire.ModelNotAvailab
 			return nil, e
 		}
 	}
-	err := s.Nodes.Missing(ctx, nodes.Unavailable{
+	err := s.Nodes.ReportUnavailable(ctx, nodes.Unavailable{
 		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Detail: nodeReason(in.Reason),
 		Job: core.JobID(in.JobID), Attempt: in.AttemptID,
 	})
@@ -179,7 +179,7 @@ func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Links.Drain(r.Context(), core.NodeID(id), drained)
+		s.NodeConns.Drain(r.Context(), core.NodeID(id), drained)
 		return s.viewNode(st), nil
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -29,7 +29,7 @@ func (s *Server) nodeSocket(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, r, s.denied(token, "nodes: use a node's token"))
 		return
 	}
-	conn, err := s.Hall.Accept(w, r)
+	conn, err := s.Hub.Accept(w, r)
 	if err != nil {
 		return // it was answered
 	}
@@ -65,8 +65,8 @@ func (s *Server) serveNode(conn *socket.Conn, grant *auth.NodeGrant) {
 // firstWord waits for the one message that may come first.
 func firstWord[T wire.Frame](s *Server, conn *socket.Conn) (*T, *wire.Error) {
 	var in T
-	late := time.AfterFunc(s.FirstWord, func() {
-		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no %s came within %s", in.Type(), s.FirstWord))
+	late := time.AfterFunc(s.FirstMessage, func() {
+		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no %s came within %s", in.Type(), s.FirstMessage))
 	})
 	defer late.Stop()
 	m, err := conn.Read()
@@ -162,13 +162,13 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 	if in.NodeID == "" {
 		in.NodeID = string(nodes.NewID())
 	}
-	defer s.Links.decide(core.NodeID(in.NodeID))()
-	p.Owner, p.Connection = &s.Instance, s.Links.connection()
+	defer s.NodeConns.decide(core.NodeID(in.NodeID))()
+	p.Owner, p.Connection = &s.Instance, s.NodeConns.connection()
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Status: "registered"}
 	n := &nodeLink{conn: conn, id: core.NodeID(in.NodeID), connection: p.Connection}
 	drained := false
 	if was := s.resumed(ctx, in); was != nil {
-		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Beat{Node: n.id, Epoch: was.Epoch, Patch: p, Activity: a})
+		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: was.Epoch, Patch: p, Activity: a})
 		if err == nil {
 			err = s.Nodes.Reconnected(ctx, n.id, was.Epoch, n.connection)
 		}
@@ -191,7 +191,7 @@ func (s *Server) admitNode(ctx context.Context, conn *socket.Conn, grant *auth.N
 		conn.Send(wire.Drain{Drained: true})
 	}
 	// From here on it can be given jobs, after it was told who it is.
-	if old := s.Links.enter(n); old != nil {
+	if old := s.NodeConns.enter(n); old != nil {
 		old.conn.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
 	}
 	s.resendAudio(n, in.Active)
@@ -242,34 +242,31 @@ func (s *Server) resumed(ctx context.Context, in *wire.NodeRegister) *core.Node 
 
 // nodeLeft gives a node whose connection was lost its grace, and moves its jobs if it does not come back.
 func (s *Server) nodeLeft(n *nodeLink) {
-	if !s.Links.leave(n) {
+	if !s.NodeConns.leave(n) {
 		return
 	}
 	s.later(s.Grace, func(ctx context.Context) {
-		defer s.Links.decide(n.id)()
-		if !s.Links.lost(n) {
+		defer s.NodeConns.decide(n.id)()
+		if !s.NodeConns.lost(n) {
 			return
 		}
-		if err := s.Nodes.Gone(ctx, n.id, n.life()); err != nil {
+		if err := s.Nodes.NodeLost(ctx, n.id, n.life()); err != nil {
 			s.Log.Warn("could not move the jobs of a node that did not come back", "node_id", n.id, "error", err)
 		}
 	})
 	s.disconnected(n)
 }
 
-// Between two tries to note a lost connection.
-const (
-	firstRetry = 20 * time.Millisecond
-	lastRetry  = 500 * time.Millisecond
-)
+// disconnectBackoff is between two tries to record a lost connection.
+var disconnectBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // disconnected has every instance pass over a node while its connection is lost. It is tried until the store answers or
 // the grace is over, when the node is taken for gone anyway.
 func (s *Server) disconnected(n *nodeLink) {
 	ctx, cancel := context.WithTimeout(s.life, s.Grace)
 	defer cancel()
-	pause.Persist(ctx, firstRetry, lastRetry, func() error {
-		if !s.Links.awaits(n) {
+	disconnectBackoff.Retry(ctx, func() error {
+		if !s.NodeConns.awaits(n) {
 			return nil // it is back
 		}
 		return s.Nodes.Disconnected(ctx, n.id, n.life(), n.connection)

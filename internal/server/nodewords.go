@@ -71,7 +71,7 @@ func (s *Server) nodeBeat(ctx context.Context, n *nodeLink, in *wire.NodeHeartbe
 	if e != nil {
 		return e
 	}
-	b := nodes.Beat{Node: n.id, Epoch: n.life(), Patch: p, Activity: a}
+	b := nodes.Heartbeat{Node: n.id, Epoch: n.life(), Patch: p, Activity: a}
 	if in.HBSeq != nil {
 		b.Seq = *in.HBSeq
 	}
@@ -164,9 +164,9 @@ func (s *Server) nodePartial(ctx context.Context, n *nodeLink, in *wire.JobParti
 		return e
 	}
 	if s.Jobs.Holds(&r) {
-		s.Rooms.Partial(in)
+		s.Sessions.Partial(in)
 	} else if host := n.host(in.ActiveJob); host != "" {
-		s.Rooms.PartialTo(ctx, host, in)
+		s.Sessions.PartialTo(ctx, host, in)
 	}
 	return nil
 }
@@ -278,10 +278,10 @@ func (s *Server) nodeSpoke(n *nodeLink, frame []byte) *wire.Error {
 		n.speaks.done(h.ActiveJob)
 	}
 	if e != nil {
-		s.Rooms.LoseSpeech(h.ActiveJob)
+		s.Sessions.LoseSpeech(h.ActiveJob)
 		return e
 	}
 	h.Audio = &format
-	s.Rooms.Speak(&h, data)
+	s.Sessions.Speak(&h, data)
 	return nil
 }

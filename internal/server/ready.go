@@ -27,7 +27,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	default:
 		if err := s.pings.do(r.Context(), s.Ping); err != nil {
 			out.Ready, out.Reason = false, "the shared store does not answer"
-			var known store.Trouble
+			var known store.UnavailableError
 			if errors.As(err, &known) {
 				out.Reason = string(known)
 			}

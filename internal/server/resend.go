@@ -18,7 +18,7 @@ func (s *Server) resendAudio(n *nodeLink, listed []wire.ActiveAttempt) {
 		if !s.Jobs.Holds(&r) {
 			continue // it was given to another meanwhile, or has ended
 		}
-		if clip := s.Links.sounds.Clip(job); clip != nil && a.AudioChunks < clip.Chunks() {
+		if clip := s.NodeConns.sounds.Clip(job); clip != nil && a.AudioChunks < clip.Chunks() {
 			n.conn.Feed(soundOf(a.ActiveJob, clip, a.AudioChunks))
 		}
 	}
@@ -28,7 +28,7 @@ func (s *Server) resendAudio(n *nodeLink, listed []wire.ActiveAttempt) {
 func (s *Server) withoutAudio(listed []wire.ActiveAttempt, cancel []wire.ActiveJob) []wire.ActiveJob {
 	var missing []wire.ActiveJob
 	for _, a := range listed {
-		if !slices.Contains(cancel, a.ActiveJob) && s.Links.sounds.Clip(core.JobID(a.JobID)) == nil {
+		if !slices.Contains(cancel, a.ActiveJob) && s.NodeConns.sounds.Clip(core.JobID(a.JobID)) == nil {
 			missing = append(missing, a.ActiveJob)
 		}
 	}

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -30,7 +30,7 @@ import (
 // Options is what a server needs.
 type Options struct {
 	Jobs    *dispatch.Dispatcher
-	Nodes   *nodes.Life
+	Nodes   *nodes.Registry
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Version wire.VersionResponse
@@ -43,9 +43,9 @@ type Options struct {
 	// Heartbeat is how often nodes are asked to send one; a node silent for Presence is not online.
 	Heartbeat, Presence time.Duration
 	// Hall holds the connections of both sockets, Links the nodes among them, Rooms the conversations.
-	Hall  *socket.Hall
-	Links *Links
-	Rooms *session.Rooms
+	Hub       *socket.Hub
+	NodeConns *NodeConns
+	Sessions  *session.Registry
 	// Instance is this incarnation of this scheduler, Bus the way to the others.
 	Instance core.InstanceID
 	Bus      *bus.Bus
@@ -54,7 +54,7 @@ type Options struct {
 	// Secret signs what nodes are told to come back with.
 	Secret []byte
 	// FirstWord is how long a new connection may be silent, Grace how long a node that lost its own has to come back.
-	FirstWord, Grace time.Duration
+	FirstMessage, Grace time.Duration
 	// SlowAfter is when a request is worth a warning.
 	SlowAfter time.Duration
 	// PerAddress is how many connections one address may have that are not WebSockets; 0: any number.
@@ -98,7 +98,7 @@ func New(o Options) *Server {
 
 // Close ends every connection and waits for what runs for them.
 func (s *Server) Close(ctx context.Context) {
-	_ = s.Hall.Close(ctx) // whoever did not say goodbye in time was cut off
+	_ = s.Hub.Close(ctx) // whoever did not say goodbye in time was cut off
 	s.end()
 	s.sockets.Wait()
 }
@@ -106,7 +106,7 @@ func (s *Server) Close(ctx context.Context) {
 // later does something after a while, unless the server is closed first.
 func (s *Server) later(after time.Duration, fn func(ctx context.Context)) {
 	s.sockets.Go(func() {
-		if pause.For(s.life, after) {
+		if backoff.Sleep(s.life, after) {
 			fn(s.life)
 		}
 	})

@@ -22,7 +22,7 @@ func (s *Server) sessionSocket(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, r, s.denied(token, "sessions: mint a session token"))
 		return
 	}
-	conn, err := s.Hall.Accept(w, r)
+	conn, err := s.Hub.Accept(w, r)
 	if err != nil {
 		return // it was answered
 	}
@@ -37,7 +37,7 @@ func (s *Server) serveSession(conn *socket.Conn, grant *auth.SessionGrant) {
 		refuse(conn, e)
 		return
 	}
-	defer seat.Leave()
+	defer seat.Detach()
 	conn.OnPong(seat.Pong)
 	for {
 		m, err := conn.Read()
@@ -64,9 +64,9 @@ func isAudio(m socket.Message) bool {
 }
 
 // greet takes the first message: a session begins, or goes on.
-func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant) (*session.Seat, *wire.Error) {
-	late := time.AfterFunc(s.FirstWord, func() {
-		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no session_start or session_resume came within %s", s.FirstWord))
+func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant) (*session.Connection, *wire.Error) {
+	late := time.AfterFunc(s.FirstMessage, func() {
+		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no session_start or session_resume came within %s", s.FirstMessage))
 	})
 	defer late.Stop()
 	m, err := conn.Read()
@@ -80,7 +80,7 @@ func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.Sessi
 	if err != nil {
 		return nil, asError(err)
 	}
-	var seat *session.Seat
+	var seat *session.Connection
 	switch typ {
 	case wire.SessionStart{}.Type():
 		var in wire.SessionStart
@@ -101,7 +101,7 @@ func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.Sessi
 	return seat, nil
 }
 
-func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionStart) (*session.Seat, error) {
+func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionStart) (*session.Connection, error) {
 	if e := checkOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -117,7 +117,7 @@ func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *aut
 	if len(in.Langs) != 2 {
 		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
 	}
-	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: grant.Tenant, Wish: in}
+	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: grant.Tenant, Request: in}
 	var e *wire.Error
 	for i, tag := range in.Langs {
 		if p.Langs[i], e = s.lang("langs", tag); e != nil {
@@ -135,7 +135,7 @@ func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *aut
 	if p.Options, e = s.options(&in.Options); e != nil {
 		return nil, e
 	}
-	return s.Rooms.Start(ctx, p, conn)
+	return s.Sessions.Start(ctx, p, conn)
 }
 
 // ownSession checks that a session is the one its token is for.
@@ -146,7 +146,7 @@ func ownSession(grant *auth.SessionGrant, id string) *wire.Error {
 	return nil
 }
 
-func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionResume) (*session.Seat, error) {
+func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionResume) (*session.Connection, error) {
 	if e := checkID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -156,13 +156,13 @@ func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *au
 	if in.LastSeq < 0 {
 		return nil, wire.Invalid("last_seq", "counts from 0")
 	}
-	return s.Rooms.Resume(ctx, session.ResumeParams{
+	return s.Sessions.Resume(ctx, session.ResumeParams{
 		Session: core.SessionID(in.SessionID), Tenant: grant.Tenant, Token: in.ResumeToken, Last: in.LastSeq,
 	}, conn)
 }
 
 // speakerSaid takes in one message of a session. The error, if any, is about the message.
-func (s *Server) speakerSaid(seat *session.Seat, m socket.Message) *wire.Error {
+func (s *Server) speakerSaid(seat *session.Connection, m socket.Message) *wire.Error {
 	if m.Binary {
 		return binaryAudio(seat, m.Data)
 	}
@@ -182,7 +182,7 @@ func (s *Server) speakerSaid(seat *session.Seat, m socket.Message) *wire.Error {
 	case wire.AudioGone{}.Type():
 		return speak(m.Data, func(in *wire.AudioGone) *wire.Error { return seat.AudioGone(in.UtteranceIndex) })
 	case wire.ResultAck{}.Type():
-		return speak(m.Data, func(in *wire.ResultAck) *wire.Error { return seat.Confirm(in.Seq) })
+		return speak(m.Data, func(in *wire.ResultAck) *wire.Error { return seat.AckResults(in.Seq) })
 	case wire.Keepalive{}.Type():
 		return speak(m.Data, func(*wire.Keepalive) *wire.Error { seat.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
@@ -192,9 +192,9 @@ func (s *Server) speakerSaid(seat *session.Seat, m socket.Message) *wire.Error {
 }
 
 // binaryAudio takes in a binary frame: audio, after its sequence number if the session's frames are numbered.
-func binaryAudio(seat *session.Seat, data []byte) *wire.Error {
+func binaryAudio(seat *session.Connection, data []byte) *wire.Error {
 	if !seat.Numbered() {
-		return seat.Hear(session.Words{Data: data})
+		return seat.Audio(session.AudioFrame{Data: data})
 	}
 	const prefix = 8
 	if len(data) < prefix {
@@ -204,7 +204,7 @@ func binaryAudio(seat *session.Seat, data []byte) *wire.Error {
 	if seq == 0 || seq > math.MaxInt64 {
 		return wire.Invalid("seq", "counts from 1")
 	}
-	return seat.Hear(session.Words{Seq: int64(seq), Data: data[prefix:]})
+	return seat.Audio(session.AudioFrame{Seq: int64(seq), Data: data[prefix:]})
 }
 
 func speak[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
@@ -215,8 +215,8 @@ func speak[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
 	return fn(&in)
 }
 
-func (s *Server) chunk(seat *session.Seat, in *wire.AudioChunk) *wire.Error {
-	w := session.Words{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal}
+func (s *Server) chunk(seat *session.Connection, in *wire.AudioChunk) *wire.Error {
+	w := session.AudioFrame{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal}
 	if in.Seq < 0 {
 		return wire.Invalid("seq", "counts from 1")
 	}
@@ -224,10 +224,10 @@ func (s *Server) chunk(seat *session.Seat, in *wire.AudioChunk) *wire.Error {
 	if w.Src, e = s.names(in.UtteranceID, in.RequestID, in.SrcLang); e != nil {
 		return e
 	}
-	return seat.Hear(w)
+	return seat.Audio(w)
 }
 
-func (s *Server) utteranceStart(seat *session.Seat, in *wire.UtteranceStart) *wire.Error {
+func (s *Server) utteranceStart(seat *session.Connection, in *wire.UtteranceStart) *wire.Error {
 	src, e := s.names(in.UtteranceID, in.RequestID, in.SrcLang)
 	if e != nil {
 		return e
@@ -255,7 +255,7 @@ func (s *Server) names(utterance, request, src string) (core.Lang, *wire.Error) 
 	return s.lang("src_lang", src)
 }
 
-func (s *Server) sessionUpdate(seat *session.Seat, in *wire.SessionUpdate) *wire.Error {
+func (s *Server) sessionUpdate(seat *session.Connection, in *wire.SessionUpdate) *wire.Error {
 	var src core.Lang
 	var e *wire.Error
 	if in.SrcLang != "" {

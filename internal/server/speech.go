@@ -81,7 +81,7 @@ func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
 			Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(t.job), AttemptID: t.attempt}, Chunk: i, Last: i == len(chunks)-1,
 			Audio: &format,
 		}
-		if !s.Rooms.Speak(&head, chunk) {
+		if !s.Sessions.Speak(&head, chunk) {
 			s.fail(w, wire.Errorf(wire.NotFound, "nobody waits here any more to hear job %s: send the result without its speech", t.job))
 			return
 		}

@@ -51,8 +51,8 @@ func viewServices(list []core.Service) []wire.Service {
 	return out
 }
 
-func viewTypes(t core.Types) *wire.CapabilityByType {
-	if t == (core.Types{}) {
+func viewTypes(t core.ServiceTypes) *wire.CapabilityByType {
+	if t == (core.ServiceTypes{}) {
 		return nil
 	}
 	tri := func(v core.Tri) *bool {

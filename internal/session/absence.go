@@ -47,7 +47,7 @@ func (s *Session) paused() {
 
 // Pong takes in the answer to a ping. It does not count as a message of the client: its library answers pings also when
 // nobody uses the session any more.
-func (t *Seat) Pong(payload []byte) {
+func (t *Connection) Pong(payload []byte) {
 	s := t.session
 	s.mu.Lock()
 	defer s.mu.Unlock()

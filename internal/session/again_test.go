@@ -51,7 +51,7 @@ func TestSoundSentAgainInPart(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.say(again, tone(200))
-		again.Leave()
+		again.Detach()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if held := w.rooms.Sounds.Held(); held != 0 || w.rooms.Len() != 0 {
@@ -67,12 +67,12 @@ func TestLateAudioStaysLateAfterTakeover(t *testing.T) {
 		s, link := w.start()
 		token := link.token(t)
 		for seq := range 3 {
-			if e := s.Hear(session.Words{Utterance: "u1", Data: tone(100), Final: seq == 2}); e != nil {
+			if e := s.Audio(session.AudioFrame{Utterance: "u1", Data: tone(100), Final: seq == 2}); e != nil {
 				t.Fatal(e)
 			}
 		}
 		synctest.Wait()
-		if e := s.Hear(session.Words{Utterance: "u1", Data: tone(100), Final: true}); e != nil { // late, frame 4
+		if e := s.Audio(session.AudioFrame{Utterance: "u1", Data: tone(100), Final: true}); e != nil { // late, frame 4
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -85,7 +85,7 @@ func TestLateAudioStaysLateAfterTakeover(t *testing.T) {
 		}
 		m := next.last(t, "session_resumed")
 		for seq := int64(m["next_audio_seq"].(float64)); seq <= 4; seq++ {
-			if e := again.Hear(session.Words{Seq: seq, Utterance: "u1", Data: tone(100), Final: seq == 4}); e != nil {
+			if e := again.Audio(session.AudioFrame{Seq: seq, Utterance: "u1", Data: tone(100), Final: seq == 4}); e != nil {
 				t.Fatal(e)
 			}
 		}
@@ -132,7 +132,7 @@ func TestALongOpenUtteranceIsSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 90 {
-			if e := again.Hear(session.Words{Seq: int64(i + 1), Data: tone(100)}); e != nil {
+			if e := again.Audio(session.AudioFrame{Seq: int64(i + 1), Data: tone(100)}); e != nil {
 				t.Fatalf("frame %d, which is sent again: %v", i+1, e)
 			}
 		}
@@ -143,13 +143,13 @@ func TestALongOpenUtteranceIsSentAgain(t *testing.T) {
 func TestAStartOfAnUtteranceThatIsSaidAgain(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
-		utter := func(s *session.Seat, request core.RequestID) {
+		utter := func(s *session.Connection, request core.RequestID) {
 			t.Helper()
 			if e := s.Begin("", "", request); e != nil {
 				t.Fatal(e)
 			}
 			w.say(s, tone(300))
-			if e := s.Hear(session.Words{Final: true}); e != nil {
+			if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 				t.Fatal(e)
 			}
 			synctest.Wait()

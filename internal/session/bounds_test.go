@@ -24,7 +24,7 @@ func names(bytes int) core.Options {
 	return o
 }
 
-func (w *world) stateSize(s *session.Seat) int {
+func (w *world) stateSize(s *session.Connection) int {
 	w.t.Helper()
 	st, err := w.store.LoadSession(w.t.Context(), s.Ref().SessionKey)
 	if err != nil {
@@ -35,7 +35,7 @@ func (w *world) stateSize(s *session.Seat) int {
 
 func TestSessionOptionsAreBounded(t *testing.T) {
 	play(t, func(w *world) {
-		p := session.StartParams{Langs: [2]core.Lang{"en", "es"}, Options: names(5000), Wish: &wire.SessionStart{}}
+		p := session.StartParams{Langs: [2]core.Lang{"en", "es"}, Options: names(5000), Request: &wire.SessionStart{}}
 		if _, err := w.rooms.Start(t.Context(), p, &ear{}); err == nil || !strings.Contains(err.Error(), "options") {
 			t.Errorf("a start: %v", err)
 		}
@@ -50,7 +50,7 @@ func TestSessionOptionsAreBounded(t *testing.T) {
 // The options of a session are stored once, however many utterances wait, and what all of them take is bounded.
 func TestSavedStateIsBounded(t *testing.T) {
 	play(t, func(w *world) {
-		w.cfg.Most = 16
+		w.cfg.MaxUnanswered = 16
 		w.over(w.store, w.jobs)
 		s, _ := w.start()
 		o := names(4000)
@@ -75,7 +75,7 @@ func TestSavedStateIsBounded(t *testing.T) {
 				continue
 			}
 			w.say(s, tone(100))
-			w.hear(s, session.Words{Final: true})
+			w.hear(s, session.AudioFrame{Final: true})
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -87,14 +87,14 @@ func TestSavedStateIsBounded(t *testing.T) {
 
 func TestUtteranceRateIsBounded(t *testing.T) {
 	play(t, func(w *world) {
-		w.cfg.Most = 1000
+		w.cfg.MaxUnanswered = 1000
 		w.cfg.Ahead = time.Hour
 		w.over(w.store, w.jobs)
 		s, _ := w.start()
 		begun := 0
 		var last *wire.Error
 		for range 10 * 60 * 100 { // ten minutes, a hundred a second
-			if e := s.Hear(session.Words{Data: tone(1), Final: true}); e == nil {
+			if e := s.Audio(session.AudioFrame{Data: tone(1), Final: true}); e == nil {
 				begun++
 				for _, id := range w.jobs.jobs()[max(0, len(w.jobs.jobs())-1):] {
 					w.done(id, "x")
@@ -126,7 +126,7 @@ func TestControlMessagesAreBounded(t *testing.T) {
 }
 
 // messages is how many durable messages the store keeps of a session, and how many bytes they have.
-func (w *world) messages(s *session.Seat) (n, bytes int) {
+func (w *world) messages(s *session.Connection) (n, bytes int) {
 	w.t.Helper()
 	list, err := w.store.Read(w.t.Context(), store.ReadParams{Session: s.Ref()})
 	if err != nil {
@@ -145,10 +145,10 @@ func TestOutboxDropsWhatIsAcknowledged(t *testing.T) {
 			w.done(w.utter(s), fmt.Sprint("r", i))
 		}
 		synctest.Wait()
-		if e := s.Confirm(6); e == nil || e.Field != "seq" {
+		if e := s.AckResults(6); e == nil || e.Field != "seq" {
 			t.Errorf("a message that was not sent: %v", e)
 		}
-		if e := s.Confirm(3); e != nil {
+		if e := s.AckResults(3); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(time.Second)
@@ -156,7 +156,7 @@ func TestOutboxDropsWhatIsAcknowledged(t *testing.T) {
 		if n, _ := w.messages(s); n != 2 {
 			t.Errorf("%d messages are kept, want 2", n)
 		}
-		s.Leave()
+		s.Detach()
 		// The last message that a resume names is acknowledged by it.
 		_, next, err := w.resume(s, link.token(t), 4)
 		if err != nil {
@@ -176,7 +176,7 @@ func TestOutboxDropsWhatIsAcknowledged(t *testing.T) {
 
 func TestOutboxIsBoundedInBytes(t *testing.T) {
 	play(t, func(w *world) {
-		w.cfg.Outbox = 100 << 10
+		w.cfg.OutboxBytes = 100 << 10
 		w.over(w.store, w.jobs)
 		s, link := w.start()
 		large := strings.Repeat("x", 20<<10) // each is in its message twice
@@ -188,7 +188,7 @@ func TestOutboxIsBoundedInBytes(t *testing.T) {
 		if n, bytes := w.messages(s); n == 0 || bytes > 100<<10 {
 			t.Errorf("%d messages of %d bytes are kept", n, bytes)
 		}
-		s.Leave()
+		s.Detach()
 		again, next, err := w.resume(s, link.token(t), 3)
 		if err != nil {
 			t.Fatal(err)
@@ -214,7 +214,7 @@ func TestLargeResultsThatWaitCountAsUnanswered(t *testing.T) {
 		for range 12 {
 			before := len(w.jobs.jobs())
 			w.say(s, tone(300))
-			w.hear(s, session.Words{Final: true})
+			w.hear(s, session.AudioFrame{Final: true})
 			synctest.Wait()
 			for _, id := range w.jobs.jobs()[before:] {
 				w.done(id, large)
@@ -236,7 +236,7 @@ func TestAudioThatCameTooFastIsTakenLater(t *testing.T) {
 	play(t, func(w *world) {
 		s, _ := w.start()
 		for try := range 100 {
-			e := s.Hear(session.Words{Data: tone(1000)})
+			e := s.Audio(session.AudioFrame{Data: tone(1000)})
 			if e == nil {
 				continue
 			}
@@ -244,10 +244,10 @@ func TestAudioThatCameTooFastIsTakenLater(t *testing.T) {
 				t.Fatal(e)
 			}
 			for range 20 {
-				_ = s.Hear(session.Words{Data: tone(1000)}) // who does not wait makes it no worse
+				_ = s.Audio(session.AudioFrame{Data: tone(1000)}) // who does not wait makes it no worse
 			}
 			time.Sleep(time.Duration(e.RetryAfterMS) * time.Millisecond)
-			if e := s.Hear(session.Words{Data: tone(1000)}); e != nil {
+			if e := s.Audio(session.AudioFrame{Data: tone(1000)}); e != nil {
 				t.Fatalf("after %d: %v", try, e)
 			}
 			return

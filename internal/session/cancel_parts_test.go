@@ -31,8 +31,8 @@ func TestAudioAfterCancelOfAWaitingUtteranceIsLate(t *testing.T) {
 				if e := s.Cancel(id, job); e != nil {
 					t.Fatal(e)
 				}
-				w.hear(s, session.Words{Utterance: "u-1", Data: tone(100)})
-				w.hear(s, session.Words{Utterance: "u-1", Final: true})
+				w.hear(s, session.AudioFrame{Utterance: "u-1", Data: tone(100)})
+				w.hear(s, session.AudioFrame{Utterance: "u-1", Final: true})
 				synctest.Wait()
 				wantCommitted(t, link, "pause")
 				wantEnds(t, link, "0 CANCELLED")

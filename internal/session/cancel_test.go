@@ -30,7 +30,7 @@ func TestCancelWhileItIsBeingPlaced(t *testing.T) {
 		w.over(w.store, slow)
 		s, link := w.start()
 		w.say(s, tone(300))
-		if e := s.Hear(session.Words{Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -88,13 +88,13 @@ func TestPartialsOfAnotherSession(t *testing.T) {
 }
 
 // request says something under a request id that others use too.
-func (w *world) request(s *session.Seat, pcm []byte) {
+func (w *world) request(s *session.Connection, pcm []byte) {
 	w.t.Helper()
 	if e := s.Begin("", "", "r1"); e != nil {
 		w.t.Fatal(e)
 	}
 	w.say(s, pcm)
-	if e := s.Hear(session.Words{Final: true}); e != nil {
+	if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 		w.t.Fatal(e)
 	}
 	synctest.Wait()

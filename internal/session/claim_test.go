@@ -41,7 +41,7 @@ func TestSavesThatOvertakeEachOther(t *testing.T) {
 		s, link := w.start()
 		token := link.token(t)
 		w.say(s, tone(300))
-		_ = s.Hear(session.Words{Final: true}) // its save is under way for long
+		_ = s.Audio(session.AudioFrame{Final: true}) // its save is under way for long
 		synctest.Wait()
 		w.say(s, tone(300))
 		time.Sleep(2 * time.Second) // by pause
@@ -64,16 +64,16 @@ func TestSavesThatOvertakeEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		for seq := int64(1); seq <= 7; seq++ { // 4 was an end
-			words := session.Words{Seq: seq, Data: tone(100)}
+			words := session.AudioFrame{Seq: seq, Data: tone(100)}
 			if seq == 4 {
-				words = session.Words{Seq: seq, Final: true}
+				words = session.AudioFrame{Seq: seq, Final: true}
 			}
-			if e := again.Hear(words); e != nil {
+			if e := again.Audio(words); e != nil {
 				t.Fatal(e)
 			}
 		}
 		w.say(again, tone(300)) // and goes on to speak, frames 8 to 10
-		_ = again.Hear(session.Words{Final: true})
+		_ = again.Audio(session.AudioFrame{Final: true})
 		synctest.Wait()
 		var cuts []any
 		for _, m := range next.heard("utterance_committed") {
@@ -101,11 +101,11 @@ func TestTheOldConnectionSpeaksAfterItWasReplaced(t *testing.T) {
 			t.Fatal(m)
 		}
 		// The reader of the old connection had a message in its hand while Resume held the lock.
-		_ = s.Hear(session.Words{Data: tone(100)})
+		_ = s.Audio(session.AudioFrame{Data: tone(100)})
 		// The client sends frame 4 again, and 5, in binary frames.
-		_ = again.Hear(session.Words{Data: tone(100)})
-		_ = again.Hear(session.Words{Data: tone(100)})
-		_ = again.Hear(session.Words{Final: true})
+		_ = again.Audio(session.AudioFrame{Data: tone(100)})
+		_ = again.Audio(session.AudioFrame{Data: tone(100)})
+		_ = again.Audio(session.AudioFrame{Final: true})
 		synctest.Wait()
 		if m := next.last(t, "utterance_committed"); m["last_seq"] != 5.0 || m["duration_ms"] != 500.0 {
 			t.Errorf("five frames were spoken: %v", m)
@@ -143,7 +143,7 @@ func TestTwoStartsOfOneName(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range links {
 			wg.Go(func() {
-				_, _ = w.rooms.Start(w.t.Context(), session.StartParams{ID: "s1", Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{}}, links[i])
+				_, _ = w.rooms.Start(w.t.Context(), session.StartParams{ID: "s1", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{}}, links[i])
 			})
 		}
 		wg.Wait()
@@ -181,7 +181,7 @@ func TestResumedElsewhereWhileTheFirstInstanceLives(t *testing.T) {
 		s, link := w.start()
 		token := link.token(t)
 		w.say(s, tone(500))
-		s.Leave() // the network
+		s.Detach() // the network
 		next := &ear{}
 		again, err := b.Resume(t.Context(), session.ResumeParams{Session: s.ID(), Token: token}, next)
 		if err != nil {
@@ -189,14 +189,14 @@ func TestResumedElsewhereWhileTheFirstInstanceLives(t *testing.T) {
 		}
 		from := int64(next.last(t, "session_resumed")["next_audio_seq"].(float64))
 		for seq := from; seq <= 25; seq++ {
-			if e := again.Hear(session.Words{Seq: seq, Data: tone(100)}); e != nil {
+			if e := again.Audio(session.AudioFrame{Seq: seq, Data: tone(100)}); e != nil {
 				t.Fatal(e)
 			}
 			if seq > 5 {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
-		_ = again.Hear(session.Words{Final: true})
+		_ = again.Audio(session.AudioFrame{Final: true})
 		synctest.Wait()
 		for _, id := range w.jobs.jobs() {
 			w.jobs.mu.Lock()
@@ -219,7 +219,7 @@ func TestAResultThatAnotherInstanceTook(t *testing.T) {
 		s, link := w.start()
 		token := link.token(t)
 		job := w.utter(s)
-		s.Leave()
+		s.Detach()
 		next := &ear{}
 		if _, err := b.Resume(t.Context(), session.ResumeParams{Session: s.ID(), Token: token}, next); err != nil {
 			t.Fatal(err)

@@ -15,18 +15,18 @@ type Config struct {
 	MaxUtterance time.Duration // or when it is this long
 	Silence      float64       // PCM quieter than this is silence, unless a session says otherwise
 
-	Ahead     time.Duration // how far audio may run ahead of real time
-	Resume    time.Duration // how long after a cut a session can go on
-	Idle      time.Duration // how long a session may say nothing
-	Wait      time.Duration // how long an utterance waits for a node with room
-	JoinWait  time.Duration // how long if no registered node could serve it
-	Job       time.Duration // how long its job may take then
-	Most      int           // utterances of a session that may wait for their results at once
-	PerTurn   int           // bytes of audio of one utterance
-	Held      int64         // bytes of audio of all sessions
-	Outbox    int64         // bytes of durable messages of one session that its client has not acknowledged
-	FirstWord time.Duration // for whoever tells clients
-	Ping      time.Duration
+	Ahead             time.Duration // how far audio may run ahead of real time
+	Resume            time.Duration // how long after a cut a session can go on
+	Idle              time.Duration // how long a session may say nothing
+	Wait              time.Duration // how long an utterance waits for a node with room
+	JoinWait          time.Duration // how long if no registered node could serve it
+	Job               time.Duration // how long its job may take then
+	MaxUnanswered     int           // utterances of a session that may wait for their results at once
+	MaxUtteranceBytes int           // bytes of audio of one utterance
+	AudioBufferBytes  int64         // bytes of audio of all sessions
+	OutboxBytes       int64         // bytes of durable messages of one session that its client has not acknowledged
+	FirstMessage      time.Duration // for whoever tells clients
+	Ping              time.Duration
 }
 
 // keep is how long the durable messages of a session outlive the last of them.
@@ -46,8 +46,8 @@ const resultSlack = 2 * time.Second
 func (c *Config) limits() wire.Limits {
 	return wire.Limits{
 		FrameBytes: wire.MaxFrame, UtteranceMS: c.MaxUtterance.Milliseconds(), BufferedMS: c.Ahead.Milliseconds(),
-		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.Most,
-		FirstMessageMS: c.FirstWord.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
+		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.MaxUnanswered,
+		FirstMessageMS: c.FirstMessage.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
 		ResultTimeoutMS: (c.resultWithin() + resultSlack).Milliseconds(), UtteranceRate: utteranceRate,
 	}
 }

@@ -24,8 +24,8 @@ func TestUtteranceStartHoldsOverAPause(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
 				wantCommitted(t, link)
-				w.hear(s, session.Words{Utterance: named, Data: tone(300)})
-				w.hear(s, session.Words{Final: true})
+				w.hear(s, session.AudioFrame{Utterance: named, Data: tone(300)})
+				w.hear(s, session.AudioFrame{Final: true})
 				synctest.Wait()
 				if diff := cmp.Diff([]string{"0 u-1 req-1 manual"}, parts(link)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -42,10 +42,10 @@ func TestUtteranceStartHoldsOverAPause(t *testing.T) {
 func TestIsFinalOfAnotherUtterance(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
-		w.hear(s, session.Words{Utterance: "u-1", Data: tone(300)})
-		w.hear(s, session.Words{Utterance: "u-2", Final: true})
-		w.hear(s, session.Words{Utterance: "u-1", Data: tone(300)})
-		w.hear(s, session.Words{Utterance: "u-1", Final: true})
+		w.hear(s, session.AudioFrame{Utterance: "u-1", Data: tone(300)})
+		w.hear(s, session.AudioFrame{Utterance: "u-2", Final: true})
+		w.hear(s, session.AudioFrame{Utterance: "u-1", Data: tone(300)})
+		w.hear(s, session.AudioFrame{Utterance: "u-1", Final: true})
 		synctest.Wait()
 		wantCommitted(t, link, "manual", "manual")
 	})

@@ -12,17 +12,17 @@ func Seal(job *core.Job) ([]byte, error) {
 }
 
 // Ref identifies the seat's conversation.
-func (t *Seat) Ref() core.SessionRef { return t.session.ref }
+func (t *Connection) Ref() core.SessionRef { return t.session.ref }
 
 // Past is how many names of ended utterances are remembered.
-func (t *Seat) Past() int {
+func (t *Connection) Past() int {
 	t.session.mu.Lock()
 	defer t.session.mu.Unlock()
 	return len(t.session.closed)
 }
 
 // Spoken is how many utterances there are of which something may still come.
-func (t *Seat) Spoken() int {
+func (t *Connection) Spoken() int {
 	t.session.mu.Lock()
 	defer t.session.mu.Unlock()
 	return len(t.session.spoken)

@@ -53,12 +53,12 @@ func TestTakenOverWithAnOldState(t *testing.T) {
 		}
 		t.Logf("resumed: %v", next.last(t, "session_resumed"))
 		for seq := int64(1); seq <= 8; seq++ { // the client sends all again, and goes on to speak
-			if e := again.Hear(session.Words{Seq: seq, Data: tone(100)}); e != nil {
+			if e := again.Audio(session.AudioFrame{Seq: seq, Data: tone(100)}); e != nil {
 				t.Fatal(e)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		_ = again.Hear(session.Words{Final: true})
+		_ = again.Audio(session.AudioFrame{Final: true})
 		synctest.Wait()
 		for _, m := range next.heard("utterance_committed") {
 			t.Logf("committed: index %v, %v-%v, %v", m["utterance_index"], m["first_seq"], m["last_seq"], m["job_id"])
@@ -88,11 +88,11 @@ func TestWantedIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for seq := int64(1); seq <= 4; seq++ {
-			words := session.Words{Seq: seq, Data: tone(100)}
+			words := session.AudioFrame{Seq: seq, Data: tone(100)}
 			if seq == 4 {
-				words = session.Words{Seq: seq, Final: true}
+				words = session.AudioFrame{Seq: seq, Final: true}
 			}
-			_ = again.Hear(words)
+			_ = again.Audio(words)
 		}
 		synctest.Wait()
 		if w.rooms.Sounds.Clip(job) == nil || w.rearmed() != 1 {
@@ -126,10 +126,10 @@ func TestTheStoreForgetsTheLastMessage(t *testing.T) {
 			t.Fatal(messages, err)
 		}
 		// The replica has all of it as it is now, but not the append that comes next.
-		replica := memstore.New(store.Timing{Presence: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute})
+		replica := memstore.New(store.Timing{Presence: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute})
 		for epoch := int64(1); epoch <= st.Epoch; epoch++ {
 			if held, err := replica.SaveSession(t.Context(), store.SaveParams{
-				Session: s.Ref(), Claim: store.Claim{Owner: st.Owner, Epoch: epoch}, Take: true, Body: st.Body, Keep: 10 * time.Minute,
+				Session: s.Ref(), Ownership: store.Ownership{Owner: st.Owner, Epoch: epoch}, TakeOver: true, Body: st.Body, Keep: 10 * time.Minute,
 			}); err != nil || !held {
 				t.Fatal(held, err)
 			}
@@ -177,13 +177,13 @@ func TestASessionThatComesToOneWhoLeaves(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		token := link.token(t)
-		s.Leave()
+		s.Detach()
 		w.rooms.GoAway(w.t.Context(), "this instance is stopping", 100*time.Millisecond)
 		var e *wire.Error
 		if _, _, err := w.resume(s, token, 0); !errors.As(err, &e) || e.Code != wire.AllCandidatesFullOrFailed {
 			t.Errorf("who comes back: %v", err)
 		}
-		p := session.StartParams{Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{}}
+		p := session.StartParams{Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{}}
 		if _, err := w.rooms.Start(w.t.Context(), p, &ear{}); !errors.As(err, &e) || e.Code != wire.AllCandidatesFullOrFailed {
 			t.Errorf("who is new: %v", err)
 		}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is an instance's conversations, with a dispatcher that does as the test says.
 type world struct {
 	t     *testing.T
-	rooms *session.Rooms
+	rooms *session.Registry
 	jobs  *desk
 	store store.Store
 	cfg   session.Config
@@ -44,11 +44,11 @@ func (w *world) move() {
 }
 
 // another is one more instance.
-func (w *world) another(st session.Store, jobs session.Jobs) *session.Rooms {
+func (w *world) another(st session.Store, jobs session.Jobs) *session.Registry {
 	w.instances++
 	cfg := w.cfg
 	cfg.Instance = core.InstanceID(fmt.Sprintf("i-%d", w.instances))
-	return session.New(cfg, st, jobs, &telemetry.New().Conversations, slog.New(slog.DiscardHandler))
+	return session.New(cfg, st, jobs, &telemetry.New().Sessions, slog.New(slog.DiscardHandler))
 }
 
 // over has the instance use another store, or another dispatcher, from now on.
@@ -64,7 +64,7 @@ func play(t *testing.T, fn func(w *world)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(store.Timing{
-			Presence: 15 * time.Second, Judge: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute,
+			Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute,
 		})
 		w := newWorld(t, st)
 		defer func() { w.rooms.Close() }()
@@ -76,7 +76,7 @@ func play(t *testing.T, fn func(w *world)) {
 func newWorld(t *testing.T, st store.Store) *world {
 	w := &world{t: t, store: st, cfg: session.Config{
 		Pause: time.Second, MaxUtterance: 10 * time.Second, Silence: 0.01, Ahead: 5 * time.Second, Resume: time.Minute,
-		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, Most: 4, PerTurn: 1 << 20, Held: 4 << 20, Outbox: 1 << 20,
+		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, MaxUnanswered: 4, MaxUtteranceBytes: 1 << 20, AudioBufferBytes: 4 << 20, OutboxBytes: 1 << 20,
 	}}
 	w.jobs = &desk{placed: make(map[core.JobID]core.Spec)}
 	w.rooms = w.another(st, w.jobs)
@@ -86,7 +86,7 @@ func newWorld(t *testing.T, st store.Store) *world {
 
 // desk is a dispatcher: it takes jobs and ends them when it is told.
 type desk struct {
-	rooms *session.Rooms
+	rooms *session.Registry
 
 	mu     sync.Mutex
 	order  []core.JobID
@@ -138,10 +138,10 @@ func (d *desk) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, erro
 		return nil, false, wire.Errorf(wire.NotFound, "no such job")
 	}
 	job := ended(id, spec, core.StateCancelled, core.ReasonCancelled, "")
-	return job, true, d.rooms.Ended(ctx, job)
+	return job, true, d.rooms.JobEnded(ctx, job)
 }
 
-func (d *desk) Rearm(_ context.Context, id core.JobID) (bool, error) {
+func (d *desk) ResumeWithAudio(_ context.Context, id core.JobID) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, known := d.placed[id]
@@ -151,14 +151,14 @@ func (d *desk) Rearm(_ context.Context, id core.JobID) (bool, error) {
 	return known, nil
 }
 
-func (d *desk) GiveUp(ctx context.Context, id core.JobID, reason core.Reason) (bool, error) {
+func (d *desk) Abandon(ctx context.Context, id core.JobID, reason core.Reason) (bool, error) {
 	d.mu.Lock()
 	spec, ok := d.placed[id]
 	d.mu.Unlock()
 	if !ok {
 		return false, nil
 	}
-	return true, d.rooms.Ended(ctx, ended(id, spec, core.StateFailed, reason, ""))
+	return true, d.rooms.JobEnded(ctx, ended(id, spec, core.StateFailed, reason, ""))
 }
 
 // reset has the dispatcher know nothing of the jobs it was given.
@@ -168,7 +168,7 @@ func (d *desk) reset() {
 	d.order, d.placed = nil, make(map[core.JobID]core.Spec)
 }
 
-func (d *desk) Settled(core.JobID) {}
+func (d *desk) EndedElsewhere(core.JobID) {}
 
 func (d *desk) jobs() []core.JobID {
 	d.mu.Lock()
@@ -192,7 +192,7 @@ func (w *world) done(id core.JobID, text string) {
 	w.jobs.mu.Lock()
 	spec := w.jobs.placed[id]
 	w.jobs.mu.Unlock()
-	if err := w.rooms.Ended(w.t.Context(), ended(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, text))); err != nil {
+	if err := w.rooms.JobEnded(w.t.Context(), ended(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, text))); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -202,7 +202,7 @@ func (w *world) fail(id core.JobID, reason core.Reason) {
 	w.jobs.mu.Lock()
 	spec := w.jobs.placed[id]
 	w.jobs.mu.Unlock()
-	if err := w.rooms.Ended(w.t.Context(), ended(id, spec, core.StateFailed, reason, "")); err != nil {
+	if err := w.rooms.JobEnded(w.t.Context(), ended(id, spec, core.StateFailed, reason, "")); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -215,8 +215,8 @@ type ear struct {
 	err    *wire.Error
 	slow   bool // it takes no speech
 
-	seat    *session.Seat // answers pings, if it is known
-	stalled bool          // pings are not answered
+	seat    *session.Connection // answers pings, if it is known
+	stalled bool                // pings are not answered
 	pings   int
 }
 
@@ -231,7 +231,7 @@ func (e *ear) Ping(payload []byte) bool {
 }
 
 // sits says which seat the link is of.
-func (e *ear) sits(s *session.Seat) {
+func (e *ear) sits(s *session.Connection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seat = s
@@ -287,7 +287,7 @@ func (e *ear) Close(code wire.CloseCode, err *wire.Error) {
 	}
 }
 
-func (e *ear) Part(f wire.Frame) {
+func (e *ear) SendFinal(f wire.Frame) {
 	e.Send(f)
 	e.Close(wire.CloseNormal, nil)
 }
@@ -340,14 +340,14 @@ func (e *ear) ends() []string {
 }
 
 // start begins a session.
-func (w *world) start(change ...func(*wire.SessionStart)) (*session.Seat, *ear) {
+func (w *world) start(change ...func(*wire.SessionStart)) (*session.Connection, *ear) {
 	w.t.Helper()
 	wish := &wire.SessionStart{}
 	for _, c := range change {
 		c(wish)
 	}
 	link := &ear{}
-	s, err := w.rooms.Start(w.t.Context(), session.StartParams{Langs: [2]core.Lang{"en", "es"}, Wish: wish}, link)
+	s, err := w.rooms.Start(w.t.Context(), session.StartParams{Langs: [2]core.Lang{"en", "es"}, Request: wish}, link)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -368,11 +368,11 @@ func tone(ms int) []byte {
 func hush(ms int) []byte { return make([]byte, 32*ms) }
 
 // say sends audio as a microphone does, in pieces of 100 ms, in real time.
-func (w *world) say(s *session.Seat, pcm []byte) {
+func (w *world) say(s *session.Connection, pcm []byte) {
 	w.t.Helper()
 	for len(pcm) > 0 {
 		n := min(len(pcm), 3200)
-		if e := s.Hear(session.Words{Data: pcm[:n]}); e != nil {
+		if e := s.Audio(session.AudioFrame{Data: pcm[:n]}); e != nil {
 			w.t.Fatal(e)
 		}
 		pcm = pcm[n:]
@@ -381,20 +381,20 @@ func (w *world) say(s *session.Seat, pcm []byte) {
 }
 
 // hearInTime sends one frame of audio and waits for as long as it lasts.
-func (w *world) hearInTime(s *session.Seat, pcm []byte, ms int) {
+func (w *world) hearInTime(s *session.Connection, pcm []byte, ms int) {
 	w.t.Helper()
-	if e := s.Hear(session.Words{Data: pcm}); e != nil {
+	if e := s.Audio(session.AudioFrame{Data: pcm}); e != nil {
 		w.t.Fatal(e)
 	}
 	time.Sleep(time.Duration(ms) * time.Millisecond)
 }
 
 // utter says something and ends it by hand, and returns its job.
-func (w *world) utter(s *session.Seat) core.JobID {
+func (w *world) utter(s *session.Connection) core.JobID {
 	w.t.Helper()
 	before := len(w.jobs.jobs())
 	w.say(s, tone(300))
-	if e := s.Hear(session.Words{Final: true}); e != nil {
+	if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 		w.t.Fatal(e)
 	}
 	synctest.Wait()

@@ -18,10 +18,10 @@ import (
 )
 
 // startNamed begins a session with a name of the client's choice.
-func (w *world) startNamed(tenant core.TenantID, name core.SessionID) (*session.Seat, *ear) {
+func (w *world) startNamed(tenant core.TenantID, name core.SessionID) (*session.Connection, *ear) {
 	w.t.Helper()
 	link := &ear{}
-	p := session.StartParams{ID: name, Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{}}
+	p := session.StartParams{ID: name, Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{}}
 	s, err := w.rooms.Start(w.t.Context(), p, link)
 	if err != nil {
 		w.t.Fatal(err)
@@ -38,7 +38,7 @@ func TestLateResultIsNotDeliveredToAnotherTenant(t *testing.T) {
 		w.over(w.store, w.jobs)
 		a, _ := w.startNamed("acme", "room-x")
 		job := w.utter(a)
-		a.Leave()
+		a.Detach()
 		time.Sleep(w.cfg.Resume + w.cfg.Job + 10*time.Second) // nobody can resume it any more
 		w.done(job, "a secret of acme")
 		b, link := w.startNamed("beta", "room-x")
@@ -85,10 +85,10 @@ func TestTenantsUseTheSameNameAtTheSameTime(t *testing.T) {
 func TestRepeatedStartKeepsItsIncarnation(t *testing.T) {
 	play(t, func(w *world) {
 		own := func(s *wire.SessionStart) { s.SessionID, s.ResumeToken = "room-1", "a token of my own" }
-		start := func() *session.Seat {
+		start := func() *session.Connection {
 			wish := &wire.SessionStart{}
 			own(wish)
-			s, err := w.rooms.Start(t.Context(), session.StartParams{ID: "room-1", Langs: [2]core.Lang{"en", "es"}, Wish: wish}, &ear{})
+			s, err := w.rooms.Start(t.Context(), session.StartParams{ID: "room-1", Langs: [2]core.Lang{"en", "es"}, Request: wish}, &ear{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,8 +119,8 @@ func TestNoMessageOfAnotherIncarnation(t *testing.T) {
 			t.Fatal(err)
 		}
 		st, err := redisstore.Open(t.Context(), redisstore.Options{
-			Address: address, Prefix: "lingua", Within: time.Second, Log: slog.New(slog.DiscardHandler), Timing: store.Timing{
-				Presence: 15 * time.Second, Judge: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Keep: time.Minute,
+			Address: address, Prefix: "lingua", Timeout: time.Second, Log: slog.New(slog.DiscardHandler), Timing: store.Timing{
+				Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute,
 			},
 		})
 		if err != nil {
@@ -142,7 +142,7 @@ func TestNoMessageOfAnotherIncarnation(t *testing.T) {
 type confusion struct {
 	*world
 	second time.Duration // how long a second of the sessions' configuration takes
-	rooms  [2]*session.Rooms
+	rooms  [2]*session.Registry
 	now    []*chat
 	all    []*chat
 	open   []core.JobID
@@ -151,7 +151,7 @@ type confusion struct {
 // chat is one conversation as its client sees it.
 type chat struct {
 	name  string // of all its utterances
-	seat  *session.Seat
+	seat  *session.Connection
 	ref   core.SessionRef
 	token string
 	links []*ear
@@ -179,7 +179,7 @@ func (c *confusion) step(rt *rapid.T) {
 		tenant := rapid.SampledFrom([]core.TenantID{"acme", "beta"}).Draw(rt, "tenant")
 		name := rapid.SampledFrom([]core.SessionID{"room-1", "room-2"}).Draw(rt, "name")
 		link := &ear{}
-		p := session.StartParams{ID: name, Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{}}
+		p := session.StartParams{ID: name, Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{}}
 		if seat, err := rooms.Start(c.t.Context(), p, link); err == nil {
 			chat := &chat{name: fmt.Sprintf("c%d", len(c.all)), seat: seat, ref: seat.Ref(), token: link.token(c.t), links: []*ear{link}}
 			c.now, c.all = append(c.now, chat), append(c.all, chat)
@@ -187,8 +187,8 @@ func (c *confusion) step(rt *rapid.T) {
 	case "speak":
 		if chat := c.some(rt); chat != nil {
 			_ = chat.seat.Begin(chat.name, "", "")
-			_ = chat.seat.Hear(session.Words{Data: tone(100)})
-			_ = chat.seat.Hear(session.Words{Final: true})
+			_ = chat.seat.Audio(session.AudioFrame{Data: tone(100)})
+			_ = chat.seat.Audio(session.AudioFrame{Final: true})
 			c.settle()
 			c.open = c.jobs.jobs()
 		}
@@ -199,13 +199,13 @@ func (c *confusion) step(rt *rapid.T) {
 			spec := c.jobs.placed[id]
 			c.jobs.mu.Unlock()
 			job := ended(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, spec.Utterance.ID))
-			if err := rooms.Ended(c.t.Context(), job); err != nil {
+			if err := rooms.JobEnded(c.t.Context(), job); err != nil {
 				rt.Fatal(err)
 			}
 		}
 	case "cut":
 		if chat := c.some(rt); chat != nil {
-			chat.seat.Leave()
+			chat.seat.Detach()
 		}
 	case "resume":
 		if chat := c.some(rt); chat != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Words is one piece of audio, with what its client says of its utterance.
-type Words struct {
+type AudioFrame struct {
 	Seq       int64 // 0: the next
 	Utterance string
 	Src       core.Lang
@@ -47,7 +47,7 @@ func (s *Session) beginPart(c *closedUtterance) {
 }
 
 // hear takes in the audio frame that was just counted.
-func (s *Session) hear(w *Words) *wire.Error {
+func (s *Session) hear(w *AudioFrame) *wire.Error {
 	if s.counted <= s.cut {
 		return s.rehear(w)
 	}
@@ -72,7 +72,7 @@ func (s *Session) hear(w *Words) *wire.Error {
 
 // hearClosed takes in audio that names an utterance which has ended. If its client ended it, the audio is late; else it
 // is a further part, so that nothing that was said is lost.
-func (s *Session) hearClosed(c *closedUtterance, w *Words) *wire.Error {
+func (s *Session) hearClosed(c *closedUtterance, w *AudioFrame) *wire.Error {
 	if len(w.Data) == 0 {
 		c.Final = c.Final || w.Final
 		s.belongsToNone()
@@ -132,7 +132,7 @@ const utteranceRate = 5
 
 // mayBegin says why no utterance can begin now, if none can.
 func (s *Session) mayBegin() *wire.Error {
-	if len(s.turn) >= maxWaiting*s.rooms.cfg.Most {
+	if len(s.turn) >= maxWaiting*s.rooms.cfg.MaxUnanswered {
 		return wire.Errorf(wire.RateLimited, "%d utterances wait for their results: say less at once", len(s.turn)).RetryIn(time.Second)
 	}
 	if !s.begun.Allow() {
@@ -142,7 +142,7 @@ func (s *Session) mayBegin() *wire.Error {
 }
 
 // take puts audio into the open utterance, or opens one.
-func (s *Session) take(w *Words) *wire.Error {
+func (s *Session) take(w *AudioFrame) *wire.Error {
 	opened := false
 	if s.open == nil {
 		if e := s.mayBegin(); e != nil {
@@ -163,7 +163,7 @@ func (s *Session) take(w *Words) *wire.Error {
 }
 
 // add puts audio into the open utterance.
-func (s *Session) add(w *Words) *wire.Error {
+func (s *Session) add(w *AudioFrame) *wire.Error {
 	cfg, u := &s.rooms.cfg, s.open
 	if u.id == "" {
 		u.id = w.Utterance
@@ -200,8 +200,8 @@ func (s *Session) add(w *Words) *wire.Error {
 
 // reserveAudio makes room for audio of an utterance.
 func (s *Session) reserveAudio(u *utterance, size int) *wire.Error {
-	if u.bytes+size > s.rooms.cfg.PerTurn {
-		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", s.rooms.cfg.PerTurn)
+	if u.bytes+size > s.rooms.cfg.MaxUtteranceBytes {
+		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", s.rooms.cfg.MaxUtteranceBytes)
 	}
 	if !s.rooms.Sounds.take(size) {
 		return wire.Errorf(wire.RateLimited, "this instance holds as much audio as it can: resume in a moment, on another instance if there is one").RetryIn(time.Second)

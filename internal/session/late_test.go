@@ -20,7 +20,7 @@ type busyStore struct {
 	then func()
 }
 
-func (s *busyStore) Read(ctx context.Context, p store.ReadParams) ([]store.Message, error) {
+func (s *busyStore) Read(ctx context.Context, p store.ReadParams) ([]store.OutboxMessage, error) {
 	got, err := s.Store.Read(ctx, p)
 	if p.Limit == 1 {
 		s.then()

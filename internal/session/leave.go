@@ -6,14 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // GoAway asks everybody to go on elsewhere within a while, and closes those who have not by then: each at a moment of its
 // own, so that they do not all come to the next instance at once. It returns when nobody is connected, or the context
 // ends.
-func (r *Rooms) GoAway(ctx context.Context, reason string, within time.Duration) {
+func (r *Registry) GoAway(ctx context.Context, reason string, within time.Duration) {
 	r.mu.Lock()
 	r.leaving = true
 	all := make([]*Session, 0, len(r.sessions))
@@ -31,7 +31,7 @@ func (r *Rooms) GoAway(ctx context.Context, reason string, within time.Duration)
 		closing.Go(func() {
 			spread := within/2 + time.Duration(rand.Int64N(int64(within/2)+1))
 			for end := time.Now().Add(spread); s.listener() == link && time.Now().Before(end); {
-				if !pause.For(ctx, min(spread, 100*time.Millisecond)) {
+				if !backoff.Sleep(ctx, min(spread, 100*time.Millisecond)) {
 					break
 				}
 			}
@@ -47,14 +47,14 @@ func leaving() *wire.Error {
 }
 
 // isLeaving reports whether everybody is asked to go on elsewhere.
-func (r *Rooms) isLeaving() bool {
+func (r *Registry) isLeaving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leaving
 }
 
 // listener is where the session's messages go, nil while nobody listens.
-func (s *Session) listener() Link {
+func (s *Session) listener() Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.link

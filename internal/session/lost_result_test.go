@@ -16,7 +16,7 @@ import (
 // Large results that waited for an earlier one all come when that has ended.
 func TestLargeResultsInDisorderAllCome(t *testing.T) {
 	play(t, func(w *world) {
-		w.cfg.Most = 16
+		w.cfg.MaxUnanswered = 16
 		w.over(w.store, w.jobs)
 		s, link := w.start()
 		for range 12 {
@@ -48,9 +48,9 @@ type holed struct {
 	from, to int64
 }
 
-func (h *holed) Read(ctx context.Context, p store.ReadParams) ([]store.Message, error) {
+func (h *holed) Read(ctx context.Context, p store.ReadParams) ([]store.OutboxMessage, error) {
 	list, err := h.Store.Read(ctx, p)
-	return slices.DeleteFunc(list, func(m store.Message) bool { return m.Seq >= h.from && m.Seq <= h.to }), err
+	return slices.DeleteFunc(list, func(m store.OutboxMessage) bool { return m.Seq >= h.from && m.Seq <= h.to }), err
 }
 
 // An utterance whose result was lost before it could be sent ends with an error, in its place.
@@ -58,7 +58,7 @@ func TestResultsLostBeforeTheyWereSentEndWithAnError(t *testing.T) {
 	for name, lost := range map[string][2]int64{"in the middle": {3, 4}, "at the end": {5, 6}} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
-				w.cfg.Most = 16
+				w.cfg.MaxUnanswered = 16
 				w.over(&holed{w.store, lost[0], lost[1]}, w.jobs)
 				s, link := w.start()
 				for range 6 {

@@ -47,19 +47,19 @@ type movedLetter struct {
 }
 
 // Join has this instance's sessions reached by others, and theirs from here. It is called before the first session.
-func (r *Rooms) Join(b *bus.Bus) {
+func (r *Registry) Join(b *bus.Bus) {
 	r.bus = b
-	b.On(kindEnded, bus.Handling{Do: bus.Reading(r.endedElsewhere)})
-	b.On(kindPartial, bus.Handling{Do: bus.Reading(func(_ context.Context, _ *bus.Letter, p *wire.JobPartial) error {
+	b.On(kindEnded, bus.Handler{Handle: bus.Decoding(r.endedElsewhere)})
+	b.On(kindPartial, bus.Handler{Handle: bus.Decoding(func(_ context.Context, _ *bus.Message, p *wire.JobPartial) error {
 		r.Partial(p)
 		return nil
 	})})
-	b.On(kindWanted, bus.Handling{Do: bus.Reading(r.wantedElsewhere), Beside: true})
-	b.On(kindMoved, bus.Handling{Do: bus.Reading(r.movedElsewhere)})
+	b.On(kindWanted, bus.Handler{Handle: bus.Decoding(r.wantedElsewhere), Async: true})
+	b.On(kindMoved, bus.Handler{Handle: bus.Decoding(r.movedElsewhere)})
 }
 
 // write tells another instance something about a session. If it is not there, or nobody can say, it finds out by itself.
-func (r *Rooms) write(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) {
+func (r *Registry) write(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) {
 	if r.bus == nil || to == "" || to == r.cfg.Instance {
 		return
 	}
@@ -70,8 +70,8 @@ func (r *Rooms) write(ctx context.Context, to core.InstanceID, kind bus.Kind, tt
 
 // endedElsewhere takes in that a job has ended which is seen through here, or whose session is here: then a terminal
 // message is in the session's outbox.
-func (r *Rooms) endedElsewhere(_ context.Context, _ *bus.Letter, l *endedLetter) error {
-	r.jobs.Settled(l.Job)
+func (r *Registry) endedElsewhere(_ context.Context, _ *bus.Message, l *endedLetter) error {
+	r.jobs.EndedElsewhere(l.Job)
 	s := r.session(l.Session)
 	if s == nil {
 		return nil
@@ -88,7 +88,7 @@ func (r *Rooms) endedElsewhere(_ context.Context, _ *bus.Letter, l *endedLetter)
 }
 
 // Wanted implements dispatch.Outcomes: it asks whoever has the session to go on with a job, if the sound is there.
-func (r *Rooms) Wanted(ctx context.Context, job *core.Job) {
+func (r *Registry) AudioWanted(ctx context.Context, job *core.Job) {
 	st, err := r.store.LoadSession(ctx, job.SessionRef().SessionKey)
 	if err == nil && st.Incarnation == job.Incarnation {
 		r.write(ctx, st.Owner, kindWanted, tellFor, wantedLetter{job.SessionRef(), job.ID})
@@ -96,21 +96,21 @@ func (r *Rooms) Wanted(ctx context.Context, job *core.Job) {
 }
 
 // Over implements dispatch.Outcomes: it tells the instance that sees a job without a session through.
-func (r *Rooms) Over(ctx context.Context, at core.InstanceID, job core.JobID) {
+func (r *Registry) NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID) {
 	r.write(ctx, at, kindEnded, tellFor, endedLetter{Job: job})
 }
 
 // wantedElsewhere goes on with a job whose sound is here.
-func (r *Rooms) wantedElsewhere(ctx context.Context, _ *bus.Letter, l *wantedLetter) error {
+func (r *Registry) wantedElsewhere(ctx context.Context, _ *bus.Message, l *wantedLetter) error {
 	if r.Sounds.Clip(l.Job) == nil {
 		return nil // when the speaker sends it again, that goes on with the job
 	}
-	_, err := r.jobs.Rearm(ctx, l.Job)
+	_, err := r.jobs.ResumeWithAudio(ctx, l.Job)
 	return err
 }
 
 // movedElsewhere lets go of a session that goes on elsewhere.
-func (r *Rooms) movedElsewhere(_ context.Context, _ *bus.Letter, l *movedLetter) error {
+func (r *Registry) movedElsewhere(_ context.Context, _ *bus.Message, l *movedLetter) error {
 	if s := r.session(l.Session); s != nil && s.claim.Epoch < l.Epoch {
 		s.superseded()
 	}
@@ -118,10 +118,10 @@ func (r *Rooms) movedElsewhere(_ context.Context, _ *bus.Letter, l *movedLetter)
 }
 
 // PartialTo passes on what a node has so far to the instance that gave it the job.
-func (r *Rooms) PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
+func (r *Registry) PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
 	if len(p.TextSrc)+len(p.TextTgt) <= mostWritten {
 		r.write(ctx, to, kindPartial, partialFor, p)
 	}
 }
 
-var _ dispatch.Outcomes = (*Rooms)(nil)
+var _ dispatch.Outcomes = (*Registry)(nil)

@@ -15,7 +15,7 @@ import (
 )
 
 // peers are two instances that can write to each other.
-func peers(t *testing.T, fn func(w *world, b *session.Rooms)) {
+func peers(t *testing.T, fn func(w *world, b *session.Registry)) {
 	t.Helper()
 	play(t, func(w *world) {
 		w.over(w.store, w.jobs) // the world's own, under a name that is known
@@ -23,7 +23,7 @@ func peers(t *testing.T, fn func(w *world, b *session.Rooms)) {
 		defer other.Close()
 		ctx, stop := context.WithCancel(w.t.Context())
 		defer stop()
-		for id, rooms := range map[core.InstanceID]*session.Rooms{"i-2": w.rooms, "i-3": other} {
+		for id, rooms := range map[core.InstanceID]*session.Registry{"i-2": w.rooms, "i-3": other} {
 			b := bus.New(bus.Config{
 				Instance: id, TTL: 3 * time.Second, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} },
 			}, w.store, telemetry.New(), slog.New(slog.DiscardHandler))
@@ -47,7 +47,7 @@ func peers(t *testing.T, fn func(w *world, b *session.Rooms)) {
 
 // TestAResultHeardElsewhere comes at once, not when somebody looks.
 func TestAResultHeardElsewhere(t *testing.T) {
-	peers(t, func(w *world, b *session.Rooms) {
+	peers(t, func(w *world, b *session.Registry) {
 		s, link := w.start(func(in *wire.SessionStart) { in.Partials = true })
 		job := w.utter(s)
 		b.PartialTo(w.t.Context(), "i-2", &wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: 1}, Rev: 1, TextSrc: "hel"})
@@ -58,7 +58,7 @@ func TestAResultHeardElsewhere(t *testing.T) {
 		w.jobs.mu.Lock()
 		spec := w.jobs.placed[job]
 		w.jobs.mu.Unlock()
-		if err := b.Ended(w.t.Context(), ended(job, spec, core.StateDone, "", `{"text_tgt":"x"}`)); err != nil {
+		if err := b.JobEnded(w.t.Context(), ended(job, spec, core.StateDone, "", `{"text_tgt":"x"}`)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // and no time passes
@@ -71,14 +71,14 @@ func TestAResultHeardElsewhere(t *testing.T) {
 
 // TestASoundThatIsWanted: whoever has it goes on with the job, and whoever has not does nothing.
 func TestASoundThatIsWanted(t *testing.T) {
-	peers(t, func(w *world, b *session.Rooms) {
+	peers(t, func(w *world, b *session.Registry) {
 		s, _ := w.start()
 		job := w.utter(s)
 		w.jobs.mu.Lock()
 		spec := w.jobs.placed[job]
 		w.jobs.mu.Unlock()
 		wanted := ended(job, spec, core.StateRetrying, core.ReasonNodeFailed, "")
-		b.Wanted(w.t.Context(), wanted)
+		b.AudioWanted(w.t.Context(), wanted)
 		synctest.Wait()
 		w.jobs.mu.Lock()
 		rearmed := len(w.jobs.rearmed)
@@ -87,7 +87,7 @@ func TestASoundThatIsWanted(t *testing.T) {
 			t.Errorf("%d jobs were gone on with", rearmed)
 		}
 		w.done(job, "x") // after which nobody has the sound
-		b.Wanted(w.t.Context(), wanted)
+		b.AudioWanted(w.t.Context(), wanted)
 		synctest.Wait()
 		w.jobs.mu.Lock()
 		defer w.jobs.mu.Unlock()
@@ -99,7 +99,7 @@ func TestASoundThatIsWanted(t *testing.T) {
 
 // TestASessionThatMoved: who had it before lets go of it at once.
 func TestASessionThatMoved(t *testing.T) {
-	peers(t, func(w *world, b *session.Rooms) {
+	peers(t, func(w *world, b *session.Registry) {
 		s, link := w.start()
 		next := &ear{}
 		if _, err := b.Resume(w.t.Context(), session.ResumeParams{Session: s.ID(), Token: link.token(t)}, next); err != nil {

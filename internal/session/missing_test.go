@@ -12,7 +12,7 @@ import (
 )
 
 // abandon says two utterances, whose jobs are not done, and lets the instance die.
-func abandon(w *world) (s *session.Seat, token string) {
+func abandon(w *world) (s *session.Connection, token string) {
 	s, link := w.start()
 	w.utter(s) // frames 1 to 3, and 4 that ends it
 	w.utter(s) // 5 to 7, 8
@@ -59,19 +59,19 @@ func TestAudioGoneEndsTheUtterance(t *testing.T) {
 				}
 				send := func(from, to int64) {
 					for seq := from; seq <= to; seq++ {
-						w.hear(again, session.Words{Seq: seq, Data: tone(100), Final: false})
+						w.hear(again, session.AudioFrame{Seq: seq, Data: tone(100), Final: false})
 					}
 				}
 				if !lost[0] {
 					send(1, 3)
 				}
-				w.hear(again, session.Words{Seq: 4, Final: true})
+				w.hear(again, session.AudioFrame{Seq: 4, Final: true})
 				if !lost[1] {
 					send(5, 7)
 				}
-				w.hear(again, session.Words{Seq: 8, Final: true})
+				w.hear(again, session.AudioFrame{Seq: 8, Final: true})
 				send(9, 10)
-				w.hear(again, session.Words{Seq: 11, Final: true})
+				w.hear(again, session.AudioFrame{Seq: 11, Final: true})
 				synctest.Wait()
 				for _, id := range w.jobs.jobs() {
 					w.done(id, "ok")
@@ -150,7 +150,7 @@ func TestAudioGoneIsAcknowledgedWhereItLies(t *testing.T) {
 			t.Fatal(e)
 		}
 		w.say(again, tone(300))
-		w.hear(again, session.Words{Final: true})
+		w.hear(again, session.AudioFrame{Final: true})
 		if m := next.last(t, "audio_ack"); m["seq"] != 8.0 {
 			t.Errorf("%v", m)
 		}

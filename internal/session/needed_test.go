@@ -34,15 +34,15 @@ func TestNumberedFramesGoOnAfterAudioLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := again.Hear(session.Words{Seq: 9, Data: tone(100)}); e == nil || e.Field != "seq" {
+		if e := again.Audio(session.AudioFrame{Seq: 9, Data: tone(100)}); e == nil || e.Field != "seq" {
 			t.Errorf("audio that is needed was left out: %v", e)
 		}
 		time.Sleep(w.cfg.Wait + w.cfg.Job + 3*time.Second)
 		synctest.Wait()
 		wantEnds(t, next, "0 AUDIO_LOST", "1 AUDIO_LOST")
-		w.hear(again, session.Words{Seq: 9, Data: tone(100)})
-		w.hear(again, session.Words{Seq: 10, Data: tone(100)})
-		w.hear(again, session.Words{Seq: 11, Final: true})
+		w.hear(again, session.AudioFrame{Seq: 9, Data: tone(100)})
+		w.hear(again, session.AudioFrame{Seq: 10, Data: tone(100)})
+		w.hear(again, session.AudioFrame{Seq: 11, Final: true})
 		synctest.Wait()
 		w.done(w.jobs.jobs()[0], "c")
 		synctest.Wait()
@@ -67,14 +67,14 @@ func TestClientDropsAudioOfAnUtteranceThatEndedMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.hear(again, session.Words{Seq: 1, Data: tone(100)})
+		w.hear(again, session.AudioFrame{Seq: 1, Data: tone(100)})
 		w.done(job, "a") // its node had it all along
 		synctest.Wait()
-		if e := again.Hear(session.Words{Seq: 6, Data: tone(100)}); e == nil || e.Field != "seq" {
+		if e := again.Audio(session.AudioFrame{Seq: 6, Data: tone(100)}); e == nil || e.Field != "seq" {
 			t.Errorf("audio that is needed was left out: %v", e)
 		}
 		for seq := int64(5); seq <= 7; seq++ {
-			w.hear(again, session.Words{Seq: seq, Data: tone(100)})
+			w.hear(again, session.AudioFrame{Seq: seq, Data: tone(100)})
 		}
 		synctest.Wait()
 		if clip := w.rooms.Sounds.Clip(second); clip == nil || len(clip.Data) != len(tone(300)) {

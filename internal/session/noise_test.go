@@ -119,7 +119,7 @@ func TestSilenceLevelZeroFindsNone(t *testing.T) {
 		w.say(s, hush(4000))
 		synctest.Wait()
 		wantCommitted(t, link)
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		synctest.Wait()
 		wantCommitted(t, link, "manual")
 	})

@@ -38,7 +38,7 @@ func TestUtterancesArePlacedOldestFirst(t *testing.T) {
 		w.over(w.store, d)
 		s, _ := w.start()
 		for _, src := range []string{"en", "en", "es", "en"} {
-			w.hear(s, session.Words{Data: tone(100), Src: core.Lang(src), Final: true})
+			w.hear(s, session.AudioFrame{Data: tone(100), Src: core.Lang(src), Final: true})
 			time.Sleep(200 * time.Millisecond)
 		}
 		synctest.Wait()
@@ -67,7 +67,7 @@ func TestCancelledUtteranceLetsTheNextThrough(t *testing.T) {
 		w.over(w.store, d)
 		s, link := w.start()
 		for _, id := range []string{"u-1", "u-2"} {
-			w.hear(s, session.Words{Utterance: id, Data: tone(100), Final: true})
+			w.hear(s, session.AudioFrame{Utterance: id, Data: tone(100), Final: true})
 			time.Sleep(200 * time.Millisecond)
 		}
 		synctest.Wait()
@@ -92,7 +92,7 @@ func TestCommitDoesNotWaitForEarlierUtterances(t *testing.T) {
 		w.over(w.store, d)
 		s, link := w.start()
 		for range 3 {
-			w.hear(s, session.Words{Data: tone(100), Final: true})
+			w.hear(s, session.AudioFrame{Data: tone(100), Final: true})
 			time.Sleep(200 * time.Millisecond)
 		}
 		synctest.Wait()

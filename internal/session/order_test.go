@@ -74,7 +74,7 @@ func TestTheEndWaitsForResults(t *testing.T) {
 		s.End()
 		synctest.Wait()
 		wantCommitted(t, link, "manual", "end")
-		if e := s.Hear(session.Words{Data: tone(100)}); e == nil {
+		if e := s.Audio(session.AudioFrame{Data: tone(100)}); e == nil {
 			t.Error("audio after the end was taken")
 		}
 		if len(link.heard("session_ended")) != 0 {
@@ -99,7 +99,7 @@ func TestAFullFleetIsWaitedFor(t *testing.T) {
 		}
 		speak := func() {
 			w.say(s, tone(100))
-			if e := s.Hear(session.Words{Final: true}); e != nil {
+			if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 				t.Fatal(e)
 			}
 		}
@@ -136,7 +136,7 @@ func TestARepeatedRequestMakesNoSecondJob(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		for range 3 {
-			if e := s.Hear(session.Words{Data: tone(100), Request: "req-1", Final: true}); e != nil {
+			if e := s.Audio(session.AudioFrame{Data: tone(100), Request: "req-1", Final: true}); e != nil {
 				t.Fatal(e)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -181,7 +181,7 @@ func TestCancel(t *testing.T) {
 		w.jobs.mu.Lock()
 		w.jobs.refuse = wire.Errorf(wire.NoCapableNode, "none")
 		w.jobs.mu.Unlock()
-		if e := s.Hear(session.Words{Utterance: "u-2", Data: tone(100), Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Utterance: "u-2", Data: tone(100), Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -208,7 +208,7 @@ func TestTooMuchAtOnce(t *testing.T) {
 		for range 4 {
 			jobs = append(jobs, w.utter(s))
 		}
-		if e := s.Hear(session.Words{Data: tone(100), Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Data: tone(100), Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -224,7 +224,7 @@ func TestAudioFasterThanSpeech(t *testing.T) {
 		s, _ := w.start()
 		var e *wire.Error
 		for range 100 {
-			if e = s.Hear(session.Words{Data: tone(100)}); e != nil {
+			if e = s.Audio(session.AudioFrame{Data: tone(100)}); e != nil {
 				break
 			}
 		}

@@ -22,7 +22,7 @@ func TestPaceAfterAQuietHour(t *testing.T) {
 		}
 		var total time.Duration
 		for total < time.Minute {
-			if e := s.Hear(session.Words{Data: tone(1000)}); e != nil {
+			if e := s.Audio(session.AudioFrame{Data: tone(1000)}); e != nil {
 				return
 			}
 			total += time.Second
@@ -35,7 +35,7 @@ func TestPaceOfOpus(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start(func(in *wire.SessionStart) { in.Audio.Encoding = "opus" })
 		for i := range 200 { // 4 s of frames of 20 ms each at once, many times over
-			if e := s.Hear(session.Words{Data: make([]byte, 5000), Final: i == 199}); e != nil {
+			if e := s.Audio(session.AudioFrame{Data: make([]byte, 5000), Final: i == 199}); e != nil {
 				return
 			}
 		}
@@ -63,7 +63,7 @@ func TestManyUtterancesAtOnce(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		for i := range 20_000 {
-			if e := s.Hear(session.Words{Data: tone(1)[:2+2*(i%2)], Final: true}); e != nil {
+			if e := s.Audio(session.AudioFrame{Data: tone(1)[:2+2*(i%2)], Final: true}); e != nil {
 				t.Logf("stopped at %d: %v", i, e)
 				return
 			}

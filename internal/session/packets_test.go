@@ -16,9 +16,9 @@ func TestPacketsSurviveATakeover(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start(func(in *wire.SessionStart) { in.Audio.Encoding = "opus" })
 		packets := [][]byte{{8, 1, 1, 1}, {8, 2}, {8, 3, 3}}
-		speak := func(s *session.Seat) {
+		speak := func(s *session.Connection) {
 			for i, packet := range packets {
-				if e := s.Hear(session.Words{Seq: int64(i + 1), Data: packet, Final: i == 2}); e != nil {
+				if e := s.Audio(session.AudioFrame{Seq: int64(i + 1), Data: packet, Final: i == 2}); e != nil {
 					t.Fatal(e)
 				}
 			}
@@ -43,7 +43,7 @@ func TestPacketsSurviveATakeover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := again.Hear(session.Words{Seq: 1, Data: []byte{3}}); e == nil || e.Field != "audio" {
+		if e := again.Audio(session.AudioFrame{Seq: 1, Data: []byte{3}}); e == nil || e.Field != "audio" {
 			t.Errorf("a frame that is no packet was taken: %v", e)
 		}
 		speak(again)

@@ -6,20 +6,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-const (
-	firstPause = 50 * time.Millisecond
-	mostPause  = time.Second
-)
+// storeBackoff is between two tries of an operation of the store.
+var storeBackoff = backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
 // place gives the job of an utterance to a node, after the earlier ones of its session that the same nodes could serve. A
 // fleet that is full for a moment is waited for; after that the utterance ends without ever having been a job.
-func (r *Rooms) place(life context.Context, u *utterance) {
+func (r *Registry) place(life context.Context, u *utterance) {
 	ctx, stop := context.WithCancel(life)
 	before := u.beginPlacing(stop)
 	defer u.endPlacing()
@@ -117,9 +115,9 @@ func (s *Session) giveUp(u *utterance) {
 
 // cancel ends the job of an utterance. If there is none, either it is being placed, and place looks once more, or it waits
 // for its audio to come again and never becomes a job.
-func (r *Rooms) cancel(ctx context.Context, u *utterance) {
+func (r *Registry) cancel(ctx context.Context, u *utterance) {
 	known := true
-	pause.Persist(ctx, firstPause, mostPause, func() error {
+	storeBackoff.Retry(ctx, func() error {
 		_, _, err := r.jobs.Cancel(ctx, u.job)
 		var e *wire.Error
 		if errors.As(err, &e) && e.Code == wire.NotFound {
@@ -141,16 +139,16 @@ func (u *utterance) needsAudio() bool {
 }
 
 // concludeCancelled ends an utterance that was cancelled before it was a job.
-func (r *Rooms) concludeCancelled(ctx context.Context, u *utterance) {
+func (r *Registry) concludeCancelled(ctx context.Context, u *utterance) {
 	r.conclude(ctx, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
 }
 
 // giveUp ends an utterance whose time is over, or whose audio is lost, however often the store has to be asked. If it is
 // a job, that ends, in this way or as it has ended; else there is none, and none is made.
-func (r *Rooms) giveUp(ctx context.Context, u *utterance, reason core.Reason) {
+func (r *Registry) giveUp(ctx context.Context, u *utterance, reason core.Reason) {
 	known := false
-	if !pause.Persist(ctx, firstPause, mostPause, func() (err error) {
-		known, err = r.jobs.GiveUp(ctx, u.job, reason)
+	if !storeBackoff.Retry(ctx, func() (err error) {
+		known, err = r.jobs.Abandon(ctx, u.job, reason)
 		return err
 	}) {
 		return
@@ -162,14 +160,14 @@ func (r *Rooms) giveUp(ctx context.Context, u *utterance, reason core.Reason) {
 
 // tryPlace saves where the utterance was cut, so that it is never cut again, and dispatches it. Of an utterance that is
 // another instance's by now, that one takes care.
-func (r *Rooms) tryPlace(ctx context.Context, u *utterance) (placed bool, _ *wire.Error) {
+func (r *Registry) tryPlace(ctx context.Context, u *utterance) (placed bool, _ *wire.Error) {
 	wait := r.waitOf(u)
 	if e := r.saveBefore(ctx, u, wait.Until); e != nil || ctx.Err() != nil {
 		return false, e
 	}
 	known, err := false, error(nil)
 	if u.revived {
-		known, err = r.jobs.Rearm(ctx, u.job)
+		known, err = r.jobs.ResumeWithAudio(ctx, u.job)
 	}
 	if err == nil && !known {
 		_, err = r.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, Patient: true}, wait)
@@ -185,7 +183,7 @@ func (r *Rooms) tryPlace(ctx context.Context, u *utterance) (placed bool, _ *wir
 }
 
 // waitOf is how long an utterance waits for a node.
-func (r *Rooms) waitOf(u *utterance) dispatch.Wait {
+func (r *Registry) waitOf(u *utterance) dispatch.Wait {
 	u.session.mu.Lock()
 	defer u.session.mu.Unlock()
 	since := u.since
@@ -197,16 +195,16 @@ func (r *Rooms) waitOf(u *utterance) dispatch.Wait {
 
 // saveBefore saves the session's state until a moment has come. A session that was superseded has nothing to place: its
 // utterances are stopped.
-func (r *Rooms) saveBefore(ctx context.Context, u *utterance, until time.Time) *wire.Error {
-	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+func (r *Registry) saveBefore(ctx context.Context, u *utterance, until time.Time) *wire.Error {
+	for retry := storeBackoff; ; {
 		err := u.session.save(ctx)
 		switch {
 		case err == nil, errors.Is(err, errSuperseded), ctx.Err() != nil:
 			return nil //nolint:nilerr // the caller looks at the context
-		case time.Now().Add(wait).After(until):
+		case time.Now().Add(retry.Next()).After(until):
 			return r.down(err)
 		}
-		if !pause.About(ctx, wait, 0.5) {
+		if !retry.Wait(ctx) {
 			return nil
 		}
 	}
@@ -220,13 +218,13 @@ func (s *Session) refuse(u *utterance, e *wire.Error, reason core.Reason) {
 // conclude writes the terminal message of an utterance that is no job, however often the store has to be asked. Where it was
 // cut is saved before that, or whoever has the session next would take its place for that of the next. If it became a job
 // after all, whichever message comes first stands.
-func (r *Rooms) conclude(ctx context.Context, u *utterance, e *wire.Error, reason core.Reason) {
+func (r *Registry) conclude(ctx context.Context, u *utterance, e *wire.Error, reason core.Reason) {
 	message, err := sealFailure(&u.spec, u.job, e, reason)
 	if err != nil {
 		r.log.Error("a message could not be written", "job_id", u.job, "error", err)
 		return
 	}
-	pause.Persist(ctx, firstPause, mostPause, func() error {
+	storeBackoff.Retry(ctx, func() error {
 		err := u.session.save(ctx)
 		if errors.Is(err, errSuperseded) {
 			return nil

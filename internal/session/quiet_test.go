@@ -69,7 +69,7 @@ func TestMessagesThatAreGone(t *testing.T) {
 			w.done(w.utter(s), "x")
 			time.Sleep(time.Second)
 		}
-		s.Leave()
+		s.Detach()
 		s, next, err := w.resume(s, token, 1)
 		if err != nil {
 			t.Fatal(err)

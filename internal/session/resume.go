@@ -24,7 +24,7 @@ type ResumeParams struct {
 
 // Resume goes on with a session whose link was lost. Everything after the last durable message that arrived follows, as
 // far as it is still there.
-func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, error) {
+func (r *Registry) Resume(ctx context.Context, p ResumeParams, link Conn) (*Connection, error) {
 	if r.isLeaving() {
 		return nil, leaving()
 	}
@@ -46,7 +46,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 		return nil, r.down(err)
 	}
 	// Somebody else may have added what was sent by whoever had the session last.
-	end, err := r.last(ctx, s.ref, s.ends(), func(store.Message) {})
+	end, err := r.last(ctx, s.ref, s.ends(), func(store.OutboxMessage) {})
 	if err != nil {
 		return nil, r.down(err)
 	}
@@ -65,7 +65,7 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 		s.skip(p.Last) // the client has the terminal messages
 		s.change()
 	}
-	r.counts.Sessions.WithLabelValues("resumed").Inc()
+	r.counts.Events.WithLabelValues("resumed").Inc()
 	s.pace.credit = max(s.pace.credit, time.Since(s.heard))
 	s.attach(link)
 	// What was sent over the link that was lost, and did not arrive, is sent again.
@@ -97,14 +97,14 @@ func (r *Rooms) Resume(ctx context.Context, p ResumeParams, link Link) (*Seat, e
 		}
 	}
 	s.catchUp()
-	return &Seat{s, link, s.set.Numbered}, nil
+	return &Connection{s, link, s.set.Numbered}, nil
 }
 
 // mostForgotten is how many utterances a store may have forgotten that its client knows of.
 const mostForgotten = 64
 
 // here is a session that is this instance's, nil when it is not, or not any more.
-func (r *Rooms) here(ctx context.Context, key core.SessionKey) (*Session, error) {
+func (r *Registry) here(ctx context.Context, key core.SessionKey) (*Session, error) {
 	s := r.named(key)
 	if s == nil {
 		return nil, nil
@@ -141,7 +141,7 @@ func notItsToken() *wire.Error {
 }
 
 // first is the first durable message after one that arrived; 0 when there is none.
-func (r *Rooms) first(ctx context.Context, ref core.SessionRef, after int64) (int64, error) {
+func (r *Registry) first(ctx context.Context, ref core.SessionRef, after int64) (int64, error) {
 	some, err := r.store.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: 1})
 	if err != nil || len(some) == 0 {
 		return 0, err

@@ -19,7 +19,7 @@ func (e *ear) token(t *testing.T) string {
 	return e.last(t, "session_started")["resume_token"].(string)
 }
 
-func (w *world) resume(s *session.Seat, token string, last int64) (*session.Seat, *ear, error) {
+func (w *world) resume(s *session.Connection, token string, last int64) (*session.Connection, *ear, error) {
 	link := &ear{}
 	again, err := w.rooms.Resume(w.t.Context(), session.ResumeParams{Session: s.ID(), Token: token, Last: last}, link)
 	link.sits(again)
@@ -38,7 +38,7 @@ func TestACutLosesNothing(t *testing.T) {
 		w.done(jobs[0], "a")
 		w.done(jobs[1], "b")
 		w.say(s, tone(300)) // and somebody is speaking
-		s.Leave()
+		s.Detach()
 		w.done(jobs[2], "c")
 		time.Sleep(300 * time.Millisecond)
 
@@ -53,7 +53,7 @@ func TestACutLosesNothing(t *testing.T) {
 		synctest.Wait()
 		wantEnds(t, next, "1 b", "2 c")
 		w.say(s, tone(200))
-		if e := s.Hear(session.Words{Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -75,11 +75,11 @@ func TestAudioThatIsSentAgain(t *testing.T) {
 		s, link := w.start()
 		for range 2 {
 			for seq := int64(1); seq <= 3; seq++ {
-				if e := s.Hear(session.Words{Seq: seq, Data: tone(100)}); e != nil {
+				if e := s.Audio(session.AudioFrame{Seq: seq, Data: tone(100)}); e != nil {
 					t.Fatal(e)
 				}
 			}
-			if e := s.Hear(session.Words{Seq: 4, Final: true}); e != nil {
+			if e := s.Audio(session.AudioFrame{Seq: 4, Final: true}); e != nil {
 				t.Fatal(e)
 			}
 			time.Sleep(time.Second)
@@ -89,7 +89,7 @@ func TestAudioThatIsSentAgain(t *testing.T) {
 		if m := link.last(t, "utterance_committed"); m["duration_ms"] != 300.0 {
 			t.Errorf("%v", m)
 		}
-		if e := s.Hear(session.Words{Seq: 6, Data: tone(100)}); e == nil || e.Field != "seq" {
+		if e := s.Audio(session.AudioFrame{Seq: 6, Data: tone(100)}); e == nil || e.Field != "seq" {
 			t.Errorf("a gap in the audio: %v", e)
 		}
 	})
@@ -106,7 +106,7 @@ func TestAnotherConnectionReplacesTheFirst(t *testing.T) {
 		if code, _ := link.closed(); code != wire.CloseReplaced {
 			t.Errorf("the first was closed with %d", code)
 		}
-		s.Leave() // which comes late, and does not concern the second
+		s.Detach() // which comes late, and does not concern the second
 		w.done(job, "a")
 		wantEnds(t, next, "0 a")
 		if diff := cmp.Diff([]string{"manual"}, committed(next)); diff != "" {
@@ -132,7 +132,7 @@ func TestWhoMayNotResume(t *testing.T) {
 		refused(session.ResumeParams{Session: s.ID(), Token: token, Tenant: "acme"}, wire.NotFound) // it has no such session
 		refused(session.ResumeParams{Session: "other", Token: token}, wire.NotFound)
 		refused(session.ResumeParams{Session: s.ID(), Token: token, Last: 7_000}, wire.InvalidRequest)
-		s.Leave()
+		s.Detach()
 		time.Sleep(w.cfg.Resume + time.Second)
 		synctest.Wait()
 		if w.rooms.Len() != 0 {
@@ -197,7 +197,7 @@ func TestSpeechFollowsItsResult(t *testing.T) {
 			w.jobs.mu.Lock()
 			spec := w.jobs.placed[job]
 			w.jobs.mu.Unlock()
-			if err := w.rooms.Ended(w.t.Context(), ended(job, spec, core.StateDone, "", `{"tts":true,"text_tgt":"x"}`)); err != nil {
+			if err := w.rooms.JobEnded(w.t.Context(), ended(job, spec, core.StateDone, "", `{"tts":true,"text_tgt":"x"}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -247,7 +247,7 @@ func TestASessionOutlivesItsInstance(t *testing.T) {
 		synctest.Wait()
 		wantEnds(t, next, "0 a")
 		w.say(again, tone(300))
-		if e := again.Hear(session.Words{Final: true}); e != nil {
+		if e := again.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -259,7 +259,7 @@ func TestASessionOutlivesItsInstance(t *testing.T) {
 		}
 		w.say(again, tone(300))
 		w.say(again, tone(200))
-		if e := again.Hear(session.Words{Final: true}); e != nil {
+		if e := again.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -284,7 +284,7 @@ func TestAnUtteranceThatWasNeverAJob(t *testing.T) {
 		s, link := w.start()
 		w.jobs.refuse = wire.Errorf(wire.AllCandidatesFullOrFailed, "full")
 		w.say(s, tone(300))
-		if e := s.Hear(session.Words{Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()

@@ -14,7 +14,7 @@ import (
 
 // revive makes a session anew whose instance is gone, from what it left in the store. Its sound is lost: of utterances
 // without a terminal message it is asked for once more, cut where it was cut.
-func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
+func (r *Registry) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 	for range triesToTake {
 		s, err := r.take(ctx, p)
 		if s != nil || err != nil {
@@ -31,7 +31,7 @@ func (r *Rooms) revive(ctx context.Context, p *ResumeParams) (*Session, error) {
 const triesToTake = 3
 
 // take tries to take a session over as it is now. It returns none when it has changed meanwhile.
-func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
+func (r *Registry) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	st, err := r.store.LoadSession(ctx, p.key())
 	if err != nil {
 		return nil, r.down(err)
@@ -55,7 +55,7 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	}
 	s.claim.Epoch = st.Epoch + 1
 	held, err := r.store.SaveSession(ctx, store.SaveParams{
-		Session: s.ref, Claim: s.claim, Take: true, Seen: st.Body, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
+		Session: s.ref, Ownership: s.claim, TakeOver: true, Expected: st.Body, Body: st.Body, Keep: r.cfg.keep(), Known: s.known,
 	})
 	if err != nil {
 		return nil, r.down(err)
@@ -63,7 +63,7 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 	if !held || !r.enter(s) {
 		return nil, nil
 	}
-	r.counts.Sessions.WithLabelValues("revived").Inc()
+	r.counts.Events.WithLabelValues("revived").Inc()
 	r.write(ctx, st.Owner, kindMoved, tellFor, movedLetter{s.ref, s.claim.Epoch})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *Rooms) take(ctx context.Context, p *ResumeParams) (*Session, error) {
 }
 
 // restore makes a session of what was saved of it and of what has come into its outbox since.
-func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Session, error) {
+func (r *Registry) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Session, error) {
 	s := r.make(ref)
 	s.hash, s.set, s.turns, s.cut, s.closed, s.confirmed = v.Hash, v.Settings, v.Turns, v.Cut, v.Closed, v.Confirmed
 	options := s.restoreOptions(v.Options)
@@ -91,7 +91,7 @@ func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Se
 	if err != nil {
 		return nil, err
 	}
-	early, err := r.store.Early(ctx, ref)
+	early, err := r.store.Waiting(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (r *Rooms) restore(ctx context.Context, ref core.SessionRef, v *saved) (*Se
 }
 
 // count adds a durable message to the totals.
-func (s *Session) count(m store.Message) {
+func (s *Session) count(m store.OutboxMessage) {
 	e, err := openEnvelope(m.Body)
 	if err != nil || !e.Result {
 		s.totals.Errors++
@@ -137,7 +137,7 @@ func (s *Session) count(m store.Message) {
 }
 
 // last goes through the durable messages of a session after one of them, and returns which is the last.
-func (r *Rooms) last(ctx context.Context, ref core.SessionRef, after int64, each func(store.Message)) (int64, error) {
+func (r *Registry) last(ctx context.Context, ref core.SessionRef, after int64, each func(store.OutboxMessage)) (int64, error) {
 	for {
 		some, err := r.store.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: readAtOnce})
 		if err != nil || len(some) == 0 {
@@ -152,7 +152,7 @@ func (r *Rooms) last(ctx context.Context, ref core.SessionRef, after int64, each
 
 // rehear takes in audio of which it was decided before where it belongs. What belongs to an utterance that has ended,
 // or to none, is dropped.
-func (s *Session) rehear(w *Words) *wire.Error {
+func (s *Session) rehear(w *AudioFrame) *wire.Error {
 	for len(s.again) > 0 && s.counted > s.again[0].last {
 		s.again = s.again[1:]
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Link is where a session's messages go. It never makes anybody wait: what it cannot take closes it.
-type Link interface {
+type Conn interface {
 	Send(f wire.Frame) bool
 	// SendText sends a frame that was written before.
 	SendText(text []byte) bool
@@ -26,7 +26,7 @@ type Link interface {
 	Ping(payload []byte) bool
 	Close(code wire.CloseCode, e *wire.Error)
 	// Part says a last word, after all the rest, and closes it.
-	Part(f wire.Frame)
+	SendFinal(f wire.Frame)
 }
 
 // Jobs is what a session needs of dispatch.
@@ -34,11 +34,11 @@ type Jobs interface {
 	DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error)
 	Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error)
 	// Rearm goes on with a job whose sound is here again, and reports whether there is such a job.
-	Rearm(ctx context.Context, id core.JobID) (known bool, err error)
+	ResumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error)
 	// GiveUp ends a job that has not ended, for a reason, and reports whether there is such a job.
-	GiveUp(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error)
+	Abandon(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error)
 	// Settled lets go of a job that has ended elsewhere.
-	Settled(id core.JobID)
+	EndedElsewhere(id core.JobID)
 }
 
 // Store is what this package needs of the store.
@@ -48,14 +48,14 @@ type Store interface {
 }
 
 // Rooms holds the conversations of this instance.
-type Rooms struct {
+type Registry struct {
 	cfg    Config
 	store  Store
 	jobs   Jobs
-	counts *telemetry.Conversations
+	counts *telemetry.Sessions
 	log    *slog.Logger
 	bus    *bus.Bus // nil when this instance is alone
-	Sounds *Sounds
+	Sounds *AudioBuffer
 
 	mu       sync.Mutex
 	sessions map[core.SessionKey]*Session
@@ -69,9 +69,9 @@ type Rooms struct {
 }
 
 // New makes it. End it with Close.
-func New(cfg Config, st Store, jobs Jobs, counts *telemetry.Conversations, log *slog.Logger) *Rooms {
-	r := &Rooms{
-		cfg: cfg, store: st, jobs: jobs, counts: counts, log: log, Sounds: newSounds(cfg.Held),
+func New(cfg Config, st Store, jobs Jobs, counts *telemetry.Sessions, log *slog.Logger) *Registry {
+	r := &Registry{
+		cfg: cfg, store: st, jobs: jobs, counts: counts, log: log, Sounds: newSounds(cfg.AudioBufferBytes),
 		sessions: make(map[core.SessionKey]*Session), spoken: make(map[core.JobID]*utterance),
 	}
 	r.life, r.end = context.WithCancel(context.Background()) //nolint:forbidigo // utterances outlive connections
@@ -79,14 +79,14 @@ func New(cfg Config, st Store, jobs Jobs, counts *telemetry.Conversations, log *
 }
 
 // Len is how many sessions there are.
-func (r *Rooms) Len() int {
+func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.sessions)
 }
 
 // Close forgets every session and waits for what runs beside them. Their state is in the store.
-func (r *Rooms) Close() {
+func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
 	all := make([]*Session, 0, len(r.sessions))
@@ -102,7 +102,7 @@ func (r *Rooms) Close() {
 }
 
 // background runs fn beside the caller, unless the rooms are closed.
-func (r *Rooms) background(fn func(ctx context.Context)) {
+func (r *Registry) background(fn func(ctx context.Context)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed {
@@ -111,14 +111,14 @@ func (r *Rooms) background(fn func(ctx context.Context)) {
 }
 
 // named is the session of this instance that has a name, whatever its incarnation; nil when there is none.
-func (r *Rooms) named(key core.SessionKey) *Session {
+func (r *Registry) named(key core.SessionKey) *Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions[key]
 }
 
 // session is one incarnation of a session, nil when it is not here.
-func (r *Rooms) session(ref core.SessionRef) *Session {
+func (r *Registry) session(ref core.SessionRef) *Session {
 	if s := r.named(ref.SessionKey); s != nil && s.ref == ref {
 		return s
 	}
@@ -126,14 +126,14 @@ func (r *Rooms) session(ref core.SessionRef) *Session {
 }
 
 // utterance is one of this instance's sessions, by its job.
-func (r *Rooms) utterance(job core.JobID) *utterance {
+func (r *Registry) utterance(job core.JobID) *utterance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.spoken[job]
 }
 
 // forget lets go of an utterance of which nothing more can come.
-func (r *Rooms) forget(u *utterance) {
+func (r *Registry) forget(u *utterance) {
 	r.mu.Lock()
 	mine := r.spoken[u.job] == u
 	if mine {
@@ -147,27 +147,27 @@ func (r *Rooms) forget(u *utterance) {
 
 // Ended implements dispatch.Outcomes: it puts the terminal message of a job into its session's outbox, and passes it
 // on if the session is here.
-func (r *Rooms) Ended(ctx context.Context, job *core.Job) error {
+func (r *Registry) JobEnded(ctx context.Context, job *core.Job) error {
 	e, err := seal(job)
 	if err != nil {
 		return err
 	}
-	return r.append(ctx, store.Claim{}, &job.Spec, e)
+	return r.append(ctx, store.Ownership{}, &job.Spec, e)
 }
 
 // append puts the terminal message of an utterance into its session's outbox, if it is for whoever claims to say it, and
 // passes it on if the session is here.
-func (r *Rooms) append(ctx context.Context, by store.Claim, spec *core.Spec, e *envelope) error {
+func (r *Registry) append(ctx context.Context, by store.Ownership, spec *core.Spec, e *envelope) error {
 	turn := spec.Utterance.Turn
 	body, err := e.encode()
 	if err != nil {
 		return err
 	}
-	a, err := r.store.Append(ctx, store.AppendParams{Session: spec.SessionRef(), Index: turn - 1, Body: body, Keep: r.cfg.keep(), MaxBytes: r.cfg.Outbox, By: by})
+	a, err := r.store.Append(ctx, store.AppendParams{Session: spec.SessionRef(), Index: turn - 1, Body: body, Keep: r.cfg.keep(), MaxBytes: r.cfg.OutboxBytes, By: by})
 	if err != nil {
 		return err
 	}
-	if a.There {
+	if a.Exists {
 		e = nil // what stands is read from the outbox
 	}
 	s, mine := r.session(spec.SessionRef()), a.Owner == "" || a.Owner == r.cfg.Instance

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -25,7 +25,7 @@ func (s *Session) change() {
 	s.dirty = true
 	wait := saveEvery - time.Since(s.renewed)
 	s.rooms.background(func(ctx context.Context) {
-		if !pause.For(ctx, wait) {
+		if !backoff.Sleep(ctx, wait) {
 			return
 		}
 		s.mu.Lock()
@@ -62,7 +62,7 @@ func (s *Session) save(ctx context.Context) error {
 		return err
 	}
 	held, err := s.rooms.store.SaveSession(ctx, store.SaveParams{
-		Session: s.ref, Claim: s.claim, Body: body, Keep: keep, Known: known, Acked: confirmed,
+		Session: s.ref, Ownership: s.claim, Body: body, Keep: keep, Known: known, Acked: confirmed,
 	})
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *Session) superseded() {
 	if s.over {
 		return
 	}
-	s.rooms.counts.Sessions.WithLabelValues("superseded").Inc()
+	s.rooms.counts.Events.WithLabelValues("superseded").Inc()
 	s.dismiss()
 	s.finish()
 }

@@ -10,17 +10,17 @@ import (
 
 // Seat is one connection's place in a session. Only the last that was taken speaks for the session: what an earlier
 // connection had still in hand when it was replaced comes again over the next one.
-type Seat struct {
+type Connection struct {
 	session  *Session
-	link     Link
+	link     Conn
 	numbered bool
 }
 
 // ID is the session's name.
-func (t *Seat) ID() core.SessionID { return t.session.ref.Name }
+func (t *Connection) ID() core.SessionID { return t.session.ref.Name }
 
 // speak does what a message of this seat asks for, if the seat is the session's.
-func (t *Seat) speak(fn func(s *Session) *wire.Error) *wire.Error {
+func (t *Connection) speak(fn func(s *Session) *wire.Error) *wire.Error {
 	s := t.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,7 @@ func (t *Seat) speak(fn func(s *Session) *wire.Error) *wire.Error {
 
 // Leave notes that the connection is lost. The session waits for somebody to come back; so does an utterance that is
 // open, because what is missing of it may be on its way.
-func (t *Seat) Leave() {
+func (t *Connection) Detach() {
 	s := t.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (t *Seat) Leave() {
 }
 
 // Numbered reports whether the session's binary frames begin with their sequence number.
-func (t *Seat) Numbered() bool { return t.numbered }
+func (t *Connection) Numbered() bool { return t.numbered }
 
 const (
 	// controlRate is how many messages that are not audio a session may send each second, and controlBurst how many at once.
@@ -60,7 +60,7 @@ const (
 )
 
 // steer does what a message that is not audio asks for, unless there are too many of them.
-func (t *Seat) steer(fn func(s *Session) *wire.Error) *wire.Error {
+func (t *Connection) steer(fn func(s *Session) *wire.Error) *wire.Error {
 	return t.speak(func(s *Session) *wire.Error {
 		if !s.control.Allow() {
 			return wire.Errorf(wire.RateLimited, "at most %d messages a second that are not audio", controlRate).RetryIn(time.Second)
@@ -70,10 +70,10 @@ func (t *Seat) steer(fn func(s *Session) *wire.Error) *wire.Error {
 }
 
 // Keepalive is a sign of life and nothing else.
-func (t *Seat) Keepalive() { _ = t.speak(func(*Session) *wire.Error { return nil }) }
+func (t *Connection) Keepalive() { _ = t.speak(func(*Session) *wire.Error { return nil }) }
 
 // Confirm takes in that the client has the durable messages up to a position.
-func (t *Seat) Confirm(seq int64) *wire.Error {
+func (t *Connection) AckResults(seq int64) *wire.Error {
 	return t.speak(func(s *Session) *wire.Error {
 		if seq > s.sent {
 			return wire.Invalid("seq", "no message after %d was sent", s.sent)
@@ -84,7 +84,7 @@ func (t *Seat) Confirm(seq int64) *wire.Error {
 }
 
 // AudioGone takes in that the client does not have the audio of an utterance any more.
-func (t *Seat) AudioGone(index int64) *wire.Error {
+func (t *Connection) AudioGone(index int64) *wire.Error {
 	return t.steer(func(s *Session) *wire.Error {
 		u := s.turn[index+1]
 		if u == nil {
@@ -102,7 +102,7 @@ func (t *Seat) AudioGone(index int64) *wire.Error {
 }
 
 // Begin opens an utterance. One that is open is committed.
-func (t *Seat) Begin(id string, src core.Lang, request core.RequestID) *wire.Error {
+func (t *Connection) Begin(id string, src core.Lang, request core.RequestID) *wire.Error {
 	return t.steer(func(s *Session) *wire.Error {
 		if s.ending {
 			return over()
@@ -127,7 +127,7 @@ func over() *wire.Error {
 }
 
 // Hear takes in audio. The error, if any, is the peer's fault.
-func (t *Seat) Hear(w Words) *wire.Error {
+func (t *Connection) Audio(w AudioFrame) *wire.Error {
 	return t.speak(func(s *Session) *wire.Error {
 		if s.ending {
 			return over()
@@ -154,7 +154,7 @@ func (t *Seat) Hear(w Words) *wire.Error {
 
 // Cancel gives up an utterance: the open one, or one whose terminal message has not come. One that is named is given up
 // with all its parts; audio that names it from now on is late.
-func (t *Seat) Cancel(id string, job core.JobID) *wire.Error {
+func (t *Connection) Cancel(id string, job core.JobID) *wire.Error {
 	return t.steer(func(s *Session) *wire.Error {
 		var first int64 // the turn of its first part; 0: none is committed
 		u := s.open
@@ -189,7 +189,7 @@ func (t *Seat) Cancel(id string, job core.JobID) *wire.Error {
 }
 
 // Update changes what holds from the next utterance on.
-func (t *Seat) Update(src core.Lang, options *core.Options, u *wire.SessionUpdate) *wire.Error {
+func (t *Connection) Update(src core.Lang, options *core.Options, u *wire.SessionUpdate) *wire.Error {
 	return t.steer(func(s *Session) *wire.Error {
 		next := s.set
 		if src != "" {
@@ -225,7 +225,7 @@ func (t *Seat) Update(src core.Lang, options *core.Options, u *wire.SessionUpdat
 }
 
 // End commits what is open and says goodbye when every utterance has its terminal message.
-func (t *Seat) End() {
+func (t *Connection) End() {
 	_ = t.speak(func(s *Session) *wire.Error {
 		s.commit(ending{reason: byEnd, through: s.counted, final: true})
 		s.ending = true

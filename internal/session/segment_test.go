@@ -83,7 +83,7 @@ func TestAnUtteranceIsOnlySoLong(t *testing.T) {
 		w.say(s, tone(5000))
 		synctest.Wait()
 		wantCommitted(t, link, "max_duration", "max_duration")
-		if e := s.Hear(session.Words{Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -99,15 +99,15 @@ func TestAudioAfterIsFinalIsLate(t *testing.T) {
 			t.Fatal(e)
 		}
 		w.say(s, tone(300))
-		if e := s.Hear(session.Words{Utterance: "u-1", Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Utterance: "u-1", Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
 		wantCommitted(t, link, "manual")
-		for _, late := range []session.Words{
+		for _, late := range []session.AudioFrame{
 			{Utterance: "u-1", Data: tone(100)}, {Utterance: "u-1", Final: true}, {Utterance: "u-1", Data: tone(100), Final: true}, {Final: true},
 		} {
-			if e := s.Hear(late); e != nil {
+			if e := s.Audio(late); e != nil {
 				t.Fatal(e)
 			}
 		}
@@ -129,7 +129,7 @@ func TestNothingSaidIsNoUtterance(t *testing.T) {
 		if e := s.Begin("u-1", "es", ""); e != nil {
 			t.Fatal(e)
 		}
-		if e := s.Hear(session.Words{Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		w.say(s, hush(2000))
@@ -146,12 +146,12 @@ func TestEachUtteranceHasItsLanguage(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		for _, src := range []string{"es", "", "en"} {
-			if e := s.Hear(session.Words{Data: tone(100), Src: lang(src), Final: true}); e != nil {
+			if e := s.Audio(session.AudioFrame{Data: tone(100), Src: lang(src), Final: true}); e != nil {
 				t.Fatal(e)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if e := s.Hear(session.Words{Data: tone(100), Src: "fr"}); e == nil || e.Field != "src_lang" {
+		if e := s.Audio(session.AudioFrame{Data: tone(100), Src: "fr"}); e == nil || e.Field != "src_lang" {
 			t.Errorf("a third language: %v", e)
 		}
 		var got []string

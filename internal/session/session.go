@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -17,17 +17,17 @@ import (
 // Session is one conversation. Its lock is never held while the store or dispatch is asked; a link takes what it is
 // sent without making anybody wait, so messages are sent under the lock, in their order.
 type Session struct {
-	rooms *Rooms
+	rooms *Registry
 	ref   core.SessionRef
-	hash  string      // of the resume token
-	claim store.Claim // under which this instance has it
+	hash  string          // of the resume token
+	claim store.Ownership // under which this instance has it
 
 	saving chan struct{} // holds one while the state is saved; taken before mu, never after it
 
 	mu       sync.Mutex
 	set      settings
 	options  *optionSet // of utterances that begin now
-	link     Link       // nil while nobody listens
+	link     Conn       // nil while nobody listens
 	heard    time.Time
 	pause    *time.Timer // ends the open utterance when no audio comes
 	probe    string      // the ping that tells a pause from a stall; empty: none is under way
@@ -72,13 +72,13 @@ type Session struct {
 	over   bool
 }
 
-func (r *Rooms) make(ref core.SessionRef) *Session {
+func (r *Registry) make(ref core.SessionRef) *Session {
 	now := time.Now()
 	s := &Session{
-		rooms: r, ref: ref, claim: store.Claim{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
+		rooms: r, ref: ref, claim: store.Ownership{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
 		saving: make(chan struct{}, 1), turn: make(map[int64]*utterance), options: &optionSet{},
 		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), last: make(map[placement]*utterance), fresh: make(map[int64]*envelope),
-		begun: rate.NewLimiter(utteranceRate, r.cfg.Most), control: rate.NewLimiter(controlRate, controlBurst),
+		begun: rate.NewLimiter(utteranceRate, r.cfg.MaxUnanswered), control: rate.NewLimiter(controlRate, controlBurst),
 	}
 	s.pause = time.AfterFunc(time.Hour, s.paused)
 	s.pause.Stop()
@@ -86,7 +86,7 @@ func (r *Rooms) make(ref core.SessionRef) *Session {
 }
 
 // enter puts a session into the table, unless there is one of its name.
-func (r *Rooms) enter(s *Session) bool {
+func (r *Registry) enter(s *Session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.sessions[s.ref.SessionKey] != nil {
@@ -96,7 +96,7 @@ func (r *Rooms) enter(s *Session) bool {
 	return true
 }
 
-func (r *Rooms) leave(s *Session) {
+func (r *Registry) leave(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sessions[s.ref.SessionKey] == s {
@@ -105,7 +105,7 @@ func (r *Rooms) leave(s *Session) {
 }
 
 // down is the answer when the store does not answer.
-func (r *Rooms) down(err error) *wire.Error {
+func (r *Registry) down(err error) *wire.Error {
 	r.log.Warn("the store did not answer", "operation", "session", "error", err)
 	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
 }
@@ -118,7 +118,7 @@ func (s *Session) dismiss() {
 }
 
 // attach makes a link the one that messages go to, and closes the one that was.
-func (s *Session) attach(link Link) {
+func (s *Session) attach(link Conn) {
 	if s.link != nil {
 		s.hush(s.link)
 	}
@@ -153,9 +153,9 @@ func (s *Session) patience() time.Duration {
 // from time to time while something is waited for.
 func (s *Session) guard() {
 	// At a moment of its own: many may have come at once, from an instance that is gone.
-	next := min(s.patience()-time.Since(s.heard), pause.Near(s.rooms.cfg.renew(), spread))
+	next := min(s.patience()-time.Since(s.heard), backoff.Jitter(s.rooms.cfg.renew(), spread))
 	if len(s.turn) > 0 {
-		next = min(next, pause.Near(lookEvery, spread))
+		next = min(next, backoff.Jitter(lookEvery, spread))
 	}
 	for _, u := range s.turn {
 		if s.link != nil && !u.told && !u.expiring {
@@ -180,7 +180,7 @@ func (s *Session) look() {
 	}
 	if patience := s.patience(); time.Since(s.heard) >= patience {
 		if !s.ending {
-			s.rooms.counts.Sessions.WithLabelValues("abandoned").Inc()
+			s.rooms.counts.Events.WithLabelValues("abandoned").Inc()
 		}
 		if s.link != nil {
 			s.link.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was heard for %s: send keepalive, or end the session", patience))
@@ -214,7 +214,7 @@ func (s *Session) remind() {
 			}
 			s.expire(u, reason)
 		case !u.placing:
-			s.rooms.background(func(ctx context.Context) { _, _ = s.rooms.jobs.Rearm(ctx, u.job) }) // it is tried again
+			s.rooms.background(func(ctx context.Context) { _, _ = s.rooms.jobs.ResumeWithAudio(ctx, u.job) }) // it is tried again
 		}
 	}
 }
@@ -285,11 +285,11 @@ func (s *Session) farewell() {
 		return
 	}
 	if s.totals.SessionID == "" {
-		s.rooms.counts.Sessions.WithLabelValues("ended").Inc()
+		s.rooms.counts.Events.WithLabelValues("ended").Inc()
 	}
 	s.totals.SessionID, s.totals.Utterances = string(s.ref.Name), s.turns
 	s.change()
-	s.link.Part(s.totals)
+	s.link.SendFinal(s.totals)
 	// It may not arrive: until nobody can ask any more, whoever comes back is told again.
 	s.link, s.heard = nil, time.Now()
 	s.guard()

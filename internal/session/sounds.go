@@ -71,7 +71,7 @@ func (c *Clip) File(job core.JobID) ([]byte, error) {
 }
 
 // Sounds holds audio until the jobs it belongs to have ended, up to a bound for the whole instance.
-type Sounds struct {
+type AudioBuffer struct {
 	most int64
 
 	mu    sync.Mutex
@@ -79,10 +79,12 @@ type Sounds struct {
 	clips map[core.JobID]*Clip
 }
 
-func newSounds(most int64) *Sounds { return &Sounds{most: most, clips: make(map[core.JobID]*Clip)} }
+func newSounds(most int64) *AudioBuffer {
+	return &AudioBuffer{most: most, clips: make(map[core.JobID]*Clip)}
+}
 
 // take makes room for so many bytes, and reports false when there is none.
-func (s *Sounds) take(bytes int) bool {
+func (s *AudioBuffer) take(bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held+int64(bytes) > s.most {
@@ -93,14 +95,14 @@ func (s *Sounds) take(bytes int) bool {
 }
 
 // give frees room.
-func (s *Sounds) give(bytes int) {
+func (s *AudioBuffer) give(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held -= int64(bytes)
 }
 
 // put keeps a clip whose room was taken before.
-func (s *Sounds) put(job core.JobID, c *Clip) {
+func (s *AudioBuffer) put(job core.JobID, c *Clip) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.clips[job]; old != nil {
@@ -110,7 +112,7 @@ func (s *Sounds) put(job core.JobID, c *Clip) {
 }
 
 // free forgets a job's audio.
-func (s *Sounds) free(job core.JobID) {
+func (s *AudioBuffer) free(job core.JobID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.clips[job]; c != nil {
@@ -120,14 +122,14 @@ func (s *Sounds) free(job core.JobID) {
 }
 
 // Clip returns the audio of a job, nil when it is not here.
-func (s *Sounds) Clip(job core.JobID) *Clip {
+func (s *AudioBuffer) Clip(job core.JobID) *Clip {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clips[job]
 }
 
 // Held is how many bytes are held.
-func (s *Sounds) Held() int64 {
+func (s *AudioBuffer) Held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held

@@ -77,7 +77,7 @@ func TestResultNamesTheFormatOfItsSpeech(t *testing.T) {
 			s, link := w.start(func(in *wire.SessionStart) { in.TTS = true })
 			w.doneAs(w.utter(s), 1, declared)
 			synctest.Wait()
-			s.Leave()
+			s.Detach()
 			_, next, err := w.resume(s, link.token(t), 0)
 			if err != nil {
 				t.Fatal(err)

@@ -13,9 +13,9 @@ import (
 )
 
 // hear sends one piece of audio.
-func (w *world) hear(s *session.Seat, words session.Words) {
+func (w *world) hear(s *session.Connection, words session.AudioFrame) {
 	w.t.Helper()
-	if e := s.Hear(words); e != nil {
+	if e := s.Audio(words); e != nil {
 		w.t.Fatal(e)
 	}
 }
@@ -45,7 +45,7 @@ func TestStallIsNotAPause(t *testing.T) {
 		wantCommitted(t, link)
 		link.stall(false) // what was stuck arrives
 		w.say(s, tone(300))
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		synctest.Wait()
 		wantCommitted(t, link, "manual")
 		if m := link.last(t, "utterance_committed"); m["duration_ms"] != 800.0 {
@@ -64,14 +64,14 @@ func TestUnansweredPingClosesTheConnectionAndKeepsTheUtterance(t *testing.T) {
 		if code, e := link.closed(); code != wire.CloseSlow || e == nil {
 			t.Fatalf("closed with %d, %v", code, e)
 		}
-		s.Leave()
+		s.Detach()
 		wantCommitted(t, link)
 		again, next, err := w.resume(s, link.token(t), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.say(again, tone(300))
-		w.hear(again, session.Words{Final: true})
+		w.hear(again, session.AudioFrame{Final: true})
 		synctest.Wait()
 		if m := next.last(t, "utterance_committed"); m["duration_ms"] != 800.0 || m["first_seq"] != 1.0 || m["last_seq"] != 8.0 {
 			t.Errorf("%v", m)
@@ -108,13 +108,13 @@ func TestAudioAfterAPauseIsAFurtherPart(t *testing.T) {
 		}
 		w.say(s, tone(300))
 		time.Sleep(time.Second)
-		w.hear(s, session.Words{Utterance: "u-1", Data: tone(100)})
+		w.hear(s, session.AudioFrame{Utterance: "u-1", Data: tone(100)})
 		time.Sleep(1500 * time.Millisecond)
 		w.say(s, tone(200)) // unnamed
-		w.hear(s, session.Words{Utterance: "u-1", Final: true})
-		w.hear(s, session.Words{Utterance: "u-1", Data: tone(100)}) // after is_final: late
+		w.hear(s, session.AudioFrame{Utterance: "u-1", Final: true})
+		w.hear(s, session.AudioFrame{Utterance: "u-1", Data: tone(100)}) // after is_final: late
 		w.say(s, tone(100))
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		synctest.Wait()
 		id := string(s.ID())
 		if diff := cmp.Diff([]string{
@@ -152,9 +152,9 @@ func TestIsFinalAfterAPauseMakesNothing(t *testing.T) {
 		}
 		w.say(s, tone(300))
 		time.Sleep(time.Second)
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		w.say(s, tone(100))
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"0 u-1 req-1 pause", "1 <nil> " + string(s.ID()) + ":5 manual"}, parts(link)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -167,7 +167,7 @@ func TestAudioAfterTheMaximumIsAFurtherPart(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start(func(in *wire.SessionStart) { in.Segmentation.MaxUtteranceMS = 1000 })
 		w.say(s, tone(2300))
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		synctest.Wait()
 		id := string(s.ID())
 		if diff := cmp.Diff([]string{
@@ -195,7 +195,7 @@ func TestFurtherPartAfterTakeover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.hear(again, session.Words{Seq: 4, Utterance: "u-1", Data: tone(100), Final: true})
+		w.hear(again, session.AudioFrame{Seq: 4, Utterance: "u-1", Data: tone(100), Final: true})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"1 u-1 req-1~1 manual of 0"}, parts(next)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -208,8 +208,8 @@ func TestFrameOfTheNextUtteranceIsNotCountedAsOwn(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		token := link.token(t)
-		w.hear(s, session.Words{Utterance: "u-1", Data: tone(100)})
-		w.hear(s, session.Words{Utterance: "u-2", Data: tone(100)}) // ends u-1
+		w.hear(s, session.AudioFrame{Utterance: "u-1", Data: tone(100)})
+		w.hear(s, session.AudioFrame{Utterance: "u-2", Data: tone(100)}) // ends u-1
 		synctest.Wait()
 		m := link.last(t, "utterance_committed")
 		if m["first_seq"] != 1.0 || m["last_seq"] != 1.0 {
@@ -224,7 +224,7 @@ func TestFrameOfTheNextUtteranceIsNotCountedAsOwn(t *testing.T) {
 		if m := next.last(t, "session_resumed"); m["next_audio_seq"] != 2.0 {
 			t.Fatalf("the open utterance's first frame is not asked for: %v", m)
 		}
-		w.hear(again, session.Words{Seq: 2, Utterance: "u-2", Data: tone(100), Final: true})
+		w.hear(again, session.AudioFrame{Seq: 2, Utterance: "u-2", Data: tone(100), Final: true})
 		synctest.Wait()
 		if m := next.last(t, "utterance_committed"); m["utterance_id"] != "u-2" || m["first_seq"] != 2.0 {
 			t.Errorf("%v", m)
@@ -236,11 +236,11 @@ func TestFrameOfTheNextUtteranceIsNotCountedAsOwn(t *testing.T) {
 func TestRefusedFrameIsNotCounted(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
-		w.hear(s, session.Words{Seq: 1, Utterance: "u-1", Data: tone(100)})
-		if e := s.Hear(session.Words{Seq: 2, Utterance: "u-2", Data: []byte("odd")}); e == nil || e.Field != "audio" {
+		w.hear(s, session.AudioFrame{Seq: 1, Utterance: "u-1", Data: tone(100)})
+		if e := s.Audio(session.AudioFrame{Seq: 2, Utterance: "u-2", Data: []byte("odd")}); e == nil || e.Field != "audio" {
 			t.Fatalf("half a sample: %v", e)
 		}
-		w.hear(s, session.Words{Seq: 2, Utterance: "u-2", Data: tone(100), Final: true})
+		w.hear(s, session.AudioFrame{Seq: 2, Utterance: "u-2", Data: tone(100), Final: true})
 		synctest.Wait()
 		if diff := cmp.Diff([]float64{1, 2}, []float64{
 			link.heard("utterance_committed")[0]["last_seq"].(float64), link.heard("utterance_committed")[1]["first_seq"].(float64),
@@ -263,7 +263,7 @@ func TestManualSegmentation(t *testing.T) {
 		w.say(s, tone(100))
 		synctest.Wait()
 		wantCommitted(t, link)
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		synctest.Wait()
 		wantCommitted(t, link, "manual")
 		if m := link.last(t, "utterance_committed"); m["duration_ms"] != 4100.0 {
@@ -281,7 +281,7 @@ func TestLatencyCountsTheWait(t *testing.T) {
 		w.jobs.refuse = wire.Errorf(wire.AllCandidatesFullOrFailed, "full")
 		s, link := w.start()
 		w.say(s, tone(300))
-		w.hear(s, session.Words{Final: true})
+		w.hear(s, session.AudioFrame{Final: true})
 		time.Sleep(4 * time.Second)
 		w.jobs.mu.Lock()
 		w.jobs.refuse = nil

@@ -19,11 +19,11 @@ type StartParams struct {
 	Langs   [2]core.Lang
 	Src     core.Lang // empty: the first of them
 	Options core.Options
-	Wish    *wire.SessionStart // the rest of what was asked for
+	Request *wire.SessionStart // the rest of what was asked for
 }
 
 // Start begins a conversation and says so on its link.
-func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, error) {
+func (r *Registry) Start(ctx context.Context, p StartParams, link Conn) (*Connection, error) {
 	if r.isLeaving() {
 		return nil, leaving()
 	}
@@ -33,15 +33,15 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	s := r.make(core.SessionRef{
 		SessionKey: core.SessionKey{Tenant: p.Tenant, Name: p.ID}, Incarnation: core.NewSessionIncarnation(),
 	})
-	format, e := Format(p.Wish.Audio.Format())
+	format, e := Format(p.Request.Audio.Format())
 	if e != nil {
 		return nil, e
 	}
 	s.set = settings{
 		Langs: p.Langs, Src: p.Src, Format: format, Pause: r.cfg.Pause, Longest: r.cfg.MaxUtterance, Silence: r.cfg.Silence,
-		Partials: p.Wish.Partials, TTS: p.Wish.TTS, Numbered: p.Wish.Audio.Framing == wire.FramingNumbered,
+		Partials: p.Request.Partials, TTS: p.Request.TTS, Numbered: p.Request.Audio.Framing == wire.FramingNumbered,
 	}
-	if f := p.Wish.Audio.Framing; f != "" && f != wire.FramingRaw && f != wire.FramingNumbered {
+	if f := p.Request.Audio.Framing; f != "" && f != wire.FramingRaw && f != wire.FramingNumbered {
 		return nil, wire.Invalid("audio.framing", "must be raw or numbered, not %q", f)
 	}
 	if e := s.setOptions(p.Options); e != nil {
@@ -53,10 +53,10 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	if _, ok := s.set.direction(s.set.Src); !ok {
 		return nil, wire.Invalid("src_lang", "must be one of the session's languages")
 	}
-	if e := s.set.segment(&r.cfg, &p.Wish.Segmentation); e != nil {
+	if e := s.set.segment(&r.cfg, &p.Request.Segmentation); e != nil {
 		return nil, e
 	}
-	token := p.Wish.ResumeToken
+	token := p.Request.ResumeToken
 	if token == "" {
 		token = rand.Text()
 	}
@@ -68,7 +68,7 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	}
 	held := false
 	for range triesToTake { // the same may be said again: a reply that was lost must not block the name
-		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.ref, Claim: s.claim, Take: true, Body: body, Keep: r.cfg.keep()})
+		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.ref, Ownership: s.claim, TakeOver: true, Body: body, Keep: r.cfg.keep()})
 		if err == nil {
 			break
 		}
@@ -87,17 +87,17 @@ func (r *Rooms) Start(ctx context.Context, p StartParams, link Link) (*Seat, err
 	if s.over || s.ending || s.open != nil || s.counted > 0 || s.turns > 0 || made && s.link != nil { // said again meanwhile
 		return nil, taken()
 	}
-	r.counts.Sessions.WithLabelValues("started").Inc()
+	r.counts.Events.WithLabelValues("started").Inc()
 	s.attach(link)
 	link.Send(wire.SessionStarted{
 		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.set.Langs[0]), string(s.set.Langs[1])},
 		SrcLang: string(s.set.Src), Audio: s.set.audio(), Segmentation: s.set.said(), Limits: r.cfg.limits(),
 	})
-	return &Seat{s, link, s.set.Numbered}, nil
+	return &Connection{s, link, s.set.Numbered}, nil
 }
 
 // startAgain finds the session that was started before with the same token: the answer to that was lost.
-func (r *Rooms) startAgain(ctx context.Context, p *ResumeParams) (*Session, error) {
+func (r *Registry) startAgain(ctx context.Context, p *ResumeParams) (*Session, error) {
 	s, err := r.here(ctx, p.key())
 	if err != nil {
 		return nil, r.down(err)

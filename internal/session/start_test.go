@@ -14,10 +14,10 @@ import (
 func TestAStartThatIsSaidAgain(t *testing.T) {
 	play(t, func(w *world) {
 		const secret = "a secret of its own"
-		start := func(token string, tenant core.TenantID) (*session.Seat, *ear, error) {
+		start := func(token string, tenant core.TenantID) (*session.Connection, *ear, error) {
 			link := &ear{}
 			s, err := w.rooms.Start(t.Context(), session.StartParams{
-				ID: "room", Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{ResumeToken: token},
+				ID: "room", Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: token},
 			}, link)
 			return s, link, err
 		}
@@ -59,10 +59,10 @@ func TestAStartThatIsSaidAgain(t *testing.T) {
 // TestAStartThatComesLate takes a session from nobody who speaks in it, or has ended it.
 func TestAStartThatComesLate(t *testing.T) {
 	play(t, func(w *world) {
-		start := func(r *session.Rooms) (*session.Seat, *ear, error) {
+		start := func(r *session.Registry) (*session.Connection, *ear, error) {
 			link := &ear{}
 			s, err := r.Start(t.Context(), session.StartParams{
-				ID: "room", Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{ResumeToken: "a secret of its own"},
+				ID: "room", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: "a secret of its own"},
 			}, link)
 			return s, link, err
 		}
@@ -87,7 +87,7 @@ func TestAStartThatComesLate(t *testing.T) {
 // TestAStartAfterTheEnd is none: the session is over.
 func TestAStartAfterTheEnd(t *testing.T) {
 	play(t, func(w *world) {
-		p := session.StartParams{ID: "room", Langs: [2]core.Lang{"en", "es"}, Wish: &wire.SessionStart{ResumeToken: "a secret of its own"}}
+		p := session.StartParams{ID: "room", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: "a secret of its own"}}
 		s, err := w.rooms.Start(t.Context(), p, &ear{})
 		if err != nil {
 			t.Fatal(err)

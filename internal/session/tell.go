@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -137,7 +136,7 @@ const readAtOnce = 64
 
 // read fetches durable messages that others have appended, or that are wanted again.
 func (s *Session) read(ctx context.Context) {
-	for wait := firstPause; ; {
+	for retry := storeBackoff; ; {
 		s.mu.Lock()
 		after := s.sent
 		if s.link == nil || s.over || after >= s.known {
@@ -150,10 +149,9 @@ func (s *Session) read(ctx context.Context) {
 		messages, err := s.rooms.store.Read(ctx, store.ReadParams{Session: s.ref, After: after, Limit: readAtOnce})
 		if err != nil {
 			s.rooms.log.Warn("the store did not answer", "operation", "outbox", "error", err)
-			if !pause.About(ctx, wait, 0.5) {
+			if !retry.Wait(ctx) {
 				return
 			}
-			wait = min(2*wait, mostPause)
 			continue
 		}
 		s.mu.Lock()
@@ -166,7 +164,7 @@ func (s *Session) read(ctx context.Context) {
 }
 
 // deliverAll sends durable messages that were read.
-func (s *Session) deliverAll(messages []store.Message) {
+func (s *Session) deliverAll(messages []store.OutboxMessage) {
 	for _, m := range messages {
 		if s.link == nil || m.Seq <= s.sent {
 			continue
@@ -235,7 +233,7 @@ func (s *Session) peek(ctx context.Context) {
 	s.mu.Lock()
 	after := s.known
 	s.mu.Unlock()
-	last, err := s.rooms.last(ctx, s.ref, after, func(store.Message) {})
+	last, err := s.rooms.last(ctx, s.ref, after, func(store.OutboxMessage) {})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reading = false
@@ -246,7 +244,7 @@ func (s *Session) peek(ctx context.Context) {
 }
 
 // Partial passes on what a node has so far, if the session is here. Whether the node has the job was decided before.
-func (r *Rooms) Partial(p *wire.JobPartial) {
+func (r *Registry) Partial(p *wire.JobPartial) {
 	u := r.utterance(core.JobID(p.JobID))
 	if u == nil {
 		return

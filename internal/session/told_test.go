@@ -23,7 +23,7 @@ func TestACutIsToldWhenItIsKept(t *testing.T) {
 		w.over(slow, w.jobs)
 		s, link := w.start()
 		w.say(s, tone(300))
-		if e := s.Hear(session.Words{Final: true, Request: "r"}); e != nil {
+		if e := s.Audio(session.AudioFrame{Final: true, Request: "r"}); e != nil {
 			t.Fatal(e)
 		}
 		synctest.Wait()
@@ -49,7 +49,7 @@ func TestACutIsToldBeforeItsEnd(t *testing.T) {
 		s, link := w.start()
 		full.full.Store(true)
 		w.say(s, tone(300))
-		if e := s.Hear(session.Words{Final: true}); e != nil {
+		if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(2 * w.cfg.Wait)
@@ -88,12 +88,12 @@ func TestARefusedUtteranceKeepsItsPlace(t *testing.T) {
 	play(t, func(w *world) {
 		s, link := w.start()
 		var jobs []core.JobID
-		for range w.cfg.Most {
+		for range w.cfg.MaxUnanswered {
 			jobs = append(jobs, w.utter(s))
 		}
-		end := func(s *session.Seat) {
+		end := func(s *session.Connection) {
 			w.say(s, tone(300))
-			if e := s.Hear(session.Words{Final: true}); e != nil {
+			if e := s.Audio(session.AudioFrame{Final: true}); e != nil {
 				t.Fatal(e)
 			}
 			synctest.Wait()

@@ -10,11 +10,11 @@ import (
 // The totals count what was sent once, also after some of it was gone and the session was taken over.
 func TestTotalsAfterMessagesWereGone(t *testing.T) {
 	play(t, func(w *world) {
-		w.cfg.Outbox = 100 << 10
+		w.cfg.OutboxBytes = 100 << 10
 		w.over(w.store, w.jobs)
 		s, link := w.start()
 		token := link.token(t)
-		s.Leave()
+		s.Detach()
 		large := strings.Repeat("x", 20<<10)
 		again, _, err := w.resume(s, token, 0)
 		if err != nil {
@@ -24,7 +24,7 @@ func TestTotalsAfterMessagesWereGone(t *testing.T) {
 		for range 4 {
 			jobs = append(jobs, string(w.utter(again)))
 		}
-		again.Leave()
+		again.Detach()
 		for i := range jobs {
 			w.done(w.jobs.jobs()[i], large)
 		}
@@ -34,7 +34,7 @@ func TestTotalsAfterMessagesWereGone(t *testing.T) {
 		}
 		synctest.Wait()
 		n := len(next.heard("result"))
-		if e := again.Confirm(3); e != nil {
+		if e := again.AckResults(3); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(time.Second)

@@ -89,8 +89,8 @@ func (s *Session) commit(end ending) {
 	s.rooms.counts.Committed(end.reason)
 	s.register(u)
 	s.acknowledge(true)
-	if s.unanswered() > s.rooms.cfg.Most {
-		s.refuse(u, wire.Errorf(wire.RateLimited, "more than %d utterances wait for their results", s.rooms.cfg.Most), "")
+	if s.unanswered() > s.rooms.cfg.MaxUnanswered {
+		s.refuse(u, wire.Errorf(wire.RateLimited, "more than %d utterances wait for their results", s.rooms.cfg.MaxUnanswered), "")
 		return
 	}
 	s.queue(u)

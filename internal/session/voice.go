@@ -29,7 +29,7 @@ type voice struct {
 }
 
 // push adds a frame if there is room for it.
-func (v *voice) push(sounds *Sounds, frame []byte) bool {
+func (v *voice) push(sounds *AudioBuffer, frame []byte) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.bytes+len(frame) > mostSpeech || !sounds.take(len(frame)) {
@@ -40,7 +40,7 @@ func (v *voice) push(sounds *Sounds, frame []byte) bool {
 }
 
 // drop drops what was not taken.
-func (v *voice) drop(sounds *Sounds) {
+func (v *voice) drop(sounds *AudioBuffer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	sounds.give(v.bytes)
@@ -48,13 +48,13 @@ func (v *voice) drop(sounds *Sounds) {
 }
 
 // lose drops the speech: what is left of it would be none.
-func (v *voice) lose(sounds *Sounds) {
+func (v *voice) lose(sounds *AudioBuffer) {
 	v.drop(sounds)
 	v.lost, v.whole = true, true
 }
 
 // restart waits for the speech of another attempt.
-func (v *voice) restart(sounds *Sounds, attempt int) {
+func (v *voice) restart(sounds *AudioBuffer, attempt int) {
 	v.drop(sounds)
 	v.attempt, v.chunk, v.whole, v.lost = attempt, 0, false, false
 }
@@ -74,7 +74,7 @@ func (v *voice) formatOf(e *envelope) wire.AudioFormat {
 }
 
 // feed has a link take the frames, unless it does.
-func (v *voice) feed(sounds *Sounds, link Link) {
+func (v *voice) feed(sounds *AudioBuffer, link Conn) {
 	v.mu.Lock()
 	idle := !v.fed && len(v.frames) > 0
 	v.fed = v.fed || idle
@@ -85,7 +85,7 @@ func (v *voice) feed(sounds *Sounds, link Link) {
 }
 
 // next hands out a frame, nil when there is none for now.
-func (v *voice) next(sounds *Sounds) []byte {
+func (v *voice) next(sounds *AudioBuffer) []byte {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.frames) == 0 {
@@ -107,13 +107,13 @@ func (v *voice) silent() bool {
 
 // feeding is speech that a link is taking.
 type feeding struct {
-	link Link
+	link Conn
 	*voice
 }
 
 // hush drops the speech that a link was taking when it was lost: it is not repeated. Speech whose result was not sent yet
 // waits for the next link.
-func (s *Session) hush(link Link) {
+func (s *Session) hush(link Conn) {
 	s.voices = slices.DeleteFunc(s.voices, func(f feeding) bool {
 		if f.link == link {
 			f.drop(s.rooms.Sounds)
@@ -130,7 +130,7 @@ func (s *Session) hush(link Link) {
 
 // Speak passes on a piece of a spoken result, the first with its format. It waits for the result it belongs to, and goes
 // with no other. It reports whether anybody here may hear it.
-func (r *Rooms) Speak(h *wire.BinaryHeader, data []byte) bool {
+func (r *Registry) Speak(h *wire.BinaryHeader, data []byte) bool {
 	u := r.utterance(core.JobID(h.JobID))
 	if u == nil {
 		return false
@@ -198,7 +198,7 @@ func (s *Session) loseLateSpeech() {
 }
 
 // LoseSpeech gives up the speech of an attempt, a piece of which was refused: its result says so, or its listener is warned.
-func (r *Rooms) LoseSpeech(job wire.ActiveJob) {
+func (r *Registry) LoseSpeech(job wire.ActiveJob) {
 	u := r.utterance(core.JobID(job.JobID))
 	if u == nil {
 		return

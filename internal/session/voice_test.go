@@ -22,7 +22,7 @@ func (w *world) doneAs(job core.JobID, attempt int, result string) {
 	w.jobs.mu.Unlock()
 	j := ended(job, spec, core.StateDone, "", result)
 	j.Attempt = attempt
-	if err := w.rooms.Ended(w.t.Context(), j); err != nil {
+	if err := w.rooms.JobEnded(w.t.Context(), j); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -147,9 +147,9 @@ func TestAGapInSpeech(t *testing.T) {
 
 // TestSpeechThatIsNotTaken: what a connection had not taken when it was lost is not kept, however it was lost.
 func TestSpeechThatIsNotTaken(t *testing.T) {
-	for name, end := range map[string]func(s *session.Seat){
-		"cut":   func(*session.Seat) {},
-		"ended": func(s *session.Seat) { s.End() },
+	for name, end := range map[string]func(s *session.Connection){
+		"cut":   func(*session.Connection) {},
+		"ended": func(s *session.Connection) { s.End() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
@@ -163,7 +163,7 @@ func TestSpeechThatIsNotTaken(t *testing.T) {
 					t.Fatal("it was taken")
 				}
 				end(s)
-				s.Leave()
+				s.Detach()
 				if held := w.rooms.Sounds.Held(); held != 0 {
 					t.Errorf("%d bytes are held for nobody", held)
 				}
@@ -213,7 +213,7 @@ func TestResultSaysThatItsSpeechIsLost(t *testing.T) {
 			if m := link.last(t, "result"); m["tts"] != "follows" {
 				t.Fatalf("%v", m)
 			}
-			s.Leave()
+			s.Detach()
 			_, next, err := w.resume(s, link.token(t), 0)
 			if err != nil {
 				t.Fatal(err)
@@ -234,7 +234,7 @@ func TestResultSaysThatItsSpeechIsLost(t *testing.T) {
 			job := w.utter(s)
 			w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
 			synctest.Wait()
-			s.Leave()
+			s.Detach()
 			_, next, err := w.resume(s, link.token(t), 0)
 			if err != nil {
 				t.Fatal(err)
@@ -283,7 +283,7 @@ func TestSpeechLostWithItsConnectionIsNotWaitedFor(t *testing.T) {
 					speech(t, w, job, 1, 0, false)
 				}
 				if how.left {
-					s.Leave()
+					s.Detach()
 				}
 				if !how.before {
 					speech(t, w, job, 1, 0, false)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -49,7 +49,7 @@ func (c *Conversation) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	for i := 0; pause.For(ctx, c.Pause()); i++ {
+	for i := 0; backoff.Sleep(ctx, c.Pause()); i++ {
 		if err := c.speak(s, c.Langs[i%2]); err != nil {
 			return err
 		}

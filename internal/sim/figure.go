@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -60,7 +60,7 @@ func (f *Figure) Run(ctx context.Context, url string, log *slog.Logger) error {
 // Assembled waits until the scheduler knows so many nodes.
 func Assembled(ctx context.Context, peer *Peer, count int) error {
 	var out wire.NodeList
-	pause.Persist(ctx, 10*time.Millisecond, 100*time.Millisecond, func() error {
+	backoff.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}.Retry(ctx, func() error {
 		if err := peer.Get(ctx, "/v1/nodes", &out); err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 )
 
 // badLine is a client whose connections are cut after about so long. Nil, which is a good one, for 0.
@@ -20,7 +20,7 @@ func badLine(lasts time.Duration) *http.Client {
 		if err != nil {
 			return nil, err
 		}
-		time.AfterFunc(pause.Near(lasts, 0.5), func() { _ = c.Close() })
+		time.AfterFunc(backoff.Jitter(lasts, 0.5), func() { _ = c.Close() })
 		return c, nil
 	}}}
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -208,7 +208,7 @@ func (n *Node) note(err error) {
 // heartbeats tells the scheduler that the node is alive, at times that are its own.
 func (n *Node) heartbeats() {
 	for {
-		if !pause.About(n.life, n.beat, 0.2) {
+		if !backoff.SleepJitter(n.life, n.beat, 0.2) {
 			return
 		}
 		var out wire.HeartbeatResponse

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -75,13 +75,14 @@ func (p *Peer) do(ctx context.Context, method, path string, body []byte, out any
 // Insist posts until there is an answer that a repeat would not change: a node keeps a result until it is
 // acknowledged.
 func (p *Peer) Insist(ctx context.Context, path string, in, out any) error {
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	retry := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+	for {
 		err := p.Post(ctx, path, in, out)
 		var said *wire.Error
 		if err == nil || errors.As(err, &said) && !said.Code.Traits().Retryable {
 			return err
 		}
-		if !pause.About(ctx, wait, 0.5) {
+		if !retry.Wait(ctx) {
 			return err
 		}
 	}

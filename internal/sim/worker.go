@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -81,7 +81,7 @@ func (w *Worker) pretend(ctx context.Context, job *node.Job) (node.Result, error
 	began, took := time.Now(), w.Took()
 	heard := fmt.Sprintf("%.1f seconds of %s", job.Duration.Seconds(), job.Src)
 	for _, stage := range []string{"asr", "nmt"} {
-		if !pause.For(ctx, took/2) {
+		if !backoff.Sleep(ctx, took/2) {
 			return node.Result{}, ctx.Err()
 		}
 		job.Partial(node.Partial{Stage: stage, TextSrc: heard})

@@ -19,13 +19,13 @@ import (
 // Accept makes a WebSocket of a request. Whoever may not connect is answered with a status, a wire.Error says why, and
 // Accept returns it. The handler should return right after Accept: nothing of the request is kept, and whoever reads
 // needs a goroutine of its own. Read must be called until it returns an error.
-func (h *Hall) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
+func (h *Hub) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	return h.accept(w, r, true)
 }
 
 // Refuse makes a WebSocket of a request only to tell the other side why it may not be one: a page cannot see how a
 // handshake was refused. It does not count for its address, and the other side has a moment to close too.
-func (h *Hall) Refuse(w http.ResponseWriter, r *http.Request, code wire.CloseCode, e *wire.Error) {
+func (h *Hub) Refuse(w http.ResponseWriter, r *http.Request, code wire.CloseCode, e *wire.Error) {
 	c, err := h.accept(w, r, false)
 	if err != nil {
 		return // it was answered
@@ -33,10 +33,10 @@ func (h *Hall) Refuse(w http.ResponseWriter, r *http.Request, code wire.CloseCod
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused = true
-	c.part(Closed{Code: code}, e)
+	c.part(CloseError{Code: code}, e)
 }
 
-func (h *Hall) accept(w http.ResponseWriter, r *http.Request, counted bool) (*Conn, error) {
+func (h *Hub) accept(w http.ResponseWriter, r *http.Request, counted bool) (*Conn, error) {
 	switch {
 	case r.ProtoMajor != 1 || !has(r.Header, "Connection", "upgrade") || !has(r.Header, "Upgrade", "websocket"):
 		w.Header().Set("Connection", "Upgrade")

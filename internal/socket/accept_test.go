@@ -139,7 +139,7 @@ func TestNoOriginAndNoHost(t *testing.T) {
 	r.Host = ""
 	r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Origin": {"null"}}
 	w := httptest.NewRecorder()
-	if _, err := socket.NewHall(socket.Options{}).Accept(w, r); err == nil || w.Code != http.StatusForbidden {
+	if _, err := socket.NewHub(socket.Options{}).Accept(w, r); err == nil || w.Code != http.StatusForbidden {
 		t.Errorf("answered %d, %v", w.Code, err)
 	}
 }

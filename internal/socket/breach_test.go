@@ -83,7 +83,7 @@ func TestBreaches(t *testing.T) {
 			c.expect(fin|pong, "before")
 			c.expectError(wire.InvalidRequest)
 			c.expectClose(row.code)
-			if end := p.closed(); end != (socket.Closed{Code: row.code}) {
+			if end := p.closed(); end != (socket.CloseError{Code: row.code}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			c.Close()

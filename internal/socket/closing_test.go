@@ -45,7 +45,7 @@ func TestTheCloseIsEchoed(t *testing.T) {
 			for range 50 { // which is not met with a reset, as that could overtake the answer
 				c.send(frame(fin|text, strings.Repeat("x", 10_000)))
 			}
-			if end := p.closed(); end != (socket.Closed{Code: row.said, ByPeer: true}) {
+			if end := p.closed(); end != (socket.CloseError{Code: row.said, ByPeer: true}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			if conn.Send(said{}) || conn.SendBinary(nil) {
@@ -67,7 +67,7 @@ func TestACloseWithinAMessage(t *testing.T) {
 	c := dial(t, p.address)
 	c.send(frame(text, "half a "), leaving(1001, ""))
 	c.expectClose(1001)
-	if end := p.closed(); end != (socket.Closed{Code: 1001, ByPeer: true}) {
+	if end := p.closed(); end != (socket.CloseError{Code: 1001, ByPeer: true}) {
 		t.Errorf("Read returned %+v", end)
 	}
 }
@@ -94,7 +94,7 @@ func TestALostConnection(t *testing.T) {
 			conn := soon(t, p.opened)
 			c.send(sent)
 			c.Close()
-			if end := p.closed(); end != (socket.Closed{Code: socket.CloseLost}) {
+			if end := p.closed(); end != (socket.CloseError{Code: socket.CloseLost}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			p.gone(conn)
@@ -134,7 +134,7 @@ func TestCloseFromHere(t *testing.T) {
 			c.expectClose(wire.CloseReplaced)
 			c.send(frame(fin|text, "this is dropped"), leaving(4409, ""))
 			c.Conn.(*net.TCPConn).CloseWrite()
-			if end := p.closed(); end != (socket.Closed{Code: wire.CloseReplaced}) {
+			if end := p.closed(); end != (socket.CloseError{Code: wire.CloseReplaced}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			p.gone(conn)
@@ -183,7 +183,7 @@ func TestALostConnectionIsFoundByWriting(t *testing.T) {
 		runtime.Gosched()
 	}
 	p.gone(conn)
-	if end := p.closed(); end != (socket.Closed{Code: socket.CloseLost}) {
+	if end := p.closed(); end != (socket.CloseError{Code: socket.CloseLost}) {
 		t.Errorf("Read returned %+v", end)
 	}
 }
@@ -194,10 +194,10 @@ func TestCut(t *testing.T) {
 	p := open(t, socket.Options{}, nil)
 	c := dial(t, p.address)
 	conn := soon(t, p.opened)
-	conn.Cut()
-	conn.Cut()
+	conn.Abort()
+	conn.Abort()
 	conn.Close(wire.CloseNormal, nil)
-	if end := p.closed(); end != (socket.Closed{Code: socket.CloseLost}) {
+	if end := p.closed(); end != (socket.CloseError{Code: socket.CloseLost}) {
 		t.Errorf("Read returned %+v", end)
 	}
 	p.gone(conn)
@@ -207,7 +207,7 @@ func TestCut(t *testing.T) {
 	if conn.Send(said{}) {
 		t.Error("something could be sent after the cut")
 	}
-	if _, err := conn.Read(); !errors.As(err, new(*socket.Closed)) {
+	if _, err := conn.Read(); !errors.As(err, new(*socket.CloseError)) {
 		t.Errorf("Read returned %v", err)
 	}
 }

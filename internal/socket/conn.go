@@ -14,7 +14,7 @@ import (
 
 // Conn is one connection. One goroutine reads from it until Read returns an error; any may do the rest.
 type Conn struct {
-	hall    *Hall
+	hall    *Hub
 	ws      *websocket.Conn // reads
 	pipe    *pipe
 	address string
@@ -40,11 +40,11 @@ type Conn struct {
 	parted  bool    // our close is written, and a Read that is going on waits for the other side's
 	refused bool    // it is closed before it began, and nobody waits long for the other side's close
 	cut     bool    // the network connection is closed, or is being
-	end     Closed
+	end     CloseError
 }
 
 // Closed says how a connection ended.
-type Closed struct {
+type CloseError struct {
 	Code   wire.CloseCode // CloseLost when no close was sent, CloseEmpty when one without a code was
 	ByPeer bool           // the other side closed it
 }
@@ -57,7 +57,7 @@ const (
 	CloseLost     wire.CloseCode = 1006 // no close came at all
 )
 
-func (e *Closed) Error() string {
+func (e *CloseError) Error() string {
 	switch {
 	case e.Code == CloseLost:
 		return "the connection was lost"
@@ -74,7 +74,7 @@ func (c *Conn) RemoteAddr() string { return c.address }
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Cut drops the connection at once, with what is queued.
-func (c *Conn) Cut() { c.hangUp(CloseLost, true) }
+func (c *Conn) Abort() { c.hangUp(CloseLost, true) }
 
 // hangUp closes the network connection, for this reason if there was none yet. Reset, it also forgets what the kernel
 // still has for one who does not read: it would keep that for minutes.
@@ -84,7 +84,7 @@ func (c *Conn) hangUp(why wire.CloseCode, reset bool) {
 	c.cut = true
 	if !c.closing {
 		c.closing = true
-		c.end = Closed{Code: why}
+		c.end = CloseError{Code: why}
 	}
 	c.mu.Unlock()
 	if !first {

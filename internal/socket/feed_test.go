@@ -31,7 +31,7 @@ func TestALongFeedIsNotASlowReader(t *testing.T) {
 	if !conn.Feed(frames("a", n, size)) || !conn.Feed(frames("b", n, size)) {
 		t.Fatal("could not feed")
 	}
-	conn.Part(said{N: 2})
+	conn.SendFinal(said{N: 2})
 	if conn.Feed(frames("c", 1, 1)) {
 		t.Error("a closing connection is fed")
 	}

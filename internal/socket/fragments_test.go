@@ -83,7 +83,7 @@ func TestMessagesArriveWhole(t *testing.T) {
 				}
 				c.send(leaving(1000, "bye"))
 				c.expectClose(1000)
-				if end := p.closed(); end != (socket.Closed{Code: 1000, ByPeer: true}) {
+				if end := p.closed(); end != (socket.CloseError{Code: 1000, ByPeer: true}) {
 					t.Errorf("Read returned %+v", end)
 				}
 			})

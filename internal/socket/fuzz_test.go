@@ -22,7 +22,7 @@ func FuzzWhatComes(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	hall := socket.NewHall(socket.Options{MaxFrame: 1000, Log: slog.New(slog.DiscardHandler)})
+	hall := socket.NewHub(socket.Options{MaxFrame: 1000, Log: slog.New(slog.DiscardHandler)})
 	conns := make(chan *socket.Conn, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := hall.Accept(w, r)

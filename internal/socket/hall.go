@@ -11,7 +11,7 @@ import (
 )
 
 // Hall keeps all connections. Its Run must run for as long as there are any.
-type Hall struct {
+type Hub struct {
 	opts  Options
 	began time.Time // the watchdog's times are counted from here
 
@@ -24,15 +24,15 @@ type Hall struct {
 }
 
 // NewHall makes an empty hall.
-func NewHall(o Options) *Hall {
-	return &Hall{
+func NewHub(o Options) *Hub {
+	return &Hub{
 		opts: o.withDefaults(), began: time.Now(),
 		conns: make(map[*Conn]struct{}), from: make(map[netip.Addr]int), empty: make(chan struct{}),
 	}
 }
 
 // Len says how many connections there are.
-func (h *Hall) Len() int {
+func (h *Hub) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.conns)
@@ -43,7 +43,7 @@ const retryAfter = 5 * time.Second
 
 // admit makes room for one more, before its handshake, or says with which status and error it is refused. Unless it is one
 // that will be refused anyway, it counts for its address.
-func (h *Hall) admit(from netip.Addr, counted bool) (int, *wire.Error) {
+func (h *Hub) admit(from netip.Addr, counted bool) (int, *wire.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -61,7 +61,7 @@ func (h *Hall) admit(from netip.Addr, counted bool) (int, *wire.Error) {
 }
 
 // enter takes in a connection that was admitted, and reports whether the hall was closed meanwhile.
-func (h *Hall) enter(c *Conn) (closed bool) {
+func (h *Hub) enter(c *Conn) (closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conns[c] = struct{}{}
@@ -69,7 +69,7 @@ func (h *Hall) enter(c *Conn) (closed bool) {
 }
 
 // leave gives the room of one that was admitted free, whether or not its handshake came to an end.
-func (h *Hall) leave(c *Conn) {
+func (h *Hub) leave(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.conns, c)
@@ -84,7 +84,7 @@ func (h *Hall) leave(c *Conn) {
 }
 
 // all appends the connections to list.
-func (h *Hall) all(list []*Conn) []*Conn {
+func (h *Hub) all(list []*Conn) []*Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.conns {
@@ -99,7 +99,7 @@ func stopping() *wire.Error {
 
 // Close lets nobody in any more, closes every connection with wire.CloseDraining, and waits until all have ended. Those
 // that are still there when the context ends, or after Options.Stall, are cut; the error says that the context ended.
-func (h *Hall) Close(ctx context.Context) error {
+func (h *Hub) Close(ctx context.Context) error {
 	h.mu.Lock()
 	if !h.closed && h.present == 0 {
 		close(h.empty)
@@ -120,7 +120,7 @@ func (h *Hall) Close(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	for _, c := range h.all(nil) {
-		c.Cut()
+		c.Abort()
 	}
 	<-h.empty
 	return err

@@ -61,7 +61,7 @@ func TestCloseTheHallOnTheDeaf(t *testing.T) {
 
 func TestCloseAnEmptyHall(t *testing.T) {
 	t.Parallel()
-	h := socket.NewHall(socket.Options{})
+	h := socket.NewHub(socket.Options{})
 	for range 2 {
 		if err := h.Close(t.Context()); err != nil {
 			t.Error(err)

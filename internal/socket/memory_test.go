@@ -42,7 +42,7 @@ func TestAConnectionThatEndedCostsNothing(t *testing.T) {
 	for range many {
 		c := dial(t, p.address)
 		conn := soon(t, p.opened)
-		conn.Cut()
+		conn.Abort()
 		p.gone(conn)
 		p.closed()
 		c.r = nil

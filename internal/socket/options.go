@@ -20,7 +20,7 @@ type Options struct {
 	// "*.example.com" for those below it, "https://app.example.com" for one scheme only, "*" for all.
 	Origins []string
 	// Ended is called once with how each connection ended. It should be quick.
-	Ended func(Closed)
+	Ended func(CloseError)
 	Log   *slog.Logger // slog.Default()
 }
 
@@ -31,7 +31,7 @@ func (o Options) withDefaults() Options {
 	o.Ping = cmp.Or(o.Ping, 15*time.Second)
 	o.Stall = cmp.Or(o.Stall, 10*time.Second)
 	if o.Ended == nil {
-		o.Ended = func(Closed) {}
+		o.Ended = func(CloseError) {}
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

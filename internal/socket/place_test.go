@@ -27,7 +27,7 @@ func (said) Type() wire.FrameType { return "said" }
 
 // place is a hall with a real server before it.
 type place struct {
-	*socket.Hall
+	*socket.Hub
 	t       *testing.T
 	address string
 	opened  chan *socket.Conn // those that were accepted
@@ -58,7 +58,7 @@ func unwatched(t *testing.T, o socket.Options, serve func(*socket.Conn, socket.M
 	if serve == nil {
 		serve = echo
 	}
-	p := &place{Hall: socket.NewHall(o), t: t, opened: make(chan *socket.Conn, 1000), ended: make(chan error, 1000)}
+	p := &place{Hub: socket.NewHub(o), t: t, opened: make(chan *socket.Conn, 1000), ended: make(chan error, 1000)}
 	var readers sync.WaitGroup
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := p.Accept(w, r)
@@ -122,9 +122,9 @@ func soon[T any](t *testing.T, from <-chan T) T {
 }
 
 // closed is how the next connection that ends did so.
-func (p *place) closed() socket.Closed {
+func (p *place) closed() socket.CloseError {
 	p.t.Helper()
-	var c *socket.Closed
+	var c *socket.CloseError
 	if err := soon(p.t, p.ended); !errors.As(err, &c) {
 		p.t.Fatalf("Read returned %v, which is not a *Closed", err)
 	}

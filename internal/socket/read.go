@@ -143,7 +143,7 @@ func (c *Conn) judge(err error) {
 	case errors.Is(err, errNotUTF8):
 		c.Close(CloseNotUTF8, wire.Errorf(wire.InvalidRequest, "a text message must be UTF-8"))
 	case c.pipe.broken.Load():
-		c.Cut()
+		c.Abort()
 	default:
 		c.Close(CloseProtocol, wire.Errorf(wire.InvalidRequest, "what came is not WebSocket as in RFC 6455"))
 	}

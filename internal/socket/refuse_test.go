@@ -14,8 +14,8 @@ import (
 // TestRefusedConnections do not count for their address, are told why, and are gone soon even if they never close.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
-	ended := make(chan socket.Closed, 5)
-	hall := socket.NewHall(socket.Options{PerAddress: 1, Stall: time.Hour, Ended: func(c socket.Closed) { ended <- c }})
+	ended := make(chan socket.CloseError, 5)
+	hall := socket.NewHub(socket.Options{PerAddress: 1, Stall: time.Hour, Ended: func(c socket.CloseError) { ended <- c }})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hall.Refuse(w, r, wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "no"))
 	}))

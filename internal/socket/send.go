@@ -29,21 +29,21 @@ func (c *Conn) SendBinary(b []byte) bool { return c.enqueue(opBinary, b) }
 func (c *Conn) Close(code wire.CloseCode, e *wire.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.part(Closed{Code: code}, e)
+	c.part(CloseError{Code: code}, e)
 }
 
 // refusedLinger is how long one that was refused may take to read why.
 const refusedLinger = time.Second
 
 // Part says a last word and closes the connection, after everything that is queued or fed.
-func (c *Conn) Part(f wire.Frame) {
+func (c *Conn) SendFinal(f wire.Frame) {
 	text, err := wire.EncodeFrame(f)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && !c.closing {
 		c.add(&c.bye, opText, text)
 	}
-	c.part(Closed{Code: wire.CloseNormal}, nil)
+	c.part(CloseError{Code: wire.CloseNormal}, nil)
 }
 
 // echo answers the other side's close, with its own code. It does not listen to what is queued any more.
@@ -52,7 +52,7 @@ func (c *Conn) echo(code wire.CloseCode) {
 	defer c.mu.Unlock()
 	if !c.closing {
 		c.dropQueued()
-		c.part(Closed{Code: code, ByPeer: true}, nil)
+		c.part(CloseError{Code: code, ByPeer: true}, nil)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Conn) queue(op byte, payload []byte) bool {
 	}
 	if frames, bytes := c.queued(); frames+1 > c.hall.opts.QueueMessages || bytes+frameHeader+len(payload) > c.hall.opts.QueueBytes {
 		c.dropQueued()
-		c.part(Closed{Code: wire.CloseSlow}, wire.Errorf(wire.RateLimited,
+		c.part(CloseError{Code: wire.CloseSlow}, wire.Errorf(wire.RateLimited,
 			"what was sent to you was not read in time: %d messages of %d bytes waited; connect again and read faster", frames, bytes))
 		return false
 	}
@@ -98,7 +98,7 @@ func (c *Conn) dropQueued() {
 }
 
 // part queues the last frames. After an error nobody waits for what sources still have. The caller holds the lock.
-func (c *Conn) part(end Closed, e *wire.Error) {
+func (c *Conn) part(end CloseError, e *wire.Error) {
 	if c.closing {
 		return
 	}
@@ -157,7 +157,7 @@ func (c *Conn) write() {
 			return
 		}
 		if _, err := c.pipe.Conn.Write(b); err != nil {
-			c.Cut()
+			c.Abort()
 			return
 		}
 	}

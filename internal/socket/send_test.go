@@ -107,7 +107,7 @@ func TestASlowReaderIsClosed(t *testing.T) {
 			}
 			slow.expectClose(wire.CloseSlow)
 			slow.Close()
-			if end := p.closed(); end != (socket.Closed{Code: wire.CloseSlow}) {
+			if end := p.closed(); end != (socket.CloseError{Code: wire.CloseSlow}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			p.gone(conn)
@@ -144,7 +144,7 @@ func TestCutWhileWriting(t *testing.T) {
 	for range 50 {
 		conn.SendBinary(make([]byte, 1<<20))
 	}
-	conn.Cut()
+	conn.Abort()
 	p.gone(conn)
 }
 
@@ -162,7 +162,7 @@ func TestPingsThatAreNotReadAreNotAnsweredForEver(t *testing.T) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal("its pings were taken for ever")
 	}
-	if end := p.closed(); end != (socket.Closed{Code: wire.CloseSlow}) {
+	if end := p.closed(); end != (socket.CloseError{Code: wire.CloseSlow}) {
 		t.Errorf("Read returned %+v", end)
 	}
 	p.gone(conn)
@@ -197,7 +197,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		all.Go(func() { conn.Send(said{}) })
 		all.Go(func() { conn.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "replaced")) })
 		if i%2 == 0 {
-			all.Go(func() { conn.Cut() })
+			all.Go(func() { conn.Abort() })
 		}
 		all.Go(func() {
 			for {

@@ -49,7 +49,7 @@ func TestTooLarge(t *testing.T) {
 			}
 			c.expectError(wire.PayloadTooLarge)
 			c.expectClose(wire.CloseTooLarge)
-			if end := p.closed(); end != (socket.Closed{Code: wire.CloseTooLarge}) {
+			if end := p.closed(); end != (socket.CloseError{Code: wire.CloseTooLarge}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			c.Close()

@@ -22,7 +22,7 @@ const looks = 16
 
 // Run is the watchdog of all connections, until the context ends. It pings the silent, closes those who answer
 // neither of two pings, and cuts those whose write or close is stuck.
-func (h *Hall) Run(ctx context.Context) {
+func (h *Hub) Run(ctx context.Context) {
 	tick := time.NewTicker(max(time.Millisecond, min(h.opts.Ping, h.opts.Stall)/looks))
 	defer tick.Stop()
 	var list []*Conn
@@ -69,7 +69,7 @@ func (c *Conn) look(now time.Duration) {
 		if w.closing == 0 || turn != w.turn {
 			w.closing, w.turn = now, turn
 		} else if now-w.closing >= o.Stall {
-			c.Cut()
+			c.Abort()
 		}
 		return
 	}

@@ -36,7 +36,7 @@ func TestTheSilentArePingedThenClosed(t *testing.T) {
 	c.expectError(wire.DeadlineExceeded)
 	c.expectClose(wire.CloseSlow)
 	c.Close()
-	if end := p.closed(); end != (socket.Closed{Code: wire.CloseSlow}) {
+	if end := p.closed(); end != (socket.CloseError{Code: wire.CloseSlow}) {
 		t.Errorf("Read returned %+v", end)
 	}
 	p.gone(conn)
@@ -113,7 +113,7 @@ func TestAStuckWriteIsCut(t *testing.T) {
 	for now := time.Second; ; now += stallTime - 1 { // each look in which something moved sets its patience back
 		select {
 		case <-conn.Done():
-			if end := p.closed(); end != (socket.Closed{Code: wire.CloseSlow}) {
+			if end := p.closed(); end != (socket.CloseError{Code: wire.CloseSlow}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			return
@@ -157,7 +157,7 @@ func TestACloseThatIsNotAnsweredIsCut(t *testing.T) {
 	}
 	conn.Look(time.Second + stallTime)
 	p.gone(conn)
-	if end := p.closed(); end != (socket.Closed{Code: wire.CloseNormal}) {
+	if end := p.closed(); end != (socket.CloseError{Code: wire.CloseNormal}) {
 		t.Errorf("Read returned %+v", end)
 	}
 }

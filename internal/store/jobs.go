@@ -29,12 +29,12 @@ type Jobs interface {
 
 // CreateParams describes a new record: DISPATCHED, first attempt, naming node, epoch and token.
 type CreateParams struct {
-	ID      core.JobID
-	Spec    core.Spec
-	Print   string // the content's fingerprint
-	Holder  core.Holder
-	Token   core.Token
-	Timeout time.Duration // of the whole job
+	ID          core.JobID
+	Spec        core.Spec
+	Fingerprint string // the content's fingerprint
+	Holder      core.Holder
+	Token       core.Token
+	Timeout     time.Duration // of the whole job
 }
 
 // ApplyParams describes one step.
@@ -45,7 +45,7 @@ type ApplyParams struct {
 	// Epoch 0 leaves the epoch open, AnyHolder the whole.
 	Holder    core.Holder
 	AnyHolder bool
-	Held      core.Token // if given: the record's lease must be this one
+	HeldToken core.Token // if given: the record's lease must be this one
 	// Seen is the record as the caller last saw it, if it did. It saves a read; an old one does no harm.
 	Seen *core.Job
 
@@ -66,20 +66,20 @@ type Outcome uint8
 
 // The outcomes of a step.
 const (
-	Decided      Outcome = iota + 1 // the step was made
-	Repeated                        // the very same step had been made before
-	NoJob                           // there is no record
-	StaleAttempt                    // the job is in another attempt
-	NotHolder                       // another node has the job
-	StaleLife                       // the node has registered again since
-	Ended                           // the job had ended otherwise
-	Illegal                         // the state machine has no such step
-	Owned                           // the retry belongs to somebody whose time is not over
+	Decided          Outcome = iota + 1 // the step was made
+	Repeated                            // the very same step had been made before
+	NoJob                               // there is no record
+	StaleAttempt                        // the job is in another attempt
+	NotHolder                           // another node has the job
+	HolderStaleEpoch                    // the node has registered again since
+	Ended                               // the job had ended otherwise
+	Illegal                             // the state machine has no such step
+	Owned                               // the retry belongs to somebody whose time is not over
 )
 
 var outcomeNames = [...]string{
 	Decided: "decided", Repeated: "repeated", NoJob: "no_job", StaleAttempt: "stale_attempt", NotHolder: "not_holder",
-	StaleLife: "stale_epoch", Ended: "ended", Illegal: "illegal", Owned: "owned",
+	HolderStaleEpoch: "stale_epoch", Ended: "ended", Illegal: "illegal", Owned: "owned",
 }
 
 func (o Outcome) String() string {
@@ -106,26 +106,28 @@ type ListParams struct {
 	Lang    core.Lang // spoken or wanted
 	Region  string    // asked for
 	Limit   int
-	After   Place // only what comes after this in the list
+	After   JobPosition // only what comes after this in the list
 }
 
 // Place is where a job stands in a list: it does not change, whatever else comes and goes.
-type Place struct {
+type JobPosition struct {
 	Created int64 // Unix milliseconds, which is what every instance knows of every job
 	Job     core.JobID
 }
 
 // PlaceOf is where a job stands.
-func PlaceOf(job *core.Job) Place { return Place{Created: job.Created.UnixMilli(), Job: job.ID} }
+func PositionOf(job *core.Job) JobPosition {
+	return JobPosition{Created: job.Created.UnixMilli(), Job: job.ID}
+}
 
 // Compare orders places: the newest first, those of one moment by their names.
-func (p Place) Compare(other Place) int {
+func (p JobPosition) Compare(other JobPosition) int {
 	return cmp.Or(cmp.Compare(other.Created, p.Created), cmp.Compare(p.Job, other.Job))
 }
 
 // Page sorts the records that were found and cuts the list.
 func (p *ListParams) Page(jobs []*core.Job) []*core.Job {
-	slices.SortFunc(jobs, func(a, b *core.Job) int { return PlaceOf(a).Compare(PlaceOf(b)) })
+	slices.SortFunc(jobs, func(a, b *core.Job) int { return PositionOf(a).Compare(PositionOf(b)) })
 	if p.Limit > 0 && len(jobs) > p.Limit {
 		jobs = jobs[:p.Limit]
 	}
@@ -139,5 +141,5 @@ func (p *ListParams) Selects(job *core.Job) bool {
 		(p.Session == "" || p.Session == job.Session) &&
 		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&
 		(p.Region == "" || p.Region == job.Options.Region) &&
-		(p.After == Place{} || PlaceOf(job).Compare(p.After) > 0)
+		(p.After == JobPosition{} || PositionOf(job).Compare(p.After) > 0)
 }

@@ -21,7 +21,7 @@ type Ledger interface {
 }
 
 // Holdings is the read side of the ledger.
-type Holdings interface {
+type LeaseReader interface {
 	// Leases returns leases in the order of their names, whatever their state; an empty one where the node's set
 	// does not name it.
 	Leases(ctx context.Context, refs ...core.LeaseRef) ([]core.Lease, error)

@@ -13,7 +13,7 @@ type Nodes interface {
 	// come back as orphans, to be handled and released by the caller.
 	Register(ctx context.Context, p RegisterParams) (Registration, error)
 	// Heartbeat renews the node's presence and its leases in one step and says what does not fit.
-	Heartbeat(ctx context.Context, p HeartbeatParams) (Pulse, error)
+	Heartbeat(ctx context.Context, p HeartbeatParams) (HeartbeatResult, error)
 	// Drain sets or clears the operator's wish that the node gets nothing new. It outlives registrations.
 	Drain(ctx context.Context, p DrainParams) (*core.Node, error)
 	// Connect notes that a node's connection was made or lost. A node whose connection is lost is granted nothing until
@@ -25,14 +25,14 @@ type Nodes interface {
 }
 
 // Census is the read side of the fleet.
-type Census interface {
+type NodeReader interface {
 	// Node returns one node, ErrNoNode if it is not registered.
 	Node(ctx context.Context, id core.NodeID) (NodeStatus, error)
 	// Nodes returns registered nodes, also those that are silent: those that are named, in their order and without those
 	// that are not known, or every one.
 	Nodes(ctx context.Context, ids ...core.NodeID) ([]NodeStatus, error)
 	// Sightings returns how long ago each node was last heard.
-	Sightings(ctx context.Context) ([]Sighting, error)
+	LastSeen(ctx context.Context) ([]LastSeen, error)
 	// Watch calls fn with every change until the context ends, in order for each node; changes of one node that
 	// come fast may be told as one. It calls ready once no change made after that call can be missed.
 	Watch(ctx context.Context, ready func(), fn func(Change)) error
@@ -98,7 +98,7 @@ type HeartbeatParams struct {
 }
 
 // Pulse is the answer to a heartbeat. Anything but OK changed nothing.
-type Pulse struct {
+type HeartbeatResult struct {
 	Verdict    Verdict
 	NodeStatus              // empty when the node is unknown
 	Orphans    []core.Lease // the node does not have these although it should
@@ -157,7 +157,7 @@ type NodeStatus struct {
 }
 
 // Sighting is when a node was last heard.
-type Sighting struct {
+type LastSeen struct {
 	Node core.NodeID
 	Age  time.Duration
 }

@@ -14,9 +14,9 @@ type Outbox interface {
 	// that was appended before is left as it is.
 	Append(ctx context.Context, p AppendParams) (Appended, error)
 	// Read returns the stream's messages after a position.
-	Read(ctx context.Context, p ReadParams) ([]Message, error)
+	Read(ctx context.Context, p ReadParams) ([]OutboxMessage, error)
 	// Early lists the indexes of messages that wait for others before them.
-	Early(ctx context.Context, session core.SessionRef) ([]int64, error)
+	Waiting(ctx context.Context, session core.SessionRef) ([]int64, error)
 }
 
 // AppendParams describes one message. Indexes count from 0.
@@ -30,7 +30,7 @@ type AppendParams struct {
 	MaxBytes int64
 	// By says that only the session's owner may add it: a message that is the owner's own decision. Its zero value is
 	// for what was decided elsewhere, by a job's record.
-	By Claim
+	By Ownership
 }
 
 // Appended is the answer to an append.
@@ -38,7 +38,7 @@ type Appended struct {
 	Seq int64 // the position of the last message in the stream
 	// Refused says that nothing was added: the session belongs to another instance, or its name to another incarnation.
 	Refused bool
-	There   bool // the utterance had a message before, which may be another: that one stands
+	Exists  bool // the utterance had a message before, which may be another: that one stands
 	// Owner is the instance that has this incarnation of the session; empty when none has. It is as old as the append,
 	// no older.
 	Owner core.InstanceID
@@ -52,7 +52,7 @@ type ReadParams struct {
 }
 
 // Message is one message of a stream; Seq counts from 1.
-type Message struct {
+type OutboxMessage struct {
 	Seq   int64
 	Index int64
 	Body  []byte
@@ -68,14 +68,14 @@ type Sessions interface {
 
 // Claim says which instance has a session. The epoch grows by one whenever it changes hands, so that the writes of an
 // earlier owner are told from those of the present one.
-type Claim struct {
+type Ownership struct {
 	Owner core.InstanceID
 	Epoch int64 // counts from 1 within an incarnation
 }
 
 // SessionState is a session as the store has it.
 type SessionState struct {
-	Claim
+	Ownership
 	Incarnation core.SessionIncarnation
 	Body        []byte
 }
@@ -84,13 +84,13 @@ type SessionState struct {
 type SaveParams struct {
 	// Session is refused when its name belongs to another incarnation by now.
 	Session core.SessionRef
-	Claim
+	Ownership
 	// Take says that the session becomes the caller's: the epoch before the claim's must stand with the body that was
 	// Seen, or no session at all for the first. Without it the claim itself must stand, or an older one: a store that has
 	// forgotten its last moments takes the word of whoever has the session since.
-	Take bool
-	Seen []byte
-	Body []byte
+	TakeOver bool
+	Expected []byte
+	Body     []byte
 	// Known is how many messages of the session's outbox the owner knows of. The outbox lives as long as the state; what
 	// the store has forgotten of it is counted on from there.
 	Known int64

@@ -88,7 +88,7 @@ func repeated(job *core.Job, p *ApplyParams) bool {
 // foreign says why the job is not held by whom the caller thinks; 0 when it is.
 func foreign(job *core.Job, p *ApplyParams) Outcome {
 	switch {
-	case p.Held != "" && job.Token != p.Held:
+	case p.HeldToken != "" && job.Token != p.HeldToken:
 		return NotHolder
 	case p.AnyHolder:
 		return 0
@@ -97,7 +97,7 @@ func foreign(job *core.Job, p *ApplyParams) Outcome {
 	case job.Node != p.Holder.Node:
 		return NotHolder
 	case p.Holder.Epoch != 0 && job.Epoch != p.Holder.Epoch:
-		return StaleLife
+		return HolderStaleEpoch
 	}
 	return 0
 }

@@ -55,7 +55,7 @@ func TestStepOutcomes(t *testing.T) {
 		{"a result of an old attempt", dispatched, store.ApplyParams{Event: core.EventDone, Holder: oldAttempt}, store.StaleAttempt},
 		{"a result of an attempt that never was", dispatched, store.ApplyParams{Event: core.EventDone, Holder: newAttempt}, store.StaleAttempt},
 		{"a result from another node", dispatched, store.ApplyParams{Event: core.EventDone, Holder: otherNode}, store.NotHolder},
-		{"a result from an earlier life", dispatched, store.ApplyParams{Event: core.EventDone, Holder: oldLife}, store.StaleLife},
+		{"a result from an earlier life", dispatched, store.ApplyParams{Event: core.EventDone, Holder: oldLife}, store.HolderStaleEpoch},
 		{"a late result while nobody else has the job", retrying, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Decided},
 		{"a result twice", done, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Repeated},
 		{"a result of an old attempt after the end", done, store.ApplyParams{Event: core.EventDone, Holder: oldAttempt}, store.StaleAttempt},

@@ -14,24 +14,24 @@ var ErrDown = errors.New("the shared store cannot be reached")
 var ErrNotAsked = errors.New("it did not serve lately, and is asked again in a moment")
 
 // Trouble is what is wrong with a store that answers and cannot serve, in words that anybody may read. It comes with ErrDown.
-type Trouble string
+type UnavailableError string
 
 // Error implements error.
-func (t Trouble) Error() string { return string(t) }
+func (t UnavailableError) Error() string { return string(t) }
 
 // Store is everything an implementation offers. Code asks for the one small interface it needs.
 type Store interface {
 	Nodes
-	Census
+	NodeReader
 	Ledger
-	Holdings
+	LeaseReader
 	Jobs
 	Marks
 	Outbox
 	Sessions
 	Instances
-	Mail
-	Estates
+	Inboxes
+	AbandonedInboxes
 	Board
 
 	// Ping reports whether the store would answer right now.
@@ -42,11 +42,11 @@ type Store interface {
 
 // Timing holds the durations by which a store judges. They are the same for every instance of one fleet.
 type Timing struct {
-	Presence time.Duration // a node that was silent this long is gone; also the TTL of every lease
-	Judge    time.Duration // the age at which a lease the node never confirmed is judged
-	Attempt  time.Duration // how long one attempt may take
-	Job      time.Duration // how long a whole job may take
-	Keep     time.Duration // how long the record of an ended job is kept
+	Presence    time.Duration // a node that was silent this long is gone; also the TTL of every lease
+	ReservedTTL time.Duration // the age at which a lease the node never confirmed is judged
+	Attempt     time.Duration // how long one attempt may take
+	Job         time.Duration // how long a whole job may take
+	Retention   time.Duration // how long the record of an ended job is kept
 }
 
 // Verdict is the store's answer to a request that may be refused.

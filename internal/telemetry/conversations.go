@@ -8,10 +8,10 @@ import (
 )
 
 // Conversations counts what sessions do.
-type Conversations struct {
-	Sessions *prometheus.CounterVec // event: started, resumed, revived, superseded, ended, abandoned
-	Commits  *prometheus.CounterVec // reason
-	Messages *prometheus.CounterVec // kind: result, error, partial, speech
+type Sessions struct {
+	Events     *prometheus.CounterVec // event: started, resumed, revived, superseded, ended, abandoned
+	Utterances *prometheus.CounterVec // reason
+	Messages   *prometheus.CounterVec // kind: result, error, partial, speech
 
 	PauseProbes prometheus.Counter
 
@@ -27,12 +27,12 @@ type Conversations struct {
 var reasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 
 // newConversations makes the counters.
-func newConversations(reg *prometheus.Registry) Conversations {
-	c := Conversations{
-		Sessions: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newConversations(reg *prometheus.Registry) Sessions {
+	c := Sessions{
+		Events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lingua_sessions_total", Help: "Sessions that were started, resumed, revived from another instance, superseded by one, ended or abandoned.",
 		}, []string{"event"}),
-		Commits: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Utterances: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lingua_utterances_total", Help: "Utterances that became jobs, by what ended them.",
 		}, []string{"reason"}),
 		Messages: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,23 +46,23 @@ func newConversations(reg *prometheus.Registry) Conversations {
 			Buckets: prometheus.ExponentialBuckets(1e-3, 2, 17),
 		}, []string{"outcome"}),
 	}
-	reg.MustRegister(c.Sessions, c.Commits, c.Messages, c.PauseProbes, c.took)
+	reg.MustRegister(c.Events, c.Utterances, c.Messages, c.PauseProbes, c.took)
 	for i, kind := range []string{"error", "result"} {
 		c.answered[i], c.waited[i] = c.Messages.WithLabelValues(kind), c.took.WithLabelValues(kind)
 	}
 	c.ended = make(map[string]prometheus.Counter, len(reasons))
 	for _, reason := range reasons {
-		c.ended[reason] = c.Commits.WithLabelValues(reason)
+		c.ended[reason] = c.Utterances.WithLabelValues(reason)
 	}
 	return c
 }
 
 // Committed counts an utterance that became a job.
-func (c *Conversations) Committed(reason string) { c.ended[reason].Inc() }
+func (c *Sessions) Committed(reason string) { c.ended[reason].Inc() }
 
 // Answered notes that the terminal message of an utterance was sent. When it began is not known of one that another
 // instance committed: zero.
-func (c *Conversations) Answered(committed time.Time, result bool) {
+func (c *Sessions) Answered(committed time.Time, result bool) {
 	kind := 0
 	if result {
 		kind = 1

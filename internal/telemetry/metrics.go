@@ -26,22 +26,22 @@ type Metrics struct {
 	SlowPath         *prometheus.CounterVec // path
 
 	// Ours.
-	dispatch    *prometheus.HistogramVec // outcome
-	reserve     [16]prometheus.Counter   // by store.Verdict
-	Refusals    *prometheus.CounterVec   // reason
-	ACKTimeouts prometheus.Counter
-	Retries     *prometheus.CounterVec   // reason
-	Jobs        *prometheus.CounterVec   // state
-	JobDuration *prometheus.HistogramVec // state
-	Fenced      *prometheus.CounterVec   // message, cause
-	Deliveries  *prometheus.CounterVec   // result
-	Orphans     *prometheus.CounterVec   // kind
-	Passed      *prometheus.CounterVec   // reason
-	ModelNA     prometheus.Counter
-	StoreErrors *prometheus.CounterVec // operation
-	Forgotten   *prometheus.CounterVec // kind
-	Closes      *prometheus.CounterVec // code, side
-	Conversations
+	dispatch           *prometheus.HistogramVec // outcome
+	reserve            [16]prometheus.Counter   // by store.Verdict
+	Refusals           *prometheus.CounterVec   // reason
+	ACKTimeouts        prometheus.Counter
+	Retries            *prometheus.CounterVec   // reason
+	Jobs               *prometheus.CounterVec   // state
+	JobDuration        *prometheus.HistogramVec // state
+	Fenced             *prometheus.CounterVec   // message, cause
+	Deliveries         *prometheus.CounterVec   // result
+	Orphans            *prometheus.CounterVec   // kind
+	CandidatesRejected *prometheus.CounterVec   // reason
+	ModelNA            prometheus.Counter
+	StoreErrors        *prometheus.CounterVec // operation
+	EvictedNodes       *prometheus.CounterVec // kind
+	Closes             *prometheus.CounterVec // code, side
+	Sessions
 	Bus
 
 	// Ready for use on the way of every job, where looking a label up would cost.
@@ -96,16 +96,16 @@ func New() *Metrics {
 			prometheus.ExponentialBuckets(1e-3, 2, 16), "state"),
 		Fenced: counters("lingua_fenced_total",
 			"Messages that changed nothing because their sender does not hold the job.", "message", "cause"),
-		Deliveries:  counters("lingua_deliveries_total", "Attempts to hand a job to a node.", "result"),
-		Orphans:     counters("lingua_reconciled_leases_total", "Leases that did not fit what their node said.", "kind"),
-		Passed:      counters("lingua_nodes_passed_over_total", "Nodes passed over in refused dispatches, by reason.", "reason"),
-		ModelNA:     counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
-		StoreErrors: counters("lingua_store_errors_total", "Operations the store could not answer.", "operation"),
+		Deliveries:         counters("lingua_deliveries_total", "Attempts to hand a job to a node.", "result"),
+		Orphans:            counters("lingua_reconciled_leases_total", "Leases that did not fit what their node said.", "kind"),
+		CandidatesRejected: counters("lingua_nodes_passed_over_total", "Nodes passed over in refused dispatches, by reason.", "reason"),
+		ModelNA:            counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
+		StoreErrors:        counters("lingua_store_errors_total", "Operations the store could not answer.", "operation"),
 		Closes: counters("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by which side closed them.", "code", "side"),
-		Conversations: newConversations(reg),
-		Bus:           newBus(reg),
-		Forgotten:     counters("lingua_store_forgotten_total", "Records and leases that the store had and does not know any more.", "kind"),
+		Sessions:     newConversations(reg),
+		Bus:          newBus(reg),
+		EvictedNodes: counters("lingua_store_forgotten_total", "Records and leases that the store had and does not know any more.", "kind"),
 	}
 	m.StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "lingua_store_up", Help: "1 while the shared store answers. While it is 0 every dispatch is refused.",

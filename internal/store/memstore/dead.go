@@ -39,13 +39,13 @@ func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.Posted,
 	now := s.now()
 	b := s.mail.box(p.Inbox, now)
 	if b == nil {
-		return store.NoLetter, nil
+		return store.NoDeadLetter, nil
 	}
 	i := b.indexDead(p.ID)
 	if i < 0 {
-		return store.NoLetter, nil
+		return store.NoDeadLetter, nil
 	}
-	posted := s.mail.post(p.To, p.Max, b.dead[i].Body, b.dead[i].posted, now)
+	posted := s.mail.post(p.To, p.MaxMessages, b.dead[i].Body, b.dead[i].posted, now)
 	if posted == store.Accepted {
 		b.dead = slices.Delete(b.dead, i, i+1)
 	}

@@ -8,10 +8,10 @@ import (
 )
 
 // Heartbeat implements store.Nodes.
-func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.Pulse, error) {
+func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
 	n := s.locked(nil, p.Node)
 	if n == nil {
-		return store.Pulse{Verdict: store.UnknownNode}, nil
+		return store.HeartbeatResult{Verdict: store.UnknownNode}, nil
 	}
 	defer n.mu.Unlock()
 	now := s.now()
@@ -20,11 +20,11 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	}
 	switch {
 	case ctx.Err() != nil:
-		return store.Pulse{Verdict: store.TooLate}, nil
+		return store.HeartbeatResult{Verdict: store.TooLate}, nil
 	case p.Epoch != 0 && p.Epoch != n.now.Epoch:
-		return store.Pulse{Verdict: store.StaleEpoch, NodeStatus: s.status(n, now)}, nil
+		return store.HeartbeatResult{Verdict: store.StaleEpoch, NodeStatus: s.status(n, now)}, nil
 	case p.Seq != 0 && p.Seq < n.seq:
-		return store.Pulse{Verdict: store.TooLate, NodeStatus: s.status(n, now)}, nil
+		return store.HeartbeatResult{Verdict: store.TooLate, NodeStatus: s.status(n, now)}, nil
 	}
 
 	repeat := p.Again || p.Seq != 0 && p.Seq == n.seq
@@ -38,7 +38,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	}
 	s.declare(n, &p)
 
-	pulse := store.Pulse{Verdict: store.OK, Young: s.newborn(now)}
+	pulse := store.HeartbeatResult{Verdict: store.OK, Young: s.newborn(now)}
 	for i := len(n.leases) - 1; i >= 0; i-- {
 		if s.beat(n, &n.leases[i], &p.Activity, &pulse, repeat, now) {
 			n.remove(i)
@@ -67,7 +67,7 @@ func (s *Store) declare(n *node, p *store.HeartbeatParams) {
 // A node that lists its jobs is believed about them: listed leases are renewed whatever the clock says, an
 // unlisted one is an orphan at the second omission (the first may be a heartbeat written before the job
 // arrived). A node that never lists has all its leases renewed until their attempts' deadlines.
-func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Pulse, repeat bool, now moment) (remove bool) {
+func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.HeartbeatResult, repeat bool, now moment) (remove bool) {
 	listed := a.Lists && lists(a.Active, l)
 	late := now.since(l.since) >= s.timing.Attempt
 	switch {

@@ -90,7 +90,7 @@ func (sh *jobShard) get(id core.JobID, now moment) *core.Job {
 // past its deadline by long enough that whoever finds its lease also finds it.
 func (s *Store) lifetime(job *core.Job, now moment) moment {
 	if job.State.Terminal() {
-		return now.add(s.timing.Keep)
+		return now.add(s.timing.Retention)
 	}
 	return moment(job.Until().Sub(s.base)).add(2 * s.timing.Presence)
 }
@@ -109,7 +109,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 	}
 	at := s.time(now)
 	job := &core.Job{
-		ID: p.ID, Spec: p.Spec, Fingerprint: p.Print,
+		ID: p.ID, Spec: p.Spec, Fingerprint: p.Fingerprint,
 		State: core.StateDispatched, Holder: p.Holder, Token: p.Token, Version: 1,
 		Created: at, Updated: at, Deadline: at.Add(p.Timeout),
 	}

@@ -97,13 +97,13 @@ func (s *Store) Instances(context.Context) ([]store.Instance, error) {
 	var list []store.Instance
 	for id := range s.mail.boxes {
 		b := s.mail.box(id, now)
-		one := store.Instance{ID: id, Present: !expired(b.present, now), Open: b.open, Inbox: len(b.letters), Dead: len(b.dead)}
+		one := store.Instance{ID: id, Present: !expired(b.present, now), HasInbox: b.open, Inbox: len(b.letters), DeadLetters: len(b.dead)}
 		if one.Present {
 			one.Body = slices.Clone(b.body)
 		}
 		for _, l := range b.letters {
 			if l.deliveries > 0 {
-				one.Fetched++
+				one.Pending++
 			}
 		}
 		list = append(list, one)
@@ -120,7 +120,7 @@ func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, err
 		return 0, err
 	}
 	now := s.now()
-	return s.mail.post(p.To, p.Most, p.Body, now, now), nil
+	return s.mail.post(p.To, p.MaxMessages, p.Body, now, now), nil
 }
 
 // post puts a letter into an inbox. The caller holds the lock.
@@ -128,9 +128,9 @@ func (m *mail) post(to core.InstanceID, most int, body []byte, posted, now momen
 	b := m.boxes[to]
 	switch {
 	case b == nil || expired(b.present, now):
-		return store.Away
+		return store.InstanceAbsent
 	case len(b.letters) >= most:
-		return store.Overfull
+		return store.InboxFull
 	}
 	m.ids++
 	b.letters = append(b.letters, &letter{id: strconv.FormatUint(m.ids, 10), body: slices.Clone(body), posted: posted})
@@ -142,7 +142,7 @@ func (m *mail) post(to core.InstanceID, most int, body []byte, posted, now momen
 }
 
 // Fetch implements store.Mail.
-func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
 	over := time.NewTimer(p.Wait)
 	defer over.Stop()
 	for {
@@ -161,7 +161,7 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter,
 }
 
 // fetch takes what is there, or says where it is to be waited for.
-func (s *Store) fetch(p *store.FetchParams) ([]store.Letter, <-chan struct{}) {
+func (s *Store) fetch(p *store.FetchParams) ([]store.InboxMessage, <-chan struct{}) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	b := s.mail.boxes[p.Inbox]
@@ -177,8 +177,8 @@ func (s *Store) fetch(p *store.FetchParams) ([]store.Letter, <-chan struct{}) {
 }
 
 // take hands over letters, which counts as a delivery.
-func (b *box) take(now moment, limit int, wanted func(*letter) bool) []store.Letter {
-	var list []store.Letter
+func (b *box) take(now moment, limit int, wanted func(*letter) bool) []store.InboxMessage {
+	var list []store.InboxMessage
 	for _, l := range b.letters {
 		if len(list) == limit {
 			break
@@ -192,12 +192,12 @@ func (b *box) take(now moment, limit int, wanted func(*letter) bool) []store.Let
 	return list
 }
 
-func (l *letter) shown(now moment) store.Letter {
-	return store.Letter{ID: l.id, Body: slices.Clone(l.body), Age: now.since(l.posted), Deliveries: l.deliveries}
+func (l *letter) shown(now moment) store.InboxMessage {
+	return store.InboxMessage{ID: l.id, Body: slices.Clone(l.body), Age: now.since(l.posted), Deliveries: l.deliveries}
 }
 
 // Unsettled implements store.Mail.
-func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+func (s *Store) Pending(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	b := s.mail.boxes[p.Inbox]
@@ -209,7 +209,7 @@ func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Let
 }
 
 // Settle implements store.Mail.
-func (s *Store) Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error {
+func (s *Store) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...string) error {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -227,7 +227,7 @@ func (b *box) drop(ids []string) {
 }
 
 // Condemn implements store.Mail.
-func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) (string, error) {
+func (s *Store) DeadLetter(ctx context.Context, p store.DeadLetterParams) (string, error) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -238,18 +238,18 @@ func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) (string, err
 	if b == nil {
 		return "", nil
 	}
-	i := slices.IndexFunc(b.letters, func(l *letter) bool { return l.id == p.Letter.ID })
+	i := slices.IndexFunc(b.letters, func(l *letter) bool { return l.id == p.ID.ID })
 	if i < 0 {
 		return "", nil // it was condemned before
 	}
-	b.dead = append(b.dead, deadLetter{store.DeadLetter{Letter: p.Letter, Inbox: p.Inbox, Reason: p.Reason}, b.letters[i].posted})
+	b.dead = append(b.dead, deadLetter{store.DeadLetter{InboxMessage: p.ID, Inbox: p.Inbox, Reason: p.Reason}, b.letters[i].posted})
 	b.letters = slices.Delete(b.letters, i, i+1)
 	b.kept = now.add(p.Keep)
-	return p.Letter.ID, nil
+	return p.ID.ID, nil
 }
 
 // Estate implements store.Estates.
-func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]store.Letter, error) {
+func (s *Store) FetchAbandoned(ctx context.Context, id core.InstanceID, limit int) ([]store.InboxMessage, error) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	now := s.now()
@@ -257,7 +257,7 @@ func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]st
 	if b == nil || !expired(b.present, now) {
 		return nil, ctx.Err()
 	}
-	var list []store.Letter
+	var list []store.InboxMessage
 	for _, l := range b.letters[:min(limit, len(b.letters))] {
 		if l.deliveries == 0 && !l.inherited {
 			l.fetched, l.inherited = now, true
@@ -268,7 +268,7 @@ func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]st
 }
 
 // Bury implements store.Estates.
-func (s *Store) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
+func (s *Store) RemoveInbox(ctx context.Context, id core.InstanceID) (bool, error) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	if err := ctx.Err(); err != nil {

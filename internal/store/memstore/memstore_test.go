@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var timing = store.Timing{
-	Presence: 15 * time.Second, Judge: 5 * time.Second, Attempt: 30 * time.Second, Job: time.Minute, Keep: 40 * time.Second,
+	Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 30 * time.Second, Job: time.Minute, Retention: 40 * time.Second,
 }
 
 // bubble runs a test with a fresh store on a clock that costs nothing to turn.

@@ -96,7 +96,7 @@ func (s *Store) young(l *lease, now moment) bool {
 }
 
 // early reports whether the lease was reserved so lately that its job may still be on its way to the node.
-func (s *Store) early(l *lease, now moment) bool { return now.since(l.since) < s.timing.Judge }
+func (s *Store) early(l *lease, now moment) bool { return now.since(l.since) < s.timing.ReservedTTL }
 
 // stray reports whether the lease was adopted from a node's list: nobody reserved it.
 func (l *lease) stray() bool { return l.token == "" }

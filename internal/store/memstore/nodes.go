@@ -244,12 +244,12 @@ func (s *Store) Nodes(_ context.Context, ids ...core.NodeID) ([]store.NodeStatus
 }
 
 // Sightings implements store.Census.
-func (s *Store) Sightings(context.Context) ([]store.Sighting, error) {
-	var all []store.Sighting
+func (s *Store) LastSeen(context.Context) ([]store.LastSeen, error) {
+	var all []store.LastSeen
 	now := s.now()
 	s.eachNode(func(n *node) {
 		n.mu.Lock()
-		all = append(all, store.Sighting{Node: n.now.ID, Age: n.silence(now)})
+		all = append(all, store.LastSeen{Node: n.now.ID, Age: n.silence(now)})
 		n.mu.Unlock()
 	})
 	return all, nil

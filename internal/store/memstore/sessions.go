@@ -62,9 +62,9 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 	switch {
 	case was.Epoch > 0 && was.Incarnation != p.Session.Incarnation:
 		return false, nil
-	case was.Claim == p.Claim && (!p.Take || bytes.Equal(was.Body, p.Body)): // taken before, if the first reply was lost
-	case p.Take && was.Epoch == p.Epoch-1 && bytes.Equal(was.Body, p.Seen):
-	case !p.Take && was.Epoch < p.Epoch:
+	case was.Ownership == p.Ownership && (!p.TakeOver || bytes.Equal(was.Body, p.Body)): // taken before, if the first reply was lost
+	case p.TakeOver && was.Epoch == p.Epoch-1 && bytes.Equal(was.Body, p.Expected):
+	case !p.TakeOver && was.Epoch < p.Epoch:
 	default:
 		return false, nil
 	}
@@ -79,7 +79,7 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 		st.dropThrough(st.acked)
 	}
 	o.states[p.Session.SessionKey] = state{
-		store.SessionState{Claim: p.Claim, Incarnation: p.Session.Incarnation, Body: slices.Clone(p.Body)}, now.add(p.Keep),
+		store.SessionState{Ownership: p.Ownership, Incarnation: p.Session.Incarnation, Body: slices.Clone(p.Body)}, now.add(p.Keep),
 	}
 	return true, nil
 }
@@ -93,10 +93,10 @@ func (s *Store) LoadSession(_ context.Context, key core.SessionKey) (store.Sessi
 
 // stream is the messages of one incarnation of a session. Those whose predecessors are missing wait beside it.
 type stream struct {
-	messages []store.Message // the last ones
-	bytes    int64           // of their bodies
-	next     int64           // the index of the next to come
-	acked    int64           // the last that the client has
+	messages []store.OutboxMessage // the last ones
+	bytes    int64                 // of their bodies
+	next     int64                 // the index of the next to come
+	acked    int64                 // the last that the client has
 	waiting  map[int64][]byte
 	expires  moment
 }
@@ -129,7 +129,7 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	if is.Epoch > 0 && is.Incarnation != p.Session.Incarnation {
 		return store.Appended{Refused: true, Seq: st.next}, nil
 	}
-	if p.By.Epoch != 0 && (is.Epoch > p.By.Epoch || is.Epoch == p.By.Epoch && is.Claim != p.By) {
+	if p.By.Epoch != 0 && (is.Epoch > p.By.Epoch || is.Epoch == p.By.Epoch && is.Ownership != p.By) {
 		return store.Appended{Refused: true, Seq: st.next, Owner: is.Owner}, nil
 	}
 	o.streams[p.Session] = st
@@ -141,7 +141,7 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	before := st.next
 	st.advance()
 	st.bound(before, p.MaxBytes)
-	return store.Appended{Seq: st.next, There: there, Owner: is.Owner}, nil
+	return store.Appended{Seq: st.next, Exists: there, Owner: is.Owner}, nil
 }
 
 // advance lets in messages that waited for others before them.
@@ -152,7 +152,7 @@ func (st *stream) advance() {
 			return
 		}
 		delete(st.waiting, st.next)
-		st.messages = append(st.messages, store.Message{Seq: st.next + 1, Index: st.next, Body: body})
+		st.messages = append(st.messages, store.OutboxMessage{Seq: st.next + 1, Index: st.next, Body: body})
 		st.bytes += int64(len(body))
 		st.next++
 	}
@@ -176,12 +176,12 @@ func (st *stream) dropThrough(seq int64) {
 // drop drops the oldest message.
 func (st *stream) drop() {
 	st.bytes -= int64(len(st.messages[0].Body))
-	st.messages[0] = store.Message{}
+	st.messages[0] = store.OutboxMessage{}
 	st.messages = st.messages[1:]
 }
 
 // Read implements store.Outbox.
-func (s *Store) Read(_ context.Context, p store.ReadParams) ([]store.Message, error) {
+func (s *Store) Read(_ context.Context, p store.ReadParams) ([]store.OutboxMessage, error) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	st := s.sessions.stream(p.Session, s.now())
@@ -199,7 +199,7 @@ func (s *Store) Read(_ context.Context, p store.ReadParams) ([]store.Message, er
 }
 
 // Early implements store.Outbox.
-func (s *Store) Early(_ context.Context, session core.SessionRef) ([]int64, error) {
+func (s *Store) Waiting(_ context.Context, session core.SessionRef) ([]int64, error) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	st := s.sessions.stream(session, s.now())

@@ -17,7 +17,7 @@ import (
 func noticed(t *testing.T, r *redistest.Server, within time.Duration) (*redisstore.Store, <-chan bool) {
 	t.Helper()
 	told := make(chan bool, 64)
-	s := open(t, r.URL(), func(o *redisstore.Options) { o.Within, o.Notice = within, func(up bool) { told <- up } })
+	s := open(t, r.URL(), func(o *redisstore.Options) { o.Timeout, o.OnHealth = within, func(up bool) { told <- up } })
 	return s, told
 }
 
@@ -127,7 +127,7 @@ func TestAJobMadeAnewIsListedOnce(t *testing.T) {
 			t.Fatal(r, err)
 		}
 		if _, created, err := s.Create(t.Context(), store.CreateParams{
-			ID: "job-1", Holder: core.Holder{Attempt: 1, Node: "node-a", Epoch: n.Node.Epoch}, Token: token, Timeout: time.Minute, Print: "p",
+			ID: "job-1", Holder: core.Holder{Attempt: 1, Node: "node-a", Epoch: n.Node.Epoch}, Token: token, Timeout: time.Minute, Fingerprint: "p",
 		}); err != nil || !created {
 			t.Fatal(created, err)
 		}

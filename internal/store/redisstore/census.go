@@ -29,7 +29,7 @@ func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, err
 // not finished.
 func (s *Store) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	if len(ids) == 0 {
-		listed, err := s.Sightings(ctx)
+		listed, err := s.LastSeen(ctx)
 		if err != nil {
 			return nil, err
 		}

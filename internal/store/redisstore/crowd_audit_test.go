@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
@@ -141,7 +141,7 @@ func (n *crowdNode) listed(list []store.ActiveJob, made time.Time) {
 	for name, i := range n.idle {
 		l := strings.Split(name, "|")
 		attempt, _ := strconv.Atoi(l[1])
-		if i.denied.IsZero() && made.Sub(i.since) > crowdTiming.Judge && !has[store.ActiveJob{Job: core.JobID(l[0]), Attempt: attempt}] {
+		if i.denied.IsZero() && made.Sub(i.since) > crowdTiming.ReservedTTL && !has[store.ActiveJob{Job: core.JobID(l[0]), Attempt: attempt}] {
 			i.denied = time.Now()
 			n.idle[name] = i
 		}
@@ -186,7 +186,7 @@ func (n *crowdNode) audit() {
 
 // audits looks at every node again and again.
 func (c *crowd) audits(ctx context.Context) {
-	for pause.About(ctx, 10*time.Millisecond, 0.5) {
+	for backoff.SleepJitter(ctx, 10*time.Millisecond, 0.5) {
 		c.nodes[time.Now().UnixNano()%int64(len(c.nodes))].audit()
 	}
 }

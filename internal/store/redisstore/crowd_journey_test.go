@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -88,8 +88,8 @@ func (w *scheduler) submit(ctx context.Context, id core.JobID) string {
 		return "placed"
 	}
 	job, created, err := w.store.Create(ctx, store.CreateParams{
-		ID: id, Spec: core.Spec{Request: core.RequestID(id), Session: "crowd"}, Print: "print",
-		Holder: core.Holder{Attempt: 1, Node: f.ref.Node, Epoch: f.epoch}, Token: f.ref.Token, Timeout: crowdTiming.Keep,
+		ID: id, Spec: core.Spec{Request: core.RequestID(id), Session: "crowd"}, Fingerprint: "print",
+		Holder: core.Holder{Attempt: 1, Node: f.ref.Node, Epoch: f.epoch}, Token: f.ref.Token, Timeout: crowdTiming.Retention,
 	})
 	switch {
 	case err != nil:
@@ -123,7 +123,7 @@ func (w *scheduler) get(ctx context.Context, id core.JobID) (*core.Job, error) {
 func (w *scheduler) run(ctx context.Context, job *core.Job, at time.Time) {
 	for {
 		if rand.IntN(20) == 0 {
-			pause.For(ctx, rand.N(crowdTiming.Judge/2))
+			backoff.Sleep(ctx, rand.N(crowdTiming.ReservedTTL/2))
 		}
 		a, ok := w.pipe.ask(note{
 			Kind: "assign", Node: job.Node, Epoch: job.Epoch, Job: job.ID, Attempt: job.Attempt, At: at.UnixMilli(),
@@ -181,7 +181,7 @@ func (w *scheduler) seek(ctx context.Context, job *core.Job, c leaving) (*core.J
 		if to, ok := w.find(ctx, job.ID, attempt, tried); ok {
 			return w.move(ctx, job, c, to)
 		}
-		pause.For(ctx, rand.N(20*time.Millisecond))
+		backoff.Sleep(ctx, rand.N(20*time.Millisecond))
 	}
 	w.end(ctx, job, c, core.ReasonDeadline)
 	return nil, time.Time{}, false
@@ -264,7 +264,7 @@ func (w *scheduler) failed(ctx context.Context, n note) string {
 		w.freePast(ctx, n, store.Applied{Outcome: store.NotHolder, Job: job})
 		return store.NotHolder.String()
 	case job.Epoch != n.Epoch:
-		return store.StaleLife.String()
+		return store.HolderStaleEpoch.String()
 	case job.State != core.StateDispatched:
 		w.freePast(ctx, n, store.Applied{Outcome: store.Ended, Job: job})
 		return store.Ended.String()
@@ -285,7 +285,7 @@ func (w *scheduler) proceed(ctx context.Context, job *core.Job, c leaving) {
 
 // freePast frees the slot of an attempt that is over for the job, now that its node says it is over for the node too.
 func (w *scheduler) freePast(ctx context.Context, n note, a store.Applied) {
-	if a.Job == nil || a.Outcome == store.StaleLife {
+	if a.Job == nil || a.Outcome == store.HolderStaleEpoch {
 		return
 	}
 	ref := core.LeaseRef{Node: n.Node, Job: n.Job, Attempt: n.Attempt, Token: a.Job.Token}

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -50,7 +50,7 @@ func (n *crowdNode) assigned(a note) string {
 	defer n.mu.Unlock()
 	job := store.ActiveJob{Job: a.Job, Attempt: a.Attempt}
 	switch age := time.Since(time.UnixMilli(a.At)); {
-	case n.away || n.epoch != a.Epoch || age > crowdTiming.Judge-200*time.Millisecond:
+	case n.away || n.epoch != a.Epoch || age > crowdTiming.ReservedTTL-200*time.Millisecond:
 		return "refused"
 	case n.jobs[job] != nil:
 		n.crowd.book.twice("%s was given attempt %d of %s twice", n.id, a.Attempt, a.Job)
@@ -99,7 +99,7 @@ func (n *crowdNode) stop(jobs ...store.ActiveJob) {
 		n.diary.add("is told to stop %v", job)
 		n.mu.Unlock()
 		n.crowd.works.Go(func() {
-			pause.For(n.crowd.phase, rand.N(300*time.Millisecond))
+			backoff.Sleep(n.crowd.phase, rand.N(300*time.Millisecond))
 			n.drop(job)
 		})
 	}
@@ -135,7 +135,7 @@ func (c *crowd) draw() fate {
 // do is the life of a job on the node.
 func (n *crowdNode) do(job store.ActiveJob, w *work) {
 	ctx, f := n.crowd.phase, n.crowd.draw()
-	if !pause.For(ctx, f.takes) {
+	if !backoff.Sleep(ctx, f.takes) {
 		return
 	}
 	if f.says == "" {
@@ -153,8 +153,8 @@ func (n *crowdNode) do(job store.ActiveJob, w *work) {
 		switch {
 		case !ok:
 			return
-		case a.Said == store.StaleLife.String():
-			if !pause.For(ctx, 20*time.Millisecond) { // until the node has heard of its own new life
+		case a.Said == store.HolderStaleEpoch.String():
+			if !backoff.Sleep(ctx, 20*time.Millisecond) { // until the node has heard of its own new life
 				return
 			}
 			continue
@@ -177,7 +177,7 @@ func (n *crowdNode) list() []store.ActiveJob {
 
 // beats sends heartbeats to whichever scheduler is there, and now and then begins a new life.
 func (n *crowdNode) beats(ctx context.Context) {
-	for pause.About(ctx, crowdTiming.Presence/20, 0.3) {
+	for backoff.SleepJitter(ctx, crowdTiming.Presence/20, 0.3) {
 		stale := false
 		if n.crowd.calm.Load() || rand.IntN(100) > 0 {
 			var ok bool
@@ -214,7 +214,7 @@ func (n *crowdNode) beat() (stale, ok bool) {
 			n.diary.add("heartbeat %d of epoch %d lists %v", b.Seq, b.Epoch, b.Jobs)
 			n.mu.Unlock()
 			if rand.IntN(5) == 0 { // what it is given meanwhile is not on its list
-				pause.For(n.crowd.phase, rand.N(crowdTiming.Presence/15))
+				backoff.Sleep(n.crowd.phase, rand.N(crowdTiming.Presence/15))
 			}
 		}
 		a, answered := m.ask(b)

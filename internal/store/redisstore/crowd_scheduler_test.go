@@ -22,7 +22,7 @@ const crowdOrders = "LINGUA_CROWD"
 
 // crowdTiming is short, so that much happens. Records outlive the test.
 var crowdTiming = store.Timing{
-	Presence: 1500 * time.Millisecond, Judge: 500 * time.Millisecond, Attempt: 4 * time.Second, Job: 5 * time.Second, Keep: 2 * time.Hour,
+	Presence: 1500 * time.Millisecond, ReservedTTL: 500 * time.Millisecond, Attempt: 4 * time.Second, Job: 5 * time.Second, Retention: 2 * time.Hour,
 }
 
 // scheduler is a process that does with the store what dispatch does, until it is killed.
@@ -55,7 +55,7 @@ func openScheduler(url, prefix, name string) (*scheduler, error) {
 		return nil, err
 	}
 	s, err := redisstore.Open(context.Background(), redisstore.Options{
-		Address: address, Prefix: prefix, Timing: crowdTiming, Within: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Address: address, Prefix: prefix, Timing: crowdTiming, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (c *counted) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
 	return c.Store.Get(ctx, id)
 }
 
-func (c *counted) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.Pulse, error) {
+func (c *counted) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
 	defer c.calls.Add(1)
 	return c.Store.Heartbeat(ctx, p)
 }

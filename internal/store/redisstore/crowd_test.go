@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
@@ -70,7 +70,7 @@ func TestCrowd(t *testing.T) {
 func newCrowd(t *testing.T) *crowd {
 	c := &crowd{t: t, server: redistest.Start(t), book: newBook(t), placed: make(map[core.JobID]bool)}
 	c.store = open(t, c.server.URL(), func(o *redisstore.Options) {
-		o.Timing, o.Within = crowdTiming, 10*time.Second
+		o.Timing, o.Timeout = crowdTiming, 10*time.Second
 		c.prefix = o.Prefix
 	})
 	c.crew = newCrew(t, c.server.URL(), c.prefix, c.heard, c.answer)
@@ -123,7 +123,7 @@ func (c *crowd) storm() (kills int) {
 	}
 	gap := float64(*crowdOperations) / float64(*crowdKills)
 	for next := gap * rand.Float64(); c.crew.operations() < *crowdOperations || kills < *crowdKills; {
-		if !pause.For(c.t.Context(), rand.N(4*time.Millisecond)) || c.t.Failed() {
+		if !backoff.Sleep(c.t.Context(), rand.N(4*time.Millisecond)) || c.t.Failed() {
 			break
 		}
 		if float64(c.crew.operations()) >= next {
@@ -170,7 +170,7 @@ func (c *crowd) client(ctx context.Context, number int) {
 		}
 		placed := c.submit(ctx, id)
 		if placed && rand.IntN(12) == 0 {
-			pause.For(ctx, rand.N(5*time.Millisecond))
+			backoff.Sleep(ctx, rand.N(5*time.Millisecond))
 			c.crew.ask(note{Kind: "cancel", Job: id})
 		}
 		twin.Wait()
@@ -186,7 +186,7 @@ func (c *crowd) submit(ctx context.Context, id core.JobID) bool {
 			c.mu.Unlock()
 			return true
 		}
-		pause.For(ctx, rand.N(30*time.Millisecond))
+		backoff.Sleep(ctx, rand.N(30*time.Millisecond))
 	}
 	return false
 }
@@ -205,7 +205,7 @@ func (c *crowd) silence(when string) {
 	const every = 50 * time.Millisecond
 	until := time.Now().Add(crowdTiming.Presence + time.Second)
 	for last := time.Now(); time.Now().Before(until); last = time.Now() {
-		pause.For(c.t.Context(), every)
+		backoff.Sleep(c.t.Context(), every)
 		for _, n := range c.nodes {
 			c.aloneBeat(n)
 		}

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -34,7 +34,7 @@ func (c *crowd) recover() {
 		if len(open) == 0 && busy == 0 {
 			return
 		}
-		if !pause.For(c.t.Context(), 100*time.Millisecond) || time.Now().After(deadline) {
+		if !backoff.Sleep(c.t.Context(), 100*time.Millisecond) || time.Now().After(deadline) {
 			c.t.Errorf("%d jobs never end, such as %v; the nodes have %d", len(open), open[:min(5, len(open))], busy)
 			return
 		}

@@ -29,7 +29,7 @@ func (s *Store) DeadLetters(ctx context.Context, inbox core.InstanceID, after st
 	list := make([]store.DeadLetter, len(entries))
 	for i, e := range entries {
 		deliveries, _ := strconv.Atoi(e.FieldValues["n"])
-		list[i] = store.DeadLetter{Inbox: inbox, Reason: e.FieldValues["r"], Letter: store.Letter{
+		list[i] = store.DeadLetter{Inbox: inbox, Reason: e.FieldValues["r"], InboxMessage: store.InboxMessage{
 			ID: e.ID, Body: []byte(e.FieldValues["b"]), Age: age(e.FieldValues[postedField], now), Deliveries: deliveries,
 		}}
 	}
@@ -62,7 +62,7 @@ const (
 // claimed, put into the inbox, and dropped. Whoever dies between two of them leaves a letter that is still among the dead.
 func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.Posted, error) {
 	if !entryID(p.ID) { // Redis would call it an error
-		return store.NoLetter, nil
+		return store.NoDeadLetter, nil
 	}
 	who := string(p.To)
 	claim := func(ttl time.Duration) (reply, error) {
@@ -74,11 +74,11 @@ func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.Posted,
 	case err != nil:
 		return 0, err
 	case letter.int(0) == 0:
-		return store.NoLetter, nil
+		return store.NoDeadLetter, nil
 	}
 	_, r, err := s.line.run(ctx, &scriptReplay,
 		[]string{s.keys.presence(p.To), s.keys.inbox(p.To), s.keys.replayed(p.To, string(p.Inbox)+"/"+p.ID)},
-		strconv.Itoa(p.Max), letter.text(1), strconv.FormatInt(letter.int(2), 10), millis(replayedFor))
+		strconv.Itoa(p.MaxMessages), letter.text(1), strconv.FormatInt(letter.int(2), 10), millis(replayedFor))
 	if err != nil {
 		return 0, err
 	}

@@ -44,7 +44,7 @@ func Tapped(s *Store, within time.Duration, instead Instead) (*Store, *Tap) {
 		timing: s.timing, keys: s.keys, log: s.log, presence: s.presence, judge: s.judge, attempt: s.attempt, root: s.root, end: s.end,
 		line: newLine(s.root, tap, s.line.cluster, within, func(bool) {}),
 	}
-	t.recent.keep = s.timing.Keep
+	t.recent.keep = s.timing.Retention
 	t.life.base, t.life.job = time.Now(), s.timing.Job
 	t.seen = newSightings(t)
 	return t, tap

@@ -27,7 +27,7 @@ var errContended = errors.New("others changed the record each time")
 // Create implements store.Jobs.
 func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
 	job := &core.Job{
-		ID: p.ID, Spec: p.Spec, Fingerprint: p.Print,
+		ID: p.ID, Spec: p.Spec, Fingerprint: p.Fingerprint,
 		State: core.StateDispatched, Holder: p.Holder, Token: p.Token, Version: 1,
 		Created: asOf, Updated: asOf, Deadline: asOf.Add(p.Timeout),
 	}
@@ -172,7 +172,7 @@ func (s *Store) write(ctx context.Context, next *core.Job, suspended bool, notBe
 	w := swap{ttl: "0", seen: seen, record: record, notBefore: notBefore}
 	switch {
 	case next.State.Terminal():
-		w.ttl = millis(s.timing.Keep)
+		w.ttl = millis(s.timing.Retention)
 	case suspended: // the record must outlive the wait for its audio
 		w.ttl = millis(next.Deadline.Sub(next.Created) + 2*s.timing.Presence)
 	}

@@ -45,7 +45,7 @@ func (s *Store) lease(node core.NodeID, name, score string, now int64) core.Leas
 	since := rest/ages - rest%ages
 	l := core.Lease{LeaseRef: parseMember(node, name), State: statesByCode[whole%codes%states]}
 	age := ((now-epoch)/tick - since) * tick
-	l.Young = l.State == core.LeaseReserved && age < s.timing.Judge.Milliseconds()
+	l.Young = l.State == core.LeaseReserved && age < s.timing.ReservedTTL.Milliseconds()
 	return l
 }
 

@@ -24,7 +24,7 @@ func TestALetterOfAnotherForm(t *testing.T) {
 	if err != nil || len(fetched) != 1 || string(fetched[0].Body) != "first" {
 		t.Errorf("fetched: %+v, %v", fetched, err)
 	}
-	again, err := s.Unsettled(t.Context(), store.FetchParams{Inbox: "i-1", Limit: 1})
+	again, err := s.Pending(t.Context(), store.FetchParams{Inbox: "i-1", Limit: 1})
 	if err != nil || len(again) != 1 || string(again[0].Body) != "first" {
 		t.Errorf("fetched again: %+v, %v", again, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -39,7 +39,7 @@ type line struct {
 	cluster bool
 	clocks  *clocks
 	within  time.Duration
-	limit   *pause.Limit
+	limit   *deadline.Limit
 	permits chan struct{}
 	several sync.Mutex // held while somebody takes more than one permit
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -57,7 +57,7 @@ func newLine(life context.Context, redis rueidis.Client, cluster bool, within ti
 		slots = slotCount
 	}
 	l := &line{
-		redis: redis, cluster: cluster, clocks: newClocks(slots), within: within, limit: pause.NewLimit(life, within),
+		redis: redis, cluster: cluster, clocks: newClocks(slots), within: within, limit: deadline.New(life, within, nil),
 		permits: make(chan struct{}, permits), health: health{notice: notice},
 	}
 	l.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{

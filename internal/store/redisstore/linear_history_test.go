@@ -12,15 +12,15 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
 // linear is so short that leases and presences lapse many times in a run.
 var linear = store.Timing{
-	Presence: 300 * time.Millisecond, Judge: 150 * time.Millisecond, Attempt: time.Second, Job: 2 * time.Second, Keep: 2 * time.Second,
+	Presence: 300 * time.Millisecond, ReservedTTL: 150 * time.Millisecond, Attempt: time.Second, Job: 2 * time.Second, Retention: 2 * time.Second,
 }
 
 const (
@@ -51,7 +51,7 @@ func schedulers(t *testing.T, url string, instead redisstore.Instead) []tappedSt
 	all := make([]tappedStore, dispatchers)
 	for i := range all {
 		s := open(t, url, func(o *redisstore.Options) {
-			o.Prefix, o.Timing, o.Within = prefix, linear, answerWithin
+			o.Prefix, o.Timing, o.Timeout = prefix, linear, answerWithin
 		})
 		all[i].store, all[i].tap = redisstore.Tapped(s, answerWithin, instead)
 	}
@@ -135,7 +135,7 @@ func (n *playground) run(ctx context.Context, all []tappedStore, rounds int, rng
 
 // rest leaves the node alone.
 func (n *playground) rest(ctx context.Context, clients []*dispatcher, silence time.Duration) {
-	pause.For(ctx, silence)
+	backoff.Sleep(ctx, silence)
 	for _, c := range clients {
 		if silence == long && c.chance(80) {
 			c.must(doCommit) // it slept as well, and does not know that its leases have lapsed

@@ -128,7 +128,7 @@ func (s *span) age(now int64) int64 { return (tickOf(now) - s.since) * tickMS }
 
 func (s *span) young(now int64) bool { return s.state == core.LeaseReserved && s.early(now) }
 
-func (s *span) early(now int64) bool { return s.age(now) < ms(linear.Judge) }
+func (s *span) early(now int64) bool { return s.age(now) < ms(linear.ReservedTTL) }
 
 // arrived stands in omitted for a revoked lease that was never left out and whose node has confirmed the job.
 const arrived = 2

@@ -38,10 +38,10 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]*core.Job, erro
 
 // unfinished lists the jobs that lease sets name: of one node, or of all.
 func (s *Store) unfinished(ctx context.Context, node core.NodeID) ([]core.JobID, error) {
-	nodes := []store.Sighting{{Node: node}}
+	nodes := []store.LastSeen{{Node: node}}
 	if node == "" {
 		var err error
-		if nodes, err = s.Sightings(ctx); err != nil {
+		if nodes, err = s.LastSeen(ctx); err != nil {
 			return nil, err
 		}
 	}

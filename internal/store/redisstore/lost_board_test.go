@@ -14,7 +14,7 @@ func appends(index int64) func(ctx context.Context, s *redisstore.Store, x *subj
 		a, err := s.Append(ctx, store.AppendParams{
 			Session: x.session(), Index: index, Body: fmt.Appendf(nil, "body %d", index), Keep: time.Minute,
 		})
-		a.There = false // whose own message is there is told so, and reads it
+		a.Exists = false // whose own message is there is told so, and reads it
 		return fmt.Sprint(a), err
 	}
 }

@@ -97,7 +97,7 @@ func (x *subject) holder() core.Holder {
 func createAs(token core.Token) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		job, created, err := s.Create(ctx, store.CreateParams{
-			ID: core.JobID(x.name), Spec: core.Spec{Request: core.RequestID(x.name)}, Print: "print",
+			ID: core.JobID(x.name), Spec: core.Spec{Request: core.RequestID(x.name)}, Fingerprint: "print",
 			Holder: x.holder(), Token: token, Timeout: time.Minute,
 		})
 		return fmt.Sprint(created, describe(job)), err

@@ -20,7 +20,7 @@ func present(ctx context.Context, x *subject) error {
 }
 
 func posts(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	posted, err := s.Post(ctx, store.PostParams{To: x.instance(), Body: []byte("letter"), Most: 10})
+	posted, err := s.Post(ctx, store.PostParams{To: x.instance(), Body: []byte("letter"), MaxMessages: 10})
 	return fmt.Sprint(posted), err
 }
 
@@ -37,7 +37,7 @@ func fetched(ctx context.Context, x *subject) error {
 }
 
 func condemns(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	_, err := s.Condemn(ctx, store.CondemnParams{Inbox: x.instance(), Letter: x.letter, Reason: "FAILED", Keep: time.Minute})
+	_, err := s.DeadLetter(ctx, store.DeadLetterParams{Inbox: x.instance(), ID: x.letter, Reason: "FAILED", Keep: time.Minute})
 	return "", err
 }
 
@@ -47,14 +47,14 @@ func replays(ctx context.Context, s *redisstore.Store, x *subject) (string, erro
 	if err != nil || len(dead) == 0 {
 		return "", err
 	}
-	_, err = s.Replay(ctx, store.ReplayParams{Inbox: x.instance(), ID: dead[0].ID, To: x.instance(), Max: 10})
+	_, err = s.Replay(ctx, store.ReplayParams{Inbox: x.instance(), ID: dead[0].ID, To: x.instance(), MaxMessages: 10})
 	return "", err
 }
 
 func saves(take bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		held, err := s.SaveSession(ctx, store.SaveParams{
-			Session: x.session(), Claim: store.Claim{Owner: "i-1", Epoch: 1}, Take: take, Body: fmt.Appendf(nil, "take %v", take), Keep: time.Minute, Known: 3,
+			Session: x.session(), Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, TakeOver: take, Body: fmt.Appendf(nil, "take %v", take), Keep: time.Minute, Known: 3,
 		})
 		return fmt.Sprint(held), err
 	}
@@ -67,7 +67,7 @@ var mailLosses = []loss{
 		return "", s.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
 	}},
 	{name: "settle", loses: "settle", prepare: fetched, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		return "", s.Settle(ctx, x.instance(), x.letter.ID)
+		return "", s.Acknowledge(ctx, x.instance(), x.letter.ID)
 	}},
 	{name: "condemn", loses: "condemn", prepare: fetched, call: condemns},
 	{name: "estate", loses: "estate", prepare: func(ctx context.Context, x *subject) error {
@@ -76,7 +76,7 @@ var mailLosses = []loss{
 		}
 		return x.sure.Withdraw(ctx, x.instance())
 	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		letters, err := s.Estate(ctx, x.instance(), 8)
+		letters, err := s.FetchAbandoned(ctx, x.instance(), 8)
 		if err != nil || len(letters) != 1 {
 			return fmt.Sprint(letters), err
 		}
@@ -88,14 +88,14 @@ var mailLosses = []loss{
 		}
 		return x.sure.Withdraw(ctx, x.instance())
 	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		done, err := s.Bury(ctx, x.instance())
+		done, err := s.RemoveInbox(ctx, x.instance())
 		return fmt.Sprint(done), err
 	}},
 	// A letter may come twice, its readers know that; a letter that is taken up again was delivered once more; and who
 	// discards what is gone is told so.
 	{name: "post", loses: "post", prepare: present, counts: true, call: posts},
 	{name: "unsettled", loses: "unsettled", prepare: fetched, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		letters, err := s.Unsettled(ctx, store.FetchParams{Inbox: x.instance(), Limit: 1})
+		letters, err := s.Pending(ctx, store.FetchParams{Inbox: x.instance(), Limit: 1})
 		return fmt.Sprint(len(letters)), err
 	}},
 	{name: "replay, claim", loses: "claim", prepare: then(fetched, condemns), counts: true, call: replays},

@@ -145,7 +145,7 @@ var nodeLosses = []loss{
 			return err
 		},
 		call: func(ctx context.Context, s *redisstore.Store, _ *subject) (string, error) {
-			_, err := s.Sightings(ctx)
+			_, err := s.LastSeen(ctx)
 			return "", err
 		},
 	},

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
@@ -50,7 +50,7 @@ type subject struct {
 	server *redistest.Server
 	node   *core.Node
 	job    *core.Job
-	letter store.Letter
+	letter store.InboxMessage
 }
 
 func (x *subject) state() (state, error) { return stateOf(x.server, x.prefix, x.name) }
@@ -74,7 +74,7 @@ func newLane(t *testing.T, server *redistest.Server) *lane {
 				o.Prefix = *prefix
 			}
 			*prefix = o.Prefix
-			o.Timing.Presence, o.Within = time.Minute, 5*time.Second
+			o.Timing.Presence, o.Timeout = time.Minute, 5*time.Second
 		}
 	}
 	l.sure = open(t, server.URL(), options(&l.mine, false))
@@ -199,7 +199,7 @@ func (l *lane) repeat(ctx context.Context, c *loss, x *subject) (string, error) 
 		if err == nil || !errors.Is(err, store.ErrDown) || time.Now().After(deadline) {
 			return answer, err
 		}
-		pause.For(ctx, time.Millisecond)
+		backoff.Sleep(ctx, time.Millisecond)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -20,7 +20,7 @@ const inboxGroup = "inbox"
 
 // Post implements store.Mail.
 func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, error) {
-	_, r, err := s.line.run(ctx, &scriptPost, []string{s.keys.presence(p.To), s.keys.inbox(p.To)}, strconv.Itoa(p.Most), string(p.Body))
+	_, r, err := s.line.run(ctx, &scriptPost, []string{s.keys.presence(p.To), s.keys.inbox(p.To)}, strconv.Itoa(p.MaxMessages), string(p.Body))
 	if err != nil {
 		return 0, err
 	}
@@ -29,22 +29,22 @@ func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, err
 
 // Fetch implements store.Mail. It waits on a connection of its own, so it does not count among the commands that are on
 // their way.
-func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
 	inbox := s.keys.inbox(p.Inbox)
 	read := s.line.redis.B().Xreadgroup().Group(inboxGroup, inboxGroup).Count(int64(p.Limit)).Block(max(p.Wait.Milliseconds(), 1)).
 		Streams().Key(inbox).Id(">").Build()
 	streams, err := s.line.redis.Do(ctx, read).AsXReadSlices()
 	if gone(err) { // it was buried while its instance was away; the next announcement makes it anew
-		pause.For(ctx, p.Wait)
+		backoff.Sleep(ctx, p.Wait)
 		return nil, ctx.Err()
 	}
 	if err = spoken(err); err != nil {
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
 	now := s.line.clocks.server(s.line.slot(inbox))
-	letters := make([]store.Letter, len(streams[inbox]))
+	letters := make([]store.InboxMessage, len(streams[inbox]))
 	for i, e := range streams[inbox] {
-		letters[i] = store.Letter{ID: e.ID, Age: age(e.ID, now), Deliveries: 1}
+		letters[i] = store.InboxMessage{ID: e.ID, Age: age(e.ID, now), Deliveries: 1}
 		for j, f := range e.FieldValues {
 			switch {
 			case j == 0: // whatever it is called, as scripts have it
@@ -78,7 +78,7 @@ func entryID(id string) bool {
 }
 
 // Unsettled implements store.Mail.
-func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Letter, error) {
+func (s *Store) Pending(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
 	now, r, err := s.line.run(ctx, &scriptUnsettled, []string{s.keys.inbox(p.Inbox)}, millis(p.Wait), strconv.Itoa(p.Limit))
 	if err != nil {
 		return nil, err
@@ -90,17 +90,17 @@ func (s *Store) Unsettled(ctx context.Context, p store.FetchParams) ([]store.Let
 const postedField = "at"
 
 // letters reads what scripts return of letters: an id, when it was posted, a body and how often it was fetched, for each.
-func letters(r reply, now int64) []store.Letter {
+func letters(r reply, now int64) []store.InboxMessage {
 	const each = 4
-	list := make([]store.Letter, 0, len(r.parts)/each)
+	list := make([]store.InboxMessage, 0, len(r.parts)/each)
 	for i := 0; i+each <= len(r.parts); i += each {
-		list = append(list, store.Letter{ID: r.text(i), Age: age(r.text(i+1), now), Body: []byte(r.text(i + 2)), Deliveries: int(r.int(i + 3))})
+		list = append(list, store.InboxMessage{ID: r.text(i), Age: age(r.text(i+1), now), Body: []byte(r.text(i + 2)), Deliveries: int(r.int(i + 3))})
 	}
 	return list
 }
 
 // Settle implements store.Mail.
-func (s *Store) Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error {
+func (s *Store) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -109,9 +109,9 @@ func (s *Store) Settle(ctx context.Context, inbox core.InstanceID, ids ...string
 }
 
 // Condemn implements store.Mail.
-func (s *Store) Condemn(ctx context.Context, p store.CondemnParams) (string, error) {
+func (s *Store) DeadLetter(ctx context.Context, p store.DeadLetterParams) (string, error) {
 	_, r, err := s.line.run(ctx, &scriptCondemn, []string{s.keys.inbox(p.Inbox), s.keys.dead(p.Inbox)},
-		p.Letter.ID, p.Reason, strconv.Itoa(p.Letter.Deliveries), millis(p.Keep))
+		p.ID.ID, p.Reason, strconv.Itoa(p.ID.Deliveries), millis(p.Keep))
 	if err != nil {
 		return "", err
 	}
@@ -155,7 +155,7 @@ func (s *Store) Instances(ctx context.Context) ([]store.Instance, error) {
 		list[i].ID, asks[i].keys = id, []string{s.keys.presence(id), s.keys.inbox(id), s.keys.dead(id)}
 	}
 	err = s.line.readEach(ctx, &scriptInstance, asks, func(i int, _ int64, r reply) error {
-		list[i].Open, list[i].Inbox, list[i].Fetched, list[i].Dead = r.int(0) == 1, int(r.int(1)), int(r.int(2)), int(r.int(3))
+		list[i].HasInbox, list[i].Inbox, list[i].Pending, list[i].DeadLetters = r.int(0) == 1, int(r.int(1)), int(r.int(2)), int(r.int(3))
 		if list[i].Present = !r.none(4); list[i].Present {
 			list[i].Body = []byte(r.text(4))
 		}
@@ -165,7 +165,7 @@ func (s *Store) Instances(ctx context.Context) ([]store.Instance, error) {
 }
 
 // Estate implements store.Estates.
-func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]store.Letter, error) {
+func (s *Store) FetchAbandoned(ctx context.Context, id core.InstanceID, limit int) ([]store.InboxMessage, error) {
 	now, r, err := s.line.run(ctx, &scriptEstate, []string{s.keys.presence(id), s.keys.inbox(id)}, strconv.Itoa(limit))
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *Store) Estate(ctx context.Context, id core.InstanceID, limit int) ([]st
 }
 
 // Bury implements store.Estates.
-func (s *Store) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
+func (s *Store) RemoveInbox(ctx context.Context, id core.InstanceID) (bool, error) {
 	_, r, err := s.line.run(ctx, &scriptBury, []string{s.keys.presence(id), s.keys.inbox(id), s.keys.dead(id)})
 	if err != nil || r.int(0) == 0 {
 		return false, err

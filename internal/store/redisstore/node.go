@@ -14,22 +14,22 @@ import (
 // nodeBody is what a node declares, as it is kept. What the store itself decides (epoch, revision, version, drain)
 // are fields beside it.
 type nodeBody struct {
-	Health   string           `json:"health"`
-	MaxJobs  int              `json:"max"`
-	ASR      core.LangSet     `json:"asr,omitempty"`
-	Semantic core.LangSet     `json:"semantic,omitempty"`
-	TTS      core.LangSet     `json:"tts,omitempty"`
-	Pairs    []core.Direction `json:"pairs,omitempty"`
-	AnyPair  bool             `json:"any_pair,omitempty"`
-	Types    core.Types       `json:"types,omitzero"`
-	Models   []string         `json:"models,omitempty"`
-	Services []core.Service   `json:"services,omitempty"`
-	Features []string         `json:"features,omitempty"`
-	Region   string           `json:"region,omitempty"`
-	Zone     string           `json:"zone,omitempty"`
-	Tenant   core.TenantID    `json:"tenant,omitempty"`
-	Callback string           `json:"callback,omitempty"`
-	Owner    core.InstanceID  `json:"owner,omitempty"`
+	Health   string            `json:"health"`
+	MaxJobs  int               `json:"max"`
+	ASR      core.LangSet      `json:"asr,omitempty"`
+	Semantic core.LangSet      `json:"semantic,omitempty"`
+	TTS      core.LangSet      `json:"tts,omitempty"`
+	Pairs    []core.Direction  `json:"pairs,omitempty"`
+	AnyPair  bool              `json:"any_pair,omitempty"`
+	Types    core.ServiceTypes `json:"types,omitzero"`
+	Models   []string          `json:"models,omitempty"`
+	Services []core.Service    `json:"services,omitempty"`
+	Features []string          `json:"features,omitempty"`
+	Region   string            `json:"region,omitempty"`
+	Zone     string            `json:"zone,omitempty"`
+	Tenant   core.TenantID     `json:"tenant,omitempty"`
+	Callback string            `json:"callback,omitempty"`
+	Owner    core.InstanceID   `json:"owner,omitempty"`
 }
 
 func encodeNode(n *core.Node) (string, error) {

@@ -45,10 +45,10 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 }
 
 // Heartbeat implements store.Nodes.
-func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.Pulse, error) {
+func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
 	next, body, err := declare(&p)
 	if err != nil {
-		return store.Pulse{}, err
+		return store.HeartbeatResult{}, err
 	}
 	var known string
 	if p.Known != nil {
@@ -70,18 +70,18 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.P
 	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, listing(args, &p.Activity)...)
 	switch {
 	case errors.Is(err, errLate) && ctx.Err() != nil:
-		return store.Pulse{Verdict: store.TooLate}, nil //nolint:nilerr // the verdict is the answer
+		return store.HeartbeatResult{Verdict: store.TooLate}, nil //nolint:nilerr // the verdict is the answer
 	case errors.Is(err, errLate):
-		return store.Pulse{}, fmt.Errorf("%w: %w", store.ErrDown, err) // it was not overtaken; it must be said again
+		return store.HeartbeatResult{}, fmt.Errorf("%w: %w", store.ErrDown, err) // it was not overtaken; it must be said again
 	case err != nil:
-		return store.Pulse{}, err
+		return store.HeartbeatResult{}, err
 	}
-	pulse := store.Pulse{Verdict: store.Verdict(r.int(0)), Young: s.life.young()}
+	pulse := store.HeartbeatResult{Verdict: store.Verdict(r.int(0)), Young: s.life.young()}
 	if pulse.Verdict != store.OK {
 		return pulse, nil
 	}
 	if pulse.Node, err = s.beating(&p, next, r.list(1)); err != nil {
-		return store.Pulse{}, err
+		return store.HeartbeatResult{}, err
 	}
 	pulse.Load, pulse.Occupancy, pulse.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(6))*time.Millisecond
 	pulse.Orphans, pulse.Overdue = s.leases(p.Node, r.texts(3), now), s.leases(p.Node, r.texts(4), now)

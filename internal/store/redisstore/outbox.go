@@ -20,11 +20,11 @@ func (s *Store) Append(ctx context.Context, p store.AppendParams) (store.Appende
 	if err != nil {
 		return store.Appended{}, err
 	}
-	return store.Appended{Refused: r.int(0) == 0, There: r.int(0) == 2, Seq: r.int(1), Owner: core.InstanceID(r.text(2))}, nil
+	return store.Appended{Refused: r.int(0) == 0, Exists: r.int(0) == 2, Seq: r.int(1), Owner: core.InstanceID(r.text(2))}, nil
 }
 
 // Read implements store.Outbox.
-func (s *Store) Read(ctx context.Context, p store.ReadParams) ([]store.Message, error) {
+func (s *Store) Read(ctx context.Context, p store.ReadParams) ([]store.OutboxMessage, error) {
 	out, _ := s.keys.outbox(p.Session)
 	limit := int64(p.Limit)
 	if limit <= 0 {
@@ -39,16 +39,16 @@ func (s *Store) Read(ctx context.Context, p store.ReadParams) ([]store.Message, 
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
-	messages := make([]store.Message, 0, len(entries))
+	messages := make([]store.OutboxMessage, 0, len(entries))
 	for _, e := range entries {
 		seq, _ := parts(e.ID)
-		messages = append(messages, store.Message{Seq: int64(seq), Index: int64(seq) - 1, Body: []byte(e.FieldValues["b"])})
+		messages = append(messages, store.OutboxMessage{Seq: int64(seq), Index: int64(seq) - 1, Body: []byte(e.FieldValues["b"])})
 	}
 	return messages, nil
 }
 
 // Early implements store.Outbox.
-func (s *Store) Early(ctx context.Context, session core.SessionRef) ([]int64, error) {
+func (s *Store) Waiting(ctx context.Context, session core.SessionRef) ([]int64, error) {
 	_, waiting := s.keys.outbox(session)
 	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Hkeys().Key(waiting).Build())
 	if err != nil {

@@ -21,10 +21,10 @@ type Options struct {
 	Prefix  string // of every key
 	Timing  store.Timing
 	// Within is how long any call may take before Redis counts as away.
-	Within time.Duration
-	Log    *slog.Logger
+	Timeout time.Duration
+	Log     *slog.Logger
 	// Notice is told when Redis stops answering and when it answers again. It may be nil.
-	Notice func(up bool)
+	OnHealth func(up bool)
 }
 
 // Store implements store.Store.
@@ -73,18 +73,18 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, unreachable(o.Address, err)
 	}
-	if o.Notice == nil {
-		o.Notice = func(bool) {}
+	if o.OnHealth == nil {
+		o.OnHealth = func(bool) {}
 	}
 	if err := check(ctx, redis, &o); err != nil {
 		redis.Close()
 		return nil, err
 	}
 	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, log: o.Log}
-	s.presence, s.judge, s.attempt = millis(o.Timing.Presence), millis(o.Timing.Judge), millis(o.Timing.Attempt)
+	s.presence, s.judge, s.attempt = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.root, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.line = newLine(s.root, redis, o.Address.Kind == KindCluster, o.Within, o.Notice)
-	s.recent.keep = o.Timing.Keep
+	s.line = newLine(s.root, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth)
+	s.recent.keep = o.Timing.Retention
 	s.life.base, s.life.job = time.Now(), o.Timing.Job
 	s.seen = newSightings(s)
 	if _, err := s.young(ctx); err != nil {

@@ -8,17 +8,14 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 )
 
-const (
-	// couriers is how many take releases to Redis at once: one would keep the next lot waiting for the answer to the
-	// last.
-	couriers = 2
+// couriers is how many take releases to Redis at once: one would keep the next lot waiting for the answer to the last.
+const couriers = 2
 
-	firstPause = 50 * time.Millisecond
-	mostPause  = time.Second
-)
+// releaseBackoff is between two tries to release a slot.
+var releaseBackoff = backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
 // releases takes slots that are to be freed to Redis, many in one go. Nobody waits for them.
 type releases struct {
@@ -78,8 +75,8 @@ func (s *Store) takeReleases() {
 // insist frees one slot however often Redis has to be asked. After as long as a lease lives, the lease has lapsed.
 func (s *Store) insist(ctx context.Context, what slot) {
 	until := time.Now().Add(s.timing.Presence)
-	for wait := firstPause; time.Now().Before(until); wait = min(2*wait, mostPause) {
-		if !pause.About(ctx, wait, 0.5) {
+	for retry := releaseBackoff; time.Now().Before(until); {
+		if !retry.Wait(ctx) {
 			return
 		}
 		if _, err := s.line.one(s.line.begin(ctx), s.zrem(what)); err == nil {

@@ -26,14 +26,14 @@ func TestReplayCutShort(t *testing.T) {
 	}
 	dead := func() string {
 		t.Helper()
-		if _, err := s.Post(t.Context(), store.PostParams{To: "i-1", Body: []byte("x"), Most: 8}); err != nil {
+		if _, err := s.Post(t.Context(), store.PostParams{To: "i-1", Body: []byte("x"), MaxMessages: 8}); err != nil {
 			t.Fatal(err)
 		}
 		letters, err := s.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Second, Limit: 1})
 		if err != nil || len(letters) != 1 {
 			t.Fatal(letters, err)
 		}
-		id, err := s.Condemn(t.Context(), store.CondemnParams{Inbox: "i-1", Letter: letters[0], Reason: "FAILED", Keep: time.Hour})
+		id, err := s.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", ID: letters[0], Reason: "FAILED", Keep: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestReplayCutShort(t *testing.T) {
 	}
 	replay := func(id string, to core.InstanceID) store.Posted {
 		t.Helper()
-		posted, err := s.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: to, Max: 8})
+		posted, err := s.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: to, MaxMessages: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,13 +53,13 @@ func TestReplayCutShort(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := replay("1-1", "i-3"); got != store.NoLetter { // the server has the script from now on
+	if got := replay("1-1", "i-3"); got != store.NoDeadLetter { // the server has the script from now on
 		t.Errorf("what is not there: %d", got)
 	}
 	for name, cut := range map[string]func(id string){
 		"after it was claimed": func(id string) {
 			proxy.DropReplies(1)
-			if posted, err := lossy.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: "i-2", Max: 8}); err == nil {
+			if posted, err := lossy.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: "i-2", MaxMessages: 8}); err == nil {
 				t.Fatalf("the reply was lost, and the answer is %d", posted)
 			}
 		},
@@ -72,7 +72,7 @@ func TestReplayCutShort(t *testing.T) {
 	} {
 		id := dead()
 		cut(id)
-		if got := replay(id, "i-3"); got != store.NoLetter {
+		if got := replay(id, "i-3"); got != store.NoDeadLetter {
 			t.Errorf("%s: another replays it: %d", name, got)
 		}
 		if n, err := s.Discard(t.Context(), "i-1"); err != nil || n != 0 {

@@ -16,12 +16,12 @@ import (
 func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, error) {
 	out, waiting := s.keys.outbox(p.Session)
 	take := "0"
-	if p.Take {
+	if p.TakeOver {
 		take = "1"
 	}
 	_, r, err := s.line.run(ctx, &scriptSave, []string{s.keys.session(p.Session.SessionKey), out, waiting},
 		strconv.FormatInt(p.Epoch, 10), string(p.Session.Incarnation), string(p.Owner), take, string(p.Body), millis(p.Keep),
-		strconv.FormatInt(p.Known, 10), strconv.FormatInt(p.Acked, 10), string(p.Seen))
+		strconv.FormatInt(p.Known, 10), strconv.FormatInt(p.Acked, 10), string(p.Expected))
 	if err != nil {
 		return false, err
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/pause"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -51,7 +51,7 @@ func (t *sightings) run(ctx context.Context) {
 		case <-t.done:
 			t.flush(ctx)
 			return
-		case <-time.After(pause.Near(tellEvery, 0.2)):
+		case <-time.After(backoff.Jitter(tellEvery, 0.2)):
 			t.flush(ctx)
 		}
 	}
@@ -108,7 +108,7 @@ func (t *sightings) forget(ctx context.Context, id core.NodeID) error {
 }
 
 // Sightings implements store.Census. It also looks in which life the store is.
-func (s *Store) Sightings(ctx context.Context) ([]store.Sighting, error) {
+func (s *Store) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
 	if _, err := s.young(ctx); err != nil {
 		return nil, err
 	}
@@ -116,12 +116,12 @@ func (s *Store) Sightings(ctx context.Context) ([]store.Sighting, error) {
 	for k := range asks {
 		asks[k] = ask{keys: []string{s.keys.lastSeen(k)}}
 	}
-	var all []store.Sighting
+	var all []store.LastSeen
 	err := s.line.readEach(ctx, &scriptSightings, asks, func(_ int, now int64, r reply) error {
 		flat := r.texts(0)
 		for i := 0; i+1 < len(flat); i += 2 {
 			at, _ := strconv.ParseFloat(flat[i+1], 64)
-			all = append(all, store.Sighting{
+			all = append(all, store.LastSeen{
 				Node: core.NodeID(flat[i]), Age: time.Duration(now-int64(at)) * time.Millisecond,
 			})
 		}

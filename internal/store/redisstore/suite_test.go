@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // timing is as short as a real clock allows: what the suite waits for, it waits for in earnest.
 var timing = store.Timing{
-	Presence: 2 * time.Second, Judge: time.Second, Attempt: 4 * time.Second, Job: 8 * time.Second, Keep: 5 * time.Second,
+	Presence: 2 * time.Second, ReservedTTL: time.Second, Attempt: 4 * time.Second, Job: 8 * time.Second, Retention: 5 * time.Second,
 }
 
 var prefixes atomic.Int64
@@ -47,7 +47,7 @@ func open(t testing.TB, url string, change ...func(*redisstore.Options)) *rediss
 		t.Fatal(err)
 	}
 	o := redisstore.Options{
-		Address: address, Prefix: fmt.Sprintf("test%d", prefixes.Add(1)), Timing: timing, Within: 2 * time.Second,
+		Address: address, Prefix: fmt.Sprintf("test%d", prefixes.Add(1)), Timing: timing, Timeout: 2 * time.Second,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {

@@ -12,7 +12,7 @@ import (
 // troubles are the answers of a server that is there but cannot serve, by how they begin.
 var troubles = []struct {
 	begins string
-	means  store.Trouble
+	means  store.UnavailableError
 }{
 	{"LOADING", "the shared store is still reading its data"},
 	{"READONLY", "the shared store is a replica and takes no writes"},
@@ -31,7 +31,7 @@ var troubles = []struct {
 // troubled is such an answer, with what it means.
 type troubled struct {
 	error
-	means store.Trouble
+	means store.UnavailableError
 }
 
 // Unwrap implements what errors.Is and errors.As look for.

@@ -213,7 +213,7 @@ func (c *chaos) attempt(t *testing.T, rng *rand.Rand, id core.JobID, n *chaosNod
 func (c *chaos) live(t *testing.T, rng *rand.Rand, n *chaosNode, r core.LeaseRef, holder core.Holder, crash int) {
 	id := r.Job
 	if _, created, err := c.h.Store.Create(t.Context(), store.CreateParams{
-		ID: id, Spec: core.Spec{Request: core.RequestID(id), Session: "s"}, Print: "p", Holder: holder, Token: r.Token,
+		ID: id, Spec: core.Spec{Request: core.RequestID(id), Session: "s"}, Fingerprint: "p", Holder: holder, Token: r.Token,
 	}); err != nil || !created {
 		t.Errorf("create %s: %v, %v", id, created, err)
 		return

@@ -57,7 +57,7 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 			t.Errorf("after that: %+v, %v", now, err)
 		}
 		h.Wait(h.Timing.Presence/2 + h.Slack) // also as far as it is told in batches
-		seen, err := h.Store.Sightings(t.Context())
+		seen, err := h.Store.LastSeen(t.Context())
 		if err != nil || len(seen) != 1 || seen[0].Age < h.Timing.Presence {
 			t.Errorf("sightings: %+v, %v", seen, err)
 		}
@@ -161,7 +161,7 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 				t.Fatalf("orphans at heartbeat %d: %v", seq, pulse.Orphans)
 			}
 		}
-		h.Wait(h.Timing.Judge + h.Slack)
+		h.Wait(h.Timing.ReservedTTL + h.Slack)
 		h.beat(t, n, beat{seq: 5, active: []core.JobID{}})
 		pulse := h.beat(t, n, beat{seq: 6, active: []core.JobID{}})
 		if diff := cmp.Diff(map[core.JobID]core.LeaseState{"job-1": core.LeaseReserved}, jobsOf(pulse.Orphans)); diff != "" {
@@ -215,7 +215,7 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 		h.mustReserve(t, n, "job-1")
 		h.commit(t, ref("node-a", "job-1"))
 		step := h.Timing.Presence / 3
-		var pulse store.Pulse
+		var pulse store.HeartbeatResult
 		seq := uint64(0)
 		for waited := step; waited < h.Timing.Attempt+2*step; waited += step {
 			h.Wait(step)
@@ -276,7 +276,7 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 				t.Fatalf("the job may be on its way, and yet: %s, want FULL", v)
 			}
 		}
-		h.Wait(h.Timing.Judge + h.Slack)
+		h.Wait(h.Timing.ReservedTTL + h.Slack)
 		for seq := range uint64(2) {
 			h.beat(t, n, beat{seq: 5 + seq, active: []core.JobID{}})
 		}

@@ -16,7 +16,7 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 	start := func(t *testing.T, h *Harness, session core.SessionRef) bool {
 		t.Helper()
 		held, err := h.Store.SaveSession(t.Context(), store.SaveParams{
-			Session: session, Claim: store.Claim{Owner: "i-1", Epoch: 1}, Take: true, Body: []byte(session.String()), Keep: h.Timing.Presence,
+			Session: session, Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, TakeOver: true, Body: []byte(session.String()), Keep: h.Timing.Presence,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -25,7 +25,7 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 	}
 	put := func(t *testing.T, h *Harness, p store.AppendParams) store.Appended {
 		t.Helper()
-		p.Keep = h.Timing.Keep
+		p.Keep = h.Timing.Retention
 		a, err := h.Store.Append(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 		if got := seqs(t, h, second); got != nil {
 			t.Errorf("the second conversation reads %v of the first", got)
 		}
-		if early, err := h.Store.Early(t.Context(), second); err != nil || len(early) > 0 {
+		if early, err := h.Store.Waiting(t.Context(), second); err != nil || len(early) > 0 {
 			t.Errorf("the second conversation has early messages %v, %v", early, err)
 		}
 		if a := put(t, h, store.AppendParams{Session: room1, Index: 2, Body: []byte("later")}); !a.Refused || a.Owner != "" {
@@ -86,7 +86,7 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 		start(t, h, second)
 		for _, take := range []bool{false, true} {
 			held, err := h.Store.SaveSession(t.Context(), store.SaveParams{
-				Session: room1, Claim: store.Claim{Owner: "i-9", Epoch: 2}, Take: take, Seen: []byte(second.String()), Body: []byte("stale"), Keep: h.Timing.Presence,
+				Session: room1, Ownership: store.Ownership{Owner: "i-9", Epoch: 2}, TakeOver: take, Expected: []byte(second.String()), Body: []byte("stale"), Keep: h.Timing.Presence,
 			})
 			if err != nil || held {
 				t.Errorf("take %v: held %v, %v", take, held, err)
@@ -106,7 +106,7 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 		ack := func(seq int64) {
 			t.Helper()
 			held, err := h.Store.SaveSession(t.Context(), store.SaveParams{
-				Session: room1, Claim: store.Claim{Owner: "i-1", Epoch: 1}, Body: []byte("x"), Known: 5, Acked: seq, Keep: h.Timing.Presence,
+				Session: room1, Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, Body: []byte("x"), Known: 5, Acked: seq, Keep: h.Timing.Presence,
 			})
 			if err != nil || !held {
 				t.Fatalf("held %v, %v", held, err)
@@ -124,7 +124,7 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 		if a := put(t, h, store.AppendParams{Session: room1, Index: 5, Body: []byte("x")}); a.Seq != 6 {
 			t.Errorf("the next message: %+v", a)
 		}
-		if a := put(t, h, store.AppendParams{Session: room1, Index: 2, Body: []byte("again")}); a.Seq != 6 || !a.There {
+		if a := put(t, h, store.AppendParams{Session: room1, Index: 2, Body: []byte("again")}); a.Seq != 6 || !a.Exists {
 			t.Errorf("a repeated one that was acknowledged: %+v", a)
 		}
 		if got := fmt.Sprint(seqs(t, h, room1)); got != "[6]" {
@@ -163,7 +163,7 @@ func exerciseIncarnations(_ *testing.T, run runner) {
 		if got := fmt.Sprint(seqs(t, h, room1)); got != "[2 3 4 5 6 7 8]" {
 			t.Errorf("when the second lets in those that waited for it, there are %s", got)
 		}
-		if a := put(t, h, store.AppendParams{Session: room1, Index: 1, Body: body, MaxBytes: 3500}); !a.There {
+		if a := put(t, h, store.AppendParams{Session: room1, Index: 1, Body: body, MaxBytes: 3500}); !a.Exists {
 			t.Errorf("the second once more: %+v", a)
 		}
 		if got := fmt.Sprint(seqs(t, h, room1)); got != "[2 3 4 5 6 7 8]" {

@@ -20,7 +20,7 @@ import (
 func (h *Harness) jobParams(id core.JobID, node core.NodeID, token core.Token) store.CreateParams {
 	spec := core.Spec{Request: core.RequestID(id), Session: "room-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a?sig=x"}
 	return store.CreateParams{
-		ID: id, Spec: spec, Print: spec.Fingerprint(), Token: token, Timeout: h.Timing.Job,
+		ID: id, Spec: spec, Fingerprint: spec.Fingerprint(), Token: token, Timeout: h.Timing.Job,
 		Holder: core.Holder{Attempt: 1, Node: node, Epoch: 7},
 	}
 }
@@ -66,7 +66,7 @@ func exerciseJobs(_ *testing.T, run runner) {
 			t.Errorf("record (-created +got):\n%s", diff)
 		}
 		want := &core.Job{
-			ID: "job-1", Spec: p.Spec, Fingerprint: p.Print, State: core.StateDispatched, Holder: p.Holder, Token: "t.1", Version: 1,
+			ID: "job-1", Spec: p.Spec, Fingerprint: p.Fingerprint, State: core.StateDispatched, Holder: p.Holder, Token: "t.1", Version: 1,
 			History: []core.Attempt{{Holder: p.Holder, Token: "t.1"}},
 		}
 		if diff := cmp.Diff(want, got, ignoreTimes); diff != "" {
@@ -167,15 +167,15 @@ func exerciseJobs(_ *testing.T, run runner) {
 		h.create(t, h.jobParams("job-live", "node-a", "t.1"))
 		h.create(t, h.jobParams("job-done", "node-a", "t.2"))
 		h.apply(t, store.ApplyParams{Job: "job-done", Event: core.EventDone, AnyHolder: true, Result: []byte(`{"text_tgt":"x"}`)})
-		h.Wait(h.Timing.Keep / 2)
+		h.Wait(h.Timing.Retention / 2)
 		if job, err := h.Store.Get(t.Context(), "job-done"); err != nil || string(job.Result) != `{"text_tgt":"x"}` {
 			t.Errorf("the ended job before its time: %v, %v", job, err)
 		}
-		h.Wait(h.Timing.Keep/2 + h.Slack)
+		h.Wait(h.Timing.Retention/2 + h.Slack)
 		if _, err := h.Store.Get(t.Context(), "job-done"); !errors.Is(err, store.ErrNoJob) {
 			t.Errorf("the ended job after its time: %v, want ErrNoJob", err)
 		}
-		if h.Timing.Keep < h.Timing.Job {
+		if h.Timing.Retention < h.Timing.Job {
 			if _, err := h.Store.Get(t.Context(), "job-live"); err != nil {
 				t.Errorf("the live job before its deadline: %v", err)
 			}
@@ -251,9 +251,9 @@ func exerciseJobs(_ *testing.T, run runner) {
 
 	run("a record's clock goes on between its steps", func(t *testing.T, h *Harness) {
 		created := h.create(t, h.jobParams("job-1", "node-a", "t.1"))
-		h.Wait(h.Timing.Judge)
-		if passed := h.Store.Clock("job-1").Sub(created.Updated); passed < h.Timing.Judge-h.Slack || passed > 2*h.Timing.Judge {
-			t.Errorf("%v have passed on the record's clock, want about %v", passed, h.Timing.Judge)
+		h.Wait(h.Timing.ReservedTTL)
+		if passed := h.Store.Clock("job-1").Sub(created.Updated); passed < h.Timing.ReservedTTL-h.Slack || passed > 2*h.Timing.ReservedTTL {
+			t.Errorf("%v have passed on the record's clock, want about %v", passed, h.Timing.ReservedTTL)
 		}
 	})
 
@@ -310,7 +310,7 @@ func exerciseJobs(_ *testing.T, run runner) {
 			for _, j := range jobs {
 				got = append(got, j.ID)
 			}
-			p.After = store.PlaceOf(jobs[len(jobs)-1])
+			p.After = store.PositionOf(jobs[len(jobs)-1])
 			id := core.JobID(fmt.Sprintf("late-%d", len(got)))
 			h.mustReserve(t, a, id)
 			h.create(t, h.jobParams(id, "node-a", ref("node-a", id).Token))

@@ -17,7 +17,7 @@ import (
 // post is a letter to an instance whose inbox holds at most four.
 func (h *Harness) post(t *testing.T, to core.InstanceID, body string) store.Posted {
 	t.Helper()
-	posted, err := h.Store.Post(t.Context(), store.PostParams{To: to, Body: []byte(body), Most: 4})
+	posted, err := h.Store.Post(t.Context(), store.PostParams{To: to, Body: []byte(body), MaxMessages: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func (h *Harness) announce(t *testing.T, id core.InstanceID) {
 }
 
 // fetch takes the letters that have come.
-func (h *Harness) fetch(t *testing.T, inbox core.InstanceID, limit int) []store.Letter {
+func (h *Harness) fetch(t *testing.T, inbox core.InstanceID, limit int) []store.InboxMessage {
 	t.Helper()
 	letters, err := h.Store.Fetch(t.Context(), store.FetchParams{Inbox: inbox, Wait: time.Millisecond, Limit: limit})
 	if err != nil {
@@ -42,7 +42,7 @@ func (h *Harness) fetch(t *testing.T, inbox core.InstanceID, limit int) []store.
 }
 
 // bodies are what is written in letters.
-func bodies(letters []store.Letter) []string {
+func bodies(letters []store.InboxMessage) []string {
 	list := []string{}
 	for _, l := range letters {
 		list = append(list, string(l.Body))
@@ -84,7 +84,7 @@ func exercisePresence(_ *testing.T, run runner) {
 			h.announce(t, "i-1")
 		}
 		one, _ := h.instance(t, "i-1")
-		if diff := cmp.Diff(store.Instance{ID: "i-1", Present: true, Open: true, Body: []byte("I am i-1")}, one); diff != "" {
+		if diff := cmp.Diff(store.Instance{ID: "i-1", Present: true, HasInbox: true, Body: []byte("I am i-1")}, one); diff != "" {
 			t.Errorf("the one that renews (-want +got):\n%s", diff)
 		}
 		if two, _ := h.instance(t, "i-2"); two.Present || two.Body != nil {
@@ -99,7 +99,7 @@ func exercisePresence(_ *testing.T, run runner) {
 	})
 
 	run("nobody writes to one that is not there", func(t *testing.T, h *Harness) {
-		if got := h.post(t, "i-1", "x"); got != store.Away {
+		if got := h.post(t, "i-1", "x"); got != store.InstanceAbsent {
 			t.Errorf("before it came: %d", got)
 		}
 		h.announce(t, "i-1")
@@ -107,7 +107,7 @@ func exercisePresence(_ *testing.T, run runner) {
 			t.Errorf("while it is there: %d", got)
 		}
 		h.Wait(h.Timing.Presence + h.Slack)
-		if got := h.post(t, "i-1", "x"); got != store.Away {
+		if got := h.post(t, "i-1", "x"); got != store.InstanceAbsent {
 			t.Errorf("after it fell silent: %d", got)
 		}
 	})
@@ -121,7 +121,7 @@ func exerciseLetters(_ *testing.T, run runner) {
 				t.Fatalf("letter %d: %d", i, got)
 			}
 		}
-		if got := h.post(t, "i-1", "4"); got != store.Overfull {
+		if got := h.post(t, "i-1", "4"); got != store.InboxFull {
 			t.Errorf("one too many: %d", got)
 		}
 		first := h.fetch(t, "i-1", 3)
@@ -131,16 +131,16 @@ func exerciseLetters(_ *testing.T, run runner) {
 		if diff := cmp.Diff([]string{"3"}, bodies(h.fetch(t, "i-1", 3))); diff != "" {
 			t.Errorf("the rest (-want +got):\n%s", diff)
 		}
-		if one, _ := h.instance(t, "i-1"); one.Inbox != 4 || one.Fetched != 4 {
+		if one, _ := h.instance(t, "i-1"); one.Inbox != 4 || one.Pending != 4 {
 			t.Errorf("fetched and not settled: %+v", one)
 		}
-		if got := h.post(t, "i-1", "4"); got != store.Overfull {
+		if got := h.post(t, "i-1", "4"); got != store.InboxFull {
 			t.Errorf("fetched ones take no room: %d", got)
 		}
-		if err := h.Store.Settle(t.Context(), "i-1", first[0].ID, first[2].ID); err != nil {
+		if err := h.Store.Acknowledge(t.Context(), "i-1", first[0].ID, first[2].ID); err != nil {
 			t.Fatal(err)
 		}
-		if one, _ := h.instance(t, "i-1"); one.Inbox != 2 || one.Fetched != 2 {
+		if one, _ := h.instance(t, "i-1"); one.Inbox != 2 || one.Pending != 2 {
 			t.Errorf("after two were settled: %+v", one)
 		}
 		if got := h.post(t, "i-1", "4"); got != store.Accepted {
@@ -154,12 +154,12 @@ func exerciseLetters(_ *testing.T, run runner) {
 		h.post(t, "i-1", "b")
 		got := h.fetch(t, "i-1", 1)
 		again := store.FetchParams{Inbox: "i-1", Wait: h.Timing.Presence / 2, Limit: 8}
-		if soon, err := h.Store.Unsettled(t.Context(), again); err != nil || len(soon) != 0 {
+		if soon, err := h.Store.Pending(t.Context(), again); err != nil || len(soon) != 0 {
 			t.Errorf("at once: %v, %v", soon, err)
 		}
 		for n := 2; n <= 3; n++ {
 			h.Wait(h.Timing.Presence*2/3 + h.Slack)
-			letters, err := h.Store.Unsettled(t.Context(), again)
+			letters, err := h.Store.Pending(t.Context(), again)
 			if err != nil || len(letters) != 1 || letters[0].ID != got[0].ID || string(letters[0].Body) != "a" || letters[0].Deliveries != n {
 				t.Errorf("delivery %d: %+v, %v", n, letters, err)
 			}
@@ -171,7 +171,7 @@ func exerciseLetters(_ *testing.T, run runner) {
 
 	run("whoever waits for a letter has it when it comes", func(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
-		got := make(chan []store.Letter)
+		got := make(chan []store.InboxMessage)
 		go func() {
 			for {
 				letters, err := h.Store.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: h.Timing.Presence / 2, Limit: 8})
@@ -194,7 +194,7 @@ func exerciseLetters(_ *testing.T, run runner) {
 		for w := range writers {
 			wg.Go(func() {
 				for i := range each {
-					p := store.PostParams{To: "i-1", Body: fmt.Appendf(nil, "%d.%d", w, i), Most: writers * each}
+					p := store.PostParams{To: "i-1", Body: fmt.Appendf(nil, "%d.%d", w, i), MaxMessages: writers * each}
 					if got, err := h.Store.Post(t.Context(), p); err != nil || got != store.Accepted {
 						t.Errorf("%s: %d, %v", p.Body, got, err)
 					}
@@ -206,7 +206,7 @@ func exerciseLetters(_ *testing.T, run runner) {
 			letters := h.fetch(t, "i-1", 16)
 			for _, l := range letters {
 				seen[string(l.Body)]++
-				if err := h.Store.Settle(t.Context(), "i-1", l.ID); err != nil {
+				if err := h.Store.Acknowledge(t.Context(), "i-1", l.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -217,14 +217,14 @@ func exerciseLetters(_ *testing.T, run runner) {
 				t.Errorf("%s came %d times", body, n)
 			}
 		}
-		if one, _ := h.instance(t, "i-1"); one.Inbox != 0 || one.Fetched != 0 {
+		if one, _ := h.instance(t, "i-1"); one.Inbox != 0 || one.Pending != 0 {
 			t.Errorf("in the end: %+v", one)
 		}
 	})
 
 	run("a letter that is too late is not posted", func(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
-		if _, err := h.Store.Post(late(t), store.PostParams{To: "i-1", Body: []byte("x"), Most: 4}); err == nil {
+		if _, err := h.Store.Post(late(t), store.PostParams{To: "i-1", Body: []byte("x"), MaxMessages: 4}); err == nil {
 			t.Error("it was posted")
 		}
 		if one, _ := h.instance(t, "i-1"); one.Inbox != 0 {
@@ -242,9 +242,9 @@ func exerciseDead(_ *testing.T, run runner) {
 		}
 		return list
 	}
-	condemn := func(t *testing.T, h *Harness, l store.Letter, reason string) string {
+	condemn := func(t *testing.T, h *Harness, l store.InboxMessage, reason string) string {
 		t.Helper()
-		id, err := h.Store.Condemn(t.Context(), store.CondemnParams{Inbox: "i-1", Letter: l, Reason: reason, Keep: h.Timing.Presence})
+		id, err := h.Store.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", ID: l, Reason: reason, Keep: h.Timing.Presence})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,15 +261,15 @@ func exerciseDead(_ *testing.T, run runner) {
 		if again := condemn(t, h, letters[2], "FAILED"); again != "" {
 			t.Errorf("one that is dead died again, as %s", again)
 		}
-		if one, _ := h.instance(t, "i-1"); one.Inbox != 1 || one.Fetched != 1 || one.Dead != 2 {
+		if one, _ := h.instance(t, "i-1"); one.Inbox != 1 || one.Pending != 1 || one.DeadLetters != 2 {
 			t.Errorf("after two died: %+v", one)
 		}
 		got := dead(t, h, "i-1", "", 8)
 		want := []store.DeadLetter{
-			{Inbox: "i-1", Reason: "NOT_UNDERSTOOD", Letter: store.Letter{Body: []byte("a"), Deliveries: 1}},
-			{Inbox: "i-1", Reason: "FAILED", Letter: store.Letter{Body: []byte("c"), Deliveries: 1}},
+			{Inbox: "i-1", Reason: "NOT_UNDERSTOOD", InboxMessage: store.InboxMessage{Body: []byte("a"), Deliveries: 1}},
+			{Inbox: "i-1", Reason: "FAILED", InboxMessage: store.InboxMessage{Body: []byte("c"), Deliveries: 1}},
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.Letter{}, "ID", "Age")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.InboxMessage{}, "ID", "Age")); diff != "" {
 			t.Fatalf("dead letters (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(ids, []string{got[0].ID, got[1].ID}); diff != "" {
@@ -312,22 +312,22 @@ func exerciseDead(_ *testing.T, run runner) {
 		h.post(t, "i-1", "fetched")
 		h.fetch(t, "i-1", 1)
 		h.post(t, "i-1", "never fetched")
-		if left, err := h.Store.Estate(t.Context(), "i-1", 8); err != nil || len(left) != 0 {
+		if left, err := h.Store.FetchAbandoned(t.Context(), "i-1", 8); err != nil || len(left) != 0 {
 			t.Errorf("while it is there: %+v, %v", left, err)
 		}
-		if gone, err := h.Store.Bury(t.Context(), "i-1"); err != nil || gone {
+		if gone, err := h.Store.RemoveInbox(t.Context(), "i-1"); err != nil || gone {
 			t.Errorf("buried alive: %v, %v", gone, err)
 		}
 		h.Wait(h.Timing.Presence + h.Slack)
-		left, err := h.Store.Estate(t.Context(), "i-1", 8)
+		left, err := h.Store.FetchAbandoned(t.Context(), "i-1", 8)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []store.Letter{{Body: []byte("fetched"), Deliveries: 1}, {Body: []byte("never fetched")}}
-		if diff := cmp.Diff(want, left, cmpopts.IgnoreFields(store.Letter{}, "ID", "Age")); diff != "" {
+		want := []store.InboxMessage{{Body: []byte("fetched"), Deliveries: 1}, {Body: []byte("never fetched")}}
+		if diff := cmp.Diff(want, left, cmpopts.IgnoreFields(store.InboxMessage{}, "ID", "Age")); diff != "" {
 			t.Errorf("its letters (-want +got):\n%s", diff)
 		}
-		if gone, err := h.Store.Bury(t.Context(), "i-1"); err != nil || !gone {
+		if gone, err := h.Store.RemoveInbox(t.Context(), "i-1"); err != nil || !gone {
 			t.Errorf("bury: %v, %v", gone, err)
 		}
 		if one, there := h.instance(t, "i-1"); there {
@@ -341,7 +341,7 @@ func exerciseDead(_ *testing.T, run runner) {
 		h.post(t, "i-1", "b")
 		h.Wait(h.Timing.Presence + h.Slack)
 		for range 2 { // the answer to the first may be lost
-			left, err := h.Store.Estate(t.Context(), "i-1", 1)
+			left, err := h.Store.FetchAbandoned(t.Context(), "i-1", 1)
 			if err != nil || len(left) != 1 || left[0].Deliveries != 0 {
 				t.Fatalf("%+v, %v; want the one letter that was never fetched", left, err)
 			}
@@ -352,10 +352,10 @@ func exerciseDead(_ *testing.T, run runner) {
 			t.Errorf("who wakes up fetched %+v, want b", got)
 		}
 		h.Wait(2 * h.Slack)
-		if got, err := h.Store.Unsettled(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Hour, Limit: 8}); err != nil || len(got) != 0 {
+		if got, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Hour, Limit: 8}); err != nil || len(got) != 0 {
 			t.Errorf("at once: %+v, %v", got, err)
 		}
-		lying, err := h.Store.Unsettled(t.Context(), store.FetchParams{Inbox: "i-1", Wait: h.Slack, Limit: 1})
+		lying, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", Wait: h.Slack, Limit: 1})
 		if err != nil || len(lying) != 1 || string(lying[0].Body) != "a" || lying[0].Deliveries != 1 && !h.Repeats {
 			t.Errorf("after a while: %+v, %v; want a", lying, err)
 		}
@@ -364,7 +364,7 @@ func exerciseDead(_ *testing.T, run runner) {
 	run("one that comes back after its burial has an inbox again", func(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
 		h.Wait(h.Timing.Presence + h.Slack)
-		if gone, err := h.Store.Bury(t.Context(), "i-1"); err != nil || !gone {
+		if gone, err := h.Store.RemoveInbox(t.Context(), "i-1"); err != nil || !gone {
 			t.Fatalf("bury: %v, %v", gone, err)
 		}
 		if letters, err := h.Store.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Millisecond, Limit: 1}); len(letters) != 0 || errors.Is(err, store.ErrDown) {
@@ -380,20 +380,20 @@ func exerciseDead(_ *testing.T, run runner) {
 	run("the name of one with dead letters stays", func(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
 		h.post(t, "i-1", "a")
-		if _, err := h.Store.Condemn(t.Context(), store.CondemnParams{Inbox: "i-1", Letter: h.fetch(t, "i-1", 1)[0], Reason: "FAILED", Keep: h.Timing.Keep * 10}); err != nil {
+		if _, err := h.Store.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", ID: h.fetch(t, "i-1", 1)[0], Reason: "FAILED", Keep: h.Timing.Retention * 10}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(h.Timing.Presence + h.Slack)
-		if gone, err := h.Store.Bury(t.Context(), "i-1"); err != nil || !gone {
+		if gone, err := h.Store.RemoveInbox(t.Context(), "i-1"); err != nil || !gone {
 			t.Fatalf("bury: %v, %v", gone, err)
 		}
-		if one, there := h.instance(t, "i-1"); !there || one.Present || one.Open || one.Dead != 1 {
+		if one, there := h.instance(t, "i-1"); !there || one.Present || one.HasInbox || one.DeadLetters != 1 {
 			t.Errorf("it is %+v, %v", one, there)
 		}
 		if _, err := h.Store.Discard(t.Context(), "i-1"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Store.Bury(t.Context(), "i-1"); err != nil {
+		if _, err := h.Store.RemoveInbox(t.Context(), "i-1"); err != nil {
 			t.Fatal(err)
 		}
 		if one, there := h.instance(t, "i-1"); there {

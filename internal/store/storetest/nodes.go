@@ -34,7 +34,7 @@ func exerciseNodes(_ *testing.T, run runner) {
 		if err != nil || len(all) != 1 || all[0].Node.ID != "node-a" {
 			t.Errorf("nodes: %v, %v; want node-a alone", all, err)
 		}
-		seen, err := h.Store.Sightings(t.Context())
+		seen, err := h.Store.LastSeen(t.Context())
 		if err != nil || len(seen) != 1 || seen[0].Node != "node-a" || seen[0].Age < 2*h.Timing.Presence-h.Slack {
 			t.Errorf("sightings: %v, %v; want node-a alone, silent", seen, err)
 		}
@@ -204,7 +204,7 @@ func exerciseRegister(_ *testing.T, run runner) {
 		// The orphan holds its slot until somebody has moved its job. Job-4 was just reserved: it may be on its way,
 		// and keeps its slot. So does job-3, given up by its job, until a second list leaves it out.
 		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 4, Reserved: 1, Running: 4})
-		h.Wait(h.Timing.Judge + h.Slack)
+		h.Wait(h.Timing.ReservedTTL + h.Slack)
 		for seq := range uint64(2) {
 			h.beat(t, r.Node, beat{seq: 1 + seq, active: []core.JobID{"job-1", "job-2", "job-4"}})
 		}

@@ -21,7 +21,7 @@ func (r Repeated) Register(ctx context.Context, p store.RegisterParams) (store.R
 }
 
 // Heartbeat implements store.Nodes.
-func (r Repeated) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.Pulse, error) {
+func (r Repeated) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
 	if first, err := r.Store.Heartbeat(ctx, p); err != nil || first.Verdict != store.OK {
 		return first, err
 	}
@@ -165,18 +165,18 @@ func (r Repeated) Withdraw(ctx context.Context, id core.InstanceID) error {
 }
 
 // Settle implements store.Mail.
-func (r Repeated) Settle(ctx context.Context, inbox core.InstanceID, ids ...string) error {
-	if err := r.Store.Settle(ctx, inbox, ids...); err != nil {
+func (r Repeated) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...string) error {
+	if err := r.Store.Acknowledge(ctx, inbox, ids...); err != nil {
 		return err
 	}
-	return r.Store.Settle(ctx, inbox, ids...)
+	return r.Store.Acknowledge(ctx, inbox, ids...)
 }
 
 // Condemn implements store.Mail.
-func (r Repeated) Condemn(ctx context.Context, p store.CondemnParams) (string, error) {
-	id, err := r.Store.Condemn(ctx, p)
+func (r Repeated) DeadLetter(ctx context.Context, p store.DeadLetterParams) (string, error) {
+	id, err := r.Store.DeadLetter(ctx, p)
 	if err == nil {
-		_, err = r.Store.Condemn(ctx, p) // which finds no such letter any more
+		_, err = r.Store.DeadLetter(ctx, p) // which finds no such letter any more
 	}
 	return id, err
 }
@@ -191,9 +191,9 @@ func (r Repeated) Replay(ctx context.Context, p store.ReplayParams) (store.Poste
 }
 
 // Bury implements store.Estates.
-func (r Repeated) Bury(ctx context.Context, id core.InstanceID) (bool, error) {
-	if done, err := r.Store.Bury(ctx, id); err != nil {
+func (r Repeated) RemoveInbox(ctx context.Context, id core.InstanceID) (bool, error) {
+	if done, err := r.Store.RemoveInbox(ctx, id); err != nil {
 		return done, err
 	}
-	return r.Store.Bury(ctx, id)
+	return r.Store.RemoveInbox(ctx, id)
 }

@@ -19,8 +19,8 @@ func (h *Harness) deadLetter(t *testing.T, body string) store.DeadLetter {
 	if len(letters) != 1 {
 		t.Fatalf("fetched %+v, want one letter", letters)
 	}
-	p := store.CondemnParams{Inbox: "i-1", Letter: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
-	id, err := h.Store.Condemn(t.Context(), p)
+	p := store.DeadLetterParams{Inbox: "i-1", ID: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
+	id, err := h.Store.DeadLetter(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (h *Harness) dead(t *testing.T) []store.DeadLetter {
 
 func (h *Harness) replay(t *testing.T, id string, to core.InstanceID) store.Posted {
 	t.Helper()
-	posted, err := h.Store.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: to, Max: 4})
+	posted, err := h.Store.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: to, MaxMessages: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,37 +72,37 @@ func exerciseReplay(_ *testing.T, run runner) {
 			if len(letters) != 1 || string(letters[0].Body) != "a" || letters[0].Deliveries != 1 || letters[0].Age < old {
 				t.Fatalf("fetched: %+v, want one that is %s old", letters, old)
 			}
-			unsettled, err := h.Store.Unsettled(t.Context(), store.FetchParams{Inbox: to, Limit: 8})
+			unsettled, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: to, Limit: 8})
 			if err != nil || len(unsettled) != 1 || unsettled[0].Age < old {
 				t.Errorf("fetched again: %+v, %v", unsettled, err)
 			}
 			if to == "i-1" { // it dies again
-				p := store.CondemnParams{Inbox: to, Letter: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
-				if d.ID, err = h.Store.Condemn(t.Context(), p); err != nil {
+				p := store.DeadLetterParams{Inbox: to, ID: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
+				if d.ID, err = h.Store.DeadLetter(t.Context(), p); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		h.Wait(h.Timing.Presence + h.Slack)
-		if left, err := h.Store.Estate(t.Context(), "i-2", 8); err != nil || len(left) != 1 || left[0].Age < 2*old {
+		if left, err := h.Store.FetchAbandoned(t.Context(), "i-2", 8); err != nil || len(left) != 1 || left[0].Age < 2*old {
 			t.Errorf("left behind: %+v, %v", left, err)
 		}
 	})
 
 	run("a letter that cannot be replayed stays among the dead", func(t *testing.T, h *Harness) {
 		d := h.deadLetter(t, "a")
-		if got := h.replay(t, d.ID, "i-away"); got != store.Away {
+		if got := h.replay(t, d.ID, "i-away"); got != store.InstanceAbsent {
 			t.Errorf("to one that is not there: %d", got)
 		}
 		h.announce(t, "i-2")
 		for i := range 4 {
 			h.post(t, "i-2", fmt.Sprint(i))
 		}
-		if got := h.replay(t, d.ID, "i-2"); got != store.Overfull {
+		if got := h.replay(t, d.ID, "i-2"); got != store.InboxFull {
 			t.Errorf("to one that is full: %d", got)
 		}
 		for _, none := range []string{"abc", "", "-", "1-", "-1", "1-x", "1-1"} {
-			if got := h.replay(t, none, "i-1"); got != store.NoLetter {
+			if got := h.replay(t, none, "i-1"); got != store.NoDeadLetter {
 				t.Errorf("what is called %q: %d", none, got)
 			}
 		}
@@ -110,7 +110,7 @@ func exerciseReplay(_ *testing.T, run runner) {
 		if got := h.replay(t, d.ID, "i-1"); got != store.Accepted {
 			t.Errorf("then to one that has room: %d", got)
 		}
-		if got := h.replay(t, d.ID, "i-1"); got != store.NoLetter {
+		if got := h.replay(t, d.ID, "i-1"); got != store.NoDeadLetter {
 			t.Errorf("once more: %d", got)
 		}
 	})
@@ -125,10 +125,10 @@ func exerciseReplay(_ *testing.T, run runner) {
 				to := core.InstanceID(fmt.Sprintf("i-to-%d", i))
 				h.announce(t, to)
 				all.Go(func() {
-					posted, err := h.Store.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: d.ID, To: to, Max: 100})
+					posted, err := h.Store.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: d.ID, To: to, MaxMessages: 100})
 					mu.Lock()
 					defer mu.Unlock()
-					if err != nil || posted != store.Accepted && posted != store.NoLetter {
+					if err != nil || posted != store.Accepted && posted != store.NoDeadLetter {
 						t.Errorf("replay: %d, %v", posted, err)
 					}
 					if posted == store.Accepted {

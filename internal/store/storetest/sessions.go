@@ -20,7 +20,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 	run("messages enter a session's stream in utterance order, each once", func(t *testing.T, h *Harness) {
 		const n = 40
 		append1 := func(i int64, body string) int64 {
-			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: i, Body: []byte(body), Keep: h.Timing.Keep})
+			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: i, Body: []byte(body), Keep: h.Timing.Retention})
 			if err != nil {
 				t.Errorf("append %d: %v", i, err)
 			}
@@ -37,16 +37,16 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if seq := append1(0, "late"); seq != n {
 			t.Errorf("the stream ends at %d, want %d", seq, n)
 		}
-		var want []store.Message
+		var want []store.OutboxMessage
 		for i := range int64(n) {
-			want = append(want, store.Message{Seq: i + 1, Index: i, Body: fmt.Appendf(nil, "m%d", i)})
+			want = append(want, store.OutboxMessage{Seq: i + 1, Index: i, Body: fmt.Appendf(nil, "m%d", i)})
 		}
 		for _, after := range []int64{0, 17, n} {
 			got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1, After: after})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want[after:], append([]store.Message{}, got...)); diff != "" {
+			if diff := cmp.Diff(want[after:], append([]store.OutboxMessage{}, got...)); diff != "" {
 				t.Errorf("read after %d (-want +got):\n%s", after, diff)
 			}
 		}
@@ -62,8 +62,8 @@ func exerciseSessions(_ *testing.T, run runner) {
 			body  string
 			there bool
 		}{{1, "first", false}, {1, "second", true}, {1, "first", true}, {0, "first", false}, {0, "second", true}, {1, "second", true}, {2, "first", false}} {
-			p := store.AppendParams{Session: room1, Index: step.index, Body: []byte(step.body), Keep: h.Timing.Keep}
-			if got, err := h.Store.Append(t.Context(), p); err != nil || got.There != (step.there || h.Repeats) || got.Refused {
+			p := store.AppendParams{Session: room1, Index: step.index, Body: []byte(step.body), Keep: h.Timing.Retention}
+			if got, err := h.Store.Append(t.Context(), p); err != nil || got.Exists != (step.there || h.Repeats) || got.Refused {
 				t.Errorf("%+v: %+v, %v", step, got, err)
 			}
 		}
@@ -71,7 +71,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 
 	run("a gap holds back what comes after it", func(t *testing.T, h *Harness) {
 		put := func(i int64) int64 {
-			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: i, Body: []byte("x"), Keep: h.Timing.Keep})
+			end, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: i, Body: []byte("x"), Keep: h.Timing.Retention})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 			if seq := put(step.index); seq != step.want {
 				t.Errorf("after utterance %d the stream ends at %d, want %d", step.index, seq, step.want)
 			}
-			if early, err := h.Store.Early(t.Context(), room1); err != nil || !slices.Equal(early, step.early) {
+			if early, err := h.Store.Waiting(t.Context(), room1); err != nil || !slices.Equal(early, step.early) {
 				t.Errorf("after utterance %d these wait: %v, %v; want %v", step.index, early, err, step.early)
 			}
 		}
@@ -106,7 +106,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		var end store.Appended
 		for i := range int64(n) {
 			var err error
-			p := store.AppendParams{Session: room1, Index: i, Body: fmt.Appendf(nil, "m%d", i), Keep: h.Timing.Keep}
+			p := store.AppendParams{Session: room1, Index: i, Body: fmt.Appendf(nil, "m%d", i), Keep: h.Timing.Retention}
 			if end, err = h.Store.Append(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 	save := func(t *testing.T, h *Harness, owner core.InstanceID, epoch int64, change ...func(*store.SaveParams)) bool {
 		t.Helper()
 		p := store.SaveParams{
-			Session: room1, Claim: store.Claim{Owner: owner, Epoch: epoch}, Body: fmt.Appendf(nil, "of %s", owner), Keep: h.Timing.Presence,
+			Session: room1, Ownership: store.Ownership{Owner: owner, Epoch: epoch}, Body: fmt.Appendf(nil, "of %s", owner), Keep: h.Timing.Presence,
 		}
 		for _, c := range change {
 			c(&p)
@@ -137,8 +137,8 @@ func exerciseSessions(_ *testing.T, run runner) {
 		}
 		return held
 	}
-	take := func(p *store.SaveParams) { p.Take = true }
-	over := func(p *store.SaveParams) { p.Take, p.Seen = true, []byte("of i-0") }
+	take := func(p *store.SaveParams) { p.TakeOver = true }
+	over := func(p *store.SaveParams) { p.TakeOver, p.Expected = true, []byte("of i-0") }
 	load := func(t *testing.T, h *Harness) store.SessionState {
 		t.Helper()
 		st, err := h.Store.LoadSession(t.Context(), room1.SessionKey)
@@ -155,7 +155,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if !save(t, h, "i-1", 1, take) || !save(t, h, "i-1", 1, func(p *store.SaveParams) { p.Body = []byte("two\nlines") }) {
 			t.Fatal("its owner cannot save it")
 		}
-		want := store.SessionState{Claim: store.Claim{Owner: "i-1", Epoch: 1}, Incarnation: room1.Incarnation, Body: []byte("two\nlines")}
+		want := store.SessionState{Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, Incarnation: room1.Incarnation, Body: []byte("two\nlines")}
 		if diff := cmp.Diff(want, load(t, h)); diff != "" {
 			t.Errorf("what was saved last (-want +got):\n%s", diff)
 		}
@@ -205,29 +205,29 @@ func exerciseSessions(_ *testing.T, run runner) {
 	})
 
 	run("only the owner adds what is the owner's to say", func(t *testing.T, h *Harness) {
-		put := func(index int64, by store.Claim) store.Appended {
+		put := func(index int64, by store.Ownership) store.Appended {
 			t.Helper()
-			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: index, Body: []byte("x"), Keep: h.Timing.Keep, By: by})
+			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: index, Body: []byte("x"), Keep: h.Timing.Retention, By: by})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return a
 		}
-		first, second := store.Claim{Owner: "i-1", Epoch: 1}, store.Claim{Owner: "i-2", Epoch: 2}
-		if a := put(0, store.Claim{}); a.Seq != 1 || a.Refused || a.Owner != "" {
+		first, second := store.Ownership{Owner: "i-1", Epoch: 1}, store.Ownership{Owner: "i-2", Epoch: 2}
+		if a := put(0, store.Ownership{}); a.Seq != 1 || a.Refused || a.Owner != "" {
 			t.Errorf("of a session nobody has: %+v", a)
 		}
 		save(t, h, "i-1", 1, take)
 		if a := put(1, first); a.Seq != 2 || a.Refused || a.Owner != "i-1" {
 			t.Errorf("by its owner: %+v", a)
 		}
-		if !save(t, h, "i-2", 2, func(p *store.SaveParams) { p.Take, p.Seen = true, []byte("of i-1") }) {
+		if !save(t, h, "i-2", 2, func(p *store.SaveParams) { p.TakeOver, p.Expected = true, []byte("of i-1") }) {
 			t.Fatal("it cannot be taken over")
 		}
 		if a := put(2, first); a.Seq != 2 || !a.Refused || a.Owner != "i-2" {
 			t.Errorf("by the last owner: %+v", a)
 		}
-		if a := put(2, store.Claim{}); a.Seq != 3 || a.Refused || a.Owner != "i-2" {
+		if a := put(2, store.Ownership{}); a.Seq != 3 || a.Refused || a.Owner != "i-2" {
 			t.Errorf("by a job's record: %+v", a)
 		}
 		if a := put(3, second); a.Seq != 4 || a.Refused {
@@ -274,24 +274,24 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if save(t, h, "i-1", 2, over) {
 			t.Error("an old state was taken over, and the newer one is lost")
 		}
-		if !save(t, h, "i-1", 2, func(p *store.SaveParams) { p.Take, p.Seen = true, []byte("newer") }) {
+		if !save(t, h, "i-1", 2, func(p *store.SaveParams) { p.TakeOver, p.Expected = true, []byte("newer") }) {
 			t.Error("it cannot be taken over")
 		}
 	})
 
 	run("a store that has forgotten its last moments takes the word of whoever has the session", func(t *testing.T, h *Harness) {
-		put := func(index int64, by store.Claim) store.Appended {
+		put := func(index int64, by store.Ownership) store.Appended {
 			t.Helper()
-			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: index, Body: []byte("x"), Keep: h.Timing.Keep, By: by})
+			a, err := h.Store.Append(t.Context(), store.AppendParams{Session: room1, Index: index, Body: []byte("x"), Keep: h.Timing.Retention, By: by})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return a
 		}
 		save(t, h, "i-0", 1, take)
-		put(0, store.Claim{})
+		put(0, store.Ownership{})
 		// Of this, nothing came to the replica that is the primary now: the takeover, and the second message.
-		owner := store.Claim{Owner: "i-1", Epoch: 2}
+		owner := store.Ownership{Owner: "i-1", Epoch: 2}
 		if a := put(3, owner); a.Refused || a.Seq != 1 {
 			t.Errorf("the owner's message: %+v", a)
 		}
@@ -301,7 +301,7 @@ func exerciseSessions(_ *testing.T, run runner) {
 		if save(t, h, "i-0", 1) {
 			t.Error("the last owner writes")
 		}
-		if a := put(4, store.Claim{}); a.Seq != 5 {
+		if a := put(4, store.Ownership{}); a.Seq != 5 {
 			t.Errorf("what waited does not go on: %+v", a)
 		}
 		got, err := h.Store.Read(t.Context(), store.ReadParams{Session: room1, After: 1})

@@ -195,7 +195,7 @@ func (h *Harness) params(n *core.Node, b beat) store.HeartbeatParams {
 }
 
 // beat sends a heartbeat that must be accepted.
-func (h *Harness) beat(t *testing.T, n *core.Node, b beat) store.Pulse {
+func (h *Harness) beat(t *testing.T, n *core.Node, b beat) store.HeartbeatResult {
 	t.Helper()
 	pulse, err := h.Store.Heartbeat(t.Context(), h.params(n, b))
 	if err != nil {

@@ -1,4 +1,4 @@
-package pause_test
+package deadline_test
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/deadline"
 )
 
 func TestLimitsAreSharedAndNeverLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const within = 1600 * time.Millisecond
-		d := pause.NewLimit(t.Context(), within)
+		d := deadline.New(t.Context(), within, nil)
 		made := make(map[context.Context]bool)
 		for range 100 {
 			ctx := d.Context()

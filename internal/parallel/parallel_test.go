@@ -1,4 +1,4 @@
-package pause_test
+package parallel_test
 
 import (
 	"sync/atomic"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 )
 
 func TestEachIsCalledAFewAtATime(t *testing.T) {
@@ -14,7 +14,7 @@ func TestEachIsCalledAFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most, calls atomic.Int64
 		began := time.Now()
-		pause.Each(3, make([]int, 10), func(int) {
+		parallel.ForEach(3, make([]int, 10), func(int) {
 			calls.Add(1)
 			most.Store(max(most.Load(), now.Add(1)))
 			time.Sleep(time.Second)
@@ -23,6 +23,6 @@ func TestEachIsCalledAFewAtATime(t *testing.T) {
 		if calls.Load() != 10 || most.Load() != 3 || time.Since(began) != 4*time.Second {
 			t.Errorf("%d calls, %d at once, in %v", calls.Load(), most.Load(), time.Since(began))
 		}
-		pause.Each(3, nil, func(int) { t.Error("called for nobody") })
+		parallel.ForEach(3, nil, func(int) { t.Error("called for nobody") })
 	})
 }

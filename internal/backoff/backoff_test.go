@@ -1,4 +1,4 @@
-package pause_test
+package backoff_test
 
 import (
 	"context"
@@ -6,33 +6,33 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/pause"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 )
 
-func TestForWaits(t *testing.T) {
+func TestSleepEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if !pause.For(t.Context(), time.Minute) || time.Since(began) != time.Minute {
+		if !backoff.Sleep(t.Context(), time.Minute) || time.Since(began) != time.Minute {
 			t.Errorf("waited %v, want a minute", time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
-		if pause.For(ctx, time.Minute) || time.Since(began) != time.Second {
+		if backoff.Sleep(ctx, time.Minute) || time.Since(began) != time.Second {
 			t.Errorf("waited %v although the context ended after a second", time.Since(began))
 		}
 	})
 }
 
-func TestAboutStaysWithinItsPart(t *testing.T) {
+func TestJitterStaysWithinBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		low, high := time.Hour, time.Duration(0)
 		for range 500 {
 			began := time.Now()
-			if !pause.About(t.Context(), time.Second, 0.2) {
-				t.Fatal("a pause nobody ended was ended")
+			if !backoff.SleepJitter(t.Context(), time.Second, 0.2) {
+				t.Fatal("the sleep ended early")
 			}
 			took := time.Since(began)
 			low, high = min(low, took), max(high, took)
@@ -46,7 +46,7 @@ func TestAboutStaysWithinItsPart(t *testing.T) {
 	})
 }
 
-func TestPersistAsksUntilItIsAnswered(t *testing.T) {
+func TestRetryUntilSuccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -57,7 +57,7 @@ func TestPersistAsksUntilItIsAnswered(t *testing.T) {
 			return nil
 		}
 		began := time.Now()
-		if !pause.Persist(t.Context(), 100*time.Millisecond, 400*time.Millisecond, ask) || asked != 6 {
+		if !(backoff.Backoff{Min: 100 * time.Millisecond, Max: 400 * time.Millisecond}).Retry(t.Context(), ask) || asked != 6 {
 			t.Fatalf("asked %d times, want 6", asked)
 		}
 		// 100, 200, 400, 400 and 400 ms, each give or take half of it.
@@ -66,7 +66,7 @@ func TestPersistAsksUntilItIsAnswered(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if pause.Persist(ctx, time.Millisecond, time.Millisecond, func() error { return context.Canceled }) || ctx.Err() == nil {
+		if (backoff.Backoff{Min: time.Millisecond, Max: time.Millisecond}).Retry(ctx, func() error { return context.Canceled }) || ctx.Err() == nil {
 			t.Error("it went on, or gave up early")
 		}
 	})
