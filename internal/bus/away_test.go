@@ -21,7 +21,7 @@ func TestTakeoverThatFailedIsDoneAgain(t *testing.T) {
 		tries := 0
 		b := bus.New(bus.Config{Instance: "b", TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} }},
 			p.Store, telemetry.New(), slog.New(slog.DiscardHandler))
-		b.OnDead(func(context.Context, core.InstanceID) error {
+		r := bus.NewReceiver(b, nil, func(context.Context, core.InstanceID) error {
 			if tries++; tries == 1 {
 				return errAway
 			}
@@ -32,13 +32,13 @@ func TestTakeoverThatFailedIsDoneAgain(t *testing.T) {
 		}
 		ctx, kill := context.WithCancel(context.Background())
 		ended := make(chan struct{})
-		go func() { b.Run(ctx); close(ended) }()
+		go func() { r.Run(ctx); close(ended) }()
 		defer func() { kill(); <-ended }()
 		a.die()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if tries < 2 {
-			t.Errorf("OnGone was called %d time(s) although it failed; a is %+v", tries, p.state("a"))
+			t.Errorf("onDead was called %d time(s) although it failed; a is %+v", tries, p.state("a"))
 		}
 	})
 }

@@ -1,10 +1,11 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,19 +15,19 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// Config is how an instance behaves among the others.
+// Config is the configuration of an instance among the others.
 type Config struct {
-	Instance core.InstanceID // this life of this process
-	TTL      time.Duration   // how long it is present without renewing that
-	Block    time.Duration   // how long one read waits for letters
+	Instance core.InstanceID // this incarnation of this process
+	TTL      time.Duration   // of its presence, if it does not renew it
+	Block    time.Duration   // how long one read of the inbox waits for messages
 	Keep     time.Duration   // how long dead letters are kept
-	// About is asked at every renewal what the others should know of the instance.
+	// About is called at every renewal of the presence.
 	About func() About
 }
 
-// About is what an instance says of itself.
+// About is what an instance publishes about itself.
 type About struct {
-	Name     string `json:"name"` // as configured, the same in every life
+	Name     string `json:"name"` // as configured, the same for every incarnation
 	URL      string `json:"url"`  // where others reach it
 	Version  string `json:"version"`
 	Started  int64  `json:"started_ms"`
@@ -36,7 +37,7 @@ type About struct {
 	Jobs     int    `json:"jobs"`
 }
 
-// Store is what a bus needs of the store.
+// Store is the part of the store that this package uses.
 type Store interface {
 	store.Instances
 	store.Inboxes
@@ -45,61 +46,26 @@ type Store interface {
 	Unlock(ctx context.Context, p store.LockParams) error
 }
 
-// Handling is what is done with a kind of letter.
-type Handler struct {
-	// Do deals with a letter. An error has it tried again, and again, and then put among the dead.
-	Handle func(ctx context.Context, l *Message) error
-	// Beside says that it takes time: other letters do not wait for it, and may overtake it.
-	Async bool
-	// Inherit deals with a letter that an instance has left behind; never says that the instance never fetched it. Nil:
-	// nobody needs it.
-	TakeOver func(ctx context.Context, l *Message, never bool) error
-}
-
-// Bus is an instance among others. Make one with New, tell it with On what to do with letters, and let it Run.
+// Bus is this instance among the others: its presence, and the way to send messages. A Receiver handles those that it gets.
 type Bus struct {
 	cfg     Config
 	store   Store
 	metrics *telemetry.Metrics
 	log     *slog.Logger
-	kinds   map[Kind]Handler
-	gone    func(ctx context.Context, id core.InstanceID) error
 
 	sent    atomic.Uint64
-	renewed atomic.Pointer[time.Time] // when the presence that stands was asked for; nil: there is none
-	seen    recent
-	excused tally // how often letters failed through no fault of theirs
-
-	mu      sync.Mutex
-	estates map[core.InstanceID]*estate // of those that are gone and not buried
-
-	work  sync.WaitGroup
-	slots chan struct{} // bounds what is done beside the reader
+	renewed atomic.Pointer[time.Time] // when the current presence was requested; nil: there is none
 }
-
-// beside is how many letters are dealt with beside the reader at once.
-const beside = 64
 
 // New makes a bus.
 func New(cfg Config, st Store, m *telemetry.Metrics, log *slog.Logger) *Bus {
-	return &Bus{
-		cfg: cfg, store: st, metrics: m, log: log, kinds: make(map[Kind]Handler), seen: newRecent(),
-		estates: make(map[core.InstanceID]*estate), slots: make(chan struct{}, beside),
-		gone: func(context.Context, core.InstanceID) error { return nil },
-	}
+	return &Bus{cfg: cfg, store: st, metrics: m, log: log}
 }
 
-// On says what is done with a kind of letter. It is called before Run.
-func (b *Bus) On(kind Kind, h Handler) { b.kinds[kind] = h }
-
-// OnGone says what is done when an instance is gone, before what it has left is removed. One instance does it, once; if it
-// fails, or dies over it, it is done again. The context ends with the lock under which it is done. It is called before Run.
-func (b *Bus) OnDead(fn func(ctx context.Context, id core.InstanceID) error) { b.gone = fn }
-
-// Instance is this one.
+// Instance is this incarnation.
 func (b *Bus) Instance() core.InstanceID { return b.cfg.Instance }
 
-// Fence is until when this instance may grant: it has said so lately enough that nobody can take it for gone before.
+// Fence is until when this instance may grant slots: its presence is so recent that no other can declare it dead before.
 func (b *Bus) Fence() time.Time {
 	at := b.renewed.Load()
 	if at == nil {
@@ -108,14 +74,14 @@ func (b *Bus) Fence() time.Time {
 	return at.Add(b.cfg.TTL * 2 / 3)
 }
 
-// Announce says that the instance is present, and what there is to know of it. Before the first time nobody can reach it,
-// and it grants nothing. Run repeats it in time; whoever has news that should not wait for that calls it too.
+// Announce renews the presence of this instance and publishes what it is doing. Before the first call no other can reach it, and
+// it grants nothing. Receiver.Run repeats it in time; a caller whose news should not wait for that calls it too.
 func (b *Bus) Announce(ctx context.Context) error {
 	about, err := json.Marshal(b.cfg.About())
 	if err != nil {
 		return err
 	}
-	now := time.Now() // before the store is asked: what it grants from then on lasts longer than we believe
+	now := time.Now() // before the store is called: the presence lasts longer than Fence assumes
 	if err := b.store.Announce(ctx, store.AnnounceParams{ID: b.cfg.Instance, Body: about, TTL: b.cfg.TTL}); err != nil {
 		return err
 	}
@@ -123,20 +89,8 @@ func (b *Bus) Announce(ctx context.Context) error {
 	return nil
 }
 
-// Run renews the presence, reads the inbox and sees to those who are gone, until the context ends. Then it waits for
-// what is being done.
-func (b *Bus) Run(ctx context.Context) {
-	var loops sync.WaitGroup
-	loops.Go(func() { b.renew(ctx) })
-	loops.Go(func() { b.read(ctx) })
-	loops.Go(func() { b.retry(ctx) })
-	loops.Go(func() { b.watch(ctx) })
-	loops.Wait()
-	b.work.Wait()
-}
-
-// renew keeps the instance present, at moments of its own.
-func (b *Bus) renew(ctx context.Context) {
+// renewPresence renews the presence until the context ends.
+func (b *Bus) renewPresence(ctx context.Context) {
 	for backoff.SleepJitter(ctx, b.cfg.TTL/3, 0.1) {
 		if err := b.Announce(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("the presence of this instance could not be renewed", "error", err, "grants_until", b.Fence().UTC())
@@ -144,19 +98,37 @@ func (b *Bus) renew(ctx context.Context) {
 	}
 }
 
-// Leave says that the instance is gone. If it leaves nothing to be taken over it also removes its name; else the others
-// find it, as if it had died. It is called after Run.
-func (b *Bus) Leave(ctx context.Context, clean bool) error {
-	if err := b.store.Withdraw(ctx, b.cfg.Instance); err != nil || !clean {
-		return err
-	}
-	return b.settleEstate(ctx, b.cfg.Instance, new(estate))
-}
-
-// Age is how long ago the presence was renewed.
+// PresenceAge is how long ago the presence was renewed.
 func (b *Bus) PresenceAge() time.Duration {
 	if at := b.renewed.Load(); at != nil {
 		return time.Since(*at)
 	}
 	return 0
+}
+
+// Peer is an instance, as this one sees it.
+type Peer struct {
+	store.Instance
+	About
+	This bool // it is this one
+}
+
+// Peers lists the instances that are present, and those that have left something behind, by name.
+func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
+	all, err := b.store.Instances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	peers := make([]Peer, len(all))
+	for i, instance := range all {
+		peers[i] = Peer{Instance: instance, This: instance.ID == b.cfg.Instance}
+		if instance.Present {
+			_ = json.Unmarshal(instance.Body, &peers[i].About) // another version may publish other fields
+		}
+		if peers[i].Name == "" { // an absent instance publishes nothing
+			peers[i].Name = ConfiguredName(instance.ID)
+		}
+	}
+	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return peers, nil
 }

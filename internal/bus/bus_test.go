@@ -46,7 +46,7 @@ type post struct {
 
 // one is an instance.
 type one struct {
-	*bus.Bus
+	*bus.Receiver
 	p     *post
 	kill  context.CancelFunc
 	ended chan struct{}
@@ -103,14 +103,13 @@ func (p *post) start(id core.InstanceID) *one {
 		p.heard[id] = append(p.heard[id], *text)
 		return nil
 	})
-	b.On(hello, bus.Handler{Handle: take, TakeOver: func(_ context.Context, l *bus.Message, never bool) error {
+	handlers := map[bus.Kind]bus.Handler{slowly: {Handle: take, Async: true}, hello: {Handle: take, TakeOver: func(_ context.Context, m *bus.Message, never bool) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.heard[id] = append(p.heard[id], fmt.Sprintf("inherited %s, never fetched: %v", l.Body, never))
+		p.heard[id] = append(p.heard[id], fmt.Sprintf("taken over %s, never fetched: %v", m.Body, never))
 		return nil
-	}})
-	b.On(slowly, bus.Handler{Handle: take, Async: true})
-	b.OnDead(func(ctx context.Context, who core.InstanceID) error {
+	}}}
+	r := bus.NewReceiver(b, handlers, func(ctx context.Context, who core.InstanceID) error {
 		if p.takeOver != nil {
 			return p.takeOver(ctx, id)
 		}
@@ -123,10 +122,10 @@ func (p *post) start(id core.InstanceID) *one {
 		p.t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(context.Background())
-	o := &one{Bus: b, p: p, kill: kill, ended: make(chan struct{})}
+	o := &one{Receiver: r, p: p, kill: kill, ended: make(chan struct{})}
 	go func() {
 		defer close(o.ended)
-		b.Run(ctx)
+		r.Run(ctx)
 	}()
 	p.t.Cleanup(o.die)
 	return o

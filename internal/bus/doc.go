@@ -1,10 +1,10 @@
-// Package bus is how instances that share a store know and reach each other: presence, inboxes, dead letters, and what
-// becomes of what an instance leaves behind.
+// Package bus connects the instances that share a store: presence, inboxes, dead letters, and the takeover of what a dead instance
+// leaves behind.
 //
-// A letter is a hint that makes things fast. Nothing depends on its arrival: what must not be lost is in the store, and
-// whoever waits for word of it looks there in the end. So a letter has a time after which nobody needs it, may come twice,
-// and may be lost with the instance it was for.
+// A message is a hint that makes things fast. Nothing depends on its arrival: what must not be lost is in the store, and every
+// reader of a message also looks there from time to time. So a message has a time to live, may arrive twice, and may be lost
+// with the instance that it was for.
 //
-// An instance is one life of one process. It is present for as long as it says so; it stops granting well before the
-// others may take it for gone.
+// An instance is one incarnation of one process. It is present for as long as it renews its presence, and stops granting slots
+// well before the others may declare it dead.
 package bus

@@ -130,7 +130,7 @@ func TestReplayedLettersKeepTheirAge(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(needed + time.Second)
-		if err := replayed(); !errors.Is(err, bus.ErrStale) {
+		if err := replayed(); !errors.Is(err, bus.ErrExpired) {
 			t.Errorf("when nobody needs it any more: %v", err)
 		}
 		if dead, _, err := a.DeadLetters(t.Context(), 10); err != nil || len(dead) != 1 {
@@ -165,7 +165,7 @@ func TestAnInstanceThatIsGone(t *testing.T) {
 		if !slices.Equal(who, []core.InstanceID{"a"}) {
 			t.Errorf("taken over: %v, want a once", who)
 		}
-		if !slices.Equal(heard, []string{`inherited "unread", never fetched: true`}) {
+		if !slices.Equal(heard, []string{`taken over "unread", never fetched: true`}) {
 			t.Errorf("inherited: %q", heard)
 		}
 		// What nobody understands stays, under its name.

@@ -24,18 +24,18 @@ func TestTheFifthFailure(t *testing.T) {
 			Instance: "b", TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} },
 		}, p.Store, telemetry.New(), slog.New(slog.NewJSONHandler(d, nil)))
 		tries := 0
-		b.On(hello, bus.Handler{Handle: func(context.Context, *bus.Message) error {
+		r := bus.NewReceiver(b, map[bus.Kind]bus.Handler{hello: {Handle: func(context.Context, *bus.Message) error {
 			if tries++; tries <= away {
 				return store.ErrDown
 			}
 			return errors.New("not today")
-		}})
+		}}}, nobodyDied)
 		if err := b.Announce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan struct{})
-		go func() { b.Run(ctx); close(ended) }()
+		go func() { r.Run(ctx); close(ended) }()
 		defer func() { stop(); <-ended }()
 		if err := b.Send(t.Context(), "b", hello, time.Hour, "x"); err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestTheFifthFailure(t *testing.T) {
 		if tries != away+own || again != away+own-1 || dead != 1 {
 			t.Errorf("tried %d times, said to be tried again %d times, dead %d times", tries, again, dead)
 		}
-		if n := b.Excused(); n != 0 {
+		if n := r.Excused(); n != 0 {
 			t.Errorf("%d dead letters are still excused", n)
 		}
 	})

@@ -70,7 +70,7 @@ func (d diary) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-const isDead = "a letter is dead; look at it with: lingua dlq show ID"
+const isDead = "a message became a dead letter; look at it with: lingua dlq show ID"
 
 // dead waits until a letter is dead.
 func (d diary) dead(t *testing.T) entry {
@@ -101,7 +101,7 @@ func member(t *testing.T, st store.Store, id core.InstanceID, ttl time.Duration,
 }
 
 // run runs a bus until the test ends.
-func run(t *testing.T, b *bus.Bus) {
+func run(t *testing.T, b *bus.Receiver) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
@@ -123,6 +123,8 @@ func drop(t *testing.T, st store.Store, to core.InstanceID, text string) {
 	}
 }
 
+func nobodyDied(context.Context, core.InstanceID) error { return nil }
+
 func nobody(context.Context, *bus.Message, *string) error {
 	return errors.New("nobody should have read it")
 }
@@ -133,9 +135,9 @@ func TestABodyThatCannotBeRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, st store.Store) {
 		d := make(diary, 64)
 		b := member(t, st, "b", time.Minute, d)
-		b.On(hello, bus.Handler{Handle: bus.Decoding(nobody)})
-		b.On(slowly, bus.Handler{Handle: bus.Decoding(nobody), Async: true})
-		run(t, b)
+		run(t, bus.NewReceiver(b, map[bus.Kind]bus.Handler{
+			hello: {Handle: bus.Decoding(nobody)}, slowly: {Handle: bus.Decoding(nobody), Async: true},
+		}, nobodyDied))
 		for _, kind := range []bus.Kind{hello, slowly} {
 			text := `{"id":"p1","from":"x","kind":"` + string(kind) + `","ttl_ms":2000,"body":[1]}`
 			drop(t, st, "b", text)
@@ -166,9 +168,10 @@ func TestPoisonInAnEstate(t *testing.T) {
 			inherited.Add(1)
 			return nil
 		})
-		b.On(hello, bus.Handler{Handle: read, TakeOver: func(ctx context.Context, l *bus.Message, _ bool) error { return read(ctx, l) }})
-		b.On(fails, bus.Handler{Handle: read, TakeOver: func(context.Context, *bus.Message, bool) error { panic("it is too much") }})
-		b.OnDead(func(context.Context, core.InstanceID) error {
+		r := bus.NewReceiver(b, map[bus.Kind]bus.Handler{
+			hello: {Handle: read, TakeOver: func(ctx context.Context, m *bus.Message, _ bool) error { return read(ctx, m) }},
+			fails: {Handle: read, TakeOver: func(context.Context, *bus.Message, bool) error { panic("it is too much") }},
+		}, func(context.Context, core.InstanceID) error {
 			bereaved.Add(1)
 			return nil
 		})
@@ -182,7 +185,7 @@ func TestPoisonInAnEstate(t *testing.T) {
 		if err := st.Withdraw(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		run(t, b)
+		run(t, r)
 
 		got := make(map[string]int)
 		for range 3 {
@@ -232,7 +235,7 @@ func TestNoSuchDeadLetter(t *testing.T) {
 		if err != nil || len(letters) != 1 {
 			t.Fatal(letters, err)
 		}
-		if _, err := st.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "b", ID: letters[0], Reason: "FAILED", Keep: time.Hour}); err != nil {
+		if _, err := st.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "b", Message: letters[0], Reason: "FAILED", Keep: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"b/abc", "b/", "/", "b/1-1", "nobody/1-x", "nonsense"} {

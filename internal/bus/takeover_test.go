@@ -45,7 +45,7 @@ func TestTakeoverEndsWithItsLock(t *testing.T) {
 		ended := make(chan error, 100)
 		p.takeOver = func(ctx context.Context, _ core.InstanceID) error {
 			// The store forgets the lock, and somebody else takes it.
-			lock := store.LockParams{Name: "estate:a", Holder: "b", TTL: time.Hour}
+			lock := store.LockParams{Name: "takeover:a", Holder: "b", TTL: time.Hour}
 			if err := p.Unlock(ctx, lock); err != nil {
 				t.Error(err)
 			}

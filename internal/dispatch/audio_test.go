@@ -54,9 +54,7 @@ func playSpoken(t *testing.T, fn func(w *world, o *outcomes)) {
 	t.Helper()
 	t.Parallel()
 	playWith(t, func(c *dispatch.Config) { c.AudioGrace = time.Minute }, func(w *world) {
-		o := &outcomes{}
-		w.d.ReportTo(o)
-		fn(w, o)
+		fn(w, &w.outcomes)
 	})
 }
 

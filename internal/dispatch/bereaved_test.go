@@ -18,6 +18,12 @@ import (
 // other is another instance over the same store, with a way of its own to nodes.
 func (w *world) other(change ...func(*dispatch.Config)) *dispatch.Dispatcher {
 	w.t.Helper()
+	return w.otherReporting(nil, change...)
+}
+
+// otherReporting is another instance that reports the outcomes of jobs.
+func (w *world) otherReporting(to dispatch.Outcomes, change ...func(*dispatch.Config)) *dispatch.Dispatcher {
+	w.t.Helper()
 	cfg := dispatch.Config{
 		Instance: "i-other", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
 		AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2, AudioGrace: time.Minute,
@@ -25,7 +31,7 @@ func (w *world) other(change ...func(*dispatch.Config)) *dispatch.Dispatcher {
 	for _, c := range change {
 		c(&cfg)
 	}
-	return dispatch.New(cfg, w.store, w.fleet, w.pick, w.sent, w.m, w.log)
+	return dispatch.New(cfg, w.store, w.fleet, w.pick, w.sent, to, w.m, w.log)
 }
 
 // TestBereaved: what an instance that died was seeing through is seen through by another.
@@ -134,9 +140,8 @@ func TestWhoeverHasTheSoundGoesOn(t *testing.T) {
 		}
 		w.node("node-b", 1)
 		told := &wishes{}
-		deaf := w.other(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
+		deaf := w.otherReporting(told, func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		defer deaf.Close()
-		deaf.ReportTo(told)
 		if err := deaf.Fail(t.Context(), report(p), core.ReasonNodeFailed, ""); err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func TestACrowdAtAFullFleet(t *testing.T) {
 		d := dispatch.New(dispatch.Config{
 			Instance: "i-other", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
 			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,
-		}, far, w.fleet, w.pick, w.sent, w.m, w.log)
+		}, far, w.fleet, w.pick, w.sent, nil, w.m, w.log)
 		defer d.Close()
 		var all sync.WaitGroup
 		var refused atomic.Int64

@@ -178,7 +178,7 @@ func TestARecordThatExistsIsTheAnswerToARefusal(t *testing.T) {
 		w.node("node-a", 1)
 		first := w.dispatch()
 		other := dispatch.New(dispatch.Config{Instance: "i-other", DecideWithin: time.Second, ACKTimeout: time.Second, AttemptTimeout: timing.Attempt, JobTimeout: timing.Job},
-			w.store, w.fleet, w.pick, w.sent, w.m, w.log)
+			w.store, w.fleet, w.pick, w.sent, nil, w.m, w.log)
 		defer other.Close()
 		// The other instance finds no free slot; but the job exists.
 		p, err := other.Dispatch(w.t.Context(), dispatch.Request{Spec: spec()})

@@ -75,9 +75,9 @@ type Dispatcher struct {
 	closed   bool
 }
 
-// New makes a dispatcher. It starts nothing by itself.
-func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
-	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, metrics: m, log: log}
+// New makes a dispatcher. It starts nothing by itself. Outcomes may be nil where there are no sessions.
+func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o Outcomes, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
+	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, outcomes: o, metrics: m, log: log}
 	d.life, d.end = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
 	d.decide = deadline.New(d.life, cfg.DecideWithin, cfg.Fence)
 	d.deliver = deadline.New(d.life, cfg.ACKTimeout, nil)

@@ -31,16 +31,17 @@ var timing = store.Timing{
 
 // world is one scheduler without its doors, over a memory store, with nodes that do as they are told.
 type world struct {
-	t     *testing.T
-	mem   *memstore.Store
-	store *faulty
-	fleet *fleet.Fleet
-	d     *dispatch.Dispatcher
-	life  *nodes.Registry
-	sent  *courier
-	pick  *pick.Picker
-	m     *telemetry.Metrics
-	log   *slog.Logger
+	t        *testing.T
+	mem      *memstore.Store
+	store    *faulty
+	fleet    *fleet.Fleet
+	d        *dispatch.Dispatcher
+	life     *nodes.Registry
+	sent     *courier
+	pick     *pick.Picker
+	m        *telemetry.Metrics
+	log      *slog.Logger
+	outcomes outcomes
 	// deafen stops following the store: from then on this instance's view grows old.
 	deafen func()
 }
@@ -64,7 +65,7 @@ func playWith(t *testing.T, change func(*dispatch.Config), fn func(w *world)) {
 		log := slog.New(slog.DiscardHandler)
 		m := telemetry.New()
 		w.pick, w.m, w.log = pick.New(w.fleet, policy, nil), m, log
-		w.d = dispatch.New(cfg, w.store, w.fleet, w.pick, w.sent, m, log)
+		w.d = dispatch.New(cfg, w.store, w.fleet, w.pick, w.sent, &w.outcomes, m, log)
 		w.life = nodes.New(nodes.Config{Instance: "i-test", MarkFor: time.Minute, MarkRate: 60}, w.store, w.fleet, w.d, m, log)
 		follower := &fleet.Follower{Fleet: w.fleet, Nodes: mem, Marks: mem, Log: log, OnSilent: w.life.MoveJobsOfSilent}
 		ctx, cancel := context.WithCancel(t.Context())

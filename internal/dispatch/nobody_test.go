@@ -177,7 +177,7 @@ func TestLooksAreSpread(t *testing.T) {
 		heir := dispatch.New(dispatch.Config{
 			Instance: "i-heir", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
 			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,
-		}, st, w.fleet, w.pick, w.sent, w.m, w.log)
+		}, st, w.fleet, w.pick, w.sent, nil, w.m, w.log)
 		defer heir.Close()
 		if err := heir.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)

@@ -19,9 +19,6 @@ type Outcomes interface {
 	NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID)
 }
 
-// ReportTo hands outcomes up to o from now on. It is called before the first job.
-func (d *Dispatcher) ReportTo(o Outcomes) { d.outcomes = o }
-
 // tell hands up how a job ended, if it is part of a conversation.
 func (d *Dispatcher) tell(ctx context.Context, job *core.Job) error {
 	if d.outcomes == nil || job.Utterance.Turn == 0 || !job.State.Terminal() || job.Refused() {

@@ -18,7 +18,7 @@ func (s *Scheduler) advertise(ctx context.Context, at net.Addr) {
 				"advertise_url", url)
 		}
 	}
-	s.links.Advertise(url)
+	s.nodeConns.Advertise(url)
 }
 
 // everywhere reports whether an address is every one of this machine's.

@@ -27,8 +27,8 @@ func (s *Scheduler) incarnation() core.InstanceID {
 // about is what the others should know of this instance.
 func (s *Scheduler) about() bus.About {
 	return bus.About{
-		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.links.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
-		Nodes: s.links.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
+		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
+		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
 	}
 }
 
@@ -60,30 +60,30 @@ func (s *Scheduler) owner(id core.NodeID) core.InstanceID {
 	return ""
 }
 
-// bereaved takes over from an instance that is gone: its jobs at once, and its nodes when they had time to come back.
-func (s *Scheduler) bereaved(ctx context.Context, gone core.InstanceID) error {
-	if err := s.Jobs.TakeOverJobs(ctx, gone); err != nil {
+// takeOver takes over from a dead instance: its jobs at once, and the jobs of its nodes when these had time to reconnect.
+func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
+	if err := s.Jobs.TakeOverJobs(ctx, dead); err != nil {
 		return err
 	}
 	s.later.Go(func() {
 		if backoff.Sleep(s.life, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
-			s.forsaken(s.life, gone)
+			s.takeOverNodes(s.life, dead)
 		}
 	})
 	return nil
 }
 
-// forsaken moves on the jobs of nodes that were connected with an instance that is gone, and did not come back.
-func (s *Scheduler) forsaken(ctx context.Context, gone core.InstanceID) {
-	if peers, err := s.Bus.Peers(ctx); err != nil || slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == gone && p.Present }) {
+// takeOverNodes moves the jobs of nodes that were connected to a dead instance and have not reconnected.
+func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
+	if peers, err := s.Bus.Peers(ctx); err != nil || slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == dead && p.Present }) {
 		return // it is back, and sees to them itself; or they fall silent by themselves
 	}
 	all, err := s.Nodes.All(ctx)
 	if err != nil {
 		return // they fall silent by themselves
 	}
-	parallel.ForEach(forsakenAtOnce, all, func(n store.NodeStatus) {
-		if n.Node.Owner != gone || n.Node.Health == core.HealthOffline {
+	parallel.ForEach(takeoverWorkers, all, func(n store.NodeStatus) {
+		if n.Node.Owner != dead || n.Node.Health == core.HealthOffline {
 			return
 		}
 		if err := s.Nodes.NodeLost(ctx, n.Node.ID, n.Node.Epoch); err != nil {
@@ -92,8 +92,8 @@ func (s *Scheduler) forsaken(ctx context.Context, gone core.InstanceID) {
 	})
 }
 
-// forsakenAtOnce is how many nodes of an instance that is gone are seen to at the same time.
-const forsakenAtOnce = 8
+// takeoverWorkers is how many nodes of a dead instance are handled concurrently.
+const takeoverWorkers = 8
 
 // farewellFor is how long this instance takes to say that it is gone. If it cannot, that is found out soon enough.
 const farewellFor = 2 * time.Second
@@ -101,7 +101,7 @@ const farewellFor = 2 * time.Second
 func (s *Scheduler) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewellFor)
 	defer cancel()
-	if err := s.Bus.Leave(ctx, !s.Jobs.HasUnfinishedJobs()); err != nil {
+	if err := s.receiver.Leave(ctx, !s.Jobs.HasUnfinishedJobs()); err != nil {
 		s.log.Warn("the others could not be told that this instance is gone", "error", err)
 	}
 }

@@ -9,17 +9,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/server"
@@ -44,19 +49,22 @@ type Scheduler struct {
 	Sessions *session.Registry
 	Server   *server.Server
 	Bus      *bus.Bus
+	Audio    *audio.Buffer
 
 	version string
 	started time.Time
 	life    context.Context // of what runs in the background; set by Run
 	later   sync.WaitGroup  // what is done a while after an instance is gone
 
-	hall     *socket.Hub
-	links    *server.NodeConns
-	follower *fleet.Follower
-	caller   *callback.Caller
+	hub       *socket.Hub
+	nodeConns *nodeconn.Conns
+	receiver  *bus.Receiver
+	follower  *fleet.Follower
+	caller    *callback.Caller
 }
 
-// New opens the store and puts a scheduler together. It serves nothing yet. A nil transport calls nodes over HTTP.
+// New opens the store and makes a scheduler, from the store up to the HTTP server. It serves nothing yet. A nil transport calls
+// HTTP nodes by their callback URLs.
 func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
 	prefixes, err := cfg.Callback.Prefixes()
 	if err != nil {
@@ -88,53 +96,60 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if transport == nil {
 		transport = s.caller
 	}
-	secret := []byte(cmp.Or(cfg.Auth.SessionSecret, rand.Text()))
-	s.links = server.NewNodeConns(transport, secret)
+	signer := auth.Signer(cmp.Or(cfg.Auth.SessionSecret, rand.Text()))
+	urls := audio.URLs{Signer: signer}
+	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
+	directory := session.NewDirectory(sessionConfig(c, instance), s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
+	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
+		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.owner, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
+	})
 	s.Jobs = dispatch.New(dispatch.Config{
-		Instance: instance, HasAudio: s.links.HasAudio, Fence: s.fence(), DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
+		Instance: instance, HasAudio: s.Audio.Has, Fence: s.fence(), DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
 		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
 		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, AudioGrace: c.Sessions.ResumeSeconds.Duration(), SpreadWindow: spreadWindow(c.TaskBinding),
-	}, s.Store, s.Fleet, picker, s.links, s.Metrics, log)
+	}, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	s.Nodes = nodes.New(nodes.Config{
 		Instance: instance, Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Retention: c.Nodes.RetentionSeconds.Duration(),
 		MarkFor:   c.ModelNotAvailable.MarkTTLSeconds.Duration(), MarkRate: c.ModelNotAvailable.NodeRatePerMinute,
 	}, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
-	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
+	s.Sessions = session.NewRegistry(directory, s.Jobs)
 
-	s.Sessions = session.New(roomRules(c, instance), s.Store, s.Jobs, &s.Metrics.Sessions, log)
-	s.Jobs.ReportTo(s.Sessions)
-	s.links.Listen(s.Sessions.Sounds)
-	s.Sessions.Join(s.Bus)
-	s.links.Join(s.Bus, s.owner, s.Jobs, c.Dispatch.ACKTimeoutMS.Duration())
-	s.Bus.OnDead(s.bereaved)
-	s.hall = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
-	s.watch()
-
+	handlers := s.nodeConns.Handlers(s.Jobs)
+	maps.Copy(handlers, s.Sessions.Handlers())
+	s.receiver = bus.NewReceiver(s.Bus, handlers, s.takeOver)
+	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
+	read := convert.NewReader(s.caller.Check)
+	nodeServer := nodeconn.NewServer(nodeconn.ServerOptions{
+		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Signer: signer, Log: log,
+		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessage, Grace: c.Sessions.DisconnectGraceMS.Duration(),
+	})
 	s.Server = server.New(server.Options{
-		Instance: instance, Bus: s.Bus,
-		Hub: s.hall, NodeConns: s.links, Sessions: s.Sessions, Keys: keys, Secret: secret, FirstMessage: firstWord, Grace: c.Sessions.DisconnectGraceMS.Duration(),
+		Instance: instance, Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Keys: keys, FirstMessage: firstMessage,
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
-		CheckCallback: s.caller.Check, Ping: (&doctor{ping: s.Store.Ping}).see, Partial: s.Fleet.Partial,
+		Ping: (&doctor{ping: s.Store.Ping}).see, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keys.Open(),
 	})
+	s.registerMetrics()
 	return s, nil
 }
 
-// watch shows who is here, and how much is held for them.
-func (s *Scheduler) watch() {
+// registerMetrics registers the gauges that are read from the parts of the scheduler.
+func (s *Scheduler) registerMetrics() {
+	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 	s.Metrics.Gauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost a moment ago.",
 		func() float64 { return float64(s.Sessions.Len()) })
 	s.Metrics.Gauge("lingua_connected_nodes", "Nodes that are connected to this instance by their socket.",
-		func() float64 { return float64(s.links.Len()) })
+		func() float64 { return float64(s.nodeConns.Len()) })
 	s.Metrics.Gauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
-		func() float64 { return float64(s.hall.Len()) })
+		func() float64 { return float64(s.hub.Len()) })
 	s.Metrics.Gauge("lingua_presence_age_seconds", "Since this instance last said that it is present; it grants nothing after two thirds of heartbeat_ttl_seconds.",
 		func() float64 { return s.Bus.PresenceAge().Seconds() })
 	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
-		func() float64 { return float64(s.Sessions.Sounds.Held()) })
+		func() float64 { return float64(s.Audio.Held()) })
 	s.Metrics.Gauge("lingua_waiting_requests", "Requests that wait on this instance for a node with room.",
 		func() float64 { return float64(s.Jobs.Waiting()) })
 }
@@ -142,19 +157,19 @@ func (s *Scheduler) watch() {
 // closed counts how a connection ended.
 func (s *Scheduler) closed(c socket.CloseError) { s.Metrics.Closed(int(c.Code), c.ByPeer) }
 
-// firstWord is how long a new connection may be silent.
-const firstWord = 10 * time.Second
+// firstMessage is within what time a new connection must send its first message.
+const firstMessage = 10 * time.Second
 
-// roomRules is how conversations are treated.
-func roomRules(c *config.Scheduler, instance core.InstanceID) session.Config {
+// sessionConfig is the configuration of sessions.
+func sessionConfig(c *config.Scheduler, instance core.InstanceID) session.Config {
 	const bytesPerMS = 2 * 48 * 2 // of the most that PCM can take
 	return session.Config{
 		Instance: instance,
 		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
 		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
 		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), MaxUnanswered: c.Sessions.OpenUtterances,
-		MaxUtteranceBytes: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, AudioBufferBytes: int64(c.Sessions.AudioBufferMB) << 20, OutboxBytes: int64(c.Sessions.OutboxKB) << 10,
-		FirstMessage: firstWord, Ping: pingEvery,
+		MaxUtteranceBytes: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, OutboxBytes: int64(c.Sessions.OutboxKB) << 10,
+		FirstMessage: firstMessage, Ping: pingEvery,
 	}
 }
 
@@ -198,10 +213,10 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	s.life = loops
 	s.Fleet.SetPartial(s.shares()) // a store that others use may hold nodes: until the follower has read them this instance is not ready
 	var background sync.WaitGroup
-	background.Go(func() { s.Bus.Run(loops) })
+	background.Go(func() { s.receiver.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
-	background.Go(func() { s.hall.Run(loops) })
+	background.Go(func() { s.hub.Run(loops) })
 	if s.shares() {
 		watch := absences{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
 		background.Go(func() { watch.watch(loops, s.wasAway) })
@@ -210,7 +225,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
 	background.Go(func() { served <- srv.Serve(l) })
-	s.log.Info("listening", append([]any{"address", l.Addr().String(), "instance", s.Bus.Instance(), "advertise_url", s.links.Address()}, s.kept...)...)
+	s.log.Info("listening", append([]any{"address", l.Addr().String(), "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.kept...)...)
 
 	var failure error
 	select {
@@ -237,20 +252,20 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	s.Jobs.Leave()
 	s.Server.Unready()
 	_ = s.Bus.Announce(deadline) // that it is draining; if it cannot be said now it is with the next renewal
-	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.links.Len())
+	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.nodeConns.Len())
 	const reason = "this instance is stopping"
 	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)
 	var leaving sync.WaitGroup
 	leaving.Go(func() { s.Sessions.GoAway(deadline, reason, leave) })
 	if s.accompanied(deadline) { // there are others to go to, and what a node has goes with it
-		leaving.Go(func() { s.links.GoAway(deadline, reason, leave) })
+		leaving.Go(func() { s.nodeConns.GoAway(deadline, reason, leave) })
 	}
 	leaving.Wait()
 	// Nodes must still be able to report while their jobs end.
 	if left := s.Jobs.Drain(deadline); left > 0 {
 		s.log.Warn("jobs in flight did not end in time", "left", left)
 	}
-	s.links.GoAway(deadline, reason, 0)
+	s.nodeConns.GoAway(deadline, reason, 0)
 	if err := srv.Shutdown(deadline); err != nil {
 		_ = srv.Close() // only reports connections that were cut, which is what it is for
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -58,7 +59,7 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, e *wire.Error)
 		s.deny(w, e)
 		return
 	}
-	s.Hub.Refuse(w, r, closeCode(e.Code), e)
+	s.Hub.Refuse(w, r, socket.CloseCode(e.Code), e)
 }
 
 // denied says what is wrong with a credential: it is none, or it is for something else than what it was sent to.
@@ -90,17 +91,6 @@ func grantOf(ctx context.Context) *auth.NodeGrant {
 	return nil
 }
 
-// tenantOf is the tenant that a node's credential names, which what it says of itself must not contradict.
-func tenantOf(grant *auth.NodeGrant, said *core.TenantID) (*core.TenantID, *wire.Error) {
-	if grant == nil || grant.Tenant == "" {
-		return said, nil
-	}
-	if said != nil && *said != grant.Tenant {
-		return nil, wire.Wrong(wire.Forbidden, "tenant_id", "this token is of another tenant")
-	}
-	return &grant.Tenant, nil
-}
-
 const (
 	mintFor     = time.Hour
 	longestMint = 24 * time.Hour
@@ -108,10 +98,10 @@ const (
 
 // mint makes a token for a session.
 func (s *Server) mint(_ context.Context, in *wire.MintRequest) (any, error) {
-	if e := checkOptionalID("session_id", in.SessionID); e != nil {
+	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
-	if e := checkOptionalID("tenant_id", in.TenantID); e != nil {
+	if e := convert.CheckOptionalID("tenant_id", in.TenantID); e != nil {
 		return nil, e
 	}
 	lasts := mintFor

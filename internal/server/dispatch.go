@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -15,7 +16,7 @@ import (
 )
 
 func (s *Server) dispatch(ctx context.Context, in *wire.DispatchRequest) (any, error) {
-	spec, e := s.spec(in)
+	spec, e := s.Read.Spec(in)
 	if e != nil {
 		return nil, e
 	}
@@ -44,7 +45,7 @@ func newRequestID() core.RequestID {
 const maxExplained = 1000
 
 func (s *Server) explain(ctx context.Context, in *wire.DispatchRequest) (any, error) {
-	spec, e := s.spec(in)
+	spec, e := s.Read.Spec(in)
 	if e != nil {
 		return nil, e
 	}
@@ -75,10 +76,10 @@ func (s *Server) pools(r *http.Request) (any, error) {
 		return nil, e
 	}
 	f := nodes.PoolFilter{Region: q.Get("region"), Node: core.NodeID(q.Get("node_id"))}
-	if e := checkOptionalID("node_id", string(f.Node)); e != nil {
+	if e := convert.CheckOptionalID("node_id", string(f.Node)); e != nil {
 		return nil, e
 	}
-	if f.Lang, e = s.optionalLang("language", q.Get("language")); e != nil {
+	if f.Lang, e = s.Read.OptionalLang("language", q.Get("language")); e != nil {
 		return nil, e
 	}
 	var after core.Direction

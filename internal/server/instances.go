@@ -97,7 +97,7 @@ func (s *Server) noLetter(operation, id string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, bus.ErrNoDeadLetter):
 		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
-	case errors.Is(err, bus.ErrStale):
+	case errors.Is(err, bus.ErrExpired):
 		return wire.Wrong(wire.InvalidRequest, "id", "the dead letter is older than anybody needs it, and would be dropped: purge it")
 	case errors.Is(err, bus.ErrAbsent):
 		return wire.Errorf(wire.SchedulerDependencyDown, "this scheduler does not count as present and has no inbox: try again, or ask another")

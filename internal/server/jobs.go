@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -33,7 +34,7 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 	}
 	out := &wire.JobList{Jobs: make([]wire.Job, len(list))}
 	for i := range list {
-		out.Jobs[i] = viewJob(list[i])
+		out.Jobs[i] = convert.Job(list[i])
 	}
 	more := false
 	if scope != scopeHere {
@@ -52,14 +53,14 @@ func (s *Server) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 	p := store.ListParams{
 		Node: core.NodeID(q.Get("node_id")), Session: core.SessionID(q.Get("session_id")), Region: q.Get("region"), Limit: q.limit + 1,
 	}
-	if e := checkOptionalID("node_id", string(p.Node)); e != nil {
+	if e := convert.CheckOptionalID("node_id", string(p.Node)); e != nil {
 		return p, e
 	}
-	if e := checkOptionalID("session_id", string(p.Session)); e != nil {
+	if e := convert.CheckOptionalID("session_id", string(p.Session)); e != nil {
 		return p, e
 	}
 	var e *wire.Error
-	if p.Lang, e = s.optionalLang("language", q.Get("language")); e != nil {
+	if p.Lang, e = s.Read.OptionalLang("language", q.Get("language")); e != nil {
 		return p, e
 	}
 	if name := q.Get("state"); name != "" {
@@ -81,24 +82,24 @@ func (s *Server) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 
 func (s *Server) job(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	if e := checkID("id", id); e != nil {
+	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
 	j, err := s.Jobs.Job(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
 	}
-	return viewJob(j), nil
+	return convert.Job(j), nil
 }
 
 func (s *Server) cancel(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	if e := checkID("id", id); e != nil {
+	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
 	j, cancelled, err := s.Jobs.Cancel(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
 	}
-	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: viewJob(j)}, nil
+	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: convert.Job(j)}, nil
 }

@@ -6,23 +6,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, error) {
-	if e := checkOptionalID("node_id", in.NodeID); e != nil {
+	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
 	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
-	p, a, e := s.registration(&in.Declaration)
+	p, a, e := s.Read.Registration(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
-	if p.Tenant, e = tenantOf(grantOf(ctx), p.Tenant); e != nil {
+	if p.Tenant, e = convert.Tenant(grantOf(ctx), p.Tenant); e != nil {
 		return nil, e
 	}
 	r, err := s.Nodes.Register(ctx, core.NodeID(in.NodeID), p, a)
@@ -31,7 +32,7 @@ func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, e
 	}
 	out := &wire.RegisterResponse{
 		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch),
-		HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Cancel: viewActive(r.Cancel),
+		HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel),
 	}
 	if !r.Node.Reachable() {
 		out.Warnings = []string{"callback_url is missing: the node is registered and gets no jobs; register again with it, or connect to /ws/node"}
@@ -40,20 +41,20 @@ func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, e
 }
 
 func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any, error) {
-	if e := checkID("node_id", in.NodeID); e != nil {
+	if e := convert.CheckID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
 	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
-	p, e := s.patch(&in.Declaration)
+	p, e := s.Read.Declaration(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
-	if p.Tenant, e = tenantOf(grantOf(ctx), p.Tenant); e != nil {
+	if p.Tenant, e = convert.Tenant(grantOf(ctx), p.Tenant); e != nil {
 		return nil, e
 	}
-	a, e := activity(&in.Declaration)
+	a, e := convert.Activity(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
@@ -71,7 +72,7 @@ func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any,
 	if err != nil {
 		return nil, err
 	}
-	return &wire.HeartbeatResponse{OK: true, Cancel: viewActive(cancel)}, nil
+	return &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(cancel)}, nil
 }
 
 // epoch reads an epoch that may be absent.
@@ -86,27 +87,17 @@ func epoch(given *int64) (core.Epoch, *wire.Error) {
 }
 
 func (s *Server) modelNotAvailable(ctx context.Context, in *wire.ModelNotAvailableRequest) (any, error) {
-	if e := checkID("node_id", in.NodeID); e != nil {
+	if e := convert.CheckID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
 	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
-	if e := checkOptionalID("job_id", in.JobID); e != nil {
+	u, e := convert.Unavailable(in)
+	if e != nil {
 		return nil, e
 	}
-	if in.ServiceID == "" || len(in.ServiceID) > maxName {
-		return nil, wire.Invalid("service_id", "must be 1 to %d characters", maxName)
-	}
-	if in.JobID != "" {
-		if e := checkAttempt("attempt_id", in.AttemptID); e != nil {
-			return nil, e
-		}
-	}
-	err := s.Nodes.ReportUnavailable(ctx, nodes.Unavailable{
-		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Detail: nodeReason(in.Reason),
-		Job: core.JobID(in.JobID), Attempt: in.AttemptID,
-	})
+	err := s.Nodes.ReportUnavailable(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +118,7 @@ func (s *Server) nodes(r *http.Request) (any, error) {
 	if f.State != "" && !slices.Contains(nodeStates, f.State) {
 		return nil, wire.Invalid("state", "must be "+strings.Join(nodeStates, ", ")+", not %q", f.State)
 	}
-	if f.Lang, e = s.optionalLang("language", q.Get("language")); e != nil {
+	if f.Lang, e = s.Read.OptionalLang("language", q.Get("language")); e != nil {
 		return nil, e
 	}
 	var after core.NodeID
@@ -140,7 +131,7 @@ func (s *Server) nodes(r *http.Request) (any, error) {
 	}
 	out := &wire.NodeList{Nodes: make([]wire.Node, len(page))}
 	for i, st := range page {
-		out.Nodes[i] = s.viewNode(st)
+		out.Nodes[i] = convert.Node(st, s.Presence, s.Nodes.SetAside(st.Node.ID))
 	}
 	if more {
 		out.NextCursor = cursor("nodes", string(page[len(page)-1].Node.ID))
@@ -148,31 +139,23 @@ func (s *Server) nodes(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// optionalLang reads a language that may be absent.
-func (s *Server) optionalLang(field, tag string) (core.Lang, *wire.Error) {
-	if tag == "" {
-		return "", nil
-	}
-	return s.lang(field, tag)
-}
-
 func (s *Server) node(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	if e := checkID("id", id); e != nil {
+	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
 	st, err := s.Nodes.Node(r.Context(), core.NodeID(id))
 	if err != nil {
 		return nil, err
 	}
-	return s.viewNode(st), nil
+	return convert.Node(st, s.Presence, s.Nodes.SetAside(st.Node.ID)), nil
 }
 
 // drain makes the handler that drains or resumes a node.
 func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		id := r.PathValue("id")
-		if e := checkID("id", id); e != nil {
+		if e := convert.CheckID("id", id); e != nil {
 			return nil, e
 		}
 		st, err := s.Nodes.Drain(r.Context(), core.NodeID(id), drained)
@@ -180,6 +163,6 @@ func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
 			return nil, err
 		}
 		s.NodeConns.Drain(r.Context(), core.NodeID(id), drained)
-		return s.viewNode(st), nil
+		return convert.Node(st, s.Presence, s.Nodes.SetAside(st.Node.ID)), nil
 	}
 }

@@ -14,12 +14,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -34,27 +36,29 @@ type Options struct {
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Version wire.VersionResponse
-	// CheckCallback says what is wrong with a callback address.
-	CheckCallback func(string) error
+	// Read reads requests.
+	Read *convert.Reader
 	// Ping reports whether the store would answer. Of its errors only a store.Trouble is told to whoever asks.
 	Ping func(context.Context) error
 	// Partial reports that nodes may be missing from what this instance knows of the fleet; nil: never.
 	Partial func() bool
 	// Heartbeat is how often nodes are asked to send one; a node silent for Presence is not online.
 	Heartbeat, Presence time.Duration
-	// Hall holds the connections of both sockets, Links the nodes among them, Rooms the conversations.
-	Hub       *socket.Hub
-	NodeConns *NodeConns
-	Sessions  *session.Registry
+	// Hub has the WebSocket connections, NodeConns those of nodes, which NodeServer serves; Sessions has the sessions.
+	Hub        *socket.Hub
+	NodeConns  *nodeconn.Conns
+	NodeServer *nodeconn.Server
+	Sessions   *session.Registry
+	// Audio has the audio of jobs, AudioURLs the addresses at which nodes fetch it.
+	Audio     *audio.Buffer
+	AudioURLs audio.URLs
 	// Instance is this incarnation of this scheduler, Bus the way to the others.
 	Instance core.InstanceID
 	Bus      *bus.Bus
 	// Keys says who may do what.
 	Keys *auth.Keys
-	// Secret signs what nodes are told to come back with.
-	Secret []byte
-	// FirstWord is how long a new connection may be silent, Grace how long a node that lost its own has to come back.
-	FirstMessage, Grace time.Duration
+	// FirstMessage is within what time a new connection must send its first message.
+	FirstMessage time.Duration
 	// SlowAfter is when a request is worth a warning.
 	SlowAfter time.Duration
 	// PerAddress is how many connections one address may have that are not WebSockets; 0: any number.
@@ -67,7 +71,6 @@ type Options struct {
 // Server answers HTTP.
 type Server struct {
 	Options
-	langs    langs
 	sameSite *http.CrossOriginProtection
 	life     context.Context // ends with Close
 	end      context.CancelFunc
@@ -88,7 +91,6 @@ func New(o Options) *Server {
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.langs.init()
 	s.life, s.end = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
 	routes := s.routes()
 	s.OpenAPI = sync.OnceValues(func() ([]byte, error) { return describe(routes, o.Version.Version) })
@@ -101,15 +103,7 @@ func (s *Server) Close(ctx context.Context) {
 	_ = s.Hub.Close(ctx) // whoever did not say goodbye in time was cut off
 	s.end()
 	s.sockets.Wait()
-}
-
-// later does something after a while, unless the server is closed first.
-func (s *Server) later(after time.Duration, fn func(ctx context.Context)) {
-	s.sockets.Go(func() {
-		if backoff.Sleep(s.life, after) {
-			fn(s.life)
-		}
-	})
+	s.NodeServer.Close()
 }
 
 // Handler is the server as a handler.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -34,7 +35,7 @@ func (s *Server) serveSession(conn *socket.Conn, grant *auth.SessionGrant) {
 	ctx := s.life
 	seat, e := s.greet(ctx, conn, grant)
 	if e != nil {
-		refuse(conn, e)
+		socket.Refuse(conn, e)
 		return
 	}
 	defer seat.Detach()
@@ -49,7 +50,7 @@ func (s *Server) serveSession(conn *socket.Conn, grant *auth.SessionGrant) {
 				conn.Close(wire.CloseOverloaded, e) // what was refused comes again after a resume
 				continue
 			}
-			sorry(conn, m, e)
+			socket.ReplyError(conn, m, e)
 		}
 	}
 }
@@ -78,7 +79,7 @@ func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.Sessi
 	}
 	typ, err := wire.TypeOf(m.Data)
 	if err != nil {
-		return nil, asError(err)
+		return nil, convert.Error(err)
 	}
 	var seat *session.Connection
 	switch typ {
@@ -96,13 +97,13 @@ func (s *Server) greet(ctx context.Context, conn *socket.Conn, grant *auth.Sessi
 		err = wire.Invalid("type", "the first message must be session_start or session_resume, not %s", typ)
 	}
 	if err != nil {
-		return nil, asError(err)
+		return nil, convert.Error(err)
 	}
 	return seat, nil
 }
 
 func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionStart) (*session.Connection, error) {
-	if e := checkOptionalID("session_id", in.SessionID); e != nil {
+	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
 	if grant.Session != "" && in.SessionID == "" {
@@ -120,7 +121,7 @@ func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *aut
 	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: grant.Tenant, Request: in}
 	var e *wire.Error
 	for i, tag := range in.Langs {
-		if p.Langs[i], e = s.lang("langs", tag); e != nil {
+		if p.Langs[i], e = s.Read.Lang("langs", tag); e != nil {
 			return nil, e
 		}
 	}
@@ -128,11 +129,11 @@ func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *aut
 		return nil, wire.Invalid("langs", "must be two different languages")
 	}
 	if in.SrcLang != "" {
-		if p.Src, e = s.lang("src_lang", in.SrcLang); e != nil {
+		if p.Src, e = s.Read.Lang("src_lang", in.SrcLang); e != nil {
 			return nil, e
 		}
 	}
-	if p.Options, e = s.options(&in.Options); e != nil {
+	if p.Options, e = s.Read.Options(&in.Options); e != nil {
 		return nil, e
 	}
 	return s.Sessions.Start(ctx, p, conn)
@@ -147,7 +148,7 @@ func ownSession(grant *auth.SessionGrant, id string) *wire.Error {
 }
 
 func (s *Server) resumeSession(ctx context.Context, conn *socket.Conn, grant *auth.SessionGrant, in *wire.SessionResume) (*session.Connection, error) {
-	if e := checkID("session_id", in.SessionID); e != nil {
+	if e := convert.CheckID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
 	if e := ownSession(grant, in.SessionID); e != nil {
@@ -168,7 +169,7 @@ func (s *Server) speakerSaid(seat *session.Connection, m socket.Message) *wire.E
 	}
 	typ, err := wire.TypeOf(m.Data)
 	if err != nil {
-		return asError(err)
+		return convert.Error(err)
 	}
 	switch typ {
 	case wire.AudioChunk{}.Type():
@@ -210,7 +211,7 @@ func binaryAudio(seat *session.Connection, data []byte) *wire.Error {
 func speak[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
 	var in T
 	if err := wire.Decode(text, &in); err != nil {
-		return asError(err)
+		return convert.Error(err)
 	}
 	return fn(&in)
 }
@@ -240,10 +241,10 @@ const maxSessionRequest = core.MaxIDLen - 8
 
 // names checks what an utterance may be called, and reads its language.
 func (s *Server) names(utterance, request, src string) (core.Lang, *wire.Error) {
-	if e := checkOptionalID("utterance_id", utterance); e != nil {
+	if e := convert.CheckOptionalID("utterance_id", utterance); e != nil {
 		return "", e
 	}
-	if e := checkOptionalID("request_id", request); e != nil {
+	if e := convert.CheckOptionalID("request_id", request); e != nil {
 		return "", e
 	}
 	if len(request) > maxSessionRequest {
@@ -252,20 +253,20 @@ func (s *Server) names(utterance, request, src string) (core.Lang, *wire.Error) 
 	if src == "" {
 		return "", nil
 	}
-	return s.lang("src_lang", src)
+	return s.Read.Lang("src_lang", src)
 }
 
 func (s *Server) sessionUpdate(seat *session.Connection, in *wire.SessionUpdate) *wire.Error {
 	var src core.Lang
 	var e *wire.Error
 	if in.SrcLang != "" {
-		if src, e = s.lang("src_lang", in.SrcLang); e != nil {
+		if src, e = s.Read.Lang("src_lang", in.SrcLang); e != nil {
 			return e
 		}
 	}
 	var options *core.Options
 	if in.Options != nil {
-		o, e := s.options(in.Options)
+		o, e := s.Read.Options(in.Options)
 		if e != nil {
 			return e
 		}

@@ -142,7 +142,7 @@ func TestAnUtteranceThereAndBack(t *testing.T) {
 	if _, _, err := s.ws.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 		t.Errorf("the end: %v", err)
 	}
-	if held := w.s.Sessions.Sounds.Held(); held != 0 {
+	if held := w.s.Audio.Held(); held != 0 {
 		t.Errorf("%d bytes of audio are still held", held)
 	}
 }

@@ -27,13 +27,13 @@ func TestSoundSentAgainForAJobThatEndedMeanwhile(t *testing.T) {
 		w.say(again, tone(200))
 		synctest.Wait()
 		wantEnds(t, next, "0 a")
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held for a job that has ended", held)
 		}
 		again.End()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if held := w.rooms.Sounds.Held(); held != 0 || w.rooms.Len() != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 || w.rooms.Len() != 0 {
 			t.Errorf("%d bytes are held although there is no session (%d)", held, w.rooms.Len())
 		}
 	})
@@ -54,7 +54,7 @@ func TestSoundSentAgainInPart(t *testing.T) {
 		again.Detach()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if held := w.rooms.Sounds.Held(); held != 0 || w.rooms.Len() != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 || w.rooms.Len() != 0 {
 			t.Errorf("%d bytes are held although there is no session (%d)", held, w.rooms.Len())
 		}
 	})
@@ -176,7 +176,7 @@ func TestAStartOfAnUtteranceThatIsSaidAgain(t *testing.T) {
 			t.Errorf("%d jobs", len(jobs))
 		}
 		for _, job := range jobs {
-			if clip := w.rooms.Sounds.Clip(job); clip == nil || len(clip.Data) != len(tone(300)) {
+			if clip := w.rooms.Audio().Clip(job); clip == nil || len(clip.Data) != len(tone(300)) {
 				t.Errorf("the sound of %s is not there", job)
 			}
 		}

@@ -57,7 +57,7 @@ func TestARequestOfAnotherSession(t *testing.T) {
 		w.jobs.refuse = wire.Errorf(wire.RequestMismatch, "as dispatch says of a request_id with other content")
 		w.request(b, tone(500))
 		wantEnds(t, linkB, "0 REQUEST_MISMATCH")
-		if clip := w.rooms.Sounds.Clip(job); clip == nil {
+		if clip := w.rooms.Audio().Clip(job); clip == nil {
 			t.Error("the sound of the first session's job, which still runs, is gone")
 		}
 	})
@@ -79,7 +79,7 @@ func TestPartialsOfAnotherSession(t *testing.T) {
 		if got := linkB.heard("partial"); len(got) != 0 {
 			t.Errorf("the second session hears what was said in the first: %v", got)
 		}
-		if clip := w.rooms.Sounds.Clip(core.JobID(job)); clip == nil || len(clip.Data) != len(tone(300)) {
+		if clip := w.rooms.Audio().Clip(core.JobID(job)); clip == nil || len(clip.Data) != len(tone(300)) {
 			t.Errorf("a retry of the first session's job would bring the second session's sound")
 		}
 		close(slow.gate)

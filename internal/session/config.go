@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -23,7 +24,6 @@ type Config struct {
 	Job               time.Duration // how long its job may take then
 	MaxUnanswered     int           // utterances of a session that may wait for their results at once
 	MaxUtteranceBytes int           // bytes of audio of one utterance
-	AudioBufferBytes  int64         // bytes of audio of all sessions
 	OutboxBytes       int64         // bytes of durable messages of one session that its client has not acknowledged
 	FirstMessage      time.Duration // for whoever tells clients
 	Ping              time.Duration
@@ -128,4 +128,18 @@ func (s *settings) said() wire.Segmentation {
 		mode = wire.SegmentManual
 	}
 	return wire.Segmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.Longest.Milliseconds(), SilenceLevel: s.Silence}
+}
+
+// clip is the audio of a committed utterance.
+func (s *settings) clip(u *utterance) *audio.Clip {
+	c := &audio.Clip{
+		Format: s.Format, Data: make([]byte, 0, u.bytes), DurationMS: u.spec.Utterance.AudioMS, Partials: s.Partials, Speech: s.TTS,
+	}
+	for i := range u.pieces {
+		c.Data = append(c.Data, u.pieces[i].data...)
+		if s.Format.Encoding == wire.EncodingOpus {
+			c.PacketEnds = append(c.PacketEnds, len(c.Data))
+		}
+	}
+	return c
 }

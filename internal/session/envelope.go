@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -72,16 +73,6 @@ func (e *envelope) text(speech string, audio wire.AudioFormat) []byte {
 	return append(append(text, ','), fields[1:]...)
 }
 
-// nodeResult is what the scheduler understands of a node's result. The rest is passed on as it is.
-type nodeResult struct {
-	TextSrc string           `json:"text_src"`
-	TextTgt string           `json:"text_tgt"`
-	Latency map[string]int64 `json:"latency"`
-	TTS     bool             `json:"tts"`
-	// TTSAudio is the format of its speech. Who takes a result in has checked it.
-	TTSAudio *wire.AudioFormat `json:"tts_audio"`
-}
-
 // seal writes the terminal message of a job. Its position among the session's durable messages is its turn.
 func seal(job *core.Job) (*envelope, error) {
 	if job.State != core.StateDone {
@@ -89,7 +80,7 @@ func seal(job *core.Job) (*envelope, error) {
 			Code: codeOf(job.Reason), Detail: "this utterance has no result: " + string(job.Reason),
 		}, job.Reason)
 	}
-	var result nodeResult
+	var result convert.NodeResult
 	_ = json.Unmarshal(job.Result, &result) // a result of another form is passed on all the same
 	last, u := job.History[len(job.History)-1], &job.Utterance
 	r := wire.Result{
@@ -131,25 +122,6 @@ func sealFailure(spec *core.Spec, job core.JobID, e *wire.Error, reason core.Rea
 		return nil, err
 	}
 	return &envelope{message: message}, nil
-}
-
-const (
-	// certainlyFits is how large a result can be that fits into a message however it has to be written: its texts are in
-	// it twice, and one byte of a text takes six at most.
-	certainlyFits = wire.MaxFrame / 16
-	// besides is what a message takes beside the result, at most: names and numbers.
-	besides = 4 << 10
-)
-
-// Fits reports whether a node's result fits into the message that brings it to its session.
-func Fits(result json.RawMessage) bool {
-	if len(result) <= certainlyFits {
-		return true
-	}
-	var r nodeResult
-	_ = json.Unmarshal(result, &r) // as seal does
-	text, err := wire.EncodeFrame(wire.Result{TextSrc: r.TextSrc, TextTgt: r.TextTgt, Result: result})
-	return err == nil && len(text)+besides <= wire.MaxFrame
 }
 
 // codeOf is the code under which a reason is told.

@@ -1,6 +1,9 @@
 package session
 
-import "github.com/lingua-scheduler/lingua/internal/core"
+import (
+	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
 
 // Seal is the terminal message of a job as the outbox holds it.
 func Seal(job *core.Job) ([]byte, error) {
@@ -27,3 +30,6 @@ func (t *Connection) Spoken() int {
 	defer t.session.mu.Unlock()
 	return len(t.session.spoken)
 }
+
+// Audio is the buffer of the sessions' audio.
+func (d *Directory) Audio() *audio.Buffer { return d.audio }

@@ -95,7 +95,7 @@ func TestWantedIsLost(t *testing.T) {
 			_ = again.Audio(words)
 		}
 		synctest.Wait()
-		if w.rooms.Sounds.Clip(job) == nil || w.rearmed() != 1 {
+		if w.rooms.Audio().Clip(job) == nil || w.rearmed() != 1 {
 			t.Fatal("the sound is not here")
 		}
 		// Now its node fails; an instance without the sound shelves it; LoadSession or Post fails once: no letter.

@@ -14,6 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/session"
@@ -27,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is an instance's conversations, with a dispatcher that does as the test says.
 type world struct {
+	buses map[core.InstanceID]*bus.Bus // nil: its instances do not send messages
 	t     *testing.T
 	rooms *session.Registry
 	jobs  *desk
@@ -48,7 +51,18 @@ func (w *world) another(st session.Store, jobs session.Jobs) *session.Registry {
 	w.instances++
 	cfg := w.cfg
 	cfg.Instance = core.InstanceID(fmt.Sprintf("i-%d", w.instances))
-	return session.New(cfg, st, jobs, &telemetry.New().Sessions, slog.New(slog.DiscardHandler))
+	return session.NewRegistry(session.NewDirectory(cfg, st, w.bus(cfg.Instance), audio.NewBuffer(4<<20), &telemetry.New().Sessions, slog.New(slog.DiscardHandler)), jobs)
+}
+
+// bus is the bus of an instance; nil if the world's instances do not send messages.
+func (w *world) bus(id core.InstanceID) *bus.Bus {
+	if w.buses == nil {
+		return nil
+	}
+	w.buses[id] = bus.New(bus.Config{
+		Instance: id, TTL: 3 * time.Second, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} },
+	}, w.store, telemetry.New(), slog.New(slog.DiscardHandler))
+	return w.buses[id]
 }
 
 // over has the instance use another store, or another dispatcher, from now on.
@@ -76,7 +90,7 @@ func play(t *testing.T, fn func(w *world)) {
 func newWorld(t *testing.T, st store.Store) *world {
 	w := &world{t: t, store: st, cfg: session.Config{
 		Pause: time.Second, MaxUtterance: 10 * time.Second, Silence: 0.01, Ahead: 5 * time.Second, Resume: time.Minute,
-		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, MaxUnanswered: 4, MaxUtteranceBytes: 1 << 20, AudioBufferBytes: 4 << 20, OutboxBytes: 1 << 20,
+		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, MaxUnanswered: 4, MaxUtteranceBytes: 1 << 20, OutboxBytes: 1 << 20,
 	}}
 	w.jobs = &desk{placed: make(map[core.JobID]core.Spec)}
 	w.rooms = w.another(st, w.jobs)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -175,12 +176,12 @@ func (s *Session) add(w *AudioFrame) *wire.Error {
 	if len(u.pieces) > 0 {
 		first = u.pieces[0].data
 	}
-	if e := checkFrame(&s.set.Format, first, w.Data); e != nil {
+	if e := audio.CheckFrame(&s.set.Format, first, w.Data); e != nil {
 		return e
 	}
-	now, length := time.Now(), lasts(&s.set.Format, first, w.Data)
+	now, length := time.Now(), audio.FrameDuration(&s.set.Format, first, w.Data)
 	// A packet says itself how long it lasts; what it takes to carry it does not lie.
-	if wait := s.pace.heard(now, max(length, time.Duration(len(w.Data))*time.Second/fastest), cfg.Ahead); wait > 0 {
+	if wait := s.pace.heard(now, max(length, time.Duration(len(w.Data))*time.Second/audio.MaxByteRate), cfg.Ahead); wait > 0 {
 		e := wire.Errorf(wire.RateLimited, "audio runs further ahead of real time than %s", cfg.Ahead)
 		return e.RetryIn(min(max(wait, 100*time.Millisecond), cfg.Ahead))
 	}
@@ -189,7 +190,7 @@ func (s *Session) add(w *AudioFrame) *wire.Error {
 	}
 	r := s.set.rules()
 	ended, dropped := u.add(&s.set.Format, &r, &s.noise, piece{s.counted, slices.Clone(w.Data), length, now})
-	s.rooms.Sounds.give(dropped)
+	s.rooms.audio.Release(dropped)
 	if ended != "" {
 		s.commit(ending{reason: ended, through: s.counted})
 		return nil
@@ -203,7 +204,7 @@ func (s *Session) reserveAudio(u *utterance, size int) *wire.Error {
 	if u.bytes+size > s.rooms.cfg.MaxUtteranceBytes {
 		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", s.rooms.cfg.MaxUtteranceBytes)
 	}
-	if !s.rooms.Sounds.take(size) {
+	if !s.rooms.audio.Reserve(size) {
 		return wire.Errorf(wire.RateLimited, "this instance holds as much audio as it can: resume in a moment, on another instance if there is one").RetryIn(time.Second)
 	}
 	return nil

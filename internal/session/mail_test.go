@@ -2,15 +2,12 @@ package session_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/session"
-	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -18,16 +15,14 @@ import (
 func peers(t *testing.T, fn func(w *world, b *session.Registry)) {
 	t.Helper()
 	play(t, func(w *world) {
+		w.buses = make(map[core.InstanceID]*bus.Bus)
 		w.over(w.store, w.jobs) // the world's own, under a name that is known
 		other := w.another(w.store, w.jobs)
 		defer other.Close()
 		ctx, stop := context.WithCancel(w.t.Context())
 		defer stop()
 		for id, rooms := range map[core.InstanceID]*session.Registry{"i-2": w.rooms, "i-3": other} {
-			b := bus.New(bus.Config{
-				Instance: id, TTL: 3 * time.Second, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} },
-			}, w.store, telemetry.New(), slog.New(slog.DiscardHandler))
-			rooms.Join(b)
+			b := bus.NewReceiver(w.buses[id], rooms.Handlers(), func(context.Context, core.InstanceID) error { return nil })
 			if err := b.Announce(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +58,7 @@ func TestAResultHeardElsewhere(t *testing.T) {
 		}
 		synctest.Wait() // and no time passes
 		wantEnds(t, link, "0 x")
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held for a job that has ended elsewhere", held)
 		}
 	})

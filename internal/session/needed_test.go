@@ -47,7 +47,7 @@ func TestNumberedFramesGoOnAfterAudioLost(t *testing.T) {
 		w.done(w.jobs.jobs()[0], "c")
 		synctest.Wait()
 		wantEnds(t, next, "0 AUDIO_LOST", "1 AUDIO_LOST", "2 c")
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 		if m := next.last(t, "utterance_committed"); m["first_seq"] != 9.0 || m["last_seq"] != 10.0 {
@@ -77,12 +77,12 @@ func TestClientDropsAudioOfAnUtteranceThatEndedMeanwhile(t *testing.T) {
 			w.hear(again, session.AudioFrame{Seq: seq, Data: tone(100)})
 		}
 		synctest.Wait()
-		if clip := w.rooms.Sounds.Clip(second); clip == nil || len(clip.Data) != len(tone(300)) {
+		if clip := w.rooms.Audio().Clip(second); clip == nil || len(clip.Data) != len(tone(300)) {
 			t.Errorf("the audio of the second is not whole: %v", clip)
 		}
 		w.done(second, "b")
 		wantEnds(t, next, "0 a", "1 b")
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 	})

@@ -101,7 +101,7 @@ func TestNoiseAloneIsNoUtterance(t *testing.T) {
 				}
 				synctest.Wait()
 				wantCommitted(t, link)
-				if held := w.rooms.Sounds.Held(); held > 32*500 {
+				if held := w.rooms.Audio().Held(); held > 32*500 {
 					t.Errorf("%d bytes are held for noise", held)
 				}
 			})

@@ -42,7 +42,7 @@ func TestResultsComeInOrder(t *testing.T) {
 				t.Errorf("message %d has seq %v", i, m["seq"])
 			}
 		}
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 		s.End()
@@ -150,7 +150,7 @@ func TestARepeatedRequestMakesNoSecondJob(t *testing.T) {
 		}
 		w.done(w.jobs.jobs()[0], "a")
 		wantEnds(t, link, "0 a")
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 	})
@@ -194,7 +194,7 @@ func TestCancel(t *testing.T) {
 		if e := s.Cancel("u-9", ""); e == nil || e.Code != wire.NotFound {
 			t.Errorf("an utterance that is not there: %v", e)
 		}
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 	})

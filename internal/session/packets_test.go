@@ -27,7 +27,7 @@ func TestPacketsSurviveATakeover(t *testing.T) {
 		speak(s)
 		job := core.JobID(link.last(t, "utterance_committed")["job_id"].(string))
 		hold := func(when string) {
-			clip := w.rooms.Sounds.Clip(job)
+			clip := w.rooms.Audio().Clip(job)
 			if clip == nil || clip.Chunks() != len(packets) {
 				t.Fatalf("%s: %+v", when, clip)
 			}

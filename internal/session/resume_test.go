@@ -220,7 +220,7 @@ func TestSpeechFollowsItsResult(t *testing.T) {
 			t.Errorf("%v", m)
 		}
 		s.End()
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 	})
@@ -254,7 +254,7 @@ func TestASessionOutlivesItsInstance(t *testing.T) {
 		if diff := cmp.Diff([]core.JobID{jobs[1]}, w.jobs.rearmed); diff != "" {
 			t.Errorf("jobs whose sound is back (-want +got):\n%s", diff)
 		}
-		if clip := w.rooms.Sounds.Clip(jobs[1]); clip == nil || len(clip.Data) != len(tone(300)) {
+		if clip := w.rooms.Audio().Clip(jobs[1]); clip == nil || len(clip.Data) != len(tone(300)) {
 			t.Errorf("the sound that was sent again: %v", clip)
 		}
 		w.say(again, tone(300))
@@ -272,7 +272,7 @@ func TestASessionOutlivesItsInstance(t *testing.T) {
 		w.done(w.jobs.jobs()[2], "c")
 		w.done(jobs[1], "b")
 		wantEnds(t, next, "0 a", "1 b", "2 c")
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -167,7 +168,7 @@ func (s *Session) rehear(w *AudioFrame) *wire.Error {
 		if len(u.pieces) > 0 {
 			begins = u.pieces[0].data
 		}
-		if e := checkFrame(&s.set.Format, begins, w.Data); e != nil {
+		if e := audio.CheckFrame(&s.set.Format, begins, w.Data); e != nil {
 			return e
 		}
 		if e := s.reserveAudio(u, len(w.Data)); e != nil {

@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -63,7 +64,7 @@ func (g *segment) append(p piece) {
 // in bytes: a microphone never stops sending, and silence alone is no utterance.
 func (g *segment) add(f *wire.AudioFormat, r *rules, noise *noiseFloor, p piece) (over string, dropped int) {
 	g.append(p)
-	if !r.auto || r.silence <= 0 || f.Encoding != PCM {
+	if !r.auto || r.silence <= 0 || f.Encoding != wire.EncodingPCM {
 		g.voiced = true
 		return g.tooLong(r), 0
 	}
@@ -80,11 +81,11 @@ func (g *segment) add(f *wire.AudioFormat, r *rules, noise *noiseFloor, p piece)
 
 // listen judges PCM block by block. It returns the threshold between silence and speech after it.
 func (g *segment) listen(f *wire.AudioFormat, base float64, noise *noiseFloor, pcm []byte) (threshold float64) {
-	size := max(2*f.Channels, pcmSize(f, levelBlock))
+	size := max(2*f.Channels, audio.PCMBytes(f, levelBlock))
 	for len(pcm) > 0 {
 		block := pcm[:min(size, len(pcm))]
 		pcm = pcm[len(block):]
-		loud, length := level(block), pcmLength(f, len(block))
+		loud, length := audio.Level(block), audio.PCMDuration(f, len(block))
 		noise.observe(loud, length)
 		g.peak = max(g.peak, loud)
 		if threshold = noise.threshold(base); loud < threshold {

@@ -71,7 +71,7 @@ func TestAnUtteranceEndsInSilence(t *testing.T) {
 		w.say(s, hush(5000))
 		synctest.Wait()
 		wantCommitted(t, link, "silence")
-		if held := w.rooms.Sounds.Held(); held > 100_000+32*400 {
+		if held := w.rooms.Audio().Held(); held > 100_000+32*400 {
 			t.Errorf("%d bytes are held for silence", held)
 		}
 	})
@@ -136,7 +136,7 @@ func TestNothingSaidIsNoUtterance(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		wantCommitted(t, link)
-		if held := w.rooms.Sounds.Held(); held != 0 {
+		if held := w.rooms.Audio().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
 		}
 	})

@@ -248,7 +248,7 @@ func (s *Session) finish() {
 		u.stopWaiting() // where the session goes on they are placed
 	}
 	for _, u := range s.spoken {
-		u.voice.lose(s.rooms.Sounds)
+		u.voice.lose(s.rooms.audio)
 		s.forget(u)
 	}
 	s.rooms.leave(s)

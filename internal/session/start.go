@@ -33,7 +33,8 @@ func (r *Registry) Start(ctx context.Context, p StartParams, link Conn) (*Connec
 	s := r.make(core.SessionRef{
 		SessionKey: core.SessionKey{Tenant: p.Tenant, Name: p.ID}, Incarnation: core.NewSessionIncarnation(),
 	})
-	format, e := Format(p.Request.Audio.Format())
+	format := p.Request.Audio.Format().OrDefault()
+	e := format.Check("audio")
 	if e != nil {
 		return nil, e
 	}

@@ -34,7 +34,7 @@ func (s *Session) appended(turn, seq int64, e *envelope) {
 			u.size = len(e.message)
 		}
 		s.drop(u)
-		s.rooms.Sounds.free(u.job) // nobody needs it any more
+		s.rooms.audio.Remove(u.job) // nobody needs it any more
 	}
 	s.catchUp()
 }
@@ -90,13 +90,13 @@ func (s *Session) deliver(seq int64, e *envelope) {
 		s.totals.Errors++
 	}
 	if e.Speech != speechFollows {
-		u.voice.lose(s.rooms.Sounds) // it was of an attempt that was given up
+		u.voice.lose(s.rooms.audio) // it was of an attempt that was given up
 		s.forget(u)
 		return
 	}
 	u.voice.moved = time.Now()
 	if u.stands = e.Attempt; u.voice.attempt != u.stands {
-		u.voice.restart(s.rooms.Sounds, u.stands)
+		u.voice.restart(s.rooms.audio, u.stands)
 		return
 	}
 	s.voiced(u)
@@ -244,8 +244,8 @@ func (s *Session) peek(ctx context.Context) {
 }
 
 // Partial passes on what a node has so far, if the session is here. Whether the node has the job was decided before.
-func (r *Registry) Partial(p *wire.JobPartial) {
-	u := r.utterance(core.JobID(p.JobID))
+func (d *Directory) Partial(p *wire.JobPartial) {
+	u := d.utterance(core.JobID(p.JobID))
 	if u == nil {
 		return
 	}

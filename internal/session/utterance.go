@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -109,7 +110,7 @@ func (u *utterance) firstPart() int64 {
 }
 
 // drop gives up the audio of an utterance that is not kept for a job.
-func (s *Session) drop(u *utterance) { s.rooms.Sounds.give(u.release()) }
+func (s *Session) drop(u *utterance) { s.rooms.audio.Release(u.release()) }
 
 // smallResults is how many bytes of results may wait for an earlier one without counting as unanswered.
 const smallResults = wire.MaxFrame
@@ -176,7 +177,7 @@ func (s *Session) spec(u *utterance, options core.Options, ms int64) core.Spec {
 	spec := core.Spec{
 		Request: u.request, Tenant: s.ref.Tenant, Session: s.ref.Name, Incarnation: s.ref.Incarnation,
 		Direction: u.direction, Options: options,
-		AudioRef:  RefPrefix + s.ref.String() + "/" + strconv.FormatInt(u.first, 10) + "-" + strconv.FormatInt(u.last, 10),
+		AudioRef:  audio.RefPrefix + s.ref.String() + "/" + strconv.FormatInt(u.first, 10) + "-" + strconv.FormatInt(u.last, 10),
 		Utterance: core.Utterance{Turn: u.turn, ID: u.id, AudioMS: ms},
 	}
 	if u.continues != nil {
@@ -199,6 +200,6 @@ func (s *Session) expect(u *utterance) {
 
 // keep holds the audio of an utterance until its job has ended.
 func (s *Session) keep(u *utterance) {
-	s.rooms.Sounds.put(u.job, newClip(&s.set, u))
+	s.rooms.audio.Put(u.job, s.set.clip(u))
 	u.pieces, u.bytes = nil, 0 // they are the clip's now
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -29,10 +30,10 @@ type voice struct {
 }
 
 // push adds a frame if there is room for it.
-func (v *voice) push(sounds *AudioBuffer, frame []byte) bool {
+func (v *voice) push(sounds *audio.Buffer, frame []byte) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.bytes+len(frame) > mostSpeech || !sounds.take(len(frame)) {
+	if v.bytes+len(frame) > mostSpeech || !sounds.Reserve(len(frame)) {
 		return false
 	}
 	v.frames, v.bytes = append(v.frames, frame), v.bytes+len(frame)
@@ -40,21 +41,21 @@ func (v *voice) push(sounds *AudioBuffer, frame []byte) bool {
 }
 
 // drop drops what was not taken.
-func (v *voice) drop(sounds *AudioBuffer) {
+func (v *voice) drop(sounds *audio.Buffer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	sounds.give(v.bytes)
+	sounds.Release(v.bytes)
 	v.frames, v.bytes = nil, 0
 }
 
 // lose drops the speech: what is left of it would be none.
-func (v *voice) lose(sounds *AudioBuffer) {
+func (v *voice) lose(sounds *audio.Buffer) {
 	v.drop(sounds)
 	v.lost, v.whole = true, true
 }
 
 // restart waits for the speech of another attempt.
-func (v *voice) restart(sounds *AudioBuffer, attempt int) {
+func (v *voice) restart(sounds *audio.Buffer, attempt int) {
 	v.drop(sounds)
 	v.attempt, v.chunk, v.whole, v.lost = attempt, 0, false, false
 }
@@ -74,7 +75,7 @@ func (v *voice) formatOf(e *envelope) wire.AudioFormat {
 }
 
 // feed has a link take the frames, unless it does.
-func (v *voice) feed(sounds *AudioBuffer, link Conn) {
+func (v *voice) feed(sounds *audio.Buffer, link Conn) {
 	v.mu.Lock()
 	idle := !v.fed && len(v.frames) > 0
 	v.fed = v.fed || idle
@@ -85,7 +86,7 @@ func (v *voice) feed(sounds *AudioBuffer, link Conn) {
 }
 
 // next hands out a frame, nil when there is none for now.
-func (v *voice) next(sounds *AudioBuffer) []byte {
+func (v *voice) next(sounds *audio.Buffer) []byte {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.frames) == 0 {
@@ -94,7 +95,7 @@ func (v *voice) next(sounds *AudioBuffer) []byte {
 	}
 	frame := v.frames[0]
 	v.frames, v.bytes = v.frames[1:], v.bytes-len(frame)
-	sounds.give(len(frame))
+	sounds.Release(len(frame))
 	return frame
 }
 
@@ -116,13 +117,13 @@ type feeding struct {
 func (s *Session) hush(link Conn) {
 	s.voices = slices.DeleteFunc(s.voices, func(f feeding) bool {
 		if f.link == link {
-			f.drop(s.rooms.Sounds)
+			f.drop(s.rooms.audio)
 		}
 		return f.link == link
 	})
 	for _, u := range s.spoken {
 		if u.ended && u.voice.chunk > 0 && s.link == link {
-			u.voice.lose(s.rooms.Sounds)
+			u.voice.lose(s.rooms.audio)
 			s.forget(u)
 		}
 	}
@@ -130,8 +131,8 @@ func (s *Session) hush(link Conn) {
 
 // Speak passes on a piece of a spoken result, the first with its format. It waits for the result it belongs to, and goes
 // with no other. It reports whether anybody here may hear it.
-func (r *Registry) Speak(h *wire.BinaryHeader, data []byte) bool {
-	u := r.utterance(core.JobID(h.JobID))
+func (d *Directory) Speak(h *wire.BinaryHeader, data []byte) bool {
+	u := d.utterance(core.JobID(h.JobID))
 	if u == nil {
 		return false
 	}
@@ -154,7 +155,7 @@ func (r *Registry) Speak(h *wire.BinaryHeader, data []byte) bool {
 	frame, err := wire.AppendBinary(nil, &head, data)
 	gap := h.Chunk != v.chunk || err != nil
 	v.chunk, v.whole, v.moved = h.Chunk+1, h.Last, time.Now()
-	if gap || u.ended && s.link == nil || !v.push(r.Sounds, frame) {
+	if gap || u.ended && s.link == nil || !v.push(d.audio, frame) {
 		s.loseSpeech(u, "has a gap, or is too large to wait")
 	}
 	switch {
@@ -173,14 +174,14 @@ func (s *Session) awaitsSpeech(u *utterance, attempt int) bool {
 		return false // nobody listens, or its result is not the one that stands
 	}
 	if attempt > v.attempt {
-		v.restart(s.rooms.Sounds, attempt)
+		v.restart(s.rooms.audio, attempt)
 	}
 	return true
 }
 
 // loseSpeech gives up the speech of an utterance.
 func (s *Session) loseSpeech(u *utterance, why string) {
-	u.voice.lose(s.rooms.Sounds)
+	u.voice.lose(s.rooms.audio)
 	s.warn("SPEECH_LOST", "the spoken result of "+string(u.job)+" "+why)
 }
 
@@ -198,8 +199,8 @@ func (s *Session) loseLateSpeech() {
 }
 
 // LoseSpeech gives up the speech of an attempt, a piece of which was refused: its result says so, or its listener is warned.
-func (r *Registry) LoseSpeech(job wire.ActiveJob) {
-	u := r.utterance(core.JobID(job.JobID))
+func (d *Directory) LoseSpeech(job wire.ActiveJob) {
+	u := d.utterance(core.JobID(job.JobID))
 	if u == nil {
 		return
 	}
@@ -219,7 +220,7 @@ func (r *Registry) LoseSpeech(job wire.ActiveJob) {
 func (s *Session) voiced(u *utterance) {
 	s.rooms.counts.Messages.WithLabelValues("speech").Inc()
 	s.voices = append(slices.DeleteFunc(s.voices, func(f feeding) bool { return f.voice == &u.voice || f.silent() }), feeding{s.link, &u.voice})
-	u.voice.feed(s.rooms.Sounds, s.link)
+	u.voice.feed(s.rooms.audio, s.link)
 	if u.voice.whole {
 		s.forget(u) // what a connection still takes it has
 		s.farewell()

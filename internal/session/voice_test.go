@@ -159,12 +159,12 @@ func TestSpeechThatIsNotTaken(t *testing.T) {
 				w.doneAs(job, 1, `{"text_tgt":"x","tts":true}`)
 				speech(t, w, job, 1, 0, false)
 				speech(t, w, job, 1, 1, true)
-				if w.rooms.Sounds.Held() == 0 {
+				if w.rooms.Audio().Held() == 0 {
 					t.Fatal("it was taken")
 				}
 				end(s)
 				s.Detach()
-				if held := w.rooms.Sounds.Held(); held != 0 {
+				if held := w.rooms.Audio().Held(); held != 0 {
 					t.Errorf("%d bytes are held for nobody", held)
 				}
 			})

@@ -114,10 +114,10 @@ type InboxMessage struct {
 
 // CondemnParams says which letter is dead, and why.
 type DeadLetterParams struct {
-	Inbox  core.InstanceID
-	ID     InboxMessage
-	Reason string
-	Keep   time.Duration // how long the inbox's dead letters outlive the last of them
+	Inbox   core.InstanceID
+	Message InboxMessage
+	Reason  string
+	Keep    time.Duration // how long the inbox's dead letters outlive the last of them
 }
 
 // DeadLetter is a letter that could not be dealt with.

@@ -238,14 +238,14 @@ func (s *Store) DeadLetter(ctx context.Context, p store.DeadLetterParams) (strin
 	if b == nil {
 		return "", nil
 	}
-	i := slices.IndexFunc(b.letters, func(l *letter) bool { return l.id == p.ID.ID })
+	i := slices.IndexFunc(b.letters, func(l *letter) bool { return l.id == p.Message.ID })
 	if i < 0 {
 		return "", nil // it was condemned before
 	}
-	b.dead = append(b.dead, deadLetter{store.DeadLetter{InboxMessage: p.ID, Inbox: p.Inbox, Reason: p.Reason}, b.letters[i].posted})
+	b.dead = append(b.dead, deadLetter{store.DeadLetter{InboxMessage: p.Message, Inbox: p.Inbox, Reason: p.Reason}, b.letters[i].posted})
 	b.letters = slices.Delete(b.letters, i, i+1)
 	b.kept = now.add(p.Keep)
-	return p.ID.ID, nil
+	return p.Message.ID, nil
 }
 
 // Estate implements store.Estates.

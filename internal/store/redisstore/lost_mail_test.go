@@ -37,7 +37,7 @@ func fetched(ctx context.Context, x *subject) error {
 }
 
 func condemns(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	_, err := s.DeadLetter(ctx, store.DeadLetterParams{Inbox: x.instance(), ID: x.letter, Reason: "FAILED", Keep: time.Minute})
+	_, err := s.DeadLetter(ctx, store.DeadLetterParams{Inbox: x.instance(), Message: x.letter, Reason: "FAILED", Keep: time.Minute})
 	return "", err
 }
 

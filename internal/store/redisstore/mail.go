@@ -111,7 +111,7 @@ func (s *Store) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...s
 // Condemn implements store.Mail.
 func (s *Store) DeadLetter(ctx context.Context, p store.DeadLetterParams) (string, error) {
 	_, r, err := s.line.run(ctx, &scriptCondemn, []string{s.keys.inbox(p.Inbox), s.keys.dead(p.Inbox)},
-		p.ID.ID, p.Reason, strconv.Itoa(p.ID.Deliveries), millis(p.Keep))
+		p.Message.ID, p.Reason, strconv.Itoa(p.Message.Deliveries), millis(p.Keep))
 	if err != nil {
 		return "", err
 	}

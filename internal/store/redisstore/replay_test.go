@@ -33,7 +33,7 @@ func TestReplayCutShort(t *testing.T) {
 		if err != nil || len(letters) != 1 {
 			t.Fatal(letters, err)
 		}
-		id, err := s.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", ID: letters[0], Reason: "FAILED", Keep: time.Hour})
+		id, err := s.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", Message: letters[0], Reason: "FAILED", Keep: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -244,7 +244,7 @@ func exerciseDead(_ *testing.T, run runner) {
 	}
 	condemn := func(t *testing.T, h *Harness, l store.InboxMessage, reason string) string {
 		t.Helper()
-		id, err := h.Store.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", ID: l, Reason: reason, Keep: h.Timing.Presence})
+		id, err := h.Store.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", Message: l, Reason: reason, Keep: h.Timing.Presence})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,7 @@ func exerciseDead(_ *testing.T, run runner) {
 	run("the name of one with dead letters stays", func(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
 		h.post(t, "i-1", "a")
-		if _, err := h.Store.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", ID: h.fetch(t, "i-1", 1)[0], Reason: "FAILED", Keep: h.Timing.Retention * 10}); err != nil {
+		if _, err := h.Store.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", Message: h.fetch(t, "i-1", 1)[0], Reason: "FAILED", Keep: h.Timing.Retention * 10}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(h.Timing.Presence + h.Slack)

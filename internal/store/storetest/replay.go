@@ -19,7 +19,7 @@ func (h *Harness) deadLetter(t *testing.T, body string) store.DeadLetter {
 	if len(letters) != 1 {
 		t.Fatalf("fetched %+v, want one letter", letters)
 	}
-	p := store.DeadLetterParams{Inbox: "i-1", ID: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
+	p := store.DeadLetterParams{Inbox: "i-1", Message: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
 	id, err := h.Store.DeadLetter(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func exerciseReplay(_ *testing.T, run runner) {
 				t.Errorf("fetched again: %+v, %v", unsettled, err)
 			}
 			if to == "i-1" { // it dies again
-				p := store.DeadLetterParams{Inbox: to, ID: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
+				p := store.DeadLetterParams{Inbox: to, Message: letters[0], Reason: "FAILED", Keep: 20 * h.Timing.Presence}
 				if d.ID, err = h.Store.DeadLetter(t.Context(), p); err != nil {
 					t.Fatal(err)
 				}

@@ -46,25 +46,26 @@ type movedLetter struct {
 	Epoch   int64           `json:"epoch"`
 }
 
-// Join has this instance's sessions reached by others, and theirs from here. It is called before the first session.
-func (r *Registry) Join(b *bus.Bus) {
-	r.bus = b
-	b.On(kindEnded, bus.Handler{Handle: bus.Decoding(r.endedElsewhere)})
-	b.On(kindPartial, bus.Handler{Handle: bus.Decoding(func(_ context.Context, _ *bus.Message, p *wire.JobPartial) error {
-		r.Partial(p)
-		return nil
-	})})
-	b.On(kindWanted, bus.Handler{Handle: bus.Decoding(r.wantedElsewhere), Async: true})
-	b.On(kindMoved, bus.Handler{Handle: bus.Decoding(r.movedElsewhere)})
+// Handlers handle the messages of other instances about sessions.
+func (r *Registry) Handlers() map[bus.Kind]bus.Handler {
+	return map[bus.Kind]bus.Handler{
+		kindEnded: {Handle: bus.Decoding(r.endedElsewhere)},
+		kindPartial: {Handle: bus.Decoding(func(_ context.Context, _ *bus.Message, p *wire.JobPartial) error {
+			r.Partial(p)
+			return nil
+		})},
+		kindWanted: {Handle: bus.Decoding(r.wantedElsewhere), Async: true},
+		kindMoved:  {Handle: bus.Decoding(r.movedElsewhere)},
+	}
 }
 
 // write tells another instance something about a session. If it is not there, or nobody can say, it finds out by itself.
-func (r *Registry) write(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) {
-	if r.bus == nil || to == "" || to == r.cfg.Instance {
+func (d *Directory) write(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) {
+	if d.bus == nil || to == "" || to == d.cfg.Instance {
 		return
 	}
-	if err := r.bus.Send(ctx, to, kind, ttl, body); err != nil {
-		r.log.Debug("another instance was not told", "kind", string(kind), "instance", to, "error", err)
+	if err := d.bus.Send(ctx, to, kind, ttl, body); err != nil {
+		d.log.Debug("another instance was not told", "kind", string(kind), "instance", to, "error", err)
 	}
 }
 
@@ -88,21 +89,21 @@ func (r *Registry) endedElsewhere(_ context.Context, _ *bus.Message, l *endedLet
 }
 
 // Wanted implements dispatch.Outcomes: it asks whoever has the session to go on with a job, if the sound is there.
-func (r *Registry) AudioWanted(ctx context.Context, job *core.Job) {
-	st, err := r.store.LoadSession(ctx, job.SessionRef().SessionKey)
+func (d *Directory) AudioWanted(ctx context.Context, job *core.Job) {
+	st, err := d.store.LoadSession(ctx, job.SessionRef().SessionKey)
 	if err == nil && st.Incarnation == job.Incarnation {
-		r.write(ctx, st.Owner, kindWanted, tellFor, wantedLetter{job.SessionRef(), job.ID})
+		d.write(ctx, st.Owner, kindWanted, tellFor, wantedLetter{job.SessionRef(), job.ID})
 	}
 }
 
 // Over implements dispatch.Outcomes: it tells the instance that sees a job without a session through.
-func (r *Registry) NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID) {
-	r.write(ctx, at, kindEnded, tellFor, endedLetter{Job: job})
+func (d *Directory) NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID) {
+	d.write(ctx, at, kindEnded, tellFor, endedLetter{Job: job})
 }
 
 // wantedElsewhere goes on with a job whose sound is here.
 func (r *Registry) wantedElsewhere(ctx context.Context, _ *bus.Message, l *wantedLetter) error {
-	if r.Sounds.Clip(l.Job) == nil {
+	if r.audio.Clip(l.Job) == nil {
 		return nil // when the speaker sends it again, that goes on with the job
 	}
 	_, err := r.jobs.ResumeWithAudio(ctx, l.Job)
@@ -118,10 +119,10 @@ func (r *Registry) movedElsewhere(_ context.Context, _ *bus.Message, l *movedLet
 }
 
 // PartialTo passes on what a node has so far to the instance that gave it the job.
-func (r *Registry) PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
+func (d *Directory) PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
 	if len(p.TextSrc)+len(p.TextTgt) <= mostWritten {
-		r.write(ctx, to, kindPartial, partialFor, p)
+		d.write(ctx, to, kindPartial, partialFor, p)
 	}
 }
 
-var _ dispatch.Outcomes = (*Registry)(nil)
+var _ dispatch.Outcomes = (*Directory)(nil)

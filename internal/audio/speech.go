@@ -1,9 +1,8 @@
-package server
+package audio
 
 import (
 	"bytes"
 	"encoding/binary"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -14,14 +13,14 @@ import (
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
-// Spoken results: in binary frames of a node that is connected, or uploaded by one that is not. Each says its format, and
-// sessions are sent both in the same way: Opus one packet in each frame.
+// Speech comes from nodes in two ways: in binary frames over a connection, or as an upload. Each names its format, and sessions
+// receive both in the same way: Opus with one packet in each frame.
 
-// maxSpeech is the largest spoken result that is taken.
-const maxSpeech = 4 << 20
+// MaxSpeech is the largest spoken result that is accepted.
+const MaxSpeech = 4 << 20
 
-// speechFormat reads the format of speech that a node names; nil is none.
-func speechFormat(field string, f *wire.AudioFormat) (wire.AudioFormat, *wire.Error) {
+// SpeechFormat reads the format of speech that a node names; nil stands for the default.
+func SpeechFormat(field string, f *wire.AudioFormat) (wire.AudioFormat, *wire.Error) {
 	if f == nil {
 		f = &wire.AudioFormat{}
 	}
@@ -29,13 +28,10 @@ func speechFormat(field string, f *wire.AudioFormat) (wire.AudioFormat, *wire.Er
 	return format, format.Check(field)
 }
 
-// riff begins every WAV file.
-var riff = []byte("RIFF")
-
-// checkSpeech says what is wrong with a binary frame of speech, if anything is. The format is what the result named.
-func checkSpeech(h *wire.BinaryHeader, format wire.AudioFormat, data []byte) *wire.Error {
+// CheckSpeech returns what is wrong with a binary frame of speech, or nil. The format is that of the job_result.
+func CheckSpeech(h *wire.BinaryHeader, format wire.AudioFormat, data []byte) *wire.Error {
 	if h.Chunk == 0 && h.Audio != nil {
-		if said, e := speechFormat("audio", h.Audio); e != nil {
+		if said, e := SpeechFormat("audio", h.Audio); e != nil {
 			return e
 		} else if said != format {
 			return wire.Invalid("audio", "is %s, and the job_result said %s (in tts_audio)", said.Header(), format.Header())
@@ -58,41 +54,10 @@ func notWAV() *wire.Error {
 	return wire.Invalid("audio", "wav speech begins with its RIFF header; send raw samples as pcm_s16le")
 }
 
-// speech takes a spoken result.
-func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
-	t, e := s.admitted(r)
-	if e != nil {
-		s.fail(w, e)
-		return
-	}
-	awaitBody(w)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSpeech))
-	if err != nil {
-		s.fail(w, wire.Errorf(wire.PayloadTooLarge, "a spoken result is at most %d bytes", maxSpeech))
-		return
-	}
-	format, chunks, e := uploaded(r.Header, body)
-	if e != nil {
-		s.fail(w, e)
-		return
-	}
-	for i, chunk := range chunks {
-		head := wire.BinaryHeader{
-			Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(t.job), AttemptID: t.attempt}, Chunk: i, Last: i == len(chunks)-1,
-			Audio: &format,
-		}
-		if !s.Sessions.Speak(&head, chunk) {
-			s.fail(w, wire.Errorf(wire.NotFound, "nobody waits here any more to hear job %s: send the result without its speech", t.job))
-			return
-		}
-	}
-	write(w, http.StatusOK, &wire.OKResponse{OK: true})
-}
-
-// uploaded reads an uploaded spoken result: its format, and what each binary frame of it holds. Where a file says itself what
-// it is, that counts.
-func uploaded(h http.Header, body []byte) (wire.AudioFormat, [][]byte, *wire.Error) {
-	format, e := namedFormat(h)
+// ParseUpload reads an uploaded spoken result: its format and the content of each binary frame. What a file says of itself has
+// precedence over the headers.
+func ParseUpload(h http.Header, body []byte) (wire.AudioFormat, [][]byte, *wire.Error) {
+	format, e := headerFormat(h)
 	if e != nil {
 		return format, nil, e
 	}
@@ -132,9 +97,9 @@ var mediaTypes = map[string]string{
 	"audio/ogg": wire.EncodingOpus, "audio/opus": wire.EncodingOpus,
 }
 
-// namedFormat reads which format the headers of an upload name. Where they name none it is as OrDefault says; a media type
-// that is not of audio names none, because HTTP clients fill in some.
-func namedFormat(h http.Header) (wire.AudioFormat, *wire.Error) {
+// headerFormat reads the format that the headers of an upload name, the default if they name none. A media type that is not
+// of audio is ignored, because HTTP clients fill in some.
+func headerFormat(h http.Header) (wire.AudioFormat, *wire.Error) {
 	var format wire.AudioFormat
 	named := h.Get(wire.AudioHeader)
 	kind := wire.AudioHeader

@@ -1,6 +1,7 @@
-package server
+package convert
 
 import (
+	"errors"
 	"net/url"
 	"time"
 
@@ -9,12 +10,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// viewNode is a node as it is shown.
-func (s *Server) viewNode(st store.NodeStatus) wire.Node {
+// Node is a node as the API shows it. One that was silent for longer than presence is offline; setAside is for how long this
+// instance does not choose it.
+func Node(st store.NodeStatus, presence, setAside time.Duration) wire.Node {
 	n, c := st.Node, &st.Node.Capability
 	return wire.Node{
-		NodeID: string(n.ID), Epoch: int64(n.Epoch), Online: st.Age < s.Presence && n.Health != core.HealthOffline,
-		Health: n.Standing().String(), Drained: n.Drained, Disconnected: n.Disconnected, Held: st.Held, SetAsideMS: s.Nodes.SetAside(n.ID).Milliseconds(),
+		NodeID: string(n.ID), Epoch: int64(n.Epoch), Online: st.Age < presence && n.Health != core.HealthOffline,
+		Health: n.Standing().String(), Drained: n.Drained, Disconnected: n.Disconnected, Held: st.Held, SetAsideMS: setAside.Milliseconds(),
 		MaxConcurrentJobs: n.MaxJobs, Reserved: st.Reserved, Running: st.Running, Foreign: st.Foreign,
 		EffectiveLoad: st.InFlight(), CurrentLoad: viewLoad(st.Load),
 		LastHeartbeatMS: time.Now().Add(-st.Age).UnixMilli(),
@@ -88,8 +90,8 @@ func withoutQuery(address string) string {
 	return u.String()
 }
 
-// viewJob is a job as it is shown.
-func viewJob(j *core.Job) wire.Job {
+// Job is a job as the API shows it.
+func Job(j *core.Job) wire.Job {
 	out := wire.Job{
 		JobID: string(j.ID), RequestID: string(j.Request), SessionID: string(j.Session), TenantID: string(j.Tenant),
 		SrcLang: string(j.Direction.Src), TgtLang: string(j.Direction.Tgt),
@@ -106,10 +108,20 @@ func viewJob(j *core.Job) wire.Job {
 	return out
 }
 
-func viewActive(jobs []store.ActiveJob) []wire.ActiveJob {
+// ActiveJobs is a list of attempts as the API shows it.
+func ActiveJobs(jobs []store.ActiveJob) []wire.ActiveJob {
 	out := make([]wire.ActiveJob, 0, len(jobs))
 	for _, j := range jobs {
 		out = append(out, wire.ActiveJob{JobID: string(j.Job), AttemptID: j.Attempt})
 	}
 	return out
+}
+
+// Error is the error of a request: the error itself if it is one of the API's, INTERNAL for any other, which has been logged.
+func Error(err error) *wire.Error {
+	var e *wire.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return wire.Errorf(wire.Internal, "something went wrong here, not with your message; it was logged")
 }

@@ -1,14 +1,14 @@
-package server
+package convert
 
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -22,8 +22,23 @@ const (
 	maxRef    = 2048
 )
 
-// checkID checks an identifier that must be there.
-func checkID(field, id string) *wire.Error {
+// Reader reads requests: it checks their form and converts them. It remembers how language tags are normalised, because the same
+// few come with every request.
+type Reader struct {
+	// checkCallback returns what is wrong with a callback URL.
+	checkCallback func(string) error
+	langs         langs
+}
+
+// NewReader makes a reader. checkCallback returns what is wrong with a callback URL.
+func NewReader(checkCallback func(string) error) *Reader {
+	r := &Reader{checkCallback: checkCallback}
+	r.langs.init()
+	return r
+}
+
+// CheckID checks an identifier that must be present.
+func CheckID(field, id string) *wire.Error {
 	if !core.ValidID(id) {
 		if id == "" {
 			return wire.Invalid(field, "is missing; give 1 to %d of A-Z a-z 0-9 . _ : -", core.MaxIDLen)
@@ -33,12 +48,12 @@ func checkID(field, id string) *wire.Error {
 	return nil
 }
 
-// checkOptionalID checks an identifier that may be absent.
-func checkOptionalID(field, id string) *wire.Error {
+// CheckOptionalID checks an identifier that may be absent.
+func CheckOptionalID(field, id string) *wire.Error {
 	if id == "" {
 		return nil
 	}
-	return checkID(field, id)
+	return CheckID(field, id)
 }
 
 func checkNames(field string, names []string) *wire.Error {
@@ -53,9 +68,9 @@ func checkNames(field string, names []string) *wire.Error {
 	return nil
 }
 
-// lang reads one language tag.
-func (s *Server) lang(field, tag string) (core.Lang, *wire.Error) {
-	l, err := s.langs.parse(tag)
+// Lang reads a language tag.
+func (r *Reader) Lang(field, tag string) (core.Lang, *wire.Error) {
+	l, err := r.langs.parse(tag)
 	if err != nil {
 		return "", wire.Invalid(field, "%s", err)
 	}
@@ -63,7 +78,7 @@ func (s *Server) lang(field, tag string) (core.Lang, *wire.Error) {
 }
 
 // langSet reads a list of tags; absent stays absent.
-func (s *Server) langSet(field string, tags []string) (core.LangSet, *wire.Error) {
+func (r *Reader) langSet(field string, tags []string) (core.LangSet, *wire.Error) {
 	if tags == nil {
 		return nil, nil
 	}
@@ -72,7 +87,7 @@ func (s *Server) langSet(field string, tags []string) (core.LangSet, *wire.Error
 	}
 	set := make(core.LangSet, len(tags))
 	for i, tag := range tags {
-		l, e := s.lang(fmt.Sprintf("%s[%d]", field, i), tag)
+		l, e := r.Lang(fmt.Sprintf("%s[%d]", field, i), tag)
 		if e != nil {
 			return nil, e
 		}
@@ -81,7 +96,7 @@ func (s *Server) langSet(field string, tags []string) (core.LangSet, *wire.Error
 	return set, nil
 }
 
-func (s *Server) pairs(pairs [][]string) ([]core.Direction, *wire.Error) {
+func (r *Reader) pairs(pairs [][]string) ([]core.Direction, *wire.Error) {
 	if pairs == nil {
 		return nil, nil
 	}
@@ -94,11 +109,11 @@ func (s *Server) pairs(pairs [][]string) ([]core.Direction, *wire.Error) {
 		if len(pair) != 2 {
 			return nil, wire.Invalid(field, "must be [source, target], not %d entries", len(pair))
 		}
-		src, e := s.lang(field+"[0]", pair[0])
+		src, e := r.Lang(field+"[0]", pair[0])
 		if e != nil {
 			return nil, e
 		}
-		tgt, e := s.lang(field+"[1]", pair[1])
+		tgt, e := r.Lang(field+"[1]", pair[1])
 		if e != nil {
 			return nil, e
 		}
@@ -110,8 +125,8 @@ func (s *Server) pairs(pairs [][]string) ([]core.Direction, *wire.Error) {
 	return out, nil
 }
 
-// patch reads what a node says of itself.
-func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
+// Declaration reads what a node declares.
+func (r *Reader) Declaration(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	var p nodes.Patch
 	if d.Health != "" {
 		h, err := core.ParseHealth(d.Health)
@@ -129,16 +144,16 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	p.MaxJobs = d.MaxConcurrentJobs
 
 	var e *wire.Error
-	if p.ASR, e = s.langSet("asr_langs", d.ASRLangs); e != nil {
+	if p.ASR, e = r.langSet("asr_langs", d.ASRLangs); e != nil {
 		return p, e
 	}
-	if p.Semantic, e = s.langSet("semantic_langs", d.SemanticLangs); e != nil {
+	if p.Semantic, e = r.langSet("semantic_langs", d.SemanticLangs); e != nil {
 		return p, e
 	}
-	if p.TTS, e = s.langSet("tts_langs", d.TTSLangs); e != nil {
+	if p.TTS, e = r.langSet("tts_langs", d.TTSLangs); e != nil {
 		return p, e
 	}
-	if p.Pairs, e = s.pairs(d.NMTPairs); e != nil {
+	if p.Pairs, e = r.pairs(d.NMTPairs); e != nil {
 		return p, e
 	}
 	if e := checkNames("installed_models", d.InstalledModels); e != nil {
@@ -165,7 +180,7 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	}
 	p.Region, p.Zone = d.Region, d.Zone
 	if d.TenantID != nil {
-		if e := checkOptionalID("tenant_id", *d.TenantID); e != nil {
+		if e := CheckOptionalID("tenant_id", *d.TenantID); e != nil {
 			return p, e
 		}
 		tenant := core.TenantID(*d.TenantID)
@@ -175,7 +190,7 @@ func (s *Server) patch(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 		if len(*d.CallbackURL) > maxRef {
 			return p, wire.Invalid("callback_url", "must be at most %d characters", maxRef)
 		}
-		if err := s.CheckCallback(*d.CallbackURL); err != nil {
+		if err := r.checkCallback(*d.CallbackURL); err != nil {
 			return p, wire.Invalid("callback_url", "%s", err)
 		}
 	}
@@ -265,8 +280,32 @@ func load(l *wire.Load) (*core.Load, *wire.Error) {
 	return &out, nil
 }
 
-// activity reads what a node says it is doing.
-func activity(d *wire.Declaration) (store.Activity, *wire.Error) {
+// OptionalLang reads a language tag that may be absent.
+func (r *Reader) OptionalLang(field, tag string) (core.Lang, *wire.Error) {
+	if tag == "" {
+		return "", nil
+	}
+	return r.Lang(field, tag)
+}
+
+// Registration reads a declaration that must be complete, and the jobs that the node reports.
+func (r *Reader) Registration(d *wire.Declaration) (nodes.Patch, store.Activity, *wire.Error) {
+	if d.SemanticLangs == nil {
+		return nodes.Patch{}, store.Activity{}, wire.Invalid("semantic_langs", "is missing: list the languages the node can repair")
+	}
+	if d.MaxConcurrentJobs == nil {
+		return nodes.Patch{}, store.Activity{}, wire.Invalid("max_concurrent_jobs", "is missing: say how many jobs the node takes at once")
+	}
+	p, e := r.Declaration(d)
+	if e != nil {
+		return nodes.Patch{}, store.Activity{}, e
+	}
+	a, e := Activity(d)
+	return p, a, e
+}
+
+// Activity reads which jobs a node reports.
+func Activity(d *wire.Declaration) (store.Activity, *wire.Error) {
 	var a store.Activity
 	if d.CurrentJobs != nil {
 		if *d.CurrentJobs < 0 || *d.CurrentJobs > 10*core.MaxConcurrentJobs {
@@ -284,10 +323,10 @@ func activity(d *wire.Declaration) (store.Activity, *wire.Error) {
 	a.Active = make([]store.ActiveJob, len(d.Active))
 	for i, job := range d.Active {
 		field := fmt.Sprintf("active[%d]", i)
-		if e := checkID(field+".job_id", job.JobID); e != nil {
+		if e := CheckID(field+".job_id", job.JobID); e != nil {
 			return a, e
 		}
-		if e := checkAttempt(field+".attempt_id", job.AttemptID); e != nil {
+		if e := CheckAttempt(field+".attempt_id", job.AttemptID); e != nil {
 			return a, e
 		}
 		if job.AudioChunks < 0 {
@@ -298,56 +337,57 @@ func activity(d *wire.Declaration) (store.Activity, *wire.Error) {
 	return a, nil
 }
 
-func checkAttempt(field string, attempt int) *wire.Error {
+// CheckAttempt checks the number of an attempt.
+func CheckAttempt(field string, attempt int) *wire.Error {
 	if attempt < 1 || attempt > math.MaxInt32 {
 		return wire.Invalid(field, "must be 1 or more, not %d", attempt)
 	}
 	return nil
 }
 
-// spec reads what a caller wants done.
-func (s *Server) spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
+// Spec reads a dispatch request.
+func (r *Reader) Spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 	spec := core.Spec{
 		Request: core.RequestID(in.RequestID), Tenant: core.TenantID(in.TenantID), Session: core.SessionID(in.SessionID),
 		AudioRef: in.AudioRef,
 	}
-	if e := checkOptionalID("request_id", in.RequestID); e != nil {
+	if e := CheckOptionalID("request_id", in.RequestID); e != nil {
 		return spec, e
 	}
-	if e := checkOptionalID("tenant_id", in.TenantID); e != nil {
+	if e := CheckOptionalID("tenant_id", in.TenantID); e != nil {
 		return spec, e
 	}
-	if e := checkID("session_id", in.SessionID); e != nil {
+	if e := CheckID("session_id", in.SessionID); e != nil {
 		return spec, e
 	}
 	if len(in.AudioRef) > maxRef {
 		return spec, wire.Invalid("audio_ref", "must be at most %d characters", maxRef)
 	}
 	var e *wire.Error
-	if spec.Direction.Src, e = s.lang("src_lang", in.SrcLang); e != nil {
+	if spec.Direction.Src, e = r.Lang("src_lang", in.SrcLang); e != nil {
 		return spec, e
 	}
-	if spec.Direction.Tgt, e = s.lang("tgt_lang", in.TgtLang); e != nil {
+	if spec.Direction.Tgt, e = r.Lang("tgt_lang", in.TgtLang); e != nil {
 		return spec, e
 	}
 	if spec.Direction.Src == spec.Direction.Tgt {
 		return spec, wire.Invalid("tgt_lang", "is the same language as src_lang (%s): there is nothing to translate", spec.Direction.Src)
 	}
-	if strings.HasPrefix(in.AudioRef, session.RefPrefix) {
-		return spec, wire.Invalid("audio_ref", "must not begin with %s: that is the audio of sessions", session.RefPrefix)
+	if audio.IsSession(in.AudioRef) {
+		return spec, wire.Invalid("audio_ref", "must not begin with %s: that is the audio of sessions", audio.RefPrefix)
 	}
-	spec.Options, e = s.options(&in.Options)
+	spec.Options, e = r.Options(&in.Options)
 	return spec, e
 }
 
-// options reads what a job asks for beyond its direction.
-func (s *Server) options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
+// Options reads what a job requires beyond its direction.
+func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 	o := core.Options{
 		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region,
 		RequiredServices: in.RequiredServices, RequiredModels: in.RequiredModels, Features: in.Features,
 	}
 	if in.PreferredNodeID != nil {
-		if e := checkOptionalID("options.preferred_node_id", *in.PreferredNodeID); e != nil {
+		if e := CheckOptionalID("options.preferred_node_id", *in.PreferredNodeID); e != nil {
 			return o, e
 		}
 		o.PreferredNode = core.NodeID(*in.PreferredNodeID)
@@ -373,4 +413,38 @@ func millis(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMilli()
+}
+
+// Unavailable reads the report of a node that it lacks a service.
+func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Error) {
+	u := nodes.Unavailable{
+		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Detail: detail(in.Reason), Job: core.JobID(in.JobID), Attempt: in.AttemptID,
+	}
+	if e := CheckID("node_id", in.NodeID); e != nil {
+		return u, e
+	}
+	if e := CheckOptionalID("job_id", in.JobID); e != nil {
+		return u, e
+	}
+	if in.ServiceID == "" || len(in.ServiceID) > maxName {
+		return u, wire.Invalid("service_id", "must be 1 to %d characters", maxName)
+	}
+	if in.JobID != "" {
+		if e := CheckAttempt("attempt_id", in.AttemptID); e != nil {
+			return u, e
+		}
+	}
+	return u, nil
+}
+
+// Tenant is the tenant that a node's credential names. What the node declares must not contradict it; a nil grant is that of an
+// operator, who may name any.
+func Tenant(grant *auth.NodeGrant, declared *core.TenantID) (*core.TenantID, *wire.Error) {
+	if grant == nil || grant.Tenant == "" {
+		return declared, nil
+	}
+	if declared != nil && *declared != grant.Tenant {
+		return nil, wire.Wrong(wire.Forbidden, "tenant_id", "this token is of another tenant")
+	}
+	return &grant.Tenant, nil
 }

@@ -1,0 +1,78 @@
+package audio
+
+import (
+	"hash/fnv"
+	"strings"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/wire/oggopus"
+)
+
+// RefPrefix begins the audio_ref of a job whose audio a session holds.
+const RefPrefix = "session:"
+
+// IsSession reports whether an audio_ref names audio that a session holds.
+func IsSession(ref string) bool { return strings.HasPrefix(ref, RefPrefix) }
+
+// Clip is the audio of one job. It does not change.
+type Clip struct {
+	Format     wire.AudioFormat
+	Data       []byte
+	PacketEnds []int // where each packet of a packet codec ends in Data; nil for other encodings
+	DurationMS int64
+	Partials   bool // the session wants partial results
+	Speech     bool // the session wants a spoken result
+}
+
+// Chunks is the number of frames in which the audio is sent to a node.
+func (c *Clip) Chunks() int {
+	if c.PacketEnds != nil {
+		return len(c.PacketEnds)
+	}
+	return max(1, (len(c.Data)+wire.MaxChunk-1)/wire.MaxChunk)
+}
+
+// Chunk is the content of one of these frames: one packet, if the audio has packets.
+func (c *Clip) Chunk(n int) []byte {
+	if c.PacketEnds == nil {
+		return c.Data[n*wire.MaxChunk : min((n+1)*wire.MaxChunk, len(c.Data))]
+	}
+	from := 0
+	if n > 0 {
+		from = c.PacketEnds[n-1]
+	}
+	return c.Data[from:c.PacketEnds[n]]
+}
+
+// Frames returns a function that returns the binary frames of the audio for one attempt, from a chunk on, and then nil. A
+// chunk has the same number and the same bytes however often it is sent.
+func (c *Clip) Frames(attempt wire.ActiveJob, chunk int) func() []byte {
+	chunks := c.Chunks()
+	return func() []byte {
+		if chunk >= chunks {
+			return nil
+		}
+		h := wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: attempt, Chunk: chunk, Last: chunk == chunks-1}
+		frame, err := wire.AppendBinary(nil, &h, c.Chunk(chunk))
+		if err != nil {
+			return nil // cannot happen: the header is made here, and is small
+		}
+		chunk++
+		return frame
+	}
+}
+
+// File is the audio as it is fetched over HTTP: packets are put into an Ogg container.
+func (c *Clip) File(job core.JobID) ([]byte, error) {
+	if c.PacketEnds == nil {
+		return c.Data, nil
+	}
+	s := oggopus.Stream{Channels: c.Format.Channels, SampleRate: c.Format.SampleRate, Packets: make([][]byte, len(c.PacketEnds))}
+	for i := range s.Packets {
+		s.Packets[i] = c.Chunk(i)
+	}
+	serial := fnv.New32a()
+	_, _ = serial.Write([]byte(job)) // never fails
+	return oggopus.Encode(&s, serial.Sum32())
+}

@@ -1,0 +1,59 @@
+package audio
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Grant is what the token of an audio URL permits: to fetch the audio of one attempt of a job, or to upload its speech,
+// while the attempt lasts.
+type Grant struct {
+	Job     core.JobID
+	Attempt int
+	method  string // GET or PUT
+	expires int64  // Unix seconds
+}
+
+func (g *Grant) message() string {
+	return fmt.Sprintf("audio %s %d %s %d", g.Job, g.Attempt, g.method, g.expires)
+}
+
+// URLs makes and checks the signed URLs at which nodes on other instances, and HTTP nodes, fetch audio and upload speech.
+type URLs struct{ Signer auth.Signer }
+
+// Fetch is the URL of an assignment's audio at the instance with this base URL.
+func (u URLs) Fetch(base string, a *wire.Assignment) string {
+	return u.make(base, a, http.MethodGet, "")
+}
+
+// Upload is the URL to which the speech of an assignment is uploaded.
+func (u URLs) Upload(base string, a *wire.Assignment) string {
+	return u.make(base, a, http.MethodPut, "/tts")
+}
+
+func (u URLs) make(base string, a *wire.Assignment, method, path string) string {
+	g := Grant{Job: core.JobID(a.JobID), Attempt: a.AttemptID, method: method, expires: time.Now().Unix() + a.TimeoutMS/1000 + 1}
+	return fmt.Sprintf("%s/v1/audio/%s%s?token=%d.%d.%s", base, a.JobID, path, g.Attempt, g.expires, u.Signer.Sign(g.message()))
+}
+
+// Check reads the token of a request. It reports false when the token is not for this job and method, or has expired.
+func (u URLs) Check(job core.JobID, method, token string) (Grant, bool) {
+	parts := strings.SplitN(token, ".", 3)
+	if len(parts) != 3 {
+		return Grant{}, false
+	}
+	attempt, err1 := strconv.Atoi(parts[0])
+	expires, err2 := strconv.ParseInt(parts[1], 10, 64)
+	g := Grant{Job: job, Attempt: attempt, method: method, expires: expires}
+	if err1 != nil || err2 != nil || !u.Signer.Verify(g.message(), parts[2]) || time.Now().Unix() > expires {
+		return Grant{}, false
+	}
+	return g, true
+}

@@ -1,0 +1,219 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// watchInstances looks for dead instances, and takes over what they leave behind.
+func (r *Receiver) watchInstances(ctx context.Context) {
+	for {
+		all, err := r.store.Instances(ctx)
+		if err == nil {
+			r.updateMetrics(all)
+			r.pruneTakeovers(all)
+			for i := range all {
+				if dead := &all[i]; !dead.Present && (dead.HasInbox || dead.DeadLetters == 0) && dead.ID != r.cfg.Instance {
+					r.work.Go(func() { r.reap(ctx, dead.ID) })
+				}
+			}
+		}
+		if !backoff.SleepJitter(ctx, r.cfg.TTL/3, 0.2) {
+			return
+		}
+	}
+}
+
+func (r *Receiver) updateMetrics(all []store.Instance) {
+	present := 0
+	for _, instance := range all {
+		if instance.Present {
+			present++
+		}
+		if instance.ID == r.cfg.Instance {
+			r.metrics.InboxMessages.Set(float64(instance.Inbox))
+			r.metrics.InboxPending.Set(float64(instance.Pending))
+			r.metrics.DeadLetters.Set(float64(instance.DeadLetters))
+		}
+	}
+	r.metrics.Instances.Set(float64(present))
+}
+
+// takeover is the state of taking over from one dead instance.
+type takeover struct {
+	running  bool     // a goroutine is at work, which has the other fields to itself
+	onDead   bool     // onDead has succeeded
+	failures counters // of the abandoned messages
+}
+
+// takeoverLock is how long an instance may stop renewing the lock before another takes over in its place.
+const takeoverLock = 10 * time.Second
+
+// reap takes over everything a dead instance left behind. A lock elects one reaper; every step is idempotent, so a second one
+// does no harm.
+func (r *Receiver) reap(ctx context.Context, id core.InstanceID) {
+	lock := store.LockParams{Name: "takeover:" + string(id), Holder: string(r.cfg.Instance), TTL: takeoverLock}
+	held, err := r.store.Lock(ctx, lock)
+	if err != nil || !held.Held {
+		return // another instance is the reaper, or it is tried again
+	}
+	t := r.beginTakeover(id)
+	if t == nil {
+		return // it is running
+	}
+	defer r.endTakeover(t)
+	holding, release := r.keepLock(ctx, lock)
+	err = r.takeOver(holding, id, t)
+	release()
+	if err != nil {
+		if ctx.Err() == nil {
+			r.log.Warn("the takeover from a dead instance failed; it is tried again", "instance", id, "error", err)
+		}
+		return
+	}
+	r.metrics.Takeovers.WithLabelValues("instance").Inc()
+	_ = r.store.Unlock(ctx, lock) // else it expires
+}
+
+// keepLock renews a lock until the caller releases it, which it must. The context ends when another holder has the lock, or it
+// could not be renewed in time.
+func (r *Receiver) keepLock(ctx context.Context, lock store.LockParams) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		defer cancel()
+		for renewed := time.Now(); backoff.SleepJitter(ctx, lock.TTL/3, 0.1); {
+			held, err := r.store.Lock(ctx, lock)
+			switch {
+			case err == nil && held.Held:
+				renewed = time.Now()
+			case err == nil || time.Since(renewed) >= lock.TTL*2/3:
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		cancel()
+		renewing.Wait()
+	}
+}
+
+// takeOver calls onDead and then empties the inbox of a dead instance. Its name is removed last, because it is found by that.
+func (r *Receiver) takeOver(ctx context.Context, id core.InstanceID, t *takeover) error {
+	if !t.onDead {
+		r.log.Warn("an instance is dead; its jobs and messages are taken over", "instance", id)
+		if err := recovered(func() error { return r.onDead(ctx, id) }); err != nil {
+			return err
+		}
+		t.onDead = true
+	}
+	return r.drainAbandoned(ctx, id, t)
+}
+
+// beginTakeover marks a takeover as running; nil when it is already.
+func (r *Receiver) beginTakeover(id core.InstanceID) *takeover {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.takeovers[id]
+	if t == nil {
+		t = new(takeover)
+		r.takeovers[id] = t
+	}
+	if t.running {
+		return nil
+	}
+	t.running = true
+	return t
+}
+
+func (r *Receiver) endTakeover(t *takeover) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.running = false
+}
+
+// pruneTakeovers drops the state of takeovers that are complete, or whose instances are present again.
+func (r *Receiver) pruneTakeovers(all []store.Instance) {
+	dead := make(map[core.InstanceID]bool)
+	for i := range all {
+		dead[all[i].ID] = !all[i].Present
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.takeovers, func(id core.InstanceID, t *takeover) bool { return !dead[id] && !t.running })
+}
+
+// drainAbandoned handles the messages of an absent instance and removes its inbox. The other messages do not wait for one that
+// fails.
+func (r *Receiver) drainAbandoned(ctx context.Context, id core.InstanceID, t *takeover) error {
+	for {
+		messages, err := r.store.FetchAbandoned(ctx, id, fetchLimit)
+		if err != nil {
+			return err
+		}
+		if len(messages) == 0 {
+			_, err := r.store.RemoveInbox(ctx, id)
+			return err
+		}
+		var failed error
+		for i := range messages {
+			if err := r.handleAbandoned(ctx, id, t, &messages[i]); err != nil {
+				failed = err
+				if isStoreDown(err) {
+					break
+				}
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+	}
+}
+
+// handleAbandoned handles one message of an absent instance and removes it from the inbox.
+func (r *Receiver) handleAbandoned(ctx context.Context, id core.InstanceID, t *takeover, raw *store.InboxMessage) error {
+	m := new(Message)
+	err := json.Unmarshal(raw.Body, m)
+	h, known := r.handlers[m.Kind]
+	switch {
+	case err != nil || !known:
+		return r.deadLetter(ctx, id, raw, failure{reason: reasonUnreadable, tries: raw.Deliveries + 1})
+	case m.expired(raw.Age):
+		r.count(m.Kind, "stale")
+	case h.TakeOver == nil:
+		r.count(m.Kind, "discarded")
+	default:
+		err := recovered(func() error { return h.TakeOver(ctx, m, raw.Deliveries == 0) })
+		if err != nil {
+			return r.abandonedFailed(ctx, id, t, raw, fmt.Errorf("a message of kind %s: %w", m.Kind, err))
+		}
+		r.count(m.Kind, "taken_over")
+	}
+	return r.store.Acknowledge(ctx, id, raw.ID)
+}
+
+// abandonedFailed makes an abandoned message whose handler failed a dead letter, or returns the error if it is to be retried.
+func (r *Receiver) abandonedFailed(ctx context.Context, id core.InstanceID, t *takeover, raw *store.InboxMessage, cause error) error {
+	f := failure{reason: reasonUnreadable, tries: raw.Deliveries + 1}
+	switch {
+	case errors.Is(cause, errUnreadable):
+	case isStoreDown(cause):
+		return cause
+	default:
+		failures := t.failures.add(raw.ID)
+		if failures < maxDeliveries {
+			return cause
+		}
+		f = failure{reason: reasonFailed, tries: raw.Deliveries + failures, cause: cause}
+	}
+	return r.deadLetter(ctx, id, raw, f)
+}

@@ -1,0 +1,183 @@
+package nodeconn
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Options are the dependencies of Conns.
+type Options struct {
+	// HTTP delivers jobs to nodes that have no connection, by their callback URL.
+	HTTP dispatch.Transport
+	// Audio is where the audio of jobs is, URLs makes the addresses at which nodes elsewhere fetch it.
+	Audio *audio.Buffer
+	URLs  audio.URLs
+	// Bus reaches other instances; Owner is the instance to which a node is connected, as far as this one knows.
+	Bus   *bus.Bus
+	Owner func(core.NodeID) core.InstanceID
+	// ACKTimeout is after how long a job that another instance has not delivered goes to another node.
+	ACKTimeout time.Duration
+}
+
+// Conns is the nodes that are connected to this instance. It delivers jobs to them, and to all other nodes by their callback URL
+// or through the instance to which they are connected.
+type Conns struct {
+	Options
+
+	connections atomic.Uint64 // made so far
+
+	mu      sync.Mutex
+	address string // where other instances and nodes reach this one
+	nodes   map[core.NodeID]*conn
+	lost    map[core.NodeID]*conn // connections that were lost and whose nodes may still come back
+	locks   map[core.NodeID]*nodeLock
+}
+
+// nodeLock serialises decisions about whether a node is connected here.
+type nodeLock struct {
+	sync.Mutex
+	users int
+}
+
+var _ dispatch.Transport = (*Conns)(nil)
+
+// NewConns makes an empty set of connections.
+func NewConns(o Options) *Conns {
+	return &Conns{
+		Options: o, nodes: make(map[core.NodeID]*conn), lost: make(map[core.NodeID]*conn), locks: make(map[core.NodeID]*nodeLock),
+	}
+}
+
+// lockNode locks the decision about a node until the returned function is called: a node that reconnects and the end of its
+// grace period must not both take effect.
+func (c *Conns) lockNode(id core.NodeID) (unlock func()) {
+	c.mu.Lock()
+	l := c.locks[id]
+	if l == nil {
+		l = &nodeLock{}
+		c.locks[id] = l
+	}
+	l.users++
+	c.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(c.locks, id)
+		}
+	}
+}
+
+// Advertise sets the URL at which other instances and nodes reach this one, which is known when it listens.
+func (c *Conns) Advertise(url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.address = url
+}
+
+// Address is the URL at which other instances and nodes reach this one.
+func (c *Conns) Address() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.address
+}
+
+// newConnectionID makes an identifier that no other connection of this instance has. Connections to different instances
+// differ in the node's epoch.
+func (c *Conns) newConnectionID() uint64 { return c.connections.Add(1) }
+
+// add makes a connection the node's current one, and returns the one that it replaces.
+func (c *Conns) add(n *conn) (replaced *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	replaced = c.nodes[n.id]
+	c.nodes[n.id] = n
+	delete(c.lost, n.id)
+	return replaced
+}
+
+// remove records that a connection is lost. It reports whether it was the node's current one.
+func (c *Conns) remove(n *conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes[n.id] != n {
+		return false
+	}
+	delete(c.nodes, n.id)
+	c.lost[n.id] = n
+	return true
+}
+
+// isLost reports whether a lost connection was the node's last one: it has not reconnected here since.
+func (c *Conns) isLost(n *conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost[n.id] == n
+}
+
+// endGrace ends the grace period of a lost connection. It reports whether the node has not reconnected; only the first call
+// for a connection does.
+func (c *Conns) endGrace(n *conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost[n.id] != n {
+		return false
+	}
+	delete(c.lost, n.id)
+	return true
+}
+
+// get is the connection of a node; nil when it is not connected here.
+func (c *Conns) get(id core.NodeID) *conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[id]
+}
+
+// Len is how many nodes are connected to this instance.
+func (c *Conns) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.nodes)
+}
+
+func (c *Conns) all() []*conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*conn, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
+// GoAway asks every node to connect to another instance within a time, and closes the connections that are left, each at a
+// random moment of its second half. It returns when all are closed.
+func (c *Conns) GoAway(ctx context.Context, reason string, within time.Duration) {
+	var leaving sync.WaitGroup
+	for _, n := range c.all() {
+		n.ws.Send(wire.GoAway{Reason: reason, ReconnectMS: within.Milliseconds()})
+		leaving.Go(func() {
+			timeout := time.NewTimer(within/2 + time.Duration(rand.Int64N(int64(within/2)+1)))
+			defer timeout.Stop()
+			select {
+			case <-n.ws.Done():
+			case <-timeout.C:
+			case <-ctx.Done():
+			}
+			n.ws.Close(wire.CloseDraining, wire.Errorf(wire.Internal, "%s: connect again", reason))
+		})
+	}
+	leaving.Wait()
+}

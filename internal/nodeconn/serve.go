@@ -1,0 +1,242 @@
+package nodeconn
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Sessions receives what nodes send beside the outcomes of jobs.
+type Sessions interface {
+	// Partial sends a partial result to its session, if that is on this instance; PartialTo sends it to another instance.
+	Partial(p *wire.JobPartial)
+	PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial)
+	// Speak sends a piece of a spoken result to its session. LoseSpeech gives up the speech of an attempt.
+	Speak(h *wire.BinaryHeader, data []byte) bool
+	LoseSpeech(job wire.ActiveJob)
+}
+
+// ServerOptions are the dependencies of a Server.
+type ServerOptions struct {
+	Instance core.InstanceID
+	Conns    *Conns
+	Jobs     *dispatch.Dispatcher
+	Nodes    *nodes.Registry
+	Sessions Sessions
+	Read     *convert.Reader
+	// Signer signs the resume tokens of nodes.
+	Signer auth.Signer
+	Log    *slog.Logger
+	// HeartbeatInterval is how often nodes are asked to send a heartbeat.
+	HeartbeatInterval time.Duration
+	// FirstMessage is within what time a new connection must register, Grace how long a node that lost its connection has to
+	// reconnect before its jobs move.
+	FirstMessage, Grace time.Duration
+}
+
+// Server serves the connections of nodes.
+type Server struct {
+	ServerOptions
+	ctx   context.Context // ends with Close
+	close context.CancelFunc
+	work  sync.WaitGroup
+}
+
+// NewServer makes a server. End it with Close.
+func NewServer(o ServerOptions) *Server {
+	s := &Server{ServerOptions: o}
+	s.ctx, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
+	return s
+}
+
+// Close waits for everything that runs for connections. The connections must be closed before.
+func (s *Server) Close() {
+	s.close()
+	s.work.Wait()
+}
+
+// Serve serves a connection in the background, until it ends. Before the node has registered there is no conn, so nothing that
+// it sends can reach a job.
+func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
+	s.work.Go(func() {
+		first, err := socket.ReadFirst[wire.NodeRegister](ws, s.FirstMessage)
+		if err != nil {
+			socket.Refuse(ws, convert.Error(err))
+			return
+		}
+		n, e := s.admit(s.ctx, ws, &grant, first)
+		if e != nil {
+			socket.Refuse(ws, e)
+			return
+		}
+		defer s.disconnected(n)
+		for {
+			m, err := ws.Read()
+			if err != nil {
+				return
+			}
+			if e := s.handle(s.ctx, n, m); e != nil {
+				socket.ReplyError(ws, m, e)
+			}
+		}
+	})
+}
+
+// errCallback is the answer to a node that asks for its jobs in two ways.
+func errCallback() *wire.Error {
+	return wire.Invalid("callback_url", "a node that is connected gets its jobs over the connection")
+}
+
+// admit registers a node, or resumes its epoch, and makes the connection its current one.
+func (s *Server) admit(ctx context.Context, ws *socket.Conn, grant *auth.NodeGrant, in *wire.NodeRegister) (*conn, *wire.Error) {
+	p, a, e := s.Read.Registration(&in.Declaration)
+	switch {
+	case convert.CheckOptionalID("node_id", in.NodeID) != nil:
+		return nil, convert.CheckOptionalID("node_id", in.NodeID)
+	case !grant.Covers(core.NodeID(in.NodeID)):
+		return nil, wire.Wrong(wire.Forbidden, "node_id", "this token is not for a node of this name")
+	case in.CallbackURL != nil:
+		return nil, errCallback()
+	case e != nil:
+		return nil, e
+	}
+	if p.Tenant, e = convert.Tenant(grant, p.Tenant); e != nil {
+		return nil, e
+	}
+	if in.NodeID == "" {
+		in.NodeID = string(nodes.NewID())
+	}
+	defer s.Conns.lockNode(core.NodeID(in.NodeID))()
+	p.Owner, p.Connection = &s.Instance, s.Conns.newConnectionID()
+	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered"}
+	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection}
+	drained := false
+	if known := s.resumable(ctx, in); known != nil {
+		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: known.Epoch, Patch: p, Activity: a})
+		if err == nil {
+			err = s.Nodes.Reconnected(ctx, n.id, known.Epoch, n.connection)
+		}
+		if err == nil {
+			n.epoch, drained, ack.Status, ack.Cancel = known.Epoch, known.Drained, "resumed", convert.ActiveJobs(cancel)
+		}
+	}
+	if n.epoch == 0 {
+		r, err := s.Nodes.Register(ctx, n.id, p, a)
+		if err != nil {
+			return nil, convert.Error(err)
+		}
+		n.epoch, drained, ack.Cancel = r.Node.Epoch, r.Node.Drained, convert.ActiveJobs(r.Cancel)
+	}
+	n.declared = p.Declare(n.id)
+	ack.NoAudio = s.withoutAudio(in.Active, ack.Cancel)
+	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), s.resumeToken(n.id, n.epoch)
+	ws.Send(ack)
+	if drained {
+		ws.Send(wire.Drain{Drained: true})
+	}
+	// From here on the node can be given jobs, after it has the acknowledgement.
+	if replaced := s.Conns.add(n); replaced != nil {
+		replaced.ws.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
+	}
+	s.resendAudio(n, in.Active)
+	return n, nil
+}
+
+// resumeToken proves that this scheduler told a node its epoch.
+func (s *Server) resumeToken(id core.NodeID, epoch core.Epoch) string {
+	return strconv.FormatInt(int64(epoch), 10) + "." + s.Signer.Sign(resumeMessage(id, epoch))
+}
+
+func resumeMessage(id core.NodeID, epoch core.Epoch) string { return fmt.Sprintf("%s %d", id, epoch) }
+
+// resumable is the node whose epoch a registration resumes; nil when it must begin another. On another instance a node always
+// begins another epoch, so that what it left here is told from it.
+func (s *Server) resumable(ctx context.Context, in *wire.NodeRegister) *core.Node {
+	number, signature, _ := strings.Cut(in.ResumeToken, ".")
+	epoch, err := strconv.ParseInt(number, 10, 64)
+	id := core.NodeID(in.NodeID)
+	if err != nil || !s.Signer.Verify(resumeMessage(id, core.Epoch(epoch)), signature) {
+		return nil
+	}
+	now, err := s.Nodes.Node(ctx, id)
+	if err != nil || now.Node.Epoch != core.Epoch(epoch) || now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance {
+		return nil
+	}
+	return now.Node
+}
+
+// withoutAudio is the part of a node's list whose audio is not on this instance, without what the node is to cancel anyway.
+func (s *Server) withoutAudio(listed []wire.ActiveAttempt, cancel []wire.ActiveJob) []wire.ActiveJob {
+	var missing []wire.ActiveJob
+	for _, a := range listed {
+		if !slices.Contains(cancel, a.ActiveJob) && s.Conns.Audio.Clip(core.JobID(a.JobID)) == nil {
+			missing = append(missing, a.ActiveJob)
+		}
+	}
+	return missing
+}
+
+// resendAudio sends a reconnected node the audio that its earlier connection may have lost: of every attempt that it lists and
+// holds, from the first chunk that it does not report. A node whose job's audio is elsewhere was given a URL for it.
+func (s *Server) resendAudio(n *conn, listed []wire.ActiveAttempt) {
+	for _, a := range listed {
+		job := core.JobID(a.JobID)
+		r := dispatch.Report{Job: job, Holder: core.Holder{Attempt: a.AttemptID, Node: n.id, Epoch: n.currentEpoch()}}
+		if !s.Jobs.Holds(&r) {
+			continue // it was given to another node meanwhile, or has ended
+		}
+		if clip := s.Conns.Audio.Clip(job); clip != nil && a.AudioChunks < clip.Chunks() {
+			n.ws.Feed(clip.Frames(a.ActiveJob, a.AudioChunks))
+		}
+	}
+}
+
+// disconnected gives a node whose connection is lost its grace period, and moves its jobs if it does not reconnect.
+func (s *Server) disconnected(n *conn) {
+	if !s.Conns.remove(n) {
+		return
+	}
+	s.work.Go(func() {
+		if !backoff.Sleep(s.ctx, s.Grace) {
+			return
+		}
+		defer s.Conns.lockNode(n.id)()
+		if !s.Conns.endGrace(n) {
+			return
+		}
+		if err := s.Nodes.NodeLost(s.ctx, n.id, n.currentEpoch()); err != nil {
+			s.Log.Warn("could not move the jobs of a node that did not reconnect", "node_id", n.id, "error", err)
+		}
+	})
+	s.recordLost(n)
+}
+
+// recordBackoff is between two tries to record a lost connection.
+var recordBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
+
+// recordLost records a lost connection in the store, so that no instance chooses the node until it reconnects. It is tried until
+// the store answers or the grace period is over, when the node is lost anyway.
+func (s *Server) recordLost(n *conn) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.Grace)
+	defer cancel()
+	recordBackoff.Retry(ctx, func() error {
+		if !s.Conns.isLost(n) {
+			return nil // it has reconnected
+		}
+		return s.Nodes.Disconnected(ctx, n.id, n.currentEpoch(), n.connection)
+	})
+}
