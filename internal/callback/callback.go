@@ -6,8 +6,6 @@ package callback
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -21,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -180,9 +179,5 @@ func (c *Caller) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 // Sign makes the value of the signature header.
 func Sign(secret []byte, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(t))
-	mac.Write([]byte{'.'})
-	mac.Write(body)
-	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+	return "t=" + t + ",v1=" + hex.EncodeToString(auth.MAC(secret, []byte(t+"."), body))
 }

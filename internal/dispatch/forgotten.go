@@ -26,7 +26,7 @@ func (d *Dispatcher) restore(ctx context.Context, id core.JobID) bool {
 		return false // it was not forgotten, its time is over
 	}
 	job := f.snapshot()
-	d.metrics.EvictedNodes.WithLabelValues(forgotRecord).Inc()
+	d.metrics.StoreLost.WithLabelValues(forgotRecord).Inc()
 	d.log.Warn("the store has forgotten a job in flight; its record is written again", "job_id", id, "node_id", job.Node, "attempt_id", job.Attempt)
 	if _, _, err := d.store.Create(ctx, store.CreateParams{
 		ID: id, Spec: job.Spec, Fingerprint: job.Fingerprint, Holder: job.Holder, Token: job.Token, Timeout: left,
@@ -56,7 +56,7 @@ func (d *Dispatcher) recommit(ctx context.Context, r *Report, seen *core.Job) er
 	if !holds(job, r) || job.State != core.StateDispatched || job.Token != seen.Token {
 		return d.fence("ack", r, store.Ended, job)
 	}
-	d.metrics.EvictedNodes.WithLabelValues(forgotLease).Inc()
+	d.metrics.StoreLost.WithLabelValues(forgotLease).Inc()
 	n := d.fleet.Node(r.Node)
 	if n == nil {
 		return nil

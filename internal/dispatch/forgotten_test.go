@@ -79,7 +79,7 @@ func (w *world) amnesia() *forgetful {
 
 func (w *world) wantForgotten(kind string, n float64) {
 	w.t.Helper()
-	if got := testutil.ToFloat64(w.m.EvictedNodes.WithLabelValues(kind)); got != n {
+	if got := testutil.ToFloat64(w.m.StoreLost.WithLabelValues(kind)); got != n {
 		w.t.Errorf("%v %ss count as forgotten, want %v", got, kind, n)
 	}
 }

@@ -66,7 +66,7 @@ func failover(t *testing.T, redis replicated, kill func(i int) *redistest.Server
 	v := load.settle(c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration() + 5*time.Second)
 	t.Logf("failovers %d, longest outage %v, accepted %d: %v, oversold %d; refused on the way %v, noticed as forgotten %v, reconciled %v",
 		*failovers, longest, len(load.accepted), v, nodes.oversold(t), load.refused,
-		w.counted(t, "lingua_store_forgotten_total", "kind"), w.counted(t, "lingua_reconciled_leases_total", "kind"))
+		w.counted(t, "lingua_store_lost_total", "kind"), w.counted(t, "lingua_reconciled_leases_total", "kind"))
 	if len(v.forgotten) > 0 {
 		t.Logf("forgotten:%s", load.explain(nodes, v.forgotten))
 	}

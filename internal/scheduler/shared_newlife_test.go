@@ -65,7 +65,7 @@ func TestANewLife(t *testing.T) {
 		whole.Round(time.Millisecond), c.Nodes.HeartbeatIntervalMS.Duration(), back, len(hands), kept.there, kept.counted, fates(hands))
 	t.Logf("accepted %d: %v, of these %d accepted before it was emptied and %d meanwhile; oversold %d; refused on the way %v, noticed as forgotten %v, reconciled %v",
 		len(load.accepted), v, before, amid, nodes.oversold(t), load.refused,
-		w.counted(t, "lingua_store_forgotten_total", "kind"), w.counted(t, "lingua_reconciled_leases_total", "kind"))
+		w.counted(t, "lingua_store_lost_total", "kind"), w.counted(t, "lingua_reconciled_leases_total", "kind"))
 	if stalled := stall.since(); kept.counted < kept.there && stalled < c.Nodes.HeartbeatIntervalMS.Duration() {
 		t.Errorf("%d jobs that nodes list do not take a slot", kept.there-kept.counted)
 	}

@@ -39,7 +39,7 @@ type Metrics struct {
 	CandidatesRejected *prometheus.CounterVec   // reason
 	ModelNA            prometheus.Counter
 	StoreErrors        *prometheus.CounterVec // operation
-	EvictedNodes       *prometheus.CounterVec // kind
+	StoreLost       *prometheus.CounterVec // kind
 	Closes             *prometheus.CounterVec // code, side
 	Sessions
 	Bus
@@ -98,14 +98,14 @@ func New() *Metrics {
 			"Messages that changed nothing because their sender does not hold the job.", "message", "cause"),
 		Deliveries:         counters("lingua_deliveries_total", "Attempts to hand a job to a node.", "result"),
 		Orphans:            counters("lingua_reconciled_leases_total", "Leases that did not fit what their node said.", "kind"),
-		CandidatesRejected: counters("lingua_nodes_passed_over_total", "Nodes passed over in refused dispatches, by reason.", "reason"),
+		CandidatesRejected: counters("lingua_candidates_rejected_total", "Nodes passed over in refused dispatches, by reason.", "reason"),
 		ModelNA:            counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
 		StoreErrors:        counters("lingua_store_errors_total", "Operations the store could not answer.", "operation"),
 		Closes: counters("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by which side closed them.", "code", "side"),
 		Sessions:     newConversations(reg),
 		Bus:          newBus(reg),
-		EvictedNodes: counters("lingua_store_forgotten_total", "Records and leases that the store had and does not know any more.", "kind"),
+		StoreLost: counters("lingua_store_lost_total", "Records and leases that the store had and does not know any more.", "kind"),
 	}
 	m.StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "lingua_store_up", Help: "1 while the shared store answers. While it is 0 every dispatch is refused.",
