@@ -19,17 +19,17 @@ func newBus(reg *prometheus.Registry) Bus {
 	}
 	b := Bus{
 		MessagesSent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_messages_sent_total", Help: "Letters to other instances, by kind and by whether they were taken.",
+			Name: "lingua_messages_sent_total", Help: "Messages to other instances, by kind and result.",
 		}, []string{"kind", "result"}),
 		MessagesHandled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_messages_handled_total", Help: "Letters in this instance's inbox, or inherited from others, by what became of them.",
+			Name: "lingua_messages_handled_total", Help: "Messages of this inbox and of those that were taken over, by kind and result.",
 		}, []string{"kind", "result"}),
 		Takeovers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_takeovers_total", Help: "What this instance has taken over from others: instances that were gone, jobs they saw through, nodes that were connected with them. Sessions are in lingua_sessions_total, as revived.",
+			Name: "lingua_takeovers_total", Help: "Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in lingua_sessions_total as revived.",
 		}, []string{"kind"}),
 		Instances:     gauge("lingua_instances", "Instances that are present."),
-		InboxMessages: gauge("lingua_inbox_messages", "Letters in this instance's inbox."),
-		InboxPending:  gauge("lingua_inbox_pending", "Letters of these that were fetched and are not dealt with."),
+		InboxMessages: gauge("lingua_inbox_messages", "Messages in the inbox of this instance."),
+		InboxPending:  gauge("lingua_inbox_pending", "Messages that were fetched from the inbox and are not acknowledged."),
 		DeadLetters:   gauge("lingua_dead_letters", "Dead letters of this instance."),
 	}
 	reg.MustRegister(b.MessagesSent, b.MessagesHandled, b.Takeovers, b.Instances, b.InboxMessages, b.InboxPending, b.DeadLetters)

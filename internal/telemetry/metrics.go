@@ -39,7 +39,7 @@ type Metrics struct {
 	CandidatesRejected *prometheus.CounterVec   // reason
 	ModelNA            prometheus.Counter
 	StoreErrors        *prometheus.CounterVec // operation
-	StoreLost       *prometheus.CounterVec // kind
+	StoreLost          *prometheus.CounterVec // kind
 	Closes             *prometheus.CounterVec // code, side
 	Sessions
 	Bus
@@ -103,8 +103,8 @@ func New() *Metrics {
 		StoreErrors:        counters("lingua_store_errors_total", "Operations the store could not answer.", "operation"),
 		Closes: counters("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by which side closed them.", "code", "side"),
-		Sessions:     newConversations(reg),
-		Bus:          newBus(reg),
+		Sessions:  newConversations(reg),
+		Bus:       newBus(reg),
 		StoreLost: counters("lingua_store_lost_total", "Records and leases that the store had and does not know any more.", "kind"),
 	}
 	m.StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
