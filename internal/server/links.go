@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -292,6 +293,9 @@ func (l *Links) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 		}
 		assign.Partials = clip.Partials
 		assign.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.Length}
+	}
+	if dispatch.Expired(ctx) {
+		return fmt.Errorf("%w: it was too late to send it", dispatch.ErrRefused)
 	}
 	var sent bool
 	if clip == nil {
