@@ -66,7 +66,8 @@ func (s *Store) declare(n *node, p *store.HeartbeatParams) {
 //
 // A node that lists its jobs is believed about them: listed leases are renewed whatever the clock says, an
 // unlisted one is an orphan at the second omission (the first may be a heartbeat written before the job
-// arrived). A node that never lists has all its leases renewed until their attempts' deadlines.
+// arrived). A node that never lists has all its leases renewed for as long as it may be working on their jobs,
+// also when the jobs have ended or moved on.
 func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.HeartbeatResult, repeat bool, now moment) (remove bool) {
 	listed := a.Lists && lists(a.Active, l)
 	late := now.since(l.since) >= s.timing.Attempt
@@ -74,6 +75,9 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Heartbea
 	case l.state == core.LeaseRevoked:
 		// A job that may still be on its way is on no list. Then, here too, the first omission may be a heartbeat
 		// written before it arrived. A job that was on a list and is not any more is gone.
+		if !a.Lists {
+			s.keep(l, now)
+		}
 		if !a.Lists && expired(l.expires, now) || a.Lists && !listed && l.omitted == once && !repeat {
 			return true
 		}
@@ -103,7 +107,9 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Heartbea
 		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
 		return false
 	case !a.Lists:
-		if !late {
+		if late {
+			s.keep(l, now)
+		} else {
 			s.renew(l, now)
 		}
 	case s.young(l, now):
@@ -120,4 +126,11 @@ func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.Heartbea
 		pulse.Overdue = append(pulse.Overdue, s.export(n, l))
 	}
 	return false
+}
+
+// keep renews a lease of a node that does not list its jobs for as long as the node may be working on this one: the job
+// leaves within Judge after the reservation, and the node then has the time of an attempt.
+func (s *Store) keep(l *lease, now moment) {
+	until := l.since.add(s.timing.ReservedTTL + s.timing.Attempt)
+	l.expires = max(l.expires, min(now.add(s.timing.Presence), until))
 }

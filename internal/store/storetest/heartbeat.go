@@ -185,31 +185,6 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 		}
 	})
 
-	run("a node that never lists keeps its leases until the attempt is over", func(t *testing.T, h *Harness) {
-		n := h.register(t, "node-a", 1)
-		h.mustReserve(t, n, "job-1")
-		step := h.Timing.Presence / 3
-		var seq uint64
-		for waited := step; waited < h.Timing.Attempt-step; waited += step {
-			h.Wait(step)
-			seq++
-			if pulse := h.beat(t, n, beat{seq: seq}); len(pulse.Orphans)+len(pulse.Overdue) != 0 || pulse.InFlight() != 1 {
-				t.Fatalf("before the deadline: %+v", pulse)
-			}
-		}
-		h.Wait(2*step + h.Slack)
-		seq++
-		if pulse := h.beat(t, n, beat{seq: seq}); len(pulse.Overdue) != 1 {
-			t.Errorf("past the deadline: overdue %v, want job-1", pulse.Overdue)
-		}
-		for range 4 {
-			h.Wait(step)
-			seq++
-			h.beat(t, n, beat{seq: seq})
-		}
-		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 1})
-	})
-
 	run("a listed job past its deadline is overdue and still takes its slot", func(t *testing.T, h *Harness) {
 		n := h.register(t, "node-a", 1)
 		h.mustReserve(t, n, "job-1")
@@ -297,19 +272,6 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 			}
 		}
 		h.beat(t, n, beat{seq: 2, active: []core.JobID{}})
-		h.mustReserve(t, n, "job-2")
-	})
-
-	run("a revoked lease of a node that never lists ends with its TTL", func(t *testing.T, h *Harness) {
-		n := h.register(t, "node-a", 1)
-		h.mustReserve(t, n, "job-1")
-		if err := h.Store.Revoke(t.Context(), ref("node-a", "job-1")); err != nil {
-			t.Fatal(err)
-		}
-		for seq := uint64(1); seq <= 4; seq++ {
-			h.Wait(h.Timing.Presence/3 + h.Slack)
-			h.beat(t, n, beat{seq: seq})
-		}
 		h.mustReserve(t, n, "job-2")
 	})
 

@@ -111,8 +111,8 @@ func exerciseLedger(_ *testing.T, run runner) {
 	run("a lease that lapsed can be reserved again, once", func(t *testing.T, h *Harness) {
 		n := h.register(t, "node-a", 2)
 		h.mustReserve(t, n, "job-1")
-		h.Wait(max(h.Timing.Presence, h.Timing.Attempt) + h.Slack)
-		h.beat(t, n, beat{seq: 1}) // past the attempt's deadline it renews nothing
+		h.Wait(max(h.Timing.Presence, h.Timing.Attempt+h.Timing.ReservedTTL) + h.Slack)
+		h.beat(t, n, beat{seq: 1}) // when the node cannot be working on it any more it renews nothing
 		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2})
 		h.mustReserve(t, n, "job-1", "job-1")
 		h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2, Reserved: 1})

@@ -43,6 +43,7 @@ func Exercise(t *testing.T, backend Backend) {
 	}{
 		{"nodes", exerciseNodes},
 		{"heartbeat", exerciseHeartbeat},
+		{"unlisted", exerciseUnlisted},
 		{"register", exerciseRegister},
 		{"connections", exerciseConnections},
 		{"ledger", exerciseLedger},

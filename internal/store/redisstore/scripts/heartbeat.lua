@@ -1,7 +1,7 @@
 -- Renews a node's presence and its leases in one step and says what does not fit. A node that lists its jobs is
 -- believed about them: listed leases are renewed whatever the clock says, an unlisted one is an orphan at the
 -- second omission (the first may be a heartbeat written before the job arrived). A node that never lists has all its
--- leases renewed until their attempts are over.
+-- leases renewed for as long as it may be working on their jobs, also when the jobs have ended or moved on.
 -- KEYS  meta, leases
 -- ARGV  not_after, presence, judge, attempt, epoch or 0, seq or 0, again, known as epoch@version, load, lists, counts, current,
 --       declared, body, ver, rev, healthy, offline, max, unheard, job|attempt …
@@ -43,6 +43,9 @@ end
 
 local tick = tick_of(now)
 local expires = expiry(tick, presence)
+-- How long after its reservation a job may keep a node busy: it leaves within judge, and the node then has the time of an
+-- attempt. A score holds at most AGES - 1.
+local busy = math.min(expiry(0, judge + attempt), AGES - 1)
 local writes, gone, known = {}, {}, {}
 local orphans, overdue, strays, cancels = {}, {}, {}, {}
 local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
@@ -51,13 +54,20 @@ for i = 1, #members, 2 do
   local job, adopted = named(member)
   local is_listed = lists == '1' and listed[job]
   local over = (tick - lease.since) * TICK >= attempt
-  local lapsed = lease.expires <= tick
   known[job] = true
 
   -- renew writes the lease anew; report adds it to one of the answers.
   local function renew(state, omitted)
     lease.state, lease.omitted, lease.expires = state, omitted, expires
     writes[#writes + 1] = pack(expires, lease.since, state + omitted)
+    writes[#writes + 1] = member
+  end
+  -- keep renews a lease of a node that does not list its jobs for as long as the node may be working on this one.
+  local function keep()
+    local kept = math.min(expires, lease.since + busy)
+    if kept <= lease.expires or kept <= tick then return end
+    lease.expires = kept
+    writes[#writes + 1] = pack(kept, lease.since, lease.state + lease.omitted)
     writes[#writes + 1] = member
   end
   local function report(list)
@@ -68,7 +78,8 @@ for i = 1, #members, 2 do
   if lease.state == REVOKED then
     -- A job that may still be on its way is on no list. Then, here too, the first omission may be a heartbeat written
     -- before it arrived. A job that was on a list and is not any more is gone.
-    if lists ~= '1' and lapsed or lists == '1' and not is_listed and lease.omitted == ONCE and not repeated then
+    if lists ~= '1' then keep() end
+    if lists ~= '1' and lease.expires <= tick or lists == '1' and not is_listed and lease.omitted == ONCE and not repeated then
       gone[#gone + 1] = member
     else
       if is_listed then
@@ -83,7 +94,7 @@ for i = 1, #members, 2 do
     if is_listed then
       renew(lease.state, lease.omitted)
       report(strays)
-    elseif lists == '1' or lapsed then
+    elseif lists == '1' or lease.expires <= tick then
       gone[#gone + 1] = member
     end
   elseif meta.offline == '1' then
@@ -94,7 +105,8 @@ for i = 1, #members, 2 do
   elseif lease.state == PARKED then
     report(orphans)
   elseif lists ~= '1' then
-    if over then report(overdue) else renew(lease.state, lease.omitted) end
+    if over then keep() else renew(lease.state, lease.omitted) end
+    if over then report(overdue) end
   elseif young(lease, tick, judge) then
     renew(lease.state, lease.omitted)
     if over then report(overdue) end
