@@ -75,7 +75,7 @@ func TestPartialsOfAnotherSession(t *testing.T) {
 		slow.gate <- struct{}{}
 		synctest.Wait()
 		w.request(b, tone(500)) // is being placed
-		w.rooms.Partial(&wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: job, AttemptID: 1}, Rev: 1, TextSrc: "a secret"})
+		w.rooms.DeliverPartial(&wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: job, AttemptID: 1}, Rev: 1, TextSrc: "a secret"})
 		if got := linkB.heard("partial"); len(got) != 0 {
 			t.Errorf("the second session hears what was said in the first: %v", got)
 		}

@@ -7,11 +7,11 @@ import (
 
 // Seal is the terminal message of a job as the outbox holds it.
 func Seal(job *core.Job) ([]byte, error) {
-	e, err := seal(job)
+	m, err := newTerminalMessage(job)
 	if err != nil {
 		return nil, err
 	}
-	return e.encode()
+	return m.encode()
 }
 
 // Ref identifies the seat's conversation.
@@ -21,14 +21,14 @@ func (t *Connection) Ref() core.SessionRef { return t.session.ref }
 func (t *Connection) Past() int {
 	t.session.mu.Lock()
 	defer t.session.mu.Unlock()
-	return len(t.session.closed)
+	return len(t.session.intake.closed)
 }
 
 // Spoken is how many utterances there are of which something may still come.
 func (t *Connection) Spoken() int {
 	t.session.mu.Lock()
 	defer t.session.mu.Unlock()
-	return len(t.session.spoken)
+	return len(t.session.unfinished)
 }
 
 // Audio is the buffer of the sessions' audio.

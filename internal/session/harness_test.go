@@ -228,6 +228,7 @@ type ear struct {
 	code   wire.CloseCode
 	err    *wire.Error
 	slow   bool // it takes no speech
+	done   chan struct{}
 
 	seat    *session.Connection // answers pings, if it is known
 	stalled bool                // pings are not answered
@@ -298,6 +299,34 @@ func (e *ear) Close(code wire.CloseCode, err *wire.Error) {
 	defer e.mu.Unlock()
 	if e.code == 0 {
 		e.code, e.err = code, err
+		e.end()
+	}
+}
+
+func (e *ear) Done() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done == nil {
+		e.done = make(chan struct{})
+	}
+	return e.done
+}
+
+// end closes Done. The caller holds the lock.
+func (e *ear) end() {
+	if e.done == nil {
+		e.done = make(chan struct{})
+	}
+	close(e.done)
+}
+
+// disconnect ends the connection from the client's side.
+func (e *ear) disconnect() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.code == 0 {
+		e.code = wire.CloseNormal
+		e.end()
 	}
 }
 

@@ -30,7 +30,8 @@ func TestEverybodyIsAskedToLeave(t *testing.T) {
 		if m := goes.last(t, "go_away"); m["reconnect_ms"] != 10_000.0 {
 			t.Errorf("%v", m)
 		}
-		s.Detach() // it goes at once
+		goes.disconnect() // this client reconnects at once
+		s.Detach()
 		moments := make(map[time.Duration]int)
 		for left := len(stay); left > 0; time.Sleep(100 * time.Millisecond) {
 			synctest.Wait()

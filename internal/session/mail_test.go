@@ -45,7 +45,7 @@ func TestAResultHeardElsewhere(t *testing.T) {
 	peers(t, func(w *world, b *session.Registry) {
 		s, link := w.start(func(in *wire.SessionStart) { in.Partials = true })
 		job := w.utter(s)
-		b.PartialTo(w.t.Context(), "i-2", &wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: 1}, Rev: 1, TextSrc: "hel"})
+		b.SendPartial(w.t.Context(), "i-2", &wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: 1}, Rev: 1, TextSrc: "hel"})
 		synctest.Wait()
 		if m := link.last(t, "partial"); m["text_src"] != "hel" {
 			t.Errorf("%v", m)

@@ -28,7 +28,7 @@ func TestLargePartialsAreNotSentToOtherInstances(t *testing.T) {
 	text := strings.Repeat("x", 250_000)
 	const sent = 200 // what one node sends while i-b does nothing for a moment
 	for rev := range sent {
-		d.PartialTo(t.Context(), "i-b", &wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: "j", AttemptID: 1}, Rev: int64(rev), TextTgt: text})
+		d.SendPartial(t.Context(), "i-b", &wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: "j", AttemptID: 1}, Rev: int64(rev), TextTgt: text})
 	}
 	messages, err := st.Fetch(t.Context(), store.FetchParams{Inbox: "i-b", Wait: time.Millisecond, Limit: 1 << 20})
 	if err != nil {

@@ -165,7 +165,7 @@ func TestPartials(t *testing.T) {
 		s, link := w.start(func(in *wire.SessionStart) { in.Partials = true })
 		job := w.utter(s)
 		part := func(attempt int, rev int64, text string) {
-			w.rooms.Partial(&wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}, Rev: rev, TextSrc: text})
+			w.rooms.DeliverPartial(&wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}, Rev: rev, TextSrc: text})
 		}
 		part(1, 1, "a")
 		part(1, 3, "b")
@@ -191,7 +191,7 @@ func TestSpeechFollowsItsResult(t *testing.T) {
 		jobs := []core.JobID{w.utter(s), w.utter(s)}
 		spoken := func(job core.JobID, chunk int, last bool) {
 			h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: 1}, Chunk: chunk, Last: last}
-			w.rooms.Speak(&h, []byte("sound"))
+			w.rooms.DeliverSpeech(&h, []byte("sound"))
 		}
 		done := func(job core.JobID) {
 			w.jobs.mu.Lock()

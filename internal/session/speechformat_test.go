@@ -13,7 +13,7 @@ import (
 // speechIn passes on a whole spoken result in a format.
 func speechIn(w *world, job core.JobID, attempt int, f wire.AudioFormat) {
 	h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}, Last: true, Audio: &f}
-	w.rooms.Speak(&h, []byte("sound"))
+	w.rooms.DeliverSpeech(&h, []byte("sound"))
 }
 
 // wantFormat checks the format that the last result names; nil: none.

@@ -13,7 +13,7 @@ import (
 func speech(t *testing.T, w *world, job core.JobID, attempt, chunk int, last bool) {
 	t.Helper()
 	h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: attempt}, Chunk: chunk, Last: last}
-	w.rooms.Speak(&h, []byte("sound"))
+	w.rooms.DeliverSpeech(&h, []byte("sound"))
 }
 
 func (w *world) doneAs(job core.JobID, attempt int, result string) {
