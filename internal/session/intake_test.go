@@ -58,7 +58,7 @@ func TestAudioRefusedAsTooFastIsAcceptedLater(t *testing.T) {
 			}
 			return
 		}
-		t.Error("a hundred seconds of audio at once are taken")
+		t.Error("a hundred seconds of audio at once were accepted")
 	})
 }
 
@@ -142,7 +142,7 @@ func TestAudioAheadOfRealTimeIsRefused(t *testing.T) {
 			}
 		}
 		if e == nil || e.Code != wire.RateLimited {
-			t.Errorf("ten seconds in no time: %v", e)
+			t.Errorf("ten seconds of audio at once: %v", e)
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestPaceOfOpusCountsBytes(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		t.Errorf("a megabyte of opus at once is no hurry, and lasts %v ms", conn.last(t, "utterance_committed")["duration_ms"])
+		t.Errorf("a megabyte of opus was accepted at once, and lasts %v ms", conn.last(t, "utterance_committed")["duration_ms"])
 	})
 }
 
@@ -226,7 +226,7 @@ func TestRepeatedFramesAreRecognised(t *testing.T) {
 		synctest.Wait()
 		wantCommitted(t, conn, "manual")
 		if m := conn.last(t, "utterance_committed"); m["duration_ms"] != 300.0 {
-			t.Errorf("%v", m)
+			t.Errorf("utterance_committed: %v", m)
 		}
 		if e := s.Audio(session.AudioFrame{Seq: 6, Data: tone(100)}); e == nil || e.Field != "seq" {
 			t.Errorf("a gap in the audio: %v", e)
@@ -243,7 +243,7 @@ func TestStallIsNotAPause(t *testing.T) {
 		time.Sleep(1400 * time.Millisecond)
 		synctest.Wait()
 		wantCommitted(t, conn)
-		conn.setStalled(false) // what was stuck arrives
+		conn.setStalled(false) // the stalled audio arrives
 		h.stream(s, tone(300))
 		h.send(s, session.AudioFrame{Final: true})
 		synctest.Wait()
@@ -274,7 +274,7 @@ func TestUnansweredPingClosesTheConnectionAndKeepsTheUtterance(t *testing.T) {
 		h.send(resumed, session.AudioFrame{Final: true})
 		synctest.Wait()
 		if m := nextConn.last(t, "utterance_committed"); m["duration_ms"] != 800.0 || m["first_seq"] != 1.0 || m["last_seq"] != 8.0 {
-			t.Errorf("%v", m)
+			t.Errorf("utterance_committed: %v", m)
 		}
 	})
 }
@@ -321,7 +321,7 @@ func TestManualSegmentation(t *testing.T) {
 	run(t, func(h *harness) {
 		s, conn := h.start(func(in *wire.SessionStart) { in.Segmentation.Mode = wire.SegmentManual })
 		if m := conn.last(t, "session_started")["segmentation"].(map[string]any); m["mode"] != "manual" {
-			t.Errorf("%v", m)
+			t.Errorf("session_started: %v", m)
 		}
 		h.stream(s, silence(500))
 		h.stream(s, tone(500))

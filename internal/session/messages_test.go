@@ -23,7 +23,7 @@ func runTwoInstances(t *testing.T, fn func(h *harness, b *session.Registry)) {
 	t.Helper()
 	run(t, func(h *harness) {
 		h.buses = make(map[core.InstanceID]*bus.Bus)
-		h.restartWith(h.store, h.dispatcher) // the world's own, under a name that is known
+		h.restartWith(h.store, h.dispatcher) // the harness's own instance, which is i-2 now
 		other := h.newRegistry(h.store, h.dispatcher)
 		defer other.Close()
 		ctx, stop := context.WithCancel(h.t.Context())
@@ -33,14 +33,14 @@ func runTwoInstances(t *testing.T, fn func(h *harness, b *session.Registry)) {
 			if err := b.Announce(ctx); err != nil {
 				t.Fatal(err)
 			}
-			ended := make(chan struct{})
+			stopped := make(chan struct{})
 			go func() {
-				defer close(ended)
+				defer close(stopped)
 				b.Run(ctx)
 			}()
 			defer func() {
 				stop()
-				<-ended
+				<-stopped
 			}()
 		}
 		fn(h, other)
@@ -55,7 +55,7 @@ func TestResultOfAnotherInstanceIsDeliveredAtOnce(t *testing.T) {
 		b.SendPartial(h.t.Context(), "i-2", &wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: string(job), AttemptID: 1}, Rev: 1, TextSrc: "hel"})
 		synctest.Wait()
 		if m := conn.last(t, "partial"); m["text_src"] != "hel" {
-			t.Errorf("%v", m)
+			t.Errorf("partial: %v", m)
 		}
 		h.dispatcher.mu.Lock()
 		spec := h.dispatcher.placed[job]
@@ -63,7 +63,7 @@ func TestResultOfAnotherInstanceIsDeliveredAtOnce(t *testing.T) {
 		if err := b.JobEnded(h.t.Context(), endedJob(job, spec, core.StateDone, "", `{"text_tgt":"x"}`)); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // and no time passes
+		synctest.Wait() // without any passing of time
 		wantTerminals(t, conn, "0 x")
 		if held := h.registry.AudioBuffer().Held(); held != 0 {
 			t.Errorf("%d bytes are held for a job that has ended elsewhere", held)
@@ -83,10 +83,10 @@ func TestAudioWantedResumesTheJob(t *testing.T) {
 		b.AudioWanted(h.t.Context(), wanted)
 		synctest.Wait()
 		h.dispatcher.mu.Lock()
-		resumedJobs := len(h.dispatcher.resumed)
+		resumed := len(h.dispatcher.resumed)
 		h.dispatcher.mu.Unlock()
-		if resumedJobs != 1 {
-			t.Errorf("%d jobs were resumed", resumedJobs)
+		if resumed != 1 {
+			t.Errorf("%d jobs were resumed", resumed)
 		}
 		h.complete(job, "x") // after that no instance has the audio
 		b.AudioWanted(h.t.Context(), wanted)
@@ -112,7 +112,7 @@ func TestMovedSessionEndsOnThePreviousInstance(t *testing.T) {
 			t.Errorf("the first connection was closed with %d", code)
 		}
 		if h.registry.Len() != 0 || b.Len() != 1 {
-			t.Errorf("%d sessions here, %d there", h.registry.Len(), b.Len())
+			t.Errorf("%d sessions on the first instance, %d on the second", h.registry.Len(), b.Len())
 		}
 	})
 }
@@ -127,7 +127,7 @@ func TestLargePartialsAreNotSentToOtherInstances(t *testing.T) {
 	b := bus.New(bus.Config{Instance: "i-a", TTL: 3 * time.Second, About: func() bus.About { return bus.About{} }}, st, telemetry.New(), slog.New(slog.DiscardHandler))
 	d := session.NewDirectory(session.Config{Instance: "i-a"}, st, b, audio.NewBuffer(0), &telemetry.New().Sessions, slog.New(slog.DiscardHandler))
 	text := strings.Repeat("x", 250_000)
-	const sent = 200 // what one node sends while i-b does nothing for a moment
+	const sent = 200 // how many one node sends while i-b is busy
 	for rev := range sent {
 		d.SendPartial(t.Context(), "i-b", &wire.JobPartial{ActiveJob: wire.ActiveJob{JobID: "j", AttemptID: 1}, Rev: int64(rev), TextTgt: text})
 	}

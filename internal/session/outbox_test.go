@@ -43,7 +43,7 @@ func TestAcknowledgedMessagesAreDropped(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if m := nextConn.last(t, "session_resumed"); m["recovered"] != true {
-			t.Errorf("%v", m)
+			t.Errorf("session_resumed: %v", m)
 		}
 		wantTerminals(t, nextConn, "4 r4")
 		if n, _ := h.outboxSize(s); n != 1 {
@@ -73,7 +73,7 @@ func TestOutboxIsBoundedInBytes(t *testing.T) {
 		}
 		synctest.Wait()
 		if m := nextConn.last(t, "session_resumed"); m["recovered"] != false {
-			t.Errorf("%v", m)
+			t.Errorf("session_resumed: %v", m)
 		}
 		h.complete(h.commit(resumed), "after")
 		ends := nextConn.terminals()
@@ -196,7 +196,7 @@ func TestLostResultsEndWithAnError(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				jobs := h.dispatcher.jobs()
-				h.complete(jobs[1], strings.Repeat("x", 120<<10)) // so that no other is at hand
+				h.complete(jobs[1], strings.Repeat("x", 120<<10)) // it fills the cache
 				for _, id := range jobs[2:] {
 					h.complete(id, strings.Repeat("y", 30<<10))
 				}
@@ -217,7 +217,7 @@ func TestLostResultsEndWithAnError(t *testing.T) {
 				s.End()
 				synctest.Wait()
 				if m := conn.last(t, "session_ended"); m["results"] != 4.0 || m["errors"] != 2.0 {
-					t.Errorf("%v", m)
+					t.Errorf("session_ended: %v", m)
 				}
 			})
 		})
@@ -250,12 +250,12 @@ func TestResultsAreDeliveredInOrder(t *testing.T) {
 		}
 		s.End()
 		if m := conn.last(t, "session_ended"); m["results"] != 3.0 || m["errors"] != 1.0 || m["utterances"] != 4.0 || m["audio_ms"] != 900.0 {
-			t.Errorf("%v", m)
+			t.Errorf("session_ended: %v", m)
 		}
 		if code, _ := conn.closed(); code != wire.CloseNormal {
 			t.Errorf("closed with %d", code)
 		}
-		_, resumed, err := h.resume(s, conn.resumeToken(t), 4) // it did not arrive
+		_, resumed, err := h.resume(s, conn.resumeToken(t), 4) // the end did not arrive
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -146,7 +146,7 @@ func TestPlacementWaitsForAFullFleet(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if len(h.dispatcher.jobs()) != 1 {
-			t.Fatal("it was not placed when there was room")
+			t.Fatal("the utterance was not placed when a slot was free")
 		}
 		set(full)
 		speak()
@@ -162,7 +162,7 @@ func TestPlacementWaitsForAFullFleet(t *testing.T) {
 		synctest.Wait()
 		wantTerminals(t, conn, "0 a", "1 ALL_CANDIDATES_FULL_OR_FAILED", "2 REQUEST_MISMATCH")
 		if h.dispatcher.calls != asked+1 {
-			t.Error("a refusal that will not change was tried again")
+			t.Error("a final refusal was retried")
 		}
 	})
 }
@@ -203,7 +203,7 @@ func TestCancel(t *testing.T) {
 		synctest.Wait()
 		wantTerminals(t, conn, "0 CANCELLED", "1 CANCELLED")
 		if e := s.Cancel("u-9", ""); e == nil || e.Code != wire.NotFound {
-			t.Errorf("an utterance that is not there: %v", e)
+			t.Errorf("an unknown utterance: %v", e)
 		}
 		if held := h.registry.AudioBuffer().Held(); held != 0 {
 			t.Errorf("%d bytes are held", held)
@@ -229,7 +229,7 @@ func TestLatencyCountsTheWait(t *testing.T) {
 		latency := conn.last(t, "result")["latency"].(map[string]any)
 		wait, total := latency["wait_ms"].(float64), latency["total_ms"].(float64)
 		if wait < 4000 || wait > 6000 || total != wait+1000 {
-			t.Errorf("%v", latency)
+			t.Errorf("latency: %v", latency)
 		}
 	})
 }

@@ -327,7 +327,7 @@ func TestGoAwayClosesConnectionsOverTime(t *testing.T) {
 		}()
 		synctest.Wait()
 		if m := goes.last(t, "go_away"); m["reconnect_ms"] != 10_000.0 {
-			t.Errorf("%v", m)
+			t.Errorf("go_away: %v", m)
 		}
 		goes.disconnect() // this client reconnects at once
 		s.Detach()

@@ -24,7 +24,7 @@ func TestJobEndsDuringReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.stream(resumed, tone(100))
-		h.complete(job, "a") // its node had it all along
+		h.complete(job, "a") // its node had the audio
 		h.stream(resumed, tone(200))
 		synctest.Wait()
 		wantTerminals(t, nextConn, "0 a")
@@ -216,7 +216,7 @@ func TestAudioGoneEndsTheUtterance(t *testing.T) {
 				}
 				wantTerminals(t, nextConn, want...)
 				if e := resumed.AudioGone(7); e == nil || e.Code != wire.NotFound {
-					t.Errorf("an utterance there is none of: %v", e)
+					t.Errorf("an unknown utterance: %v", e)
 				}
 			})
 		})
@@ -270,7 +270,7 @@ func TestAudioGoneIsAcknowledgedWhenReached(t *testing.T) {
 		h.stream(resumed, tone(300))
 		h.send(resumed, session.AudioFrame{Final: true})
 		if m := nextConn.last(t, "audio_ack"); m["seq"] != 8.0 {
-			t.Errorf("%v", m)
+			t.Errorf("audio_ack: %v", m)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestAudioGoneIsAcknowledgedWhenReached(t *testing.T) {
 func TestAudioOfAnAcknowledgedUtteranceIsNotNeeded(t *testing.T) {
 	run(t, func(h *harness) {
 		s, token := startAndCrash(h)
-		_, nextConn, err := h.resume(s, token, 1) // the result of the first had come; the append is forgotten
+		_, nextConn, err := h.resume(s, token, 1) // the client has the first result; the store has lost the append
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestNumberedFramesContinueAfterAudioLost(t *testing.T) {
 			t.Errorf("%d bytes are held", held)
 		}
 		if m := nextConn.last(t, "utterance_committed"); m["first_seq"] != 9.0 || m["last_seq"] != 10.0 {
-			t.Errorf("%v", m)
+			t.Errorf("utterance_committed: %v", m)
 		}
 	})
 }
@@ -333,7 +333,7 @@ func TestClientMaySkipAudioOfAnUtteranceThatEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.send(resumed, session.AudioFrame{Seq: 1, Data: tone(100)})
-		h.complete(job, "a") // its node had it all along
+		h.complete(job, "a") // its node had the audio
 		synctest.Wait()
 		if e := resumed.Audio(session.AudioFrame{Seq: 6, Data: tone(100)}); e == nil || e.Field != "seq" {
 			t.Errorf("audio that is needed was left out: %v", e)
@@ -343,7 +343,7 @@ func TestClientMaySkipAudioOfAnUtteranceThatEnded(t *testing.T) {
 		}
 		synctest.Wait()
 		if clip := h.registry.AudioBuffer().Clip(second); clip == nil || len(clip.Data) != len(tone(300)) {
-			t.Errorf("the audio of the second is not whole: %v", clip)
+			t.Errorf("the audio of the second is not complete: %v", clip)
 		}
 		h.complete(second, "b")
 		wantTerminals(t, nextConn, "0 a", "1 b")

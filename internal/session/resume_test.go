@@ -40,9 +40,9 @@ func TestReplacedConnectionIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m := nextConn.last(t, "session_resumed"); m["next_audio_seq"] != 4.0 {
-			t.Fatal(m)
+			t.Fatalf("session_resumed: %v", m)
 		}
-		// The reader of the old connection had a message in its hand while Resume held the lock.
+		// The reader of the old connection had read a message while Resume held the lock.
 		_ = s.Audio(session.AudioFrame{Data: tone(100)})
 		// The client sends frame 4 again, and 5, in binary frames.
 		_ = resumed.Audio(session.AudioFrame{Data: tone(100)})
@@ -50,7 +50,7 @@ func TestReplacedConnectionIsIgnored(t *testing.T) {
 		_ = resumed.Audio(session.AudioFrame{Final: true})
 		synctest.Wait()
 		if m := nextConn.last(t, "utterance_committed"); m["last_seq"] != 5.0 || m["duration_ms"] != 500.0 {
-			t.Errorf("five frames were spoken: %v", m)
+			t.Errorf("five frames were sent: %v", m)
 		}
 	})
 }
@@ -62,9 +62,9 @@ func TestResumeAfterTheStoreLostTheLastMessage(t *testing.T) {
 		token := conn.resumeToken(t)
 		h.commit(s)
 		h.replaceInstance()
-		_, nextConn, err := h.resume(s, token, 1) // its result had come; the append is forgotten
+		_, nextConn, err := h.resume(s, token, 1) // the client has its result; the store has lost the append
 		if err != nil {
-			t.Errorf("the session is lost for good: %v", err)
+			t.Errorf("the session cannot be resumed: %v", err)
 			return
 		}
 		t.Log(nextConn.last(t, "session_resumed"))
@@ -81,7 +81,7 @@ func TestPongsDoNotKeepAnIdleSession(t *testing.T) {
 		}
 		synctest.Wait()
 		if code, _ := conn.closed(); code != wire.CloseIdle {
-			t.Errorf("after 7.5 minutes of nothing but pongs, with %v allowed, it is closed with %d", h.cfg.Idle, code)
+			t.Errorf("after 7.5 minutes of nothing but pongs, with an idle timeout of %v, it is closed with %d", h.cfg.Idle, code)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestResultAppendedDuringResumeIsDelivered(t *testing.T) {
 		}
 		synctest.Wait()
 		if m := nextConn.last(t, "session_resumed"); m["recovered"] != true {
-			t.Errorf("%v", m)
+			t.Errorf("session_resumed: %v", m)
 		}
 		if diff := cmp.Diff([]string{"0 hola"}, nextConn.terminals()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -146,10 +146,10 @@ func TestEndWaitsForResults(t *testing.T) {
 		synctest.Wait()
 		wantCommitted(t, conn, "manual", "end")
 		if e := s.Audio(session.AudioFrame{Data: tone(100)}); e == nil {
-			t.Error("audio after the end was taken")
+			t.Error("audio after the end was accepted")
 		}
 		if len(conn.received("session_ended")) != 0 {
-			t.Error("it ended before its results")
+			t.Error("the session ended before its results")
 		}
 		h.complete(h.dispatcher.jobs()[1], "b")
 		h.complete(first, "a")
@@ -175,7 +175,7 @@ func TestResumeReportsMessagesThatAreNoLongerKept(t *testing.T) {
 		}
 		synctest.Wait()
 		if m := nextConn.last(t, "session_resumed"); m["recovered"] != false {
-			t.Errorf("%v", m)
+			t.Errorf("session_resumed: %v", m)
 		}
 		if got := len(nextConn.received("result")); got < 1000 || got >= many-1 {
 			t.Errorf("%d results were sent again", got)
@@ -184,7 +184,7 @@ func TestResumeReportsMessagesThatAreNoLongerKept(t *testing.T) {
 		s.End()
 		synctest.Wait()
 		if m := nextConn.last(t, "session_ended"); m["utterances"] != float64(many+1) {
-			t.Errorf("%v", m)
+			t.Errorf("session_ended: %v", m)
 		}
 	})
 }
@@ -211,7 +211,7 @@ func TestResumeDeliversMissedResults(t *testing.T) {
 		}
 		m := nextConn.last(t, "session_resumed")
 		if m["recovered"] != true || m["next_audio_seq"] != 16.0 || m["last_seq"] != 3.0 {
-			t.Errorf("%v", m)
+			t.Errorf("session_resumed: %v", m)
 		}
 		synctest.Wait()
 		wantTerminals(t, nextConn, "1 b", "2 c")
@@ -227,7 +227,7 @@ func TestResumeDeliversMissedResults(t *testing.T) {
 		wantTerminals(t, nextConn, "1 b", "2 c", "3 d")
 		s.End()
 		if m := nextConn.last(t, "session_ended"); m["results"] != 4.0 {
-			t.Errorf("%v", m)
+			t.Errorf("session_ended: %v", m)
 		}
 	})
 }
@@ -266,14 +266,14 @@ func TestResumeIsRefused(t *testing.T) {
 		}
 		refused(session.ResumeParams{Session: s.ID(), Token: token + "x"}, wire.Forbidden)
 		refused(session.ResumeParams{Session: s.ID()}, wire.Forbidden)
-		refused(session.ResumeParams{Session: s.ID(), Token: token, Tenant: "acme"}, wire.NotFound) // it has no such session
+		refused(session.ResumeParams{Session: s.ID(), Token: token, Tenant: "acme"}, wire.NotFound) // the tenant has no such session
 		refused(session.ResumeParams{Session: "other", Token: token}, wire.NotFound)
 		refused(session.ResumeParams{Session: s.ID(), Token: token, Last: 7_000}, wire.InvalidRequest)
 		s.Detach()
 		time.Sleep(h.cfg.Resume + time.Second)
 		synctest.Wait()
 		if h.registry.Len() != 0 {
-			t.Error("it is still waited for")
+			t.Error("the session did not expire")
 		}
 	})
 }

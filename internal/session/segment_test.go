@@ -145,7 +145,7 @@ func TestSpeechIsKeptWhenTheBackgroundRises(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(conn.received("utterance_committed")); n != 1 {
-			t.Errorf("%d utterances, want the one that was spoken", n)
+			t.Errorf("%d utterances, want the one with speech", n)
 		}
 	})
 }
@@ -156,10 +156,10 @@ func TestUtteranceEndsManually(t *testing.T) {
 		h.commit(s)
 		m := conn.last(t, "utterance_committed")
 		if m["reason"] != "manual" || m["first_seq"] != 1.0 || m["last_seq"] != 3.0 || m["duration_ms"] != 300.0 || m["utterance_index"] != 0.0 {
-			t.Errorf("%v", m)
+			t.Errorf("utterance_committed: %v", m)
 		}
-		if ack := conn.last(t, "audio_ack"); ack["seq"] != 4.0 { // the end counts as a frame, too
-			t.Errorf("%v", ack)
+		if ack := conn.last(t, "audio_ack"); ack["seq"] != 4.0 { // the end counts as a frame
+			t.Errorf("audio_ack: %v", ack)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestUtteranceEndsAtAPause(t *testing.T) {
 	run(t, func(h *harness) {
 		s, conn := h.start()
 		h.stream(s, tone(500))
-		time.Sleep(899 * time.Millisecond) // 100 passed in saying it
+		time.Sleep(899 * time.Millisecond) // streaming took 100 more
 		synctest.Wait()
 		wantCommitted(t, conn)
 		time.Sleep(time.Millisecond)
@@ -183,13 +183,13 @@ func TestUtteranceEndsInSilence(t *testing.T) {
 		h.stream(s, silence(3000)) // a microphone without a speaker
 		h.stream(s, tone(500))
 		h.stream(s, silence(900))
-		h.stream(s, tone(200)) // a short pause is none
+		h.stream(s, tone(200)) // a pause that is too short
 		wantCommitted(t, conn)
 		h.stream(s, silence(1000))
 		synctest.Wait()
 		wantCommitted(t, conn, "silence")
 		if m := conn.last(t, "utterance_committed"); m["duration_ms"] != 300.0+500+900+200+1000 {
-			t.Errorf("the silence before it counts: %v", m)
+			t.Errorf("the leading silence is included: %v", m)
 		}
 		h.stream(s, silence(5000))
 		synctest.Wait()

@@ -74,7 +74,7 @@ func TestSpeechFollowsItsResult(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if m := conn.last(t, "result"); m["tts"] != "follows" {
-			t.Errorf("%v", m)
+			t.Errorf("result: %v", m)
 		}
 		s.End()
 		if held := h.registry.AudioBuffer().Held(); held != 0 {
@@ -157,7 +157,7 @@ func TestResultNamesTheFormatOfItsSpeech(t *testing.T) {
 			h.completeAttempt(h.commit(s), 1, declared)
 			synctest.Wait()
 			if m := conn.last(t, "result"); m["tts"] != nil || m["tts_audio"] != nil {
-				t.Errorf("%v", m)
+				t.Errorf("result: %v", m)
 			}
 		},
 	} {
@@ -184,7 +184,7 @@ func TestRefusedSpeechIsLost(t *testing.T) {
 			h.completeAttempt(job, 1, `{"text_tgt":"x","tts":true}`)
 			s.End()
 			synctest.Wait()
-			h.registry.LoseSpeech(wire.ActiveJob{JobID: string(job), AttemptID: 2}) // another's
+			h.registry.LoseSpeech(wire.ActiveJob{JobID: string(job), AttemptID: 2}) // another attempt
 			synctest.Wait()
 			if got := conn.received("session_ended"); len(got) != 0 {
 				t.Fatal("the session ended before speech that was not refused")
@@ -192,7 +192,7 @@ func TestRefusedSpeechIsLost(t *testing.T) {
 			h.registry.LoseSpeech(wire.ActiveJob{JobID: string(job), AttemptID: 1})
 			synctest.Wait()
 			if m := conn.last(t, "warning"); m["code"] != "SPEECH_LOST" {
-				t.Errorf("%v", m)
+				t.Errorf("warning: %v", m)
 			}
 			conn.last(t, "session_ended")
 		})
@@ -208,7 +208,7 @@ func TestSpeechOfAnotherAttemptIsDropped(t *testing.T) {
 		deliverSpeech(t, h, job, 1, 0, true) // PUT, before the result
 		h.completeAttempt(job, 2, `{"text_tgt":"x"}`)
 		if m := conn.last(t, "result"); m["tts"] != "none" {
-			t.Errorf("%v", m)
+			t.Errorf("result: %v", m)
 		}
 		if got := conn.received("binary"); len(got) != 0 {
 			t.Errorf("%d frames of speech of attempt 1 follow the result of attempt 2, which has none", len(got))
@@ -232,7 +232,7 @@ func TestUtteranceWithCompleteSpeechIsForgotten(t *testing.T) {
 			h.completeAttempt(job, 1, `{"text_tgt":"x","tts":true}`)
 		}
 		if n := s.UnfinishedUtterances(); n != 0 {
-			t.Errorf("%d utterances of which nothing more can come are kept", n)
+			t.Errorf("%d finished utterances are kept", n)
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestOverdueSpeechIsLost(t *testing.T) {
 		silent, slow := h.commit(s), h.commit(s)
 		h.completeAttempt(silent, 1, `{"text_tgt":"x","tts":true}`)
 		h.completeAttempt(slow, 1, `{"text_tgt":"x","tts":true}`)
-		for chunk := range 8 { // pieces come, none of them the last
+		for chunk := range 8 { // chunks arrive, none of them the last
 			time.Sleep(30 * time.Second)
 			s.Keepalive()
 			deliverSpeech(t, h, slow, 1, chunk, false)
@@ -254,7 +254,7 @@ func TestOverdueSpeechIsLost(t *testing.T) {
 			t.Errorf("%d utterances are kept for their speech, want 1: the one whose speech still arrives", n)
 		}
 		if m := conn.last(t, "warning"); m["code"] != "SPEECH_LOST" {
-			t.Errorf("%v", m)
+			t.Errorf("warning: %v", m)
 		}
 		for range 10 {
 			time.Sleep(30 * time.Second)
@@ -310,10 +310,10 @@ func TestSpeechWithAGapIsLost(t *testing.T) {
 			t.Errorf("%d frames of speech", len(got))
 		}
 		if m := conn.last(t, "warning"); m["code"] != "SPEECH_LOST" {
-			t.Errorf("%v", m)
+			t.Errorf("warning: %v", m)
 		}
 		if s.UnfinishedUtterances() != 0 {
-			t.Error("it is waited for")
+			t.Error("lost speech is awaited")
 		}
 	})
 }
@@ -333,7 +333,7 @@ func TestSpeechIsReleasedWithItsConnection(t *testing.T) {
 				deliverSpeech(t, h, job, 1, 0, false)
 				deliverSpeech(t, h, job, 1, 1, true)
 				if h.registry.AudioBuffer().Held() == 0 {
-					t.Fatal("it was taken")
+					t.Fatal("the connection took the speech")
 				}
 				end(s)
 				s.Detach()
@@ -354,7 +354,7 @@ func TestResultFieldsOfANodeAreNotInterpreted(t *testing.T) {
 		s.End()
 		synctest.Wait()
 		if m := conn.last(t, "result"); m["tts"] != "none" {
-			t.Errorf("%v", m)
+			t.Errorf("result: %v", m)
 		}
 		conn.last(t, "session_ended")
 	})
@@ -372,7 +372,7 @@ func TestResultReportsLostSpeech(t *testing.T) {
 			h.completeAttempt(first, 1, `{"text_tgt":"x"}`)
 			synctest.Wait()
 			if m := conn.last(t, "result"); m["tts"] != "lost" {
-				t.Errorf("%v", m)
+				t.Errorf("result: %v", m)
 			}
 		})
 	})
@@ -384,7 +384,7 @@ func TestResultReportsLostSpeech(t *testing.T) {
 			deliverSpeech(t, h, job, 1, 0, false)
 			synctest.Wait()
 			if m := conn.last(t, "result"); m["tts"] != "follows" {
-				t.Fatalf("%v", m)
+				t.Fatalf("result: %v", m)
 			}
 			s.Detach()
 			_, nextConn, err := h.resume(s, conn.resumeToken(t), 0)
@@ -393,7 +393,7 @@ func TestResultReportsLostSpeech(t *testing.T) {
 			}
 			synctest.Wait()
 			if m := nextConn.last(t, "result"); m["tts"] != "lost" {
-				t.Errorf("%v", m)
+				t.Errorf("result: %v", m)
 			}
 			deliverSpeech(t, h, job, 1, 1, true)
 			if got := nextConn.received("binary"); len(got) != 0 {
@@ -414,7 +414,7 @@ func TestResultReportsLostSpeech(t *testing.T) {
 			}
 			synctest.Wait()
 			if m := nextConn.last(t, "result"); m["tts"] != "follows" {
-				t.Errorf("%v", m)
+				t.Errorf("result: %v", m)
 			}
 			deliverSpeech(t, h, job, 1, 0, true)
 			if got := nextConn.received("binary"); len(got) != 1 {
@@ -434,7 +434,7 @@ func TestResultReportsLostSpeech(t *testing.T) {
 			}
 			synctest.Wait()
 			if m := nextConn.last(t, "result"); m["tts"] != "lost" {
-				t.Errorf("%v", m)
+				t.Errorf("result: %v", m)
 			}
 		})
 	})
@@ -470,12 +470,12 @@ func TestSpeechLostWithItsConnectionIsNotAwaited(t *testing.T) {
 				}
 				synctest.Wait()
 				if m := nextConn.last(t, "result"); m["tts"] != "lost" {
-					t.Errorf("%v", m["tts"])
+					t.Errorf("result: %v", m["tts"])
 				}
 				resumed.End()
 				synctest.Wait()
 				if n := len(nextConn.received("session_ended")); n != 1 {
-					t.Error("the end waits for speech that does not come")
+					t.Error("the end waits for lost speech")
 				}
 			})
 		})

@@ -122,7 +122,7 @@ func TestLateStartDoesNotTakeAUsedSession(t *testing.T) {
 		other := h.newRegistry(h.store, h.dispatcher)
 		defer other.Close()
 		if _, _, err := start(other); err == nil {
-			t.Error("it was started elsewhere in the middle of it")
+			t.Error("a session in use was started on another instance")
 		}
 		h.complete(job, "hola")
 		h.complete(h.commit(s), "hola")
@@ -143,7 +143,7 @@ func TestStartAfterEndIsRefused(t *testing.T) {
 		s.End()
 		var e *wire.Error
 		if _, err := h.registry.Start(t.Context(), p, &fakeConn{}); !errors.As(err, &e) || e.Code != wire.Forbidden {
-			t.Errorf("%v", err)
+			t.Errorf("a start after the end: %v", err)
 		}
 	})
 }

@@ -59,15 +59,15 @@ func TestSavesDoNotOvertakeEachOther(t *testing.T) {
 		s, conn := h.start()
 		token := conn.resumeToken(t)
 		h.stream(s, tone(300))
-		_ = s.Audio(session.AudioFrame{Final: true}) // its save is under way for long
+		_ = s.Audio(session.AudioFrame{Final: true}) // its save takes long
 		synctest.Wait()
 		h.stream(s, tone(300))
-		time.Sleep(2 * time.Second) // by pause
+		time.Sleep(2 * time.Second) // a pause ends it
 		synctest.Wait()
 		close(slow.gate)
 		synctest.Wait()
 		if n := len(h.dispatcher.jobs()); n != 2 {
-			t.Fatal(n)
+			t.Fatalf("%d jobs, want 2", n)
 		}
 		h.replaceInstance()
 		_, nextConn, err := h.resume(s, token, 0)
@@ -75,7 +75,7 @@ func TestSavesDoNotOvertakeEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(nextConn.received("session_resumed")); got != 1 {
-			t.Fatal(got)
+			t.Fatalf("%d session_resumed, want 1", got)
 		}
 		resumed, nextConn, err := h.resume(s, token, 0)
 		if err != nil {
@@ -163,7 +163,7 @@ func TestCommitIsReportedBeforeTheEnd(t *testing.T) {
 		time.Sleep(2 * h.cfg.Wait)
 		synctest.Wait()
 		if got := conn.received("utterance_committed", "error"); len(got) != 0 {
-			t.Errorf("while nothing can be saved: %v", got)
+			t.Errorf("messages while nothing can be saved: %v", got)
 		}
 		full.full.Store(false)
 		time.Sleep(h.cfg.Wait)
@@ -199,7 +199,7 @@ func TestRefusedUtteranceKeepsItsTurn(t *testing.T) {
 			h.complete(job, "x")
 		}
 		synctest.Wait()
-		for _, received := range []int64{5, 4} { // it received the refusal, or did not
+		for _, received := range []int64{5, 4} { // the client received the refusal, or did not
 			h.replaceInstance()
 			resumed, nextConn, err := h.resume(s, conn.resumeToken(t), received)
 			if err != nil {

@@ -77,7 +77,7 @@ func TestLongOpenUtteranceIsReplayedAtOnce(t *testing.T) {
 	run(t, func(h *harness) {
 		s, conn := h.start()
 		token := conn.resumeToken(t)
-		h.stream(s, tone(9000)) // longest 10 s, ahead 5 s
+		h.stream(s, tone(9000)) // at most 10 s, and 5 s ahead
 		h.replaceInstance()
 		resumed, _, err := h.resume(s, token, 0)
 		if err != nil {
@@ -122,7 +122,7 @@ func TestTakeoverWhileTheFirstInstanceLives(t *testing.T) {
 		s, conn := h.start()
 		token := conn.resumeToken(t)
 		h.stream(s, tone(500))
-		s.Detach() // the network
+		s.Detach() // the connection is lost
 		nextConn := &fakeConn{}
 		resumed, err := b.Resume(t.Context(), session.ResumeParams{Session: s.ID(), Token: token}, nextConn)
 		if err != nil {
@@ -145,7 +145,7 @@ func TestTakeoverWhileTheFirstInstanceLives(t *testing.T) {
 			h.dispatcher.mu.Unlock()
 		}
 		_ = a
-		h.complete(h.dispatcher.jobs()[0], "x") // the node is connected to A
+		h.complete(h.dispatcher.jobs()[0], "x") // the node is connected to the first instance
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wantTerminals(t, nextConn, "0 x")
@@ -178,7 +178,7 @@ func TestTakeoverDoesNotOverwriteANewerState(t *testing.T) {
 	run(t, func(h *harness) {
 		s, conn := h.start()
 		token := conn.resumeToken(t)
-		h.stream(s, tone(500)) // frames 1 to 5 at A, whose connection is half open
+		h.stream(s, tone(500)) // frames 1 to 5 at the first instance, whose connection is half open
 		st := &interleavedStore{Store: h.store}
 		b := h.newRegistry(st, strictDispatcher{h.dispatcher})
 		defer b.Close()
@@ -214,7 +214,7 @@ func TestTakeoverDoesNotOverwriteANewerState(t *testing.T) {
 		synctest.Wait()
 		t.Logf("terminal messages: %q", nextConn.terminals())
 		if len(nextConn.terminals()) == 1 && nextConn.terminals()[0] != "0 one to five" {
-			t.Errorf("frames 6 to 8 were spoken, accepted, and have no result; the whole is answered by %q", nextConn.terminals())
+			t.Errorf("frames 6 to 8 were accepted and have no result; the terminal messages are %q", nextConn.terminals())
 		}
 	})
 }
@@ -252,7 +252,7 @@ func TestOpusPacketsAfterTakeover(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e := resumed.Audio(session.AudioFrame{Seq: 1, Data: []byte{3}}); e == nil || e.Field != "audio" {
-			t.Errorf("a frame that is no packet was taken: %v", e)
+			t.Errorf("a frame that is no packet was accepted: %v", e)
 		}
 		speak(resumed)
 		hold("after the takeover")
@@ -290,7 +290,7 @@ func TestTotalsAfterTakeover(t *testing.T) {
 		resumed.End()
 		synctest.Wait()
 		if m := nextConn.last(t, "session_ended"); m["results"] != 2.0 || m["utterances"] != 2.0 {
-			t.Errorf("%v", m)
+			t.Errorf("session_ended: %v", m)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestTakeoverReplaysAudioIntoTheSameUtterances(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m := nextConn.last(t, "session_resumed"); m["next_audio_seq"] != 5.0 || m["recovered"] != true {
-			t.Errorf("%v", m)
+			t.Errorf("session_resumed: %v", m)
 		}
 		synctest.Wait()
 		wantTerminals(t, nextConn, "0 a")
@@ -333,7 +333,7 @@ func TestTakeoverReplaysAudioIntoTheSameUtterances(t *testing.T) {
 		}
 		synctest.Wait()
 		if m := nextConn.last(t, "utterance_committed"); m["first_seq"] != 9.0 || m["utterance_index"] != 2.0 || m["duration_ms"] != 500.0 {
-			t.Errorf("what was open: %v", m)
+			t.Errorf("the open utterance: %v", m)
 		}
 		if got := h.dispatcher.jobs(); len(got) != 3 {
 			t.Errorf("%d jobs, want 3", len(got))
@@ -408,7 +408,7 @@ func TestFrameOfTheNextUtteranceIsNotCountedAsOwn(t *testing.T) {
 		synctest.Wait()
 		m := conn.last(t, "utterance_committed")
 		if m["first_seq"] != 1.0 || m["last_seq"] != 1.0 {
-			t.Fatalf("%v", m)
+			t.Fatalf("utterance_committed: %v", m)
 		}
 		h.complete(h.dispatcher.jobs()[0], "a")
 		h.replaceInstance()
@@ -422,7 +422,7 @@ func TestFrameOfTheNextUtteranceIsNotCountedAsOwn(t *testing.T) {
 		h.send(resumed, session.AudioFrame{Seq: 2, Utterance: "u-2", Data: tone(100), Final: true})
 		synctest.Wait()
 		if m := nextConn.last(t, "utterance_committed"); m["utterance_id"] != "u-2" || m["first_seq"] != 2.0 {
-			t.Errorf("%v", m)
+			t.Errorf("utterance_committed: %v", m)
 		}
 	})
 }

@@ -199,7 +199,7 @@ func TestAudioAfterAPauseIsAFurtherPart(t *testing.T) {
 		synctest.Wait()
 		results := conn.received("result")
 		if len(results) != 4 || results[1]["continues"] != 0.0 || results[0]["continues"] != nil {
-			t.Errorf("%v", results)
+			t.Errorf("results: %v", results)
 		}
 	})
 }
