@@ -175,32 +175,6 @@ func (d *Directory) DeliverPartial(p *wire.JobPartial) {
 	})
 }
 
-// firstMessage is the number of the first durable message of a session after one; 0 when there is none.
-func (d *Directory) firstMessage(ctx context.Context, ref core.SessionRef, after int64) (int64, error) {
-	messages, err := d.store.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: 1})
-	if err != nil || len(messages) == 0 {
-		return 0, err
-	}
-	return messages[0].Seq, nil
-}
-
-// scanOutbox reads the durable messages of a session after one, passes them to each unless that is nil, and returns the number
-// of the last.
-func (d *Directory) scanOutbox(ctx context.Context, ref core.SessionRef, after int64, each func(store.OutboxMessage)) (int64, error) {
-	for {
-		messages, err := d.store.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: readLimit})
-		if err != nil || len(messages) == 0 {
-			return after, err
-		}
-		for _, m := range messages {
-			if each != nil {
-				each(m)
-			}
-		}
-		after = messages[len(messages)-1].Seq
-	}
-}
-
 // storeDown logs an error of the store and returns the error that is reported to the client.
 func (d *Directory) storeDown(err error) *wire.Error {
 	d.log.Warn("the store did not answer", "operation", "session", "error", err)

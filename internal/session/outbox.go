@@ -333,12 +333,38 @@ func (o *outbox) readLast(ctx context.Context) {
 	s.mu.Lock()
 	after := o.last
 	s.mu.Unlock()
-	last, err := s.registry.scanOutbox(ctx, s.ref, after, nil)
+	last, err := scanOutbox(ctx, s.registry.store, s.ref, after, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.reading = false
 	if err == nil && !s.finished {
 		o.last = max(o.last, last)
 		o.flush()
+	}
+}
+
+// firstMessage is the number of the first durable message of a session after one; 0 when there is none.
+func firstMessage(ctx context.Context, st Store, ref core.SessionRef, after int64) (int64, error) {
+	messages, err := st.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: 1})
+	if err != nil || len(messages) == 0 {
+		return 0, err
+	}
+	return messages[0].Seq, nil
+}
+
+// scanOutbox reads the durable messages of a session after one, passes them to each unless that is nil, and returns the number
+// of the last.
+func scanOutbox(ctx context.Context, st Store, ref core.SessionRef, after int64, each func(store.OutboxMessage)) (int64, error) {
+	for {
+		messages, err := st.Read(ctx, store.ReadParams{Session: ref, After: after, Limit: readLimit})
+		if err != nil || len(messages) == 0 {
+			return after, err
+		}
+		for _, m := range messages {
+			if each != nil {
+				each(m)
+			}
+		}
+		after = messages[len(messages)-1].Seq
 	}
 }

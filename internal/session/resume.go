@@ -59,11 +59,11 @@ func (r *Registry) Resume(ctx context.Context, p ResumeParams, conn Conn) (*Conn
 	}
 	var found storedMessages
 	found.expected = s.lastMessage()
-	if found.first, err = r.firstMessage(ctx, s.ref, p.Last); err != nil {
+	if found.first, err = firstMessage(ctx, r.store, s.ref, p.Last); err != nil {
 		return nil, r.storeDown(err)
 	}
 	// Another instance may have appended messages that the previous owner of the session has sent.
-	if found.last, err = r.scanOutbox(ctx, s.ref, s.lastMessage(), nil); err != nil {
+	if found.last, err = scanOutbox(ctx, r.store, s.ref, s.lastMessage(), nil); err != nil {
 		return nil, r.storeDown(err)
 	}
 	c, e := s.resume(&p, found, conn)
@@ -181,7 +181,7 @@ func (r *Registry) tryTakeOver(ctx context.Context, p *ResumeParams) (*Session, 
 	if !p.authorized(state.TokenHash) {
 		return nil, wrongToken()
 	}
-	s, err := r.restore(ctx, core.SessionRef{SessionKey: p.key(), Incarnation: stored.Incarnation}, &state)
+	s, err := restoreSession(ctx, r, core.SessionRef{SessionKey: p.key(), Incarnation: stored.Incarnation}, &state)
 	if err != nil {
 		return nil, r.storeDown(err)
 	}
@@ -222,14 +222,14 @@ func (s *Session) startRestored() bool {
 	return true
 }
 
-// restore makes a session of its saved state and of the messages that were appended to its outbox since.
-func (r *Registry) restore(ctx context.Context, ref core.SessionRef, state *savedSession) (*Session, error) {
-	s := r.newSession(ref)
+// restoreSession makes a session of its saved state and of the messages that were appended to its outbox since.
+func restoreSession(ctx context.Context, r *Registry, ref core.SessionRef, state *savedSession) (*Session, error) {
+	s := newSession(r, ref)
 	s.tokenHash, s.settings, s.turns = state.TokenHash, state.Settings, state.Turns
 	in, o := &s.intake, &s.outbox
 	in.assigned, in.received, in.closed = state.Assigned, state.Assigned, state.Closed
 	o.acked, o.totals = state.Acked, wire.SessionEnded{Results: state.Results, Errors: state.Errors, AudioMS: state.AudioMS}
-	last, err := r.scanOutbox(ctx, ref, state.Counted, o.countStored)
+	last, err := scanOutbox(ctx, r.store, ref, state.Counted, o.countStored)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ type endState struct {
 }
 
 // newSession makes a session that is not in the directory yet.
-func (r *Registry) newSession(ref core.SessionRef) *Session {
+func newSession(r *Registry, ref core.SessionRef) *Session {
 	now := time.Now()
 	s := &Session{
 		registry: r, ref: ref, ownership: store.Ownership{Owner: r.cfg.Instance}, options: &optionSet{},

@@ -69,7 +69,7 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 
 // prepare makes a session of a valid request.
 func (r *Registry) prepare(p *StartParams) (*Session, *wire.Error) {
-	s := r.newSession(core.SessionRef{
+	s := newSession(r, core.SessionRef{
 		SessionKey: core.SessionKey{Tenant: p.Tenant, Name: p.ID}, Incarnation: core.NewSessionIncarnation(),
 	})
 	format := p.Request.Audio.Format().OrDefault()
