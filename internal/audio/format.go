@@ -44,8 +44,8 @@ func CheckFrame(f *wire.AudioFormat, first, frame []byte) *wire.Error {
 	return nil
 }
 
-// FrameDuration is how long a frame lasts, as far as the frame and the first frame of its utterance tell. The frame has passed
-// CheckFrame.
+// FrameDuration is how long a frame lasts. The header of a WAV file is in the first frame of its utterance; without one the
+// duration is the shortest possible. The frame has passed CheckFrame.
 func FrameDuration(f *wire.AudioFormat, first, frame []byte) time.Duration {
 	switch f.Encoding {
 	case wire.EncodingPCM:
