@@ -236,22 +236,27 @@ func TestTerminalMessageSurvivesTheOutbox(t *testing.T) {
 func TestTerminalMessageText(t *testing.T) {
 	t.Parallel()
 	const nodeResult = `{"text_tgt":"<b> & \u2028","n":1.50,"n":2,"deep":{"tts":"follows"}}`
-	body, err := wire.EncodeFrame(wire.Result{Seq: 1, JobID: "j", Result: json.RawMessage(nodeResult), Latency: wire.Latency{StagesMS: map[string]int64{"asr": 1, "nmt": 2}}})
+	result := wire.Result{Seq: 1, JobID: "j", Result: json.RawMessage(nodeResult), Latency: wire.Latency{StagesMS: map[string]int64{"asr": 1, "nmt": 2}}}
+	body, err := wire.EncodeFrame(result)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &terminalMessage{Result: true, Speech: speechFollows, body: body}
-	format := wire.AudioFormat{Encoding: "wav", SampleRate: 24_000, Channels: 1}
-	want := strings.TrimSuffix(string(body), "}") + `,"tts":"follows","tts_audio":{"encoding":"wav","sample_rate":24000,"channels":1}}`
-	if diff := cmp.Diff(want, string(m.text(speechFollows, &format))); diff != "" {
-		t.Errorf("speech follows (-want +got):\n%s", diff)
-	}
-	want = strings.TrimSuffix(string(body), "}") + `,"tts":"lost"}`
-	if diff := cmp.Diff(want, string(m.text(speechLost, nil))); diff != "" {
-		t.Errorf("speech lost (-want +got):\n%s", diff)
-	}
-	if got := m.text("", nil); !bytes.Equal(got, body) {
-		t.Errorf("without speech: %s", got)
+	for name, m := range map[string]*terminalMessage{
+		"made here":            {Result: true, Speech: speechFollows, body: body, result: &result},
+		"read from the outbox": {Result: true, Speech: speechFollows, body: body},
+	} {
+		format := wire.AudioFormat{Encoding: "wav", SampleRate: 24_000, Channels: 1}
+		want := strings.TrimSuffix(string(body), "}") + `,"tts":"follows","tts_audio":{"encoding":"wav","sample_rate":24000,"channels":1}}`
+		if diff := cmp.Diff(want, string(m.text(speechFollows, &format))); diff != "" {
+			t.Errorf("%s: speech follows (-want +got):\n%s", name, diff)
+		}
+		want = strings.TrimSuffix(string(body), "}") + `,"tts":"lost"}`
+		if diff := cmp.Diff(want, string(m.text(speechLost, nil))); diff != "" {
+			t.Errorf("%s: speech lost (-want +got):\n%s", name, diff)
+		}
+		if got := m.text("", nil); !bytes.Equal(got, body) {
+			t.Errorf("%s: without speech: %s", name, got)
+		}
 	}
 	failure := &terminalMessage{body: []byte(`{"type":"error"}`)}
 	if got := failure.text(speechLost, nil); !bytes.Equal(got, failure.body) {

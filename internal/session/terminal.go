@@ -22,7 +22,8 @@ type terminalMessage struct {
 	// Audio is the format of the speech that follows, as its node declared it; nil if it did not.
 	Audio *wire.AudioFormat `json:"audio,omitempty"`
 
-	body []byte // the message without what it says of its speech
+	body   []byte       // the message without what it says of its speech
+	result *wire.Result // the same before it was encoded; nil: it is decoded if it is needed
 }
 
 // Values of a result's field tts.
@@ -61,8 +62,10 @@ func (m *terminalMessage) text(speech string, format *wire.AudioFormat) []byte {
 		return m.body
 	}
 	var r wire.Result
-	if err := json.Unmarshal(m.body, &r); err != nil {
-		return m.body // it was encoded from a wire.Result
+	if m.result != nil {
+		r = *m.result
+	} else if err := json.Unmarshal(m.body, &r); err != nil {
+		return m.body // cannot happen: it was encoded from a wire.Result
 	}
 	r.TTS, r.TTSAudio = speech, format
 	text, err := wire.EncodeFrame(r)
@@ -83,7 +86,7 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 	var result convert.NodeResult
 	_ = json.Unmarshal(job.Result, &result) // a result of another form is passed on all the same
 	last, u := job.History[len(job.History)-1], &job.Utterance
-	body, err := wire.EncodeFrame(wire.Result{
+	r := wire.Result{
 		Seq: u.Turn, JobID: string(job.ID), RequestID: string(job.Request), UtteranceID: u.ID,
 		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), AttemptID: job.Attempt,
 		SrcLang: string(job.Direction.Src), TgtLang: string(job.Direction.Tgt),
@@ -94,13 +97,14 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 			StagesMS: result.Latency,
 		},
 		Usage: wire.Usage{AudioMS: u.AudioMS},
-	})
+	}
+	body, err := wire.EncodeFrame(r)
 	if err != nil {
 		return nil, err
 	}
 	m := &terminalMessage{Result: true, Attempt: job.Attempt, AudioMS: u.AudioMS, body: body}
 	if job.Options.RequireTTS {
-		m.Speech = speechNone
+		m.Speech, m.result = speechNone, &r
 		if result.TTS {
 			m.Speech, m.Audio = speechFollows, result.TTSAudio
 		}
