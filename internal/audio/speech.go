@@ -13,13 +13,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
-// Speech comes from nodes in two ways: in binary frames over a connection, or as an upload. Each names its format, and sessions
+// Nodes send speech in two ways: in binary frames over a connection, or as an upload. Each names its format, and sessions
 // receive both in the same way: Opus with one packet in each frame.
 
 // MaxSpeech is the largest spoken result that is accepted.
 const MaxSpeech = 4 << 20
 
-// SpeechFormat reads the format of speech that a node names; nil stands for the default.
+// SpeechFormat reads the format of speech that a node names; nil is the default.
 func SpeechFormat(field string, f *wire.AudioFormat) (wire.AudioFormat, *wire.Error) {
 	if f == nil {
 		f = &wire.AudioFormat{}

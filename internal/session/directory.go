@@ -135,7 +135,7 @@ func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.S
 		return err
 	}
 	if a.Exists {
-		m = nil // the message that stands is read from the outbox
+		m = nil // the outbox has another message for this turn, which counts
 	}
 	s, local := d.session(spec.SessionRef()), a.Owner == "" || a.Owner == d.cfg.Instance
 	if s != nil && (a.Refused || !local) {

@@ -13,7 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// AudioFrame is one frame of audio, with what its client says of its utterance.
+// AudioFrame is one frame of audio, with what its client declares about its utterance.
 type AudioFrame struct {
 	Seq       int64 // 0: the next
 	Utterance string
@@ -90,7 +90,7 @@ func (in *intake) begin(id string, src core.Lang, request core.RequestID) *wire.
 }
 
 // beginPart opens a further part of an utterance that has ended. If that utterance had nothing but silence and made no job,
-// beginPart opens it anew.
+// beginPart opens it again.
 func (in *intake) beginPart(c *closedUtterance) {
 	s := in.session
 	direction, _ := s.settings.direction(c.Src) // it was one of the session's languages, and those do not change
@@ -183,7 +183,7 @@ func (in *intake) assignClosed(c *closedUtterance, f *AudioFrame) *wire.Error {
 		return e
 	}
 	if part.Turn == 0 {
-		in.closed.remove(part.Name) // it has begun anew
+		in.closed.remove(part.Name) // it is open again
 	}
 	if f.Final {
 		in.endManually(f.Utterance)
@@ -267,7 +267,7 @@ func (in *intake) endManually(name string) {
 	in.assignNone()
 }
 
-// utteranceEnd says how an utterance ends.
+// utteranceEnd describes the end of an utterance.
 type utteranceEnd struct {
 	reason  string
 	through int64 // the last audio frame that may belong to it
@@ -327,7 +327,7 @@ func (in *intake) acknowledge(now bool) {
 // hasOpenAudio reports whether an utterance is open that has audio.
 func (in *intake) hasOpenAudio() bool { return in.open != nil && len(in.open.frames) > 0 }
 
-// connectionChanged starts the wait for a pause anew over another connection.
+// connectionChanged restarts the wait for a pause over another connection.
 func (in *intake) connectionChanged(now time.Time) {
 	if in.hasOpenAudio() {
 		in.open.receivedAt = now
@@ -368,7 +368,7 @@ func (in *intake) checkPause() {
 	if in.ping != "" { // the pong is overdue
 		in.ping = ""
 		s.conn.Close(wire.CloseSlow, wire.Errorf(wire.DeadlineExceeded,
-			"no audio came, and a ping was not answered within %s: connect again and resume; the utterance is still open", pongTimeout))
+			"no audio arrived, and a ping was not answered within %s: connect again and resume; the utterance is still open", pongTimeout))
 		return
 	}
 	in.ping = rand.Text()

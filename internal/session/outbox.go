@@ -41,7 +41,7 @@ func makeResultQueue() resultQueue {
 // hasUnsent reports whether there are messages that were not sent.
 func (q *resultQueue) hasUnsent() bool { return q.sent < q.last }
 
-// cache holds a message until it is sent, if there is room for it.
+// cache holds a message until it is sent, unless the cache is full.
 func (q *resultQueue) cache(seq int64, m *terminalMessage) {
 	if seq > q.sent && q.cached[seq] == nil && q.cachedBytes+len(m.body) <= maxCachedBytes {
 		q.cached[seq] = m
@@ -197,7 +197,7 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	o.count(m.Result, u.spec.Utterance.AudioMS)
 	if m.Speech != speechFollows {
 		u.speech.lose(s.registry.audio) // it was of an attempt whose result does not stand
-		s.forget(u)
+		s.dropUtterance(u)
 		return
 	}
 	u.speech.progressAt = time.Now()
@@ -219,7 +219,7 @@ func (o *outbox) findSent(seq int64) *utterance {
 	return nil
 }
 
-// send sends a terminal message, which says of its speech that it follows only if it can.
+// send sends a terminal message. It announces speech only if the speech can still be delivered.
 func (o *outbox) send(u *utterance, m *terminalMessage) {
 	conn := o.session.conn
 	switch {
@@ -308,7 +308,7 @@ func (o *outbox) skip(to int64) {
 		u.result.stored, u.result.sent = true, true
 		u.placement.cancel()
 		u.releaseAudio()
-		o.session.forget(u)
+		o.session.dropUtterance(u)
 	}
 }
 
@@ -319,7 +319,7 @@ func (o *outbox) confirm(seq int64) {
 	}
 }
 
-// check looks for durable messages in the store of which no message arrived, in the background.
+// check looks for durable messages in the store that were not reported to this instance, in the background.
 func (o *outbox) check() {
 	if len(o.pending) > 0 && o.session.conn != nil && !o.reading {
 		o.reading = true

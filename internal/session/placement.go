@@ -114,7 +114,7 @@ func (u *utterance) awaitPlaced(ctx context.Context) bool {
 	}
 }
 
-// placementOutcome says what has become of an utterance while it was placed.
+// placementOutcome is what happened to an utterance while it was placed.
 type placementOutcome struct{ cancelled, expired, finished bool }
 
 func (u *utterance) placementOutcome() placementOutcome {
@@ -162,7 +162,7 @@ func (p *placer) place(background context.Context, u *utterance) {
 	outcome := u.placementOutcome()
 	switch {
 	case background.Err() != nil:
-	case placed && (outcome.cancelled || outcome.expired): // meanwhile: cancelJob or abandon may have found no job
+	case placed && (outcome.cancelled || outcome.expired): // during the dispatch: cancelJob or abandon may have found no job
 		p.cancelJob(background, u)
 	case placed, outcome.finished, outcome.expired: // the session continues elsewhere, or the utterance is being ended
 	case outcome.cancelled:
@@ -254,7 +254,7 @@ func (p *placer) failCancelled(ctx context.Context, u *utterance) {
 
 // fail appends the terminal message of an utterance that is no job, retrying until the store answers. The utterance's bounds
 // are saved before that; otherwise the next instance of the session would give its turn to the next utterance. If it became
-// a job after all, the first of the two messages stands.
+// a job after all, the first of the two messages counts.
 func (p *placer) fail(ctx context.Context, u *utterance, e *wire.Error, reason core.Reason) {
 	d := p.directory
 	message, err := failureMessage(&u.spec, u.job, e, reason)

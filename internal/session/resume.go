@@ -35,7 +35,7 @@ func (p *ResumeParams) authorized(tokenHash string) bool {
 const (
 	// maxLostTurns is how many utterances the store may have lost that the client knows.
 	maxLostTurns = 64
-	// takeOverTries is how often the takeover of a session is tried whose owner changes it meanwhile.
+	// takeOverTries is how often a takeover is tried while the owner of the session changes it.
 	takeOverTries = 3
 )
 
@@ -165,7 +165,7 @@ func (r *Registry) takeOver(ctx context.Context, p *ResumeParams) (*Session, err
 	return nil, wire.Errorf(wire.SchedulerDependencyDown, "the session is being resumed elsewhere: try again").RetryIn(time.Second)
 }
 
-// tryTakeOver takes a session over as it is now. It returns nil when the session has changed meanwhile.
+// tryTakeOver takes a session over as it is now. It returns nil when the session has changed since it was loaded.
 func (r *Registry) tryTakeOver(ctx context.Context, p *ResumeParams) (*Session, error) {
 	stored, err := r.store.LoadSession(ctx, p.key())
 	if err != nil {

@@ -90,7 +90,7 @@ func (s *Session) lastMessage() int64 {
 // closeReplaced closes the connection because the session continues over another one.
 func (s *Session) closeReplaced() {
 	if s.conn != nil {
-		s.conn.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
+		s.conn.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session continues over another connection"))
 	}
 }
 
@@ -160,12 +160,12 @@ func (s *Session) finish() {
 	}
 	for _, u := range s.unfinished {
 		u.speech.lose(s.registry.audio)
-		s.forget(u)
+		s.dropUtterance(u)
 	}
 	s.registry.remove(s)
 }
 
-// hasEnded reports whether the client was told that the session has ended.
+// hasEnded reports whether the end of the session was sent to the client.
 func (s *Session) hasEnded() bool { return s.outbox.totals.SessionID != "" }
 
 // endIfComplete ends a session that was asked to end when every utterance has its terminal message and its speech.

@@ -34,7 +34,7 @@ type speechQueue struct {
 	feeding bool // a connection takes the frames
 }
 
-// push adds a frame. It reports false if there is no room for it.
+// push adds a frame. It reports false if the queue or the audio buffer is full.
 func (q *speechQueue) push(buffer *audio.Buffer, frame []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,7 +162,7 @@ func (d *speechDelivery) add(u *utterance, h *wire.BinaryHeader, data []byte) bo
 	case u.result.sent && s.conn != nil:
 		d.send(u)
 	case u.result.sent:
-		s.forget(u)
+		s.dropUtterance(u)
 	}
 	return !q.lost
 }
@@ -174,7 +174,7 @@ func (d *speechDelivery) send(u *utterance) {
 	d.feeds = append(slices.DeleteFunc(d.feeds, func(f speechFeed) bool { return f.speechQueue == &u.speech || f.isEmpty() }), speechFeed{s.conn, &u.speech})
 	u.speech.feed(s.registry.audio, s.conn)
 	if u.speech.complete {
-		s.forget(u) // the connection takes the frames that are left
+		s.dropUtterance(u) // the connection takes the frames that are left
 		s.endIfComplete()
 	}
 }
@@ -192,7 +192,7 @@ func (d *speechDelivery) connectionLost(conn Conn) {
 	for _, u := range s.unfinished {
 		if u.result.sent && u.speech.nextChunk > 0 && s.conn == conn {
 			u.speech.lose(s.registry.audio)
-			s.forget(u)
+			s.dropUtterance(u)
 		}
 	}
 }
@@ -207,8 +207,8 @@ func (d *speechDelivery) lose(u *utterance, why string) {
 func (d *speechDelivery) loseOverdue() {
 	for _, u := range d.session.unfinished {
 		if u.result.sent && time.Since(u.speech.progressAt) >= speechTimeout {
-			d.lose(u, "was promised by its node and did not come")
-			d.session.forget(u)
+			d.lose(u, "was promised by its node and did not arrive")
+			d.session.dropUtterance(u)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func (d *Directory) LoseSpeech(job wire.ActiveJob) {
 	if !s.speech.accepts(u, job.AttemptID) || u.speech.lost {
 		return
 	}
-	s.speech.lose(u, "is not what its node says it is")
+	s.speech.lose(u, "is not in the format that its node declared")
 	if u.result.sent && s.conn != nil {
 		s.speech.send(u)
 	}

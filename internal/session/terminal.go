@@ -22,7 +22,7 @@ type terminalMessage struct {
 	// Audio is the format of the speech that follows, as its node declared it; nil if it did not.
 	Audio *wire.AudioFormat `json:"audio,omitempty"`
 
-	body   []byte       // the message without what it says of its speech
+	body   []byte       // the message without its speech fields (tts, tts_audio)
 	result *wire.Result // the same before it was encoded; nil: it is decoded if it is needed
 }
 
@@ -55,8 +55,8 @@ func decodeTerminalMessage(stored []byte) (*terminalMessage, error) {
 	return m, nil
 }
 
-// text returns the message as it is sent. What it says of its speech is known only then: whether it follows, and in which
-// format.
+// text returns the message as it is sent, with its speech fields: whether speech follows, and in which format, is known only
+// then.
 func (m *terminalMessage) text(speech string, format *wire.AudioFormat) []byte {
 	if !m.Result || speech == "" {
 		return m.body

@@ -82,7 +82,7 @@ func (u *utterance) firstPartTurn() int64 {
 // needsAudio reports whether the audio of an utterance that was committed on another instance is needed again.
 func (u *utterance) needsAudio() bool { return !u.result.stored && !u.audioLost }
 
-// reserveAudio reserves room in the audio buffer for audio of the utterance.
+// reserveAudio reserves bytes of the audio buffer for the utterance.
 func (u *utterance) reserveAudio(size int) *wire.Error {
 	r := u.session.registry
 	if u.bytes+size > r.cfg.MaxUtteranceBytes {
@@ -141,7 +141,7 @@ func sortByTurn(list []*utterance) {
 	slices.SortFunc(list, func(a, b *utterance) int { return cmp.Compare(a.turn, b.turn) })
 }
 
-// closedUtterance is the memory of an utterance that has ended. It tells to which utterance audio belongs that arrives after
+// closedUtterance is the record of an utterance that has ended. It decides to which utterance audio belongs that arrives after
 // the end. It is saved with the session.
 type closedUtterance struct {
 	Name    string // the client's, if it has one
@@ -182,7 +182,7 @@ func (l closedUtterances) last() *closedUtterance {
 func (l *closedUtterances) add(u *utterance, end utteranceEnd) {
 	c := closedUtterance{Name: u.id, Turn: u.turn, Request: u.request, Src: u.direction.Src, Reason: end.reason, Final: end.final}
 	if u.turn == 0 {
-		c.Src = u.src // when it begins anew it has the language that the session has then
+		c.Src = u.src // when it is opened again it has the language that the session has then
 	}
 	if u.continues != nil {
 		c = *u.continues
@@ -207,7 +207,7 @@ func (l closedUtterances) finalize(firstTurn int64) (changed bool) {
 	return changed
 }
 
-// remove drops the memory of utterances with a name.
+// remove removes the utterances with a name.
 func (l *closedUtterances) remove(name string) {
 	*l = slices.DeleteFunc(*l, func(c closedUtterance) bool { return c.Name == name })
 }
@@ -283,8 +283,8 @@ func (s *Session) expect(u *utterance) {
 	s.monitor.expect()
 }
 
-// forget drops an utterance that neither results nor speech can follow any more.
-func (s *Session) forget(u *utterance) {
+// dropUtterance drops an utterance that neither a result nor speech can follow any more.
+func (s *Session) dropUtterance(u *utterance) {
 	delete(s.unfinished, u.job)
 	s.registry.removeUtterance(u)
 }
