@@ -72,7 +72,7 @@ func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
 			Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(g.Job), AttemptID: g.Attempt}, Chunk: i, Last: i == len(chunks)-1,
 			Audio: &format,
 		}
-		if !s.Sessions.Speak(&head, chunk) {
+		if !s.Sessions.DeliverSpeech(&head, chunk) {
 			s.fail(w, wire.Errorf(wire.NotFound, "nobody waits here any more to hear job %s: send the result without its speech", g.Job))
 			return
 		}
