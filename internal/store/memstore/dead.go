@@ -30,7 +30,7 @@ func (b *box) indexDead(id string) int {
 }
 
 // Replay implements store.Estates.
-func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.Posted, error) {
+func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.PostResult, error) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	if err := ctx.Err(); err != nil {

@@ -27,9 +27,9 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 		return store.HeartbeatResult{Verdict: store.TooLate, NodeStatus: s.status(n, now)}, nil
 	}
 
-	repeat := p.Again || p.Seq != 0 && p.Seq == n.seq
+	repeat := p.Repeat || p.Seq != 0 && p.Seq == n.seq
 	n.seq = max(n.seq, p.Seq)
-	if !p.Unheard {
+	if !p.OnBehalf {
 		n.seen.Store(int64(now))
 	}
 	n.load = p.Load

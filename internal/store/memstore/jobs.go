@@ -132,7 +132,7 @@ func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, 
 	if job == nil {
 		return store.Applied{Outcome: store.NoJob}, nil
 	}
-	next, outcome := store.Step(job, &p, s.time(now))
+	next, outcome := store.Transition(job, &p, s.time(now))
 	switch {
 	case outcome != store.Decided:
 	case next.State.Terminal():

@@ -113,7 +113,7 @@ func (s *Store) Instances(context.Context) ([]store.Instance, error) {
 }
 
 // Post implements store.Mail.
-func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, error) {
+func (s *Store) Post(ctx context.Context, p store.PostParams) (store.PostResult, error) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -124,7 +124,7 @@ func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, err
 }
 
 // post puts a letter into an inbox. The caller holds the lock.
-func (m *mail) post(to core.InstanceID, most int, body []byte, posted, now moment) store.Posted {
+func (m *mail) post(to core.InstanceID, most int, body []byte, posted, now moment) store.PostResult {
 	b := m.boxes[to]
 	switch {
 	case b == nil || expired(b.present, now):
@@ -205,7 +205,7 @@ func (s *Store) Pending(ctx context.Context, p store.FetchParams) ([]store.Inbox
 		return nil, ctx.Err()
 	}
 	now := s.now()
-	return b.take(now, p.Limit, func(l *letter) bool { return (l.deliveries > 0 || l.inherited) && now.since(l.fetched) >= p.Wait }), ctx.Err()
+	return b.take(now, p.Limit, func(l *letter) bool { return (l.deliveries > 0 || l.inherited) && now.since(l.fetched) >= p.MinIdle }), ctx.Err()
 }
 
 // Settle implements store.Mail.

@@ -37,7 +37,7 @@ type node struct {
 }
 
 // Fetch implements store.Handle.
-func (n *node) Fetch() {
+func (n *node) Prefetch() {
 	n.seen.Load()
 	n.second.Load()
 }

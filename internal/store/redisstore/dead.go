@@ -60,7 +60,7 @@ const (
 
 // Replay implements store.Estates. Dead letters and the inbox lie in different slots, so it takes three steps: the letter is
 // claimed, put into the inbox, and dropped. Whoever dies between two of them leaves a letter that is still among the dead.
-func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.Posted, error) {
+func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.PostResult, error) {
 	if !entryID(p.ID) { // Redis would call it an error
 		return store.NoDeadLetter, nil
 	}
@@ -82,7 +82,7 @@ func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.Posted,
 	if err != nil {
 		return 0, err
 	}
-	if posted := store.Posted(r.int(0)); posted != store.Accepted {
+	if posted := store.PostResult(r.int(0)); posted != store.Accepted {
 		_, err := claim(0)
 		return posted, err
 	}

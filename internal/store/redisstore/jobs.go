@@ -158,7 +158,7 @@ func step(job *core.Job, p *store.ApplyParams) (next *core.Job, outcome store.Ou
 		due.Retry = time.Time{}
 		job = &due
 	}
-	next, outcome = store.Step(job, p, asOf)
+	next, outcome = store.Transition(job, p, asOf)
 	return next, outcome, notBefore
 }
 

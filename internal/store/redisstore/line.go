@@ -191,7 +191,7 @@ func send[T any](l *line, c call, n int, do func(context.Context) T, failure fun
 	var none T
 	settle, err := l.breaker.Allow()
 	if err != nil {
-		return none, fmt.Errorf("%w: %w", store.ErrDown, store.ErrNotAsked)
+		return none, fmt.Errorf("%w: %w", store.ErrDown, store.ErrBreakerOpen)
 	}
 	if err := l.take(c, n); err != nil {
 		settle(err)

@@ -19,12 +19,12 @@ import (
 const inboxGroup = "inbox"
 
 // Post implements store.Mail.
-func (s *Store) Post(ctx context.Context, p store.PostParams) (store.Posted, error) {
+func (s *Store) Post(ctx context.Context, p store.PostParams) (store.PostResult, error) {
 	_, r, err := s.line.run(ctx, &scriptPost, []string{s.keys.presence(p.To), s.keys.inbox(p.To)}, strconv.Itoa(p.MaxMessages), string(p.Body))
 	if err != nil {
 		return 0, err
 	}
-	return store.Posted(r.int(0)), nil
+	return store.PostResult(r.int(0)), nil
 }
 
 // Fetch implements store.Mail. It waits on a connection of its own, so it does not count among the commands that are on
@@ -79,7 +79,7 @@ func entryID(id string) bool {
 
 // Unsettled implements store.Mail.
 func (s *Store) Pending(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
-	now, r, err := s.line.run(ctx, &scriptUnsettled, []string{s.keys.inbox(p.Inbox)}, millis(p.Wait), strconv.Itoa(p.Limit))
+	now, r, err := s.line.run(ctx, &scriptUnsettled, []string{s.keys.inbox(p.Inbox)}, millis(p.MinIdle), strconv.Itoa(p.Limit))
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	}
 	lists, counts, current := activity(&p.Activity)
 	args := []string{
-		s.presence, s.judge, s.attempt, strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Seq, 10), flag(p.Again),
+		s.presence, s.judge, s.attempt, strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Seq, 10), flag(p.Repeat),
 		known, encodeLoad(p.Load), lists, counts, current,
 		flag(next != nil), "", "", "", "", "", "",
 	}
@@ -66,7 +66,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 			flag(next.Health == core.HealthReady), flag(next.Health == core.HealthOffline), strconv.Itoa(next.MaxJobs),
 		})
 	}
-	args = append(args, flag(p.Unheard))
+	args = append(args, flag(p.OnBehalf))
 	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, listing(args, &p.Activity)...)
 	switch {
 	case errors.Is(err, errLate) && ctx.Err() != nil:
@@ -86,7 +86,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	pulse.Load, pulse.Occupancy, pulse.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(6))*time.Millisecond
 	pulse.Orphans, pulse.Overdue = s.leases(p.Node, r.texts(3), now), s.leases(p.Node, r.texts(4), now)
 	pulse.Strays, pulse.Cancels = s.leases(p.Node, r.texts(5), now), cancels(r.texts(6))
-	if !p.Unheard {
+	if !p.OnBehalf {
 		s.seen.tell(p.Node)
 	}
 	if pulse.Node == next {

@@ -48,7 +48,7 @@ func exerciseHeartbeat(_ *testing.T, run runner) {
 		silence := h.Timing.Presence / 2
 		h.Wait(silence)
 		p := h.params(n, beat{epoch: n.Epoch, health: core.HealthOffline})
-		p.Unheard = true
+		p.OnBehalf = true
 		pulse, err := h.Store.Heartbeat(t.Context(), p)
 		if err != nil || pulse.Verdict != store.OK || pulse.Node.Health != core.HealthOffline || pulse.Age < silence {
 			t.Errorf("%s, %+v heard %s ago, %v", pulse.Verdict, pulse.Node, pulse.Age, err)

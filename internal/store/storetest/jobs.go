@@ -351,7 +351,7 @@ func (h *Harness) compareSteps(t *testing.T, rt *rapid.T, id core.JobID) {
 		if rapid.Bool().Draw(rt, "open epoch") {
 			p.Holder.Epoch = 0
 		}
-		next, want := store.Step(model, &p, model.Updated)
+		next, want := store.Transition(model, &p, model.Updated)
 		got := h.apply(t, p)
 		same := got.Outcome == want || h.Repeats && want == store.Decided && got.Outcome == store.Repeated
 		if !same {

@@ -15,7 +15,7 @@ import (
 )
 
 // post is a letter to an instance whose inbox holds at most four.
-func (h *Harness) post(t *testing.T, to core.InstanceID, body string) store.Posted {
+func (h *Harness) post(t *testing.T, to core.InstanceID, body string) store.PostResult {
 	t.Helper()
 	posted, err := h.Store.Post(t.Context(), store.PostParams{To: to, Body: []byte(body), MaxMessages: 4})
 	if err != nil {
@@ -153,7 +153,7 @@ func exerciseLetters(_ *testing.T, run runner) {
 		h.post(t, "i-1", "a")
 		h.post(t, "i-1", "b")
 		got := h.fetch(t, "i-1", 1)
-		again := store.FetchParams{Inbox: "i-1", Wait: h.Timing.Presence / 2, Limit: 8}
+		again := store.FetchParams{Inbox: "i-1", MinIdle: h.Timing.Presence / 2, Limit: 8}
 		if soon, err := h.Store.Pending(t.Context(), again); err != nil || len(soon) != 0 {
 			t.Errorf("at once: %v, %v", soon, err)
 		}
@@ -352,10 +352,10 @@ func exerciseDead(_ *testing.T, run runner) {
 			t.Errorf("who wakes up fetched %+v, want b", got)
 		}
 		h.Wait(2 * h.Slack)
-		if got, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Hour, Limit: 8}); err != nil || len(got) != 0 {
+		if got, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", MinIdle: time.Hour, Limit: 8}); err != nil || len(got) != 0 {
 			t.Errorf("at once: %+v, %v", got, err)
 		}
-		lying, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", Wait: h.Slack, Limit: 1})
+		lying, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", MinIdle: h.Slack, Limit: 1})
 		if err != nil || len(lying) != 1 || string(lying[0].Body) != "a" || lying[0].Deliveries != 1 && !h.Repeats {
 			t.Errorf("after a while: %+v, %v; want a", lying, err)
 		}

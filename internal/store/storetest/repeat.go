@@ -182,7 +182,7 @@ func (r Repeated) DeadLetter(ctx context.Context, p store.DeadLetterParams) (str
 }
 
 // Replay implements store.Estates.
-func (r Repeated) Replay(ctx context.Context, p store.ReplayParams) (store.Posted, error) {
+func (r Repeated) Replay(ctx context.Context, p store.ReplayParams) (store.PostResult, error) {
 	posted, err := r.Store.Replay(ctx, p)
 	if err == nil && posted == store.Accepted {
 		_, err = r.Store.Replay(ctx, p) // which finds no such letter any more

@@ -43,7 +43,7 @@ func (h *Harness) dead(t *testing.T) []store.DeadLetter {
 	return list
 }
 
-func (h *Harness) replay(t *testing.T, id string, to core.InstanceID) store.Posted {
+func (h *Harness) replay(t *testing.T, id string, to core.InstanceID) store.PostResult {
 	t.Helper()
 	posted, err := h.Store.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: to, MaxMessages: 4})
 	if err != nil {

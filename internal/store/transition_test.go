@@ -27,8 +27,8 @@ func record(state core.State, change ...func(*core.Job)) *core.Job {
 	return j
 }
 
-// TestStepOutcomes is who may do what to a record, written down independently of the code that decides it.
-func TestStepOutcomes(t *testing.T) {
+// TestTransitionOutcomes lists who may apply which event to a record, independently of the code that decides it.
+func TestTransitionOutcomes(t *testing.T) {
 	t.Parallel()
 	dispatched, retrying := record(core.StateDispatched), record(core.StateRetrying)
 	done := record(core.StateDone)
@@ -41,8 +41,8 @@ func TestStepOutcomes(t *testing.T) {
 	oldAttempt := with(holder, func(h *core.Holder) { h.Attempt = 1 })
 	newAttempt := with(holder, func(h *core.Holder) { h.Attempt = 3 })
 	otherNode := with(holder, func(h *core.Holder) { h.Node = "node-z" })
-	oldLife := with(holder, func(h *core.Holder) { h.Epoch = 6 })
-	anyLife := with(holder, func(h *core.Holder) { h.Epoch = 0 })
+	oldEpoch := with(holder, func(h *core.Holder) { h.Epoch = 6 })
+	anyEpoch := with(holder, func(h *core.Holder) { h.Epoch = 0 })
 
 	for _, c := range []struct {
 		name string
@@ -51,12 +51,12 @@ func TestStepOutcomes(t *testing.T) {
 		want store.Outcome
 	}{
 		{"a result from the holder", dispatched, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Decided},
-		{"a result that names no epoch", dispatched, store.ApplyParams{Event: core.EventDone, Holder: anyLife}, store.Decided},
+		{"a result that names no epoch", dispatched, store.ApplyParams{Event: core.EventDone, Holder: anyEpoch}, store.Decided},
 		{"a result of an old attempt", dispatched, store.ApplyParams{Event: core.EventDone, Holder: oldAttempt}, store.StaleAttempt},
 		{"a result of an attempt that never was", dispatched, store.ApplyParams{Event: core.EventDone, Holder: newAttempt}, store.StaleAttempt},
 		{"a result from another node", dispatched, store.ApplyParams{Event: core.EventDone, Holder: otherNode}, store.NotHolder},
-		{"a result from an earlier life", dispatched, store.ApplyParams{Event: core.EventDone, Holder: oldLife}, store.HolderStaleEpoch},
-		{"a late result while nobody else has the job", retrying, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Decided},
+		{"a result of an earlier epoch", dispatched, store.ApplyParams{Event: core.EventDone, Holder: oldEpoch}, store.HolderStaleEpoch},
+		{"a late result before the job has moved", retrying, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Decided},
 		{"a result twice", done, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Repeated},
 		{"a result of an old attempt after the end", done, store.ApplyParams{Event: core.EventDone, Holder: oldAttempt}, store.StaleAttempt},
 		{"a result after a cancel", cancelled, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Ended},
@@ -67,27 +67,27 @@ func TestStepOutcomes(t *testing.T) {
 		{"a retry", dispatched, store.ApplyParams{Event: core.EventRetry, Holder: holder, Owner: "o.1"}, store.Decided},
 		{"a retry of an old attempt", dispatched, store.ApplyParams{Event: core.EventRetry, Holder: oldAttempt, Owner: "o.1"}, store.StaleAttempt},
 		{"a retry repeated by its owner", retrying, store.ApplyParams{Event: core.EventRetry, Holder: holder, Owner: "o.1"}, store.Repeated},
-		{"a retry that somebody else began", retrying, store.ApplyParams{Event: core.EventRetry, Holder: holder, Owner: "o.2"}, store.Illegal},
+		{"a retry of another owner", retrying, store.ApplyParams{Event: core.EventRetry, Holder: holder, Owner: "o.2"}, store.Illegal},
 		{"a move by the retry's owner", retrying, store.ApplyParams{Event: core.EventMove, Holder: holder, Owner: "o.1", To: other, Token: "t.3"}, store.Decided},
-		{"a move by somebody else", retrying, store.ApplyParams{Event: core.EventMove, Holder: holder, Owner: "o.2", To: other, Token: "t.3"}, store.Owned},
+		{"a move by another owner", retrying, store.ApplyParams{Event: core.EventMove, Holder: holder, Owner: "o.2", To: other, Token: "t.3"}, store.Owned},
 		{"a move repeated", record(core.StateDispatched, func(j *core.Job) { j.Holder, j.Token = other, "t.3" }),
 			store.ApplyParams{Event: core.EventMove, Holder: holder, Owner: "o.1", To: other, Token: "t.3"}, store.Repeated},
 		{"a takeover in the owner's time", retrying, store.ApplyParams{Event: core.EventTakeover, Holder: holder, Owner: "o.2"}, store.Owned},
 		{"a renewal", retrying, store.ApplyParams{Event: core.EventTakeover, Holder: holder, Owner: "o.1"}, store.Decided},
-		{"a takeover of what is not being retried", dispatched, store.ApplyParams{Event: core.EventTakeover, Holder: holder, Owner: "o.2"}, store.Illegal},
-		{"giving up in the owner's name", retrying, store.ApplyParams{Event: core.EventFail, Holder: holder, Owner: "o.1"}, store.Decided},
-		{"giving up in another's name", retrying, store.ApplyParams{Event: core.EventFail, Holder: holder, Owner: "o.2"}, store.Owned},
-		{"giving up for everybody", retrying, store.ApplyParams{Event: core.EventFail, AnyHolder: true}, store.Decided},
-		{"giving up twice", failed, store.ApplyParams{Event: core.EventFail, Holder: holder, Reason: core.ReasonMaxRetry}, store.Repeated},
-		{"giving up for another reason", failed, store.ApplyParams{Event: core.EventFail, Holder: holder, Reason: core.ReasonDeadline}, store.Ended},
-		{"a rebind", dispatched, store.ApplyParams{Event: core.EventRebind, Holder: anyLife, To: with(holder, func(h *core.Holder) { h.Epoch = 8 })}, store.Decided},
-		{"a rebind twice", dispatched, store.ApplyParams{Event: core.EventRebind, Holder: anyLife, To: holder}, store.Repeated},
-		{"a rebind of what another node has", dispatched, store.ApplyParams{Event: core.EventRebind, Holder: otherNode, To: otherNode}, store.NotHolder},
-		{"a rebind after the end", done, store.ApplyParams{Event: core.EventRebind, Holder: anyLife, To: other}, store.Ended},
-		{"an event no record knows", dispatched, store.ApplyParams{Event: core.EventReserve, AnyHolder: true}, store.Illegal},
+		{"a takeover of a job that is not retrying", dispatched, store.ApplyParams{Event: core.EventTakeover, Holder: holder, Owner: "o.2"}, store.Illegal},
+		{"a failure by the owner", retrying, store.ApplyParams{Event: core.EventFail, Holder: holder, Owner: "o.1"}, store.Decided},
+		{"a failure by another owner", retrying, store.ApplyParams{Event: core.EventFail, Holder: holder, Owner: "o.2"}, store.Owned},
+		{"a failure for any holder", retrying, store.ApplyParams{Event: core.EventFail, AnyHolder: true}, store.Decided},
+		{"a failure twice", failed, store.ApplyParams{Event: core.EventFail, Holder: holder, Reason: core.ReasonMaxRetry}, store.Repeated},
+		{"a failure for another reason", failed, store.ApplyParams{Event: core.EventFail, Holder: holder, Reason: core.ReasonDeadline}, store.Ended},
+		{"a rebind", dispatched, store.ApplyParams{Event: core.EventRebind, Holder: anyEpoch, To: with(holder, func(h *core.Holder) { h.Epoch = 8 })}, store.Decided},
+		{"a rebind twice", dispatched, store.ApplyParams{Event: core.EventRebind, Holder: anyEpoch, To: holder}, store.Repeated},
+		{"a rebind of another node's job", dispatched, store.ApplyParams{Event: core.EventRebind, Holder: otherNode, To: otherNode}, store.NotHolder},
+		{"a rebind after the end", done, store.ApplyParams{Event: core.EventRebind, Holder: anyEpoch, To: other}, store.Ended},
+		{"an event that is never stored", dispatched, store.ApplyParams{Event: core.EventReserve, AnyHolder: true}, store.Illegal},
 	} {
 		before := c.job.Clone()
-		next, got := store.Step(c.job, &c.p, noon)
+		next, got := store.Transition(c.job, &c.p, noon)
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
@@ -100,22 +100,22 @@ func TestStepOutcomes(t *testing.T) {
 	}
 }
 
-// TestStepTakeoverAtItsTime: a retry is its owner's until the very moment it names.
-func TestStepTakeoverAtItsTime(t *testing.T) {
+// TestTakeoverAtRetryDeadline: a retry belongs to its owner until exactly its deadline.
+func TestTakeoverAtRetryDeadline(t *testing.T) {
 	t.Parallel()
 	job := record(core.StateRetrying)
 	take := store.ApplyParams{Event: core.EventTakeover, Holder: holder, Owner: "o.2", RetryFor: time.Minute}
-	if _, got := store.Step(job, &take, job.Retry.Add(-1)); got != store.Owned {
-		t.Errorf("just before: %s, want owned", got)
+	if _, got := store.Transition(job, &take, job.Retry.Add(-1)); got != store.Owned {
+		t.Errorf("just before the deadline: %s, want owned", got)
 	}
-	next, got := store.Step(job, &take, job.Retry)
+	next, got := store.Transition(job, &take, job.Retry)
 	if got != store.Decided || next.Owner != "o.2" || !next.Retry.Equal(job.Retry.Add(time.Minute)) {
-		t.Errorf("at its time: %s, owner %s until %v", got, next.Owner, next.Retry)
+		t.Errorf("at the deadline: %s, owner %s until %v", got, next.Owner, next.Retry)
 	}
 }
 
-// TestStepHistory follows the lines a job's attempts leave.
-func TestStepHistory(t *testing.T) {
+// TestTransitionHistory: every attempt keeps the time and the reason of its own end.
+func TestTransitionHistory(t *testing.T) {
 	t.Parallel()
 	job := record(core.StateDispatched)
 	steps := []store.ApplyParams{
@@ -124,7 +124,7 @@ func TestStepHistory(t *testing.T) {
 		{Event: core.EventDone, Holder: other, Result: []byte(`{}`)},
 	}
 	for i, p := range steps {
-		next, got := store.Step(job, &p, noon.Add(time.Duration(i+1)*time.Second))
+		next, got := store.Transition(job, &p, noon.Add(time.Duration(i+1)*time.Second))
 		if got != store.Decided {
 			t.Fatalf("%s: %s", p.Event, got)
 		}
@@ -135,7 +135,7 @@ func TestStepHistory(t *testing.T) {
 	}
 	first, second := job.History[0], job.History[1]
 	if first.Reason != core.ReasonACKTimeout || !first.Ended.Equal(noon.Add(time.Second)) {
-		t.Errorf("the first attempt ended at %v for %s: a later step rewrote it", first.Ended, first.Reason)
+		t.Errorf("the first attempt ended at %v for %s: a later event rewrote it", first.Ended, first.Reason)
 	}
 	if second.Holder != other || second.Token != "t.3" || second.Reason != "" || !second.Ended.Equal(noon.Add(3*time.Second)) {
 		t.Errorf("the second attempt: %+v", second)

@@ -7,14 +7,13 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Step decides one step on a record without touching it: the pure half of Jobs.Apply. It returns the record
-// that stands afterwards. Every implementation must come to the same answer, so the suite compares them with
-// this one.
-func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
-	if repeated(job, p) {
+// Transition applies an event to a record, without side effects, and returns the record that is the result. It is the pure part of
+// Jobs.Apply: every implementation must come to the same result, and the conformance suite compares them with it.
+func Transition(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
+	if alreadyApplied(job, p) {
 		return job, Repeated
 	}
-	if refused := foreign(job, p); refused != 0 {
+	if refused := checkHolder(job, p); refused != 0 {
 		return job, refused
 	}
 	if job.State.Terminal() {
@@ -24,7 +23,7 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 	if !legal {
 		return job, Illegal
 	}
-	if job.State == core.StateRetrying && !mayDecideRetry(job, p, now) {
+	if job.State == core.StateRetrying && !mayLeaveRetrying(job, p, now) {
 		return job, Owned
 	}
 
@@ -41,10 +40,10 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 		next.End(now, p.Reason)
 		next.Reason, next.Detail = p.Reason, p.Detail
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
-		suspend(&next, p)
+		suspendDeadline(&next, p)
 	case core.EventTakeover:
-		if job.Owner != p.Owner { // by its owner it is a renewal, or a repeat
-			suspend(&next, p)
+		if job.Owner != p.Owner { // by the same owner it is a renewal, or a repeated call
+			suspendDeadline(&next, p)
 		}
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
 	case core.EventMove:
@@ -65,28 +64,28 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 	return &next, Decided
 }
 
-// repeated recognises a step that the record already shows, so that a lost reply does no harm.
-func repeated(job *core.Job, p *ApplyParams) bool {
-	mine := p.AnyHolder || foreign(job, p) == 0
+// alreadyApplied recognises an event that the record already shows: the caller lost the first reply.
+func alreadyApplied(job *core.Job, p *ApplyParams) bool {
+	held := p.AnyHolder || checkHolder(job, p) == 0
 	switch p.Event {
 	case core.EventDone:
-		return job.State == core.StateDone && mine
+		return job.State == core.StateDone && held
 	case core.EventRetry:
-		return job.State == core.StateRetrying && mine && job.Owner == p.Owner
+		return job.State == core.StateRetrying && held && job.Owner == p.Owner
 	case core.EventMove:
 		return job.State == core.StateDispatched && job.Holder == p.To && job.Token == p.Token
 	case core.EventRebind:
 		return !job.State.Terminal() && job.Holder == p.To
 	case core.EventFail:
-		return job.State == core.StateFailed && mine && job.Reason == p.Reason
+		return job.State == core.StateFailed && held && job.Reason == p.Reason
 	case core.EventCancel:
 		return job.State == core.StateCancelled
 	}
 	return false
 }
 
-// foreign says why the job is not held by whom the caller thinks; 0 when it is.
-func foreign(job *core.Job, p *ApplyParams) Outcome {
+// checkHolder returns why the holder of the record is not the one that the caller believes it to have, 0 when it is.
+func checkHolder(job *core.Job, p *ApplyParams) Outcome {
 	switch {
 	case p.HeldToken != "" && job.Token != p.HeldToken:
 		return NotHolder
@@ -102,22 +101,22 @@ func foreign(job *core.Job, p *ApplyParams) Outcome {
 	return 0
 }
 
-// mayDecideRetry reports whether the caller may step out of RETRYING. Its owner may; a result, a cancel or
-// the job's own deadline may; anybody may once the owner's time is over.
-func mayDecideRetry(job *core.Job, p *ApplyParams, now time.Time) bool {
+// mayLeaveRetrying reports whether the event may end or renew the retry. Results and cancels always may; a failure may if it comes
+// from the owner or is the job's own deadline (AnyHolder); a takeover by another token may after the owner's time.
+func mayLeaveRetrying(job *core.Job, p *ApplyParams, now time.Time) bool {
 	switch p.Event {
 	case core.EventMove:
 		return job.Owner == p.Owner
 	case core.EventFail:
 		return p.AnyHolder || job.Owner == p.Owner
-	case core.EventTakeover: // by its owner it is a renewal
+	case core.EventTakeover: // by the same owner it is a renewal
 		return job.Owner == p.Owner || !now.Before(job.Retry)
 	}
 	return true
 }
 
-// suspend moves the deadline of a job that waits for its audio, not for a node.
-func suspend(job *core.Job, p *ApplyParams) {
+// suspendDeadline moves the deadline of a job that waits for its audio.
+func suspendDeadline(job *core.Job, p *ApplyParams) {
 	if p.Suspends {
 		job.Deadline = job.Deadline.Add(p.RetryFor)
 	}
