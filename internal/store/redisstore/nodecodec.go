@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// nodeBody is what a node declares, as it is kept. What the store itself decides (epoch, revision, version, drain)
-// are fields beside it.
+// nodeBody is the stored form of what a node declares. What the store decides (epoch, revision, version, drain) is in other fields of
+// the hash.
 type nodeBody struct {
 	Health   string            `json:"health"`
 	MaxJobs  int               `json:"max"`
@@ -42,21 +42,21 @@ func encodeNode(n *core.Node) (string, error) {
 	return string(text), err
 }
 
-// nodeFields are what the store decides about a node, as scripts return them.
-type nodeFields struct{ epoch, rev, ver, drained, away string }
+// nodeFields is what the store decides about a node, as scripts return it.
+type nodeFields struct{ epoch, rev, ver, drained, disconnected string }
 
 func fieldsOf(r reply) nodeFields {
-	return nodeFields{epoch: r.text(0), rev: r.text(1), ver: r.text(2), drained: r.text(3), away: r.text(4)}
+	return nodeFields{epoch: r.text(0), rev: r.text(1), ver: r.text(2), drained: r.text(3), disconnected: r.text(4)}
 }
 
-// apply sets what the store decided.
+// apply sets the fields in a node.
 func (f nodeFields) apply(n *core.Node) {
 	number := func(text string) int64 {
 		v, _ := strconv.ParseInt(text, 10, 64)
 		return v
 	}
 	n.Epoch, n.Revision, n.Version = core.Epoch(number(f.epoch)), core.Revision(number(f.rev)), core.Version(number(f.ver))
-	n.Drained, n.Disconnected = f.drained == "1", f.away == "1"
+	n.Drained, n.Disconnected = f.drained == "1", f.disconnected == "1"
 }
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
@@ -79,7 +79,7 @@ func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
 	return n, nil
 }
 
-// A load is kept as three numbers, empty where it is not known.
+// encodeLoad encodes a load as three numbers, empty where one is unknown.
 func encodeLoad(l core.Load) string {
 	part := func(v float64) string {
 		if v < 0 {
@@ -102,9 +102,9 @@ func decodeLoad(text string) core.Load {
 	return core.Load{CPU: part(0), GPU: part(1), Memory: part(2)}
 }
 
-// decodeStatus reads what the script node returns; nil when there is no such node.
+// decodeStatus decodes the reply of node.lua; nil when there is no such node.
 func decodeStatus(id core.NodeID, now int64, r reply) (*store.NodeStatus, error) {
-	if r.none(0) {
+	if r.isNil(0) {
 		return nil, nil
 	}
 	meta := r.list(0)
@@ -118,7 +118,7 @@ func decodeStatus(id core.NodeID, now int64, r reply) (*store.NodeStatus, error)
 	}, nil
 }
 
-// flag writes a truth for a script.
+// flag encodes a boolean for a script.
 func flag(b bool) string {
 	if b {
 		return "1"
@@ -126,15 +126,15 @@ func flag(b bool) string {
 	return "0"
 }
 
-// activity writes what a node says it is doing: whether it lists, whether it counts, the count.
+// activity encodes a node's activity for a script, except the list.
 func activity(a *store.Activity) (lists, counts, current string) {
 	return flag(a.Lists), flag(a.Counts), strconv.Itoa(a.Current)
 }
 
-// listing adds the jobs a node lists.
-func listing(args []string, a *store.Activity) []string {
+// appendActive appends the listed jobs to the arguments of a script.
+func appendActive(args []string, a *store.Activity) []string {
 	for _, job := range a.Active {
-		args = append(args, listed(job.Job, job.Attempt))
+		args = append(args, activeName(job.Job, job.Attempt))
 	}
 	return args
 }
