@@ -112,7 +112,7 @@ func (r *Receiver) readInbox(ctx context.Context) {
 // retryPending handles messages again that were fetched and not acknowledged.
 func (r *Receiver) retryPending(ctx context.Context) {
 	for backoff.SleepJitter(ctx, retryAfter/2, 0.2) {
-		messages, err := r.store.Pending(ctx, store.FetchParams{Inbox: r.cfg.Instance, Wait: retryAfter, Limit: fetchLimit})
+		messages, err := r.store.Pending(ctx, store.FetchParams{Inbox: r.cfg.Instance, MinIdle: retryAfter, Limit: fetchLimit})
 		if err == nil {
 			r.process(ctx, messages)
 		}
