@@ -19,7 +19,7 @@ const (
 
 // speechQueue is the speech of an utterance on its way to the client, in whole binary frames. The session's mutex guards all
 // but the frames: a connection takes those when it can write them, while it holds a lock of its own, so they have their own
-// mutex. It is taken after the session's, and no other lock but the audio buffer's is taken under it.
+// mutex. It is taken under the session's mutex or a connection's lock, and only the audio buffer's is taken under it.
 type speechQueue struct {
 	attempt    int              // whose speech it is
 	nextChunk  int              // the next chunk of it
