@@ -19,9 +19,9 @@ func check(t *testing.T, p *process, want expectation) {
 	t.Helper()
 	ended := p.await("ended", nil)
 	select {
-	case <-p.Ended:
-		if p.How != nil {
-			t.Errorf("%s: %v", p.name, p.How)
+	case <-p.Exited:
+		if p.ExitErr != nil {
+			t.Errorf("%s: %v", p.name, p.ExitErr)
 		}
 	case <-time.After(patience):
 		t.Errorf("%s does not exit", p.name)

@@ -55,7 +55,7 @@ func startFleet(t *testing.T, instances int) *fleet {
 	for _, i := range f.instances {
 		poll(t, i.address+" is ready", func() bool {
 			if !i.Alive() {
-				t.Fatalf("an instance ended at its start: %v", i.How)
+				t.Fatalf("an instance ended at its start: %v", i.ExitErr)
 			}
 			answer, err := f.http.Get("http://" + i.address + "/readyz")
 			if err != nil {
@@ -85,7 +85,7 @@ func (f *fleet) startInstance(binary, store string, number int) *instance {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
-		i.End()
+		i.KillAndWait()
 		if text, err := os.ReadFile(i.log); err == nil && (f.t.Failed() || bytes.Contains(text, []byte("DATA RACE"))) {
 			f.t.Errorf("the log of %s:\n%s", i.address, text)
 		}
@@ -94,7 +94,7 @@ func (f *fleet) startInstance(binary, store string, number int) *instance {
 }
 
 // kill ends it without notice.
-func (i *instance) kill() { i.End() }
+func (i *instance) kill() { i.KillAndWait() }
 
 // terminate asks it to stop.
 func (f *fleet) terminate(i *instance) {
@@ -108,9 +108,9 @@ func (f *fleet) terminate(i *instance) {
 func (f *fleet) stopped(i *instance) {
 	f.t.Helper()
 	select {
-	case <-i.Ended:
-		if i.How != nil {
-			f.t.Errorf("the instance that was terminated: %v", i.How)
+	case <-i.Exited:
+		if i.ExitErr != nil {
+			f.t.Errorf("the instance that was terminated: %v", i.ExitErr)
 		}
 	case <-time.After(patience):
 		f.t.Errorf("the instance that was terminated still runs")

@@ -54,11 +54,11 @@ func run(t *testing.T, name, program string, script any) *process {
 		p.read(stdout)
 	}()
 	go func() {
-		<-p.Ended
+		<-p.Exited
 		_ = out.Close()
 	}()
 	t.Cleanup(func() {
-		p.End()
+		p.KillAndWait()
 		_ = stdin.Close()
 		<-read
 		if t.Failed() {
@@ -107,9 +107,9 @@ func (p *process) await(kind string, fits func(event) bool) event {
 		}
 		select {
 		case <-changed:
-		case <-p.Ended:
+		case <-p.Exited:
 			if again, _ := p.all(); len(again) == seen {
-				p.t.Fatalf("%s ended (%v) without the event %s", p.name, p.How, kind)
+				p.t.Fatalf("%s ended (%v) without the event %s", p.name, p.ExitErr, kind)
 			}
 		case <-timeout.C:
 			p.t.Fatalf("%s: no event %s within %v", p.name, kind, patience)
@@ -146,7 +146,7 @@ func (p *process) stop(d time.Duration) {
 func (p *process) halt() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
-	poll(p.t, "the process stops", p.Halted)
+	poll(p.t, "the process stops", p.Stopped)
 }
 
 func (p *process) resume() { p.signal(syscall.SIGCONT) }

@@ -32,7 +32,7 @@ func (s *Server) launch() error {
 		return err
 	}
 	if err := s.await(proc, before.Size()); err != nil {
-		proc.End()
+		proc.KillAndWait()
 		return err
 	}
 	s.mu.Lock()
@@ -55,7 +55,7 @@ func (s *Server) await(proc *child.Process, logged int64) error {
 			return nil
 		}
 		select {
-		case <-proc.Ended:
+		case <-proc.Exited:
 			said := s.logTail(logged)
 			if strings.Contains(said, "Failed listening on port") {
 				return fmt.Errorf("%s: %w", s.Addr(), errPortTaken)

@@ -97,7 +97,7 @@ func (s *Server) Kill() {
 	s.proc, s.stopped = nil, false
 	s.mu.Unlock()
 	if proc != nil {
-		proc.End()
+		proc.KillAndWait()
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *Server) Stop() {
 	s.tb.Helper()
 	proc := s.signal(syscall.SIGSTOP, true)
 	eventually(s.tb, startTimeout, func() error {
-		if !proc.Halted() {
+		if !proc.Stopped() {
 			return fmt.Errorf("%s does not stop", s.Addr())
 		}
 		return nil
