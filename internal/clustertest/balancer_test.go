@@ -41,11 +41,11 @@ func TestBalancerSkipsUnreadyInstances(t *testing.T) {
 		instances = append(instances, i)
 	}
 	b := StartBalancer(t, instances)
-	ask := &http.Client{Transport: transport}
+	client := &http.Client{Transport: transport}
 	served := func() map[string]int {
 		by := make(map[string]int)
 		for range 40 {
-			resp, err := ask.Get(b.URL() + "/who")
+			resp, err := client.Get(b.URL() + "/who")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,13 +56,13 @@ func TestBalancerSkipsUnreadyInstances(t *testing.T) {
 		return by
 	}
 	if by := served(); by["0"] == 0 || by["1"] == 0 {
-		t.Errorf("both are ready, and they served %v", by)
+		t.Errorf("both instances are ready, and they served %v", by)
 	}
 	seen := func(want bool) {
 		t.Helper()
 		if err := Eventually(t.Context(), 5*time.Second, func() error {
 			if b.Healthy(instances[0]) != want {
-				return fmt.Errorf("the balancer sees it: %v", !want)
+				return fmt.Errorf("Healthy returns %v", !want)
 			}
 			return nil
 		}); err != nil {
@@ -72,23 +72,23 @@ func TestBalancerSkipsUnreadyInstances(t *testing.T) {
 	ready[0].Store(false)
 	seen(false)
 	if by := served(); by["0"] != 0 {
-		t.Errorf("the first is not ready, and they served %v", by)
+		t.Errorf("the first instance is not ready, and they served %v", by)
 	}
 	ready[0].Store(true)
 	seen(true)
 
-	resp, err := ask.Get(b.URL() + "/stay")
+	resp, err := client.Get(b.URL() + "/stay")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	if n := b.Cut(func(*BalancedConn) bool { return false }); n != 0 {
-		t.Errorf("%d were cut that were not chosen", n)
+		t.Errorf("%d connections were cut that do not match", n)
 	}
 	if n := b.Cut(func(*BalancedConn) bool { return true }); n == 0 {
-		t.Error("nobody was cut")
+		t.Error("no connection was cut")
 	}
 	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("the connection that was cut ended well")
+		t.Error("a cut connection ended without an error")
 	}
 }

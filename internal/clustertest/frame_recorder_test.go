@@ -30,17 +30,17 @@ func TestRecorderSeesEveryTextMessage(t *testing.T) {
 	}))
 	defer srv.Close()
 	var mu sync.Mutex
-	heard := make(map[bool][]string)
+	recorded := make(map[bool][]string)
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
-	wiretap := &frameRecorder{transport: base, onText: func(_ int, sent bool, text []byte) {
+	recorder := &frameRecorder{transport: base, onText: func(_ int, sent bool, text []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		heard[sent] = append(heard[sent], string(text))
+		recorded[sent] = append(recorded[sent], string(text))
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, srv.URL, &websocket.DialOptions{HTTPClient: &http.Client{Transport: wiretap}})
+	c, _, err := websocket.Dial(ctx, srv.URL, &websocket.DialOptions{HTTPClient: &http.Client{Transport: recorder}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestRecorderSeesEveryTextMessage(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := cmp.Diff(map[bool][]string{true: want, false: want}, heard); diff != "" {
-		t.Errorf("heard, by whether it was sent (-want +got):\n%.500s", diff)
+	if diff := cmp.Diff(map[bool][]string{true: want, false: want}, recorded); diff != "" {
+		t.Errorf("recorded, by whether it was sent (-want +got):\n%.500s", diff)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // TestBacklogOfInboxes reads streams of a real Redis in every topology.
 func TestBacklogOfInboxes(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"standalone", "sentinel", "cluster"} {
+	for _, name := range []string{Standalone, Sentinel, RedisCluster} {
 		t.Run(name, func(t *testing.T) {
 			r := StartRedis(t, name, 1)
 			do := func(key string, args ...string) string {
@@ -25,11 +25,11 @@ func TestBacklogOfInboxes(t *testing.T) {
 				}
 				return fmt.Sprint(reply)
 			}
-			want := func(pending, waiting, oldest int64) {
+			want := func(pending, undelivered, oldest int64) {
 				t.Helper()
 				b, err := r.Backlog()
-				if err != nil || b.Pending != pending || b.Undelivered != waiting || b.OldestMS != oldest || b.Empty() != (oldest == 0) {
-					t.Errorf("%+v, %v; want %d pending, %d waiting, the oldest of %d", b, err, pending, waiting, oldest)
+				if err != nil || b.Pending != pending || b.Undelivered != undelivered || b.OldestMS != oldest || b.Empty() != (oldest == 0) {
+					t.Errorf("%+v, %v; want %d pending, %d undelivered, the oldest of %d", b, err, pending, undelivered, oldest)
 				}
 			}
 			want(0, 0, 0)
@@ -37,7 +37,7 @@ func TestBacklogOfInboxes(t *testing.T) {
 			for _, key := range []string{a, b} {
 				do(key, "XGROUP", "CREATE", key, InboxGroup, "0", "MKSTREAM")
 			}
-			do(bare, "XADD", bare, "900-0", "x", "nobody has a group here")
+			do(bare, "XADD", bare, "900-0", "x", "no group")
 			want(0, 0, 0) // a stream without a group is not the inbox of an instance
 			do(bare, "DEL", bare)
 			do(a, "XADD", a, "1000-0", "x", "y")
@@ -61,7 +61,7 @@ func TestBacklogOfInboxes(t *testing.T) {
 			}
 			now, err := r.Clock()
 			if at := time.Now().UnixMilli(); err != nil || now < at-1000 || now > at+1000 {
-				t.Errorf("the clock of Redis is %d, %v; it is %d", now, err, at)
+				t.Errorf("the clock of Redis is %d, %v; want about %d", now, err, at)
 			}
 		})
 	}

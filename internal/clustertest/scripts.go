@@ -60,9 +60,17 @@ func (p *scriptParser) end() {
 	}
 }
 
-// MonitorScripts passes on all scripts that a server runs until the end of the test, also after the server was restarted.
-// It returns when the server has started to report.
+// MonitorScripts passes on all scripts that a server runs, as MonitorCommands does with commands.
 func MonitorScripts(tb testing.TB, server *redistest.Server, onScript func(Script), onError func(error)) {
+	tb.Helper()
+	p := &scriptParser{onScript: onScript}
+	MonitorCommands(tb, server, p.add, p.end, onError)
+}
+
+// MonitorCommands passes on all commands that a server runs until the end of the test, also after the server was restarted. It
+// returns when the server has started to report. onDisconnect is called whenever the connection to the server ends, onError at
+// most once, when the server reports something that cannot be parsed.
+func MonitorCommands(tb testing.TB, server *redistest.Server, onCommand func(redistest.Command), onDisconnect func(), onError func(error)) {
 	tb.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -75,9 +83,8 @@ func MonitorScripts(tb testing.TB, server *redistest.Server, onScript func(Scrip
 	running.Go(func() {
 		defer markStarted()
 		for {
-			p := &scriptParser{onScript: onScript}
-			err := server.Monitor(ctx, markStarted, p.add)
-			p.end()
+			err := server.Monitor(ctx, markStarted, onCommand)
+			onDisconnect()
 			if err != nil {
 				onError(err)
 				return

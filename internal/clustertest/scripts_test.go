@@ -15,8 +15,8 @@ import (
 func TestMonitorScripts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	heard := make(chan Script, 10)
-	MonitorScripts(t, server, func(s Script) { heard <- s }, func(err error) { t.Error(err) })
+	scripts := make(chan Script, 10)
+	MonitorScripts(t, server, func(s Script) { scripts <- s }, func(err error) { t.Error(err) })
 	do := func(args ...string) {
 		t.Helper()
 		if _, err := server.Do(args...); err != nil {
@@ -33,9 +33,9 @@ func TestMonitorScripts(t *testing.T) {
 		{Keys: []string{"k", "l"}, Args: []string{"7", odd}, Writes: [][]string{{"SET", "k", odd}, {"DEL", "l"}}},
 		{Keys: []string{}, Args: []string{}},
 	} {
-		got := <-heard
+		got := <-scripts
 		if got.AtMS < before-1000 || got.AtMS > before+60_000 {
-			t.Errorf("it was at %d, want about %d", got.AtMS, before)
+			t.Errorf("a script at %d, want about %d", got.AtMS, before)
 		}
 		got.AtMS = 0
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Script{})); diff != "" {
@@ -87,40 +87,40 @@ func TestAuditorFindsWritesThatShouldFail(t *testing.T) {
 		return s
 	}
 	for name, c := range map[string]struct {
-		heard         []Script
-		late, usurped int
-		want          string
+		scripts          []Script
+		late, superseded int
+		want             string
 	}{
-		"nothing":                        {heard: []Script{save("1", "a", true), message("1", "a", true), save("2", "b", true), message("0", "", true)}},
-		"late, and without effect":       {heard: []Script{late(save("1", "a", false))}, late: 1},
-		"late":                           {heard: []Script{late(save("1", "a", true))}, late: 1, want: LateWrite},
-		"without a limit":                {heard: []Script{{AtMS: now, Keys: []string{"k"}, Args: []string{"0"}, Writes: [][]string{{"DEL", "k"}}}}},
-		"an old owner that was refused":  {heard: []Script{save("2", "b", true), save("1", "a", false)}, usurped: 1},
-		"an old owner":                   {heard: []Script{save("2", "b", true), save("1", "a", true)}, usurped: 1, want: SupersededWrite},
-		"two owners of one epoch":        {heard: []Script{save("2", "b", true), save("2", "a", true)}, usurped: 1, want: SupersededWrite},
-		"a message that was refused":     {heard: []Script{save("2", "b", true), message("1", "a", false)}, usurped: 1},
-		"a message of an old owner":      {heard: []Script{save("2", "b", true), message("1", "a", true)}, usurped: 1, want: SupersededWrite},
-		"another incarnation":            {heard: []Script{save("3", "b", true), saveAs("two", "1", "a", true), save("3", "b", false)}, usurped: 1},
-		"an earlier incarnation":         {heard: []Script{save("3", "b", true), saveAs("two", "1", "a", true), save("3", "b", true)}, usurped: 1, want: SupersededWrite},
-		"a grant":                        {heard: []Script{register(first), reserve(first, true), register(second), reserve(second, true)}},
-		"a grant that was refused":       {heard: []Script{register(first), register(second), reserve(first, false)}, usurped: 1},
-		"a grant on an earlier life":     {heard: []Script{register(first), register(second), reserve(first, true)}, usurped: 1, want: SupersededWrite},
-		"a heartbeat":                    {heard: []Script{register(first), heartbeat(first, true), heartbeat("0", true)}},
-		"a heartbeat of an earlier life": {heard: []Script{register(first), register(second), heartbeat(first, true)}, usurped: 1, want: SupersededWrite},
+		"no violation":                       {scripts: []Script{save("1", "a", true), message("1", "a", true), save("2", "b", true), message("0", "", true)}},
+		"late, and without effect":           {scripts: []Script{late(save("1", "a", false))}, late: 1},
+		"late":                               {scripts: []Script{late(save("1", "a", true))}, late: 1, want: LateWrite},
+		"without a limit":                    {scripts: []Script{{AtMS: now, Keys: []string{"k"}, Args: []string{"0"}, Writes: [][]string{{"DEL", "k"}}}}},
+		"an old owner that was refused":      {scripts: []Script{save("2", "b", true), save("1", "a", false)}, superseded: 1},
+		"an old owner":                       {scripts: []Script{save("2", "b", true), save("1", "a", true)}, superseded: 1, want: SupersededWrite},
+		"two owners of one epoch":            {scripts: []Script{save("2", "b", true), save("2", "a", true)}, superseded: 1, want: SupersededWrite},
+		"a message that was refused":         {scripts: []Script{save("2", "b", true), message("1", "a", false)}, superseded: 1},
+		"a message of an old owner":          {scripts: []Script{save("2", "b", true), message("1", "a", true)}, superseded: 1, want: SupersededWrite},
+		"another incarnation":                {scripts: []Script{save("3", "b", true), saveAs("two", "1", "a", true), save("3", "b", false)}, superseded: 1},
+		"an earlier incarnation":             {scripts: []Script{save("3", "b", true), saveAs("two", "1", "a", true), save("3", "b", true)}, superseded: 1, want: SupersededWrite},
+		"a reservation":                      {scripts: []Script{register(first), reserve(first, true), register(second), reserve(second, true)}},
+		"a reservation that was refused":     {scripts: []Script{register(first), register(second), reserve(first, false)}, superseded: 1},
+		"a reservation for an earlier epoch": {scripts: []Script{register(first), register(second), reserve(first, true)}, superseded: 1, want: SupersededWrite},
+		"a heartbeat":                        {scripts: []Script{register(first), heartbeat(first, true), heartbeat("0", true)}},
+		"a heartbeat of an earlier epoch":    {scripts: []Script{register(first), register(second), heartbeat(first, true)}, superseded: 1, want: SupersededWrite},
 	} {
-		w := newScriptAuditor()
-		for _, s := range c.heard {
-			w.check(s)
+		a := newScriptAuditor()
+		for _, s := range c.scripts {
+			a.check(s)
 		}
-		effects, summary, _ := w.Report()
+		violations, summary, _ := a.Report()
 		var kinds []string
-		for _, e := range effects {
+		for _, e := range violations {
 			kinds = append(kinds, e.Kind)
 		}
-		if got := strings.Join(kinds, ", "); got != c.want || w.late != c.late || w.superseded != c.usurped {
-			t.Errorf("%s: %q, %d late, %d usurped (%s)", name, got, w.late, w.superseded, summary)
+		if got := strings.Join(kinds, ", "); got != c.want || a.late != c.late || a.superseded != c.superseded {
+			t.Errorf("%s: violations %q, %d late, %d superseded (%s)", name, got, a.late, a.superseded, summary)
 		}
-		if want := fmt.Sprintf("%d scripts", len(c.heard)); !strings.HasPrefix(summary, want) {
+		if want := fmt.Sprintf("%d scripts", len(c.scripts)); !strings.HasPrefix(summary, want) {
 			t.Errorf("%s: %s", name, summary)
 		}
 	}
