@@ -76,13 +76,13 @@ func (s *sessionChecker) checkTerminal(e journal.Entry, requests map[string]bool
 	s.terminals[e.Request] = append(s.terminals[e.Request], e)
 	switch {
 	case e.Index < s.next:
-		s.addViolation(outOfOrder, "%d first expected next: %v", s.next, e)
+		s.addViolation(outOfOrder, "expected %d next: %v", s.next, e)
 	case e.Index > s.next && !s.gapAnnounced:
-		s.addViolation(unexplainedGap, "%d first expected next: %v", s.next, e)
+		s.addViolation(unexplainedGap, "expected %d next: %v", s.next, e)
 	}
 	s.next, s.gapAnnounced = max(s.next, e.Index+1), false
 	if int(e.Index) < len(s.sent) && s.sent[e.Index].Request != e.Request && requests[e.Request] {
-		s.addViolation(outOfOrder, "utterance %d first %s: %v", e.Index, s.sent[e.Index].Request, e)
+		s.addViolation(outOfOrder, "utterance %d was %s: %v", e.Index, s.sent[e.Index].Request, e)
 	}
 	s.checkResult(e, had)
 }
@@ -144,7 +144,7 @@ func (s *sessionChecker) checkCommits(entries []journal.Entry) {
 		switch e.Kind {
 		case journal.CommitReceived:
 			if committed[key] || terminated[key] {
-				s.addViolation(wrongCommit, "committed %v, terminal %v terminated the same connection before: %v", committed[key], terminated[key], e)
+				s.addViolation(wrongCommit, "committed %v, terminal %v over the same connection before: %v", committed[key], terminated[key], e)
 			}
 			committed[key] = true
 			if first, known := commits[e.Index]; known && (first.Job != e.Job || first.Seq != e.Seq || first.Bytes != e.Bytes) && !s.lossAround(e.At) {
@@ -207,7 +207,7 @@ func (s *sessionChecker) checkSpeech(entries []journal.Entry) {
 			continue
 		}
 		if len(overlapping(s.injections, e.At, e.At+int64(s.answerLimit))) == 0 {
-			s.addViolation(wrongSpeech, "%d stateOf %d bytes arrived: %v", v.bytes, clustertest.SpeechSize, e)
+			s.addViolation(wrongSpeech, "%d of %d bytes arrived: %v", v.bytes, clustertest.SpeechSize, e)
 		}
 	}
 }

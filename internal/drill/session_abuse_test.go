@@ -77,7 +77,7 @@ func TestOneSessionTokenHasBoundedCost(t *testing.T) {
 		peak = peak.maxWith(a.measure(c))
 	}
 	running.Wait()
-	t.Logf("%v, %d connections, %d messages, %d MiB sent, %d utterances: the instance took %d MiB more than before (at peak %d), Redis %d MiB more (at peak %d)",
+	t.Logf("%v, %d connections, %d messages, %d MiB sent, %d utterances: the instance took %d MiB more than before (limit %d), Redis %d MiB more (limit %d)",
 		*abuseDuration, a.conns.Load(), a.messages.Load(), a.bytes.Load()>>20, a.utterances.Load(),
 		(peak.instance-before.instance)>>20, maxInstanceMemory>>20, (peak.redis-before.redis)>>20, maxRedisMemory>>20)
 	if peak.instance-before.instance > maxInstanceMemory || peak.redis-before.redis > maxRedisMemory {

@@ -1,4 +1,4 @@
-// PCM that looks like speech to a silence detector: loud syllables with short dips between them, never the same twice.
+// PCM that a silence detector takes for speech: loud syllables with short gaps, never the same twice.
 
 export const SAMPLE_RATE = 16000
 export const FRAME_MS = 40
@@ -8,7 +8,7 @@ const SYLLABLE_FRAMES = 5 // 200 ms, of which the last frame is quiet
 const LOUD = 12000
 const QUIET = 60
 
-// xorshift32: small, seeded, good enough that no two frames are alike.
+// xorshift32: small, seeded, and good enough that no two frames are equal.
 const generator = (seed) => {
   let state = seed | 1
   return () => {
@@ -19,7 +19,7 @@ const generator = (seed) => {
   }
 }
 
-// frames makes the frames of one utterance, one at each call.
+// frames returns a function that returns the next frame of an utterance at each call.
 export function frames(seed) {
   const random = generator(Math.imul(seed + 1, 2654435761))
   let count = 0
