@@ -65,7 +65,7 @@ func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, 
 // socket node.
 type callbackNode struct {
 	testNode
-	api          *sim.Peer
+	api          *sim.API
 	omitsActive  bool          // never lists its active jobs
 	ambiguous    bool          // leaves open whether it received a first attempt
 	heartbeatNow chan struct{} // requests a heartbeat before the next interval
@@ -290,7 +290,7 @@ func (n *callbackNode) report(ctx context.Context, what string, key wire.ActiveJ
 		in[name] = value
 	}
 	var ok wire.OKResponse
-	return n.api.Insist(ctx, "/v1/job/"+what, in, &ok)
+	return n.api.PostRetry(ctx, "/v1/job/"+what, in, &ok)
 }
 
 // recordWork does the work and records its start and its end.
@@ -333,7 +333,7 @@ func (n *callbackNode) fetchAudio(ctx context.Context, address string) (int64, e
 		if err != nil {
 			return err
 		}
-		resp, err := n.api.Client.Do(r)
+		resp, err := n.api.HTTP.Do(r)
 		if err != nil {
 			return err
 		}

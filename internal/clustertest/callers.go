@@ -28,9 +28,9 @@ const (
 )
 
 // newSchedulerClient returns a client of the scheduler's HTTP API with a short timeout.
-func newSchedulerClient(url string) *sim.Peer {
-	p := sim.NewPeer(url)
-	p.Client.Timeout = answerTimeout
+func newSchedulerClient(url string) *sim.API {
+	p := sim.NewAPI(url)
+	p.HTTP.Timeout = answerTimeout
 	return p
 }
 
@@ -52,7 +52,7 @@ func runCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready 
 type caller struct {
 	name    string
 	journal *journal.Writer
-	api     *sim.Peer
+	api     *sim.API
 	rand    *rand.Rand
 }
 
