@@ -27,7 +27,7 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // storeys are the packages from the ground up. A package may import only what stands below it.
 var storeys = [][]string{
-	{"wire", "wire/oggopus", "internal/backoff", "internal/parallel", "internal/deadline", "internal/child", "internal/clustertest/journal"},
+	{"wire", "wire/oggopus", "internal/backoff", "internal/parallel", "internal/deadline", "internal/child", "internal/clustertest/journal", "bench/stats"},
 	{"internal/core", "internal/socket", "internal/redistest", "node", "client"},
 	{"internal/store", "internal/auth"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio"},

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
@@ -85,7 +86,7 @@ func measureGrowth(b *testing.B, name string, do load, rows *[][]string) (median
 	for n := range turns {
 		row := []string{name, strconv.Itoa(n + 1)}
 		for c, format := range []string{"%.0f", "%.2f", "%.2f ms", "%.2f ms", "%.2f", "%.2f", "%.2f", "%.0f", "%.0f"} {
-			medians[n][c] = median(turns[n][c])
+			medians[n][c] = stats.Median(turns[n][c])
 			row = append(row, fmt.Sprintf(format, medians[n][c]))
 		}
 		*rows = append(*rows, row)
@@ -108,7 +109,7 @@ func measureTurn(b *testing.B, server *redistest.Server, all []*instance, throug
 		turn[busiestCores] = max(turn[busiestCores], cores)
 	}
 	if len(d.latencies) > 0 {
-		turn[p50], turn[p99] = milliseconds(median(d.latencies)), milliseconds(percentile(d.latencies, 0.99))
+		turn[p50], turn[p99] = milliseconds(stats.Median(d.latencies)), milliseconds(stats.Percentile(d.latencies, 0.99))
 	}
 	turn[redisCost], turn[allCost] = 1e6*turn[redisCores]/turn[rate], 1e6*turn[allCores]/turn[rate]
 	return turn

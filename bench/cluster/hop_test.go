@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
@@ -63,7 +64,7 @@ func measureHop(b *testing.B, sc scenario, rows *[][]string) (extra time.Duratio
 		}
 		ratios = append(ratios, rates[1][len(rates[1])-1]/rates[0][len(rates[0])-1])
 		for l, leg := range legs {
-			added[l] = append(added[l], median(latencies(turn[1], leg))-median(latencies(turn[0], leg)))
+			added[l] = append(added[l], stats.Median(latencies(turn[1], leg))-stats.Median(latencies(turn[0], leg)))
 		}
 	}
 	row := func(count, what, rate string, of func(l int) time.Duration) {
@@ -74,11 +75,11 @@ func measureHop(b *testing.B, sc scenario, rows *[][]string) (extra time.Duratio
 		*rows = append(*rows, append(cells, rate))
 	}
 	for n, name := range []string{"one", "two"} {
-		row(name, "p50", fmt.Sprintf("%.0f", median(rates[n])), func(l int) time.Duration { return median(latencies(all[n], legs[l])) })
-		row(name, "p99", "", func(l int) time.Duration { return percentile(latencies(all[n], legs[l]), 0.99) })
+		row(name, "p50", fmt.Sprintf("%.0f", stats.Median(rates[n])), func(l int) time.Duration { return stats.Median(latencies(all[n], legs[l])) })
+		row(name, "p99", "", func(l int) time.Duration { return stats.Percentile(latencies(all[n], legs[l]), 0.99) })
 	}
-	row("added", "p50", fmt.Sprintf("%.2f of one", median(ratios)), func(l int) time.Duration { return median(added[l]) })
-	return median(added[len(legs)-1]), median(ratios)
+	row("added", "p50", fmt.Sprintf("%.2f of one", stats.Median(ratios)), func(l int) time.Duration { return stats.Median(added[l]) })
+	return stats.Median(added[len(legs)-1]), stats.Median(ratios)
 }
 
 // latencies returns one part of many latencies.

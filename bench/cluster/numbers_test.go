@@ -1,22 +1,11 @@
 package cluster
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"slices"
 	"text/tabwriter"
 	"time"
 )
-
-// median returns the median of a list.
-func median[T cmp.Ordered](list []T) T { return percentile(list, 0.5) }
-
-// percentile returns the value below which a share of the list is.
-func percentile[T cmp.Ordered](list []T, p float64) T {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
-}
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/node"
@@ -22,13 +23,13 @@ import (
 const (
 	slowReaders, quickReaders = 500, 100
 	slowWindow, slowTurns     = 4 * time.Second, 7
-	spokenBytes               = 64 << 10
+	speechBytes               = 64 << 10
 )
 
-// BenchmarkSlowReaders measures how long people wait for their results while 500 others speak too and are sent speech: in
-// turns in which those read it, and in which they read nothing.
+// BenchmarkSlowReaders measures the latency of results while 500 other sessions receive speech, in turns in which these
+// read it and in which they read nothing.
 func BenchmarkSlowReaders(b *testing.B) {
-	p := start(b)
+	p := startScheduler(b)
 	ctx, stop := context.WithCancel(b.Context())
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -41,7 +42,7 @@ func BenchmarkSlowReaders(b *testing.B) {
 			}, func(_ context.Context, job *node.Job) (node.Result, error) {
 				r := node.Result{TextTgt: "x"}
 				if job.Options.RequireTTS {
-					r.Speech = make([]byte, spokenBytes)
+					r.Speech = make([]byte, speechBytes)
 				}
 				return r, nil
 			})
@@ -50,22 +51,22 @@ func BenchmarkSlowReaders(b *testing.B) {
 			}
 		})
 	}
-	var reading atomic.Bool // whether the slow ones read
+	var reading atomic.Bool // whether the slow readers read
 	for range slowReaders {
 		others.Go(func() {
 			for ctx.Err() == nil {
-				_ = speakSlowly(ctx, p.url, &reading) // it was closed, and comes again
+				_ = runSlowReader(ctx, p.url, &reading) // the connection was closed; connect again
 			}
 		})
 	}
-	watch := &waits{}
+	watch := &latencyLog{}
 	for range quickReaders {
 		s, err := client.Start(ctx, client.Config{URL: p.url, Log: quiet, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
 		if err != nil {
 			b.Fatal(err)
 		}
-		others.Go(func() { watch.speak(ctx, s) })
-		others.Go(func() { watch.listen(s) })
+		others.Go(func() { watch.sendUtterances(ctx, s) })
+		others.Go(func() { watch.recordResults(s) })
 	}
 	for b.Loop() {
 		var ratios, without, with []float64
@@ -75,22 +76,22 @@ func BenchmarkSlowReaders(b *testing.B) {
 			for i, reads := range []bool{true, false} {
 				reading.Store(reads)
 				backoff.Sleep(ctx, slowWindow/4)
-				watch.reset()
+				watch.take()
 				backoff.Sleep(ctx, slowWindow)
-				p99[i] = part(watch.reset(), 0.99)
+				p99[i] = percentile(watch.take(), 0.99)
 			}
 			without, with = append(without, float64(p99[0].Microseconds())), append(with, float64(p99[1].Microseconds()))
 			ratios = append(ratios, float64(p99[1])/float64(p99[0]))
 		}
-		b.ReportMetric(median(without), "p99-µs-all-read")
-		b.ReportMetric(median(with), "p99-µs-500-slow")
-		b.ReportMetric(median(ratios), "of-all-read")
+		b.ReportMetric(stats.Median(without), "p99-µs-all-read")
+		b.ReportMetric(stats.Median(with), "p99-µs-500-slow")
+		b.ReportMetric(stats.Median(ratios), "of-all-read")
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// speakSlowly is a speaker who asks for speech and reads it only if it is told to, until it is closed.
-func speakSlowly(ctx context.Context, url string, reading *atomic.Bool) error {
+// runSlowReader is a session that asks for speech, and reads only while reading is set, until its connection is closed.
+func runSlowReader(ctx context.Context, url string, reading *atomic.Bool) error {
 	ws, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
 	if err != nil {
 		backoff.SleepJitter(ctx, time.Second, 0.5)
@@ -116,39 +117,39 @@ func speakSlowly(ctx context.Context, url string, reading *atomic.Bool) error {
 		return err
 	}
 	for backoff.SleepJitter(ctx, 2*time.Second, 0.5) {
-		if err := errors.Join(ws.Write(ctx, websocket.MessageBinary, speech), ws.Write(ctx, websocket.MessageText, []byte(`{"type":"audio_chunk","is_final":true}`))); err != nil {
+		if err := errors.Join(ws.Write(ctx, websocket.MessageBinary, tone), ws.Write(ctx, websocket.MessageText, []byte(`{"type":"audio_chunk","is_final":true}`))); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// waits notes how long people wait.
-type waits struct {
-	mu   sync.Mutex
-	said sync.Map // from request to when
-	took []time.Duration
+// latencyLog records the latencies of results.
+type latencyLog struct {
+	mu        sync.Mutex
+	sentAt    sync.Map // from request id to time.Time
+	latencies []time.Duration
 }
 
-// reset forgets what was noted and returns it.
-func (w *waits) reset() []time.Duration {
+// take returns and removes the latencies so far.
+func (w *latencyLog) take() []time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	took := w.took
-	w.took = nil
+	took := w.latencies
+	w.latencies = nil
 	return took
 }
 
-func (w *waits) speak(ctx context.Context, s *client.Session) {
+func (w *latencyLog) sendUtterances(ctx context.Context, s *client.Session) {
 	for n := 0; backoff.Sleep(ctx, rand.N(time.Second)); n++ {
 		request := fmt.Sprintf("%s.%d", s.ID(), n)
 		if s.Begin(wire.UtteranceStart{RequestID: request}) != nil {
 			return
 		}
-		if _, err := s.Write(speech); err != nil {
+		if _, err := s.Write(tone); err != nil {
 			return
 		}
-		w.said.Store(request, time.Now())
+		w.sentAt.Store(request, time.Now())
 		if s.Commit() != nil {
 			return
 		}
@@ -156,7 +157,7 @@ func (w *waits) speak(ctx context.Context, s *client.Session) {
 	_ = s.Close()
 }
 
-func (w *waits) listen(s *client.Session) {
+func (w *latencyLog) recordResults(s *client.Session) {
 	for e, err := range s.Events() {
 		if err != nil {
 			return
@@ -165,9 +166,9 @@ func (w *waits) listen(s *client.Session) {
 		if !ok {
 			continue
 		}
-		if at, ok := w.said.LoadAndDelete(r.RequestID); ok {
+		if at, ok := w.sentAt.LoadAndDelete(r.RequestID); ok {
 			w.mu.Lock()
-			w.took = append(w.took, time.Since(at.(time.Time)))
+			w.latencies = append(w.latencies, time.Since(at.(time.Time)))
 			w.mu.Unlock()
 		}
 	}
