@@ -94,7 +94,7 @@ func sum(by map[string]float64) (all float64) {
 // BenchmarkCommands prints how many Redis commands each operation costs.
 func BenchmarkCommands(b *testing.B) {
 	for b.Loop() {
-		rows := [][]string{{"", "commands", "of them scripts", "mostly"}}
+		rows := [][]string{{"", "commands", "of them scripts", "most frequent"}}
 		for _, c := range measureCosts(b, 1000, 4*time.Second) {
 			rows = append(rows, []string{c.operation, fmt.Sprintf("%.1f", c.commands), fmt.Sprintf("%.1f", c.scripts()), c.String()})
 		}

@@ -139,7 +139,7 @@ func BenchmarkSpread(b *testing.B) {
 	for b.Loop() {
 		t := startSharded(b, 50, 100)
 		runUtterances(b, t.fleet, t.sessions, 8, 0)
-		used, all, said := t.runOneSecond(b)
+		used, all, sent := t.runOneSecond(b)
 		keys := t.keysByPrimary(b)
 		total := len(slices.Concat(keys...))
 		rows := [][]string{{"primary", "keys", "share"}}
@@ -156,7 +156,7 @@ func BenchmarkSpread(b *testing.B) {
 		}
 		other := slices.IndexFunc(list, func(h keyUse) bool { return !isInstanceKey(h.key) })
 		rows = append(rows, []string{"the first that is no instance key: " + list[other].key, fmt.Sprint(list[other].commands), percent(list[other].commands, all)})
-		printTable(fmt.Sprintf("%d commands of %d utterances in a second by key, of %d keys", all, said, len(used)), rows)
+		printTable(fmt.Sprintf("%d commands of %d utterances in a second by key, of %d keys", all, sent, len(used)), rows)
 		for _, over := range overused(list, all) {
 			b.Error(over)
 		}
@@ -165,7 +165,7 @@ func BenchmarkSpread(b *testing.B) {
 }
 
 // runOneSecond has all sessions send utterances for a second, and returns the commands by key.
-func (t *shardedCluster) runOneSecond(b *testing.B) (keys map[string]int, all, said int) {
+func (t *shardedCluster) runOneSecond(b *testing.B) (keys map[string]int, all, sent int) {
 	m := startKeyCounter(b, t.primaries)
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -178,14 +178,14 @@ func (t *shardedCluster) runOneSecond(b *testing.B) (keys map[string]int, all, s
 					return
 				}
 				mu.Lock()
-				said++
+				sent++
 				mu.Unlock()
 			}
 		})
 	}
 	running.Wait()
 	keys, all = m.total(b)
-	return keys, all, said
+	return keys, all, sent
 }
 
 // The limits on the distribution of keys. Of some 600 nodes, sessions and jobs, each with a slot of its own, a third is on

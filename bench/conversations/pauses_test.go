@@ -22,7 +22,7 @@ import (
 const sessionPause = 500 * time.Millisecond
 
 // BenchmarkPauseProbes has many sessions end their utterances explicitly and by a pause, in turn, and reports what a pause
-// costs: a ping and a pong, which tell it from a stall. In full:
+// costs: a ping and a pong, which distinguish it from a stall. In full:
 //
 //	go test -run '^$' -bench PauseProbes -benchtime 1x ./bench/conversations -sessions 5000 -nodes 50 -during 20s -timeout 15m
 func BenchmarkPauseProbes(t *testing.B) {

@@ -11,7 +11,7 @@ import (
 // Ports come from below the range that the kernel uses for outgoing connections. A port from that range could be taken by an
 // outgoing connection while its server is down, and a client that dials it repeatedly would at some time connect to itself.
 const (
-	minPort  = 10_000
+	minPort = 10_000
 	maxPort = 32_767
 )
 

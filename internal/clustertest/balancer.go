@@ -77,11 +77,11 @@ func (c *BalancedConn) close() {
 // StartBalancer starts a balancer, which runs until the end of the test.
 func StartBalancer(tb testing.TB, instances []*Instance) *Balancer {
 	tb.Helper()
-	listener, err := net.Listen("tcp", child.Address(child.Port(tb)))
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", child.Address(child.Port(tb)))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	b := &Balancer{listener: listener, stop: stop, conns: make(map[*BalancedConn]struct{}), routes: make(Routes)}
 	for _, i := range instances {
 		to := &backend{Instance: i}

@@ -25,7 +25,7 @@ func TestBalancerSkipsUnreadyInstances(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 		})
-		mux.HandleFunc("/who", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, n) })
+		mux.HandleFunc("/instance", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, n) })
 		mux.HandleFunc("/stay", func(w http.ResponseWriter, r *http.Request) {
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
@@ -45,7 +45,7 @@ func TestBalancerSkipsUnreadyInstances(t *testing.T) {
 	served := func() map[string]int {
 		by := make(map[string]int)
 		for range 40 {
-			resp, err := client.Get(b.URL() + "/who")
+			resp, err := client.Get(b.URL() + "/instance")
 			if err != nil {
 				t.Fatal(err)
 			}

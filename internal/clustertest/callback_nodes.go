@@ -79,7 +79,7 @@ type callbackNode struct {
 
 // run serves jobs until the context ends and no job is left.
 func (n *callbackNode) run(ctx context.Context) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}

@@ -157,28 +157,28 @@ func (c *call) readJob(ctx context.Context, job string) journal.Entry {
 }
 
 // retry calls do until a repeat would not change the answer, and returns the error code of a final refusal.
-func (c *call) retry(ctx context.Context, ask func() error) string {
+func (c *call) retry(ctx context.Context, do func() error) string {
 	for wait := jobPollInterval; ; wait = min(2*wait, time.Second) {
-		err := ask()
+		err := do()
 		if err == nil {
 			return ""
 		}
-		var said *wire.Error
-		if !errors.As(err, &said) {
+		var refusal *wire.Error
+		if !errors.As(err, &refusal) {
 			backoff.SleepJitter(ctx, wait, 0.5)
 			continue
 		}
-		if !said.Code.Traits().Retryable {
-			return string(said.Code)
+		if !refusal.Code.Traits().Retryable {
+			return string(refusal.Code)
 		}
 		e := c.entry(journal.CallRefused)
-		e.Code = string(said.Code)
+		e.Code = string(refusal.Code)
 		c.journal.Add(e)
-		backoff.SleepJitter(ctx, max(wait, time.Duration(said.RetryAfterMS)*time.Millisecond), 0.2)
+		backoff.SleepJitter(ctx, max(wait, time.Duration(refusal.RetryAfterMS)*time.Millisecond), 0.2)
 	}
 }
 
-// setOrigin sets what a result says of its own origin: the node, and the attempt that the node worked on.
+// setOrigin sets what a result states about its origin: the node, and the attempt that the node worked on.
 func setOrigin(e *journal.Entry, text string) {
 	var origin resultOrigin
 	_ = json.Unmarshal([]byte(text), &origin) // the checker reports a result without an origin

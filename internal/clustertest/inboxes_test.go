@@ -55,9 +55,9 @@ func TestBacklogOfInboxes(t *testing.T) {
 
 			dlq := strings.TrimSuffix(b, "inbox") + "dlq"
 			do(dlq, "XADD", dlq, "*", "body", "malformed")
-			letters, err := r.DeadLetters()
-			if err != nil || len(letters) != 1 || letters[0].Key != dlq || !strings.Contains(letters[0].Text, "malformed") {
-				t.Errorf("dead letters %v, %v; want the one of %s", letters, err, dlq)
+			deadLetters, err := r.DeadLetters()
+			if err != nil || len(deadLetters) != 1 || deadLetters[0].Key != dlq || !strings.Contains(deadLetters[0].Text, "malformed") {
+				t.Errorf("dead letters %v, %v; want the one of %s", deadLetters, err, dlq)
 			}
 			now, err := r.Clock()
 			if at := time.Now().UnixMilli(); err != nil || now < at-1000 || now > at+1000 {

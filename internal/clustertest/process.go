@@ -60,7 +60,7 @@ type Helper struct {
 	stdout *bufio.Reader
 }
 
-// StartHelper starts a helper. The environment says which role it has; TestMain has to look for that.
+// StartHelper starts a helper. The environment names its role, for which TestMain has to look.
 func StartHelper(stderr io.Writer, environment ...string) (*Helper, error) {
 	cmd := exec.Command(os.Args[0]) //nolint:noctx // it outlives the call
 	cmd.Env = append(os.Environ(), environment...)

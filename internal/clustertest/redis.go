@@ -23,7 +23,7 @@ type Redis struct {
 	single   *redistest.Server
 	sentinel *redistest.Sentinel
 	cluster  *redistest.Cluster
-	Proxies  []*redistest.Proxy // of each instance to a standalone server; none in the other topologies, whose servers tell clients their own addresses
+	Proxies  []*redistest.Proxy // of each instance to a standalone server; none in the other topologies, whose clients connect to the servers themselves
 }
 
 // StartRedis starts Redis in a topology, for a number of instances. It stops at the end of the test.

@@ -72,7 +72,7 @@ func MonitorScripts(tb testing.TB, server *redistest.Server, onScript func(Scrip
 // most once, when the server reports something that cannot be parsed.
 func MonitorCommands(tb testing.TB, server *redistest.Server, onCommand func(redistest.Command), onDisconnect func(), onError func(error)) {
 	tb.Helper()
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var running sync.WaitGroup
 	tb.Cleanup(func() {
 		stop()

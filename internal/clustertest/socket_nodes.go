@@ -125,7 +125,7 @@ func (n *testNode) rand(job *node.Job) *rand.Rand {
 	return rand.New(rand.NewPCG(n.seed, h.Sum64()))
 }
 
-// resultOrigin is what a result says about its origin.
+// resultOrigin is what a result states about its origin.
 type resultOrigin struct {
 	Node    string
 	Job     string

@@ -110,7 +110,7 @@ func (s *sessionChecker) checkAnswers() {
 	}
 }
 
-// checkRedelivery finds durable messages that were sent although they had arrived. A session that was told of a gap
+// checkRedelivery finds durable messages that were sent although they had arrived. A session with an announced gap
 // continues from where the scheduler is.
 func (s *sessionChecker) checkRedelivery(entries []journal.Entry) {
 	arrived := make(map[int]int64) // by connection: the last message that had arrived

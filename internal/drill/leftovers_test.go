@@ -65,10 +65,10 @@ func (c *testCluster) incarnations() ([]string, error) {
 }
 
 // checkDeadLetters checks that exactly the malformed messages became dead letters.
-func checkDeadLetters(letters []clustertest.DeadLetter, marks []string) []violation {
+func checkDeadLetters(deadLetters []clustertest.DeadLetter, marks []string) []violation {
 	var violations []violation
 	found := make(map[string]int)
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		// A mark may be the prefix of another, so whole fields are compared.
 		fields := strings.FieldsFunc(l.Text, func(r rune) bool { return strings.ContainsRune(" []{}\"':,", r) })
 		at := slices.IndexFunc(fields, func(f string) bool { return slices.Contains(marks, f) })
@@ -142,7 +142,7 @@ func (c *testCluster) unknownInstances(running []string) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	letters, err := c.Redis.Keys(keyPrefix + ":streams:*:dlq")
+	deadLetters, err := c.Redis.Keys(keyPrefix + ":streams:*:dlq")
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -154,7 +154,7 @@ func (c *testCluster) unknownInstances(running []string) []string {
 	var list []string
 	for _, m := range members {
 		name := fmt.Sprint(m)
-		if !slices.Contains(running, name) && !slices.ContainsFunc(letters, func(f clustertest.KeyLocation) bool { return strings.Contains(f.Key, "{instance:"+name+"}") }) {
+		if !slices.Contains(running, name) && !slices.ContainsFunc(deadLetters, func(f clustertest.KeyLocation) bool { return strings.Contains(f.Key, "{instance:"+name+"}") }) {
 			list = append(list, fmt.Sprintf("%s lists %s", key, name))
 		}
 	}
@@ -171,15 +171,15 @@ func TestDeadLettersMatchMalformedMessages(t *testing.T) {
 		return list
 	}
 	for name, c := range map[string]struct {
-		letters []clustertest.DeadLetter
-		wrong   int
+		deadLetters []clustertest.DeadLetter
+		wrong       int
 	}{
 		"exactly the malformed messages": {in("[drill "+malformedMark+"10 why unreadable]", `[body {"drill":"`+malformedMark+`1"}]`), 0},
 		"one is missing":                 {in("[drill " + malformedMark + "10]"), 1},
 		"one became two dead letters":    {in("[drill "+malformedMark+"10]", "[drill "+malformedMark+"1]", "[drill "+malformedMark+"1]"), 1},
 		"one was not malformed":          {in("[drill "+malformedMark+"10]", "[drill "+malformedMark+"1]", "[drill job_assign]"), 1},
 	} {
-		if got := checkDeadLetters(c.letters, marks); len(got) != c.wrong {
+		if got := checkDeadLetters(c.deadLetters, marks); len(got) != c.wrong {
 			t.Errorf("%s: %v, want %d violations", name, got, c.wrong)
 		}
 	}

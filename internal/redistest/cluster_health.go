@@ -36,7 +36,7 @@ func (c *Cluster) checkHealth() error {
 			return err
 		}
 		if state := parseInfo(info)["cluster_state"]; state != "ok" {
-			return fmt.Errorf("%s says that the cluster's state is %s", node.Addr(), state)
+			return fmt.Errorf("%s reports the cluster state %s", node.Addr(), state)
 		}
 		view, err := node.view()
 		if err != nil {

@@ -15,11 +15,11 @@ func doRedirected(t *testing.T, addr string, args ...string) (any, error) {
 	asking := false
 	for {
 		reply, err := doAt(t, addr, asking, args...)
-		var said ErrorReply
-		if !errors.As(err, &said) {
+		var redirection ErrorReply
+		if !errors.As(err, &redirection) {
 			return reply, err
 		}
-		words := strings.Fields(string(said)) // MOVED or ASK, the slot, the address
+		words := strings.Fields(string(redirection)) // MOVED or ASK, the slot, the address
 		if words[0] != "MOVED" && words[0] != "ASK" {
 			return reply, err
 		}

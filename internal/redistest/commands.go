@@ -161,7 +161,7 @@ func (s *Server) CommandStats() map[string]int64 {
 		first, _, _ := strings.Cut(value, ",")
 		n, err := strconv.ParseInt(strings.TrimPrefix(first, "calls="), 10, 64)
 		if err != nil {
-			s.tb.Fatalf("INFO commandstats says %s:%s", key, value)
+			s.tb.Fatalf("INFO commandstats contains %s:%s", key, value)
 		}
 		calls[strings.TrimPrefix(key, "cmdstat_")] = n
 	}
@@ -230,7 +230,7 @@ func parseCommand(line string) (Command, error) {
 		err = errors.New("no command")
 	}
 	if err != nil {
-		return c, fmt.Errorf("MONITOR said %.100q: %w", line, err)
+		return c, fmt.Errorf("MONITOR reported %.100q: %w", line, err)
 	}
 	return c, nil
 }

@@ -14,7 +14,7 @@ func checkInSync(primary *Server, replicas []*Server) error {
 		return err
 	}
 	if info["role"] != "master" {
-		return fmt.Errorf("%s should be primary and says it is a %s", primary.Addr(), info["role"])
+		return fmt.Errorf("%s should be primary and reports the role %s", primary.Addr(), info["role"])
 	}
 	for _, r := range replicas {
 		if err := checkOnline(info, r); err != nil {
@@ -25,7 +25,7 @@ func checkInSync(primary *Server, replicas []*Server) error {
 			return err
 		}
 		if own["role"] != "slave" || own["master_port"] != strconv.Itoa(primary.port) || own["master_link_status"] != "up" {
-			return fmt.Errorf("%s should follow %s and says: role %s, primary's port %s, link %s",
+			return fmt.Errorf("%s should follow %s and reports: role %s, primary's port %s, link %s",
 				r.Addr(), primary.Addr(), own["role"], own["master_port"], own["master_link_status"])
 		}
 	}

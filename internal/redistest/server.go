@@ -268,9 +268,9 @@ func (s *Server) waitAnswer(proc *child.Process, logged int64) error {
 			if strings.Contains(log, "Failed listening on port") {
 				return fmt.Errorf("%s: %w", s.Addr(), errPortTaken)
 			}
-			return fmt.Errorf("redis-server ended at its start and said:\n%s", log)
+			return fmt.Errorf("redis-server exited at its start; its log:\n%s", log)
 		case <-deadline.C:
-			return fmt.Errorf("redis-server does not answer at %s within %v and said:\n%s", s.Addr(), startTimeout, s.logTail(logged))
+			return fmt.Errorf("redis-server does not answer at %s within %v; its log:\n%s", s.Addr(), startTimeout, s.logTail(logged))
 		case <-ticker.C:
 		}
 	}

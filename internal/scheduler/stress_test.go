@@ -103,8 +103,8 @@ func startFleet(t *testing.T, peer *sim.API) []*sim.CallbackNode {
 		o := sim.CallbackNodeOptions{
 			ID:          fmt.Sprintf("node-%02d", i),
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
-			JobDuration:        func() time.Duration { return rand.N(3 * time.Millisecond) },
-			OmitsActive:       i%2 == 0,
+			JobDuration: func() time.Duration { return rand.N(3 * time.Millisecond) },
+			OmitsActive: i%2 == 0,
 		}
 		switch {
 		case i%10 == 3:
