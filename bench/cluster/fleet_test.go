@@ -39,18 +39,18 @@ func startNodes(tb testing.TB, instances, on []*instance, each, slots int) *node
 	tb.Helper()
 	f := &nodeFleet{times: make(map[string]jobTimes), dispatched: make(chan struct{}, 1)}
 	ctx, stop := context.WithCancel(context.Background())
-	base := &http.Transport{MaxIdleConnsPerHost: 64}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	var running sync.WaitGroup
 	tb.Cleanup(func() {
 		stop()
 		running.Wait()
-		base.CloseIdleConnections()
+		transport.CloseIdleConnections()
 	})
 	for n, i := range on {
 		for k := range each {
 			running.Go(func() {
 				err := node.Run(ctx, node.Config{
-					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, Grace: time.Second, HTTPClient: &http.Client{Transport: base},
+					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, Grace: time.Second, HTTPClient: &http.Client{Transport: transport},
 					Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 				}, f.handleJob)
 				if err != nil {
@@ -174,9 +174,9 @@ func runUtterances(tb testing.TB, f *nodeFleet, sessions []*testSession, times i
 	tb.Helper()
 	var mu sync.Mutex
 	var list []latency
-	var instances sync.WaitGroup
+	var running sync.WaitGroup
 	for _, s := range sessions {
-		instances.Go(func() {
+		running.Go(func() {
 			for range times {
 				if pause > 0 {
 					backoff.SleepJitter(tb.Context(), pause, 0.5)
@@ -192,7 +192,7 @@ func runUtterances(tb testing.TB, f *nodeFleet, sessions []*testSession, times i
 			}
 		})
 	}
-	instances.Wait()
+	running.Wait()
 	if tb.Failed() {
 		tb.FailNow()
 	}

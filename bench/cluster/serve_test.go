@@ -89,8 +89,8 @@ func settings(redis string) config.Config {
 	cfg.Store = redis
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
 	cfg.Scheduler.Nodes.HeartbeatIntervalMS, cfg.Scheduler.Nodes.PresenceTTLMS = 200_000, 600_000
-	if every, err := strconv.Atoi(os.Getenv(heartbeatVariable)); err == nil {
-		cfg.Scheduler.Nodes.HeartbeatIntervalMS = config.Millis(every)
+	if interval, err := strconv.Atoi(os.Getenv(heartbeatVariable)); err == nil {
+		cfg.Scheduler.Nodes.HeartbeatIntervalMS = config.Millis(interval)
 	}
 	cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000
 	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 600_000, 0, 0
@@ -121,7 +121,7 @@ func execute(ctx context.Context, s *scheduler.Scheduler, cmd command, r *report
 func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, cmd command, r *report) error {
 	var mu sync.Mutex
 	var failure error
-	var all sync.WaitGroup
+	var running sync.WaitGroup
 	var started int
 	began := time.Now()
 	// next returns when the next job is due; false: there is none.
@@ -136,7 +136,7 @@ func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, cmd command, r *r
 		return due, failure == nil && (cmd.For > 0 && due.Sub(began) < cmd.For || started <= cmd.Jobs)
 	}
 	for range cmd.Submitters {
-		all.Go(func() {
+		running.Go(func() {
 			for due, ok := next(); ok; due, ok = next() {
 				backoff.Sleep(ctx, time.Until(due))
 				_, err := jobs.Dispatch(ctx, dispatch.Request{Unique: true, Spec: core.Spec{
@@ -153,6 +153,6 @@ func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, cmd command, r *r
 			}
 		})
 	}
-	all.Wait()
+	running.Wait()
 	return failure
 }

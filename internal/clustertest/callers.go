@@ -84,8 +84,8 @@ type call struct {
 }
 
 // entry returns an entry of a kind about the call.
-func (c *call) entry(what string) journal.Entry {
-	return journal.Entry{Source: c.name, Kind: what, Request: c.request.RequestID}
+func (c *call) entry(kind string) journal.Entry {
+	return journal.Entry{Source: c.name, Kind: kind, Request: c.request.RequestID}
 }
 
 // run makes the call, waits for its outcome, and reads the outcome again later.

@@ -71,26 +71,26 @@ func TestSessionIncarnationsStaySeparate(t *testing.T) {
 	}
 	c := startTestCluster(t, binary, r, []byte(incarnationSettings))
 	c.startLateNodes(t)
-	x := &nameReuseTest{t: t, cluster: c, keys: keys, nameCount: *incarnationNames}
+	run := &nameReuseTest{t: t, cluster: c, keys: keys, nameCount: *incarnationNames}
 	var running sync.WaitGroup
 	const workers = 32
 	for n := range workers {
 		workerRand := rand.New(rand.NewPCG(uint64(n), r.Uint64()))
 		running.Go(func() {
-			for x.steps.Add(1) <= int64(*incarnationSteps) {
-				x.step(workerRand)
+			for run.steps.Add(1) <= int64(*incarnationSteps) {
+				run.step(workerRand)
 				backoff.Sleep(t.Context(), time.Duration(workerRand.Int64N(int64(2*stepInterval))))
 			}
 		})
 	}
 	done := make(chan struct{})
 	go func() { running.Wait(); close(done) }()
-	x.killInstances(done, r)
-	x.closeAll()
+	run.killInstances(done, r)
+	run.closeAll()
 	t.Logf("%d names of 2 tenants, %d steps: %d starts (%d refused), %d utterances, %d cuts, %d resumes (%d refused), %d ends, %d kills; %d messages, %d of them with text, %d of another incarnation",
-		x.nameCount, *incarnationSteps, x.starts.Load(), x.startRefused.Load(), x.utterances.Load(), x.cuts.Load(), x.resumes.Load(), x.resumeRefused.Load(), x.ends.Load(), x.kills.Load(),
-		x.messages.Load(), x.texts.Load(), x.foreign.Load())
-	if x.texts.Load() == 0 || x.starts.Load() == 0 || x.resumes.Load() == 0 {
+		run.nameCount, *incarnationSteps, run.starts.Load(), run.startRefused.Load(), run.utterances.Load(), run.cuts.Load(), run.resumes.Load(), run.resumeRefused.Load(), run.ends.Load(), run.kills.Load(),
+		run.messages.Load(), run.texts.Load(), run.foreign.Load())
+	if run.texts.Load() == 0 || run.starts.Load() == 0 || run.resumes.Load() == 0 {
 		t.Error("the run proves nothing: there was no text, no start or no resume")
 	}
 }
@@ -158,90 +158,90 @@ type conversation struct {
 // stepInterval is the mean time between two steps of a worker: names have to become free again.
 const stepInterval = 100 * time.Millisecond
 
-func (x *nameReuseTest) step(r *rand.Rand) {
+func (run *nameReuseTest) step(r *rand.Rand) {
 	switch r.IntN(10) {
 	case 0, 1, 2:
-		x.start(r)
+		run.start(r)
 	case 3, 4, 5:
-		if v := x.pick(r); v != nil {
-			x.sendUtterance(v)
+		if conv := run.pick(r); conv != nil {
+			run.sendUtterance(conv)
 		}
 	case 6:
-		if v := x.pick(r); v != nil {
-			x.cuts.Add(1)
-			v.cut()
+		if conv := run.pick(r); conv != nil {
+			run.cuts.Add(1)
+			conv.cut()
 		}
 	case 7, 8:
-		if v := x.pick(r); v != nil {
-			x.resume(v)
+		if conv := run.pick(r); conv != nil {
+			run.resume(conv)
 		}
 	case 9:
-		if v := x.pick(r); v != nil {
-			x.ends.Add(1)
-			v.send(x.t.Context(), wire.SessionEnd{})
-			x.abandon(v)
+		if conv := run.pick(r); conv != nil {
+			run.ends.Add(1)
+			conv.send(run.t.Context(), wire.SessionEnd{})
+			run.abandon(conv)
 		}
 	}
 }
 
-func (x *nameReuseTest) pick(r *rand.Rand) *conversation {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.conversations) == 0 {
+func (run *nameReuseTest) pick(r *rand.Rand) *conversation {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if len(run.conversations) == 0 {
 		return nil
 	}
-	return x.conversations[r.IntN(len(x.conversations))]
+	return run.conversations[r.IntN(len(run.conversations))]
 }
 
 // abandon removes a conversation from those that are continued.
-func (x *nameReuseTest) abandon(v *conversation) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.conversations = slices.DeleteFunc(x.conversations, func(other *conversation) bool { return other == v })
+func (run *nameReuseTest) abandon(conv *conversation) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.conversations = slices.DeleteFunc(run.conversations, func(other *conversation) bool { return other == conv })
 }
 
-func (x *nameReuseTest) start(r *rand.Rand) {
-	v := &conversation{
-		number: uint64(x.numbers.Add(1)), tenant: []core.TenantID{"acme", "beta"}[r.IntN(2)],
-		session: fmt.Sprintf("room-%d", r.IntN(x.nameCount)),
+func (run *nameReuseTest) start(r *rand.Rand) {
+	conv := &conversation{
+		number: uint64(run.numbers.Add(1)), tenant: []core.TenantID{"acme", "beta"}[r.IntN(2)],
+		session: fmt.Sprintf("room-%d", r.IntN(run.nameCount)),
 	}
-	v.token = fmt.Sprintf("resume token %d of %d", v.number, r.Uint64())
-	if !x.connect(v, wire.SessionStart{SessionID: v.session, ResumeToken: v.token, Langs: []string{"en", "es"}}) {
-		x.startRefused.Add(1)
+	conv.token = fmt.Sprintf("resume token %d of %d", conv.number, r.Uint64())
+	if !run.connect(conv, wire.SessionStart{SessionID: conv.session, ResumeToken: conv.token, Langs: []string{"en", "es"}}) {
+		run.startRefused.Add(1)
 		return
 	}
-	x.starts.Add(1)
-	x.sendUtterance(v)
+	run.starts.Add(1)
+	run.sendUtterance(conv)
 	if r.IntN(2) == 0 { // the client does not wait for the result
-		x.cuts.Add(1)
-		v.cut()
+		run.cuts.Add(1)
+		conv.cut()
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.conversations = append(x.conversations, v); len(x.conversations) > x.nameCount/2 { // the oldest is abandoned, so that its name becomes free
-		x.conversations[0].cut()
-		x.conversations = slices.Delete(x.conversations, 0, 1)
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.conversations = append(run.conversations, conv); len(run.conversations) > run.nameCount/2 { // the oldest is abandoned, so that its name becomes free
+		run.conversations[0].cut()
+		run.conversations = slices.Delete(run.conversations, 0, 1)
 	}
 }
 
-func (x *nameReuseTest) resume(v *conversation) {
-	if x.connect(v, wire.SessionResume{SessionID: v.session, ResumeToken: v.token}) {
-		x.resumes.Add(1)
+func (run *nameReuseTest) resume(conv *conversation) {
+	if run.connect(conv, wire.SessionResume{SessionID: conv.session, ResumeToken: conv.token}) {
+		run.resumes.Add(1)
 	} else {
-		x.resumeRefused.Add(1)
+		run.resumeRefused.Add(1)
 	}
 }
 
 // connect opens a connection and reads from it if the first message is accepted.
-func (x *nameReuseTest) connect(v *conversation, first wire.Frame) bool {
-	ctx, cancel := context.WithTimeout(x.t.Context(), 5*time.Second)
+func (run *nameReuseTest) connect(conv *conversation, first wire.Frame) bool {
+	ctx, cancel := context.WithTimeout(run.t.Context(), 5*time.Second)
 	defer cancel()
-	token, err := x.keys.Mint(auth.SessionGrant{Session: core.SessionID(v.session), Tenant: v.tenant}, time.Now().Add(time.Minute))
+	token, err := run.keys.Mint(auth.SessionGrant{Session: core.SessionID(conv.session), Tenant: conv.tenant}, time.Now().Add(time.Minute))
 	if err != nil {
-		x.t.Error(err)
+		run.t.Error(err)
 		return false
 	}
-	conn, _, err := websocket.Dial(ctx, strings.Replace(x.cluster.ClientBalancer.URL(), "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
+	conn, _, err := websocket.Dial(ctx, strings.Replace(run.cluster.ClientBalancer.URL(), "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
 		Subprotocols: []string{wire.Subprotocol, wire.TokenSubprotocol + token},
 	})
 	if err != nil {
@@ -261,22 +261,22 @@ func (x *nameReuseTest) connect(v *conversation, first wire.Frame) bool {
 		_ = conn.CloseNow()
 		return false
 	}
-	v.mu.Lock()
-	old := v.conn
-	v.conn = conn
-	v.mu.Unlock()
+	conv.mu.Lock()
+	old := conv.conn
+	conv.conn = conn
+	conv.mu.Unlock()
 	if old != nil {
 		_ = old.CloseNow()
 	}
-	x.readers.Go(func() { x.read(v, conn) })
+	run.readers.Go(func() { run.read(conv, conn) })
 	return true
 }
 
 // read checks that every message belongs to the conversation.
-func (x *nameReuseTest) read(v *conversation, conn *websocket.Conn) {
-	want := conversationName(v.number)
+func (run *nameReuseTest) read(conv *conversation, conn *websocket.Conn) {
+	want := conversationName(conv.number)
 	for {
-		_, body, err := conn.Read(x.t.Context())
+		_, body, err := conn.Read(run.t.Context())
 		if err != nil {
 			return
 		}
@@ -286,69 +286,69 @@ func (x *nameReuseTest) read(v *conversation, conn *websocket.Conn) {
 			TextTgt     *string `json:"text_tgt"`
 		}
 		if err := wire.Decode(body, &m); err != nil {
-			x.t.Errorf("%s: %v", body, err)
+			run.t.Errorf("%s: %v", body, err)
 			return
 		}
-		x.messages.Add(1)
+		run.messages.Add(1)
 		if m.TextTgt != nil {
-			x.texts.Add(1)
+			run.texts.Add(1)
 		}
-		for _, of := range []*string{m.UtteranceID, m.TextTgt} {
-			if of != nil && *of != want {
-				x.foreign.Add(1)
-				x.t.Errorf("conversation %s of %s/%s received a %s of %s", want, v.tenant, v.session, m.Type, *of)
+		for _, text := range []*string{m.UtteranceID, m.TextTgt} {
+			if text != nil && *text != want {
+				run.foreign.Add(1)
+				run.t.Errorf("conversation %s of %s/%s received a %s of %s", want, conv.tenant, conv.session, m.Type, *text)
 			}
 		}
 	}
 }
 
 // sendUtterance sends audio of the same length in every conversation, so that the default request ids are the same.
-func (x *nameReuseTest) sendUtterance(v *conversation) {
+func (run *nameReuseTest) sendUtterance(conv *conversation) {
 	audio := slices.Clone(tone)
-	binary.LittleEndian.PutUint64(audio, v.number)
-	if v.send(x.t.Context(), wire.AudioChunk{UtteranceID: conversationName(v.number), Data: audio, IsFinal: true}) {
-		x.utterances.Add(1)
+	binary.LittleEndian.PutUint64(audio, conv.number)
+	if conv.send(run.t.Context(), wire.AudioChunk{UtteranceID: conversationName(conv.number), Data: audio, IsFinal: true}) {
+		run.utterances.Add(1)
 	}
 }
 
-func (v *conversation) send(ctx context.Context, f wire.Frame) bool {
-	v.mu.Lock()
-	conn := v.conn
-	v.mu.Unlock()
+func (conv *conversation) send(ctx context.Context, f wire.Frame) bool {
+	conv.mu.Lock()
+	conn := conv.conn
+	conv.mu.Unlock()
 	text, err := wire.EncodeFrame(f)
 	return err == nil && conn.Write(ctx, websocket.MessageText, text) == nil
 }
 
-func (v *conversation) cut() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	_ = v.conn.CloseNow()
+func (conv *conversation) cut() {
+	conv.mu.Lock()
+	defer conv.mu.Unlock()
+	_ = conv.conn.CloseNow()
 }
 
 // killInstances kills an instance and restarts it, from time to time, until the workers are done.
-func (x *nameReuseTest) killInstances(done chan struct{}, r *rand.Rand) {
+func (run *nameReuseTest) killInstances(done chan struct{}, r *rand.Rand) {
 	for {
 		select {
 		case <-done:
 			return
 		case <-time.After(2*time.Second + rand.N(2*time.Second)):
 		}
-		i := x.cluster.Instances[r.IntN(len(x.cluster.Instances))]
+		i := run.cluster.Instances[r.IntN(len(run.cluster.Instances))]
 		i.Kill()
-		x.kills.Add(1)
-		if err := i.Start(x.t.Context()); err != nil && !errors.Is(err, context.Canceled) {
-			x.t.Error(err)
+		run.kills.Add(1)
+		if err := i.Start(run.t.Context()); err != nil && !errors.Is(err, context.Canceled) {
+			run.t.Error(err)
 			<-done
 			return
 		}
 	}
 }
 
-func (x *nameReuseTest) closeAll() {
-	x.mu.Lock()
-	for _, v := range x.conversations {
-		v.cut()
+func (run *nameReuseTest) closeAll() {
+	run.mu.Lock()
+	for _, conv := range run.conversations {
+		conv.cut()
 	}
-	x.mu.Unlock()
-	x.readers.Wait()
+	run.mu.Unlock()
+	run.readers.Wait()
 }
