@@ -136,9 +136,9 @@ prove: redis ## the full forms of the tests: crowds, lost replies, failovers, ou
 	$(PROVE) -run TestCommandsPerJob ./bench
 	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s
 	$(PROVE) -run TestManyConversations ./bench/conversations -sessions 5000 -nodes 200 -during 2m
-	$(PROVE) -run TestIncarnations ./internal/drill -incarnation-steps 20000 -incarnation-names 200
-	$(PROVE) -run TestOneTokenIsBounded ./internal/drill -abuse-for 10m
-	$(PROVE) -run TestKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
+	$(PROVE) -run TestSessionIncarnationsStaySeparate ./internal/drill -incarnation-steps 20000 -incarnation-names 200
+	$(PROVE) -run TestOneSessionTokenHasBoundedCost ./internal/drill -abuse-for 10m
+	$(PROVE) -run TestInstanceKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 
 # Clusters of processes and what is done to them: internal/drill.

@@ -27,7 +27,7 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // storeys are the packages from the ground up. A package may import only what stands below it.
 var storeys = [][]string{
-	{"wire", "wire/oggopus", "internal/backoff", "internal/parallel", "internal/deadline", "internal/child"},
+	{"wire", "wire/oggopus", "internal/backoff", "internal/parallel", "internal/deadline", "internal/child", "internal/clustertest/journal", "bench/stats"},
 	{"internal/core", "internal/socket", "internal/redistest", "node", "client"},
 	{"internal/store", "internal/auth"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio"},
@@ -38,7 +38,7 @@ var storeys = [][]string{
 	{"internal/session", "internal/nodeconn"},
 	{"internal/server"},
 	{"internal/scheduler"},
-	{"cmd/lingua", "bench/inprocess", "examples/node", "examples/client"},
+	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client"},
 	{"bench", "bench/peers", "bench/conversations", "bench/cluster"},
 }
 

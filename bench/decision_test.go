@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
@@ -16,12 +17,12 @@ import (
 
 var decisionFleets = []int{100, 10_000, 100_000}
 
-// BenchmarkDecision is one decision: draw candidates from the pool, reserve a slot of the better one in the
-// memory store, and give it back.
+// BenchmarkDecision is one decision: draw candidates from the pool, reserve a slot of the better one in the memory store,
+// and release it.
 func BenchmarkDecision(b *testing.B) {
 	for _, nodes := range decisionFleets {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			d := newDecider(b, nodes)
+			d := newDecisionBench(b, nodes)
 			b.ReportAllocs()
 			for b.Loop() {
 				d.decide(b)
@@ -30,16 +31,16 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// BenchmarkDecisionGrowth lets fleets of different sizes take turns and reports what a decision costs with
-// each, in nanoseconds, and the largest as a multiple of the smallest. Beside it stands what the same number of
-// nodes costs in waiting for memory alone: no decision can grow by less.
+// BenchmarkDecisionGrowth measures a decision with fleets of different sizes in turn, and reports the nanoseconds of each
+// and the largest as a multiple of the smallest. It also reports how the memory latency alone grows with the number of
+// nodes: no decision can grow by less.
 func BenchmarkDecisionGrowth(b *testing.B) {
 	const turns, each = 41, 20_000
-	deciders := make([]*decider, len(decisionFleets))
+	deciders := make([]*decisionBench, len(decisionFleets))
 	for i, nodes := range decisionFleets {
-		deciders[i] = newDecider(b, nodes)
+		deciders[i] = newDecisionBench(b, nodes)
 	}
-	few, many := newMemory(decisionFleets[0]), newMemory(decisionFleets[len(decisionFleets)-1])
+	few, many := newMemoryBaseline(decisionFleets[0]), newMemoryBaseline(decisionFleets[len(decisionFleets)-1])
 	for b.Loop() {
 		costs := make([][]float64, len(deciders))
 		var waits []float64
@@ -54,16 +55,16 @@ func BenchmarkDecisionGrowth(b *testing.B) {
 			}
 		}
 		for i, nodes := range decisionFleets {
-			b.ReportMetric(median(costs[i]), fmt.Sprintf("ns-%d", nodes))
+			b.ReportMetric(stats.Median(costs[i]), fmt.Sprintf("ns-%d", nodes))
 		}
-		b.ReportMetric(median(costs[len(costs)-1])/median(costs[0]), "growth")
-		b.ReportMetric(median(waits), "ns-memory")
+		b.ReportMetric(stats.Median(costs[len(costs)-1])/stats.Median(costs[0]), "growth")
+		b.ReportMetric(stats.Median(waits), "ns-memory")
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// decider is a fleet in which decisions are made.
-type decider struct {
+// decisionBench is a fleet in which decisions are made.
+type decisionBench struct {
 	mem    *memstore.Store
 	view   *fleet.Fleet
 	picker *pick.Picker
@@ -74,9 +75,9 @@ var decisionTiming = store.Timing{
 	Presence: time.Hour, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute,
 }
 
-func newDecider(b *testing.B, nodes int) *decider {
+func newDecisionBench(b *testing.B, nodes int) *decisionBench {
 	b.Helper()
-	d := &decider{mem: memstore.New(decisionTiming), view: fleet.New(decisionTiming.Presence)}
+	d := &decisionBench{mem: memstore.New(decisionTiming), view: fleet.New(decisionTiming.Presence)}
 	for i := range nodes {
 		r, err := d.mem.Register(b.Context(), store.RegisterParams{
 			Node: core.Node{
@@ -97,14 +98,14 @@ func newDecider(b *testing.B, nodes int) *decider {
 	if got := d.pool.Members().Len(); got != nodes {
 		b.Fatalf("the pool has %d members, want %d", got, nodes)
 	}
-	runtime.GC() // what building the fleet left behind is not part of a decision
+	runtime.GC() // the garbage of the set-up is not part of a decision
 	return d
 }
 
 var noOptions core.Options
 
-// decide makes one decision and takes it back.
-func (d *decider) decide(b *testing.B) {
+// decide makes one decision and undoes it.
+func (d *decisionBench) decide(b *testing.B) {
 	now := d.view.Now()
 	round := d.picker.Begin(pick.Query{Requirement: &d.pool.Requirement, Options: &noOptions, Now: now}, d.pool.Members())
 	n := round.Next()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -21,9 +22,8 @@ const (
 	httpRounds  = 9
 )
 
-// BenchmarkDispatchHTTP holds POST /v1/dispatch/f2f, with the memory store and delivery to a node in the same
-// process, against a bare net/http handler that decodes the same body and encodes an answer of the same
-// shape. The two take turns.
+// BenchmarkDispatchHTTP compares POST /v1/dispatch/f2f, with the memory store and delivery to a node in the same process,
+// with a bare net/http handler that decodes the same body and encodes an answer of the same shape, in turn.
 func BenchmarkDispatchHTTP(b *testing.B) {
 	s, _ := inprocess.Start(b, 50, 4, false)
 	ours := httptest.NewServer(s.Server.Handler())
@@ -35,15 +35,15 @@ func BenchmarkDispatchHTTP(b *testing.B) {
 
 	for b.Loop() {
 		var echoed, dispatched []float64
-		window(b, client, bare.URL, httpWindow/4) // both begin warm
-		window(b, client, ours.URL+"/v1/dispatch/f2f", httpWindow/4)
+		measureRate(b, client, bare.URL, httpWindow/4) // warm-up of both
+		measureRate(b, client, ours.URL+"/v1/dispatch/f2f", httpWindow/4)
 		for range httpRounds {
-			echoed = append(echoed, window(b, client, bare.URL, httpWindow))
-			dispatched = append(dispatched, window(b, client, ours.URL+"/v1/dispatch/f2f", httpWindow))
+			echoed = append(echoed, measureRate(b, client, bare.URL, httpWindow))
+			dispatched = append(dispatched, measureRate(b, client, ours.URL+"/v1/dispatch/f2f", httpWindow))
 		}
-		b.ReportMetric(median(echoed), "echo/s")
-		b.ReportMetric(median(dispatched), "dispatch/s")
-		b.ReportMetric(median(dispatched)/median(echoed), "of-echo")
+		b.ReportMetric(stats.Median(echoed), "echo/s")
+		b.ReportMetric(stats.Median(dispatched), "dispatch/s")
+		b.ReportMetric(stats.Median(dispatched)/stats.Median(echoed), "of-echo")
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -59,8 +59,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(wire.DispatchResponse{JobID: in.SessionID, NodeID: in.SrcLang, AttemptID: 1})
 }
 
-// window lets the clients post for a while and returns how many answers a second there were.
-func window(b *testing.B, client *http.Client, url string, d time.Duration) float64 {
+// measureRate has the clients post for a while and returns the answers a second.
+func measureRate(b *testing.B, client *http.Client, url string, d time.Duration) float64 {
 	body := []byte(`{"session_id":"room-888","src_lang":"en","tgt_lang":"zh","audio_ref":"blob://a","options":{"require_tts":false,"preferred_node_id":null}}`)
 	var done atomic.Int64
 	var clients sync.WaitGroup

@@ -10,8 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 )
 
-// BenchmarkLifecycle is a whole job without HTTP: dispatch, delivery to a node in the same process, ACK and
-// result.
+// BenchmarkLifecycle is a whole job without HTTP: dispatch, delivery to a node in the same process, ACK and result.
 func BenchmarkLifecycle(b *testing.B) {
 	s, _ := inprocess.Start(b, 50, 4, true)
 	b.ReportAllocs()

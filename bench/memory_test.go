@@ -5,37 +5,36 @@ import (
 	"time"
 )
 
-// memory is a fleet reduced to what a decision must touch: two places of the pool's list and, behind each, the
-// node as the view has it and as the store has it. Chasing through it costs what no decision can do without.
-type memory struct {
-	list  []place
-	view  [][128]byte
-	store [][192]byte
-	sum   uint32
+// memoryBaseline is a fleet reduced to the memory that a decision must read: two entries of the pool's list and, for each,
+// the node in the fleet view and in the store. Reading it is a cost that no decision can avoid.
+type memoryBaseline struct {
+	entries []poolEntry
+	view    [][128]byte
+	store   [][192]byte
+	sum     uint32
 }
 
-// place is as large as a pool's member.
-type place struct {
+// poolEntry has the size of a pool's member.
+type poolEntry struct {
 	node uint32
 	_    [28]byte
 }
 
-func newMemory(nodes int) *memory {
-	m := &memory{list: make([]place, nodes), view: make([][128]byte, nodes), store: make([][192]byte, nodes)}
+func newMemoryBaseline(nodes int) *memoryBaseline {
+	m := &memoryBaseline{entries: make([]poolEntry, nodes), view: make([][128]byte, nodes), store: make([][192]byte, nodes)}
 	for i, node := range rand.Perm(nodes) {
-		m.list[i].node = uint32(node)
+		m.entries[i].node = uint32(node)
 	}
 	return m
 }
 
-// chase touches what one decision does, each in the order in which it can be known, and returns how long it
-// took on average.
-func (m *memory) chase(times int) time.Duration {
+// chase reads what one decision reads, in the order of the dependencies, and returns the mean time.
+func (m *memoryBaseline) chase(times int) time.Duration {
 	began := time.Now()
 	for range times {
-		// As with the ledger's lock, nothing of the next decision begins before this one is through.
+		// As with the lock of the ledger, the next decision starts after this one has ended.
 		skip := int(m.sum & 1)
-		a, b := m.list[(rand.IntN(len(m.list))+skip)%len(m.list)].node, m.list[(rand.IntN(len(m.list))+skip)%len(m.list)].node
+		a, b := m.entries[(rand.IntN(len(m.entries))+skip)%len(m.entries)].node, m.entries[(rand.IntN(len(m.entries))+skip)%len(m.entries)].node
 		m.sum += uint32(m.view[a][0]) + uint32(m.view[b][0]) + uint32(m.store[a][0]) + uint32(m.store[b][0]) +
 			uint32(m.store[a][64]) + uint32(m.store[b][64])
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
-// A job over Redis may cost so many commands, and its caller and its node may wait for so many answers.
+// The maximum number of Redis commands of a job, and of scripts that its caller or its node waits for.
 const (
-	mostCommands = 18
-	mostAnswers  = 4
+	maxCommands = 18
+	maxScripts  = 4
 )
 
-// TestCommandsPerJob counts what the life of a job costs Redis: dispatch, ACK and result, without a session.
+// TestCommandsPerJob counts the Redis commands of a job without a session: dispatch, ACK and result.
 func TestCommandsPerJob(t *testing.T) {
 	t.Parallel()
 	const jobs = 1000
@@ -33,7 +33,7 @@ func TestCommandsPerJob(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dispatchOne("first") // Redis takes the scripts over with it
+	dispatchOne("first") // loads the scripts
 	server.ResetStats()
 	for range jobs {
 		dispatchOne(uuid.NewString())
@@ -48,11 +48,11 @@ func TestCommandsPerJob(t *testing.T) {
 		report += fmt.Sprintf(" %s %.2f", name, float64(n)/jobs)
 	}
 	t.Logf("%.2f commands a job:%s", float64(all)/jobs, report)
-	if all > mostCommands*jobs {
-		t.Errorf("a job costs %.2f commands, want at most %d", float64(all)/jobs, mostCommands)
+	if all > maxCommands*jobs {
+		t.Errorf("a job costs %.2f commands, want at most %d", float64(all)/jobs, maxCommands)
 	}
-	// Whoever waits, waits for a script; the release is a command of its own that nobody waits for.
-	if scripts := stats["evalsha"]; scripts > mostAnswers*jobs {
-		t.Errorf("%.2f answers are waited for in the life of a job, want at most %d", float64(scripts)/jobs, mostAnswers)
+	// Callers and nodes wait for scripts; the release of a slot is a separate command that no caller waits for.
+	if scripts := stats["evalsha"]; scripts > maxScripts*jobs {
+		t.Errorf("a job waits for %.2f scripts, want at most %d", float64(scripts)/jobs, maxScripts)
 	}
 }

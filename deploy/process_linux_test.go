@@ -44,7 +44,7 @@ func start(t *testing.T, name string, environ []string, program string, args ...
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		p.End()
+		p.KillAndWait()
 		if t.Failed() {
 			t.Logf("%s said:\n%s", name, p.words())
 		}
@@ -61,9 +61,9 @@ func (p *process) stop(t *testing.T, within time.Duration) {
 	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
-	case <-p.Ended:
-		if p.How != nil {
-			t.Errorf("%s ended with %v", p.name, p.How)
+	case <-p.Exited:
+		if p.ExitErr != nil {
+			t.Errorf("%s ended with %v", p.name, p.ExitErr)
 		}
 	case <-late.C:
 		t.Errorf("%s did not end within %v: it would have been killed", p.name, within)
@@ -83,8 +83,8 @@ func until(t *testing.T, what string, on *process, ask func() error) {
 			return
 		}
 		select {
-		case <-on.Ended:
-			t.Fatalf("%s: %s ended (%v)", what, on.name, errors.Join(err, on.How))
+		case <-on.Exited:
+			t.Fatalf("%s: %s ended (%v)", what, on.name, errors.Join(err, on.ExitErr))
 		case <-late.C:
 			t.Fatalf("%s: %v", what, err)
 		case <-again.C:

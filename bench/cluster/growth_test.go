@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
@@ -23,30 +24,30 @@ const (
 	growthWindow     = time.Second
 )
 
-// BenchmarkGrowth has 64 submitters dispatch jobs through one, two and three instances, which take turns: as many nodes,
-// the same load, more instances. A job's dispatch, ACK and result are done when its submitter goes on. All three
-// instances are there all the time.
+// BenchmarkGrowth dispatches jobs from 64 submitters through one, two and three instances in turn: the same nodes and the
+// same load, more instances. A submitter continues when the dispatch, the ACK and the result of its job are done. All three
+// instances run all the time.
 func BenchmarkGrowth(b *testing.B) {
 	for b.Loop() {
 		rows := [][]string{{
 			"", "instances", "jobs/s", "of one", "p50", "p99", "Redis, cores", "instances, cores", "the busiest", "Redis, µs a job", "instances, µs a job",
 		}}
-		given := growth(b, "2,000 a second", paced, &rows)
+		given := measureGrowth(b, "2,000 a second", submitPaced, &rows)
 		b.ReportMetric(given[2][busiestCores]/given[0][busiestCores], "busiest-of-one")
-		b.ReportMetric(growth(b, "all they can", within, &rows)[2][ofOne], "jobs-of-one")
-		b.ReportMetric(growth(b, "all they can, HTTP", overHTTP, &rows)[2][ofOne], "http-jobs-of-one")
-		table("The same load through more instances", rows)
+		b.ReportMetric(measureGrowth(b, "no limit", submitInProcess, &rows)[2][ofOne], "jobs-of-one")
+		b.ReportMetric(measureGrowth(b, "no limit, HTTP", submitOverHTTP, &rows)[2][ofOne], "http-jobs-of-one")
+		printTable("The same load through more instances", rows)
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// load has instances do jobs for a while.
-type load func(through []*instance, during time.Duration) (done, error)
+// load dispatches jobs through instances for a while.
+type load func(through []*instance, during time.Duration) (loadResult, error)
 
-// done is how many jobs were done, and how long some of them took.
-type done struct {
-	jobs int
-	took []time.Duration
+// loadResult is how many jobs were done, and how long some of them took.
+type loadResult struct {
+	jobs      int
+	latencies []time.Duration
 }
 
 // The columns of a turn.
@@ -63,18 +64,18 @@ const (
 	columns
 )
 
-// growth lets one, two and three instances take turns, and returns the medians of each.
-func growth(b *testing.B, name string, do load, rows *[][]string) (medians [3][columns]float64) {
+// measureGrowth measures one, two and three instances in turn, and returns the medians of each.
+func measureGrowth(b *testing.B, name string, do load, rows *[][]string) (medians [3][columns]float64) {
 	server := redistest.Start(b)
-	all := start(b, server.URL(), 3)
-	populate(b, all)
-	if _, err := do(all, growthWindow/2); err != nil { // all begin warm
+	all := startInstances(b, server.URL(), 3)
+	registerNodes(b, all)
+	if _, err := do(all, growthWindow/2); err != nil { // warm-up
 		b.Fatal(err)
 	}
 	var turns [3][columns][]float64
 	for range growthTurns {
 		for n := range all {
-			turn := measure(b, server, all, n+1, do)
+			turn := measureTurn(b, server, all, n+1, do)
 			for c := range turn {
 				turns[n][c] = append(turns[n][c], turn[c])
 			}
@@ -85,7 +86,7 @@ func growth(b *testing.B, name string, do load, rows *[][]string) (medians [3][c
 	for n := range turns {
 		row := []string{name, strconv.Itoa(n + 1)}
 		for c, format := range []string{"%.0f", "%.2f", "%.2f ms", "%.2f ms", "%.2f", "%.2f", "%.2f", "%.0f", "%.0f"} {
-			medians[n][c] = median(turns[n][c])
+			medians[n][c] = stats.Median(turns[n][c])
 			row = append(row, fmt.Sprintf(format, medians[n][c]))
 		}
 		*rows = append(*rows, row)
@@ -93,66 +94,66 @@ func growth(b *testing.B, name string, do load, rows *[][]string) (medians [3][c
 	return medians
 }
 
-// measure is one turn, through the first few of the instances.
-func measure(b *testing.B, server *redistest.Server, all []*instance, through int, do load) (turn [columns]float64) {
-	redis, busy, began := processor(b, server), spent(b, all), time.Now()
+// measureTurn measures one turn, through the first instances.
+func measureTurn(b *testing.B, server *redistest.Server, all []*instance, through int, do load) (turn [columns]float64) {
+	redis, busy, began := redisCPU(b, server), cpuTimes(b, all), time.Now()
 	d, err := do(all[:through], growthWindow)
 	if err != nil {
 		b.Fatal(err)
 	}
 	took := time.Since(began).Seconds()
-	turn[rate], turn[redisCores] = float64(d.jobs)/took, (processor(b, server)-redis).Seconds()/took
-	for i, now := range spent(b, all) {
+	turn[rate], turn[redisCores] = float64(d.jobs)/took, (redisCPU(b, server)-redis).Seconds()/took
+	for i, now := range cpuTimes(b, all) {
 		cores := (now - busy[i]).Seconds() / took
 		turn[allCores] += cores
 		turn[busiestCores] = max(turn[busiestCores], cores)
 	}
-	if len(d.took) > 0 {
-		turn[p50], turn[p99] = inMS(median(d.took)), inMS(part(d.took, 0.99))
+	if len(d.latencies) > 0 {
+		turn[p50], turn[p99] = milliseconds(stats.Median(d.latencies)), milliseconds(stats.Percentile(d.latencies, 0.99))
 	}
 	turn[redisCost], turn[allCost] = 1e6*turn[redisCores]/turn[rate], 1e6*turn[allCores]/turn[rate]
 	return turn
 }
 
-// populate registers nodes that live in the instances, and returns when all of these know them.
-func populate(tb testing.TB, all []*instance) {
+// registerNodes registers nodes inside of the instances, and returns when all instances know them.
+func registerNodes(tb testing.TB, all []*instance) {
 	tb.Helper()
-	if _, err := all[0].ask(order{Register: growthNodes}); err != nil {
+	if _, err := all[0].send(command{Register: growthNodes}); err != nil {
 		tb.Fatal(err)
 	}
-	awaitNodes(tb, all, growthNodes)
+	waitNodes(tb, all, growthNodes)
 }
 
-// within has the submitters in the instances themselves.
-func within(through []*instance, during time.Duration) (done, error) {
-	return submit(through, order{For: during})
+// submitInProcess runs the submitters inside of the instances.
+func submitInProcess(through []*instance, during time.Duration) (loadResult, error) {
+	return submit(through, command{For: during})
 }
 
-// paced does so too, at a rate that one instance bears easily.
-func paced(through []*instance, during time.Duration) (done, error) {
-	return submit(through, order{For: during, Rate: 2000 / len(through)})
+// submitPaced does the same at a rate that one instance can serve easily.
+func submitPaced(through []*instance, during time.Duration) (loadResult, error) {
+	return submit(through, command{For: during, Rate: 2000 / len(through)})
 }
 
-// submit has each instance do its part of an order, at the same time.
-func submit(through []*instance, o order) (done, error) {
-	answers, errs := make([]answer, len(through)), make([]error, len(through))
+// submit sends a share of a command to each instance, at the same time.
+func submit(through []*instance, cmd command) (loadResult, error) {
+	answers, errs := make([]report, len(through)), make([]error, len(through))
 	var all sync.WaitGroup
 	for n, i := range through {
-		share := o
+		share := cmd
 		share.Submitters = (growthSubmitters + n) / len(through)
-		all.Go(func() { answers[n], errs[n] = i.ask(share) })
+		all.Go(func() { answers[n], errs[n] = i.send(share) })
 	}
 	all.Wait()
-	var d done
+	var d loadResult
 	for _, a := range answers {
 		d.jobs += a.Jobs
-		d.took = append(d.took, a.Took...)
+		d.latencies = append(d.latencies, a.Latencies...)
 	}
 	return d, errors.Join(errs...)
 }
 
-// overHTTP has the submitters here: each takes the instances in turn.
-func overHTTP(through []*instance, during time.Duration) (done, error) {
+// submitOverHTTP runs the submitters here. Each uses the instances in turn.
+func submitOverHTTP(through []*instance, during time.Duration) (loadResult, error) {
 	body := []byte(`{"session_id":"room-888","src_lang":"en","tgt_lang":"zh","audio_ref":"blob://a","options":{"require_tts":false,"preferred_node_id":null}}`)
 	transport := &http.Transport{MaxIdleConnsPerHost: growthSubmitters}
 	defer transport.CloseIdleConnections()
@@ -169,10 +170,10 @@ func overHTTP(through []*instance, during time.Duration) (done, error) {
 					errs[n] = err
 					return
 				}
-				said, _ := io.ReadAll(resp.Body)
+				answer, _ := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if resp.StatusCode != http.StatusOK {
-					errs[n] = fmt.Errorf("%s %s", resp.Status, said)
+					errs[n] = fmt.Errorf("%s %s", resp.Status, answer)
 					return
 				}
 				took[n] = append(took[n], time.Since(at))
@@ -180,17 +181,17 @@ func overHTTP(through []*instance, during time.Duration) (done, error) {
 		})
 	}
 	all.Wait()
-	d := done{took: slices.Concat(took...)}
-	d.jobs = len(d.took)
+	d := loadResult{latencies: slices.Concat(took...)}
+	d.jobs = len(d.latencies)
 	return d, errors.Join(errs...)
 }
 
-// spent is the processor time of each instance so far.
-func spent(tb testing.TB, all []*instance) []time.Duration {
+// cpuTimes returns the CPU time of each instance so far.
+func cpuTimes(tb testing.TB, all []*instance) []time.Duration {
 	tb.Helper()
 	list := make([]time.Duration, len(all))
 	for n, i := range all {
-		a, err := i.ask(order{})
+		a, err := i.send(command{})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -199,8 +200,8 @@ func spent(tb testing.TB, all []*instance) []time.Duration {
 	return list
 }
 
-// processor is the processor time of a Redis so far.
-func processor(tb testing.TB, server *redistest.Server) (sum time.Duration) {
+// redisCPU returns the CPU time of a Redis server so far.
+func redisCPU(tb testing.TB, server *redistest.Server) (sum time.Duration) {
 	tb.Helper()
 	reply, err := server.Do("INFO", "cpu")
 	if err != nil {
@@ -220,31 +221,31 @@ func processor(tb testing.TB, server *redistest.Server) (sum time.Duration) {
 	return sum
 }
 
-// TestInstancesShareLoad: jobs that go through three instances at once all end, and leave no slot taken.
+// TestInstancesShareLoad checks that jobs through three instances at once all end and leave no slot taken.
 func TestInstancesShareLoad(t *testing.T) {
 	t.Parallel()
 	const each = 200
 	server := redistest.Start(t)
-	all := start(t, server.URL(), 3)
-	populate(t, all)
-	d, err := submit(all, order{Jobs: each})
+	all := startInstances(t, server.URL(), 3)
+	registerNodes(t, all)
+	d, err := submit(all, command{Jobs: each})
 	if err != nil || d.jobs != each*len(all) {
 		t.Errorf("%d jobs were dispatched, want %d: %v", d.jobs, each*len(all), err)
 	}
-	if got := count(t, server, "*:fsm"); got != each*len(all) {
+	if got := countKeys(t, server, "*:fsm"); got != each*len(all) {
 		t.Errorf("%d jobs have a record, want %d", got, each*len(all))
 	}
-	// A lease stands until its job has ended. Nobody waits for its release.
+	// A lease exists until its job has ended. Its release is asynchronous.
 	eventually(t, func() error {
-		if left := count(t, server, "*:leases"); left > 0 {
-			return fmt.Errorf("%d nodes still have jobs", left)
+		if left := countKeys(t, server, "*:leases"); left > 0 {
+			return fmt.Errorf("%d nodes still have leases", left)
 		}
 		return nil
 	})
 }
 
-// count is how many keys match.
-func count(tb testing.TB, server *redistest.Server, pattern string) int {
+// countKeys returns how many keys match a pattern.
+func countKeys(tb testing.TB, server *redistest.Server, pattern string) int {
 	tb.Helper()
 	reply, err := server.Do("KEYS", pattern)
 	if err != nil {

@@ -1,110 +1,91 @@
 package cluster
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
 
-// instance is an instance's process, seen from outside.
+// instance is the process of an instance, as the benchmark sees it.
 type instance struct {
+	*clustertest.Helper
 	url string
-	in  io.Writer
-	out *bufio.Reader
 }
 
-// start runs instances on one Redis until the test ends. More of the environment may be given.
-func start(tb testing.TB, redis string, count int, environment ...string) []*instance {
+// startInstances starts instances with one Redis, which stop at the end of the test. The environment is added to theirs.
+func startInstances(tb testing.TB, redis string, count int, environment ...string) []*instance {
 	tb.Helper()
 	all := make([]*instance, count)
 	for n := range all {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = slices.Concat(os.Environ(), environment, []string{beInstance + "=" + redis})
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
+		h, err := clustertest.StartHelper(os.Stderr, slices.Concat(environment, []string{instanceVariable + "=" + redis})...)
 		if err != nil {
-			tb.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(func() {
-			_ = in.Close()
-			if err := cmd.Wait(); err != nil {
-				tb.Errorf("an instance ended so: %v", err)
+			h.CloseInput()
+			if err := h.WaitExit(clustertest.StartTimeout); err != nil {
+				tb.Errorf("an instance: %v", err)
+				h.KillAndWait()
 			}
 		})
-		all[n] = &instance{in: in, out: bufio.NewReader(out)}
+		all[n] = &instance{Helper: h}
 	}
 	for _, i := range all {
-		line, err := i.out.ReadString('\n')
+		url, err := i.ReadLine()
 		if err != nil {
-			tb.Fatal("an instance did not begin: ", err)
+			tb.Fatal("an instance did not start: ", err)
 		}
-		i.url = strings.TrimSpace(line)
+		i.url = url
 	}
 	return all
 }
 
-// ask has an instance do something. It may be called from any goroutine, for one instance by one at a time.
-func (i *instance) ask(o order) (answer, error) {
-	var a answer
-	if err := json.NewEncoder(i.in).Encode(o); err != nil {
-		return a, err
-	}
-	line, err := i.out.ReadString('\n')
+// send sends a command to the instance and waits for its report. It can be called from any goroutine, but for each instance
+// by one at a time.
+func (i *instance) send(c command) (report, error) {
+	var r report
+	text, err := json.Marshal(c)
 	if err != nil {
-		return a, err
+		return r, err
 	}
-	if err := json.Unmarshal([]byte(line), &a); err != nil {
-		return a, err
+	if err := i.WriteLine(text); err != nil {
+		return r, err
 	}
-	if a.Err != "" {
-		return a, fmt.Errorf("an instance says: %s", a.Err)
+	line, err := i.ReadLine()
+	if err != nil {
+		return r, err
 	}
-	return a, nil
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		return r, err
+	}
+	if r.Err != "" {
+		return r, fmt.Errorf("an instance reports: %s", r.Err)
+	}
+	return r, nil
 }
 
-// awaitNodes returns when every instance knows so many nodes.
-func awaitNodes(tb testing.TB, all []*instance, want int) {
+// waitNodes returns when every instance knows a number of nodes.
+func waitNodes(tb testing.TB, all []*instance, want int) {
 	tb.Helper()
 	for _, i := range all {
 		eventually(tb, func() error {
-			if a, err := i.ask(order{}); err != nil || a.Nodes < want {
-				return fmt.Errorf("%d of %d nodes are known at %s: %w", a.Nodes, want, i.url, err)
+			if r, err := i.send(command{}); err != nil || r.Nodes < want {
+				return fmt.Errorf("%d of %d nodes are known at %s: %w", r.Nodes, want, i.url, err)
 			}
 			return nil
 		})
 	}
 }
 
-// eventually looks at what another process does until nothing is missing: it has no way to tell us.
-func eventually(tb testing.TB, missing func() error) {
+// eventually fails the test if check still returns an error after 20 s.
+func eventually(tb testing.TB, check func() error) {
 	tb.Helper()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := missing()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			tb.Fatal(err)
-		case <-again.C:
-		}
+	if err := clustertest.Eventually(tb.Context(), 20*time.Second, check); err != nil {
+		tb.Fatal(err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain is also where an instance begins: it is a process of this binary.
+// TestMain runs an instance if this process was started as one.
 func TestMain(m *testing.M) {
-	if orders := os.Getenv(beInstance); orders != "" {
+	if orders := os.Getenv(instanceVariable); orders != "" {
 		serve(orders)
 		return
 	}

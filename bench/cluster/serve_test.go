@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -25,38 +26,38 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// beInstance makes a process of this test binary an instance; it names the Redis.
-const beInstance = "LINGUA_BENCH_INSTANCE"
+// instanceVariable makes a process of this test binary an instance. Its value is the URL of Redis.
+const instanceVariable = "LINGUA_BENCH_INSTANCE"
 
-// beatEvery is how often nodes send heartbeats, in milliseconds. Without it they do not.
-const beatEvery = "LINGUA_BENCH_HEARTBEAT_MS"
+// heartbeatVariable is the interval of the nodes' heartbeats in milliseconds. Without it there are none.
+const heartbeatVariable = "LINGUA_BENCH_HEARTBEAT_MS"
 
-// order is what an instance is asked to do, as a line of its standard input. It answers each with a line.
-type order struct {
-	Register   int           // so many nodes that live in the instances themselves
-	Submitters int           // dispatch jobs, one after the other each
-	For        time.Duration // that long
-	Rate       int           // all together so many a second; 0: as fast as they can
-	Jobs       int           // or, without For, so many in all
+// command is what an instance does, as a line of its standard input. It answers each command with a report, as a line.
+type command struct {
+	Register   int           // nodes inside of the instance
+	Submitters int           // that dispatch jobs, each one after the other
+	For        time.Duration // how long
+	Rate       int           // dispatches a second by all submitters together; 0: no limit
+	Jobs       int           // without For: the number of jobs of all submitters together
 }
 
-// answer is how it went, and what the process has used so far.
-type answer struct {
-	Err   string
-	Jobs  int
-	Took  []time.Duration // of a part of the jobs, from when each was due
-	Nodes int             // that this instance knows
-	CPU   time.Duration
+// report is the outcome of a command, and what the process has used so far.
+type report struct {
+	Err       string
+	Jobs      int
+	Latencies []time.Duration // of one job in ten, from when the job was due
+	Nodes     int             // that the instance knows
+	CPU       time.Duration
 }
 
-// serve is an instance's process: it says its address, does what it is told, and ends with its standard input.
+// serve runs an instance: it prints its URL, executes commands, and ends with its standard input.
 func serve(redis string) {
-	w := &workers{}
-	s, err := scheduler.New(context.Background(), settings(redis), wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), w)
+	local := &inprocess.InlineNodes{}
+	s, err := scheduler.New(context.Background(), settings(redis), wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), local)
 	if err != nil {
 		panic(err)
 	}
-	w.jobs = s.Jobs
+	local.Jobs = s.Jobs
 	l, err := s.Listen(context.Background())
 	if err != nil {
 		panic(err)
@@ -66,38 +67,38 @@ func serve(redis string) {
 	running.Go(func() { _ = s.Run(ctx, l) })
 	fmt.Println("http://" + l.Addr().String())
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var o order
-		a := answer{}
-		if err := json.Unmarshal(in.Bytes(), &o); err != nil {
+		var cmd command
+		r := report{}
+		if err := json.Unmarshal(in.Bytes(), &cmd); err != nil {
 			panic(err)
 		}
-		if err := obey(ctx, s, o, &a); err != nil {
-			a.Err = err.Error()
+		if err := execute(ctx, s, cmd, &r); err != nil {
+			r.Err = err.Error()
 		}
-		a.Nodes, a.CPU = s.Fleet.Len(), used()
-		_ = json.NewEncoder(os.Stdout).Encode(a)
+		r.Nodes, r.CPU = s.Fleet.Len(), cpuTime()
+		_ = json.NewEncoder(os.Stdout).Encode(r)
 	}
 	stop()
 	running.Wait()
 }
 
-// settings are as shipped, but that nobody sends heartbeats unless it is measured, and that people may speak as fast as
-// they like.
+// settings returns the default configuration without heartbeats, unless they are measured, and without limits on the rate
+// of audio.
 func settings(redis string) config.Config {
 	cfg := config.Default()
 	cfg.Store = redis
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
 	cfg.Scheduler.Nodes.HeartbeatIntervalMS, cfg.Scheduler.Nodes.PresenceTTLMS = 200_000, 600_000
-	if every, err := strconv.Atoi(os.Getenv(beatEvery)); err == nil {
-		cfg.Scheduler.Nodes.HeartbeatIntervalMS = config.Millis(every)
+	if interval, err := strconv.Atoi(os.Getenv(heartbeatVariable)); err == nil {
+		cfg.Scheduler.Nodes.HeartbeatIntervalMS = config.Millis(interval)
 	}
 	cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000
 	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 600_000, 0, 0
 	return cfg
 }
 
-// used is the processor time of this process.
-func used() time.Duration {
+// cpuTime returns the CPU time of this process.
+func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
@@ -105,37 +106,37 @@ func used() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func obey(ctx context.Context, s *scheduler.Scheduler, o order, a *answer) error {
+func execute(ctx context.Context, s *scheduler.Scheduler, cmd command, r *report) error {
 	slots, url := 4, "http://127.0.0.1:9/jobs"
-	for i := range o.Register {
+	for i := range cmd.Register {
 		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
 		if _, err := s.Nodes.Register(ctx, core.NodeID(fmt.Sprintf("within-%05d", i)), p, store.Activity{}); err != nil {
 			return err
 		}
 	}
-	return submitAll(ctx, s.Jobs, o, a)
+	return submitAll(ctx, s.Jobs, cmd, r)
 }
 
-// submitAll is the work of submitters.
-func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, o order, a *answer) error {
+// submitAll runs the submitters.
+func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, cmd command, r *report) error {
 	var mu sync.Mutex
 	var failure error
-	var all sync.WaitGroup
-	var begun int
+	var running sync.WaitGroup
+	var started int
 	began := time.Now()
-	// next is when the next job is due; false when there is none.
+	// next returns when the next job is due; false: there is none.
 	next := func() (due time.Time, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		due = time.Now()
-		if o.Rate > 0 {
-			due = began.Add(time.Duration(begun) * time.Second / time.Duration(o.Rate))
+		if cmd.Rate > 0 {
+			due = began.Add(time.Duration(started) * time.Second / time.Duration(cmd.Rate))
 		}
-		begun++
-		return due, failure == nil && (o.For > 0 && due.Sub(began) < o.For || begun <= o.Jobs)
+		started++
+		return due, failure == nil && (cmd.For > 0 && due.Sub(began) < cmd.For || started <= cmd.Jobs)
 	}
-	for range o.Submitters {
-		all.Go(func() {
+	for range cmd.Submitters {
+		running.Go(func() {
 			for due, ok := next(); ok; due, ok = next() {
 				backoff.Sleep(ctx, time.Until(due))
 				_, err := jobs.Dispatch(ctx, dispatch.Request{Unique: true, Spec: core.Spec{
@@ -144,29 +145,14 @@ func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, o order, a *answe
 				took := time.Since(due)
 				mu.Lock()
 				if failure = errors.Join(failure, err); err == nil {
-					if a.Jobs++; a.Jobs%10 == 0 {
-						a.Took = append(a.Took, took)
+					if r.Jobs++; r.Jobs%10 == 0 {
+						r.Latencies = append(r.Latencies, took)
 					}
 				}
 				mu.Unlock()
 			}
 		})
 	}
-	all.Wait()
+	running.Wait()
 	return failure
 }
-
-// workers are nodes that live in the instances: a job has ended when it is delivered.
-type workers struct{ jobs *dispatch.Dispatcher }
-
-// Deliver implements dispatch.Transport.
-func (w *workers) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
-	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
-	if err := w.jobs.Ack(ctx, r); err != nil {
-		return err
-	}
-	return w.jobs.Done(ctx, r, nil)
-}
-
-// Cancel implements dispatch.Transport.
-func (w *workers) Cancel(context.Context, core.NodeID, core.JobID, int) {}

@@ -14,35 +14,35 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// town is a Redis Cluster with instances, and nodes and sessions with each of them.
-type town struct {
-	redis    *redistest.Cluster
-	masters  []*redistest.Server
-	nodes    int // with each instance
-	all      []*instance
-	crew     *crew
-	speakers []*speaker
+// shardedCluster is a Redis Cluster with three instances, each with nodes and sessions.
+type shardedCluster struct {
+	redis     *redistest.Cluster
+	primaries []*redistest.Server
+	nodes     int // of each instance
+	instances []*instance
+	fleet     *nodeFleet
+	sessions  []*testSession
 }
 
-// found starts one with so many nodes and sessions at each of three instances. There are more slots than sessions, so
-// that nobody has to look for a free one. Nodes send ten times as many heartbeats as they usually do.
-func found(tb testing.TB, nodes, sessions int) *town {
+// startSharded starts a number of nodes and sessions on each of three instances. There are more slots than sessions, so
+// that a free slot is found at once. Nodes send ten times as many heartbeats as by default.
+func startSharded(tb testing.TB, nodes, sessions int) *shardedCluster {
 	tb.Helper()
-	t := &town{redis: redistest.StartCluster(tb), nodes: nodes}
-	t.masters = t.redis.Primaries()
-	t.all = start(tb, t.redis.URL(), 3, beatEvery+"=500")
-	t.crew = hire(tb, t.all, t.all, nodes, 16)
-	for _, i := range t.all {
-		t.speakers = append(t.speakers, gather(tb, i, sessions)...)
+	t := &shardedCluster{redis: redistest.StartCluster(tb), nodes: nodes}
+	t.primaries = t.redis.Primaries()
+	t.instances = startInstances(tb, t.redis.URL(), 3, heartbeatVariable+"=500")
+	t.fleet = startNodes(tb, t.instances, t.instances, nodes, 16)
+	for _, i := range t.instances {
+		t.sessions = append(t.sessions, startSessions(tb, i, sessions)...)
 	}
 	return t
 }
 
-// keys are all keys, by the master that has them.
-func (t *town) keys(tb testing.TB) [][]string {
+// keysByPrimary returns all keys of each primary.
+func (t *shardedCluster) keysByPrimary(tb testing.TB) [][]string {
 	tb.Helper()
-	all := make([][]string, len(t.masters))
-	for n, master := range t.masters {
+	all := make([][]string, len(t.primaries))
+	for n, master := range t.primaries {
 		reply, err := master.Do("KEYS", "*")
 		if err != nil {
 			tb.Fatal(err)
@@ -55,19 +55,19 @@ func (t *town) keys(tb testing.TB) [][]string {
 	return all
 }
 
-// crowded is the slot that has most keys, and how many.
-func (t *town) crowded(keys [][]string) (slot, most int) {
+// fullestSlot returns the slot with the most keys, and their number.
+func (t *shardedCluster) fullestSlot(keys [][]string) (slot, maxKeys int) {
 	count := make(map[int]int)
 	for _, key := range slices.Concat(keys...) {
 		s := slotOf(key)
-		if count[s]++; count[s] > most {
-			slot, most = s, count[s]
+		if count[s]++; count[s] > maxKeys {
+			slot, maxKeys = s, count[s]
 		}
 	}
-	return slot, most
+	return slot, maxKeys
 }
 
-// slotOf is the slot of a key, by the rule of Redis Cluster. A test holds it against Redis.
+// slotOf returns the slot of a key, by the rule of Redis Cluster. A test compares it with Redis.
 func slotOf(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -88,156 +88,158 @@ func slotOf(key string) int {
 	return int(crc) % 16384
 }
 
-// heat is what was done with a key.
-type heat struct {
-	key string
-	n   int
+// keyUse is the number of commands on a key.
+type keyUse struct {
+	key      string
+	commands int
 }
 
-// hottest are the keys with which most was done.
-func hottest(keys map[string]int) []heat {
-	list := make([]heat, 0, len(keys))
+// byUse sorts the keys by the number of commands, largest first.
+func byUse(keys map[string]int) []keyUse {
+	list := make([]keyUse, 0, len(keys))
 	for key, n := range keys {
-		list = append(list, heat{key, n})
+		list = append(list, keyUse{key, n})
 	}
-	slices.SortFunc(list, func(a, b heat) int { return cmp.Or(cmp.Compare(b.n, a.n), strings.Compare(a.key, b.key)) })
+	slices.SortFunc(list, func(a, b keyUse) int {
+		return cmp.Or(cmp.Compare(b.commands, a.commands), strings.Compare(a.key, b.key))
+	})
 	return list
 }
 
-// What a key may have of all commands that have one.
+// The maximum share of a key in all commands that have one.
 //
-// An instance has one inbox and one presence, however much it does. An utterance whose node is with another instance is two
-// letters, and a letter at most six commands on an inbox: twelve of about 46. Over three inboxes that is 9 % each if
-// every utterance is such a one; it falls with every further instance. Of everything else there are as many keys as nodes, sessions
-// or jobs, and 16 for who was heard, so that none should stand out.
+// An instance has one inbox and one presence, whatever its load. An utterance whose node is on another instance takes two
+// messages, and a message at most six commands on an inbox: twelve of about 46. With three inboxes these are 9 % for each,
+// if every utterance is of that kind; the share falls with the number of instances. All other keys are as many as there are
+// nodes, sessions or jobs, and 16 hold when nodes were last seen, so that none should stand out.
 const (
-	mostOfInstance = 0.09
-	mostOfOther    = 0.02
+	maxInstanceShare = 0.09
+	maxOtherShare    = 0.02
 )
 
-// ofInstance tells the keys of instances from all others.
-func ofInstance(key string) bool { return strings.Contains(key, "{instance:") }
+// isInstanceKey reports whether a key belongs to an instance.
+func isInstanceKey(key string) bool { return strings.Contains(key, "{instance:") }
 
-// tooHot names the keys that have more than they may.
-func tooHot(list []heat, all int) (hot []string) {
+// overused lists the keys that exceed their share.
+func overused(list []keyUse, all int) (over []string) {
 	for _, h := range list {
-		most := mostOfOther
-		if ofInstance(h.key) {
-			most = mostOfInstance
+		limit := maxOtherShare
+		if isInstanceKey(h.key) {
+			limit = maxInstanceShare
 		}
-		if float64(h.n) > most*float64(all) {
-			hot = append(hot, fmt.Sprintf("%s has %s of the commands, want at most %.0f %%", h.key, share(h.n, all), 100*most))
+		if float64(h.commands) > limit*float64(all) {
+			over = append(over, fmt.Sprintf("%s has %s of the commands, want at most %.0f %%", h.key, percent(h.commands, all), 100*limit))
 		}
 	}
-	return hot
+	return over
 }
 
 // BenchmarkSpread loads a Redis Cluster and prints where the keys are and which are used most.
 func BenchmarkSpread(b *testing.B) {
 	for b.Loop() {
-		t := found(b, 50, 100)
-		converse(b, t.crew, t.speakers, 8, 0)
-		heard, all, said := t.second(b)
-		keys := t.keys(b)
+		t := startSharded(b, 50, 100)
+		runUtterances(b, t.fleet, t.sessions, 8, 0)
+		used, all, sent := t.runOneSecond(b)
+		keys := t.keysByPrimary(b)
 		total := len(slices.Concat(keys...))
-		rows := [][]string{{"master", "keys", "share"}}
+		rows := [][]string{{"primary", "keys", "share"}}
 		for n := range keys {
-			rows = append(rows, []string{fmt.Sprint(n), fmt.Sprint(len(keys[n])), share(len(keys[n]), total)})
+			rows = append(rows, []string{fmt.Sprint(n), fmt.Sprint(len(keys[n])), percent(len(keys[n]), total)})
 		}
-		slot, most := t.crowded(keys)
-		rows = append(rows, []string{fmt.Sprintf("slot %d", slot), fmt.Sprint(most), share(most, total)})
-		table(fmt.Sprintf("Where %d keys are, and the slot that has most", total), rows)
+		slot, maxKeys := t.fullestSlot(keys)
+		rows = append(rows, []string{fmt.Sprintf("slot %d", slot), fmt.Sprint(maxKeys), percent(maxKeys, total)})
+		printTable(fmt.Sprintf("Distribution of %d keys, and the slot with the most", total), rows)
 		rows = [][]string{{"key", "commands", "share"}}
-		list := hottest(heard)
+		list := byUse(used)
 		for _, h := range list[:5] {
-			rows = append(rows, []string{h.key, fmt.Sprint(h.n), share(h.n, all)})
+			rows = append(rows, []string{h.key, fmt.Sprint(h.commands), percent(h.commands, all)})
 		}
-		other := slices.IndexFunc(list, func(h heat) bool { return !ofInstance(h.key) })
-		rows = append(rows, []string{"the first of no instance: " + list[other].key, fmt.Sprint(list[other].n), share(list[other].n, all)})
-		table(fmt.Sprintf("%d commands of %d utterances in a second by key, of %d keys", all, said, len(heard)), rows)
-		for _, hot := range tooHot(list, all) {
-			b.Error(hot)
+		other := slices.IndexFunc(list, func(h keyUse) bool { return !isInstanceKey(h.key) })
+		rows = append(rows, []string{"the first that is no instance key: " + list[other].key, fmt.Sprint(list[other].commands), percent(list[other].commands, all)})
+		printTable(fmt.Sprintf("%d commands of %d utterances in a second by key, of %d keys", all, sent, len(used)), rows)
+		for _, over := range overused(list, all) {
+			b.Error(over)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// second has everybody speak for a second, and returns the commands by key.
-func (t *town) second(b *testing.B) (keys map[string]int, all, said int) {
-	m := listen(b, t.masters)
+// runOneSecond has all sessions send utterances for a second, and returns the commands by key.
+func (t *shardedCluster) runOneSecond(b *testing.B) (keys map[string]int, all, sent int) {
+	m := startKeyCounter(b, t.primaries)
 	var mu sync.Mutex
-	var speaking sync.WaitGroup
+	var running sync.WaitGroup
 	began := time.Now()
-	for _, p := range t.speakers {
-		speaking.Go(func() {
+	for _, session := range t.sessions {
+		running.Go(func() {
 			for time.Since(began) < time.Second {
-				if _, err := p.say(t.crew); err != nil {
+				if _, err := session.sendUtterance(t.fleet); err != nil {
 					b.Error(err)
 					return
 				}
 				mu.Lock()
-				said++
+				sent++
 				mu.Unlock()
 			}
 		})
 	}
-	speaking.Wait()
-	keys, all = m.total(b, t.masters)
-	return keys, all, said
+	running.Wait()
+	keys, all = m.total(b)
+	return keys, all, sent
 }
 
-// Where keys may be. Of some 600 things, each with a slot of its own, a third is on each master, give or take 1.9 in a
-// hundred: five times that is allowed.
+// The limits on the distribution of keys. Of some 600 nodes, sessions and jobs, each with a slot of its own, a third is on
+// each primary, with a standard deviation of 1.9 %: five times that is allowed.
 const (
-	leastOfMaster, mostOfMaster = 0.23, 0.44
-	mostInSlot                  = 12 // keys: a few things that meet by chance
+	minPrimaryShare, maxPrimaryShare = 0.23, 0.44
+	maxKeysPerSlot                   = 12 // a few nodes, sessions or jobs share a slot by chance
 )
 
-// TestSpread: on a Redis Cluster all keys of a node, a session or a job are in one slot, the keys are spread over the
-// masters, and no key is used more than its share.
-func TestSpread(t *testing.T) {
+// TestKeysAreSpread checks a Redis Cluster: all keys of a node, a session or a job are in one slot, the keys are spread
+// over the primaries, and no key is used more than its share.
+func TestKeysAreSpread(t *testing.T) {
 	t.Parallel()
-	w := found(t, 20, 20)
-	m := listen(t, w.masters)
-	trips := converse(t, w.crew, w.speakers, 8, 0)
-	post(t, w.all[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: nodeName(0, 0), ServiceID: "nmt"}, nil)
-	heard, all := m.total(t, w.masters)
-	if want := 8 * len(w.speakers); len(trips) != want {
-		t.Errorf("%d results, want %d", len(trips), want)
+	w := startSharded(t, 20, 20)
+	m := startKeyCounter(t, w.primaries)
+	results := runUtterances(t, w.fleet, w.sessions, 8, 0)
+	post(t, w.instances[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: nodeName(0, 0), ServiceID: "nmt"}, nil)
+	used, all := m.total(t)
+	if want := 8 * len(w.sessions); len(results) != want {
+		t.Errorf("%d results, want %d", len(results), want)
 	}
-	list := hottest(heard)
-	t.Logf("%d commands; most of them, %s, on %s", all, share(list[0].n, all), list[0].key)
-	for _, hot := range tooHot(list, all) {
-		t.Error(hot)
+	list := byUse(used)
+	t.Logf("%d commands; the most, %s, on %s", all, percent(list[0].commands, all), list[0].key)
+	for _, over := range overused(list, all) {
+		t.Error(over)
 	}
 
-	keys := w.keys(t)
+	keys := w.keysByPrimary(t)
 	total := len(slices.Concat(keys...))
 	for n := range keys {
-		t.Logf("master %d has %d of %d keys", n, len(keys[n]), total)
-		if part := float64(len(keys[n])) / float64(total); part < leastOfMaster || part > mostOfMaster {
-			t.Errorf("master %d has %.2f of the keys, want %.2f to %.2f", n, part, leastOfMaster, mostOfMaster)
+		t.Logf("primary %d has %d of %d keys", n, len(keys[n]), total)
+		if part := float64(len(keys[n])) / float64(total); part < minPrimaryShare || part > maxPrimaryShare {
+			t.Errorf("primary %d has %.2f of the keys, want %.2f to %.2f", n, part, minPrimaryShare, maxPrimaryShare)
 		}
 	}
-	if slot, most := w.crowded(keys); most > mostInSlot {
-		t.Errorf("slot %d has %d keys, want at most %d", slot, most, mostInSlot)
+	if slot, maxKeys := w.fullestSlot(keys); maxKeys > maxKeysPerSlot {
+		t.Errorf("slot %d has %d keys, want at most %d", slot, maxKeys, maxKeysPerSlot)
 	}
-	// Some keys are there only for a moment, as the leases of a node that has work: what was used counts too.
-	w.together(t, slices.AppendSeq(slices.Concat(keys...), maps.Keys(heard)), trips)
+	// Some keys exist only for a short time, such as the leases of a node, so used keys count too.
+	w.checkSlots(t, slices.AppendSeq(slices.Concat(keys...), maps.Keys(used)), results)
 }
 
-// apart reports whether a key stands alone although it names a node: nothing is done with it and the node's own keys in
-// one step.
-func apart(key string) bool {
+// isSeparateKey reports whether a key is in another slot although it names a node, because no script uses it together with
+// the node's own keys.
+func isSeparateKey(key string) bool {
 	return strings.Contains(key, ":ratelimit:") || strings.Contains(key, ":debounce:") || strings.Contains(key, ":locks:")
 }
 
-// together checks that all keys that name a node, a session or a job are in one slot, whatever is in their braces.
-func (t *town) together(tb testing.TB, keys []string, trips []trip) {
+// checkSlots checks that all keys that name a node, a session or a job are in one slot, whatever their hash tag is.
+func (t *shardedCluster) checkSlots(tb testing.TB, keys []string, results []latency) {
 	tb.Helper()
 	named := make(map[string][]string)
 	for _, key := range keys {
-		if apart(key) {
+		if isSeparateKey(key) {
 			continue
 		}
 		for _, word := range strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune(":{}/", r) }) {
@@ -245,16 +247,16 @@ func (t *town) together(tb testing.TB, keys []string, trips []trip) {
 		}
 	}
 	var ids []string
-	for n := range t.all {
+	for n := range t.instances {
 		for k := range t.nodes {
 			ids = append(ids, nodeName(n, k))
 		}
 	}
-	for _, p := range t.speakers {
-		ids = append(ids, p.s.ID())
+	for _, session := range t.sessions {
+		ids = append(ids, session.client.ID())
 	}
-	for _, one := range trips {
-		ids = append(ids, one.id)
+	for _, one := range results {
+		ids = append(ids, one.job)
 	}
 	for _, id := range ids {
 		if len(named[id]) == 0 {

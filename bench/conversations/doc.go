@@ -1,3 +1,3 @@
-// Package conversations measures conversations: many sessions and nodes against one scheduler, which runs in a process
-// of its own so that what it needs can be told from what they need.
+// Package conversations measures many sessions and nodes with one scheduler, which runs in a process of its own, so that
+// its resource use can be distinguished from theirs.
 package conversations

@@ -12,35 +12,36 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// pauseOf is the pause after which utterances of these sessions end.
-const pauseOf = 500 * time.Millisecond
+// sessionPause is the pause that ends an utterance of these sessions.
+const sessionPause = 500 * time.Millisecond
 
-// BenchmarkPauseProbes has many sessions end their utterances by hand and by a pause, in turns, and prints what a pause costs: a
-// ping and a pong to tell it from a stall. In full:
+// BenchmarkPauseProbes has many sessions end their utterances explicitly and by a pause, in turn, and reports what a pause
+// costs: a ping and a pong, which distinguish it from a stall. In full:
 //
 //	go test -run '^$' -bench PauseProbes -benchtime 1x ./bench/conversations -sessions 5000 -nodes 50 -during 20s -timeout 15m
 func BenchmarkPauseProbes(t *testing.B) {
-	p := start(t)
+	p := startScheduler(t)
 	ctx, stop := context.WithCancel(t.Context())
-	b := newBook()
-	crew := staff(ctx, t, p.url, *nodes, 16, b)
-	defer crew.Wait()
+	b := newUtteranceLog()
+	nodesRunning := startNodes(ctx, t, p.url, *nodes, 16, b)
+	defer nodesRunning.Wait()
 	defer stop()
 	all := make([]*client.Session, *sessions)
 	var opening sync.WaitGroup
-	gate := make(chan struct{}, 64)
+	startLimit := make(chan struct{}, 64)
 	for i := range all {
-		gate <- struct{}{}
+		startLimit <- struct{}{}
 		opening.Go(func() {
-			defer func() { <-gate }()
+			defer func() { <-startLimit }()
 			var err error
 			all[i], err = client.Start(t.Context(), client.Config{URL: p.url, Log: quiet, Start: wire.SessionStart{
-				Langs: []string{"en", "es"}, Segmentation: wire.Segmentation{PauseMS: pauseOf.Milliseconds()},
+				Langs: []string{"en", "es"}, Segmentation: wire.Segmentation{PauseMS: sessionPause.Milliseconds()},
 			}})
 			if err != nil {
 				t.Error(err)
@@ -51,12 +52,12 @@ func BenchmarkPauseProbes(t *testing.B) {
 	if t.Failed() {
 		return
 	}
-	var heard sync.WaitGroup
+	var reading sync.WaitGroup
 	for _, s := range all {
-		heard.Go(func() {
+		reading.Go(func() {
 			for e, err := range s.Events() {
 				if r, ok := e.(client.Result); ok && err == nil {
-					b.returns(r.TextTgt)
+					b.returned(r.TextTgt)
 				}
 			}
 		})
@@ -66,45 +67,45 @@ func BenchmarkPauseProbes(t *testing.B) {
 		var cost [2][]float64
 		for range rounds {
 			for i, byPause := range []bool{false, true} {
-				cost[i] = append(cost[i], p.speakAll(t, b, all, byPause))
+				cost[i] = append(cost[i], p.runSessions(t, b, all, byPause))
 			}
 		}
-		t.ReportMetric(median(cost[0]), "µs-by-hand")
-		t.ReportMetric(median(cost[1]), "µs-by-pause")
+		t.ReportMetric(stats.Median(cost[0]), "µs-by-hand")
+		t.ReportMetric(stats.Median(cost[1]), "µs-by-pause")
 	}
 	t.ReportMetric(0, "ns/op")
 	for _, s := range all {
 		_ = s.Close()
 	}
-	heard.Wait()
+	reading.Wait()
 }
 
-// speakAll has every session speak for a while, and returns how much CPU the scheduler took for each utterance, in
-// microseconds.
-func (p *process) speakAll(t *testing.B, b *book, all []*client.Session, byPause bool) float64 {
+// runSessions has every session send utterances for a while, and returns the CPU time of the scheduler for each utterance,
+// in microseconds.
+func (p *process) runSessions(t *testing.B, b *utteranceLog, all []*client.Session, byPause bool) float64 {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), *during)
 	defer stop()
 	b.clear()
-	var said atomic.Int64
-	before := p.cpu(t)
-	var talks sync.WaitGroup
+	var sent atomic.Int64
+	before := p.cpuTime(t)
+	var running sync.WaitGroup
 	for n, s := range all {
-		talks.Go(func() {
-			for backoff.Sleep(ctx, rand.N(between)); ctx.Err() == nil; backoff.SleepJitter(ctx, between-frames*frame, 0.2) {
-				number := said.Add(1)*int64(len(all)) + int64(n)
-				for range frames {
-					if _, err := s.Write(numbered(number)); err != nil {
+		running.Go(func() {
+			for backoff.Sleep(ctx, rand.N(utteranceInterval)); ctx.Err() == nil; backoff.SleepJitter(ctx, utteranceInterval-framesPerUtterance*frameDuration, 0.2) {
+				number := sent.Add(1)*int64(len(all)) + int64(n)
+				for range framesPerUtterance {
+					if _, err := s.Write(numberedFrame(number)); err != nil {
 						t.Error(err)
 						return
 					}
-					time.Sleep(frame)
+					time.Sleep(frameDuration)
 				}
 				end := time.Now()
 				if byPause {
-					end = end.Add(pauseOf - frame) // the last frame was sent so long ago
+					end = end.Add(sessionPause - frameDuration) // counted from the last frame
 				}
-				b.speaksAt(numberedSpeech(s.ID(), number), end)
+				b.sentAtTime(utteranceName(s.ID(), number), end)
 				if !byPause {
 					if err := s.Commit(); err != nil {
 						t.Error(err)
@@ -114,21 +115,21 @@ func (p *process) speakAll(t *testing.B, b *book, all []*client.Session, byPause
 			}
 		})
 	}
-	talks.Wait()
-	backoff.Sleep(t.Context(), pauseOf+time.Second) // for the last results
-	took := p.cpu(t) - before
+	running.Wait()
+	backoff.Sleep(t.Context(), sessionPause+time.Second) // for the last results
+	took := p.cpuTime(t) - before
 	how := "by hand"
 	if byPause {
 		how = "by a pause"
 	}
-	t.Logf("%s: %d utterances in %v; %v after that at the node p50, %v p99", how, said.Load(), *during, part(b.there, 0.5), part(b.there, 0.99))
-	return float64(took.Microseconds()) / float64(max(said.Load(), 1))
+	t.Logf("%s: %d utterances in %v; %v after that at the node p50, %v p99", how, sent.Load(), *during, percentile(b.toNode, 0.5), percentile(b.toNode, 0.99))
+	return float64(took.Microseconds()) / float64(max(sent.Load(), 1))
 }
 
-// cpu is how much CPU time the scheduler has taken.
-func (p *process) cpu(t *testing.B) time.Duration {
+// cpuTime returns the CPU time of the scheduler so far.
+func (p *process) cpuTime(t *testing.B) time.Duration {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -24,49 +24,44 @@ import (
 )
 
 const (
-	relayNodes, relaySlots, relaySpeakers = 50, 4, 64
-	turns                                 = 9
+	relayNodes, relaySlots, relaySessions = 50, 4, 64
+	relayTurns                            = 9
 )
 
-// BenchmarkRelay lets the scheduler and a bare relay take turns: 64 sessions send an utterance and wait for its result,
-// over 50 nodes of four slots that confirm and finish at once. The bare relay passes the same frames to a random node
-// over the same kind of connection, and keeps account of nothing.
+// BenchmarkRelay compares the scheduler with a bare relay, in turn: 64 sessions send an utterance and wait for its result,
+// over 50 nodes of four slots that acknowledge and finish at once. The bare relay forwards the same frames to a random node
+// over the same kind of connection, without any accounting.
 func BenchmarkRelay(b *testing.B) {
-	ours, bare := besideScheduler(b), besideRelay(b)
+	ours, bare := startSchedulerServer(b), startRelayServer(b)
 	for b.Loop() {
 		var rates [2][]float64
 		var ratio []float64
-		for range turns {
-			for i, c := range []*contest{ours, bare} {
-				rates[i] = append(rates[i], c.run(b, time.Second))
+		for range relayTurns {
+			for i, c := range []*benchServer{ours, bare} {
+				rates[i] = append(rates[i], c.measureRate(b, time.Second))
 			}
 			ratio = append(ratio, rates[0][len(rates[0])-1]/rates[1][len(rates[1])-1])
 		}
-		b.ReportMetric(median(rates[0]), "lingua-utterances/s")
-		b.ReportMetric(median(rates[1]), "bare-utterances/s")
-		b.ReportMetric(median(ratio), "of-bare")
-		b.ReportMetric(float64(ours.over.Load()), "lingua-over-slots")
-		b.ReportMetric(float64(bare.over.Load()), "bare-over-slots")
+		b.ReportMetric(stats.Median(rates[0]), "lingua-utterances/s")
+		b.ReportMetric(stats.Median(rates[1]), "bare-utterances/s")
+		b.ReportMetric(stats.Median(ratio), "of-bare")
+		b.ReportMetric(float64(ours.overAssigned.Load()), "lingua-over-slots")
+		b.ReportMetric(float64(bare.overAssigned.Load()), "bare-over-slots")
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[len(sorted)/2]
+// benchServer is a server with its nodes and sessions.
+type benchServer struct {
+	sessions     []*websocket.Conn
+	overAssigned atomic.Int64 // deliveries to a node without a free slot
 }
 
-// contest is a server with its nodes and speakers.
-type contest struct {
-	speakers []*websocket.Conn
-	over     atomic.Int64 // deliveries to a node whose slots were taken
-}
-
-// besideScheduler is the scheduler.
-func besideScheduler(b *testing.B) *contest {
+// startSchedulerServer starts the scheduler.
+func startSchedulerServer(b *testing.B) *benchServer {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
-	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // nobody sends heartbeats here
+	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // there are no heartbeats here
 	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 600_000, 0, 0
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
 	s, err := scheduler.New(b.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
@@ -84,22 +79,22 @@ func besideScheduler(b *testing.B) *contest {
 		stop()
 		<-ended
 	})
-	return populate(b, l.Addr())
+	return connectClients(b, l.Addr())
 }
 
-// besideRelay is a server that knows nodes and sessions and passes on what they say.
-func besideRelay(b *testing.B) *contest {
-	hall := socket.NewHub(socket.Options{Log: slog.New(slog.DiscardHandler)})
-	r := &relay{waits: make(map[string]*socket.Conn)}
+// startRelayServer starts the bare relay.
+func startRelayServer(b *testing.B) *benchServer {
+	hub := socket.NewHub(socket.Options{Log: slog.New(slog.DiscardHandler)})
+	r := &relay{waiting: make(map[string]*socket.Conn)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ws/node", func(w http.ResponseWriter, req *http.Request) {
-		if c, err := hall.Accept(w, req); err == nil {
-			go r.node(c)
+		if c, err := hub.Accept(w, req); err == nil {
+			go r.serveNode(c)
 		}
 	})
 	mux.HandleFunc("/ws/session", func(w http.ResponseWriter, req *http.Request) {
-		if c, err := hall.Accept(w, req); err == nil {
-			go r.session(c)
+		if c, err := hub.Accept(w, req); err == nil {
+			go r.serveSession(c)
 		}
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,24 +104,24 @@ func besideRelay(b *testing.B) *contest {
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	go func() { _ = srv.Serve(l) }()
 	ctx, stop := context.WithCancel(context.Background())
-	go hall.Run(ctx)
+	go hub.Run(ctx)
 	b.Cleanup(func() {
 		_ = srv.Close()
-		_ = hall.Close(ctx)
+		_ = hub.Close(ctx)
 		stop()
 	})
-	return populate(b, l.Addr())
+	return connectClients(b, l.Addr())
 }
 
-// relay passes frames on.
+// relay forwards frames between nodes and sessions.
 type relay struct {
-	mu    sync.Mutex
-	nodes []*socket.Conn
-	waits map[string]*socket.Conn
-	made  atomic.Int64
+	mu       sync.Mutex
+	nodes    []*socket.Conn
+	waiting  map[string]*socket.Conn
+	jobCount atomic.Int64
 }
 
-func (r *relay) node(c *socket.Conn) {
+func (r *relay) serveNode(c *socket.Conn) {
 	if _, err := c.Read(); err != nil {
 		return
 	}
@@ -144,37 +139,37 @@ func (r *relay) node(c *socket.Conn) {
 			continue // the ACK
 		}
 		r.mu.Lock()
-		to := r.waits[in.JobID]
-		delete(r.waits, in.JobID)
+		to := r.waiting[in.JobID]
+		delete(r.waiting, in.JobID)
 		r.mu.Unlock()
 		c.Send(wire.JobResultAck{ActiveJob: in.ActiveJob, Accepted: true})
 		to.Send(wire.Result{JobID: in.JobID, Result: in.Result})
 	}
 }
 
-func (r *relay) session(c *socket.Conn) {
+func (r *relay) serveSession(c *socket.Conn) {
 	if _, err := c.Read(); err != nil {
 		return
 	}
 	c.Send(wire.SessionStarted{})
-	var sound []byte
+	var audio []byte
 	for {
 		m, err := c.Read()
 		if err != nil {
 			return
 		}
 		if m.Binary {
-			sound = append(sound[:0], m.Data...)
+			audio = append(audio[:0], m.Data...)
 			continue
 		}
-		job := wire.ActiveJob{JobID: fmt.Sprintf("job-%d", r.made.Add(1)), AttemptID: 1}
+		job := wire.ActiveJob{JobID: fmt.Sprintf("job-%d", r.jobCount.Add(1)), AttemptID: 1}
 		r.mu.Lock()
-		r.waits[job.JobID] = c
+		r.waiting[job.JobID] = c
 		to := r.nodes[rand.IntN(len(r.nodes))]
 		r.mu.Unlock()
 		c.Send(wire.UtteranceCommitted{JobID: job.JobID})
-		to.Send(wire.JobAssign{JobID: job.JobID, AttemptID: 1, Audio: &wire.Audio{Bytes: int64(len(sound))}})
-		frame, err := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Last: true}, sound)
+		to.Send(wire.JobAssign{JobID: job.JobID, AttemptID: 1, Audio: &wire.Audio{Bytes: int64(len(audio))}})
+		frame, err := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Last: true}, audio)
 		if err != nil {
 			panic(err)
 		}
@@ -182,20 +177,20 @@ func (r *relay) session(c *socket.Conn) {
 	}
 }
 
-// populate connects nodes and speakers.
-func populate(b *testing.B, at net.Addr) *contest {
-	c := &contest{}
+// connectClients connects nodes and sessions.
+func connectClients(b *testing.B, at net.Addr) *benchServer {
+	c := &benchServer{}
 	for i := range relayNodes {
 		ws := dial(b, at, "/ws/node")
-		say(b, ws, fmt.Sprintf(`{"type":"node_register","node_id":"n%d","semantic_langs":["en","es"],"max_concurrent_jobs":%d,"active":[]}`, i, relaySlots))
-		hear(b, ws, "node_register_ack")
-		go c.work(ws)
+		writeText(b, ws, fmt.Sprintf(`{"type":"node_register","node_id":"n%d","semantic_langs":["en","es"],"max_concurrent_jobs":%d,"active":[]}`, i, relaySlots))
+		readFrame(b, ws, "node_register_ack")
+		go c.runNode(ws)
 	}
-	for range relaySpeakers {
+	for range relaySessions {
 		ws := dial(b, at, "/ws/session")
-		say(b, ws, `{"type":"session_start","langs":["en","es"]}`)
-		hear(b, ws, "session_started")
-		c.speakers = append(c.speakers, ws)
+		writeText(b, ws, `{"type":"session_start","langs":["en","es"]}`)
+		readFrame(b, ws, "session_started")
+		c.sessions = append(c.sessions, ws)
 	}
 	return c
 }
@@ -210,14 +205,14 @@ func dial(b *testing.B, at net.Addr, path string) *websocket.Conn {
 	return ws
 }
 
-func say(b *testing.B, ws *websocket.Conn, text string) {
+func writeText(b *testing.B, ws *websocket.Conn, text string) {
 	if err := ws.Write(context.Background(), websocket.MessageText, []byte(text)); err != nil {
 		b.Error(err)
 	}
 }
 
-// hear reads until a frame of a type comes, and returns it.
-func hear(b *testing.B, ws *websocket.Conn, typ string) []byte {
+// readFrame reads until a frame of a type arrives, and returns it.
+func readFrame(b *testing.B, ws *websocket.Conn, typ string) []byte {
 	for {
 		_, data, err := ws.Read(context.Background())
 		if err != nil {
@@ -230,8 +225,8 @@ func hear(b *testing.B, ws *websocket.Conn, typ string) []byte {
 	}
 }
 
-// work is a node: it confirms each job as it comes and brings the result when it has the audio.
-func (c *contest) work(ws *websocket.Conn) {
+// runNode is a node: it acknowledges each job at once and sends the result when it has the audio.
+func (c *benchServer) runNode(ws *websocket.Conn) {
 	open := 0
 	for {
 		kind, data, err := ws.Read(context.Background())
@@ -247,7 +242,7 @@ func (c *contest) work(ws *websocket.Conn) {
 				continue
 			}
 			if open++; open > relaySlots {
-				c.over.Add(1)
+				c.overAssigned.Add(1)
 			}
 			_ = ws.Write(context.Background(), websocket.MessageText, fmt.Appendf(nil, `{"type":"job_ack","job_id":%q,"attempt_id":%d}`, in.JobID, in.AttemptID))
 			continue
@@ -261,20 +256,20 @@ func (c *contest) work(ws *websocket.Conn) {
 	}
 }
 
-// run lets everybody speak for a while and returns utterances a second.
-func (c *contest) run(b *testing.B, during time.Duration) float64 {
+// measureRate has all sessions send utterances for a while and returns utterances a second.
+func (c *benchServer) measureRate(b *testing.B, during time.Duration) float64 {
 	var done atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
-	for _, ws := range c.speakers {
+	for _, ws := range c.sessions {
 		all.Go(func() {
 			for time.Since(began) < during {
-				if err := ws.Write(context.Background(), websocket.MessageBinary, speech); err != nil {
+				if err := ws.Write(context.Background(), websocket.MessageBinary, tone); err != nil {
 					b.Error(err)
 					return
 				}
-				say(b, ws, `{"type":"audio_chunk","is_final":true}`)
-				if hear(b, ws, "result") == nil {
+				writeText(b, ws, `{"type":"audio_chunk","is_final":true}`)
+				if readFrame(b, ws, "result") == nil {
 					return
 				}
 				done.Add(1)

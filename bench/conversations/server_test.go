@@ -5,38 +5,36 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"testing"
 
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// beScheduler makes a process of this test binary the scheduler.
-const beScheduler = "LINGUA_BENCH_SCHEDULER"
+// schedulerVariable makes a process of this test binary the scheduler.
+const schedulerVariable = "LINGUA_BENCH_SCHEDULER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(beScheduler) != "" {
+	if os.Getenv(schedulerVariable) != "" {
 		serve()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// memory is what a process holds once nothing is garbage.
+// memory is what a process uses after a garbage collection.
 type memory struct{ Heap, Stack, Goroutines uint64 }
 
 func (m memory) total() uint64 { return m.Heap + m.Stack }
 
-// serve is the scheduler's process: it says its address, then how much it holds whenever it is asked, and ends with its
-// standard input.
+// serve runs the scheduler: it prints its URL, then its memory use for each line of its standard input, and ends with that.
 func serve() {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
@@ -63,54 +61,43 @@ func serve() {
 	running.Wait()
 }
 
-// process is the scheduler's process, seen from outside.
+// process is the process of the scheduler, as the benchmark sees it.
 type process struct {
-	pid int
+	*clustertest.Helper
 	url string
-	in  io.WriteCloser
-	out *bufio.Reader
 }
 
-// start runs a scheduler until the test ends.
-func start(tb testing.TB) *process {
+// startScheduler starts a scheduler, which stops at the end of the test.
+func startScheduler(tb testing.TB) *process {
 	tb.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), beScheduler+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	h, err := clustertest.StartHelper(os.Stderr, schedulerVariable+"=1")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	p := &process{in: in, out: bufio.NewReader(out), pid: cmd.Process.Pid}
 	tb.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
+		h.CloseInput()
+		if err := h.WaitExit(clustertest.StartTimeout); err != nil {
+			tb.Errorf("the scheduler: %v", err)
+			h.KillAndWait()
+		}
 	})
-	line, err := p.out.ReadString('\n')
+	url, err := h.ReadLine()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p.url = line[:len(line)-1]
-	return p
+	return &process{Helper: h, url: url}
 }
 
-// memory asks the scheduler how much it holds.
+// memory asks the scheduler for its memory use.
 func (p *process) memory(tb testing.TB) memory {
 	tb.Helper()
-	if _, err := fmt.Fprintln(p.in); err != nil {
+	if err := p.WriteLine(nil); err != nil {
 		tb.Fatal(err)
 	}
-	line, err := p.out.ReadString('\n')
+	line, err := p.ReadLine()
 	var m memory
 	if err != nil || json.Unmarshal([]byte(line), &m) != nil {
-		tb.Fatalf("%q, %v", line, err)
+		tb.Fatalf("the memory use is %q, %v", line, err)
 	}
 	return m
 }

@@ -1,3 +1,3 @@
-// Package peers measures the scheduler against others that do something like it, on the same Redis in the same run.
-// It is a module of its own, so that nobody who uses the scheduler has to download its peers.
+// Package peers compares the scheduler with similar programs, on the same Redis in the same run. It is a module of its own,
+// so that users of the scheduler do not download these programs.
 package peers

@@ -3,7 +3,6 @@ package peers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
+	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -27,17 +27,17 @@ const (
 	turns          = 9
 )
 
-// contender does one job from submission to its end, between start and stop. It runs only in its turn: workers that
-// look for tasks while they have none would slow the others down.
+// contender does one job from submission to its end, between start and stop. It runs only in its turn: workers that poll
+// for tasks would slow the others down.
 type contender struct {
 	name  string
 	start func(b *testing.B, redis *redistest.Server) (do func(ctx context.Context) error, stop func())
-	alone bool // its time with one submitter is measured too
+	alone bool // its latency with one submitter is measured, too
 }
 
-// BenchmarkLifecycle lets the scheduler and asynq take turns on one Redis: 64 submitters and 50 workers of four slots
-// that finish at once; then one submitter alone. It reports jobs a second and the median time of a job, and what each
-// is to the other; and the scheduler's rate as a share of the emptiest script through the same client library.
+// BenchmarkLifecycle compares the scheduler with asynq on one Redis, in turn: 64 submitters and 50 workers of four slots
+// that finish at once; then one submitter alone. It reports jobs a second, the median time of a job and their ratios, and
+// the scheduler's rate as a share of an empty script's through the same client library.
 func BenchmarkLifecycle(b *testing.B) {
 	redis := redistest.Start(b)
 	lingua, peer, ceiling := contender{"lingua", startLingua, true}, contender{"asynq", startAsynq, true}, contender{"evalsha", startCeiling, false}
@@ -46,10 +46,10 @@ func BenchmarkLifecycle(b *testing.B) {
 		for range turns {
 			for _, c := range []contender{lingua, peer, ceiling} {
 				do, stop := c.start(b, redis)
-				crowd(b, c.name, do, window/4) // until connections are made and caches are warm
-				rates[c.name] = append(rates[c.name], crowd(b, c.name, do, window))
+				measureRate(b, c.name, do, window/4) // warm-up of connections and caches
+				rates[c.name] = append(rates[c.name], measureRate(b, c.name, do, window))
 				if c.alone {
-					waits[c.name] = append(waits[c.name], alone(b, c.name, do))
+					waits[c.name] = append(waits[c.name], measureLatency(b, c.name, do))
 				}
 				stop()
 				if _, err := redis.Do("FLUSHALL"); err != nil {
@@ -57,21 +57,21 @@ func BenchmarkLifecycle(b *testing.B) {
 				}
 			}
 		}
-		ours, theirs, most := median(rates[lingua.name]), median(rates[peer.name]), median(rates[ceiling.name])
+		ours, theirs, ceilingRate := stats.Median(rates[lingua.name]), stats.Median(rates[peer.name]), stats.Median(rates[ceiling.name])
 		b.ReportMetric(ours, "lingua-jobs/s")
 		b.ReportMetric(theirs, "asynq-jobs/s")
 		b.ReportMetric(ratio(rates[lingua.name], rates[peer.name]), "of-asynq")
-		b.ReportMetric(most, "evalsha/s")
+		b.ReportMetric(ceilingRate, "evalsha/s")
 		b.ReportMetric(ratio(rates[lingua.name], rates[ceiling.name]), "of-evalsha")
-		b.ReportMetric(median(waits[lingua.name]), "lingua-p50-µs")
-		b.ReportMetric(median(waits[peer.name]), "asynq-p50-µs")
+		b.ReportMetric(stats.Median(waits[lingua.name]), "lingua-p50-µs")
+		b.ReportMetric(stats.Median(waits[peer.name]), "asynq-p50-µs")
 		b.ReportMetric(ratio(waits[lingua.name], waits[peer.name]), "p50-of-asynq")
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// crowd lets 64 submitters submit for a while and returns jobs a second.
-func crowd(b *testing.B, name string, do func(context.Context) error, during time.Duration) float64 {
+// measureRate has 64 submitters submit for a while and returns jobs a second.
+func measureRate(b *testing.B, name string, do func(context.Context) error, during time.Duration) float64 {
 	ctx, cancel := context.WithTimeout(b.Context(), during)
 	defer cancel()
 	var done atomic.Int64
@@ -92,8 +92,8 @@ func crowd(b *testing.B, name string, do func(context.Context) error, during tim
 	return float64(done.Load()) / time.Since(began).Seconds()
 }
 
-// alone lets one submitter submit for a while and returns the median time of a job, in microseconds.
-func alone(b *testing.B, name string, do func(context.Context) error) float64 {
+// measureLatency has one submitter submit for a while and returns the median time of a job, in microseconds.
+func measureLatency(b *testing.B, name string, do func(context.Context) error) float64 {
 	var took []float64
 	for began := time.Now(); time.Since(began) < window; {
 		at := time.Now()
@@ -102,24 +102,19 @@ func alone(b *testing.B, name string, do func(context.Context) error) float64 {
 		}
 		took = append(took, float64(time.Since(at))/float64(time.Microsecond))
 	}
-	return median(took)
+	return stats.Median(took)
 }
 
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[len(sorted)/2]
-}
-
-// ratio is the median of what one is to the other, turn by turn: the machine may be slower in one turn than in the next.
+// ratio is the median of the ratios of each turn: the machine may be slower in one turn than in the next.
 func ratio(ours, theirs []float64) float64 {
 	parts := make([]float64, len(ours))
 	for i := range ours {
 		parts[i] = ours[i] / theirs[i]
 	}
-	return median(parts)
+	return stats.Median(parts)
 }
 
-// startLingua is the scheduler in process, without HTTP: dispatch, ACK, result.
+// startLingua starts the scheduler in process, without HTTP: dispatch, ACK, result.
 func startLingua(b *testing.B, redis *redistest.Server) (func(context.Context) error, func()) {
 	s, stop := inprocess.Start(b, servers, slots, true, func(c *config.Config) { c.Store = redis.URL() })
 	return func(ctx context.Context) error {
@@ -130,10 +125,10 @@ func startLingua(b *testing.B, redis *redistest.Server) (func(context.Context) e
 	}, stop
 }
 
-// startAsynq is a task queue with as many workers, that looks for tasks every 20 ms when it has none.
+// startAsynq starts a task queue with as many workers, which polls for tasks every 20 ms when it has none.
 func startAsynq(b *testing.B, redis *redistest.Server) (func(context.Context) error, func()) {
 	opt := asynq.RedisClientOpt{Addr: redis.Addr(), DB: 1}
-	var waiting sync.Map // from task id to who waits for it
+	var waiting sync.Map // from task id to the channel of its submitter
 	handler := asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
 		if done, ok := waiting.LoadAndDelete(t.ResultWriter().TaskID()); ok {
 			close(done.(chan struct{}))
@@ -169,7 +164,7 @@ func startAsynq(b *testing.B, redis *redistest.Server) (func(context.Context) er
 	}
 }
 
-// startCeiling is the emptiest script there is.
+// startCeiling runs an empty script.
 func startCeiling(b *testing.B, redis *redistest.Server) (func(context.Context) error, func()) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, ForceSingleClient: true, DisableCache: true})
 	if err != nil {

@@ -77,7 +77,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 }
 
 // startFleet connects the nodes, which leave when they are told to.
-func startFleet(ctx context.Context, url string, nodes []*sim.Figure) (*sync.WaitGroup, context.CancelFunc) {
+func startFleet(ctx context.Context, url string, nodes []*sim.SocketNode) (*sync.WaitGroup, context.CancelFunc) {
 	ctx, leave := context.WithCancel(context.WithoutCancel(ctx))
 	fleet := new(sync.WaitGroup)
 	for _, f := range nodes {
@@ -94,19 +94,19 @@ const (
 
 // play holds the conversations until the context ends.
 func (c *demoCmd) play(ctx context.Context, show *screen) {
-	peer := sim.NewPeer(show.url)
+	peer := sim.NewAPI(show.url)
 	defer peer.Close()
-	if sim.Assembled(ctx, peer, len(show.nodes)) != nil {
+	if sim.WaitNodes(ctx, peer, len(show.nodes)) != nil {
 		return // it was ended before it had begun
 	}
 	var talks sync.WaitGroup
 	for i := range c.Conversations {
 		conv := &sim.Conversation{
-			URL: show.url, Langs: sim.Pairs[i%len(sim.Pairs)], Pause: sim.Around(600*time.Millisecond, 0.5),
-			Heard: show.heard, Resumed: show.resumed,
+			URL: show.url, Langs: sim.LanguagePairs[i%len(sim.LanguagePairs)], Pause: sim.LogNormal(600*time.Millisecond, 0.5),
+			OnUtterance: show.heard, OnResume: show.resumed,
 		}
 		if i%badLines == badLines-1 {
-			conv.Line = badLine
+			conv.ConnectionLifetime = badLine
 		}
 		talks.Go(func() {
 			if err := conv.Run(ctx); err != nil && ctx.Err() == nil {

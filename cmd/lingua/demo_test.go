@@ -23,7 +23,7 @@ func TestDemo(t *testing.T) {
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)
 	}
-	for _, word := range []string{"lingua demo", "utterances", "overhead", "p50", "p99", "(last 10 s)", "(whole run)", "slots", "retries", "sessions", "oslo", "forgets 1 in 10"} {
+	for _, word := range []string{"lingua demo", "utterances", "overhead", "p50", "p99", "(last 10 s)", "(whole run)", "slots", "retries", "sessions", "oslo", "hangs 1 in 10"} {
 		if !strings.Contains(got.out, word) {
 			t.Errorf("the summary does not show %q:\n%s", word, got.out)
 		}

@@ -59,7 +59,7 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	work := &sim.Worker{Took: sim.Around(c.Latency, c.Spread), Busy: c.Busy, Lose: c.Lose, Fail: c.Fail}
+	work := &sim.Worker{JobDuration: sim.LogNormal(c.Latency, c.Spread), Reject: c.Busy, Hang: c.Lose, Fail: c.Fail}
 	err = node.Run(ctx, node.Config{
 		URLs: urls, ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log,
 		Declaration: wire.Declaration{SemanticLangs: c.Langs, TTSLangs: c.Langs},

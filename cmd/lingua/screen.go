@@ -23,7 +23,7 @@ type screen struct {
 	url   string
 	live  bool
 	s     *scheduler.Scheduler
-	nodes []*sim.Figure
+	nodes []*sim.SocketNode
 	began time.Time
 	ran   time.Duration
 
@@ -40,7 +40,7 @@ type screen struct {
 
 func newScreen(out io.Writer, url string, s *scheduler.Scheduler) *screen {
 	return &screen{
-		out: out, url: url, live: isTerminal(out), s: s, nodes: sim.Cast(), began: time.Now(),
+		out: out, url: url, live: isTerminal(out), s: s, nodes: sim.DemoNodes(), began: time.Now(),
 		overhead: newLatency(), utterance: newLatency(), failed: make(map[string]int),
 	}
 }
@@ -118,7 +118,7 @@ func (sc *screen) end() {
 	verdict := "no node was ever sent more jobs than its slots"
 	over := 0
 	for _, f := range sc.nodes {
-		if f.Work.Stats().Over > 0 {
+		if f.Worker.Stats().OverAssigned > 0 {
 			over++
 		}
 	}
@@ -200,7 +200,7 @@ func (sc *screen) picture() string {
 	fmt.Fprintf(b, "  sessions   %d here · %d cut and resumed · %d lost\n", sc.s.Sessions.Len(), sc.cuts, sc.broken)
 	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "FAULT")
 	for _, f := range sc.nodes {
-		s := f.Work.Stats()
+		s := f.Worker.Stats()
 		slots := fmt.Sprintf("%s %d/%d", bar(s.Active, f.Slots, f.Slots), s.Active, f.Slots)
 		fmt.Fprintf(b, "  %-9s %-18s %-14s %6d %6d  %s\n", f.ID, strings.Join(f.Langs, " "), slots, s.Done, s.Failed, f.Fault)
 	}

@@ -69,7 +69,7 @@ func startDemoFleet(t *testing.T) string {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l) }()
 	url := "http://" + l.Addr().String()
-	cast := sim.Cast()
+	cast := sim.DemoNodes()
 	fleet, endFleet := startFleet(ctx, url, cast)
 	t.Cleanup(func() {
 		stop()
@@ -79,9 +79,9 @@ func startDemoFleet(t *testing.T) string {
 		endFleet()
 		fleet.Wait()
 	})
-	peer := sim.NewPeer(url)
+	peer := sim.NewAPI(url)
 	defer peer.Close()
-	if err := sim.Assembled(t.Context(), peer, len(cast)); err != nil {
+	if err := sim.WaitNodes(t.Context(), peer, len(cast)); err != nil {
 		t.Fatal(err)
 	}
 	return url

@@ -1,4 +1,4 @@
-// Package backoff waits between the tries of an operation, with jitter, for as long as a context lives.
+// Package backoff waits between the tries of an operation, with jitter, until a context ends.
 package backoff
 
 import (

@@ -41,7 +41,7 @@ func TestJitterStaysWithinBounds(t *testing.T) {
 			t.Errorf("waits between %v and %v, want 0.8 s to 1.2 s", low, high)
 		}
 		if low > 850*time.Millisecond || high < 1150*time.Millisecond {
-			t.Errorf("waits between %v and %v: they hardly differ", low, high)
+			t.Errorf("waits between %v and %v: there is no jitter", low, high)
 		}
 	})
 }
@@ -49,25 +49,25 @@ func TestJitterStaysWithinBounds(t *testing.T) {
 func TestRetryUntilSuccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		ask := func() error {
-			if asked++; asked < 6 {
+		calls := 0
+		try := func() error {
+			if calls++; calls < 6 {
 				return context.DeadlineExceeded
 			}
 			return nil
 		}
 		began := time.Now()
-		if !(backoff.Backoff{Min: 100 * time.Millisecond, Max: 400 * time.Millisecond}).Retry(t.Context(), ask) || asked != 6 {
-			t.Fatalf("asked %d times, want 6", asked)
+		if !(backoff.Backoff{Min: 100 * time.Millisecond, Max: 400 * time.Millisecond}).Retry(t.Context(), try) || calls != 6 {
+			t.Fatalf("%d calls, want 6", calls)
 		}
-		// 100, 200, 400, 400 and 400 ms, each give or take half of it.
+		// 100, 200, 400, 400 and 400 ms, each with a jitter of one half.
 		if took := time.Since(began); took < 750*time.Millisecond || took > 2250*time.Millisecond {
-			t.Errorf("it took %v", took)
+			t.Errorf("the retries took %v, want 0.75 s to 2.25 s", took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if (backoff.Backoff{Min: time.Millisecond, Max: time.Millisecond}).Retry(ctx, func() error { return context.Canceled }) || ctx.Err() == nil {
-			t.Error("it went on, or gave up early")
+			t.Error("Retry succeeded, or gave up before the context ended")
 		}
 	})
 }

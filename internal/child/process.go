@@ -1,4 +1,4 @@
-// Package child is for tests that run other programs: processes that die with the test, and ports that are kept for them.
+// Package child runs other programs for tests: processes that end with the test, and ports that are reserved for them.
 package child
 
 import (
@@ -10,27 +10,27 @@ import (
 // Process is one run of a program.
 type Process struct {
 	*os.Process
-	Ended chan struct{} // closed when it was waited for
-	How   error         // it ended; to be read after that
+	Exited  chan struct{} // closed after the process has exited
+	ExitErr error         // how it exited; to be read after Exited is closed
 }
 
-// Start runs a command and waits for its end in the background.
+// Start starts a command and waits for its exit in the background.
 //
-// A child is told to die with its parent, so that a test binary that panics or is killed leaves nothing behind. Linux
-// takes the thread that made the child for its parent, so one thread starts it and stays until it has ended.
+// The kernel kills the child when its parent ends, so that a test binary that panics or is killed leaves no process behind. Linux
+// takes the thread that started the child for its parent, so one thread starts it and stays until the child has exited.
 func Start(cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = dieWithParent()
-	p := &Process{Ended: make(chan struct{})}
+	cmd.SysProcAttr = killWithParent()
+	p := &Process{Exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		defer close(p.Ended)
+		defer close(p.Exited)
 		err := cmd.Start()
 		p.Process = cmd.Process
 		started <- err
 		if err == nil {
-			p.How = cmd.Wait()
+			p.ExitErr = cmd.Wait()
 		}
 	}()
 	if err := <-started; err != nil {
@@ -39,22 +39,22 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Alive reports whether it has not ended.
+// Alive reports whether the process has not exited.
 func (p *Process) Alive() bool {
 	select {
-	case <-p.Ended:
+	case <-p.Exited:
 		return false
 	default:
 		return true
 	}
 }
 
-// End kills it, whether it runs or is stopped, and returns when it is gone and its ports are free.
-func (p *Process) End() {
-	_ = p.Kill() // it may have ended by itself
-	<-p.Ended
+// KillAndWait kills the process, running or stopped, and returns when it has exited and its ports are free.
+func (p *Process) KillAndWait() {
+	_ = p.Kill() // it may have exited already
+	<-p.Exited
 }
 
-// Halted reports whether it has really stopped after a SIGSTOP: the signal is only a request, and the process may answer
-// one more command before it takes notice.
-func (p *Process) Halted() bool { return halted(p.Pid) }
+// Stopped reports whether the process has stopped after a SIGSTOP. The signal is only a request: the process may answer one
+// more command before the kernel stops it.
+func (p *Process) Stopped() bool { return stopped(p.Pid) }

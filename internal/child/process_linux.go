@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+func killWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// halted reports whether the kernel has stopped a process.
-func halted(pid int) bool {
+// stopped reports whether the kernel has stopped a process.
+func stopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false

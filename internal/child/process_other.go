@@ -4,8 +4,8 @@ package child
 
 import "syscall"
 
-// Elsewhere the kernel does not offer it: a test binary that is killed leaves its servers behind.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+// Other kernels cannot kill a child with its parent: a test binary that is killed leaves its servers behind.
+func killWithParent() *syscall.SysProcAttr { return nil }
 
-// Elsewhere the signal has to do.
-func halted(int) bool { return true }
+// Other kernels do not show the state of a process under /proc, so a sent signal counts as delivered.
+func stopped(int) bool { return true }

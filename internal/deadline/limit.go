@@ -38,7 +38,7 @@ func (l *Limit) Context() context.Context {
 			}
 		}
 		ctx, cancel := context.WithDeadline(l.root, end)
-		context.AfterFunc(ctx, cancel) // the callers that share it cannot know who is the last to use it
+		context.AfterFunc(ctx, cancel) // no caller knows whether it is the last one to use the context
 		l.ctx, l.made = ctx, now
 	}
 	return l.ctx

@@ -4,39 +4,53 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"os"
-	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/child"
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
 
-// terms are how long things are kept, in seconds. They are long as shipped, and short here, so that what nobody clears
-// away is soon seen to remain.
-type terms struct{ resume, idle, job, attempt, wait int }
+// buildDir is a directory for binaries. TestMain creates and removes it.
+var buildDir string
 
-// usually a session may be silent for longer than the longest fault, and can be resumed after it. In brief it cannot. In both,
-// an attempt has more time than anything may take after an instance was lost: a job that nobody takes over is late then, and
-// not saved by the end of its attempt. And some drills are done with everything as it is shipped.
+// buildOnce builds the scheduler, once for all drills.
+var buildOnce = sync.OnceValues(func() (string, error) { return clustertest.Build(buildDir, "lingua") })
+
+// tone is 100 ms of audio.
+var tone = clustertest.Tone(clustertest.SampleRate)
+
+// timeouts are how long the scheduler keeps things, in seconds. The defaults are long; most drills shorten them, so that
+// leftovers show soon.
+type timeouts struct{ resume, idle, job, attempt, wait int }
+
+// With resumableTimeouts a session can be resumed after the longest fault, with shortTimeouts it cannot. In both, an attempt has
+// more time than anything may take after an instance was lost: a job that is not taken over is late, and not rescued by the
+// end of its attempt.
 var (
-	shipped terms
-	usually = terms{resume: 15, idle: 20, job: 16, attempt: 13, wait: 10}
-	briefly = terms{resume: 10, idle: 10, job: 16, attempt: 13, wait: 10}
+	defaultTimeouts   timeouts
+	resumableTimeouts = timeouts{resume: 15, idle: 20, job: 16, attempt: 13, wait: 10}
+	shortTimeouts     = timeouts{resume: 10, idle: 10, job: 16, attempt: 13, wait: 10}
 )
 
-// recordKept is how long the record of an ended job is kept.
-const recordKept = 10 * time.Second
+const (
+	// recordRetention is how long the record of an ended job is kept.
+	recordRetention = 10 * time.Second
+	// minRecordRetention is how long after a caller saw the end of its job the record certainly exists. It is shorter than
+	// recordRetention because a caller sees the end some time after it happened.
+	minRecordRetention = recordRetention / 2
+	// instancePresence is how long a silent instance counts as alive.
+	instancePresence = 3 * time.Second
+)
 
-// keptFor is how long after the last word anything may be kept: a session that can still be resumed, and the time that
-// those need who clear away.
-func (t terms) keptFor() time.Duration {
+// retention is how long after the end of the load anything may be kept: a session that can still be resumed, and the time
+// that the clean-up needs.
+func (t timeouts) retention() time.Duration {
 	return time.Duration(t.resume+t.wait+t.job+t.idle)*time.Second + 5*time.Second
 }
 
-// bounds are such that load alone does not reach them.
-const bounds = `
+// commonSettings sets limits that the load alone does not reach.
+const commonSettings = `
 [server]
 shutdown_seconds = 8
 per_address = 0
@@ -46,13 +60,12 @@ open_utterances = 200
 per_address = 0
 `
 
-// settings are those of every instance. Presence of instances is always as shipped; of the rest, what is kept for long is
-// kept for ten seconds.
-func (t terms) settings() []byte {
-	if t == shipped {
-		return []byte(bounds)
+// settings returns the configuration of every instance. The presence of instances is always the default.
+func (t timeouts) settings() []byte {
+	if t == defaultTimeouts {
+		return []byte(commonSettings)
 	}
-	return fmt.Appendf([]byte(bounds), `resume_seconds = %d
+	return fmt.Appendf([]byte(commonSettings), `resume_seconds = %d
 idle_seconds = %d
 wait_ms = %d
 
@@ -68,93 +81,44 @@ lease_seconds = %d
 heartbeat_stale_ms = 10000
 attempt_timeout_ms = %d
 job_timeout_ms = %d
-`, t.resume, t.idle, 1000*t.wait, int(recordKept.Seconds()), 1000*t.attempt, 1000*t.job)
+`, t.resume, t.idle, 1000*t.wait, int(recordRetention.Seconds()), 1000*t.attempt, 1000*t.job)
 }
 
-// presenceTTL is how long an instance that says nothing is believed to be there.
-const presenceTTL = 3 * time.Second
-
-// cluster is everything but the load.
-type cluster struct {
-	tb        testing.TB
-	dir       string
-	redis     *topology
-	instances []*instance
-	nodes     *balancer // where nodes connect
-	people    *balancer // where sessions do
-	dice      *rand.Rand
-	nodeCount int   // that are to be there
-	mortals   *crew // those of them that die in some drills
-	watched   bool  // whether anything grows
-	witness   *witness
-	marks     int // of the poison there is
+// testCluster is the cluster of a drill, with the state of the drill itself.
+type testCluster struct {
+	*clustertest.Cluster
+	rand          *rand.Rand
+	nodeCount     int                    // socket nodes that should be connected
+	killableNodes *clustertest.NodeGroup // those of them that some faults kill
+	sparesFirst   bool                   // no fault hits the first of several instances, so that its growth can be measured
+	malformed     int                    // malformed messages that were sent
 }
 
-// muster starts a cluster, which ends with the test.
-func muster(tb testing.TB, binary string, dice *rand.Rand, kept terms) *cluster {
+// startTestCluster starts a cluster as the flags describe it.
+func startTestCluster(tb testing.TB, binary string, r *rand.Rand, settings []byte) *testCluster {
 	tb.Helper()
-	return musterWith(tb, binary, dice, kept.settings())
+	return &testCluster{rand: r, Cluster: clustertest.Start(tb, clustertest.Config{
+		Binary: binary, Topology: *drillTopology, Instances: *drillInstances, Settings: settings,
+	})}
 }
 
-// musterWith does so with settings of its own.
-func musterWith(tb testing.TB, binary string, dice *rand.Rand, settings []byte) *cluster {
-	tb.Helper()
-	count := *drillInstances
-	c := &cluster{tb: tb, dir: tb.ArtifactDir(), redis: startTopology(tb, *drillTopology, count), dice: dice}
-	config := filepath.Join(c.dir, "lingua.toml")
-	if err := os.WriteFile(config, settings, 0o600); err != nil {
-		tb.Fatal(err)
+// nodeGroups divides the nodes into those that run all the time and those that some faults kill.
+func nodeGroups(nodes int, cfg clustertest.DriverConfig) (stable, killable *clustertest.NodeGroup) {
+	few := max(1, nodes/4)
+	group := func(name string, count int) *clustertest.NodeGroup {
+		g := &clustertest.NodeGroup{Config: cfg}
+		g.Config.Name, g.Config.Count = name, count
+		return g
 	}
-	c.witness = startWitness(tb, c.redis)
-	transport := &http.Transport{DisableKeepAlives: true}
-	for n := range count {
-		i := &instance{
-			name: fmt.Sprintf("i-%d", n), port: child.Port(tb), binary: binary, config: config,
-			asks: &http.Client{Transport: transport, Timeout: time.Second},
-		}
-		i.log = filepath.Join(c.dir, i.name+".log")
-		i.env = []string{"LINGUA_STORE=" + c.redis.url(n), fmt.Sprintf("LINGUA_SERVER_PORT=%d", i.port), "LINGUA_SCHEDULER_PHASE2_REDIS_KEY_PREFIX=" + prefix, instanceID + "=" + i.name}
-		tb.Cleanup(func() {
-			if i.proc != nil {
-				i.proc.End()
-			}
-			if tb.Failed() {
-				tb.Logf("the end of the log of instance %s:\n%s", i.name, tail(i.log, 25))
-			}
-		})
-		if err := i.start(tb.Context()); err != nil {
-			tb.Fatal(err)
-		}
-		c.instances = append(c.instances, i)
-	}
-	c.nodes, c.people = startBalancer(tb, c.instances), startBalancer(tb, c.instances)
-	return c
+	return group("node", nodes-few), group("killable", few)
 }
 
-// need fails the drill for a reason that is not a broken promise: it cannot go on.
-func (c *cluster) need(err error) {
-	c.tb.Helper()
-	if err != nil {
-		c.tb.Fatal(err)
+// auditResult returns the violations and the summary of the script auditor. The test fails if the auditor proves nothing.
+func (c *testCluster) auditResult(d drill) ([]clustertest.ScriptViolation, string) {
+	violations, summary, errs := c.Auditor.Report()
+	c.Must(errors.Join(errs...))
+	if scripts, late := c.Auditor.Counts(); scripts == 0 || d.needsLateWrites && late == 0 {
+		c.TB.Errorf("the drill proves nothing: Redis ran %s", summary)
 	}
-}
-
-// heard is what the witness has to say.
-func (c *cluster) heard(d drill) ([]effect, string) {
-	effects, summary, failures := c.witness.report()
-	c.need(errors.Join(failures...))
-	if scripts, late := c.witness.counts(); scripts == 0 || d.late && late == 0 {
-		c.tb.Errorf("that proves nothing: %s", summary)
-	}
-	return effects, summary
-}
-
-// index is the number of an instance.
-func (c *cluster) index(of *instance) int {
-	for n, i := range c.instances {
-		if i == of {
-			return n
-		}
-	}
-	return -1
+	return violations, summary
 }

@@ -3,56 +3,66 @@ package drill
 import (
 	"testing"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
 
-// TestKilled kills an instance with kill -9 while everybody speaks, and starts it again. Nobody has cleared away for it, so
-// this is where it is looked at what remains.
-func TestKilled(t *testing.T) {
-	drill{kept: briefly, faults: []fault{killed(4 * time.Second)}, keys: true}.run(t)
+// TestInstanceKilled kills an instance under load and restarts it. The dead instance cleans nothing up, so this drill also
+// checks that no keys remain.
+func TestInstanceKilled(t *testing.T) {
+	drill{timeouts: shortTimeouts, faults: []fault{killInstance(4 * time.Second)}, checkKeys: true}.run(t)
 }
 
-// TestStopped halts an instance for three times its presence.
-func TestStopped(t *testing.T) { drill{kept: usually, faults: []fault{stopped(presenceTTL)}}.run(t) }
+// TestInstanceStopped stops an instance for three times its presence.
+func TestInstanceStopped(t *testing.T) {
+	drill{timeouts: resumableTimeouts, faults: []fault{stopInstanceFault(instancePresence)}}.run(t)
+}
 
-// TestDelayed does so while its last words are on their way to Redis. Only what the store itself knows can refuse them.
-func TestDelayed(t *testing.T) {
-	if *drillTopology != "standalone" {
-		t.Skip("clients of " + *drillTopology + " are told addresses by Redis itself, so there is no link to hold back")
+// TestLateWritesAreRefused stops an instance while its last commands are on their way to Redis. Only the store can
+// refuse them.
+func TestLateWritesAreRefused(t *testing.T) {
+	if *drillTopology != clustertest.Standalone {
+		t.Skip("in the topology " + *drillTopology + " clients connect to the servers themselves, so no proxy can delay commands")
 	}
-	drill{kept: usually, faults: []fault{delayed(presenceTTL)}, late: true}.run(t)
+	drill{timeouts: resumableTimeouts, faults: []fault{delayWrites(instancePresence)}, needsLateWrites: true}.run(t)
 }
 
-// TestBereaved kills nodes in the middle of their work, and with them an instance: whoever would have moved their jobs on is
-// gone as well.
-func TestBereaved(t *testing.T) {
-	drill{kept: shipped, faults: []fault{died(4 * time.Second), both(died(4*time.Second), killed(4*time.Second))}}.run(t)
+// TestNodesKilledWithInstance kills nodes with their jobs, and with them an instance that would have moved these jobs.
+func TestNodesKilledWithInstance(t *testing.T) {
+	drill{timeouts: defaultTimeouts, faults: []fault{killNodes(4 * time.Second), combine(killNodes(4*time.Second), killInstance(4*time.Second))}}.run(t)
 }
 
-// TestRolled restarts all instances in turn: nothing is lost and nothing fails.
-func TestRolled(t *testing.T) { drill{kept: shipped, faults: []fault{rolled()}}.run(t) }
+// TestRollingRestart restarts all instances one after the other: nothing is lost and nothing fails.
+func TestRollingRestart(t *testing.T) {
+	drill{timeouts: defaultTimeouts, faults: []fault{restartAllInstances()}}.run(t)
+}
 
-// TestCut cuts connections of nodes and of sessions.
-func TestCut(t *testing.T) { drill{kept: shipped, faults: []fault{cut(5 * time.Second)}}.run(t) }
+// TestConnectionsCut cuts connections of nodes and of sessions.
+func TestConnectionsCut(t *testing.T) {
+	drill{timeouts: defaultTimeouts, faults: []fault{cutConnections(5 * time.Second)}}.run(t)
+}
 
-// TestRedisAway lets Redis be away: paused, and where there is somebody to take over, killed; or else, from one instance.
-func TestRedisAway(t *testing.T) { drill{kept: usually, faults: redisFaults()}.run(t) }
+// TestRedisOutage stops Redis, and kills a primary where a replica can take over or else separates one instance from Redis.
+func TestRedisOutage(t *testing.T) {
+	drill{timeouts: resumableTimeouts, faults: redisFaults()}.run(t)
+}
 
-// TestSoak does all of it in any order, and watches whether anything grows. In full:
+// TestSoak injects all faults in random order, and checks that no resource grows. In full:
 //
 //	go test -count=1 -v -timeout 2h -run TestSoak ./internal/drill -drill-for 1h
 func TestSoak(t *testing.T) {
-	faults := append(redisFaults(), killed(4*time.Second), stopped(presenceTTL), cut(3*time.Second), died(4*time.Second),
-		both(died(4*time.Second), killed(4*time.Second)), both(cut(3*time.Second), killed(4*time.Second)))
+	faults := append(redisFaults(), killInstance(4*time.Second), stopInstanceFault(instancePresence), cutConnections(3*time.Second), killNodes(4*time.Second),
+		combine(killNodes(4*time.Second), killInstance(4*time.Second)), combine(cutConnections(3*time.Second), killInstance(4*time.Second)))
 	if *drillFor == 0 {
-		faults = []fault{cut(2 * time.Second), killed(2 * time.Second)} // each of the others has a test of its own
+		faults = []fault{cutConnections(2 * time.Second), killInstance(2 * time.Second)} // each of the others has its own test
 	}
-	drill{kept: usually, faults: faults, watch: true}.run(t)
+	drill{timeouts: resumableTimeouts, faults: faults, watchGrowth: true}.run(t)
 }
 
-// redisFaults are those that the topology allows.
+// redisFaults returns the faults of Redis that the topology allows.
 func redisFaults() []fault {
-	if *drillTopology != "standalone" {
-		return []fault{deposed(), paused(4 * time.Second)}
+	if *drillTopology != clustertest.Standalone {
+		return []fault{killRedisPrimary(), pauseRedis(4 * time.Second)}
 	}
-	return []fault{paused(1500 * time.Millisecond), unlinked(4*time.Second, false), unlinked(4*time.Second, true)}
+	return []fault{pauseRedis(1500 * time.Millisecond), disconnectRedis(4*time.Second, false), disconnectRedis(4*time.Second, true)}
 }

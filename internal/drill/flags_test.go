@@ -3,16 +3,18 @@ package drill
 import (
 	"flag"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
 
 var (
-	drillFor       = flag.Duration("drill-for", 0, "how long the faults of each drill go on; 0: each once")
-	drillSeed      = flag.Uint64("drill-seed", 0, "from which the faults and whom they strike are drawn; 0: a new one, which is printed")
-	drillTopology  = flag.String("drill-topology", "standalone", "the Redis: standalone, sentinel or cluster")
-	drillInstances = flag.Int("drill-instances", 3, "how many instances")
-	drillSessions  = flag.Int("drill-sessions", 16, "how many people speak")
-	drillNodes     = flag.Int("drill-nodes", 0, "how many nodes of eight slots serve them; 0: as many as they need, twice")
-	drillEvery     = flag.Duration("drill-every", time.Second, "about how often each of them says something")
-	drillCallers   = flag.Int("drill-callers", 8, "how many people have jobs done over HTTP, about one a second each")
-	drillCallbacks = flag.Int("drill-callbacks", 2, "how many HTTP nodes of eight slots there are beside the others")
+	drillFor       = flag.Duration("drill-for", 0, "for how long faults are injected in each drill; 0: each fault once")
+	drillSeed      = flag.Uint64("drill-seed", 0, "the seed of the choice of faults and their targets; 0: a new one, which is printed")
+	drillTopology  = flag.String("drill-topology", clustertest.Standalone, "the topology of Redis: standalone, sentinel or cluster")
+	drillInstances = flag.Int("drill-instances", 3, "the number of instances")
+	drillSessions  = flag.Int("drill-sessions", 16, "the number of sessions")
+	drillNodes     = flag.Int("drill-nodes", 0, "the number of socket nodes with eight slots; 0: twice as many as the sessions need")
+	drillEvery     = flag.Duration("drill-every", time.Second, "the mean time between two utterances of a session")
+	drillCallers   = flag.Int("drill-callers", 8, "the number of HTTP callers, each with about one job a second")
+	drillCallbacks = flag.Int("drill-callbacks", 2, "the number of callback nodes with eight slots")
 )

@@ -25,18 +25,18 @@ import (
 )
 
 var (
-	incarnationSteps = flag.Int("incarnation-steps", 3000, "how many starts, cuts, resumes and ends TestIncarnations makes")
-	incarnationNames = flag.Int("incarnation-names", 8, "of how many session names")
+	incarnationSteps = flag.Int("incarnation-steps", 3000, "the number of starts, cuts, resumes and ends in TestSessionIncarnationsStaySeparate")
+	incarnationNames = flag.Int("incarnation-names", 8, "the number of session names in it")
 )
 
-// What both tenants are told from each other by.
+// The keys by which the instances recognise the tokens of both tenants.
 const (
 	operatorKey   = "an-operator-of-the-drill"
 	sessionSecret = "the session secret of the drill, long enough"
 )
 
-// incarnationSettings let a name be used again soon after its session ended or was lost.
-const incarnationSettings = bounds + `resume_seconds = 1
+// incarnationSettings make the name of an ended or lost session free soon.
+const incarnationSettings = commonSettings + `resume_seconds = 1
 idle_seconds = 1
 wait_ms = 0
 
@@ -54,57 +54,57 @@ operator_keys = ["` + operatorKey + `"]
 session_secret = "` + sessionSecret + `"
 `
 
-// TestIncarnations starts, cuts, resumes, ends and restarts sessions of few names and two tenants at random, over several
-// instances of which one is killed now and then, while results come late: no message may carry what was said in another
-// conversation of the same name. In full:
+// TestSessionIncarnationsStaySeparate starts, cuts, resumes and ends sessions at random, with few names and two tenants,
+// over several instances of which one is killed from time to time, while results arrive late: no session may receive a
+// message of another incarnation of its name. In full:
 //
-//	go test -count=1 -v -run TestIncarnations ./internal/drill -incarnation-steps 20000 -incarnation-names 200
-func TestIncarnations(t *testing.T) {
+//	go test -count=1 -v -run TestSessionIncarnationsStaySeparate ./internal/drill -incarnation-steps 20000 -incarnation-names 200
+func TestSessionIncarnationsStaySeparate(t *testing.T) {
 	keys, err := auth.New(auth.Config{OperatorKeys: []string{operatorKey}, Secret: sessionSecret})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dice := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	path, err := build()
+	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := musterWith(t, path, dice, []byte(incarnationSettings))
-	c.serveLate(t)
-	x := &confusion{t: t, c: c, keys: keys, names: *incarnationNames}
-	var all sync.WaitGroup
+	c := startTestCluster(t, binary, r, []byte(incarnationSettings))
+	c.startLateNodes(t)
+	run := &nameReuseTest{t: t, cluster: c, keys: keys, nameCount: *incarnationNames}
+	var running sync.WaitGroup
 	const workers = 32
 	for n := range workers {
-		w := rand.New(rand.NewPCG(uint64(n), dice.Uint64()))
-		all.Go(func() {
-			for x.steps.Add(1) <= int64(*incarnationSteps) {
-				x.step(w)
-				backoff.Sleep(t.Context(), time.Duration(w.Int64N(int64(2*stepEvery))))
+		workerRand := rand.New(rand.NewPCG(uint64(n), r.Uint64()))
+		running.Go(func() {
+			for run.steps.Add(1) <= int64(*incarnationSteps) {
+				run.step(workerRand)
+				backoff.Sleep(t.Context(), time.Duration(workerRand.Int64N(int64(2*stepInterval))))
 			}
 		})
 	}
 	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
-	x.strike(done, dice)
-	x.closeAll()
-	t.Logf("%d names of 2 tenants, %d steps: %d starts (%d refused), %d utterances, %d cuts, %d resumes (%d refused), %d ends, %d kills; %d messages, %d of them with text, %d of another conversation",
-		x.names, *incarnationSteps, x.starts.Load(), x.refused.Load(), x.spoken.Load(), x.cuts.Load(), x.resumes.Load(), x.lapsed.Load(), x.ends.Load(), x.kills.Load(),
-		x.messages.Load(), x.texts.Load(), x.foreign.Load())
-	if x.texts.Load() == 0 || x.starts.Load() == 0 || x.resumes.Load() == 0 {
-		t.Error("that proves nothing")
+	go func() { running.Wait(); close(done) }()
+	run.killInstances(done, r)
+	run.closeAll()
+	t.Logf("%d names of 2 tenants, %d steps: %d starts (%d refused), %d utterances, %d cuts, %d resumes (%d refused), %d ends, %d kills; %d messages, %d of them with text, %d of another incarnation",
+		run.nameCount, *incarnationSteps, run.starts.Load(), run.startRefused.Load(), run.utterances.Load(), run.cuts.Load(), run.resumes.Load(), run.resumeRefused.Load(), run.ends.Load(), run.kills.Load(),
+		run.messages.Load(), run.texts.Load(), run.foreign.Load())
+	if run.texts.Load() == 0 || run.starts.Load() == 0 || run.resumes.Load() == 0 {
+		t.Error("the run proves nothing: there was no text, no start or no resume")
 	}
 }
 
-// serveLate runs nodes that answer with the number that is in the audio, after a while that may be longer than the session
-// lives.
-func (c *cluster) serveLate(t *testing.T) {
+// startLateNodes starts nodes that return the number that is in the audio, after a time that may be longer than the session
+// exists.
+func (c *testCluster) startLateNodes(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	t.Cleanup(func() { stop(); all.Wait() })
 	for i := range 4 {
 		all.Go(func() {
 			err := node.Run(ctx, node.Config{
-				URL: c.nodes.url(), ID: fmt.Sprintf("late-%d", i), Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), Grace: time.Millisecond,
+				URL: c.NodeBalancer.URL(), ID: fmt.Sprintf("late-%d", i), Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), Grace: time.Millisecond,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 				audio, err := job.Audio(ctx)
@@ -128,23 +128,23 @@ func (c *cluster) serveLate(t *testing.T) {
 
 func conversationName(number uint64) string { return fmt.Sprintf("c%d", number) }
 
-// confusion is the run of that test.
-type confusion struct {
-	t     *testing.T
-	c     *cluster
-	keys  *auth.Keys
-	names int
+// nameReuseTest is one run of TestSessionIncarnationsStaySeparate.
+type nameReuseTest struct {
+	t         *testing.T
+	cluster   *testCluster
+	keys      *auth.Keys
+	nameCount int
 
-	mu  sync.Mutex
-	now []*conversation // the last ones
+	mu            sync.Mutex
+	conversations []*conversation // those that are continued
 
-	steps, numbers                                              atomic.Int64
-	starts, refused, spoken, cuts, resumes, lapsed, ends, kills atomic.Int64
-	messages, texts, foreign                                    atomic.Int64
-	readers                                                     sync.WaitGroup
+	steps, numbers                                                              atomic.Int64
+	starts, startRefused, utterances, cuts, resumes, resumeRefused, ends, kills atomic.Int64
+	messages, texts, foreign                                                    atomic.Int64
+	readers                                                                     sync.WaitGroup
 }
 
-// conversation is one start of a session, as its client sees it.
+// conversation is one incarnation of a session, as its client sees it.
 type conversation struct {
 	number  uint64
 	tenant  core.TenantID
@@ -155,97 +155,97 @@ type conversation struct {
 	conn *websocket.Conn
 }
 
-// stepEvery is how long each of those who take part waits between two steps: names have to become free again.
-const stepEvery = 100 * time.Millisecond
+// stepInterval is the mean time between two steps of a worker: names have to become free again.
+const stepInterval = 100 * time.Millisecond
 
-func (x *confusion) step(r *rand.Rand) {
+func (run *nameReuseTest) step(r *rand.Rand) {
 	switch r.IntN(10) {
 	case 0, 1, 2:
-		x.start(r)
+		run.start(r)
 	case 3, 4, 5:
-		if v := x.some(r); v != nil {
-			x.speak(v)
+		if conv := run.pick(r); conv != nil {
+			run.sendUtterance(conv)
 		}
 	case 6:
-		if v := x.some(r); v != nil {
-			x.cuts.Add(1)
-			v.cut()
+		if conv := run.pick(r); conv != nil {
+			run.cuts.Add(1)
+			conv.cut()
 		}
 	case 7, 8:
-		if v := x.some(r); v != nil {
-			x.resume(v)
+		if conv := run.pick(r); conv != nil {
+			run.resume(conv)
 		}
 	case 9:
-		if v := x.some(r); v != nil {
-			x.ends.Add(1)
-			v.send(x.t.Context(), wire.SessionEnd{})
-			x.abandon(v)
+		if conv := run.pick(r); conv != nil {
+			run.ends.Add(1)
+			conv.send(run.t.Context(), wire.SessionEnd{})
+			run.abandon(conv)
 		}
 	}
 }
 
-func (x *confusion) some(r *rand.Rand) *conversation {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.now) == 0 {
+func (run *nameReuseTest) pick(r *rand.Rand) *conversation {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if len(run.conversations) == 0 {
 		return nil
 	}
-	return x.now[r.IntN(len(x.now))]
+	return run.conversations[r.IntN(len(run.conversations))]
 }
 
-// abandon has nobody go on with a conversation.
-func (x *confusion) abandon(v *conversation) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.now = slices.DeleteFunc(x.now, func(other *conversation) bool { return other == v })
+// abandon removes a conversation from those that are continued.
+func (run *nameReuseTest) abandon(conv *conversation) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.conversations = slices.DeleteFunc(run.conversations, func(other *conversation) bool { return other == conv })
 }
 
-func (x *confusion) start(r *rand.Rand) {
-	v := &conversation{
-		number: uint64(x.numbers.Add(1)), tenant: []core.TenantID{"acme", "beta"}[r.IntN(2)],
-		session: fmt.Sprintf("room-%d", r.IntN(x.names)),
+func (run *nameReuseTest) start(r *rand.Rand) {
+	conv := &conversation{
+		number: uint64(run.numbers.Add(1)), tenant: []core.TenantID{"acme", "beta"}[r.IntN(2)],
+		session: fmt.Sprintf("room-%d", r.IntN(run.nameCount)),
 	}
-	v.token = fmt.Sprintf("resume token %d of %d", v.number, r.Uint64())
-	if !x.connect(v, wire.SessionStart{SessionID: v.session, ResumeToken: v.token, Langs: []string{"en", "es"}}) {
-		x.refused.Add(1)
+	conv.token = fmt.Sprintf("resume token %d of %d", conv.number, r.Uint64())
+	if !run.connect(conv, wire.SessionStart{SessionID: conv.session, ResumeToken: conv.token, Langs: []string{"en", "es"}}) {
+		run.startRefused.Add(1)
 		return
 	}
-	x.starts.Add(1)
-	x.speak(v)
-	if r.IntN(2) == 0 { // nobody waits for the result
-		x.cuts.Add(1)
-		v.cut()
+	run.starts.Add(1)
+	run.sendUtterance(conv)
+	if r.IntN(2) == 0 { // the client does not wait for the result
+		run.cuts.Add(1)
+		conv.cut()
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.now = append(x.now, v); len(x.now) > x.names/2 { // the others are abandoned, so that their names become free
-		x.now[0].cut()
-		x.now = slices.Delete(x.now, 0, 1)
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.conversations = append(run.conversations, conv); len(run.conversations) > run.nameCount/2 { // the oldest is abandoned, so that its name becomes free
+		run.conversations[0].cut()
+		run.conversations = slices.Delete(run.conversations, 0, 1)
 	}
 }
 
-func (x *confusion) resume(v *conversation) {
-	if x.connect(v, wire.SessionResume{SessionID: v.session, ResumeToken: v.token}) {
-		x.resumes.Add(1)
+func (run *nameReuseTest) resume(conv *conversation) {
+	if run.connect(conv, wire.SessionResume{SessionID: conv.session, ResumeToken: conv.token}) {
+		run.resumes.Add(1)
 	} else {
-		x.lapsed.Add(1)
+		run.resumeRefused.Add(1)
 	}
 }
 
-// connect makes a connection and reads what comes over it, if the first message is answered well.
-func (x *confusion) connect(v *conversation, first wire.Frame) bool {
-	ctx, cancel := context.WithTimeout(x.t.Context(), 5*time.Second)
+// connect opens a connection and reads from it if the first message is accepted.
+func (run *nameReuseTest) connect(conv *conversation, first wire.Frame) bool {
+	ctx, cancel := context.WithTimeout(run.t.Context(), 5*time.Second)
 	defer cancel()
-	token, err := x.keys.Mint(auth.SessionGrant{Session: core.SessionID(v.session), Tenant: v.tenant}, time.Now().Add(time.Minute))
+	token, err := run.keys.Mint(auth.SessionGrant{Session: core.SessionID(conv.session), Tenant: conv.tenant}, time.Now().Add(time.Minute))
 	if err != nil {
-		x.t.Error(err)
+		run.t.Error(err)
 		return false
 	}
-	conn, _, err := websocket.Dial(ctx, strings.Replace(x.c.people.url(), "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
+	conn, _, err := websocket.Dial(ctx, strings.Replace(run.cluster.ClientBalancer.URL(), "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
 		Subprotocols: []string{wire.Subprotocol, wire.TokenSubprotocol + token},
 	})
 	if err != nil {
-		return false // its instance was killed
+		return false // the instance was killed
 	}
 	conn.SetReadLimit(-1)
 	text, err := wire.EncodeFrame(first)
@@ -261,22 +261,22 @@ func (x *confusion) connect(v *conversation, first wire.Frame) bool {
 		_ = conn.CloseNow()
 		return false
 	}
-	v.mu.Lock()
-	old := v.conn
-	v.conn = conn
-	v.mu.Unlock()
+	conv.mu.Lock()
+	old := conv.conn
+	conv.conn = conn
+	conv.mu.Unlock()
 	if old != nil {
 		_ = old.CloseNow()
 	}
-	x.readers.Go(func() { x.read(v, conn) })
+	run.readers.Go(func() { run.read(conv, conn) })
 	return true
 }
 
-// read holds every message against the conversation it came to.
-func (x *confusion) read(v *conversation, conn *websocket.Conn) {
-	own := conversationName(v.number)
+// read checks that every message belongs to the conversation.
+func (run *nameReuseTest) read(conv *conversation, conn *websocket.Conn) {
+	want := conversationName(conv.number)
 	for {
-		_, body, err := conn.Read(x.t.Context())
+		_, body, err := conn.Read(run.t.Context())
 		if err != nil {
 			return
 		}
@@ -286,69 +286,69 @@ func (x *confusion) read(v *conversation, conn *websocket.Conn) {
 			TextTgt     *string `json:"text_tgt"`
 		}
 		if err := wire.Decode(body, &m); err != nil {
-			x.t.Errorf("%s: %v", body, err)
+			run.t.Errorf("%s: %v", body, err)
 			return
 		}
-		x.messages.Add(1)
+		run.messages.Add(1)
 		if m.TextTgt != nil {
-			x.texts.Add(1)
+			run.texts.Add(1)
 		}
-		for _, of := range []*string{m.UtteranceID, m.TextTgt} {
-			if of != nil && *of != own {
-				x.foreign.Add(1)
-				x.t.Errorf("conversation %s of %s/%s was sent a %s of %s", own, v.tenant, v.session, m.Type, *of)
+		for _, text := range []*string{m.UtteranceID, m.TextTgt} {
+			if text != nil && *text != want {
+				run.foreign.Add(1)
+				run.t.Errorf("conversation %s of %s/%s received a %s of %s", want, conv.tenant, conv.session, m.Type, *text)
 			}
 		}
 	}
 }
 
-// speak says something of the same length in every conversation, so that the default request ids are the same.
-func (x *confusion) speak(v *conversation) {
+// sendUtterance sends audio of the same length in every conversation, so that the default request ids are the same.
+func (run *nameReuseTest) sendUtterance(conv *conversation) {
 	audio := slices.Clone(tone)
-	binary.LittleEndian.PutUint64(audio, v.number)
-	if v.send(x.t.Context(), wire.AudioChunk{UtteranceID: conversationName(v.number), Data: audio, IsFinal: true}) {
-		x.spoken.Add(1)
+	binary.LittleEndian.PutUint64(audio, conv.number)
+	if conv.send(run.t.Context(), wire.AudioChunk{UtteranceID: conversationName(conv.number), Data: audio, IsFinal: true}) {
+		run.utterances.Add(1)
 	}
 }
 
-func (v *conversation) send(ctx context.Context, f wire.Frame) bool {
-	v.mu.Lock()
-	conn := v.conn
-	v.mu.Unlock()
+func (conv *conversation) send(ctx context.Context, f wire.Frame) bool {
+	conv.mu.Lock()
+	conn := conv.conn
+	conv.mu.Unlock()
 	text, err := wire.EncodeFrame(f)
 	return err == nil && conn.Write(ctx, websocket.MessageText, text) == nil
 }
 
-func (v *conversation) cut() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	_ = v.conn.CloseNow()
+func (conv *conversation) cut() {
+	conv.mu.Lock()
+	defer conv.mu.Unlock()
+	_ = conv.conn.CloseNow()
 }
 
-// strike kills an instance and starts it again, now and then, until the work is done.
-func (x *confusion) strike(done chan struct{}, dice *rand.Rand) {
+// killInstances kills an instance and restarts it, from time to time, until the workers are done.
+func (run *nameReuseTest) killInstances(done chan struct{}, r *rand.Rand) {
 	for {
 		select {
 		case <-done:
 			return
 		case <-time.After(2*time.Second + rand.N(2*time.Second)):
 		}
-		i := x.c.instances[dice.IntN(len(x.c.instances))]
-		i.kill()
-		x.kills.Add(1)
-		if err := i.start(x.t.Context()); err != nil && !errors.Is(err, context.Canceled) {
-			x.t.Error(err)
+		i := run.cluster.Instances[r.IntN(len(run.cluster.Instances))]
+		i.Kill()
+		run.kills.Add(1)
+		if err := i.Start(run.t.Context()); err != nil && !errors.Is(err, context.Canceled) {
+			run.t.Error(err)
 			<-done
 			return
 		}
 	}
 }
 
-func (x *confusion) closeAll() {
-	x.mu.Lock()
-	for _, v := range x.now {
-		v.cut()
+func (run *nameReuseTest) closeAll() {
+	run.mu.Lock()
+	for _, conv := range run.conversations {
+		conv.cut()
 	}
-	x.mu.Unlock()
-	x.readers.Wait()
+	run.mu.Unlock()
+	run.readers.Wait()
 }

@@ -6,23 +6,25 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
 
-// TestMain is also where a driver begins: it is a process of this binary.
+// TestMain runs a driver if this process was started as one.
 func TestMain(m *testing.M) {
-	if role := os.Getenv(driverRole); role != "" {
-		if err := drive(role); err != nil {
+	if isDriver, err := clustertest.RunDriver(); isDriver {
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "driver:", err)
 			os.Exit(1)
 		}
 		return
 	}
 	var err error
-	if workshop, err = os.MkdirTemp("", "drill"); err != nil {
+	if buildDir, err = os.MkdirTemp("", "drill"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(workshop)
+		_ = os.RemoveAll(buildDir)
 		os.Exit(code)
 	}))
 }

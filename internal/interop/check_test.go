@@ -3,45 +3,39 @@ package interop
 import (
 	"fmt"
 	"testing"
-	"time"
 )
 
-// expectation is what may differ between cases. Everything else holds for each.
+// expectation is what differs between cases. All other checks are the same for each.
 type expectation struct {
-	errors    map[int]string // utterances that end with an error, by index
-	mayBeCut  bool           // a stall may end an utterance early; its audio comes back as further parts
-	cut       int            // the stall certainly ends this one early, so that it has two parts; 0: none
-	forgetful bool           // the session does not have the audio any more that it would compare a part with
+	errors     map[int]string // utterances that end with an error, by index
+	mayBeCut   bool           // a stall may end an utterance early; its audio arrives in further parts
+	cut        int            // the utterance that a stall ends early, so that it has two parts; 0: none
+	dropsAudio bool           // the session no longer has the audio to compare a part with
 }
 
-// check waits for the end of a session and compares what it printed with what was promised.
-func check(t *testing.T, p *process, want expectation) {
+// check waits for the end of a session and checks what it printed.
+func check(t *testing.T, p *program, want expectation) {
 	t.Helper()
-	ended := p.await("ended", nil)
-	select {
-	case <-p.Ended:
-		if p.How != nil {
-			t.Errorf("%s: %v", p.name, p.How)
-		}
-	case <-time.After(patience):
-		t.Errorf("%s does not exit", p.name)
+	ended := p.waitEvent("ended", nil)
+	if err := p.WaitExit(waitTimeout); err != nil {
+		t.Errorf("%s: %v", p.name, err)
 	}
-	events, _ := p.all()
-	var spoken, terminals []event
+	events, _ := p.eventsSoFar()
+	var sent, terminals []event
 	var limit int64
 	for _, e := range events {
 		switch e.Event {
 		case "started":
 			limit = e.Limits.ResultTimeoutMS
-		case "spoken":
-			spoken = append(spoken, e)
+		case "utterance_sent":
+			sent = append(sent, e)
 		case "terminal":
 			terminals = append(terminals, e)
 		case "resumed":
 			if !e.Recovered {
 				t.Errorf("%s: a resume lost messages: %s", p.name, e.line)
 			}
-		case "problem", "warning", "refused", "unreadable":
+		case "error_received", "warning", "refused", "unreadable":
 			t.Errorf("%s: %s", p.name, e.line)
 		}
 	}
@@ -49,14 +43,15 @@ func check(t *testing.T, p *process, want expectation) {
 	if ended.Utterances != len(terminals) {
 		t.Errorf("%s: %d utterances in session_ended, %d terminal messages", p.name, ended.Utterances, len(terminals))
 	}
-	if err := cover(spoken, terminals, want); err != nil {
+	if err := checkCoverage(sent, terminals, want); err != nil {
 		t.Errorf("%s: %v", p.name, err)
 	}
 	t.Logf("%s: %d utterances, %d terminal messages, the slowest %d ms after its commit or the last resume (limit %d ms), the session %d ms",
-		p.name, len(spoken), len(terminals), slowest, limit, ended.AtMS)
+		p.name, len(sent), len(terminals), slowest, limit, ended.AtMS)
 }
 
-// checkTerminals: once each, in order, in time, with the audio that was sent. It returns the longest time.
+// checkTerminals checks that terminal messages arrive once each, in order, in time, and with the audio that was sent. It
+// returns the longest time.
 func checkTerminals(t *testing.T, name string, terminals []event, limit int64, want expectation) int64 {
 	t.Helper()
 	var slowest int64
@@ -71,9 +66,9 @@ func checkTerminals(t *testing.T, name string, terminals []event, limit int64, w
 			}
 		case e.Type != "result":
 			t.Errorf("%s: utterance %d ended with an error: %s", name, e.Index, e.line)
-		case want.forgetful && e.Sent == nil: // what was spoken is compared in cover
+		case want.dropsAudio && e.Sent == nil: // checkCoverage compares the audio that was sent
 		case !e.Got.equal(e.Sent):
-			t.Errorf("%s: the node got other audio than was sent for utterance %d: %s", name, e.Index, e.line)
+			t.Errorf("%s: the node received other audio than was sent for utterance %d: %s", name, e.Index, e.line)
 		}
 		if e.TookMS == nil || *e.TookMS > limit {
 			t.Errorf("%s: utterance %d not within %d ms: %s", name, e.Index, limit, e.line)
@@ -84,51 +79,52 @@ func checkTerminals(t *testing.T, name string, terminals []event, limit int64, w
 	return slowest
 }
 
-// cover compares the audio frames of the terminal messages with those that were spoken: each in exactly one, in order, under its name.
-func cover(spoken, terminals []event, want expectation) error {
+// checkCoverage compares the audio frames of the terminal messages with those that were sent: each in exactly one message,
+// in order, under its utterance id.
+func checkCoverage(sent, terminals []event, want expectation) error {
 	next := 0
-	for _, s := range spoken {
-		from := s.FirstSeq
+	for _, u := range sent {
+		from := u.FirstSeq
 		var parts []event
-		for from <= s.LastSeq {
+		for from <= u.LastSeq {
 			if next == len(terminals) {
-				return fmt.Errorf("the frames from %d of utterance %d are in no terminal message", from, s.Utterance)
+				return fmt.Errorf("the frames from %d of utterance %d are in no terminal message", from, u.Utterance)
 			}
 			e := terminals[next]
 			next++
-			if e.FirstSeq != from || e.LastSeq > s.LastSeq {
-				return fmt.Errorf("utterance %d has the frames %d to %d; from %d on comes: %s", s.Utterance, s.FirstSeq, s.LastSeq, from, e.line)
+			if e.FirstSeq != from || e.LastSeq > u.LastSeq {
+				return fmt.Errorf("utterance %d has the frames %d to %d; the next message should start at %d: %s", u.Utterance, u.FirstSeq, u.LastSeq, from, e.line)
 			}
-			if e.UtteranceID != s.UtteranceID {
-				return fmt.Errorf("a part of utterance %d has another name: %s", s.Utterance, e.line)
+			if e.UtteranceID != u.UtteranceID {
+				return fmt.Errorf("a part of utterance %d has another id: %s", u.Utterance, e.line)
 			}
 			parts = append(parts, e)
 			from = e.LastSeq + 1
 		}
-		if err := checkParts(s, parts, want); err != nil {
+		if err := checkParts(u, parts, want); err != nil {
 			return err
 		}
 	}
 	if next < len(terminals) {
-		return fmt.Errorf("nothing was spoken for: %s", terminals[next].line)
+		return fmt.Errorf("a terminal message for no utterance: %s", terminals[next].line)
 	}
 	return nil
 }
 
-// checkParts: one, or the further ones say whose they are.
-func checkParts(s event, parts []event, want expectation) error {
-	if mustBeCut := want.cut > 0 && s.Utterance == want.cut; !want.mayBeCut && len(parts) > 1 != mustBeCut {
-		return fmt.Errorf("utterance %d has %d parts", s.Utterance, len(parts))
+// checkParts checks that an utterance has one part, or that its further parts refer to the first.
+func checkParts(u event, parts []event, want expectation) error {
+	if mustBeCut := want.cut > 0 && u.Utterance == want.cut; !want.mayBeCut && len(parts) > 1 != mustBeCut {
+		return fmt.Errorf("utterance %d has %d parts", u.Utterance, len(parts))
 	}
-	if len(parts) == 1 && parts[0].Type == "result" && !parts[0].Got.equal(s.Sent) {
-		return fmt.Errorf("the node got other audio than was spoken in utterance %d: %s", s.Utterance, parts[0].line)
+	if len(parts) == 1 && parts[0].Type == "result" && !parts[0].Got.equal(u.Sent) {
+		return fmt.Errorf("the node received other audio than was sent in utterance %d: %s", u.Utterance, parts[0].line)
 	}
 	for n, part := range parts {
 		switch {
 		case n == 0 && part.Continues != nil:
-			return fmt.Errorf("the first part of utterance %d continues another: %s", s.Utterance, part.line)
-		case n > 0 && s.UtteranceID != "" && (part.Continues == nil || *part.Continues != parts[0].Index):
-			return fmt.Errorf("a further part of utterance %d does not continue %d: %s", s.Utterance, parts[0].Index, part.line)
+			return fmt.Errorf("the first part of utterance %d continues another: %s", u.Utterance, part.line)
+		case n > 0 && u.UtteranceID != "" && (part.Continues == nil || *part.Continues != parts[0].Index):
+			return fmt.Errorf("a further part of utterance %d does not continue %d: %s", u.Utterance, parts[0].Index, part.line)
 		}
 	}
 	return nil

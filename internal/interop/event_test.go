@@ -1,13 +1,13 @@
 package interop
 
-// event is a line that a program printed; js/speak.js and js/serve.js say which fields go with which event.
+// event is a line that a program printed; js/run-session.js and js/run-node.js show which fields belong to which event.
 type event struct {
 	Event   string `json:"event"`
 	AtMS    int64  `json:"at_ms"` // since the program started
 	Address string `json:"address"`
 	Error   string `json:"error"`
 
-	// Of a session.
+	// Fields of a session.
 	Limits struct {
 		ResultTimeoutMS int64 `json:"result_timeout_ms"`
 	} `json:"limits"`
@@ -27,7 +27,7 @@ type event struct {
 	TookMS       *int64  `json:"took_ms"` // from the commit or the last resume
 	Utterances   int     `json:"utterances"`
 
-	// Of a node.
+	// Fields of a node.
 	JobID    string `json:"job_id"`
 	ByURL    bool   `json:"by_url"`
 	Accepted bool   `json:"accepted"`

@@ -6,57 +6,60 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
 
-// variants are how audio is sent: a name for each utterance and binary frames, the same in text frames, and without names.
+// variants are the ways to send audio: binary frames with a name for each utterance, text frames with names, and binary
+// frames without.
 var variants = map[string]sessionScript{
 	"named":   {Named: true},
 	"chunks":  {Named: true, InChunks: true},
 	"unnamed": {},
 }
 
-// utterances end in both ways. While one is spoken, the one before it is worked on.
+// utterances end in both ways. While one is sent, the node works on the one before it.
 var utterances = []utterance{{MS: 1200, End: "final"}, {MS: 2000, End: "final"}, {MS: 1200, End: "pause"}, {MS: 800, End: "final"}}
 
-// startVariants starts a session of every kind.
-func (f *fleet) startVariants() []*process {
-	f.t.Helper()
-	var sessions []*process
+// startVariants starts a session of each variant.
+func (c *testCluster) startVariants() []*program {
+	c.t.Helper()
+	var sessions []*program
 	for name, s := range variants {
-		sessions = append(sessions, f.startSession(f.t, name, s))
+		sessions = append(sessions, c.startSession(c.t, name, s))
 	}
 	return sessions
 }
 
-// midway waits until half of an utterance of the script was spoken.
-func midway(p *process, utterance int) {
+// waitMidway waits until half of an utterance was sent.
+func waitMidway(p *program, utterance int) {
 	p.t.Helper()
-	p.await("midway", func(e event) bool { return e.Utterance == utterance })
+	p.waitEvent("midway", func(e event) bool { return e.Utterance == utterance })
 }
 
 // A connection is reset within a frame, once in each of three utterances.
-func TestCutInMidAudio(t *testing.T) {
+func TestConnectionCutDuringAudio(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	f.startNode(0, nodeScript{WorkMS: 600})
-	f.startNode(1, nodeScript{WorkMS: 600})
+	c := startCluster(t, 2)
+	c.startNode(0, nodeScript{WorkMS: 600})
+	c.startNode(1, nodeScript{WorkMS: 600})
 	for variant, s := range variants {
-		for where, elsewhere := range map[string]bool{"same-instance": false, "another-instance": true} {
+		for where, otherInstance := range map[string]bool{"same-instance": false, "another-instance": true} {
 			t.Run(variant+"-"+where, func(t *testing.T) {
 				t.Parallel()
 				s := s
-				proxies := []*proxy{startProxy(t, f.instances[0].address), startProxy(t, f.instances[1].address)}
-				s.Addresses, s.Elsewhere = []string{proxies[0].address, proxies[1].address}, elsewhere
-				session := f.startSession(t, variant+"-"+where, s)
-				at := session.await("started", nil).Address
+				proxies := []*proxy{startProxy(t, c.instances[0].Addr()), startProxy(t, c.instances[1].Addr())}
+				s.Addresses, s.OtherInstance = []string{proxies[0].address, proxies[1].address}, otherInstance
+				session := c.startSession(t, variant+"-"+where, s)
+				at := session.waitEvent("started", nil).Address
 				for cut := range 3 {
-					midway(session, cut)
+					waitMidway(session, cut)
 					for _, p := range proxies {
 						if p.address == at {
 							p.cut()
 						}
 					}
-					at = session.awaitNth("resumed", cut+1).Address
+					at = session.waitNthEvent("resumed", cut+1).Address
 				}
 				check(t, session, expectation{})
 			})
@@ -66,14 +69,14 @@ func TestCutInMidAudio(t *testing.T) {
 
 func TestSessionInstanceKilled(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	f.startNode(0, nodeScript{WorkMS: 600})
-	f.startNode(1, nodeScript{WorkMS: 600})
-	sessions := f.startVariants()
+	c := startCluster(t, 2)
+	c.startNode(0, nodeScript{WorkMS: 600})
+	c.startNode(1, nodeScript{WorkMS: 600})
+	sessions := c.startVariants()
 	for _, p := range sessions {
-		midway(p, 1)
+		waitMidway(p, 1)
 	}
-	f.instances[0].kill()
+	c.instances[0].Kill()
 	for _, p := range sessions {
 		check(t, p, expectation{})
 	}
@@ -81,71 +84,72 @@ func TestSessionInstanceKilled(t *testing.T) {
 
 func TestSessionInstanceTerminated(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	f.startNode(0, nodeScript{WorkMS: 600})
-	f.startNode(1, nodeScript{WorkMS: 600})
-	sessions := f.startVariants()
+	c := startCluster(t, 2)
+	c.startNode(0, nodeScript{WorkMS: 600})
+	c.startNode(1, nodeScript{WorkMS: 600})
+	sessions := c.startVariants()
 	for _, p := range sessions {
-		midway(p, 1)
+		waitMidway(p, 1)
 	}
-	f.terminate(f.instances[0])
+	c.terminate(c.instances[0])
 	for _, p := range sessions {
 		check(t, p, expectation{})
 	}
-	f.stopped(f.instances[0])
+	c.checkExit(c.instances[0])
 }
 
-// The instance of a node goes away while the node works: the job stays the node's own, and its result goes to another instance.
+// The instance of a node ends while the node works: the node keeps the job, and reports the result to another instance.
 func TestNodeInstanceKilled(t *testing.T) {
 	t.Parallel()
-	nodeInstanceGone(t, func(_ *fleet, i *instance) { i.kill() })
+	testNodeInstanceEnds(t, func(_ *testCluster, i *clustertest.Instance) { i.Kill() })
 }
 
 func TestNodeInstanceTerminated(t *testing.T) {
 	t.Parallel()
-	nodeInstanceGone(t, func(f *fleet, i *instance) {
-		f.terminate(i)
-		f.t.Cleanup(func() { f.stopped(i) })
+	testNodeInstanceEnds(t, func(c *testCluster, i *clustertest.Instance) {
+		c.terminate(i)
+		c.t.Cleanup(func() { c.checkExit(i) })
 	})
 }
 
-func nodeInstanceGone(t *testing.T, end func(*fleet, *instance)) {
+func testNodeInstanceEnds(t *testing.T, endInstance func(*testCluster, *clustertest.Instance)) {
 	t.Helper()
-	f := startFleet(t, 2)
-	node := f.startNode(1, nodeScript{WorkMS: 1500})
-	sessions := f.startVariants()
-	assigned := node.await("assigned", nil)
+	c := startCluster(t, 2)
+	node := c.startNode(1, nodeScript{WorkMS: 1500})
+	sessions := c.startVariants()
+	assigned := node.waitEvent("assigned", nil)
 	if !assigned.ByURL {
-		t.Error("a node at another instance should fetch the audio there")
+		t.Error("a node on another instance should download the audio")
 	}
-	end(f, f.instances[1])
-	node.await("registered", func(e event) bool { return e.Address == f.instances[0].address })
-	node.await("done", func(e event) bool { return e.JobID == assigned.JobID && e.Accepted })
+	endInstance(c, c.instances[1])
+	node.waitEvent("registered", func(e event) bool { return e.Address == c.instances[0].Addr() })
+	node.waitEvent("done", func(e event) bool { return e.JobID == assigned.JobID && e.Accepted })
 	for _, p := range sessions {
 		check(t, p, expectation{})
 	}
 }
 
-// A node confirms a job, goes on with its heartbeats, and never answers.
-func TestSilentNode(t *testing.T) {
+// A node acknowledges a job, continues its heartbeats, and never reports a result.
+func TestNodeThatNeverAnswers(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	silent := f.startNode(0, nodeScript{Silent: true})
-	session := f.startSession(t, "session", variants["named"])
-	silent.await("assigned", nil)
-	f.startNode(0, nodeScript{WorkMS: 100})
-	f.startNode(1, nodeScript{WorkMS: 100})
+	c := startCluster(t, 2)
+	silent := c.startNode(0, nodeScript{NeverAnswers: true})
+	session := c.startSession(t, "session", variants["named"])
+	silent.waitEvent("assigned", nil)
+	c.startNode(0, nodeScript{WorkMS: 100})
+	c.startNode(1, nodeScript{WorkMS: 100})
 	check(t, session, expectation{})
 }
 
-// The process of a session stands still in mid-speech. One that sends what is due before it answers a ping is never cut;
-// of one whose library answers by itself, an utterance may be, and its audio comes back as a further part. After 9 s the
-// connection is closed, because a ping was not answered, and the utterance goes on after the resume.
-func TestSessionStopped(t *testing.T) {
+// The process of a session is stopped during an utterance. A session that sends due audio before it answers a ping keeps
+// the utterance; one whose library answers pings by itself may have the utterance ended, and the rest of its audio arrives
+// as a further part. After 9 s the connection is closed, because a ping was not answered, and the utterance continues after
+// the resume.
+func TestSessionProcessStopped(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	f.startNode(0, nodeScript{WorkMS: 100})
-	f.startNode(1, nodeScript{WorkMS: 100})
+	c := startCluster(t, 2)
+	c.startNode(0, nodeScript{WorkMS: 100})
+	c.startNode(1, nodeScript{WorkMS: 100})
 	for _, stall := range []time.Duration{1500 * time.Millisecond, 3 * time.Second, 9 * time.Second} {
 		for variant, s := range variants {
 			for pongs, unordered := range map[string]bool{"ordered": false, "unordered": true} {
@@ -154,9 +158,9 @@ func TestSessionStopped(t *testing.T) {
 					t.Parallel()
 					s := s
 					s.UnorderedPongs = unordered
-					session := f.startSession(t, name, s)
-					midway(session, 1)
-					session.stop(stall)
+					session := c.startSession(t, name, s)
+					waitMidway(session, 1)
+					session.stopFor(stall)
 					unanswered := stall > 6*time.Second // pause_ms, and 5 s for the pong
 					check(t, session, expectation{mayBeCut: unordered && !unanswered})
 					if unanswered && session.count("resumed") == 0 {
@@ -168,65 +172,66 @@ func TestSessionStopped(t *testing.T) {
 	}
 }
 
-// A page stalls in mid-speech while its browser answers pings, so the utterance ends; the rest of its audio is a further part.
-func TestPageStalled(t *testing.T) {
+// A page stalls during an utterance while its browser answers pings, so the utterance ends; the rest of its audio is a
+// further part.
+func TestSessionStallsDuringUtterance(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 1)
-	f.startNode(0, nodeScript{WorkMS: 100})
+	c := startCluster(t, 1)
+	c.startNode(0, nodeScript{WorkMS: 100})
 	for variant, s := range variants {
 		t.Run(variant, func(t *testing.T) {
 			t.Parallel()
 			s.Utterances = slices.Clone(utterances)
 			s.Utterances[1].StallMS = 2000
-			check(t, f.startSession(t, variant, s), expectation{cut: 1})
+			check(t, c.startSession(t, variant, s), expectation{cut: 1})
 		})
 	}
 }
 
-// The process of a node stands still while it works, for less than anybody minds.
-func TestNodeStoppedBriefly(t *testing.T) {
+// The process of a node is stopped while it works, for less than any timeout.
+func TestNodeProcessStoppedBriefly(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	node := f.startNode(0, nodeScript{WorkMS: 300})
-	sessions := f.startVariants()
-	node.await("assigned", nil)
-	node.stop(3 * time.Second)
+	c := startCluster(t, 2)
+	node := c.startNode(0, nodeScript{WorkMS: 300})
+	sessions := c.startVariants()
+	node.waitEvent("assigned", nil)
+	node.stopFor(3 * time.Second)
 	for _, p := range sessions {
 		check(t, p, expectation{})
 	}
 }
 
-// The process of a node stands still until others have done its jobs. What it says afterwards changes nothing.
-func TestNodeStopped(t *testing.T) {
+// The process of a node is stopped until other nodes have done its jobs. Its late reports change nothing.
+func TestNodeProcessStoppedUntilJobMoved(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	node := f.startNode(0, nodeScript{WorkMS: 300})
-	session := f.startSession(t, "session", variants["named"])
-	assigned := node.await("assigned", nil)
-	node.halt()
-	f.startNode(0, nodeScript{WorkMS: 100})
-	f.startNode(1, nodeScript{WorkMS: 100})
+	c := startCluster(t, 2)
+	node := c.startNode(0, nodeScript{WorkMS: 300})
+	session := c.startSession(t, "session", variants["named"])
+	assigned := node.waitEvent("assigned", nil)
+	node.stop()
+	c.startNode(0, nodeScript{WorkMS: 100})
+	c.startNode(1, nodeScript{WorkMS: 100})
 	check(t, session, expectation{})
 	node.resume()
 	node.signal(syscall.SIGTERM)
-	node.await("left", nil) // when the scheduler has answered for everything it had
-	events, _ := node.all()
+	node.waitEvent("stopped", nil) // when the scheduler has answered all its reports
+	events, _ := node.eventsSoFar()
 	for _, e := range events {
 		if e.Event == "done" && e.JobID == assigned.JobID && e.Accepted {
-			t.Errorf("the result of a job that another node has done was accepted: %s", e.line)
+			t.Errorf("the result of a job that another node has finished was accepted: %s", e.line)
 		}
 	}
 }
 
-// A session that has dropped its audio says so, and the utterance ends at once; the conversation goes on.
-func TestAudioGone(t *testing.T) {
+// A session that has dropped its audio reports that, and the utterance fails at once; the session continues.
+func TestDroppedAudioFailsUtterance(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2)
-	f.startNode(0, nodeScript{WorkMS: 4000})
+	c := startCluster(t, 2)
+	c.startNode(0, nodeScript{WorkMS: 4000})
 	s := variants["named"]
-	s.Forgetful = true
-	session := f.startSession(t, "forgetful", s)
-	session.await("committed", nil)
-	f.instances[0].kill()
-	check(t, session, expectation{errors: map[int]string{0: "AUDIO_LOST"}, forgetful: true})
+	s.DropsAudio = true
+	session := c.startSession(t, "drops-audio", s)
+	session.waitEvent("committed", nil)
+	c.instances[0].Kill()
+	check(t, session, expectation{errors: map[int]string{0: "AUDIO_LOST"}, dropsAudio: true})
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
-// proxy passes TCP on to an instance, and can cut every connection in the middle of a frame.
+// proxy is a TCP proxy before an instance that can cut a connection in the middle of a frame.
 type proxy struct {
 	t       *testing.T
 	target  string
 	address string
 
-	mu    sync.Mutex
-	armed chan struct{} // closed at the cut; nil: there is none to come
-	pipes map[*pipe]bool
-	all   sync.WaitGroup
+	mu      sync.Mutex
+	cutDone chan struct{} // closed after the next cut; nil: no cut is due
+	conns   map[*proxiedConn]bool
+	running sync.WaitGroup
 }
 
-type pipe struct{ client, server net.Conn }
+type proxiedConn struct{ client, server net.Conn }
 
 func startProxy(t *testing.T, target string) *proxy {
 	t.Helper()
@@ -29,30 +29,30 @@ func startProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{t: t, target: target, address: listener.Addr().String(), pipes: make(map[*pipe]bool)}
-	p.all.Add(1)
+	p := &proxy{t: t, target: target, address: listener.Addr().String(), conns: make(map[*proxiedConn]bool)}
+	p.running.Add(1)
 	go func() {
-		defer p.all.Done()
+		defer p.running.Done()
 		p.accept(listener)
 	}()
 	t.Cleanup(func() {
 		_ = listener.Close()
 		p.mu.Lock()
-		for each := range p.pipes {
-			each.reset()
+		for c := range p.conns {
+			c.reset()
 		}
 		p.mu.Unlock()
-		p.all.Wait()
+		p.running.Wait()
 	})
 	return p
 }
 
-// cut lets half of the next bytes from the client pass and resets its connection; it returns when that has happened.
+// cut passes half of the next bytes from the client and resets the connection. It returns after the reset.
 func (p *proxy) cut() {
 	p.t.Helper()
 	done := make(chan struct{})
 	p.mu.Lock()
-	p.armed = done
+	p.cutDone = done
 	p.mu.Unlock()
 	<-done
 }
@@ -68,49 +68,49 @@ func (p *proxy) accept(from net.Listener) {
 			_ = client.Close()
 			continue
 		}
-		each := &pipe{client, server}
+		c := &proxiedConn{client, server}
 		p.mu.Lock()
-		p.pipes[each] = true
+		p.conns[c] = true
 		p.mu.Unlock()
-		p.all.Add(2)
+		p.running.Add(2)
 		go func() {
-			defer p.all.Done()
+			defer p.running.Done()
 			_, _ = io.Copy(client, server)
-			p.drop(each)
+			p.drop(c)
 		}()
 		go func() {
-			defer p.all.Done()
-			p.upward(each)
-			p.drop(each)
+			defer p.running.Done()
+			p.copyFromClient(c)
+			p.drop(c)
 		}()
 	}
 }
 
-func (p *proxy) drop(each *pipe) {
+func (p *proxy) drop(c *proxiedConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.pipes, each)
-	each.reset()
+	delete(p.conns, c)
+	c.reset()
 }
 
-// upward copies from the client, up to a cut.
-func (p *proxy) upward(each *pipe) {
+// copyFromClient copies bytes from the client, up to a cut.
+func (p *proxy) copyFromClient(c *proxiedConn) {
 	buffer := make([]byte, 64<<10)
 	for {
-		n, err := each.client.Read(buffer)
+		n, err := c.client.Read(buffer)
 		p.mu.Lock()
-		cut := p.armed
+		cut := p.cutDone
 		if n > 0 {
-			p.armed = nil
+			p.cutDone = nil
 		}
 		p.mu.Unlock()
 		if cut != nil && n > 0 {
-			_, _ = each.server.Write(buffer[:n/2])
+			_, _ = c.server.Write(buffer[:n/2])
 			close(cut)
 			return
 		}
 		if n > 0 {
-			if _, err := each.server.Write(buffer[:n]); err != nil {
+			if _, err := c.server.Write(buffer[:n]); err != nil {
 				return
 			}
 		}
@@ -120,9 +120,9 @@ func (p *proxy) upward(each *pipe) {
 	}
 }
 
-// reset ends both sides without the handshake that a close would make.
-func (e *pipe) reset() {
-	for _, side := range []net.Conn{e.client, e.server} {
+// reset closes both sides with a TCP reset.
+func (c *proxiedConn) reset() {
+	for _, side := range []net.Conn{c.client, c.server} {
 		if tcp, ok := side.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
 		}

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// redirected runs a command on a cluster and goes where it is sent.
-func redirected(t *testing.T, addr string, args ...string) (any, error) {
+// doRedirected runs a command on a cluster and follows redirections.
+func doRedirected(t *testing.T, addr string, args ...string) (any, error) {
 	asking := false
 	for {
-		reply, err := at(t, addr, asking, args...)
-		var said ErrorReply
-		if !errors.As(err, &said) {
+		reply, err := doAt(t, addr, asking, args...)
+		var redirection ErrorReply
+		if !errors.As(err, &redirection) {
 			return reply, err
 		}
-		words := strings.Fields(string(said)) // MOVED or ASK, the slot, the address
+		words := strings.Fields(string(redirection)) // MOVED or ASK, the slot, the address
 		if words[0] != "MOVED" && words[0] != "ASK" {
 			return reply, err
 		}
@@ -27,9 +27,9 @@ func redirected(t *testing.T, addr string, args ...string) (any, error) {
 	}
 }
 
-// at runs a command on one node, if need be on a slot that the node does not own yet.
-func at(t *testing.T, addr string, asking bool, args ...string) (any, error) {
-	c, err := dial(t.Context(), addr, patience)
+// doAt runs a command on one node; with asking also on a slot that the node is importing.
+func doAt(t *testing.T, addr string, asking bool, args ...string) (any, error) {
+	c, err := dial(t.Context(), addr, answerTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func TestClusterFailsOver(t *testing.T) {
 	key := func(i int) string { return fmt.Sprintf("key-%d", i) }
 	owned := make(map[*Server]int)
 	for i := range keys {
-		if _, err := redirected(t, c.Servers()[0].Addr(), "SET", key(i), key(i)); err != nil {
+		if _, err := doRedirected(t, c.Servers()[0].Addr(), "SET", key(i), key(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,47 +68,47 @@ func TestClusterFailsOver(t *testing.T) {
 		t.Errorf("thirty keys went to %d primaries", len(owned))
 	}
 	for i, p := range c.Primaries() {
-		if owner := c.Owner(i * slots / primaries); owner != p {
+		if owner := c.Owner(i * slotCount / primaryCount); owner != p {
 			t.Errorf("primary %d does not own the first of its slots", i)
 		}
-		// WAIT waits for what was written before the last command of its connection, by whomever.
+		// WAIT refers to the writes before the last command of its connection, by any client.
 		con := connect(t, p.Addr())
 		expect(t, con.do, "PONG", "PING")
 		expect(t, con.do, int64(1), "WAIT", "1", "5000")
 	}
 
 	killed := c.KillPrimary(1)
-	slot := slots / primaries
+	slot := slotCount / primaryCount
 	if c.Owner(slot) == killed {
 		t.Error("a killed node owns a slot")
 	}
-	c.WaitHealthy(soon)
+	c.WaitHealthy(failoverTimeout)
 	successor := c.Owner(slot)
 	if successor == nil || successor != c.Primaries()[1] {
-		t.Fatal("nobody took over")
+		t.Fatal("no replica took over")
 	}
 	for i := range keys {
-		if got, err := redirected(t, successor.Addr(), "GET", key(i)); err != nil || got != key(i) {
+		if got, err := doRedirected(t, successor.Addr(), "GET", key(i)); err != nil || got != key(i) {
 			t.Fatalf("%s is %v, %v after the failover", key(i), got, err)
 		}
 	}
 
 	killed.Restart()
-	c.WaitHealthy(soon)
+	c.WaitHealthy(failoverTimeout)
 	if slices.Contains(c.Primaries(), killed) {
-		t.Error("the killed one is primary again")
+		t.Error("the killed server is primary again")
 	}
 }
 
-// TestAClusterWithoutAShardIsNotHealthy, from the very moment and not only when the other nodes notice.
-func TestAClusterWithoutAShardIsNotHealthy(t *testing.T) {
+// The cluster must be unhealthy at once, and not only when the other nodes have detected it.
+func TestClusterWithoutShardIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t)
 	primary := c.Primaries()[0]
-	replica := c.Servers()[slices.Index(c.Servers(), primary)+primaries]
+	replica := c.Servers()[slices.Index(c.Servers(), primary)+primaryCount]
 	replica.Kill()
 	primary.Kill()
-	if err := c.missing(); err == nil {
+	if err := c.checkHealth(); err == nil {
 		t.Error("a cluster with a dead shard counts as healthy")
 	}
 	if owner := c.Owner(0); owner != nil {
@@ -116,13 +116,14 @@ func TestAClusterWithoutAShardIsNotHealthy(t *testing.T) {
 	}
 	primary.Restart()
 	replica.Restart()
-	c.WaitHealthy(soon)
+	c.WaitHealthy(failoverTimeout)
 	if owner := c.Owner(0); owner != primary && owner != replica {
 		t.Error("the shard did not come back")
 	}
 }
 
-// TestMoveSlotUnderLoad counts on the keys of a slot while it moves there and back: no count is lost.
+// TestMoveSlotUnderLoad increments the keys of a slot while the slot moves to other primaries and back: no increment is
+// lost.
 func TestMoveSlotUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t)
@@ -130,7 +131,7 @@ func TestMoveSlotUnderLoad(t *testing.T) {
 	slot := c.Slot("{moving}")
 	key := func(i int) string { return fmt.Sprintf("{moving}-%d", i) }
 	for i := range keys {
-		if _, err := redirected(t, c.Owner(slot).Addr(), "SET", key(i), "0"); err != nil {
+		if _, err := doRedirected(t, c.Owner(slot).Addr(), "SET", key(i), "0"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +143,7 @@ func TestMoveSlotUnderLoad(t *testing.T) {
 		entry := c.Servers()[client].Addr()
 		load.Go(func() {
 			for i := 0; !ended.Load(); i = (i + 1) % keys {
-				if _, err := redirected(t, entry, "INCR", key(i)); err != nil {
+				if _, err := doRedirected(t, entry, "INCR", key(i)); err != nil {
 					t.Errorf("INCR %s: %v", key(i), err)
 					return
 				}
@@ -165,7 +166,7 @@ func TestMoveSlotUnderLoad(t *testing.T) {
 	total := int64(0)
 	for i := range keys {
 		want := counted[i].Load()
-		if got, err := redirected(t, from.Addr(), "GET", key(i)); err != nil || got != fmt.Sprint(want) {
+		if got, err := doRedirected(t, from.Addr(), "GET", key(i)); err != nil || got != fmt.Sprint(want) {
 			t.Errorf("%s is %v, %v; want %d", key(i), got, err, want)
 		}
 		total += want
@@ -173,5 +174,5 @@ func TestMoveSlotUnderLoad(t *testing.T) {
 	if total == 0 {
 		t.Error("there was no load")
 	}
-	c.WaitHealthy(soon)
+	c.WaitHealthy(failoverTimeout)
 }

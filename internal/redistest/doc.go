@@ -1,9 +1,10 @@
-// Package redistest runs real Redis for tests: a server, a primary with replicas and sentinels, a cluster, and a
-// proxy that spoils the connection to one of them. Every process listens on a free loopback port, keeps its files
-// in the test's temporary directory and ends with the test. Nothing is shared between tests.
+// Package redistest runs real Redis for tests: a server, a primary with replicas and sentinels, a cluster, and a proxy that
+// injects faults into the connection to one of them. Every process listens on a free loopback port, keeps its files in the
+// test's temporary directory and ends with the test. Nothing is shared between tests.
 //
-// It needs redis-server 7.0 or newer. A test without it fails: a store that was not tested must not look tested.
+// It needs redis-server 7.0 or newer. Without it the test fails, and is not skipped: a store that was not tested must not
+// look tested.
 //
-// Methods that cannot go on fail the test, so they are called from the test's own goroutine. Do returns its error
-// and may be called from anywhere.
+// Methods that fail the test are called from the test's own goroutine. Do returns its error and can be called from any
+// goroutine.
 package redistest

@@ -6,13 +6,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain sees to it that no server and no proxy leaves a goroutine behind.
+// TestMain checks that no server and no proxy leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connect is a connection for the test to use as a client would.
+// connect opens a connection that is closed at the end of the test.
 func connect(t *testing.T, addr string) *conn {
 	t.Helper()
-	c, err := dial(t.Context(), addr, patience)
+	c, err := dial(t.Context(), addr, answerTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// TestServersDieWithTheTestBinary kills a test binary that has a server, as a timeout of `go test` would.
-func TestServersDieWithTheTestBinary(t *testing.T) {
+// TestServersEndWithKilledTestBinary kills a test binary that runs a server, as a timeout of `go test` does.
+func TestServersEndWithKilledTestBinary(t *testing.T) {
 	t.Parallel()
-	binary := exec.Command(os.Args[0], "-test.run", "^TestBinaryThatIsKilled$")
+	binary := exec.Command(os.Args[0], "-test.run", "^TestHelperProcess$")
 	binary.Env = append(os.Environ(), "REDISTEST_KILLED=1", "TMPDIR="+t.TempDir())
 	out, err := binary.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := binary.StdinPipe(); err != nil { // it stays until this is closed
+	if _, err := binary.StdinPipe(); err != nil { // the helper process runs until this is closed
 		t.Fatal(err)
 	}
 	if err := binary.Start(); err != nil {
@@ -42,8 +42,8 @@ func TestServersDieWithTheTestBinary(t *testing.T) {
 	})
 }
 
-// TestBinaryThatIsKilled is the other binary's part.
-func TestBinaryThatIsKilled(t *testing.T) {
+// TestHelperProcess is the test that the killed binary runs.
+func TestHelperProcess(t *testing.T) {
 	if os.Getenv("REDISTEST_KILLED") == "" {
 		return
 	}

@@ -1,7 +1,10 @@
 package redistest
 
 import (
+	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -9,79 +12,188 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
-// Proxy stands before a server and spoils the connections that go through it. Without a fault it is invisible.
+// Proxy is a TCP proxy before a server that injects faults into the connections through it. Without a fault it is
+// transparent.
 type Proxy struct {
-	tb     testing.TB
-	addr   string
-	target string
-	works  sync.WaitGroup // all goroutines
+	tb      testing.TB
+	addr    string
+	target  string
+	running sync.WaitGroup // all goroutines
 
 	mu       sync.Mutex
 	listener net.Listener // nil while new connections are refused
-	links    map[*link]struct{}
+	conns    map[*proxyConn]struct{}
 	delay    time.Duration
-	thaw     chan struct{} // closed when a freeze ends; nil when there is none
+	unfrozen chan struct{} // closed when a freeze ends; nil: not frozen
 	toDrop   int
 	dropped  int
 }
 
-// StartProxy listens on a free port and passes on to the target, which is host:port.
+// StartProxy starts a proxy on a free port before a target, which is host:port.
 func StartProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, addr: child.Address(child.Port(tb)), target: target, links: make(map[*link]struct{})}
+	p := &Proxy{tb: tb, addr: child.Address(child.Port(tb)), target: target, conns: make(map[*proxyConn]struct{})}
 	tb.Cleanup(func() {
 		p.Refuse(true)
-		p.works.Wait()
+		p.running.Wait()
 	})
 	p.open()
 	return p
 }
 
-// Addr is where it listens, as host:port.
+// Addr returns the address of the proxy, as host:port.
 func (p *Proxy) Addr() string { return p.addr }
 
-// URL is the same for a client.
+// URL returns the store URL through the proxy.
 func (p *Proxy) URL() string { return "redis://" + p.addr + "/0" }
 
-// listen begins to accept.
+// listen starts to accept connections.
 func (p *Proxy) listen() (net.Listener, error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(lifetime(p.tb), "tcp", p.addr)
+	listener, err := config.Listen(withoutCancel(p.tb), "tcp", p.addr)
 	if err != nil {
 		return nil, err
 	}
-	p.works.Go(func() {
+	p.running.Go(func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
-				return // closed: by Refuse or by the end of the test
+				return // closed by Refuse or at the end of the test
 			}
-			p.works.Go(func() { p.serve(listener, client) })
+			p.running.Go(func() { p.serve(listener, client) })
 		}
 	})
 	return listener, nil
 }
 
-// serve passes on what a connection brings until either side or a fault ends it.
+// serve forwards a connection until either side or a fault ends it.
 func (p *Proxy) serve(via net.Listener, client net.Conn) {
-	l := &link{proxy: p, client: client, done: make(chan struct{})}
-	if !p.admit(via, l) {
+	c := &proxyConn{proxy: p, client: client, done: make(chan struct{})}
+	if !p.admit(via, c) {
 		_ = client.Close()
 		return
 	}
-	l.run(lifetime(p.tb))
+	c.run(withoutCancel(p.tb))
 	p.mu.Lock()
-	delete(p.links, l)
+	delete(p.conns, c)
 	p.mu.Unlock()
 }
 
-// admit counts a connection in, unless it was accepted just before others began to be refused.
-func (p *Proxy) admit(via net.Listener, l *link) bool {
+// admit registers a connection, unless it was accepted just before connections were refused.
+func (p *Proxy) admit(via net.Listener, c *proxyConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listener != via {
 		return false
 	}
-	p.links[l] = struct{}{}
+	p.conns[c] = struct{}{}
 	return true
+}
+
+// Delay delays everything that the server sends from now on, and keeps the order. Zero ends the delay.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Cut closes all connections. New connections work.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	links := slices.Collect(maps.Keys(p.conns))
+	p.mu.Unlock()
+	for _, c := range links {
+		c.close()
+	}
+}
+
+// Refuse closes all connections and refuses new ones, or accepts them again.
+func (p *Proxy) Refuse(on bool) {
+	p.tb.Helper()
+	if !on {
+		p.open()
+		return
+	}
+	p.mu.Lock()
+	listener := p.listener
+	p.listener = nil
+	p.mu.Unlock()
+	if listener != nil {
+		_ = listener.Close()
+	}
+	p.Cut()
+}
+
+// open listens if the proxy does not listen yet. A process that another test starts at the same time holds a copy of the
+// old socket until it executes its program, so the port may be taken for a moment.
+func (p *Proxy) open() {
+	p.tb.Helper()
+	eventually(p.tb, startTimeout, func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.listener != nil {
+			return nil
+		}
+		listener, err := p.listen()
+		if err != nil {
+			return fmt.Errorf("the proxy cannot listen at %s: %w", p.addr, err)
+		}
+		p.listener = listener
+		return nil
+	})
+}
+
+// Freeze simulates a hung server: connections are accepted, and nothing passes in either direction until the freeze ends.
+// Then everything that was sent meanwhile passes.
+func (p *Proxy) Freeze(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case on && p.unfrozen == nil:
+		p.unfrozen = make(chan struct{})
+	case !on && p.unfrozen != nil:
+		close(p.unfrozen)
+		p.unfrozen = nil
+	}
+}
+
+// DropReplies drops the next n replies, on any connection, and closes the connection each time. The server has run the
+// command, and the client cannot know. Replies that arrive together, such as those of a pipeline, are dropped together and
+// count once. Zero ends it.
+func (p *Proxy) DropReplies(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.toDrop = n
+}
+
+// Dropped returns how many replies DropReplies has dropped.
+func (p *Proxy) Dropped() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped
+}
+
+// takeDrop reports whether the next reply is to be dropped, and counts it.
+func (p *Proxy) takeDrop() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.toDrop <= 0 {
+		return false
+	}
+	p.toDrop--
+	p.dropped++
+	return true
+}
+
+// arrivalTime returns when a reply that was received now may be passed on.
+func (p *Proxy) arrivalTime() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Add(p.delay)
+}
+
+func (p *Proxy) frozen() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unfrozen
 }

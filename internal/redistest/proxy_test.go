@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// proxied is a server, a proxy before it, and a connection through that.
-func proxied(t *testing.T) (*Server, *Proxy, *conn) {
+// startProxied starts a server with a proxy before it, and connects through the proxy.
+func startProxied(t *testing.T) (*Server, *Proxy, *conn) {
 	t.Helper()
 	s := Start(t)
 	p := StartProxy(t, s.Addr())
@@ -18,19 +18,19 @@ func proxied(t *testing.T) (*Server, *Proxy, *conn) {
 	return s, p, c
 }
 
-// ended sees that a connection was closed, at once and not after a timeout.
-func ended(t *testing.T, c *conn) {
+// expectClosed checks that a connection was closed, and did not time out.
+func expectClosed(t *testing.T, c *conn) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience))
+	c.SetReadDeadline(time.Now().Add(answerTimeout))
 	var timeout interface{ Timeout() bool }
 	if reply, err := c.receive(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-		t.Fatalf("a connection that should be closed: %v, %v", reply, err)
+		t.Fatalf("a connection that should be closed replied %v, %v", reply, err)
 	}
 }
 
-func TestProxyPassesOn(t *testing.T) {
+func TestProxyForwards(t *testing.T) {
 	t.Parallel()
-	s, p, c := proxied(t)
+	s, p, c := startProxied(t)
 	if want := "redis://" + p.Addr() + "/0"; p.URL() != want {
 		t.Errorf("URL %s, want %s", p.URL(), want)
 	}
@@ -39,15 +39,15 @@ func TestProxyPassesOn(t *testing.T) {
 	expect(t, c.do, large, "GET", "key")
 
 	s.Kill()
-	ended(t, c)
-	ended(t, connect(t, p.Addr())) // there is nobody to pass on to
+	expectClosed(t, c)
+	expectClosed(t, connect(t, p.Addr())) // there is no server to forward to
 	s.Restart()
 	expect(t, connect(t, p.Addr()).do, "PONG", "PING")
 }
 
 func TestProxyDelays(t *testing.T) {
 	t.Parallel()
-	_, p, c := proxied(t)
+	_, p, c := startProxied(t)
 	const delay = 150 * time.Millisecond
 	p.Delay(delay)
 	began := time.Now()
@@ -57,7 +57,7 @@ func TestProxyDelays(t *testing.T) {
 	if took := time.Since(began); took < 3*delay {
 		t.Errorf("three replies took %v, want %v each", took, delay)
 	}
-	// What follows a late reply does not overtake it.
+	// A reply does not overtake a delayed one.
 	if err := c.send("INCR", "key"); err != nil {
 		t.Fatal(err)
 	}
@@ -74,30 +74,30 @@ func TestProxyDelays(t *testing.T) {
 	if err := c.send("PING"); err != nil {
 		t.Fatal(err)
 	}
-	p.Cut() // does not wait for what is late, nor does the end of the test
-	ended(t, c)
+	p.Cut() // neither this nor the end of the test waits for delayed replies
+	expectClosed(t, c)
 }
 
 func TestProxyCuts(t *testing.T) {
 	t.Parallel()
-	_, p, c := proxied(t)
+	_, p, c := startProxied(t)
 	second := connect(t, p.Addr())
 	expect(t, second.do, "PONG", "PING")
 	p.Cut()
-	ended(t, c)
-	ended(t, second)
+	expectClosed(t, c)
+	expectClosed(t, second)
 	expect(t, connect(t, p.Addr()).do, "PONG", "PING")
 }
 
 func TestProxyRefuses(t *testing.T) {
 	t.Parallel()
-	_, p, c := proxied(t)
+	_, p, c := startProxied(t)
 	p.Refuse(true)
-	ended(t, c)
-	if c, err := dial(t.Context(), p.Addr(), patience); !errors.Is(err, syscall.ECONNREFUSED) {
+	expectClosed(t, c)
+	if c, err := dial(t.Context(), p.Addr(), answerTimeout); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a connection that should be refused: %v, %v", c, err)
 	}
-	p.Refuse(true) // twice is no mistake
+	p.Refuse(true) // a repeated call changes nothing
 	p.Refuse(false)
 	p.Refuse(false)
 	expect(t, connect(t, p.Addr()).do, "PONG", "PING")
@@ -105,40 +105,40 @@ func TestProxyRefuses(t *testing.T) {
 
 func TestProxyFreezes(t *testing.T) {
 	t.Parallel()
-	s, p, c := proxied(t)
+	s, p, c := startProxied(t)
 	p.Freeze(true)
 	fresh := connect(t, p.Addr())
-	silent(t, c, "INCR", "key")
-	silent(t, fresh, "INCR", "key")
+	expectNoAnswer(t, c, "INCR", "key")
+	expectNoAnswer(t, fresh, "INCR", "key")
 	expect(t, s.Do, nil, "GET", "key") // nothing reached the server
 	p.Freeze(false)
-	answersLater(t, c)
-	answersLater(t, fresh)
+	expectAnswer(t, c)
+	expectAnswer(t, fresh)
 	expect(t, s.Do, "2", "GET", "key")
 
 	// A reply waits as a request does.
 	if err := c.send("BLPOP", "list", "0"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, func() error { return blocked(s) })
+	eventually(t, answerTimeout, func() error { return checkBlocked(s) })
 	p.Freeze(true)
 	expect(t, s.Do, int64(1), "RPUSH", "list", "item")
-	silent(t, c, "PING")
+	expectNoAnswer(t, c, "PING")
 	p.Freeze(false)
-	answersLater(t, c)
-	answersLater(t, c)
+	expectAnswer(t, c)
+	expectAnswer(t, c)
 
-	// What was cut while it was frozen never arrives.
+	// Requests that were cut while frozen never arrive.
 	p.Freeze(true)
-	silent(t, c, "INCR", "key")
+	expectNoAnswer(t, c, "INCR", "key")
 	p.Cut()
 	p.Freeze(false)
-	ended(t, c)
+	expectClosed(t, c)
 	expect(t, connect(t, p.Addr()).do, "2", "GET", "key")
 }
 
-// blocked says that no client waits for a list yet.
-func blocked(s *Server) error {
+// checkBlocked returns an error until one client is blocked.
+func checkBlocked(s *Server) error {
 	info, err := s.info("clients")
 	if err == nil && info["blocked_clients"] != "1" {
 		err = fmt.Errorf("%s clients are blocked, want 1", info["blocked_clients"])
@@ -146,19 +146,18 @@ func blocked(s *Server) error {
 	return err
 }
 
-// TestProxyLosesReplies: the server did what it was asked to, and the client did not hear of it.
-func TestProxyLosesReplies(t *testing.T) {
+func TestProxyDropsReplies(t *testing.T) {
 	t.Parallel()
-	s, p, _ := proxied(t)
+	s, p, _ := startProxied(t)
 	p.DropReplies(2)
 	for i := range 2 {
 		c := connect(t, p.Addr())
 		if err := c.send("INCR", "key"); err != nil {
 			t.Fatal(err)
 		}
-		ended(t, c)
+		expectClosed(t, c)
 		if p.Dropped() != i+1 {
-			t.Errorf("%d replies lost, want %d", p.Dropped(), i+1)
+			t.Errorf("%d replies dropped, want %d", p.Dropped(), i+1)
 		}
 	}
 	expect(t, s.Do, "2", "GET", "key")
@@ -168,6 +167,6 @@ func TestProxyLosesReplies(t *testing.T) {
 	p.DropReplies(0)
 	expect(t, connect(t, p.Addr()).do, int64(4), "INCR", "key")
 	if p.Dropped() != 2 {
-		t.Errorf("%d replies lost, want 2", p.Dropped())
+		t.Errorf("%d replies dropped, want 2", p.Dropped())
 	}
 }

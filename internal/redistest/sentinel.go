@@ -1,76 +1,79 @@
 package redistest
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 )
 
-// primaryName is what the sentinels call the primary they watch over.
-const primaryName = "mymaster"
+// primaryGroup is the name of the primary in the configuration of the sentinels.
+const primaryGroup = "mymaster"
 
-// Sentinel is a primary with two replicas, and three sentinels of which two must agree.
+// Sentinel is a primary with two replicas, and three sentinels with a quorum of two.
 type Sentinel struct {
 	tb        testing.TB
 	servers   []*Server
 	sentinels []*Server
 }
 
-// StartSentinel returns when both replicas are online and the sentinels know each other and them. A primary that
-// dies is replaced two or three seconds later, and four seconds after that if the sentinels' votes are split.
+// StartSentinel starts them and returns when both replicas are online and the sentinels know them and each other. A dead
+// primary is replaced after two or three seconds, and four seconds later if the votes of the sentinels are split.
 func StartSentinel(tb testing.TB) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{tb: tb}
-	primary := build(tb, blueprint{settings: replicated()})
+	primary := startServer(tb, serverConfig{settings: replicationSettings()})
 	s.servers = append(s.servers, primary)
 	for range 2 {
 		follow := setting{"replicaof", "127.0.0.1 " + strconv.Itoa(primary.port)}
-		s.servers = append(s.servers, build(tb, blueprint{settings: append(replicated(), follow)}))
+		s.servers = append(s.servers, startServer(tb, serverConfig{settings: append(replicationSettings(), follow)}))
 	}
-	eventually(tb, startTimeout, func() error { return inSync(primary, s.servers[1:]) })
+	eventually(tb, startTimeout, func() error { return checkInSync(primary, s.servers[1:]) })
 	for range 3 {
-		s.sentinels = append(s.sentinels, build(tb, sentinelFor(primary)))
+		s.sentinels = append(s.sentinels, startServer(tb, sentinelFor(primary)))
 	}
 	s.WaitHealthy(startTimeout)
 	return s
 }
 
-// sentinelFor is a sentinel in a hurry. A configuration file cannot make it so beyond a point, but a command can:
-// how often it pings the servers and asks them for news, asks the other sentinels for their opinion, and tells of
-// itself. It takes four times the last for a former primary to be made a replica. The first must not be much
-// shorter: a replica that answered nothing for five pings is not promoted, and the machine may be busy.
-func sentinelFor(primary *Server) blueprint {
-	return blueprint{
+// sentinelFor is the configuration of a sentinel with short intervals. The configuration file limits them, but a command
+// can make them shorter: how often the sentinel pings the servers, reads their INFO, asks the other sentinels, and
+// publishes its own state. A former primary becomes a replica after four times the last interval. The ping interval must
+// not be much shorter: a replica that did not answer five pings is not promoted, and the machine may be busy.
+func sentinelFor(primary *Server) serverConfig {
+	return serverConfig{
 		settings: []setting{
-			{"sentinel monitor", primaryName + " 127.0.0.1 " + strconv.Itoa(primary.port) + " 2"},
-			{"sentinel down-after-milliseconds", primaryName + " 1000"},
-			{"sentinel failover-timeout", primaryName + " 2000"},
-			{"sentinel parallel-syncs", primaryName + " 1"},
+			{"sentinel monitor", primaryGroup + " 127.0.0.1 " + strconv.Itoa(primary.port) + " 2"},
+			{"sentinel down-after-milliseconds", primaryGroup + " 1000"},
+			{"sentinel failover-timeout", primaryGroup + " 2000"},
+			{"sentinel parallel-syncs", primaryGroup + " 1"},
 		},
-		flags: []string{"--sentinel"},
-		first: []string{"SENTINEL", "DEBUG", "ping-period", "500", "info-period", "500", "ask-period", "200", "publish-period", "250", "tilt-period", "2000"},
+		flags:        []string{"--sentinel"},
+		startCommand: []string{"SENTINEL", "DEBUG", "ping-period", "500", "info-period", "500", "ask-period", "200", "publish-period", "250", "tilt-period", "2000"},
 	}
 }
 
-// URL names all sentinels and the primary they watch over.
+// URL returns the store URL, with the addresses of all sentinels and the name of the primary.
 func (s *Sentinel) URL() string {
-	return "redis-sentinel://" + addresses(s.sentinels) + "/" + primaryName + "/0"
+	return "redis-sentinel://" + addresses(s.sentinels) + "/" + primaryGroup + "/0"
 }
 
-// Servers are the primary and the replicas, whoever is which.
+// Servers returns the primary and the replicas.
 func (s *Sentinel) Servers() []*Server { return slices.Clone(s.servers) }
 
-// Sentinels are the three that watch.
+// Sentinels returns the three sentinels.
 func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
 
-// Primary is the server that the sentinels hold for the primary now. For some seconds after its death that is
-// still the dead one.
+// Primary returns the server that the sentinels regard as primary. For some seconds after its death it is still the dead
+// server.
 func (s *Sentinel) Primary() *Server {
 	s.tb.Helper()
-	var newest opinion
-	for _, sentinel := range atWork(s.sentinels) {
-		o, err := s.ask(sentinel)
+	var newest sentinelView
+	for _, sentinel := range runningServers(s.sentinels) {
+		o, err := s.viewOf(sentinel)
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -84,7 +87,7 @@ func (s *Sentinel) Primary() *Server {
 	return newest.primary
 }
 
-// KillPrimary kills the primary and returns it. Restart it after WaitHealthy, and it comes back as a replica.
+// KillPrimary kills the primary and returns it. After WaitHealthy it can be restarted, and becomes a replica.
 func (s *Sentinel) KillPrimary() *Server {
 	s.tb.Helper()
 	primary := s.Primary()
@@ -92,9 +95,102 @@ func (s *Sentinel) KillPrimary() *Server {
 	return primary
 }
 
-// WaitHealthy waits until all sentinels name the same running server as primary and all others that run
-// follow it. A server that was killed or stopped is not waited for.
+// WaitHealthy waits until all sentinels name the same running server as primary and all other running servers are its
+// replicas. It does not wait for servers that were killed or stopped.
 func (s *Sentinel) WaitHealthy(timeout time.Duration) {
 	s.tb.Helper()
-	eventually(s.tb, timeout, s.missing)
+	eventually(s.tb, timeout, s.checkHealth)
+}
+
+// sentinelView is how one sentinel sees the primary.
+type sentinelView struct {
+	primary        *Server
+	epoch          int64 // the view with the higher epoch is newer
+	flags          string
+	otherSentinels string // how many other sentinels it knows
+}
+
+func (s *Sentinel) viewOf(sentinel *Server) (sentinelView, error) {
+	reply, err := sentinel.Do("SENTINEL", "MASTER", primaryGroup)
+	if err != nil {
+		return sentinelView{}, fmt.Errorf("the sentinel %s: %w", sentinel.Addr(), err)
+	}
+	fields := parsePairs(reply)
+	epoch, err := strconv.ParseInt(fields["config-epoch"], 10, 64)
+	if err != nil {
+		return sentinelView{}, fmt.Errorf("the sentinel %s has no epoch: %w", sentinel.Addr(), err)
+	}
+	addr := net.JoinHostPort(fields["ip"], fields["port"])
+	i := slices.IndexFunc(s.servers, func(server *Server) bool { return server.Addr() == addr })
+	if i < 0 {
+		return sentinelView{}, fmt.Errorf("the sentinel %s names %s as primary, which is not a server of this group", sentinel.Addr(), addr)
+	}
+	return sentinelView{primary: s.servers[i], epoch: epoch, flags: fields["flags"], otherSentinels: fields["num-other-sentinels"]}, nil
+}
+
+// checkHealth returns why the group is not healthy, or nil.
+func (s *Sentinel) checkHealth() error {
+	var primary *Server
+	for _, sentinel := range runningServers(s.sentinels) {
+		o, err := s.viewOf(sentinel)
+		switch {
+		case err != nil:
+			return err
+		case primary != nil && o.primary != primary:
+			return fmt.Errorf("one sentinel names %s as primary, another %s", primary.Addr(), o.primary.Addr())
+		case !o.primary.running():
+			return fmt.Errorf("the sentinel %s still names %s as primary, which does not run", sentinel.Addr(), o.primary.Addr())
+		case o.flags != "master":
+			return fmt.Errorf("the sentinel %s sees the primary as %s", sentinel.Addr(), o.flags)
+		case o.otherSentinels != strconv.Itoa(len(s.sentinels)-1):
+			return fmt.Errorf("the sentinel %s knows %s others", sentinel.Addr(), o.otherSentinels)
+		}
+		primary = o.primary
+		if err := s.checkReplicas(sentinel, primary); err != nil {
+			return err
+		}
+	}
+	if primary == nil {
+		return errors.New("no sentinel is running")
+	}
+	return checkInSync(primary, s.runningReplicas(primary))
+}
+
+// checkReplicas returns an error until a sentinel would promote any of the running replicas.
+func (s *Sentinel) checkReplicas(sentinel, primary *Server) error {
+	reply, err := sentinel.Do("SENTINEL", "REPLICAS", primaryGroup)
+	if err != nil {
+		return fmt.Errorf("the sentinel %s: %w", sentinel.Addr(), err)
+	}
+	list, _ := reply.([]any)
+	seen := make(map[string]map[string]string)
+	for _, entry := range list {
+		fields := parsePairs(entry)
+		seen[net.JoinHostPort(fields["ip"], fields["port"])] = fields
+	}
+	for _, r := range s.runningReplicas(primary) {
+		fields := seen[r.Addr()]
+		if fields["flags"] != "slave" || fields["master-link-status"] != "ok" || fields["master-port"] != strconv.Itoa(primary.port) {
+			return fmt.Errorf("the sentinel %s sees the replica %s as %q, its link as %q",
+				sentinel.Addr(), r.Addr(), fields["flags"], fields["master-link-status"])
+		}
+	}
+	return nil
+}
+
+// runningReplicas returns the running servers except for the primary.
+func (s *Sentinel) runningReplicas(primary *Server) []*Server {
+	return slices.DeleteFunc(runningServers(s.servers), func(r *Server) bool { return r == primary })
+}
+
+// parsePairs parses a reply that lists keys and values in turn.
+func parsePairs(reply any) map[string]string {
+	list, _ := reply.([]any)
+	found := make(map[string]string)
+	for pair := range slices.Chunk(list, 2) {
+		if len(pair) == 2 {
+			found[fmt.Sprint(pair[0])] = fmt.Sprint(pair[1])
+		}
+	}
+	return found
 }

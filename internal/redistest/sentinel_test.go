@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// soon is how long a failover may take. It takes a third of that, unless the machine is very busy or the votes are
-// split.
-const soon = 10 * time.Second
+// failoverTimeout is three times as long as a failover usually takes. A busy machine or split votes delay it.
+const failoverTimeout = 10 * time.Second
 
 func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
@@ -21,44 +20,43 @@ func TestSentinelFailsOver(t *testing.T) {
 	expect(t, c.do, int64(2), "WAIT", "2", "5000")
 
 	killed := s.KillPrimary()
-	s.WaitHealthy(soon)
+	s.WaitHealthy(failoverTimeout)
 	primary := s.Primary()
 	if primary == killed {
-		t.Fatal("the dead one is still primary")
+		t.Fatal("the dead server is still primary")
 	}
 	expect(t, primary.Do, "value", "GET", "key")
 	expect(t, primary.Do, "OK", "SET", "key", "newer")
 
 	killed.Restart()
-	s.WaitHealthy(soon)
+	s.WaitHealthy(failoverTimeout)
 	if s.Primary() != primary {
-		t.Error("the killed one is primary again")
+		t.Error("the killed server is primary again")
 	}
 	expect(t, killed.Do, "newer", "GET", "key")
 
-	// A primary that hangs is replaced as well, and made a replica when it comes back.
+	// A primary that hangs is replaced as well, and becomes a replica when it continues.
 	primary.Stop()
-	s.WaitHealthy(soon)
+	s.WaitHealthy(failoverTimeout)
 	if s.Primary() == primary {
-		t.Fatal("the one that hangs is still primary")
+		t.Fatal("the stopped server is still primary")
 	}
 	primary.Continue()
-	s.WaitHealthy(soon)
+	s.WaitHealthy(failoverTimeout)
 	if s.Primary() == primary {
-		t.Fatal("the one that hung is primary again")
+		t.Fatal("the stopped server is primary again")
 	}
 }
 
-// TestTwoSentinelsAreEnough: with one of three gone, a failover still happens.
-func TestTwoSentinelsAreEnough(t *testing.T) {
+func TestFailoverWithTwoSentinels(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t)
 	s.Sentinels()[0].Kill()
 	killed := s.KillPrimary()
-	s.WaitHealthy(soon)
+	s.WaitHealthy(failoverTimeout)
 	if s.Primary() == killed {
-		t.Fatal("the dead one is still primary")
+		t.Fatal("the dead server is still primary")
 	}
 	s.Sentinels()[0].Restart()
-	s.WaitHealthy(soon)
+	s.WaitHealthy(failoverTimeout)
 }

@@ -2,7 +2,10 @@ package redistest
 
 import (
 	"errors"
+	"net"
 	"os"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -10,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestServerAnswers(t *testing.T) {
+func TestServerReplies(t *testing.T) {
 	t.Parallel()
 	s := Start(t, WithConfig("maxmemory", "64mb"))
 	if want := "redis://" + s.Addr() + "/0"; s.URL() != want {
@@ -37,7 +40,7 @@ func TestServerAnswers(t *testing.T) {
 		}
 	}
 	if _, err := s.Do("EVAL", `return redis.error_reply("ERR no")`, "0"); !errors.Is(err, ErrorReply("ERR no")) {
-		t.Errorf("an error reply came back as %v", err)
+		t.Errorf("an error reply was returned as %v", err)
 	}
 	got, err := s.Do("CONFIG", "GET", "maxmemory")
 	if diff := cmp.Diff([]any{"maxmemory", "67108864"}, got); err != nil || diff != "" {
@@ -45,7 +48,7 @@ func TestServerAnswers(t *testing.T) {
 	}
 }
 
-func TestAKilledServerComesBackEmpty(t *testing.T) {
+func TestKilledServerRestartsEmpty(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	expect(t, s.Do, "OK", "SET", "key", "value")
@@ -60,16 +63,16 @@ func TestAKilledServerComesBackEmpty(t *testing.T) {
 	if _, err := s.Do("PING"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a killed server: %v, want a refused connection", err)
 	}
-	s.Kill() // twice is no mistake
+	s.Kill() // a repeated call changes nothing
 
 	s.Restart()
 	if s.Addr() != addr {
-		t.Errorf("it moved from %s to %s", addr, s.Addr())
+		t.Errorf("the address changed from %s to %s", addr, s.Addr())
 	}
 	expect(t, s.Do, nil, "GET", "key")
 }
 
-func TestAStoppedServerAnswersLater(t *testing.T) {
+func TestStoppedServerAnswersAfterContinue(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := connect(t, s.Addr())
@@ -77,15 +80,15 @@ func TestAStoppedServerAnswersLater(t *testing.T) {
 
 	s.Stop()
 	if s.running() {
-		t.Error("it counts as running")
+		t.Error("a stopped server counts as running")
 	}
 	fresh := connect(t, s.Addr())
 	for _, c := range []*conn{c, fresh} {
-		silent(t, c, "INCR", "key")
+		expectNoAnswer(t, c, "INCR", "key")
 	}
 	s.Continue()
-	answersLater(t, c)
-	answersLater(t, fresh)
+	expectAnswer(t, c)
+	expectAnswer(t, fresh)
 	expect(t, s.Do, "2", "GET", "key")
 
 	s.Stop()
@@ -94,41 +97,95 @@ func TestAStoppedServerAnswersLater(t *testing.T) {
 	expect(t, s.Do, "PONG", "PING")
 }
 
-// silent sends a command and sees that for a while there is no answer.
-func silent(t *testing.T, c *conn, args ...string) {
+// expectNoAnswer sends a command and checks that there is no answer for a while.
+func expectNoAnswer(t *testing.T, c *conn, args ...string) {
 	t.Helper()
 	if err := c.send(args...); err != nil {
 		t.Fatal(err)
 	}
 	c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	if reply, err := c.receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("an answer of what should be silent: %v, %v", reply, err)
+		t.Fatalf("an answer while there should be none: %v, %v", reply, err)
 	}
 }
 
-// answersLater reads the answer that silent did not get.
-func answersLater(t *testing.T, c *conn) {
+// expectAnswer reads the answer to the command of expectNoAnswer.
+func expectAnswer(t *testing.T, c *conn) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience))
+	c.SetReadDeadline(time.Now().Add(answerTimeout))
 	if reply, err := c.receive(); err != nil {
 		t.Fatalf("no answer afterwards: %v, %v", reply, err)
 	}
 }
 
-func TestCommandStats(t *testing.T) {
+func TestStartOnTakenPort(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
-	s.ResetStats()
-	for range 3 {
-		expect(t, s.Do, "OK", "SET", "key", "value")
+	s.Kill()
+	other, err := net.Listen("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
 	}
-	expect(t, s.Do, "value", "EVAL", `return redis.call("GET", KEYS[1])`, "1", "key")
-	want := map[string]int64{"set": 3, "eval": 1, "get": 1, "config|resetstat": 1}
-	if diff := cmp.Diff(want, s.CommandStats()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	defer other.Close()
+	if err := s.start(); !errors.Is(err, errPortTaken) {
+		t.Errorf("a start on a taken port: %v", err)
 	}
-	s.ResetStats()
-	if n := s.CommandStats()["set"]; n != 0 {
-		t.Errorf("%d SETs after a reset", n)
+}
+
+// The other server would answer.
+func TestStartOnPortOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	there := Start(t)
+	s := &Server{tb: t, binary: there.binary, dir: t.TempDir(), port: there.port}
+	if err := os.WriteFile(s.file("redis.conf"), s.renderConfig(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.start(); !errors.Is(err, errPortTaken) {
+		t.Errorf("a start on another server's port: %v", err)
+	}
+}
+
+// fakeTB is a test that is expected to fail.
+type fakeTB struct {
+	testing.TB
+	message string
+}
+
+func (f *fakeTB) Fatal(args ...any) {
+	for _, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			f.message += arg
+		case error:
+			f.message += arg.Error()
+		}
+	}
+	runtime.Goexit()
+}
+
+// startFailure returns the message of a start that fails.
+func startFailure(t *testing.T, opts ...Option) string {
+	f := &fakeTB{TB: t}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Start(f, opts...)
+	}()
+	<-ended
+	return f.message
+}
+
+func TestStartQuotesWrongConfiguration(t *testing.T) {
+	t.Parallel()
+	if message := startFailure(t, WithConfig("no-such-directive", "1")); !strings.Contains(message, "no-such-directive") {
+		t.Errorf("the message is: %s", message)
+	}
+}
+
+// TestStartWithoutRedis changes the environment, so it is not parallel.
+func TestStartWithoutRedis(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if message := startFailure(t); !strings.Contains(message, "`make test` installs it") {
+		t.Errorf("the message is: %s", message)
 	}
 }

@@ -70,7 +70,7 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := sim.NewPeer("http://" + l.Addr().String())
+	peer := sim.NewAPI("http://" + l.Addr().String())
 	life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	began := time.Now()

@@ -74,7 +74,7 @@ func TestJobsOfTheWholeFleet(t *testing.T) {
 	t.Parallel()
 	w := share(t, redistest.Start(t).URL(), brisk(), nil)
 	slots := 4
-	n, err := sim.StartNode(t.Context(), w[0].peer, sim.NodeOptions{ID: "n1", Declaration: wire.Declaration{
+	n, err := sim.StartCallbackNode(t.Context(), w[0].peer, sim.CallbackNodeOptions{ID: "n1", Declaration: wire.Declaration{
 		SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
 	}})
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 // instance is one of the schedulers, and the way to its door.
 type instance struct {
 	*scheduler.Scheduler
-	peer *sim.Peer
+	peer *sim.API
 }
 
 // world is all of them. Who has something to say says it to any.
@@ -50,7 +50,7 @@ func share(t *testing.T, url string, cfg config.Config, transport dispatch.Trans
 		if err != nil {
 			t.Fatal(err)
 		}
-		w[i] = &instance{s, sim.NewPeer("http://" + l.Addr().String())}
+		w[i] = &instance{s, sim.NewAPI("http://" + l.Addr().String())}
 		life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(life, l) }()

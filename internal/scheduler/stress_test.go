@@ -52,7 +52,7 @@ func TestFleetUnderFaults(t *testing.T) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l) }()
-	peer := sim.NewPeer("http://" + l.Addr().String())
+	peer := sim.NewAPI("http://" + l.Addr().String())
 
 	fleet := startFleet(t, peer)
 	began := time.Now()
@@ -74,9 +74,9 @@ func TestFleetUnderFaults(t *testing.T) {
 	most := 0
 	for _, node := range fleet {
 		seen := node.Stats()
-		most = max(most, seen.Most)
-		if seen.Most > stressSlots {
-			t.Errorf("%s held %d jobs on %d slots", node.ID(), seen.Most, stressSlots)
+		most = max(most, seen.MaxActive)
+		if seen.MaxActive > stressSlots {
+			t.Errorf("%s held %d jobs on %d slots", node.ID(), seen.MaxActive, stressSlots)
 		}
 	}
 	// What the silent nodes were given is free again when its leases end, with nobody's help.
@@ -95,24 +95,24 @@ func TestFleetUnderFaults(t *testing.T) {
 }
 
 // startFleet starts the nodes and returns those that answer.
-func startFleet(t *testing.T, peer *sim.Peer) []*sim.Node {
+func startFleet(t *testing.T, peer *sim.API) []*sim.CallbackNode {
 	t.Helper()
-	var fleet []*sim.Node
+	var fleet []*sim.CallbackNode
 	slots := stressSlots
 	for i := range stressNodes {
-		o := sim.NodeOptions{
+		o := sim.CallbackNodeOptions{
 			ID:          fmt.Sprintf("node-%02d", i),
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
-			Work:        func() time.Duration { return rand.N(3 * time.Millisecond) },
-			Quiet:       i%2 == 0,
+			JobDuration: func() time.Duration { return rand.N(3 * time.Millisecond) },
+			OmitsActive: i%2 == 0,
 		}
 		switch {
 		case i%10 == 3:
-			o.Silent, o.Quiet = 1, true
+			o.Ignore, o.OmitsActive = 1, true
 		case i%20 == 7:
 			o.Fail = 1
 		}
-		node, err := sim.StartNode(t.Context(), peer, o)
+		node, err := sim.StartCallbackNode(t.Context(), peer, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func startFleet(t *testing.T, peer *sim.Peer) []*sim.Node {
 
 // sendJobs lets the clients dispatch until enough was accepted, and returns the jobs. A client that is
 // refused tries the same request again a little later.
-func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
+func sendJobs(t *testing.T, peer *sim.API) []core.JobID {
 	t.Helper()
 	jobs := make([]core.JobID, *dispatches)
 	var next, refused atomic.Int64

@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"net"
+	"net/http"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
@@ -10,78 +12,78 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Conversation is two people who speak in turn into one session.
+// Conversation is two people who speak in turn over one session.
 type Conversation struct {
-	URL   string
-	Langs [2]string
-	Pause func() time.Duration // between a result and the next utterance
-	Line  time.Duration        // about how long their connection lasts; 0: as long as it is wanted
+	URL                string
+	Langs              [2]string
+	Pause              func() time.Duration // between a result and the next utterance
+	ConnectionLifetime time.Duration        // the mean lifetime of a connection; 0: no limit
 
-	Heard   func(Utterance) // is called with every utterance that ended
-	Resumed func()          // is called when the session goes on after a cut
+	OnUtterance func(Utterance) // called for every utterance that ended
+	OnResume    func()          // called when the session was resumed
 }
 
-// Utterance is what became of one.
+// Utterance is the outcome of one utterance.
 type Utterance struct {
-	Total    time.Duration // from its end to its terminal message, as the speaker sees it
-	Overhead time.Duration // of that, what the worker who did it did not need
+	Total    time.Duration // from the end of the utterance to its terminal message
+	Overhead time.Duration // the part of Total in which no node worked on the job
 	Reason   string        // why there is no result; empty: there is one
 }
 
-// Pairs are the languages in which the demo's conversations are held.
-var Pairs = [][2]string{{"en", "de"}, {"en", "zh"}, {"fr", "es"}, {"ja", "en"}, {"de", "fr"}, {"ko", "en"}, {"zh", "ja"}, {"es", "en"}}
+// LanguagePairs are the languages of the demo's conversations.
+var LanguagePairs = [][2]string{{"en", "de"}, {"en", "zh"}, {"fr", "es"}, {"ja", "en"}, {"de", "fr"}, {"ko", "en"}, {"zh", "ja"}, {"es", "en"}}
 
-// saying is what is said each time: 300 ms of a tone, in the format sessions have unless they ask for another.
-var saying = func() []byte {
+// utteranceAudio is the audio of every utterance: 300 ms of a tone in the default format of sessions.
+var utteranceAudio = func() []byte {
 	pcm := make([]byte, 2*16_000*3/10)
 	for i := range len(pcm) / 2 {
-		pcm[2*i+1] = byte(i % 64) // a saw of 250 Hz
+		pcm[2*i+1] = byte(i % 64) // a sawtooth of 250 Hz
 	}
 	return pcm
 }()
 
-// Run speaks until the context ends, or until the session is lost for good, and says which.
+// Run sends utterances until the context ends or the session is lost, and returns the error.
 func (c *Conversation) Run(ctx context.Context) error {
 	s, err := client.Start(ctx, client.Config{
-		URL: c.URL, HTTPClient: badLine(c.Line), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
+		URL: c.URL, HTTPClient: unstableClient(c.ConnectionLifetime), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Close() }()
 	for i := 0; backoff.Sleep(ctx, c.Pause()); i++ {
-		if err := c.speak(s, c.Langs[i%2]); err != nil {
+		if err := c.sendUtterance(s, c.Langs[i%2]); err != nil {
 			return err
 		}
-		if err := c.listen(s, time.Now()); err != nil {
+		if err := c.waitOutcome(s, time.Now()); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-func (c *Conversation) speak(s *client.Session, src string) error {
+func (c *Conversation) sendUtterance(s *client.Session, src string) error {
 	if err := s.Begin(wire.UtteranceStart{SrcLang: src}); err != nil {
 		return err
 	}
-	if _, err := s.Write(saying); err != nil {
+	if _, err := s.Write(utteranceAudio); err != nil {
 		return err
 	}
 	return s.Commit()
 }
 
-// took is how long a worker says it worked.
-func took(result json.RawMessage) time.Duration {
-	var said map[string]any
-	if json.Unmarshal(result, &said) != nil {
+// workTime returns how long the worker reports that it worked.
+func workTime(result json.RawMessage) time.Duration {
+	var fields map[string]any
+	if json.Unmarshal(result, &fields) != nil {
 		return 0
 	}
-	us, _ := said[tookField].(float64)
+	us, _ := fields[workTimeField].(float64)
 	return time.Duration(us) * time.Microsecond
 }
 
-// listen waits for the terminal message of what was said.
-func (c *Conversation) listen(s *client.Session, since time.Time) error {
+// waitOutcome waits for the terminal message of an utterance.
+func (c *Conversation) waitOutcome(s *client.Session, since time.Time) error {
 	for e, err := range s.Events() {
 		if err != nil {
 			return err
@@ -89,14 +91,30 @@ func (c *Conversation) listen(s *client.Session, since time.Time) error {
 		switch e := e.(type) {
 		case client.Result:
 			total := time.Since(since)
-			c.Heard(Utterance{Total: total, Overhead: total - took(e.Result)})
+			c.OnUtterance(Utterance{Total: total, Overhead: total - workTime(e.Result)})
 			return nil
 		case client.Failed:
-			c.Heard(Utterance{Total: time.Since(since), Reason: e.Reason})
+			c.OnUtterance(Utterance{Total: time.Since(since), Reason: e.Reason})
 			return nil
 		case client.Resumed:
-			c.Resumed()
+			c.OnResume()
 		}
 	}
 	return client.ErrClosed
+}
+
+// unstableClient returns an HTTP client whose connections are cut after a mean lifetime; nil, the default client, for 0.
+func unstableClient(lifetime time.Duration) *http.Client {
+	if lifetime == 0 {
+		return nil
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		time.AfterFunc(backoff.Jitter(lifetime, 0.5), func() { _ = c.Close() })
+		return c, nil
+	}}}
 }

@@ -1,4 +1,4 @@
-// A connection to one of several instances, made again after every loss until it is refused for good.
+// A connection to one of several instances, which reconnects after every loss until it is refused for good.
 
 import { EventEmitter } from 'node:events'
 import { performance } from 'node:perf_hooks'
@@ -6,40 +6,41 @@ import WebSocket from 'ws'
 
 const FIRST_BACKOFF_MS = 100
 const MAX_BACKOFF_MS = 3000
-const ANSWER_MS = 5000 // for the upgrade, and for the answer to the first message
+const ANSWER_MS = 5000 // the limit for the upgrade, and for the answer to the first message
 const PING_MS = 4000
-const DEAD_MS = 12000 // nothing at all was received for so long
+const DEAD_MS = 12000 // the time without a received byte after which the connection is dead
 
-// Codes after which coming back needs a change: of the 44xx, and what RFC 6455 says about broken peers.
+// Close codes after which a reconnect cannot succeed: 44xx, and the protocol errors of RFC 6455.
 const isFinal = (code) => (code >= 4400 && code < 4500) || code === 1002 || code === 1007
 
 // Events: open, message (an object), binary (bytes), beforePong, lost, refused ({code, error}).
 export class Connection extends EventEmitter {
-  // elsewhere: leave an instance after any loss. Otherwise it is tried first, for it still has the audio or the jobs.
-  constructor({ addresses, path, token, orderedPongs = true, elsewhere = false }) {
+  // otherInstance: connect to another instance after any loss. Otherwise the same one is tried first, because it still has the
+  // audio or the jobs.
+  constructor({ addresses, path, token, orderedPongs = true, otherInstance = false }) {
     super()
-    Object.assign(this, { addresses, path, token, orderedPongs, elsewhere })
-    this.turn = 0
+    Object.assign(this, { addresses, path, token, orderedPongs, otherInstance })
+    this.addressIndex = 0
     this.failures = 0
     this.closed = false
-    this.abandoned = false // a connection before this one was given up without an answer to its first message
-    // worthRetrying lets the owner come back once more after a close code that is final otherwise.
-    this.worthRetrying = () => false
+    this.gaveUpUnanswered = false // the last connection was closed before its first message was answered
+    // shouldRetry lets the owner reconnect once more after a close code that is final otherwise.
+    this.shouldRetry = () => false
   }
 
   connect() {
     const headers = this.token ? { Authorization: `Bearer ${this.token}` } : {}
-    const address = this.addresses[this.turn % this.addresses.length]
+    const address = this.addresses[this.addressIndex % this.addresses.length]
     const socket = new WebSocket(`ws://${address}${this.path}`, 'lingua.v1', {
       headers, handshakeTimeout: ANSWER_MS, perMessageDeflate: false, autoPong: false,
     })
     this.socket = socket
     this.address = address
     this.established = false
-    this.moving = false
+    this.leaving = false
     this.lastError = null
     let status = 0
-    const watch = this.#watch(socket)
+    const watchdog = this.#startWatchdog(socket)
 
     socket.on('unexpected-response', (_, response) => {
       status = response.statusCode
@@ -49,7 +50,7 @@ export class Connection extends EventEmitter {
     socket.on('error', () => {}) // a close follows
     socket.on('open', () => this.emit('open'))
     socket.on('ping', (nonce) => {
-      // A pong says that no audio was on its way, so audio that was recorded before goes first.
+      // A pong says that no audio is under way, so audio that was recorded before is sent first.
       if (this.orderedPongs) this.emit('beforePong')
       socket.pong(nonce)
     })
@@ -61,23 +62,23 @@ export class Connection extends EventEmitter {
       this.emit('message', message)
     })
     socket.on('close', (code) => {
-      clearInterval(watch)
+      clearInterval(watchdog)
       if (socket !== this.socket) return
       this.emit('lost', { code, http_status: status, address })
       if (this.closed) return
-      const worthRetrying = isFinal(code) && this.worthRetrying(code)
-      this.abandoned = !this.established
+      const shouldRetry = isFinal(code) && this.shouldRetry(code)
+      this.gaveUpUnanswered = !this.established
       const refusedUpgrade = status >= 400 && status < 500 && status !== 429
-      if (refusedUpgrade || (isFinal(code) && !worthRetrying)) {
+      if (refusedUpgrade || (isFinal(code) && !shouldRetry)) {
         this.closed = true
         this.emit('refused', { code: refusedUpgrade ? status : code, error: this.lastError })
         return
       }
-      this.#again(code)
+      this.#reconnect(code)
     })
   }
 
-  // The owner has been registered or started: what follows is a loss, not a failure to connect.
+  // establish is called when the first message was accepted: a close after it is a loss, not a failure to connect.
   establish() {
     this.established = true
     this.failures = 0
@@ -91,10 +92,10 @@ export class Connection extends EventEmitter {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(bytes)
   }
 
-  // The instance asked for it: leave at a random moment of the first half of the time it gave.
-  move(withinMs) {
-    if (this.moving) return
-    this.moving = true
+  // leaveInstance closes the connection after go_away, at a random time within the first half of the given time.
+  leaveInstance(withinMs) {
+    if (this.leaving) return
+    this.leaving = true
     const socket = this.socket
     setTimeout(() => {
       if (socket === this.socket) this.#close(socket)
@@ -111,25 +112,25 @@ export class Connection extends EventEmitter {
     setTimeout(() => socket.terminate(), 1000).unref()
   }
 
-  #again(code) {
-    const { established, moving } = this
-    if (moving || !established || this.elsewhere || code === 4503) this.turn++
+  #reconnect(code) {
+    const { established, leaving } = this
+    if (leaving || !established || this.otherInstance || code === 4503) this.addressIndex++
     const backoff = Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** this.failures++)
-    const asked = this.lastError?.retry_after_ms ?? 0
-    const delay = moving ? 0 : asked + Math.random() * backoff
+    const retryAfter = this.lastError?.retry_after_ms ?? 0
+    const delay = leaving ? 0 : retryAfter + Math.random() * backoff
     setTimeout(() => this.closed || this.connect(), delay)
   }
 
-  #watch(socket) {
+  #startWatchdog(socket) {
     const began = performance.now()
-    let heard = began
-    for (const event of ['open', 'message', 'ping', 'pong']) socket.on(event, () => { heard = performance.now() })
-    let pinged = began
+    let lastReceived = began
+    for (const event of ['open', 'message', 'ping', 'pong']) socket.on(event, () => { lastReceived = performance.now() })
+    let lastPing = began
     return setInterval(() => {
       const now = performance.now()
-      if (now - heard > DEAD_MS || (!this.established && now - began > ANSWER_MS)) return void socket.terminate()
-      if (now - pinged > PING_MS && socket.readyState === WebSocket.OPEN) {
-        pinged = now
+      if (now - lastReceived > DEAD_MS || (!this.established && now - began > ANSWER_MS)) return void socket.terminate()
+      if (now - lastPing > PING_MS && socket.readyState === WebSocket.OPEN) {
+        lastPing = now
         socket.ping()
       }
     }, 500)

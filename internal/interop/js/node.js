@@ -1,4 +1,4 @@
-// A node: it takes jobs over its socket and answers each with the hash and the length of the audio it received.
+// A node: it receives jobs over its socket and answers each with the hash and the length of its audio.
 
 import { createHash } from 'node:crypto'
 import { EventEmitter } from 'node:events'
@@ -6,30 +6,30 @@ import { Connection } from './connection.js'
 
 const REPEAT_MS = 1000 // how often a result is sent again until it is acknowledged
 
-// Events: registered, assigned, done (acknowledged), cancelled, rejected, problem, lost, moving, refused, left.
+// Events: registered, assigned, done (acknowledged), cancelled, rejected, error_received, lost, go_away, refused, stopped.
 export class Node extends EventEmitter {
-  // silent: acknowledges jobs, lists them in its heartbeats, and never answers them.
-  constructor({ addresses, token, nodeId, langs, slots, workMs, silent = false, ...connection }) {
+  // neverAnswers: acknowledges jobs, lists them in its heartbeats, and never reports a result.
+  constructor({ addresses, token, nodeId, langs, slots, workMs, neverAnswers = false, ...connection }) {
     super()
     this.declaration = { node_id: nodeId, semantic_langs: langs, max_concurrent_jobs: slots }
-    Object.assign(this, { slots, workMs, silent })
-    this.jobs = new Map() // by job and attempt: every one that was received and is not yet acknowledged as ended
+    Object.assign(this, { slots, workMs, neverAnswers })
+    this.jobs = new Map() // by job and attempt: received, and the result not acknowledged
     this.epoch = null // set by node_register_ack
     this.heartbeats = 0 // within the epoch
     this.resumeToken = undefined
     this.drained = false
-    this.leaving = false
-    this.early = null // messages that came before the answer to the registration
+    this.stopping = false
+    this.earlyMessages = null // messages that arrived before the answer to the registration
 
     this.connection = new Connection({ addresses, path: '/ws/node', token, ...connection })
-    // A registration that was given up may arrive after all and replace this one.
-    this.connection.worthRetrying = (code) => code === 4409 && this.connection.abandoned
+    // An earlier registration that was not answered may arrive late and replace this one.
+    this.connection.shouldRetry = (code) => code === 4409 && this.connection.gaveUpUnanswered
     this.connection.on('open', () => this.#register())
     this.connection.on('message', (message) => this.#receive(message))
-    this.connection.on('binary', (bytes) => this.#audio(bytes))
+    this.connection.on('binary', (bytes) => this.#receiveAudio(bytes))
     this.connection.on('lost', (how) => {
-      clearTimeout(this.beat)
-      this.early = []
+      clearTimeout(this.heartbeatTimer)
+      this.earlyMessages = []
       this.emit('lost', how)
     })
     this.connection.on('refused', (why) => this.emit('refused', why))
@@ -39,11 +39,11 @@ export class Node extends EventEmitter {
     this.connection.connect()
   }
 
-  // leave finishes what it has and closes; nothing new is taken.
-  leave() {
-    this.leaving = true
+  // stop finishes its jobs and closes; it accepts no new job.
+  stop() {
+    this.stopping = true
     this.#heartbeat()
-    this.#leaveWhenIdle()
+    this.#stopWhenIdle()
   }
 
   #active() {
@@ -51,26 +51,26 @@ export class Node extends EventEmitter {
   }
 
   #register() {
-    this.early = []
+    this.earlyMessages = []
     this.connection.send({
-      type: 'node_register', ...this.declaration, health: this.leaving ? 'draining' : 'ready', resume_token: this.resumeToken,
+      type: 'node_register', ...this.declaration, health: this.stopping ? 'draining' : 'ready', resume_token: this.resumeToken,
       active: this.#active(),
     })
   }
 
   #heartbeat() {
-    clearTimeout(this.beat)
+    clearTimeout(this.heartbeatTimer)
     if (this.epoch === null || !this.connection.established) return
     this.connection.send({
       type: 'node_heartbeat', epoch: this.epoch, hb_seq: ++this.heartbeats, active: this.#active(),
-      health: this.leaving ? 'draining' : 'ready',
+      health: this.stopping ? 'draining' : 'ready',
     })
-    this.beat = setTimeout(() => this.#heartbeat(), this.intervalMs * (0.8 + 0.4 * Math.random()))
+    this.heartbeatTimer = setTimeout(() => this.#heartbeat(), this.intervalMs * (0.8 + 0.4 * Math.random()))
   }
 
   #receive(message) {
     if (message.type === 'node_register_ack') return this.#registered(message)
-    if (this.early && message.type !== 'error') return void this.early.push(message)
+    if (this.earlyMessages && message.type !== 'error') return void this.earlyMessages.push(message)
     switch (message.type) {
       case 'job_assign':
         this.#assign(message)
@@ -86,18 +86,18 @@ export class Node extends EventEmitter {
         this.drained = message.drained
         break
       case 'go_away':
-        this.emit('moving', message)
-        this.connection.move(message.reconnect_ms)
+        this.emit('go_away', message)
+        this.connection.leaveInstance(message.reconnect_ms)
         break
       case 'error':
-        if (!message.fatal) this.emit('problem', message)
+        if (!message.fatal) this.emit('error_received', message)
         break
     }
   }
 
   #registered(message) {
-    const early = this.early ?? []
-    this.early = null
+    const earlyMessages = this.earlyMessages ?? []
+    this.earlyMessages = null
     if (message.epoch !== this.epoch) this.heartbeats = 0
     this.epoch = message.epoch
     this.resumeToken = message.resume_token
@@ -105,11 +105,11 @@ export class Node extends EventEmitter {
     this.intervalMs = message.heartbeat_interval_ms
     this.connection.establish()
     for (const attempt of message.cancel ?? []) this.#drop(attempt)
-    for (const attempt of message.no_audio ?? []) this.#lose(attempt)
+    for (const attempt of message.no_audio ?? []) this.#failLostAudio(attempt)
     for (const job of this.jobs.values()) job.outcome ? this.#report(job) : this.#ack(job)
     this.#heartbeat()
     this.emit('registered', message)
-    for (const each of early) this.#receive(each)
+    for (const early of earlyMessages) this.#receive(early)
   }
 
   #assign(message) {
@@ -117,7 +117,7 @@ export class Node extends EventEmitter {
     const known = this.jobs.get(key)
     if (known) return this.#ack(known)
     const working = [...this.jobs.values()].filter((job) => !job.outcome).length
-    if (this.drained || this.leaving || working >= this.slots) {
+    if (this.drained || this.stopping || working >= this.slots) {
       this.connection.send({ type: 'job_reject', job_id: message.job_id, attempt_id: message.attempt_id, reason: 'NODE_BUSY' })
       this.emit('rejected', message)
       return
@@ -134,24 +134,24 @@ export class Node extends EventEmitter {
     this.connection.send({ type: 'job_ack', job_id, attempt_id })
   }
 
-  #audio(frame) {
+  #receiveAudio(frame) {
     const headerLength = frame.readUInt32BE(0)
     const header = JSON.parse(frame.subarray(4, 4 + headerLength).toString('utf8'))
     const job = this.jobs.get(keyOf(header))
-    // A chunk that came before, one of a job that is over, or, after a reconnect, of audio that was fetched from its URL.
+    // Ignore repeated chunks, chunks of ended jobs, and, after a reconnect, chunks of audio that was fetched from its URL.
     if (header.kind !== 'audio' || !job || job.complete || job.audio?.url || header.chunk !== job.chunks) return
-    this.#take(job, frame.subarray(4 + headerLength))
+    this.#addAudio(job, frame.subarray(4 + headerLength))
     job.chunks++
     if (header.last) this.#work(job, 'frames')
   }
 
-  // The instance of this connection cannot send what is missing of a job's audio.
-  #lose(attempt) {
+  // failLostAudio fails a job whose missing audio this instance cannot send.
+  #failLostAudio(attempt) {
     const job = this.jobs.get(keyOf(attempt))
     if (job && !job.complete && !job.audio?.url) job.outcome = { type: 'job_fail', reason: 'AUDIO_LOST' }
   }
 
-  #take(job, bytes) {
+  #addAudio(job, bytes) {
     job.hash.update(bytes)
     job.bytes += bytes.length
   }
@@ -161,11 +161,11 @@ export class Node extends EventEmitter {
       const signal = AbortSignal.any([job.over.signal, AbortSignal.timeout(timeoutMs)])
       const response = await fetch(job.audio.url, { signal })
       if (!response.ok) throw new Error(`HTTP ${response.status}`)
-      this.#take(job, Buffer.from(await response.arrayBuffer()))
+      this.#addAudio(job, Buffer.from(await response.arrayBuffer()))
       this.#work(job, 'url')
     } catch (failure) {
       if (job.over.signal.aborted) return
-      this.emit('problem', { error: 'AUDIO_LOST', detail: String(failure) })
+      this.emit('error_received', { error: 'AUDIO_LOST', detail: String(failure) })
       this.#finish(job, { type: 'job_fail', reason: 'AUDIO_LOST' })
     }
   }
@@ -173,7 +173,7 @@ export class Node extends EventEmitter {
   #work(job, via) {
     const sha256 = job.hash.digest('hex')
     job.complete = true
-    if (this.silent) return
+    if (this.neverAnswers) return
     this.connection.send({ type: 'job_partial', job_id: job.job_id, attempt_id: job.attempt_id, rev: 1, stage: 'asr', text_src: sha256 })
     job.timer = setTimeout(() => this.#finish(job, {
       type: 'job_result',
@@ -202,15 +202,15 @@ export class Node extends EventEmitter {
     clearTimeout(job.timer)
     job.over.abort()
     this.jobs.delete(keyOf(attempt))
-    this.#leaveWhenIdle()
+    this.#stopWhenIdle()
     return true
   }
 
-  #leaveWhenIdle() {
-    if (!this.leaving || this.jobs.size > 0) return
-    clearTimeout(this.beat)
+  #stopWhenIdle() {
+    if (!this.stopping || this.jobs.size > 0) return
+    clearTimeout(this.heartbeatTimer)
     this.connection.close()
-    this.emit('left')
+    this.emit('stopped')
   }
 }
 

@@ -1,39 +1,39 @@
-// A session: audio in, exactly one terminal message per utterance out, over any number of lost connections.
+// A session: it sends audio and receives exactly one terminal message for each utterance, over any number of lost connections.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import { performance } from 'node:perf_hooks'
 import { Connection } from './connection.js'
 
-// Events: started, resumed, committed, terminal, partial, warning, problem (an error that is neither fatal nor terminal),
-// lost, moving, ended, refused.
+// Events: started, resumed, committed, terminal, partial, warning, error_received (an error that is neither fatal nor terminal),
+// lost, go_away, ended, refused.
 export class Session extends EventEmitter {
-  constructor({ addresses, token, sessionId, langs, segmentation, inChunks = false, forgetful = false, ...connection }) {
+  constructor({ addresses, token, sessionId, langs, segmentation, inChunks = false, dropsAudio = false, ...connection }) {
     super()
-    this.setup = {
+    this.startMessage = {
       type: 'session_start', session_id: sessionId, resume_token: randomBytes(24).toString('base64url'), langs, segmentation,
       audio: { encoding: 'pcm_s16le', sample_rate: 16000, channels: 1, framing: 'numbered' }, partials: true,
     }
     this.inChunks = inChunks
-    this.forgetful = forgetful // drops audio at the commit, against the rule: what AUDIO_LOST is for
-    this.begun = false // there is a session to be resumed
+    this.dropsAudio = dropsAudio // drops its audio at the commit, against the protocol: the cause of AUDIO_LOST
+    this.started = false // the session exists and can be resumed
     this.lastSeq = 0 // of the durable messages
-    this.kept = [] // audio frames, without a gap, until the terminal message of their utterance
-    this.produced = 0 // the number of the last audio frame
-    this.cursor = 0 // the next frame to send on this connection; 0: not yet
-    this.utterance = null // what the frames that follow belong to
+    this.frames = [] // audio frames, without a gap, until the terminal message of their utterance
+    this.lastFrame = 0 // the number of the last audio frame
+    this.nextToSend = 0 // the next frame to send on this connection; 0: the session is not ready
+    this.utterance = null // the utterance of the next frames
     this.committed = new Map() // by utterance_index, until the terminal message
     this.resumedAt = 0
     this.ending = false
     this.startsSent = 0
 
     this.connection = new Connection({ addresses, path: '/ws/session', token, ...connection })
-    this.connection.worthRetrying = (code) => this.#replacedByOwnStart(code)
-    this.connection.on('open', () => this.#hello())
+    this.connection.shouldRetry = (code) => this.#replacedByOwnStart(code)
+    this.connection.on('open', () => this.#sendFirstMessage())
     this.connection.on('message', (message) => this.#receive(message))
     this.connection.on('beforePong', () => this.emit('beforePong'))
     this.connection.on('lost', (how) => {
-      this.cursor = 0
+      this.nextToSend = 0
       this.emit('lost', how)
     })
     this.connection.on('refused', (why) => this.emit('refused', why))
@@ -43,32 +43,32 @@ export class Session extends EventEmitter {
     this.connection.connect()
   }
 
-  // begin starts an utterance with its first frame; without a name, binary frames just follow.
+  // begin sets the utterance of the next frames; without an id only binary frames are sent.
   begin({ utteranceId, requestId } = {}) {
-    this.utterance = { utteranceId, requestId, begun: false }
+    this.utterance = { utteranceId, requestId, started: false }
   }
 
   audio(bytes) {
-    this.#produce({ bytes })
+    this.#addFrame({ bytes })
   }
 
-  // The end of an utterance is an audio frame without data: it has a number, so a resend puts it where it was.
+  // final ends the utterance with an audio frame without data. It has a number, so that a resend keeps its position.
   final() {
-    this.#produce({ isFinal: true })
+    this.#addFrame({ isFinal: true })
   }
 
   end() {
     this.ending = true
-    if (this.cursor) this.connection.send({ type: 'session_end' })
+    if (this.nextToSend) this.connection.send({ type: 'session_end' })
   }
 
-  // What was sent as the frames first to last; null for what is no longer here.
+  // sent returns the digest of the frames first to last; null if they were dropped.
   sent(first, last) {
-    const offset = this.kept.length ? this.kept[0].seq : this.produced + 1
-    if (first < offset || last > this.produced) return null
+    const offset = this.frames.length ? this.frames[0].seq : this.lastFrame + 1
+    if (first < offset || last > this.lastFrame) return null
     const hash = createHash('sha256')
     let bytes = 0
-    for (const frame of this.kept.slice(first - offset, last - offset + 1)) {
+    for (const frame of this.frames.slice(first - offset, last - offset + 1)) {
       if (!frame.bytes) continue
       hash.update(frame.bytes)
       bytes += frame.bytes.length
@@ -76,23 +76,23 @@ export class Session extends EventEmitter {
     return { sha256: hash.digest('hex'), bytes }
   }
 
-  #produce(frame) {
-    frame.seq = ++this.produced
+  #addFrame(frame) {
+    frame.seq = ++this.lastFrame
     frame.utterance = this.utterance ?? {}
-    frame.begins = !frame.utterance.begun
-    frame.utterance.begun = true
-    this.kept.push(frame)
-    this.#pump()
+    frame.begins = !frame.utterance.started
+    frame.utterance.started = true
+    this.frames.push(frame)
+    this.#sendPending()
   }
 
-  #pump() {
-    if (!this.cursor || !this.kept.length) return
-    const offset = this.kept[0].seq
-    if (this.cursor < offset) return // audio_gone was sent; its audio_ack says where to go on
-    for (; this.cursor <= this.produced; this.cursor++) this.#transmit(this.kept[this.cursor - offset])
+  #sendPending() {
+    if (!this.nextToSend || !this.frames.length) return
+    const offset = this.frames[0].seq
+    if (this.nextToSend < offset) return // audio_gone was sent; its audio_ack says where to continue
+    for (; this.nextToSend <= this.lastFrame; this.nextToSend++) this.#sendFrame(this.frames[this.nextToSend - offset])
   }
 
-  #transmit({ seq, bytes, isFinal, begins, utterance: { utteranceId, requestId } }) {
+  #sendFrame({ seq, bytes, isFinal, begins, utterance: { utteranceId, requestId } }) {
     if (isFinal || this.inChunks) {
       this.connection.send({
         type: 'audio_chunk', seq, utterance_id: utteranceId, data: bytes?.toString('base64'), is_final: isFinal,
@@ -106,27 +106,27 @@ export class Session extends EventEmitter {
     this.connection.sendBinary(Buffer.concat([number, bytes]))
   }
 
-  // A start that was repeated is replaced by the first one if that arrives after all. That is worth one resume.
+  // A repeated start is replaced by the first one if that arrives late. One resume then succeeds.
   #replacedByOwnStart(code) {
-    if (code !== 4409 || this.begun || this.startsSent < 2) return false
-    this.begun = true
+    if (code !== 4409 || this.started || this.startsSent < 2) return false
+    this.started = true
     return true
   }
 
-  #hello() {
-    if (!this.begun) {
+  #sendFirstMessage() {
+    if (!this.started) {
       this.startsSent++
-      this.connection.send(this.setup)
+      this.connection.send(this.startMessage)
       return
     }
-    const { session_id, resume_token } = this.setup
+    const { session_id, resume_token } = this.startMessage
     this.connection.send({ type: 'session_resume', session_id, resume_token, last_seq: this.lastSeq })
   }
 
   #receive(message) {
     switch (message.type) {
       case 'session_started':
-        this.begun = true
+        this.started = true
         this.#ready(1)
         this.emit('started', message)
         break
@@ -134,7 +134,7 @@ export class Session extends EventEmitter {
         this.#resumed(message)
         break
       case 'audio_ack':
-        this.#skip(message.seq)
+        this.#skipTo(message.seq)
         break
       case 'utterance_committed':
         this.#commit(message)
@@ -144,11 +144,11 @@ export class Session extends EventEmitter {
         break
       case 'error':
         if (message.utterance_index !== undefined) this.#terminal(message)
-        else if (!message.fatal) this.emit('problem', message)
+        else if (!message.fatal) this.emit('error_received', message)
         break
       case 'go_away':
-        this.emit('moving', message)
-        this.connection.move(message.reconnect_ms)
+        this.emit('go_away', message)
+        this.connection.leaveInstance(message.reconnect_ms)
         break
       case 'session_ended':
         this.connection.close()
@@ -163,14 +163,14 @@ export class Session extends EventEmitter {
 
   #ready(nextAudio) {
     this.connection.establish()
-    this.cursor = nextAudio
-    this.#pump()
+    this.nextToSend = nextAudio
+    this.#sendPending()
     if (this.ending) this.connection.send({ type: 'session_end' })
   }
 
   #resumed(message) {
     this.resumedAt = performance.now()
-    const offset = this.kept.length ? this.kept[0].seq : this.produced + 1
+    const offset = this.frames.length ? this.frames[0].seq : this.lastFrame + 1
     for (const needed of message.audio_needed ?? []) {
       if (needed.first_seq < offset) this.connection.send({ type: 'audio_gone', utterance_index: needed.utterance_index })
     }
@@ -178,17 +178,17 @@ export class Session extends EventEmitter {
     this.#ready(message.next_audio_seq)
   }
 
-  // After audio_gone an acknowledgement leads past what is not here any more; any other changes nothing.
-  #skip(seq) {
-    if (!this.cursor || seq < this.cursor) return
-    this.cursor = seq + 1
-    this.#pump()
+  // After audio_gone an acknowledgement moves past the dropped frames; any other changes nothing.
+  #skipTo(seq) {
+    if (!this.nextToSend || seq < this.nextToSend) return
+    this.nextToSend = seq + 1
+    this.#sendPending()
   }
 
   #commit(message) {
     const before = this.committed.get(message.utterance_index)
     this.committed.set(message.utterance_index, { ...message, at: before?.at ?? performance.now() })
-    if (this.forgetful) this.#forget(message.last_seq)
+    if (this.dropsAudio) this.#dropFrames(message.last_seq)
     this.emit('committed', message, before)
   }
 
@@ -200,12 +200,12 @@ export class Session extends EventEmitter {
     this.committed.delete(message.utterance_index)
     const sent = span && this.sent(span.first_seq, span.last_seq)
     const tookMs = span && performance.now() - Math.max(span.at, this.resumedAt)
-    if (span) this.#forget(span.last_seq)
+    if (span) this.#dropFrames(span.last_seq)
     this.emit('terminal', { message, span, sent, tookMs, repeated })
   }
 
-  #forget(seq) {
-    const still = this.kept.findIndex((frame) => frame.seq > seq)
-    this.kept.splice(0, still < 0 ? this.kept.length : still)
+  #dropFrames(seq) {
+    const firstKept = this.frames.findIndex((frame) => frame.seq > seq)
+    this.frames.splice(0, firstKept < 0 ? this.frames.length : firstKept)
   }
 }

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/client"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// tone is 100 ms of audio.
+var tone = clustertest.Tone(16_000)
+
+// nodeFleet is nodes that finish at once and record the times of each job.
+type nodeFleet struct {
+	mu         sync.Mutex
+	times      map[string]jobTimes // by job
+	dispatched chan struct{}       // signals each finished job without a session
+}
+
+// jobTimes is when a node had a job, its audio and its result.
+type jobTimes struct{ assigned, audio, finished time.Time }
+
+// nodeName returns the name of a node that is connected to an instance.
+func nodeName(instance, number int) string { return fmt.Sprintf("node-%d-%d", instance, number) }
+
+// startNodes connects nodes to each of the instances until the end of the test, and returns when all instances know them.
+func startNodes(tb testing.TB, instances, on []*instance, each, slots int) *nodeFleet {
+	tb.Helper()
+	f := &nodeFleet{times: make(map[string]jobTimes), dispatched: make(chan struct{}, 1)}
+	ctx, stop := context.WithCancel(context.Background())
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	var running sync.WaitGroup
+	tb.Cleanup(func() {
+		stop()
+		running.Wait()
+		transport.CloseIdleConnections()
+	})
+	for n, i := range on {
+		for k := range each {
+			running.Go(func() {
+				err := node.Run(ctx, node.Config{
+					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, Grace: time.Second, HTTPClient: &http.Client{Transport: transport},
+					Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
+				}, f.handleJob)
+				if err != nil {
+					tb.Error(err)
+				}
+			})
+		}
+	}
+	waitNodes(tb, instances, each*len(on))
+	return f
+}
+
+func (f *nodeFleet) handleJob(ctx context.Context, job *node.Job) (node.Result, error) {
+	n := jobTimes{assigned: time.Now()}
+	if job.AudioRef != "" {
+		f.dispatched <- struct{}{}
+		return node.Result{TextTgt: job.ID}, nil
+	}
+	if _, err := job.Audio(ctx); err != nil {
+		return node.Result{}, err
+	}
+	n.audio = time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n.finished = time.Now()
+	f.times[job.ID] = n
+	return node.Result{TextTgt: job.ID}, nil
+}
+
+// takeTimes returns and removes the times of a job.
+func (f *nodeFleet) takeTimes(job string) (jobTimes, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, ok := f.times[job]
+	delete(f.times, job)
+	return n, ok
+}
+
+// testSession is a session that sends one utterance after the other.
+type testSession struct {
+	client   *client.Session
+	outcomes chan client.Event
+	sent     int
+}
+
+// startSessions starts sessions on an instance, which end with the test.
+func startSessions(tb testing.TB, on *instance, count int) []*testSession {
+	tb.Helper()
+	sessions := make([]*testSession, count)
+	for n := range sessions {
+		c, err := client.Start(tb.Context(), client.Config{URL: on.url, Log: quiet, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s := &testSession{client: c, outcomes: make(chan client.Event, 1)}
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			defer close(s.outcomes)
+			for e, err := range c.Events() {
+				switch e.(type) {
+				case client.Result, client.Failed:
+					s.outcomes <- e
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+		tb.Cleanup(func() {
+			_ = c.Close()
+			for range s.outcomes { // outcomes that no caller waits for
+			}
+			reading.Wait()
+		})
+		sessions[n] = s
+	}
+	return sessions
+}
+
+// latency is how long the parts of the way of an utterance took.
+type latency struct {
+	job                                string
+	toNode, withAudio, fromNode, total time.Duration
+}
+
+// sendUtterance sends an utterance and waits for its result.
+func (s *testSession) sendUtterance(f *nodeFleet) (latency, error) {
+	s.sent++
+	if err := s.client.Begin(wire.UtteranceStart{RequestID: fmt.Sprintf("%s.%d", s.client.ID(), s.sent)}); err != nil {
+		return latency{}, err
+	}
+	if _, err := s.client.Write(tone); err != nil {
+		return latency{}, err
+	}
+	sentAt := time.Now()
+	if err := s.client.Commit(); err != nil {
+		return latency{}, err
+	}
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	select {
+	case e := <-s.outcomes:
+		now := time.Now()
+		r, ok := e.(client.Result)
+		if !ok {
+			return latency{}, fmt.Errorf("utterance %d ended with %+v", s.sent, e)
+		}
+		n, ok := f.takeTimes(r.JobID)
+		if !ok || r.TextTgt != r.JobID {
+			return latency{}, fmt.Errorf("the result of %s is not the one of its node", r.JobID)
+		}
+		return latency{job: r.JobID, toNode: n.assigned.Sub(sentAt), withAudio: n.audio.Sub(sentAt), fromNode: now.Sub(n.finished), total: now.Sub(sentAt)}, nil
+	case <-limit.C:
+		return latency{}, fmt.Errorf("utterance %d has no result after 20 s", s.sent)
+	}
+}
+
+// runUtterances has sessions send a number of utterances each, all sessions in parallel, with a pause of the given mean
+// before each.
+func runUtterances(tb testing.TB, f *nodeFleet, sessions []*testSession, times int, pause time.Duration) []latency {
+	tb.Helper()
+	var mu sync.Mutex
+	var list []latency
+	var running sync.WaitGroup
+	for _, s := range sessions {
+		running.Go(func() {
+			for range times {
+				if pause > 0 {
+					backoff.SleepJitter(tb.Context(), pause, 0.5)
+				}
+				t, err := s.sendUtterance(f)
+				if err != nil {
+					tb.Error(err)
+					return
+				}
+				mu.Lock()
+				list = append(list, t)
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+	return list
+}

@@ -1,0 +1,173 @@
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
+)
+
+// program is a running program of the directory js, with everything that it has printed.
+type program struct {
+	t    *testing.T
+	name string
+	*clustertest.Process
+
+	mu      sync.Mutex
+	events  []event
+	changed chan struct{} // closed and replaced at every event
+}
+
+// startProgram starts a program with its script. It ends with the test.
+func startProgram(t *testing.T, name, file string, script any) *program {
+	t.Helper()
+	argument, err := json.Marshal(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", file, string(argument))
+	cmd.Dir = "js"
+	cmd.WaitDelay = time.Second
+	stdin, err := cmd.StdinPipe() // the program ends when this closes, also if this process is killed
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, out := io.Pipe()
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &stderr
+	p := &program{t: t, name: name, changed: make(chan struct{})}
+	if p.Process, err = clustertest.StartProcess(cmd); err != nil {
+		t.Fatalf("start node, which must be version 20 or newer: %v", err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		p.read(stdout)
+	}()
+	go func() {
+		<-p.Exited
+		_ = out.Close()
+	}()
+	t.Cleanup(func() {
+		p.KillAndWait()
+		_ = stdin.Close()
+		<-read
+		if t.Failed() {
+			t.Logf("%s printed:\n%s%s", name, p.transcript(), stderr.String())
+		}
+	})
+	return p
+}
+
+func (p *program) read(from io.Reader) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			e = event{Event: "unreadable"}
+		}
+		e.line = lines.Text()
+		p.mu.Lock()
+		p.events = append(p.events, e)
+		close(p.changed)
+		p.changed = make(chan struct{})
+		p.mu.Unlock()
+	}
+}
+
+// eventsSoFar returns the events up to now, and a channel that is closed at the next event.
+func (p *program) eventsSoFar() ([]event, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.events, p.changed
+}
+
+// waitEvent returns the first event of a kind that matches, printed before or after the call. match is called once for each
+// event.
+func (p *program) waitEvent(kind string, match func(event) bool) event {
+	p.t.Helper()
+	timeout := time.NewTimer(waitTimeout)
+	defer timeout.Stop()
+	seen := 0
+	for {
+		events, changed := p.eventsSoFar()
+		for ; seen < len(events); seen++ {
+			if e := events[seen]; e.Event == kind && (match == nil || match(e)) {
+				return e
+			}
+		}
+		select {
+		case <-changed:
+		case <-p.Exited:
+			if later, _ := p.eventsSoFar(); len(later) == seen {
+				p.t.Fatalf("%s exited (%v) without the event %s", p.name, p.ExitErr, kind)
+			}
+		case <-timeout.C:
+			p.t.Fatalf("%s: no event %s within %v", p.name, kind, waitTimeout)
+		}
+	}
+}
+
+// waitNthEvent returns the nth event of a kind, counted from 1.
+func (p *program) waitNthEvent(kind string, n int) event {
+	p.t.Helper()
+	return p.waitEvent(kind, func(event) bool { n--; return n == 0 })
+}
+
+// count returns how many events of a kind were printed.
+func (p *program) count(kind string) int {
+	events, _ := p.eventsSoFar()
+	n := 0
+	for _, e := range events {
+		if e.Event == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// stopFor stops the process for a while, like a suspended machine.
+func (p *program) stopFor(d time.Duration) {
+	p.t.Helper()
+	p.stop()
+	<-time.After(d) // the fault itself, not a wait for a condition
+	p.resume()
+}
+
+func (p *program) stop() {
+	p.t.Helper()
+	if err := p.Stop(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *program) resume() { p.signal(syscall.SIGCONT) }
+
+func (p *program) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.Signal(s); err != nil {
+		p.t.Fatalf("%v of %s: %v", s, p.name, err)
+	}
+}
+
+func (p *program) transcript() string {
+	events, _ := p.eventsSoFar()
+	var text strings.Builder
+	for _, e := range events {
+		fmt.Fprintln(&text, e.line)
+	}
+	return text.String()
+}
+
+// waitTimeout is longer than any wait of these tests takes.
+const waitTimeout = 90 * time.Second

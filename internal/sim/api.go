@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// API is a client of the scheduler's HTTP API, for nodes and callers.
+type API struct {
+	URL  string
+	HTTP *http.Client
+}
+
+// NewAPI returns a client with an HTTP client of its own that keeps many connections open.
+func NewAPI(url string) *API {
+	return &API{URL: url, HTTP: &http.Client{
+		Transport: &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, IdleConnTimeout: time.Minute},
+		Timeout:   30 * time.Second,
+	}}
+}
+
+// Close closes the idle connections.
+func (a *API) Close() { a.HTTP.CloseIdleConnections() }
+
+// Post sends a body and decodes the answer into out. An error answer is returned as a *wire.Error.
+func (a *API) Post(ctx context.Context, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	return a.do(ctx, http.MethodPost, path, body, out)
+}
+
+// Get reads a path and decodes the answer into out.
+func (a *API) Get(ctx context.Context, path string, out any) error {
+	return a.do(ctx, http.MethodGet, path, nil, out)
+}
+
+func (a *API) do(ctx context.Context, method, path string, body []byte, out any) error {
+	req, err := http.NewRequestWithContext(ctx, method, a.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := a.HTTP.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 == 2 {
+		return json.Unmarshal(answer, out)
+	}
+	e := new(wire.Error)
+	if json.Unmarshal(answer, e) != nil || e.Code == "" {
+		return fmt.Errorf("%s %s answered %s", method, path, resp.Status)
+	}
+	return e
+}
+
+// PostRetry posts until a repeat would not change the answer: a node keeps a result until it is acknowledged.
+func (a *API) PostRetry(ctx context.Context, path string, in, out any) error {
+	retry := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+	for {
+		err := a.Post(ctx, path, in, out)
+		var refusal *wire.Error
+		if err == nil || errors.As(err, &refusal) && !refusal.Code.Traits().Retryable {
+			return err
+		}
+		if !retry.Wait(ctx) {
+			return err
+		}
+	}
+}
