@@ -16,145 +16,144 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Overheard is what Redis answered to one command on a node's keys.
-type Overheard struct {
-	Now   int64 // the server's clock in milliseconds, 0 where the reply does not tell
-	Value int64 // what follows it, where that is a number
+// RecordedReply is the reply to one command on a node's keys.
+type RecordedReply struct {
+	Now   int64 // the server's clock in milliseconds, 0 if the reply does not contain it
+	Value int64 // the next part of the reply, if it is a number
 	Err   error
 }
 
-// Instead is what goes to Redis in place of a command, nil to leave it as it is.
-type Instead func(words []string) []string
+// Rewrite returns the command that is sent in place of another, nil to leave it as it is.
+type Rewrite func(command []string) []string
 
-// Tap stands between a store and Redis. It overhears what is answered about each node, and a store that is to be
-// broken sends other words through it.
-type Tap struct {
+// Recorder is a Redis client that records the replies about each node, and can rewrite commands to break a store on purpose.
+type Recorder struct {
 	rueidis.Client
-	instead  Instead
-	replaced atomic.Int64
+	rewrite   Rewrite
+	rewritten atomic.Int64
 
-	mu    sync.Mutex
-	nodes map[core.NodeID]chan Overheard
+	mu      sync.Mutex
+	replies map[core.NodeID]chan RecordedReply
 }
 
-// Tapped is a store like s on the same connection, but through a tap. It ends with s.
-func Tapped(s *Store, within time.Duration, instead Instead) (*Store, *Tap) {
-	tap := &Tap{Client: s.client.redis, instead: instead, nodes: make(map[core.NodeID]chan Overheard)}
+// Recorded returns a store like s on the same connection, with a recorder in between. It ends with s.
+func Recorded(s *Store, timeout time.Duration, rewrite Rewrite) (*Store, *Recorder) {
+	recorder := &Recorder{Client: s.client.redis, rewrite: rewrite, replies: make(map[core.NodeID]chan RecordedReply)}
 	t := &Store{
 		timing: s.timing, keys: s.keys, log: s.log, presenceMS: s.presenceMS, reservedTTLMS: s.reservedTTLMS, attemptMS: s.attemptMS, ctx: s.ctx, cancel: s.cancel,
-		client: newClient(s.ctx, tap, s.client.cluster, within, func(bool) {}),
+		client: newClient(s.ctx, recorder, s.client.cluster, timeout, func(bool) {}),
 	}
 	t.recent.keep = s.timing.Retention
 	t.incarnation.base, t.incarnation.maxJob = time.Now(), s.timing.Job
 	t.lastSeen = newLastSeenReporter(t)
-	return t, tap
+	return t, recorder
 }
 
-// Of is where the answers about a node arrive, in their order.
-func (t *Tap) Of(node core.NodeID) <-chan Overheard { return t.of(node) }
+// Replies returns the replies about a node, in their order.
+func (r *Recorder) Replies(node core.NodeID) <-chan RecordedReply { return r.repliesOf(node) }
 
-func (t *Tap) of(node core.NodeID) chan Overheard {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.nodes[node] == nil {
-		t.nodes[node] = make(chan Overheard, 8)
+func (r *Recorder) repliesOf(node core.NodeID) chan RecordedReply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.replies[node] == nil {
+		r.replies[node] = make(chan RecordedReply, 8)
 	}
-	return t.nodes[node]
+	return r.replies[node]
 }
 
-// Replaced is how many commands went out in other words.
-func (t *Tap) Replaced() int64 { return t.replaced.Load() }
+// Rewritten returns how many commands were rewritten.
+func (r *Recorder) Rewritten() int64 { return r.rewritten.Load() }
 
 // Do implements rueidis.Client.
-func (t *Tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	words := slices.Clone(cmd.Commands())
-	if t.instead != nil {
-		if other := t.instead(words); other != nil {
-			t.replaced.Add(1)
-			cmd = t.B().Arbitrary(other...).Build()
+func (r *Recorder) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	command := slices.Clone(cmd.Commands())
+	if r.rewrite != nil {
+		if other := r.rewrite(command); other != nil {
+			r.rewritten.Add(1)
+			cmd = r.B().Arbitrary(other...).Build()
 		}
 	}
-	r := t.Client.Do(ctx, cmd)
-	if node := about(words); node != "" && !isNoScript(r.Error()) {
+	result := r.Client.Do(ctx, cmd)
+	if node := nodeOf(command); node != "" && !isNoScript(result.Error()) {
 		select {
-		case t.of(node) <- overheard(r):
-		default: // nobody listens: the line broke and its node was given up
+		case r.repliesOf(node) <- recordReply(result):
+		default: // no client reads them: the connection broke and the test of this node was ended
 		}
 	}
-	return r
+	return result
 }
 
-// DoMulti implements rueidis.Client, one after the other.
-func (t *Tap) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
+// DoMulti implements rueidis.Client. It sends the commands one after the other.
+func (r *Recorder) DoMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
 	results := make([]rueidis.RedisResult, len(cmds))
 	for i, cmd := range cmds {
-		results[i] = t.Do(ctx, cmd)
+		results[i] = r.Do(ctx, cmd)
 	}
 	return results
 }
 
-// about is the node whose keys a command works on, if any.
-func about(words []string) core.NodeID {
+// nodeOf returns the node whose keys a command uses, if any.
+func nodeOf(command []string) core.NodeID {
 	at := 1
-	if strings.HasPrefix(words[0], "EVAL") {
+	if strings.HasPrefix(command[0], "EVAL") {
 		at = 3
 	}
-	if len(words) <= at {
+	if len(command) <= at {
 		return ""
 	}
-	_, tag, _ := strings.Cut(words[at], "{node:")
+	_, tag, _ := strings.Cut(command[at], "{node:")
 	node, _, _ := strings.Cut(tag, "}")
 	return core.NodeID(node)
 }
 
-func overheard(r rueidis.RedisResult) Overheard {
+func recordReply(r rueidis.RedisResult) RecordedReply {
 	if err := convertError(r.Error()); err != nil {
-		return Overheard{Err: err}
+		return RecordedReply{Err: err}
 	}
 	if n, err := r.AsInt64(); err == nil {
 		if n < compactCodes*compactCounts {
-			return Overheard{Value: n} // of a plain command
+			return RecordedReply{Value: n} // not of a script
 		}
-		return Overheard{Now: n/(compactCodes*compactCounts) + scoreEpochMS, Value: n / compactCounts % compactCodes}
+		return RecordedReply{Now: n/(compactCodes*compactCounts) + scoreEpochMS, Value: n / compactCounts % compactCodes}
 	}
 	parts, err := r.ToArray()
 	if err != nil || len(parts) == 0 {
-		return Overheard{Err: fmt.Errorf("no reply of ours: %w", err)}
+		return RecordedReply{Err: fmt.Errorf("not the reply of a script: %w", err)}
 	}
 	all := reply{parts: parts}
-	o := Overheard{Now: all.int(0)}
+	o := RecordedReply{Now: all.int(0)}
 	if len(parts) > 1 {
 		o.Value = all.int(1)
 	}
 	return o
 }
 
-// Altered has a script run with one passage of it exchanged for another.
-func Altered(name, passage, other string) (Instead, error) {
-	genuine := loadScript(name)
+// RewriteScript replaces one passage of a script by another.
+func RewriteScript(name, passage, other string) (Rewrite, error) {
+	original := loadScript(name)
 	passage, other = expandConstants(passage), expandConstants(other)
-	if n := strings.Count(genuine.text, passage); n != 1 || passage == other {
-		return nil, fmt.Errorf("%s.lua has %d passages %q to exchange for another, want 1", name, n, passage)
+	if n := strings.Count(original.text, passage); n != 1 || passage == other {
+		return nil, fmt.Errorf("%s.lua has %d passages %q to replace, want 1", name, n, passage)
 	}
-	altered := strings.Replace(genuine.text, passage, other, 1)
-	sum := sha1.Sum([]byte(altered)) //nolint:gosec // it is the name by which Redis knows a script
+	rewritten := strings.Replace(original.text, passage, other, 1)
+	sum := sha1.Sum([]byte(rewritten)) //nolint:gosec // it is the name by which Redis knows a script
 	sha := hex.EncodeToString(sum[:])
-	return func(words []string) []string {
+	return func(command []string) []string {
 		switch {
-		case words[0] == "EVALSHA" && words[1] == genuine.sha:
-			return append([]string{"EVALSHA", sha}, words[2:]...)
-		case words[0] == "EVAL" && words[1] == genuine.text:
-			return append([]string{"EVAL", altered}, words[2:]...)
+		case command[0] == "EVALSHA" && command[1] == original.sha:
+			return append([]string{"EVALSHA", sha}, command[2:]...)
+		case command[0] == "EVAL" && command[1] == original.text:
+			return append([]string{"EVAL", rewritten}, command[2:]...)
 		}
 		return nil
 	}, nil
 }
 
-// Releasing has a release run as a script of KEYS leases and ARGV member, which returns how many it removed.
-func Releasing(text string) Instead {
-	return func(words []string) []string {
-		if words[0] == "ZREM" && about(words) != "" {
-			return []string{"EVAL", text, "1", words[1], words[2]}
+// RewriteRelease replaces releases by a script of KEYS leases and ARGV member, which returns how many it removed.
+func RewriteRelease(text string) Rewrite {
+	return func(command []string) []string {
+		if command[0] == "ZREM" && nodeOf(command) != "" {
+			return []string{"EVAL", text, "1", command[1], command[2]}
 		}
 		return nil
 	}

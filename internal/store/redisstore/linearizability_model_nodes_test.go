@@ -7,102 +7,102 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// The part of the model in which the node speaks: what it lists, what it leaves out, and who it is.
+// The part of the model for the calls of nodes: registrations and heartbeats.
 
-// register begins a new life of the node.
-func (b *ledger) register(q *request, a *answer, epoch core.Epoch) {
+// register starts a new epoch of the node.
+func (m *modelLedger) register(q *request, a *answer, epoch core.Epoch) {
 	var kept, orphans, strays []core.Lease
 	now := a.now
-	known := b.known()
-	b.leases = slices.DeleteFunc(b.leases, func(s span) bool {
-		crossed := q.activity.Lists && s.state == core.LeaseRevoked && !s.adopted() && s.omitted != 1
-		return !lists(q, &s) && !crossed && (s.state == core.LeaseRevoked || s.adopted())
+	known := m.leasedJobs()
+	m.leases = slices.DeleteFunc(m.leases, func(s modelLease) bool {
+		mayBeInTransit := q.activity.Lists && s.state == core.LeaseRevoked && !s.isAdopted() && s.omitted != 1
+		return !isListed(q, &s) && !mayBeInTransit && (s.state == core.LeaseRevoked || s.isAdopted())
 	})
-	for i := range b.leases {
-		s := &b.leases[i]
+	for i := range m.leases {
+		s := &m.leases[i]
 		switch {
-		case !lists(q, s):
-			if s.state != core.LeaseRevoked && !s.young(now) {
-				orphans = append(orphans, s.seen(now))
+		case !isListed(q, s):
+			if s.state != core.LeaseRevoked && !s.isYoung(now) {
+				orphans = append(orphans, s.export(now))
 			}
 		case s.state == core.LeaseRevoked:
 			s.omitted, s.expires = 1, expiry(now)
-		case s.adopted():
+		case s.isAdopted():
 			s.expires = expiry(now)
-			strays = append(strays, s.seen(now))
+			strays = append(strays, s.export(now))
 		default:
 			s.state, s.omitted, s.expires = core.LeaseRunning, 0, expiry(now)
-			kept = append(kept, s.seen(now))
+			kept = append(kept, s.export(now))
 		}
 	}
-	strays = append(strays, b.adopt(q, known, now)...)
-	a.known = b.epoch != 0
-	b.epoch, b.newest = max(epoch, b.newest+1), max(epoch, b.newest+1)
-	b.revision++
-	b.max, b.heard, b.held, b.seq = q.max, now, 0, 0
+	strays = append(strays, m.adoptStrays(q, known, now)...)
+	a.known = m.epoch != 0
+	m.epoch, m.maxEpoch = max(epoch, m.maxEpoch+1), max(epoch, m.maxEpoch+1)
+	m.revision++
+	m.max, m.lastSeen, m.heldUntil, m.seq = q.max, now, 0, 0
 	if q.returns && !q.activity.Lists {
-		b.held = now + ms(linear.Attempt)
+		m.heldUntil = now + ms(linearTiming.Attempt)
 	}
-	b.foreign = b.strange(q, now)
-	a.epoch, a.revision, a.occupancy = b.epoch, b.revision, b.occupancy(now)
-	a.lists = rolled("kept", kept) + rolled("orphans", orphans) + rolled("strays", strays)
+	m.foreign = m.foreignWork(q, now)
+	a.epoch, a.revision, a.occupancy = m.epoch, m.revision, m.occupancy(now)
+	a.lists = formatLeases("kept", kept) + formatLeases("orphans", orphans) + formatLeases("strays", strays)
 }
 
-// renew is a heartbeat.
-func (b *ledger) renew(q *request, a *answer) {
+// heartbeat applies a heartbeat.
+func (m *modelLedger) heartbeat(q *request, a *answer) {
 	now := a.now
-	silent := now-b.heard >= ms(linear.Presence)
+	silent := now-m.lastSeen >= ms(linearTiming.Presence)
 	switch {
-	case b.epoch == 0:
+	case m.epoch == 0:
 		a.verdict = store.UnknownNode
 		return
-	case q.epoch != 0 && q.epoch != b.epoch:
+	case q.epoch != 0 && q.epoch != m.epoch:
 		a.verdict = store.StaleEpoch
 		return
-	case q.seq != 0 && q.seq < b.seq && !silent:
+	case q.seq != 0 && q.seq < m.seq && !silent:
 		a.verdict = store.TooLate
 		return
 	}
 	if silent {
-		b.seq = 0
+		m.seq = 0
 	}
-	again := q.seq != 0 && q.seq == b.seq
-	b.seq = max(b.seq, q.seq)
+	repeated := q.seq != 0 && q.seq == m.seq
+	m.seq = max(m.seq, q.seq)
 	if q.activity.Lists {
-		b.held = 0
+		m.heldUntil = 0
 	}
 
-	known := b.known()
-	for i := range b.leases {
-		if s := &b.leases[i]; !q.activity.Lists && s.state == core.LeaseRevoked {
-			s.keep(now)
+	known := m.leasedJobs()
+	for i := range m.leases {
+		if s := &m.leases[i]; !q.activity.Lists && s.state == core.LeaseRevoked {
+			s.extendUnlisted(now)
 		}
 	}
-	b.leases = slices.DeleteFunc(b.leases, func(s span) bool {
-		unlisted := q.activity.Lists && !lists(q, &s) || !q.activity.Lists && !s.lives(now)
-		// A list that was written before the job arrived says nothing about it.
-		crossed := q.activity.Lists && s.state == core.LeaseRevoked && (s.omitted != 1 || again)
-		return unlisted && !crossed && (s.state == core.LeaseRevoked || s.adopted())
+	m.leases = slices.DeleteFunc(m.leases, func(s modelLease) bool {
+		unlisted := q.activity.Lists && !isListed(q, &s) || !q.activity.Lists && !s.isLive(now)
+		// The list may have been written before the job arrived.
+		mayBeInTransit := q.activity.Lists && s.state == core.LeaseRevoked && (s.omitted != 1 || repeated)
+		return unlisted && !mayBeInTransit && (s.state == core.LeaseRevoked || s.isAdopted())
 	})
 	var orphans, overdue, strays []core.Lease
 	var cancels []store.ActiveJob
-	for i := range b.leases {
-		s := &b.leases[i]
-		over := s.age(now) >= ms(linear.Attempt)
-		switch listed := lists(q, s); {
+	for i := range m.leases {
+		s := &m.leases[i]
+		overdueNow := s.age(now) >= ms(linearTiming.Attempt)
+		switch listed := isListed(q, s); {
 		case s.state == core.LeaseRevoked:
 			if listed {
 				s.expires = expiry(now)
 			}
-			if listed || q.activity.Lists && (s.omitted != 0 || !s.early(now)) {
+			if listed || q.activity.Lists && (s.omitted != 0 || !s.inTransit(now)) {
 				s.omitted = 1
 			}
 			cancels = append(cancels, s.job())
 			continue
-		case s.adopted():
+		case s.isAdopted():
 			if listed {
 				s.expires = expiry(now)
-				strays = append(strays, s.seen(now))
+				strays = append(strays, s.export(now))
 			}
 			continue
 		case listed:
@@ -111,71 +111,72 @@ func (b *ledger) renew(q *request, a *answer) {
 			}
 			s.omitted, s.expires = 0, expiry(now)
 		case s.state == core.LeaseParked:
-			orphans = append(orphans, s.seen(now))
+			orphans = append(orphans, s.export(now))
 			continue
 		case !q.activity.Lists:
-			if over {
-				s.keep(now)
+			if overdueNow {
+				s.extendUnlisted(now)
 			} else {
 				s.expires = expiry(now)
 			}
-		case s.young(now):
+		case s.isYoung(now):
 			s.expires = expiry(now)
-		case s.omitted == 0 || s.omitted == 1 && again:
+		case s.omitted == 0 || s.omitted == 1 && repeated:
 			s.omitted, s.expires = 1, expiry(now)
 		default:
 			s.omitted = 2
-			orphans = append(orphans, s.seen(now))
+			orphans = append(orphans, s.export(now))
 			continue
 		}
-		if over {
-			overdue = append(overdue, s.seen(now))
+		if overdueNow {
+			overdue = append(overdue, s.export(now))
 		}
 	}
-	strays = append(strays, b.adopt(q, known, now)...)
-	b.heard = now
-	b.foreign = b.strange(q, now)
-	a.verdict, a.epoch, a.revision, a.occupancy = store.OK, b.epoch, b.revision, b.occupancy(now)
-	a.lists = rolled("orphans", orphans) + rolled("overdue", overdue) + rolled("strays", strays) + cancelled(cancels)
+	strays = append(strays, m.adoptStrays(q, known, now)...)
+	m.lastSeen = now
+	m.foreign = m.foreignWork(q, now)
+	a.verdict, a.epoch, a.revision, a.occupancy = store.OK, m.epoch, m.revision, m.occupancy(now)
+	a.lists = formatLeases("orphans", orphans) + formatLeases("overdue", overdue) + formatLeases("strays", strays) + formatCancels(cancels)
 }
 
-// lists reports whether the node says it has the job of a lease.
-func lists(q *request, s *span) bool {
+// isListed reports whether the node lists the job of a lease.
+func isListed(q *request, s *modelLease) bool {
 	return q.activity.Lists && slices.Contains(q.activity.Active, s.job())
 }
 
-func (b *ledger) known() map[store.ActiveJob]bool {
+// leasedJobs returns the jobs that have a lease.
+func (m *modelLedger) leasedJobs() map[store.ActiveJob]bool {
 	known := make(map[store.ActiveJob]bool)
-	for i := range b.leases {
-		known[b.leases[i].job()] = true
+	for i := range m.leases {
+		known[m.leases[i].job()] = true
 	}
 	return known
 }
 
-// adopt takes listed jobs of which nothing was known into it.
-func (b *ledger) adopt(q *request, known map[store.ActiveJob]bool, now int64) []core.Lease {
+// adoptStrays adds leases for listed jobs that have none.
+func (m *modelLedger) adoptStrays(q *request, known map[store.ActiveJob]bool, now int64) []core.Lease {
 	var strays []core.Lease
 	for _, job := range q.activity.Active {
 		if !known[job] {
-			s := span{
+			s := modelLease{
 				ref:   core.LeaseRef{Node: q.lease.Node, Job: job.Job, Attempt: job.Attempt},
-				state: core.LeaseRunning, since: tickOf(now), expires: expiry(now),
+				state: core.LeaseRunning, reserved: tickOf(now), expires: expiry(now),
 			}
-			b.put(s)
-			strays = append(strays, s.seen(now))
+			m.put(s)
+			strays = append(strays, s.export(now))
 		}
 	}
 	return strays
 }
 
-// strange is how much of what the node says it runs is not ours.
-func (b *ledger) strange(q *request, now int64) int {
+// foreignWork returns how much of the work that the node reports is not ours.
+func (m *modelLedger) foreignWork(q *request, now int64) int {
 	if !q.activity.Counts {
 		return 0
 	}
 	ours := len(q.activity.Active)
 	if !q.activity.Lists {
-		ours = b.living(now)
+		ours = m.liveCount(now)
 	}
 	return max(0, q.activity.Current-ours)
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
-// losses are all calls that write, and for those that write in several ways, each way. Announcements of changes are
-// left out: they say only where to look, and may come twice.
-var losses = append(append(append(ledgerLosses, jobLosses...), nodeLosses...), append(boardLosses, mailLosses...)...)
+// allLostReplies are all calls that write, and each way in which they write. Published changes are not among them: they are only hints,
+// and may be repeated.
+var allLostReplies = append(append(append(ledgerLostReplies, jobLostReplies...), nodeLostReplies...), append(boardLostReplies, inboxLostReplies...)...)
 
-func (x *subject) ref() core.LeaseRef {
+func (x *subject) ownLease() core.LeaseRef {
 	return core.LeaseRef{Node: core.NodeID(x.name), Job: core.JobID(x.name), Attempt: 1, Token: "t.1"}
 }
 
-// other is a lease beside the subject's own.
-func (x *subject) other(job string) core.LeaseRef {
+// otherLease returns a lease of another job on the subject's node.
+func (x *subject) otherLease(job string) core.LeaseRef {
 	return core.LeaseRef{Node: core.NodeID(x.name), Job: core.JobID(job), Attempt: 1, Token: "t.1"}
 }
 
 func (x *subject) reserve(ctx context.Context, refs ...core.LeaseRef) error {
 	for _, ref := range refs {
-		r, err := x.sure.Reserve(ctx, store.ReserveParams{Lease: ref, Epoch: x.node.Epoch, Revision: x.node.Revision})
+		r, err := x.reliable.Reserve(ctx, store.ReserveParams{Lease: ref, Epoch: x.node.Epoch, Revision: x.node.Revision})
 		if err != nil || r.Verdict != store.OK {
 			return fmt.Errorf("reserve: %v, %w", r.Verdict, err)
 		}
@@ -34,86 +34,86 @@ func (x *subject) reserve(ctx context.Context, refs ...core.LeaseRef) error {
 	return nil
 }
 
-// registered is a node with ten slots.
-func registered(ctx context.Context, x *subject) error {
-	r, err := x.sure.Register(ctx, store.RegisterParams{Node: crowdDeclared(core.NodeID(x.name), 10), Load: core.UnknownLoad})
+// withNode prepares a node with ten slots.
+func withNode(ctx context.Context, x *subject) error {
+	r, err := x.reliable.Register(ctx, store.RegisterParams{Node: declaredNode(core.NodeID(x.name), 10), Load: core.UnknownLoad})
 	x.node = r.Node
 	return err
 }
 
-// leased is a node with the subject's lease and another one.
-func leased(ctx context.Context, x *subject) error {
-	if err := registered(ctx, x); err != nil {
+// withLeases prepares a node with the subject's lease and another one.
+func withLeases(ctx context.Context, x *subject) error {
+	if err := withNode(ctx, x); err != nil {
 		return err
 	}
-	return x.reserve(ctx, x.ref(), x.other("j-2"))
+	return x.reserve(ctx, x.ownLease(), x.otherLease("j-2"))
 }
 
-// running is the same, and the node has confirmed.
-func running(ctx context.Context, x *subject) error {
-	if err := leased(ctx, x); err != nil {
+// withRunningJob prepares the same, and commits the subject's lease.
+func withRunningJob(ctx context.Context, x *subject) error {
+	if err := withLeases(ctx, x); err != nil {
 		return err
 	}
-	_, err := x.sure.Commit(ctx, x.ref())
+	_, err := x.reliable.Commit(ctx, x.ownLease())
 	return err
 }
 
-func nothing(context.Context, *subject) error { return nil }
+func withNothing(context.Context, *subject) error { return nil }
 
-var ledgerLosses = []loss{
-	{name: "reserve", loses: "reserve", prepare: registered, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		r, err := s.Reserve(ctx, store.ReserveParams{Lease: x.ref(), Epoch: x.node.Epoch, Revision: x.node.Revision})
+var ledgerLostReplies = []lostReply{
+	{name: "reserve", command: "reserve", prepare: withNode, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		r, err := s.Reserve(ctx, store.ReserveParams{Lease: x.ownLease(), Epoch: x.node.Epoch, Revision: x.node.Revision})
 		return fmt.Sprint(r), err
 	}},
-	{name: "commit", loses: "commit", prepare: leased, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		held, err := s.Commit(ctx, x.ref())
+	{name: "commit", command: "commit", prepare: withLeases, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		held, err := s.Commit(ctx, x.ownLease())
 		return fmt.Sprint(held), err
 	}},
-	{name: "release", loses: "ZREM", prepare: running, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		err := s.Release(ctx, store.ReleaseParams{Lease: x.ref()})
-		s.Quiesce()
+	{name: "release", command: "ZREM", prepare: withRunningJob, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		err := s.Release(ctx, store.ReleaseParams{Lease: x.ownLease()})
+		s.WaitForReleases()
 		return "", err
 	}},
-	{name: "park", loses: "park", prepare: running, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		return "", s.Release(ctx, store.ReleaseParams{Lease: x.ref(), Park: true})
+	{name: "park", command: "park", prepare: withRunningJob, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return "", s.Release(ctx, store.ReleaseParams{Lease: x.ownLease(), Park: true})
 	}},
-	{name: "revoke", loses: "revoke", prepare: running, call: revoke},
-	{name: "revoke parked", loses: "revoke", call: revoke, prepare: func(ctx context.Context, x *subject) error {
-		if err := running(ctx, x); err != nil {
+	{name: "revoke", command: "revoke", prepare: withRunningJob, call: revokeLease},
+	{name: "revoke parked", command: "revoke", call: revokeLease, prepare: func(ctx context.Context, x *subject) error {
+		if err := withRunningJob(ctx, x); err != nil {
 			return err
 		}
-		return x.sure.Release(ctx, store.ReleaseParams{Lease: x.ref(), Park: true})
+		return x.reliable.Release(ctx, store.ReleaseParams{Lease: x.ownLease(), Park: true})
 	}},
 }
 
-func revoke(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	return "", s.Revoke(ctx, x.ref())
+func revokeLease(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return "", s.Revoke(ctx, x.ownLease())
 }
 
 func (x *subject) holder() core.Holder {
 	return core.Holder{Attempt: 1, Node: core.NodeID(x.name), Epoch: 7}
 }
 
-func createAs(token core.Token) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func createJob(token core.Token) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		job, created, err := s.Create(ctx, store.CreateParams{
 			ID: core.JobID(x.name), Spec: core.Spec{Request: core.RequestID(x.name)}, Fingerprint: "print",
 			Holder: x.holder(), Token: token, Timeout: time.Minute,
 		})
-		return fmt.Sprint(created, describe(job)), err
+		return fmt.Sprint(created, describeJob(job)), err
 	}
 }
 
-// recorded is a job.
-func recorded(ctx context.Context, x *subject) (err error) {
-	if _, err = createAs("t.1")(ctx, x.sure, x); err == nil {
-		x.job, err = x.sure.Get(ctx, core.JobID(x.name))
+// withRecord prepares the record of a job.
+func withRecord(ctx context.Context, x *subject) (err error) {
+	if _, err = createJob("t.1")(ctx, x.reliable, x); err == nil {
+		x.job, err = x.reliable.Get(ctx, core.JobID(x.name))
 	}
 	return err
 }
 
-// apply makes a step from what the subject's job is when the call is made for the first time.
-func apply(p store.ApplyParams) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+// applyEvent applies an event to the subject's job as it is before the first call.
+func applyEvent(p store.ApplyParams) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		p := p
 		p.Job, p.Seen = x.job.ID, x.job
@@ -131,13 +131,13 @@ func apply(p store.ApplyParams) func(ctx context.Context, s *redisstore.Store, x
 	}
 }
 
-// retrying is a job whose owner has so long.
-func retrying(retryFor time.Duration) func(ctx context.Context, x *subject) error {
+// withRetry prepares a job in RETRYING, with the time of its owner.
+func withRetry(retryFor time.Duration) func(ctx context.Context, x *subject) error {
 	return func(ctx context.Context, x *subject) error {
-		if err := recorded(ctx, x); err != nil {
+		if err := withRecord(ctx, x); err != nil {
 			return err
 		}
-		a, err := x.sure.Apply(ctx, store.ApplyParams{
+		a, err := x.reliable.Apply(ctx, store.ApplyParams{
 			Job: x.job.ID, Event: core.EventRetry, Holder: x.job.Holder, Owner: "o.1", RetryFor: retryFor, Reason: core.ReasonNodeFailed,
 		})
 		x.job = a.Job
@@ -145,33 +145,72 @@ func retrying(retryFor time.Duration) func(ctx context.Context, x *subject) erro
 	}
 }
 
-var jobLosses = []loss{
-	{name: "create", loses: "create", prepare: nothing, call: createAs("t.1")},
+var jobLostReplies = []lostReply{
+	{name: "create", command: "create", prepare: withNothing, call: createJob("t.1")},
 	{
-		name: "create anew", loses: "replace", call: createAs("t.2"),
+		name: "create after a refusal", command: "replace", call: createJob("t.2"),
 		prepare: func(ctx context.Context, x *subject) error {
-			if err := recorded(ctx, x); err != nil {
+			if err := withRecord(ctx, x); err != nil {
 				return err
 			}
-			_, err := x.sure.Apply(ctx, store.ApplyParams{Job: x.job.ID, Event: core.EventFail, AnyHolder: true, Reason: core.ReasonAllFull})
+			_, err := x.reliable.Apply(ctx, store.ApplyParams{Job: x.job.ID, Event: core.EventFail, AnyHolder: true, Reason: core.ReasonAllFull})
 			return err
 		},
-		done: func(_, now state) bool { return strings.Contains(now["record"], "t.2") },
+		done: func(_, now redisState) bool { return strings.Contains(now["record"], "t.2") },
 	},
-	{name: "done", loses: "replace", prepare: recorded, call: apply(store.ApplyParams{Event: core.EventDone, Result: []byte(`{"a":1}`)})},
-	{name: "fail", loses: "replace", prepare: recorded, call: apply(store.ApplyParams{Event: core.EventFail, Reason: core.ReasonMaxRetry})},
-	{name: "cancel", loses: "replace", prepare: recorded, call: apply(store.ApplyParams{Event: core.EventCancel, AnyHolder: true, Reason: core.ReasonCancelled})},
-	{name: "retry", loses: "replace", prepare: recorded, call: apply(store.ApplyParams{
+	{name: "done", command: "replace", prepare: withRecord, call: applyEvent(store.ApplyParams{Event: core.EventDone, Result: []byte(`{"a":1}`)})},
+	{name: "fail", command: "replace", prepare: withRecord, call: applyEvent(store.ApplyParams{Event: core.EventFail, Reason: core.ReasonMaxRetry})},
+	{name: "cancel", command: "replace", prepare: withRecord, call: applyEvent(store.ApplyParams{Event: core.EventCancel, AnyHolder: true, Reason: core.ReasonCancelled})},
+	{name: "retry", command: "replace", prepare: withRecord, call: applyEvent(store.ApplyParams{
 		Event: core.EventRetry, Owner: "o.1", RetryFor: time.Minute, Reason: core.ReasonNodeFailed,
 	})},
-	{name: "move", loses: "replace", prepare: retrying(time.Minute), call: apply(store.ApplyParams{
+	{name: "move", command: "replace", prepare: withRetry(time.Minute), call: applyEvent(store.ApplyParams{
 		Event: core.EventMove, Owner: "o.1", Token: "t.2", To: core.Holder{Attempt: 2, Epoch: 8},
 	})},
-	{name: "rebind", loses: "replace", prepare: recorded, call: apply(store.ApplyParams{
+	{name: "rebind", command: "replace", prepare: withRecord, call: applyEvent(store.ApplyParams{
 		Event: core.EventRebind, To: core.Holder{Attempt: 1, Epoch: 8},
 	})},
-	// Taken over by its owner, a retry is renewed.
-	{name: "takeover", loses: "replace", prepare: retrying(0), renews: []string{"record"}, call: apply(store.ApplyParams{
+	// A takeover by the same owner renews the retry.
+	{name: "takeover", command: "replace", prepare: withRetry(0), renews: []string{"record"}, call: applyEvent(store.ApplyParams{
 		Event: core.EventTakeover, Owner: "o.2", RetryFor: time.Minute,
 	})},
+}
+
+func appendMessage(index int64) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		a, err := s.Append(ctx, store.AppendParams{
+			Session: x.session(), Index: index, Body: fmt.Appendf(nil, "body %d", index), Keep: time.Minute,
+		})
+		a.Exists = false // true for the repeated call only
+		return fmt.Sprint(a), err
+	}
+}
+
+func acquireLock(holder string) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		l, err := s.Lock(ctx, store.LockParams{Name: x.name, Holder: holder, TTL: time.Minute})
+		return fmt.Sprint(l.Held), err
+	}
+}
+
+var boardLostReplies = []lostReply{
+	{name: "append", command: "append", prepare: after(withNothing, appendMessage(0)), call: appendMessage(1)},
+	{name: "append with a gap", command: "append", prepare: withNothing, call: appendMessage(1)},
+	{name: "append into a gap", command: "append", prepare: after(withNothing, appendMessage(1)), call: appendMessage(0)},
+	{name: "lock", command: "lock", prepare: withNothing, call: acquireLock("me")},
+	{name: "unlock", command: "unlock", prepare: after(withNothing, acquireLock("me")), call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return "", s.Unlock(ctx, store.LockParams{Name: x.name, Holder: "me"})
+	}},
+	{name: "snapshot", command: "SET", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return "", s.SaveSnapshot(ctx, store.SnapshotParams{Name: x.name, Body: []byte("body"), TTL: time.Minute})
+	}},
+	// These two count calls by design. A repeated call is refused earlier, never later.
+	{name: "allow", command: "allow", prepare: withNothing, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		ok, err := s.Allow(ctx, store.AllowParams{Key: x.name, Limit: 1, Window: time.Minute})
+		return fmt.Sprint(ok), err
+	}},
+	{name: "debounce", command: "SET", prepare: withNothing, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		first, err := s.Debounce(ctx, x.name, time.Minute)
+		return fmt.Sprint(first), err
+	}},
 }

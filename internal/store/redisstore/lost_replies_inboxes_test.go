@@ -12,38 +12,38 @@ import (
 
 func (x *subject) instance() core.InstanceID { return core.InstanceID(x.name) }
 
-func (x *subject) session() core.SessionRef { return redisstore.SessionOf(x.name) }
+func (x *subject) session() core.SessionRef { return redisstore.SessionNamed(x.name) }
 
-// present announces an instance.
-func present(ctx context.Context, x *subject) error {
-	return x.sure.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
+// withInstance prepares a present instance.
+func withInstance(ctx context.Context, x *subject) error {
+	return x.reliable.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
 }
 
-func posts(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	posted, err := s.Post(ctx, store.PostParams{To: x.instance(), Body: []byte("letter"), MaxMessages: 10})
+func postMessage(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	posted, err := s.Post(ctx, store.PostParams{To: x.instance(), Body: []byte("message"), MaxMessages: 10})
 	return fmt.Sprint(posted), err
 }
 
-// fetched has a letter in its inbox that was fetched.
-func fetched(ctx context.Context, x *subject) error {
-	if err := then(present, posts)(ctx, x); err != nil {
+// withPendingMessage prepares an inbox with a message that was fetched.
+func withPendingMessage(ctx context.Context, x *subject) error {
+	if err := after(withInstance, postMessage)(ctx, x); err != nil {
 		return err
 	}
-	letters, err := x.sure.Fetch(ctx, store.FetchParams{Inbox: x.instance(), Wait: time.Second, Limit: 1})
+	messages, err := x.reliable.Fetch(ctx, store.FetchParams{Inbox: x.instance(), Wait: time.Second, Limit: 1})
 	if err == nil {
-		x.letter = letters[0]
+		x.message = messages[0]
 	}
 	return err
 }
 
-func deadLetters(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	_, err := s.DeadLetter(ctx, store.DeadLetterParams{Inbox: x.instance(), Message: x.letter, Reason: "FAILED", Keep: time.Minute})
+func makeDeadLetter(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	_, err := s.DeadLetter(ctx, store.DeadLetterParams{Inbox: x.instance(), Message: x.message, Reason: "FAILED", Keep: time.Minute})
 	return "", err
 }
 
-// replays puts the dead letter back. Whether it was this call or an earlier one that did is not said.
-func replays(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	dead, err := x.sure.DeadLetters(ctx, x.instance(), "", 1)
+// replayDeadLetter replays the dead letter, unless an earlier call did.
+func replayDeadLetter(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	dead, err := x.reliable.DeadLetters(ctx, x.instance(), "", 1)
 	if err != nil || len(dead) == 0 {
 		return "", err
 	}
@@ -51,58 +51,57 @@ func replays(ctx context.Context, s *redisstore.Store, x *subject) (string, erro
 	return "", err
 }
 
-func saves(take bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func saveSession(takeOver bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		held, err := s.SaveSession(ctx, store.SaveParams{
-			Session: x.session(), Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, TakeOver: take, Body: fmt.Appendf(nil, "take %v", take), Keep: time.Minute, Known: 3,
+			Session: x.session(), Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, TakeOver: takeOver, Body: fmt.Appendf(nil, "take over %v", takeOver), Keep: time.Minute, Known: 3,
 		})
 		return fmt.Sprint(held), err
 	}
 }
 
-var mailLosses = []loss{
-	{name: "save", loses: "save", prepare: then(nothing, saves(true)), call: saves(false)},
-	{name: "save first", loses: "save", prepare: nothing, call: saves(true)},
-	{name: "announce", loses: "announce", prepare: nothing, done: func(_, now state) bool { return now.has("presence") }, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+var inboxLostReplies = []lostReply{
+	{name: "save", command: "save", prepare: after(withNothing, saveSession(true)), call: saveSession(false)},
+	{name: "save first", command: "save", prepare: withNothing, call: saveSession(true)},
+	{name: "announce", command: "announce", prepare: withNothing, done: func(_, now redisState) bool { return now.has("presence") }, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		return "", s.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
 	}},
-	{name: "acknowledge", loses: "acknowledge", prepare: fetched, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		return "", s.Acknowledge(ctx, x.instance(), x.letter.ID)
+	{name: "acknowledge", command: "acknowledge", prepare: withPendingMessage, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return "", s.Acknowledge(ctx, x.instance(), x.message.ID)
 	}},
-	{name: "dead letter", loses: "deadletter", prepare: fetched, call: deadLetters},
-	{name: "fetch abandoned", loses: "fetch_abandoned", prepare: func(ctx context.Context, x *subject) error {
-		if err := then(present, posts)(ctx, x); err != nil {
+	{name: "dead letter", command: "deadletter", prepare: withPendingMessage, call: makeDeadLetter},
+	{name: "fetch abandoned", command: "fetch_abandoned", prepare: func(ctx context.Context, x *subject) error {
+		if err := after(withInstance, postMessage)(ctx, x); err != nil {
 			return err
 		}
-		return x.sure.Withdraw(ctx, x.instance())
+		return x.reliable.Withdraw(ctx, x.instance())
 	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		letters, err := s.FetchAbandoned(ctx, x.instance(), 8)
-		if err != nil || len(letters) != 1 {
-			return fmt.Sprint(letters), err
+		messages, err := s.FetchAbandoned(ctx, x.instance(), 8)
+		if err != nil || len(messages) != 1 {
+			return fmt.Sprint(messages), err
 		}
-		return fmt.Sprint(string(letters[0].Body), letters[0].Deliveries), nil
+		return fmt.Sprint(string(messages[0].Body), messages[0].Deliveries), nil
 	}},
-	{name: "remove inbox", loses: "remove_inbox", prepare: func(ctx context.Context, x *subject) error {
-		if err := fetched(ctx, x); err != nil {
+	{name: "remove inbox", command: "remove_inbox", prepare: func(ctx context.Context, x *subject) error {
+		if err := withPendingMessage(ctx, x); err != nil {
 			return err
 		}
-		return x.sure.Withdraw(ctx, x.instance())
+		return x.reliable.Withdraw(ctx, x.instance())
 	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		done, err := s.RemoveInbox(ctx, x.instance())
 		return fmt.Sprint(done), err
 	}},
-	// A letter may come twice, its readers know that; a letter that is taken up again was delivered once more; and who
-	// discards what is gone is told so.
-	{name: "post", loses: "post", prepare: present, counts: true, call: posts},
-	{name: "pending", loses: "pending", prepare: fetched, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		letters, err := s.Pending(ctx, store.FetchParams{Inbox: x.instance(), Limit: 1})
-		return fmt.Sprint(len(letters)), err
+	// A message may arrive twice, which receivers recognise; Pending counts a delivery; and Discard returns how many it removed.
+	{name: "post", command: "post", prepare: withInstance, counts: true, call: postMessage},
+	{name: "pending", command: "pending", prepare: withPendingMessage, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		messages, err := s.Pending(ctx, store.FetchParams{Inbox: x.instance(), Limit: 1})
+		return fmt.Sprint(len(messages)), err
 	}},
-	{name: "replay, claim", loses: "claim_dead_letter", prepare: then(fetched, deadLetters), counts: true, call: replays},
-	{name: "replay", loses: "replay", prepare: then(fetched, deadLetters), counts: true, call: replays, done: func(before, now state) bool {
+	{name: "claim of a replay", command: "claim_dead_letter", prepare: after(withPendingMessage, makeDeadLetter), counts: true, call: replayDeadLetter},
+	{name: "replay", command: "replay", prepare: after(withPendingMessage, makeDeadLetter), counts: true, call: replayDeadLetter, done: func(before, now redisState) bool {
 		return now["inbox"] != before["inbox"]
 	}},
-	{name: "discard", loses: "discard", prepare: then(fetched, deadLetters), counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	{name: "discard", command: "discard", prepare: after(withPendingMessage, makeDeadLetter), counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		n, err := s.Discard(ctx, x.instance())
 		return fmt.Sprint(n), err
 	}},

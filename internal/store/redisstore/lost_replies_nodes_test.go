@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
-// namesOf lists leases by job and state, in order.
-func namesOf(leases []core.Lease) []string {
+// formatLeaseStates lists leases with their states, in order.
+func formatLeaseStates(leases []core.Lease) []string {
 	var names []string
 	for _, l := range leases {
 		names = append(names, fmt.Sprintf("%s|%d|%s %s", l.Job, l.Attempt, l.Token, l.State))
@@ -21,8 +21,8 @@ func namesOf(leases []core.Lease) []string {
 	return names
 }
 
-// lists is a node's word on what it has: the subject's own job is "own".
-func (x *subject) lists(jobs ...string) store.Activity {
+// activity returns the activity of a node that lists jobs; "own" is the subject's own job.
+func (x *subject) activity(jobs ...string) store.Activity {
 	a := store.Activity{Lists: true}
 	for _, job := range jobs {
 		if job == "own" {
@@ -33,9 +33,9 @@ func (x *subject) lists(jobs ...string) store.Activity {
 	return a
 }
 
-func (x *subject) beat(ctx context.Context, s *redisstore.Store, seq uint64, change func(*core.Node), jobs ...string) (string, error) {
+func (x *subject) heartbeat(ctx context.Context, s *redisstore.Store, seq uint64, change func(*core.Node), jobs ...string) (string, error) {
 	p := store.HeartbeatParams{
-		Node: x.node.ID, Epoch: x.node.Epoch, Seq: seq, Known: x.node, Load: core.Load{CPU: 0.5, GPU: -1, Memory: -1}, Activity: x.lists(jobs...),
+		Node: x.node.ID, Epoch: x.node.Epoch, Seq: seq, Known: x.node, Load: core.Load{CPU: 0.5, GPU: -1, Memory: -1}, Activity: x.activity(jobs...),
 	}
 	if change != nil {
 		next := *x.node
@@ -46,39 +46,39 @@ func (x *subject) beat(ctx context.Context, s *redisstore.Store, seq uint64, cha
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintln(r.Verdict, r.Node.MaxJobs, r.Node.Version, r.Occupancy, namesOf(r.Orphans), namesOf(r.Overdue), namesOf(r.Strays), r.Cancels), nil
+	return fmt.Sprintln(r.Verdict, r.Node.MaxJobs, r.Node.Version, r.Occupancy, formatLeaseStates(r.Orphans), formatLeaseStates(r.Overdue), formatLeaseStates(r.Strays), r.Cancels), nil
 }
 
-func beats(seq uint64, change func(*core.Node), jobs ...string) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func sendHeartbeat(seq uint64, change func(*core.Node), jobs ...string) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		return x.beat(ctx, s, seq, change, jobs...)
+		return x.heartbeat(ctx, s, seq, change, jobs...)
 	}
 }
 
-// then prepares in two steps.
-func then(first func(context.Context, *subject) error, second func(ctx context.Context, s *redisstore.Store, x *subject) (string, error)) func(context.Context, *subject) error {
+// after prepares with a call in addition.
+func after(first func(context.Context, *subject) error, second func(ctx context.Context, s *redisstore.Store, x *subject) (string, error)) func(context.Context, *subject) error {
 	return func(ctx context.Context, x *subject) error {
 		if err := first(ctx, x); err != nil {
 			return err
 		}
-		_, err := second(ctx, x.sure, x)
+		_, err := second(ctx, x.reliable, x)
 		return err
 	}
 }
 
-func register(jobs ...string) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func registerNode(jobs ...string) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		r, err := s.Register(ctx, store.RegisterParams{
-			Node: crowdDeclared(core.NodeID(x.name), 10), Load: core.UnknownLoad, Activity: x.lists(jobs...),
+			Node: declaredNode(core.NodeID(x.name), 10), Load: core.UnknownLoad, Activity: x.activity(jobs...),
 		})
-		return fmt.Sprintln(r.Occupancy, namesOf(r.Kept), namesOf(r.Orphans), namesOf(r.Strays)), err
+		return fmt.Sprintln(r.Occupancy, formatLeaseStates(r.Kept), formatLeaseStates(r.Orphans), formatLeaseStates(r.Strays)), err
 	}
 }
 
-// A registration that is repeated is another one: the node begins one more life, with what it had.
-var lives = []string{"meta.epoch", "meta.rev", "meta.ver", "meta.grant"}
+// epochFields are the fields that a repeated registration changes: it starts another epoch with the same jobs.
+var epochFields = []string{"meta.epoch", "meta.rev", "meta.ver", "meta.grant"}
 
-func drain(drained bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func setDrain(drained bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		n, err := s.Drain(ctx, store.DrainParams{Node: x.node.ID, Drained: drained})
 		if err != nil {
@@ -88,7 +88,7 @@ func drain(drained bool) func(ctx context.Context, s *redisstore.Store, x *subje
 	}
 }
 
-func connect(connection uint64, lost bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func reportConnection(connection uint64, lost bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		n, err := s.Connect(ctx, store.ConnectParams{Node: x.node.ID, Epoch: x.node.Epoch, Connection: connection, Lost: lost})
 		if err != nil {
@@ -98,50 +98,50 @@ func connect(connection uint64, lost bool) func(ctx context.Context, s *redissto
 	}
 }
 
-func mark(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func markService(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return "", s.Mark(ctx, store.Mark{Node: x.node.ID, Service: "asr", For: time.Minute})
 }
 
-func remove(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func removeNode(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return "", s.Remove(ctx, store.RemoveParams{Node: x.node.ID})
 }
 
-var nodeLosses = []loss{
-	{name: "register", loses: "register", prepare: nothing, call: register(), renews: lives,
-		done: func(_, now state) bool { return now.has("meta") }},
+var nodeLostReplies = []lostReply{
+	{name: "register", command: "register", prepare: withNothing, call: registerNode(), renews: epochFields,
+		done: func(_, now redisState) bool { return now.has("meta") }},
 	{
-		name: "register again", loses: "register", renews: lives, call: register("own", "j-9"),
-		prepare: then(then(running, func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-			if err := x.reserve(ctx, x.other("j-3")); err != nil {
+		name: "register again", command: "register", renews: epochFields, call: registerNode("own", "j-9"),
+		prepare: after(after(withRunningJob, func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+			if err := x.reserve(ctx, x.otherLease("j-3")); err != nil {
 				return "", err
 			}
-			_, err := s.Commit(ctx, x.other("j-3")) // it is not listed: an orphan
+			_, err := s.Commit(ctx, x.otherLease("j-3")) // not listed: an orphan
 			return "", err
 		}), func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-			return "", s.Revoke(ctx, x.other("j-2")) // nor is this, and it goes
+			return "", s.Revoke(ctx, x.otherLease("j-2")) // not listed and revoked: removed
 		}),
-		done: func(before, now state) bool { return before["meta.epoch"] != now["meta.epoch"] },
+		done: func(before, now redisState) bool { return before["meta.epoch"] != now["meta.epoch"] },
 	},
-	{name: "sighting", loses: "record_last_seen", prepare: nothing, call: register(), renews: lives,
-		done: func(_, now state) bool { return now.has("seen") }},
-	{name: "heartbeat", loses: "heartbeat", prepare: running, call: beats(1, nil, "own", "j-2")},
-	{name: "first omission", loses: "heartbeat", prepare: running, call: beats(1, nil, "j-2")},
-	{name: "second omission", loses: "heartbeat", prepare: then(running, beats(1, nil, "j-2")), call: beats(2, nil, "j-2")},
-	{name: "stray", loses: "heartbeat", prepare: running, call: beats(1, nil, "own", "j-2", "j-9")},
-	{name: "let go", loses: "heartbeat", prepare: then(then(running, revoke), beats(1, nil, "own", "j-2")), call: beats(2, nil, "j-2")},
-	{name: "change", loses: "heartbeat", prepare: running, call: beats(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
-	{name: "drain", loses: "drain", prepare: registered, call: drain(true)},
-	{name: "resume", loses: "drain", prepare: then(registered, drain(true)), call: drain(false)},
-	{name: "lost connection", loses: "connect", prepare: registered, call: connect(1, true)},
-	{name: "another connection", loses: "connect", prepare: then(registered, connect(1, true)), call: connect(2, false)},
-	{name: "mark", loses: "mark", prepare: registered, call: mark},
-	{name: "remove", loses: "remove", prepare: then(running, mark), call: remove},
-	{name: "forget", loses: "ZREM", prepare: then(running, mark), call: remove,
-		done: func(_, now state) bool { return !now.has("seen") }},
+	{name: "last seen", command: "record_last_seen", prepare: withNothing, call: registerNode(), renews: epochFields,
+		done: func(_, now redisState) bool { return now.has("seen") }},
+	{name: "heartbeat", command: "heartbeat", prepare: withRunningJob, call: sendHeartbeat(1, nil, "own", "j-2")},
+	{name: "first omission", command: "heartbeat", prepare: withRunningJob, call: sendHeartbeat(1, nil, "j-2")},
+	{name: "second omission", command: "heartbeat", prepare: after(withRunningJob, sendHeartbeat(1, nil, "j-2")), call: sendHeartbeat(2, nil, "j-2")},
+	{name: "stray", command: "heartbeat", prepare: withRunningJob, call: sendHeartbeat(1, nil, "own", "j-2", "j-9")},
+	{name: "omission of a revoked job", command: "heartbeat", prepare: after(after(withRunningJob, revokeLease), sendHeartbeat(1, nil, "own", "j-2")), call: sendHeartbeat(2, nil, "j-2")},
+	{name: "declaration", command: "heartbeat", prepare: withRunningJob, call: sendHeartbeat(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
+	{name: "drain", command: "drain", prepare: withNode, call: setDrain(true)},
+	{name: "end of a drain", command: "drain", prepare: after(withNode, setDrain(true)), call: setDrain(false)},
+	{name: "lost connection", command: "connect", prepare: withNode, call: reportConnection(1, true)},
+	{name: "another connection", command: "connect", prepare: after(withNode, reportConnection(1, true)), call: reportConnection(2, false)},
+	{name: "mark", command: "mark", prepare: withNode, call: markService},
+	{name: "remove", command: "remove", prepare: after(withRunningJob, markService), call: removeNode},
+	{name: "removal from the list", command: "ZREM", prepare: after(withRunningJob, markService), call: removeNode,
+		done: func(_, now redisState) bool { return !now.has("seen") }},
 	{
-		name: "incarnation", loses: "incarnation",
+		name: "incarnation", command: "incarnation",
 		prepare: func(_ context.Context, x *subject) error {
-			_, err := x.server.Do("DEL", redisstore.KeysOf(x.prefix, x.name)["incarnation"])
+			_, err := x.server.Do("DEL", redisstore.KeysByLabel(x.prefix, x.name)["incarnation"])
 			return err
 		},
 		call: func(ctx context.Context, s *redisstore.Store, _ *subject) (string, error) {

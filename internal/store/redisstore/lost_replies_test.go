@@ -21,53 +21,53 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
-var lostReplies = flag.Int64("lost-replies", 400, "how many replies TestLostReplies loses")
+var lostReplyCount = flag.Int64("lost-replies", 400, "the number of replies that TestLostReplies loses")
 
-// lostLanes is how many lose replies at once: most of the time is spent on connections that are made anew.
-const lostLanes = 8
+// lostReplyWorkers is how many calls are tested concurrently: most of the time is spent on reconnecting.
+const lostReplyWorkers = 8
 
-// loss is a call whose reply is lost after it was carried out.
-type loss struct {
-	name  string
-	loses string // the script or command whose reply it is
-	// prepare makes what the call is about. It loses nothing.
+// lostReply is a call whose reply is lost after it was executed.
+type lostReply struct {
+	name    string
+	command string // the script or command whose reply it is
+	// prepare creates the subject of the call. It loses no reply.
 	prepare func(ctx context.Context, x *subject) error
-	// call makes the call and says what was answered, but for what tells the time.
+	// call makes the call and returns its result without times.
 	call func(ctx context.Context, s *redisstore.Store, x *subject) (string, error)
-	// done reports that the step whose reply is to be lost was made; nil: it is the first one of the call.
-	done func(before, now state) bool
-	// renews names what a repeat writes anew on purpose.
+	// done reports that the command whose reply is to be lost was executed; nil: it is the first one of the call.
+	done func(before, now redisState) bool
+	// renews lists the fields that a repeated call writes again on purpose.
 	renews []string
-	// counts says that each call counts, by its nature: whoever repeats it has made two.
+	// counts says that the call is not idempotent: a repeated call counts twice.
 	counts bool
 }
 
-// subject is a node, a job, a session and so on, all of one name, that nothing else is about.
+// subject is a node, a job, a session and so on, all of one name, that no other call uses.
 type subject struct {
-	name   string
-	prefix string
-	sure   *redisstore.Store // loses nothing
-	server *redistest.Server
-	node   *core.Node
-	job    *core.Job
-	letter store.InboxMessage
+	name     string
+	prefix   string
+	reliable *redisstore.Store // loses no reply
+	server   *redistest.Server
+	node     *core.Node
+	job      *core.Job
+	message  store.InboxMessage
 }
 
-func (x *subject) state() (state, error) { return stateOf(x.server, x.prefix, x.name) }
+func (x *subject) state() (redisState, error) { return readState(x.server, x.prefix, x.name) }
 
-// lane loses replies one after the other.
-type lane struct {
-	t           *testing.T
-	server      *redistest.Server
-	proxy       *redistest.Proxy
-	lossy       *redisstore.Store // through the proxy
-	sure        *redisstore.Store // to the same keys, past the proxy
-	twin        *redisstore.Store // to other keys: what is done here is done once
-	mine, other string            // prefixes
+// lostReplyWorker tests calls one after the other.
+type lostReplyWorker struct {
+	t                       *testing.T
+	server                  *redistest.Server
+	proxy                   *redistest.Proxy
+	lossy                   *redisstore.Store // through the proxy
+	reliable                *redisstore.Store // to the same keys, without the proxy
+	reference               *redisstore.Store // to other keys: every call is made once
+	prefix, referencePrefix string
 }
 
-func newLane(t *testing.T, server *redistest.Server) *lane {
-	l := &lane{t: t, server: server, proxy: redistest.StartProxy(t, server.Addr())}
+func newLostReplyWorker(t *testing.T, server *redistest.Server) *lostReplyWorker {
+	w := &lostReplyWorker{t: t, server: server, proxy: redistest.StartProxy(t, server.Addr())}
 	options := func(prefix *string, share bool) func(*redisstore.Options) {
 		return func(o *redisstore.Options) {
 			if share {
@@ -77,15 +77,14 @@ func newLane(t *testing.T, server *redistest.Server) *lane {
 			o.Timing.Presence, o.Timeout = time.Minute, 5*time.Second
 		}
 	}
-	l.sure = open(t, server.URL(), options(&l.mine, false))
-	l.lossy = open(t, l.proxy.URL(), options(&l.mine, true))
-	l.twin = open(t, server.URL(), options(&l.other, false))
-	return l
+	w.reliable = open(t, server.URL(), options(&w.prefix, false))
+	w.lossy = open(t, w.proxy.URL(), options(&w.prefix, true))
+	w.reference = open(t, server.URL(), options(&w.referencePrefix, false))
+	return w
 }
 
-// TestLostReplies loses the reply to every script and command that writes, after it was carried out, and repeats the
-// call as its caller does. Afterwards Redis holds what it held after the first time, and what it holds where the same
-// was done once. In full:
+// TestLostReplies loses the reply to every script and command that writes, after it was executed, and repeats the call as a caller does.
+// The repetition must not change what Redis holds, and the result must be the same as that of a single call. In full:
 //
 //	go test -v -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 func TestLostReplies(t *testing.T) {
@@ -93,17 +92,17 @@ func TestLostReplies(t *testing.T) {
 	server := redistest.Start(t)
 	began := time.Now()
 	var tried, lost atomic.Int64
-	counts := make([]atomic.Int64, len(losses))
-	var lanes sync.WaitGroup
-	for range lostLanes {
-		l := newLane(t, server)
-		lanes.Go(func() {
-			for lost.Load() < *lostReplies && !t.Failed() {
+	counts := make([]atomic.Int64, len(allLostReplies))
+	var workers sync.WaitGroup
+	for range lostReplyWorkers {
+		worker := newLostReplyWorker(t, server)
+		workers.Go(func() {
+			for lost.Load() < *lostReplyCount && !t.Failed() {
 				n := tried.Add(1)
-				i := int(n) % len(losses)
-				ok, err := l.lose(t.Context(), &losses[i], fmt.Sprintf("x%d", n))
+				i := int(n) % len(allLostReplies)
+				ok, err := worker.testCall(t.Context(), &allLostReplies[i], fmt.Sprintf("x%d", n))
 				if err != nil {
-					t.Errorf("%s: %v", losses[i].name, err)
+					t.Errorf("%s: %v", allLostReplies[i].name, err)
 				}
 				if ok {
 					counts[i].Add(1)
@@ -112,38 +111,38 @@ func TestLostReplies(t *testing.T) {
 			}
 		})
 	}
-	lanes.Wait()
-	each := make([]string, len(losses))
-	for i := range losses {
-		each[i] = fmt.Sprintf("%s %d", losses[i].name, counts[i].Load())
+	workers.Wait()
+	each := make([]string, len(allLostReplies))
+	for i := range allLostReplies {
+		each[i] = fmt.Sprintf("%s %d", allLostReplies[i].name, counts[i].Load())
 		if counts[i].Load() == 0 && !t.Failed() {
-			t.Errorf("no reply was lost of: %s", losses[i].name)
+			t.Errorf("no reply of %s was lost", allLostReplies[i].name)
 		}
 	}
 	t.Logf("%d replies lost in %d calls and %v: %s", lost.Load(), tried.Load(), time.Since(began).Round(time.Second), strings.Join(each, ", "))
 }
 
-// lose makes one call with a loss. It reports whether the reply was lost after the call was carried out: what the
-// store says beside the call, such as which nodes were heard, may come between.
-func (l *lane) lose(ctx context.Context, c *loss, name string) (bool, error) {
-	x := &subject{name: name, prefix: l.mine, sure: l.sure, server: l.server}
-	y := &subject{name: name, prefix: l.other, sure: l.twin, server: l.server}
+// testCall makes one call and loses its reply. It reports whether the reply was lost after the call was executed: a background write of
+// the store, such as the last-seen times, may be lost instead.
+func (w *lostReplyWorker) testCall(ctx context.Context, c *lostReply, name string) (bool, error) {
+	x := &subject{name: name, prefix: w.prefix, reliable: w.reliable, server: w.server}
+	y := &subject{name: name, prefix: w.referencePrefix, reliable: w.reference, server: w.server}
 	if err := errors.Join(c.prepare(ctx, x), c.prepare(ctx, y)); err != nil {
-		return false, fmt.Errorf("it cannot be prepared: %w", err)
+		return false, fmt.Errorf("prepare: %w", err)
 	}
 	before, err := x.state()
 	if err != nil {
 		return false, err
 	}
-	dropped := l.proxy.Dropped()
-	l.once(ctx, c, x, before)
+	dropped := w.proxy.Dropped()
+	w.callAndLoseReply(ctx, c, x, before)
 	once, err := x.state()
 	if err != nil {
 		return false, err
 	}
-	made := cmp.Diff(before, once) != ""
-	lost := made && l.proxy.Dropped() > dropped
-	answer, err := l.repeat(ctx, c, x)
+	executed := cmp.Diff(before, once) != ""
+	lost := executed && w.proxy.Dropped() > dropped
+	answer, err := w.repeatCall(ctx, c, x)
 	if err != nil {
 		return false, err
 	}
@@ -151,51 +150,51 @@ func (l *lane) lose(ctx context.Context, c *loss, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	once, again := once.but("seen").without(renewed, c.renews...), twice.but("seen").without(renewed, c.renews...)
-	if diff := cmp.Diff(once, again); lost && !c.counts && diff != "" {
-		l.t.Errorf("%s had a second effect (-once +twice):\n%s", c.name, diff)
+	once, repeated := once.withoutLabel("seen").mask(renewedFields, c.renews...), twice.withoutLabel("seen").mask(renewedFields, c.renews...)
+	if diff := cmp.Diff(once, repeated); lost && !c.counts && diff != "" {
+		w.t.Errorf("%s had a second effect (-once +twice):\n%s", c.name, diff)
 	}
 	times := 1
-	if c.counts && made {
+	if c.counts && executed {
 		times = 2
 	}
-	return lost, l.compare(ctx, c, y, times, answer, twice)
+	return lost, w.compareWithReference(ctx, c, y, times, answer, twice)
 }
 
-// once makes the call and loses its reply. Whatever comes back from it says nothing.
-func (l *lane) once(ctx context.Context, c *loss, x *subject, before state) {
-	defer l.proxy.DropReplies(0)
+// callAndLoseReply makes the call and loses its reply. Its result is ignored.
+func (w *lostReplyWorker) callAndLoseReply(ctx context.Context, c *lostReply, x *subject, before redisState) {
+	defer w.proxy.DropReplies(0)
 	if c.done == nil {
-		l.proxy.DropReplies(1)
-		_, _ = c.call(ctx, l.lossy, x)
+		w.proxy.DropReplies(1)
+		_, _ = c.call(ctx, w.lossy, x)
 		return
 	}
-	l.proxy.Delay(30 * time.Millisecond) // time to see that the step was made before its reply arrives
-	defer l.proxy.Delay(0)
-	over := make(chan struct{})
+	w.proxy.Delay(30 * time.Millisecond) // time to see that the command was executed before its reply arrives
+	defer w.proxy.Delay(0)
+	returned := make(chan struct{})
 	go func() {
-		defer close(over)
-		_, _ = c.call(ctx, l.lossy, x)
+		defer close(returned)
+		_, _ = c.call(ctx, w.lossy, x)
 	}()
 	for {
 		if now, err := x.state(); err == nil && c.done(before, now) {
 			break
 		}
 		select {
-		case <-over:
+		case <-returned:
 			return
 		case <-time.After(time.Millisecond):
 		}
 	}
-	l.proxy.DropReplies(1)
-	<-over
+	w.proxy.DropReplies(1)
+	<-returned
 }
 
-// repeat makes the call until it is answered. The connection has to be made anew, so it may take some tries.
-func (l *lane) repeat(ctx context.Context, c *loss, x *subject) (string, error) {
+// repeatCall repeats the call until it is answered. It may take some tries, until the client has reconnected.
+func (w *lostReplyWorker) repeatCall(ctx context.Context, c *lostReply, x *subject) (string, error) {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		answer, err := c.call(ctx, l.lossy, x)
+		answer, err := c.call(ctx, w.lossy, x)
 		if err == nil || !errors.Is(err, store.ErrDown) || time.Now().After(deadline) {
 			return answer, err
 		}
@@ -203,45 +202,45 @@ func (l *lane) repeat(ctx context.Context, c *loss, x *subject) (string, error) 
 	}
 }
 
-// compare does the same where nothing is lost, and holds what comes of it against what came of the repeat.
-func (l *lane) compare(ctx context.Context, c *loss, y *subject, times int, answer string, got state) error {
+// compareWithReference makes the call where no reply is lost, and compares the results.
+func (w *lostReplyWorker) compareWithReference(ctx context.Context, c *lostReply, y *subject, times int, answer string, got redisState) error {
 	var want string
 	for range times {
 		var err error
-		if want, err = c.call(ctx, l.twin, y); err != nil {
+		if want, err = c.call(ctx, w.reference, y); err != nil {
 			return err
 		}
 	}
 	if want != answer {
-		l.t.Errorf("%s: the repeat was answered %q, want %q", c.name, answer, want)
+		w.t.Errorf("%s: the repeated call returned %q, want %q", c.name, answer, want)
 	}
 	single, err := y.state()
 	if err != nil {
 		return err
 	}
-	// Records are compared by what they say, because how they say it counts the time.
+	// Records are compared in their decoded form, because the stored form contains times.
 	id := core.JobID(y.name)
-	for s, in := range map[*redisstore.Store]state{l.sure: got, l.twin: single} {
+	for s, in := range map[*redisstore.Store]redisState{w.reliable: got, w.reference: single} {
 		if _, ok := in["record"]; ok {
 			job, err := s.Get(ctx, id)
 			if err != nil {
 				return err
 			}
-			in["record"] = describe(job)
+			in["record"] = describeJob(job)
 		}
 	}
-	if diff := cmp.Diff(single.without(timed, c.renews...), got.without(timed, c.renews...)); diff != "" {
-		l.t.Errorf("%s: what is there (-done once +reply lost and repeated):\n%s", c.name, diff)
+	if diff := cmp.Diff(single.mask(timeFields, c.renews...), got.mask(timeFields, c.renews...)); diff != "" {
+		w.t.Errorf("%s: state (-called once +reply lost and call repeated):\n%s", c.name, diff)
 	}
 	return nil
 }
 
-// TestEveryScriptThatWritesIsLost: whoever adds a script has to say here what a repeat of it does.
-func TestEveryScriptThatWritesIsLost(t *testing.T) {
+// TestLostRepliesCoverEveryScript: TestLostReplies covers every script that writes.
+func TestLostRepliesCoverEveryScript(t *testing.T) {
 	t.Parallel()
 	known := make(map[string]bool)
-	for _, c := range losses {
-		known[c.loses] = true
+	for _, c := range allLostReplies {
+		known[c.command] = true
 	}
 	files, err := os.ReadDir("scripts")
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// crowdNode is a node as it really is: what it was given and still has. Its word is honest, and the auditor's book.
-type crowdNode struct {
-	crowd *crowd
+// stressNode is a node with the jobs that it really has. Its reports are true, and the auditor compares with them.
+type stressNode struct {
+	test  *stressTest
 	id    core.NodeID
 	slots int
 
-	mu    sync.Mutex
-	epoch core.Epoch
-	seq   uint64
-	away  bool // between two lives
-	jobs  map[store.ActiveJob]*work
-	most  int             // jobs it was running at once
-	idle  map[string]idle // leases of jobs that it does not have, by their names
-	diary diary
+	mu          sync.Mutex
+	epoch       core.Epoch
+	seq         uint64
+	registering bool // a registration is in progress
+	jobs        map[store.ActiveJob]*runningJob
+	maxRunning  int                    // the highest number of running jobs so far
+	unheld      map[string]unheldLease // live leases of jobs that it does not have, by member
+	events      eventLog
 
-	last note // the heartbeat before this one
+	lastHeartbeat rpcMessage
 }
 
-// work is one job on a node. What is finished is on the node's list until its result was acknowledged.
-type work struct{ finished bool }
+// runningJob is one job on a node. A finished job is listed until its result is acknowledged.
+type runningJob struct{ finished bool }
 
-// running is how many jobs the node is working on.
-func (n *crowdNode) running() int {
+// running returns how many unfinished jobs the node has.
+func (n *stressNode) running() int {
 	count := 0
 	for _, w := range n.jobs {
 		if !w.finished {
@@ -43,103 +43,103 @@ func (n *crowdNode) running() int {
 	return count
 }
 
-// assigned takes a job, or does not. A job that comes so late that its lease may have been judged meanwhile is
-// refused: a real delivery has a deadline before that, too.
-func (n *crowdNode) assigned(a note) string {
+// assign accepts or refuses a job. A job that arrives so late that its lease may be an orphan by now is refused: a real delivery has an
+// earlier deadline, too.
+func (n *stressNode) assign(a rpcMessage) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	job := store.ActiveJob{Job: a.Job, Attempt: a.Attempt}
 	switch age := time.Since(time.UnixMilli(a.At)); {
-	case n.away || n.epoch != a.Epoch || age > crowdTiming.ReservedTTL-200*time.Millisecond:
+	case n.registering || n.epoch != a.Epoch || age > stressTiming.ReservedTTL-200*time.Millisecond:
 		return "refused"
 	case n.jobs[job] != nil:
-		n.crowd.book.twice("%s was given attempt %d of %s twice", n.id, a.Attempt, a.Job)
+		n.test.audit.reportDouble("%s was assigned attempt %d of %s twice", n.id, a.Attempt, a.Job)
 		return "refused"
 	case n.running() >= n.slots:
-		n.crowd.book.over("%s was given %s beside %d running jobs on %d slots:\n%s", n.id, a.Job, n.running(), n.slots, &n.diary)
+		n.test.audit.reportOversold("%s was assigned %s beside %d running jobs on %d slots:\n%s", n.id, a.Job, n.running(), n.slots, &n.events)
 		return "busy"
-	case !n.crowd.calm.Load() && rand.IntN(50) == 0:
+	case !n.test.faultless.Load() && rand.IntN(50) == 0:
 		return "busy"
 	}
-	w := &work{}
+	w := &runningJob{}
 	n.jobs[job] = w
-	n.diary.add("takes %v, asked for at %s", job, time.UnixMilli(a.At).Format("05.000"))
-	n.most = max(n.most, n.running())
-	n.crowd.works.Go(func() { n.do(job, w) })
-	if !n.crowd.calm.Load() && rand.IntN(100) == 0 {
-		return "silence"
+	n.events.add("accepts %v, requested at %s", job, time.UnixMilli(a.At).Format("05.000"))
+	n.maxRunning = max(n.maxRunning, n.running())
+	n.test.jobsOnNodes.Go(func() { n.runJob(job, w) })
+	if !n.test.faultless.Load() && rand.IntN(100) == 0 {
+		return "no_reply"
 	}
-	return "taken"
+	return "acked"
 }
 
-// drop lets go of a job.
-func (n *crowdNode) drop(job store.ActiveJob) {
+// removeJob removes a job.
+func (n *stressNode) removeJob(job store.ActiveJob) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.jobs, job)
-	n.diary.add("lets go of %v", job)
+	n.events.add("removes %v", job)
 }
 
-// finish ends the work on a job, unless the node has let go of it.
-func (n *crowdNode) finish(job store.ActiveJob, w *work) bool {
+// finish marks a job as finished, unless it was removed.
+func (n *stressNode) finish(job store.ActiveJob, w *runningJob) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.jobs[job] != w {
 		return false
 	}
 	w.finished = true
-	n.diary.add("finishes %v", job)
+	n.events.add("finishes %v", job)
 	return true
 }
 
-// stop lets go of jobs that the node was told to stop, but a node that is busy takes a while to hear it.
-func (n *crowdNode) stop(jobs ...store.ActiveJob) {
+// stop removes cancelled jobs, after a delay as on a busy node.
+func (n *stressNode) stop(jobs ...store.ActiveJob) {
 	for _, job := range jobs {
 		n.mu.Lock()
-		n.diary.add("is told to stop %v", job)
+		n.events.add("has to cancel %v", job)
 		n.mu.Unlock()
-		n.crowd.works.Go(func() {
-			backoff.Sleep(n.crowd.phase, rand.N(300*time.Millisecond))
-			n.drop(job)
+		n.test.jobsOnNodes.Go(func() {
+			backoff.Sleep(n.test.phase, rand.N(300*time.Millisecond))
+			n.removeJob(job)
 		})
 	}
 }
 
-// fate is what becomes of a job on a node: how long it takes, and what the node then says.
-type fate struct {
-	takes time.Duration
-	says  string // nothing: the node loses it
+// jobBehaviour is what a node does with a job: how long it takes, and what the node then reports.
+type jobBehaviour struct {
+	duration time.Duration
+	report   string // empty: the node loses the job
 }
 
-// draw chooses a fate. Some jobs fail, some are lost, some outlast the leases' time, and some never come to an end.
-func (c *crowd) draw() fate {
-	f := fate{takes: rand.N(12 * time.Millisecond), says: "done"}
-	if c.calm.Load() {
+// drawBehaviour returns a random behaviour. Some jobs fail, some are lost, some take longer than the TTL of leases, and some never end.
+func (c *stressTest) drawBehaviour() jobBehaviour {
+	f := jobBehaviour{duration: rand.N(12 * time.Millisecond), report: "done"}
+	if c.faultless.Load() {
 		return f
 	}
 	switch n := rand.IntN(1000); {
 	case n < 1:
-		f.takes = time.Hour
+		f.duration = time.Hour
 	case n < 6:
-		f.takes = crowdTiming.Presence + rand.N(crowdTiming.Presence)
+		f.duration = stressTiming.Presence + rand.N(stressTiming.Presence)
 	case n < 26:
-		f.takes = rand.N(crowdTiming.Presence / 2)
+		f.duration = rand.N(stressTiming.Presence / 2)
 	case n < 33:
-		f.says = ""
+		f.report = ""
 	case n < 80:
-		f.says = "fail"
+		f.report = "fail"
 	}
 	return f
 }
 
-// do is the life of a job on the node.
-func (n *crowdNode) do(job store.ActiveJob, w *work) {
-	ctx, f := n.crowd.phase, n.crowd.draw()
-	if !backoff.Sleep(ctx, f.takes) {
+// runJob runs a job on the node and reports its result.
+func (n *stressNode) runJob(job store.ActiveJob, w *runningJob) {
+	ctx, f := n.test.phase, n.test.drawBehaviour()
+	if !backoff.Sleep(ctx, f.duration) {
 		return
 	}
-	if f.says == "" {
-		n.drop(job)
+	if f.report == "" {
+		n.removeJob(job)
 		return
 	}
 	if !n.finish(job, w) {
@@ -149,25 +149,25 @@ func (n *crowdNode) do(job store.ActiveJob, w *work) {
 		n.mu.Lock()
 		epoch := n.epoch
 		n.mu.Unlock()
-		a, ok := n.crowd.crew.ask(note{Kind: f.says, Node: n.id, Epoch: epoch, Job: job.Job, Attempt: job.Attempt})
+		a, ok := n.test.processes.call(rpcMessage{Kind: f.report, Node: n.id, Epoch: epoch, Job: job.Job, Attempt: job.Attempt})
 		switch {
 		case !ok:
 			return
-		case a.Said == store.HolderStaleEpoch.String():
-			if !backoff.Sleep(ctx, 20*time.Millisecond) { // until the node has heard of its own new life
+		case a.Result == store.HolderStaleEpoch.String():
+			if !backoff.Sleep(ctx, 20*time.Millisecond) { // until the reply to the registration arrives
 				return
 			}
 			continue
-		case a.Said == "stands" && f.says == "done":
-			n.crowd.book.accepted(n.id, job)
+		case a.Result == "stored" && f.report == "done":
+			n.test.audit.recordResult(n.id, job)
 		}
-		n.drop(job)
+		n.removeJob(job)
 		return
 	}
 }
 
-// list is every job the node has.
-func (n *crowdNode) list() []store.ActiveJob {
+// activeJobs lists every job of the node.
+func (n *stressNode) activeJobs() []store.ActiveJob {
 	list := make([]store.ActiveJob, 0, len(n.jobs))
 	for job := range n.jobs {
 		list = append(list, job)
@@ -175,90 +175,90 @@ func (n *crowdNode) list() []store.ActiveJob {
 	return list
 }
 
-// beats sends heartbeats to whichever scheduler is there, and now and then begins a new life.
-func (n *crowdNode) beats(ctx context.Context) {
-	for backoff.SleepJitter(ctx, crowdTiming.Presence/20, 0.3) {
+// sendHeartbeats sends heartbeats to random schedulers, and sometimes registers again.
+func (n *stressNode) sendHeartbeats(ctx context.Context) {
+	for backoff.SleepJitter(ctx, stressTiming.Presence/20, 0.3) {
 		stale := false
-		if n.crowd.calm.Load() || rand.IntN(100) > 0 {
+		if n.test.faultless.Load() || rand.IntN(100) > 0 {
 			var ok bool
-			if stale, ok = n.beat(); !ok {
+			if stale, ok = n.sendHeartbeat(); !ok {
 				return
 			}
 			if !stale {
 				continue
 			}
 		}
-		// Whoever carries out a registration may die before it answers, and what it sent may arrive after the next
-		// one: then the node is told at its next heartbeat that it has registered again since.
-		if !n.rebirth(!stale && rand.IntN(2) == 0) {
+		// A scheduler may be killed during a registration, and its command may arrive after the next registration: then the next
+		// heartbeat is answered with STALE_EPOCH.
+		if !n.registerAgain(!stale && rand.IntN(2) == 0) {
 			return
 		}
 	}
 }
 
-// beat sends one heartbeat, until somebody has answered it. A scheduler that dies over it may have passed it on: the
-// next one is told the very same. It reports whether the node's life is over, and false when nobody is there.
-func (n *crowdNode) beat() (stale, ok bool) {
-	var b note
+// sendHeartbeat sends one heartbeat until a scheduler answers it. A scheduler that was killed may have sent it to the store, so the next
+// one gets the same heartbeat. It reports whether the epoch is stale, and false when there are no schedulers.
+func (n *stressNode) sendHeartbeat() (stale, ok bool) {
+	var b rpcMessage
 	var made time.Time
 	for {
-		m := n.crowd.crew.pick()
+		m := n.test.processes.pick()
 		if m == nil {
 			return false, false
 		}
-		if time.Since(made) > crowdTiming.Presence/3 {
+		if time.Since(made) > stressTiming.Presence/3 {
 			made = time.Now()
 			n.mu.Lock()
 			n.seq++
-			b = note{Kind: "beat", Node: n.id, Epoch: n.epoch, Seq: n.seq, Jobs: n.list()}
-			n.diary.add("heartbeat %d of epoch %d lists %v", b.Seq, b.Epoch, b.Jobs)
+			b = rpcMessage{Kind: "heartbeat", Node: n.id, Epoch: n.epoch, Seq: n.seq, Jobs: n.activeJobs()}
+			n.events.add("heartbeat %d of epoch %d lists %v", b.Seq, b.Epoch, b.Jobs)
 			n.mu.Unlock()
-			if rand.IntN(5) == 0 { // what it is given meanwhile is not on its list
-				backoff.Sleep(n.crowd.phase, rand.N(crowdTiming.Presence/15))
+			if rand.IntN(5) == 0 { // jobs that arrive meanwhile are not on its list
+				backoff.Sleep(n.test.phase, rand.N(stressTiming.Presence/15))
 			}
 		}
-		a, answered := m.ask(b)
+		a, answered := m.call(b)
 		n.mu.Lock()
-		n.diary.add("heartbeat %d is answered (%v): %s, stop %v", b.Seq, answered, a.Said, a.Jobs)
+		n.events.add("heartbeat %d is answered (%v): %s, cancel %v", b.Seq, answered, a.Result, a.Jobs)
 		n.mu.Unlock()
 		if !answered {
 			continue
 		}
-		switch a.Said {
+		switch a.Result {
 		case store.OK.String():
-			n.listed(b.Jobs, made)
+			n.recordList(b.Jobs, made)
 			n.stop(a.Jobs...)
-			if old := n.last; rand.IntN(20) == 0 && old.Seq > 0 { // one comes once more, and too late
-				n.crowd.works.Go(func() { n.crowd.crew.ask(old) })
+			if old := n.lastHeartbeat; rand.IntN(20) == 0 && old.Seq > 0 { // the last heartbeat is repeated, too late
+				n.test.jobsOnNodes.Go(func() { n.test.processes.call(old) })
 			}
-			n.last = b
+			n.lastHeartbeat = b
 		case store.StaleEpoch.String():
 			return true, true
 		default:
-			n.crowd.t.Errorf("heartbeat %d of %s: %q", b.Seq, n.id, a.Said)
+			n.test.t.Errorf("heartbeat %d of %s: %q", b.Seq, n.id, a.Result)
 		}
 		return false, true
 	}
 }
 
-// rebirth registers again, with the jobs the node has or after it lost them all.
-func (n *crowdNode) rebirth(forgets bool) bool {
+// registerAgain registers the node again, with its jobs or after it lost them all.
+func (n *stressNode) registerAgain(losesJobs bool) bool {
 	n.mu.Lock()
-	n.away = true
-	if forgets {
+	n.registering = true
+	if losesJobs {
 		clear(n.jobs)
 	}
-	b := note{Kind: "register", Node: n.id, Slots: n.slots, Jobs: n.list()}
-	n.diary.add("registers again with %v", b.Jobs)
+	b := rpcMessage{Kind: "register", Node: n.id, Slots: n.slots, Jobs: n.activeJobs()}
+	n.events.add("registers again with %v", b.Jobs)
 	n.mu.Unlock()
-	a, ok := n.crowd.crew.ask(b)
+	a, ok := n.test.processes.call(b)
 	if !ok {
 		return false
 	}
 	n.stop(a.Jobs...)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.diary.add("is registered as epoch %d, stop %v", a.Epoch, a.Jobs)
-	n.away, n.epoch = false, a.Epoch
+	n.events.add("is registered as epoch %d, cancel %v", a.Epoch, a.Jobs)
+	n.registering, n.epoch = false, a.Epoch
 	return true
 }

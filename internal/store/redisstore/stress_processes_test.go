@@ -11,72 +11,72 @@ import (
 	"testing"
 )
 
-// crew is the schedulers that work at once, each a process of its own. Whoever is killed is replaced.
-type crew struct {
-	tb      testing.TB
-	url     string
-	prefix  string
-	binary  string
-	heard   func(*member, note)
-	answer  func(note) note
-	arrived *sync.Cond // a member is ready, or the crew was dismissed
+// processGroup runs schedulers, each in a process of its own, and replaces those that are killed.
+type processGroup struct {
+	tb        testing.TB
+	url       string
+	prefix    string
+	binary    string
+	onMessage func(*schedulerProcess, rpcMessage)
+	onRequest func(rpcMessage) rpcMessage
+	changed   *sync.Cond // a process is ready, or the group was stopped
 
 	mu      sync.Mutex
-	members []*member
-	hired   int
-	calls   int64 // of those who are gone
-	off     bool  // dismissed: nobody works
+	running []*schedulerProcess
+	started int
+	calls   int64 // of the processes that have ended
+	stopped bool
 }
 
-// member is one process.
-type member struct {
-	*pipe
+// schedulerProcess is one process.
+type schedulerProcess struct {
+	*rpcConn
 	process *os.Process
-	errors  bytes.Buffer  // what it wrote where nothing should be written
-	gone    chan struct{} // closed when it was waited for
+	stderr  bytes.Buffer  // must stay empty: a panic or a data race would be reported there
+	exited  chan struct{} // closed when it has ended
 
-	// Guarded by the crew.
+	// Guarded by the group's mutex.
 	ready  bool
 	killed bool
-	made   int64 // calls to the store
+	calls  int64 // calls to the store
 }
 
-const crewSize = 4
+const processCount = 4
 
-func newCrew(tb testing.TB, url, prefix string, heard func(*member, note), answer func(note) note) *crew {
+func newProcessGroup(tb testing.TB, url, prefix string, onMessage func(*schedulerProcess, rpcMessage), onRequest func(rpcMessage) rpcMessage) *processGroup {
 	binary, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := &crew{tb: tb, url: url, prefix: prefix, binary: binary, heard: heard, answer: answer, off: true}
-	c.arrived = sync.NewCond(&c.mu)
-	tb.Cleanup(c.dismiss)
+	c := &processGroup{tb: tb, url: url, prefix: prefix, binary: binary, onMessage: onMessage, onRequest: onRequest, stopped: true}
+	c.changed = sync.NewCond(&c.mu)
+	tb.Cleanup(c.stopAll)
 	return c
 }
 
-// fill hires until the crew is complete.
-func (c *crew) fill() {
+// start starts processes until the group is complete.
+func (c *processGroup) start() {
 	c.mu.Lock()
-	c.off = false
-	missing := crewSize - len(c.members)
+	c.stopped = false
+	missing := processCount - len(c.running)
 	c.mu.Unlock()
 	for range missing {
-		c.hire()
+		c.startOne()
 	}
 }
 
-// hire starts one process. It works when it says so.
-func (c *crew) hire() {
+// startOne starts one process. It gets requests after it has reported that it is ready.
+func (c *processGroup) startOne() {
 	c.tb.Helper()
 	c.mu.Lock()
-	c.hired++
-	name := fmt.Sprintf("s%d", c.hired)
+	c.started++
+	name := fmt.Sprintf("s%d", c.started)
 	c.mu.Unlock()
 
-	m := &member{gone: make(chan struct{})}
+	m := &schedulerProcess{exited: make(chan struct{})}
 	cmd := exec.Command(c.binary)
-	cmd.Env = append(os.Environ(), crowdOrders+"="+c.url+" "+c.prefix+" "+name)
-	cmd.Stderr = &m.errors
+	cmd.Env = append(os.Environ(), stressProcessEnv+"="+c.url+" "+c.prefix+" "+name)
+	cmd.Stderr = &m.stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		c.tb.Fatal(err)
@@ -88,49 +88,48 @@ func (c *crew) hire() {
 	if err := cmd.Start(); err != nil {
 		c.tb.Fatal(err)
 	}
-	m.process, m.pipe = cmd.Process, newPipe(in, nil)
+	m.process, m.rpcConn = cmd.Process, newRPCConn(in, nil)
 	c.mu.Lock()
-	c.members = append(c.members, m)
+	c.running = append(c.running, m)
 	c.mu.Unlock()
 	go func() {
-		defer close(m.gone)
-		m.serve(out, func(n note) { c.note(m, n) }, c.answer)
+		defer close(m.exited)
+		m.serve(out, func(n rpcMessage) { c.handleMessage(m, n) }, c.onRequest)
 		_, _ = io.Copy(io.Discard, out)
-		c.ended(m, cmd.Wait())
+		c.recordExit(m, cmd.Wait())
 	}()
 }
 
-// ended takes in that a process is gone. Nothing but a kill may end it, and it has nothing to say beside its lines: a
-// panic or a race would be told there.
-func (c *crew) ended(m *member, err error) {
+// recordExit records that a process has ended. Only a kill may end it, and its stderr must be empty.
+func (c *processGroup) recordExit(m *schedulerProcess, err error) {
 	c.mu.Lock()
 	killed := m.killed
 	m.ready = false
 	c.mu.Unlock()
-	if !killed || m.errors.Len() > 0 {
-		c.tb.Errorf("a scheduler ended (%v, killed: %v) and had written:\n%s", err, killed, m.errors.String())
+	if !killed || m.stderr.Len() > 0 {
+		c.tb.Errorf("a scheduler ended (%v, killed: %v) and wrote to stderr:\n%s", err, killed, m.stderr.String())
 	}
 }
 
-// note takes in a line of a member.
-func (c *crew) note(m *member, n note) {
+// handleMessage handles a message of a process.
+func (c *processGroup) handleMessage(m *schedulerProcess, n rpcMessage) {
 	c.mu.Lock()
-	m.made = max(m.made, n.Calls)
+	m.calls = max(m.calls, n.Calls)
 	if n.Kind == "ready" {
 		m.ready = true
-		c.arrived.Broadcast()
+		c.changed.Broadcast()
 	}
 	c.mu.Unlock()
-	c.heard(m, n)
+	c.onMessage(m, n)
 }
 
-// pick returns some member that works, and waits for one if there is none. It returns nil when the crew is dismissed.
-func (c *crew) pick() *member {
+// pick returns a random process that is ready, and waits for one if there is none. It returns nil when the group was stopped.
+func (c *processGroup) pick() *schedulerProcess {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.off {
-		var ready []*member
-		for _, m := range c.members {
+	for !c.stopped {
+		var ready []*schedulerProcess
+		for _, m := range c.running {
 			if m.ready {
 				ready = append(ready, m)
 			}
@@ -138,71 +137,71 @@ func (c *crew) pick() *member {
 		if len(ready) > 0 {
 			return ready[rand.IntN(len(ready))]
 		}
-		c.arrived.Wait()
+		c.changed.Wait()
 	}
 	return nil
 }
 
-// ask puts a question to some member, and to another if that one dies over it: nobody can know how far it got. It
-// reports false when the crew is dismissed.
-func (c *crew) ask(n note) (note, bool) {
+// call sends a request to a random process, and to another one if that one is killed meanwhile, with unknown progress. It reports false
+// when the group was stopped.
+func (c *processGroup) call(n rpcMessage) (rpcMessage, bool) {
 	for {
 		m := c.pick()
 		if m == nil {
-			return note{}, false
+			return rpcMessage{}, false
 		}
-		if a, ok := m.ask(n); ok {
+		if a, ok := m.call(n); ok {
 			return a, true
 		}
 	}
 }
 
-// kill ends one member at once, as a power cut would, and hires another.
-func (c *crew) kill(m *member) {
+// kill kills a process with SIGKILL and starts another.
+func (c *processGroup) kill(m *schedulerProcess) {
 	c.tb.Helper()
-	c.end(m)
-	c.hire()
+	c.stop(m)
+	c.startOne()
 }
 
-// end kills a member and returns when it is gone.
-func (c *crew) end(m *member) {
+// stop kills a process and waits for its end.
+func (c *processGroup) stop(m *schedulerProcess) {
 	c.mu.Lock()
 	m.ready, m.killed = false, true
 	c.mu.Unlock()
-	_ = m.process.Kill() // one that ended by itself was told of
-	<-m.gone
+	_ = m.process.Kill() // an unexpected end was reported by recordExit
+	<-m.exited
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calls += m.made
-	for i := range c.members {
-		if c.members[i] == m {
-			c.members = append(c.members[:i], c.members[i+1:]...)
+	c.calls += m.calls
+	for i := range c.running {
+		if c.running[i] == m {
+			c.running = append(c.running[:i], c.running[i+1:]...)
 			break
 		}
 	}
 }
 
-// dismiss kills all members at once and lets everybody go who waits for one.
-func (c *crew) dismiss() {
+// stopAll kills all processes and wakes the callers that wait for one.
+func (c *processGroup) stopAll() {
 	c.mu.Lock()
-	c.off = true
-	members := append([]*member(nil), c.members...)
-	c.arrived.Broadcast()
+	c.stopped = true
+	members := append([]*schedulerProcess(nil), c.running...)
+	c.changed.Broadcast()
 	c.mu.Unlock()
 	var ends sync.WaitGroup
 	for _, m := range members {
-		ends.Go(func() { c.end(m) })
+		ends.Go(func() { c.stop(m) })
 	}
 	ends.Wait()
 }
 
-// operations is how many calls to the store were made and told of.
-func (c *crew) operations() int64 {
+// operations returns how many calls to the store the processes have reported.
+func (c *processGroup) operations() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	total := c.calls
-	for _, m := range c.members {
-		total += m.made
+	for _, m := range c.running {
+		total += m.calls
 	}
 	return total
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// note is one line between the test and one of its schedulers, in either direction.
-type note struct {
-	ID   uint64 `json:",omitempty"` // a question has a number; 0: nobody waits for an answer
-	Re   uint64 `json:",omitempty"` // the question that this answers
-	Kind string `json:",omitempty"` // what is asked or told
-	Said string `json:",omitempty"` // what is answered
+// rpcMessage is one line of JSON between the test and one of its schedulers, in either direction.
+type rpcMessage struct {
+	ID      uint64 `json:",omitempty"` // of a request; 0: it needs no reply
+	ReplyTo uint64 `json:",omitempty"` // the ID of the request, in a reply
+	Kind    string `json:",omitempty"` // of a request or a report
+	Result  string `json:",omitempty"` // of a reply
 
 	Node    core.NodeID       `json:",omitempty"`
 	Epoch   core.Epoch        `json:",omitempty"`
@@ -22,98 +22,97 @@ type note struct {
 	Attempt int               `json:",omitempty"`
 	Slots   int               `json:",omitempty"`
 	Seq     uint64            `json:",omitempty"`
-	Jobs    []store.ActiveJob `json:",omitempty"` // a node's list; in answers: what it should stop
-	At      int64             `json:",omitempty"` // assign: when the slot was asked for, in Unix milliseconds
+	Jobs    []store.ActiveJob `json:",omitempty"` // the jobs that a node lists; in replies: those that it should cancel
+	At      int64             `json:",omitempty"` // assign: when the slot was requested, in Unix milliseconds
 	Version int               `json:",omitempty"` // ended: of the record
-	Decided bool              `json:",omitempty"` // ended: by this very call
+	Decided bool              `json:",omitempty"` // ended: by this call
 	Calls   int64             `json:",omitempty"` // that the process has made to the store so far
 }
 
-// pipe is one end of the lines between two processes. Reading never waits for writing, so that two ends which both
-// have much to say do not wait for each other.
-type pipe struct {
-	calls func() int64 // nil: this end makes none
+// rpcConn is one end of the connection between two processes. Reading never waits for writing, so that two ends that both send much do
+// not block each other.
+type rpcConn struct {
+	calls func() int64 // calls to the store so far; nil: this end makes none
 
 	writing sync.Mutex
-	lines   *json.Encoder
+	encoder *json.Encoder
 
 	mu      sync.Mutex
-	asked   uint64
-	waiting map[uint64]chan note
-	ended   bool
+	lastID  uint64
+	waiting map[uint64]chan rpcMessage
+	closed  bool
 }
 
-func newPipe(out io.Writer, calls func() int64) *pipe {
-	return &pipe{calls: calls, lines: json.NewEncoder(out), waiting: make(map[uint64]chan note)}
+func newRPCConn(out io.Writer, calls func() int64) *rpcConn {
+	return &rpcConn{calls: calls, encoder: json.NewEncoder(out), waiting: make(map[uint64]chan rpcMessage)}
 }
 
-// tell writes a line. If the other end is gone the reader finds out.
-func (p *pipe) tell(n note) {
+// send sends a message. If the other end has ended, serve finds out.
+func (p *rpcConn) send(n rpcMessage) {
 	if p.calls != nil {
 		n.Calls = p.calls()
 	}
 	p.writing.Lock()
 	defer p.writing.Unlock()
-	_ = p.lines.Encode(n)
+	_ = p.encoder.Encode(n)
 }
 
-// ask writes a line and waits for its answer. It reports false when the other end is gone: whether it did what it
-// was asked to is not known then.
-func (p *pipe) ask(n note) (note, bool) {
-	answer := make(chan note, 1)
+// call sends a request and waits for its reply. It reports false when the other end has ended: its progress is unknown then.
+func (p *rpcConn) call(n rpcMessage) (rpcMessage, bool) {
+	answer := make(chan rpcMessage, 1)
 	p.mu.Lock()
-	if p.ended {
+	if p.closed {
 		p.mu.Unlock()
-		return note{}, false
+		return rpcMessage{}, false
 	}
-	p.asked++
-	n.ID = p.asked
+	p.lastID++
+	n.ID = p.lastID
 	p.waiting[n.ID] = answer
 	p.mu.Unlock()
-	p.tell(n)
+	p.send(n)
 	n, ok := <-answer
 	return n, ok
 }
 
-// serve reads lines until the other end is gone. Questions are answered side by side; what is merely told is taken in
-// in order. The last line of a process that was killed may be cut off: it was never said.
-func (p *pipe) serve(in io.Reader, heard func(note), answer func(note) note) {
+// serve reads messages until the other end has ended. Requests are handled concurrently, reports in order. The last line of a process that
+// was killed may be incomplete, and is ignored.
+func (p *rpcConn) serve(in io.Reader, onMessage func(rpcMessage), onRequest func(rpcMessage) rpcMessage) {
 	var answers sync.WaitGroup
 	defer answers.Wait()
-	defer p.end()
+	defer p.close()
 	for lines := json.NewDecoder(in); ; {
-		var n note
+		var n rpcMessage
 		if lines.Decode(&n) != nil {
 			return
 		}
-		heard(n)
+		onMessage(n)
 		switch {
-		case n.Re != 0:
-			p.answered(n)
+		case n.ReplyTo != 0:
+			p.handleReply(n)
 		case n.ID != 0:
 			answers.Go(func() {
-				a := answer(n)
-				a.Re = n.ID
-				p.tell(a)
+				a := onRequest(n)
+				a.ReplyTo = n.ID
+				p.send(a)
 			})
 		}
 	}
 }
 
-func (p *pipe) answered(n note) {
+func (p *rpcConn) handleReply(n rpcMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if answer, ok := p.waiting[n.Re]; ok {
-		delete(p.waiting, n.Re)
+	if answer, ok := p.waiting[n.ReplyTo]; ok {
+		delete(p.waiting, n.ReplyTo)
 		answer <- n
 	}
 }
 
-// end lets those go who wait for an answer.
-func (p *pipe) end() {
+// close ends all waiting calls.
+func (p *rpcConn) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ended = true
+	p.closed = true
 	for id, answer := range p.waiting {
 		delete(p.waiting, id)
 		close(answer)

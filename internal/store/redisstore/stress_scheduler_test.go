@@ -16,37 +16,37 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
-// crowdOrders is the variable that makes a process of this test binary one of TestCrowd's schedulers. It holds the
-// URL of Redis, the prefix and the scheduler's name.
-const crowdOrders = "LINGUA_CROWD"
+// stressProcessEnv is the environment variable that makes a process of this test binary a scheduler of TestStressWithKilledSchedulers. It
+// contains the URL of Redis, the prefix and the scheduler's name.
+const stressProcessEnv = "LINGUA_STRESS_SCHEDULER"
 
-// crowdTiming is short, so that much happens. Records outlive the test.
-var crowdTiming = store.Timing{
+// stressTiming is short, so that leases expire often. Records outlive the test.
+var stressTiming = store.Timing{
 	Presence: 1500 * time.Millisecond, ReservedTTL: 500 * time.Millisecond, Attempt: 4 * time.Second, Job: 5 * time.Second, Retention: 2 * time.Hour,
 }
 
-// scheduler is a process that does with the store what dispatch does, until it is killed.
+// scheduler is a process that uses the store as package dispatch does, until it is killed.
 type scheduler struct {
-	name  string
-	store *counted
-	pipe  *pipe
-	made  atomic.Int64 // tokens
+	name   string
+	store  *countingStore
+	conn   *rpcConn
+	tokens atomic.Int64 // the number of tokens so far
 
 	mu    sync.Mutex
 	nodes map[core.NodeID]*core.Node
-	jobs  map[core.JobID]*core.Job // as they were last seen here, which may be long ago
+	jobs  map[core.JobID]*core.Job // as this process last saw them, which may be long ago
 }
 
-// runScheduler is the whole life of such a process. It ends, if nobody kills it, with the process that started it.
-func runScheduler(orders string) {
-	parts := strings.Fields(orders)
+// runScheduler is the main function of such a process. If it is not killed, it ends with the process that started it.
+func runScheduler(config string) {
+	parts := strings.Fields(config)
 	w, err := openScheduler(parts[0], parts[1], parts[2])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	w.pipe.tell(note{Kind: "ready"})
-	w.pipe.serve(os.Stdin, func(note) {}, w.answer)
+	w.conn.send(rpcMessage{Kind: "ready"})
+	w.conn.serve(os.Stdin, func(rpcMessage) {}, w.onRequest)
 }
 
 func openScheduler(url, prefix, name string) (*scheduler, error) {
@@ -55,16 +55,16 @@ func openScheduler(url, prefix, name string) (*scheduler, error) {
 		return nil, err
 	}
 	s, err := redisstore.Open(context.Background(), redisstore.Options{
-		Address: address, Prefix: prefix, Timing: crowdTiming, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Address: address, Prefix: prefix, Timing: stressTiming, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
 	}
 	w := &scheduler{
-		name: name, store: &counted{Store: s},
+		name: name, store: &countingStore{Store: s},
 		nodes: make(map[core.NodeID]*core.Node), jobs: make(map[core.JobID]*core.Job),
 	}
-	w.pipe = newPipe(os.Stdout, w.store.calls.Load)
+	w.conn = newRPCConn(os.Stdout, w.store.calls.Load)
 	all, err := s.Nodes(context.Background())
 	for _, status := range all {
 		w.nodes[status.Node.ID] = status.Node
@@ -72,49 +72,49 @@ func openScheduler(url, prefix, name string) (*scheduler, error) {
 	return w, err
 }
 
-// answer does what a client or a node asks for.
-func (w *scheduler) answer(n note) note {
+// onRequest handles a request of a client or a node.
+func (w *scheduler) onRequest(n rpcMessage) rpcMessage {
 	ctx := context.Background()
 	switch n.Kind {
 	case "submit":
-		return note{Said: w.submit(ctx, n.Job)}
+		return rpcMessage{Result: w.submit(ctx, n.Job)}
 	case "cancel":
-		return note{Said: w.cancel(ctx, n.Job)}
+		return rpcMessage{Result: w.cancel(ctx, n.Job)}
 	case "done":
-		return note{Said: w.done(ctx, n)}
+		return rpcMessage{Result: w.handleResult(ctx, n)}
 	case "fail":
-		return note{Said: w.failed(ctx, n)}
-	case "beat":
-		return w.beat(ctx, n)
+		return rpcMessage{Result: w.handleFailure(ctx, n)}
+	case "heartbeat":
+		return w.handleHeartbeat(ctx, n)
 	case "register":
-		return w.register(ctx, n)
+		return w.handleRegistration(ctx, n)
 	}
-	return note{}
+	return rpcMessage{}
 }
 
-// trouble tells of a store that did not answer. Redis is well all the time, so that is a failure of the test.
-func (w *scheduler) trouble(operation string, err error) {
-	w.pipe.tell(note{Kind: "trouble", Said: fmt.Sprintf("%s: %s: %v", w.name, operation, err)})
+// reportError reports an error of the store. Redis is available all the time, so it fails the test.
+func (w *scheduler) reportError(operation string, err error) {
+	w.conn.send(rpcMessage{Kind: "error", Result: fmt.Sprintf("%s: %s: %v", w.name, operation, err)})
 }
 
-func (w *scheduler) token() core.Token {
-	return core.Token(fmt.Sprintf("%s.%d", w.name, w.made.Add(1)))
+func (w *scheduler) newToken() core.Token {
+	return core.Token(fmt.Sprintf("%s.%d", w.name, w.tokens.Add(1)))
 }
 
-// learn keeps what a node is now.
-func (w *scheduler) learn(n *core.Node) {
+// rememberNode remembers the current state of a node.
+func (w *scheduler) rememberNode(n *core.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nodes[n.ID] = n
 }
 
-func (w *scheduler) node(id core.NodeID) *core.Node {
+func (w *scheduler) knownNode(id core.NodeID) *core.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.nodes[id]
 }
 
-// candidates are all nodes but those that were tried, in random order.
+// candidates returns all nodes that were not tried, in random order.
 func (w *scheduler) candidates(tried []core.NodeID) []*core.Node {
 	skip := make(map[core.NodeID]bool)
 	for _, id := range tried {
@@ -132,8 +132,8 @@ func (w *scheduler) candidates(tried []core.NodeID) []*core.Node {
 	return list
 }
 
-// saw keeps a record for the next step on it, and tells of every job that is seen to have ended, every time.
-func (w *scheduler) saw(job *core.Job, decided bool) {
+// rememberJob remembers a record for its next transition, and reports every ended job every time.
+func (w *scheduler) rememberJob(job *core.Job, decided bool) {
 	if job == nil {
 		return
 	}
@@ -145,78 +145,78 @@ func (w *scheduler) saw(job *core.Job, decided bool) {
 	}
 	w.mu.Unlock()
 	if job.State.Terminal() {
-		w.pipe.tell(note{
-			Kind: "ended", Job: job.ID, Said: job.State.String(), Node: job.Node, Attempt: job.Attempt,
+		w.conn.send(rpcMessage{
+			Kind: "ended", Job: job.ID, Result: job.State.String(), Node: job.Node, Attempt: job.Attempt,
 			Version: job.Version, Decided: decided,
 		})
 	}
 }
 
-func (w *scheduler) seen(id core.JobID) *core.Job {
+func (w *scheduler) knownJob(id core.JobID) *core.Job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.jobs[id]
 }
 
-// apply makes one step and reports whether the record now says what was wanted.
+// apply applies an event and reports whether the record is now as requested.
 func (w *scheduler) apply(ctx context.Context, p store.ApplyParams) (store.Applied, bool) {
-	p.Seen = w.seen(p.Job)
+	p.Seen = w.knownJob(p.Job)
 	a, err := w.store.Apply(ctx, p)
 	if err != nil {
-		w.trouble("apply", err)
+		w.reportError("apply", err)
 		return a, false
 	}
-	w.saw(a.Job, a.Outcome == store.Decided)
+	w.rememberJob(a.Job, a.Outcome == store.Decided)
 	return a, a.Outcome.Stands()
 }
 
-// counted counts the calls that were answered.
-type counted struct {
+// countingStore counts the calls that were answered.
+type countingStore struct {
 	*redisstore.Store
 	calls atomic.Int64
 }
 
-func (c *counted) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
+func (c *countingStore) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
 	defer c.calls.Add(1)
 	return c.Store.Reserve(ctx, p)
 }
 
-func (c *counted) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
+func (c *countingStore) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 	defer c.calls.Add(1)
 	return c.Store.Commit(ctx, ref)
 }
 
-func (c *counted) Release(ctx context.Context, p store.ReleaseParams) error {
+func (c *countingStore) Release(ctx context.Context, p store.ReleaseParams) error {
 	defer c.calls.Add(1)
 	return c.Store.Release(ctx, p)
 }
 
-func (c *counted) Revoke(ctx context.Context, ref core.LeaseRef) error {
+func (c *countingStore) Revoke(ctx context.Context, ref core.LeaseRef) error {
 	defer c.calls.Add(1)
 	return c.Store.Revoke(ctx, ref)
 }
 
-func (c *counted) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
+func (c *countingStore) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
 	defer c.calls.Add(1)
 	return c.Store.Create(ctx, p)
 }
 
-func (c *counted) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
+func (c *countingStore) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
 	defer c.calls.Add(1)
 	return c.Store.Apply(ctx, p)
 }
 
-func (c *counted) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
+func (c *countingStore) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
 	defer c.calls.Add(1)
 	return c.Store.Get(ctx, id)
 }
 
-func (c *counted) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
+func (c *countingStore) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
 	defer c.calls.Add(1)
 	return c.Store.Heartbeat(ctx, p)
 }
 
-func (c *counted) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
+func (c *countingStore) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
 	defer c.calls.Add(1)
 	return c.Store.Register(ctx, p)
 }
