@@ -150,7 +150,7 @@ func TestUnknownDeadLetter(t *testing.T) {
 	})
 }
 
-// TestReplayKeepsAge: a replay does not extend the life of a message. An expired dead letter is not replayed, and a replayed message that
+// TestReplayKeepsAge: a replay does not extend the TTL of a message. An expired dead letter is not replayed, and a replayed message that
 // expires before it is handled is dropped.
 func TestReplayKeepsAge(t *testing.T) {
 	withHarness(t, func(h *harness) {

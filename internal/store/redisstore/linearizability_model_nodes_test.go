@@ -52,15 +52,7 @@ func (m *modelLedger) register(q *request, a *answer, epoch core.Epoch) {
 func (m *modelLedger) heartbeat(q *request, a *answer) {
 	now := a.now
 	silent := now-m.lastSeen >= ms(linearTiming.Presence)
-	switch {
-	case m.epoch == 0:
-		a.verdict = store.UnknownNode
-		return
-	case q.epoch != 0 && q.epoch != m.epoch:
-		a.verdict = store.StaleEpoch
-		return
-	case q.seq != 0 && q.seq < m.seq && !silent:
-		a.verdict = store.TooLate
+	if a.verdict = m.heartbeatVerdict(q, silent); a.verdict != store.OK {
 		return
 	}
 	if silent {
@@ -135,8 +127,21 @@ func (m *modelLedger) heartbeat(q *request, a *answer) {
 	strays = append(strays, m.adoptStrays(q, known, now)...)
 	m.lastSeen = now
 	m.foreign = m.foreignWork(q, now)
-	a.verdict, a.epoch, a.revision, a.occupancy = store.OK, m.epoch, m.revision, m.occupancy(now)
+	a.epoch, a.revision, a.occupancy = m.epoch, m.revision, m.occupancy(now)
 	a.lists = formatLeases("orphans", orphans) + formatLeases("overdue", overdue) + formatLeases("strays", strays) + formatCancels(cancels)
+}
+
+// heartbeatVerdict returns the verdict of a heartbeat.
+func (m *modelLedger) heartbeatVerdict(q *request, silent bool) store.Verdict {
+	switch {
+	case m.epoch == 0:
+		return store.UnknownNode
+	case q.epoch != 0 && q.epoch != m.epoch:
+		return store.StaleEpoch
+	case q.seq != 0 && q.seq < m.seq && !silent:
+		return store.TooLate
+	}
+	return store.OK
 }
 
 // isListed reports whether the node lists the job of a lease.
