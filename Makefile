@@ -123,8 +123,8 @@ stress: ## 200,000 dispatches over HTTP against a fleet with faults
 PROVE := $(GO) test -count=1 -timeout 60m -v
 
 .PHONY: prove
-prove: redis ## the full forms of the tests: crowds, lost replies, failovers, outages, conversations (40 minutes)
-	$(PROVE) -run 'TestCrowd$$' ./internal/store/redisstore -crowd-operations 1000000 -crowd-kills 500
+prove: redis ## the full forms of the tests: killed schedulers, lost replies, failovers, outages, conversations (40 minutes)
+	$(PROVE) -run TestStressWithKilledSchedulers ./internal/store/redisstore -stress-operations 1000000 -stress-kills 500
 	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
 	$(PROVE) -run TestBrokenLedgersAreCaught ./internal/store/redisstore

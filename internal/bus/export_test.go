@@ -1,8 +1,8 @@
 package bus
 
-// Excused is of how many messages it is remembered that they failed because of the store.
-func (b *Receiver) Excused() int {
-	b.excused.mu.Lock()
-	defer b.excused.mu.Unlock()
-	return len(b.excused.n)
+// Excused returns how many messages have a counter of failures that were the store's fault.
+func (r *Receiver) Excused() int {
+	r.excused.mu.Lock()
+	defer r.excused.mu.Unlock()
+	return len(r.excused.n)
 }

@@ -149,7 +149,7 @@ type nextStep uint8
 
 const (
 	handle      nextStep = iota // call its handler
-	acknowledge                 // remove it from the inbox: nobody needs it
+	acknowledge                 // remove it from the inbox: it is not needed any more
 	skip                        // it became a dead letter, and is removed with that; if that failed it is delivered again
 )
 

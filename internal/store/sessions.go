@@ -10,7 +10,7 @@ import (
 // Sessions keeps the state with which another instance can continue a session, and records which instance owns the session.
 type Sessions interface {
 	// SaveSession replaces the state of a session, if the caller owns the session or may take it over, and reports whether it did.
-	// It also extends the life of the session's outbox to p.Keep and drops the messages that the client has acknowledged.
+	// It also keeps the session's outbox for p.Keep and drops the messages that the client has acknowledged.
 	SaveSession(ctx context.Context, p SaveParams) (held bool, err error)
 	// LoadSession returns the state of the session that uses a name now, and the zero SessionState when there is none.
 	LoadSession(ctx context.Context, key core.SessionKey) (SessionState, error)

@@ -35,7 +35,7 @@ func TestParseAddress(t *testing.T) {
 
 func TestParseAddressRefuses(t *testing.T) {
 	t.Parallel()
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"":                             "no scheme",
 		"localhost:6379":               "no scheme",
 		"http://h":                     "not a scheme",
@@ -52,8 +52,8 @@ func TestParseAddressRefuses(t *testing.T) {
 		"redis-sentinel://:pass@a/m/x": "not the number of a database",
 	} {
 		_, err := ParseAddress(text)
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", text, err, says)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "pass@")) {
 			t.Errorf("%s: the error shows a password: %v", text, err)
@@ -61,7 +61,7 @@ func TestParseAddressRefuses(t *testing.T) {
 	}
 }
 
-func TestAnAddressShowsNoPassword(t *testing.T) {
+func TestAddressStringHasNoPassword(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"rediss://user:pass@h:1/2":       "rediss://h:1/2",
@@ -70,12 +70,12 @@ func TestAnAddressShowsNoPassword(t *testing.T) {
 	} {
 		a, err := ParseAddress(text)
 		if err != nil || a.String() != want {
-			t.Errorf("%s is shown as %s, want %s (%v)", text, a, want, err)
+			t.Errorf("%s is printed as %s, want %s (%v)", text, a, want, err)
 		}
 	}
 }
 
-// FuzzParseAddress holds that no text stops the program, and that what is accepted names a host.
+// FuzzParseAddress: no text causes a panic, and every accepted address has a host.
 func FuzzParseAddress(f *testing.F) {
 	for _, seed := range []string{"redis://h", "redis-cluster://a,b", "redis-sentinel://a/m/0", "rediss://u:p@[::1]:1/2", "redis://@", "redis://[", "://"} {
 		f.Add(seed)

@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
-// refusal is why a store is not opened.
-func refusal(t *testing.T, url string) string {
+// openError returns the error of opening a store at an unsuitable Redis.
+func openError(t *testing.T, url string) string {
 	t.Helper()
 	address, err := redisstore.ParseAddress(url)
 	if err != nil {
@@ -23,54 +23,54 @@ func refusal(t *testing.T, url string) string {
 	})
 	if err == nil {
 		_ = s.Close()
-		t.Fatalf("%s is opened", url)
+		t.Fatalf("%s was opened", url)
 	}
 	return err.Error()
 }
 
-// TestOpenRefuses a Redis that cannot keep the promises, and says how to mend it.
-func TestOpenRefuses(t *testing.T) {
+// TestOpenRefusesUnsuitableRedis: the error of a Redis that cannot keep the promises of a store says how to fix it.
+func TestOpenRefusesUnsuitableRedis(t *testing.T) {
 	t.Parallel()
 	plain := redistest.Start(t)
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", strings.ReplaceAll(plain.Addr(), ":", " ")))
 	cluster := redistest.StartCluster(t)
-	gone, closed := redistest.Start(t), redistest.Start(t)
-	gone.Kill()
-	if _, err := closed.Do("CONFIG", "SET", "requirepass", "s3cret"); err != nil {
+	stopped, protected := redistest.Start(t), redistest.Start(t)
+	stopped.Kill()
+	if _, err := protected.Do("CONFIG", "SET", "requirepass", "s3cret"); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct{ url, says string }{
-		"one that evicts": {
+	for name, c := range map[string]struct{ url, want string }{
+		"an evicting server": {
 			redistest.Start(t, redistest.WithConfig("maxmemory-policy", "allkeys-lru")).URL(), "set maxmemory-policy to noeviction",
 		},
-		"one that asks for a password": {closed.URL(), "password"},
-		"a replica":                    {replica.URL(), "name the primary"},
-		"a part of a cluster":          {cluster.Servers()[0].URL(), "redis-cluster://"},
-		"none":                         {gone.URL(), "cannot reach Redis at " + gone.URL()[:len(gone.URL())-2]},
-		"no cluster":                   {strings.Replace(gone.URL(), "redis://", "redis-cluster://", 1), "cannot reach Redis"},
-		"no sentinel":                  {"redis-sentinel://" + gone.Addr() + "/main", "cannot reach Redis"},
+		"a server with a password": {protected.URL(), "password"},
+		"a replica":                {replica.URL(), "name the primary"},
+		"a member of a cluster":    {cluster.Servers()[0].URL(), "redis-cluster://"},
+		"no server":                {stopped.URL(), "cannot reach Redis at " + stopped.URL()[:len(stopped.URL())-2]},
+		"no cluster":               {strings.Replace(stopped.URL(), "redis://", "redis-cluster://", 1), "cannot reach Redis"},
+		"no sentinel":              {"redis-sentinel://" + stopped.Addr() + "/main", "cannot reach Redis"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := refusal(t, c.url); !strings.Contains(got, c.says) || strings.Contains(got, "s3cret") {
-				t.Errorf("%q does not say %q", got, c.says)
+			if got := openError(t, c.url); !strings.Contains(got, c.want) || strings.Contains(got, "s3cret") {
+				t.Errorf("%q, want it to contain %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestOpenWarns of replicas that nobody waits for.
-func TestOpenWarns(t *testing.T) {
+// TestOpenWarnsAboutReplication: replicas without min-replicas-to-write cause a warning.
+func TestOpenWarnsAboutReplication(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	open(t, redistest.StartSentinel(t).URL(), func(o *redisstore.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	if !strings.Contains(log.String(), "min-replicas-to-write") {
-		t.Errorf("there is no word about it: %s", log.String())
+		t.Errorf("the log does not mention it: %s", log.String())
 	}
 }
 
-// TestTimesThatALeaseCannotHold are refused before anything is asked.
-func TestTimesThatALeaseCannotHold(t *testing.T) {
+// TestOpenRefusesLongTimeouts: timeouts that the score of a lease cannot hold are refused before a connection is made.
+func TestOpenRefusesLongTimeouts(t *testing.T) {
 	t.Parallel()
 	address, err := redisstore.ParseAddress("redis://127.0.0.1:1")
 	if err != nil {
@@ -80,6 +80,6 @@ func TestTimesThatALeaseCannotHold(t *testing.T) {
 	long.Attempt = 2 * time.Hour
 	_, err = redisstore.Open(t.Context(), redisstore.Options{Address: address, Timing: long, Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "attempt_timeout_ms") {
-		t.Errorf("%v, want a word about attempt_timeout_ms", err)
+		t.Errorf("%v, want an error about attempt_timeout_ms", err)
 	}
 }

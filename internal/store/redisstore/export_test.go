@@ -1,4 +1,51 @@
 package redisstore
 
-// Quiesce waits until the releases that are on their way have arrived.
-func (s *Store) Quiesce() { s.releases.work.Wait() }
+import (
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// WaitForReleases waits until all queued releases are done.
+func (s *Store) WaitForReleases() { s.releases.work.Wait() }
+
+// LeasesKey returns the key of a node's leases, for tests that read Redis themselves.
+func LeasesKey(prefix string, node core.NodeID) string { return keys{prefix}.leases(node) }
+
+// Score is the decoded score of a lease, in milliseconds of the server's clock.
+type Score struct {
+	Reserved, Expires int64
+	State             core.LeaseState
+	Omitted           int64 // as the score contains it
+}
+
+// ParseScore decodes a score.
+func ParseScore(score float64) Score {
+	whole := int64(score)
+	rest := whole / scoreCodes
+	code := whole % scoreCodes
+	return Score{
+		Reserved: scoreEpochMS + (rest/scoreAges-rest%scoreAges)*tickMS, Expires: scoreEpochMS + rest/scoreAges*tickMS,
+		State: leaseStateByCode[code%leaseStates], Omitted: code - code%leaseStates,
+	}
+}
+
+// KeysByLabel returns every key of a node, a job, a session and so on that all have the same name.
+func KeysByLabel(prefix, name string) map[string]string {
+	k := keys{prefix}
+	node, session := core.NodeID(name), SessionNamed(name)
+	out, waiting := k.outbox(session)
+	lock, fence := k.lock(name)
+	return map[string]string{
+		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(lastSeenShard(core.NodeID(name))),
+		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
+		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "incarnation": k.incarnation(),
+		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
+		"inbox": k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
+	}
+}
+
+// SessionNamed returns the session whose tenant, name and incarnation are all the given name.
+func SessionNamed(name string) core.SessionRef {
+	return core.SessionRef{
+		SessionKey: core.SessionKey{Tenant: core.TenantID(name), Name: core.SessionID(name)}, Incarnation: core.SessionIncarnation(name),
+	}
+}

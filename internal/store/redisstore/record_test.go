@@ -14,8 +14,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// stored is a record as the scripts leave it: the server puts its times in front.
-func stored(t *rapid.T, j *core.Job, created, now int64) string {
+// storedText returns a record as scripts store it: the server puts its times before it.
+func storedText(t *rapid.T, j *core.Job, created, now int64) string {
 	text, err := encode(j)
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func stored(t *rapid.T, j *core.Job, created, now int64) string {
 	return strconv.FormatInt(created, 10) + "," + strconv.FormatInt(now, 10) + "," + text
 }
 
-var anything = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]{0,40}`))
+var anyText = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]{0,40}`))
 
 func drawJob(t *rapid.T) *core.Job {
 	id := rapid.StringMatching(`[A-Za-z0-9._:-]{1,20}`)
@@ -31,7 +31,7 @@ func drawJob(t *rapid.T) *core.Job {
 		ID: "job-1", Fingerprint: id.Draw(t, "print"), State: core.StateDispatched, Version: 1,
 		Spec: core.Spec{
 			Request: core.RequestID(id.Draw(t, "request")), Session: core.SessionID(id.Draw(t, "session")), Incarnation: core.SessionIncarnation(id.Draw(t, "incarnation")),
-			Direction: core.Direction{Src: "en", Tgt: "zh-TW"}, AudioRef: strings.ToValidUTF8(anything.Draw(t, "audio"), "?"),
+			Direction: core.Direction{Src: "en", Tgt: "zh-TW"}, AudioRef: strings.ToValidUTF8(anyText.Draw(t, "audio"), "?"),
 			Options: core.Options{
 				RequireTTS: rapid.Bool().Draw(t, "tts"), Features: rapid.SliceOfN(id, 0, 2).Draw(t, "features"),
 				PreferredNode: core.NodeID(rapid.SampledFrom([]string{"", "n1"}).Draw(t, "preferred")),
@@ -50,31 +50,31 @@ func drawJob(t *rapid.T) *core.Job {
 	return j
 }
 
-// TestRecordsAreReadAsTheyWereWritten through random steps, at random times; and what the store would compare a step
-// by is what stands in the record, as long as no two steps fall into one millisecond.
-func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
+// TestRecordRoundTrip: a record is decoded as it was encoded, after random transitions at random times, and its head is the one that the
+// compare-and-set expects, as long as no two transitions are within a millisecond.
+func TestRecordRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := drawJob(t)
 		created := rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000).Draw(t, "created")
 		now := created
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
-			text := stored(t, job, created, now)
+			text := storedText(t, job, created, now)
 			resolveTimes(job, now)
 			got, err := decodeRecord("job-1", text)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
 			if diff := cmp.Diff(job, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("record (-written +read):\n%s\n%s", diff, text)
+				t.Fatalf("record (-encoded +decoded):\n%s\n%s", diff, text)
 			}
 			if seen := headText(text); seen != headOf(got) {
-				t.Fatalf("it begins with\n%sand would be compared by\n%s", seen, headOf(got))
+				t.Fatalf("the head is\n%sand the expected one is\n%s", seen, headOf(got))
 			}
 			p := store.ApplyParams{
 				Job: "job-1", AnyHolder: true, RetryFor: time.Minute, Owner: "o.1", Token: "t.2", To: core.Holder{Attempt: 2, Node: "n2", Epoch: 9},
 				Event:  rapid.SampledFrom([]core.Event{core.EventRetry, core.EventTakeover, core.EventMove, core.EventDone, core.EventFail}).Draw(t, "event"),
-				Reason: core.ReasonNodeLost, Detail: strings.ToValidUTF8(anything.Draw(t, "detail"), "?"), Result: []byte("{\"a\":\n[1]}"),
+				Reason: core.ReasonNodeLost, Detail: strings.ToValidUTF8(anyText.Draw(t, "detail"), "?"), Result: []byte("{\"a\":\n[1]}"),
 			}
 			next, outcome, _ := transition(job, &p)
 			if outcome != store.Decided {
@@ -86,7 +86,7 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// FuzzDecodeRecord holds that no text stops the program.
+// FuzzDecodeRecord: no text causes a panic.
 func FuzzDecodeRecord(f *testing.F) {
 	f.Add("1,1,1,DISPATCHED,30000,,,;1,n,1,t,0,,\n{}")
 	f.Add("")
@@ -97,7 +97,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		job, err := decodeRecord("job-1", text)
 		if err == nil && !strings.HasPrefix(text, headText(text)) {
-			t.Errorf("%q is read as %+v", text, job)
+			t.Errorf("%q is decoded as %+v", text, job)
 		}
 	})
 }

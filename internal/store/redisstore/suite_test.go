@@ -17,29 +17,29 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/storetest"
 )
 
-// TestMain lets many tests wait at once: that is what most of them do most of the time. A process that TestCrowd
-// started runs no tests.
+// TestMain runs many tests in parallel, because most of them mostly wait. A process that TestStressWithKilledSchedulers started runs no
+// tests.
 func TestMain(m *testing.M) {
-	if orders := os.Getenv(crowdOrders); orders != "" {
-		runScheduler(orders)
+	if config := os.Getenv(stressProcessEnv); config != "" {
+		runScheduler(config)
 		return
 	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
-	// A cluster's client that was just closed may still be about to look at the topology, for a second.
+	// A closed cluster client may still have a timer for its next look at the topology.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
-// timing is as short as a real clock allows: what the suite waits for, it waits for in earnest.
+// timing is as short as a real clock allows, because the suite really waits.
 var timing = store.Timing{
 	Presence: 2 * time.Second, ReservedTTL: time.Second, Attempt: 4 * time.Second, Job: 8 * time.Second, Retention: 5 * time.Second,
 }
 
 var prefixes atomic.Int64
 
-// open opens a store of its own on a server that others may use too.
+// open opens a store with a prefix of its own.
 func open(t testing.TB, url string, change ...func(*redisstore.Options)) *redisstore.Store {
 	t.Helper()
 	address, err := redisstore.ParseAddress(url)
@@ -61,11 +61,12 @@ func open(t testing.TB, url string, change ...func(*redisstore.Options)) *rediss
 	return s
 }
 
-func suite(url string, repeats bool) storetest.Backend {
+// backend runs tests of the suite with a store at a URL.
+func backend(url string, repeats bool) storetest.Backend {
 	return func(t *testing.T, fn func(t *testing.T, h *storetest.Harness)) {
 		s := open(t, url)
 		h := &storetest.Harness{
-			Store: s, Timing: timing, Repeats: repeats, Flush: s.Quiesce,
+			Store: s, Timing: timing, Repeats: repeats, Flush: s.WaitForReleases,
 			Wait: time.Sleep, Slack: 300 * time.Millisecond, Workers: 8, Rounds: 20,
 		}
 		if repeats {
@@ -77,20 +78,20 @@ func suite(url string, repeats bool) storetest.Backend {
 
 func TestStandalone(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, suite(redistest.Start(t).URL(), false))
+	storetest.Exercise(t, backend(redistest.Start(t).URL(), false))
 }
 
 func TestStandaloneWithEveryReplyLostOnce(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, suite(redistest.Start(t).URL(), true))
+	storetest.Exercise(t, backend(redistest.Start(t).URL(), true))
 }
 
 func TestSentinel(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, suite(redistest.StartSentinel(t).URL(), false))
+	storetest.Exercise(t, backend(redistest.StartSentinel(t).URL(), false))
 }
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, suite(redistest.StartCluster(t).URL(), false))
+	storetest.Exercise(t, backend(redistest.StartCluster(t).URL(), false))
 }

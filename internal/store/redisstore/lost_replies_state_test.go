@@ -13,10 +13,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
-// state is all that Redis holds about one subject, by names such as meta.epoch.
-type state map[string]string
+// redisState is everything that Redis holds about one subject, by labels such as meta.epoch.
+type redisState map[string]string
 
-// dumpKeys reads keys of any kind, as they are at one moment.
+// dumpKeys reads keys of any type, atomically.
 const dumpKeys = `
 local all = {}
 for i, key in ipairs(KEYS) do
@@ -32,9 +32,9 @@ for i, key in ipairs(KEYS) do
 end
 return all`
 
-// stateOf reads all that Redis holds about whatever has this name.
-func stateOf(server *redistest.Server, prefix, name string) (state, error) {
-	keys := redisstore.KeysOf(prefix, name)
+// readState reads everything that Redis holds about the subject with a name.
+func readState(server *redistest.Server, prefix, name string) (redisState, error) {
+	keys := redisstore.KeysByLabel(prefix, name)
 	labels := slices.Sorted(maps.Keys(keys))
 	args := []string{"EVAL", dumpKeys, strconv.Itoa(len(labels))}
 	for _, label := range labels {
@@ -45,7 +45,7 @@ func stateOf(server *redistest.Server, prefix, name string) (state, error) {
 		return nil, err
 	}
 	values, _ := reply.([]any)
-	s := make(state)
+	s := make(redisState)
 	for i, label := range labels {
 		switch value := values[i].(type) {
 		case string:
@@ -57,17 +57,17 @@ func stateOf(server *redistest.Server, prefix, name string) (state, error) {
 	return s, nil
 }
 
-// add takes in the parts of a key. When nodes were heard is kept for many in one; of leases, when they end is left
-// out, because whatever writes them renews it.
-func (s state) add(label, name string, parts []any) {
+// add adds the parts of a key. The last-seen times of many nodes are in one key; the expiry of leases is left out, because every write
+// renews it.
+func (s redisState) add(label, name string, parts []any) {
 	switch label {
 	case "out":
 		s[label] = fmt.Sprint(parts)
 		return
-	case "claims": // who has one, and until when, is not the same for two
+	case "claims": // claimant and expiry differ between two subjects
 		s[label] = strconv.Itoa(len(parts) / 2)
 		return
-	case "inbox", "dead": // but for what tells the time
+	case "inbox", "dead": // without times
 		s[label] = streamTimes.ReplaceAllString(fmt.Sprint(parts), "")
 		return
 	}
@@ -80,19 +80,19 @@ func (s state) add(label, name string, parts []any) {
 			}
 		case "leases":
 			score, _ := strconv.ParseFloat(value, 64)
-			r := redisstore.ReadScore(score)
-			s["since."+key] = strconv.FormatInt(r.Since, 10)
-			value = fmt.Sprintf("%s, left out %d", r.State, r.Omitted)
+			r := redisstore.ParseScore(score)
+			s["reserved."+key] = strconv.FormatInt(r.Reserved, 10)
+			value = fmt.Sprintf("%s, omitted %d", r.State, r.Omitted)
 		}
 		s[label+"."+key] = value
 	}
 }
 
-// streamTimes matches the names of a stream's entries, and how long ago they were fetched.
+// streamTimes matches the ids of stream entries, and the idle times of pending ones.
 var streamTimes = regexp.MustCompile(`\d{13}-\d+|(inbox|takeover) \d+`)
 
-// has reports whether anything is there under a name, or with a part of it.
-func (s state) has(label string) bool {
+// has reports whether there is a value with a label, or with a label that begins with it and a dot.
+func (s redisState) has(label string) bool {
 	for key := range s {
 		if key == label || strings.HasPrefix(key, label+".") {
 			return true
@@ -101,23 +101,23 @@ func (s state) has(label string) bool {
 	return false
 }
 
-// renewed matches what every repeat may write anew: until when something counts, or when a node was heard.
-var renewed = regexp.MustCompile(`^(meta\.(seen|held)|marks\.)`)
+// renewedFields matches the fields that every repeated call may renew: expiries, and when a node was last seen.
+var renewedFields = regexp.MustCompile(`^(meta\.(seen|held)|marks\.)`)
 
-// timed matches what tells the time, and so cannot be the same for two subjects.
-var timed = regexp.MustCompile(`^(meta\.(epoch|grant|seen|held)|seen\.|marks\.|since\.|fence$|incarnation\.)`)
+// timeFields matches the fields that contain times, which differ between two subjects.
+var timeFields = regexp.MustCompile(`^(meta\.(epoch|grant|seen|held)|seen\.|marks\.|reserved\.|fence$|incarnation\.)`)
 
-// but leaves out whether the node is on the list of those that were heard: that is a step of its own, which a call
-// that lost a reply before it makes only when it is repeated.
-func (s state) but(label string) state {
+// withoutLabel returns the state without the values of a label. The last-seen time is written by a command of its own, which a call that
+// lost an earlier reply makes only when it is repeated.
+func (s redisState) withoutLabel(label string) redisState {
 	kept := maps.Clone(s)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return strings.HasPrefix(key, label+".") })
 	return kept
 }
 
-// without leaves out values, but not whether there is one: those that match, and those that are named.
-func (s state) without(some *regexp.Regexp, names ...string) state {
-	masked := make(state, len(s))
+// mask replaces the values of fields that match, or are listed, by a placeholder.
+func (s redisState) mask(some *regexp.Regexp, names ...string) redisState {
+	masked := make(redisState, len(s))
 	for key, value := range s {
 		if value != "" && (some.MatchString(key) || slices.Contains(names, key)) {
 			value = "some"
@@ -127,8 +127,8 @@ func (s state) without(some *regexp.Regexp, names ...string) state {
 	return masked
 }
 
-// describe is what a record says, but for when, and in which life of its node.
-func describe(job *core.Job) string {
+// describeJob formats a record without times and epochs.
+func describeJob(job *core.Job) string {
 	if job == nil {
 		return "none"
 	}

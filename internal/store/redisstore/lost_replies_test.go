@@ -1,0 +1,259 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+)
+
+var lostReplyCount = flag.Int64("lost-replies", 400, "the number of replies that TestLostReplies loses")
+
+// lostReplyWorkers is how many calls are tested concurrently: most of the time is spent on reconnecting.
+const lostReplyWorkers = 8
+
+// lostReply is a call whose reply is lost after it was executed.
+type lostReply struct {
+	name    string
+	command string // the script or command whose reply it is
+	// prepare creates the subject of the call. It loses no reply.
+	prepare func(ctx context.Context, x *subject) error
+	// call makes the call and returns its result without times.
+	call func(ctx context.Context, s *redisstore.Store, x *subject) (string, error)
+	// done reports that the command whose reply is to be lost was executed; nil: it is the first one of the call.
+	done func(before, now redisState) bool
+	// renews lists the fields that a repeated call writes again on purpose.
+	renews []string
+	// counts says that the call is not idempotent: a repeated call counts twice.
+	counts bool
+}
+
+// subject is a node, a job, a session and so on, all of one name, that no other call uses.
+type subject struct {
+	name     string
+	prefix   string
+	reliable *redisstore.Store // loses no reply
+	server   *redistest.Server
+	node     *core.Node
+	job      *core.Job
+	message  store.InboxMessage
+}
+
+func (x *subject) state() (redisState, error) { return readState(x.server, x.prefix, x.name) }
+
+// lostReplyWorker tests calls one after the other.
+type lostReplyWorker struct {
+	t                       *testing.T
+	server                  *redistest.Server
+	proxy                   *redistest.Proxy
+	lossy                   *redisstore.Store // through the proxy
+	reliable                *redisstore.Store // to the same keys, without the proxy
+	reference               *redisstore.Store // to other keys: every call is made once
+	prefix, referencePrefix string
+}
+
+func newLostReplyWorker(t *testing.T, server *redistest.Server) *lostReplyWorker {
+	w := &lostReplyWorker{t: t, server: server, proxy: redistest.StartProxy(t, server.Addr())}
+	options := func(prefix *string, share bool) func(*redisstore.Options) {
+		return func(o *redisstore.Options) {
+			if share {
+				o.Prefix = *prefix
+			}
+			*prefix = o.Prefix
+			o.Timing.Presence, o.Timeout = time.Minute, 5*time.Second
+		}
+	}
+	w.reliable = open(t, server.URL(), options(&w.prefix, false))
+	w.lossy = open(t, w.proxy.URL(), options(&w.prefix, true))
+	w.reference = open(t, server.URL(), options(&w.referencePrefix, false))
+	return w
+}
+
+// TestLostReplies loses the reply to every script and command that writes, after it was executed, and repeats the call as a caller does.
+// The repetition must not change what Redis holds, and the result must be the same as that of a single call. In full:
+//
+//	go test -v -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	began := time.Now()
+	var tried, lost atomic.Int64
+	counts := make([]atomic.Int64, len(allLostReplies))
+	var workers sync.WaitGroup
+	for range lostReplyWorkers {
+		worker := newLostReplyWorker(t, server)
+		workers.Go(func() {
+			for lost.Load() < *lostReplyCount && !t.Failed() {
+				n := tried.Add(1)
+				i := int(n) % len(allLostReplies)
+				ok, err := worker.testCall(t.Context(), &allLostReplies[i], fmt.Sprintf("x%d", n))
+				if err != nil {
+					t.Errorf("%s: %v", allLostReplies[i].name, err)
+				}
+				if ok {
+					counts[i].Add(1)
+					lost.Add(1)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	each := make([]string, len(allLostReplies))
+	for i := range allLostReplies {
+		each[i] = fmt.Sprintf("%s %d", allLostReplies[i].name, counts[i].Load())
+		if counts[i].Load() == 0 && !t.Failed() {
+			t.Errorf("no reply of %s was lost", allLostReplies[i].name)
+		}
+	}
+	t.Logf("%d replies lost in %d calls and %v: %s", lost.Load(), tried.Load(), time.Since(began).Round(time.Second), strings.Join(each, ", "))
+}
+
+// testCall makes one call and loses its reply. It reports whether the reply was lost after the call was executed: a background write of
+// the store, such as the last-seen times, may be lost instead.
+func (w *lostReplyWorker) testCall(ctx context.Context, c *lostReply, name string) (bool, error) {
+	x := &subject{name: name, prefix: w.prefix, reliable: w.reliable, server: w.server}
+	y := &subject{name: name, prefix: w.referencePrefix, reliable: w.reference, server: w.server}
+	if err := errors.Join(c.prepare(ctx, x), c.prepare(ctx, y)); err != nil {
+		return false, fmt.Errorf("prepare: %w", err)
+	}
+	before, err := x.state()
+	if err != nil {
+		return false, err
+	}
+	dropped := w.proxy.Dropped()
+	w.callAndLoseReply(ctx, c, x, before)
+	once, err := x.state()
+	if err != nil {
+		return false, err
+	}
+	executed := cmp.Diff(before, once) != ""
+	lost := executed && w.proxy.Dropped() > dropped
+	answer, err := w.repeatCall(ctx, c, x)
+	if err != nil {
+		return false, err
+	}
+	twice, err := x.state()
+	if err != nil {
+		return false, err
+	}
+	once, repeated := once.withoutLabel("seen").mask(renewedFields, c.renews...), twice.withoutLabel("seen").mask(renewedFields, c.renews...)
+	if diff := cmp.Diff(once, repeated); lost && !c.counts && diff != "" {
+		w.t.Errorf("%s had a second effect (-once +twice):\n%s", c.name, diff)
+	}
+	times := 1
+	if c.counts && executed {
+		times = 2
+	}
+	return lost, w.compareWithReference(ctx, c, y, times, answer, twice)
+}
+
+// callAndLoseReply makes the call and loses its reply. Its result is ignored.
+func (w *lostReplyWorker) callAndLoseReply(ctx context.Context, c *lostReply, x *subject, before redisState) {
+	defer w.proxy.DropReplies(0)
+	if c.done == nil {
+		w.proxy.DropReplies(1)
+		_, _ = c.call(ctx, w.lossy, x)
+		return
+	}
+	w.proxy.Delay(30 * time.Millisecond) // time to see that the command was executed before its reply arrives
+	defer w.proxy.Delay(0)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		_, _ = c.call(ctx, w.lossy, x)
+	}()
+	for {
+		if now, err := x.state(); err == nil && c.done(before, now) {
+			break
+		}
+		select {
+		case <-returned:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+	w.proxy.DropReplies(1)
+	<-returned
+}
+
+// repeatCall repeats the call until it is answered. It may take some tries, until the client has reconnected.
+func (w *lostReplyWorker) repeatCall(ctx context.Context, c *lostReply, x *subject) (string, error) {
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		answer, err := c.call(ctx, w.lossy, x)
+		if err == nil || !errors.Is(err, store.ErrDown) || time.Now().After(deadline) {
+			return answer, err
+		}
+		backoff.Sleep(ctx, time.Millisecond)
+	}
+}
+
+// compareWithReference makes the call where no reply is lost, and compares the results.
+func (w *lostReplyWorker) compareWithReference(ctx context.Context, c *lostReply, y *subject, times int, answer string, got redisState) error {
+	var want string
+	for range times {
+		var err error
+		if want, err = c.call(ctx, w.reference, y); err != nil {
+			return err
+		}
+	}
+	if want != answer {
+		w.t.Errorf("%s: the repeated call returned %q, want %q", c.name, answer, want)
+	}
+	single, err := y.state()
+	if err != nil {
+		return err
+	}
+	// Records are compared in their decoded form, because the stored form contains times.
+	id := core.JobID(y.name)
+	for s, in := range map[*redisstore.Store]redisState{w.reliable: got, w.reference: single} {
+		if _, ok := in["record"]; ok {
+			job, err := s.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			in["record"] = describeJob(job)
+		}
+	}
+	if diff := cmp.Diff(single.mask(timeFields, c.renews...), got.mask(timeFields, c.renews...)); diff != "" {
+		w.t.Errorf("%s: state (-called once +reply lost and call repeated):\n%s", c.name, diff)
+	}
+	return nil
+}
+
+// TestLostRepliesCoverEveryScript: TestLostReplies covers every script that writes.
+func TestLostRepliesCoverEveryScript(t *testing.T) {
+	t.Parallel()
+	known := make(map[string]bool)
+	for _, c := range allLostReplies {
+		known[c.command] = true
+	}
+	files, err := os.ReadDir("scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".lua")
+		text, err := os.ReadFile("scripts/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != "lib" && name != "lib_inbox" && !known[name] && !strings.Contains(string(text), "Writes nothing.") {
+			t.Errorf("%s writes, and TestLostReplies does not lose its reply", file.Name())
+		}
+	}
+}
