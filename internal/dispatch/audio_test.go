@@ -223,7 +223,7 @@ func TestTheOnlyNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			playSpoken(t, func(w *world, _ *outcomes) {
 				w.node("node-a", 1)
-				p, err := w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(spoken), Patient: true})
+				p, err := w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(spoken), UntilPlaced: true})
 				if err != nil {
 					t.Fatal(err)
 				}

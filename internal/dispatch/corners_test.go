@@ -275,7 +275,7 @@ func TestAnOlderMoveDoesNotHideANewerOne(t *testing.T) {
 				t.Errorf("leases of node-b: %v, %v", leases, err)
 			}
 			leases[0].Young = false
-			w.d.Orphaned(leases)
+			w.d.MoveOrphans(leases)
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 		}

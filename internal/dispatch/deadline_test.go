@@ -14,7 +14,7 @@ import (
 func (w *world) patient(change ...func(*core.Spec)) core.JobID {
 	w.t.Helper()
 	s := spec(change...)
-	go func() { _, _ = w.d.Dispatch(w.t.Context(), dispatch.Request{Spec: s, Patient: true}) }()
+	go func() { _, _ = w.d.Dispatch(w.t.Context(), dispatch.Request{Spec: s, UntilPlaced: true}) }()
 	synctest.Wait()
 	return s.Job()
 }

@@ -60,9 +60,9 @@ type Dispatcher struct {
 	decide   *deadline.Limit // a decision is made within it
 	deliver  *deadline.Limit // a delivery is answered within it
 	calls    calls
-	flights  flights
+	flights  inFlightTable
 	spread   spread
-	looks    looks
+	looks    prober
 	waiters  waiters
 	tokens   atomic.Uint64
 	doubtful sync.Map     // jobs whose record may have been written although their caller was refused
@@ -143,7 +143,7 @@ func dispatcherOf(job *core.Job) core.InstanceID {
 }
 
 // Left reports whether jobs are left to the others: those that did not end, and those that were handed back.
-func (d *Dispatcher) HasUnfinishedJobs() bool { return d.left.Load() || d.flights.len() > 0 }
+func (d *Dispatcher) LeavesJobs() bool { return d.left.Load() || d.flights.len() > 0 }
 
 // background runs fn beside the caller, unless the dispatcher is closed. The context ends with Close.
 func (d *Dispatcher) background(fn func(ctx context.Context)) {

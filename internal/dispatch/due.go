@@ -9,7 +9,7 @@ import (
 )
 
 // dueFunc is what a flight's timer calls.
-func (d *Dispatcher) dueFunc(f *flight) func() {
+func (d *Dispatcher) dueFunc(f *inFlightJob) func() {
 	return func() {
 		d.background(func(ctx context.Context) { d.due(ctx, f) })
 	}
@@ -17,7 +17,7 @@ func (d *Dispatcher) dueFunc(f *flight) func() {
 
 // due judges a flight whose time is up. It is the fast path: if this process dies, a heartbeat of the node
 // or the end of its presence brings the same question up elsewhere.
-func (d *Dispatcher) due(ctx context.Context, f *flight) {
+func (d *Dispatcher) due(ctx context.Context, f *inFlightJob) {
 	f.mu.Lock()
 	job, ends, now := f.job, f.ends, time.Now()
 	waiting := f.phase

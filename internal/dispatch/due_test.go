@@ -14,7 +14,7 @@ func TestATimerThatWentOffTooLateJudgesNothing(t *testing.T) {
 	d := &Dispatcher{}
 	job := &core.Job{ID: "job-1", State: core.StateDispatched, Token: "t.2"}
 	for _, waiting := range []phase{phaseACK, phaseRunning} {
-		f := &flight{id: job.ID, job: job, deadline: time.Now().Add(time.Hour), ends: time.Now().Add(time.Hour)}
+		f := &inFlightJob{id: job.ID, job: job, deadline: time.Now().Add(time.Hour), ends: time.Now().Add(time.Hour)}
 		f.wait("t.2", waiting, time.Now().Add(time.Hour), func() {})
 		d.due(t.Context(), f)
 		if f.phase != waiting {

@@ -37,7 +37,7 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
 		Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant,
-		Avoid: d.spread.last(spec.SessionRef()), Now: d.fleet.Now(),
+		LastNode: d.spread.last(spec.SessionRef()), Now: d.fleet.Now(),
 	}
 	all := slices.SortedFunc(d.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
 	ids := make([]core.NodeID, len(all))
@@ -73,14 +73,14 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 		}
 	}
 	for i, n := range all {
-		reason := d.picker.Objection(&q, n)
+		reason := d.picker.Filter(&q, n)
 		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
 			reason = unfree(&full[i])
 		}
 		note(n.Now(), reason, full[i])
 	}
 	for n := range d.fleet.Silent() {
-		note(n, cmp.Or(d.picker.Never(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})
+		note(n, cmp.Or(d.picker.FilterDeclared(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})
 	}
 	d.conclude(&x, &spec, &preferred, capable, free)
 	return x, nil

@@ -38,7 +38,7 @@ type found struct {
 }
 
 // probeBatch is how many nodes are asked at once how full they are.
-const probeBatch = 64
+const probeChunk = 64
 
 // find reserves a slot on a node that can do the job: the preferred one, one of a random sample, or, before
 // anybody is refused, any.
@@ -48,7 +48,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 	pool := d.fleet.Pool(s.spec.Direction, o.RequireTTS)
 	q := pick.Query{
 		Requirement: &pool.Requirement, Options: o, Tenant: s.spec.Tenant, Tried: s.tried,
-		Avoid: d.spread.last(s.spec.SessionRef()), Exclude: s.shun, Now: d.fleet.Now(),
+		LastNode: d.spread.last(s.spec.SessionRef()), AvoidOwner: s.shun, Now: d.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(s.tried) == 0 {
 		f, ok, refusal := d.findPreferred(ctx, s, &q)
@@ -59,7 +59,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 	members := pool.Members()
 	d.metrics.Queried(members.Len())
 
-	round := d.picker.Begin(q, members)
+	round := d.picker.Select(q, members)
 	defer round.End()
 	for m := round.Next(); m.Node != nil; m = round.Next() {
 		f, verdict, err := d.reserve(ctx, s, &q, m)
@@ -101,7 +101,7 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 		}
 	} else {
 		m := fleet.Member{Node: n, Revision: n.Now().Revision, Handle: n.Handle()}
-		reason = d.picker.Objection(q, n)
+		reason = d.picker.Filter(q, n)
 		if reason.Incapable() && s.insists() {
 			return found{}, false, &wire.Error{
 				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
@@ -137,38 +137,38 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 
 // findAny is the search before a refusal. It asks how full the nodes are, in batches and without reserving,
 // and then reserves one by one: what is believed about them only orders the search.
-func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, round *pick.Round) (found, *wire.Error) {
+func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, round *pick.Selection) (found, *wire.Error) {
 	survey := round.Survey()
 	if survey.Capable == 0 {
 		for n := range d.fleet.Silent() {
-			if d.picker.Never(q, n) == core.ReasonNone {
-				survey.Objections[core.ReasonStale]++
+			if d.picker.FilterDeclared(q, n) == core.ReasonNone {
+				survey.Rejections[core.ReasonStale]++
 			}
 		}
-		if survey.Objections[core.ReasonStale] == 0 {
-			return found{}, d.refuse(s, wire.NoCapableNode, survey.Objections)
+		if survey.Rejections[core.ReasonStale] == 0 {
+			return found{}, d.refuse(s, wire.NoCapableNode, survey.Rejections)
 		}
 	}
 	// Preferences yield from here on; each of their nodes is counted by what becomes of it.
-	delete(survey.Objections, core.ReasonSpread)
-	delete(survey.Objections, core.ReasonSetAside)
-	var ids [probeBatch]core.NodeID
-	for batch := range slices.Chunk(survey.Rest, probeBatch) {
+	delete(survey.Rejections, core.ReasonSpread)
+	delete(survey.Rejections, core.ReasonSetAside)
+	var ids [probeChunk]core.NodeID
+	for batch := range slices.Chunk(survey.Candidates, probeChunk) {
 		for i, m := range batch {
 			ids[i] = m.ID()
 		}
-		look, err := d.looks.at(ctx, ids[:len(batch)])
+		look, err := d.looks.read(ctx, ids[:len(batch)])
 		if err != nil {
 			return found{}, down()
 		}
 		for _, m := range batch {
-			full := look.of(m.ID())
+			full := look.occupancyOf(m.ID())
 			d.fleet.Observe(m.Node, full.InFlight(), full.Max, q.Now)
 			reason := unfree(full)
-			if look.claim(m.ID()) {
+			if look.claimSlot(m.ID()) {
 				f, verdict, err := d.reserve(ctx, s, q, m)
 				if err != nil || verdict != store.OK && verdict != store.Full {
-					look.giveBack(m.ID())
+					look.unclaimSlot(m.ID())
 				}
 				if err != nil {
 					return found{}, down()
@@ -178,10 +178,10 @@ func (d *Dispatcher) findAny(ctx context.Context, s *search, q *pick.Query, roun
 				}
 				reason = reasonOf(verdict)
 			}
-			survey.Objections[reason]++
+			survey.Rejections[reason]++
 		}
 	}
-	return found{}, d.refuse(s, wire.AllCandidatesFullOrFailed, survey.Objections)
+	return found{}, d.refuse(s, wire.AllCandidatesFullOrFailed, survey.Rejections)
 }
 
 // otherThan reports whether some other node than the given ones is there for a job, if only it had room: one that is
@@ -190,7 +190,7 @@ func (d *Dispatcher) otherThan(nodes []core.NodeID, spec *core.Spec) bool {
 	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: d.fleet.Now()}
 	for m := range pool.Members().All() {
-		switch d.picker.Objection(&q, m.Node) {
+		switch d.picker.Filter(&q, m.Node) {
 		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
 			return true
 		}
@@ -231,7 +231,7 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 				return found{}, r.Verdict, nil //nolint:nilerr // the verdict is answer enough: it is not this node
 			}
 			d.fleet.Update(status)
-			if r := d.picker.Objection(q, m.Node); r != core.ReasonNone && !r.Soft() {
+			if r := d.picker.Filter(q, m.Node); r != core.ReasonNone && !r.Soft() {
 				return found{}, store.StaleRevision, nil
 			}
 			m.Revision = m.Now().Revision

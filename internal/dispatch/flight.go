@@ -19,7 +19,7 @@ const (
 
 // flight is a job this instance sees through: the record as it was last seen, and the timer of whatever is
 // due next. Its lock is never held while the store or a node is asked.
-type flight struct {
+type inFlightJob struct {
 	id       core.JobID
 	deadline time.Time // of the job, by this process's clock
 
@@ -34,7 +34,7 @@ type flight struct {
 }
 
 // snapshot returns the record as it was last seen.
-func (f *flight) snapshot() *core.Job {
+func (f *inFlightJob) snapshot() *core.Job {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.job
@@ -55,7 +55,7 @@ func leaseOf(job *core.Job) core.LeaseRef {
 
 // wait sets the timer for a phase of the attempt that token names; nothing happens if the job has moved on.
 // The wait is over at the given moment, or else with the attempt, or with the job.
-func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
+func (f *inFlightJob) wait(token core.Token, p phase, until time.Time, due func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over || f.seeks || f.job.Token != token || p == phaseACK && f.phase == phaseRunning {
@@ -79,7 +79,7 @@ func (f *flight) wait(token core.Token, p phase, until time.Time, due func()) {
 
 // moved notes that the job has another holder. It reports false, and notes nothing, when the job has moved
 // on since.
-func (f *flight) moved(job *core.Job, ends time.Time) bool {
+func (f *inFlightJob) moved(job *core.Job, ends time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over || f.job.Version > job.Version {
@@ -93,7 +93,7 @@ func (f *flight) moved(job *core.Job, ends time.Time) bool {
 }
 
 // seek claims the flight for whoever looks for another node. It reports false when somebody else does.
-func (f *flight) seek(job *core.Job) bool {
+func (f *inFlightJob) seek(job *core.Job) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
@@ -107,7 +107,7 @@ func (f *flight) seek(job *core.Job) bool {
 }
 
 // rebound notes that the job's node is in another life.
-func (f *flight) rebound(job *core.Job) {
+func (f *inFlightJob) rebound(job *core.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.job.Token == job.Token {
@@ -118,7 +118,7 @@ func (f *flight) rebound(job *core.Job) {
 const flightShards = 64
 
 // flights is the table of jobs this instance sees through.
-type flights struct {
+type inFlightTable struct {
 	seed   maphash.Seed
 	shards [flightShards]flightShard
 
@@ -129,21 +129,21 @@ type flights struct {
 
 type flightShard struct {
 	sync.Mutex
-	m map[core.JobID]*flight
+	m map[core.JobID]*inFlightJob
 }
 
-func (t *flights) init() {
+func (t *inFlightTable) init() {
 	t.seed = maphash.MakeSeed()
 	for i := range t.shards {
-		t.shards[i].m = make(map[core.JobID]*flight)
+		t.shards[i].m = make(map[core.JobID]*inFlightJob)
 	}
 }
 
-func (t *flights) shard(id core.JobID) *flightShard {
+func (t *inFlightTable) shard(id core.JobID) *flightShard {
 	return &t.shards[maphash.String(t.seed, string(id))%flightShards]
 }
 
-func (t *flights) get(id core.JobID) *flight {
+func (t *inFlightTable) get(id core.JobID) *inFlightJob {
 	s := t.shard(id)
 	s.Lock()
 	defer s.Unlock()
@@ -151,7 +151,7 @@ func (t *flights) get(id core.JobID) *flight {
 }
 
 // add puts a flight into the table and returns it, or the one that is there for the job.
-func (t *flights) add(f *flight) *flight {
+func (t *inFlightTable) add(f *inFlightJob) *inFlightJob {
 	s := t.shard(f.id)
 	s.Lock()
 	defer s.Unlock()
@@ -164,7 +164,7 @@ func (t *flights) add(f *flight) *flight {
 }
 
 // remove ends a flight.
-func (t *flights) remove(id core.JobID) {
+func (t *inFlightTable) remove(id core.JobID) {
 	s := t.shard(id)
 	s.Lock()
 	f := s.m[id]
@@ -184,7 +184,7 @@ func (t *flights) remove(id core.JobID) {
 }
 
 // relinquish ends a flight unless somebody has taken its job on since the record was as given.
-func (t *flights) relinquish(job *core.Job) {
+func (t *inFlightTable) relinquish(job *core.Job) {
 	f := t.get(job.ID)
 	if f == nil {
 		return
@@ -199,13 +199,13 @@ func (t *flights) relinquish(job *core.Job) {
 
 // enter counts somebody who is about to add a flight, so that nobody takes the table for empty meanwhile;
 // leave takes it back.
-func (t *flights) enter() {
+func (t *inFlightTable) enter() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count++
 }
 
-func (t *flights) leave() {
+func (t *inFlightTable) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count--
@@ -215,14 +215,14 @@ func (t *flights) leave() {
 	}
 }
 
-func (t *flights) len() int {
+func (t *inFlightTable) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.count
 }
 
 // emptied is closed when the last flight ends.
-func (t *flights) emptied() <-chan struct{} {
+func (t *inFlightTable) emptied() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.empty == nil {
@@ -232,11 +232,11 @@ func (t *flights) emptied() <-chan struct{} {
 }
 
 // each calls fn with every flight.
-func (t *flights) each(fn func(*flight)) {
+func (t *inFlightTable) each(fn func(*inFlightJob)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		all := make([]*flight, 0, len(s.m))
+		all := make([]*inFlightJob, 0, len(s.m))
 		for _, f := range s.m {
 			all = append(all, f)
 		}
@@ -248,8 +248,8 @@ func (t *flights) each(fn func(*flight)) {
 }
 
 // stop stops every timer for good.
-func (t *flights) stop() {
-	t.each(func(f *flight) {
+func (t *inFlightTable) stop() {
+	t.each(func(f *inFlightJob) {
 		f.mu.Lock()
 		f.over = true
 		if f.timer != nil {
@@ -259,9 +259,9 @@ func (t *flights) stop() {
 	})
 }
 
-func (t *flights) byDirection() map[core.Direction]int {
+func (t *inFlightTable) byDirection() map[core.Direction]int {
 	counts := make(map[core.Direction]int)
-	t.each(func(f *flight) {
+	t.each(func(f *inFlightJob) {
 		counts[f.snapshot().Direction]++
 	})
 	return counts

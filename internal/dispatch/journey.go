@@ -16,7 +16,7 @@ import (
 // up, or when somebody else decided about it.
 type journey struct {
 	d      *Dispatcher
-	f      *flight
+	f      *inFlightJob
 	job    *core.Job
 	asked  time.Time       // when the current holder's slot was reserved, or a little earlier
 	owner  core.Token      // while RETRYING: the name under which the retry is ours
@@ -48,7 +48,7 @@ type cause struct {
 // embark begins the journey of a job that was just recorded as found; asked is when its slot was reserved.
 func (d *Dispatcher) embark(job *core.Job, asked time.Time, awaited bool) *journey {
 	now := time.Now()
-	f := d.flights.add(&flight{
+	f := d.flights.add(&inFlightJob{
 		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, ends: now.Add(d.cfg.AttemptTimeout),
 	})
 	return &journey{d: d, f: f, job: job, asked: asked, awaited: awaited, patient: !awaited}
@@ -58,7 +58,7 @@ func (d *Dispatcher) embark(job *core.Job, asked time.Time, awaited bool) *journ
 func (d *Dispatcher) resume(job *core.Job) *journey {
 	left := min(d.cfg.JobTimeout, max(d.remaining(job), 0))
 	now := time.Now()
-	f := d.flights.add(&flight{id: job.ID, deadline: now.Add(left), job: job, ends: now.Add(d.cfg.AttemptTimeout)})
+	f := d.flights.add(&inFlightJob{id: job.ID, deadline: now.Add(left), job: job, ends: now.Add(d.cfg.AttemptTimeout)})
 	return d.onward(job, f)
 }
 
@@ -72,7 +72,7 @@ func (d *Dispatcher) remaining(job *core.Job) time.Duration {
 }
 
 // onward is a journey of a job that is in flight here.
-func (d *Dispatcher) onward(job *core.Job, f *flight) *journey {
+func (d *Dispatcher) onward(job *core.Job, f *inFlightJob) *journey {
 	j := &journey{d: d, f: f, job: job}
 	for _, past := range job.History {
 		if !past.Ended.IsZero() {

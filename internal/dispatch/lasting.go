@@ -44,7 +44,7 @@ func (d *Dispatcher) free(ctx context.Context, p store.ReleaseParams, n *fleet.N
 	err := d.store.Release(ctx, p)
 	if err == nil && n != nil {
 		d.fleet.Freed(n)
-		d.FreeSlots(n)
+		d.NotifyFreeSlots(n)
 	}
 	return err
 }

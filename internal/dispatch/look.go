@@ -11,16 +11,16 @@ import (
 // looks is how full nodes are, asked for all who want to know at once. Before anybody is refused, every node that could do
 // the job is looked at. When the fleet is full, everybody is about to be refused and tries again soon: if each asked for
 // itself, the store would have the more to do the less there is to give, and would not come out of it again.
-type looks struct {
+type prober struct {
 	ask  func(nodes []core.NodeID, into []store.Occupancy) error // in a time of its own
 	run  func(fn func())                                         // beside the caller
 	turn chan struct{}                                           // holds one while the store is asked
 
 	mu   sync.Mutex
-	next *look // that has not begun: whoever comes now joins it
+	next *probeBatch // that has not begun: whoever comes now joins it
 }
 
-func (l *looks) init(run func(fn func()), ask func(nodes []core.NodeID, into []store.Occupancy) error) {
+func (l *prober) init(run func(fn func()), ask func(nodes []core.NodeID, into []store.Occupancy) error) {
 	l.ask, l.run, l.turn = ask, run, make(chan struct{}, 1)
 }
 
@@ -29,22 +29,22 @@ func (l *looks) init(run func(fn func()), ask func(nodes []core.NodeID, into []s
 const mostLooked = 512
 
 // look is one question to the store, and the answer.
-type look struct {
-	at    map[core.NodeID]int
+type probeBatch struct {
+	index    map[core.NodeID]int
 	nodes []core.NodeID
-	begun bool
+	sent bool
 	done  chan struct{} // closed when the answer is there
 
-	full []store.Occupancy
+	occupancy []store.Occupancy
 	err  error
 
 	mu   sync.Mutex
-	left []int // free slots that none of those who look has tried to get
+	unclaimed []int // free slots that none of those who look has tried to get
 }
 
 // at looks at some nodes. The store is asked after this was called, so that what was free then is seen, and once for all
 // who wait meanwhile. Who does not wait any more takes nobody with them.
-func (l *looks) at(ctx context.Context, nodes []core.NodeID) (*look, error) {
+func (l *prober) read(ctx context.Context, nodes []core.NodeID) (*probeBatch, error) {
 	k := l.join(nodes)
 	select {
 	case l.turn <- struct{}{}:
@@ -61,16 +61,16 @@ func (l *looks) at(ctx context.Context, nodes []core.NodeID) (*look, error) {
 }
 
 // join adds nodes to the look that comes next.
-func (l *looks) join(nodes []core.NodeID) *look {
+func (l *prober) join(nodes []core.NodeID) *probeBatch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next == nil || len(l.next.nodes) >= mostLooked {
-		l.next = &look{at: make(map[core.NodeID]int), done: make(chan struct{})}
+		l.next = &probeBatch{index: make(map[core.NodeID]int), done: make(chan struct{})}
 	}
 	k := l.next
 	for _, id := range nodes {
-		if _, there := k.at[id]; !there {
-			k.at[id] = len(k.nodes)
+		if _, there := k.index[id]; !there {
+			k.index[id] = len(k.nodes)
 			k.nodes = append(k.nodes, id)
 		}
 	}
@@ -78,24 +78,24 @@ func (l *looks) join(nodes []core.NodeID) *look {
 }
 
 // begin has the store asked, unless somebody has had, by whoever has the turn. It is over when the answer is there.
-func (l *looks) begin(k *look) {
+func (l *prober) begin(k *probeBatch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k.begun {
+	if k.sent {
 		<-l.turn
 		return
 	}
-	k.begun = true
+	k.sent = true
 	if l.next == k {
 		l.next = nil
 	}
 	l.run(func() {
 		defer func() { <-l.turn }()
-		k.full, k.left = make([]store.Occupancy, len(k.nodes)), make([]int, len(k.nodes))
-		k.err = l.ask(k.nodes, k.full)
-		for i, o := range k.full {
+		k.occupancy, k.unclaimed = make([]store.Occupancy, len(k.nodes)), make([]int, len(k.nodes))
+		k.err = l.ask(k.nodes, k.occupancy)
+		for i, o := range k.occupancy {
 			if o.Free() {
-				k.left[i] = o.Max - o.InFlight()
+				k.unclaimed[i] = o.Max - o.InFlight()
 			}
 		}
 		close(k.done)
@@ -103,23 +103,23 @@ func (l *looks) begin(k *look) {
 }
 
 // of is how full a node was.
-func (k *look) of(id core.NodeID) *store.Occupancy { return &k.full[k.at[id]] }
+func (k *probeBatch) occupancyOf(id core.NodeID) *store.Occupancy { return &k.occupancy[k.index[id]] }
 
 // claim reports whether a free slot of a node is left for the caller to try. As many may try as there are free slots.
-func (k *look) claim(id core.NodeID) bool {
+func (k *probeBatch) claimSlot(id core.NodeID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := k.at[id]
-	if k.left[i] == 0 {
+	i := k.index[id]
+	if k.unclaimed[i] == 0 {
 		return false
 	}
-	k.left[i]--
+	k.unclaimed[i]--
 	return true
 }
 
 // giveBack lets somebody else try what the caller could not use, and nobody has taken.
-func (k *look) giveBack(id core.NodeID) {
+func (k *probeBatch) unclaimSlot(id core.NodeID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.left[k.at[id]]++
+	k.unclaimed[k.index[id]]++
 }

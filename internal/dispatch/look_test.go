@@ -38,18 +38,18 @@ func TestLooksAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{}), full: map[core.NodeID]store.Occupancy{"a": {Max: 4, Running: 1}, "b": {Max: 1, Running: 1}}}
-		var l looks
+		var l prober
 		l.init(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
 		var claimed, wrong atomic.Int64
 		search := func(nodes ...core.NodeID) {
 			all.Go(func() {
-				k, err := l.at(t.Context(), nodes)
-				if err != nil || *k.of(nodes[0]) != c.full[nodes[0]] {
+				k, err := l.read(t.Context(), nodes)
+				if err != nil || *k.occupancyOf(nodes[0]) != c.full[nodes[0]] {
 					wrong.Add(1)
 					return
 				}
-				if k.claim(nodes[0]) {
+				if k.claimSlot(nodes[0]) {
 					claimed.Add(1)
 				}
 			})
@@ -85,12 +85,12 @@ func TestALookThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{}), err: errors.New("the store is away")}
-		var l looks
+		var l prober
 		l.init(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
 		results := make([]error, 5)
 		search := func(ctx context.Context, i int) {
-			all.Go(func() { _, results[i] = l.at(ctx, []core.NodeID{core.NodeID(fmt.Sprint(i))}) })
+			all.Go(func() { _, results[i] = l.read(ctx, []core.NodeID{core.NodeID(fmt.Sprint(i))}) })
 			synctest.Wait()
 		}
 		hurry, leave := context.WithCancel(t.Context())
@@ -125,7 +125,7 @@ func TestALargeLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{})}
-		var l looks
+		var l prober
 		l.init(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
 		const batch, batches = 64, 3 * mostLooked / 64
@@ -134,7 +134,7 @@ func TestALargeLook(t *testing.T) {
 			for i := range batch {
 				nodes = append(nodes, core.NodeID(fmt.Sprint(n*batch+i)))
 			}
-			all.Go(func() { _, _ = l.at(t.Context(), nodes) })
+			all.Go(func() { _, _ = l.read(t.Context(), nodes) })
 		}
 		synctest.Wait()
 		close(c.gate)
@@ -154,10 +154,10 @@ func TestALargeLook(t *testing.T) {
 // TestASlotThatIsGivenBack can be tried by another.
 func TestASlotThatIsGivenBack(t *testing.T) {
 	t.Parallel()
-	k := &look{at: map[core.NodeID]int{"a": 0}, left: []int{1}}
-	first, second := k.claim("a"), k.claim("a")
-	k.giveBack("a")
-	if third := k.claim("a"); !first || second || !third {
+	k := &probeBatch{index: map[core.NodeID]int{"a": 0}, unclaimed: []int{1}}
+	first, second := k.claimSlot("a"), k.claimSlot("a")
+	k.unclaimSlot("a")
+	if third := k.claimSlot("a"); !first || second || !third {
 		t.Errorf("%v, %v, and after it was given back %v", first, second, third)
 	}
 }

@@ -27,7 +27,7 @@ func TestHandedBackAndNobodyThere(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		// node-a's connection is lost and its grace over: as nodes.Life.Gone does it with the leaver.
-		if _, err := leaver.NodeLost(t.Context(), "node-a"); err != nil {
+		if _, err := leaver.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -64,7 +64,7 @@ func TestRetryOfAnothersJobNodeLost(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		a := w.other()
-		if _, err := a.NodeLost(t.Context(), "node-a"); err != nil { // a's connection with it broke
+		if _, err := a.MoveJobsOfNode(t.Context(), "node-a"); err != nil { // a's connection with it broke
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -103,7 +103,7 @@ func TestAwaitedSoundAndNobodyThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if _, err := a.NodeLost(t.Context(), "node-a"); err != nil {
+		if _, err := a.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

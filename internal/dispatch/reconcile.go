@@ -19,12 +19,12 @@ const (
 
 // Orphaned moves on the jobs of leases whose node does not have them any more. It does so beside the
 // caller: whoever sent a heartbeat does not wait for it.
-func (d *Dispatcher) Orphaned(leases []core.Lease) {
+func (d *Dispatcher) MoveOrphans(leases []core.Lease) {
 	d.each(leases, kindOrphan, cause{reason: core.ReasonNodeLost, freed: true})
 }
 
 // Overdue moves on the jobs of leases that are past their attempt's deadline.
-func (d *Dispatcher) Overdue(leases []core.Lease) {
+func (d *Dispatcher) MoveOverdue(leases []core.Lease) {
 	d.each(leases, kindOverdue, cause{reason: core.ReasonAttemptTimeout})
 }
 
@@ -41,7 +41,7 @@ func (d *Dispatcher) each(leases []core.Lease, kind string, c cause) {
 
 // Lost moves on every job of a node that is gone, and says how many it moved. It returns when all are decided or an error
 // came between.
-func (d *Dispatcher) NodeLost(ctx context.Context, node core.NodeID) (moved int, err error) {
+func (d *Dispatcher) MoveJobsOfNode(ctx context.Context, node core.NodeID) (moved int, err error) {
 	leases, err := d.store.Orphans(ctx, node)
 	if err != nil {
 		return 0, err
@@ -130,7 +130,7 @@ func current(job *core.Job, l *core.Lease) bool {
 
 // Strays judges jobs that a node lists although nobody gave them to it, as far as the ledger knows. What
 // the records do not know either is stopped, unless the store is too young to know.
-func (d *Dispatcher) Strays(ctx context.Context, leases []core.Lease, young bool) []store.ActiveJob {
+func (d *Dispatcher) ResolveStrays(ctx context.Context, leases []core.Lease, young bool) []store.ActiveJob {
 	var stop []store.ActiveJob
 	for _, l := range leases {
 		job, err := d.store.Get(ctx, l.Job)
@@ -160,7 +160,7 @@ func (d *Dispatcher) Strays(ctx context.Context, leases []core.Lease, young bool
 
 // Rebind moves the jobs a node kept over a new registration to its new life, and returns those the node
 // should stop because they are not its own any more.
-func (d *Dispatcher) Rebind(ctx context.Context, epoch core.Epoch, leases []core.Lease) ([]store.ActiveJob, error) {
+func (d *Dispatcher) RebindJobs(ctx context.Context, epoch core.Epoch, leases []core.Lease) ([]store.ActiveJob, error) {
 	var stop []store.ActiveJob
 	for _, l := range leases {
 		applied, err := d.store.Apply(ctx, store.ApplyParams{

@@ -19,7 +19,7 @@ func TestRefusedDeliveryIsToldToThePatient(t *testing.T) {
 		w.sent.fails("a", dispatch.ErrRefused)
 		began := time.Now()
 		ask := func() (dispatch.Placement, error) {
-			return w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(), Patient: true})
+			return w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(), UntilPlaced: true})
 		}
 		_, err := ask()
 		var refused *wire.Error
@@ -49,7 +49,7 @@ func TestRefusedDeliveryGoesToAnother(t *testing.T) {
 		w.node("a", 1)
 		w.node("b", 1)
 		w.sent.fails("a", dispatch.ErrRefused)
-		p, err := w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(prefers("a")), Patient: true})
+		p, err := w.d.Dispatch(t.Context(), dispatch.Request{Spec: spec(prefers("a")), UntilPlaced: true})
 		if err != nil || p.Node != "b" || p.Attempt != 1 {
 			t.Errorf("placed %+v, %v; want attempt 1 on b", p, err)
 		}

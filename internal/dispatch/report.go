@@ -85,7 +85,7 @@ func standing(job *core.Job, r *Report) store.Outcome {
 
 // Holds reports whether whoever sends the report has the job, as far as this instance has seen. It asks nobody: it is
 // for what may be lost.
-func (d *Dispatcher) Holds(r *Report) bool {
+func (d *Dispatcher) IsHolder(r *Report) bool {
 	job := d.seen(r.Job)
 	return job != nil && holds(job, r)
 }
@@ -120,7 +120,7 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 
 // Had reports whether whoever sends the report has the job now. The error says why not when it never had that
 // attempt of it.
-func (d *Dispatcher) Had(ctx context.Context, r Report) (now bool, err error) {
+func (d *Dispatcher) CheckHolder(ctx context.Context, r Report) (now bool, err error) {
 	job, err := d.store.Get(ctx, r.Job)
 	if err != nil {
 		return false, d.unread(ctx, "fail", &r, err)

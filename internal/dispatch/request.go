@@ -25,7 +25,7 @@ type Request struct {
 	Unique bool
 	// Patient says that the caller is not to be refused once a node was found: the job is then seen through until it
 	// ends, whoever refuses it.
-	Patient bool
+	UntilPlaced bool
 
 	since time.Time // when it began to wait for a node; zero: it does not wait
 }
@@ -102,7 +102,7 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 		d.release(found.ref, found.member.Node, false)
 		return answer(job, content)
 	}
-	return d.embark(job, found.asked, !r.Patient).run(d.life) // whoever asked may leave; the job goes on
+	return d.embark(job, found.asked, !r.UntilPlaced).run(d.life) // whoever asked may leave; the job goes on
 }
 
 // settled answers what the record says, if there is one, before a request is refused.

@@ -96,7 +96,7 @@ func (d *Dispatcher) countWaited(e *wire.Error) {
 func (d *Dispatcher) Waiting() int { return int(d.waiters.count.Load()) }
 
 // Room says that a node may have room: it wakes a request that waits for one.
-func (d *Dispatcher) FreeSlots(n *fleet.Node) {
+func (d *Dispatcher) NotifyFreeSlots(n *fleet.Node) {
 	if n == nil {
 		return
 	}
@@ -131,7 +131,7 @@ func (d *Dispatcher) wake(n *fleet.Node, handovers int, after time.Time) {
 	now := d.fleet.Now()
 	d.waiters.wake(n, handovers, after, func(w *waiter) bool {
 		pool := d.fleet.Pool(w.spec.Direction, w.spec.Options.RequireTTS)
-		reason := d.picker.Objection(&pick.Query{Requirement: &pool.Requirement, Options: &w.spec.Options, Tenant: w.spec.Tenant, Now: now}, n)
+		reason := d.picker.Filter(&pick.Query{Requirement: &pool.Requirement, Options: &w.spec.Options, Tenant: w.spec.Tenant, Now: now}, n)
 		return reason == core.ReasonNone || reason.Soft()
 	})
 }

@@ -162,7 +162,7 @@ func (s *Server) handlePartial(ctx context.Context, n *conn, in *wire.JobPartial
 	if e != nil {
 		return e
 	}
-	if s.Jobs.Holds(&r) {
+	if s.Jobs.IsHolder(&r) {
 		s.Sessions.Partial(in)
 	} else if to := n.partialReceiver(in.ActiveJob); to != "" {
 		s.Sessions.PartialTo(ctx, to, in)

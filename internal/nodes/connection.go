@@ -71,7 +71,7 @@ func (l *Registry) NodeLost(ctx context.Context, id core.NodeID, epoch core.Epoc
 		}
 		known = pulse.Node // it had changed since this instance last looked
 	}
-	moved, err := l.jobs.NodeLost(ctx, id)
+	moved, err := l.jobs.MoveJobsOfNode(ctx, id)
 	l.log.Info("node did not come back; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
 	return err
 }

@@ -98,12 +98,12 @@ func (l *Registry) enroll(ctx context.Context, p store.RegisterParams) (Register
 		"max_concurrent_jobs", r.Node.MaxJobs, "kept", len(r.Kept), "orphans", len(r.Orphans), "strays", len(r.Strays))
 
 	// What the node still has is its own in the new life before it hears that the life has begun.
-	cancel, err := l.jobs.Rebind(ctx, r.Node.Epoch, r.Kept)
+	cancel, err := l.jobs.RebindJobs(ctx, r.Node.Epoch, r.Kept)
 	if err != nil {
 		return Registered{}, err
 	}
-	cancel = append(cancel, l.jobs.Strays(ctx, r.Strays, r.Young)...)
-	l.jobs.Orphaned(r.Orphans)
+	cancel = append(cancel, l.jobs.ResolveStrays(ctx, r.Strays, r.Young)...)
+	l.jobs.MoveOrphans(r.Orphans)
 	l.offer(r.Node.ID, r.Occupancy)
 	return Registered{Node: r.Node, Cancel: cancel}, nil
 }
@@ -200,15 +200,15 @@ func (l *Registry) follow(ctx context.Context, known *core.Node, pulse *store.He
 		l.fleet.Beat(known.ID, pulse.Load, pulse.Occupancy)
 	}
 	l.offer(known.ID, pulse.Occupancy)
-	l.jobs.Orphaned(pulse.Orphans)
-	l.jobs.Overdue(pulse.Overdue)
-	return append(pulse.Cancels, l.jobs.Strays(ctx, pulse.Strays, pulse.Young)...)
+	l.jobs.MoveOrphans(pulse.Orphans)
+	l.jobs.MoveOverdue(pulse.Overdue)
+	return append(pulse.Cancels, l.jobs.ResolveStrays(ctx, pulse.Strays, pulse.Young)...)
 }
 
 // offer wakes a request that waits for a node with room, if this one has some.
 func (l *Registry) offer(id core.NodeID, o store.Occupancy) {
 	if o.Free() {
-		l.jobs.FreeSlots(l.fleet.Node(id))
+		l.jobs.NotifyFreeSlots(l.fleet.Node(id))
 	}
 }
 
@@ -282,7 +282,7 @@ func (l *Registry) silent(ctx context.Context, id core.NodeID) error {
 	if now, err := l.store.Node(ctx, id); err == nil && now.Age < l.cfg.Presence {
 		return l.store.Unlock(ctx, store.LockParams{Name: "silent:" + string(id), Holder: string(l.cfg.Instance)})
 	}
-	moved, err := l.jobs.NodeLost(ctx, id)
+	moved, err := l.jobs.MoveJobsOfNode(ctx, id)
 	if moved > 0 {
 		l.log.Warn("node is silent; its jobs are moved", "node_id", id, "jobs", moved)
 	}

@@ -34,7 +34,7 @@ func (l *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 	holds := false
 	if u.Job != "" {
 		var err error
-		if holds, err = l.jobs.Had(ctx, report); err != nil {
+		if holds, err = l.jobs.CheckHolder(ctx, report); err != nil {
 			return err
 		}
 	}

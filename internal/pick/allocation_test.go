@@ -48,10 +48,10 @@ func allocatesNothing(t *testing.T, h *hall) {
 		picker := pick.New(h.Fleet, usual(), nil)
 		members := h.pool.Members()
 		q := h.query(func(q *pick.Query) {
-			q.Options, q.Tenant, q.Avoid, q.Tried = &c.options, "acme", nth(1), []core.NodeID{nth(2)}
+			q.Options, q.Tenant, q.LastNode, q.Tried = &c.options, "acme", nth(1), []core.NodeID{nth(2)}
 		})
 		got := testing.AllocsPerRun(1000, func() {
-			r := picker.Begin(q, members)
+			r := picker.Select(q, members)
 			for range c.offers {
 				r.Next()
 			}

@@ -79,7 +79,7 @@ func (h *hall) query(changes ...func(*pick.Query)) pick.Query {
 }
 
 // offers is everything a round offers, in order.
-func offers(r *pick.Round) []core.NodeID {
+func offers(r *pick.Selection) []core.NodeID {
 	all := []core.NodeID{}
 	for m := r.Next(); m.Node != nil; m = r.Next() {
 		all = append(all, m.ID())
@@ -96,9 +96,9 @@ func ids(members []fleet.Member) []core.NodeID {
 }
 
 // begin starts a round that ends with the test.
-func begin(t *testing.T, p *pick.Picker, q pick.Query, members *fleet.Members) *pick.Round {
+func begin(t *testing.T, p *pick.Picker, q pick.Query, members *fleet.Members) *pick.Selection {
 	t.Helper()
-	r := p.Begin(q, members)
+	r := p.Select(q, members)
 	t.Cleanup(r.End)
 	return r
 }

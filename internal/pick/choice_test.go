@@ -56,7 +56,7 @@ func TestOfTwoTheLessTakenIsOfferedFirst(t *testing.T) {
 			first := make(map[core.NodeID]int)
 			const rounds = 2000
 			for range rounds {
-				r := picker.Begin(q, members)
+				r := picker.Select(q, members)
 				all := offers(r)
 				r.End()
 				if len(all) != 2 {
@@ -83,7 +83,7 @@ func TestAShareIsOfTheNodesOwnSize(t *testing.T) {
 	h.Observe(h.Node("small"), 1, 2, q.Now)
 	h.Observe(h.Node("large"), 20, 100, q.Now)
 	for seed := range uint64(100) {
-		r := pick.New(h.Fleet, usual(), seeded(seed)).Begin(q, h.pool.Members())
+		r := pick.New(h.Fleet, usual(), seeded(seed)).Select(q, h.pool.Members())
 		if diff := cmp.Diff([]core.NodeID{"large", "small"}, offers(r)); diff != "" {
 			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
 		}
@@ -100,7 +100,7 @@ func TestEveryPairIsOrdered(t *testing.T) {
 		h, q := taken(average, states...)
 		policy := usual()
 		policy.SampleK = len(states)
-		r := pick.New(h.Fleet, policy, seeded(rapid.Uint64().Draw(t, "seed"))).Begin(q, h.pool.Members())
+		r := pick.New(h.Fleet, policy, seeded(rapid.Uint64().Draw(t, "seed"))).Select(q, h.pool.Members())
 		defer r.End()
 		var shares []float64
 		for m := r.Next(); m.Node != nil; m = r.Next() {
@@ -142,7 +142,7 @@ func TestLeastTakenIsNotAlwaysFirst(t *testing.T) {
 	picker, members := pick.New(h.Fleet, usual(), seeded(7)), h.pool.Members()
 	first := make(map[core.NodeID]int)
 	for range rounds {
-		r := picker.Begin(q, members)
+		r := picker.Select(q, members)
 		first[r.Next().ID()]++
 		r.End()
 	}

@@ -63,7 +63,7 @@ func (y *yard) beat(nodes int) {
 func (y *yard) choose(picker *pick.Picker, hold time.Duration) core.NodeID {
 	y.jobs++
 	q := y.query()
-	r := picker.Begin(q, y.pool.Members())
+	r := picker.Select(q, y.pool.Members())
 	defer r.End()
 	for m := r.Next(); m.Node != nil; m = r.Next() {
 		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", y.jobs)), Attempt: 1, Token: "t"}

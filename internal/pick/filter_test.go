@@ -132,7 +132,7 @@ var flaws = []circumstance{
 
 	// What somebody would rather avoid.
 	{"it is set aside", core.ReasonSetAside, missed(12)},
-	{"it had the session's last utterance", core.ReasonSpread, func(s *scene) { s.query.Avoid = "a" }},
+	{"it had the session's last utterance", core.ReasonSpread, func(s *scene) { s.query.LastNode = "a" }},
 }
 
 // merits look like flaws and are none.
@@ -168,7 +168,7 @@ var merits = []circumstance{
 	{name: "a heartbeat just within the time", arise: passes(15 * time.Second)},
 	{name: "one slot", arise: declares(func(n *core.Node) { n.MaxJobs = 1 })},
 	{name: "others had the job before", arise: func(s *scene) { s.query.Tried = []core.NodeID{"b", "c"} }},
-	{name: "another had the last utterance", arise: func(s *scene) { s.query.Avoid = "b" }},
+	{name: "another had the last utterance", arise: func(s *scene) { s.query.LastNode = "b" }},
 	{name: "loads exactly at their limits", arise: func(s *scene) { s.load = core.Load{CPU: 0.95, GPU: 0.98, Memory: 0.95} }},
 	{name: "no load at all", arise: func(s *scene) { s.load = core.Load{} }},
 	{name: "unknown loads under the strictest limits", arise: func(s *scene) { s.policy.CPUMax, s.policy.GPUMax, s.policy.MemoryMax = 0, 0, 0 }},

@@ -31,11 +31,11 @@ func TestWithoutShuffleThePoolIsWalkedInItsOrder(t *testing.T) {
 	policy := usual()
 	picker := unshuffled(t, h, policy)
 	for range 2 {
-		r := picker.Begin(h.query(), h.pool.Members())
+		r := picker.Select(h.query(), h.pool.Members())
 		if diff := cmp.Diff(order[:policy.SampleK], offers(r)); diff != "" {
 			t.Errorf("offers (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(order, ids(r.Survey().Rest)); diff != "" {
+		if diff := cmp.Diff(order, ids(r.Survey().Candidates)); diff != "" {
 			t.Errorf("rest (-want +got):\n%s", diff)
 		}
 		r.End()
@@ -54,7 +54,7 @@ func TestWithoutShuffleTwoChoicesStillHold(t *testing.T) {
 	if diff := cmp.Diff([]core.NodeID{nth(1), nth(0), nth(3), nth(4), nth(5)}, offers(r)); diff != "" {
 		t.Errorf("offers (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]core.NodeID{nth(0), nth(1), nth(3), nth(4), nth(5), nth(2)}, ids(r.Survey().Rest)); diff != "" {
+	if diff := cmp.Diff([]core.NodeID{nth(0), nth(1), nth(3), nth(4), nth(5), nth(2)}, ids(r.Survey().Candidates)); diff != "" {
 		t.Errorf("rest (-want +got):\n%s", diff)
 	}
 }

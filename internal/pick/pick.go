@@ -38,7 +38,7 @@ func New(f *fleet.Fleet, policy Policy, intN func(n int) int) *Picker {
 		intN = rand.IntN
 	}
 	p := &Picker{fleet: f, policy: policy, intN: intN}
-	p.rounds.New = func() any { return &Round{picker: p} }
+	p.rounds.New = func() any { return &Selection{picker: p} }
 	return p
 }
 
@@ -48,14 +48,14 @@ type Query struct {
 	Options     *core.Options
 	Tenant      core.TenantID
 	Tried       []core.NodeID   // nodes that had this job before
-	Avoid       core.NodeID     // the node of the session's last utterance, when utterances are to be spread
-	Exclude     core.InstanceID // whose nodes are better left alone, because one of them did not confirm the job
+	LastNode       core.NodeID     // the node of the session's last utterance, when utterances are to be spread
+	AvoidOwner     core.InstanceID // whose nodes are better left alone, because one of them did not confirm the job
 	Now         fleet.Instant
 }
 
 // Objection says why a node should not get the job, ReasonNone when nothing speaks against it. What it
 // could never do comes before what it cannot do now, and preferences come last.
-func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
+func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
 	if r := q.Requirement.Unserved(&n.Now().Capability); r != core.ReasonNone {
 		return r
 	}
@@ -63,7 +63,7 @@ func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
 }
 
 // Never says what a node that declares this lacks for good, ReasonNone when it could do the job some day.
-func (p *Picker) Never(q *Query, declared *core.Node) core.Reason {
+func (p *Picker) FilterDeclared(q *Query, declared *core.Node) core.Reason {
 	if r := q.Requirement.Unserved(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
@@ -106,9 +106,9 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	switch {
 	case n.SetAside(q.Now):
 		return core.ReasonSetAside
-	case q.Exclude != "" && q.Exclude == n.Now().Owner:
+	case q.AvoidOwner != "" && q.AvoidOwner == n.Now().Owner:
 		return core.ReasonSetAside
-	case q.Avoid != "" && q.Avoid == n.ID():
+	case q.LastNode != "" && q.LastNode == n.ID():
 		return core.ReasonSpread
 	}
 	return core.ReasonNone

@@ -11,7 +11,7 @@ import (
 // and offers them in the order to be tried: of each two that pass and seem to have room, the less taken
 // first. Least-of-many on numbers that are a little old would send everybody to the same node; two choices
 // do not.
-type Round struct {
+type Selection struct {
 	picker  *Picker
 	query   Query
 	members *fleet.Members
@@ -24,14 +24,14 @@ type Round struct {
 type swap struct{ place, index int }
 
 // Begin starts a selection. Give the round back with End.
-func (p *Picker) Begin(q Query, members *fleet.Members) *Round {
-	r := p.rounds.Get().(*Round)
+func (p *Picker) Select(q Query, members *fleet.Members) *Selection {
+	r := p.rounds.Get().(*Selection)
 	r.query, r.members = q, members
 	return r
 }
 
 // End gives the round back; it must not be used any more.
-func (r *Round) End() {
+func (r *Selection) End() {
 	r.swaps = r.swaps[:0]
 	r.drawn, r.members, r.query = 0, nil, Query{}
 	r.second = fleet.Member{}
@@ -39,7 +39,7 @@ func (r *Round) End() {
 }
 
 // Next offers the next node to try; its Node is nil when the sample is used up.
-func (r *Round) Next() fleet.Member {
+func (r *Selection) Next() fleet.Member {
 	if first := r.second; first.Node != nil {
 		r.second = fleet.Member{}
 		return first
@@ -67,10 +67,10 @@ func (r *Round) Next() fleet.Member {
 	return first
 }
 
-func (r *Round) share(n *fleet.Node) float64 { return r.picker.fleet.Share(n, r.query.Now) }
+func (r *Selection) share(n *fleet.Node) float64 { return r.picker.fleet.Share(n, r.query.Now) }
 
 // pass returns the member if it passes the filters and is believed to have room, else none.
-func (r *Round) pass(m fleet.Member) fleet.Member {
+func (r *Selection) pass(m fleet.Member) fleet.Member {
 	if m.Node != nil && r.picker.memberObjection(&r.query, m.Node) == core.ReasonNone && r.share(m.Node) < 1 {
 		return m
 	}
@@ -78,7 +78,7 @@ func (r *Round) pass(m fleet.Member) fleet.Member {
 }
 
 // draw samples until a member passes.
-func (r *Round) draw() fleet.Member {
+func (r *Selection) draw() fleet.Member {
 	for m := r.sample(); m.Node != nil; m = r.sample() {
 		if m = r.pass(m); m.Node != nil {
 			return m
@@ -88,7 +88,7 @@ func (r *Round) draw() fleet.Member {
 }
 
 // sample takes one more member at random; its Node is nil when enough were taken.
-func (r *Round) sample() fleet.Member {
+func (r *Selection) sample() fleet.Member {
 	if r.drawn >= min(r.members.Len(), r.picker.policy.SampleK) {
 		return fleet.Member{}
 	}
@@ -98,7 +98,7 @@ func (r *Round) sample() fleet.Member {
 }
 
 // shuffled is what stands at the i-th place of a shuffle of all members. It is asked for 0, 1, 2, … in turn.
-func (r *Round) shuffled(i int) int {
+func (r *Selection) shuffled(i int) int {
 	if !r.picker.policy.Shuffle {
 		return i
 	}
@@ -109,7 +109,7 @@ func (r *Round) shuffled(i int) int {
 }
 
 // at is what stands at a place after the swaps so far; the last swap of a place counts.
-func (r *Round) at(place int) int {
+func (r *Selection) at(place int) int {
 	for _, s := range slices.Backward(r.swaps) {
 		if s.place == place {
 			return s.index
@@ -122,17 +122,17 @@ func (r *Round) at(place int) int {
 type Survey struct {
 	// Rest are the nodes worth asking the ledger about, at most ScanMax: first those that may have room in
 	// some order, then those believed full, then those against which only a preference speaks.
-	Rest []fleet.Member
+	Candidates []fleet.Member
 	// Capable is how many members could ever serve the job.
 	Capable int
 	// Objections counts the members by what speaks against them.
-	Objections map[core.Reason]int
+	Rejections map[core.Reason]int
 }
 
 // Survey looks at every member. It is the slow way, taken before a refusal: what is believed about
 // fullness only orders, and preferences yield.
-func (r *Round) Survey() Survey {
-	s := Survey{Objections: make(map[core.Reason]int)}
+func (r *Selection) Survey() Survey {
+	s := Survey{Rejections: make(map[core.Reason]int)}
 	var room, full, soft []fleet.Member
 	for m := range r.members.All() {
 		reason := r.picker.memberObjection(&r.query, m.Node)
@@ -141,7 +141,7 @@ func (r *Round) Survey() Survey {
 		}
 		switch {
 		case reason != core.ReasonNone:
-			s.Objections[reason]++
+			s.Rejections[reason]++
 			if reason.Soft() {
 				soft = append(soft, m)
 			}
@@ -153,15 +153,15 @@ func (r *Round) Survey() Survey {
 	}
 	for _, group := range [][]fleet.Member{room, full, soft} {
 		r.shuffle(group)
-		s.Rest = append(s.Rest, group...)
+		s.Candidates = append(s.Candidates, group...)
 	}
-	if len(s.Rest) > r.picker.policy.ScanMax {
-		s.Rest = s.Rest[:r.picker.policy.ScanMax]
+	if len(s.Candidates) > r.picker.policy.ScanMax {
+		s.Candidates = s.Candidates[:r.picker.policy.ScanMax]
 	}
 	return s
 }
 
-func (r *Round) shuffle(nodes []fleet.Member) {
+func (r *Selection) shuffle(nodes []fleet.Member) {
 	if !r.picker.policy.Shuffle {
 		return
 	}

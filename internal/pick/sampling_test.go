@@ -50,7 +50,7 @@ func TestRoundDrawsWithoutReplacement(t *testing.T) {
 
 		for range 3 { // rounds are used again and must begin anew each time
 			draws.asked = nil
-			r := picker.Begin(h.query(), h.pool.Members())
+			r := picker.Select(h.query(), h.pool.Members())
 			got := offers(r)
 			if r.Next().Node != nil {
 				t.Fatal("a round that was used up offers again")
@@ -109,7 +109,7 @@ func TestRoundOverNobody(t *testing.T) {
 	if m := r.Next(); m.Node != nil {
 		t.Errorf("offered %s", m.ID())
 	}
-	want := pick.Survey{Objections: map[core.Reason]int{}}
+	want := pick.Survey{Rejections: map[core.Reason]int{}}
 	if diff := cmp.Diff(want, r.Survey()); diff != "" {
 		t.Errorf("survey (-want +got):\n%s", diff)
 	}
@@ -124,7 +124,7 @@ func TestOfferCarriesTheRevisionOfThePool(t *testing.T) {
 	if m := r.Next(); m.Node == nil || m.Revision != 7 {
 		t.Errorf("offered %+v, want revision 7", m)
 	}
-	if rest := r.Survey().Rest; len(rest) != 1 || rest[0].Revision != 7 {
+	if rest := r.Survey().Candidates; len(rest) != 1 || rest[0].Revision != 7 {
 		t.Errorf("surveyed %+v, want revision 7", rest)
 	}
 }

@@ -53,7 +53,7 @@ func (s *scene) play(t *testing.T) (reason core.Reason) {
 		q := s.query
 		q.Requirement, q.Now = &pool.Requirement, f.Now()
 		picker := pick.New(f, s.policy, nil)
-		reason = picker.Objection(&q, n)
+		reason = picker.Filter(&q, n)
 
 		members := pool.Members()
 		if members.Len() == 0 {
@@ -86,11 +86,11 @@ func (s *scene) checkRound(t *testing.T, picker *pick.Picker, q pick.Query, memb
 	if reason != core.ReasonNone {
 		want.Objections[reason] = 1
 	}
-	r := picker.Begin(q, members)
+	r := picker.Select(q, members)
 	defer r.End()
 	got := conclusion{Offered: r.Next().Node != nil}
 	survey := r.Survey()
-	got.Rest, got.Capable, got.Objections = ids(survey.Rest), survey.Capable, survey.Objections
+	got.Rest, got.Capable, got.Objections = ids(survey.Candidates), survey.Capable, survey.Rejections
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a round over a node with the objection %q (-want +got):\n%s", reason, diff)
 	}

@@ -18,12 +18,12 @@ func TestFullNodesAreAskedAfterThoseWithRoomAndBeforeTheUnloved(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		h := hallOf(6)
-		q := h.query(func(q *pick.Query) { q.Avoid = nth(5) })
+		q := h.query(func(q *pick.Query) { q.LastNode = nth(5) })
 		for i, inFlight := range []int{4, 0, 5, 3, 0, 0} {
 			h.Observe(h.node(i), inFlight, 4, q.Now)
 		}
 		h.node(4).Missed(q.Now)
-		r := pick.New(h.Fleet, usual(), seeded(seed)).Begin(q, h.pool.Members())
+		r := pick.New(h.Fleet, usual(), seeded(seed)).Select(q, h.pool.Members())
 
 		sample := offers(r)
 		slices.Sort(sample)
@@ -32,7 +32,7 @@ func TestFullNodesAreAskedAfterThoseWithRoomAndBeforeTheUnloved(t *testing.T) {
 		}
 		survey := r.Survey()
 		r.End()
-		rest := ids(survey.Rest)
+		rest := ids(survey.Candidates)
 		for at := 0; at < len(rest); at += 2 { // within a group any order will do
 			slices.Sort(rest[at:min(at+2, len(rest))])
 		}
@@ -43,7 +43,7 @@ func TestFullNodesAreAskedAfterThoseWithRoomAndBeforeTheUnloved(t *testing.T) {
 			t.Errorf("capable %d, want 6", survey.Capable)
 		}
 		// Full is for the ledger to say.
-		if diff := cmp.Diff(map[core.Reason]int{core.ReasonSetAside: 1, core.ReasonSpread: 1}, survey.Objections); diff != "" {
+		if diff := cmp.Diff(map[core.Reason]int{core.ReasonSetAside: 1, core.ReasonSpread: 1}, survey.Rejections); diff != "" {
 			t.Errorf("objections (-want +got):\n%s", diff)
 		}
 	}
@@ -56,7 +56,7 @@ func TestSurveyIncludesWhatWasOffered(t *testing.T) {
 	h := hallOf(3)
 	r := begin(t, pick.New(h.Fleet, usual(), nil), h.query(), h.pool.Members())
 	sample := offers(r)
-	rest := ids(r.Survey().Rest)
+	rest := ids(r.Survey().Candidates)
 	slices.Sort(sample)
 	slices.Sort(rest)
 	if diff := cmp.Diff(sample, rest); diff != "" {
@@ -102,15 +102,15 @@ func TestSurveyIsBounded(t *testing.T) {
 			policy.ScanMax = c.scanMax
 			survey := begin(t, pick.New(h.Fleet, policy, nil), q, h.pool.Members()).Survey()
 			got := []string{}
-			for _, m := range survey.Rest {
+			for _, m := range survey.Candidates {
 				got = append(got, group[m.ID()])
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("rest (-want +got):\n%s", diff)
 			}
 			// The cut is of who is asked, not of who is counted.
-			if survey.Capable != h.Len() || survey.Objections[core.ReasonSetAside] != c.soft {
-				t.Errorf("capable %d and %d set aside, want %d and %d", survey.Capable, survey.Objections[core.ReasonSetAside], h.Len(), c.soft)
+			if survey.Capable != h.Len() || survey.Rejections[core.ReasonSetAside] != c.soft {
+				t.Errorf("capable %d and %d set aside, want %d and %d", survey.Capable, survey.Rejections[core.ReasonSetAside], h.Len(), c.soft)
 			}
 		})
 	}
@@ -142,7 +142,7 @@ func TestSurveyCountsWhatSpeaksAgainstEach(t *testing.T) {
 			case "tried":
 				q.Tried = append(q.Tried, n.ID)
 			case "spread":
-				q.Avoid = n.ID // the last one counts; the others are fine after all
+				q.LastNode = n.ID // the last one counts; the others are fine after all
 			case "cpu":
 				s.Load.CPU = 1
 			}
@@ -155,12 +155,12 @@ func TestSurveyCountsWhatSpeaksAgainstEach(t *testing.T) {
 			}
 		}
 		picker := pick.New(h.Fleet, usual(), seeded(rapid.Uint64().Draw(t, "seed")))
-		want := pick.Survey{Objections: map[core.Reason]int{}}
+		want := pick.Survey{Rejections: map[core.Reason]int{}}
 		asked := []core.NodeID{}
 		for m := range h.pool.Members().All() {
-			reason := picker.Objection(&q, m.Node)
+			reason := picker.Filter(&q, m.Node)
 			if reason != core.ReasonNone {
-				want.Objections[reason]++
+				want.Rejections[reason]++
 			}
 			if !reason.Incapable() {
 				want.Capable++
@@ -169,13 +169,13 @@ func TestSurveyCountsWhatSpeaksAgainstEach(t *testing.T) {
 				asked = append(asked, m.ID())
 			}
 		}
-		r := picker.Begin(q, h.pool.Members())
+		r := picker.Select(q, h.pool.Members())
 		defer r.End()
 		got := r.Survey()
-		rest := ids(got.Rest)
+		rest := ids(got.Candidates)
 		slices.Sort(rest)
 		slices.Sort(asked)
-		got.Rest = nil
+		got.Candidates = nil
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("survey (-want +got):\n%s", diff)
 		}

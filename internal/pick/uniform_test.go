@@ -35,7 +35,7 @@ func TestFirstOffersAreUniform(t *testing.T) {
 			picker, q, members := pick.New(h.Fleet, policy, seeded(1)), h.query(), h.pool.Members()
 			counts := make(map[core.NodeID]int)
 			for range c.rounds {
-				r := picker.Begin(q, members)
+				r := picker.Select(q, members)
 				counts[r.Next().ID()]++
 				r.End()
 			}
@@ -56,7 +56,7 @@ func TestOffersAreUniformInEveryOrder(t *testing.T) {
 		prefixes[i] = make(map[string]int)
 	}
 	for range rounds {
-		r := picker.Begin(q, members)
+		r := picker.Select(q, members)
 		prefix := ""
 		for length, id := range offers(r) {
 			prefix += string(id)
@@ -82,7 +82,7 @@ func TestOrderedPairsOfASampleAreUniform(t *testing.T) {
 	type pair struct{ a, b core.NodeID }
 	early, late := make(map[pair]int), make(map[pair]int)
 	for range rounds {
-		r := picker.Begin(q, members)
+		r := picker.Select(q, members)
 		all := offers(r)
 		r.End()
 		early[pair{all[0], all[1]}]++
@@ -119,9 +119,9 @@ func TestSurveysAreUniformInEveryOrder(t *testing.T) {
 			picker, q, members := pick.New(h.Fleet, usual(), seeded(4)), h.query(), h.pool.Members()
 			counts := make(map[string]int)
 			for range rounds {
-				r := picker.Begin(q, members)
+				r := picker.Select(q, members)
 				order := ""
-				for _, m := range r.Survey().Rest {
+				for _, m := range r.Survey().Candidates {
 					order += string(m.ID())
 				}
 				r.End()

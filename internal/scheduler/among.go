@@ -101,7 +101,7 @@ const farewellFor = 2 * time.Second
 func (s *Scheduler) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewellFor)
 	defer cancel()
-	if err := s.receiver.Leave(ctx, !s.Jobs.HasUnfinishedJobs()); err != nil {
+	if err := s.receiver.Leave(ctx, !s.Jobs.LeavesJobs()); err != nil {
 		s.log.Warn("the others could not be told that this instance is gone", "error", err)
 	}
 }

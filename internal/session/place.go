@@ -170,7 +170,7 @@ func (r *Registry) tryPlace(ctx context.Context, u *utterance) (placed bool, _ *
 		known, err = r.jobs.ResumeWithAudio(ctx, u.job)
 	}
 	if err == nil && !known {
-		_, err = r.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, Patient: true}, wait)
+		_, err = r.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, UntilPlaced: true}, wait)
 	}
 	if err == nil {
 		return true, nil
