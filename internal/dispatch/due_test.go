@@ -11,12 +11,12 @@ import (
 // have moved on and another wait begun. The store here is nil: to ask it anything would be the mistake.
 func TestATimerThatWentOffTooLateJudgesNothing(t *testing.T) {
 	t.Parallel()
-	d := &Dispatcher{}
+	r := &runner{}
 	job := &core.Job{ID: "job-1", State: core.StateDispatched, Token: "t.2"}
 	for _, waiting := range []phase{phaseACK, phaseRunning} {
-		f := &inFlightJob{id: job.ID, job: job, deadline: time.Now().Add(time.Hour), ends: time.Now().Add(time.Hour)}
-		f.wait("t.2", waiting, time.Now().Add(time.Hour), func() {})
-		d.due(t.Context(), f)
+		f := &inFlightJob{id: job.ID, job: job, deadline: time.Now().Add(time.Hour), attemptEnds: time.Now().Add(time.Hour)}
+		f.arm("t.2", waiting, time.Now().Add(time.Hour), func() {})
+		r.onTimer(t.Context(), f)
 		if f.phase != waiting {
 			t.Errorf("phase %d became %d", waiting, f.phase)
 		}

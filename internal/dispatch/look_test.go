@@ -38,8 +38,7 @@ func TestLooksAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{}), full: map[core.NodeID]store.Occupancy{"a": {Max: 4, Running: 1}, "b": {Max: 1, Running: 1}}}
-		var l prober
-		l.init(func(fn func()) { go fn() }, c.ask)
+		l := newProber(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
 		var claimed, wrong atomic.Int64
 		search := func(nodes ...core.NodeID) {
@@ -85,8 +84,7 @@ func TestALookThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{}), err: errors.New("the store is away")}
-		var l prober
-		l.init(func(fn func()) { go fn() }, c.ask)
+		l := newProber(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
 		results := make([]error, 5)
 		search := func(ctx context.Context, i int) {
@@ -125,10 +123,9 @@ func TestALargeLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &clerk{gate: make(chan struct{})}
-		var l prober
-		l.init(func(fn func()) { go fn() }, c.ask)
+		l := newProber(func(fn func()) { go fn() }, c.ask)
 		var all sync.WaitGroup
-		const batch, batches = 64, 3 * mostLooked / 64
+		const batch, batches = 64, 3 * maxBatchNodes / 64
 		for n := range batches {
 			var nodes []core.NodeID
 			for i := range batch {
@@ -141,7 +138,7 @@ func TestALargeLook(t *testing.T) {
 		all.Wait()
 		sum := 0
 		for _, nodes := range c.asked {
-			if sum += len(nodes); len(nodes) > mostLooked {
+			if sum += len(nodes); len(nodes) > maxBatchNodes {
 				t.Errorf("the store was asked about %d nodes at once", len(nodes))
 			}
 		}
