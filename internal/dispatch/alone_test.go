@@ -45,7 +45,7 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 			}
 		}},
 		"the other was lost": {other: func(t *testing.T, w *world) {
-			if err := w.life.NodeLost(t.Context(), "a", 0); err != nil {
+			if err := w.life.MarkLost(t.Context(), "a", 0); err != nil {
 				t.Error(err)
 			}
 		}},

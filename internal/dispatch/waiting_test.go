@@ -73,7 +73,7 @@ func TestAResultBeforeTheDeliveryIsAnsweredIsNoMiss(t *testing.T) {
 		}()
 		p := w.dispatch()
 		w.wantState(p.Job, core.StateDone, "")
-		if w.life.SetAside("node-a") != 0 {
+		if w.life.SetAsideFor("node-a") != 0 {
 			t.Error("the node is set aside although it did its work")
 		}
 	})

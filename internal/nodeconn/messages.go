@@ -96,7 +96,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 
 // readmit registers a node that the store has lost, by what it has declared so far.
 func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.Error {
-	r, err := s.Nodes.Readmit(ctx, n.declared, n.connection, a)
+	r, err := s.Nodes.RestoreNode(ctx, n.declared, n.connection, a)
 	if err != nil {
 		return convert.Error(err)
 	}

@@ -218,7 +218,7 @@ func (s *Server) disconnected(n *conn) {
 		if !s.Conns.endGrace(n) {
 			return
 		}
-		if err := s.Nodes.NodeLost(s.ctx, n.id, n.currentEpoch()); err != nil {
+		if err := s.Nodes.MarkLost(s.ctx, n.id, n.currentEpoch()); err != nil {
 			s.Log.Warn("could not move the jobs of a node that did not reconnect", "node_id", n.id, "error", err)
 		}
 	})

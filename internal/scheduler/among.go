@@ -86,7 +86,7 @@ func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
 		if n.Node.Owner != dead || n.Node.Health == core.HealthOffline {
 			return
 		}
-		if err := s.Nodes.NodeLost(ctx, n.Node.ID, n.Node.Epoch); err != nil {
+		if err := s.Nodes.MarkLost(ctx, n.Node.ID, n.Node.Epoch); err != nil {
 			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.Node.ID, "error", err)
 		}
 	})
