@@ -13,7 +13,7 @@ func TestAbsencesAreNoticed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asleep atomic.Int64 // by how much the clock has gone on without us
-		a := absences{ttl: 3 * time.Second, now: func() time.Time { return time.Now().Add(time.Duration(asleep.Load())) }}
+		a := suspensionDetector{ttl: 3 * time.Second, now: func() time.Time { return time.Now().Add(time.Duration(asleep.Load())) }}
 		ctx, stop := context.WithCancel(t.Context())
 		var told []time.Duration
 		ended := make(chan struct{})

@@ -14,7 +14,7 @@ func TestDoctorRemembers(t *testing.T) {
 	t.Parallel()
 	const full, none = store.UnavailableError("the shared store is full"), store.UnavailableError("")
 	var next error
-	d := doctor{ping: func(context.Context) error { return next }}
+	d := storeHealth{ping: func(context.Context) error { return next }}
 	for i, step := range []struct {
 		err  error
 		want store.UnavailableError
@@ -31,7 +31,7 @@ func TestDoctorRemembers(t *testing.T) {
 		if next = step.err; next != nil {
 			next = fmt.Errorf("%w: %w", store.ErrDown, next)
 		}
-		got := d.see(t.Context())
+		got := d.check(t.Context())
 		var trouble store.UnavailableError
 		if errors.As(got, &trouble); trouble != step.want || (got == nil) != (step.err == nil) {
 			t.Errorf("step %d, %v: %v, want %q", i+1, step.err, got, step.want)

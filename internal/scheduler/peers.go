@@ -12,11 +12,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// autoName has a name made for this instance.
+// autoName is the configured instance name for which one is made.
 const autoName = "auto"
 
-// incarnation names this life of this process.
-func (s *Scheduler) incarnation() core.InstanceID {
+// newIncarnation makes the id of this incarnation of this instance.
+func (s *Scheduler) newIncarnation() core.InstanceID {
 	name := s.cfg.Scheduler.Phase2.InstanceID
 	if name == autoName {
 		name = ""
@@ -24,36 +24,36 @@ func (s *Scheduler) incarnation() core.InstanceID {
 	return bus.NewIncarnation(name)
 }
 
-// about is what the others should know of this instance.
-func (s *Scheduler) about() bus.About {
+// describe returns what this instance announces to the others.
+func (s *Scheduler) describe() bus.About {
 	return bus.About{
 		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
 		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
 	}
 }
 
-// fence is until when this instance may grant. One that shares nothing with anybody always may.
+// fence returns the function that says until when this instance may grant slots; nil if its store is not shared.
 func (s *Scheduler) fence() func() time.Time {
-	if !s.shares() {
+	if !s.sharesStore() {
 		return nil
 	}
 	return s.Bus.Fence
 }
 
-// shares reports whether there may be others.
-func (s *Scheduler) shares() bool {
+// sharesStore reports whether other instances may use the same store.
+func (s *Scheduler) sharesStore() bool {
 	_, shared, err := s.cfg.RedisAddress()
 	return err == nil && shared
 }
 
-// accompanied reports whether there are other instances that take on what this one has.
-func (s *Scheduler) accompanied(ctx context.Context) bool {
+// hasPeers reports whether another instance is present to take over from this one.
+func (s *Scheduler) hasPeers(ctx context.Context) bool {
 	peers, err := s.Bus.Peers(ctx)
 	return err == nil && slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.Present && !p.This && !p.Draining })
 }
 
-// owner is with whom a node is connected, as far as it is known here.
-func (s *Scheduler) owner(id core.NodeID) core.InstanceID {
+// ownerOf returns the instance to which a node is connected, by this instance's fleet.
+func (s *Scheduler) ownerOf(id core.NodeID) core.InstanceID {
 	if n := s.Fleet.Node(id); n != nil {
 		return n.Now().Owner
 	}
@@ -65,9 +65,9 @@ func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
 	if err := s.Jobs.TakeOverJobs(ctx, dead); err != nil {
 		return err
 	}
-	s.later.Go(func() {
-		if backoff.Sleep(s.life, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
-			s.takeOverNodes(s.life, dead)
+	s.takeovers.Go(func() {
+		if backoff.Sleep(s.running, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
+			s.takeOverNodes(s.running, dead)
 		}
 	})
 	return nil
@@ -76,11 +76,11 @@ func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
 // takeOverNodes moves the jobs of nodes that were connected to a dead instance and have not reconnected.
 func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
 	if peers, err := s.Bus.Peers(ctx); err != nil || slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == dead && p.Present }) {
-		return // it is back, and sees to them itself; or they fall silent by themselves
+		return // the instance is back and handles its nodes itself; or their silence will show
 	}
 	all, err := s.Nodes.All(ctx)
 	if err != nil {
-		return // they fall silent by themselves
+		return // their silence will show
 	}
 	parallel.ForEach(takeoverWorkers, all, func(n store.NodeStatus) {
 		if n.Node.Owner != dead || n.Node.Health == core.HealthOffline {
@@ -95,13 +95,14 @@ func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
 // takeoverWorkers is how many nodes of a dead instance are handled concurrently.
 const takeoverWorkers = 8
 
-// farewellFor is how long this instance takes to say that it is gone. If it cannot, that is found out soon enough.
-const farewellFor = 2 * time.Second
+// leaveTimeout limits how long this instance tries to announce that it is gone. The others detect it without that.
+const leaveTimeout = 2 * time.Second
 
+// leave announces to the other instances that this one is gone.
 func (s *Scheduler) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, farewellFor)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := s.receiver.Leave(ctx, !s.Jobs.LeavesJobs()); err != nil {
-		s.log.Warn("the others could not be told that this instance is gone", "error", err)
+		s.log.Warn("could not announce to the other instances that this one is gone", "error", err)
 	}
 }
