@@ -7,9 +7,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// TestATimerThatWentOffTooLateJudgesNothing: between a timer's going off and its being heard, the job may
-// have moved on and another wait begun. The store here is nil: to ask it anything would be the mistake.
-func TestATimerThatWentOffTooLateJudgesNothing(t *testing.T) {
+// TestTimerThatFiredBeforeTheNextPhaseIsIgnored: between the firing of a timer and its handling the job may
+// have moved on and another phase begun. The store here is nil: a call of it would panic.
+func TestTimerThatFiredBeforeTheNextPhaseIsIgnored(t *testing.T) {
 	t.Parallel()
 	r := &runner{}
 	job := &core.Job{ID: "job-1", State: core.StateDispatched, Token: "t.2"}
