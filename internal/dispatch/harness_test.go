@@ -134,7 +134,7 @@ func (h *harness) advance(d time.Duration, alive ...string) {
 }
 
 func spec(change ...func(*core.Spec)) core.Spec {
-	s := core.Spec{Request: "req-1", Session: "room-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a"}
+	s := core.Spec{Request: "req-1", Session: "session-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a"}
 	for _, c := range change {
 		c(&s)
 	}

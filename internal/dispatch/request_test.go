@@ -116,7 +116,7 @@ func TestJobFromDispatchToResult(t *testing.T) {
 			t.Fatalf("%d deliveries, want 1", len(sent))
 		}
 		want := wire.Assignment{
-			JobID: string(p.Job), AttemptID: 1, NodeID: "node-a", Epoch: sent[0].Epoch, SessionID: "room-1",
+			JobID: string(p.Job), AttemptID: 1, NodeID: "node-a", Epoch: sent[0].Epoch, SessionID: "session-1",
 			SrcLang: "en", TgtLang: "zh", AudioRef: "blob://a",
 			DeadlineMS: time.Now().Add(timing.Attempt).UnixMilli(), TimeoutMS: timing.Attempt.Milliseconds(),
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// TestDoctorRemembers what the store said while nobody is let through to ask it, and no longer.
-func TestDoctorRemembers(t *testing.T) {
+// TestStoreHealthRemembersReason: the last reason of the store holds while the store is not asked, and no longer.
+func TestStoreHealthRemembersReason(t *testing.T) {
 	t.Parallel()
 	const full, none = store.UnavailableError("the shared store is full"), store.UnavailableError("")
 	var next error
-	d := storeHealth{ping: func(context.Context) error { return next }}
+	h := storeHealth{ping: func(context.Context) error { return next }}
 	for i, step := range []struct {
 		err  error
 		want store.UnavailableError
@@ -31,9 +31,9 @@ func TestDoctorRemembers(t *testing.T) {
 		if next = step.err; next != nil {
 			next = fmt.Errorf("%w: %w", store.ErrDown, next)
 		}
-		got := d.check(t.Context())
-		var trouble store.UnavailableError
-		if errors.As(got, &trouble); trouble != step.want || (got == nil) != (step.err == nil) {
+		got := h.check(t.Context())
+		var reason store.UnavailableError
+		if errors.As(got, &reason); reason != step.want || (got == nil) != (step.err == nil) {
 			t.Errorf("step %d, %v: %v, want %q", i+1, step.err, got, step.want)
 		}
 	}

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// TestAbsencesAreNoticed: one that may have cost the presence, once, and no shorter one.
-func TestAbsencesAreNoticed(t *testing.T) {
+// TestLongSuspensionIsReported: one in which the presence may have expired is reported once, a shorter one is not.
+func TestLongSuspensionIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var asleep atomic.Int64 // by how much the clock has gone on without us
-		a := suspensionDetector{ttl: 3 * time.Second, now: func() time.Time { return time.Now().Add(time.Duration(asleep.Load())) }}
+		var suspended atomic.Int64 // by how much the clock is ahead of the process
+		d := suspensionDetector{ttl: 3 * time.Second, now: func() time.Time { return time.Now().Add(time.Duration(suspended.Load())) }}
 		ctx, stop := context.WithCancel(t.Context())
-		var told []time.Duration
+		var reported []time.Duration
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			a.watch(ctx, func(away time.Duration) { told = append(told, away) })
+			d.watch(ctx, func(d time.Duration) { reported = append(reported, d) })
 		}()
-		for _, nap := range []time.Duration{0, 1500 * time.Millisecond, 9 * time.Second, 0} {
+		for _, pause := range []time.Duration{0, 1500 * time.Millisecond, 9 * time.Second, 0} {
 			time.Sleep(10 * time.Second)
-			asleep.Add(int64(nap))
+			suspended.Add(int64(pause))
 		}
 		time.Sleep(10 * time.Second)
 		stop()
 		<-ended
-		if len(told) != 1 || told[0].Round(time.Second) != 9*time.Second {
-			t.Errorf("told of %v, want one absence of 9 s", told)
+		if len(reported) != 1 || reported[0].Round(time.Second) != 9*time.Second {
+			t.Errorf("reported %v, want one suspension of 9 s", reported)
 		}
 	})
 }

@@ -30,8 +30,8 @@ const (
 )
 
 // TestFleetUnderFaults sends jobs through a whole scheduler over HTTP, to a fleet of which one node in ten
-// takes jobs and never says a word and one in twenty fails every job. No node that answers may ever see more
-// jobs than it has slots, every job must end, and nothing may be left behind.
+// takes jobs and reports nothing and one in twenty fails every job. No node that answers may ever have more
+// jobs than it has slots, every job must end, and no lease may be left.
 func TestFleetUnderFaults(t *testing.T) {
 	cfg := config.Default()
 	cfg.Server.Port = 0
@@ -54,12 +54,12 @@ func TestFleetUnderFaults(t *testing.T) {
 	go func() { ended <- s.Run(ctx, l) }()
 	peer := sim.NewPeer("http://" + l.Addr().String())
 
-	fleet := startFleet(t, peer)
+	fleet := startSimNodes(t, peer)
 	began := time.Now()
 	jobs := sendJobs(t, peer)
 	sent := time.Since(began)
 
-	waitFor(t, "every job to end", 2*time.Minute, func() bool { return s.Jobs.InFlight() == 0 })
+	waitForCondition(t, "every job to end", 2*time.Minute, func() bool { return s.Jobs.InFlight() == 0 })
 	states := make(map[core.State]int)
 	for _, id := range jobs {
 		job, err := s.Store.Get(t.Context(), id)
@@ -71,18 +71,18 @@ func TestFleetUnderFaults(t *testing.T) {
 			t.Errorf("%s is %s: %+v", id, job.State, job.History)
 		}
 	}
-	most := 0
+	maxJobs := 0
 	for _, node := range fleet {
-		seen := node.Stats()
-		most = max(most, seen.Most)
-		if seen.Most > stressSlots {
-			t.Errorf("%s held %d jobs on %d slots", node.ID(), seen.Most, stressSlots)
+		stats := node.Stats()
+		maxJobs = max(maxJobs, stats.Most)
+		if stats.Most > stressSlots {
+			t.Errorf("%s held %d jobs on %d slots", node.ID(), stats.Most, stressSlots)
 		}
 	}
-	// What the silent nodes were given is free again when its leases end, with nobody's help.
-	waitFor(t, "every slot to be free", n.PresenceTTLMS.Duration()+10*time.Second, func() bool { return slotsTaken(t, s) == 0 })
-	t.Logf("%d jobs in %v (%.0f/s): %v; most jobs seen on one node: %d of %d slots",
-		len(jobs), sent.Round(time.Millisecond), float64(len(jobs))/sent.Seconds(), states, most, stressSlots)
+	// The slots of the silent nodes are free again when their leases expire.
+	waitForCondition(t, "every slot to be free", n.PresenceTTLMS.Duration()+10*time.Second, func() bool { return slotsTaken(t, s) == 0 })
+	t.Logf("%d jobs in %v (%.0f/s): %v; at most %d jobs on a node of %d slots",
+		len(jobs), sent.Round(time.Millisecond), float64(len(jobs))/sent.Seconds(), states, maxJobs, stressSlots)
 
 	for _, node := range fleet {
 		node.Kill()
@@ -94,8 +94,8 @@ func TestFleetUnderFaults(t *testing.T) {
 	peer.Close()
 }
 
-// startFleet starts the nodes and returns those that answer.
-func startFleet(t *testing.T, peer *sim.Peer) []*sim.Node {
+// startSimNodes starts the nodes.
+func startSimNodes(t *testing.T, peer *sim.Peer) []*sim.Node {
 	t.Helper()
 	var fleet []*sim.Node
 	slots := stressSlots
@@ -121,7 +121,7 @@ func startFleet(t *testing.T, peer *sim.Peer) []*sim.Node {
 	return fleet
 }
 
-// sendJobs lets the clients dispatch until enough was accepted, and returns the jobs. A client that is
+// sendJobs runs clients that dispatch until enough jobs were accepted, and returns the jobs. A client that is
 // refused tries the same request again a little later.
 func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
 	t.Helper()
@@ -135,12 +135,12 @@ func sendJobs(t *testing.T, peer *sim.Peer) []core.JobID {
 				if i >= len(jobs) {
 					return
 				}
-				in := wire.DispatchRequest{RequestID: fmt.Sprint("req-", i), SessionID: "room", SrcLang: "en", TgtLang: "zh"}
+				in := wire.DispatchRequest{RequestID: fmt.Sprint("req-", i), SessionID: "session-1", SrcLang: "en", TgtLang: "zh"}
 				for {
 					var out wire.DispatchResponse
 					err := peer.Post(t.Context(), "/v1/dispatch/f2f", in, &out)
 					var e *wire.Error
-					// On a machine that does other things too, a decision may not be made in time; it is then refused.
+					// On a busy machine a decision may not be made in time; the request is then refused.
 					if errors.As(err, &e) && e.JobID == "" && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.SchedulerDependencyDown) {
 						refused.Add(1)
 						backoff.Sleep(t.Context(), rand.N(2*time.Millisecond))
@@ -181,8 +181,8 @@ func slotsTaken(t *testing.T, s *scheduler.Scheduler) int {
 	return taken
 }
 
-// waitFor waits for a condition that nobody can signal, and fails the test when it takes too long.
-func waitFor(t *testing.T, what string, limit time.Duration, ok func() bool) {
+// waitForCondition polls until a condition holds, and fails the test when that takes too long.
+func waitForCondition(t *testing.T, what string, limit time.Duration, ok func() bool) {
 	t.Helper()
 	deadline := time.After(limit)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -190,7 +190,7 @@ func waitFor(t *testing.T, what string, limit time.Duration, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("waited %v for %s in vain", limit, what)
+			t.Fatalf("waited %v for %s", limit, what)
 		case <-tick.C:
 		}
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
-// TestOpusThereAndBack: the packets that were said are those the node gets, and those it speaks are those that are heard, with
-// their format, whether it is connected with the session's instance or with another.
-func TestOpusThereAndBack(t *testing.T) {
+// TestOpusPacketsReachNodeAndClient: the node gets the packets that the client sent, and the client those of the speech, with
+// their format, whether the node is connected to the session's instance or to another.
+func TestOpusPacketsReachNodeAndClient(t *testing.T) {
 	t.Parallel()
-	w := share(t, redistest.Start(t).URL(), brisk(), nil)
+	instances := startCluster(t, redistest.Start(t).URL(), fastConfig(), nil)
 	for at, how := range map[int]string{0: "in frames", 1: "over HTTP"} {
 		t.Run(how, func(t *testing.T) {
-			langs := [][]string{{"en", "es"}, {"en", "fr"}}[at] // so that it is this node's
+			langs := [][]string{{"en", "es"}, {"en", "fr"}}[at] // which only this node serves
 			id := core.NodeID(fmt.Sprintf("opus-%d", at))
 			ctx, stop := context.WithCancel(t.Context())
 			var others sync.WaitGroup
@@ -32,7 +32,7 @@ func TestOpusThereAndBack(t *testing.T) {
 			got := make(chan [][]byte, 1)
 			others.Go(func() {
 				err := node.Run(ctx, node.Config{
-					URL: w[at].peer.URL, ID: string(id), Slots: 1, Log: silent,
+					URL: instances[at].peer.URL, ID: string(id), Slots: 1, Log: discardLog,
 					Declaration: wire.Declaration{SemanticLangs: langs, TTSLangs: langs},
 				}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 					packets, err := job.Packets(ctx)
@@ -40,34 +40,34 @@ func TestOpusThereAndBack(t *testing.T) {
 						return node.Result{}, err
 					}
 					got <- packets
-					spoken, err := oggopus.Encode(&oggopus.Stream{Channels: 2, SampleRate: 24_000, Packets: packets[:20]}, 1)
-					return node.Result{TextTgt: "hola", Speech: spoken, SpeechFormat: wire.AudioFormat{Encoding: wire.EncodingOpus}}, err
+					speech, err := oggopus.Encode(&oggopus.Stream{Channels: 2, SampleRate: 24_000, Packets: packets[:20]}, 1)
+					return node.Result{TextTgt: "hola", Speech: speech, SpeechFormat: wire.AudioFormat{Encoding: wire.EncodingOpus}}, err
 				})
 				if err != nil {
 					t.Error(err)
 				}
 			})
-			took(t, "both to see the node", patience, func() bool {
-				return w[0].Fleet.Node(id) != nil && w[1].Fleet.Node(id) != nil
+			waitUntil(t, "both instances to see the node", waitLimit, func() bool {
+				return instances[0].Fleet.Node(id) != nil && instances[1].Fleet.Node(id) != nil
 			})
-			said := packetsOfOpus(120)
-			heard, format, result := speakOpus(t, w[0].peer.URL, langs, said)
-			if packets := <-got; !reflect.DeepEqual(said, packets) {
-				t.Errorf("the node got %d packets, which are not the %d that were said", len(packets), len(said))
+			sent := opusPackets(120)
+			received, format, result := speakOpus(t, instances[0].peer.URL, langs, sent)
+			if packets := <-got; !reflect.DeepEqual(sent, packets) {
+				t.Errorf("the node got %d packets, which are not the %d that were sent", len(packets), len(sent))
 			}
 			want := wire.AudioFormat{Encoding: wire.EncodingOpus, SampleRate: 24_000, Channels: 2}
 			if result.TTS != "follows" || result.TTSAudio == nil || *result.TTSAudio != want || format != want {
-				t.Errorf("the result says %s, %+v, and the speech %+v", result.TTS, result.TTSAudio, format)
+				t.Errorf("the result has %s, %+v, and the speech %+v", result.TTS, result.TTSAudio, format)
 			}
-			if !reflect.DeepEqual(said[:20], heard) {
-				t.Errorf("%d packets were heard, which are not those that were spoken", len(heard))
+			if !reflect.DeepEqual(sent[:20], received) {
+				t.Errorf("%d packets of speech were received, which are not those that were sent", len(received))
 			}
 		})
 	}
 }
 
-// packetsOfOpus makes packets of 20 ms, no two of them alike.
-func packetsOfOpus(n int) [][]byte {
+// opusPackets makes packets of 20 ms, no two of them equal.
+func opusPackets(n int) [][]byte {
 	packets := make([][]byte, n)
 	for i := range packets {
 		packets[i] = append([]byte{1 << 3, byte(i), byte(i >> 8)}, make([]byte, i*7%300)...)
@@ -75,10 +75,10 @@ func packetsOfOpus(n int) [][]byte {
 	return packets
 }
 
-// speakOpus has a conversation of one utterance of packets, and returns what was heard of its spoken result.
-func speakOpus(t *testing.T, url string, langs []string, packets [][]byte) (heard [][]byte, format wire.AudioFormat, result client.Result) {
+// speakOpus runs a session of one utterance of packets, and returns the result and its speech.
+func speakOpus(t *testing.T, url string, langs []string, packets [][]byte) (received [][]byte, format wire.AudioFormat, result client.Result) {
 	t.Helper()
-	s, err := client.Start(t.Context(), client.Config{URL: url, Log: silent, Start: wire.SessionStart{
+	s, err := client.Start(t.Context(), client.Config{URL: url, Log: discardLog, Start: wire.SessionStart{
 		Langs: langs, TTS: true, Audio: wire.SessionAudio{Encoding: wire.EncodingOpus, SampleRate: 48_000},
 	}})
 	if err != nil {
@@ -102,8 +102,8 @@ func speakOpus(t *testing.T, url string, langs []string, packets [][]byte) (hear
 		case client.Failed:
 			t.Fatalf("%+v", e)
 		case client.Speech:
-			heard, format = append(heard, e.Audio), e.Format
+			received, format = append(received, e.Audio), e.Format
 		}
 	}
-	return heard, format, result
+	return received, format, result
 }

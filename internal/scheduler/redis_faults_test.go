@@ -17,7 +17,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
@@ -26,25 +25,18 @@ import (
 )
 
 var (
-	callers = flag.Int("callers", 1000, "how many dispatch at once while the store is away, in TestWithoutTheStoreNothingIsGranted")
-	prompt  = flag.Bool("prompt", false, "hold the times that answers take against what is promised; needs a machine that does nothing else")
+	callers      = flag.Int("callers", 1000, "how many concurrent dispatches TestWithoutTheStoreNothingIsGranted makes")
+	measureTimes = flag.Bool("prompt", false, "check the times of answers against what is promised; needs an idle machine")
 )
 
-// ailment is a way in which Redis can fail, and be well again.
-type ailment struct {
+// redisFault is a way in which Redis can fail and recover.
+type redisFault struct {
 	name  string
 	begin func(*testing.T, *redistest.Server, *redistest.Proxy)
 	end   func(*testing.T, *redistest.Server, *redistest.Proxy)
 }
 
-func do(t *testing.T, s *redistest.Server, args ...string) {
-	t.Helper()
-	if _, err := s.Do(args...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-var ailments = []ailment{
+var redisFaults = []redisFault{
 	{
 		"hung",
 		func(_ *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Stop() },
@@ -76,8 +68,8 @@ var ailments = []ailment{
 			do(t, s, "DEBUG", "POPULATE", "10000", "filler", "100")
 			do(t, s, "CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
 			do(t, s, "CONFIG", "SET", "key-load-delay", "10000") // microseconds a key
-			go func() { _, _ = s.Do("DEBUG", "RELOAD") }()       // answered when all is read, or never
-			patiently(t, func() error {
+			go func() { _, _ = s.Do("DEBUG", "RELOAD") }()       // returns when all keys are loaded, or never
+			retryUntilOK(t, func() error {
 				if _, err := s.Do("GET", "filler"); err == nil || !strings.HasPrefix(err.Error(), "LOADING") {
 					return fmt.Errorf("it is not loading: %w", err)
 				}
@@ -99,31 +91,25 @@ var ailments = []ailment{
 	},
 }
 
-// acceptor is a transport that takes every job and says nothing.
-type acceptor struct{ jobs atomic.Int64 }
+// acceptAll is a transport to nodes that take every job and report nothing.
+type acceptAll struct{ jobs atomic.Int64 }
 
-func (a *acceptor) Deliver(context.Context, *core.Node, *wire.Assignment) error {
+func (a *acceptAll) Deliver(context.Context, *core.Node, *wire.Assignment) error {
 	a.jobs.Add(1)
 	return nil
 }
 
-func (*acceptor) Cancel(context.Context, core.NodeID, core.JobID, int) {}
+func (*acceptAll) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
-func utteranceOf(id string) dispatch.Request {
-	return dispatch.Request{Spec: core.Spec{
-		Request: core.RequestID(id), Session: "room-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a",
-	}}
-}
-
-// TestWithoutTheStoreNothingIsGranted: whatever is wrong with Redis, every caller is told so in time, none of what
-// they asked for happens later, and service resumes by itself.
+// TestWithoutTheStoreNothingIsGranted: whatever fault Redis has, every caller is refused in time, none of the refused
+// requests takes effect later, and service resumes by itself.
 //
 //	go test -count=1 -v -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 	t.Parallel()
-	for _, a := range ailments {
+	for _, a := range redisFaults {
 		t.Run(a.name, func(t *testing.T) {
-			if !*prompt {
+			if !*measureTimes {
 				t.Parallel()
 			}
 			redis := redistest.Start(t, redistest.WithConfig("enable-debug-command", "yes"))
@@ -131,13 +117,13 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 			cfg := config.Default()
 			cfg.Server.Port = 0
 			cfg.Store = proxy.URL()
-			// The nodes of this test neither confirm nor send heartbeats.
+			// The nodes of this test send neither ACKs nor heartbeats.
 			c := &cfg.Scheduler
 			c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 600_000, 600_000
 			c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 300_000, 400_000, 500_000
 			cfg.Server.ShutdownSeconds = 0
-			taker := &acceptor{}
-			s := newSchedulerWith(t, cfg, taker)
+			transport := &acceptAll{}
+			s := newSchedulerWith(t, cfg, transport)
 			run, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 			l, err := s.Listen(t.Context())
 			if err != nil {
@@ -154,39 +140,39 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 			slots, url := 10_000, "http://127.0.0.1:9/jobs"
 			for i := range 4 {
 				p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
-				patiently(t, func() error {
+				retryUntilOK(t, func() error {
 					_, err := s.Nodes.Register(t.Context(), core.NodeID(fmt.Sprintf("n%d", i)), p, store.Activity{})
 					return err
 				})
 			}
-			served(t, s, "before")
+			waitForDispatch(t, s, "before")
 
 			a.begin(t, redis, proxy)
 			slowest := refuseAll(t, s, *callers)
 			if readiness(s) != http.StatusServiceUnavailable {
-				t.Error("the scheduler calls itself ready")
+				t.Error("the scheduler is ready")
 			}
 			if up := testutil.ToFloat64(s.Metrics.StoreUp); up != 0 {
 				t.Errorf("lingua_store_up is %v", up)
 			}
 			a.end(t, redis, proxy)
-			mended := time.Now()
-			served(t, s, "after")
-			back := time.Since(mended)
+			recovered := time.Now()
+			waitForDispatch(t, s, "after")
+			back := time.Since(recovered)
 			t.Logf("%s: %d callers refused within %v; service was back after %v", a.name, *callers, slowest.Round(time.Millisecond), back.Round(time.Millisecond))
-			if *prompt && (slowest > 500*time.Millisecond || back > 2*time.Second) {
+			if *measureTimes && (slowest > 500*time.Millisecond || back > 2*time.Second) {
 				t.Errorf("refused within %v, want 500ms; back after %v, want 2s", slowest, back)
 			}
-			nothingHappened(t, s, *callers)
-			if n := taker.jobs.Load(); n != 2 {
+			wantNoEffect(t, s, *callers)
+			if n := transport.jobs.Load(); n != 2 {
 				t.Errorf("%d jobs were delivered, want the one before and the one after", n)
 			}
 		})
 	}
 }
 
-// refuseAll dispatches from many callers at once, who must all be told that the store is away, and returns how long
-// the last was kept.
+// refuseAll makes many concurrent dispatches, which must all be refused because the store is down, and returns how long
+// the slowest took.
 func refuseAll(t *testing.T, s *scheduler.Scheduler, callers int) time.Duration {
 	t.Helper()
 	var slowest atomic.Int64
@@ -196,9 +182,9 @@ func refuseAll(t *testing.T, s *scheduler.Scheduler, callers int) time.Duration 
 		wg.Go(func() {
 			<-gate
 			began := time.Now()
-			_, err := s.Jobs.Dispatch(t.Context(), utteranceOf(fmt.Sprintf("during-%d", i)))
+			_, err := s.Jobs.Dispatch(t.Context(), requestFor(fmt.Sprintf("during-%d", i)))
 			took := int64(time.Since(began))
-			for most := slowest.Load(); took > most && !slowest.CompareAndSwap(most, took); most = slowest.Load() {
+			for longest := slowest.Load(); took > longest && !slowest.CompareAndSwap(longest, took); longest = slowest.Load() {
 			}
 			var e *wire.Error
 			if !errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown {
@@ -218,47 +204,33 @@ func readiness(s *scheduler.Scheduler) int {
 	return rec.Code
 }
 
-// served waits until a job is taken.
-func served(t *testing.T, s *scheduler.Scheduler, request string) {
+// waitForDispatch dispatches a request until it is accepted.
+func waitForDispatch(t *testing.T, s *scheduler.Scheduler, request string) {
 	t.Helper()
-	patiently(t, func() error {
-		_, err := s.Jobs.Dispatch(t.Context(), utteranceOf(request))
+	retryUntilOK(t, func() error {
+		_, err := s.Jobs.Dispatch(t.Context(), requestFor(request))
 		return err
 	})
 }
 
-// patiently tries again while a busy machine, or a Redis that is not back yet, keeps something from succeeding.
-func patiently(t *testing.T, do func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		err := do()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not in %v: %v", patience, err)
-		}
-	}
-}
-
-// nothingHappened makes sure that nothing of what was refused has left a trace. A slot that was granted although the
-// answer came too late is given back once Redis is there again.
-func nothingHappened(t *testing.T, s *scheduler.Scheduler, callers int) {
+// wantNoEffect checks that the refused requests had no effect. A slot that was granted although the
+// reply came too late is released once Redis is back.
+func wantNoEffect(t *testing.T, s *scheduler.Scheduler, callers int) {
 	t.Helper()
 	for i := range callers {
 		id := core.JobIDFor("", core.RequestID(fmt.Sprintf("during-%d", i)))
-		patiently(t, func() error {
+		retryUntilOK(t, func() error {
 			job, err := s.Store.Get(t.Context(), id)
 			switch {
 			case errors.Is(err, store.ErrNoJob):
 				return nil
 			case err == nil && !job.Refused():
-				return fmt.Errorf("request %d was refused, and yet there is %+v", i, job)
+				return fmt.Errorf("request %d was refused, but its record is %+v", i, job)
 			}
 			return err
 		})
 	}
-	patiently(t, func() error {
+	retryUntilOK(t, func() error {
 		all, err := s.Store.Nodes(t.Context())
 		if err != nil {
 			return err
@@ -272,4 +244,61 @@ func nothingHappened(t *testing.T, s *scheduler.Scheduler, callers int) {
 		}
 		return nil
 	})
+}
+
+// TestReadyzReportsRedisFault: /readyz says what Redis reports, until Redis does not answer or is available again.
+func TestReadyzReportsRedisFault(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reason     string
+		begin, end func(*testing.T, *redistest.Server, *redistest.Proxy)
+	}{
+		"full":      {"is full and takes no writes", faultNamed("full").begin, faultNamed("full").end},
+		"read-only": {"is a replica and takes no writes", faultNamed("read-only").begin, faultNamed("read-only").end},
+		"closed": {
+			"its password is missing",
+			func(t *testing.T, s *redistest.Server, p *redistest.Proxy) {
+				do(t, s, "CONFIG", "SET", "requirepass", "s3cret")
+				p.Cut()
+			},
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			proxy := redistest.StartProxy(t, redis.Addr())
+			instances := startCluster(t, proxy.URL(), config.Default(), nil)
+			ready := func() string {
+				rec := httptest.NewRecorder()
+				req := httptest.NewRequest(http.MethodGet, "/readyz", nil)
+				req.Host = "127.0.0.1"
+				instances[0].Server.Handler().ServeHTTP(rec, req)
+				return rec.Body.String()
+			}
+			for _, in := range instances { // before Redis refuses new connections
+				waitUntil(t, "it to be ready", waitLimit, func() bool { return in.peer.Get(t.Context(), "/readyz", new(wire.ReadyResponse)) == nil })
+			}
+			c.begin(t, redis, proxy)
+			waitUntil(t, "/readyz to report: "+c.reason, waitLimit, func() bool { return strings.Contains(ready(), c.reason) })
+			proxy.Refuse(true)
+			waitUntil(t, "/readyz to report that Redis does not answer", waitLimit, func() bool { return strings.Contains(ready(), "does not answer") })
+			proxy.Refuse(false)
+			if c.end == nil {
+				return
+			}
+			c.end(t, redis, proxy)
+			waitUntil(t, "it to be ready again", waitLimit, func() bool { return strings.Contains(ready(), `"ready":true`) })
+		})
+	}
+}
+
+// faultNamed returns one of redisFaults.
+func faultNamed(name string) redisFault {
+	for _, a := range redisFaults {
+		if a.name == name {
+			return a
+		}
+	}
+	panic(name)
 }
