@@ -131,7 +131,7 @@ prove: redis ## the full forms of the tests: killed schedulers, lost replies, fa
 	$(PROVE) -run TestFailover ./internal/scheduler -failovers 10
 	$(PROVE) -run TestRedisStopped ./internal/scheduler -stop-for 7s
 	$(PROVE) -run TestNoRefusalWhileASlotIsFree ./internal/scheduler -shared-jobs 50000
-	$(PROVE) -run 'TestTwoInstancesShareAFleet|TestANewLife' ./internal/scheduler
+	$(PROVE) -run 'TestTwoInstancesShareAFleet|TestNewStoreIncarnation' ./internal/scheduler
 	$(PROVE) -run 'TestReadyMeansEveryNodeIsKnown|TestLosingMostNodesAtOnce' ./internal/scheduler -many-nodes 10000
 	$(PROVE) -run TestCommandsPerJob ./bench
 	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s

@@ -107,7 +107,7 @@ var noOptions core.Options
 // decide makes one decision and undoes it.
 func (d *decisionBench) decide(b *testing.B) {
 	now := d.view.Now()
-	round := d.picker.Begin(pick.Query{Requirement: &d.pool.Requirement, Options: &noOptions, Now: now}, d.pool.Members())
+	round := d.picker.Select(pick.Query{Requirement: &d.pool.Requirement, Options: &noOptions, Now: now}, d.pool.Members())
 	n := round.Next()
 	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}
 	r, err := d.mem.Reserve(context.Background(), store.ReserveParams{

@@ -10,110 +10,118 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// soundOwner is whom a record names while its job waits for its sound: whoever has the sound may take it on.
-const soundOwner core.Token = "sound"
+// audioOwner is the owner of a record whose job waits for its audio: the instance that has the audio may resume it.
+const audioOwner core.Token = "audio"
 
-// shelve puts a job aside whose sound is not here. Whoever has it goes on with the job; if it was lost with the instance
-// that had it, the speaker may send it again, and until then the job's time does not run. It reports whether the job
-// waits.
-func (j *journey) shelve(ctx context.Context, c cause) bool {
+// waitsForAudio reports whether a job is suspended until its audio is available.
+func waitsForAudio(job *core.Job) bool {
+	return job.State == core.StateRetrying && job.Owner == audioOwner
+}
+
+// suspendForAudio suspends a job whose audio is not on this instance. The instance that has it resumes the job; if the audio
+// was lost with its instance, the client may send it again, and until then the job's time does not run. It reports whether
+// the job is suspended.
+func (j *jobRun) suspendForAudio(ctx context.Context, f attemptFailure) bool {
 	if !j.apply(ctx, store.ApplyParams{
-		Event: core.EventRetry, Holder: j.job.Holder, Owner: soundOwner, RetryFor: j.d.cfg.AudioGrace, Suspends: true, Reason: c.reason, Detail: c.detail,
+		Event: core.EventRetry, Holder: j.job.Holder, Owner: audioOwner, RetryFor: j.runner.cfg.AudioGrace, Suspends: true, Reason: f.reason, Detail: f.detail,
 	}) {
 		return false
 	}
-	d, job := j.d, j.job
-	d.log.Info("the sound of a job is not here; it waits for whoever has it", "job_id", job.ID, "session_id", job.Session, "reason", c.reason)
-	if c.freed {
-		d.release(leaseOf(job), d.fleet.Node(job.Node), true) // and until then somebody must be able to find it
+	r, job := j.runner, j.job
+	r.log.Info("audio of the job is not on this instance; the job waits for it", "job_id", job.ID, "session_id", job.Session, "reason", f.reason)
+	if f.freeSlot {
+		r.slots.release(leaseOf(job), r.fleet.Node(job.Node), true) // parked: the job must still be found through it
 	}
-	d.awaitSound(ctx, job)
+	r.waitForAudio(ctx, job)
 	return true
 }
 
-// awaitSound leaves a job to whoever has its sound, and ends it if nobody turns up.
-func (d *Dispatcher) awaitSound(ctx context.Context, job *core.Job) {
-	d.flights.relinquish(job)
-	if d.outcomes != nil {
-		d.outcomes.AudioWanted(ctx, job)
+// waitForAudio leaves a suspended job to the instance that has its audio, and fails it if the audio does not come.
+func (r *runner) waitForAudio(ctx context.Context, job *core.Job) {
+	r.inFlight.removeUnlessContinued(job)
+	if r.outcomes != nil {
+		r.outcomes.AudioWanted(ctx, job)
 	}
-	d.background(func(ctx context.Context) {
-		if backoff.Sleep(ctx, d.cfg.AudioGrace+time.Second) {
-			if err := d.giveUpSound(ctx, job.ID); err != nil {
-				d.storeFailed("sound", err) // a heartbeat of its last node brings it up again
+	r.tasks.start(func(ctx context.Context) {
+		if backoff.Sleep(ctx, r.cfg.AudioGrace+time.Second) {
+			if err := r.failWithoutAudio(ctx, job.ID); err != nil {
+				r.store.recordError("audio", err) // a heartbeat of its last node leads to it again
 			}
 		}
 	})
 }
 
-// giveUpSound ends a job whose sound did not come.
-func (d *Dispatcher) giveUpSound(ctx context.Context, id core.JobID) error {
-	job, err := d.store.Get(ctx, id)
-	if errors.Is(err, store.ErrNoJob) || err == nil && !awaitsSound(job) {
+// failWithoutAudio fails a job whose audio did not come.
+func (r *runner) failWithoutAudio(ctx context.Context, id core.JobID) error {
+	job, err := r.store.Get(ctx, id)
+	if errors.Is(err, store.ErrNoJob) || err == nil && !waitsForAudio(job) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	j := d.resume(job)
-	j.owner = d.token()
-	if j.apply(ctx, store.ApplyParams{Event: core.EventTakeover, Holder: j.waiting(), Owner: j.owner, RetryFor: retryLease}) {
-		j.end(ctx, cause{reason: core.ReasonAudioLost}, core.ReasonAudioLost)
+	j := r.resume(job)
+	j.owner = r.tokens.next()
+	if j.takeOverRetry(ctx, j.owner, retryLease) {
+		j.failJob(ctx, attemptFailure{reason: core.ReasonAudioLost}, core.ReasonAudioLost)
 	}
 	return nil
 }
 
-func awaitsSound(job *core.Job) bool {
-	return job.State == core.StateRetrying && job.Owner == soundOwner
+// ResumeWithAudio resumes a job whose audio is on this instance again. It reports whether there is such a job, in whatever
+// state.
+func (d *Dispatcher) ResumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error) {
+	return d.runner.resumeWithAudio(ctx, id)
 }
 
-// Rearm goes on with a job whose sound is here again. It reports whether there is such a job at all, whatever has
-// become of it.
-func (d *Dispatcher) ResumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error) {
-	job, err := d.store.Get(ctx, id)
+func (r *runner) resumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error) {
+	job, err := r.store.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNoJob):
 		return false, nil
 	case err != nil:
-		d.storeFailed("rearm", err)
-		return false, gone(ctx)
+		r.store.recordError("rearm", err)
+		return false, storeError(ctx)
 	case job.Refused():
 		return false, nil
 	case job.State.Terminal():
-		if err := d.tell(ctx, job); err != nil { // whoever decided it may have died before it could
-			d.storeFailed("outcome", err)
-			return true, gone(ctx)
+		if err := r.reportOutcome(ctx, job); err != nil { // the instance that decided it may have died before it could
+			r.store.recordError("outcome", err)
+			return true, storeError(ctx)
 		}
-	case awaitsSound(job):
-		j := d.resume(job)
-		j.owner = soundOwner
-		c := cause{reason: job.Reason, certain: certainly(job.Reason), spares: spares(job.Reason)}
-		if j.f.seek(job) {
-			d.background(func(ctx context.Context) { j.proceed(ctx, c) })
+	case waitsForAudio(job):
+		j := r.resume(job)
+		j.owner = audioOwner
+		if j.entry.beginSelection(job) {
+			r.tasks.start(func(ctx context.Context) { j.continueElsewhere(ctx, lastFailure(job)) })
 		}
-	case job.State == core.StateRetrying && !d.mine(job):
-		d.inherit(ctx, job)
+	case job.State == core.StateRetrying && !r.tokens.owns(job):
+		r.resumeExpiredRetry(ctx, job)
 	}
 	return true, nil
 }
 
-// inherit goes on with a retry whose owner's time is over, and leaves it alone while it is not.
-func (d *Dispatcher) inherit(ctx context.Context, job *core.Job) {
-	j := d.resume(job)
-	j.owner = d.token()
-	if !j.takeOver(ctx, j.owner, retryLease) || !j.f.seek(j.job) {
+// resumeIfAudioHere resumes a job that another instance has suspended because the audio is on this one. The message that
+// asks for it may have been lost.
+func (r *runner) resumeIfAudioHere(ctx context.Context, job *core.Job) {
+	if waitsForAudio(job) && r.cfg.HasAudio(job) {
+		if _, err := r.resumeWithAudio(ctx, job.ID); err != nil {
+			r.store.recordError("rearm", err)
+		}
+	}
+}
+
+// resumeExpiredRetry takes over a retry of another instance if its lease has expired, and otherwise does nothing.
+func (r *runner) resumeExpiredRetry(ctx context.Context, job *core.Job) {
+	j := r.resume(job)
+	j.owner = r.tokens.next()
+	if !j.takeOverRetry(ctx, j.owner, retryLease) || !j.entry.beginSelection(j.job) {
 		return
 	}
-	c := cause{reason: job.Reason, certain: certainly(job.Reason), spares: spares(job.Reason)}
-	d.background(func(ctx context.Context) { j.proceed(ctx, c) })
+	r.tasks.start(func(ctx context.Context) { j.continueElsewhere(ctx, lastFailure(job)) })
 }
 
-// spares reports whether an attempt that ended for a reason costs the job none.
-func spares(r core.Reason) bool {
-	return r == core.ReasonNodeBusy || r == core.ReasonDeliveryRefused || r == core.ReasonAudioLost
-}
-
-// certainly reports whether a node whose attempt ended for a reason does not have the job.
-func certainly(r core.Reason) bool {
-	return spares(r) || r == core.ReasonNodeFailed || r == core.ReasonModelNotAvailable
+// lastFailure returns why the last attempt of a RETRYING job ended.
+func lastFailure(job *core.Job) attemptFailure {
+	return attemptFailure{reason: job.Reason, confirmed: confirmsRelease(job.Reason), sameAttempt: costsNoAttempt(job.Reason)}
 }

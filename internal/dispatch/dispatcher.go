@@ -2,9 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,30 +14,30 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Config is how jobs are treated.
+// Config configures a Dispatcher.
 type Config struct {
-	Instance core.InstanceID // this incarnation of this scheduler
+	Instance core.InstanceID // this incarnation of this instance
 
-	DecideWithin time.Duration // a dispatch is recorded or refused within this
-	ACKTimeout   time.Duration // a delivered job is confirmed within this
-	// DeliverWithin is how long after its reservation a job may still leave for its node: later the lease may have been
-	// given up. 0: however long.
+	DecideWithin time.Duration // a request is recorded or refused within this time
+	ACKTimeout   time.Duration // a node acknowledges a delivery within this time
+	// DeliverWithin limits the time from a reservation to its delivery: later the lease may have been given up. 0: no limit.
 	DeliverWithin  time.Duration
-	AttemptTimeout time.Duration // an attempt brings a result within this
-	JobTimeout     time.Duration // a job ends within this
-	MaxRetry       int           // how often a job is given to another node
-	AudioGrace     time.Duration // a job whose sound was lost waits for it this long
-	SpreadWindow   time.Duration // a session's utterances avoid its last node for this long; 0: they do not
-	// Hears reports whether the sound of a job can be had from here: whoever cannot give it to a node leaves the job to
-	// whoever can. Nil: it can always be had.
+	AttemptTimeout time.Duration // an attempt has a result within this time
+	JobTimeout     time.Duration // a job ends within this time
+	MaxRetry       int           // how many attempts may follow the first
+	AudioGrace     time.Duration // how long a job waits for audio that was lost
+	SpreadWindow   time.Duration // utterances of a session avoid the node of the last one for this long; 0: they do not
+	// HasAudio reports whether this instance has the audio of a job. An instance that does not leaves the job to the one that
+	// does. Nil: the audio is always available.
 	HasAudio func(job *core.Job) bool
-	// Fence is until when this instance may grant; nil: it is alone.
+	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
 }
 
-// Store is what a dispatcher needs of the store.
+// Store is the part of the store that this package uses.
 type Store interface {
 	store.NodeReader
 	store.Ledger
@@ -46,148 +45,164 @@ type Store interface {
 	store.Jobs
 }
 
-// Dispatcher sees jobs through. Make one with New and end it with Drain and Close.
-type Dispatcher struct {
-	cfg       Config
-	store     Store
-	fleet     *fleet.Fleet
-	picker    *pick.Picker
-	transport Transport
-	outcomes  Outcomes
-	metrics   *telemetry.Metrics
-	log       *slog.Logger
-
-	decide   *deadline.Limit // a decision is made within it
-	deliver  *deadline.Limit // a delivery is answered within it
-	calls    calls
-	flights  flights
-	spread   spread
-	looks    looks
-	waiters  waiters
-	tokens   atomic.Uint64
-	doubtful sync.Map     // jobs whose record may have been written although their caller was refused
-	failed   atomic.Int64 // when the store last did not answer, Unix nanoseconds
-
-	leaving  atomic.Bool     // no new requests are taken but those of conversations that are here
-	draining atomic.Bool     // nothing is granted any more
-	left     atomic.Bool     // a job was left to whoever takes it over
-	life     context.Context // ends with Close
-	end      context.CancelFunc
-	work     sync.WaitGroup
-	closing  sync.RWMutex // held for writing while the work is closed
-	closed   bool
+// Transport delivers jobs to nodes.
+type Transport interface {
+	// Deliver sends a job to a node. ErrRefused, ErrBusy and ErrNoAudio mean that the node certainly does not have the job;
+	// after any other error it may have it. Nothing is sent after the deadline of the context.
+	Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error
+	// Cancel asks a node to stop a job, if the node can be reached at once. Its next heartbeat reports the cancel anyway.
+	Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int)
 }
 
-// New makes a dispatcher. It starts nothing by itself. Outcomes may be nil where there are no sessions.
+var (
+	// ErrRefused means that the node does not have the job and does not take it.
+	ErrRefused = errors.New("the node refused the job")
+	// ErrNoAudio means that the audio of the job is not on this instance, so no node can process it.
+	ErrNoAudio = errors.New("the audio of the job is not here")
+	// ErrBusy means that the node has no free slot by its own count, which has the last word.
+	ErrBusy = errors.New("the node is busy")
+)
+
+// Expired reports whether a context is past its deadline, even if its timer has not fired yet: after a process was
+// suspended, its timers fire concurrently with everything else.
+func Expired(ctx context.Context) bool {
+	ends, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(ends)
+}
+
+// Outcomes receives the outcomes of the jobs of sessions.
+type Outcomes interface {
+	// JobEnded appends the outcome of a job to its session's outbox, on whichever instance the session is. It is called
+	// before the job's slot is released, so that the outcome can be repeated as long as the slot is taken. It may be called
+	// more than once, and by several instances.
+	JobEnded(ctx context.Context, job *core.Job) error
+	// AudioWanted announces that a job waits for its audio, so that the instance that has it resumes the job. Nothing
+	// depends on its arrival.
+	AudioWanted(ctx context.Context, job *core.Job)
+	// NotifyEnded notifies another instance that a job which it dispatched has ended. Nothing depends on its arrival.
+	NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID)
+}
+
+// Dispatcher accepts requests and runs their jobs. Make one with New; stop it with Drain and Close.
+type Dispatcher struct {
+	*Reports    // messages from nodes about their jobs
+	*Reconciler // jobs whose lease, node or instance was lost
+
+	cfg      *Config
+	store    *storeClient
+	fleet    *fleet.Fleet
+	metrics  *telemetry.Metrics
+	tasks    *tasks
+	decide   *deadline.Limit // for decisions about requests
+	tokens   *tokenSource
+	selector *selector
+	slots    *slots
+	waiting  *waitQueue
+	inFlight *inFlightTable
+	runner   *runner
+
+	calls     *callGroup
+	uncertain sync.Map    // jobs whose record may have been written although the request was refused
+	leaving   atomic.Bool // only requests of sessions are accepted
+}
+
+// New makes a dispatcher. It starts no goroutine. Outcomes may be nil where there are no sessions.
 func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o Outcomes, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
-	d := &Dispatcher{cfg: cfg, store: st, fleet: fl, picker: pk, transport: tr, outcomes: o, metrics: m, log: log}
-	d.life, d.end = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
-	d.decide = deadline.New(d.life, cfg.DecideWithin, cfg.Fence)
-	d.deliver = deadline.New(d.life, cfg.ACKTimeout, nil)
-	if d.cfg.HasAudio == nil {
-		d.cfg.HasAudio = func(*core.Job) bool { return true }
+	if cfg.HasAudio == nil {
+		cfg.HasAudio = func(*core.Job) bool { return true }
 	}
-	d.calls.init()
-	d.flights.init()
-	d.spread.init(cfg.SpreadWindow)
-	d.waiters.init()
-	d.looks.init(
-		func(fn func()) { d.background(func(context.Context) { fn() }) },
-		func(nodes []core.NodeID, into []store.Occupancy) error {
-			err := d.store.Probe(d.decide.Context(), nodes, into)
-			if err != nil {
-				d.storeFailed("probe", err)
-			}
-			return err
-		})
+	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable()}
+	d.tasks = newTasks()
+	d.store = &storeClient{Store: st, metrics: m, log: log}
+	d.decide = deadline.New(d.tasks.ctx, cfg.DecideWithin, cfg.Fence)
+	d.tokens = &tokenSource{instance: cfg.Instance}
+	d.waiting = newWaitQueue(fl, pk)
+	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.waiting, tasks: d.tasks}
+	d.selector = newSelector(&cfg, d.store, fl, pk, d.slots, d.decide, m, log)
+	d.runner = &runner{
+		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
+		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
+		deliver: deadline.New(d.tasks.ctx, cfg.ACKTimeout, nil),
+	}
+	d.Reports = newReports(d.runner)
+	d.Reconciler = newReconciler(d.runner)
 	return d
 }
 
-// token makes a name for one reservation.
-func (d *Dispatcher) token() core.Token {
-	buf := make([]byte, 0, len(d.cfg.Instance)+14)
-	buf = append(buf, d.cfg.Instance...)
-	buf = append(buf, '.')
-	return core.Token(strconv.AppendUint(buf, d.tokens.Add(1), 36))
+// InFlight returns the number of in-flight jobs of this instance.
+func (d *Dispatcher) InFlight() int { return d.inFlight.len() }
+
+// InFlightByDirection counts the in-flight jobs of this instance by direction.
+func (d *Dispatcher) InFlightByDirection() map[core.Direction]int {
+	return d.inFlight.countByDirection()
 }
 
-// mine reports whether a job's record names this instance as the one that sees it through.
-func (d *Dispatcher) mine(job *core.Job) bool {
-	token := job.Token
-	if job.State == core.StateRetrying {
-		token = job.Owner
-	}
-	prefix := core.Token(d.cfg.Instance) + "."
-	return len(token) > len(prefix) && token[:len(prefix)] == prefix
-}
+// LeavesJobs reports whether jobs are left to other instances: in-flight jobs, and retries that were handed off.
+func (d *Dispatcher) LeavesJobs() bool { return d.runner.handedOff.Load() || d.inFlight.len() > 0 }
 
-// Settled lets go of a job that has ended elsewhere. Of a conversation's job, its node is believed to have a free slot
-// more, or the nodes of other instances would seem fuller than our own; of others it is not, because at a high load every
-// instance would then run for the same slot.
-func (d *Dispatcher) EndedElsewhere(id core.JobID) {
-	f := d.flights.get(id)
-	if f == nil {
-		return
-	}
-	job := f.snapshot()
-	if n := d.fleet.Node(job.Node); n != nil && job.Utterance.Turn > 0 {
-		d.fleet.Freed(n)
-	}
-	d.flights.remove(id)
-}
-
-// dispatcherOf is the instance that gave a job to its node.
-func dispatcherOf(job *core.Job) core.InstanceID {
-	at := strings.LastIndexByte(string(job.Token), '.')
-	return core.InstanceID(job.Token[:max(at, 0)])
-}
-
-// Left reports whether jobs are left to the others: those that did not end, and those that were handed back.
-func (d *Dispatcher) HasUnfinishedJobs() bool { return d.left.Load() || d.flights.len() > 0 }
-
-// background runs fn beside the caller, unless the dispatcher is closed. The context ends with Close.
-func (d *Dispatcher) background(fn func(ctx context.Context)) {
-	d.closing.RLock()
-	defer d.closing.RUnlock()
-	if !d.closed {
-		d.work.Go(func() { fn(d.life) })
-	}
-}
-
-// InFlight is how many jobs this instance is seeing through.
-func (d *Dispatcher) InFlight() int { return d.flights.len() }
-
-// InFlightByDirection counts them.
-func (d *Dispatcher) InFlightByDirection() map[core.Direction]int { return d.flights.byDirection() }
-
-// Leave refuses new requests, but not the utterances of conversations that are still connected here.
+// Leave refuses new requests, except utterances of sessions that are still connected to this instance.
 func (d *Dispatcher) Leave() { d.leaving.Store(true) }
 
-// Drain stops granting and waits until every job this instance sees through has ended, or the context ends.
-// It returns how many are left.
+// Drain stops granting slots and waits until every in-flight job has ended or the context ends. It returns the number of
+// jobs that are left.
 func (d *Dispatcher) Drain(ctx context.Context) int {
-	d.draining.Store(true)
+	d.runner.draining.Store(true)
 	for {
-		empty := d.flights.emptied()
-		if d.flights.len() == 0 {
+		empty := d.inFlight.whenEmpty()
+		if d.inFlight.len() == 0 {
 			return 0
 		}
 		select {
 		case <-ctx.Done():
-			return d.flights.len()
+			return d.inFlight.len()
 		case <-empty:
 		}
 	}
 }
 
-// Close stops every timer and waits for what runs in the background. Jobs that have not ended stay as the
-// store has them: another instance finds them through the lease sets.
+// Close stops every timer and waits for the background work. Jobs that have not ended stay as the store has them: another
+// instance finds them through the lease sets.
 func (d *Dispatcher) Close() {
-	d.draining.Store(true)
-	d.closing.Lock()
-	d.closed = true
-	d.closing.Unlock()
-	d.flights.stop()
-	d.end()
-	d.work.Wait()
+	d.runner.draining.Store(true)
+	d.tasks.refuse()
+	d.inFlight.stopTimers()
+	d.tasks.stop()
+}
+
+// tasks runs background work and ends it together.
+type tasks struct {
+	ctx    context.Context // ends with stop
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.RWMutex // held for writing while closed is set
+	closed bool
+}
+
+func newTasks() *tasks {
+	t := &tasks{}
+	t.ctx, t.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
+	return t
+}
+
+// start runs fn in the background, unless tasks are refused. The context ends with stop.
+func (t *tasks) start(fn func(ctx context.Context)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.closed {
+		t.wg.Go(func() { fn(t.ctx) })
+	}
+}
+
+// refuse makes start do nothing from now on.
+func (t *tasks) refuse() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+}
+
+// stop ends the context and waits for all tasks.
+func (t *tasks) stop() {
+	t.cancel()
+	t.wg.Wait()
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -15,111 +16,226 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Explanation is what would become of a request, node by node.
+// Explanation says what a request would get now, node by node.
 type Explanation struct {
 	Verdict   wire.Code // empty: it would be accepted
 	Detail    string
 	Reasons   map[core.Reason]int
 	Nodes     []ExplainedNode
-	Truncated bool
+	Truncated bool // there are more nodes than were asked for
 }
 
-// ExplainedNode is one node's part of it.
+// ExplainedNode says why one node could take the job or not.
 type ExplainedNode struct {
 	Node   *core.Node
 	Reason core.Reason
 	store.Occupancy
 }
 
-// Explain says which nodes could take a job and what speaks against each of the others. It lists at most
-// limit nodes and reserves nothing.
+// Explain says which nodes could take a job and why each of the others could not. It lists at most limit nodes and
+// reserves nothing.
 func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Explanation, error) {
-	pool := d.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
+	return d.selector.explain(ctx, &spec, limit)
+}
+
+func (s *selector) explain(ctx context.Context, spec *core.Spec, limit int) (Explanation, error) {
+	pool := s.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
 		Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant,
-		Avoid: d.spread.last(spec.SessionRef()), Now: d.fleet.Now(),
+		LastNode: s.lastNodes.get(spec.SessionRef()), Now: s.fleet.Now(),
 	}
-	all := slices.SortedFunc(d.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
+	all := slices.SortedFunc(s.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
 	ids := make([]core.NodeID, len(all))
 	for i, n := range all {
 		ids[i] = n.ID()
 	}
-	full := make([]store.Occupancy, len(all))
-	if err := d.store.Probe(ctx, ids, full); err != nil {
-		d.storeFailed("probe", err)
-		return Explanation{}, gone(ctx)
+	occupancy := make([]store.Occupancy, len(all))
+	if err := s.store.Probe(ctx, ids, occupancy); err != nil {
+		s.store.recordError("probe", err)
+		return Explanation{}, storeError(ctx)
 	}
 
-	x := Explanation{Reasons: make(map[core.Reason]int)}
-	capable, free := 0, 0
-	preferred := preference{id: spec.Options.PreferredNode, strict: spec.Options.Strict}
-	note := func(n *core.Node, reason core.Reason, o store.Occupancy) {
-		if !reason.Incapable() {
-			capable++
-		}
-		if reason == core.ReasonNone || reason.Soft() {
-			free++
-		}
-		if n.ID == preferred.id {
-			preferred.known, preferred.reason = true, reason
-		}
-		if reason != core.ReasonNone {
-			x.Reasons[reason]++
-		}
-		if len(x.Nodes) < limit {
-			x.Nodes = append(x.Nodes, ExplainedNode{Node: n, Reason: reason, Occupancy: o})
-		} else {
-			x.Truncated = true
-		}
+	e := explainer{
+		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, limit: limit,
+		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict,
 	}
 	for i, n := range all {
-		reason := d.picker.Objection(&q, n)
-		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
-			reason = unfree(&full[i])
+		reason := s.picker.Filter(&q, n)
+		if (reason == core.ReasonNone || reason.Soft()) && !occupancy[i].Free() {
+			reason = unfreeReason(&occupancy[i])
 		}
-		note(n.Now(), reason, full[i])
+		e.add(n.Now(), reason, occupancy[i])
 	}
-	for n := range d.fleet.Silent() {
-		note(n, cmp.Or(d.picker.Never(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})
+	for n := range s.fleet.Silent() {
+		e.add(n, cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})
 	}
-	d.conclude(&x, &spec, &preferred, capable, free)
-	return x, nil
+	e.conclude(spec)
+	return e.Explanation, nil
 }
 
-// preference is what was found out about the node a job would like.
-type preference struct {
-	id     core.NodeID
-	strict bool
-	known  bool
-	reason core.Reason
+// explainer collects an Explanation.
+type explainer struct {
+	Explanation
+	limit         int
+	capable, free int
+
+	preferred       core.NodeID // empty: none
+	strict          bool
+	preferredKnown  bool
+	preferredReason core.Reason // why the preferred node cannot take the job
 }
 
-// away reports whether the job insists on its node and the node cannot take it now.
-func (p *preference) away() bool {
-	return p.id != "" && p.strict && p.reason != core.ReasonNone && !p.reason.Soft()
+// add adds one node.
+func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) {
+	if !reason.Incapable() {
+		e.capable++
+	}
+	if reason == core.ReasonNone || reason.Soft() {
+		e.free++
+	}
+	if n.ID == e.preferred {
+		e.preferredKnown, e.preferredReason = true, reason
+	}
+	if reason != core.ReasonNone {
+		e.Reasons[reason]++
+	}
+	if len(e.Nodes) < e.limit {
+		e.Nodes = append(e.Nodes, ExplainedNode{Node: n, Reason: reason, Occupancy: o})
+	} else {
+		e.Truncated = true
+	}
 }
 
-// conclude says what the nodes together mean for the request.
-func (d *Dispatcher) conclude(x *Explanation, spec *core.Spec, preferred *preference, capable, free int) {
-	wanted := wantedOf(spec)
+// preferredUnavailable reports whether the job accepts only its preferred node and that node cannot take it now.
+func (e *explainer) preferredUnavailable() bool {
+	return e.preferred != "" && e.strict && e.preferredReason != core.ReasonNone && !e.preferredReason.Soft()
+}
+
+// conclude sets the verdict for the request from all nodes.
+func (e *explainer) conclude(spec *core.Spec) {
+	required := describeRequirements(spec)
 	switch {
-	case preferred.id != "" && (!preferred.known || preferred.reason.Incapable()):
-		x.Verdict = wire.PreferredNodeNotCapable
-		x.Detail = fmt.Sprintf("node %s is not registered or cannot do this job", preferred.id)
-	case capable == 0:
-		x.Verdict = wire.NoCapableNode
-		x.Detail = fmt.Sprintf("No node supports %s.", wanted)
-	case free == 0, preferred.away():
-		x.Verdict = wire.AllCandidatesFullOrFailed
-		x.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", wanted, tally(capableOnly(x.Reasons)))
+	case e.preferred != "" && (!e.preferredKnown || e.preferredReason.Incapable()):
+		e.Verdict = wire.PreferredNodeNotCapable
+		e.Detail = fmt.Sprintf("node %s is not registered or cannot do this job", e.preferred)
+	case e.capable == 0:
+		e.Verdict = wire.NoCapableNode
+		e.Detail = fmt.Sprintf("No node supports %s.", required)
+	case e.free == 0, e.preferredUnavailable():
+		e.Verdict = wire.AllCandidatesFullOrFailed
+		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", required, listReasons(capableOnly(e.Reasons)))
 	default:
-		x.Detail = fmt.Sprintf("%d of %d capable nodes can take the job now.", free, capable)
+		e.Detail = fmt.Sprintf("%d of %d capable nodes can take the job now.", e.free, e.capable)
 	}
 }
 
-// capableOnly leaves out the nodes that could never do the job.
+// refuse makes the refusal of a slot request, and counts it unless the caller tries again.
+func (s *selector) refuse(r *slotRequest, code wire.Code, rejections map[core.Reason]int) *wire.Error {
+	e := &wire.Error{Code: code, Reasons: make(map[string]int, len(rejections))}
+	for reason, n := range rejections {
+		e.Reasons[string(reason)] = n
+	}
+	required := describeRequirements(r.spec)
+	if code == wire.NoCapableNode {
+		e.Detail = fmt.Sprintf("No node supports %s.", required)
+	} else {
+		e = e.RetryIn(time.Second)
+		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", required, listReasons(capableOnly(rejections)))
+	}
+	if !r.repeated {
+		s.countRefusal(code, rejections)
+	}
+	return e
+}
+
+// countFinalRefusal counts the refusal of a request whose earlier refusals were not counted because it tried again.
+func (s *selector) countFinalRefusal(e *wire.Error) {
+	if e.Code != wire.NoCapableNode && e.Code != wire.AllCandidatesFullOrFailed {
+		return
+	}
+	rejections := make(map[core.Reason]int, len(e.Reasons))
+	for reason, n := range e.Reasons {
+		rejections[core.Reason(reason)] = n
+	}
+	s.countRefusal(e.Code, rejections)
+}
+
+// countRefusal counts why no node was selected. The refusal itself is counted under the reason that rejected most of the
+// nodes that matter: the capable ones, or all if none is capable.
+func (s *selector) countRefusal(code wire.Code, rejections map[core.Reason]int) {
+	for reason, n := range rejections {
+		s.metrics.CandidatesRejected.WithLabelValues(string(reason)).Add(float64(n))
+	}
+	relevant := rejections
+	if code != wire.NoCapableNode {
+		relevant = capableOnly(rejections)
+	}
+	var main core.Reason
+	for reason, n := range relevant {
+		if n > relevant[main] || n == relevant[main] && reason < main {
+			main = reason
+		}
+	}
+	s.metrics.NodeSelection.WithLabelValues(string(code)).Inc()
+	s.metrics.NoAvailableNode.WithLabelValues(requirementOf(main), string(main)).Inc()
+}
+
+// capableOnly returns the reasons without those of nodes that could never do the job.
 func capableOnly(reasons map[core.Reason]int) map[core.Reason]int {
-	kept := maps.Clone(reasons)
-	maps.DeleteFunc(kept, func(r core.Reason, _ int) bool { return r.Incapable() })
-	return kept
+	capable := maps.Clone(reasons)
+	maps.DeleteFunc(capable, func(r core.Reason, _ int) bool { return r.Incapable() })
+	return capable
+}
+
+// maxDescribed bounds how many requirements of a job an error text names.
+const maxDescribed = 8
+
+// describeRequirements lists what a job requires of a node, for an error text.
+func describeRequirements(spec *core.Spec) string {
+	src, tgt := spec.Direction.Src, spec.Direction.Tgt
+	parts := []string{fmt.Sprintf("semantic(%s)", src), fmt.Sprintf("nmt(%s->%s)", src, tgt)}
+	o := &spec.Options
+	if o.RequireTTS {
+		parts = append(parts, fmt.Sprintf("tts(%s)", tgt))
+	}
+	for kind, names := range map[string][]string{"service": o.RequiredServices, "model": o.RequiredModels, "feature": o.Features} {
+		for _, name := range names {
+			parts = append(parts, fmt.Sprintf("%s(%s)", kind, wire.Quote(name)))
+		}
+	}
+	if o.Region != "" {
+		parts = append(parts, fmt.Sprintf("region(%s)", wire.Quote(o.Region)))
+	}
+	slices.Sort(parts[2:])
+	if more := len(parts) - maxDescribed; more > 0 {
+		parts = append(parts[:maxDescribed], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, " + ")
+}
+
+// listReasons lists reasons with their counts, the most frequent first.
+func listReasons(counts map[core.Reason]int) string {
+	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b core.Reason) int {
+		if n := counts[b] - counts[a]; n != 0 {
+			return n
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	parts := make([]string, len(reasons))
+	for i, r := range reasons {
+		parts[i] = fmt.Sprintf("%s %d", r, counts[r])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// requirementOf returns the kind of requirement that a reason is about, a metric label.
+func requirementOf(r core.Reason) string {
+	switch r {
+	case core.ReasonModelMissing, core.ReasonServiceMissing, core.ReasonServiceNotReady, core.ReasonMarked,
+		core.ReasonASRNotReady, core.ReasonSemanticNotReady, core.ReasonNMTNotReady, core.ReasonTTSNotReady:
+		return "models"
+	case core.ReasonFeatureMissing:
+		return "features"
+	}
+	return "reserve"
 }

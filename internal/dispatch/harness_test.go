@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -29,31 +32,31 @@ var timing = store.Timing{
 	Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: 5 * time.Minute,
 }
 
-// world is one scheduler without its doors, over a memory store, with nodes that do as they are told.
-type world struct {
-	t        *testing.T
-	mem      *memstore.Store
-	store    *faulty
-	fleet    *fleet.Fleet
-	d        *dispatch.Dispatcher
-	life     *nodes.Registry
-	sent     *courier
-	pick     *pick.Picker
-	m        *telemetry.Metrics
-	log      *slog.Logger
-	outcomes outcomes
-	// deafen stops following the store: from then on this instance's view grows old.
-	deafen func()
+// harness is a dispatcher and a node registry over a memory store, with a fake transport to the nodes.
+type harness struct {
+	t          *testing.T
+	mem        *memstore.Store
+	store      *faultyStore
+	fleet      *fleet.Fleet
+	dispatcher *dispatch.Dispatcher
+	registry   *nodes.Registry
+	transport  *fakeTransport
+	picker     *pick.Picker
+	metrics    *telemetry.Metrics
+	log        *slog.Logger
+	outcomes   fakeOutcomes
+	// stopFollower stops following the store: from then on the fleet becomes stale.
+	stopFollower func()
 }
 
-// play runs a test in a world of its own, on a clock that costs nothing to turn.
-func play(t *testing.T, fn func(w *world)) { playWith(t, nil, fn) }
+// run runs a test with a harness of its own, on a fake clock.
+func run(t *testing.T, fn func(h *harness)) { runWith(t, nil, fn) }
 
-func playWith(t *testing.T, change func(*dispatch.Config), fn func(w *world)) {
+func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(timing)
-		w := &world{t: t, mem: mem, store: newFaulty(mem), fleet: fleet.New(timing.Presence), sent: newCourier()}
+		h := &harness{t: t, mem: mem, store: newFaultyStore(mem), fleet: fleet.New(timing.Presence), transport: newFakeTransport()}
 		policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: timing.Presence, Shuffle: true, CPUMax: .95, GPUMax: .98, MemoryMax: .95}
 		cfg := dispatch.Config{
 			Instance: "i-test", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
@@ -65,160 +68,162 @@ func playWith(t *testing.T, change func(*dispatch.Config), fn func(w *world)) {
 		}
 		log := slog.New(slog.DiscardHandler)
 		m := telemetry.New()
-		w.pick, w.m, w.log = pick.New(w.fleet, policy, nil), m, log
-		w.d = dispatch.New(cfg, w.store, w.fleet, w.pick, w.sent, &w.outcomes, m, log)
-		w.life = nodes.New(nodes.Config{Instance: "i-test", MarkFor: time.Minute, MarkRate: 60}, w.store, w.fleet, w.d, m, log)
-		follower := &fleet.Follower{Fleet: w.fleet, Nodes: mem, Marks: mem, Log: log, OnSilent: w.life.MoveJobsOfSilent}
+		h.picker, h.metrics, h.log = pick.New(h.fleet, policy, nil), m, log
+		h.dispatcher = dispatch.New(cfg, h.store, h.fleet, h.picker, h.transport, &h.outcomes, m, log)
+		h.registry = nodes.New(nodes.Config{Instance: "i-test", MarkFor: time.Minute, MarkRate: 60}, h.store, h.fleet, h.dispatcher, m, log)
+		follower := &fleet.Follower{Fleet: h.fleet, Nodes: mem, Marks: mem, Log: log, OnSilent: h.registry.MoveJobsOfSilent}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			follower.Run(ctx)
 			close(done)
 		}()
-		w.deafen = func() {
+		h.stopFollower = func() {
 			cancel()
 			<-done
 		}
 		defer func() {
-			w.d.Close()
-			w.deafen()
+			h.dispatcher.Close()
+			h.stopFollower()
 		}()
-		fn(w)
+		fn(h)
 	})
 }
 
-// node registers a node that serves en↔zh.
-func (w *world) node(id string, slots int, change ...func(*nodes.Patch)) {
-	w.t.Helper()
-	if err := w.register(id, slots, store.Activity{}, change...); err != nil {
-		w.t.Fatalf("register %s: %v", id, err)
+// addNode registers a node that serves en↔zh.
+func (h *harness) addNode(id string, slots int, change ...func(*nodes.Patch)) {
+	h.t.Helper()
+	if err := h.register(id, slots, store.Activity{}, change...); err != nil {
+		h.t.Fatalf("register %s: %v", id, err)
 	}
 }
 
-func (w *world) register(id string, slots int, a store.Activity, change ...func(*nodes.Patch)) error {
+func (h *harness) register(id string, slots int, a store.Activity, change ...func(*nodes.Patch)) error {
 	url := "http://127.0.0.1:9/" + id
 	p := nodes.Patch{MaxJobs: &slots, Semantic: core.LangSet{"en", "zh"}, Callback: &url}
 	for _, c := range change {
 		c(&p)
 	}
-	_, err := w.life.Register(w.t.Context(), core.NodeID(id), p, a)
+	_, err := h.registry.Register(h.t.Context(), core.NodeID(id), p, a)
 	return err
 }
 
-// beat sends a heartbeat; active nil does not list. It returns what the node should stop.
-func (w *world) beat(id string, active []store.ActiveJob) []store.ActiveJob {
-	w.t.Helper()
-	cancel, err := w.life.Heartbeat(w.t.Context(), nodes.Heartbeat{
+// heartbeat sends a heartbeat; nil means that it does not list jobs. It returns the jobs that the node should stop.
+func (h *harness) heartbeat(id string, active []store.ActiveJob) []store.ActiveJob {
+	h.t.Helper()
+	cancel, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{
 		Node: core.NodeID(id), Activity: store.Activity{Lists: active != nil, Active: active},
 	})
 	if err != nil {
-		w.t.Fatalf("heartbeat %s: %v", id, err)
+		h.t.Fatalf("heartbeat %s: %v", id, err)
 	}
 	return cancel
 }
 
-// pass lets time go by while the named nodes keep sending heartbeats that list what the courier gave them
-// and they have not let go of.
-func (w *world) pass(d time.Duration, alive ...string) {
-	w.t.Helper()
+// advance lets time pass while the named nodes send heartbeats every second, which list the jobs that they received
+// and have not dropped.
+func (h *harness) advance(d time.Duration, alive ...string) {
+	h.t.Helper()
 	for left := d; left > 0; left -= time.Second {
 		time.Sleep(min(left, time.Second))
 		for _, id := range alive {
-			w.beat(id, w.sent.holding(id))
+			h.heartbeat(id, h.transport.heldBy(id))
 		}
 		synctest.Wait()
 	}
 }
 
 func spec(change ...func(*core.Spec)) core.Spec {
-	s := core.Spec{Request: "req-1", Session: "room-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a"}
+	s := core.Spec{Request: "req-1", Session: "session-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a"}
 	for _, c := range change {
 		c(&s)
 	}
 	return s
 }
 
-func request(id string) func(*core.Spec) {
+func withRequestID(id string) func(*core.Spec) {
 	return func(s *core.Spec) { s.Request = core.RequestID(id) }
 }
 
 // dispatch dispatches and fails the test if it is refused.
-func (w *world) dispatch(change ...func(*core.Spec)) dispatch.Placement {
-	w.t.Helper()
-	p, err := w.d.Dispatch(w.t.Context(), dispatch.Request{Spec: spec(change...)})
+func (h *harness) dispatch(change ...func(*core.Spec)) dispatch.Placement {
+	h.t.Helper()
+	p, err := h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: spec(change...)})
 	if err != nil {
-		w.t.Fatalf("dispatch: %v", err)
+		h.t.Fatalf("dispatch: %v", err)
 	}
 	return p
 }
 
-// refused dispatches and returns the error it must give.
-func (w *world) refused(change ...func(*core.Spec)) *wire.Error {
-	w.t.Helper()
-	p, err := w.d.Dispatch(w.t.Context(), dispatch.Request{Spec: spec(change...)})
+// dispatchRefused dispatches and returns the refusal; it fails the test if there is none.
+func (h *harness) dispatchRefused(change ...func(*core.Spec)) *wire.Error {
+	h.t.Helper()
+	p, err := h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: spec(change...)})
 	var e *wire.Error
 	if !errors.As(err, &e) {
-		w.t.Fatalf("dispatch: %+v, %v; want a refusal", p, err)
+		h.t.Fatalf("dispatch: %+v, %v; want a refusal", p, err)
 	}
 	return e
 }
 
-func report(p dispatch.Placement) dispatch.Report {
+func reportOf(p dispatch.Placement) dispatch.Report {
 	return dispatch.Report{Job: p.Job, Holder: core.Holder{Attempt: p.Attempt, Node: p.Node}}
 }
 
-func (w *world) ack(p dispatch.Placement) error { return w.d.Ack(w.t.Context(), report(p)) }
-
-func (w *world) done(p dispatch.Placement) error {
-	w.sent.drop(p)
-	return w.d.Done(w.t.Context(), report(p), []byte(`{"text_tgt":"x"}`))
+func (h *harness) ack(p dispatch.Placement) error {
+	return h.dispatcher.Ack(h.t.Context(), reportOf(p))
 }
 
-func (w *world) fail(p dispatch.Placement, reason core.Reason) error {
-	w.sent.drop(p)
-	return w.d.Fail(w.t.Context(), report(p), reason, "")
+func (h *harness) done(p dispatch.Placement) error {
+	h.transport.drop(p)
+	return h.dispatcher.Done(h.t.Context(), reportOf(p), []byte(`{"text_tgt":"x"}`))
 }
 
-func (w *world) job(id core.JobID) *core.Job {
-	w.t.Helper()
-	j, err := w.d.Job(w.t.Context(), id)
+func (h *harness) fail(p dispatch.Placement, reason core.Reason) error {
+	h.transport.drop(p)
+	return h.dispatcher.Fail(h.t.Context(), reportOf(p), reason, "")
+}
+
+func (h *harness) job(id core.JobID) *core.Job {
+	h.t.Helper()
+	j, err := h.dispatcher.Job(h.t.Context(), id)
 	if err != nil {
-		w.t.Fatalf("job %s: %v", id, err)
+		h.t.Fatalf("job %s: %v", id, err)
 	}
 	return j
 }
 
-// placed is where a job is now.
-func (w *world) placed(id core.JobID) dispatch.Placement {
-	j := w.job(id)
+// placementOf returns the current placement of a job.
+func (h *harness) placementOf(id core.JobID) dispatch.Placement {
+	j := h.job(id)
 	return dispatch.Placement{Job: id, Node: j.Node, Attempt: j.Attempt}
 }
 
-func (w *world) placement(job core.JobID, node core.NodeID, attempt int) dispatch.Placement {
+func (h *harness) newPlacement(job core.JobID, node core.NodeID, attempt int) dispatch.Placement {
 	return dispatch.Placement{Job: job, Node: node, Attempt: attempt}
 }
 
-func (w *world) wantState(id core.JobID, state core.State, reason core.Reason) {
-	w.t.Helper()
-	if j := w.job(id); j.State != state || j.Reason != reason {
-		w.t.Errorf("job is %s %q, want %s %q; history %+v", j.State, j.Reason, state, reason, j.History)
+func (h *harness) wantState(id core.JobID, state core.State, reason core.Reason) {
+	h.t.Helper()
+	if j := h.job(id); j.State != state || j.Reason != reason {
+		h.t.Errorf("job is %s %q, want %s %q; history %+v", j.State, j.Reason, state, reason, j.History)
 	}
 }
 
-func (w *world) inFlight(id string) int {
-	w.t.Helper()
+func (h *harness) inFlight(id string) int {
+	h.t.Helper()
 	var o [1]store.Occupancy
-	if err := w.mem.Probe(w.t.Context(), []core.NodeID{core.NodeID(id)}, o[:]); err != nil {
-		w.t.Fatal(err)
+	if err := h.mem.Probe(h.t.Context(), []core.NodeID{core.NodeID(id)}, o[:]); err != nil {
+		h.t.Fatal(err)
 	}
 	return o[0].InFlight()
 }
 
-func (w *world) wantFree(ids ...string) {
-	w.t.Helper()
+func (h *harness) wantFree(ids ...string) {
+	h.t.Helper()
 	for _, id := range ids {
-		if n := w.inFlight(id); n != 0 {
-			w.t.Errorf("%s still has %d slots taken", id, n)
+		if n := h.inFlight(id); n != 0 {
+			h.t.Errorf("%d slots of %s are taken, want none", n, id)
 		}
 	}
 }
@@ -231,33 +236,33 @@ func wantCode(t *testing.T, err error, code wire.Code) {
 	}
 }
 
-// courier is a transport that remembers what it took where, and fails as it is told.
-type courier struct {
-	mu     sync.Mutex
-	log    []wire.Assignment
-	has    map[string]map[store.ActiveJob]bool
-	errs   map[string]error         // what delivering to a node gives
-	hook   func(a *wire.Assignment) // called with each delivery that arrives
-	cancel []store.ActiveJob
+// fakeTransport is a transport that records deliveries and cancels, and fails on demand.
+type fakeTransport struct {
+	mu         sync.Mutex
+	delivered  []wire.Assignment
+	held       map[string]map[store.ActiveJob]bool
+	errors     map[string]error         // the result of a delivery to a node
+	onDelivery func(a *wire.Assignment) // called with each successful delivery
+	cancels    []store.ActiveJob
 }
 
-func newCourier() *courier {
-	return &courier{has: make(map[string]map[store.ActiveJob]bool), errs: make(map[string]error)}
+func newFakeTransport() *fakeTransport {
+	return &fakeTransport{held: make(map[string]map[store.ActiveJob]bool), errors: make(map[string]error)}
 }
 
 var errLost = errors.New("the connection broke after the request was sent")
 
 // Deliver implements dispatch.Transport.
-func (c *courier) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
+func (c *fakeTransport) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
 	c.mu.Lock()
-	err := c.errs[a.NodeID]
-	hook := c.hook
+	err := c.errors[a.NodeID]
+	hook := c.onDelivery
 	if err == nil || errors.Is(err, errLost) {
-		c.log = append(c.log, *a)
-		if c.has[a.NodeID] == nil {
-			c.has[a.NodeID] = make(map[store.ActiveJob]bool)
+		c.delivered = append(c.delivered, *a)
+		if c.held[a.NodeID] == nil {
+			c.held[a.NodeID] = make(map[store.ActiveJob]bool)
 		}
-		c.has[a.NodeID][store.ActiveJob{Job: core.JobID(a.JobID), Attempt: a.AttemptID}] = true
+		c.held[a.NodeID][store.ActiveJob{Job: core.JobID(a.JobID), Attempt: a.AttemptID}] = true
 	}
 	c.mu.Unlock()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -274,46 +279,155 @@ func (c *courier) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment
 }
 
 // Cancel implements dispatch.Transport.
-func (c *courier) Cancel(_ context.Context, _ core.NodeID, job core.JobID, attempt int) {
+func (c *fakeTransport) Cancel(_ context.Context, _ core.NodeID, job core.JobID, attempt int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancel = append(c.cancel, store.ActiveJob{Job: job, Attempt: attempt})
+	c.cancels = append(c.cancels, store.ActiveJob{Job: job, Attempt: attempt})
 }
 
-func (c *courier) fails(node string, err error) {
+func (c *fakeTransport) failWith(node string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.errs[node] = err
+	c.errors[node] = err
 }
 
-func (c *courier) deliveries() []wire.Assignment {
+func (c *fakeTransport) deliveries() []wire.Assignment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]wire.Assignment(nil), c.log...)
+	return append([]wire.Assignment(nil), c.delivered...)
 }
 
-// holding lists what a node has in hand.
-func (c *courier) holding(node string) []store.ActiveJob {
+// heldBy returns the jobs that a node has received and not dropped.
+func (c *fakeTransport) heldBy(node string) []store.ActiveJob {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := []store.ActiveJob{}
-	for job := range c.has[node] {
+	for job := range c.held[node] {
 		list = append(list, job)
 	}
 	return list
 }
 
-// drop takes a job out of a node's hands.
-func (c *courier) drop(p dispatch.Placement) {
+// drop makes a node drop a job.
+func (c *fakeTransport) drop(p dispatch.Placement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.has[string(p.Node)], store.ActiveJob{Job: p.Job, Attempt: p.Attempt})
+	delete(c.held[string(p.Node)], store.ActiveJob{Job: p.Job, Attempt: p.Attempt})
 }
 
-// remove makes the store and this instance forget a node.
-func (w *world) remove(id string) {
-	w.t.Helper()
-	if err := w.mem.Remove(w.t.Context(), store.RemoveParams{Node: core.NodeID(id)}); err != nil {
-		w.t.Error(err)
+// removeNode removes a node from the store.
+func (h *harness) removeNode(id string) {
+	h.t.Helper()
+	if err := h.mem.Remove(h.t.Context(), store.RemoveParams{Node: core.NodeID(id)}); err != nil {
+		h.t.Error(err)
 	}
+}
+
+// ofSession makes a job an utterance of a session.
+func ofSession(s *core.Spec) { s.Utterance = core.Utterance{Turn: 1, AudioMS: 600} }
+
+// fakeOutcomes records the reported outcomes; the first fails reports fail.
+type fakeOutcomes struct {
+	mu       sync.Mutex
+	fails    int
+	reported []string
+}
+
+func (o *fakeOutcomes) AudioWanted(context.Context, *core.Job) {}
+
+func (o *fakeOutcomes) NotifyEnded(context.Context, core.InstanceID, core.JobID) {}
+
+func (o *fakeOutcomes) JobEnded(_ context.Context, job *core.Job) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fails > 0 {
+		o.fails--
+		return store.ErrDown
+	}
+	o.reported = append(o.reported, job.State.String()+" "+string(job.Reason))
+	return nil
+}
+
+// wantReported compares the reported outcomes. An outcome may be reported twice: an instance that finds the lease of an ended
+// job reports it again.
+func (o *fakeOutcomes) wantReported(t *testing.T, want ...string) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if diff := cmp.Diff(want, slices.Compact(slices.Clone(o.reported))); diff != "" {
+		t.Errorf("reported outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// preferNode sets the preferred node.
+func preferNode(id string) func(*core.Spec) {
+	return func(s *core.Spec) { s.Options.PreferredNode = core.NodeID(id) }
+}
+
+// otherInstance makes a dispatcher of another instance over the same store.
+func (h *harness) otherInstance(change ...func(*dispatch.Config)) *dispatch.Dispatcher {
+	h.t.Helper()
+	return h.otherInstanceReporting(nil, change...)
+}
+
+// otherInstanceReporting makes a dispatcher of another instance that reports outcomes.
+func (h *harness) otherInstanceReporting(to dispatch.Outcomes, change ...func(*dispatch.Config)) *dispatch.Dispatcher {
+	h.t.Helper()
+	cfg := dispatch.Config{
+		Instance: "i-other", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
+		AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2, AudioGrace: time.Minute,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return dispatch.New(cfg, h.store, h.fleet, h.picker, h.transport, to, h.metrics, h.log)
+}
+
+// fenceTime is the time until which an instance may grant slots.
+type fenceTime struct{ at atomic.Int64 }
+
+func (f *fenceTime) set(t time.Time) { f.at.Store(t.UnixNano()) }
+
+func (f *fenceTime) get() time.Time { return time.Unix(0, f.at.Load()) }
+
+// dispatchUntilPlaced dispatches as a session does, in the background, and returns the job's id.
+func (h *harness) dispatchUntilPlaced(change ...func(*core.Spec)) core.JobID {
+	h.t.Helper()
+	s := spec(change...)
+	go func() { _, _ = h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: s, UntilPlaced: true}) }()
+	synctest.Wait()
+	return s.Job()
+}
+
+// changeInStore changes a node in the store without a change of this instance's fleet.
+func (h *harness) changeInStore(id core.NodeID, change func(*core.Node)) {
+	h.t.Helper()
+	status, err := h.mem.Node(h.t.Context(), id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	next := *status.Node
+	change(&next)
+	if _, err := h.mem.Heartbeat(h.t.Context(), store.HeartbeatParams{Node: id, Declared: &next, Known: status.Node}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// advanceWithoutList lets time pass while a node sends heartbeats that do not list its jobs.
+func (h *harness) advanceWithoutList(d time.Duration, id string) {
+	h.t.Helper()
+	for range d / time.Second {
+		time.Sleep(time.Second)
+		h.heartbeat(id, nil)
+		synctest.Wait()
+	}
+}
+
+// acknowledge sends the ACK of a job's node.
+func (h *harness) acknowledge(p dispatch.Placement) dispatch.Placement {
+	h.t.Helper()
+	if err := h.ack(p); err != nil {
+		h.t.Fatal(err)
+	}
+	return p
 }

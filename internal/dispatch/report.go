@@ -6,72 +6,115 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Report is a node's word about a job it was given. Epoch 0 means that the node does not say.
+// Report identifies the attempt that a message from a node is about. Epoch 0 means that the node did not send one.
 type Report struct {
 	Job core.JobID
 	core.Holder
 }
 
-// Ack takes a node's confirmation that it has a job.
-func (d *Dispatcher) Ack(ctx context.Context, r Report) error {
-	if f := d.flights.get(r.Job); f != nil {
-		job := f.snapshot()
-		if holds(job, &r) && job.State == core.StateDispatched {
-			return d.commit(ctx, &r, job)
+// Reports handles messages from nodes about their jobs. Only the holder that the record names may acknowledge or end a job.
+type Reports struct {
+	runner   *runner
+	store    *storeClient
+	fleet    *fleet.Fleet
+	slots    *slots
+	inFlight *inFlightTable
+	metrics  *telemetry.Metrics
+}
+
+func newReports(r *runner) *Reports {
+	return &Reports{runner: r, store: r.store, fleet: r.fleet, slots: r.slots, inFlight: r.inFlight, metrics: r.metrics}
+}
+
+// Ack handles a node's acknowledgement of a delivery.
+func (p *Reports) Ack(ctx context.Context, r Report) error {
+	if f := p.inFlight.get(r.Job); f != nil {
+		job := f.record()
+		if isHolder(job, &r) && job.State == core.StateDispatched {
+			return p.commit(ctx, &r, job)
 		}
 	}
-	job, err := d.store.Get(ctx, r.Job)
+	job, err := p.store.Get(ctx, r.Job)
 	if err != nil {
-		return d.unread(ctx, "ack", &r, err)
+		return p.readFailed(ctx, "ack", &r, err)
 	}
-	switch outcome := standing(job, &r); {
+	switch outcome := compareHolder(job, &r); {
 	case outcome != 0:
-		return d.fence("ack", &r, outcome, job)
+		return p.fence("ack", &r, outcome, job)
 	case job.State == core.StateDone:
-		return nil // overtaken by its own result
+		return nil // its result arrived first
 	case job.State == core.StateRetrying && (job.Reason == core.ReasonACKTimeout || job.Reason == core.ReasonDeliveryUnknown):
-		// It comes late, but nobody else has the job yet: if the node finishes first, its result is taken.
-		_, err := d.store.Commit(ctx, leaseOf(job))
+		// It is late, but no other node has the job yet: if this node finishes first, its result is taken.
+		_, err := p.store.Commit(ctx, leaseOf(job))
 		if err != nil {
-			return d.unread(ctx, "ack", &r, err)
+			return p.readFailed(ctx, "ack", &r, err)
 		}
 		return nil
 	case job.State != core.StateDispatched:
-		return d.fence("ack", &r, store.Ended, job)
+		return p.fence("ack", &r, store.Ended, job)
 	}
-	return d.commit(ctx, &r, job)
+	return p.commit(ctx, &r, job)
 }
 
-func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error {
-	held, err := d.store.Commit(ctx, leaseOf(job))
+// commit marks the lease of an acknowledged job as running.
+func (p *Reports) commit(ctx context.Context, r *Report, job *core.Job) error {
+	found, err := p.store.Commit(ctx, leaseOf(job))
 	switch {
 	case err != nil:
-		return d.unread(ctx, "ack", r, err)
-	case !held:
-		if err := d.recommit(ctx, r, job); err != nil {
+		return p.readFailed(ctx, "ack", r, err)
+	case !found:
+		if err := p.restoreLease(ctx, r, job); err != nil {
 			return err
 		}
 	}
-	if n := d.fleet.Node(r.Node); n != nil {
+	if n := p.fleet.Node(r.Node); n != nil {
 		n.Answered()
 	}
-	if f := d.flights.get(r.Job); f != nil {
-		f.wait(job.Token, phaseRunning, time.Now().Add(backoff.Jitter(lookAfter, 0.2)), d.dueFunc(f))
+	if f := p.inFlight.get(r.Job); f != nil {
+		p.runner.armCheck(f, job.Token, time.Now())
 	}
 	return nil
 }
 
-// holds reports whether a report comes from whom the job's record names.
-func holds(job *core.Job, r *Report) bool { return standing(job, r) == 0 }
+// restoreLease handles the ACK of a job that has no lease. The record decides who holds the job: if it is the sender, the
+// ledger has lost the lease or let it expire, and the slot is taken again if it can be.
+func (p *Reports) restoreLease(ctx context.Context, r *Report, known *core.Job) error {
+	job, err := p.store.Get(ctx, r.Job)
+	if err != nil {
+		return p.readFailed(ctx, "ack", r, err)
+	}
+	if !isHolder(job, r) || job.State != core.StateDispatched || job.Token != known.Token {
+		return p.fence("ack", r, store.Ended, job)
+	}
+	p.metrics.StoreLost.WithLabelValues(lostLease).Inc()
+	n := p.fleet.Node(r.Node)
+	if n == nil {
+		return nil
+	}
+	granted, err := p.store.Reserve(ctx, store.ReserveParams{
+		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Now().Revision,
+	})
+	if err == nil && granted.Verdict == store.OK {
+		_, err = p.store.Commit(ctx, leaseOf(job))
+	}
+	if err != nil {
+		p.store.recordError("recommit", err) // the node's next list restores the slot
+	}
+	return nil
+}
 
-// standing says why a report does not come from the job's holder; 0 when it does.
-func standing(job *core.Job, r *Report) store.Outcome {
+// isHolder reports whether a report comes from the holder that the job's record names.
+func isHolder(job *core.Job, r *Report) bool { return compareHolder(job, r) == 0 }
+
+// compareHolder says why a report does not come from the job's holder; 0 when it does.
+func compareHolder(job *core.Job, r *Report) store.Outcome {
 	switch {
 	case job.Attempt != r.Attempt:
 		return store.StaleAttempt
@@ -83,109 +126,109 @@ func standing(job *core.Job, r *Report) store.Outcome {
 	return 0
 }
 
-// Holds reports whether whoever sends the report has the job, as far as this instance has seen. It asks nobody: it is
-// for what may be lost.
-func (d *Dispatcher) Holds(r *Report) bool {
-	job := d.seen(r.Job)
-	return job != nil && holds(job, r)
+// IsHolder reports whether the sender of a report holds the job, as far as this instance knows. It does not ask the store: it
+// is for messages that may be lost.
+func (p *Reports) IsHolder(r *Report) bool {
+	job := p.inFlight.record(r.Job)
+	return job != nil && isHolder(job, r)
 }
 
-// Done takes a node's result. The record's compare-and-set is the one decision that ends the job.
-func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
-	p := store.ApplyParams{Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result, Seen: d.seen(r.Job)}
-	applied, err := d.store.Apply(ctx, p)
-	if err == nil && applied.Outcome == store.NoJob && d.restore(ctx, r.Job) {
-		applied, err = d.store.Apply(ctx, p)
-	}
-	switch {
-	case err != nil:
-		return d.unread(ctx, "done", &r, err)
-	case !applied.Outcome.Stands():
-		return d.fence("done", &r, applied.Outcome, applied.Job)
-	}
-	if err := d.tell(ctx, applied.Job); err != nil {
-		return d.unread(ctx, "done", &r, err) // the node says it again
-	}
-	n := d.fleet.Node(r.Node)
-	if n != nil {
-		n.Answered()
-	}
-	d.release(leaseOf(applied.Job), n, false)
-	d.ended(&applied)
-	if at := dispatcherOf(applied.Job); d.outcomes != nil && applied.Job.Utterance.Turn == 0 && at != d.cfg.Instance {
-		d.outcomes.NotifyEnded(ctx, at, r.Job) // of a conversation's job its session is told
-	}
-	return nil
-}
-
-// Had reports whether whoever sends the report has the job now. The error says why not when it never had that
-// attempt of it.
-func (d *Dispatcher) Had(ctx context.Context, r Report) (now bool, err error) {
-	job, err := d.store.Get(ctx, r.Job)
+// CheckHolder reports whether the sender of a report holds the job now. It returns an error if the sender never held that
+// attempt.
+func (p *Reports) CheckHolder(ctx context.Context, r Report) (holds bool, err error) {
+	job, err := p.store.Get(ctx, r.Job)
 	if err != nil {
-		return false, d.unread(ctx, "fail", &r, err)
+		return false, p.readFailed(ctx, "fail", &r, err)
 	}
-	outcome := standing(job, &r)
+	outcome := compareHolder(job, &r)
 	if _, past := job.PastToken(r.Attempt, r.Node); outcome != 0 && !past {
-		return false, d.fence("fail", &r, outcome, job)
+		return false, p.fence("fail", &r, outcome, job)
 	}
 	return outcome == 0 && job.State == core.StateDispatched, nil
 }
 
-// held returns the record of a job that is dispatched to whoever sends the report.
-func (d *Dispatcher) held(ctx context.Context, message string, r *Report) (*core.Job, error) {
-	job, err := d.store.Get(ctx, r.Job)
-	if errors.Is(err, store.ErrNoJob) && d.restore(ctx, r.Job) {
-		job, err = d.store.Get(ctx, r.Job)
+// Done handles a node's result. The record's compare-and-set is the one decision that ends the job.
+func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
+	params := store.ApplyParams{Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result, Seen: p.inFlight.record(r.Job)}
+	applied, err := p.store.Apply(ctx, params)
+	if err == nil && applied.Outcome == store.NoJob && p.runner.restoreRecord(ctx, r.Job) {
+		applied, err = p.store.Apply(ctx, params)
+	}
+	switch {
+	case err != nil:
+		return p.readFailed(ctx, "done", &r, err)
+	case !applied.Outcome.Stands():
+		return p.fence("done", &r, applied.Outcome, applied.Job)
+	}
+	if err := p.runner.reportOutcome(ctx, applied.Job); err != nil {
+		return p.readFailed(ctx, "done", &r, err) // the node sends the result again
+	}
+	n := p.fleet.Node(r.Node)
+	if n != nil {
+		n.Answered()
+	}
+	p.slots.release(leaseOf(applied.Job), n, false)
+	p.runner.jobEnded(&applied)
+	if at := dispatcherOf(applied.Job); p.runner.outcomes != nil && applied.Job.Utterance.Turn == 0 && at != p.runner.cfg.Instance {
+		p.runner.outcomes.NotifyEnded(ctx, at, r.Job) // of a session's job the session is notified
+	}
+	return nil
+}
+
+// Fail handles a node's report that it could not do a job. The job is given to another node.
+func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail string) error {
+	job, err := p.readHeld(ctx, "fail", &r)
+	if err != nil {
+		return err
+	}
+	if n := p.fleet.Node(r.Node); n != nil {
+		n.Answered()
+	}
+	f := attemptFailure{reason: reason, detail: detail, freeSlot: true, confirmed: true, sameAttempt: costsNoAttempt(reason)}
+	j := p.runner.resume(job)
+	if !j.endAttempt(p.runner.decide.Context(), f) {
+		if j.storeDown {
+			return storeDown()
+		}
+		return nil // it has ended, or another instance moves it
+	}
+	p.runner.tasks.start(func(ctx context.Context) { j.continueElsewhere(ctx, f) })
+	return nil
+}
+
+// readHeld returns the record of a job that is dispatched to the sender of a report.
+func (p *Reports) readHeld(ctx context.Context, message string, r *Report) (*core.Job, error) {
+	job, err := p.store.Get(ctx, r.Job)
+	if errors.Is(err, store.ErrNoJob) && p.runner.restoreRecord(ctx, r.Job) {
+		job, err = p.store.Get(ctx, r.Job)
 	}
 	if err != nil {
-		return nil, d.unread(ctx, message, r, err)
+		return nil, p.readFailed(ctx, message, r, err)
 	}
-	if outcome := standing(job, r); outcome != 0 {
-		return nil, d.fence(message, r, outcome, job)
+	if outcome := compareHolder(job, r); outcome != 0 {
+		return nil, p.fence(message, r, outcome, job)
 	}
 	if job.State != core.StateDispatched {
-		return nil, d.fence(message, r, store.Ended, job)
+		return nil, p.fence(message, r, store.Ended, job)
 	}
 	return job, nil
 }
 
-// Fail takes a node's word that it could not do a job, which is then given to another.
-func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, detail string) error {
-	job, err := d.held(ctx, "fail", &r)
-	if err != nil {
-		return err
-	}
-	if n := d.fleet.Node(r.Node); n != nil {
-		n.Answered()
-	}
-	c := cause{reason: reason, detail: detail, freed: true, certain: true, spares: spares(reason)}
-	j := d.resume(job)
-	if !j.giveUp(d.decide.Context(), c) {
-		if j.undecided {
-			return down()
-		}
-		return nil // it has ended, or somebody else moves it
-	}
-	d.background(func(ctx context.Context) { j.proceed(ctx, c) })
-	return nil
-}
-
-// unread is the answer to a node whose message could not be held against the record.
-func (d *Dispatcher) unread(ctx context.Context, message string, r *Report, err error) error {
+// readFailed returns the error for a node whose message could not be compared with the record.
+func (p *Reports) readFailed(ctx context.Context, message string, r *Report, err error) error {
 	if errors.Is(err, store.ErrNoJob) {
-		return d.fence(message, r, store.NoJob, nil)
+		return p.fence(message, r, store.NoJob, nil)
 	}
-	d.storeFailed(message, err)
-	return gone(ctx)
+	p.store.recordError(message, err)
+	return storeError(ctx)
 }
 
-// fence refuses a message that comes from somebody who does not hold the job. It changes nothing about the
-// job; but the node has said that it is not working on that attempt, so a slot still kept for it is freed.
-func (d *Dispatcher) fence(message string, r *Report, outcome store.Outcome, job *core.Job) error {
-	d.metrics.Fenced.WithLabelValues(message, outcome.String()).Inc()
+// fence refuses a message from a node that does not hold the job. The job does not change; but the message says that the node
+// no longer works on that attempt, so a slot that is still taken for it is released.
+func (p *Reports) fence(message string, r *Report, outcome store.Outcome, job *core.Job) error {
+	p.metrics.Fenced.WithLabelValues(message, outcome.String()).Inc()
 	if message != "ack" {
-		d.freePast(r, outcome, job)
+		p.releasePast(r, outcome, job)
 	}
 	switch outcome {
 	case store.NoJob:
@@ -204,43 +247,26 @@ func (d *Dispatcher) fence(message string, r *Report, outcome store.Outcome, job
 	return wire.Wrong(wire.StaleAttempt, "attempt_id", "attempt %d of job %s is over, the job is %s; drop it", r.Attempt, r.Job, state)
 }
 
-// freePast frees the slot of an attempt that is over for the job, now that its node says it is over for the
-// node too. A message that names another node than the one that had the attempt frees nothing.
-func (d *Dispatcher) freePast(r *Report, outcome store.Outcome, job *core.Job) {
-	ref := core.LeaseRef{Node: r.Node, Job: r.Job, Attempt: r.Attempt}
+// releasePast releases the slot of an attempt that the job has left and that its node reports as over. A message that names
+// another node than the one that had the attempt releases nothing.
+func (p *Reports) releasePast(r *Report, outcome store.Outcome, job *core.Job) {
+	lease := core.LeaseRef{Node: r.Node, Job: r.Job, Attempt: r.Attempt}
 	switch {
 	case outcome == store.HolderStaleEpoch:
 		return
 	case job == nil:
-		// adopted from the node's own list: nobody's token is on it
-	case holds(job, r):
+		// The lease was adopted from the node's own list: it has no token.
+	case isHolder(job, r):
 		if !job.State.Terminal() {
-			return // the slot is still accounted for by whoever moves the job
+			return // the run that moves the job still accounts for the slot
 		}
-		ref.Token = job.Token
+		lease.Token = job.Token
 	default:
 		token, had := job.PastToken(r.Attempt, r.Node)
 		if !had {
 			return
 		}
-		ref.Token = token
+		lease.Token = token
 	}
-	d.release(ref, d.fleet.Node(r.Node), false)
-}
-
-// ended clears up after a job that has reached its end.
-func (d *Dispatcher) ended(applied *store.Applied) {
-	job := applied.Job
-	d.flights.remove(job.ID)
-	if applied.Outcome != store.Decided {
-		return
-	}
-	took := job.Updated.Sub(job.Created)
-	d.metrics.Ended(job.State, took)
-	if job.State == core.StateDone {
-		d.fleet.Served(job.Updated.Sub(job.History[len(job.History)-1].Started))
-		return
-	}
-	d.log.Info("job ended without a result", "job_id", job.ID, "session_id", job.Session, "node_id", job.Node,
-		"attempt_id", job.Attempt, "state", job.State.String(), "reason", job.Reason)
+	p.slots.release(lease, p.fleet.Node(r.Node), false)
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,27 +12,27 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Placement says who has a job.
+// Placement says which node has a job.
 type Placement struct {
 	Job     core.JobID
 	Node    core.NodeID
 	Attempt int
 }
 
-// Request is a wish to have something translated.
+// Request asks for a job.
 type Request struct {
 	core.Spec
-	// Unique says that the request id was made for this call, so that nobody can be asking for the same.
+	// Unique means that the request id was made for this call, so no other call can be for the same job.
 	Unique bool
-	// Patient says that the caller is not to be refused once a node was found: the job is then seen through until it
-	// ends, whoever refuses it.
-	Patient bool
+	// UntilPlaced means that Dispatch returns when a node has the job or the job has ended: once a slot was reserved, the
+	// caller is not refused because nodes are busy.
+	UntilPlaced bool
 
-	since time.Time // when it began to wait for a node; zero: it does not wait
+	since time.Time // when the request began to wait for a free slot; zero: it does not wait
 }
 
-// Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job,
-// however often it is sent. The error, if any, is a *wire.Error.
+// Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job, however often it is
+// sent. The error, if any, is a *wire.Error.
 func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
 	began := time.Now()
 	p, err := d.dispatch(ctx, &r)
@@ -43,90 +44,115 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error)
 	return p, nil
 }
 
+// dispatch is Dispatch without metrics. Concurrent calls for the same job share one result.
 func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire.Error) {
 	id := r.Job()
-	content := r.Fingerprint()
+	fingerprint := r.Fingerprint()
 	if r.Unique {
-		return d.begin(id, content, r)
+		return d.place(id, fingerprint, r)
 	}
-	call, first := d.calls.join(id, content)
+	call, first := d.calls.join(id, fingerprint)
 	if first {
-		call.placement, call.err = d.begin(id, content, r)
-		d.calls.leave(id, call)
+		call.placement, call.err = d.place(id, fingerprint, r)
+		d.calls.finish(id, call)
 		return call.placement, call.err
 	}
-	if call.content != content {
-		return Placement{}, mismatch(id)
+	if call.fingerprint != fingerprint {
+		return Placement{}, mismatchError(id)
 	}
 	select {
 	case <-call.done:
 		return call.placement, call.err
 	case <-ctx.Done():
-		return Placement{}, gone(ctx)
+		return Placement{}, storeError(ctx)
 	}
 }
 
-// begin makes the job, unless there is one.
-func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement, *wire.Error) {
-	if f := d.flights.get(id); f != nil {
-		return answer(f.snapshot(), content)
+// place reserves a slot, creates the job's record and delivers the job, unless the job exists.
+func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error) {
+	if f := d.inFlight.get(id); f != nil {
+		return placementOf(f.record(), fingerprint)
 	}
-	if _, doubtful := d.doubtful.Load(id); doubtful {
-		return Placement{}, down() // its record may stand, and is about to be failed: it is no answer
+	if _, uncertain := d.uncertain.Load(id); uncertain {
+		return Placement{}, storeDown() // its record may exist and is about to be failed: it is no answer
 	}
-	d.flights.enter() // before the look at draining: whoever drains waits for us, or we see that it does
-	defer d.flights.leave()
-	if d.draining.Load() || d.leaving.Load() && r.Utterance.Turn == 0 {
+	d.inFlight.increment() // before draining is read: either Drain waits for this request, or the request sees that it drains
+	defer d.inFlight.decrement()
+	if d.runner.draining.Load() || d.leaving.Load() && r.Utterance.Turn == 0 {
 		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "this scheduler is shutting down and takes no new jobs: try again, or try another instance")
-		return d.settled(d.decide.Context(), id, content, e.RetryIn(time.Second))
+		return d.refuse(d.decide.Context(), id, fingerprint, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
-	s := search{job: id, spec: &r.Spec, attempt: 1, token: d.token(), again: !r.since.IsZero()}
-	found, refusal := d.find(decide, &s)
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), repeated: !r.since.IsZero()}
+	reserved, refusal := d.selector.selectNode(decide, &slot)
 	if refusal != nil {
-		return d.settled(decide, id, content, refusal)
+		return d.refuse(decide, id, fingerprint, refusal)
 	}
 	if !r.since.IsZero() {
 		r.Utterance.WaitMS = max(0, time.Since(r.since).Milliseconds())
 	}
-	holder := core.Holder{Attempt: 1, Node: found.ref.Node, Epoch: found.epoch}
+	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
 	job, created, err := d.store.Create(decide, store.CreateParams{
-		ID: id, Spec: r.Spec, Fingerprint: content, Holder: holder, Token: s.token, Timeout: d.cfg.JobTimeout,
+		ID: id, Spec: r.Spec, Fingerprint: fingerprint, Holder: holder, Token: slot.token, Timeout: d.cfg.JobTimeout,
 	})
 	switch {
 	case err != nil:
-		d.storeFailed("create", err)
-		d.abandon(found)
-		return Placement{}, down()
+		d.store.recordError("create", err)
+		d.failUncertain(reserved)
+		return Placement{}, storeDown()
 	case !created:
-		d.release(found.ref, found.member.Node, false)
-		return answer(job, content)
+		d.slots.release(reserved.lease, reserved.member.Node, false)
+		return placementOf(job, fingerprint)
 	}
-	return d.embark(job, found.asked, !r.Patient).run(d.life) // whoever asked may leave; the job goes on
+	c := callerRefusable
+	if r.UntilPlaced {
+		c = callerUntilPlaced
+	}
+	return d.runner.start(job, reserved.reservedAt, c).run(d.tasks.ctx) // the caller may leave; the job continues
 }
 
-// settled answers what the record says, if there is one, before a request is refused.
-func (d *Dispatcher) settled(ctx context.Context, id core.JobID, content string, refusal *wire.Error) (Placement, *wire.Error) {
+// refuse returns the refusal of a request, unless the job has a record: then the record is the answer.
+func (d *Dispatcher) refuse(ctx context.Context, id core.JobID, fingerprint string, refusal *wire.Error) (Placement, *wire.Error) {
 	if refusal.Code == wire.SchedulerDependencyDown {
 		return Placement{}, refusal
 	}
 	job, err := d.store.Get(ctx, id)
 	switch {
 	case err == nil && !job.Refused():
-		return answer(job, content)
+		return placementOf(job, fingerprint)
 	case err != nil && !errors.Is(err, store.ErrNoJob):
-		d.storeFailed("get", err)
-		return Placement{}, down()
+		d.store.recordError("get", err)
+		return Placement{}, storeDown()
 	}
 	return Placement{}, refusal
 }
 
-// answer is what a record says to somebody who asks for its job, for the first time or again: who has it or
-// had it last. How it ended the record says; only a job that was refused is as good as none.
-func answer(job *core.Job, content string) (Placement, *wire.Error) {
+// failUncertain fails a job whose Create did not return: the record may have been written, but the caller was refused and the
+// job will not be delivered. A record that another request has created meanwhile is left alone.
+func (d *Dispatcher) failUncertain(r reservation) {
+	d.uncertain.Store(r.lease.Job, nil)
+	d.tasks.start(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
+		defer cancel()
+		known := d.store.retry(ctx, func() error {
+			_, err := d.store.Apply(ctx, store.ApplyParams{
+				Job: r.lease.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown, AnyHolder: true, HeldToken: r.lease.Token,
+			})
+			return err
+		})
+		d.uncertain.Delete(r.lease.Job)
+		if known {
+			d.slots.release(r.lease, r.member.Node, false)
+		}
+	})
+}
+
+// placementOf returns the placement of a job that exists: the node that has it or had it last, whatever its state. Only a job
+// that was refused is answered with its refusal.
+func placementOf(job *core.Job, fingerprint string) (Placement, *wire.Error) {
 	switch {
-	case job.Fingerprint != content:
-		return Placement{}, mismatch(job.ID)
+	case job.Fingerprint != fingerprint:
+		return Placement{}, mismatchError(job.ID)
 	case job.Refused():
 		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "every node that could take the job refused it: try again")
 		e.JobID = string(job.ID)
@@ -139,75 +165,195 @@ func answer(job *core.Job, content string) (Placement, *wire.Error) {
 	return Placement{Job: job.ID, Node: job.Node, Attempt: job.Attempt}, nil
 }
 
-func mismatch(id core.JobID) *wire.Error {
+// Cancel ends a job as CANCELLED, unless it has ended. It returns the record and whether the job is cancelled. The slot stays
+// taken until the node stops listing the job.
+func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error) {
+	return d.endJob(ctx, id, core.EventCancel, core.ReasonCancelled)
+}
+
+// Abandon fails a job that has not ended, and reports whether there is such a job. The outcome of a job that has ended is
+// reported again, in case that report was lost.
+func (d *Dispatcher) Abandon(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error) {
+	job, ended, err := d.endJob(ctx, id, core.EventFail, reason)
+	var e *wire.Error
+	switch {
+	case errors.As(err, &e) && e.Code == wire.NotFound:
+		return false, nil
+	case err != nil:
+		return false, err
+	case !ended && job.Refused():
+		return false, nil
+	case !ended:
+		if err := d.runner.reportOutcome(ctx, job); err != nil {
+			d.store.recordError("outcome", err)
+			return true, storeError(ctx)
+		}
+	}
+	return true, nil
+}
+
+// endJob ends a job by an event, unless it has ended. It returns the record and whether the event ended it.
+func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event, reason core.Reason) (*core.Job, bool, error) {
+	applied, err := d.store.Apply(ctx, store.ApplyParams{
+		Job: id, Event: event, AnyHolder: true, Reason: reason, Seen: d.inFlight.record(id),
+	})
+	switch {
+	case err != nil:
+		d.store.recordError("stop", err)
+		return nil, false, storeError(ctx)
+	case applied.Outcome == store.NoJob:
+		return nil, false, unknownJobError(id)
+	}
+	if applied.Outcome.Stands() {
+		d.runner.jobEnded(&applied)
+		if err := d.runner.reportOutcome(ctx, applied.Job); err != nil {
+			d.store.recordError("outcome", err)
+			return nil, false, storeError(ctx) // the slot stays taken until the outcome was reported
+		}
+		d.slots.releaseOrRevoke(applied.Job, false)
+	}
+	return applied.Job, applied.Outcome.Stands(), nil
+}
+
+// EndedElsewhere removes an in-flight job that has ended on another instance. If it belongs to a session, its node is assumed
+// to have one more free slot; otherwise the nodes of other instances would seem fuller than our own. For other jobs it is not:
+// under high load every instance would then try for the same slot.
+func (d *Dispatcher) EndedElsewhere(id core.JobID) {
+	f := d.inFlight.get(id)
+	if f == nil {
+		return
+	}
+	job := f.record()
+	if n := d.fleet.Node(job.Node); n != nil && job.Utterance.Turn > 0 {
+		d.fleet.Freed(n)
+	}
+	d.inFlight.remove(id)
+}
+
+// Job returns the record of a job. A dispatched job that its node has acknowledged is ACKED, which its lease says and not its
+// record.
+func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (*core.Job, error) {
+	job, err := d.store.Get(ctx, id)
+	if err != nil {
+		if errors.Is(err, store.ErrNoJob) {
+			return nil, unknownJobError(id)
+		}
+		d.store.recordError("get", err)
+		return nil, storeError(ctx)
+	}
+	jobs := []*core.Job{job}
+	if err := d.setAcked(ctx, jobs); err != nil {
+		return nil, err
+	}
+	return jobs[0], nil
+}
+
+// Jobs lists jobs, the newest first.
+func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
+	state, limit := p.State, p.Limit
+	if state == core.StateAcked || state == core.StateDispatched {
+		p.State, p.Limit = core.StateDispatched, 0 // the lease says which of the two a job is
+	}
+	jobs, err := d.store.List(ctx, p)
+	if err != nil {
+		d.store.recordError("list", err)
+		return nil, storeError(ctx)
+	}
+	if err := d.setAcked(ctx, jobs); err != nil {
+		return nil, err
+	}
+	if state != 0 {
+		jobs = slices.DeleteFunc(jobs, func(job *core.Job) bool { return job.State != state })
+	}
+	if limit > 0 && len(jobs) > limit {
+		jobs = jobs[:limit]
+	}
+	return jobs, nil
+}
+
+// setAcked replaces dispatched jobs that their nodes have acknowledged by copies in state ACKED.
+func (d *Dispatcher) setAcked(ctx context.Context, jobs []*core.Job) error {
+	var refs []core.LeaseRef
+	for _, job := range jobs {
+		if job.State == core.StateDispatched {
+			refs = append(refs, leaseOf(job))
+		}
+	}
+	leases, err := d.store.Leases(ctx, refs...)
+	if err != nil {
+		d.store.recordError("lease", err)
+		return storeError(ctx)
+	}
+	for i, job := range jobs {
+		if job.State != core.StateDispatched {
+			continue
+		}
+		if leases[0].State == core.LeaseRunning {
+			acked := *job
+			acked.State, _ = job.State.Next(core.EventAck)
+			jobs[i] = &acked
+		}
+		leases = leases[1:]
+	}
+	return nil
+}
+
+func unknownJobError(id core.JobID) *wire.Error {
+	return wire.Errorf(wire.NotFound, "no job %s is known; the record of an ended job is kept for a limited time", id)
+}
+
+func mismatchError(id core.JobID) *wire.Error {
 	return &wire.Error{
 		Code: wire.RequestMismatch, Field: "request_id", JobID: string(id),
 		Detail: "request_id: it was used before with other content; use a new one, or send the same content",
 	}
 }
 
-// gone is the answer to a caller whom the store kept waiting, or who went away.
-func gone(ctx context.Context) *wire.Error {
+// storeError is the error after a store operation failed: the caller's own deadline, or the store.
+func storeError(ctx context.Context) *wire.Error {
 	if ctx.Err() != nil {
 		return wire.Errorf(wire.DeadlineExceeded, "the request ended before it was decided")
 	}
-	return down()
+	return storeDown()
 }
 
-// down is the refusal when the store does not answer.
-func down() *wire.Error {
+// storeDown is the refusal while the store does not answer.
+func storeDown() *wire.Error {
 	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer, so nothing can be granted safely: try again").RetryIn(time.Second)
 }
 
-// abandon clears up after a record whose fate is unknown: if it was written nobody will deliver it, and the
-// caller was told so. If somebody else's record stands by now it is left alone.
-func (d *Dispatcher) abandon(f found) {
-	d.doubtful.Store(f.ref.Job, nil)
-	d.background(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
-		defer cancel()
-		known := d.persist(ctx, func() error {
-			_, err := d.store.Apply(ctx, store.ApplyParams{
-				Job: f.ref.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown, AnyHolder: true, HeldToken: f.ref.Token,
-			})
-			return err
-		})
-		d.doubtful.Delete(f.ref.Job)
-		if known {
-			d.release(f.ref, f.member.Node, false)
-		}
-	})
+// callGroup lets concurrent calls for the same job share one result.
+type callGroup struct {
+	mu    sync.Mutex
+	calls map[core.JobID]*call
 }
 
-// calls lets one caller of several that ask for the same job do the work.
-type calls struct {
-	mu sync.Mutex
-	m  map[core.JobID]*call
-}
-
+// call is one call in progress.
 type call struct {
-	content   string
-	done      chan struct{}
-	placement Placement
-	err       *wire.Error
+	fingerprint string
+	done        chan struct{} // closed when the result is there
+	placement   Placement
+	err         *wire.Error
 }
 
-func (c *calls) init() { c.m = make(map[core.JobID]*call) }
+func newCallGroup() *callGroup { return &callGroup{calls: make(map[core.JobID]*call)} }
 
-func (c *calls) join(id core.JobID, content string) (_ *call, first bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if one := c.m[id]; one != nil {
-		return one, false
+// join returns the call for a job, and whether the caller is the first and makes it.
+func (g *callGroup) join(id core.JobID, fingerprint string) (_ *call, first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := g.calls[id]; c != nil {
+		return c, false
 	}
-	one := &call{content: content, done: make(chan struct{})}
-	c.m[id] = one
-	return one, true
+	c := &call{fingerprint: fingerprint, done: make(chan struct{})}
+	g.calls[id] = c
+	return c, true
 }
 
-func (c *calls) leave(id core.JobID, one *call) {
-	c.mu.Lock()
-	delete(c.m, id)
-	c.mu.Unlock()
-	close(one.done)
+// finish publishes the result of a call.
+func (g *callGroup) finish(id core.JobID, c *call) {
+	g.mu.Lock()
+	delete(g.calls, id)
+	g.mu.Unlock()
+	close(c.done)
 }

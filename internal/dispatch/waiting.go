@@ -15,150 +15,205 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Wait is how a request waits for a node with room.
+// Wait says how long a request waits for a free slot.
 type Wait struct {
-	Since time.Time // when what is asked for began to wait
-	Until time.Time // when it is refused if no node has room by then
-	// Join is when it is refused if no node that is registered could ever serve it: one may be just joining.
+	Since time.Time // when the request began to wait
+	Until time.Time // it is refused then if no node has a free slot
+	// Join is when it is refused if no registered node is capable of it: a capable node may be about to register.
 	Join time.Time
 }
 
 const (
-	// Slots that are freed by other instances are found by looking again this often.
-	lookAgain    = time.Second
-	lookAgainNew = 200 * time.Millisecond // while no node could serve it
-	// maxHandovers bounds how many waiting requests try for one freed slot, one after the other.
-	maxHandovers = 8
-	// maxClasses bounds how many classes are asked who is next for a freed slot.
+	// recheckInterval is how often a waiting request selects again, because other instances free slots too.
+	recheckInterval = time.Second
+	// recheckIncapable is recheckInterval while no node is capable.
+	recheckIncapable = 200 * time.Millisecond
+	// maxWakeups bounds how many waiting requests try for one freed slot, one after the other.
+	maxWakeups = 8
+	// maxClasses bounds how many classes are searched for the next request for a freed slot.
 	maxClasses = 64
 )
 
-// DispatchWaiting is Dispatch for a caller that waits for a node with room. Of the requests that wait here, the one that has
-// waited longest is woken when a slot is freed that it can use. A refusal is counted once, when the wait is over.
+// DispatchWaiting is Dispatch for a request that waits for a free slot. Of the requests that wait on this instance, the one
+// that has waited longest is woken when a slot is freed that it can use. A refusal is counted once, when the wait is over.
 func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Placement, error) {
 	r.since = w.Since
 	var self *waiter
-	var got core.NodeID
-	defer func() { d.stopWaiting(self, got) }()
+	var placed core.NodeID
+	defer func() {
+		if self != nil {
+			d.waiting.leave(self, placed)
+		}
+	}()
 	for {
-		began, freed := time.Now(), d.waiters.freed.Load()
+		began, freed := time.Now(), d.waiting.freed.Load()
 		p, e := d.dispatch(ctx, &r)
 		if e == nil {
 			d.metrics.Dispatched(time.Since(began), false)
-			got = p.Node
+			placed = p.Node
 			return p, nil
 		}
 		until := w.Until
 		if e.Code == wire.NoCapableNode && w.Join.Before(until) {
 			until = w.Join
 		}
-		if !e.Code.Traits().Retryable || !time.Now().Before(until) || d.draining.Load() {
+		if !e.Code.Traits().Retryable || !time.Now().Before(until) || d.runner.draining.Load() {
 			d.metrics.Dispatched(time.Since(began), true)
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
-			d.countWaited(e)
+			d.selector.countFinalRefusal(e)
 			return Placement{}, e
 		}
 		if self == nil {
-			self = d.waiters.enter(&r, w.Since)
-			if d.waiters.freed.Load() != freed {
-				continue // a slot was freed since it looked, when it could not be woken yet
+			self = d.waiting.enter(&r.Spec, w.Since)
+			if d.waiting.freed.Load() != freed {
+				continue // a slot was freed after the selection, when the request could not be woken yet
 			}
 		} else {
-			d.handOver(self)
+			d.waiting.wakeNext(self)
 		}
-		wait := lookAgain
+		wait := recheckInterval
 		if e.Code == wire.NoCapableNode {
-			wait = lookAgainNew
+			wait = recheckIncapable
 		}
 		if !self.sleep(ctx, min(backoff.Jitter(wait, 0.2), time.Until(until))) {
-			return Placement{}, gone(ctx)
+			return Placement{}, storeError(ctx)
 		}
 	}
 }
 
-// countWaited counts a refusal whose tries were not counted.
-func (d *Dispatcher) countWaited(e *wire.Error) {
-	if e.Code != wire.NoCapableNode && e.Code != wire.AllCandidatesFullOrFailed {
-		return
-	}
-	objections := make(map[core.Reason]int, len(e.Reasons))
-	for reason, n := range e.Reasons {
-		objections[core.Reason(reason)] = n
-	}
-	telling := objections
-	if e.Code != wire.NoCapableNode {
-		telling = capableOnly(objections)
-	}
-	d.countRefusal(e.Code, objections, telling)
-}
+// Waiting returns how many requests wait on this instance for a free slot.
+func (d *Dispatcher) Waiting() int { return int(d.waiting.count.Load()) }
 
-// Waiting is how many requests wait here for a node with room.
-func (d *Dispatcher) Waiting() int { return int(d.waiters.count.Load()) }
-
-// Room says that a node may have room: it wakes a request that waits for one.
-func (d *Dispatcher) FreeSlots(n *fleet.Node) {
-	if n == nil {
-		return
-	}
-	d.waiters.freed.Add(1) // before the look at who waits: a request looks at it after it has begun to wait
-	if d.waiters.count.Load() > 0 {
-		d.wake(n, maxHandovers, time.Time{})
+// NotifyFreeSlots wakes a request that waits for a slot of a node, which may have a free one. The node may be nil.
+func (d *Dispatcher) NotifyFreeSlots(n *fleet.Node) {
+	if n != nil {
+		d.waiting.notifyFree(n)
 	}
 }
 
-// stopWaiting ends the wait of a request, which may have got a node. If another node with room has just woken it, that one
-// is for the next.
-func (d *Dispatcher) stopWaiting(w *waiter, got core.NodeID) {
-	if w == nil {
-		return
-	}
-	d.waiters.leave(w)
-	if n, left := d.waiters.rest(w); n != nil && n.ID() != got && left > 0 {
-		d.wake(n, left-1, w.since)
-	}
-}
+// waitQueue holds the requests that wait for a free slot, in classes that the same nodes can serve.
+type waitQueue struct {
+	fleet  *fleet.Fleet
+	picker *pick.Picker
 
-// handOver wakes the next request for the slot that woke this one in vain.
-func (d *Dispatcher) handOver(w *waiter) {
-	n, left := d.waiters.rest(w)
-	if n != nil && left > 0 {
-		d.wake(n, left-1, w.since)
-	}
-}
+	count atomic.Int64
+	freed atomic.Int64 // counts the slots that were freed
 
-// wake wakes the request that has waited longest of those that a node could serve and that came after a moment.
-func (d *Dispatcher) wake(n *fleet.Node, handovers int, after time.Time) {
-	now := d.fleet.Now()
-	d.waiters.wake(n, handovers, after, func(w *waiter) bool {
-		pool := d.fleet.Pool(w.spec.Direction, w.spec.Options.RequireTTS)
-		reason := d.picker.Objection(&pick.Query{Requirement: &pool.Requirement, Options: &w.spec.Options, Tenant: w.spec.Tenant, Now: now}, n)
-		return reason == core.ReasonNone || reason.Soft()
-	})
-}
-
-// waiters are the requests that wait, in classes that the same nodes can serve.
-type waiters struct {
-	count   atomic.Int64
-	freed   atomic.Int64 // counts the slots that were freed
 	mu      sync.Mutex
-	classes map[string][]*waiter // each by how long they have waited
+	classes map[string][]*waiter // each ordered by since
 }
 
-// waiter is one of them.
+// waiter is one waiting request.
 type waiter struct {
 	spec  *core.Spec
 	class string
 	since time.Time
-	wake  chan struct{} // holds one when there may be room
+	wake  chan struct{} // holds one element when a slot may be free
 
-	woken     bool        // and has not tried yet; guarded by the lock of all
-	room      *fleet.Node // that may have room
-	handovers int         // how many more may try for it
+	// Guarded by the queue's lock:
+	woken   bool        // and has not selected since
+	node    *fleet.Node // whose free slot woke it
+	wakeups int         // how many other requests may still be woken for that slot
 }
 
-func (w *waiters) init() { w.classes = make(map[string][]*waiter) }
+func newWaitQueue(fl *fleet.Fleet, pk *pick.Picker) *waitQueue {
+	return &waitQueue{fleet: fl, picker: pk, classes: make(map[string][]*waiter)}
+}
 
-// classOf tells apart what different nodes may be able to serve.
+// notifyFree wakes a request for a slot of a node that was freed.
+func (q *waitQueue) notifyFree(n *fleet.Node) {
+	q.freed.Add(1) // before count is read: a request reads freed after it has entered the queue
+	if q.count.Load() > 0 {
+		q.wakeOldest(n, maxWakeups, time.Time{})
+	}
+}
+
+// enter adds a request.
+func (q *waitQueue) enter(spec *core.Spec, since time.Time) *waiter {
+	w := &waiter{spec: spec, class: classOf(spec), since: since, wake: make(chan struct{}, 1)}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	class := q.classes[w.class]
+	at, _ := slices.BinarySearchFunc(class, since, func(other *waiter, t time.Time) int { return other.since.Compare(t) })
+	q.classes[w.class] = slices.Insert(class, at, w)
+	q.count.Add(1)
+	return w
+}
+
+// leave removes a request that was placed on a node, or refused. If it was woken for a slot of another node, the next request
+// is woken for that slot.
+func (q *waitQueue) leave(w *waiter, placed core.NodeID) {
+	q.remove(w)
+	if n, wakeups := q.takeWakeup(w); n != nil && n.ID() != placed && wakeups > 0 {
+		q.wakeOldest(n, wakeups-1, w.since)
+	}
+}
+
+func (q *waitQueue) remove(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	class := slices.DeleteFunc(q.classes[w.class], func(other *waiter) bool { return other == w })
+	if len(class) == 0 {
+		delete(q.classes, w.class)
+	} else {
+		q.classes[w.class] = class
+	}
+	q.count.Add(-1)
+}
+
+// wakeNext wakes the next request for the slot for which this one was woken and which it did not get.
+func (q *waitQueue) wakeNext(w *waiter) {
+	if n, wakeups := q.takeWakeup(w); n != nil && wakeups > 0 {
+		q.wakeOldest(n, wakeups-1, w.since)
+	}
+}
+
+// takeWakeup returns and clears the wakeup of a request: the node, and how many more requests may be woken for its slot.
+func (q *waitQueue) takeWakeup(w *waiter) (n *fleet.Node, wakeups int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, wakeups = w.node, w.wakeups
+	w.woken, w.node, w.wakeups = false, nil, 0
+	return n, wakeups
+}
+
+// wakeOldest wakes the request that has waited longest of those that a node could serve, that are not awake and that began to
+// wait after a given time.
+func (q *waitQueue) wakeOldest(n *fleet.Node, wakeups int, after time.Time) {
+	now := q.fleet.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var next *waiter
+	searched := 0
+	for _, class := range q.classes {
+		if searched++; searched > maxClasses {
+			break
+		}
+		first := slices.IndexFunc(class, func(w *waiter) bool { return !w.woken && w.since.After(after) })
+		if first < 0 || next != nil && !class[first].since.Before(next.since) || !q.canServe(n, class[first], now) {
+			continue
+		}
+		next = class[first]
+	}
+	if next == nil {
+		return
+	}
+	next.woken, next.node, next.wakeups = true, n, wakeups
+	select {
+	case next.wake <- struct{}{}:
+	default:
+	}
+}
+
+// canServe reports whether a node could take the job of a waiting request if it had a free slot.
+func (q *waitQueue) canServe(n *fleet.Node, w *waiter, now fleet.Instant) bool {
+	o := &w.spec.Options
+	pool := q.fleet.Pool(w.spec.Direction, o.RequireTTS)
+	reason := q.picker.Filter(&pick.Query{Requirement: &pool.Requirement, Options: o, Tenant: w.spec.Tenant, Now: now}, n)
+	return reason == core.ReasonNone || reason.Soft()
+}
+
+// classOf returns a key that is equal for requests that the same nodes can serve.
 func classOf(s *core.Spec) string {
 	o := &s.Options
 	var b strings.Builder
@@ -176,65 +231,7 @@ func classOf(s *core.Spec) string {
 	return b.String()
 }
 
-func (w *waiters) enter(r *Request, since time.Time) *waiter {
-	one := &waiter{spec: &r.Spec, class: classOf(&r.Spec), since: since, wake: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := w.classes[one.class]
-	at, _ := slices.BinarySearchFunc(all, since, func(other *waiter, t time.Time) int { return other.since.Compare(t) })
-	w.classes[one.class] = slices.Insert(all, at, one)
-	w.count.Add(1)
-	return one
-}
-
-func (w *waiters) leave(one *waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := slices.DeleteFunc(w.classes[one.class], func(other *waiter) bool { return other == one })
-	if len(all) == 0 {
-		delete(w.classes, one.class)
-	} else {
-		w.classes[one.class] = all
-	}
-	w.count.Add(-1)
-}
-
-// wake wakes the one that has waited longest.
-func (w *waiters) wake(n *fleet.Node, handovers int, after time.Time, could func(*waiter) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var next *waiter
-	asked := 0
-	for _, all := range w.classes {
-		if asked++; asked > maxClasses {
-			break
-		}
-		first := slices.IndexFunc(all, func(one *waiter) bool { return !one.woken && one.since.After(after) })
-		if first < 0 || next != nil && !all[first].since.Before(next.since) || !could(all[first]) {
-			continue
-		}
-		next = all[first]
-	}
-	if next == nil {
-		return
-	}
-	next.woken, next.room, next.handovers = true, n, handovers
-	select {
-	case next.wake <- struct{}{}:
-	default:
-	}
-}
-
-// rest takes what one was woken for, which it did not get.
-func (w *waiters) rest(one *waiter) (n *fleet.Node, handovers int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n, handovers = one.room, one.handovers
-	one.woken, one.room, one.handovers = false, nil, 0
-	return n, handovers
-}
-
-// sleep waits until it is woken or the time is over. It reports false when the context ended first.
+// sleep waits until the request is woken or the time is over. It returns false if the context ended first.
 func (w *waiter) sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()

@@ -96,7 +96,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 
 // readmit registers a node that the store has lost, by what it has declared so far.
 func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.Error {
-	r, err := s.Nodes.Readmit(ctx, n.declared, n.connection, a)
+	r, err := s.Nodes.RestoreNode(ctx, n.declared, n.connection, a)
 	if err != nil {
 		return convert.Error(err)
 	}
@@ -162,7 +162,7 @@ func (s *Server) handlePartial(ctx context.Context, n *conn, in *wire.JobPartial
 	if e != nil {
 		return e
 	}
-	if s.Jobs.Holds(&r) {
+	if s.Jobs.IsHolder(&r) {
 		s.Sessions.DeliverPartial(in)
 	} else if to := n.partialReceiver(in.ActiveJob); to != "" {
 		s.Sessions.SendPartial(ctx, to, in)

@@ -197,7 +197,7 @@ func (s *Server) resendAudio(n *conn, listed []wire.ActiveAttempt) {
 	for _, a := range listed {
 		job := core.JobID(a.JobID)
 		r := dispatch.Report{Job: job, Holder: core.Holder{Attempt: a.AttemptID, Node: n.id, Epoch: n.currentEpoch()}}
-		if !s.Jobs.Holds(&r) {
+		if !s.Jobs.IsHolder(&r) {
 			continue // it was given to another node meanwhile, or has ended
 		}
 		if clip := s.Conns.Audio.Clip(job); clip != nil && a.AudioChunks < clip.Chunks() {
@@ -219,7 +219,7 @@ func (s *Server) disconnected(n *conn) {
 		if !s.Conns.endGrace(n) {
 			return
 		}
-		if err := s.Nodes.NodeLost(s.ctx, n.id, n.currentEpoch()); err != nil {
+		if err := s.Nodes.MarkLost(s.ctx, n.id, n.currentEpoch()); err != nil {
 			s.Log.Warn("could not move the jobs of a node that did not reconnect", "node_id", n.id, "error", err)
 		}
 	})

@@ -9,69 +9,69 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Disconnected has nobody give a node new work while its connection is lost, on any instance; its jobs go on. It is
-// taken back by Reconnected or by a registration. One that comes after either changes nothing.
-func (l *Registry) Disconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
-	_, err := l.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true})
+// Disconnected records that a node's connection is lost: no instance gives it new jobs, and its jobs continue. Reconnected or
+// a registration reverts it; a call that comes after either changes nothing.
+func (r *Registry) Disconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
+	_, err := r.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true})
 	return err
 }
 
-// Reconnected says that a node has another connection in the same epoch.
-func (l *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
-	now, err := l.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection})
+// Reconnected records that a node has another connection in the same epoch.
+func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
+	declared, err := r.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection})
 	switch {
 	case err != nil:
 		return err
-	case now == nil || now.Epoch != epoch:
+	case declared == nil || declared.Epoch != epoch:
 		return wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d", id, epoch)
 	}
-	if n := l.fleet.Node(id); n != nil {
-		n.Answered() // what it missed it may have missed because its connection was dead
+	if n := r.fleet.Node(id); n != nil {
+		n.Answered() // it may have missed ACKs only because its connection was dead
 	}
 	return nil
 }
 
-// connect makes the step and brings this instance's view up to date; others are told by the store. The node is nil when
-// it is not registered.
-func (l *Registry) connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
-	now, err := l.store.Connect(ctx, p)
+// connect records a connection change and updates this instance's fleet; other instances are notified by the store. The node
+// is nil if it is not registered.
+func (r *Registry) connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
+	declared, err := r.store.Connect(ctx, p)
 	switch {
 	case errors.Is(err, store.ErrNoNode):
 		return nil, nil
 	case err != nil:
-		return nil, l.down(ctx, "connect", err)
+		return nil, r.storeError(ctx, "connect", err)
 	}
-	l.fleet.Redeclare(now)
-	return now, nil
+	r.fleet.Redeclare(declared)
+	return declared, nil
 }
 
-// Gone moves on the jobs of a node whose connection was lost and did not come back: it is known to be away long before
-// its silence would show. Until it comes back it is offline for everybody. One that has begun another epoch is left alone.
-func (l *Registry) NodeLost(ctx context.Context, id core.NodeID, epoch core.Epoch) error {
-	n := l.fleet.Node(id)
+// MarkLost marks a node as offline whose connection was lost and did not come back, and moves its jobs, long before its
+// silence would show. It does nothing if the node has begun another epoch.
+func (r *Registry) MarkLost(ctx context.Context, id core.NodeID, epoch core.Epoch) error {
+	n := r.fleet.Node(id)
 	if n == nil {
-		return nil // whoever follows the fleet sees to it
+		return nil // silent or removed: the fleet's follower handles it
 	}
 	known := n.Now()
 	for again := false; ; again = true {
-		away := *known
-		away.Health = core.HealthOffline
-		pulse, err := l.store.Heartbeat(ctx, store.HeartbeatParams{
-			Node: id, Epoch: epoch, Known: known, Declared: &away, Load: core.UnknownLoad, OnBehalf: true, Repeat: again,
+		offline := *known
+		offline.Health = core.HealthOffline
+		result, err := r.store.Heartbeat(ctx, store.HeartbeatParams{
+			Node: id, Epoch: epoch, Known: known, Declared: &offline, Load: core.UnknownLoad, OnBehalf: true, Repeat: again,
 		})
 		if err != nil {
-			return l.down(ctx, "gone", err)
+			return r.storeError(ctx, "gone", err)
 		}
-		if pulse.Verdict != store.OK {
+		if result.Verdict != store.OK {
 			return nil
 		}
-		l.admit(ctx, pulse.NodeStatus)
-		if pulse.Node.Health == core.HealthOffline {
+		r.updateFleet(ctx, result.NodeStatus)
+		if result.Node.Health == core.HealthOffline {
 			break
 		}
-		known = pulse.Node // it had changed since this instance last looked
+		known = result.Node // it had changed since this instance last read it
 	}
-	moved, err := l.jobs.NodeLost(ctx, id)
-	l.log.Info("node did not come back; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
+	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
+	r.log.Info("node did not reconnect; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
 	return err
 }

@@ -1,63 +1,97 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Filter selects nodes. Zero fields select all.
-type Filter struct {
-	State  string    // as State says
-	Lang   core.Lang // that it has, for whatever step
-	Region string
+// Node returns one node.
+func (r *Registry) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
+	status, err := r.store.Node(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNoNode):
+		return store.NodeStatus{}, unknownNodeError(id)
+	case err != nil:
+		return store.NodeStatus{}, r.storeError(ctx, "node", err)
+	}
+	return status, nil
 }
 
-// Silent is the state of a node that is not heard any more; the others are those of its health.
-const Silent = "silent"
+// All returns every node.
+func (r *Registry) All(ctx context.Context) ([]store.NodeStatus, error) {
+	all, err := r.store.Nodes(ctx)
+	if err != nil {
+		return nil, r.storeError(ctx, "nodes", err)
+	}
+	return all, nil
+}
 
-// StateOf is in which state a node is, which was last heard so long ago.
-func (l *Registry) StateOf(n *core.Node, age time.Duration) string {
-	if age >= l.cfg.Presence && n.Health != core.HealthOffline {
-		return Silent
+// SetAsideFor returns for how much longer this instance gives a node no jobs because it did not acknowledge deliveries.
+func (r *Registry) SetAsideFor(id core.NodeID) time.Duration {
+	n := r.fleet.Node(id)
+	if n == nil {
+		return 0
+	}
+	return n.AsideFor(r.fleet.Now())
+}
+
+// StateSilent is the state of a node that has sent no heartbeat for the presence time; the other states are those of its
+// health.
+const StateSilent = "silent"
+
+// StateOf returns the state of a node that was last seen the given time ago.
+func (r *Registry) StateOf(n *core.Node, age time.Duration) string {
+	if age >= r.cfg.Presence && n.Health != core.HealthOffline {
+		return StateSilent
 	}
 	return n.Standing().String()
 }
 
-// declared reports whether a node that declares this is selected, whatever its state.
-func (f *Filter) declared(n *core.Node) bool {
+// Filter selects nodes. Zero fields select all.
+type Filter struct {
+	State  string    // as StateOf returns it
+	Lang   core.Lang // that the node has for any service
+	Region string
+}
+
+// matches reports whether a declaration is selected, whatever the state of the node.
+func (f *Filter) matches(n *core.Node) bool {
 	c := &n.Capability
 	return (f.Region == "" || f.Region == n.Region) &&
 		(f.Lang == "" || slices.Contains(c.Semantic, f.Lang) || slices.Contains(c.ASR, f.Lang) || slices.Contains(c.TTS, f.Lang))
 }
 
-// Page lists nodes in the order of their names, from after one of them on, and says whether there are more. The names of all
-// are read, which is little; of the nodes themselves only those of the page, and those that this instance does not know well
-// enough to leave them out.
-func (l *Registry) Page(ctx context.Context, f Filter, after core.NodeID, limit int) (page []store.NodeStatus, more bool, err error) {
-	seen, err := l.store.LastSeen(ctx)
+// ListNodes lists nodes ordered by id, after a given id, and reports whether there are more. The ids of all nodes are read;
+// of the nodes themselves only those of the page, and those that this instance cannot exclude by its fleet.
+func (r *Registry) ListNodes(ctx context.Context, f Filter, after core.NodeID, limit int) (page []store.NodeStatus, more bool, err error) {
+	seen, err := r.store.LastSeen(ctx)
 	if err != nil {
-		return nil, false, l.down(ctx, "nodes", err)
+		return nil, false, r.storeError(ctx, "nodes", err)
 	}
 	ids := make([]core.NodeID, 0, len(seen))
 	for _, s := range seen {
-		if s.Node > after && l.mayBe(&f, s.Node) {
+		if s.Node > after && r.mayMatch(&f, s.Node) {
 			ids = append(ids, s.Node)
 		}
 	}
 	slices.Sort(ids)
 	for len(ids) > 0 && len(page) <= limit {
 		n := min(len(ids), limit+1-len(page))
-		some, err := l.store.Nodes(ctx, ids[:n]...)
+		batch, err := r.store.Nodes(ctx, ids[:n]...)
 		if err != nil {
-			return nil, false, l.down(ctx, "nodes", err)
+			return nil, false, r.storeError(ctx, "nodes", err)
 		}
 		ids = ids[n:]
-		for _, s := range some {
-			if f.declared(s.Node) && (f.State == "" || f.State == l.StateOf(s.Node, s.Age)) {
+		for _, s := range batch {
+			if f.matches(s.Node) && (f.State == "" || f.State == r.StateOf(s.Node, s.Age)) {
 				page = append(page, s)
 			}
 		}
@@ -68,8 +102,149 @@ func (l *Registry) Page(ctx context.Context, f Filter, after core.NodeID, limit 
 	return page, more, nil
 }
 
-// mayBe reports whether a node may be selected, as far as it is known here.
-func (l *Registry) mayBe(f *Filter, id core.NodeID) bool {
-	n := l.fleet.Node(id)
-	return n == nil || f.declared(n.Now())
+// mayMatch reports whether a node may be selected, by its declaration in the fleet.
+func (r *Registry) mayMatch(f *Filter, id core.NodeID) bool {
+	n := r.fleet.Node(id)
+	return n == nil || f.matches(n.Now())
+}
+
+// Pool says how well one direction is served.
+type Pool struct {
+	core.Direction
+	Nodes, Ready, Capacity, InFlight int
+}
+
+// maxNodeDirections bounds how many directions of one node are counted.
+const maxNodeDirections = 2_000
+
+// PoolFilter selects directions, and the nodes that count for them. Zero fields select all.
+type PoolFilter struct {
+	Lang   core.Lang   // source or target
+	Region string      // only nodes of this region
+	Node   core.NodeID // only this node
+}
+
+// ListPools lists the directions that nodes declare and how well each is served, ordered by direction, after a given one, and
+// reports whether there are more. It is computed from this instance's fleet; only the occupancy of the nodes that serve the
+// page's directions is read from the store.
+func (r *Registry) ListPools(ctx context.Context, f PoolFilter, after core.Direction, limit int) (pools []Pool, more bool, err error) {
+	page := poolPage{after: after, limit: limit + 1, pools: make(map[core.Direction]*Pool)}
+	for n := range r.fleet.All() {
+		declared := n.Now()
+		for _, d := range f.directions(declared) {
+			p := page.pool(d)
+			if p == nil {
+				continue
+			}
+			p.Nodes++
+			if r.isGrantable(n) {
+				p.Ready++
+				p.Capacity += declared.MaxJobs
+			}
+		}
+	}
+	page.truncate()
+	for _, p := range page.pools {
+		pools = append(pools, *p)
+	}
+	slices.SortFunc(pools, func(a, b Pool) int { return compareDirections(a.Direction, b.Direction) })
+	if more = len(pools) > limit; more {
+		pools = pools[:limit]
+	}
+	return pools, more, r.countInFlight(ctx, f, pools)
+}
+
+// poolPage collects the first directions after a given one in bounded memory: clients and nodes choose how many directions
+// there are.
+type poolPage struct {
+	after core.Direction
+	limit int
+	pools map[core.Direction]*Pool
+	last  *core.Direction // later directions were dropped; nil: none was dropped yet
+}
+
+// pool returns the pool of a direction; nil if it is not on the page.
+func (p *poolPage) pool(d core.Direction) *Pool {
+	if compareDirections(d, p.after) <= 0 || p.last != nil && compareDirections(d, *p.last) > 0 {
+		return nil
+	}
+	pool := p.pools[d]
+	if pool == nil {
+		if len(p.pools) >= 2*p.limit {
+			p.truncate()
+			return p.pool(d)
+		}
+		pool = &Pool{Direction: d}
+		p.pools[d] = pool
+	}
+	return pool
+}
+
+// truncate drops all directions beyond the limit.
+func (p *poolPage) truncate() {
+	if len(p.pools) <= p.limit {
+		return
+	}
+	all := slices.SortedFunc(maps.Keys(p.pools), compareDirections)
+	for _, d := range all[p.limit:] {
+		delete(p.pools, d)
+	}
+	p.last = &all[p.limit-1]
+}
+
+func compareDirections(a, b core.Direction) int {
+	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Tgt, b.Tgt))
+}
+
+// isGrantable reports whether a node would get a job of a direction that it serves, if it had a free slot.
+func (r *Registry) isGrantable(n *fleet.Node) bool {
+	declared := n.Now()
+	return declared.Grantable() && declared.Reachable() && n.Unready(false, r.fleet.Now()) == core.ReasonNone
+}
+
+// directions returns the selected directions of a node.
+func (f *PoolFilter) directions(n *core.Node) []core.Direction {
+	if f.Region != "" && f.Region != n.Region || f.Node != "" && f.Node != n.ID {
+		return nil
+	}
+	all := n.Capability.Directions(maxNodeDirections)
+	if f.Lang == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(d core.Direction) bool { return d.Src != f.Lang && d.Tgt != f.Lang })
+}
+
+// countInFlight adds the in-flight jobs of the nodes to the pools that they serve.
+func (r *Registry) countInFlight(ctx context.Context, f PoolFilter, pools []Pool) error {
+	listed := make(map[core.Direction]*Pool, len(pools))
+	for i := range pools {
+		listed[pools[i].Direction] = &pools[i]
+	}
+	var ids []core.NodeID
+	var served [][]*Pool // by the node of the same index
+	for n := range r.fleet.All() {
+		declared := n.Now()
+		if !r.isGrantable(n) {
+			continue
+		}
+		var serves []*Pool
+		for _, d := range f.directions(declared) {
+			if p := listed[d]; p != nil {
+				serves = append(serves, p)
+			}
+		}
+		if len(serves) > 0 {
+			ids, served = append(ids, n.ID()), append(served, serves)
+		}
+	}
+	occupancy := make([]store.Occupancy, len(ids))
+	if err := r.store.Probe(ctx, ids, occupancy); err != nil {
+		return r.storeError(ctx, "pools", err)
+	}
+	for i, serves := range served {
+		for _, p := range serves {
+			p.InFlight += occupancy[i].InFlight()
+		}
+	}
+	return nil
 }

@@ -6,30 +6,30 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Patch is what a node says of itself in one message. What it leaves out is unchanged.
+// Patch is the part of a declaration that a node sends in one message. Absent fields do not change.
 type Patch struct {
-	Health   core.Health // 0: not said
+	Health   core.Health // 0: absent
 	MaxJobs  *int
-	ASR      core.LangSet // nil: not said
+	ASR      core.LangSet // nil: absent
 	Semantic core.LangSet
 	TTS      core.LangSet
 	Pairs    []core.Direction
 	Types    *core.ServiceTypes
 	Models   []string
 	Services []core.Service
-	States   map[string]core.ServiceStatus // of services, by id: they win over what Services says
+	States   map[string]core.ServiceStatus // of services, by id: they override the status in Services
 	Features []string
 	Region   *string
 	Zone     *string
 	Tenant   *core.TenantID
 	Callback *string
-	Owner    *core.InstanceID // with whom it is connected
+	Owner    *core.InstanceID // the instance to which it is connected
 	Load     *core.Load
-	// Connection names the connection it is said over, 0: none. It is not part of what the node declares.
+	// Connection is the number of the connection over which the patch came, 0: none. It is not part of the declaration.
 	Connection uint64
 }
 
-// Full reports whether the patch says all that a node must say to be given work.
+// Full reports whether the patch contains everything that an HTTP node must declare to get jobs.
 func (p *Patch) Full() bool {
 	return p.Semantic != nil && p.MaxJobs != nil && p.Callback != nil && *p.Callback != ""
 }
@@ -41,7 +41,7 @@ func (p *Patch) load() core.Load {
 	return *p.Load
 }
 
-// Apply writes what the patch says into a node.
+// Apply writes the fields of the patch into a declaration.
 func (p *Patch) Apply(n *core.Node) {
 	c := &n.Capability
 	if p.Health != 0 {
@@ -66,42 +66,42 @@ func (p *Patch) Apply(n *core.Node) {
 	c.Services = withStates(c.Services, p.States)
 }
 
-// withStates is a list of services with the status of some of them replaced. A service that is not on it is not added:
-// without a version and a type nothing could be decided by it.
+// withStates returns services with the status of some of them replaced. A service that is not in the list is not added:
+// without a version and a type it could not be used.
 func withStates(services []core.Service, states map[string]core.ServiceStatus) []core.Service {
 	if len(states) == 0 {
 		return services
 	}
 	next := slices.Clone(services)
 	for i := range next {
-		if status, said := states[next[i].ID]; said {
+		if status, ok := states[next[i].ID]; ok {
 			next[i].Status = status
 		}
 	}
 	return next
 }
 
-// Declare makes a node that says nothing but this of itself.
+// Declare makes the declaration of a node that has sent nothing but this patch.
 func (p *Patch) Declare(id core.NodeID) core.Node {
 	declared := core.Node{ID: id, Health: core.HealthReady, Capability: core.Capability{AnyPair: true}}
 	p.Apply(&declared)
 	return declared
 }
 
-// normalise sorts the patch's own lists, so that they compare and search like those of a node.
+// normalise sorts the lists of the patch, as those of a declaration are.
 func (p *Patch) normalise() {
 	c := core.Capability{
 		ASR: p.ASR, Semantic: p.Semantic, TTS: p.TTS, Pairs: p.Pairs, Models: p.Models, Services: p.Services, Features: p.Features,
 	}
 	c.Normalise()
 	p.Models, p.Services, p.Features, p.Pairs = c.Models, c.Services, c.Features, c.Pairs
-	keep(&p.ASR, c.ASR)
-	keep(&p.Semantic, c.Semantic)
-	keep(&p.TTS, c.TTS)
+	setSorted(&p.ASR, c.ASR)
+	setSorted(&p.Semantic, c.Semantic)
+	setSorted(&p.TTS, c.TTS)
 }
 
-// keep takes over a sorted list, but leaves one that was not said unsaid.
-func keep(to *core.LangSet, sorted core.LangSet) {
+// setSorted replaces a list by its sorted form, but leaves an absent one absent.
+func setSorted(to *core.LangSet, sorted core.LangSet) {
 	if *to != nil {
 		*to = sorted
 	}
@@ -119,8 +119,8 @@ func replace[S ~[]E, E any](to *S, from S) {
 	}
 }
 
-// holdsFor reports whether the node already declares all that the patch says.
-func (p *Patch) holdsFor(n *core.Node) bool {
+// isContainedIn reports whether a declaration already has everything that the patch contains.
+func (p *Patch) isContainedIn(n *core.Node) bool {
 	next := *n
 	p.Apply(&next)
 	return next.SameAs(n)

@@ -3,40 +3,90 @@ package nodes
 import (
 	"context"
 	"sync"
+	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// lostAtOnce is how many silent nodes have their jobs moved at the same time. Each waits for the store most of the time, and
-// dispatches ask the same store.
-const lostAtOnce = 8
+// silentWorkers is how many silent nodes have their jobs moved concurrently. Each mostly waits for the store, which
+// dispatches use too.
+const silentWorkers = 8
 
-// Silent moves on the jobs of nodes that are not heard any more, and returns those for which it could not. Most nodes of a
-// large loss have no jobs: which have is read for all of them together.
-func (l *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[core.NodeID]error {
+// MoveJobsOfSilent moves the jobs of nodes that have fallen silent, and returns those nodes for which it could not. Most nodes
+// of a large loss have no jobs: the nodes that have some are read together.
+func (r *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[core.NodeID]error {
 	unhandled := make(map[core.NodeID]error)
-	leases, err := l.store.Orphans(ctx, ids...)
+	leases, err := r.store.Orphans(ctx, ids...)
 	if err != nil {
 		for _, id := range ids {
 			unhandled[id] = err
 		}
 		return unhandled
 	}
-	busy := make(map[core.NodeID]bool)
+	hasJobs := make(map[core.NodeID]bool)
 	for i := range leases {
-		busy[leases[i].Node] = true
+		hasJobs[leases[i].Node] = true
 	}
 	var mu sync.Mutex
-	parallel.ForEach(lostAtOnce, ids, func(id core.NodeID) {
-		if !busy[id] {
+	parallel.ForEach(silentWorkers, ids, func(id core.NodeID) {
+		if !hasJobs[id] {
 			return
 		}
-		if err := l.silent(ctx, id); err != nil {
+		if err := r.moveJobsOfSilentNode(ctx, id); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
 			unhandled[id] = err
 		}
 	})
 	return unhandled
+}
+
+// silentLockTTL is how long an instance has to move the jobs of a silent node before another may.
+const silentLockTTL = 5 * time.Second
+
+// moveJobsOfSilentNode moves the jobs of one silent node. A lock elects one of the instances that notice; the others try again
+// later and find nothing to move.
+func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) error {
+	params := store.LockParams{Name: "silent:" + string(id), Holder: string(r.cfg.Instance), TTL: silentLockTTL}
+	lock, err := r.store.Lock(ctx, params)
+	if err != nil {
+		return err
+	}
+	if !lock.Held {
+		return fleet.ErrOthers // try again, in case the other instance dies
+	}
+	// Last-seen times are read in batches; the node's own entry is current.
+	if status, err := r.store.Node(ctx, id); err == nil && status.Age < r.cfg.Presence {
+		return r.store.Unlock(ctx, params)
+	}
+	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
+	if moved > 0 {
+		r.log.Warn("node is silent; its jobs are moved", "node_id", id, "jobs", moved)
+	}
+	if err != nil {
+		return err
+	}
+	return r.store.Unlock(ctx, params)
+}
+
+// EvictSilent removes nodes that have been silent for the retention time. It runs until the context ends.
+func (r *Registry) EvictSilent(ctx context.Context) {
+	for backoff.SleepJitter(ctx, r.cfg.Retention/10+time.Second, 0.1) {
+		seen, err := r.store.LastSeen(ctx)
+		if err != nil {
+			continue // the fleet's follower reports it every second
+		}
+		for _, s := range seen {
+			if s.Age < r.cfg.Retention {
+				continue
+			}
+			if err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil {
+				r.log.Info("node evicted", "node_id", s.Node, "silent_for", s.Age.Round(time.Second).String())
+			}
+		}
+	}
 }

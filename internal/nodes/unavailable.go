@@ -11,63 +11,63 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Unavailable is a node's report that it does not have a service after all.
+// Unavailable is a node's report that a service it declared is not available.
 type Unavailable struct {
 	Node    core.NodeID
 	Service string
 	Detail  string
-	Job     core.JobID // the job that failed for it, if one did
+	Job     core.JobID // the job that failed because of it; empty: none
 	Attempt int
 }
 
-// Missing marks a service that a node does not have after all, and retries the job that failed for it. Only the mark is
-// rate limited: the node has given the job up, and holding the report back would leave the job waiting for its attempt
-// timeout. A report about a job the node never had changes nothing.
-func (l *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
-	l.metrics.ModelNA.Inc()
+// ReportUnavailable marks a service of a node as unavailable, and retries the job that failed because of it. Only the mark is
+// rate limited: the node has given the job up, and dropping the report would leave the job waiting for its attempt timeout.
+// A report about a job that the node never held changes nothing.
+func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
+	r.metrics.ModelNA.Inc()
 	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}}
-	if known, err := l.declared(ctx, u.Node); err != nil {
+	if known, err := r.knownDeclaration(ctx, u.Node); err != nil {
 		return err
 	} else if known == nil {
-		return unknownNode(u.Node)
+		return unknownNodeError(u.Node)
 	}
 	holds := false
 	if u.Job != "" {
 		var err error
-		if holds, err = l.jobs.Had(ctx, report); err != nil {
+		if holds, err = r.jobs.CheckHolder(ctx, report); err != nil {
 			return err
 		}
 	}
-	// The mark comes first, so that the retry and other jobs already see it.
-	marked := l.mark(ctx, &u)
+	// The mark comes first, so that the retry and other jobs see it.
+	markErr := r.mark(ctx, &u)
 	if holds {
-		if err := l.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail); err != nil {
+		if err := r.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail); err != nil {
 			return err
 		}
 	}
-	return marked
+	return markErr
 }
 
-// mark notes that a service of a node is not available, unless the node reports too often.
-func (l *Registry) mark(ctx context.Context, u *Unavailable) error {
-	ok, err := l.store.Allow(ctx, store.AllowParams{
-		Key: "model_na:" + string(u.Node), Limit: l.cfg.MarkRate, Window: time.Minute,
+// mark marks a service of a node as unavailable, unless the node reports too often.
+func (r *Registry) mark(ctx context.Context, u *Unavailable) error {
+	ok, err := r.store.Allow(ctx, store.AllowParams{
+		Key: "model_na:" + string(u.Node), Limit: r.cfg.MarkRate, Window: time.Minute,
 	})
 	switch {
 	case err != nil:
-		return l.down(ctx, "rate", err)
+		return r.storeError(ctx, "rate", err)
 	case !ok:
 		return wire.Wrong(wire.RateLimited, "node_id",
 			"node %s sent more than %d such reports in a minute, so %s was not marked; the job, if one was named, is retried; wait a minute",
-			u.Node, l.cfg.MarkRate, u.Service).RetryIn(time.Minute)
+			u.Node, r.cfg.MarkRate, u.Service).RetryIn(time.Minute)
 	}
-	mark := store.Mark{Node: u.Node, Service: u.Service, For: l.cfg.MarkFor}
-	if err := l.store.Mark(ctx, mark); err != nil {
+	mark := store.Mark{Node: u.Node, Service: u.Service, For: r.cfg.MarkFor}
+	if err := r.store.Mark(ctx, mark); err != nil {
 		if errors.Is(err, store.ErrNoNode) {
-			return unknownNode(u.Node)
+			return unknownNodeError(u.Node)
 		}
-		return l.down(ctx, "mark", err)
+		return r.storeError(ctx, "mark", err)
 	}
-	l.fleet.Mark(mark)
+	r.fleet.Mark(mark)
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Under the race detector sync.Pool drops some of what it is given, on purpose, so that what a round costs
+// Under the race detector sync.Pool drops some of its values on purpose, so the allocations of a selection
 // cannot be measured there.
 
 package pick_test
@@ -15,50 +15,50 @@ import (
 )
 
 // Not parallel: other tests would allocate meanwhile.
-func TestRoundAllocatesNothing(t *testing.T) {
-	h := hallOf(10_000)
-	allocatesNothing(t, h)
-	// Nodes whose services come and go cost no more: a third is not ready, a third is marked.
+func TestSelectionAllocatesNothing(t *testing.T) {
+	f := poolOf(10_000)
+	checkNoAllocations(t, f)
+	// Nodes with services that are not ready (a third) or marked (a third) cost no more.
 	for i := range 10_000 {
-		n := *h.node(i).Now()
+		n := *f.node(i).Now()
 		n.Capability.Services = []core.Service{{ID: "asr-1", Type: "asr", Status: core.ServiceReady}, {ID: "asr-2", Type: "asr", Status: core.ServiceError}}
 		if i%3 == 0 {
 			n.Capability.Services[0].Status = core.ServiceDownloading
 		}
 		n.Version++
-		h.Update(status(&n))
+		f.Update(status(&n))
 		if i%3 == 1 {
-			h.Mark(store.Mark{Node: n.ID, Service: "asr-1", For: time.Hour})
+			f.Mark(store.Mark{Node: n.ID, Service: "asr-1", For: time.Hour})
 		}
 	}
-	allocatesNothing(t, h)
+	checkNoAllocations(t, f)
 }
 
-func allocatesNothing(t *testing.T, h *hall) {
+func checkNoAllocations(t *testing.T, f *poolFixture) {
 	t.Helper()
 	for _, c := range []struct {
 		name    string
 		options core.Options
-		offers  int
+		next    int // calls of Next
 	}{
-		{"the first offer", core.Options{}, 1},
-		{"the whole sample", core.Options{}, usual().SampleK},
-		{"a demanding job that nobody can do", core.Options{RequiredModels: []string{"m"}, Region: "eu"}, 1},
+		{"the first candidate", core.Options{}, 1},
+		{"the whole sample", core.Options{}, defaultPolicy().SampleK},
+		{"a job with requirements that no node meets", core.Options{RequiredModels: []string{"m"}, Region: "eu"}, 1},
 	} {
-		picker := pick.New(h.Fleet, usual(), nil)
-		members := h.pool.Members()
-		q := h.query(func(q *pick.Query) {
-			q.Options, q.Tenant, q.Avoid, q.Tried = &c.options, "acme", nth(1), []core.NodeID{nth(2)}
+		picker := pick.New(f.Fleet, defaultPolicy(), nil)
+		members := f.pool.Members()
+		q := f.query(func(q *pick.Query) {
+			q.Options, q.Tenant, q.LastNode, q.Tried = &c.options, "acme", nodeID(1), []core.NodeID{nodeID(2)}
 		})
 		got := testing.AllocsPerRun(1000, func() {
-			r := picker.Begin(q, members)
-			for range c.offers {
+			r := picker.Select(q, members)
+			for range c.next {
 				r.Next()
 			}
 			r.End()
 		})
 		if got != 0 {
-			t.Errorf("%s: %v allocations a round, want none", c.name, got)
+			t.Errorf("%s: %v allocations per selection, want none", c.name, got)
 		}
 	}
 }

@@ -15,83 +15,83 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
-// held is a slot that is given back at a moment.
-type held struct {
+// heldSlot is a reserved slot and when it is released.
+type heldSlot struct {
 	until time.Time
 	lease store.ReleaseParams
 }
 
-// yard is a hall of nodes next to the ledger that really has their slots.
-type yard struct {
-	*hall
+// loadTest is a pool of nodes and the ledger of their slots.
+type loadTest struct {
+	*poolFixture
 	t      *testing.T
 	ledger *memstore.Store
-	holds  []held
+	held   []heldSlot
 	jobs   int
 }
 
-func newYard(t *testing.T, nodes, slots int) *yard {
+func newLoadTest(t *testing.T, nodes, slots int) *loadTest {
 	t.Helper()
 	const presence = 15 * time.Second
-	y := &yard{t: t, hall: newHall(), ledger: memstore.New(store.Timing{
+	l := &loadTest{t: t, poolFixture: emptyPool(), ledger: memstore.New(store.Timing{
 		Presence: presence, ReservedTTL: 5 * time.Second, Attempt: presence, Job: 2 * presence, Retention: time.Minute,
 	})}
 	for i := range nodes {
-		r, err := y.ledger.Register(t.Context(), store.RegisterParams{
-			Node: *declared(nth(i), func(n *core.Node) { n.MaxJobs = slots }), Load: core.UnknownLoad,
+		r, err := l.ledger.Register(t.Context(), store.RegisterParams{
+			Node: *declared(nodeID(i), func(n *core.Node) { n.MaxJobs = slots }), Load: core.UnknownLoad,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		y.Update(r.NodeStatus)
+		l.Update(r.NodeStatus)
 	}
-	return y
+	return l
 }
 
-// beat lets every node send a heartbeat.
-func (y *yard) beat(nodes int) {
+// sendHeartbeats sends a heartbeat of every node.
+func (l *loadTest) sendHeartbeats(nodes int) {
 	for i := range nodes {
-		pulse, err := y.ledger.Heartbeat(context.Background(), store.HeartbeatParams{Node: nth(i), Load: core.UnknownLoad})
-		if err != nil || pulse.Verdict != store.OK {
-			y.t.Fatalf("heartbeat: %v, %v", pulse.Verdict, err)
+		result, err := l.ledger.Heartbeat(context.Background(), store.HeartbeatParams{Node: nodeID(i), Load: core.UnknownLoad})
+		if err != nil || result.Verdict != store.OK {
+			l.t.Fatalf("heartbeat: %v, %v", result.Verdict, err)
 		}
-		y.Beat(nth(i), pulse.Load, pulse.Occupancy)
+		l.Beat(nodeID(i), result.Load, result.Occupancy)
 	}
 }
 
-// choose reserves a slot as a dispatch does and returns who gave it; empty when the sample found nobody.
-func (y *yard) choose(picker *pick.Picker, hold time.Duration) core.NodeID {
-	y.jobs++
-	q := y.query()
-	r := picker.Begin(q, y.pool.Members())
+// reserveSlot reserves a slot as a dispatch does and returns its node; empty if the sample had no free slot.
+func (l *loadTest) reserveSlot(picker *pick.Picker, hold time.Duration) core.NodeID {
+	l.jobs++
+	q := l.query()
+	r := picker.Select(q, l.pool.Members())
 	defer r.End()
 	for m := r.Next(); m.Node != nil; m = r.Next() {
-		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", y.jobs)), Attempt: 1, Token: "t"}
-		got, err := y.ledger.Reserve(context.Background(), store.ReserveParams{
+		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", l.jobs)), Attempt: 1, Token: "t"}
+		got, err := l.ledger.Reserve(context.Background(), store.ReserveParams{
 			Lease: lease, Handle: m.Handle, Epoch: m.Epoch(), Revision: m.Revision,
 		})
 		if err != nil {
-			y.t.Fatal(err)
+			l.t.Fatal(err)
 		}
-		y.Left(m.Node, got.Free, q.Now)
+		l.Left(m.Node, got.Free, q.Now)
 		if got.Verdict == store.OK {
-			y.holds = append(y.holds, held{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle}})
+			l.held = append(l.held, heldSlot{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle}})
 			return m.ID()
 		}
 	}
 	return ""
 }
 
-// release gives back what is due.
-func (y *yard) release() {
-	y.holds = slices.DeleteFunc(y.holds, func(h held) bool {
+// releaseDue releases the slots whose time is over.
+func (l *loadTest) releaseDue() {
+	l.held = slices.DeleteFunc(l.held, func(h heldSlot) bool {
 		if h.until.After(time.Now()) {
 			return false
 		}
-		if err := y.ledger.Release(context.Background(), h.lease); err != nil {
-			y.t.Fatal(err)
+		if err := l.ledger.Release(context.Background(), h.lease); err != nil {
+			l.t.Fatal(err)
 		}
-		y.Freed(y.Node(h.lease.Lease.Node))
+		l.Freed(l.Node(h.lease.Lease.Node))
 		return true
 	})
 }
@@ -102,7 +102,7 @@ func TestEqualNodesAreChosenEqually(t *testing.T) {
 	const nodes, slots, choices = 20, 4, 20_000
 	for _, c := range []struct {
 		name    string
-		longest time.Duration // a hold is anything up to it; one job begins each millisecond
+		longest time.Duration // a slot is held for at most this long; one job begins each millisecond
 	}{
 		{"one at a time", time.Millisecond},
 		{"mostly idle", 20 * time.Millisecond},
@@ -112,28 +112,28 @@ func TestEqualNodesAreChosenEqually(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				y := newYard(t, nodes, slots)
-				picker := pick.New(y.Fleet, usual(), seeded(5))
+				l := newLoadTest(t, nodes, slots)
+				picker := pick.New(l.Fleet, defaultPolicy(), seeded(5))
 				rng := rand.New(rand.NewPCG(6, 1))
 				counts := make(map[core.NodeID]int)
 				refused := 0
 				for i := range choices {
 					if i%5000 == 0 {
-						y.beat(nodes)
+						l.sendHeartbeats(nodes)
 					}
 					time.Sleep(time.Millisecond)
-					y.release()
+					l.releaseDue()
 					hold := time.Duration(1 + rng.Int64N(int64(c.longest)))
-					if id := y.choose(picker, hold); id != "" {
+					if id := l.reserveSlot(picker, hold); id != "" {
 						counts[id]++
 					} else {
 						refused++
 					}
 				}
 				checkUniform(t, "choices", counts, nodes)
-				// A sample of 20 is the whole fleet here: with most slots free nobody goes away empty.
+				// A sample of 20 is the whole fleet here: with most slots free no selection fails.
 				if c.longest < 100*time.Millisecond && refused > 0 {
-					t.Errorf("%d of %d found nobody", refused, choices)
+					t.Errorf("%d of %d selections found no free slot", refused, choices)
 				}
 			})
 		})

@@ -13,125 +13,125 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 )
 
-// What is believed about fullness keeps a node out of the sample, but not out of the search before a refusal.
-func TestFullNodesAreAskedAfterThoseWithRoomAndBeforeTheUnloved(t *testing.T) {
+// A node that is believed full is not in the sample, but in the survey before a refusal.
+func TestSurveyOrdersFreeThenFullThenSoftRejected(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
-		h := hallOf(6)
-		q := h.query(func(q *pick.Query) { q.Avoid = nth(5) })
+		f := poolOf(6)
+		q := f.query(func(q *pick.Query) { q.LastNode = nodeID(5) })
 		for i, inFlight := range []int{4, 0, 5, 3, 0, 0} {
-			h.Observe(h.node(i), inFlight, 4, q.Now)
+			f.Observe(f.node(i), inFlight, 4, q.Now)
 		}
-		h.node(4).Missed(q.Now)
-		r := pick.New(h.Fleet, usual(), seeded(seed)).Begin(q, h.pool.Members())
+		f.node(4).Missed(q.Now)
+		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool.Members())
 
-		sample := offers(r)
+		sample := candidates(r)
 		slices.Sort(sample)
-		if diff := cmp.Diff([]core.NodeID{nth(1), nth(3)}, sample); diff != "" {
+		if diff := cmp.Diff([]core.NodeID{nodeID(1), nodeID(3)}, sample); diff != "" {
 			t.Fatalf("seed %d: sample (-want +got):\n%s", seed, diff)
 		}
 		survey := r.Survey()
 		r.End()
-		rest := ids(survey.Rest)
-		for at := 0; at < len(rest); at += 2 { // within a group any order will do
+		rest := ids(survey.Candidates)
+		for at := 0; at < len(rest); at += 2 { // within a group the order is random
 			slices.Sort(rest[at:min(at+2, len(rest))])
 		}
-		if diff := cmp.Diff([]core.NodeID{nth(1), nth(3), nth(0), nth(2), nth(4), nth(5)}, rest); diff != "" {
+		if diff := cmp.Diff([]core.NodeID{nodeID(1), nodeID(3), nodeID(0), nodeID(2), nodeID(4), nodeID(5)}, rest); diff != "" {
 			t.Fatalf("seed %d: rest (-want +got):\n%s", seed, diff)
 		}
 		if survey.Capable != 6 {
 			t.Errorf("capable %d, want 6", survey.Capable)
 		}
-		// Full is for the ledger to say.
-		if diff := cmp.Diff(map[core.Reason]int{core.ReasonSetAside: 1, core.ReasonSpread: 1}, survey.Objections); diff != "" {
-			t.Errorf("objections (-want +got):\n%s", diff)
+		// Only the ledger decides that a node is full.
+		if diff := cmp.Diff(map[core.Reason]int{core.ReasonSetAside: 1, core.ReasonSpread: 1}, survey.Rejections); diff != "" {
+			t.Errorf("rejections (-want +got):\n%s", diff)
 		}
 	}
 }
 
-// Whatever the sample came to, the survey looks at everybody again: a node that was refused a moment ago may
-// have room now.
-func TestSurveyIncludesWhatWasOffered(t *testing.T) {
+// The survey includes the nodes of the sample: a node that was full a moment ago may have a
+// free slot now.
+func TestSurveyIncludesSampledNodes(t *testing.T) {
 	t.Parallel()
-	h := hallOf(3)
-	r := begin(t, pick.New(h.Fleet, usual(), nil), h.query(), h.pool.Members())
-	sample := offers(r)
-	rest := ids(r.Survey().Rest)
+	f := poolOf(3)
+	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), nil), f.query(), f.pool.Members())
+	sample := candidates(r)
+	rest := ids(r.Survey().Candidates)
 	slices.Sort(sample)
 	slices.Sort(rest)
 	if diff := cmp.Diff(sample, rest); diff != "" {
-		t.Errorf("rest (-sample +rest):\n%s", diff)
+		t.Errorf("survey's candidates (-sample +survey):\n%s", diff)
 	}
 }
 
-func TestSurveyIsBounded(t *testing.T) {
+func TestSurveyIsLimitedToScanMax(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name             string
-		room, full, soft int
+		free, full, soft int
 		scanMax          int
-		want             []string // how the rest is made up
+		want             []string // the groups of the survey's candidates
 	}{
-		{"all fit", 2, 2, 2, 6, []string{"room", "room", "full", "full", "soft", "soft"}},
-		{"the unloved are cut first", 2, 2, 2, 5, []string{"room", "room", "full", "full", "soft"}},
-		{"then the full", 2, 2, 2, 3, []string{"room", "room", "full"}},
-		{"then those with room", 2, 2, 2, 1, []string{"room"}},
+		{"all fit", 2, 2, 2, 6, []string{"free", "free", "full", "full", "soft", "soft"}},
+		{"soft-rejected nodes are dropped first", 2, 2, 2, 5, []string{"free", "free", "full", "full", "soft"}},
+		{"then the full", 2, 2, 2, 3, []string{"free", "free", "full"}},
+		{"then those with a free slot", 2, 2, 2, 1, []string{"free"}},
 		{"none at all", 2, 2, 2, 0, []string{}},
 		{"only full", 0, 3, 0, 2, []string{"full", "full"}},
-		{"only unloved", 0, 0, 3, 2, []string{"soft", "soft"}},
+		{"only soft-rejected", 0, 0, 3, 2, []string{"soft", "soft"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := hallOf(c.room + c.full + c.soft)
-			q := h.query()
+			f := poolOf(c.free + c.full + c.soft)
+			q := f.query()
 			group := make(map[core.NodeID]string)
-			for i := range h.Len() {
-				n := h.node(i)
+			for i := range f.Len() {
+				n := f.node(i)
 				switch {
 				case i < c.soft: // first in the pool, so that the pool's order is not what sorts them
 					n.Missed(q.Now)
 					group[n.ID()] = "soft"
 				case i < c.soft+c.full:
-					h.Observe(n, 4, 4, q.Now)
+					f.Observe(n, 4, 4, q.Now)
 					group[n.ID()] = "full"
 				default:
-					group[n.ID()] = "room"
+					group[n.ID()] = "free"
 				}
 			}
-			policy := usual()
+			policy := defaultPolicy()
 			policy.ScanMax = c.scanMax
-			survey := begin(t, pick.New(h.Fleet, policy, nil), q, h.pool.Members()).Survey()
+			survey := selectFrom(t, pick.New(f.Fleet, policy, nil), q, f.pool.Members()).Survey()
 			got := []string{}
-			for _, m := range survey.Rest {
+			for _, m := range survey.Candidates {
 				got = append(got, group[m.ID()])
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("rest (-want +got):\n%s", diff)
+				t.Errorf("survey's candidates (-want +got):\n%s", diff)
 			}
-			// The cut is of who is asked, not of who is counted.
-			if survey.Capable != h.Len() || survey.Objections[core.ReasonSetAside] != c.soft {
-				t.Errorf("capable %d and %d set aside, want %d and %d", survey.Capable, survey.Objections[core.ReasonSetAside], h.Len(), c.soft)
+			// The limit applies to the candidates, not to the counts.
+			if survey.Capable != f.Len() || survey.Rejections[core.ReasonSetAside] != c.soft {
+				t.Errorf("capable %d and %d set aside, want %d and %d", survey.Capable, survey.Rejections[core.ReasonSetAside], f.Len(), c.soft)
 			}
 		})
 	}
 }
 
-// However mixed the fleet, a survey counts what Objection says of each node, and asks those that nothing but a
-// preference speaks against.
-func TestSurveyCountsWhatSpeaksAgainstEach(t *testing.T) {
+// For any fleet, a survey counts the reasons that Filter returns, and its candidates are the nodes that pass or are
+// rejected for a soft reason.
+func TestSurveyAgreesWithFilter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHall()
+		f := emptyPool()
 		kinds := rapid.SliceOfN(rapid.SampledFrom([]string{
-			"fine", "fine", "full", "ill", "tenant", "model", "slots", "aside", "spread", "tried", "cpu",
+			"fine", "fine", "full", "degraded", "tenant", "model", "slots", "aside", "spread", "tried", "cpu",
 		}), 0, 40).Draw(t, "kinds")
-		q := h.query(func(q *pick.Query) { q.Options = &core.Options{RequiredModels: []string{"m"}} })
+		q := f.query(func(q *pick.Query) { q.Options = &core.Options{RequiredModels: []string{"m"}} })
 		q.Now += fleet.Instant(time.Second)
 		for i, kind := range kinds {
-			n := declared(nth(i), func(n *core.Node) { n.Capability.Models = []string{"m"} })
+			n := declared(nodeID(i), func(n *core.Node) { n.Capability.Models = []string{"m"} })
 			s := status(n)
 			switch kind {
-			case "ill":
+			case "degraded":
 				n.Health = core.HealthDegraded
 			case "tenant":
 				n.Tenant = "other"
@@ -142,25 +142,25 @@ func TestSurveyCountsWhatSpeaksAgainstEach(t *testing.T) {
 			case "tried":
 				q.Tried = append(q.Tried, n.ID)
 			case "spread":
-				q.Avoid = n.ID // the last one counts; the others are fine after all
+				q.LastNode = n.ID // only the last of these is rejected
 			case "cpu":
 				s.Load.CPU = 1
 			}
-			h.Update(s)
+			f.Update(s)
 			switch kind {
 			case "full":
-				h.Observe(h.Node(n.ID), 4, 4, q.Now)
+				f.Observe(f.Node(n.ID), 4, 4, q.Now)
 			case "aside":
-				h.Node(n.ID).Missed(q.Now)
+				f.Node(n.ID).Missed(q.Now)
 			}
 		}
-		picker := pick.New(h.Fleet, usual(), seeded(rapid.Uint64().Draw(t, "seed")))
-		want := pick.Survey{Objections: map[core.Reason]int{}}
+		picker := pick.New(f.Fleet, defaultPolicy(), seeded(rapid.Uint64().Draw(t, "seed")))
+		want := pick.Survey{Rejections: map[core.Reason]int{}}
 		asked := []core.NodeID{}
-		for m := range h.pool.Members().All() {
-			reason := picker.Objection(&q, m.Node)
+		for m := range f.pool.Members().All() {
+			reason := picker.Filter(&q, m.Node)
 			if reason != core.ReasonNone {
-				want.Objections[reason]++
+				want.Rejections[reason]++
 			}
 			if !reason.Incapable() {
 				want.Capable++
@@ -169,18 +169,18 @@ func TestSurveyCountsWhatSpeaksAgainstEach(t *testing.T) {
 				asked = append(asked, m.ID())
 			}
 		}
-		r := picker.Begin(q, h.pool.Members())
+		r := picker.Select(q, f.pool.Members())
 		defer r.End()
 		got := r.Survey()
-		rest := ids(got.Rest)
+		rest := ids(got.Candidates)
 		slices.Sort(rest)
 		slices.Sort(asked)
-		got.Rest = nil
+		got.Candidates = nil
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("survey (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(asked, rest); diff != "" {
-			t.Fatalf("rest (-want +got):\n%s", diff)
+			t.Fatalf("survey's candidates (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -3,9 +3,9 @@ package scheduler_test
 import (
 	"bufio"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -13,64 +13,35 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var silent = slog.New(slog.DiscardHandler)
-
-// sound is so many milliseconds of a tone, at 16 kHz.
-func sound(ms int) []byte {
-	pcm := make([]byte, 32*ms)
-	for i := range len(pcm) / 2 {
-		v := int16(8000 * math.Sin(float64(i)/5))
-		pcm[2*i], pcm[2*i+1] = byte(v), byte(v>>8)
-	}
-	return pcm
-}
-
-// listen runs a scheduler until the test ends and returns its address.
-func listen(t *testing.T, cfg config.Config) string {
-	t.Helper()
-	s := newSchedulerWith(t, cfg, nil)
-	l, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return "http://" + l.Addr().String()
-}
-
-// TestConversations: people speak through the client, nodes work through the node package, everything in between is
-// the real thing.
-func TestConversations(t *testing.T) {
+// TestConversationsEndToEnd: clients use the client package, nodes the node package, and everything in between is
+// real.
+func TestConversationsEndToEnd(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 5
-	url := listen(t, cfg)
+	url := startScheduler(t, cfg)
 	ctx, stop := context.WithCancel(t.Context())
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer stop()
-	var most, running atomic.Int64
+	var maxRunning, running atomic.Int64
 	for i := range 3 {
 		others.Go(func() {
 			err := node.Run(ctx, node.Config{
-				URL: url, ID: fmt.Sprintf("node-%d", i), Slots: 4, Log: silent,
+				URL: url, ID: fmt.Sprintf("node-%d", i), Slots: 4, Log: discardLog,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
 			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
-				most.Store(max(most.Load(), running.Add(1)))
+				maxRunning.Store(max(maxRunning.Load(), running.Add(1)))
 				defer running.Add(-1)
 				audio, err := job.Audio(ctx)
 				if err != nil {
@@ -78,7 +49,7 @@ func TestConversations(t *testing.T) {
 				}
 				job.Partial(node.Partial{Stage: "asr", TextSrc: "…"})
 				if rand.IntN(10) == 0 {
-					return node.Result{}, node.Fail("BAD_LUCK")
+					return node.Result{}, node.Fail("RANDOM_FAILURE")
 				}
 				return node.Result{TextSrc: fmt.Sprint(len(audio)), TextTgt: strings.ToUpper(job.Src), Speech: []byte("speech")}, nil
 			})
@@ -87,13 +58,13 @@ func TestConversations(t *testing.T) {
 			}
 		})
 	}
-	var speakers sync.WaitGroup
+	var clients sync.WaitGroup
 	for i := range 4 {
-		speakers.Go(func() { converse(t, url, i) })
+		clients.Go(func() { runConversation(t, url, i) })
 	}
-	speakers.Wait()
-	t.Logf("at most %d jobs at once", most.Load())
-	counted(t, url, map[string]float64{
+	clients.Wait()
+	t.Logf("at most %d jobs at once", maxRunning.Load())
+	wantMetrics(t, url, map[string]float64{
 		`lingua_sessions_total{event="started"}`:   4,
 		`lingua_sessions_total{event="ended"}`:     4,
 		`lingua_utterances_total{reason="manual"}`: 24,
@@ -102,8 +73,8 @@ func TestConversations(t *testing.T) {
 	})
 }
 
-// counted checks what /metrics says. A figure that is not there is 0.
-func counted(t *testing.T, url string, want map[string]float64) {
+// wantMetrics checks values of /metrics. An absent one is 0.
+func wantMetrics(t *testing.T, url string, want map[string]float64) {
 	t.Helper()
 	resp, err := http.Get(url + "/metrics")
 	if err != nil {
@@ -124,9 +95,9 @@ func counted(t *testing.T, url string, want map[string]float64) {
 	}
 }
 
-// converse has one conversation of six utterances and checks what comes back.
-func converse(t *testing.T, url string, number int) {
-	s, err := client.Start(t.Context(), client.Config{URL: url, Log: silent, Start: wire.SessionStart{
+// runConversation runs a session of six utterances and checks the results.
+func runConversation(t *testing.T, url string, number int) {
+	s, err := client.Start(t.Context(), client.Config{URL: url, Log: discardLog, Start: wire.SessionStart{
 		Langs: []string{"en", "es"}, Partials: true, TTS: true,
 	}})
 	if err != nil {
@@ -139,7 +110,7 @@ func converse(t *testing.T, url string, number int) {
 			if err := s.Begin(wire.UtteranceStart{SrcLang: []string{"en", "es"}[i%2]}); err != nil {
 				t.Error(err)
 			}
-			if _, err := s.Write(sound(100 + 10*i)); err != nil {
+			if _, err := s.Write(tone(100 + 10*i)); err != nil {
 				t.Error(err)
 			}
 			if err := s.Commit(); err != nil {
@@ -153,30 +124,176 @@ func converse(t *testing.T, url string, number int) {
 	next, speech := int64(0), 0
 	for e, err := range s.Events() {
 		if err != nil {
-			t.Errorf("speaker %d: %v", number, err)
+			t.Errorf("client %d: %v", number, err)
 			return
 		}
 		switch e := e.(type) {
 		case client.Result:
 			want := fmt.Sprint(3200 + 320*next)
 			if e.UtteranceIndex != next || e.TextSrc != want || e.TextTgt != []string{"EN", "ES"}[next%2] {
-				t.Errorf("speaker %d: result %d is %+v, want %s", number, next, e, want)
+				t.Errorf("client %d: result %d is %+v, want %s", number, next, e, want)
 			}
 			next++
 		case client.Failed:
 			if e.UtteranceIndex != next {
-				t.Errorf("speaker %d: %+v, want %d", number, e, next)
+				t.Errorf("client %d: %+v, want %d", number, e, next)
 			}
 			next++
 		case client.Speech:
 			speech++
 		case client.Ended:
 			if e.Utterances != utterances || e.Results+e.Errors != utterances {
-				t.Errorf("speaker %d: %+v", number, e)
+				t.Errorf("client %d: %+v", number, e)
 			}
 		}
 	}
 	if next != utterances || speech == 0 {
-		t.Errorf("speaker %d: %d terminal messages and %d pieces of speech", number, next, speech)
+		t.Errorf("client %d: %d terminal messages and %d pieces of speech", number, next, speech)
 	}
+}
+
+var cutFor = flag.Duration("cut-for", 5*time.Second, "how long TestCutConnections cuts connections")
+
+// TestCutConnections cuts connections of clients and nodes at random. Every utterance ends in exactly one terminal
+// message, in order. In full:
+//
+//	go test -count=1 -v -run TestCutConnections ./internal/scheduler -cut-for 60s
+func TestCutConnections(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 5
+	cfg.Scheduler.Nodes.HeartbeatIntervalMS = 500
+	address := strings.TrimPrefix(startScheduler(t, cfg), "http://")
+	var proxies []*redistest.Proxy // each with some of the connections
+	for range 8 {
+		proxies = append(proxies, redistest.StartProxy(t, address))
+	}
+	at := func(i int) string { return "http://" + proxies[i%len(proxies)].Addr() }
+
+	ctx, stop := context.WithCancel(t.Context())
+	var nodes sync.WaitGroup
+	for i := range 6 {
+		nodes.Go(func() {
+			err := node.Run(ctx, node.Config{
+				URL: at(i), ID: fmt.Sprintf("node-%d", i), Slots: 16, Log: discardLog, Grace: time.Second,
+				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
+			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
+				audio, err := job.Audio(ctx)
+				if err != nil {
+					return node.Result{}, err
+				}
+				backoff.Sleep(ctx, rand.N(200*time.Millisecond))
+				return node.Result{TextSrc: fmt.Sprint(len(audio))}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	speaking, stopSpeaking := context.WithTimeout(t.Context(), *cutFor)
+	defer stopSpeaking()
+	var cuts atomic.Int64
+	var others sync.WaitGroup
+	others.Go(func() {
+		for backoff.SleepJitter(speaking, 150*time.Millisecond, 0.9) {
+			proxies[rand.IntN(len(proxies))].Cut()
+			cuts.Add(1)
+		}
+	})
+	var utterances, failed, resumed atomic.Int64
+	var mu sync.Mutex
+	reasons := make(map[string]int)
+	for i := range 12 {
+		others.Go(func() {
+			counts := speakWhileCut(speaking, t, at(i))
+			utterances.Add(counts.utterances)
+			failed.Add(counts.failed)
+			resumed.Add(counts.resumed)
+			mu.Lock()
+			defer mu.Unlock()
+			for reason, n := range counts.reasons {
+				reasons[reason] += n
+			}
+		})
+	}
+	others.Wait()
+	stop()
+	nodes.Wait()
+	t.Logf("%d cuts, %d resumptions; %d utterances, each with one terminal message, in order; %d of them errors: %v",
+		cuts.Load(), resumed.Load(), utterances.Load(), failed.Load(), reasons)
+	if utterances.Load() == 0 || resumed.Load() == 0 {
+		t.Error("no connection was cut while a client spoke: the test tested nothing")
+	}
+}
+
+type utteranceCounts struct {
+	utterances, failed, resumed int64
+	reasons                     map[string]int
+}
+
+// speakWhileCut sends utterances until the context ends, whatever happens to the connection, and compares the results with what
+// was sent: the length of each utterance, in order.
+func speakWhileCut(speaking context.Context, t *testing.T, url string) (got utteranceCounts) {
+	got.reasons = make(map[string]int)
+	var s *client.Session
+	for {
+		var err error
+		if s, err = client.Start(t.Context(), client.Config{URL: url, Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}}); err == nil {
+			break
+		}
+		if !backoff.SleepJitter(t.Context(), 50*time.Millisecond, 0.5) {
+			return got
+		}
+	}
+	lengths := make(chan int, 1<<16)
+	go func() {
+		defer close(lengths)
+		for i := 0; speaking.Err() == nil; i++ {
+			ms := 60 + 10*(i%7)
+			lengths <- 32 * ms
+			_, err := s.Write(tone(ms))
+			if err = errors.Join(err, s.Commit()); err != nil {
+				t.Error(err)
+				return
+			}
+			backoff.SleepJitter(speaking, 250*time.Millisecond, 0.5)
+		}
+		if err := s.End(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ended := false
+	for e, err := range s.Events() {
+		if err != nil {
+			t.Errorf("%v", err)
+			return got
+		}
+		switch e := e.(type) {
+		case client.Result:
+			want := <-lengths
+			if e.UtteranceIndex != got.utterances || e.TextSrc != fmt.Sprint(want) {
+				t.Errorf("result %d of %s, want %d of %d", e.UtteranceIndex, e.TextSrc, got.utterances, want)
+			}
+			got.utterances++
+		case client.Failed:
+			<-lengths
+			if e.UtteranceIndex != got.utterances {
+				t.Errorf("error %d, want %d", e.UtteranceIndex, got.utterances)
+			}
+			got.utterances++
+			got.failed++
+			got.reasons[string(e.Err.Code)]++
+		case client.Resumed:
+			got.resumed++
+		case client.Ended:
+			ended = true
+			if e.Utterances != got.utterances {
+				t.Errorf("%d utterances, %d terminal messages", e.Utterances, got.utterances)
+			}
+		}
+	}
+	if n := len(lengths); n > 0 || !ended {
+		t.Errorf("%d utterances without a terminal message; ended: %v", n, ended)
+	}
+	return got
 }

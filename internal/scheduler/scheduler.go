@@ -1,5 +1,5 @@
-// Package scheduler is one scheduler, wired: its struct lists every part, and New is the one place where they
-// are put together.
+// Package scheduler wires one scheduler instance: the Scheduler struct lists every part, New makes them from the store up to
+// the HTTP server, and Run starts and stops them.
 package scheduler
 
 import (
@@ -21,7 +21,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
@@ -35,11 +34,11 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Scheduler is one running instance.
+// Scheduler is one instance.
 type Scheduler struct {
-	cfg  config.Config
-	log  *slog.Logger
-	kept []any // where the shared truth is, for the log
+	cfg      config.Config
+	log      *slog.Logger
+	storeLog []any // log attributes: where the store is
 
 	Metrics  *telemetry.Metrics
 	Store    store.Store
@@ -51,10 +50,10 @@ type Scheduler struct {
 	Bus      *bus.Bus
 	Audio    *audio.Buffer
 
-	version string
-	started time.Time
-	life    context.Context // of what runs in the background; set by Run
-	later   sync.WaitGroup  // what is done a while after an instance is gone
+	version   string
+	started   time.Time
+	running   context.Context // of the background loops; set by Run
+	takeovers sync.WaitGroup  // takeovers of dead instances that wait for their grace period
 
 	hub       *socket.Hub
 	nodeConns *nodeconn.Conns
@@ -63,7 +62,7 @@ type Scheduler struct {
 	caller    *callback.Caller
 }
 
-// New opens the store and makes a scheduler, from the store up to the HTTP server. It serves nothing yet. A nil transport calls
+// New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
 // HTTP nodes by their callback URLs.
 func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
 	prefixes, err := cfg.Callback.Prefixes()
@@ -76,21 +75,16 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	}
 	c := &cfg.Scheduler
 	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), version: version.Version, started: time.Now()}
-	instance := s.incarnation()
+	instance := s.newIncarnation()
 
-	if s.Store, s.kept, err = openStore(ctx, &cfg, s.Metrics, log); err != nil {
+	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, log); err != nil {
 		return nil, err
 	}
-	p2 := &c.Phase2
-	s.Bus = bus.New(bus.Config{
-		Instance: instance, TTL: p2.HeartbeatTTLSeconds.Duration(), Block: p2.StreamBlockMS.Duration(), Keep: p2.DLQTTLSeconds.Duration(), About: s.about,
-	}, s.Store, s.Metrics, log)
+	busCfg := busConfig(c, instance)
+	busCfg.About = s.describe
+	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
 	s.Fleet = fleet.New(c.Nodes.PresenceTTLMS.Duration())
-	picker := pick.New(s.Fleet, pick.Policy{
-		SampleK: c.Dispatch.SampleK, ScanMax: c.Dispatch.ScanMax, StaleAfter: c.Dispatch.HeartbeatStaleMS.Duration(),
-		Shuffle: c.Dispatch.CandidateShuffle,
-		CPUMax:  c.ResourceLimits.CPUMax, GPUMax: c.ResourceLimits.GPUMax, MemoryMax: c.ResourceLimits.MemoryMax,
-	}, nil)
+	picker := pick.New(s.Fleet, pickPolicy(c), nil)
 
 	s.caller = callback.New(callback.Config{Allowed: prefixes, Secret: []byte(cfg.Callback.Secret)})
 	if transport == nil {
@@ -101,35 +95,29 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	directory := session.NewDirectory(sessionConfig(c, instance), s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
-		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.owner, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
+		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
 	})
-	s.Jobs = dispatch.New(dispatch.Config{
-		Instance: instance, HasAudio: s.Audio.Has, Fence: s.fence(), DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
-		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), DeliverWithin: c.TaskBinding.ReservedTTLSeconds.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
-		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, AudioGrace: c.Sessions.ResumeSeconds.Duration(), SpreadWindow: spreadWindow(c.TaskBinding),
-	}, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
-	s.Nodes = nodes.New(nodes.Config{
-		Instance: instance, Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		Retention: c.Nodes.RetentionSeconds.Duration(),
-		MarkFor:   c.ModelNotAvailable.MarkTTLSeconds.Duration(), MarkRate: c.ModelNotAvailable.NodeRatePerMinute,
-	}, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
+	dispatchCfg := dispatchConfig(c, instance)
+	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
+	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
+	s.Nodes = nodes.New(nodesConfig(c, instance), s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
 
 	handlers := s.nodeConns.Handlers(s.Jobs)
 	maps.Copy(handlers, s.Sessions.Handlers())
 	s.receiver = bus.NewReceiver(s.Bus, handlers, s.takeOver)
-	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.closed, Log: log})
+	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.countClose, Log: log})
 	read := convert.NewReader(s.caller.Check)
 	nodeServer := nodeconn.NewServer(nodeconn.ServerOptions{
 		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Signer: signer, Log: log,
-		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessage, Grace: c.Sessions.DisconnectGraceMS.Duration(),
+		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
 	s.Server = server.New(server.Options{
 		Instance: instance, Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Keys: keys, FirstMessage: firstMessage,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Keys: keys, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
-		Ping: (&doctor{ping: s.Store.Ping}).see, Partial: s.Fleet.Partial,
+		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keys.Open(),
 	})
@@ -137,58 +125,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	return s, nil
 }
 
-// registerMetrics registers the gauges that are read from the parts of the scheduler.
-func (s *Scheduler) registerMetrics() {
-	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
-	s.Metrics.Gauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost a moment ago.",
-		func() float64 { return float64(s.Sessions.Len()) })
-	s.Metrics.Gauge("lingua_connected_nodes", "Nodes that are connected to this instance by their socket.",
-		func() float64 { return float64(s.nodeConns.Len()) })
-	s.Metrics.Gauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
-		func() float64 { return float64(s.hub.Len()) })
-	s.Metrics.Gauge("lingua_presence_age_seconds", "Since this instance last said that it is present; it grants nothing after two thirds of heartbeat_ttl_seconds.",
-		func() float64 { return s.Bus.PresenceAge().Seconds() })
-	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
-		func() float64 { return float64(s.Audio.Held()) })
-	s.Metrics.Gauge("lingua_waiting_requests", "Requests that wait on this instance for a node with room.",
-		func() float64 { return float64(s.Jobs.Waiting()) })
-}
-
-// closed counts how a connection ended.
-func (s *Scheduler) closed(c socket.CloseError) { s.Metrics.Closed(int(c.Code), c.ByPeer) }
-
-// firstMessage is within what time a new connection must send its first message.
-const firstMessage = 10 * time.Second
-
-// sessionConfig is the configuration of sessions.
-func sessionConfig(c *config.Scheduler, instance core.InstanceID) session.Config {
-	const bytesPerMS = 2 * 48 * 2 // of the most that PCM can take
-	return session.Config{
-		Instance: instance,
-		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
-		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
-		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), MaxUnanswered: c.Sessions.OpenUtterances,
-		MaxUtteranceBytes: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, OutboxBytes: int64(c.Sessions.OutboxKB) << 10,
-		FirstMessage: firstMessage, Ping: pingEvery,
-	}
-}
-
-// mostLeave is how long connections are given to go elsewhere when this instance stops.
-const mostLeave = 5 * time.Second
-
-// pingEvery is how often a silent connection is asked whether it is there.
-const pingEvery = 15 * time.Second
-
-func spreadWindow(b config.TaskBinding) time.Duration {
-	if !b.SpreadEnabled {
-		return 0
-	}
-	return b.SpreadWindowSeconds.Duration()
-}
-
 // Listen opens the scheduler's port.
 func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
-	// 0.0.0.0 means IPv4 to whoever writes it; Go would listen on [::] as well.
+	// 0.0.0.0 means IPv4; Go would listen on [::] as well.
 	network := "tcp"
 	if ip := net.ParseIP(s.cfg.Server.Host); ip != nil && ip.To4() != nil {
 		network = "tcp4"
@@ -202,30 +141,30 @@ func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// Run serves until the context ends and then stops in good order: no new work is granted, jobs in flight
-// may end, and what has not ended in time stays as the store has it.
+// Run serves until the context ends and then stops gracefully: no new slots are granted, in-flight jobs may end, and those that
+// do not end in time stay as the store has them.
 func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	if err := s.Bus.Announce(loops); err != nil {
 		return errors.Join(fmt.Errorf("cannot announce this instance: %w", err), l.Close(), s.Store.Close())
 	}
-	s.life = loops
-	s.Fleet.SetPartial(s.shares()) // a store that others use may hold nodes: until the follower has read them this instance is not ready
+	s.running = loops
+	s.Fleet.SetPartial(s.sharesStore()) // a shared store may have nodes: until the follower has read them this instance is not ready
 	var background sync.WaitGroup
 	background.Go(func() { s.receiver.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })
-	if s.shares() {
-		watch := absences{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
-		background.Go(func() { watch.watch(loops, s.wasAway) })
+	if s.sharesStore() {
+		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
+		background.Go(func() { detector.watch(loops, s.logSuspension) })
 	}
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
 	background.Go(func() { served <- srv.Serve(l) })
-	s.log.Info("listening", append([]any{"address", l.Addr().String(), "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.kept...)...)
+	s.log.Info("listening", append([]any{"address", l.Addr().String(), "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
 
 	var failure error
 	select {
@@ -235,7 +174,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	s.stop(context.WithoutCancel(ctx), srv)
 	stopLoops()
 	background.Wait()
-	s.later.Wait()
+	s.takeovers.Wait()
 	s.caller.Close()
 	s.leave(context.WithoutCancel(ctx))
 	if failure != nil && !errors.Is(failure, http.ErrServerClosed) {
@@ -244,21 +183,21 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	return s.Store.Close()
 }
 
-// stop ends the scheduler's work within the configured time.
+// stop stops the scheduler within the configured time.
 func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
-	// Before anybody is told that it leaves. What is said while a session is still connected here is dispatched as usual.
+	// Before the connections are asked to go away. Utterances of sessions that are still connected are dispatched as usual.
 	s.Jobs.Leave()
 	s.Server.Unready()
-	_ = s.Bus.Announce(deadline) // that it is draining; if it cannot be said now it is with the next renewal
+	_ = s.Bus.Announce(deadline) // that it drains; if that fails, the next renewal announces it
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.nodeConns.Len())
 	const reason = "this instance is stopping"
-	leave := min(s.cfg.Server.ShutdownSeconds.Duration()/2, mostLeave)
+	goAway := min(s.cfg.Server.ShutdownSeconds.Duration()/2, maxGoAway)
 	var leaving sync.WaitGroup
-	leaving.Go(func() { s.Sessions.GoAway(deadline, reason, leave) })
-	if s.accompanied(deadline) { // there are others to go to, and what a node has goes with it
-		leaving.Go(func() { s.nodeConns.GoAway(deadline, reason, leave) })
+	leaving.Go(func() { s.Sessions.GoAway(deadline, reason, goAway) })
+	if s.hasPeers(deadline) { // nodes keep their jobs when they reconnect to another instance
+		leaving.Go(func() { s.nodeConns.GoAway(deadline, reason, goAway) })
 	}
 	leaving.Wait()
 	// Nodes must still be able to report while their jobs end.
@@ -267,38 +206,10 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	}
 	s.nodeConns.GoAway(deadline, reason, 0)
 	if err := srv.Shutdown(deadline); err != nil {
-		_ = srv.Close() // only reports connections that were cut, which is what it is for
+		_ = srv.Close() // its error only reports the connections that it cut
 	}
 	s.Server.Close(deadline)
 	s.Sessions.Close()
 	s.Jobs.Close()
 	s.log.Info("stopped")
-}
-
-// directions reads how the directions asked for lately are doing.
-func (s *Scheduler) directions() []telemetry.Direction {
-	inFlight := s.Jobs.InFlightByDirection()
-	byName := make(map[core.Direction]telemetry.Direction)
-	for p := range s.Fleet.Pools() {
-		if p.Requirement.TTS {
-			continue // the same direction without speech covers it
-		}
-		d := telemetry.Direction{Name: p.Requirement.String()}
-		for m := range p.Members().All() {
-			if b := m.Summary(); b.Ready() && b.Reachable() {
-				d.Capacity += b.MaxJobs()
-			}
-		}
-		byName[p.Requirement.Direction] = d
-	}
-	for direction, n := range inFlight {
-		d := byName[direction]
-		d.Name, d.InFlight = direction.String(), n
-		byName[direction] = d
-	}
-	all := make([]telemetry.Direction, 0, len(byName))
-	for _, d := range byName {
-		all = append(all, d)
-	}
-	return all
 }

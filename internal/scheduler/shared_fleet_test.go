@@ -2,54 +2,45 @@ package scheduler_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestTwoInstancesShareAFleet: what a node says to one instance counts on the other.
+// TestTwoInstancesShareAFleet: what a node sends to one instance takes effect on the other.
 func TestTwoInstancesShareAFleet(t *testing.T) {
-	t.Run("a node is seen by both", aNodeIsSeenByBoth)
-	t.Run("a silent node leaves both", aSilentNodeLeavesBoth)
-	t.Run("a language is withdrawn from both", aLanguageIsWithdrawnFromBoth)
+	t.Run("a node is seen by both", nodeIsSeenByBoth)
+	t.Run("a silent node leaves both", silentNodeLeavesBoth)
+	t.Run("a language is withdrawn from both", languageIsWithdrawnFromBoth)
 }
 
-func declaration(langs ...core.Lang) nodes.Patch {
-	slots, url := 1000, "http://127.0.0.1:9/jobs"
-	return nodes.Patch{Semantic: langs, MaxJobs: &slots, Callback: &url}
-}
-
-func register(t *testing.T, in *instance, id core.NodeID, langs ...core.Lang) {
-	t.Helper()
-	insist(t, func() error {
-		_, err := in.Nodes.Register(t.Context(), id, declaration(langs...), store.Activity{Lists: true})
-		return err
-	})
-}
-
-func aNodeIsSeenByBoth(t *testing.T) {
+func nodeIsSeenByBoth(t *testing.T) {
 	const registrations = 100
-	w := share(t, redistest.Start(t).URL(), config.Default(), nil)
-	pool := w[1].Fleet.Pool(core.Direction{Src: "en", Tgt: "zh"}, false)
+	instances := startCluster(t, redistest.Start(t).URL(), config.Default(), nil)
+	pool := instances[1].Fleet.Pool(core.Direction{Src: "en", Tgt: "zh"}, false)
 	var times []time.Duration
 	for i := range registrations {
 		id := core.NodeID(fmt.Sprintf("n%d", i))
 		began := time.Now()
-		register(t, w[0], id, "en", "zh")
-		took(t, "the other instance to see a node", patience, func() bool {
+		register(t, instances[0], id, "en", "zh")
+		waitUntil(t, "the other instance to see a node", waitLimit, func() bool {
 			for m := range pool.Members().All() {
 				if m.ID() == id {
 					return true
@@ -60,29 +51,29 @@ func aNodeIsSeenByBoth(t *testing.T) {
 		times = append(times, time.Since(began))
 	}
 	sorted(times)
-	t.Logf("%d nodes registered on one instance could be picked on the other after p50 %v, p99 %v; promised are 200ms",
+	t.Logf("%d nodes registered on one instance could be selected on the other after p50 %v, p99 %v; promised are 200ms",
 		registrations, quantile(times, 0.5), quantile(times, 0.99))
 }
 
-func aSilentNodeLeavesBoth(t *testing.T) {
+func silentNodeLeavesBoth(t *testing.T) {
 	cfg := config.Default()
 	c := &cfg.Scheduler
 	c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 300, 1500, 1500
-	w := share(t, redistest.Start(t).URL(), cfg, nil)
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 
-	life, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
 	var beating sync.WaitGroup
 	defer beating.Wait()
 	defer stop()
-	silence := make(chan struct{}) // closed when all but one fall silent
-	var last atomic.Int64          // when the last of those was heard, in nanoseconds since the beginning
+	silence := make(chan struct{}) // closed when all but one stop sending heartbeats
+	var last atomic.Int64          // when the last of those sent a heartbeat, in nanoseconds since the beginning
 	began := time.Now()
 	ids := make([]core.NodeID, 10)
 	for i := range ids {
 		ids[i] = core.NodeID(fmt.Sprintf("n%d", i))
-		register(t, w.any(), ids[i], "en", "zh")
+		register(t, instances.anyInstance(), ids[i], "en", "zh")
 		beating.Go(func() {
-			for backoff.SleepJitter(life, c.Nodes.HeartbeatIntervalMS.Duration(), 0.2) {
+			for backoff.SleepJitter(ctx, c.Nodes.HeartbeatIntervalMS.Duration(), 0.2) {
 				select {
 				case <-silence:
 					if i > 0 {
@@ -90,17 +81,17 @@ func aSilentNodeLeavesBoth(t *testing.T) {
 					}
 				default:
 				}
-				_, err := w.any().Nodes.Heartbeat(life, nodes.Heartbeat{Node: ids[i], Activity: store.Activity{Lists: true}})
+				_, err := instances.anyInstance().Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: ids[i], Activity: store.Activity{Lists: true}})
 				if err == nil && i > 0 {
 					last.Store(int64(time.Since(began)))
 				}
 			}
 		})
 	}
-	took(t, "both instances to see all nodes", patience, func() bool { return w.sees(ids...) })
+	waitUntil(t, "both instances to see all nodes", waitLimit, func() bool { return instances.allSee(ids...) })
 	close(silence)
-	took(t, "silent nodes to leave both views", patience, func() bool {
-		for _, in := range w {
+	waitUntil(t, "silent nodes to leave both fleets", waitLimit, func() bool {
+		for _, in := range instances {
 			for _, id := range ids[1:] {
 				if in.Fleet.Node(id) != nil {
 					return false
@@ -109,75 +100,236 @@ func aSilentNodeLeavesBoth(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("silent nodes had left both views %v after the last was heard; promised are %v",
+	t.Logf("silent nodes had left both fleets %v after their last heartbeat; promised are %v",
 		(time.Since(began) - time.Duration(last.Load())).Round(time.Millisecond), c.Nodes.PresenceTTLMS.Duration()+time.Second)
-	took(t, "the node that is heard to be in both views", patience, func() bool { return w.sees(ids[0]) })
+	waitUntil(t, "the other node to be in both fleets", waitLimit, func() bool { return instances.allSee(ids[0]) })
 }
 
-// instant is a transport to nodes that are done with a job the moment they get it.
-type instant struct {
-	jobs atomic.Pointer[dispatch.Dispatcher]
-}
-
-func (i *instant) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
-	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
-	return i.jobs.Load().Done(ctx, r, nil)
-}
-
-func (*instant) Cancel(context.Context, core.NodeID, core.JobID, int) {}
-
-// aLanguageIsWithdrawnFromBoth: once a node's heartbeat that leaves a language out was answered by one instance, the
-// other grants nothing in that language any more, whether or not it has heard of it.
-func aLanguageIsWithdrawnFromBoth(t *testing.T) {
+// languageIsWithdrawnFromBoth: once a heartbeat without a language was answered by one instance, the
+// other grants no jobs of that language, whether or not its fleet is current.
+func languageIsWithdrawnFromBoth(t *testing.T) {
 	const (
 		rounds  = 300
 		callers = 3
 	)
-	transport := &instant{}
-	w := share(t, redistest.Start(t).URL(), config.Default(), transport)
-	transport.jobs.Store(w[1].Jobs)
-	var serial, away, unheard atomic.Int64
-	ask := func() error {
-		for began := time.Now(); ; away.Add(1) {
-			_, err := w[1].Jobs.Dispatch(t.Context(), utteranceOf(fmt.Sprintf("r%d", serial.Add(1))))
-			// The machine may be too busy for Redis to answer in time, which is no answer.
-			if e := new(wire.Error); !errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown || time.Since(began) > patience {
+	transport := &instantTransport{}
+	instances := startCluster(t, redistest.Start(t).URL(), config.Default(), transport)
+	transport.jobs.Store(instances[1].Jobs)
+	var serial, down, stale atomic.Int64
+	dispatchOne := func() error {
+		for began := time.Now(); ; down.Add(1) {
+			_, err := instances[1].Jobs.Dispatch(t.Context(), requestFor(fmt.Sprintf("r%d", serial.Add(1))))
+			// The machine may be too busy for Redis to answer in time: then the dispatch is repeated.
+			if e := new(wire.Error); !errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown || time.Since(began) > waitLimit {
 				return err
 			}
 			backoff.Sleep(t.Context(), time.Millisecond)
 		}
 	}
-	say := func(langs ...core.Lang) {
+	declare := func(langs ...core.Lang) {
 		t.Helper()
 		beat := nodes.Heartbeat{Node: "n", Patch: declaration(langs...), Activity: store.Activity{Lists: true}}
-		insist(t, func() error {
-			_, err := w[0].Nodes.Heartbeat(t.Context(), beat)
+		retryWhileDown(t, func() error {
+			_, err := instances[0].Nodes.Heartbeat(t.Context(), beat)
 			return err
 		})
 	}
-	register(t, w[0], "n", "en", "zh")
+	register(t, instances[0], "n", "en", "zh")
 	for range rounds {
-		took(t, "the language to be served", patience, func() bool {
-			say("en", "zh")
-			return ask() == nil
+		waitUntil(t, "the language to be served", waitLimit, func() bool {
+			declare("en", "zh")
+			return dispatchOne() == nil
 		})
-		say("de", "zh")
+		declare("de", "zh")
 		var calls sync.WaitGroup
 		for range callers {
 			calls.Go(func() {
-				if n := w[1].Fleet.Node("n"); n != nil && slices.Contains(n.Now().Capability.Semantic, "en") {
-					unheard.Add(1)
+				if n := instances[1].Fleet.Node("n"); n != nil && slices.Contains(n.Now().Capability.Semantic, "en") {
+					stale.Add(1)
 				}
-				if err := ask(); err == nil {
+				if err := dispatchOne(); err == nil {
 					t.Error("a job was granted in a language that the node had withdrawn")
 				}
 			})
 		}
 		calls.Wait()
 	}
-	t.Logf("%d dispatches after a withdrawal, %d of them before the other instance had heard of it: none was granted; not answered in time: %d",
-		rounds*callers, unheard.Load(), away.Load())
-	if unheard.Load() == 0 {
-		t.Error("no dispatch came before the news: this test tested nothing")
+	t.Logf("%d dispatches after a withdrawal, %d of them with a stale fleet: none was granted; not answered in time: %d",
+		rounds*callers, stale.Load(), down.Load())
+	if stale.Load() == 0 {
+		t.Error("no dispatch was made with a stale fleet: the test tested nothing")
+	}
+}
+
+// TestDisconnectIsSeenByOtherInstances: an instance to which a node is not connected does not choose it from a second after the
+// loss of its connection on, and chooses it again when it is back.
+func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
+	t.Parallel()
+	cfg := fastConfig()
+	cfg.Scheduler.Sessions.DisconnectGraceMS = 60_000
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
+	stalled := detectStalls(t)
+	connect := func(token string) (*websocket.Conn, wire.NodeRegisterAck) {
+		t.Helper()
+		ws, _, err := websocket.Dial(t.Context(), strings.Replace(instances[0].peer.URL, "http", "ws", 1)+"/ws/node",
+			&websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = ws.CloseNow() })
+		text, err := json.Marshal(map[string]any{
+			"type": "node_register", "node_id": "n1", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 100,
+			"active": []any{}, "resume_token": token,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ws.Write(t.Context(), websocket.MessageText, text); err != nil {
+			t.Fatal(err)
+		}
+		_, data, err := ws.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ack wire.NodeRegisterAck
+		if err := json.Unmarshal(data, &ack); err != nil {
+			t.Fatal(err)
+		}
+		return ws, ack
+	}
+	// explained returns why the other instance would not give the node a job.
+	explained := func() string {
+		var x wire.ExplainResponse
+		in := wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es"}
+		retryWhileDown(t, func() error { return instances[1].peer.Post(t.Context(), "/v1/dispatch/explain", in, &x) })
+		if len(x.Nodes) != 1 {
+			return "NOT_SEEN"
+		}
+		return x.Nodes[0].Reason
+	}
+	ws, ack := connect("")
+	waitUntil(t, "the other instance to see the node", waitLimit, func() bool { return explained() == "" })
+	for range 3 {
+		stalled.longestSince()
+		_ = ws.CloseNow()
+		within := waitUntil(t, "the other instance to see the loss", waitLimit, func() bool { return explained() == "DISCONNECTED" })
+		if stall := stalled.longestSince(); within > time.Second+2*stall {
+			t.Errorf("the loss was seen after %s; this process was stalled for %s", within, stall)
+		}
+		var refused *wire.Error
+		in := wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es"}
+		err := instances[1].peer.Post(t.Context(), "/v1/dispatch/f2f", in, new(wire.DispatchResponse))
+		if !errors.As(err, &refused) || refused.Reasons["DISCONNECTED"] != 1 {
+			t.Errorf("dispatch to a disconnected node: %v", err)
+		}
+		var again wire.NodeRegisterAck
+		if ws, again = connect(ack.ResumeToken); again.Status != "resumed" || again.Epoch != ack.Epoch {
+			t.Fatalf("%+v", again)
+		}
+		waitUntil(t, "the other instance to see that it is back", waitLimit, func() bool { return explained() == "" })
+	}
+}
+
+// TestNodeThatReconnectsElsewhereRegistersAgain: a node that connects to another instance gets a new epoch, although its resume
+// token is valid there: so the end of its grace period at the first instance does not affect it.
+func TestNodeThatReconnectsElsewhereRegistersAgain(t *testing.T) {
+	t.Parallel()
+	const key = "an-operator-key-of-some-length"
+	cfg := fastConfig()
+	cfg.Auth.OperatorKeys, cfg.Auth.SessionSecret = []string{key}, "a secret of at least thirty-two characters"
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
+	connect := func(to int, token any) map[string]any {
+		t.Helper()
+		ws, _, err := websocket.Dial(t.Context(), strings.Replace(instances[to].peer.URL, "http", "ws", 1)+"/ws/node", &websocket.DialOptions{
+			Subprotocols: []string{wire.Subprotocol}, HTTPHeader: map[string][]string{"Authorization": {"Bearer " + key}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = ws.CloseNow() })
+		body := map[string]any{
+			"type": "node_register", "node_id": "n1", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2, "active": []any{},
+		}
+		if token != nil {
+			body["resume_token"] = token
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ws.Write(t.Context(), websocket.MessageText, text); err != nil {
+			t.Fatal(err)
+		}
+		_, data, err := ws.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m map[string]any
+		if err := json.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	connect(0, nil) // an earlier epoch
+	first := connect(0, nil)
+	if again := connect(0, first["resume_token"]); again["status"] != "resumed" || again["epoch"] != first["epoch"] {
+		t.Errorf("at the same instance: %v", again)
+	}
+	waitUntil(t, "the other instance to see the node", waitLimit, func() bool { return instances.allSee("n1") })
+	if n := instances.sumMetric(t, "lingua_takeovers_total", "kind")["node"]; n != 0 {
+		t.Errorf("%d takeovers of nodes are counted at the same instance", n)
+	}
+	if other := connect(1, first["resume_token"]); other["status"] != "registered" || other["epoch"] == first["epoch"] {
+		t.Errorf("at another instance: %v", other)
+	}
+	if n := instances.sumMetric(t, "lingua_takeovers_total", "kind")["node"]; n != 1 {
+		t.Errorf("%d takeovers of nodes are counted, want 1", n)
+	}
+}
+
+// TestJobsAreListedByEveryInstance: a job that has ended on any instance is listed once by every instance.
+func TestJobsAreListedByEveryInstance(t *testing.T) {
+	t.Parallel()
+	instances := startCluster(t, redistest.Start(t).URL(), fastConfig(), nil)
+	slots := 4
+	n, err := sim.StartCallbackNode(t.Context(), instances[0].peer, sim.CallbackNodeOptions{ID: "n1", Declaration: wire.Declaration{
+		SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Kill)
+	waitUntil(t, "both instances to see the node", waitLimit, func() bool { return instances[0].Fleet.Node("n1") != nil && instances[1].Fleet.Node("n1") != nil })
+	want := make(map[string]bool)
+	for i := range 6 {
+		var placed wire.DispatchResponse
+		in := wire.DispatchRequest{SessionID: "session-1", SrcLang: "en", TgtLang: "zh"}
+		waitUntil(t, "a slot", waitLimit, func() bool { return instances[i%2].peer.Post(t.Context(), "/v1/dispatch/f2f", in, &placed) == nil })
+		want[placed.JobID] = true
+	}
+	for _, at := range instances {
+		var list wire.JobList
+		waitUntil(t, "all jobs to be done", waitLimit, func() bool {
+			if err := at.peer.Get(t.Context(), "/v1/jobs?state=DONE", &list); err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Jobs) >= len(want)
+		})
+		seen := make(map[string]int)
+		for _, job := range list.Jobs {
+			seen[job.JobID]++
+		}
+		for id := range want {
+			if seen[id] != 1 {
+				t.Errorf("%s is listed %d times at %s", id, seen[id], at.peer.URL)
+			}
+		}
+		if err := at.peer.Get(t.Context(), "/v1/jobs?limit=2", &list); err != nil || len(list.Jobs) != 2 {
+			t.Errorf("limit 2: %d jobs, %v", len(list.Jobs), err)
+		}
+		var all wire.InstanceList
+		if err := at.peer.Get(t.Context(), "/v1/instances", &all); err != nil || len(all.Instances) != 2 {
+			t.Errorf("%+v, %v", all, err)
+		}
 	}
 }

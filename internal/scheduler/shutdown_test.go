@@ -10,112 +10,113 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
-func within(seconds config.Seconds) func(*config.Config) {
+func withShutdown(seconds config.Seconds) func(*config.Config) {
 	return func(c *config.Config) { c.Server.ShutdownSeconds = seconds }
 }
 
-// TestShutdown lets a job in flight end: the scheduler is unready at once, takes nothing new, still hears what
-// nodes say, and goes when the job has ended.
-func TestShutdown(t *testing.T) {
+// TestShutdownWaitsForInFlightJob: the scheduler is not ready at once, refuses new jobs, still takes reports of
+// nodes, and ends when the job has ended.
+func TestShutdownWaitsForInFlightJob(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil)
-	a := r.job("req-1")
-	r.post(http.StatusOK, "/v1/job/ack", report(a))
+	r := startInstance(t, nil)
+	a := r.dispatchJob("req-1")
+	r.post(http.StatusOK, "/v1/job/ack", reportBody(a))
 	r.get(http.StatusOK, "/readyz")
 
 	r.stop()
-	r.unready()
-	refusal := r.post(http.StatusServiceUnavailable, "/v1/dispatch/f2f", utterance("req-2"))
+	r.awaitUnready()
+	refusal := r.post(http.StatusServiceUnavailable, "/v1/dispatch/f2f", dispatchBody("req-2"))
 	if refusal["error"] != "ALL_CANDIDATES_FULL_OR_FAILED" || !strings.Contains(refusal["detail"].(string), "shutting down") {
-		t.Errorf("the refusal should say why: %v", refusal)
+		t.Errorf("the refusal does not say why: %v", refusal)
 	}
-	if again := r.post(http.StatusOK, "/v1/dispatch/f2f", utterance("req-1")); again["job_id"] != a.JobID {
-		t.Errorf("a request that was granted before is answered as before, not %v", again)
+	if again := r.post(http.StatusOK, "/v1/dispatch/f2f", dispatchBody("req-1")); again["job_id"] != a.JobID {
+		t.Errorf("the repeat of an accepted request got %v", again)
 	}
 	r.get(http.StatusOK, "/healthz")
 	r.post(http.StatusOK, "/v1/node/heartbeat", map[string]any{"node_id": "n1", "active": []any{map[string]any{"job_id": a.JobID, "attempt_id": 1}}})
 	if job := r.get(http.StatusOK, "/v1/jobs/"+a.JobID); job["state"] != "ACKED" {
 		t.Errorf("want ACKED, got %v", job)
 	}
-	r.serving()
+	r.wantRunning()
 
-	r.post(http.StatusOK, "/v1/job/done", report(a))
-	if err := r.end(); err != nil {
-		t.Errorf("it did not end well: %v", err)
+	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
+	if err := r.awaitEnd(); err != nil {
+		t.Errorf("Run returned %v", err)
 	}
 	if conn, err := net.Dial("tcp", r.listener.Addr().String()); err == nil {
 		_ = conn.Close()
 		t.Error("the port is still open")
 	}
-	r.eventually("no connection to the node is left", func() bool { return r.lines.Load() == 0 })
+	r.waitFor("all connections to the node are closed", func() bool { return r.nodeConns.Load() == 0 })
 }
 
-// TestShutdownIsAnnounced at once: the others need not wait for the next renewal to see that this instance is draining.
-func TestShutdownIsAnnounced(t *testing.T) {
+// TestShutdownIsAnnouncedAtOnce: other instances need not wait for the next renewal to see that this one is draining.
+func TestShutdownIsAnnouncedAtOnce(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 })
-	a := r.job("req-1")
+	r := startInstance(t, nil, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 })
+	a := r.dispatchJob("req-1")
 	r.stop()
-	r.eventually("it says that it is draining", func() bool {
-		peers, err := r.s.Bus.Peers(t.Context())
+	r.waitFor("it announces that it is draining", func() bool {
+		peers, err := r.scheduler.Bus.Peers(t.Context())
 		if err != nil || len(peers) != 1 {
 			t.Fatalf("%+v, %v", peers, err)
 		}
 		return peers[0].Draining
 	})
-	r.post(http.StatusOK, "/v1/job/done", report(a))
-	if err := r.end(); err != nil {
+	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
+	if err := r.awaitEnd(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestShutdownRetries still gives a job to another node when the one that has it gives it up.
-func TestShutdownRetries(t *testing.T) {
+// TestRetryDuringShutdown: a job whose node fails is still given to another node.
+func TestRetryDuringShutdown(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil)
+	r := startInstance(t, nil)
 	r.post(http.StatusOK, "/v1/node/register", map[string]any{
 		"node_id": "n2", "semantic_langs": []string{"en", "zh"}, "max_concurrent_jobs": 2, "callback_url": r.node.URL,
 	})
-	first := r.job("req-1")
+	first := r.dispatchJob("req-1")
 	r.stop()
-	r.unready()
-	r.post(http.StatusOK, "/v1/job/fail", report(first))
-	second := r.delivery()
+	r.awaitUnready()
+	r.post(http.StatusOK, "/v1/job/fail", reportBody(first))
+	second := r.awaitDelivery()
 	if second.JobID != first.JobID || second.AttemptID != 2 || second.NodeID == first.NodeID {
 		t.Errorf("want attempt 2 on the other node, got %+v", second)
 	}
-	r.serving()
-	r.post(http.StatusOK, "/v1/job/done", report(second))
-	if err := r.end(); err != nil {
+	r.wantRunning()
+	r.post(http.StatusOK, "/v1/job/done", reportBody(second))
+	if err := r.awaitEnd(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestShutdownDeadline goes although a job does not end.
-func TestShutdownDeadline(t *testing.T) {
+// TestShutdownEndsAtItsDeadline: although a job does not end.
+func TestShutdownEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	const deadline = 1 // second
-	r := start(t, nil, within(deadline))
-	a := r.job("req-1")
-	r.post(http.StatusOK, "/v1/job/ack", report(a))
+	r := startInstance(t, nil, withShutdown(deadline))
+	a := r.dispatchJob("req-1")
+	r.post(http.StatusOK, "/v1/job/ack", reportBody(a))
 	began := time.Now()
 	r.stop()
-	r.unready()
-	if err := r.end(); err != nil {
-		t.Errorf("it did not end well: %v", err)
+	r.awaitUnready()
+	if err := r.awaitEnd(); err != nil {
+		t.Errorf("Run returned %v", err)
 	}
 	took := time.Since(began)
 	if took < deadline*time.Second || took > (deadline+5)*time.Second {
-		t.Errorf("it took %s, with a deadline of %d s and a job that does not end", took, deadline)
+		t.Errorf("it took %s, want the deadline of %d s", took, deadline)
 	}
 }
 
-// TestShutdownWhileDelivering goes although a node holds a delivery, and somebody waits for it.
-func TestShutdownWhileDelivering(t *testing.T) {
+// TestShutdownDuringDelivery: Run returns although a node does not answer a delivery and a client waits for it.
+func TestShutdownDuringDelivery(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }, within(0))
+	r := startInstance(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }, withShutdown(0))
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
@@ -124,34 +125,34 @@ func TestShutdownWhileDelivering(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 	}()
-	r.delivery()
+	r.awaitDelivery()
 	r.stop()
-	if err := r.end(); err != nil {
+	if err := r.awaitEnd(); err != nil {
 		t.Error(err)
 	}
 	<-asked
 }
 
-// TestShutdownOfIdleScheduler waits for nothing, although the time it may take is long and connections are
+// TestShutdownOfIdleInstance: it ends at once, although its deadline is late and connections are
 // kept alive.
-func TestShutdownOfIdleScheduler(t *testing.T) {
+func TestShutdownOfIdleInstance(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil, within(3600))
-	a := r.job("req-1")
-	r.post(http.StatusOK, "/v1/job/done", report(a))
+	r := startInstance(t, nil, withShutdown(3600))
+	a := r.dispatchJob("req-1")
+	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
 	r.stop()
-	if err := r.end(); err != nil {
+	if err := r.awaitEnd(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestPortIsTaken says what to do about it.
-func TestPortIsTaken(t *testing.T) {
+// TestListenOnTakenPort returns an error.
+func TestListenOnTakenPort(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil)
+	r := startInstance(t, nil)
 	defer func() {
 		r.stop()
-		_ = r.end()
+		_ = r.awaitEnd()
 	}()
 	taken := r.listener.Addr().(*net.TCPAddr).Port
 	cfg := config.Default()
@@ -165,12 +166,41 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// TestListenerFails ends Run with an error, and everything with it.
-func TestListenerFails(t *testing.T) {
+// TestRunEndsWithListenerError: everything ends with it.
+func TestRunEndsWithListenerError(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil)
+	r := startInstance(t, nil)
 	_ = r.listener.Close()
-	if err := r.end(); !errors.Is(err, net.ErrClosed) {
+	if err := r.awaitEnd(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("want the listener's error, got %v", err)
+	}
+}
+
+// A session that is still connected when its instance stops is served; new sessions are refused.
+func TestSessionIsServedWhileItsInstanceLeaves(t *testing.T) {
+	t.Parallel()
+	r := startInstance(t, nil)
+	s := dialSession(t, r.url, wire.SessionStart{Langs: []string{"en", "zh"}})
+	s.await(&wire.SessionStarted{})
+	r.stop()
+	s.await(&wire.GoAway{})
+	s.send(wire.AudioChunk{Data: tone(100), IsFinal: true})
+	a := r.awaitDelivery()
+	r.post(http.StatusOK, "/v1/job/ack", reportBody(a))
+	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
+	var got wire.Result
+	s.await(&got)
+	if got.JobID != a.JobID {
+		t.Errorf("the result is of %s, want %s", got.JobID, a.JobID)
+	}
+	late := dialSession(t, r.url, wire.SessionStart{Langs: []string{"en", "zh"}})
+	var e wire.ErrorFrame
+	late.await(&e)
+	if e.Code != wire.AllCandidatesFullOrFailed || e.RetryAfterMS == 0 {
+		t.Errorf("a new session: %+v", e)
+	}
+	_ = s.conn.CloseNow()
+	if err := r.awaitEnd(); err != nil {
+		t.Error(err)
 	}
 }

@@ -15,40 +15,58 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// journal keeps what a scheduler logs.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+// TestNewStartsNothing makes a scheduler and drops it: the check for goroutines at the end of the tests
+// would find what it started.
+func TestNewStartsNothing(t *testing.T) {
+	t.Parallel()
+	newScheduler(t, config.Default())
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+// TestNewNamesInvalidKey: the error for an invalid configuration names the key.
+func TestNewNamesInvalidKey(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Callback.AllowedTargets = []string{"everywhere"}
+	_, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
+	if err == nil || !strings.Contains(err.Error(), "callback.allowed_targets") {
+		t.Errorf("want the key named, got %v", err)
+	}
+}
+
+// logBuffer collects the log of a scheduler.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.b.Write(p)
+	return j.buf.Write(p)
 }
 
-// lines are the lines that begin with some words, as objects.
-func (j *journal) lines(t *testing.T, begins string) []map[string]any {
+// lines returns the log entries whose message has a prefix.
+func (j *logBuffer) lines(t *testing.T, prefix string) []map[string]any {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var found []map[string]any
-	for line := range strings.Lines(j.b.String()) {
+	for line := range strings.Lines(j.buf.String()) {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatal(err)
 		}
-		if text, _ := entry["msg"].(string); strings.HasPrefix(text, begins) {
+		if text, _ := entry["msg"].(string); strings.HasPrefix(text, prefix) {
 			found = append(found, entry)
 		}
 	}
 	return found
 }
 
-// brieflyRun starts a scheduler that stops at once, and returns what it logged.
-func brieflyRun(t *testing.T, cfg config.Config) *journal {
+// runBriefly runs a scheduler that stops at once, and returns its log.
+func runBriefly(t *testing.T, cfg config.Config) *logBuffer {
 	t.Helper()
-	j := new(journal)
+	j := new(logBuffer)
 	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.NewJSONHandler(j, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +83,8 @@ func brieflyRun(t *testing.T, cfg config.Config) *journal {
 	return j
 }
 
-// TestListeningSaysWho it is, where it is reached, and everything that instances of one fleet must have in common.
-func TestListeningSaysWho(t *testing.T) {
+// TestListeningLogsInstanceAndStore: the log has the instance, its URL, and the settings that all instances of a fleet must share.
+func TestListeningLogsInstanceAndStore(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	for name, c := range map[string]struct {
@@ -95,9 +113,9 @@ func TestListeningSaysWho(t *testing.T) {
 			cfg := config.Default()
 			cfg.Server.Port = 0
 			c.change(&cfg)
-			lines := brieflyRun(t, cfg).lines(t, "listening")
+			lines := runBriefly(t, cfg).lines(t, "listening")
 			if len(lines) != 1 {
-				t.Fatalf("%d lines say that it listens", len(lines))
+				t.Fatalf("%d log lines of listening, want 1", len(lines))
 			}
 			line := lines[0]
 			for key, want := range c.want {
@@ -106,8 +124,8 @@ func TestListeningSaysWho(t *testing.T) {
 				}
 			}
 			for _, key := range c.absent {
-				if _, there := line[key]; there {
-					t.Errorf("it speaks of %s", key)
+				if _, found := line[key]; found {
+					t.Errorf("the log has %s", key)
 				}
 			}
 			if id, _ := line["instance"].(string); id == "" || !strings.HasPrefix(id, strings.Replace(cfg.Scheduler.Phase2.InstanceID, "auto", "i", 1)+"-") {
@@ -120,37 +138,37 @@ func TestListeningSaysWho(t *testing.T) {
 	}
 }
 
-// TestAnAddressNobodyElseReaches is warned of: an instance that listens for others must have one at which they reach it.
-func TestAnAddressNobodyElseReaches(t *testing.T) {
+// TestWarnWithoutReachableAddress: an instance that listens on all addresses must have one at which other machines reach it.
+func TestWarnWithoutReachableAddress(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	for name, c := range map[string]struct {
-		host, store, given string
-		warned             string
+		host, store, advertise string
+		warned                 string
 	}{
-		"this machine only":             {host: "127.0.0.1", store: "memory"},
-		"everywhere, alone":             {host: "0.0.0.0", store: "memory", warned: "http://0.0.0.0:"},
-		"everywhere, Redis beside it":   {host: "0.0.0.0", store: redis.URL(), warned: "http://127.0.0.1:"},
-		"everywhere, given where it is": {host: "0.0.0.0", store: redis.URL(), given: "http://10.0.0.1:5010"},
+		"loopback":                      {host: "127.0.0.1", store: "memory"},
+		"all addresses, alone":          {host: "0.0.0.0", store: "memory", warned: "http://0.0.0.0:"},
+		"all addresses, local Redis":    {host: "0.0.0.0", store: redis.URL(), warned: "http://127.0.0.1:"},
+		"all addresses, configured URL": {host: "0.0.0.0", store: redis.URL(), advertise: "http://10.0.0.1:5010"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config.Default()
-			cfg.Server.Host, cfg.Server.Port, cfg.Server.Insecure, cfg.Server.AdvertiseURL, cfg.Store = c.host, 0, true, c.given, c.store
-			lines := brieflyRun(t, cfg).lines(t, "this instance listens for other machines")
+			cfg.Server.Host, cfg.Server.Port, cfg.Server.Insecure, cfg.Server.AdvertiseURL, cfg.Store = c.host, 0, true, c.advertise, c.store
+			lines := runBriefly(t, cfg).lines(t, "this instance listens for other machines")
 			switch {
 			case c.warned == "" && len(lines) > 0:
-				t.Errorf("it is warned of: %v", lines)
+				t.Errorf("unexpected warning: %v", lines)
 			case c.warned == "":
 			case len(lines) != 1 || lines[0]["level"] != "WARN" || !strings.HasPrefix(lines[0]["advertise_url"].(string), c.warned):
-				t.Errorf("want a warning of %s, got %v", c.warned, lines)
+				t.Errorf("want a warning about %s, got %v", c.warned, lines)
 			}
 		})
 	}
 }
 
-// TestRedisThatRefusesAtStart: whoever reads it learns which settings to look at, and no secret.
-func TestRedisThatRefusesAtStart(t *testing.T) {
+// TestStartErrorNamesRedisSettings: the error names the settings to check, and contains no secret.
+func TestStartErrorNamesRedisSettings(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	do(t, redis, "CONFIG", "SET", "requirepass", "the-right-one")
@@ -158,11 +176,11 @@ func TestRedisThatRefusesAtStart(t *testing.T) {
 	cfg.Store = "redis://:s3cret@" + redis.Addr() + "/0"
 	_, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
 	if err == nil {
-		t.Fatal("it starts")
+		t.Fatal("it started")
 	}
-	for _, says := range []string{"user or password", "is said by store, scheduler.phase2.redis.username and scheduler.phase2.redis.password"} {
-		if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("want %q and no secret in %q", says, err)
+	for _, want := range []string{"user or password", "are configured by store, scheduler.phase2.redis.username and scheduler.phase2.redis.password"} {
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("want %q and no secret in %q", want, err)
 		}
 	}
 }

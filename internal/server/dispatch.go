@@ -86,7 +86,7 @@ func (s *Server) pools(r *http.Request) (any, error) {
 	if q.after != nil {
 		after = core.Direction{Src: core.Lang(q.after[0]), Tgt: core.Lang(q.after[1])}
 	}
-	list, more, err := s.Nodes.Pools(r.Context(), f, after, q.limit)
+	list, more, err := s.Nodes.ListPools(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func (s *Server) modelNotAvailable(ctx context.Context, in *wire.ModelNotAvailab
 
 // nodeStates are those that a list of nodes can be narrowed to.
 var nodeStates = []string{
-	core.HealthReady.String(), core.HealthDegraded.String(), core.HealthDraining.String(), core.HealthOffline.String(), nodes.Silent,
+	core.HealthReady.String(), core.HealthDegraded.String(), core.HealthDraining.String(), core.HealthOffline.String(), nodes.StateSilent,
 }
 
 func (s *Server) nodes(r *http.Request) (any, error) {
@@ -125,13 +125,13 @@ func (s *Server) nodes(r *http.Request) (any, error) {
 	if q.after != nil {
 		after = core.NodeID(q.after[0])
 	}
-	page, more, err := s.Nodes.Page(r.Context(), f, after, q.limit)
+	page, more, err := s.Nodes.ListNodes(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
 	out := &wire.NodeList{Nodes: make([]wire.Node, len(page))}
 	for i, st := range page {
-		out.Nodes[i] = convert.Node(st, s.Presence, s.Nodes.SetAside(st.Node.ID))
+		out.Nodes[i] = convert.Node(st, s.Presence, s.Nodes.SetAsideFor(st.Node.ID))
 	}
 	if more {
 		out.NextCursor = cursor("nodes", string(page[len(page)-1].Node.ID))
@@ -148,7 +148,7 @@ func (s *Server) node(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convert.Node(st, s.Presence, s.Nodes.SetAside(st.Node.ID)), nil
+	return convert.Node(st, s.Presence, s.Nodes.SetAsideFor(st.Node.ID)), nil
 }
 
 // drain makes the handler that drains or resumes a node.
@@ -163,6 +163,6 @@ func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
 			return nil, err
 		}
 		s.NodeConns.Drain(r.Context(), core.NodeID(id), drained)
-		return convert.Node(st, s.Presence, s.Nodes.SetAside(st.Node.ID)), nil
+		return convert.Node(st, s.Presence, s.Nodes.SetAsideFor(st.Node.ID)), nil
 	}
 }

@@ -185,7 +185,7 @@ func (p *placer) dispatch(ctx context.Context, u *utterance) (placed bool, _ *wi
 		known, err = p.jobs.ResumeWithAudio(ctx, u.job)
 	}
 	if err == nil && !known {
-		_, err = p.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, Patient: true}, wait)
+		_, err = p.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, UntilPlaced: true}, wait)
 	}
 	if err == nil {
 		return true, nil

@@ -1,0 +1,431 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// jobRun takes one job through its attempts until a node has it. It ends when the job was delivered, when the job failed for
+// good, or when another instance or goroutine decided about it. It is not safe for concurrent use.
+type jobRun struct {
+	runner     *runner
+	entry      *inFlightJob
+	job        *core.Job
+	reservedAt time.Time  // the current holder's slot was reserved then, or a little later
+	owner      core.Token // while RETRYING: the token under which the retry is ours
+	caller     caller
+
+	tried      []core.NodeID   // nodes that had the job
+	blocked    []core.Holder   // of these, nodes that may still have it, or cannot do it, until they register again
+	refused    []refusal       // of these, nodes that refused it
+	failed     []core.NodeID   // of these, nodes that reported a failure
+	avoidOwner core.InstanceID // its nodes are chosen only if there are no others
+
+	// storeDown means that the store could not be asked before the context ended.
+	storeDown bool
+}
+
+// caller says what the request that made the job still expects of its jobRun.
+type caller uint8
+
+const (
+	callerNone        caller = iota // no request waits for the placement
+	callerRefusable                 // it waits, and can be refused while no node has started the job
+	callerUntilPlaced               // it waits until the job is placed, and can be refused only while nothing was sent
+)
+
+// refusal is a node's refusal of a job.
+type refusal struct {
+	node core.NodeID
+	at   time.Time
+}
+
+// refusalHolds is how long a node that refused a job is not asked again for it.
+const refusalHolds = time.Second
+
+// attemptFailure says why an attempt is over.
+type attemptFailure struct {
+	reason core.Reason
+	detail string
+	// freeSlot means that the node seems not to have the job: its slot is freed before another node is selected.
+	freeSlot bool
+	// confirmed means that the node itself said so. Otherwise it may still turn out to have the job.
+	confirmed bool
+	// sameAttempt means that the failure costs no attempt: the next node gets the job under the same number.
+	sameAttempt bool
+}
+
+// costsNoAttempt reports whether an attempt that ended for a reason does not count.
+func costsNoAttempt(r core.Reason) bool {
+	return r == core.ReasonNodeBusy || r == core.ReasonDeliveryRefused || r == core.ReasonAudioLost
+}
+
+// confirmsRelease reports whether a node whose attempt ended for a reason certainly does not have the job.
+func confirmsRelease(r core.Reason) bool {
+	return costsNoAttempt(r) || r == core.ReasonNodeFailed || r == core.ReasonModelNotAvailable
+}
+
+// exclude records why a node no longer holds the job. A node that never received it because the audio was missing stays
+// eligible.
+func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {
+	node := holder.Node
+	switch reason {
+	case core.ReasonAudioLost:
+		return
+	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have a free slot soon
+		j.refused = append(j.refused, refusal{node, time.Now()})
+	case core.ReasonNodeFailed:
+		j.failed = append(j.failed, node)
+	case core.ReasonACKTimeout, core.ReasonDeliveryUnknown:
+		// The instance to which it is connected may be the one that receives nothing.
+		if n := j.runner.fleet.Node(node); n != nil && n.Now().Owner != j.runner.cfg.Instance {
+			j.avoidOwner = n.Now().Owner
+		}
+		j.blocked = append(j.blocked, holder)
+	default:
+		j.blocked = append(j.blocked, holder)
+	}
+	j.tried = append(j.tried, node)
+}
+
+// excluded returns the nodes that must not get the job even though no other node can take it now. If there is no other node
+// at all, a second try is better than none: a node that reported a failure is tried again, and so is one that has
+// registered again since, because it does not have what it did not list then.
+func (j *jobRun) excluded() []core.NodeID {
+	var list []core.NodeID
+	again := slices.Clone(j.failed)
+	for _, h := range j.blocked {
+		if n := j.runner.fleet.Node(h.Node); n != nil && n.Now().Epoch != h.Epoch {
+			again = append(again, h.Node)
+		} else {
+			list = append(list, h.Node)
+		}
+	}
+	for _, r := range j.refused {
+		if time.Since(r.at) < refusalHolds {
+			list = append(list, r.node)
+		}
+	}
+	if len(again) > 0 && j.runner.selector.hasOther(j.tried, &j.job.Spec) {
+		list = append(list, again...)
+	}
+	return list
+}
+
+// run delivers the job, to another node if need be, until a node has it.
+func (j *jobRun) run(ctx context.Context) (Placement, *wire.Error) {
+	for {
+		began := time.Now()
+		err := j.deliver()
+		var moved bool
+		switch {
+		case err == nil, !errors.Is(err, ErrBusy) && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNoAudio) && j.acknowledgedAnyway(ctx, began):
+			j.awaitACK()
+			return Placement{Job: j.job.ID, Node: j.job.Node, Attempt: j.job.Attempt}, nil
+		case errors.Is(err, ErrNoAudio):
+			j.suspendForAudio(ctx, attemptFailure{reason: core.ReasonAudioLost, freeSlot: true, confirmed: true, sameAttempt: true})
+		case errors.Is(err, ErrBusy):
+			moved = j.retry(ctx, attemptFailure{reason: core.ReasonNodeBusy, freeSlot: true, confirmed: true, sameAttempt: true})
+		case errors.Is(err, ErrRefused):
+			moved = j.retry(ctx, attemptFailure{reason: core.ReasonDeliveryRefused, freeSlot: true, confirmed: true, sameAttempt: true})
+		default:
+			moved = j.retry(ctx, attemptFailure{reason: core.ReasonDeliveryUnknown})
+		}
+		if !moved {
+			return placementOf(j.job, j.job.Fingerprint)
+		}
+	}
+}
+
+// deliver sends the job to the node that holds it.
+func (j *jobRun) deliver() error {
+	n := j.runner.fleet.Node(j.job.Node)
+	if n == nil {
+		return ErrRefused // it was removed after the reservation; nothing was sent
+	}
+	o := &j.job.Options
+	timeout := min(j.runner.cfg.AttemptTimeout, time.Until(j.entry.deadline))
+	a := &wire.Assignment{
+		JobID: string(j.job.ID), AttemptID: j.job.Attempt, NodeID: string(j.job.Node), Epoch: int64(j.job.Epoch),
+		SessionID: string(j.job.Session), SrcLang: string(j.job.Direction.Src), TgtLang: string(j.job.Direction.Tgt),
+		AudioRef: j.job.AudioRef,
+		Options: wire.DispatchOptions{
+			RequireTTS: o.RequireTTS, RequiredServices: o.RequiredServices, RequiredModels: o.RequiredModels,
+			Features: o.Features, Region: o.Region,
+		},
+		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
+	}
+	ctx, cancel := j.deliveryContext()
+	defer cancel()
+	err := ErrRefused // nothing was sent
+	if !Expired(ctx) {
+		err = j.runner.transport.Deliver(ctx, n.Now(), a)
+	}
+	if err == nil {
+		j.runner.metrics.Delivered()
+		return nil
+	}
+	result := "unknown"
+	switch {
+	case errors.Is(err, ErrBusy):
+		result = "busy"
+	case errors.Is(err, ErrRefused):
+		result = "refused"
+	}
+	j.runner.metrics.Deliveries.WithLabelValues(result).Inc()
+	j.runner.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
+	return err
+}
+
+// deliveryContext ends with the ACK timeout, and before the reservation is so old that the lease may have been given up: this
+// process may have been suspended since.
+func (j *jobRun) deliveryContext() (context.Context, context.CancelFunc) {
+	ctx := j.runner.deliver.Context()
+	until := j.reservedAt.Add(j.runner.cfg.DeliverWithin)
+	if ends, ok := ctx.Deadline(); j.runner.cfg.DeliverWithin == 0 || ok && !until.Before(ends) {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, until)
+}
+
+// awaitACK arms the ACK timeout of a delivered job.
+func (j *jobRun) awaitACK() {
+	j.runner.selector.lastNodes.set(j.job.SessionRef(), j.job.Node)
+	j.runner.metrics.Selected()
+	j.entry.arm(j.job.Token, phaseACK, time.Now().Add(j.runner.cfg.ACKTimeout), j.runner.timerFunc(j.entry))
+}
+
+// acknowledgedAnyway waits for the rest of the ACK timeout after a delivery that failed but may have arrived, and reports
+// whether the node has acknowledged it.
+func (j *jobRun) acknowledgedAnyway(ctx context.Context, began time.Time) bool {
+	if left := time.Until(began.Add(j.runner.cfg.ACKTimeout)); left > 0 {
+		backoff.Sleep(ctx, left)
+	}
+	leases, err := j.runner.store.Leases(ctx, leaseOf(j.job))
+	return err == nil && leases[0].State == core.LeaseRunning
+}
+
+// retry ends the current attempt and moves the job to another node. It returns false when the run is over: the record then
+// says how.
+func (j *jobRun) retry(ctx context.Context, f attemptFailure) bool {
+	return j.endAttempt(ctx, f) && j.reassign(ctx, f)
+}
+
+// continueElsewhere moves a job whose attempt has ended to another node and delivers it there. No caller waits for the
+// result; the record says how it ended.
+func (j *jobRun) continueElsewhere(ctx context.Context, f attemptFailure) {
+	if j.reassign(ctx, f) {
+		_, _ = j.run(ctx)
+	}
+}
+
+// retryLease is how long a retry belongs to the instance that owns it. The owner renews it after half of that; another
+// instance may take the retry over when it has expired.
+const retryLease = 3 * time.Second
+
+// endAttempt records that the current attempt is over: RETRYING in our name, or FAILED if there is nothing left to try. It
+// reports whether there is a retry to be made, by this run.
+func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
+	strict := j.job.Options.Strict && j.job.Options.PreferredNode != ""
+	switch {
+	case !time.Now().Before(j.entry.deadline):
+		j.failJob(ctx, f, core.ReasonDeadline)
+		return false
+	case !f.sameAttempt && j.job.Attempt > j.runner.cfg.MaxRetry:
+		j.failJob(ctx, f, core.ReasonMaxRetry)
+		return false
+	case strict && f.sameAttempt && j.canRefuse(f):
+		j.failJob(ctx, f, core.ReasonAllFull)
+		return false
+	case strict:
+		j.failJob(ctx, f, f.reason) // no other node is accepted
+		return false
+	}
+	if !j.runner.cfg.HasAudio(j.job) {
+		if j.suspendForAudio(ctx, f) {
+			j.recordMissedACK(f)
+			j.runner.metrics.Retries.WithLabelValues(string(f.reason)).Inc()
+		}
+		return false
+	}
+	j.exclude(j.job.Holder, f.reason)
+	j.owner = j.runner.tokens.next()
+	if !j.apply(ctx, store.ApplyParams{
+		Event: core.EventRetry, Holder: j.job.Holder, Owner: j.owner, RetryFor: retryLease, Reason: f.reason, Detail: f.detail,
+	}) {
+		return false
+	}
+	j.recordMissedACK(f)
+	j.runner.metrics.Retries.WithLabelValues(string(f.reason)).Inc()
+	j.runner.log.Info("attempt given up", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "reason", f.reason)
+	if f.freeSlot {
+		// The slot is free, but until the job has moved it must be found through this lease.
+		j.runner.slots.release(leaseOf(j.job), j.runner.fleet.Node(j.job.Node), true)
+	}
+	return j.entry.beginSelection(j.job)
+}
+
+// recordMissedACK counts an attempt that ended without an ACK, also against the node.
+func (j *jobRun) recordMissedACK(f attemptFailure) {
+	if f.reason != core.ReasonACKTimeout && f.reason != core.ReasonDeliveryUnknown {
+		return
+	}
+	j.runner.metrics.ACKTimeouts.Inc()
+	if n := j.runner.fleet.Node(j.job.Node); n != nil {
+		n.Missed(j.runner.fleet.Now())
+	}
+}
+
+// reassign selects another node for a job that is RETRYING in our name, however long that takes, and moves the job there. It
+// returns false when the run is over, or continues in the background: a refusable caller is not kept waiting until a node
+// has a free slot.
+func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
+	attempt := j.job.Attempt
+	if !f.sameAttempt {
+		attempt++
+	}
+	renew := time.Now().Add(retryLease / 2)
+	for wait, repeated := storeBackoff, false; ; repeated = true {
+		r := slotRequest{
+			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.runner.tokens.next(),
+			tried: j.tried, avoidOwner: j.avoidOwner, recorded: true, repeated: repeated,
+		}
+		if repeated {
+			r.tried = j.excluded() // no other node could take it
+		}
+		to, refusal := j.runner.selector.selectNode(j.runner.decide.Context(), &r) // a context that ends with the fence
+		switch {
+		case refusal == nil:
+			return j.moveTo(ctx, f, to)
+		case ctx.Err() != nil:
+			return false // closing: another instance takes the retry over
+		case f.sameAttempt && refusal.Code != wire.SchedulerDependencyDown && j.canRefuse(f):
+			j.failJob(ctx, f, core.ReasonAllFull)
+			return false
+		case !time.Now().Add(wait.Next()).Before(j.entry.deadline):
+			j.failJob(ctx, f, core.ReasonDeadline)
+			return false
+		}
+		if j.runner.draining.Load() {
+			j.handOff(ctx)
+			return false
+		}
+		if j.caller == callerRefusable {
+			detached := *j
+			detached.caller = callerNone
+			j.runner.tasks.start(func(ctx context.Context) { detached.continueElsewhere(ctx, f) })
+			return false
+		}
+		if !wait.Wait(ctx) {
+			return false
+		}
+		if time.Now().After(renew) {
+			if !j.takeOverRetry(ctx, j.owner, retryLease) {
+				return false
+			}
+			renew = time.Now().Add(retryLease / 2)
+		}
+	}
+}
+
+// canRefuse reports whether the caller still waits and no node has started the job, so that the request can be refused.
+func (j *jobRun) canRefuse(f attemptFailure) bool {
+	refusable := j.caller == callerRefusable || j.caller == callerUntilPlaced && f.reason == core.ReasonDeliveryRefused
+	return refusable && f.confirmed && !slices.ContainsFunc(j.job.History, func(a core.Attempt) bool {
+		return !a.Ended.IsZero() && a.Reason != core.ReasonNodeBusy && a.Reason != core.ReasonDeliveryRefused
+	})
+}
+
+// moveTo gives the job to the node of a reservation, if the retry is still ours.
+func (j *jobRun) moveTo(ctx context.Context, f attemptFailure, to reservation) bool {
+	old := j.job
+	if !j.apply(ctx, store.ApplyParams{
+		Event: core.EventMove, Holder: j.retryHolder(), Owner: j.owner, Reason: f.reason,
+		To: core.Holder{Attempt: to.lease.Attempt, Node: to.lease.Node, Epoch: to.epoch}, Token: to.lease.Token,
+	}) {
+		j.runner.slots.release(to.lease, to.member.Node, false)
+		return false
+	}
+	j.reservedAt = to.reservedAt
+	j.runner.slots.releaseOrRevoke(old, f.confirmed)
+	// If the job has been moved again meanwhile, the one that moved it delivers it.
+	return j.entry.setMoved(j.job, time.Now().Add(j.runner.cfg.AttemptTimeout))
+}
+
+// takeOverRetry makes a retry ours: it renews our own, or takes over one whose owner's lease has expired. It reports whether
+// it did.
+func (j *jobRun) takeOverRetry(ctx context.Context, owner core.Token, lasts time.Duration) bool {
+	return j.apply(ctx, store.ApplyParams{Event: core.EventTakeover, Holder: j.retryHolder(), Owner: owner, RetryFor: lasts})
+}
+
+// handOff leaves a retry to another instance, because this one is stopping.
+func (j *jobRun) handOff(ctx context.Context) {
+	if j.takeOverRetry(ctx, j.owner, 0) {
+		j.runner.handedOff.Store(true)
+		j.runner.inFlight.remove(j.job.ID)
+	}
+}
+
+// retryHolder returns the holder for a step on a RETRYING record. Its owner is the fence then, not the epoch of the last
+// node, which may have registered again.
+func (j *jobRun) retryHolder() core.Holder {
+	return core.Holder{Attempt: j.job.Attempt, Node: j.job.Node}
+}
+
+// failJob ends the job as FAILED.
+func (j *jobRun) failJob(ctx context.Context, f attemptFailure, reason core.Reason) {
+	old := j.job
+	holder := old.Holder
+	if old.State == core.StateRetrying {
+		holder = j.retryHolder()
+	}
+	if j.apply(ctx, store.ApplyParams{
+		Event: core.EventFail, Holder: holder, Owner: j.owner, Reason: reason, Cause: f.reason, Detail: f.detail,
+	}) {
+		if old.State == core.StateDispatched {
+			j.recordMissedACK(f)
+		}
+		if j.runner.retryReportOutcome(ctx, j.job) {
+			j.runner.slots.releaseOrRevoke(old, f.confirmed)
+		}
+	}
+}
+
+// apply makes one step on the record, with retries while the store does not answer, and keeps the resulting record. It
+// reports whether the step was made; if not, the run is over.
+func (j *jobRun) apply(ctx context.Context, p store.ApplyParams) bool {
+	p.Job, p.Seen = j.job.ID, j.job
+	var applied store.Applied
+	if !j.runner.store.retry(ctx, func() (err error) {
+		applied, err = j.runner.store.Apply(ctx, p)
+		if err == nil && applied.Outcome == store.NoJob && j.runner.restoreRecord(ctx, j.job.ID) {
+			applied, err = j.runner.store.Apply(ctx, p)
+		}
+		return err
+	}) {
+		j.storeDown = true
+		if !j.runner.tokens.owns(j.job) {
+			j.runner.inFlight.remove(j.job.ID) // the instance that runs it has the timer
+		}
+		return false
+	}
+	if applied.Outcome == store.NoJob {
+		j.runner.inFlight.remove(j.job.ID)
+		return false
+	}
+	j.job = applied.Job
+	switch {
+	case j.job.State.Terminal():
+		j.runner.jobEnded(&applied)
+	case !applied.Outcome.Stands() && !j.runner.tokens.owns(j.job):
+		j.runner.inFlight.remove(j.job.ID) // another instance runs it
+	}
+	return applied.Outcome.Stands()
+}

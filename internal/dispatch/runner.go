@@ -1,0 +1,214 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/deadline"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// runner starts, resumes and times the in-flight jobs of this instance. It holds what all jobRuns share.
+type runner struct {
+	cfg       *Config
+	store     *storeClient
+	fleet     *fleet.Fleet
+	selector  *selector
+	slots     *slots
+	inFlight  *inFlightTable
+	tokens    *tokenSource
+	transport Transport
+	outcomes  Outcomes // nil: no sessions
+	metrics   *telemetry.Metrics
+	log       *slog.Logger
+	tasks     *tasks
+	decide    *deadline.Limit // for selections
+	deliver   *deadline.Limit // for deliveries
+
+	draining  atomic.Bool // no slots are granted any more
+	handedOff atomic.Bool // a retry was left to another instance
+}
+
+// start makes the run of a job that was just recorded.
+func (r *runner) start(job *core.Job, reservedAt time.Time, c caller) *jobRun {
+	now := time.Now()
+	entry := r.inFlight.add(&inFlightJob{
+		id: job.ID, deadline: now.Add(r.cfg.JobTimeout), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout),
+	})
+	return &jobRun{runner: r, entry: entry, job: job, reservedAt: reservedAt, caller: c}
+}
+
+// resume makes a run of a job that was recorded earlier, by this instance or another.
+func (r *runner) resume(job *core.Job) *jobRun {
+	left := min(r.cfg.JobTimeout, max(r.remaining(job), 0))
+	now := time.Now()
+	entry := r.inFlight.add(&inFlightJob{id: job.ID, deadline: now.Add(left), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout)})
+	return r.resumeEntry(job, entry)
+}
+
+// resumeEntry makes a run of a job that is in flight here.
+func (r *runner) resumeEntry(job *core.Job, entry *inFlightJob) *jobRun {
+	j := &jobRun{runner: r, entry: entry, job: job}
+	for _, past := range job.History {
+		if !past.Ended.IsZero() {
+			j.exclude(past.Holder, past.Reason)
+		}
+	}
+	return j
+}
+
+// remaining returns the time that a job has left. It is counted from the job's creation, not from its last step: otherwise
+// each takeover would give the job its full time again.
+func (r *runner) remaining(job *core.Job) time.Duration {
+	if waitsForAudio(job) {
+		return job.Deadline.Sub(job.Retry) // the time it had left when it was suspended
+	}
+	return job.Deadline.Sub(r.store.Clock(job.ID))
+}
+
+// checkInterval is how often the record of a running job is read, in case another instance has received its result.
+const checkInterval = 2 * time.Second
+
+// armCheck arms the timer for the next check of a running job.
+func (r *runner) armCheck(f *inFlightJob, token core.Token, now time.Time) {
+	f.arm(token, phaseRunning, now.Add(backoff.Jitter(checkInterval, 0.2)), r.timerFunc(f))
+}
+
+// timerFunc returns the function that a job's timer calls.
+func (r *runner) timerFunc(f *inFlightJob) func() {
+	return func() {
+		r.tasks.start(func(ctx context.Context) { r.onTimer(ctx, f) })
+	}
+}
+
+// onTimer handles the end of a phase: the ACK timeout, a check of a running job, the attempt timeout or the job's deadline.
+// It is the fast path: if this process dies, a heartbeat of the node or the end of its presence leads to the same decision
+// on another instance.
+func (r *runner) onTimer(ctx context.Context, f *inFlightJob) {
+	f.mu.Lock()
+	job, attemptEnds, now := f.job, f.attemptEnds, time.Now()
+	waiting := f.phase
+	// The timer may have fired just before the job moved on and the next phase began.
+	if f.ended || waiting == phasePlacing || now.Before(f.waitEnds) {
+		f.mu.Unlock()
+		return
+	}
+	f.mu.Unlock()
+
+	failure := attemptFailure{reason: core.ReasonAttemptTimeout}
+	if waiting == phaseACK && now.Before(f.deadline) {
+		acknowledged, known := r.acknowledged(ctx, job)
+		switch {
+		case acknowledged:
+			r.armCheck(f, job.Token, now)
+			return
+		case !known && now.Before(attemptEnds):
+			// While the store was unavailable no ACK could be recorded: the timeout starts again.
+			f.arm(job.Token, phaseACK, now.Add(r.cfg.ACKTimeout), r.timerFunc(f))
+			return
+		}
+		failure.reason = core.ReasonACKTimeout
+	}
+	if waiting == phaseRunning && now.Before(attemptEnds) && now.Before(f.deadline) {
+		// Another instance may have received the result, or the node's failure.
+		if current, err := r.store.Get(ctx, job.ID); err == nil && (current.Token != job.Token || current.State != core.StateDispatched) {
+			r.inFlight.remove(job.ID)
+			r.resumeIfAudioHere(ctx, current)
+			return
+		}
+		r.armCheck(f, job.Token, now)
+		return
+	}
+	j := r.resumeEntry(job, f)
+	if j.endAttempt(ctx, failure) {
+		j.continueElsewhere(ctx, failure)
+		return
+	}
+	r.resumeIfAudioHere(ctx, j.job)
+}
+
+// acknowledged reports whether a node has acknowledged a job, to this or another instance, and whether that can be known: not
+// while the store is unavailable, or was so recently that the ACK could not be recorded.
+func (r *runner) acknowledged(ctx context.Context, job *core.Job) (acknowledged, known bool) {
+	leases, err := r.store.Leases(ctx, leaseOf(job))
+	if err != nil {
+		r.store.recordError("lease", err)
+		return false, false
+	}
+	return leases[0].State == core.LeaseRunning, r.store.sinceError() >= r.cfg.ACKTimeout
+}
+
+// reportOutcome passes the outcome of a job of a session on.
+func (r *runner) reportOutcome(ctx context.Context, job *core.Job) error {
+	if r.outcomes == nil || job.Utterance.Turn == 0 || !job.State.Terminal() || job.Refused() {
+		return nil
+	}
+	return r.outcomes.JobEnded(ctx, job)
+}
+
+// retryReportOutcome passes the outcome on with retries. It returns false if the context ended first: then the job's slot
+// stays taken, and the instance that finds the lease reports the outcome.
+func (r *runner) retryReportOutcome(ctx context.Context, job *core.Job) bool {
+	return r.store.retry(ctx, func() error { return r.reportOutcome(ctx, job) })
+}
+
+// jobEnded removes a job that has ended from the table, and counts and logs its outcome if this step decided it.
+func (r *runner) jobEnded(applied *store.Applied) {
+	job := applied.Job
+	r.inFlight.remove(job.ID)
+	if applied.Outcome != store.Decided {
+		return
+	}
+	took := job.Updated.Sub(job.Created)
+	r.metrics.Ended(job.State, took)
+	if job.State == core.StateDone {
+		r.fleet.Served(job.Updated.Sub(job.History[len(job.History)-1].Started))
+		return
+	}
+	r.log.Info("job ended without a result", "job_id", job.ID, "session_id", job.Session, "node_id", job.Node,
+		"attempt_id", job.Attempt, "state", job.State.String(), "reason", job.Reason)
+}
+
+// What a store can lose in a failover, metric labels.
+const (
+	lostRecord = "record"
+	lostLease  = "lease"
+)
+
+// restoreRecord writes the record of an in-flight job again if the store lost it in a failover. It reports whether the record
+// exists now. The history of earlier attempts is lost.
+func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
+	f := r.inFlight.get(id)
+	if f == nil {
+		return false
+	}
+	left := time.Until(f.deadline)
+	if left <= 0 {
+		return false // the record has expired
+	}
+	job := f.record()
+	r.metrics.StoreLost.WithLabelValues(lostRecord).Inc()
+	r.log.Warn("the store has lost the record of an in-flight job; it is written again", "job_id", id, "node_id", job.Node, "attempt_id", job.Attempt)
+	if _, _, err := r.store.Create(ctx, store.CreateParams{
+		ID: id, Spec: job.Spec, Fingerprint: job.Fingerprint, Holder: job.Holder, Token: job.Token, Timeout: left,
+	}); err != nil {
+		r.store.recordError("restore", err)
+		return false
+	}
+	if job.State != core.StateRetrying {
+		return true
+	}
+	_, err := r.store.Apply(ctx, store.ApplyParams{
+		Job: id, Event: core.EventRetry, Holder: job.Holder, Owner: job.Owner, RetryFor: retryLease, Reason: job.Reason, Detail: job.Detail,
+	})
+	if err != nil {
+		r.store.recordError("restore", err)
+	}
+	return err == nil
+}

@@ -1,0 +1,354 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/deadline"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// selector chooses a node for a job and reserves a slot on it, or refuses with the reasons.
+type selector struct {
+	store     *storeClient
+	fleet     *fleet.Fleet
+	picker    *pick.Picker
+	slots     *slots
+	prober    *prober
+	lastNodes *lastNodes
+	metrics   *telemetry.Metrics
+	log       *slog.Logger
+}
+
+func newSelector(
+	cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, sl *slots, decide *deadline.Limit, m *telemetry.Metrics, log *slog.Logger,
+) *selector {
+	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, lastNodes: newLastNodes(cfg.SpreadWindow), metrics: m, log: log}
+	s.prober = newProber(
+		func(fn func()) { sl.tasks.start(func(context.Context) { fn() }) },
+		func(nodes []core.NodeID, into []store.Occupancy) error {
+			err := st.Probe(decide.Context(), nodes, into)
+			if err != nil {
+				st.recordError("probe", err)
+			}
+			return err
+		})
+	return s
+}
+
+// slotRequest asks for a slot for one attempt of a job.
+type slotRequest struct {
+	job        core.JobID
+	spec       *core.Spec
+	attempt    int
+	token      core.Token
+	tried      []core.NodeID   // nodes that must not get the job
+	avoidOwner core.InstanceID // its nodes are chosen only if there are no others
+	// recorded means that the job has a record: it is run to its end, so a preference that cannot be met is dropped.
+	recorded bool
+	repeated bool // the caller tries more than once and counts the refusal itself
+}
+
+// requirePreferred reports whether an incapable preferred node is an error: the caller can still be refused, or accepts no
+// other node.
+func (r *slotRequest) requirePreferred() bool { return !r.recorded || r.spec.Options.Strict }
+
+// reservation is a slot that was reserved on a node.
+type reservation struct {
+	member     fleet.Member
+	epoch      core.Epoch
+	lease      core.LeaseRef
+	reservedAt time.Time // before the store was called: the age of the lease is counted from then
+}
+
+// probeChunk is the number of nodes that one request probes at a time.
+const probeChunk = 64
+
+// selectNode reserves a slot on a node that can do the job: the preferred node, one of a random sample, or, before a
+// refusal, any capable node.
+func (s *selector) selectNode(ctx context.Context, r *slotRequest) (reservation, *wire.Error) {
+	partial := s.fleet.Partial() // before the members are read: it says whether they are all
+	o := &r.spec.Options
+	pool := s.fleet.Pool(r.spec.Direction, o.RequireTTS)
+	q := pick.Query{
+		Requirement: &pool.Requirement, Options: o, Tenant: r.spec.Tenant, Tried: r.tried,
+		LastNode: s.lastNodes.get(r.spec.SessionRef()), AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
+	}
+	if o.PreferredNode != "" && len(r.tried) == 0 {
+		res, ok, refusal := s.selectPreferred(ctx, r, &q)
+		if ok || refusal != nil {
+			return res, refusal
+		}
+	}
+	members := pool.Members()
+	s.metrics.Queried(members.Len())
+
+	selection := s.picker.Select(q, members)
+	defer selection.End()
+	for m := selection.Next(); m.Node != nil; m = selection.Next() {
+		res, verdict, err := s.reserve(ctx, r, &q, m)
+		if err != nil {
+			return reservation{}, storeDown()
+		}
+		if verdict == store.OK {
+			return res, nil
+		}
+	}
+	if partial {
+		return reservation{}, wire.Errorf(wire.SchedulerDependencyDown,
+			"this instance has just started and does not know every node yet: try again, or another").RetryIn(time.Second)
+	}
+	return s.selectAny(ctx, r, &q, selection)
+}
+
+// selectPreferred tries the node that the client prefers. It returns false without an error when another node is to be
+// selected.
+func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.Query) (reservation, bool, *wire.Error) {
+	id := r.spec.Options.PreferredNode
+	reason := core.ReasonStale
+	n := s.fleet.Node(id)
+	if n == nil {
+		// A node that is registered but silent is away, not incapable.
+		_, err := s.store.Node(ctx, id)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNoNode):
+			s.store.recordError("node", err)
+			return reservation{}, false, storeDown()
+		case err != nil && r.requirePreferred():
+			return reservation{}, false, &wire.Error{
+				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
+				Detail: fmt.Sprintf("options.preferred_node_id: no node %s is registered; name another one or none", id),
+			}
+		}
+	} else {
+		m := fleet.Member{Node: n, Revision: n.Now().Revision, Handle: n.Handle()}
+		reason = s.picker.Filter(q, n)
+		if reason.Incapable() && r.requirePreferred() {
+			return reservation{}, false, &wire.Error{
+				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
+				Detail:  fmt.Sprintf("options.preferred_node_id: node %s cannot do this job (%s); name another one or none", id, reason),
+				Reasons: map[string]int{string(reason): 1},
+			}
+		}
+		if reason == core.ReasonNone || reason.Soft() {
+			res, verdict, err := s.reserve(ctx, r, q, m)
+			switch {
+			case err != nil:
+				return reservation{}, false, storeDown()
+			case verdict == store.OK:
+				return res, true, nil
+			}
+			if reason = reasonOf(verdict); reason == core.ReasonNotReady {
+				var occupancy [1]store.Occupancy
+				if err := s.store.Probe(ctx, []core.NodeID{id}, occupancy[:]); err == nil {
+					reason = unfreeReason(&occupancy[0])
+				}
+			}
+		}
+	}
+	s.log.Info("preferred node not used", "job_id", r.job, "node_id", id, "reason", reason)
+	if r.spec.Options.Strict {
+		e := wire.Errorf(wire.AllCandidatesFullOrFailed,
+			"options.preferred_node_id: node %s cannot take the job now (%s) and strict is set; try again, or without strict", id, reason)
+		e.Reasons = map[string]int{string(reason): 1}
+		return reservation{}, false, e.RetryIn(time.Second)
+	}
+	return reservation{}, false, nil
+}
+
+// selectAny is the exhaustive selection before a refusal. It probes the candidates in chunks and reserves one by one; what
+// the fleet believes about their occupancy only orders them.
+func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query, selection *pick.Selection) (reservation, *wire.Error) {
+	survey := selection.Survey()
+	if survey.Capable == 0 {
+		for n := range s.fleet.Silent() {
+			if s.picker.FilterDeclared(q, n) == core.ReasonNone {
+				survey.Rejections[core.ReasonStale]++
+			}
+		}
+		if survey.Rejections[core.ReasonStale] == 0 {
+			return reservation{}, s.refuse(r, wire.NoCapableNode, survey.Rejections)
+		}
+	}
+	// Soft reasons are dropped from here on; each of their nodes is counted by its result below.
+	delete(survey.Rejections, core.ReasonSpread)
+	delete(survey.Rejections, core.ReasonSetAside)
+	var ids [probeChunk]core.NodeID
+	for chunk := range slices.Chunk(survey.Candidates, probeChunk) {
+		for i, m := range chunk {
+			ids[i] = m.ID()
+		}
+		batch, err := s.prober.read(ctx, ids[:len(chunk)])
+		if err != nil {
+			return reservation{}, storeDown()
+		}
+		for _, m := range chunk {
+			occupancy := batch.occupancyOf(m.ID())
+			s.fleet.Observe(m.Node, occupancy.InFlight(), occupancy.Max, q.Now)
+			reason := unfreeReason(occupancy)
+			if batch.claimSlot(m.ID()) {
+				res, verdict, err := s.reserve(ctx, r, q, m)
+				if err != nil || verdict != store.OK && verdict != store.Full {
+					batch.unclaimSlot(m.ID())
+				}
+				if err != nil {
+					return reservation{}, storeDown()
+				}
+				if verdict == store.OK {
+					return res, nil
+				}
+				reason = reasonOf(verdict)
+			}
+			survey.Rejections[reason]++
+		}
+	}
+	return reservation{}, s.refuse(r, wire.AllCandidatesFullOrFailed, survey.Rejections)
+}
+
+// hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,
+// disconnected or lacks a requirement is not worth waiting for.
+func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
+	pool := s.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
+	q := pick.Query{Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: s.fleet.Now()}
+	for m := range pool.Members().All() {
+		switch s.picker.Filter(&q, m.Node) {
+		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
+			return true
+		}
+	}
+	return false
+}
+
+// reserve asks the ledger for a slot of one node. If the node has changed since it was chosen, it is filtered again and, if
+// it passes, asked once more.
+func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m fleet.Member) (reservation, store.Verdict, error) {
+	for again := false; ; again = true {
+		res := reservation{
+			member: m, epoch: m.Epoch(), reservedAt: time.Now(),
+			lease: core.LeaseRef{Node: m.ID(), Job: r.job, Attempt: r.attempt, Token: r.token},
+		}
+		reply, err := s.store.Reserve(ctx, store.ReserveParams{
+			Lease: res.lease, Handle: m.Handle, Epoch: res.epoch, Revision: m.Revision,
+		})
+		if err != nil {
+			s.store.recordError("reserve", err)
+			s.slots.release(res.lease, m.Node, false) // it may have been granted
+			return reservation{}, 0, err
+		}
+		s.metrics.Reserved(reply.Verdict)
+		switch reply.Verdict {
+		case store.OK, store.Full:
+			s.fleet.Left(m.Node, reply.Free, q.Now)
+		case store.UnknownNode:
+			s.fleet.Remove(m.ID())
+		case store.TooLate:
+			return reservation{}, reply.Verdict, context.DeadlineExceeded
+		case store.StaleEpoch, store.StaleRevision:
+			if again {
+				return reservation{}, reply.Verdict, nil
+			}
+			status, err := s.store.Node(ctx, m.ID())
+			if err != nil {
+				return reservation{}, reply.Verdict, nil //nolint:nilerr // the verdict says enough: not this node
+			}
+			s.fleet.Update(status)
+			if reason := s.picker.Filter(q, m.Node); reason != core.ReasonNone && !reason.Soft() {
+				return reservation{}, store.StaleRevision, nil
+			}
+			m.Revision = m.Now().Revision
+			continue
+		}
+		return res, reply.Verdict, nil
+	}
+}
+
+// unfreeReason says why a node without a free slot has none.
+func unfreeReason(o *store.Occupancy) core.Reason {
+	switch {
+	case o.Held:
+		return core.ReasonHeld
+	case o.Closed:
+		return core.ReasonNotReady
+	}
+	return core.ReasonFull
+}
+
+// reasonOf returns the reason for a verdict other than OK.
+func reasonOf(v store.Verdict) core.Reason {
+	switch v {
+	case store.Full:
+		return core.ReasonFull
+	case store.NoCapacity:
+		return core.ReasonNoCapacity
+	case store.NotReady:
+		return core.ReasonNotReady
+	}
+	return core.ReasonChanged
+}
+
+// maxLastNodes bounds how many sessions lastNodes remembers; the utterances of other sessions are not spread.
+const maxLastNodes = 100_000
+
+// lastNodes remembers the node of each session's last utterance, so that the next utterance can go to another one. It
+// implements the configuration's spread option.
+type lastNodes struct {
+	window time.Duration // 0: nothing is remembered
+
+	mu       sync.Mutex
+	sessions map[core.SessionRef]lastNode
+	swept    time.Time
+}
+
+type lastNode struct {
+	node core.NodeID
+	at   time.Time
+}
+
+func newLastNodes(window time.Duration) *lastNodes {
+	return &lastNodes{window: window, sessions: make(map[core.SessionRef]lastNode)}
+}
+
+// get returns the node of the session's last utterance, if that was within the window.
+func (l *lastNodes) get(id core.SessionRef) core.NodeID {
+	if l.window <= 0 {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, ok := l.sessions[id]
+	if !ok || time.Since(last.at) >= l.window {
+		return ""
+	}
+	return last.node
+}
+
+// set remembers the node of an utterance.
+func (l *lastNodes) set(id core.SessionRef, node core.NodeID) {
+	if l.window <= 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.swept) >= l.window {
+		l.swept = now
+		for old, last := range l.sessions {
+			if now.Sub(last.at) >= l.window {
+				delete(l.sessions, old)
+			}
+		}
+	}
+	if _, known := l.sessions[id]; known || len(l.sessions) < maxLastNodes {
+		l.sessions[id] = lastNode{node: node, at: now}
+	}
+}

@@ -1,0 +1,139 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// storeBackoff is the backoff between two tries of a store operation, and between two selections for one job.
+var storeBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
+
+// storeClient is the store, with its errors counted and logged.
+type storeClient struct {
+	Store
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+
+	lastError atomic.Int64 // Unix nanoseconds
+}
+
+// recordError counts and logs a store operation that failed.
+func (s *storeClient) recordError(operation string, err error) {
+	s.lastError.Store(time.Now().UnixNano())
+	s.metrics.StoreErrors.WithLabelValues(operation).Inc()
+	s.log.Warn("the store did not answer", "operation", operation, "error", err)
+}
+
+// sinceError returns the time since an operation last failed.
+func (s *storeClient) sinceError() time.Duration { return time.Since(time.Unix(0, s.lastError.Load())) }
+
+// retry repeats an idempotent operation until it succeeds. It returns false if the context ended first.
+func (s *storeClient) retry(ctx context.Context, operation func() error) bool {
+	return storeBackoff.Retry(ctx, func() error {
+		err := operation()
+		if err != nil {
+			s.recordError("persist", err)
+		}
+		return err
+	})
+}
+
+// slots gives slots back: it releases and revokes leases. No caller waits for a repeat: if the store does not answer at
+// once, the operation is retried in the background.
+type slots struct {
+	store     *storeClient
+	fleet     *fleet.Fleet
+	transport Transport
+	waiting   *waitQueue
+	tasks     *tasks
+}
+
+// release frees the slot of a lease. With park the lease's name stays, so that the job can still be found through it.
+func (s *slots) release(lease core.LeaseRef, n *fleet.Node, park bool) {
+	p := store.ReleaseParams{Lease: lease, Park: park}
+	if n != nil {
+		p.Handle = n.Handle()
+	}
+	if err := s.tryRelease(s.tasks.ctx, p, n); err != nil {
+		s.store.recordError("release", err)
+		s.tasks.start(func(ctx context.Context) {
+			s.store.retry(ctx, func() error { return s.tryRelease(ctx, p, n) })
+		})
+	}
+}
+
+func (s *slots) tryRelease(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
+	err := s.store.Release(ctx, p)
+	if err == nil && n != nil {
+		s.fleet.Freed(n)
+		s.waiting.notifyFree(n)
+	}
+	return err
+}
+
+// releaseOrRevoke gives back the slot of an attempt that has ended: it releases the lease if the node confirmed that it does
+// not have the job; otherwise it revokes the lease and cancels the job, and the slot stays taken until the node stops
+// listing it.
+func (s *slots) releaseOrRevoke(old *core.Job, confirmed bool) {
+	lease := leaseOf(old)
+	if confirmed {
+		s.release(lease, s.fleet.Node(old.Node), false)
+		return
+	}
+	if err := s.store.Revoke(s.tasks.ctx, lease); err != nil {
+		s.store.recordError("revoke", err)
+		s.tasks.start(func(ctx context.Context) {
+			s.store.retry(ctx, func() error { return s.store.Revoke(ctx, lease) })
+		})
+	}
+	s.transport.Cancel(s.tasks.ctx, lease.Node, lease.Job, lease.Attempt)
+}
+
+// leaseOf names the lease of a job's current attempt.
+func leaseOf(job *core.Job) core.LeaseRef {
+	return core.LeaseRef{Node: job.Node, Job: job.ID, Attempt: job.Attempt, Token: job.Token}
+}
+
+// tokenSource makes tokens: names of reservations and of retries, which begin with the instance that made them.
+type tokenSource struct {
+	instance core.InstanceID
+	count    atomic.Uint64
+}
+
+func (t *tokenSource) next() core.Token {
+	buf := make([]byte, 0, len(t.instance)+14)
+	buf = append(buf, t.instance...)
+	buf = append(buf, '.')
+	return core.Token(strconv.AppendUint(buf, t.count.Add(1), 36))
+}
+
+// owns reports whether a job's record names this instance as the one that runs it.
+func (t *tokenSource) owns(job *core.Job) bool {
+	token := job.Token
+	if job.State == core.StateRetrying {
+		token = job.Owner
+	}
+	prefix := core.Token(t.instance) + "."
+	return len(token) > len(prefix) && token[:len(prefix)] == prefix
+}
+
+// issuedBy reports whether an instance made a token.
+func issuedBy(t core.Token, instance core.InstanceID) bool {
+	return strings.HasPrefix(string(t), string(instance)+".")
+}
+
+// dispatcherOf returns the instance that dispatched the current attempt of a job.
+func dispatcherOf(job *core.Job) core.InstanceID {
+	at := strings.LastIndexByte(string(job.Token), '.')
+	return core.InstanceID(job.Token[:max(at, 0)])
+}

@@ -1,0 +1,280 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+)
+
+// TestTakeOverJobs: another instance continues the jobs of a dead one.
+func TestTakeOverJobs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		acknowledged bool
+		retrying     bool
+	}{
+		"acknowledged":     {acknowledged: true},
+		"not acknowledged": {},
+		"retrying":         {retrying: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, func(h *harness) {
+				h.addNode("node-a", 1)
+				dead := h.otherInstance()
+				p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case c.acknowledged:
+					if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
+						t.Fatal(err)
+					}
+				case c.retrying:
+					if err := dead.Fail(t.Context(), reportOf(p), core.ReasonModelNotAvailable, ""); err != nil {
+						t.Fatal(err)
+					}
+				default:
+					h.transport.drop(p)
+				}
+				dead.Close()
+				h.addNode("node-b", 1)
+				time.Sleep(3 * time.Second) // until it is declared dead
+				if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+					t.Fatal(err)
+				}
+				// Without heartbeats. A retry belongs to its owner until its lease expires.
+				want := map[bool]core.NodeID{true: "node-a", false: "node-b"}[c.acknowledged]
+				var now *core.Job
+				for range 50 {
+					time.Sleep(100 * time.Millisecond)
+					synctest.Wait()
+					if now = h.job(p.Job); now.State != core.StateRetrying && now.Node == want {
+						break
+					}
+				}
+				if now.State.Terminal() || now.State == core.StateRetrying || now.Node != want {
+					t.Fatalf("%s on %s, want it on %s: %+v", now.State, now.Node, want, now.History)
+				}
+				if h.dispatcher.InFlight() != 1 {
+					t.Errorf("%d jobs in flight on this instance, want 1", h.dispatcher.InFlight())
+				}
+				if err := h.done(h.placementOf(p.Job)); err != nil {
+					t.Fatal(err)
+				}
+				h.wantState(p.Job, core.StateDone, "")
+			})
+		})
+	}
+}
+
+// TestTakeOverLeavesJobsOfLiveInstances: only the jobs of the dead instance are taken over.
+func TestTakeOverLeavesJobsOfLiveInstances(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		h.addNode("node-b", 1)
+		p := h.dispatch()
+		time.Sleep(time.Second)
+		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-unknown"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if now := h.job(p.Job); now.Attempt != 1 || now.Node != p.Node {
+			t.Errorf("%+v", now)
+		}
+	})
+}
+
+// TestDeadlineAfterTakeover: a job ends within the job timeout from its creation, whichever instance runs it.
+func TestDeadlineAfterTakeover(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		dead := h.otherInstance()
+		p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		h.advance(12*time.Second, "node-a") // within its first attempt
+		dead.Close()
+		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+			t.Fatal(err)
+		}
+		for !h.job(p.Job).State.Terminal() {
+			h.advance(time.Second, "node-a")
+			if took := time.Since(began); took > timing.Job+time.Second {
+				t.Fatalf("the job has not ended after %s; it has %s: %+v", took, timing.Job, h.job(p.Job))
+			}
+		}
+		h.wantState(p.Job, core.StateFailed, core.ReasonDeadline)
+	})
+}
+
+// TestHandedOffRetryEndsWithoutTakeover: the node of a job died, its instance finds no other node and is then stopped gracefully.
+// No instance takes the job over, but it ends.
+func TestHandedOffRetryEndsWithoutTakeover(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		leaving := h.otherInstance()
+		p, err := leaving.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := leaving.Ack(t.Context(), reportOf(p)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		// The connection of node-a is lost and its grace period is over, as in nodes.Registry.MarkLost on the leaving instance.
+		if _, err := leaving.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		h.wantState(p.Job, core.StateRetrying, core.ReasonNodeLost)
+		time.Sleep(11 * time.Second) // this instance notices the silence too: the retry has an owner
+		synctest.Wait()
+		h.wantState(p.Job, core.StateRetrying, core.ReasonNodeLost)
+		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
+		defer cancel()
+		t.Logf("left after the drain: %d", leaving.Drain(ctx))
+		leaving.Close()
+		h.addNode("node-b", 1)
+		h.advance(4*time.Second, "node-b")
+		known, err := h.dispatcher.ResumeWithAudio(t.Context(), p.Job) // the session was resumed here, and its client sent the audio again
+		t.Logf("resume with audio: known %v, %v", known, err)
+		h.advance(4*time.Second, "node-b")
+		j := h.job(p.Job)
+		t.Logf("at 25 s: %s owner %q on %s; deadline in %v", j.State, j.Owner, j.Node, j.Deadline.Sub(j.Updated))
+		h.advance(2*time.Minute, "node-b")
+		if j, err := h.dispatcher.Job(t.Context(), p.Job); err != nil || !j.State.Terminal() {
+			t.Errorf("two minutes later the job is %+v, %v", j, err)
+		}
+	})
+}
+
+// TestTakeOverRetryOfAnotherInstancesJob: this instance dispatched the job; its node was connected to another instance, which lost
+// the node and owns the retry, and is then killed. The lease has this instance's token.
+func TestTakeOverRetryOfAnotherInstancesJob(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		p := h.dispatch() // on this instance
+		if err := h.ack(p); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		a := h.otherInstance()
+		if _, err := a.MoveJobsOfNode(t.Context(), "node-a"); err != nil { // its connection to the node broke
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(11 * time.Second) // this instance has checked the record and removed the job, and has noticed that node-a is silent
+		h.wantState(p.Job, core.StateRetrying, core.ReasonNodeLost)
+		t.Logf("in flight on this instance: %d", h.dispatcher.InFlight())
+		a.Close() // kill -9
+		time.Sleep(3 * time.Second)
+		h.addNode("node-b", 1)
+		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+			t.Fatal(err)
+		}
+		h.advance(8*time.Second, "node-b")
+		if j := h.job(p.Job); len(j.History) != 2 {
+			t.Errorf("8 s after the takeover no other node has the job: %s, owner %q", j.State, j.Owner)
+		}
+		h.advance(60*time.Second, "node-b")
+		if j, err := h.dispatcher.Job(t.Context(), p.Job); err != nil || !j.State.Terminal() {
+			t.Errorf("a minute later the job is %+v, %v", j, err)
+		}
+	})
+}
+
+// TestJobThatWaitsForAudioEndsAfterItsInstanceDied: a job waits for its audio; the instance that would have failed it after the
+// grace period dies, and its last node is dead. The
+// client came back without the audio, and waits for the outcome.
+func TestJobThatWaitsForAudioEndsAfterItsInstanceDied(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		a := h.otherInstance(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
+		p, err := a.Dispatch(t.Context(), dispatch.Request{Spec: spec(ofSession)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Ack(t.Context(), reportOf(p)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if _, err := a.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		h.wantState(p.Job, core.StateRetrying, core.ReasonNodeLost)
+		time.Sleep(12 * time.Second) // this instance has noticed too that node-a is silent
+		a.Close()                    // kill -9
+		time.Sleep(3 * time.Second)
+		h.addNode("node-b", 1)
+		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+			t.Fatal(err)
+		}
+		h.advance(70*time.Second, "node-b")
+		j, err := h.dispatcher.Job(t.Context(), p.Job)
+		t.Logf("%v, %v", j, err)
+		h.advance(2*time.Minute, "node-b")
+		if j, err := h.dispatcher.Job(t.Context(), p.Job); err != nil || !j.State.Terminal() {
+			t.Errorf("three minutes later: %+v, %v", j, err)
+		}
+	})
+}
+
+// TestChecksOfTakenOverJobsAreSpread: jobs that were taken over together are not checked together.
+func TestChecksOfTakenOverJobsAreSpread(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 40)
+		dead := h.otherInstance()
+		for i := range 40 {
+			p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec(withRequestID(fmt.Sprint("r", i)))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(17 * time.Millisecond) // they start at different times
+		}
+		dead.Close()
+		st := &readTimesStore{Store: h.store, at: make(map[time.Time]int)}
+		successor := dispatch.New(dispatch.Config{
+			Instance: "i-successor", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
+			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,
+		}, st, h.fleet, h.picker, h.transport, nil, h.metrics, h.log)
+		defer successor.Close()
+		if err := successor.TakeOverJobs(t.Context(), "i-other"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		st.mu.Lock()
+		clear(st.at)
+		st.mu.Unlock()
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		for at, n := range st.at {
+			if n > 10 {
+				t.Errorf("%d of 40 jobs were checked in the same instant, %v", n, at.Format("05.000"))
+			}
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package nodes_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var timing = store.Timing{
+	Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: 5 * time.Minute,
+}
+
+const retention = 10 * time.Minute
+
+// harness is a registry over a memory store, with fake jobs.
+type harness struct {
+	t        *testing.T
+	mem      *memstore.Store
+	store    *failingStore
+	fleet    *fleet.Fleet
+	jobs     *fakeJobs
+	metrics  *telemetry.Metrics
+	registry *nodes.Registry
+}
+
+// run runs a test with a harness of its own, on a fake clock.
+func run(t *testing.T, fn func(t *testing.T, h *harness)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(timing)
+		h := &harness{t: t, mem: mem, store: &failingStore{Store: mem}, fleet: fleet.New(timing.Presence), jobs: &fakeJobs{}, metrics: telemetry.New()}
+		h.registry = h.registryOf("i-1", h.store)
+		time.Sleep(time.Minute) // older than any job: the store knows every lease
+		fn(t, h)
+	})
+}
+
+// registryOf makes the registry of an instance that shares the fleet and the jobs.
+func (h *harness) registryOf(instance core.InstanceID, st nodes.Store) *nodes.Registry {
+	cfg := nodes.Config{
+		Instance: instance, Heartbeat: 5 * time.Second, Presence: timing.Presence, Retention: retention, MarkFor: time.Minute, MarkRate: 3,
+	}
+	return nodes.New(cfg, st, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+}
+
+// patchOf is a full declaration of an HTTP node that serves en↔zh.
+func patchOf(slots int, changes ...func(*nodes.Patch)) nodes.Patch {
+	url := "http://127.0.0.1:9/"
+	p := nodes.Patch{MaxJobs: &slots, Semantic: core.LangSet{"en", "zh"}, Callback: &url}
+	for _, change := range changes {
+		change(&p)
+	}
+	return p
+}
+
+// connectedTo makes a declaration that of a node that is connected to an instance instead of having a callback URL.
+func connectedTo(owner core.InstanceID, connection uint64) func(*nodes.Patch) {
+	return func(p *nodes.Patch) { p.Callback, p.Owner, p.Connection = nil, &owner, connection }
+}
+
+// add registers a node that lists no jobs.
+func (h *harness) add(id core.NodeID, slots int, changes ...func(*nodes.Patch)) *core.Node {
+	h.t.Helper()
+	r, err := h.registry.Register(h.t.Context(), id, patchOf(slots, changes...), store.Activity{Lists: true})
+	if err != nil {
+		h.t.Fatalf("register %s: %v", id, err)
+	}
+	return r.Node
+}
+
+// reserve takes a slot of a node for a job and makes it run, and waits until the lease counts as old.
+func (h *harness) reserve(id core.NodeID, jobs ...core.JobID) {
+	h.t.Helper()
+	for _, job := range jobs {
+		n := h.fleet.Node(id)
+		lease := core.LeaseRef{Node: id, Job: job, Attempt: 1, Token: "i-1.1"}
+		r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Now().Epoch, Revision: n.Now().Revision})
+		if err != nil || r.Verdict != store.OK {
+			h.t.Fatalf("reserve %s: %v, %v", id, r.Verdict, err)
+		}
+		if held, err := h.mem.Commit(h.t.Context(), lease); err != nil || !held {
+			h.t.Fatalf("commit %s: %v, %v", id, held, err)
+		}
+	}
+}
+
+// stored returns a node from the store.
+func (h *harness) stored(id core.NodeID) store.NodeStatus {
+	h.t.Helper()
+	s, err := h.mem.Node(h.t.Context(), id)
+	if err != nil {
+		h.t.Fatalf("node %s: %v", id, err)
+	}
+	return s
+}
+
+func wantCode(t *testing.T, err error, code wire.Code) {
+	t.Helper()
+	var e *wire.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Errorf("error %v, want %s", err, code)
+	}
+}
+
+// fakeJobs records what the registry passes to the dispatcher.
+type fakeJobs struct {
+	epoch                          core.Epoch
+	rebound, strays, orphans, late []core.JobID
+	moved                          []core.NodeID
+	notified                       []core.NodeID
+	failed                         []dispatch.Report
+
+	stop       []store.ActiveJob // the result of RebindJobs and of ResolveStrays
+	rebindErr  error
+	moveErr    error
+	holds      bool
+	checkErr   error
+	failReason core.Reason
+}
+
+var _ nodes.Jobs = (*fakeJobs)(nil)
+
+func jobsOf(leases []core.Lease) []core.JobID {
+	var ids []core.JobID
+	for _, l := range leases {
+		ids = append(ids, l.Job)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (f *fakeJobs) RebindJobs(_ context.Context, epoch core.Epoch, leases []core.Lease) ([]store.ActiveJob, error) {
+	f.epoch, f.rebound = epoch, append(f.rebound, jobsOf(leases)...)
+	return f.stopOf(leases), f.rebindErr
+}
+
+func (f *fakeJobs) ResolveStrays(_ context.Context, leases []core.Lease, _ bool) []store.ActiveJob {
+	f.strays = append(f.strays, jobsOf(leases)...)
+	return f.stopOf(leases)
+}
+
+// stopOf returns the jobs of stop that are among the leases.
+func (f *fakeJobs) stopOf(leases []core.Lease) []store.ActiveJob {
+	var stop []store.ActiveJob
+	for _, l := range leases {
+		if j := (store.ActiveJob{Job: l.Job, Attempt: l.Attempt}); slices.Contains(f.stop, j) {
+			stop = append(stop, j)
+		}
+	}
+	return stop
+}
+
+func (f *fakeJobs) MoveOrphans(leases []core.Lease) { f.orphans = append(f.orphans, jobsOf(leases)...) }
+
+func (f *fakeJobs) MoveOverdue(leases []core.Lease) { f.late = append(f.late, jobsOf(leases)...) }
+
+func (f *fakeJobs) MoveJobsOfNode(_ context.Context, node core.NodeID) (int, error) {
+	f.moved = append(f.moved, node)
+	return 1, f.moveErr
+}
+
+func (f *fakeJobs) NotifyFreeSlots(n *fleet.Node) {
+	if n != nil {
+		f.notified = append(f.notified, n.ID())
+	}
+}
+
+func (f *fakeJobs) CheckHolder(context.Context, dispatch.Report) (bool, error) {
+	return f.holds, f.checkErr
+}
+
+func (f *fakeJobs) Fail(_ context.Context, r dispatch.Report, reason core.Reason, _ string) error {
+	f.failed, f.failReason = append(f.failed, r), reason
+	return nil
+}
+
+// failingStore is a store of which all writes and reads fail while down is set.
+type failingStore struct {
+	store.Store
+	down bool
+}
+
+func (s *failingStore) err() error {
+	if s.down {
+		return store.ErrDown
+	}
+	return nil
+}
+
+func (s *failingStore) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
+	if err := s.err(); err != nil {
+		return store.Registration{}, err
+	}
+	return s.Store.Register(ctx, p)
+}
+
+func (s *failingStore) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
+	if err := s.err(); err != nil {
+		return store.HeartbeatResult{}, err
+	}
+	return s.Store.Heartbeat(ctx, p)
+}
+
+func (s *failingStore) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	return s.Store.Connect(ctx, p)
+}
+
+func (s *failingStore) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	return s.Store.Drain(ctx, p)
+}
+
+func (s *failingStore) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
+	if err := s.err(); err != nil {
+		return store.NodeStatus{}, err
+	}
+	return s.Store.Node(ctx, id)
+}
+
+func (s *failingStore) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	return s.Store.Nodes(ctx, ids...)
+}
+
+func (s *failingStore) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	return s.Store.LastSeen(ctx)
+}
+
+func (s *failingStore) Orphans(ctx context.Context, ids ...core.NodeID) ([]core.Lease, error) {
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	return s.Store.Orphans(ctx, ids...)
+}
+
+func (s *failingStore) Probe(ctx context.Context, ids []core.NodeID, into []store.Occupancy) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	return s.Store.Probe(ctx, ids, into)
+}
+
+func (s *failingStore) Allow(ctx context.Context, p store.AllowParams) (bool, error) {
+	if err := s.err(); err != nil {
+		return false, err
+	}
+	return s.Store.Allow(ctx, p)
+}

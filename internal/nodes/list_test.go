@@ -1,0 +1,189 @@
+package nodes_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// listAll follows the pages of a node list and returns all ids.
+func (h *harness) listAll(f nodes.Filter, limit int) []core.NodeID {
+	h.t.Helper()
+	ids, after := []core.NodeID{}, core.NodeID("")
+	for {
+		page, more, err := h.registry.ListNodes(h.t.Context(), f, after, limit)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if len(page) > limit || more && len(page) < limit {
+			h.t.Fatalf("a page of %d nodes with limit %d, more %v", len(page), limit, more)
+		}
+		for _, s := range page {
+			ids = append(ids, s.Node.ID)
+		}
+		if !more {
+			return ids
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+func TestListNodesInPages(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		want := []core.NodeID{}
+		for i := range 23 {
+			id := core.NodeID(fmt.Sprintf("node-%02d", i))
+			want = append(want, id)
+		}
+		for _, id := range slices.Backward(want) {
+			h.add(id, 1)
+		}
+		for _, limit := range []int{1, 5, 23, 100} {
+			if diff := cmp.Diff(want, h.listAll(nodes.Filter{}, limit)); diff != "" {
+				t.Errorf("limit %d (-want +got):\n%s", limit, diff)
+			}
+		}
+		all, err := h.registry.All(t.Context())
+		if err != nil || len(all) != len(want) {
+			t.Errorf("%d nodes, %v; want %d", len(all), err, len(want))
+		}
+	})
+}
+
+func TestListNodesByFilter(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		eu := "eu"
+		h.add("a-eu", 1, func(p *nodes.Patch) { p.Region = &eu })
+		h.add("b-de", 1, func(p *nodes.Patch) { p.TTS = core.LangSet{"de"} })
+		h.add("c-silent", 1)
+		h.add("d-drained", 1)
+		if _, err := h.registry.Drain(t.Context(), "d-drained", true); err != nil {
+			t.Fatal(err)
+		}
+		offline := h.add("e-offline", 1, connectedTo("i-1", 1))
+		if err := h.registry.MarkLost(t.Context(), "e-offline", offline.Epoch); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(timing.Presence)
+		for _, id := range []core.NodeID{"a-eu", "b-de", "d-drained"} {
+			h.heartbeat(nodes.Heartbeat{Node: id})
+		}
+		h.fleet.Remove("b-de") // not known to this instance: it is read
+		for name, c := range map[string]struct {
+			filter nodes.Filter
+			want   []core.NodeID
+		}{
+			"all":               {nodes.Filter{}, []core.NodeID{"a-eu", "b-de", "c-silent", "d-drained", "e-offline"}},
+			"region":            {nodes.Filter{Region: "eu"}, []core.NodeID{"a-eu"}},
+			"language":          {nodes.Filter{Lang: "de"}, []core.NodeID{"b-de"}},
+			"ready":             {nodes.Filter{State: "ready"}, []core.NodeID{"a-eu", "b-de"}},
+			"silent":            {nodes.Filter{State: nodes.StateSilent}, []core.NodeID{"c-silent"}},
+			"draining":          {nodes.Filter{State: "draining"}, []core.NodeID{"d-drained"}},
+			"offline":           {nodes.Filter{State: "offline"}, []core.NodeID{"e-offline"}},
+			"state and region":  {nodes.Filter{State: "ready", Region: "eu"}, []core.NodeID{"a-eu"}},
+			"none of that kind": {nodes.Filter{State: "ready", Region: "us"}, []core.NodeID{}},
+		} {
+			if diff := cmp.Diff(c.want, h.listAll(c.filter, 2)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
+func TestNodeIsFoundOrUnknown(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		h.add("a", 2)
+		if s, err := h.registry.Node(t.Context(), "a"); err != nil || s.Max != 2 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		_, err := h.registry.Node(t.Context(), "unknown")
+		wantCode(t, err, wire.NotFound)
+	})
+}
+
+func TestListPools(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		eu := "eu"
+		h.add("a", 2)
+		h.add("b", 3, func(p *nodes.Patch) { p.Region = &eu })
+		h.add("c", 4, func(p *nodes.Patch) { p.Semantic = core.LangSet{"de", "fr"} })
+		h.add("drained", 5)
+		if _, err := h.registry.Drain(t.Context(), "drained", true); err != nil {
+			t.Fatal(err)
+		}
+		h.reserve("b", "job-1", "job-2")
+		pool := func(src, tgt core.Lang, nodesN, ready, capacity, inFlight int) nodes.Pool {
+			return nodes.Pool{Direction: core.Direction{Src: src, Tgt: tgt}, Nodes: nodesN, Ready: ready, Capacity: capacity, InFlight: inFlight}
+		}
+		deFr, frDe := pool("de", "fr", 1, 1, 4, 0), pool("fr", "de", 1, 1, 4, 0)
+		enZh, zhEn := pool("en", "zh", 3, 2, 5, 2), pool("zh", "en", 3, 2, 5, 2)
+		for name, c := range map[string]struct {
+			filter nodes.PoolFilter
+			after  core.Direction
+			limit  int
+			want   []nodes.Pool
+			more   bool
+		}{
+			"all":        {limit: 10, want: []nodes.Pool{deFr, enZh, frDe, zhEn}},
+			"exactly":    {limit: 4, want: []nodes.Pool{deFr, enZh, frDe, zhEn}},
+			"first page": {limit: 1, want: []nodes.Pool{deFr}, more: true},
+			"next page":  {after: deFr.Direction, limit: 2, want: []nodes.Pool{enZh, frDe}, more: true},
+			"last page":  {after: frDe.Direction, limit: 2, want: []nodes.Pool{zhEn}},
+			"language":   {filter: nodes.PoolFilter{Lang: "fr"}, limit: 10, want: []nodes.Pool{deFr, frDe}},
+			"region":     {filter: nodes.PoolFilter{Region: "eu"}, limit: 10, want: []nodes.Pool{pool("en", "zh", 1, 1, 3, 2), pool("zh", "en", 1, 1, 3, 2)}},
+			"node":       {filter: nodes.PoolFilter{Node: "a"}, limit: 10, want: []nodes.Pool{pool("en", "zh", 1, 1, 2, 0), pool("zh", "en", 1, 1, 2, 0)}},
+			"none":       {filter: nodes.PoolFilter{Lang: "ja"}, limit: 10},
+		} {
+			got, more, err := h.registry.ListPools(t.Context(), c.filter, c.after, c.limit)
+			if err != nil || more != c.more {
+				t.Errorf("%s: more %v, %v; want %v", name, more, err, c.more)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
+// The pages of many directions together are all directions, once, whatever the limit.
+func TestListPoolsInPages(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		langs := core.LangSet{"de", "en", "es", "fr", "it", "ja", "ko", "pt", "ru", "zh"}
+		for i := range langs {
+			h.add(core.NodeID(fmt.Sprint("node-", i)), 1, func(p *nodes.Patch) { p.Semantic = slices.Clone(langs[:i+1]) })
+		}
+		for _, limit := range []int{1, 7, 89, 90, 1000} {
+			seen, after := map[core.Direction]int{}, core.Direction{}
+			for more := true; more; {
+				var page []nodes.Pool
+				var err error
+				if page, more, err = h.registry.ListPools(t.Context(), nodes.PoolFilter{}, after, limit); err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range page {
+					seen[p.Direction] += p.Nodes
+					after = p.Direction
+				}
+			}
+			if len(seen) != 90 {
+				t.Errorf("limit %d: %d directions, want 90", limit, len(seen))
+			}
+			for d, n := range seen {
+				a, b := slices.Index(langs, d.Src), slices.Index(langs, d.Tgt)
+				if want := len(langs) - max(a, b); n != want {
+					t.Errorf("limit %d: %d nodes serve %s, want %d", limit, n, d, want)
+				}
+			}
+		}
+	})
+}
+
+var _ nodes.Store = (store.Store)(nil)

@@ -1,0 +1,279 @@
+// Package nodes is the node registry: registration, heartbeats, connection changes, drain, reports of unavailable services,
+// silence and eviction. Each of these is one step in the store; this package makes the step, updates this instance's fleet,
+// and passes the jobs that are affected to dispatch.
+package nodes
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Config configures a Registry.
+type Config struct {
+	Instance  core.InstanceID
+	Heartbeat time.Duration // how often nodes are asked to send a heartbeat
+	Presence  time.Duration // how long a node counts as alive after a heartbeat
+	Retention time.Duration // a node that has been silent for this long is evicted
+	MarkFor   time.Duration // how long a service that a node reported as unavailable is marked
+	MarkRate  int           // how many such reports a node may send in a minute
+}
+
+// Store is the part of the store that this package uses.
+type Store interface {
+	store.Nodes
+	store.NodeReader
+	store.Marks
+	store.Board
+	store.LeaseReader
+}
+
+// JobMover moves or ends jobs that do not match what their node reports. A *dispatch.Reconciler does it.
+type JobMover interface {
+	RebindJobs(ctx context.Context, epoch core.Epoch, leases []core.Lease) ([]store.ActiveJob, error)
+	ResolveStrays(ctx context.Context, leases []core.Lease, young bool) []store.ActiveJob
+	MoveOrphans(leases []core.Lease)
+	MoveOverdue(leases []core.Lease)
+	MoveJobsOfNode(ctx context.Context, node core.NodeID) (moved int, err error)
+}
+
+// Jobs is the part of the dispatcher that this package uses.
+type Jobs interface {
+	JobMover
+	NotifyFreeSlots(n *fleet.Node)
+	CheckHolder(ctx context.Context, r dispatch.Report) (holds bool, err error)
+	Fail(ctx context.Context, r dispatch.Report, reason core.Reason, detail string) error
+}
+
+var _ Jobs = (*dispatch.Dispatcher)(nil)
+
+// Registry registers nodes and follows their state.
+type Registry struct {
+	cfg     Config
+	store   Store
+	fleet   *fleet.Fleet
+	jobs    Jobs
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+}
+
+// New makes a registry.
+func New(cfg Config, st Store, fl *fleet.Fleet, jobs Jobs, m *telemetry.Metrics, log *slog.Logger) *Registry {
+	return &Registry{cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
+}
+
+// Registered is the result of a registration.
+type Registered struct {
+	Node   *core.Node
+	Cancel []store.ActiveJob // jobs that the node should stop
+}
+
+// Register starts a new epoch of a node. A node without an id gets one.
+func (r *Registry) Register(ctx context.Context, id core.NodeID, p Patch, a store.Activity) (Registered, error) {
+	if id == "" {
+		id = NewID()
+	}
+	p.normalise()
+	return r.register(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Connection: p.Connection})
+}
+
+// NewID makes an id for a node that has none.
+func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).String()) }
+
+// RestoreNode registers a connected node that the store has lost, with everything that it has declared so far.
+func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, connection uint64, a store.Activity) (Registered, error) {
+	declared.Capability.Normalise()
+	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection})
+}
+
+func (r *Registry) register(ctx context.Context, p store.RegisterParams) (Registered, error) {
+	takenOver := r.hasOtherOwner(&p.Node)
+	reply, err := r.store.Register(ctx, p)
+	if err != nil {
+		r.metrics.NodeRegistration.WithLabelValues("error").Inc()
+		return Registered{}, r.storeError(ctx, "register", err)
+	}
+	r.updateFleet(ctx, reply.NodeStatus)
+	if takenOver {
+		r.metrics.Takeovers.WithLabelValues("node").Inc()
+	}
+	status := "new"
+	if reply.Known {
+		status = "again"
+	}
+	r.metrics.NodeRegistration.WithLabelValues(status).Inc()
+	r.log.Info("node registered", "node_id", p.Node.ID, "epoch", reply.Node.Epoch, "status", status,
+		"max_concurrent_jobs", reply.Node.MaxJobs, "kept", len(reply.Kept), "orphans", len(reply.Orphans), "strays", len(reply.Strays))
+
+	// The jobs that the node still has belong to the new epoch before the node learns of it.
+	cancel, err := r.jobs.RebindJobs(ctx, reply.Node.Epoch, reply.Kept)
+	if err != nil {
+		return Registered{}, err
+	}
+	cancel = append(cancel, r.jobs.ResolveStrays(ctx, reply.Strays, reply.Young)...)
+	r.jobs.MoveOrphans(reply.Orphans)
+	r.notifyFreeSlots(reply.Node.ID, reply.Occupancy)
+	return Registered{Node: reply.Node, Cancel: cancel}, nil
+}
+
+// hasOtherOwner reports whether a node that registers was connected to another instance until now, as far as this instance
+// knows.
+func (r *Registry) hasOtherOwner(next *core.Node) bool {
+	n := r.fleet.Node(next.ID)
+	if n == nil || next.Owner == "" {
+		return false
+	}
+	known := n.Now()
+	return known.Owner != "" && known.Owner != next.Owner && known.Health != core.HealthOffline
+}
+
+// Heartbeat is a heartbeat of a node.
+type Heartbeat struct {
+	Node     core.NodeID
+	Epoch    core.Epoch // 0: the node did not send one
+	Seq      uint64     // 0: the node does not number its heartbeats
+	Patch    Patch
+	Activity store.Activity
+}
+
+// Heartbeat handles a heartbeat and returns the jobs that the node should stop. A heartbeat that contains everything that a
+// registration would registers an unknown node.
+func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJob, error) {
+	began := time.Now()
+	defer func() {
+		r.metrics.HeartbeatLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
+	}()
+	b.Patch.normalise()
+	known, err := r.knownDeclaration(ctx, b.Node)
+	if err != nil {
+		return nil, err
+	}
+	for again := false; known != nil; again = true {
+		result, err := r.storeHeartbeat(ctx, &b, known, again)
+		if err != nil {
+			return nil, r.storeError(ctx, "heartbeat", err)
+		}
+		switch result.Verdict {
+		case store.StaleEpoch:
+			return nil, wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
+		case store.TooLate:
+			if ctx.Err() != nil {
+				return nil, r.storeError(ctx, "heartbeat", ctx.Err())
+			}
+			return nil, nil // a later heartbeat arrived first and contains everything
+		case store.OK:
+			if !b.Patch.isContainedIn(result.Node) {
+				known = result.Node // it had changed since this instance last read it: apply the patch to that
+				continue
+			}
+			if result.Node.Disconnected && (b.Patch.Connection != 0 || result.Node.Callback != "") {
+				// It has a callback_url now, or the store has lost that it is connected again.
+				if _, err := r.connect(ctx, store.ConnectParams{Node: b.Node, Epoch: result.Node.Epoch, Connection: b.Patch.Connection}); err != nil {
+					return nil, err
+				}
+			}
+			return r.applyHeartbeat(ctx, known, &result), nil
+		}
+		known = nil
+	}
+	if !b.Patch.Full() || b.Patch.Connection != 0 {
+		// A connected node is registered by the instance that has its connection, from all that it has declared over it.
+		return nil, wire.Wrong(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
+	}
+	reply, err := r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true})
+	return reply.Cancel, err
+}
+
+// knownDeclaration returns the declaration of a node, from the fleet or the store; nil if the node is unknown.
+func (r *Registry) knownDeclaration(ctx context.Context, id core.NodeID) (*core.Node, error) {
+	if n := r.fleet.Node(id); n != nil {
+		return n.Now(), nil
+	}
+	status, err := r.store.Node(ctx, id)
+	switch {
+	case err == nil:
+		return status.Node, nil
+	case errors.Is(err, store.ErrNoNode):
+		return nil, nil
+	}
+	return nil, r.storeError(ctx, "heartbeat", err)
+}
+
+// storeHeartbeat writes a heartbeat, with a new declaration if the patch changes the known one.
+func (r *Registry) storeHeartbeat(ctx context.Context, b *Heartbeat, known *core.Node, again bool) (store.HeartbeatResult, error) {
+	p := store.HeartbeatParams{
+		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Repeat: again, Known: known, Load: b.Patch.load(), Activity: b.Activity,
+	}
+	if !b.Patch.isContainedIn(known) {
+		next := *known
+		b.Patch.Apply(&next)
+		p.Declared = &next
+	}
+	return r.store.Heartbeat(ctx, p)
+}
+
+// applyHeartbeat updates the fleet, passes the affected jobs on, and returns the jobs that the node should stop.
+func (r *Registry) applyHeartbeat(ctx context.Context, known *core.Node, result *store.HeartbeatResult) []store.ActiveJob {
+	if result.Node != known || r.fleet.Node(known.ID) == nil {
+		r.updateFleet(ctx, result.NodeStatus)
+	} else {
+		r.fleet.Beat(known.ID, result.Load, result.Occupancy)
+	}
+	r.notifyFreeSlots(known.ID, result.Occupancy)
+	r.jobs.MoveOrphans(result.Orphans)
+	r.jobs.MoveOverdue(result.Overdue)
+	return append(result.Cancels, r.jobs.ResolveStrays(ctx, result.Strays, result.Young)...)
+}
+
+// notifyFreeSlots wakes a request that waits for a slot, if the node has a free one.
+func (r *Registry) notifyFreeSlots(id core.NodeID, o store.Occupancy) {
+	if o.Free() {
+		r.jobs.NotifyFreeSlots(r.fleet.Node(id))
+	}
+}
+
+// updateFleet updates a node in this instance's fleet.
+func (r *Registry) updateFleet(ctx context.Context, s store.NodeStatus) {
+	if err := r.fleet.Admit(ctx, r.store, s); err != nil {
+		r.log.Warn("could not read a node's marks", "node_id", s.Node.ID, "error", err)
+	}
+}
+
+// Drain sets or clears the operator's order that a node gets no new jobs.
+func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
+	if _, err := r.store.Drain(ctx, store.DrainParams{Node: id, Drained: drained}); err != nil {
+		if errors.Is(err, store.ErrNoNode) {
+			return store.NodeStatus{}, unknownNodeError(id)
+		}
+		return store.NodeStatus{}, r.storeError(ctx, "drain", err)
+	}
+	status, err := r.Node(ctx, id)
+	if err == nil {
+		r.updateFleet(ctx, status)
+		r.log.Info("node drained or resumed", "node_id", id, "drained", drained)
+	}
+	return status, err
+}
+
+func unknownNodeError(id core.NodeID) *wire.Error {
+	return wire.Wrong(wire.NotFound, "node_id", "no node %s is registered", id)
+}
+
+// storeError counts and logs a store operation that failed, and returns the error for the caller.
+func (r *Registry) storeError(ctx context.Context, operation string, err error) error {
+	r.metrics.StoreErrors.WithLabelValues(operation).Inc()
+	if ctx.Err() == nil {
+		r.log.Warn("the store did not answer", "operation", operation, "error", err)
+	}
+	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
+}

@@ -1,0 +1,173 @@
+package pick
+
+import (
+	"slices"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+)
+
+// Selection chooses candidates for one job. It samples members of a pool at random without replacement, no more than it
+// needs, and returns them in the order in which they should be tried: of each two that pass the filters and seem to have a
+// free slot, the one with the lower in-flight share first. The least of many by numbers that are a little old would send all
+// jobs to the same node; the lesser of two does not.
+type Selection struct {
+	picker  *Picker
+	query   Query
+	members *fleet.Members
+	sampled int
+	swaps   []swap
+	second  fleet.Member // passed the filters, not yet returned
+}
+
+// swap is one exchange of a shuffle that is made only as far as it is read.
+type swap struct{ position, index int }
+
+// Select starts a selection among members. Return it to the pool with End.
+func (p *Picker) Select(q Query, members *fleet.Members) *Selection {
+	s := p.selections.Get().(*Selection)
+	s.query, s.members = q, members
+	return s
+}
+
+// End returns the selection to the pool of selections; it must not be used afterwards.
+func (s *Selection) End() {
+	s.swaps = s.swaps[:0]
+	s.sampled, s.members, s.query = 0, nil, Query{}
+	s.second = fleet.Member{}
+	s.picker.selections.Put(s)
+}
+
+// Next returns the next candidate; its Node is nil when the sample is used up.
+func (s *Selection) Next() fleet.Member {
+	if first := s.second; first.Node != nil {
+		s.second = fleet.Member{}
+		return first
+	}
+	// Both are sampled and fetched before either is filtered, so that the waits for memory overlap.
+	a, b := s.sampleMember(), s.sampleMember()
+	a.Fetch()
+	b.Fetch()
+	first, second := s.filter(a), s.filter(b)
+	if first.Node == nil {
+		first, second = second, fleet.Member{}
+	}
+	if first.Node == nil {
+		if first = s.samplePassing(); first.Node == nil {
+			return first
+		}
+	}
+	if second.Node == nil {
+		second = s.samplePassing()
+	}
+	if second.Node != nil && s.inFlightShare(second.Node) < s.inFlightShare(first.Node) {
+		first, second = second, first
+	}
+	s.second = second
+	return first
+}
+
+func (s *Selection) inFlightShare(n *fleet.Node) float64 { return s.picker.fleet.Share(n, s.query.Now) }
+
+// filter returns the member if it passes the filters and is believed to have a free slot, else none.
+func (s *Selection) filter(m fleet.Member) fleet.Member {
+	if m.Node != nil && s.picker.filterMember(&s.query, m.Node) == core.ReasonNone && s.inFlightShare(m.Node) < 1 {
+		return m
+	}
+	return fleet.Member{}
+}
+
+// samplePassing samples until a member passes.
+func (s *Selection) samplePassing() fleet.Member {
+	for m := s.sampleMember(); m.Node != nil; m = s.sampleMember() {
+		if m = s.filter(m); m.Node != nil {
+			return m
+		}
+	}
+	return fleet.Member{}
+}
+
+// sampleMember returns one more member at random; its Node is nil when SampleK were returned.
+func (s *Selection) sampleMember() fleet.Member {
+	if s.sampled >= min(s.members.Len(), s.picker.policy.SampleK) {
+		return fleet.Member{}
+	}
+	m := s.members.At(s.shuffledIndex(s.sampled))
+	s.sampled++
+	return m
+}
+
+// shuffledIndex returns the index of the member at position i of a shuffle of all members. It is called with 0, 1, 2, … in
+// turn.
+func (s *Selection) shuffledIndex(i int) int {
+	if !s.picker.policy.Shuffle {
+		return i
+	}
+	j := i + s.picker.intN(s.members.Len()-i)
+	at := s.indexAt(j)
+	s.swaps = append(s.swaps, swap{position: j, index: s.indexAt(i)})
+	return at
+}
+
+// indexAt returns the index at a position after the swaps so far; the last swap of a position counts.
+func (s *Selection) indexAt(position int) int {
+	for _, w := range slices.Backward(s.swaps) {
+		if w.position == position {
+			return w.index
+		}
+	}
+	return position
+}
+
+// Survey is the result of filtering a whole pool.
+type Survey struct {
+	// Candidates are the nodes to probe, at most ScanMax: first those that may have a free slot, in random order, then those
+	// believed full, then those that were rejected for a soft reason.
+	Candidates []fleet.Member
+	// Capable is how many members are capable of the job.
+	Capable int
+	// Rejections counts the rejected members by reason.
+	Rejections map[core.Reason]int
+}
+
+// Survey filters every member. It is the slow path before a refusal: what is believed about occupancy only orders the
+// candidates, and soft reasons do not reject.
+func (s *Selection) Survey() Survey {
+	survey := Survey{Rejections: make(map[core.Reason]int)}
+	var free, full, soft []fleet.Member
+	for m := range s.members.All() {
+		reason := s.picker.filterMember(&s.query, m.Node)
+		if !reason.Incapable() {
+			survey.Capable++
+		}
+		switch {
+		case reason != core.ReasonNone:
+			survey.Rejections[reason]++
+			if reason.Soft() {
+				soft = append(soft, m)
+			}
+		case s.inFlightShare(m.Node) >= 1:
+			full = append(full, m)
+		default:
+			free = append(free, m)
+		}
+	}
+	for _, group := range [][]fleet.Member{free, full, soft} {
+		s.shuffle(group)
+		survey.Candidates = append(survey.Candidates, group...)
+	}
+	if len(survey.Candidates) > s.picker.policy.ScanMax {
+		survey.Candidates = survey.Candidates[:s.picker.policy.ScanMax]
+	}
+	return survey
+}
+
+func (s *Selection) shuffle(nodes []fleet.Member) {
+	if !s.picker.policy.Shuffle {
+		return
+	}
+	for i := range len(nodes) - 1 {
+		j := i + s.picker.intN(len(nodes)-i)
+		nodes[i], nodes[j] = nodes[j], nodes[i]
+	}
+}

@@ -1,0 +1,206 @@
+package pick_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+)
+
+const unknown = -1
+
+// poolWithOccupancy returns a pool of nodes with the given in-flight jobs of four slots, some of them unknown. The known
+// ones were observed just now; the fleet's average is the given one.
+func poolWithOccupancy(average float64, inFlight ...int) (*poolFixture, pick.Query) {
+	f := poolOf(len(inFlight))
+	q := f.query()
+	q.Now += fleet.Instant(10 * time.Second) // their occupancy at registration is too old to be used
+	for range 2000 {
+		f.Observe(f.node(0), int(average*1000), 1000, 0)
+	}
+	for i, n := range inFlight {
+		if n != unknown {
+			f.Observe(f.node(i), n, 4, q.Now)
+		}
+	}
+	return f, q
+}
+
+func TestLowerInFlightShareIsFirstOfTwo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		average float64
+		a, b    int
+		first   int // of the two; unknown: either
+	}{
+		{"idle and half", 0.5, 0, 2, 0},
+		{"three quarters and a quarter", 0.5, 3, 1, 1},
+		{"equal", 0.5, 2, 2, unknown},
+		{"unknown and less than average", 0.5, unknown, 1, 1},
+		{"unknown and more than average", 0.5, unknown, 3, 0},
+		{"unknown and idle, in an idle fleet", 0, 0, unknown, unknown},
+		{"unknown and nearly full, in a full fleet", 1, 3, unknown, 0},
+		{"both unknown", 0.5, unknown, unknown, unknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f, q := poolWithOccupancy(c.average, c.a, c.b)
+			picker, members := pick.New(f.Fleet, defaultPolicy(), seeded(1)), f.pool.Members()
+			first := make(map[core.NodeID]int)
+			const rounds = 2000
+			for range rounds {
+				r := picker.Select(q, members)
+				all := candidates(r)
+				r.End()
+				if len(all) != 2 {
+					t.Fatalf("candidates %v, want both", all)
+				}
+				first[all[0]]++
+			}
+			if c.first == unknown {
+				checkUniform(t, "first of two", first, 2)
+			} else if diff := cmp.Diff(map[core.NodeID]int{nodeID(c.first): rounds}, first); diff != "" {
+				t.Errorf("first of two (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// In-flight shares are compared, not numbers of jobs.
+func TestSharesOfNodesOfDifferentSizeAreCompared(t *testing.T) {
+	t.Parallel()
+	f := emptyPool()
+	f.Update(status(declared("small", func(n *core.Node) { n.MaxJobs = 2 })))
+	f.Update(status(declared("large", func(n *core.Node) { n.MaxJobs = 100 })))
+	q := f.query()
+	f.Observe(f.Node("small"), 1, 2, q.Now)
+	f.Observe(f.Node("large"), 20, 100, q.Now)
+	for seed := range uint64(100) {
+		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool.Members())
+		if diff := cmp.Diff([]core.NodeID{"large", "small"}, candidates(r)); diff != "" {
+			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
+		}
+		r.End()
+	}
+}
+
+// Of each two candidates the first has the lower share, whatever is known of them, and none is believed full.
+func TestEveryPairIsOrderedByShare(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		states := rapid.SliceOfN(rapid.IntRange(unknown, 6), 1, 30).Draw(t, "in flight")
+		average := rapid.SampledFrom([]float64{0, 0.3, 0.6, 1}).Draw(t, "average")
+		f, q := poolWithOccupancy(average, states...)
+		policy := defaultPolicy()
+		policy.SampleK = len(states)
+		r := pick.New(f.Fleet, policy, seeded(rapid.Uint64().Draw(t, "seed"))).Select(q, f.pool.Members())
+		defer r.End()
+		var shares []float64
+		for m := r.Next(); m.Node != nil; m = r.Next() {
+			shares = append(shares, f.Share(m.Node, q.Now))
+		}
+		free := 0
+		for _, n := range states {
+			if n < 4 {
+				free++
+			}
+		}
+		if len(shares) != free {
+			t.Fatalf("%d candidates, want the %d nodes that may have a free slot", len(shares), free)
+		}
+		for i, share := range shares {
+			if share >= 1 {
+				t.Fatalf("candidate %d is believed full", i)
+			}
+			if i%2 == 1 && share < shares[i-1] {
+				t.Fatalf("candidate %d has a share of %v, the one before it %v", i, share, shares[i-1])
+			}
+		}
+	})
+}
+
+// Of two samples the one with the lower share is first, not the least of all: that would send all jobs to the same node. With
+// two of twenty sampled, the node with the lowest share is first in one of ten selections and the one with the highest in none.
+func TestTwoChoicesInsteadOfLeastOfAll(t *testing.T) {
+	t.Parallel()
+	const nodes, rounds = 20, 20_000
+	f := emptyPool()
+	for i := range nodes {
+		f.Update(status(declared(nodeID(i), func(n *core.Node) { n.MaxJobs = 100 })))
+	}
+	q := f.query()
+	for i := range nodes {
+		f.Observe(f.node(i), i, 100, q.Now)
+	}
+	picker, members := pick.New(f.Fleet, defaultPolicy(), seeded(7)), f.pool.Members()
+	first := make(map[core.NodeID]int)
+	for range rounds {
+		r := picker.Select(q, members)
+		first[r.Next().ID()]++
+		r.End()
+	}
+	for i := range nodes {
+		// The i-th is first when the other has a higher share.
+		want := 2 * float64(nodes-1-i) / (nodes * (nodes - 1)) * rounds
+		if got := float64(first[nodeID(i)]); math.Abs(got-want) > 5*math.Sqrt(want) {
+			t.Errorf("the node with the %d-th lowest share was first %v times of %d, want about %.0f", i+1, got, rounds, want)
+		}
+	}
+}
+
+// unshuffled returns a picker that must not use its generator.
+func unshuffled(t *testing.T, f *poolFixture, policy pick.Policy) *pick.Picker {
+	t.Helper()
+	policy.Shuffle = false
+	return pick.New(f.Fleet, policy, func(int) int {
+		t.Error("the generator was used although candidates are not shuffled")
+		return 0
+	})
+}
+
+func TestWithoutShuffleCandidatesAreInPoolOrder(t *testing.T) {
+	t.Parallel()
+	f := poolOf(30)
+	// A removal puts the last node in the position of the removed one: the pool's order is not that of the ids.
+	f.Remove(nodeID(3))
+	var order []core.NodeID
+	for m := range f.pool.Members().All() {
+		order = append(order, m.ID())
+	}
+	policy := defaultPolicy()
+	picker := unshuffled(t, f, policy)
+	for range 2 {
+		r := picker.Select(f.query(), f.pool.Members())
+		if diff := cmp.Diff(order[:policy.SampleK], candidates(r)); diff != "" {
+			t.Errorf("candidates (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(order, ids(r.Survey().Candidates)); diff != "" {
+			t.Errorf("survey's candidates (-want +got):\n%s", diff)
+		}
+		r.End()
+	}
+}
+
+// The order is that of the pool; of each two the one with the lower share still goes first, and full nodes are left out.
+func TestWithoutShufflePairsAreOrderedByShare(t *testing.T) {
+	t.Parallel()
+	f := poolOf(6)
+	q := f.query()
+	for i, inFlight := range []int{3, 1, 4, 0, 2, 2} {
+		f.Observe(f.node(i), inFlight, 4, q.Now)
+	}
+	r := selectFrom(t, unshuffled(t, f, defaultPolicy()), q, f.pool.Members())
+	if diff := cmp.Diff([]core.NodeID{nodeID(1), nodeID(0), nodeID(3), nodeID(4), nodeID(5)}, candidates(r)); diff != "" {
+		t.Errorf("candidates (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]core.NodeID{nodeID(0), nodeID(1), nodeID(3), nodeID(4), nodeID(5), nodeID(2)}, ids(r.Survey().Candidates)); diff != "" {
+		t.Errorf("survey's candidates (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,324 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// TestMain checks that a scheduler that has stopped leaves no goroutine behind.
+func TestMain(m *testing.M) {
+	// A cluster client that was just closed may still read the topology, for a second.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
+
+// Several tests run two instances in this process that share nothing but a Redis.
+
+// instance is one scheduler of a cluster, with an HTTP client of it.
+type instance struct {
+	*scheduler.Scheduler
+	peer *sim.API
+}
+
+// cluster is several instances that share a store. Nodes and clients use any of them.
+type cluster []*instance
+
+// startCluster runs two instances on the store at a URL until the test ends. A nil transport calls nodes over HTTP.
+func startCluster(t *testing.T, url string, cfg config.Config, transport dispatch.Transport) cluster {
+	t.Helper()
+	cfg.Store = url
+	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
+	instances := make(cluster, 2)
+	t.Cleanup(func() {
+		// The wait of a cluster client before it reads the topology again cannot be cancelled.
+		waitUntil(t, "the Redis client to end", waitLimit, func() bool { return !hasGoroutine("rueidis.(*call).DelayDo") })
+	})
+	for i := range instances {
+		s := newSchedulerWith(t, cfg, transport)
+		l, err := s.Listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		instances[i] = &instance{s, sim.NewAPI("http://" + l.Addr().String())}
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx, l) }()
+		t.Cleanup(func() {
+			instances[i].peer.Close()
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return instances
+}
+
+// hasGoroutine reports whether a goroutine runs a function.
+func hasGoroutine(function string) bool {
+	stacks := make([]byte, 16<<20)
+	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(function))
+}
+
+func (instances cluster) anyInstance() *instance { return instances[rand.N(len(instances))] }
+
+// allSee reports whether every instance has all of these nodes in its fleet.
+func (instances cluster) allSee(ids ...core.NodeID) bool {
+	for _, in := range instances {
+		for _, id := range ids {
+			if in.Fleet.Node(id) == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (instances cluster) inFlight() int {
+	n := 0
+	for _, in := range instances {
+		n += in.Jobs.InFlight()
+	}
+	return n
+}
+
+// sumMetric sums a metric over all instances by one of its labels.
+func (instances cluster) sumMetric(t *testing.T, metric, label string) map[string]int {
+	t.Helper()
+	sums := make(map[string]int)
+	for _, in := range instances {
+		families, err := in.Metrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() != metric {
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if l.GetName() == label && m.GetCounter().GetValue() > 0 {
+						sums[l.GetValue()] += int(m.GetCounter().GetValue())
+					}
+				}
+			}
+		}
+	}
+	return sums
+}
+
+// waitUntil polls until a condition holds and returns how long that took. The limit only ends a test
+// that would never end.
+func waitUntil(t *testing.T, what string, limit time.Duration, ok func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	tick := time.NewTicker(200 * time.Microsecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Since(began) > limit {
+			t.Fatalf("waited %v for %s", limit, what)
+		}
+		<-tick.C
+	}
+	return time.Since(began)
+}
+
+// retryWhileDown repeats an operation until Redis answers in time, which on a busy machine it may not.
+func retryWhileDown(t *testing.T, operation func() error) {
+	t.Helper()
+	waitUntil(t, "an answer", waitLimit, func() bool {
+		err := operation()
+		var e *wire.Error
+		if errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown {
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+}
+
+// stallDetector measures for how long this process does not run, on a machine that is busy: then nothing can be concluded from
+// times that depend on heartbeats.
+type stallDetector struct{ longest atomic.Int64 }
+
+func detectStalls(t *testing.T) *stallDetector {
+	s := &stallDetector{}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for last := time.Now(); backoff.Sleep(ctx, 20*time.Millisecond); last = time.Now() {
+			s.longest.Store(max(s.longest.Load(), int64(time.Since(last))))
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		watch.Wait()
+	})
+	return s
+}
+
+// longestSince returns the longest stall since the last call.
+func (s *stallDetector) longestSince() time.Duration { return time.Duration(s.longest.Swap(0)) }
+
+// quantile returns a quantile of a sorted list.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(100 * time.Microsecond)
+}
+
+func sorted(list []time.Duration) []time.Duration {
+	slices.Sort(list)
+	return list
+}
+
+// chiSquare returns how far counts are from being equal, and the limit that chance exceeds once in a thousand
+// experiments: the 99.9th percentile by Wilson and Hilferty's approximation.
+func chiSquare(counts []int) (chi, limit float64) {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	expected := float64(total) / float64(len(counts))
+	for _, n := range counts {
+		chi += (float64(n) - expected) * (float64(n) - expected) / expected
+	}
+	const z = 3.0902
+	k := float64(len(counts) - 1)
+	return chi, k * math.Pow(1-2/(9*k)+z*math.Sqrt(2/(9*k)), 3)
+}
+
+func newScheduler(t *testing.T, cfg config.Config) *scheduler.Scheduler {
+	t.Helper()
+	return newSchedulerWith(t, cfg, nil)
+}
+
+func newSchedulerWith(t *testing.T, cfg config.Config, transport dispatch.Transport) *scheduler.Scheduler {
+	t.Helper()
+	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// waitLimit bounds every wait of these tests.
+const waitLimit = 20 * time.Second
+
+var discardLog = slog.New(slog.DiscardHandler)
+
+// tone returns PCM of a tone at 16 kHz.
+func tone(ms int) []byte {
+	pcm := make([]byte, 32*ms)
+	for i := range len(pcm) / 2 {
+		v := int16(8000 * math.Sin(float64(i)/5))
+		pcm[2*i], pcm[2*i+1] = byte(v), byte(v>>8)
+	}
+	return pcm
+}
+
+// startScheduler runs a scheduler until the test ends and returns its URL.
+func startScheduler(t *testing.T, cfg config.Config) string {
+	t.Helper()
+	s := newSchedulerWith(t, cfg, nil)
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+func do(t *testing.T, s *redistest.Server, args ...string) {
+	t.Helper()
+	if _, err := s.Do(args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func requestFor(id string) dispatch.Request {
+	return dispatch.Request{Spec: core.Spec{
+		Request: core.RequestID(id), Session: "session-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a",
+	}}
+}
+
+// retryUntilOK repeats an operation that a busy machine, or a Redis that is not back yet, may fail.
+func retryUntilOK(t *testing.T, do func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(10 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not in %v: %v", waitLimit, err)
+		}
+	}
+}
+
+// fastConfig is a configuration in which a failover takes about as long, compared with everything else, as it does with the
+// default.
+func fastConfig() config.Config {
+	cfg := config.Default()
+	c := &cfg.Scheduler
+	c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 500, 8000, 8000
+	c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 1500, 10_000, 25_000
+	c.TaskBinding.ReservedTTLSeconds, c.TaskBinding.LeaseSeconds = 2, 3600
+	c.Observability.PathWarnMS = 60_000
+	return cfg
+}
+
+func declaration(langs ...core.Lang) nodes.Patch {
+	slots, url := 1000, "http://127.0.0.1:9/jobs"
+	return nodes.Patch{Semantic: langs, MaxJobs: &slots, Callback: &url}
+}
+
+func register(t *testing.T, in *instance, id core.NodeID, langs ...core.Lang) {
+	t.Helper()
+	retryWhileDown(t, func() error {
+		_, err := in.Nodes.Register(t.Context(), id, declaration(langs...), store.Activity{Lists: true})
+		return err
+	})
+}
+
+// instantTransport is a transport to nodes that finish each job at once.
+type instantTransport struct {
+	jobs atomic.Pointer[dispatch.Dispatcher]
+}
+
+func (i *instantTransport) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
+	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
+	return i.jobs.Load().Done(ctx, r, nil)
+}
+
+func (*instantTransport) Cancel(context.Context, core.NodeID, core.JobID, int) {}

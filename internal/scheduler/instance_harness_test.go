@@ -1,0 +1,251 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// testInstance is a running scheduler with one HTTP node and an HTTP client.
+type testInstance struct {
+	t         *testing.T
+	scheduler *scheduler.Scheduler
+	listener  net.Listener
+	url       string
+	client    *http.Client
+	stop      context.CancelFunc
+	ended     chan error
+	node      *httptest.Server
+	delivered chan wire.Assignment
+	nodeConns atomic.Int64 // open connections to the node
+}
+
+// startInstance runs a scheduler with a node. The node passes each delivery to the test and then calls callback.
+func startInstance(t *testing.T, callback http.HandlerFunc, changes ...func(*config.Config)) *testInstance {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Server.Port = 0
+	cfg.Scheduler.Dispatch.ACKTimeoutMS = 10_000 // a test's node may be slow to acknowledge on a busy machine
+	for _, change := range changes {
+		change(&cfg)
+	}
+	r := &testInstance{t: t, ended: make(chan error, 1), delivered: make(chan wire.Assignment, 16)}
+	var err error
+	if r.scheduler, err = scheduler.New(t.Context(), cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil); err != nil {
+		t.Fatal(err)
+	}
+	if r.listener, err = r.scheduler.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.url = "http://" + r.listener.Addr().String()
+	transport := &http.Transport{}
+	r.client = &http.Client{Transport: transport}
+	t.Cleanup(transport.CloseIdleConnections)
+
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go func() { r.ended <- r.scheduler.Run(ctx, r.listener) }()
+	t.Cleanup(stop)
+
+	r.node = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var a wire.Assignment
+		if err := json.NewDecoder(req.Body).Decode(&a); err != nil {
+			t.Error(err)
+		}
+		r.delivered <- a
+		if callback != nil {
+			callback(w, req)
+		}
+	}))
+	r.node.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			r.nodeConns.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			r.nodeConns.Add(-1)
+		}
+	}
+	r.node.Start()
+	t.Cleanup(r.node.Close)
+	r.post(http.StatusOK, "/v1/node/register", map[string]any{
+		"node_id": "n1", "semantic_langs": []string{"en", "zh"}, "max_concurrent_jobs": 2, "callback_url": r.node.URL,
+	})
+	return r
+}
+
+// post sends a body, checks the status and returns the response.
+func (r *testInstance) post(status int, path string, body any) map[string]any {
+	r.t.Helper()
+	b, err := json.Marshal(body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := r.client.Post(r.url+path, "application/json", bytes.NewReader(b))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.read(status, path, resp)
+}
+
+func (r *testInstance) get(status int, path string) map[string]any {
+	r.t.Helper()
+	resp, err := r.client.Get(r.url + path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.read(status, path, resp)
+}
+
+func (r *testInstance) read(status int, path string, resp *http.Response) map[string]any {
+	r.t.Helper()
+	defer resp.Body.Close()
+	var out map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil || resp.StatusCode != status {
+		r.t.Fatalf("%s: want %d, got %d %v (%v)", path, status, resp.StatusCode, out, err)
+	}
+	if status == http.StatusServiceUnavailable && path != "/readyz" && resp.Header.Get("Retry-After") == "" {
+		r.t.Errorf("%s: 503 without Retry-After", path)
+	}
+	return out
+}
+
+func dispatchBody(request string) map[string]any {
+	return map[string]any{"session_id": "s", "src_lang": "en", "tgt_lang": "zh", "request_id": request}
+}
+
+// dispatchJob dispatches a request and returns the delivery to the node.
+func (r *testInstance) dispatchJob(request string) wire.Assignment {
+	r.t.Helper()
+	r.post(http.StatusOK, "/v1/dispatch/f2f", dispatchBody(request))
+	return r.awaitDelivery()
+}
+
+func (r *testInstance) awaitDelivery() wire.Assignment {
+	r.t.Helper()
+	select {
+	case a := <-r.delivered:
+		return a
+	case <-time.After(waitLimit):
+		r.t.Fatal("no job was delivered")
+		panic("unreachable")
+	}
+}
+
+// reportBody is the body of a report about a job by its node.
+func reportBody(a wire.Assignment) map[string]any {
+	return map[string]any{"job_id": a.JobID, "attempt_id": a.AttemptID, "node_id": a.NodeID}
+}
+
+// awaitUnready polls /readyz until the scheduler reports that it is stopping, as a load
+// balancer does.
+func (r *testInstance) awaitUnready() {
+	r.t.Helper()
+	r.waitFor("it is not ready after it was stopped", func() bool {
+		resp, err := r.client.Get(r.url + "/readyz")
+		if err != nil {
+			r.t.Fatalf("it stopped serving before /readyz reported it: %v", err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusServiceUnavailable
+	})
+}
+
+// waitFor polls until a condition holds.
+func (r *testInstance) waitFor(what string, ok func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(waitLimit); time.Now().Before(end); <-tick.C {
+		if ok() {
+			return
+		}
+	}
+	r.t.Fatalf("not in %s: %s", waitLimit, what)
+}
+
+// awaitEnd waits until Run has returned.
+func (r *testInstance) awaitEnd() error {
+	r.t.Helper()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(waitLimit):
+		r.t.Fatal("it was stopped and Run did not return")
+		panic("unreachable")
+	}
+}
+
+// wantRunning checks that Run has not returned.
+func (r *testInstance) wantRunning() {
+	r.t.Helper()
+	select {
+	case err := <-r.ended:
+		r.t.Fatalf("it ended while a job was in flight: %v", err)
+	default:
+	}
+}
+
+// sessionConn is the WebSocket of a session without a client library: it does not go away by itself.
+type sessionConn struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+func dialSession(t *testing.T, url string, start wire.SessionStart) *sessionConn {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
+		Subprotocols: []string{wire.Subprotocol},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	conn.SetReadLimit(-1)
+	s := &sessionConn{t, conn}
+	s.send(start)
+	return s
+}
+
+func (s *sessionConn) send(f wire.Frame) {
+	s.t.Helper()
+	text, err := wire.EncodeFrame(f)
+	if err == nil {
+		err = s.conn.Write(s.t.Context(), websocket.MessageText, text)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// await reads until a frame of the given type comes.
+func (s *sessionConn) await(into wire.Frame) {
+	s.t.Helper()
+	for {
+		_, body, err := s.conn.Read(s.t.Context())
+		if err != nil {
+			s.t.Fatalf("waiting for %s: %v", into.Type(), err)
+		}
+		if typ, err := wire.TypeOf(body); err == nil && typ == into.Type() {
+			if err := wire.Decode(body, into); err != nil {
+				s.t.Fatal(err)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var manyNodes = flag.Int("many-nodes", 2000, "how many nodes TestReadyMeansEveryNodeIsKnown and TestLosingMostNodesAtOnce have")
+
+// registerMany registers many nodes with an instance, some of them concurrently.
+func registerMany(t *testing.T, in *instance, n int, declare func(i int) nodes.Patch) []core.NodeID {
+	t.Helper()
+	ids := make([]core.NodeID, n)
+	next := make(chan int)
+	var work sync.WaitGroup
+	for range 32 {
+		work.Go(func() {
+			for i := range next {
+				ids[i] = core.NodeID(fmt.Sprintf("many-%d", i))
+				retryWhileDown(t, func() error {
+					_, err := in.Nodes.Register(t.Context(), ids[i], declare(i), store.Activity{Lists: true})
+					return err
+				})
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	work.Wait()
+	return ids
+}
+
+// TestReadyMeansEveryNodeIsKnown: a new instance over a store with many nodes refuses nothing once it is ready.
+// Each direction is served by one node only, so that a missing node is a refusal.
+func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
+	const directions = 200 // of as many of the nodes
+	redis := redistest.Start(t)
+	cfg := config.Default()
+	cfg.Store = redis.URL()
+	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 120_000, 120_000 // no heartbeats are sent
+	transport := &instantTransport{}
+	instances := startCluster(t, redis.URL(), cfg, transport)
+	language := func(i int) core.Lang { return core.Lang(fmt.Sprintf("q%c%c", 'a'+i/20, 'a'+i%20)) }
+	every := *manyNodes / directions
+	registerMany(t, instances[0], *manyNodes, func(i int) nodes.Patch {
+		if i%every == 0 && i/every < directions {
+			return declaration(language(i/every), "zh")
+		}
+		return declaration("en", "zh")
+	})
+
+	s := newSchedulerWith(t, cfg, transport)
+	transport.jobs.Store(s.Jobs)
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := sim.NewAPI("http://" + l.Addr().String())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() { ended <- s.Run(ctx, l) }()
+	t.Cleanup(func() {
+		peer.Close()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	waitUntil(t, "the new instance to be ready", waitLimit, func() bool { return peer.Get(t.Context(), "/readyz", new(wire.ReadyResponse)) == nil })
+	ready := time.Since(began)
+	refused := make(map[wire.Code]int)
+	for i := range directions {
+		body := map[string]any{"session_id": "s", "src_lang": string(language(i)), "tgt_lang": "zh", "request_id": fmt.Sprintf("r%d", i)}
+		err := peer.Post(t.Context(), "/v1/dispatch/f2f", body, new(wire.DispatchResponse))
+		if e := new(wire.Error); errors.As(err, &e) {
+			refused[e.Code]++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d nodes: ready after %v; of %d dispatches from then on, each for another node, refused: %v",
+		*manyNodes, ready.Round(time.Millisecond), directions, refused)
+	if len(refused) > 0 {
+		t.Errorf("refused after it was ready: %v", refused)
+	}
+}
+
+// measuredLoss is the number of nodes from which on TestLosingMostNodesAtOnce is a measurement: with fewer it runs beside other
+// tests, and its times mean nothing.
+const measuredLoss = 10_000
+
+// manyHeartbeats sends the heartbeats of many nodes to two instances, until some of them are lost.
+type manyHeartbeats struct {
+	t        *testing.T
+	cluster  cluster
+	ids      []core.NodeID
+	interval time.Duration
+	alive    atomic.Int64 // how many nodes, from the first on, send heartbeats
+}
+
+// send sends heartbeats until the context ends, spread over the interval.
+func (c *manyHeartbeats) send(ctx context.Context) {
+	const parts = 50
+	var work sync.WaitGroup
+	for at := range 16 {
+		work.Go(func() {
+			for round := 0; backoff.Sleep(ctx, c.interval/parts); round++ {
+				for i := round%parts + at*parts; i < int(c.alive.Load()); i += 16 * parts {
+					b := nodes.Heartbeat{Node: c.ids[i], Activity: store.Activity{Lists: true}}
+					_, _ = c.cluster[i%len(c.cluster)].Nodes.Heartbeat(ctx, b) // the next one makes up for one that failed
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
+// measureDispatches measures dispatches at a steady rate until the context ends. It also counts those that were refused.
+func (c *manyHeartbeats) measureDispatches(ctx context.Context, name string) (times []time.Duration, refused int) {
+	var mu sync.Mutex
+	var calls sync.WaitGroup
+	for i := 0; backoff.Sleep(ctx, 5*time.Millisecond); i++ {
+		calls.Go(func() {
+			began := time.Now()
+			_, err := c.cluster[0].Jobs.Dispatch(c.t.Context(), requestFor(fmt.Sprintf("%s-%d", name, i)))
+			mu.Lock()
+			defer mu.Unlock()
+			times = append(times, time.Since(began))
+			if err != nil {
+				refused++
+			}
+		})
+	}
+	calls.Wait()
+	return sorted(times), refused
+}
+
+// longestSilence returns for how long any instance took one of the first nodes for silent, and how many of them were not in a fleet.
+func (c *manyHeartbeats) longestSilence(first int) (silence time.Duration, missing int) {
+	for _, in := range c.cluster {
+		for _, id := range c.ids[:first] {
+			n := in.Fleet.Node(id)
+			if n == nil {
+				missing++
+				continue
+			}
+			silence = max(silence, n.Silence(in.Fleet.Now()))
+		}
+	}
+	return silence, missing
+}
+
+// reserveWithoutRecord takes a slot of each node for a job that has no record.
+func reserveWithoutRecord(t *testing.T, in *instance, ids []core.NodeID) {
+	t.Helper()
+	for _, id := range ids {
+		n, err := in.Store.Node(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := core.LeaseRef{Node: id, Job: core.JobID("job-" + string(id)), Attempt: 1, Token: "i-unknown.1"}
+		if _, err := in.Store.Reserve(t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Node.Epoch, Revision: n.Node.Revision}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLosingMostNodesAtOnce: 98 of 100 nodes fall silent at the same time. The others stay in the fleets of all instances and
+// get jobs as before. In full:
+//
+//	go test -v -run TestLosingMostNodesAtOnce ./internal/scheduler -many-nodes 10000
+func TestLosingMostNodesAtOnce(t *testing.T) {
+	full := *manyNodes >= measuredLoss
+	cfg := config.Default()
+	c := &cfg.Scheduler
+	if !full {
+		c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 2000, 6000, 6000
+	}
+	presence := c.Nodes.PresenceTTLMS.Duration()
+	transport := &instantTransport{}
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, transport)
+	transport.jobs.Store(instances[0].Jobs)
+	stalls := detectStalls(t)
+	healthy := *manyNodes / 50
+	all := &manyHeartbeats{t: t, cluster: instances, interval: c.Nodes.HeartbeatIntervalMS.Duration()}
+	all.ids = registerMany(t, instances[0], *manyNodes, func(int) nodes.Patch { return declaration("en", "zh") })
+	all.alive.Store(int64(*manyNodes))
+	ctx, stop := context.WithCancel(t.Context())
+	var beating sync.WaitGroup
+	beating.Go(func() { all.send(ctx) })
+	defer beating.Wait()
+	defer stop()
+	waitUntil(t, "both instances to see all nodes", time.Minute, func() bool { return instances.allSee(all.ids...) })
+	reserveWithoutRecord(t, instances[0], all.ids[healthy:2*healthy]) // on some of the nodes that will be lost
+
+	measure := func(ctx context.Context, name string) time.Duration {
+		t.Helper()
+		times, refused := all.measureDispatches(ctx, name)
+		t.Logf("%s: %d dispatches, p50 %v, p99 %v, refused %d", name, len(times), quantile(times, 0.5), quantile(times, 0.99), refused)
+		if refused > 0 && full {
+			t.Errorf("%s: %d dispatches were refused", name, refused)
+		}
+		return quantile(times, 0.99)
+	}
+	calm, end := context.WithTimeout(t.Context(), presence/2)
+	before := measure(calm, "calm")
+	end()
+
+	stalls.longestSince()
+	lost, over := context.WithCancel(t.Context())
+	all.alive.Store(int64(healthy))
+	began := time.Now()
+	var watching sync.WaitGroup
+	var stalest time.Duration
+	missing := 0
+	watching.Go(func() {
+		defer over()
+		var lostAt time.Time
+		for lostAt.IsZero() || time.Since(lostAt) < 3*time.Second {
+			silence, absent := all.longestSilence(healthy)
+			stalest, missing = max(stalest, silence), max(missing, absent)
+			if lostAt.IsZero() && instances[0].Fleet.Len() <= healthy && instances[1].Fleet.Len() <= healthy {
+				lostAt = time.Now()
+				t.Logf("%d nodes had left both fleets %v after their last heartbeat; presence is %v",
+					*manyNodes-healthy, time.Since(began).Round(time.Millisecond), presence)
+			}
+			if time.Since(began) > 4*presence {
+				t.Errorf("after %v there are %d and %d nodes in the fleets, want %d", time.Since(began), instances[0].Fleet.Len(), instances[1].Fleet.Len(), healthy)
+				return
+			}
+			backoff.Sleep(ctx, 20*time.Millisecond)
+		}
+	})
+	during := measure(lost, "loss")
+	watching.Wait()
+	stall := stalls.longestSince()
+	t.Logf("p99 while %d of %d nodes were lost: %.2f times that of calm; the longest silence of a healthy node: %v; this process was stalled for up to %v",
+		*manyNodes-healthy, *manyNodes, float64(during)/float64(before), stalest.Round(time.Millisecond), stall.Round(time.Millisecond))
+	if stall < presence/3 && (missing > 0 || stalest >= presence) {
+		t.Errorf("%d healthy nodes were not in a fleet, and the longest silence of one was %v", missing, stalest)
+	}
+	if full && during > 2*before {
+		t.Errorf("p99 %v, more than twice the %v of calm", during, before)
+	}
+	waitUntil(t, "the leases of the lost nodes to be revoked", time.Minute, func() bool {
+		leases, err := instances[0].Store.Orphans(t.Context(), all.ids[healthy:2*healthy]...)
+		return err == nil && !slices.ContainsFunc(leases, func(l core.Lease) bool { return l.State != core.LeaseRevoked })
+	})
+}

@@ -1,0 +1,55 @@
+package scheduler
+
+import (
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// registerMetrics registers the gauges that are read from the parts of the scheduler.
+func (s *Scheduler) registerMetrics() {
+	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
+	s.Metrics.Gauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost recently.",
+		func() float64 { return float64(s.Sessions.Len()) })
+	s.Metrics.Gauge("lingua_connected_nodes", "Nodes that are connected to this instance by their socket.",
+		func() float64 { return float64(s.nodeConns.Len()) })
+	s.Metrics.Gauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
+		func() float64 { return float64(s.hub.Len()) })
+	s.Metrics.Gauge("lingua_presence_age_seconds", "Since this instance last renewed its presence; it grants nothing after two thirds of heartbeat_ttl_seconds.",
+		func() float64 { return s.Bus.PresenceAge().Seconds() })
+	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is held until its jobs have ended.",
+		func() float64 { return float64(s.Audio.Held()) })
+	s.Metrics.Gauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
+		func() float64 { return float64(s.Jobs.Waiting()) })
+}
+
+// countClose counts the close of a connection.
+func (s *Scheduler) countClose(c socket.CloseError) { s.Metrics.Closed(int(c.Code), c.ByPeer) }
+
+// directions returns capacity and in-flight jobs of the directions that were requested recently.
+func (s *Scheduler) directions() []telemetry.Direction {
+	inFlight := s.Jobs.InFlightByDirection()
+	byName := make(map[core.Direction]telemetry.Direction)
+	for p := range s.Fleet.Pools() {
+		if p.Requirement.TTS {
+			continue // the pool of the same direction without TTS includes it
+		}
+		d := telemetry.Direction{Name: p.Requirement.String()}
+		for m := range p.Members().All() {
+			if b := m.Summary(); b.Ready() && b.Reachable() {
+				d.Capacity += b.MaxJobs()
+			}
+		}
+		byName[p.Requirement.Direction] = d
+	}
+	for direction, n := range inFlight {
+		d := byName[direction]
+		d.Name, d.InFlight = direction.String(), n
+		byName[direction] = d
+	}
+	all := make([]telemetry.Direction, 0, len(byName))
+	for _, d := range byName {
+		all = append(all, d)
+	}
+	return all
+}

@@ -1,0 +1,197 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var dispatches = flag.Int("dispatches", 20_000, "how many jobs TestFleetUnderFaults dispatches")
+
+const (
+	stressClients = 64
+	stressNodes   = 50
+	stressSlots   = 2
+)
+
+// TestFleetUnderFaults sends jobs through a whole scheduler over HTTP, to a fleet of which one node in ten
+// takes jobs and reports nothing and one in twenty fails every job. No node that answers may ever have more
+// jobs than it has slots, every job must end, and no lease may be left.
+func TestFleetUnderFaults(t *testing.T) {
+	cfg := config.Default()
+	cfg.Server.Port = 0
+	n, d := &cfg.Scheduler.Nodes, &cfg.Scheduler.Dispatch
+	n.HeartbeatIntervalMS, n.PresenceTTLMS = 1000, 4000
+	d.HeartbeatStaleMS, d.ACKTimeoutMS, d.AttemptTimeoutMS, d.JobTimeoutMS = 4000, 900, 10_000, 60_000
+	cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 2
+	cfg.Scheduler.TaskBinding.LeaseSeconds = 3600
+	cfg.Scheduler.Observability.PathWarnMS = 60_000
+	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	peer := sim.NewAPI("http://" + l.Addr().String())
+
+	fleet := startSimNodes(t, peer)
+	began := time.Now()
+	jobs := sendJobs(t, peer)
+	sent := time.Since(began)
+
+	waitForCondition(t, "every job to end", 2*time.Minute, func() bool { return s.Jobs.InFlight() == 0 })
+	states := make(map[core.State]int)
+	for _, id := range jobs {
+		job, err := s.Store.Get(t.Context(), id)
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		states[job.State]++
+		if !job.State.Terminal() {
+			t.Errorf("%s is %s: %+v", id, job.State, job.History)
+		}
+	}
+	maxJobs := 0
+	for _, node := range fleet {
+		stats := node.Stats()
+		maxJobs = max(maxJobs, stats.MaxActive)
+		if stats.MaxActive > stressSlots {
+			t.Errorf("%s held %d jobs on %d slots", node.ID(), stats.MaxActive, stressSlots)
+		}
+	}
+	// The slots of the silent nodes are free again when their leases expire.
+	waitForCondition(t, "every slot to be free", n.PresenceTTLMS.Duration()+10*time.Second, func() bool { return slotsTaken(t, s) == 0 })
+	t.Logf("%d jobs in %v (%.0f/s): %v; at most %d jobs on a node of %d slots",
+		len(jobs), sent.Round(time.Millisecond), float64(len(jobs))/sent.Seconds(), states, maxJobs, stressSlots)
+
+	for _, node := range fleet {
+		node.Kill()
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	peer.Close()
+}
+
+// startSimNodes starts the nodes.
+func startSimNodes(t *testing.T, peer *sim.API) []*sim.CallbackNode {
+	t.Helper()
+	var fleet []*sim.CallbackNode
+	slots := stressSlots
+	for i := range stressNodes {
+		o := sim.CallbackNodeOptions{
+			ID:          fmt.Sprintf("node-%02d", i),
+			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
+			JobDuration: func() time.Duration { return rand.N(3 * time.Millisecond) },
+			OmitsActive: i%2 == 0,
+		}
+		switch {
+		case i%10 == 3:
+			o.Ignore, o.OmitsActive = 1, true
+		case i%20 == 7:
+			o.Fail = 1
+		}
+		node, err := sim.StartCallbackNode(t.Context(), peer, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet = append(fleet, node)
+	}
+	return fleet
+}
+
+// sendJobs runs clients that dispatch until enough jobs were accepted, and returns the jobs. A client that is
+// refused tries the same request again a little later.
+func sendJobs(t *testing.T, peer *sim.API) []core.JobID {
+	t.Helper()
+	jobs := make([]core.JobID, *dispatches)
+	var next, refused atomic.Int64
+	var clients sync.WaitGroup
+	for range stressClients {
+		clients.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(jobs) {
+					return
+				}
+				in := wire.DispatchRequest{RequestID: fmt.Sprint("req-", i), SessionID: "session-1", SrcLang: "en", TgtLang: "zh"}
+				for {
+					var out wire.DispatchResponse
+					err := peer.Post(t.Context(), "/v1/dispatch/f2f", in, &out)
+					var e *wire.Error
+					// On a busy machine a decision may not be made in time; the request is then refused.
+					if errors.As(err, &e) && e.JobID == "" && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.SchedulerDependencyDown) {
+						refused.Add(1)
+						backoff.Sleep(t.Context(), rand.N(2*time.Millisecond))
+						continue
+					}
+					if err != nil && (e == nil || e.JobID == "") {
+						t.Errorf("dispatch %d: %v", i, err)
+						return
+					}
+					jobs[i] = core.JobIDFor("", core.RequestID(in.RequestID))
+					break
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Logf("refused, and tried again: %d", refused.Load())
+	return jobs
+}
+
+func slotsTaken(t *testing.T, s *scheduler.Scheduler) int {
+	t.Helper()
+	all, err := s.Store.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	for _, n := range all {
+		var o [1]store.Occupancy
+		if err := s.Store.Probe(t.Context(), []core.NodeID{n.Node.ID}, o[:]); err != nil {
+			t.Fatal(err)
+		}
+		taken += o[0].InFlight()
+	}
+	return taken
+}
+
+// waitForCondition polls until a condition holds, and fails the test when that takes too long.
+func waitForCondition(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited %v for %s", limit, what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// autoName is the configured instance name for which one is made.
+const autoName = "auto"
+
+// newIncarnation makes the id of this incarnation of this instance.
+func (s *Scheduler) newIncarnation() core.InstanceID {
+	name := s.cfg.Scheduler.Phase2.InstanceID
+	if name == autoName {
+		name = ""
+	}
+	return bus.NewIncarnation(name)
+}
+
+// describe returns what this instance announces to the others.
+func (s *Scheduler) describe() bus.About {
+	return bus.About{
+		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
+		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
+	}
+}
+
+// fence returns the function that says until when this instance may grant slots; nil if its store is not shared.
+func (s *Scheduler) fence() func() time.Time {
+	if !s.sharesStore() {
+		return nil
+	}
+	return s.Bus.Fence
+}
+
+// sharesStore reports whether other instances may use the same store.
+func (s *Scheduler) sharesStore() bool {
+	_, shared, err := s.cfg.RedisAddress()
+	return err == nil && shared
+}
+
+// hasPeers reports whether another instance is present to take over from this one.
+func (s *Scheduler) hasPeers(ctx context.Context) bool {
+	peers, err := s.Bus.Peers(ctx)
+	return err == nil && slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.Present && !p.This && !p.Draining })
+}
+
+// ownerOf returns the instance to which a node is connected, by this instance's fleet.
+func (s *Scheduler) ownerOf(id core.NodeID) core.InstanceID {
+	if n := s.Fleet.Node(id); n != nil {
+		return n.Now().Owner
+	}
+	return ""
+}
+
+// takeOver takes over from a dead instance: its jobs at once, and the jobs of its nodes when these had time to reconnect.
+func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
+	if err := s.Jobs.TakeOverJobs(ctx, dead); err != nil {
+		return err
+	}
+	s.takeovers.Go(func() {
+		if backoff.Sleep(s.running, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
+			s.takeOverNodes(s.running, dead)
+		}
+	})
+	return nil
+}
+
+// takeOverNodes moves the jobs of nodes that were connected to a dead instance and have not reconnected.
+func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
+	if peers, err := s.Bus.Peers(ctx); err != nil || slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == dead && p.Present }) {
+		return // the instance is back and handles its nodes itself; or their silence will show
+	}
+	all, err := s.Nodes.All(ctx)
+	if err != nil {
+		return // their silence will show
+	}
+	parallel.ForEach(takeoverWorkers, all, func(n store.NodeStatus) {
+		if n.Node.Owner != dead || n.Node.Health == core.HealthOffline {
+			return
+		}
+		if err := s.Nodes.MarkLost(ctx, n.Node.ID, n.Node.Epoch); err != nil {
+			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.Node.ID, "error", err)
+		}
+	})
+}
+
+// takeoverWorkers is how many nodes of a dead instance are handled concurrently.
+const takeoverWorkers = 8
+
+// leaveTimeout limits how long this instance tries to announce that it is gone. The others detect it without that.
+const leaveTimeout = 2 * time.Second
+
+// leave announces to the other instances that this one is gone.
+func (s *Scheduler) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if err := s.receiver.Leave(ctx, !s.Jobs.LeavesJobs()); err != nil {
+		s.log.Warn("could not announce to the other instances that this one is gone", "error", err)
+	}
+}

@@ -1,0 +1,75 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// openStore opens the configured store. It also returns log attributes that say where the store is, without secrets: all
+// instances of one fleet must have the same.
+func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, log *slog.Logger) (store.Store, []any, error) {
+	c := &cfg.Scheduler
+	timing := store.Timing{
+		Presence:    c.Nodes.PresenceTTLMS.Duration(),
+		ReservedTTL: c.TaskBinding.ReservedTTLSeconds.Duration(),
+		Attempt:     c.Dispatch.AttemptTimeoutMS.Duration(),
+		Job:         c.Dispatch.JobTimeoutMS.Duration(),
+		Retention:   c.TaskBinding.LeaseSeconds.Duration(),
+	}
+	address, shared, err := cfg.RedisAddress()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !shared:
+		return memstore.New(timing), []any{"store", "memory"}, nil
+	}
+	s, err := redisstore.Open(ctx, redisstore.Options{
+		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Timeout: c.Dispatch.DecideWithinMS.Duration(), Log: log,
+		OnHealth: func(up bool) {
+			if up {
+				m.StoreUp.Set(1)
+				log.Info("the shared store is available again")
+			} else {
+				m.StoreUp.Set(0)
+				log.Error("the shared store does not answer, or takes no writes: dispatches are refused until it does; /readyz says what is wrong")
+			}
+		},
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w\nThe address and the credentials of Redis are configured by %s", err, cfg.RedisKeys())
+	}
+	return s, []any{"store", address.String(), "database", address.DB, "key_prefix", c.Phase2.Redis.KeyPrefix}, nil
+}
+
+// storeHealth checks whether the store is available, and remembers why it is not.
+type storeHealth struct {
+	ping func(context.Context) error
+
+	mu         sync.Mutex
+	lastReason store.UnavailableError // as the store itself reported it; empty: it reported none
+}
+
+// check pings the store. An error that is a store.UnavailableError may be shown to any client.
+func (h *storeHealth) check(ctx context.Context) error {
+	err := h.ping(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// Between two tries of the circuit breaker the store is not asked: the last reason still holds.
+	if !errors.Is(err, store.ErrBreakerOpen) {
+		h.lastReason = ""
+		errors.As(err, &h.lastReason)
+	}
+	if err != nil && h.lastReason != "" {
+		return h.lastReason
+	}
+	return err
+}
