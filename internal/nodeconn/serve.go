@@ -73,12 +73,7 @@ func (s *Server) Close() {
 // it sends can reach a job.
 func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
 	s.work.Go(func() {
-		first, err := socket.ReadFirst[wire.NodeRegister](ws, s.FirstMessage)
-		if err != nil {
-			socket.Refuse(ws, convert.Error(err))
-			return
-		}
-		n, e := s.admit(s.ctx, ws, &grant, first)
+		n, e := s.awaitRegister(ws, &grant)
 		if e != nil {
 			socket.Refuse(ws, e)
 			return
@@ -94,6 +89,19 @@ func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
 			}
 		}
 	})
+}
+
+// awaitRegister reads the first message, which must be node_register, and admits the node.
+func (s *Server) awaitRegister(ws *socket.Conn, grant *auth.NodeGrant) (*conn, *wire.Error) {
+	var in wire.NodeRegister
+	_, text, err := socket.ReadFirst(ws, s.FirstMessage, in.Type())
+	if err == nil {
+		err = wire.Decode(text, &in)
+	}
+	if err != nil {
+		return nil, convert.Error(err)
+	}
+	return s.admit(s.ctx, ws, grant, &in)
 }
 
 // errCallback is the answer to a node that asks for its jobs in two ways.

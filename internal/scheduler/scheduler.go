@@ -126,7 +126,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessage, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
 	s.Server = server.New(server.Options{
-		Instance: instance, Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
+		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Keys: keys, FirstMessage: firstMessage,
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&doctor{ping: s.Store.Ping}).see, Partial: s.Fleet.Partial,
@@ -250,7 +250,7 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	defer cancel()
 	// Before anybody is told that it leaves. What is said while a session is still connected here is dispatched as usual.
 	s.Jobs.Leave()
-	s.Server.Unready()
+	s.Server.SetNotReady()
 	_ = s.Bus.Announce(deadline) // that it is draining; if it cannot be said now it is with the next renewal
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.nodeConns.Len())
 	const reason = "this instance is stopping"

@@ -199,7 +199,7 @@ func TestWrongMethod(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	allowed := make(map[string][]string)
-	for _, door := range s.s.Server.Doors() {
+	for _, door := range s.s.Server.Routes() {
 		method, path, _ := strings.Cut(door, " ")
 		allowed[path] = append(allowed[path], method)
 	}

@@ -107,10 +107,7 @@ var socketsDescribed = sync.OnceValues(func() (*describedSockets, error) {
 })
 
 // describeSockets makes the description as it is kept in the repository: its version is that of the protocol.
-func describeSockets() ([]byte, error) {
-	s := &server.Server{Options: server.Options{Version: wire.VersionResponse{Version: wire.Subprotocol}}}
-	return s.AsyncAPI()
-}
+func describeSockets() ([]byte, error) { return server.DescribeSockets(wire.Subprotocol) }
 
 // readYAML reads YAML as a JSON document. The library for OpenAPI has a reader, so no other is needed.
 func readYAML(text []byte) (map[string]any, error) {

@@ -105,7 +105,7 @@ func TestReplayThatIsNotTaken(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	w.dead(1)
-	if got := w.s.Server.WhyNot(bus.ErrFull); !strings.Contains(got, "is full") {
+	if got := w.s.Server.DeadLetterDetail(bus.ErrFull); !strings.Contains(got, "is full") {
 		t.Errorf("a full inbox: %q", got)
 	}
 }

@@ -16,7 +16,7 @@ func TestReady(t *testing.T) {
 	w := newWorld(t)
 	w.get("/readyz").is(obj{"ready": true})
 	w.get("/healthz").is(obj{"status": "ok"})
-	w.s.Server.Unready()
+	w.s.Server.SetNotReady()
 	a := w.get("/readyz")
 	if a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), `"ready":false`) {
 		t.Errorf("want 503 and ready: false, got %d %s", a.status, a.body)
@@ -32,7 +32,7 @@ func TestStoppingLetsGo(t *testing.T) {
 	t.Cleanup(srv.Close)
 	for _, stopping := range []bool{false, true} {
 		if stopping {
-			w.s.Server.Unready()
+			w.s.Server.SetNotReady()
 		}
 		resp, err := srv.Client().Get(srv.URL + "/v1/nodes")
 		if err != nil {

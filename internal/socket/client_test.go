@@ -17,18 +17,18 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// What a frame is, as in RFC 6455, section 5.2.
+// Opcodes and bits of a frame (RFC 6455, section 5.2).
 const (
-	more, text, binaryFrame   = 0x0, 0x1, 0x2
-	closeFrame, ping, pong    = 0x8, 0x9, 0xA
-	fin, rsv1, rsv2, rsv3     = 0x80, 0x40, 0x20, 0x10
-	maskBit, patience         = 0x80, 20 * time.Second
-	sampleKey, sampleAccepted = "dGhlIHNhbXBsZSBub25jZQ==", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+	continuation, text, binaryFrame = 0x0, 0x1, 0x2
+	closeFrame, ping, pong          = 0x8, 0x9, 0xA
+	fin, rsv1, rsv2, rsv3           = 0x80, 0x40, 0x20, 0x10
+	maskBit, testTimeout            = 0x80, 20 * time.Second
+	sampleKey, sampleAccept         = "dGhlIHNhbXBsZSBub25jZQ==", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 )
 
 var mask = [4]byte{0x37, 0xfa, 0x21, 0x3d}
 
-// frame writes a frame as a client does. The first byte is given whole, so that it can be wrong.
+// frame encodes a masked frame, as a client does. The whole first byte is an argument, so that it can be wrong.
 func frame(first byte, payload string) []byte {
 	b := []byte{first}
 	switch n := len(payload); {
@@ -46,83 +46,83 @@ func frame(first byte, payload string) []byte {
 	return b
 }
 
-// bare writes a frame without a mask.
-func bare(first byte, payload string) []byte {
+// unmaskedFrame encodes a frame without a mask.
+func unmaskedFrame(first byte, payload string) []byte {
 	return append([]byte{first, byte(len(payload))}, payload...)
 }
 
-// leaving is a close frame.
-func leaving(code int, reason string) []byte {
+// encodeClose encodes a close frame.
+func encodeClose(code int, reason string) []byte {
 	return frame(fin|closeFrame, string(binary.BigEndian.AppendUint16(nil, uint16(code)))+reason)
 }
 
-// got is a frame that the server sent.
-type got struct {
+// rawFrame is a frame that the server sent.
+type rawFrame struct {
 	First   byte
 	Payload string
 }
 
-var errForm = errors.New("a server must not send this")
+var errInvalidFrame = errors.New("a server must not send this frame")
 
 // readFrame reads a frame as a client does, and refuses what a server must not send.
-func readFrame(r io.Reader) (got, error) {
+func readFrame(r io.Reader) (rawFrame, error) {
 	var head [2]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return got{}, err
+		return rawFrame{}, err
 	}
 	n := uint64(head[1])
 	switch n {
 	case 126:
 		var b [2]byte
 		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return got{}, err
+			return rawFrame{}, err
 		}
 		if n = uint64(binary.BigEndian.Uint16(b[:])); n < 126 {
-			return got{}, fmt.Errorf("%w: a length of more bytes than needed", errForm)
+			return rawFrame{}, fmt.Errorf("%w: the length is not minimally encoded", errInvalidFrame)
 		}
 	case 127:
 		var b [8]byte
 		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return got{}, err
+			return rawFrame{}, err
 		}
 		if n = binary.BigEndian.Uint64(b[:]); n < 1<<16 {
-			return got{}, fmt.Errorf("%w: a length of more bytes than needed", errForm)
+			return rawFrame{}, fmt.Errorf("%w: the length is not minimally encoded", errInvalidFrame)
 		}
 	}
 	if head[1]&maskBit != 0 || head[0]&(rsv1|rsv2|rsv3) != 0 || n > 8<<20 {
-		return got{}, fmt.Errorf("%w: %x", errForm, head)
+		return rawFrame{}, fmt.Errorf("%w: %x", errInvalidFrame, head)
 	}
 	payload := make([]byte, n)
 	if _, err := io.ReadFull(r, payload); err != nil {
-		return got{}, err
+		return rawFrame{}, err
 	}
-	return got{head[0], string(payload)}, nil
+	return rawFrame{head[0], string(payload)}, nil
 }
 
-// peer is a client that writes raw frames.
-type peer struct {
+// rawClient is a client that writes bytes as they are.
+type rawClient struct {
 	t *testing.T
 	net.Conn
 	r *bufio.Reader
 }
 
-// handshake asks for a WebSocket with these headers and returns the answer.
-func handshake(t *testing.T, address string, headers ...string) (*peer, *http.Response) {
+// handshake sends a handshake with these headers and returns the response.
+func handshake(t *testing.T, address string, headers ...string) (*rawClient, *http.Response) {
 	t.Helper()
-	return handshakeThen(t, address, "", headers...)
+	return handshakeWith(t, address, "", headers...)
 }
 
-// handshakeThen sends something together with its handshake.
-func handshakeThen(t *testing.T, address, then string, headers ...string) (*peer, *http.Response) {
+// handshakeWith sends further bytes together with the handshake.
+func handshakeWith(t *testing.T, address, early string, headers ...string) (*rawClient, *http.Response) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
-	p := &peer{t: t, Conn: conn, r: bufio.NewReader(conn)}
-	p.send([]byte("GET / HTTP/1.1\r\nHost: " + address + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + then))
+	conn.SetDeadline(time.Now().Add(testTimeout))
+	p := &rawClient{t: t, Conn: conn, r: bufio.NewReader(conn)}
+	p.send([]byte("GET / HTTP/1.1\r\nHost: " + address + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + early))
 	resp, err := http.ReadResponse(p.r, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -130,24 +130,24 @@ func handshakeThen(t *testing.T, address, then string, headers ...string) (*peer
 	return p, resp
 }
 
-// usual are the headers of a handshake that is as it should be.
-func usual(more ...string) []string {
+// upgradeHeaders are the headers of a valid handshake.
+func upgradeHeaders(more ...string) []string {
 	return append([]string{
 		"Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + sampleKey,
 	}, more...)
 }
 
 // dial opens a WebSocket.
-func dial(t *testing.T, address string) *peer {
+func dial(t *testing.T, address string) *rawClient {
 	t.Helper()
-	p, resp := handshake(t, address, usual("Sec-WebSocket-Protocol: "+wire.Subprotocol)...)
-	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-WebSocket-Accept") != sampleAccepted {
+	p, resp := handshake(t, address, upgradeHeaders("Sec-WebSocket-Protocol: "+wire.Subprotocol)...)
+	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-WebSocket-Accept") != sampleAccept {
 		t.Fatalf("the handshake was answered %s, %v", resp.Status, resp.Header)
 	}
 	return p
 }
 
-func (p *peer) send(parts ...[]byte) {
+func (p *rawClient) send(parts ...[]byte) {
 	p.t.Helper()
 	if _, err := p.Write(slices.Concat(parts...)); err != nil {
 		p.t.Fatal(err)
@@ -155,17 +155,17 @@ func (p *peer) send(parts ...[]byte) {
 }
 
 // next is the next frame.
-func (p *peer) next() got {
+func (p *rawClient) next() rawFrame {
 	p.t.Helper()
 	g, err := readFrame(p.r)
 	if err != nil {
-		p.t.Fatalf("instead of a frame: %v", err)
+		p.t.Fatalf("want a frame, got %v", err)
 	}
 	return g
 }
 
 // expect compares the next frame.
-func (p *peer) expect(first byte, payload string) {
+func (p *rawClient) expect(first byte, payload string) {
 	p.t.Helper()
 	if g := p.next(); g.First != first || g.Payload != payload {
 		p.t.Fatalf("got a frame %x %.60q of %d bytes; want %x %.60q of %d", g.First, g.Payload, len(g.Payload), first, payload, len(payload))
@@ -173,7 +173,7 @@ func (p *peer) expect(first byte, payload string) {
 }
 
 // expectError compares the next frame with a fatal error.
-func (p *peer) expectError(code wire.Code) {
+func (p *rawClient) expectError(code wire.Code) {
 	p.t.Helper()
 	g := p.next()
 	var e struct {
@@ -188,8 +188,8 @@ func (p *peer) expectError(code wire.Code) {
 	}
 }
 
-// expectClose compares the next frame with a close, and wants nothing after it but the end. Code 0 is a close without one.
-func (p *peer) expectClose(code wire.CloseCode) {
+// expectClose compares the next frame with a close, after which the connection must end. Code 0 is a close without a code.
+func (p *rawClient) expectClose(code wire.CloseCode) {
 	p.t.Helper()
 	g := p.next()
 	if g.First != fin|closeFrame {
@@ -205,8 +205,8 @@ func (p *peer) expectClose(code wire.CloseCode) {
 	p.expectEnd()
 }
 
-// expectEnd wants the connection to be closed in order, not reset.
-func (p *peer) expectEnd() {
+// expectEnd wants the connection to be closed by FIN, not reset.
+func (p *rawClient) expectEnd() {
 	p.t.Helper()
 	if g, err := readFrame(p.r); !errors.Is(err, io.EOF) {
 		p.t.Fatalf("after the close came %x %.80q, %v", g.First, g.Payload, err)

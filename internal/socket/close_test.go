@@ -15,44 +15,44 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestTheCloseIsEchoed: the other side's close is answered with its code, and the connection ends.
-func TestTheCloseIsEchoed(t *testing.T) {
+// TestPeerCloseIsAnswered: the peer's close is answered with its code, and the connection ends.
+func TestPeerCloseIsAnswered(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		send []byte
 		echo wire.CloseCode // 0: none
-		said wire.CloseCode
+		want wire.CloseCode
 	}{
-		"1000":                     {leaving(1000, ""), 1000, 1000},
-		"1001 with a reason":       {leaving(1001, "going away"), 1001, 1001},
-		"1002":                     {leaving(1002, ""), 1002, 1002},
-		"1003":                     {leaving(1003, ""), 1003, 1003},
-		"1007":                     {leaving(1007, ""), 1007, 1007},
-		"1011":                     {leaving(1011, ""), 1011, 1011},
-		"1014":                     {leaving(1014, ""), 1014, 1014},
-		"3000":                     {leaving(3000, ""), 3000, 3000},
-		"4409":                     {leaving(4409, ""), 4409, 4409},
-		"4999, the longest reason": {leaving(4999, strings.Repeat("é", 61)+"x"), 4999, 4999},
-		"no code":                  {frame(fin|closeFrame, ""), 0, socket.CloseEmpty},
+		"1000":                     {encodeClose(1000, ""), 1000, 1000},
+		"1001 with a reason":       {encodeClose(1001, "going away"), 1001, 1001},
+		"1002":                     {encodeClose(1002, ""), 1002, 1002},
+		"1003":                     {encodeClose(1003, ""), 1003, 1003},
+		"1007":                     {encodeClose(1007, ""), 1007, 1007},
+		"1011":                     {encodeClose(1011, ""), 1011, 1011},
+		"1014":                     {encodeClose(1014, ""), 1014, 1014},
+		"3000":                     {encodeClose(3000, ""), 3000, 3000},
+		"4409":                     {encodeClose(4409, ""), 4409, 4409},
+		"4999, the longest reason": {encodeClose(4999, strings.Repeat("é", 61)+"x"), 4999, 4999},
+		"no code":                  {frame(fin|closeFrame, ""), 0, socket.CloseNoStatus},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := open(t, socket.Options{}, nil)
-			c := dial(t, p.address)
-			conn := soon(t, p.opened)
-			c.send(row.send, frame(fin|text, "after the close"), leaving(1000, ""))
+			s := startServer(t, socket.Options{}, nil)
+			c := dial(t, s.address)
+			conn := receive(t, s.accepted)
+			c.send(row.send, frame(fin|text, "after the close"), encodeClose(1000, ""))
 			c.expectClose(row.echo)
-			for range 50 { // which is not met with a reset, as that could overtake the answer
+			for range 50 { // a reset in answer to these could overtake the close frame
 				c.send(frame(fin|text, strings.Repeat("x", 10_000)))
 			}
-			if end := p.closed(); end != (socket.CloseError{Code: row.said, ByPeer: true}) {
+			if end := s.awaitClose(); end != (socket.CloseError{Code: row.want, ByPeer: true}) {
 				t.Errorf("Read returned %+v", end)
 			}
-			if conn.Send(said{}) || conn.SendBinary(nil) {
-				t.Error("something could be sent after the close")
+			if conn.Send(testFrame{}) || conn.SendBinary(nil) {
+				t.Error("Send succeeded after the close")
 			}
 			c.Close()
-			p.gone(conn)
+			s.awaitDone(conn)
 			if _, err := conn.Read(); err == nil {
 				t.Error("Read returned a message after its error")
 			}
@@ -60,20 +60,20 @@ func TestTheCloseIsEchoed(t *testing.T) {
 	}
 }
 
-// TestACloseWithinAMessage ends it there.
-func TestACloseWithinAMessage(t *testing.T) {
+// TestPeerCloseWithinAMessage: a close between the fragments of a message ends the connection.
+func TestPeerCloseWithinAMessage(t *testing.T) {
 	t.Parallel()
-	p := open(t, socket.Options{}, nil)
-	c := dial(t, p.address)
-	c.send(frame(text, "half a "), leaving(1001, ""))
+	s := startServer(t, socket.Options{}, nil)
+	c := dial(t, s.address)
+	c.send(frame(text, "half a "), encodeClose(1001, ""))
 	c.expectClose(1001)
-	if end := p.closed(); end != (socket.CloseError{Code: 1001, ByPeer: true}) {
+	if end := s.awaitClose(); end != (socket.CloseError{Code: 1001, ByPeer: true}) {
 		t.Errorf("Read returned %+v", end)
 	}
 }
 
-// TestALostConnection: without a close, at whatever point it is lost.
-func TestALostConnection(t *testing.T) {
+// TestLostConnection: without a close frame the code is 1006, wherever the stream ends.
+func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string][]byte{
 		"at rest":              nil,
@@ -81,131 +81,131 @@ func TestALostConnection(t *testing.T) {
 		"within a mask":        frame(fin|text, "hello")[:4],
 		"within a frame":       frame(fin|text, "hello")[:8],
 		"between fragments":    frame(text, "hello"),
-		"within a close":       leaving(1000, "")[:7],
+		"within a close":       encodeClose(1000, "")[:7],
 		"within a ping":        frame(fin|ping, "hello")[:9],
-		"of a length of 2^62":  announced(fin|binaryFrame, 1<<62),
+		"of a length of 2^62":  headerOnly(fin|binaryFrame, 1<<62),
 		"after a whole frame":  frame(fin|binaryFrame, "hello"),
 		"after an empty frame": frame(binaryFrame, ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := open(t, socket.Options{}, nil)
-			c := dial(t, p.address)
-			conn := soon(t, p.opened)
+			s := startServer(t, socket.Options{}, nil)
+			c := dial(t, s.address)
+			conn := receive(t, s.accepted)
 			c.send(sent)
 			c.Close()
-			if end := p.closed(); end != (socket.CloseError{Code: socket.CloseLost}) {
+			if end := s.awaitClose(); end != (socket.CloseError{Code: socket.CloseAbnormal}) {
 				t.Errorf("Read returned %+v", end)
 			}
-			p.gone(conn)
+			s.awaitDone(conn)
 		})
 	}
 }
 
-// TestCloseFromHere: the error frame, the close, and then the end, while a Read waits and when none does.
-func TestCloseFromHere(t *testing.T) {
+// TestCloseSendsErrorAndCloseFrame: Close sends the error frame and the close frame, whether or not a Read is in progress.
+func TestCloseSendsErrorAndCloseFrame(t *testing.T) {
 	t.Parallel()
-	replaced := wire.Errorf(wire.StaleEpoch, "another connection took your place")
-	closeIt := func(c *socket.Conn) {
-		c.Send(said{N: 1})
+	replaced := wire.Errorf(wire.StaleEpoch, "another connection replaced this one")
+	closeReplaced := func(c *socket.Conn) {
+		c.Send(testFrame{N: 1})
 		c.Close(wire.CloseReplaced, replaced)
 		c.Close(wire.CloseInternal, nil) // only the first counts
-		if c.Send(said{N: 2}) {
-			panic("something could be sent after the close")
+		if c.Send(testFrame{N: 2}) {
+			panic("Send succeeded after the close")
 		}
 	}
 	for name, serve := range map[string]func(*socket.Conn, socket.Message){
-		"while a Read waits":      nil,
-		"when no Read waits":      func(c *socket.Conn, _ socket.Message) { closeIt(c) },
-		"when no Read ever again": func(c *socket.Conn, _ socket.Message) { closeIt(c); <-c.Done() },
+		"during a Read":        nil,
+		"before a Read":        func(c *socket.Conn, _ socket.Message) { closeReplaced(c) },
+		"without another Read": func(c *socket.Conn, _ socket.Message) { closeReplaced(c); <-c.Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := open(t, socket.Options{}, serve)
-			c := dial(t, p.address)
-			conn := soon(t, p.opened)
+			s := startServer(t, socket.Options{}, serve)
+			c := dial(t, s.address)
+			conn := receive(t, s.accepted)
 			if serve == nil {
-				closeIt(conn)
+				closeReplaced(conn)
 			} else {
 				c.send(frame(fin|text, "close, please"))
 			}
-			c.expect(fin|text, `{"type":"said","n":1}`)
+			c.expect(fin|text, `{"type":"test","n":1}`)
 			c.expectError(wire.StaleEpoch)
 			c.expectClose(wire.CloseReplaced)
-			c.send(frame(fin|text, "this is dropped"), leaving(4409, ""))
+			c.send(frame(fin|text, "this is dropped"), encodeClose(4409, ""))
 			c.Conn.(*net.TCPConn).CloseWrite()
-			if end := p.closed(); end != (socket.CloseError{Code: wire.CloseReplaced}) {
+			if end := s.awaitClose(); end != (socket.CloseError{Code: wire.CloseReplaced}) {
 				t.Errorf("Read returned %+v", end)
 			}
-			p.gone(conn)
+			s.awaitDone(conn)
 		})
 	}
 }
 
-// TestTheCloseCompletesByTheAnswer: the other side need not end its TCP connection first.
-func TestTheCloseCompletesByTheAnswer(t *testing.T) {
+// TestCloseCompletesWithPeerClose: the peer's close frame is enough; it need not close its TCP connection first.
+func TestCloseCompletesWithPeerClose(t *testing.T) {
 	t.Parallel()
-	p := unwatched(t, socket.Options{}, nil)
-	c := dial(t, p.address)
-	conn := soon(t, p.opened)
+	s := startServerWithoutWatchdog(t, socket.Options{}, nil)
+	c := dial(t, s.address)
+	conn := receive(t, s.accepted)
 	c.send(frame(fin|ping, ""))
-	c.expect(fin|pong, "") // so a Read is going on
+	c.expect(fin|pong, "") // so a Read is in progress
 	conn.Close(wire.CloseNormal, nil)
 	c.expectClose(wire.CloseNormal)
-	conn.Heard()
-	answer := slices.Concat(frame(fin|text, "dropped"), leaving(1000, ""))
+	conn.Received()
+	answer := slices.Concat(frame(fin|text, "dropped"), encodeClose(1000, ""))
 	for _, b := range answer {
 		c.send([]byte{b})
-		for late := time.Now().Add(patience); !conn.Heard(); runtime.Gosched() {
-			if time.Now().After(late) {
+		for deadline := time.Now().Add(testTimeout); !conn.Received(); runtime.Gosched() {
+			if time.Now().After(deadline) {
 				t.Fatal("the answer is not read")
 			}
 		}
 	}
-	p.gone(conn)
+	s.awaitDone(conn)
 }
 
-// TestALostConnectionIsFoundByWriting, also when nobody reads.
-func TestALostConnectionIsFoundByWriting(t *testing.T) {
+// TestLostConnectionIsDetectedByWriting: a failed write ends the connection, also when no Read is in progress.
+func TestLostConnectionIsDetectedByWriting(t *testing.T) {
 	t.Parallel()
 	busy := make(chan struct{})
-	p := unwatched(t, socket.Options{QueueMessages: math.MaxInt, QueueBytes: math.MaxInt}, func(c *socket.Conn, _ socket.Message) {
+	s := startServerWithoutWatchdog(t, socket.Options{QueueMessages: math.MaxInt, QueueBytes: math.MaxInt}, func(c *socket.Conn, _ socket.Message) {
 		close(busy)
 		<-c.Done()
 	})
-	c := dial(t, p.address)
-	conn := soon(t, p.opened)
-	c.send(frame(fin|text, "do something long"))
-	soon(t, busy)
+	c := dial(t, s.address)
+	conn := receive(t, s.accepted)
+	c.send(frame(fin|text, "block the reader"))
+	receive(t, busy)
 	c.Conn.(*net.TCPConn).SetLinger(0)
 	c.Close()
-	for conn.Send(said{}) {
+	for conn.Send(testFrame{}) {
 		runtime.Gosched()
 	}
-	p.gone(conn)
-	if end := p.closed(); end != (socket.CloseError{Code: socket.CloseLost}) {
+	s.awaitDone(conn)
+	if end := s.awaitClose(); end != (socket.CloseError{Code: socket.CloseAbnormal}) {
 		t.Errorf("Read returned %+v", end)
 	}
 }
 
-// TestCut drops a connection without a word.
-func TestCut(t *testing.T) {
+// TestAbortResetsTheConnection: Abort sends neither an error frame nor a close frame.
+func TestAbortResetsTheConnection(t *testing.T) {
 	t.Parallel()
-	p := open(t, socket.Options{}, nil)
-	c := dial(t, p.address)
-	conn := soon(t, p.opened)
+	s := startServer(t, socket.Options{}, nil)
+	c := dial(t, s.address)
+	conn := receive(t, s.accepted)
 	conn.Abort()
 	conn.Abort()
 	conn.Close(wire.CloseNormal, nil)
-	if end := p.closed(); end != (socket.CloseError{Code: socket.CloseLost}) {
+	if end := s.awaitClose(); end != (socket.CloseError{Code: socket.CloseAbnormal}) {
 		t.Errorf("Read returned %+v", end)
 	}
-	p.gone(conn)
+	s.awaitDone(conn)
 	if g, err := readFrame(c.r); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("after the cut came %x %q, %v", g.First, g.Payload, err)
+		t.Errorf("after Abort came %x %q, %v", g.First, g.Payload, err)
 	}
-	if conn.Send(said{}) {
-		t.Error("something could be sent after the cut")
+	if conn.Send(testFrame{}) {
+		t.Error("Send succeeded after Abort")
 	}
 	if _, err := conn.Read(); !errors.As(err, new(*socket.CloseError)) {
 		t.Errorf("Read returned %v", err)

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// The first byte of a frame: that it is the last of its message, and what it is.
+// The first byte of a frame (RFC 6455, section 5.2): the FIN bit and the opcode.
 const (
-	final    = 0x80
+	finBit   = 0x80
 	opText   = 0x1
 	opBinary = 0x2
 	opClose  = 0x8
@@ -17,70 +17,71 @@ const (
 )
 
 const (
-	frameHeader = 10       // the longest header of a frame that a server writes
-	chunk       = 64 << 10 // how much is written at once, so that progress can be seen
+	maxFrameHeader = 10       // the longest header of a frame that a server writes
+	writeSize      = 64 << 10 // how much is written at once, so that the watchdog sees progress
 )
 
-// outbox holds frames, one after the other, as they go out. What has been handed to the network cannot be taken back.
-type outbox struct {
-	data   []byte
-	ends   []int // where each frame ends
-	past   int   // how many frames are written
-	sent   int   // how many bytes are written
-	handed int   // how many bytes the network has or is being given
+// frameBuffer holds encoded frames in the order in which they are written. Bytes that were given to the network cannot be taken
+// back.
+type frameBuffer struct {
+	data     []byte
+	ends     []int // the offset at which each frame ends
+	sent     int   // frames that are written
+	written  int   // bytes that are written
+	inFlight int   // the offset up to which bytes were given to the network
 }
 
-// outboxes are reused: an idle connection has none.
-var outboxes = sync.Pool{New: func() any { return new(outbox) }}
+// frameBuffers are reused: an idle connection has none.
+var frameBuffers = sync.Pool{New: func() any { return new(frameBuffer) }}
 
-func (o *outbox) free() {
-	if cap(o.data) <= chunk {
-		*o = outbox{data: o.data[:0], ends: o.ends[:0]}
-		outboxes.Put(o)
+func (b *frameBuffer) free() {
+	if cap(b.data) <= writeSize {
+		*b = frameBuffer{data: b.data[:0], ends: b.ends[:0]}
+		frameBuffers.Put(b)
 	}
 }
 
 // add appends a frame.
-func (o *outbox) add(op byte, payload []byte) {
-	o.data = append(o.data, final|op)
+func (b *frameBuffer) add(op byte, payload []byte) {
+	b.data = append(b.data, finBit|op)
 	switch n := len(payload); {
 	case n < 126:
-		o.data = append(o.data, byte(n))
+		b.data = append(b.data, byte(n))
 	case n <= math.MaxUint16:
-		o.data = binary.BigEndian.AppendUint16(append(o.data, 126), uint16(n))
+		b.data = binary.BigEndian.AppendUint16(append(b.data, 126), uint16(n))
 	default:
-		o.data = binary.BigEndian.AppendUint64(append(o.data, 127), uint64(n))
+		b.data = binary.BigEndian.AppendUint64(append(b.data, 127), uint64(n))
 	}
-	o.data = append(o.data, payload...)
-	o.ends = append(o.ends, len(o.data))
+	b.data = append(b.data, payload...)
+	b.ends = append(b.ends, len(b.data))
 }
 
-// frames and bytes that are not yet written.
-func (o *outbox) frames() int { return len(o.ends) - o.past }
-func (o *outbox) bytes() int  { return len(o.data) - o.sent }
+// unsentFrames and unsentBytes are what is not yet written.
+func (b *frameBuffer) unsentFrames() int { return len(b.ends) - b.sent }
+func (b *frameBuffer) unsentBytes() int  { return len(b.data) - b.written }
 
-// hand returns what to write next. What it returned the last time has been written.
-func (o *outbox) hand() []byte {
-	o.sent = o.handed
-	for o.past < len(o.ends) && o.ends[o.past] <= o.sent {
-		o.past++
+// next returns the bytes to write next. The bytes that it returned before count as written.
+func (b *frameBuffer) next() []byte {
+	b.written = b.inFlight
+	for b.sent < len(b.ends) && b.ends[b.sent] <= b.written {
+		b.sent++
 	}
-	o.handed = min(o.sent+chunk, len(o.data))
-	return o.data[o.sent:o.handed]
+	b.inFlight = min(b.written+writeSize, len(b.data))
+	return b.data[b.written:b.inFlight]
 }
 
-// drop forgets every frame of which the network has nothing yet. One that it has in part must come to its end.
-func (o *outbox) drop() {
-	keep := o.past
-	for o.handed > 0 && keep < len(o.ends) {
-		if keep++; o.ends[keep-1] >= o.handed {
+// drop removes every frame of which the network has nothing yet. A frame that is partly written must be completed.
+func (b *frameBuffer) drop() {
+	keep := b.sent
+	for b.inFlight > 0 && keep < len(b.ends) {
+		if keep++; b.ends[keep-1] >= b.inFlight {
 			break
 		}
 	}
-	o.ends = o.ends[:keep]
+	b.ends = b.ends[:keep]
 	if keep == 0 {
-		o.data = o.data[:0]
+		b.data = b.data[:0]
 		return
 	}
-	o.data = o.data[:o.ends[keep-1]]
+	b.data = b.data[:b.ends[keep-1]]
 }

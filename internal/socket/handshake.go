@@ -2,11 +2,13 @@ package socket
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,70 +18,82 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Accept makes a WebSocket of a request. Whoever may not connect is answered with a status, a wire.Error says why, and
-// Accept returns it. The handler should return right after Accept: nothing of the request is kept, and whoever reads
-// needs a goroutine of its own. Read must be called until it returns an error.
+// Accept upgrades a request to a WebSocket. A request that may not connect is answered with a status and a wire.Error, which
+// Accept returns. The handler should return right after Accept: nothing of the request is kept, and the reader needs a goroutine of
+// its own. Read must be called until it returns an error.
 func (h *Hub) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
-	return h.accept(w, r, true)
+	return h.AcceptWithPong(w, r, nil)
 }
 
-// Refuse makes a WebSocket of a request only to tell the other side why it may not be one: a page cannot see how a
-// handshake was refused. It does not count for its address, and the other side has a moment to close too.
+// AcceptWithPong is Accept for a connection whose pongs matter: onPong is called with the payload of every pong. It is called
+// within Read, so everything that the peer sent before the pong has been read.
+func (h *Hub) AcceptWithPong(w http.ResponseWriter, r *http.Request, onPong func(payload []byte)) (*Conn, error) {
+	return h.accept(w, r, &Conn{onPong: onPong, counted: true})
+}
+
+// Refuse upgrades a request only to close the connection with an error: a page in a browser cannot see the answer to a refused
+// handshake. The connection does not count towards the limit of its address, and the peer has a short time to close too.
 func (h *Hub) Refuse(w http.ResponseWriter, r *http.Request, code wire.CloseCode, e *wire.Error) {
-	c, err := h.accept(w, r, false)
+	c, err := h.accept(w, r, &Conn{})
 	if err != nil {
-		return // it was answered
+		return // accept has answered
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refused = true
-	c.part(CloseError{Code: code}, e)
+	c.refuse(code, e)
 }
 
-func (h *Hub) accept(w http.ResponseWriter, r *http.Request, counted bool) (*Conn, error) {
-	switch {
-	case r.ProtoMajor != 1 || !has(r.Header, "Connection", "upgrade") || !has(r.Header, "Upgrade", "websocket"):
-		w.Header().Set("Connection", "Upgrade")
-		w.Header().Set("Upgrade", "websocket")
-		return nil, refuse(w, http.StatusUpgradeRequired,
-			wire.Errorf(wire.InvalidRequest, "a WebSocket is served here: connect with a WebSocket client, over HTTP/1.1"))
-	case !sameOrigin(r, h.opts.Origins):
-		return nil, refuse(w, http.StatusForbidden,
-			wire.Errorf(wire.Forbidden, "pages of this origin may not connect here: the scheduler's config can allow it"))
-	case !slices.Contains(tokens(r.Header, "Sec-Websocket-Protocol"), wire.Subprotocol):
-		return nil, refuse(w, http.StatusBadRequest,
-			wire.Errorf(wire.InvalidRequest, "offer the subprotocol %s, by Sec-WebSocket-Protocol", wire.Subprotocol))
+// accept performs the opening handshake for c.
+func (h *Hub) accept(w http.ResponseWriter, r *http.Request, c *Conn) (*Conn, error) {
+	if status, e := h.checkHandshake(w, r); e != nil {
+		return nil, writeRefusal(w, status, e)
 	}
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // what is not an address counts as one
-	from := peer.Addr().Unmap()
-	if status, e := h.admit(from, counted); e != nil {
-		return nil, refuse(w, status, e)
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // all that cannot be parsed count as one address
+	c.hub, c.remoteAddr, c.addr, c.done, c.users = h, r.RemoteAddr, peer.Addr().Unmap(), make(chan struct{}), 1
+	if status, e := h.admit(c.addr, c.counted); e != nil {
+		return nil, writeRefusal(w, status, e)
 	}
-	c := &Conn{hall: h, address: r.RemoteAddr, from: from, counted: counted, done: make(chan struct{}), users: 1}
-	up := &upgrade{ResponseWriter: w, conn: c}
+	up := &upgrader{ResponseWriter: w, conn: c}
 	ws, err := websocket.Accept(up, withoutToken(r), &websocket.AcceptOptions{
 		Subprotocols: []string{wire.Subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
-		OnPongReceived: c.pong,
+		OnPongReceived: c.pongReceived,
 	})
 	if err != nil {
-		h.leave(c)
-		return nil, refuse(w, up.status, malformed(up.status))
+		h.remove(c)
+		return nil, writeRefusal(w, up.status, errHandshake(up.status))
 	}
-	ws.SetReadLimit(-1) // Read has its own, which says more
+	ws.SetReadLimit(-1) // Read has its own limit, with an error frame
 	c.ws = ws
-	if h.enter(c) {
-		c.Close(wire.CloseDraining, stopping())
+	if h.add(c) {
+		c.Close(wire.CloseDraining, errStopping())
 	}
 	return c, nil
 }
 
-// has reports whether a header that is a list names something.
-func has(h http.Header, key, name string) bool {
-	return slices.ContainsFunc(tokens(h, key), func(t string) bool { return strings.EqualFold(t, name) })
+// checkHandshake returns the status and the error with which a handshake must be refused.
+func (h *Hub) checkHandshake(w http.ResponseWriter, r *http.Request) (int, *wire.Error) {
+	switch {
+	case r.ProtoMajor != 1 || !listsToken(r.Header, "Connection", "upgrade") || !listsToken(r.Header, "Upgrade", "websocket"):
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "websocket")
+		return http.StatusUpgradeRequired,
+			wire.Errorf(wire.InvalidRequest, "a WebSocket is served here: connect with a WebSocket client, over HTTP/1.1")
+	case !originAllowed(r, h.opts.Origins):
+		return http.StatusForbidden,
+			wire.Errorf(wire.Forbidden, "pages of this origin may not connect here: the scheduler's config can allow it")
+	case !slices.Contains(listTokens(r.Header, "Sec-Websocket-Protocol"), wire.Subprotocol):
+		return http.StatusBadRequest,
+			wire.Errorf(wire.InvalidRequest, "offer the subprotocol %s, by Sec-WebSocket-Protocol", wire.Subprotocol)
+	}
+	return 0, nil
 }
 
-// withoutToken is the request as the library sees it: it keeps the subprotocol for as long as the connection lives, and
-// with it would keep the token beside it in the same line.
+func (c *Conn) pongReceived(_ context.Context, payload []byte) {
+	if c.onPong != nil {
+		c.onPong(payload)
+	}
+}
+
+// withoutToken is the request as the library sees it. The library keeps the header that names the subprotocol for as long as the
+// connection lives, and a token may stand beside it in the same line.
 func withoutToken(r *http.Request) *http.Request {
 	bare := r.WithContext(r.Context())
 	bare.Header = maps.Clone(r.Header)
@@ -87,16 +101,16 @@ func withoutToken(r *http.Request) *http.Request {
 	return bare
 }
 
-// malformed says in our words what the library refused a handshake for.
-func malformed(status int) *wire.Error {
+// errHandshake is the error for a handshake that the library refused with this status.
+func errHandshake(status int) *wire.Error {
 	if status == http.StatusMethodNotAllowed {
 		return wire.Errorf(wire.MethodNotAllowed, "a WebSocket is opened with GET")
 	}
 	return wire.Errorf(wire.InvalidRequest, "this is no WebSocket handshake of version 13: see RFC 6455, section 4, or use a library")
 }
 
-// refuse answers a handshake with an error, and returns it.
-func refuse(w http.ResponseWriter, status int, e *wire.Error) error {
+// writeRefusal answers a handshake with an error, and returns the error.
+func writeRefusal(w http.ResponseWriter, status int, e *wire.Error) error {
 	body, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -109,49 +123,108 @@ func refuse(w http.ResponseWriter, status int, e *wire.Error) error {
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a peer that left does not hear the answer
+	_, _ = w.Write(body) // the peer may be gone
 	return e
 }
 
-// upgrade is the answer to a handshake as the library sees it. A refusal is only noted, to be said in our own form, and
-// the connection that the library gets is our pipe.
-type upgrade struct {
+// upgrader is the response writer of a handshake as the library sees it. It records the status of a refusal, which is answered with
+// a wire.Error instead, and gives the library a transport.
+type upgrader struct {
 	http.ResponseWriter
 	conn   *Conn
 	status int
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (u *upgrade) WriteHeader(status int) {
+func (u *upgrader) WriteHeader(status int) {
 	if u.status = status; status == http.StatusSwitchingProtocols {
 		u.ResponseWriter.WriteHeader(status)
 	}
 }
 
 // Write drops the text of a refusal.
-func (u *upgrade) Write(p []byte) (int, error) { return len(p), nil }
+func (u *upgrader) Write(p []byte) (int, error) { return len(p), nil }
 
 const (
-	// readAhead is enough for 100 ms of 16 kHz audio to be read in one call. It is what an idle connection costs most.
-	readAhead = 4 << 10
-	// controlFrame is the most that the library writes at once: it must come to the pipe in one piece.
-	controlFrame = 128
-	// sendBuffer is what the kernel may hold of what was written. By itself it would take megabytes for a reader that is
-	// slow, and we would learn late that it is.
-	sendBuffer = 128 << 10
+	// readBuffer lets 100 ms of 16 kHz audio be read in one call. It is the largest part of the memory of an idle connection.
+	readBuffer = 4 << 10
+	// controlFrameBuffer holds a whole control frame, so that the library writes each to the transport in one call.
+	controlFrameBuffer = 128
+	// kernelSendBuffer bounds what the kernel holds of what was written. By default it would hold megabytes for a slow reader, which
+	// would be noticed late.
+	kernelSendBuffer = 128 << 10
 )
 
-// Hijack implements http.Hijacker. The buffers of net/http, 4 KiB each way, are left to it but for what is in them.
-func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+// Hijack implements http.Hijacker. The buffers of net/http, 4 KiB each way, are not kept; only what is in them is.
+func (u *upgrader) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	nc, rw, err := http.NewResponseController(u.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
 	early, _ := rw.Peek(rw.Reader.Buffered())
-	p := &pipe{Conn: nc, c: u.conn, early: slices.Clone(early)}
+	t := &transport{Conn: nc, conn: u.conn, early: slices.Clone(early)}
 	if tcp, ok := nc.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // if it cannot be set, slow readers are found out later
+		_ = tcp.SetWriteBuffer(kernelSendBuffer) // without it, slow readers are noticed later
 	}
-	u.conn.pipe = p
-	return p, bufio.NewReadWriter(bufio.NewReaderSize(p, readAhead), bufio.NewWriterSize(p, controlFrame)), nil
+	u.conn.transport = t
+	return t, bufio.NewReadWriter(bufio.NewReaderSize(t, readBuffer), bufio.NewWriterSize(t, controlFrameBuffer)), nil
+}
+
+// Token returns the bearer token of a handshake, "" if there is none: from the Authorization header, or, because browsers cannot
+// set that, from an offered subprotocol.
+func Token(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "Bearer") && token != "" {
+		return token
+	}
+	for _, p := range listTokens(r.Header, "Sec-Websocket-Protocol") {
+		if token, ok := strings.CutPrefix(p, wire.TokenSubprotocol); ok && token != "" {
+			return token
+		}
+	}
+	return ""
+}
+
+// listTokens returns the elements of a header that is a comma-separated list.
+func listTokens(h http.Header, key string) []string {
+	var all []string
+	for _, line := range h[key] {
+		for t := range strings.SplitSeq(line, ",") {
+			all = append(all, strings.TrimSpace(t))
+		}
+	}
+	return all
+}
+
+// listsToken reports whether a header that is a list contains a name.
+func listsToken(h http.Header, key, name string) bool {
+	return slices.ContainsFunc(listTokens(h, key), func(t string) bool { return strings.EqualFold(t, name) })
+}
+
+// originAllowed reports whether the page that opens the connection may do so. A client that is no browser sends no Origin.
+func originAllowed(r *http.Request, allowed []string) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(allowed, "*") {
+		return true
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	return strings.EqualFold(u.Host, r.Host) || slices.ContainsFunc(allowed, func(a string) bool { return originMatches(a, u) })
+}
+
+// originMatches reports whether an entry of Options.Origins allows an origin.
+func originMatches(entry string, origin *url.URL) bool {
+	if scheme, host, ok := strings.Cut(entry, "://"); ok {
+		if !strings.EqualFold(scheme, origin.Scheme) {
+			return false
+		}
+		entry = host
+	}
+	if domain, ok := strings.CutPrefix(entry, "*"); ok {
+		return len(origin.Host) > len(domain) && strings.HasPrefix(domain, ".") &&
+			strings.EqualFold(origin.Host[len(origin.Host)-len(domain):], domain)
+	}
+	return strings.EqualFold(entry, origin.Host)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,57 +19,57 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestHandshake says of each handshake how it is answered. A refusal is JSON, and nothing is upgraded.
-func TestHandshake(t *testing.T) {
+// TestHandshakeAnswers: each handshake is upgraded, or refused with a JSON error.
+func TestHandshakeAnswers(t *testing.T) {
 	t.Parallel()
 	const upgraded = http.StatusSwitchingProtocols
-	speaks := "Sec-WebSocket-Protocol: lingua.v1"
-	p := open(t, socket.Options{Origins: []string{"app.example.com", "https://safe.example.com", "*.example.org", "*bad.example"}}, nil)
-	own := "http://" + p.address
+	subprotocol := "Sec-WebSocket-Protocol: lingua.v1"
+	s := startServer(t, socket.Options{Origins: []string{"app.example.com", "https://safe.example.com", "*.example.org", "*bad.example"}}, nil)
+	own := "http://" + s.address
 	for name, row := range map[string]struct {
 		headers []string
 		status  int
 		code    wire.Code
 	}{
-		"as it should be":                  {usual(speaks), upgraded, ""},
-		"with another subprotocol, too":    {usual("Sec-WebSocket-Protocol: chat, lingua.v1"), upgraded, ""},
-		"with its token":                   {usual("Sec-WebSocket-Protocol: lingua.v1, lingua.token.abc"), upgraded, ""},
-		"with its token first":             {usual("Sec-WebSocket-Protocol: lingua.token.abc,lingua.v1"), upgraded, ""},
-		"in two lines":                     {usual("Sec-WebSocket-Protocol: lingua.token.abc", speaks), upgraded, ""},
-		"with compression, which is off":   {usual(speaks, "Sec-WebSocket-Extensions: permessage-deflate"), upgraded, ""},
-		"without a subprotocol":            {usual(), 400, wire.InvalidRequest},
-		"with another subprotocol":         {usual("Sec-WebSocket-Protocol: lingua.v2"), 400, wire.InvalidRequest},
-		"with the token only":              {usual("Sec-WebSocket-Protocol: lingua.token.abc"), 400, wire.InvalidRequest},
-		"with a subprotocol that is alike": {usual("Sec-WebSocket-Protocol: lingua.v1x"), 400, wire.InvalidRequest},
+		"as it should be":                {upgradeHeaders(subprotocol), upgraded, ""},
+		"with another subprotocol, too":  {upgradeHeaders("Sec-WebSocket-Protocol: chat, lingua.v1"), upgraded, ""},
+		"with its token":                 {upgradeHeaders("Sec-WebSocket-Protocol: lingua.v1, lingua.token.abc"), upgraded, ""},
+		"with its token first":           {upgradeHeaders("Sec-WebSocket-Protocol: lingua.token.abc,lingua.v1"), upgraded, ""},
+		"in two lines":                   {upgradeHeaders("Sec-WebSocket-Protocol: lingua.token.abc", subprotocol), upgraded, ""},
+		"with compression, which is off": {upgradeHeaders(subprotocol, "Sec-WebSocket-Extensions: permessage-deflate"), upgraded, ""},
+		"without a subprotocol":          {upgradeHeaders(), 400, wire.InvalidRequest},
+		"with another subprotocol":       {upgradeHeaders("Sec-WebSocket-Protocol: lingua.v2"), 400, wire.InvalidRequest},
+		"with the token only":            {upgradeHeaders("Sec-WebSocket-Protocol: lingua.token.abc"), 400, wire.InvalidRequest},
+		"with a similar subprotocol":     {upgradeHeaders("Sec-WebSocket-Protocol: lingua.v1x"), 400, wire.InvalidRequest},
 
-		"from its own page":                  {usual(speaks, "Origin: "+own), upgraded, ""},
-		"from a page of the list":            {usual(speaks, "Origin: http://APP.example.com"), upgraded, ""},
-		"from below one of the list":         {usual(speaks, "Origin: https://a.b.example.org"), upgraded, ""},
-		"from a page of the scheme":          {usual(speaks, "Origin: https://safe.example.com"), upgraded, ""},
-		"from a page of another scheme":      {usual(speaks, "Origin: http://safe.example.com"), 403, wire.Forbidden},
-		"from another page":                  {usual(speaks, "Origin: https://evil.example"), 403, wire.Forbidden},
-		"from one that ends the same":        {usual(speaks, "Origin: https://evilexample.org"), 403, wire.Forbidden},
-		"from one of a list that is wrong":   {usual(speaks, "Origin: https://verybad.example"), 403, wire.Forbidden},
-		"from the name above":                {usual(speaks, "Origin: https://example.org"), 403, wire.Forbidden},
-		"from one that begins the same":      {usual(speaks, "Origin: http://app.example.com.evil.example"), 403, wire.Forbidden},
-		"from another port":                  {usual(speaks, "Origin: http://127.0.0.1:1"), 403, wire.Forbidden},
-		"from nowhere":                       {usual(speaks, "Origin: null"), 403, wire.Forbidden},
-		"from something that is no page":     {usual(speaks, "Origin: ::"), 403, wire.Forbidden},
-		"from a page, without a subprotocol": {usual("Origin: https://evil.example"), 403, wire.Forbidden},
+		"from its own page":                  {upgradeHeaders(subprotocol, "Origin: "+own), upgraded, ""},
+		"from a page of the list":            {upgradeHeaders(subprotocol, "Origin: http://APP.example.com"), upgraded, ""},
+		"from below one of the list":         {upgradeHeaders(subprotocol, "Origin: https://a.b.example.org"), upgraded, ""},
+		"from a page of the scheme":          {upgradeHeaders(subprotocol, "Origin: https://safe.example.com"), upgraded, ""},
+		"from a page of another scheme":      {upgradeHeaders(subprotocol, "Origin: http://safe.example.com"), 403, wire.Forbidden},
+		"from another page":                  {upgradeHeaders(subprotocol, "Origin: https://evil.example"), 403, wire.Forbidden},
+		"from one that ends the same":        {upgradeHeaders(subprotocol, "Origin: https://evilexample.org"), 403, wire.Forbidden},
+		"from one of a list that is wrong":   {upgradeHeaders(subprotocol, "Origin: https://verybad.example"), 403, wire.Forbidden},
+		"from the name above":                {upgradeHeaders(subprotocol, "Origin: https://example.org"), 403, wire.Forbidden},
+		"from one that begins the same":      {upgradeHeaders(subprotocol, "Origin: http://app.example.com.evil.example"), 403, wire.Forbidden},
+		"from another port":                  {upgradeHeaders(subprotocol, "Origin: http://127.0.0.1:1"), 403, wire.Forbidden},
+		"from nowhere":                       {upgradeHeaders(subprotocol, "Origin: null"), 403, wire.Forbidden},
+		"from something that is no page":     {upgradeHeaders(subprotocol, "Origin: ::"), 403, wire.Forbidden},
+		"from a page, without a subprotocol": {upgradeHeaders("Origin: https://evil.example"), 403, wire.Forbidden},
 
-		"plain HTTP":       {[]string{speaks}, 426, wire.InvalidRequest},
-		"without Upgrade":  {[]string{"Connection: Upgrade", speaks}, 426, wire.InvalidRequest},
-		"another upgrade":  {[]string{"Connection: Upgrade", "Upgrade: h2c", speaks}, 426, wire.InvalidRequest},
-		"without a key":    {[]string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", speaks}, 400, wire.InvalidRequest},
-		"a key too short":  {[]string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: YQ==", speaks}, 400, wire.InvalidRequest},
-		"an older version": {[]string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 8", "Sec-WebSocket-Key: " + sampleKey, speaks}, 400, wire.InvalidRequest},
+		"plain HTTP":       {[]string{subprotocol}, 426, wire.InvalidRequest},
+		"without Upgrade":  {[]string{"Connection: Upgrade", subprotocol}, 426, wire.InvalidRequest},
+		"another upgrade":  {[]string{"Connection: Upgrade", "Upgrade: h2c", subprotocol}, 426, wire.InvalidRequest},
+		"without a key":    {[]string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", subprotocol}, 400, wire.InvalidRequest},
+		"a key too short":  {[]string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: YQ==", subprotocol}, 400, wire.InvalidRequest},
+		"an older version": {[]string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 8", "Sec-WebSocket-Key: " + sampleKey, subprotocol}, 400, wire.InvalidRequest},
 		"Upgrade in capitals": {
-			[]string{"Connection: UPGRADE", "Upgrade: WebSocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + sampleKey, speaks}, upgraded, "",
+			[]string{"Connection: UPGRADE", "Upgrade: WebSocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + sampleKey, subprotocol}, upgraded, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, resp := handshake(t, p.address, row.headers...)
+			c, resp := handshake(t, s.address, row.headers...)
 			if resp.StatusCode != row.status {
 				t.Fatalf("answered %s; want %d", resp.Status, row.status)
 			}
@@ -80,7 +81,7 @@ func TestHandshake(t *testing.T) {
 					t.Errorf("the extensions are %q", got)
 				}
 				c.send(frame(fin|text, "hello"))
-				c.expect(fin|text, shown("hello"))
+				c.expect(fin|text, echoOf("hello"))
 				return
 			}
 			e := refusal(t, resp)
@@ -91,25 +92,25 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// refusal reads the body of an answer that is none of success.
+// refusal decodes the error of a refused handshake.
 func refusal(t *testing.T, resp *http.Response) wire.Error {
 	t.Helper()
 	defer resp.Body.Close()
 	var e wire.Error
 	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || resp.Header.Get("Content-Type") != "application/json" {
-		t.Fatalf("the body is no JSON: %v, %v", err, resp.Header)
+		t.Fatalf("the body is not JSON: %v, %v", err, resp.Header)
 	}
 	return e
 }
 
-func TestMethod(t *testing.T) {
+func TestHandshakeRequiresGET(t *testing.T) {
 	t.Parallel()
-	p := open(t, socket.Options{}, nil)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address, http.NoBody)
+	s := startServer(t, socket.Options{}, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range usual("Sec-WebSocket-Protocol: lingua.v1") {
+	for _, line := range upgradeHeaders("Sec-WebSocket-Protocol: lingua.v1") {
 		k, v, _ := strings.Cut(line, ": ")
 		req.Header.Set(k, v)
 	}
@@ -123,17 +124,17 @@ func TestMethod(t *testing.T) {
 	}
 }
 
-func TestEveryOriginMay(t *testing.T) {
+func TestOriginWildcardAllowsAll(t *testing.T) {
 	t.Parallel()
-	p := open(t, socket.Options{Origins: []string{"*"}}, nil)
-	_, resp := handshake(t, p.address, usual("Sec-WebSocket-Protocol: lingua.v1", "Origin: https://anywhere.example")...)
+	s := startServer(t, socket.Options{Origins: []string{"*"}}, nil)
+	_, resp := handshake(t, s.address, upgradeHeaders("Sec-WebSocket-Protocol: lingua.v1", "Origin: https://anywhere.example")...)
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Errorf("answered %s", resp.Status)
 	}
 }
 
-// TestNoOriginAndNoHost are not the same origin.
-func TestNoOriginAndNoHost(t *testing.T) {
+// TestNullOriginDoesNotMatchEmptyHost: the origin "null" has no host, and is not the same as a request without one.
+func TestNullOriginDoesNotMatchEmptyHost(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 	r.Host = ""
@@ -144,7 +145,7 @@ func TestNoOriginAndNoHost(t *testing.T) {
 	}
 }
 
-func TestToken(t *testing.T) {
+func TestTokenOfHandshake(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		header http.Header
@@ -167,17 +168,17 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTheTokenIsNotTold: neither in an answer nor in a log.
-func TestTheTokenIsNotTold(t *testing.T) {
+// TestTokenIsNotLeaked: the token is neither in an answer nor in the log.
+func TestTokenIsNotLeaked(t *testing.T) {
 	t.Parallel()
 	const secret = "eyJ.TOP.SECRET"
 	var mu sync.Mutex
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	p := open(t, socket.Options{Log: log, PerAddress: 1}, nil)
+	s := startServer(t, socket.Options{Log: log, PerAddress: 1}, nil)
 	var answers strings.Builder
 	for range 2 { // the second is refused
-		c, resp := handshake(t, p.address, usual("Sec-WebSocket-Protocol: lingua.v1, lingua.token."+secret, "Authorization: Bearer "+secret)...)
+		c, resp := handshake(t, s.address, upgradeHeaders("Sec-WebSocket-Protocol: lingua.v1, lingua.token."+secret, "Authorization: Bearer "+secret)...)
 		fmt.Fprint(&answers, resp.Header)
 		if resp.StatusCode != http.StatusSwitchingProtocols {
 			fmt.Fprint(&answers, refusal(t, resp))
@@ -211,22 +212,22 @@ func (l lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// TestConnectionsOfOneAddress: no more than so many at a time; others are not concerned, nor do failed attempts count.
-func TestConnectionsOfOneAddress(t *testing.T) {
+// TestConnectionLimitPerAddress: the limit holds for each address, and failed handshakes do not count.
+func TestConnectionLimitPerAddress(t *testing.T) {
 	t.Parallel()
-	p := open(t, socket.Options{PerAddress: 2}, nil)
-	speaks := usual("Sec-WebSocket-Protocol: lingua.v1")
+	s := startServer(t, socket.Options{PerAddress: 2}, nil)
+	subprotocol := upgradeHeaders("Sec-WebSocket-Protocol: lingua.v1")
 	for range 3 {
-		_, resp := handshake(t, p.address, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: lingua.v1")
+		_, resp := handshake(t, s.address, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: lingua.v1")
 		if resp.StatusCode != http.StatusBadRequest {
 			t.Fatalf("a handshake without a key was answered %s", resp.Status)
 		}
 	}
-	first := dial(t, p.address)
-	conn := soon(t, p.opened)
-	dial(t, p.address)
+	first := dial(t, s.address)
+	conn := receive(t, s.accepted)
+	dial(t, s.address)
 	for range 2 {
-		_, resp := handshake(t, p.address, speaks...)
+		_, resp := handshake(t, s.address, subprotocol...)
 		if e := refusal(t, resp); resp.StatusCode != http.StatusTooManyRequests || e.Code != wire.RateLimited || resp.Header.Get("Retry-After") == "" {
 			t.Fatalf("the third was answered %s, %+v, %v", resp.Status, e, resp.Header)
 		}
@@ -234,22 +235,48 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	if host, _, _ := net.SplitHostPort(conn.RemoteAddr()); host != "127.0.0.1" || conn.RemoteAddr() != first.LocalAddr().String() {
 		t.Errorf("the remote address is %s; want %s", conn.RemoteAddr(), first.LocalAddr())
 	}
-	if n := p.Len(); n != 2 {
-		t.Errorf("there are %d connections; want 2", n)
+	if n := s.Len(); n != 2 {
+		t.Errorf("%d connections; want 2", n)
 	}
-	from, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(t.Context(), "tcp", p.address)
+	from, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(t.Context(), "tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	fmt.Fprintf(from, "GET / HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n", p.address, strings.Join(speaks, "\r\n"))
+	fmt.Fprintf(from, "GET / HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n", s.address, strings.Join(subprotocol, "\r\n"))
 	answer := make([]byte, len("HTTP/1.1 101"))
 	if _, err := from.Read(answer); err != nil || string(answer) != "HTTP/1.1 101" {
 		t.Errorf("another address was answered %q, %v", answer, err)
 	}
-	first.send(leaving(1000, ""))
+	first.send(encodeClose(1000, ""))
 	first.expectClose(1000)
 	first.Close()
-	p.gone(conn)
-	dial(t, p.address)
+	s.awaitDone(conn)
+	dial(t, s.address)
+}
+
+// TestRefusedConnectionIsClosedWithReason: a refused connection does not count towards the limit of its address, is closed with an
+// error, and ends soon even if the peer never closes.
+func TestRefusedConnectionIsClosedWithReason(t *testing.T) {
+	t.Parallel()
+	ended := make(chan socket.CloseError, 5)
+	hub := socket.NewHub(socket.Options{PerAddress: 1, Stall: time.Hour, Ended: func(c socket.CloseError) { ended <- c }})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hub.Refuse(w, r, wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "no"))
+	}))
+	t.Cleanup(srv.Close)
+	address := strings.TrimPrefix(srv.URL, "http://")
+	for range 5 {
+		p := dial(t, address) // fails if the refused ones before it count
+		p.expectError(wire.Unauthorized)
+		p.expectClose(wire.CloseUnauthorized)
+	}
+	for range 5 { // although the peer does not close
+		if c := receive(t, ended); c.Code != wire.CloseUnauthorized || c.ByPeer {
+			t.Errorf("the connection ended with %+v", c)
+		}
+	}
+	if n := hub.Len(); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
 }

@@ -12,45 +12,46 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// said is a frame for tests.
-type said struct {
+// testFrame is a frame of these tests.
+type testFrame struct {
 	N    int    `json:"n"`
 	Text string `json:"text,omitempty"`
 }
 
 // Type implements wire.Frame.
-func (said) Type() wire.FrameType { return "said" }
+func (testFrame) Type() wire.FrameType { return "test" }
 
-// place is a hall with a real server before it.
-type place struct {
+// testServer is a hub behind an HTTP server.
+type testServer struct {
 	*socket.Hub
-	t       *testing.T
-	address string
-	opened  chan *socket.Conn // those that were accepted
-	ended   chan error        // what the last Read of each returned
+	t          *testing.T
+	address    string
+	accepted   chan *socket.Conn
+	readErrors chan error // the error of the last Read of each connection
 }
 
-// open serves a hall with its watchdog. Each connection is read by serve, which is given what came; nil says everything
-// back.
-func open(t *testing.T, o socket.Options, serve func(*socket.Conn, socket.Message)) *place {
+// startServer serves a hub with its watchdog. serve handles the messages of each connection; nil echoes them.
+func startServer(t *testing.T, o socket.Options, serve func(*socket.Conn, socket.Message)) *testServer {
 	t.Helper()
-	p := unwatched(t, o, serve)
+	s := startServerWithoutWatchdog(t, o, serve)
 	ctx, stop := context.WithCancel(t.Context())
 	var watchdog sync.WaitGroup
-	watchdog.Go(func() { p.Run(ctx) })
+	watchdog.Go(func() { s.Run(ctx) })
 	t.Cleanup(func() {
 		stop()
 		watchdog.Wait()
 	})
-	return p
+	return s
 }
 
-// unwatched serves a hall without a watchdog: the test looks by itself.
-func unwatched(t *testing.T, o socket.Options, serve func(*socket.Conn, socket.Message)) *place {
+// startServerWithoutWatchdog serves a hub without a watchdog: the test calls CheckHealth itself.
+func startServerWithoutWatchdog(t *testing.T, o socket.Options, serve func(*socket.Conn, socket.Message)) *testServer {
 	t.Helper()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -58,87 +59,89 @@ func unwatched(t *testing.T, o socket.Options, serve func(*socket.Conn, socket.M
 	if serve == nil {
 		serve = echo
 	}
-	p := &place{Hub: socket.NewHub(o), t: t, opened: make(chan *socket.Conn, 1000), ended: make(chan error, 1000)}
+	s := &testServer{Hub: socket.NewHub(o), t: t, accepted: make(chan *socket.Conn, 1000), readErrors: make(chan error, 1000)}
 	var readers sync.WaitGroup
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := p.Accept(w, r)
+		c, err := s.Accept(w, r)
 		if err != nil {
 			return
 		}
-		p.opened <- c
+		s.accepted <- c
 		readers.Go(func() {
 			for {
 				m, err := c.Read()
 				if err != nil {
-					p.ended <- err
+					s.readErrors <- err
 					return
 				}
 				serve(c, m)
 			}
 		})
 	}))
-	p.address = strings.TrimPrefix(srv.URL, "http://")
+	s.address = strings.TrimPrefix(srv.URL, "http://")
 	t.Cleanup(func() {
-		gone, cancel := context.WithCancel(context.Background())
+		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = p.Close(gone)
+		_ = s.Close(ended)
 		readers.Wait()
-		if n := p.Len(); n != 0 {
+		if n := s.Len(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
 		srv.Close()
 	})
-	return p
+	return s
 }
 
-// echo says back what came.
+// echo sends a message back.
 func echo(c *socket.Conn, m socket.Message) {
 	if m.Binary {
 		c.SendBinary(m.Data)
 		return
 	}
-	c.Send(raw(m.Data))
+	c.Send(echoFrame(m.Data))
 }
 
-// raw is a frame that shows what came as text.
-type raw string
+// echoFrame is the answer to a text message.
+type echoFrame string
 
 // Type implements wire.Frame.
-func (raw) Type() wire.FrameType { return "raw" }
+func (echoFrame) Type() wire.FrameType { return "echo" }
 
-// MarshalJSON quotes it in an object, as every frame is one.
-func (r raw) MarshalJSON() ([]byte, error) { return []byte(`{"x":` + quote(string(r)) + `}`), nil }
+// MarshalJSON encodes the text as a field of an object, because every frame is an object.
+func (r echoFrame) MarshalJSON() ([]byte, error) {
+	return []byte(`{"x":` + jsonString(string(r)) + `}`), nil
+}
 
-// soon receives, or fails the test when nothing comes for long.
-func soon[T any](t *testing.T, from <-chan T) T {
+// receive receives from a channel, or fails the test after testTimeout.
+func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(patience):
-		t.Fatal("nothing came for long")
+	case <-time.After(testTimeout):
+		t.Fatal("timeout: nothing was received")
 		panic("unreachable")
 	}
 }
 
-// closed is how the next connection that ends did so.
-func (p *place) closed() socket.CloseError {
-	p.t.Helper()
+// awaitClose waits until a connection ends, and returns how.
+func (s *testServer) awaitClose() socket.CloseError {
+	s.t.Helper()
 	var c *socket.CloseError
-	if err := soon(p.t, p.ended); !errors.As(err, &c) {
-		p.t.Fatalf("Read returned %v, which is not a *Closed", err)
+	if err := receive(s.t, s.readErrors); !errors.As(err, &c) {
+		s.t.Fatalf("Read returned %v, which is not a *CloseError", err)
 	}
 	return *c
 }
 
-// gone waits until everything of a connection has ended.
-func (p *place) gone(c *socket.Conn) {
-	p.t.Helper()
-	soon(p.t, c.Done())
+// awaitDone waits until everything of a connection has ended.
+func (s *testServer) awaitDone(c *socket.Conn) {
+	s.t.Helper()
+	receive(s.t, c.Done())
 }
 
-// quote writes a JSON string.
-func quote(s string) string {
+// jsonString encodes a JSON string.
+func jsonString(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
 		panic(err)
@@ -146,5 +149,8 @@ func quote(s string) string {
 	return string(b)
 }
 
-// shown is what echo says of a text.
-func shown(s string) string { return `{"type":"raw","x":` + quote(s) + `}` }
+// echoOf is the echo of a text message.
+func echoOf(s string) string { return `{"type":"echo","x":` + jsonString(s) + `}` }
+
+// TestMain checks that no goroutine outlives the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,7 +1,19 @@
+// Package socket is the server side of WebSocket connections (RFC 6455), independent of what is sent over them, and the Hub that
+// holds all of them. It bounds queues, sends pings and performs the closing handshake. It knows nothing of nodes, sessions or
+// jobs.
+//
+// The library (coder/websocket) performs the opening handshake and parses incoming frames. This package writes frames itself,
+// because a ping must not wait for its pong, a pong must not block the reader, queued frames should be written in one system
+// call, and an error frame precedes every close, also one for a protocol error.
+//
+// A connection uses the goroutine of the caller, which reads, and one more while there is something to write. It has no timer,
+// context or goroutine beside these: one watchdog, Hub.Run, checks all connections.
 package socket
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -10,81 +22,112 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Hall keeps all connections. Its Run must run for as long as there are any.
-type Hub struct {
-	opts  Options
-	began time.Time // the watchdog's times are counted from here
-
-	mu      sync.Mutex
-	conns   map[*Conn]struct{}
-	from    map[netip.Addr]int // connections and handshakes of each address, where those are limited
-	present int                // connections and handshakes
-	closed  bool
-	empty   chan struct{} // closed when the hall is closed and nobody is present
+// Options configures the connections of a Hub. The zero value of each field means its default.
+type Options struct {
+	MaxFrame      int64         // the largest message that is read, in bytes; wire.MaxFrame
+	QueueMessages int           // the maximum number of messages that wait to be written on one connection; 4096
+	QueueBytes    int           // the maximum number of bytes that wait there; 1 MiB
+	Ping          time.Duration // after how long a silence a ping is sent, ±20 %; 15 s
+	Stall         time.Duration // how long one write, or a closing handshake, may take before the connection is aborted; 10 s
+	PerAddress    int           // the maximum number of connections of one remote address; 0: no limit
+	// Origins are the hosts whose pages may connect, beside the requested host itself: "app.example.com", "*.example.com" for its
+	// subdomains, "https://app.example.com" for one scheme only, "*" for all.
+	Origins []string
+	// Ended is called once for each connection, with how it ended. It must not block.
+	Ended func(CloseError)
+	Log   *slog.Logger // slog.Default()
 }
 
-// NewHall makes an empty hall.
+func (o Options) withDefaults() Options {
+	o.MaxFrame = cmp.Or(o.MaxFrame, wire.MaxFrame)
+	o.QueueMessages = cmp.Or(o.QueueMessages, 4096)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 1<<20)
+	o.Ping = cmp.Or(o.Ping, 15*time.Second)
+	o.Stall = cmp.Or(o.Stall, 10*time.Second)
+	if o.Ended == nil {
+		o.Ended = func(CloseError) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
+}
+
+// Hub holds all connections. Its Run must run for as long as there are any.
+type Hub struct {
+	opts    Options
+	started time.Time // the watchdog measures times from here
+
+	mu         sync.Mutex
+	conns      map[*Conn]struct{}
+	perAddress map[netip.Addr]int // connections and handshakes of each address, if those are limited
+	open       int                // connections and handshakes
+	closed     bool
+	drained    chan struct{} // closed when the hub is closed and no connection or handshake is left
+}
+
+// NewHub makes a hub without connections.
 func NewHub(o Options) *Hub {
 	return &Hub{
-		opts: o.withDefaults(), began: time.Now(),
-		conns: make(map[*Conn]struct{}), from: make(map[netip.Addr]int), empty: make(chan struct{}),
+		opts: o.withDefaults(), started: time.Now(),
+		conns: make(map[*Conn]struct{}), perAddress: make(map[netip.Addr]int), drained: make(chan struct{}),
 	}
 }
 
-// Len says how many connections there are.
+// Len is the number of connections.
 func (h *Hub) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.conns)
 }
 
-// retryAfter is what a client that has too many connections is told to wait.
+// retryAfter is the Retry-After of a client that has too many connections.
 const retryAfter = 5 * time.Second
 
-// admit makes room for one more, before its handshake, or says with which status and error it is refused. Unless it is one
-// that will be refused anyway, it counts for its address.
-func (h *Hub) admit(from netip.Addr, counted bool) (int, *wire.Error) {
+// admit counts a connection before its handshake, or returns the status and the error with which it is refused. Only a counted
+// one counts towards the limit of its address.
+func (h *Hub) admit(addr netip.Addr, counted bool) (int, *wire.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return http.StatusServiceUnavailable, stopping()
+		return http.StatusServiceUnavailable, errStopping()
 	}
-	if most := h.opts.PerAddress; counted && most > 0 {
-		if h.from[from] >= most {
-			e := wire.Errorf(wire.RateLimited, "your address has %d connections, which is as many as it may have: close one first", most)
+	if limit := h.opts.PerAddress; counted && limit > 0 {
+		if h.perAddress[addr] >= limit {
+			e := wire.Errorf(wire.RateLimited, "your address has %d connections, which is the limit: close one first", limit)
 			return http.StatusTooManyRequests, e.RetryIn(retryAfter)
 		}
-		h.from[from]++
+		h.perAddress[addr]++
 	}
-	h.present++
+	h.open++
 	return 0, nil
 }
 
-// enter takes in a connection that was admitted, and reports whether the hall was closed meanwhile.
-func (h *Hub) enter(c *Conn) (closed bool) {
+// add adds an admitted connection after its handshake, and reports whether the hub was closed meanwhile.
+func (h *Hub) add(c *Conn) (closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conns[c] = struct{}{}
 	return h.closed
 }
 
-// leave gives the room of one that was admitted free, whether or not its handshake came to an end.
-func (h *Hub) leave(c *Conn) {
+// remove ends the count of an admitted connection, whether or not its handshake succeeded.
+func (h *Hub) remove(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.conns, c)
 	if c.counted {
-		if h.from[c.from]--; h.from[c.from] <= 0 {
-			delete(h.from, c.from)
+		if h.perAddress[c.addr]--; h.perAddress[c.addr] <= 0 {
+			delete(h.perAddress, c.addr)
 		}
 	}
-	if h.present--; h.closed && h.present == 0 {
-		close(h.empty)
+	if h.open--; h.closed && h.open == 0 {
+		close(h.drained)
 	}
 }
 
-// all appends the connections to list.
-func (h *Hub) all(list []*Conn) []*Conn {
+// appendConns appends the connections to list.
+func (h *Hub) appendConns(list []*Conn) []*Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.conns {
@@ -93,35 +136,35 @@ func (h *Hub) all(list []*Conn) []*Conn {
 	return list
 }
 
-func stopping() *wire.Error {
+func errStopping() *wire.Error {
 	return wire.Errorf(wire.Internal, "this instance is stopping: connect again, and another will answer").RetryIn(time.Second)
 }
 
-// Close lets nobody in any more, closes every connection with wire.CloseDraining, and waits until all have ended. Those
-// that are still there when the context ends, or after Options.Stall, are cut; the error says that the context ended.
+// Close refuses new connections, closes every connection with wire.CloseDraining, and waits until all have ended. Those that are
+// left when the context ends, or after Options.Stall, are aborted. The error reports that the context ended.
 func (h *Hub) Close(ctx context.Context) error {
 	h.mu.Lock()
-	if !h.closed && h.present == 0 {
-		close(h.empty)
+	if !h.closed && h.open == 0 {
+		close(h.drained)
 	}
 	h.closed = true
 	h.mu.Unlock()
-	for _, c := range h.all(nil) {
-		c.Close(wire.CloseDraining, stopping())
+	for _, c := range h.appendConns(nil) {
+		c.Close(wire.CloseDraining, errStopping())
 	}
-	patience := time.NewTimer(h.opts.Stall)
-	defer patience.Stop()
+	timeout := time.NewTimer(h.opts.Stall)
+	defer timeout.Stop()
 	var err error
 	select {
-	case <-h.empty:
+	case <-h.drained:
 		return nil
-	case <-patience.C:
+	case <-timeout.C:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	for _, c := range h.all(nil) {
+	for _, c := range h.appendConns(nil) {
 		c.Abort()
 	}
-	<-h.empty
+	<-h.drained
 	return err
 }

@@ -10,56 +10,56 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestCloseTheHall: everybody is told, and nobody is let in any more.
-func TestCloseTheHall(t *testing.T) {
+// TestHubClose: every connection is closed with an error, and new ones are refused.
+func TestHubClose(t *testing.T) {
 	t.Parallel()
-	p := open(t, socket.Options{}, nil)
-	var peers []*peer
+	s := startServer(t, socket.Options{}, nil)
+	var clients []*rawClient
 	for range 20 {
-		peers = append(peers, dial(t, p.address))
-		soon(t, p.opened)
+		clients = append(clients, dial(t, s.address))
+		receive(t, s.accepted)
 	}
 	closed := make(chan error, 1)
-	go func() { closed <- p.Close(t.Context()) }()
-	for _, c := range peers {
+	go func() { closed <- s.Close(t.Context()) }()
+	for _, c := range clients {
 		c.expectError(wire.Internal)
 		c.expectClose(wire.CloseDraining)
 		c.Close()
 	}
-	if err := soon(t, closed); err != nil {
+	if err := receive(t, closed); err != nil {
 		t.Error(err)
 	}
-	if n := p.Len(); n != 0 {
-		t.Errorf("there are %d connections", n)
+	if n := s.Len(); n != 0 {
+		t.Errorf("%d connections are left", n)
 	}
-	_, resp := handshake(t, p.address, usual("Sec-WebSocket-Protocol: lingua.v1")...)
+	_, resp := handshake(t, s.address, upgradeHeaders("Sec-WebSocket-Protocol: lingua.v1")...)
 	if e := refusal(t, resp); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("answered %s, %+v", resp.Status, e)
 	}
-	if err := p.Close(t.Context()); err != nil {
+	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestCloseTheHallOnTheDeaf: those who do not answer are cut when the context ends.
-func TestCloseTheHallOnTheDeaf(t *testing.T) {
+// TestHubCloseAbortsUnresponsivePeers: connections whose peers do not answer the close are aborted when the context ends.
+func TestHubCloseAbortsUnresponsivePeers(t *testing.T) {
 	t.Parallel()
-	p := unwatched(t, socket.Options{}, nil)
-	c := dial(t, p.address)
-	conn := soon(t, p.opened)
+	s := startServerWithoutWatchdog(t, socket.Options{}, nil)
+	c := dial(t, s.address)
+	conn := receive(t, s.accepted)
 	ctx, cancel := context.WithCancel(t.Context())
 	closed := make(chan error, 1)
-	go func() { closed <- p.Close(ctx) }()
+	go func() { closed <- s.Close(ctx) }()
 	c.expectError(wire.Internal)
 	c.expectClose(wire.CloseDraining)
 	cancel()
-	if err := soon(t, closed); !errors.Is(err, context.Canceled) {
+	if err := receive(t, closed); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	p.gone(conn)
+	s.awaitDone(conn)
 }
 
-func TestCloseAnEmptyHall(t *testing.T) {
+func TestHubCloseWithoutConnections(t *testing.T) {
 	t.Parallel()
 	h := socket.NewHub(socket.Options{})
 	for range 2 {

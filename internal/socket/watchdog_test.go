@@ -11,69 +11,69 @@ import (
 )
 
 const (
-	pingTime  = 15 * time.Second
-	stallTime = 10 * time.Second
+	pingInterval = 15 * time.Second
+	stallTimeout = 10 * time.Second
 )
 
-// TestTheSilentArePingedThenClosed.
-func TestTheSilentArePingedThenClosed(t *testing.T) {
+// TestSilentPeerIsPingedThenClosed: after two unanswered pings the connection is closed.
+func TestSilentPeerIsPingedThenClosed(t *testing.T) {
 	t.Parallel()
-	p := unwatched(t, socket.Options{Stall: time.Hour}, nil)
-	c := dial(t, p.address)
-	conn := soon(t, p.opened)
+	s := startServerWithoutWatchdog(t, socket.Options{Stall: time.Hour}, nil)
+	c := dial(t, s.address)
+	conn := receive(t, s.accepted)
 	now := time.Second
-	conn.Look(now)
+	conn.CheckHealth(now)
 	for range 2 {
-		conn.Look(now + pingTime*79/100) // too early
-		now += pingTime * 121 / 100
-		conn.Look(now)
+		conn.CheckHealth(now + pingInterval*79/100) // too early
+		now += pingInterval * 121 / 100
+		conn.CheckHealth(now)
 		c.expect(fin|ping, "")
 	}
-	conn.Send(said{N: 1})
-	conn.Look(now + pingTime*79/100)
-	c.expect(fin|text, `{"type":"said","n":1}`) // no third ping, and what is sent to it is not life
-	conn.Look(now + pingTime*121/100)
+	conn.Send(testFrame{N: 1})
+	conn.CheckHealth(now + pingInterval*79/100)
+	c.expect(fin|text, `{"type":"test","n":1}`) // no third ping; and what is sent to the peer is no sign that it is alive
+	conn.CheckHealth(now + pingInterval*121/100)
 	c.expectError(wire.DeadlineExceeded)
 	c.expectClose(wire.CloseSlow)
 	c.Close()
-	if end := p.closed(); end != (socket.CloseError{Code: wire.CloseSlow}) {
+	if end := s.awaitClose(); end != (socket.CloseError{Code: wire.CloseSlow}) {
 		t.Errorf("Read returned %+v", end)
 	}
-	p.gone(conn)
+	s.awaitDone(conn)
 }
 
-// TestWhoAnswersStays: whatever comes is life.
-func TestWhoAnswersStays(t *testing.T) {
+// TestReceivedBytesResetThePings: any received bytes count as a sign that the peer is alive.
+func TestReceivedBytesResetThePings(t *testing.T) {
 	t.Parallel()
-	for name, life := range map[string][]byte{
+	for name, sent := range map[string][]byte{
 		"a pong":                    frame(fin|pong, ""),
-		"a pong nobody asked for":   frame(fin|pong, "?"),
+		"an unsolicited pong":       frame(fin|pong, "?"),
 		"a message":                 frame(fin|text, "x"),
 		"the beginning of one":      frame(text, "x")[:3],
 		"a fragment without an end": frame(text, "x"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := unwatched(t, socket.Options{Stall: time.Hour}, nil)
-			c := dial(t, p.address)
-			conn := soon(t, p.opened)
+			s := startServerWithoutWatchdog(t, socket.Options{Stall: time.Hour}, nil)
+			c := dial(t, s.address)
+			conn := receive(t, s.accepted)
 			now := time.Second
-			conn.Look(now)
+			conn.CheckHealth(now)
 			for range 2 {
-				now += pingTime * 121 / 100
-				conn.Look(now)
+				now += pingInterval * 121 / 100
+				conn.CheckHealth(now)
 				c.expect(fin|ping, "")
 			}
-			c.send(life)
-			before := conn.PingDue()
-			for conn.Look(now + 1); conn.PingDue() == before; { // until it is heard
-				conn.Look(now + 1)
+			c.send(sent)
+			before := conn.NextPing()
+			for conn.CheckHealth(now + 1); conn.NextPing() == before; { // until the bytes are received
+				conn.CheckHealth(now + 1)
 			}
-			if due := conn.PingDue() - now; due < pingTime*79/100 || due > pingTime*121/100 {
+			if due := conn.NextPing() - now; due < pingInterval*79/100 || due > pingInterval*121/100 {
 				t.Errorf("the next ping is due in %v", due)
 			}
-			now += pingTime * 122 / 100
-			conn.Look(now)
+			now += pingInterval * 122 / 100
+			conn.CheckHealth(now)
 			g := c.next()
 			if name == "a message" && g.First == fin|text { // its echo may come before or after the ping
 				g = c.next()
@@ -85,16 +85,16 @@ func TestWhoAnswersStays(t *testing.T) {
 	}
 }
 
-// TestPingsDoNotFallTogether: those of connections that came together are spread.
-func TestPingsDoNotFallTogether(t *testing.T) {
+// TestPingsAreJittered: connections that were opened together are not pinged together.
+func TestPingsAreJittered(t *testing.T) {
 	t.Parallel()
-	p := unwatched(t, socket.Options{Stall: time.Hour}, nil)
+	s := startServerWithoutWatchdog(t, socket.Options{Stall: time.Hour}, nil)
 	early := 0
 	for range 40 {
-		dial(t, p.address)
-		conn := soon(t, p.opened)
-		conn.Look(time.Second)
-		if due := conn.PingDue() - time.Second; due < pingTime {
+		dial(t, s.address)
+		conn := receive(t, s.accepted)
+		conn.CheckHealth(time.Second)
+		if due := conn.NextPing() - time.Second; due < pingInterval {
 			early++
 		}
 	}
@@ -103,74 +103,74 @@ func TestPingsDoNotFallTogether(t *testing.T) {
 	}
 }
 
-// TestAStuckWriteIsCut.
-func TestAStuckWriteIsCut(t *testing.T) {
+// TestStuckWriteIsAborted: a write without progress for Options.Stall aborts the connection.
+func TestStuckWriteIsAborted(t *testing.T) {
 	t.Parallel()
-	p := unwatched(t, socket.Options{QueueBytes: 64 << 20, Ping: time.Hour}, nil)
-	dial(t, p.address)
-	conn := soon(t, p.opened)
+	s := startServerWithoutWatchdog(t, socket.Options{QueueBytes: 64 << 20, Ping: time.Hour}, nil)
+	dial(t, s.address)
+	conn := receive(t, s.accepted)
 	conn.SendBinary(make([]byte, 32<<20))
-	for now := time.Second; ; now += stallTime - 1 { // each look in which something moved sets its patience back
+	for now := time.Second; ; now += stallTimeout - 1 { // each check that sees progress starts the timeout again
 		select {
 		case <-conn.Done():
-			if end := p.closed(); end != (socket.CloseError{Code: wire.CloseSlow}) {
+			if end := s.awaitClose(); end != (socket.CloseError{Code: wire.CloseSlow}) {
 				t.Errorf("Read returned %+v", end)
 			}
 			return
 		default:
-			conn.Look(now)
+			conn.CheckHealth(now)
 		}
 	}
 }
 
-// TestASlowWriteIsNotCut: one that goes on is not stuck, also within one frame.
-func TestASlowWriteIsNotCut(t *testing.T) {
+// TestSlowWriteIsNotAborted: a write that makes progress is not stuck, also within one frame.
+func TestSlowWriteIsNotAborted(t *testing.T) {
 	t.Parallel()
-	p := unwatched(t, socket.Options{QueueBytes: 64 << 20, Ping: time.Hour}, nil)
-	c := dial(t, p.address)
+	s := startServerWithoutWatchdog(t, socket.Options{QueueBytes: 64 << 20, Ping: time.Hour}, nil)
+	c := dial(t, s.address)
 	c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10)
-	conn := soon(t, p.opened)
-	const looks, between = 10, 2 << 20 // more than fits between the two sides, so each time something was written
-	conn.SendBinary(make([]byte, looks*between))
-	for i := range looks {
-		conn.Look(time.Second + time.Duration(i)*stallTime)
+	conn := receive(t, s.accepted)
+	const checks, between = 10, 2 << 20 // more than the kernel buffers hold, so something is written between two checks
+	conn.SendBinary(make([]byte, checks*between))
+	for i := range checks {
+		conn.CheckHealth(time.Second + time.Duration(i)*stallTimeout)
 		if _, err := io.CopyN(io.Discard, c.r, between); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestACloseThatIsNotAnsweredIsCut.
-func TestACloseThatIsNotAnsweredIsCut(t *testing.T) {
+// TestUnansweredCloseIsAborted: a close that the peer does not answer within Options.Stall aborts the connection.
+func TestUnansweredCloseIsAborted(t *testing.T) {
 	t.Parallel()
-	p := unwatched(t, socket.Options{}, nil)
-	c := dial(t, p.address)
-	conn := soon(t, p.opened)
+	s := startServerWithoutWatchdog(t, socket.Options{}, nil)
+	c := dial(t, s.address)
+	conn := receive(t, s.accepted)
 	conn.Close(wire.CloseNormal, nil)
 	c.expectClose(wire.CloseNormal)
-	conn.Look(time.Second)
-	conn.Look(time.Second + stallTime - 1)
+	conn.CheckHealth(time.Second)
+	conn.CheckHealth(time.Second + stallTimeout - 1)
 	select {
 	case <-conn.Done():
-		t.Fatal("it was cut too early")
+		t.Fatal("the connection was aborted too early")
 	default:
 	}
-	conn.Look(time.Second + stallTime)
-	p.gone(conn)
-	if end := p.closed(); end != (socket.CloseError{Code: wire.CloseNormal}) {
+	conn.CheckHealth(time.Second + stallTimeout)
+	s.awaitDone(conn)
+	if end := s.awaitClose(); end != (socket.CloseError{Code: wire.CloseNormal}) {
 		t.Errorf("Read returned %+v", end)
 	}
 }
 
-// TestRun is the watchdog itself, in short times.
-func TestRun(t *testing.T) {
+// TestWatchdogRun: the watchdog itself, with short timeouts.
+func TestWatchdogRun(t *testing.T) {
 	t.Parallel()
-	p := open(t, socket.Options{Ping: 20 * time.Millisecond, Stall: 20 * time.Millisecond}, nil)
-	c := dial(t, p.address)
-	conn := soon(t, p.opened)
+	s := startServer(t, socket.Options{Ping: 20 * time.Millisecond, Stall: 20 * time.Millisecond}, nil)
+	c := dial(t, s.address)
+	conn := receive(t, s.accepted)
 	c.expect(fin|ping, "")
 	c.send(frame(fin|pong, ""))
-	for g := c.next(); ; g = c.next() { // more pings than two, if the pong was heard after the second
+	for g := c.next(); ; g = c.next() { // more than two pings, if the pong was received after the second
 		if g.First == fin|ping {
 			continue
 		}
@@ -180,8 +180,8 @@ func TestRun(t *testing.T) {
 		break
 	}
 	c.expectClose(wire.CloseSlow)
-	p.gone(conn) // though this side does not answer
-	if n := p.Len(); n != 0 {
-		t.Errorf("there are %d connections", n)
+	s.awaitDone(conn) // though the peer does not answer
+	if n := s.Len(); n != 0 {
+		t.Errorf("%d connections are left", n)
 	}
 }
