@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +18,7 @@ import (
 )
 
 // bad is one thing that somebody sends by mistake or on purpose, and what it must be answered with.
-type bad struct {
+type badRequest struct {
 	name        string
 	method      string // POST unless given
 	path        string
@@ -26,56 +27,56 @@ type bad struct {
 	body        any    // an object, or text as it is
 	code        wire.Code
 	field       string // named in field and in the sentence; anyField: whichever
-	says        string // must stand in the sentence
+	detail      string // must stand in the sentence
 }
 
 const anyField = "*"
 
 // stage is a scheduler with something to lose: a job in flight on n1, one that is done, and n2 beside them.
-type stage struct {
-	*world
-	n1, n2        *node
-	held, ended   delivery
-	before        state
-	heardNotAfter map[string]time.Time
+type fixture struct {
+	*testScheduler
+	n1, n2            *callbackNode
+	heldJob, endedJob delivery
+	before            visibleState
+	lastSeenBefore    map[string]time.Time
 }
 
 // state is everything that anybody can see of nodes and jobs.
-type state struct {
+type visibleState struct {
 	Nodes wire.NodeList
 	Jobs  wire.JobList
 }
 
-func newStage(t *testing.T) *stage {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := newWorld(t, func(c *config.Config) { // its job stays in flight however long the table is
+	ts := startScheduler(t, func(c *config.Config) { // its job stays in flight however long the table is
 		c.Scheduler.Dispatch.AttemptTimeoutMS, c.Scheduler.Dispatch.JobTimeoutMS = 600_000, 1_200_000
 	})
-	services := obj{"installed_services": []obj{{"service_id": "s", "status": "ready"}}}
-	s := &stage{world: w, n1: w.node("n1", services), n2: w.node("n2", services)}
+	services := object{"installed_services": []object{{"service_id": "s", "status": "ready"}}}
+	f := &fixture{testScheduler: ts, n1: ts.registerNode("n1", services), n2: ts.registerNode("n2", services)}
 	on := func(id string) delivery {
-		d, _ := w.begin(utterance(obj{"request_id": "req-" + id, "options": obj{"preferred_node_id": id}}))
+		d, _ := ts.dispatchAndReceive(dispatchBody(object{"request_id": "req-" + id, "options": object{"preferred_node_id": id}}))
 		return d
 	}
-	s.ended = on("n2")
-	s.n2.done(s.ended, obj{"result": obj{"text_tgt": "好"}}).ok()
-	s.held = on("n1")
-	s.n1.ack(s.held, nil).ok()
-	w.eventually("the slot of the ended job is free", func() bool { return w.status("n2").EffectiveLoad == 0 })
-	s.before = s.look()
-	_, s.heardNotAfter = s.heard()
-	return s
+	f.endedJob = on("n2")
+	f.n2.done(f.endedJob, object{"result": object{"text_tgt": "好"}}).expectOK()
+	f.heldJob = on("n1")
+	f.n1.ack(f.heldJob, nil).expectOK()
+	ts.eventually("the slot of the ended job is free", func() bool { return ts.getNode("n2").EffectiveLoad == 0 })
+	f.before = f.readState()
+	_, f.lastSeenBefore = f.lastSeen()
+	return f
 }
 
 // look asks past the check of the answers' form, which other tests do: here it is done after every row.
-func (s *stage) look() state {
-	s.t.Helper()
-	var now state
+func (f *fixture) readState() visibleState {
+	f.t.Helper()
+	var now visibleState
 	for path, into := range map[string]any{"/v1/nodes": &now.Nodes, "/v1/jobs": &now.Jobs} {
 		rec := httptest.NewRecorder()
-		s.s.Server.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, s.url+path, nil))
+		f.scheduler.Server.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, f.url+path, nil))
 		if err := json.Unmarshal(rec.Body.Bytes(), into); err != nil || rec.Code != http.StatusOK {
-			s.t.Fatalf("GET %s: %d %s", path, rec.Code, rec.Body)
+			f.t.Fatalf("GET %s: %d %s", path, rec.Code, rec.Body)
 		}
 	}
 	return now
@@ -83,14 +84,14 @@ func (s *stage) look() state {
 
 // heard says when each node was last heard, as closely as it can be known from outside the store: not before
 // the one moment and not after the other.
-func (s *stage) heard() (notBefore, notAfter map[string]time.Time) {
-	s.t.Helper()
+func (f *fixture) lastSeen() (notBefore, notAfter map[string]time.Time) {
+	f.t.Helper()
 	notBefore, notAfter = make(map[string]time.Time), make(map[string]time.Time)
 	early := time.Now()
-	sightings, err := s.s.Store.LastSeen(s.t.Context())
+	sightings, err := f.scheduler.Store.LastSeen(f.t.Context())
 	late := time.Now()
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	for _, n := range sightings {
 		notBefore[string(n.Node)], notAfter[string(n.Node)] = early.Add(-n.Age), late.Add(-n.Age)
@@ -107,22 +108,22 @@ func clockSlack() time.Duration {
 }
 
 // unchanged wants everything to be as it was, down to when the nodes were last heard.
-func (s *stage) unchanged(t *testing.T) {
+func (f *fixture) expectUnchanged(t *testing.T) {
 	t.Helper()
-	if diff := cmp.Diff(s.before, s.look(), cmpopts.IgnoreFields(wire.Node{}, "LastHeartbeatMS")); diff != "" {
+	if diff := cmp.Diff(f.before, f.readState(), cmpopts.IgnoreFields(wire.Node{}, "LastHeartbeatMS")); diff != "" {
 		t.Errorf("it changed something: (-before +after)\n%s", diff)
 	}
-	notBefore, _ := s.heard()
+	notBefore, _ := f.lastSeen()
 	for id, at := range notBefore {
-		if at.After(s.heardNotAfter[id].Add(clockSlack())) {
+		if at.After(f.lastSeenBefore[id].Add(clockSlack())) {
 			t.Errorf("it counted as a sign of life of %s", id)
 		}
 	}
-	s.nothing()
+	f.expectNoDelivery()
 }
 
 // send sends one of them.
-func (s *stage) send(t *testing.T, b *bad) answer {
+func (f *fixture) sendBad(t *testing.T, b *badRequest) response {
 	t.Helper()
 	var body []byte
 	switch given := b.body.(type) {
@@ -136,7 +137,7 @@ func (s *stage) send(t *testing.T, b *bad) answer {
 	if method == "" {
 		method = http.MethodPost
 	}
-	req, err := http.NewRequest(method, s.url+b.path, strings.NewReader(string(body)))
+	req, err := http.NewRequest(method, f.url+b.path, strings.NewReader(string(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func (s *stage) send(t *testing.T, b *bad) answer {
 	if b.host != "" {
 		req.Host = b.host
 	}
-	a := s.do(req)
+	a := f.sendRequest(req)
 	a.t = t
 	return a
 }
@@ -161,15 +162,15 @@ func (s *stage) send(t *testing.T, b *bad) answer {
 // nothing changes.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	f := newFixture(t)
 	table := slices.Concat(
-		badForm(s), badRegistrations(), badHeartbeats(s), badDispatches(), badReports(s), badModelReports(s), badPaths(), badQueries(), badHosts(s),
+		badBodies(f), badRegistrations(), badHeartbeats(f), badDispatches(), badReports(f), badModelReports(f), badPaths(), badQueries(), badHosts(f),
 	)
 	for i := range table {
 		b := &table[i]
 		t.Run(b.name, func(t *testing.T) {
-			a := s.send(t, b)
-			e := a.refused(b.code)
+			a := f.sendBad(t, b)
+			e := a.expectError(b.code)
 			if b.field != anyField {
 				if e.Field != b.field {
 					t.Errorf("want field %q, got %q: %s", b.field, e.Field, e.Detail)
@@ -178,40 +179,40 @@ func TestBadInput(t *testing.T) {
 					t.Errorf("the sentence does not name %s: %q", b.field, e.Detail)
 				}
 			}
-			if !strings.Contains(e.Detail, b.says) {
-				t.Errorf("the sentence does not say %q: %q", b.says, e.Detail)
+			if !strings.Contains(e.Detail, b.detail) {
+				t.Errorf("the sentence does not say %q: %q", b.detail, e.Detail)
 			}
 			if got := a.header.Get("Content-Type"); got != "application/json" {
 				t.Errorf("content type %q", got)
 			}
-			s.unchanged(t)
+			f.expectUnchanged(t)
 		})
 	}
-	if s.t.Failed() {
+	if f.t.Failed() {
 		return
 	}
 	// After all that, the job in flight ends as if nothing had happened.
-	s.n1.done(s.held, nil).ok()
+	f.n1.done(f.heldJob, nil).expectOK()
 }
 
 // TestWrongMethod asks every path with every method it does not have.
-func TestWrongMethod(t *testing.T) {
+func TestMethodNotAllowed(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	f := newFixture(t)
 	allowed := make(map[string][]string)
-	for _, door := range s.s.Server.Routes() {
+	for _, door := range f.scheduler.Server.Routes() {
 		method, path, _ := strings.Cut(door, " ")
 		allowed[path] = append(allowed[path], method)
 	}
-	allowed[metrics] = []string{"GET"} // which is there whether or not the table has it
+	allowed[metricsPath] = []string{"GET"} // which is there whether or not the table has it
 	for pattern, has := range allowed {
 		path := strings.ReplaceAll(pattern, "{id}", "n1")
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
 			if slices.Contains(has, method) {
 				continue
 			}
-			a := s.ask(method, path, "application/json", []byte(`{}`))
-			e := a.refused(wire.MethodNotAllowed)
+			a := f.request(method, path, "application/json", []byte(`{}`))
+			e := a.expectError(wire.MethodNotAllowed)
 			if diff := cmp.Diff(has, a.header.Values("Allow")); diff != "" {
 				t.Errorf("%s %s: Allow: (-want +got)\n%s", method, path, diff)
 			}
@@ -222,5 +223,118 @@ func TestWrongMethod(t *testing.T) {
 			}
 		}
 	}
-	s.unchanged(t)
+	f.expectUnchanged(t)
+}
+
+// TestWithinTheLimits sends what is only just allowed: the other side of the bad input.
+func TestInputWithinLimits(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	ts.registerNode("n1", object{"max_concurrent_jobs": 100})
+	text := string(encode(t, dispatchBody(nil)))
+	open := strings.TrimSuffix(text, "}")
+	for name, body := range map[string]string{
+		"as large as may be": text + strings.Repeat(" ", wire.MaxBody-len(text)),
+		"as deep as may be":  open + `,"x":` + strings.Repeat("[", wire.MaxDepth-1) + strings.Repeat("]", wire.MaxDepth-1) + "}",
+		"brackets in text":   open + `,"x":"` + strings.Repeat(`[{\"`, 100) + `"}`,
+		"unknown fields":     open + `,"x":1,"options":{"y":[]}}`,
+		"nulls":              open + `,"audio_ref":null,"options":null,"request_id":null}`,
+	} {
+		if a := ts.requestUnchecked("POST", "/v1/dispatch/f2f", body); a.status != 200 {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", `Application/JSON;charset="UTF-8"`} {
+		if a := ts.request("POST", "/v1/dispatch/explain", contentType, []byte(text)); a.status != 200 {
+			t.Errorf("content type %s: %d %s", contentType, a.status, a.body)
+		}
+	}
+	for _, max := range []int{0, 10_000} {
+		ts.post("/v1/node/register", nodeDeclaration(object{"node_id": "n2", "max_concurrent_jobs": max})).decode(new(object))
+	}
+	for _, load := range []float64{0, 1} {
+		ts.post("/v1/node/heartbeat", object{"node_id": "n2", "current_load": object{"cpu": load, "gpu": load, "memory": load}}).expectOK()
+	}
+}
+
+// askUnchecked sends a request whose own form the description need not allow: the scheduler is more lenient
+// than what it advises.
+func (ts *testScheduler) requestUnchecked(method, path, body string) response {
+	ts.t.Helper()
+	req, err := http.NewRequest(method, ts.url+path, strings.NewReader(body))
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := ts.client.Transport.(*validatingTransport).next.RoundTrip(req)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got bytes.Buffer
+	if _, err := got.ReadFrom(resp.Body); err != nil {
+		ts.t.Fatal(err)
+	}
+	return response{t: ts.t, label: method + " " + path, status: resp.StatusCode, header: resp.Header, body: got.Bytes()}
+}
+
+// TestUncleanPath is told that there is nothing, like at any other path that is not there. The redirect that
+// net/http would send on its own is no answer in the form of all answers, and is sent before anybody looked at
+// the name the scheduler was called by.
+func TestUncleanPathIsNotFound(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, path := range []string{"//", "/v1//nodes", "/v1/./nodes", "/v1/x/../nodes", "/v1/nodes/../nodes", "//v1/job/done"} {
+		for _, method := range []string{"GET", "POST"} {
+			a := f.requestUnchecked(method, path, `{}`)
+			if a.status != http.StatusNotFound {
+				t.Errorf("%s %s: want 404, got %d %s %q", method, path, a.status, a.header.Get("Location"), a.body)
+			}
+		}
+	}
+	f.expectUnchanged(t)
+}
+
+// TestCrossSitePost refuses what a page in somebody's browser sends. Without keys the scheduler trusts whoever
+// is on this machine, and a browser on it takes orders from strangers: a form needs no leave to POST to
+// 127.0.0.1. Messages with a body are safe because no form can send JSON; these have none.
+func TestCrossSitePostIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, path := range []string{"/v1/nodes/n1/drain", "/v1/nodes/n1/resume", "/v1/jobs/" + f.heldJob.JobID + "/cancel"} {
+		for name, headers := range map[string]map[string]string{
+			"fetch metadata": {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Origin": "https://evil.example"},
+			"origin":         {"Origin": "https://evil.example"},
+			"opaque origin":  {"Origin": "null"},
+		} {
+			req, err := http.NewRequest(http.MethodPost, f.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, v := range headers {
+				req.Header.Set(k, v)
+			}
+			if a := f.sendRequest(req); a.status != http.StatusForbidden {
+				t.Errorf("POST %s with %s: want 403, got %d", path, name, a.status)
+			}
+		}
+	}
+	f.expectUnchanged(t)
+}
+
+// TestShortBody cuts a body short: it is an error of the sender, not of the scheduler.
+func TestTruncatedBody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	body := string(encode(t, f.n1.reportBody(f.heldJob)))
+	req, err := http.NewRequest(http.MethodPost, f.url+"/v1/job/done", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.ContentLength = int64(len(body)) + 10 // the client notices and cuts the connection
+	if _, err := f.client.Transport.(*validatingTransport).next.RoundTrip(req); err == nil {
+		t.Fatal("the client should have noticed")
+	}
+	f.expectUnchanged(t)
 }

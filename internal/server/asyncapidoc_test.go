@@ -19,51 +19,51 @@ import (
 )
 
 // way is in which direction a frame goes, as the description of the sockets puts it: the scheduler is who acts.
-type way string
+type action string
 
 const (
-	sent     way = "send"
-	received way = "receive"
+	sent     action = "send"
+	received action = "receive"
 )
 
 // checkFrame holds a text frame against the description of the sockets: it must be one of the messages that go that way
 // over the socket at a path, and as that message is described.
-func checkFrame(t testing.TB, path string, w way, text []byte) {
+func checkMessage(t testing.TB, path string, w action, text []byte) {
 	t.Helper()
-	d, err := socketsDescribed()
+	d, err := loadAsyncAPI()
 	if err != nil {
 		t.Fatalf("the description of the sockets cannot be read: %v", err)
 	}
-	if err := d.fits(path, w, text); err != nil {
+	if err := d.validate(path, w, text); err != nil {
 		t.Errorf("%s: %v\n%s", path, err, text)
 	}
 }
 
 // describedSockets is what the description of the sockets says, ready to hold frames against it.
-type describedSockets struct {
+type asyncAPIDoc struct {
 	doc map[string]any
 	// frames are the schemas of the text frames, and closed the same with no room for fields that are not described.
-	frames, closed map[messageKey]*jsonschema.Schema
+	messages, strict map[messageKey]*jsonschema.Schema
 	// headers are the schemas of the headers of binary frames.
 	headers map[messageKey]*jsonschema.Schema
 }
 
 type messageKey struct {
-	path string
-	way  way
-	name string
+	path   string
+	action action
+	name   string
 }
 
 // fits says in what way a frame is not as described. The scheduler says nothing that is not described; others may, and
 // it is ignored.
-func (d *describedSockets) fits(path string, w way, text []byte) error {
+func (d *asyncAPIDoc) validate(path string, w action, text []byte) error {
 	name, err := wire.TypeOf(text)
 	if err != nil {
 		return err
 	}
-	from := d.frames
+	from := d.messages
 	if w == sent {
-		from = d.closed
+		from = d.strict
 	}
 	schema := from[messageKey{path, w, string(name)}]
 	if schema == nil {
@@ -77,8 +77,8 @@ func (d *describedSockets) fits(path string, w way, text []byte) error {
 }
 
 // socketsDescribed reads the description once for all tests.
-var socketsDescribed = sync.OnceValues(func() (*describedSockets, error) {
-	text, err := describeSockets()
+var loadAsyncAPI = sync.OnceValues(func() (*asyncAPIDoc, error) {
+	text, err := makeAsyncAPI()
 	if err != nil {
 		return nil, err
 	}
@@ -86,28 +86,28 @@ var socketsDescribed = sync.OnceValues(func() (*describedSockets, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &describedSockets{doc: doc}
-	if d.frames, err = compile(doc, "payload"); err != nil {
+	d := &asyncAPIDoc{doc: doc}
+	if d.messages, err = compileSchemas(doc, "payload"); err != nil {
 		return nil, err
 	}
-	if d.headers, err = compile(doc, "headers"); err != nil {
+	if d.headers, err = compileSchemas(doc, "headers"); err != nil {
 		return nil, err
 	}
 	narrow, err := readYAML(text)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range at(narrow, "#/components/schemas").(map[string]any) {
+	for _, s := range resolve(narrow, "#/components/schemas").(map[string]any) {
 		if schema := s.(map[string]any); schema["properties"] != nil && schema["additionalProperties"] == nil {
 			schema["additionalProperties"] = false
 		}
 	}
-	d.closed, err = compile(narrow, "payload")
+	d.strict, err = compileSchemas(narrow, "payload")
 	return d, err
 })
 
 // describeSockets makes the description as it is kept in the repository: its version is that of the protocol.
-func describeSockets() ([]byte, error) { return server.DescribeSockets(wire.Subprotocol) }
+func makeAsyncAPI() ([]byte, error) { return server.DescribeSockets(wire.Subprotocol) }
 
 // readYAML reads YAML as a JSON document. The library for OpenAPI has a reader, so no other is needed.
 func readYAML(text []byte) (map[string]any, error) {
@@ -132,7 +132,7 @@ func readYAML(text []byte) (map[string]any, error) {
 
 // compile makes the schemas of one part of every message, payload or headers. The payloads of binary frames are bytes
 // and have none.
-func compile(doc map[string]any, part string) (map[messageKey]*jsonschema.Schema, error) {
+func compileSchemas(doc map[string]any, part string) (map[messageKey]*jsonschema.Schema, error) {
 	const where = "https://lingua.invalid/asyncapi.yaml"
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft7)
@@ -143,23 +143,23 @@ func compile(doc map[string]any, part string) (map[messageKey]*jsonschema.Schema
 	out := make(map[messageKey]*jsonschema.Schema)
 	for id, o := range doc["operations"].(map[string]any) {
 		operation := o.(map[string]any)
-		channel, ok := at(doc, ref(operation["channel"])).(map[string]any)
+		channel, ok := resolve(doc, refOf(operation["channel"])).(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("the channel of operation %s is not there", id)
 		}
 		for _, m := range operation["messages"].([]any) {
-			message, ok := at(doc, ref(m)).(map[string]any)
+			message, ok := resolve(doc, refOf(m)).(map[string]any)
 			if !ok {
-				return nil, fmt.Errorf("%s of operation %s is not there", ref(m), id)
+				return nil, fmt.Errorf("%s of operation %s is not there", refOf(m), id)
 			}
 			if message[part] == nil || part == "payload" && message["contentType"] != nil {
 				continue
 			}
-			schema, err := c.Compile(where + ref(m) + "/" + part)
+			schema, err := c.Compile(where + refOf(m) + "/" + part)
 			if err != nil {
 				return nil, err
 			}
-			key := messageKey{channel["address"].(string), way(operation["action"].(string)), message["name"].(string)}
+			key := messageKey{channel["address"].(string), action(operation["action"].(string)), message["name"].(string)}
 			out[key] = schema
 		}
 	}
@@ -167,13 +167,13 @@ func compile(doc map[string]any, part string) (map[messageKey]*jsonschema.Schema
 }
 
 // ref is what a reference object points to.
-func ref(v any) string {
+func refOf(v any) string {
 	to, _ := v.(map[string]any)["$ref"].(string)
 	return to
 }
 
 // at finds what a reference points to, nil if it is not there.
-func at(doc map[string]any, ref string) any {
+func resolve(doc map[string]any, ref string) any {
 	var v any = doc
 	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		v = v.(map[string]any)[name]
@@ -185,7 +185,7 @@ func at(doc map[string]any, ref string) any {
 }
 
 // sampleFrame writes a frame with every field, or only with those that are always sent.
-func sampleFrame(t *testing.T, f wire.Frame, all bool) []byte {
+func sampleMessage(t *testing.T, f wire.Frame, all bool) []byte {
 	t.Helper()
 	v := reflect.New(reflect.TypeOf(f)).Elem()
 	fill(t, v, reflect.StructField{}, all)
