@@ -29,7 +29,7 @@ func startSchedulerWithKeys(t *testing.T, changes ...func(*config.Config)) *test
 	})...)
 }
 
-// as sends a request with a credential.
+// requestAs sends a request with a credential.
 func (ts *testScheduler) requestAs(token, method, path string, body any) response {
 	ts.t.Helper()
 	req, err := http.NewRequest(method, ts.url+path, strings.NewReader(string(encode(ts.t, body))))
@@ -43,7 +43,7 @@ func (ts *testScheduler) requestAs(token, method, path string, body any) respons
 	return ts.sendRequest(req)
 }
 
-// dial connects with a credential, in the header or, as a browser would, among the subprotocols.
+// dialAs opens a WebSocket with a credential: in the Authorization header or, like a browser, as a subprotocol.
 func (ts *testScheduler) dialAs(path, token string, browser bool) *wsClient {
 	ts.t.Helper()
 	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, ts.dialOptions(token, browser))
@@ -58,7 +58,7 @@ func (ts *testScheduler) dialAs(path, token string, browser bool) *wsClient {
 	return &wsClient{t: ts.t, ws: ws, path: path}
 }
 
-// credential is how a browser, or anything else, sends a token.
+// dialOptions are the options of a client, or of a browser, with a token.
 func (ts *testScheduler) dialOptions(token string, browser bool) *websocket.DialOptions {
 	o := &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}, HTTPHeader: http.Header{}}
 	if browser {
@@ -74,7 +74,7 @@ func (ts *testScheduler) dialOptions(token string, browser bool) *websocket.Dial
 	return o
 }
 
-// notUpgraded wants that a WebSocket is refused with a code before it is one.
+// expectNotUpgraded wants a WebSocket to be refused with a code before the upgrade.
 func (ts *testScheduler) expectNotUpgraded(path, token string, code wire.Code) {
 	ts.t.Helper()
 	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, ts.dialOptions(token, false))
@@ -92,11 +92,12 @@ func (ts *testScheduler) expectNotUpgraded(path, token string, code wire.Code) {
 		ts.t.Errorf("%s: %s %+v (%v), want %s", path, resp.Status, e, err, code)
 	}
 	if asks := resp.Header.Get("WWW-Authenticate") != ""; asks != (code == wire.Unauthorized) {
-		ts.t.Errorf("%s: %s, and asks for a credential: %v", path, resp.Status, asks)
+		ts.t.Errorf("%s: %s, with WWW-Authenticate: %v", path, resp.Status, asks)
 	}
 }
 
-// TestSocketsWantTheirCredentialFirst: before the upgrade, unless a page asks, which could not see why it was refused.
+// TestSocketsRequireCredential: without a valid credential a socket is refused before the upgrade; a browser, which could not see
+// the answer, is refused after it.
 func TestSocketsRequireCredential(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
@@ -104,36 +105,36 @@ func TestSocketsRequireCredential(t *testing.T) {
 	ts.requestAs(operatorKey, "POST", "/v1/sessions", object{"session_id": "room-1"}).decode(&minted)
 	for path, others := range map[string]string{"/ws/node": minted.Token, "/ws/session": gpuToken} {
 		ts.expectNotUpgraded(path, "", wire.Unauthorized)
-		ts.expectNotUpgraded(path, "nobody-knows-this-one", wire.Unauthorized)
+		ts.expectNotUpgraded(path, "an-unknown-credential", wire.Unauthorized)
 		ts.expectNotUpgraded(path, others, wire.Forbidden)
 		ts.dialAs(path, "", true).expectClose(wire.Unauthorized, wire.CloseUnauthorized)
-		ts.dialAs(path, "nobody-knows-this-one", true).expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+		ts.dialAs(path, "an-unknown-credential", true).expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 		ts.dialAs(path, others, true).expectClose(wire.Forbidden, wire.CloseForbidden)
 	}
 }
 
-// TestRefusedSocketsCountForNobody: an address that is refused again and again, and never closes its side, keeps its places.
+// TestRefusedSocketsDoNotCountTowardsLimit: refused sockets that the client never closes do not use up the limit of its address.
 func TestRefusedSocketsDoNotCountTowardsLimit(t *testing.T) {
 	t.Parallel()
-	const most = 2
-	ts := startSchedulerWithKeys(t, func(c *config.Config) { c.Scheduler.Sessions.PerAddress = most })
-	for range 5 * most {
+	const limit = 2
+	ts := startSchedulerWithKeys(t, func(c *config.Config) { c.Scheduler.Sessions.PerAddress = limit })
+	for range 5 * limit {
 		for _, browser := range []bool{false, true} {
 			if browser {
-				ts.dialAs("/ws/node", "", true) // and reads nothing
+				ts.dialAs("/ws/node", "", true) // and nothing is read
 			} else {
 				ts.expectNotUpgraded("/ws/node", "", wire.Unauthorized)
 			}
 		}
 	}
-	for i := range most {
+	for i := range limit {
 		own := ts.dialAs("/ws/node", gpuToken, false)
 		own.send(minimalDeclaration("gpu-" + strconv.Itoa(i)).with(object{"type": "node_register"}))
 		own.readUntil("node_register_ack")
 	}
 }
 
-// closedWith reads to the end and wants an error frame with a code before a close with another.
+// expectClose wants an error frame with a code, and then a close with a status.
 func (c *wsClient) expectClose(code wire.Code, status wire.CloseCode) {
 	c.t.Helper()
 	m := c.read()
@@ -149,11 +150,13 @@ func minimalDeclaration(id string) object {
 	return object{"node_id": id, "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 1, "active": []object{}}
 }
 
+// TestEveryRouteRequiresCredential: each route refuses requests without a credential, with an unknown one, and with one for another
+// purpose.
 func TestEveryRouteRequiresCredential(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
-	for _, door := range ts.scheduler.Server.Routes() {
-		method, path, _ := strings.Cut(door, " ")
+	for _, route := range ts.scheduler.Server.Routes() {
+		method, path, _ := strings.Cut(route, " ")
 		switch path {
 		case "/healthz", "/readyz", "/v1/version", "/openapi.yaml", "/asyncapi.yaml", "/ws/node", "/ws/session":
 			continue
@@ -162,14 +165,15 @@ func TestEveryRouteRequiresCredential(t *testing.T) {
 		for _, token := range []string{"", "nope", operatorKey + "x"} {
 			ts.requestAs(token, method, path, object{}).expectError(wire.Unauthorized)
 		}
-		ours := strings.HasPrefix(path, "/v1/node/") || strings.HasPrefix(path, "/v1/job/")
-		if !ours && !strings.HasPrefix(path, "/v1/audio/") { // whose credential is its address
+		forNodes := strings.HasPrefix(path, "/v1/node/") || strings.HasPrefix(path, "/v1/job/")
+		if !forNodes && !strings.HasPrefix(path, "/v1/audio/") { // whose credential is part of the URL
 			ts.requestAs(gpuToken, method, path, object{}).expectError(wire.Forbidden)
 		}
 	}
 	ts.requestAs(operatorKey, "GET", "/v1/nodes", nil).decode(&wire.NodeList{})
 }
 
+// TestNodeTokenCoversOwnNodesOnly: a node's token allows requests only for the nodes and the tenant that it names.
 func TestNodeTokenCoversOwnNodesOnly(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
@@ -185,7 +189,7 @@ func TestNodeTokenCoversOwnNodesOnly(t *testing.T) {
 	var n wire.Node
 	ts.requestAs(operatorKey, "GET", "/v1/nodes/acme-1", nil).decode(&n)
 	if n.TenantID != "acme" {
-		t.Errorf("the node is %q's, and its token acme's", n.TenantID)
+		t.Errorf("the tenant of the node is %q, and that of its token acme", n.TenantID)
 	}
 
 	other := ts.dialAs("/ws/node", gpuToken, false)
@@ -196,6 +200,7 @@ func TestNodeTokenCoversOwnNodesOnly(t *testing.T) {
 	own.readUntil("node_register_ack")
 }
 
+// TestSessionTokens: a session token is valid for its session only, and no credential is logged.
 func TestSessionTokens(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
@@ -209,7 +214,7 @@ func TestSessionTokens(t *testing.T) {
 	short := ts.dialAs("/ws/session", minted.Token, true)
 	short.send(start.with(object{"resume_token": "guessed"}))
 	short.expectClose(wire.InvalidRequest, wire.CloseBadMessage)
-	const secret = "of the session's own making"
+	const secret = "a resume token of the client"
 	for range 2 { // the answer to the first may be lost
 		again := ts.dialAs("/ws/session", minted.Token, true)
 		again.send(start.with(object{"resume_token": secret}))

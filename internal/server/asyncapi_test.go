@@ -19,8 +19,8 @@ import (
 
 const goldenAsyncAPI = "../../api/asyncapi.yaml"
 
-// TestAsyncAPI holds the description of the sockets against the specification of AsyncAPI and against the copy in api/,
-// which is the one that people read. The flag -update writes the copy anew.
+// TestAsyncAPIGolden: the description of the sockets is valid AsyncAPI, and equal to the copy in api/. The flag -update rewrites
+// the copy.
 func TestAsyncAPIGolden(t *testing.T) {
 	t.Parallel()
 	made, err := makeAsyncAPI()
@@ -48,12 +48,12 @@ func TestAsyncAPIGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(golden, made) {
-		t.Errorf("the sockets have changed: if that is meant, run this test with -update (-%s +now)\n%s",
+		t.Errorf("the sockets have changed: if that is intended, run this test with -update (-%s +now)\n%s",
 			goldenAsyncAPI, cmp.Diff(strings.Split(string(golden), "\n"), strings.Split(string(made), "\n")))
 	}
 }
 
-// asyncAPISchema is the specification, as far as a schema can say it. See testdata/asyncapi/README.md.
+// asyncAPISchema is the JSON Schema of the specification. See testdata/asyncapi/README.md.
 var asyncAPISchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	text, err := os.ReadFile("testdata/asyncapi/3.0.0.json")
 	if err != nil {
@@ -71,7 +71,7 @@ var asyncAPISchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile(where)
 })
 
-// TestAsyncAPISchemaRefuses: a check that refuses nothing would prove nothing.
+// TestAsyncAPISchemaRejectsInvalidDocuments: the schema detects invalid descriptions, so that TestAsyncAPIGolden proves something.
 func TestAsyncAPISchemaRejectsInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	schema, err := asyncAPISchema()
@@ -82,27 +82,27 @@ func TestAsyncAPISchemaRejectsInvalidDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, spoil := range map[string]func(doc map[string]any){
-		"another version":      func(doc map[string]any) { doc["asyncapi"] = "2.6.0" },
-		"no info":              func(doc map[string]any) { delete(doc, "info") },
-		"an unknown action":    func(doc map[string]any) { resolve(doc, "#/operations/toNode").(map[string]any)["action"] = "publish" },
-		"an unknown field":     func(doc map[string]any) { resolve(doc, "#/channels/node").(map[string]any)["path"] = "/" },
-		"an unknown binding":   func(doc map[string]any) { resolve(doc, "#/channels/node/bindings/ws").(map[string]any)["cookies"] = "" },
-		"a schema that is not": func(doc map[string]any) { resolve(doc, "#/components/schemas/Drain").(map[string]any)["type"] = "flag" },
+	for name, corrupt := range map[string]func(doc map[string]any){
+		"another version":    func(doc map[string]any) { doc["asyncapi"] = "2.6.0" },
+		"no info":            func(doc map[string]any) { delete(doc, "info") },
+		"an unknown action":  func(doc map[string]any) { resolve(doc, "#/operations/toNode").(map[string]any)["action"] = "publish" },
+		"an unknown field":   func(doc map[string]any) { resolve(doc, "#/channels/node").(map[string]any)["path"] = "/" },
+		"an unknown binding": func(doc map[string]any) { resolve(doc, "#/channels/node/bindings/ws").(map[string]any)["cookies"] = "" },
+		"an invalid schema":  func(doc map[string]any) { resolve(doc, "#/components/schemas/Drain").(map[string]any)["type"] = "flag" },
 	} {
 		doc, err := readYAML(made)
 		if err != nil {
 			t.Fatal(err)
 		}
-		spoil(doc)
+		corrupt(doc)
 		if schema.Validate(doc) == nil {
-			t.Errorf("%s was not noticed", name)
+			t.Errorf("%s was not detected", name)
 		}
 	}
 }
 
-// TestEveryFrameIsDescribed holds the table of frames against the description, both ways, and the references against
-// what they point to, which the schema of AsyncAPI does not.
+// TestEveryMessageIsDescribed: wire.Frames and the description have the same messages, and every reference resolves, which the
+// schema of AsyncAPI does not check.
 func TestEveryMessageIsDescribed(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
@@ -122,7 +122,7 @@ func TestEveryMessageIsDescribed(t *testing.T) {
 	checkReferences(t, d.doc, d.doc)
 }
 
-// lookUp follows every reference.
+// checkReferences resolves every reference.
 func checkReferences(t *testing.T, doc map[string]any, v any) {
 	t.Helper()
 	switch v := v.(type) {
@@ -132,9 +132,9 @@ func checkReferences(t *testing.T, doc map[string]any, v any) {
 		}
 	case map[string]any:
 		if to := refOf(v); to != "" && resolve(doc, to) == nil {
-			t.Errorf("%s is not there", to)
+			t.Errorf("%s does not resolve", to)
 		} else if to != "" && len(v) > 1 {
-			t.Errorf("what stands beside the reference to %s is ignored: %v", to, v)
+			t.Errorf("fields beside the reference to %s are ignored: %v", to, v)
 		}
 		for _, e := range v {
 			checkReferences(t, doc, e)
@@ -142,7 +142,7 @@ func checkReferences(t *testing.T, doc map[string]any, v any) {
 	}
 }
 
-// TestCloseCodesAreDescribed: the page for people and the description name the same codes.
+// TestCloseCodesAreDescribed: docs/sockets.md and the description have the same close codes.
 func TestCloseCodesAreDescribed(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/sockets.md")
@@ -160,8 +160,8 @@ func TestCloseCodesAreDescribed(t *testing.T) {
 	}
 }
 
-// TestFramesFit: every frame, with all its fields and with only those that are always sent, is as described, and nothing
-// of it is left out of the description.
+// TestMessagesMatchDescription: every message, with all fields and with the required ones only, matches its description, and the
+// description has all its fields.
 func TestMessagesMatchDescription(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
@@ -170,63 +170,64 @@ func TestMessagesMatchDescription(t *testing.T) {
 			text := sampleMessage(t, f.Frame, all)
 			checkMessage(t, f.Path(), actionOf(f.Side), text)
 			if err := validateMessage(t, d.strict[keyOf(f)], parseObject(t, text)); err != nil {
-				t.Errorf("not all of it is described: %v\n%s", err, text)
+				t.Errorf("a field is not described: %v\n%s", err, text)
 			}
 			more := parseObject(t, text).with(object{"not_known": object{}})
 			if err := validateMessage(t, d.messages[keyOf(f)], more); err != nil {
-				t.Errorf("a field that is not known must be allowed: %v", err)
+				t.Errorf("an unknown field must be allowed: %v", err)
 			}
 			if err := d.validate(f.Path(), actionOf(f.Side), encode(t, more)); (err == nil) != (actionOf(f.Side) == received) {
-				t.Errorf("%s with a field that is not known: %v", f.Frame.Type(), err)
+				t.Errorf("%s with an unknown field: %v", f.Frame.Type(), err)
 			}
 		}
 	}
 }
 
-// TestFramesThatDoNotFit spoils every frame in every way.
+// TestInvalidMessagesDoNotMatchDescription: each message with a field that is missing, null or of another type does not match its
+// description.
 func TestInvalidMessagesDoNotMatchDescription(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
 	for _, f := range wire.Frames() {
-		whole, least := parseObject(t, sampleMessage(t, f.Frame, true)), parseObject(t, sampleMessage(t, f.Frame, false))
+		full, minimal := parseObject(t, sampleMessage(t, f.Frame, true)), parseObject(t, sampleMessage(t, f.Frame, false))
 		refused := func(m object, how string, args ...any) {
 			t.Helper()
 			if validateMessage(t, d.messages[keyOf(f)], m) == nil {
 				t.Errorf("%s %s", f.Frame.Type(), fmt.Sprintf(how, args...))
 			}
 		}
-		refused(whole.with(object{"type": "another"}), "may have another type")
-		if d.validate(f.Path(), actionOf(f.Side), encode(t, whole.with(object{"type": "another"}))) == nil {
+		refused(full.with(object{"type": "another"}), "may have another type")
+		if d.validate(f.Path(), actionOf(f.Side), encode(t, full.with(object{"type": "another"}))) == nil {
 			t.Errorf("there is a message of another type")
 		}
-		for name := range least { // the type is one of them
-			refused(least.with(object{name: nil}), "may lack %s", name)
+		for name := range minimal { // includes the type
+			refused(minimal.with(object{name: nil}), "may lack %s", name)
 			if name != "result" {
-				refused(least.with(object{name: json.RawMessage("null")}), "may have null as %s", name)
+				refused(minimal.with(object{name: json.RawMessage("null")}), "may have null as %s", name)
 			}
 		}
-		for name, value := range whole {
-			if name != "result" { // a node's own, of any kind
-				refused(whole.with(object{name: otherType(value)}), "may have %v as %s", otherType(value), name)
+		for name, value := range full {
+			if name != "result" { // is the node's own, of any type
+				refused(full.with(object{name: otherType(value)}), "may have %v as %s", otherType(value), name)
 			}
 		}
 	}
 }
 
-// TestFramesGoOneWay: what one side says is not for the other to say, and not on the other socket.
+// TestMessagesHaveOneDirection: a message is described only for the side that sends it, and for its socket.
 func TestMessagesHaveOneDirection(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
-	lines := make(map[messageKey]bool)
+	described := make(map[messageKey]bool)
 	for _, f := range wire.Frames() {
-		lines[keyOf(f)] = true
+		described[keyOf(f)] = true
 	}
 	for _, f := range wire.Frames() {
 		text := sampleMessage(t, f.Frame, true)
 		for _, path := range []string{"/ws/node", "/ws/session"} {
 			for _, w := range []action{sent, received} {
 				err := d.validate(path, w, text)
-				if want := lines[messageKey{path, w, string(f.Frame.Type())}]; (err == nil) != want {
+				if want := described[messageKey{path, w, string(f.Frame.Type())}]; (err == nil) != want {
 					t.Errorf("%s %s %s: %v", path, w, f.Frame.Type(), err)
 				}
 			}
@@ -234,7 +235,7 @@ func TestMessagesHaveOneDirection(t *testing.T) {
 	}
 }
 
-// TestBinaryFramesFit holds the headers of binary frames against their description.
+// TestBinaryHeadersMatchDescription: the headers of binary frames match their descriptions.
 func TestBinaryHeadersMatchDescription(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
@@ -313,7 +314,7 @@ func parseObject(t *testing.T, text []byte) object {
 	return m
 }
 
-// anotherKind is a value that is not of the kind of the one given.
+// otherType is a value of another JSON type.
 func otherType(v any) any {
 	if _, ok := v.(string); ok {
 		return 7

@@ -18,7 +18,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// way is in which direction a frame goes, as the description of the sockets puts it: the scheduler is who acts.
+// action is the direction of a message as AsyncAPI names it, from the point of view of the scheduler.
 type action string
 
 const (
@@ -26,8 +26,7 @@ const (
 	received action = "receive"
 )
 
-// checkFrame holds a text frame against the description of the sockets: it must be one of the messages that go that way
-// over the socket at a path, and as that message is described.
+// checkMessage checks that a text frame is a message that the description has for this socket and direction, and that it matches.
 func checkMessage(t testing.TB, path string, w action, text []byte) {
 	t.Helper()
 	d, err := loadAsyncAPI()
@@ -39,10 +38,10 @@ func checkMessage(t testing.TB, path string, w action, text []byte) {
 	}
 }
 
-// describedSockets is what the description of the sockets says, ready to hold frames against it.
+// asyncAPIDoc is the description of the sockets, with compiled schemas.
 type asyncAPIDoc struct {
 	doc map[string]any
-	// frames are the schemas of the text frames, and closed the same with no room for fields that are not described.
+	// messages are the schemas of the text messages, and strict the same without further fields.
 	messages, strict map[messageKey]*jsonschema.Schema
 	// headers are the schemas of the headers of binary frames.
 	headers map[messageKey]*jsonschema.Schema
@@ -54,8 +53,8 @@ type messageKey struct {
 	name   string
 }
 
-// fits says in what way a frame is not as described. The scheduler says nothing that is not described; others may, and
-// it is ignored.
+// validate returns how a message differs from its description. The scheduler sends no fields that are not described; those that it
+// receives are ignored.
 func (d *asyncAPIDoc) validate(path string, w action, text []byte) error {
 	name, err := wire.TypeOf(text)
 	if err != nil {
@@ -67,7 +66,7 @@ func (d *asyncAPIDoc) validate(path string, w action, text []byte) error {
 	}
 	schema := from[messageKey{path, w, string(name)}]
 	if schema == nil {
-		return fmt.Errorf("no message %s is described that the scheduler would %s there", name, w)
+		return fmt.Errorf("no message %s is described for the scheduler to %s there", name, w)
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -76,7 +75,7 @@ func (d *asyncAPIDoc) validate(path string, w action, text []byte) error {
 	return schema.Validate(value)
 }
 
-// socketsDescribed reads the description once for all tests.
+// loadAsyncAPI parses the description once for all tests.
 var loadAsyncAPI = sync.OnceValues(func() (*asyncAPIDoc, error) {
 	text, err := makeAsyncAPI()
 	if err != nil {
@@ -93,23 +92,23 @@ var loadAsyncAPI = sync.OnceValues(func() (*asyncAPIDoc, error) {
 	if d.headers, err = compileSchemas(doc, "headers"); err != nil {
 		return nil, err
 	}
-	narrow, err := readYAML(text)
+	strict, err := readYAML(text)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range resolve(narrow, "#/components/schemas").(map[string]any) {
+	for _, s := range resolve(strict, "#/components/schemas").(map[string]any) {
 		if schema := s.(map[string]any); schema["properties"] != nil && schema["additionalProperties"] == nil {
 			schema["additionalProperties"] = false
 		}
 	}
-	d.strict, err = compileSchemas(narrow, "payload")
+	d.strict, err = compileSchemas(strict, "payload")
 	return d, err
 })
 
-// describeSockets makes the description as it is kept in the repository: its version is that of the protocol.
+// makeAsyncAPI makes the description as it is in the repository: its version is that of the protocol.
 func makeAsyncAPI() ([]byte, error) { return server.DescribeSockets(wire.Subprotocol) }
 
-// readYAML reads YAML as a JSON document. The library for OpenAPI has a reader, so no other is needed.
+// readYAML parses YAML as a JSON document, with the parser of the OpenAPI library.
 func readYAML(text []byte) (map[string]any, error) {
 	value, err := openapi3filter.YamlBodyDecoder(bytes.NewReader(text), nil, nil, nil)
 	if err != nil {
@@ -130,8 +129,7 @@ func readYAML(text []byte) (map[string]any, error) {
 	return object, nil
 }
 
-// compile makes the schemas of one part of every message, payload or headers. The payloads of binary frames are bytes
-// and have none.
+// compileSchemas compiles the schemas of one part of every message, payload or headers. The payloads of binary frames have none.
 func compileSchemas(doc map[string]any, part string) (map[messageKey]*jsonschema.Schema, error) {
 	const where = "https://lingua.invalid/asyncapi.yaml"
 	c := jsonschema.NewCompiler()
@@ -145,12 +143,12 @@ func compileSchemas(doc map[string]any, part string) (map[messageKey]*jsonschema
 		operation := o.(map[string]any)
 		channel, ok := resolve(doc, refOf(operation["channel"])).(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("the channel of operation %s is not there", id)
+			return nil, fmt.Errorf("the channel of operation %s does not resolve", id)
 		}
 		for _, m := range operation["messages"].([]any) {
 			message, ok := resolve(doc, refOf(m)).(map[string]any)
 			if !ok {
-				return nil, fmt.Errorf("%s of operation %s is not there", refOf(m), id)
+				return nil, fmt.Errorf("%s of operation %s does not resolve", refOf(m), id)
 			}
 			if message[part] == nil || part == "payload" && message["contentType"] != nil {
 				continue
@@ -166,13 +164,13 @@ func compileSchemas(doc map[string]any, part string) (map[messageKey]*jsonschema
 	return out, nil
 }
 
-// ref is what a reference object points to.
+// refOf is the target of a reference object.
 func refOf(v any) string {
 	to, _ := v.(map[string]any)["$ref"].(string)
 	return to
 }
 
-// at finds what a reference points to, nil if it is not there.
+// resolve returns the target of a reference; nil if there is none.
 func resolve(doc map[string]any, ref string) any {
 	var v any = doc
 	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
@@ -184,7 +182,7 @@ func resolve(doc map[string]any, ref string) any {
 	return v
 }
 
-// sampleFrame writes a frame with every field, or only with those that are always sent.
+// sampleMessage encodes a message with every field, or with the required ones only.
 func sampleMessage(t *testing.T, f wire.Frame, all bool) []byte {
 	t.Helper()
 	v := reflect.New(reflect.TypeOf(f)).Elem()
@@ -196,8 +194,7 @@ func sampleMessage(t *testing.T, f wire.Frame, all bool) []byte {
 	return text
 }
 
-// fill gives a value something that the tags of its field allow. It goes by reflection, so that a field added later is
-// in the samples without anybody's thinking of it.
+// fill sets a value that the tags of its field allow. It uses reflection, so that the samples include fields that are added later.
 func fill(t *testing.T, v reflect.Value, field reflect.StructField, all bool) {
 	t.Helper()
 	switch v.Interface().(type) {
@@ -205,7 +202,7 @@ func fill(t *testing.T, v reflect.Value, field reflect.StructField, all bool) {
 		v.SetBytes([]byte(`{"text_tgt":"hello"}`))
 		return
 	case []byte:
-		v.SetBytes([]byte("sound"))
+		v.SetBytes([]byte("audio"))
 		return
 	}
 	switch v.Kind() {
@@ -239,7 +236,7 @@ func fill(t *testing.T, v reflect.Value, field reflect.StructField, all bool) {
 		}
 		v.SetString(text)
 	case reflect.Bool:
-		v.SetBool(true) // false would be left out where it may be
+		v.SetBool(true) // false would be omitted by omitempty
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(within(t, field, number(field.Name))))
 	case reflect.Uint64:
@@ -251,14 +248,14 @@ func fill(t *testing.T, v reflect.Value, field reflect.StructField, all bool) {
 	}
 }
 
-// number makes a number from 1 to 999 of a name.
+// number derives a number from 1 to 999 from a name.
 func number(name string) float64 {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return 1 + float64(h.Sum32()%999)
 }
 
-// within moves a number into the bounds of its field.
+// within limits a number to the bounds of its field.
 func within(t *testing.T, field reflect.StructField, n float64) float64 {
 	t.Helper()
 	bound := func(tag string, otherwise float64) float64 {

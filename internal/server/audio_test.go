@@ -17,13 +17,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
-// fetch asks for an address that came with a job.
+// fetchURL requests a URL that came with a job.
 func (ts *testScheduler) fetchURL(method, address string, body []byte) response {
 	ts.t.Helper()
 	return ts.fetchURLWith(method, address, body, nil)
 }
 
-// fetchWith is fetch with headers.
+// fetchURLWith is fetchURL with headers.
 func (ts *testScheduler) fetchURLWith(method, address string, body []byte, headers map[string]string) response {
 	ts.t.Helper()
 	req, err := http.NewRequest(method, address, bytes.NewReader(body))
@@ -45,7 +45,7 @@ func (ts *testScheduler) fetchURLWith(method, address string, body []byte, heade
 	return response{t: ts.t, label: method + " audio", status: resp.StatusCode, header: resp.Header, body: got}
 }
 
-// TestSoundForNodesThatAreNotConnected: they fetch it, and bring what is to be said.
+// TestAudioURLsForCallbackNodes: a node without a connection fetches the audio of a job, and uploads its speech, at signed URLs.
 func TestAudioURLsForCallbackNodes(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -53,22 +53,22 @@ func TestAudioURLsForCallbackNodes(t *testing.T) {
 	s := ts.connect("/ws/session")
 	s.send(object{"type": "session_start", "langs": []string{"en", "zh"}, "tts": true})
 	s.readUntil("session_started")
-	sound := bytes.Repeat([]byte{1, 40}, 1600)
-	s.sendBinary(sound)
+	audio := bytes.Repeat([]byte{1, 40}, 1600)
+	s.sendBinary(audio)
 	s.send(object{"type": "audio_chunk", "is_final": true})
 	d, _ := ts.nextDelivery()
 
 	got := ts.fetchURL("GET", d.AudioRef, nil)
-	if got.status != http.StatusOK || !bytes.Equal(got.body, sound) || got.header.Get("X-Lingua-Audio") != "pcm_s16le; rate=16000; channels=1" {
+	if got.status != http.StatusOK || !bytes.Equal(got.body, audio) || got.header.Get("X-Lingua-Audio") != "pcm_s16le; rate=16000; channels=1" {
 		t.Fatalf("%d, %d bytes, %v", got.status, len(got.body), got.header)
 	}
 	forged := strings.Replace(d.AudioRef, d.JobID, "job-other", 1)
 	for name, address := range map[string]string{
-		"of another job": forged, "without its token": strings.Split(d.AudioRef, "?")[0], "for the other way": strings.Replace(d.TTSUpload, "/tts", "", 1),
+		"of another job": forged, "without its token": strings.Split(d.AudioRef, "?")[0], "for an upload": strings.Replace(d.TTSUpload, "/tts", "", 1),
 		"changed": d.AudioRef + "x",
 	} {
 		if a := ts.fetchURL("GET", address, nil); a.status != http.StatusUnauthorized {
-			t.Errorf("an address %s: %d", name, a.status)
+			t.Errorf("a URL %s: %d", name, a.status)
 		}
 	}
 	n.ack(d, nil).expectOK()
@@ -86,23 +86,23 @@ func TestAudioURLsForCallbackNodes(t *testing.T) {
 		t.Errorf("%+v %q %v", h, speech, err)
 	}
 	if a := ts.fetchURL("GET", d.AudioRef, nil); a.status != http.StatusNotFound {
-		t.Errorf("the sound of a job that has ended: %d", a.status)
+		t.Errorf("the audio of a job that has ended: %d", a.status)
 	}
 	if a := ts.fetchURL("PUT", d.TTSUpload, []byte("once more!")); a.status != http.StatusNotFound {
-		t.Errorf("speech that nobody waits for: %d", a.status)
+		t.Errorf("speech of a job that has ended: %d", a.status)
 	}
 	if strings.Contains(ts.log.String(), "token=") {
-		t.Error("an address was logged")
+		t.Error("a signed URL was logged")
 	}
 }
 
-// numbered is a binary frame with its sequence number.
+// numberedFrame is a binary frame with its sequence number.
 func numberedFrame(seq uint64, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, seq), data...)
 }
 
-// Numbered frames are taken by their number: a repeated one is ignored, a gap or no number is an error that changes
-// nothing, and what is committed is exactly what was sent.
+// TestNumberedAudioFrames: a repeated number is ignored, a gap or a missing number is an error that changes nothing, and the
+// utterance has exactly the frames that were accepted.
 func TestNumberedAudioFrames(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -117,7 +117,7 @@ func TestNumberedAudioFrames(t *testing.T) {
 		tone[i] = byte(i)
 	}
 	c.sendBinary(numberedFrame(1, tone[:100]))
-	c.sendBinary(numberedFrame(1, tone[100:200])) // repeated, and another: it is ignored
+	c.sendBinary(numberedFrame(1, tone[100:200])) // a repeated number is ignored, whatever the data
 	c.sendBinary(numberedFrame(3, tone))
 	if e := c.readUntil("error"); e["field"] != "seq" || e["fatal"] == true {
 		t.Errorf("a gap: %v", e)
@@ -141,6 +141,7 @@ func TestNumberedAudioFrames(t *testing.T) {
 	}
 }
 
+// TestInvalidFramingIsRefused: a session_start with an unknown framing or segmentation mode is refused.
 func TestInvalidFramingIsRefused(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -156,7 +157,8 @@ func TestInvalidFramingIsRefused(t *testing.T) {
 	}
 }
 
-// Audio that cannot be taken now closes with a code that means: resume later.
+// TestRefusedAudioClosesForResume: audio that cannot be accepted now closes the connection with a code after which the client
+// resumes.
 func TestRefusedAudioClosesForResume(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.Sessions.AheadMS = 100 })
@@ -179,7 +181,7 @@ func TestRefusedAudioClosesForResume(t *testing.T) {
 	again.readUntil("session_resumed")
 }
 
-// A message that is not audio and comes too often is refused and does not end the connection.
+// TestControlMessageRateLimit: control messages that come too often are refused without closing the connection.
 func TestControlMessageRateLimit(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -196,7 +198,7 @@ func TestControlMessageRateLimit(t *testing.T) {
 	c.readUntil("session_ended")
 }
 
-// opusPackets makes Opus packets of 20 ms, no two of them alike, of sizes that vary.
+// opusPackets makes distinct Opus packets of 20 ms, of varying size.
 func opusPackets(n int) [][]byte {
 	packets := make([][]byte, n)
 	for i := range packets {
@@ -206,7 +208,7 @@ func opusPackets(n int) [][]byte {
 	return packets
 }
 
-// speakOpus sends an utterance of Opus packets in a session of its own and returns its job.
+// dispatchOpus sends an utterance of Opus packets in a session of its own and returns its job.
 func (ts *testScheduler) dispatchOpus(packets [][]byte, more object) (session *wsClient, job string) {
 	ts.t.Helper()
 	s := ts.connect("/ws/session")
@@ -219,7 +221,7 @@ func (ts *testScheduler) dispatchOpus(packets [][]byte, more object) (session *w
 	return s, s.readUntil("utterance_committed")["job_id"].(string)
 }
 
-// TestOpusPacketsInFrames: a node gets every packet in a frame of its own, and learns that they are packets.
+// TestOpusPacketsInFrames: a node receives every packet in a frame of its own.
 func TestOpusPacketsInFrames(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -239,7 +241,7 @@ func TestOpusPacketsInFrames(t *testing.T) {
 	}
 }
 
-// TestOpusPacketsAreSentAgainAfterReconnect: chunks are packets, so the node's count of them says where to go on.
+// TestOpusPacketsAreResentAfterReconnect: chunks are packets, and the number that the node reports is where the audio continues.
 func TestOpusPacketsAreResentAfterReconnect(t *testing.T) {
 	t.Parallel()
 	packets := opusPackets(60)
@@ -263,7 +265,7 @@ func TestOpusPacketsAreResentAfterReconnect(t *testing.T) {
 			n.send(object{"type": "job_result", "job_id": job, "attempt_id": 1, "result": object{"text_tgt": "hola"}})
 			for m := n.read(); m["type"] != "job_result_ack"; m = n.read() {
 				if m["type"] == "binary" {
-					t.Fatal("more audio came than was missing")
+					t.Fatal("more audio was resent than was missing")
 				}
 			}
 		})
@@ -293,11 +295,11 @@ func TestOpusOverHTTP(t *testing.T) {
 		t.Errorf("%+v", d.Audio)
 	}
 	if again := ts.fetchURL("GET", d.AudioRef, nil); !bytes.Equal(again.body, got.body) {
-		t.Error("fetched again it is another file")
+		t.Error("a second fetch returned another file")
 	}
 }
 
-// TestContentTypeOfAudio fits what is fetched.
+// TestContentTypeOfAudio: the Content-Type of fetched audio matches its encoding.
 func TestContentTypeOfAudio(t *testing.T) {
 	t.Parallel()
 	for encoding, c := range map[string]struct {
@@ -325,7 +327,7 @@ func TestContentTypeOfAudio(t *testing.T) {
 	}
 }
 
-// TestAudioThatIsNoOpusPacket is refused by name, and counts for nothing.
+// TestInvalidOpusPacketIsRefused: a frame that is no Opus packet is refused, and gets no sequence number.
 func TestInvalidOpusPacketIsRefused(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// invalid makes rows of one path out of single changes to a body that is good without them.
+// badFields makes cases for one path, each with one change to a valid body.
 func badFields(path string, good object, rows ...badRequest) []badRequest {
 	for i := range rows {
 		b := &rows[i]
@@ -29,10 +29,10 @@ var (
 	badIDs = []string{"a b", "../etc", "naïve", "a/b", "a\nb", "a\x00b", long}
 )
 
-// null stands for JSON's null where obj.with would take nil for "leave it out".
+// null is JSON's null: object.with takes nil as "remove the field".
 var null = (*int)(nil)
 
-// badForm sends what is not even a message, to every path that takes one.
+// badBodies are bodies that are no JSON object, or too large or too deep, for every path that takes one.
 func badBodies(f *fixture) []badRequest {
 	var rows []badRequest
 	bodies := map[string]object{
@@ -52,7 +52,7 @@ func badBodies(f *fixture) []badRequest {
 			name: path + " too large", path: path, body: text + strings.Repeat(" ", wire.MaxBody), code: wire.PayloadTooLarge, field: anyField, detail: "1048576",
 		})
 		for name, body := range map[string]string{
-			"empty": "", "blank": " \n\t", "not JSON": "hello", "cut off": text[:len(text)-1], "two": text + text, "rubbish after": text + "x",
+			"empty": "", "blank": " \n\t", "not JSON": "hello", "truncated": text[:len(text)-1], "two": text + text, "garbage after": text + "x",
 			"an array": "[" + text + "]", "a string": `"hello"`, "a number": "1", "true": "true", "NaN": strings.TrimSuffix(text, "}") + `,"current_load":{"cpu":NaN}}`,
 			"too deep":             strings.TrimSuffix(text, "}") + `,"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}",
 			"far too deep":         strings.Repeat(`{"x":`, 100_000) + "1" + strings.Repeat("}", 100_000),
@@ -65,7 +65,7 @@ func badBodies(f *fixture) []badRequest {
 	return rows
 }
 
-// badDeclarations are what a node says wrongly of itself, at registration and in heartbeats alike.
+// badDeclarations are invalid declarations of a node, for registrations and heartbeats alike.
 func badDeclarations() []badRequest {
 	many := make([]string, 4097)
 	for i := range many {
@@ -163,7 +163,7 @@ func badRegistrations() []badRequest {
 func badHeartbeats(f *fixture) []badRequest {
 	rows := append(badDeclarations(),
 		badRequest{body: object{"node_id": nil}, field: "node_id", detail: "is missing"},
-		badRequest{body: object{"node_id": "nobody"}, code: wire.NotFound, field: "node_id", detail: "register again"},
+		badRequest{body: object{"node_id": "unknown"}, code: wire.NotFound, field: "node_id", detail: "register again"},
 		badRequest{body: object{"epoch": f.n1.epoch - 1}, code: wire.StaleEpoch, field: "epoch"},
 		badRequest{body: object{"epoch": f.n1.epoch + 1}, code: wire.StaleEpoch, field: "epoch"},
 		badRequest{body: object{"epoch": f.n2.epoch}, code: wire.StaleEpoch, field: "epoch"},
@@ -220,7 +220,7 @@ func badDispatches() []badRequest {
 	return append(all, badFields("/v1/dispatch/f2f", dispatchBody(nil),
 		badRequest{body: object{"request_id": "req-n1"}, code: wire.RequestMismatch, field: "request_id", detail: "new one"},
 		badRequest{body: object{"request_id": "req-n2"}, code: wire.RequestMismatch, field: "request_id", detail: "new one"},
-		badRequest{body: object{"options": object{"preferred_node_id": "nobody"}}, code: wire.PreferredNodeNotCapable, field: "options.preferred_node_id"},
+		badRequest{body: object{"options": object{"preferred_node_id": "unknown"}}, code: wire.PreferredNodeNotCapable, field: "options.preferred_node_id"},
 		badRequest{body: object{"src_lang": "de"}, code: wire.NoCapableNode, field: "", detail: "semantic(de)"},
 	)...)
 }
@@ -246,9 +246,9 @@ func badReports(f *fixture) []badRequest {
 			{body: object{"epoch": f.n1.epoch - 1}, code: wire.StaleEpoch, field: "epoch"},
 			{body: object{"epoch": f.n2.epoch}, code: wire.StaleEpoch, field: "epoch"},
 			{body: object{"node_id": "n2"}, code: wire.NotHolder, field: "node_id"},
-			{body: object{"node_id": "nobody"}, code: wire.NotHolder, field: "node_id"},
-			{body: object{"job_id": "job-nobody-knows"}, code: wire.NotFound, field: "job_id"},
-			{name: "job_id is somebody else's", body: object{"job_id": f.endedJob.JobID}, code: wire.NotHolder, field: "node_id"},
+			{body: object{"node_id": "unknown"}, code: wire.NotHolder, field: "node_id"},
+			{body: object{"job_id": "job-unknown"}, code: wire.NotFound, field: "job_id"},
+			{name: "job_id of another node's job", body: object{"job_id": f.endedJob.JobID}, code: wire.NotHolder, field: "node_id"},
 		}
 		for _, id := range badIDs {
 			rows = append(rows, badRequest{name: fmt.Sprintf("job_id %q", id), body: object{"job_id": id}, field: "job_id"},
@@ -269,7 +269,7 @@ func badModelReports(f *fixture) []badRequest {
 	return badFields("/v1/node/model_not_available", object{"node_id": "n1", "service_id": "s"},
 		badRequest{body: object{"node_id": nil}, field: "node_id", detail: "is missing"},
 		badRequest{body: object{"node_id": "a b"}, field: "node_id"},
-		badRequest{body: object{"node_id": "nobody"}, code: wire.NotFound, field: "node_id"},
+		badRequest{body: object{"node_id": "unknown"}, code: wire.NotFound, field: "node_id"},
 		badRequest{body: object{"service_id": nil}, field: "service_id"},
 		badRequest{body: object{"service_id": strings.Repeat("s", 257)}, field: "service_id"},
 		badRequest{body: object{"service_id": 1}, field: "service_id"},
@@ -278,7 +278,7 @@ func badModelReports(f *fixture) []badRequest {
 		badRequest{body: object{"job_id": f.heldJob.JobID, "attempt_id": -1}, field: "attempt_id"},
 		badRequest{body: object{"job_id": f.heldJob.JobID, "attempt_id": 7}, code: wire.StaleAttempt, field: "attempt_id"},
 		badRequest{body: object{"job_id": f.heldJob.JobID, "attempt_id": 1, "node_id": "n2"}, code: wire.NotHolder, field: "node_id"},
-		badRequest{body: object{"job_id": "job-nobody-knows", "attempt_id": 1}, code: wire.NotFound, field: "job_id"},
+		badRequest{body: object{"job_id": "job-unknown", "attempt_id": 1}, code: wire.NotFound, field: "job_id"},
 	)
 }
 
@@ -292,18 +292,18 @@ func badPaths() []badRequest {
 		{method: "POST", path: "/v1/nodes/n1/explode", code: wire.NotFound},
 		{method: "POST", path: "/v1/dispatch", body: dispatchBody(nil), code: wire.NotFound},
 		{method: "GET", path: "/V1/NODES", code: wire.NotFound},
-		{method: "GET", path: "/v1/nodes/nobody", code: wire.NotFound, detail: "nobody"},
-		{method: "GET", path: "/v1/jobs/job-nobody-knows", code: wire.NotFound, detail: "job-nobody-knows"},
-		{method: "POST", path: "/v1/nodes/nobody/drain", code: wire.NotFound, detail: "nobody"},
-		{method: "POST", path: "/v1/nodes/nobody/resume", code: wire.NotFound, detail: "nobody"},
-		{method: "POST", path: "/v1/jobs/job-nobody-knows/cancel", code: wire.NotFound, detail: "job-nobody-knows"},
+		{method: "GET", path: "/v1/nodes/unknown", code: wire.NotFound, detail: "unknown"},
+		{method: "GET", path: "/v1/jobs/job-unknown", code: wire.NotFound, detail: "job-unknown"},
+		{method: "POST", path: "/v1/nodes/unknown/drain", code: wire.NotFound, detail: "unknown"},
+		{method: "POST", path: "/v1/nodes/unknown/resume", code: wire.NotFound, detail: "unknown"},
+		{method: "POST", path: "/v1/jobs/job-unknown/cancel", code: wire.NotFound, detail: "job-unknown"},
 	}
 	for i := range rows {
 		rows[i].field = anyField
 	}
 	for _, id := range []string{"a%20b", "a%2Fb", "%00", "na%C3%AFve", long} {
-		for _, door := range []string{"GET /v1/nodes/{id}", "POST /v1/nodes/{id}/drain", "POST /v1/nodes/{id}/resume", "GET /v1/jobs/{id}", "POST /v1/jobs/{id}/cancel"} {
-			method, path, _ := strings.Cut(door, " ")
+		for _, route := range []string{"GET /v1/nodes/{id}", "POST /v1/nodes/{id}/drain", "POST /v1/nodes/{id}/resume", "GET /v1/jobs/{id}", "POST /v1/jobs/{id}/cancel"} {
+			method, path, _ := strings.Cut(route, " ")
 			rows = append(rows, badRequest{method: method, path: strings.Replace(path, "{id}", id, 1), code: wire.InvalidRequest, field: "id"})
 		}
 	}
@@ -324,7 +324,7 @@ func badQueries() []badRequest {
 	return rows
 }
 
-// badHosts are names that are not this machine's: a page in a browser can make its own name lead here.
+// badHosts are Host headers that are not this machine's: a page can make its own DNS name resolve to a loopback address.
 func badHosts(f *fixture) []badRequest {
 	var rows []badRequest
 	for _, host := range []string{"evil.example", "evil.example:5010", "127.0.0.1.evil.example", "192.0.2.1", "localhost.evil.example:80"} {

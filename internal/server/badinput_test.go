@@ -17,22 +17,22 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// bad is one thing that somebody sends by mistake or on purpose, and what it must be answered with.
+// badRequest is an invalid request, and the error that must answer it.
 type badRequest struct {
 	name        string
 	method      string // POST unless given
 	path        string
 	host        string
-	contentType string // application/json unless given; "none" for none
-	body        any    // an object, or text as it is
+	contentType string // application/json by default; "none" for none
+	body        any    // an object, or the text of the body
 	code        wire.Code
-	field       string // named in field and in the sentence; anyField: whichever
-	detail      string // must stand in the sentence
+	field       string // the field of the error, which its detail must name; anyField: not checked
+	detail      string // the error's detail must contain it
 }
 
 const anyField = "*"
 
-// stage is a scheduler with something to lose: a job in flight on n1, one that is done, and n2 beside them.
+// fixture is a scheduler with a job in flight on n1, a job that is done, and a second node n2.
 type fixture struct {
 	*testScheduler
 	n1, n2            *callbackNode
@@ -41,7 +41,7 @@ type fixture struct {
 	lastSeenBefore    map[string]time.Time
 }
 
-// state is everything that anybody can see of nodes and jobs.
+// visibleState is everything that the API shows of nodes and jobs.
 type visibleState struct {
 	Nodes wire.NodeList
 	Jobs  wire.JobList
@@ -49,7 +49,7 @@ type visibleState struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	ts := startScheduler(t, func(c *config.Config) { // its job stays in flight however long the table is
+	ts := startScheduler(t, func(c *config.Config) { // the job stays in flight for the whole table
 		c.Scheduler.Dispatch.AttemptTimeoutMS, c.Scheduler.Dispatch.JobTimeoutMS = 600_000, 1_200_000
 	})
 	services := object{"installed_services": []object{{"service_id": "s", "status": "ready"}}}
@@ -68,7 +68,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// look asks past the check of the answers' form, which other tests do: here it is done after every row.
+// readState bypasses the validation of answers, which other tests do: it is called for every case.
 func (f *fixture) readState() visibleState {
 	f.t.Helper()
 	var now visibleState
@@ -82,24 +82,23 @@ func (f *fixture) readState() visibleState {
 	return now
 }
 
-// heard says when each node was last heard, as closely as it can be known from outside the store: not before
-// the one moment and not after the other.
+// lastSeen is when each node was last seen, as an interval, because the store reports an age.
 func (f *fixture) lastSeen() (notBefore, notAfter map[string]time.Time) {
 	f.t.Helper()
 	notBefore, notAfter = make(map[string]time.Time), make(map[string]time.Time)
 	early := time.Now()
-	sightings, err := f.scheduler.Store.LastSeen(f.t.Context())
+	seen, err := f.scheduler.Store.LastSeen(f.t.Context())
 	late := time.Now()
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, n := range sightings {
+	for _, n := range seen {
 		notBefore[string(n.Node)], notAfter[string(n.Node)] = early.Add(-n.Age), late.Add(-n.Age)
 	}
 	return notBefore, notAfter
 }
 
-// clockSlack is how far two readings of one moment may be apart: Redis tells the time in whole milliseconds.
+// clockSlack is the maximum difference of two readings of one moment: Redis has a resolution of milliseconds.
 func clockSlack() time.Duration {
 	if *redisURL == "" {
 		return 0
@@ -107,22 +106,22 @@ func clockSlack() time.Duration {
 	return 2 * time.Millisecond
 }
 
-// unchanged wants everything to be as it was, down to when the nodes were last heard.
+// expectUnchanged wants the state to be unchanged, including when the nodes were last seen.
 func (f *fixture) expectUnchanged(t *testing.T) {
 	t.Helper()
 	if diff := cmp.Diff(f.before, f.readState(), cmpopts.IgnoreFields(wire.Node{}, "LastHeartbeatMS")); diff != "" {
-		t.Errorf("it changed something: (-before +after)\n%s", diff)
+		t.Errorf("the request changed something: (-before +after)\n%s", diff)
 	}
 	notBefore, _ := f.lastSeen()
 	for id, at := range notBefore {
 		if at.After(f.lastSeenBefore[id].Add(clockSlack())) {
-			t.Errorf("it counted as a sign of life of %s", id)
+			t.Errorf("the request counted as a heartbeat of %s", id)
 		}
 	}
 	f.expectNoDelivery()
 }
 
-// send sends one of them.
+// sendBad sends a bad request.
 func (f *fixture) sendBad(t *testing.T, b *badRequest) response {
 	t.Helper()
 	var body []byte
@@ -158,8 +157,7 @@ func (f *fixture) sendBad(t *testing.T, b *badRequest) response {
 	return a
 }
 
-// TestBadInput sends everything in the table. Each gets its own code and a sentence that names the field, and
-// nothing changes.
+// TestBadInput: each case of the table is answered with its code and a detail that names the field, and changes nothing.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -176,11 +174,11 @@ func TestBadInput(t *testing.T) {
 					t.Errorf("want field %q, got %q: %s", b.field, e.Field, e.Detail)
 				}
 				if !strings.Contains(e.Detail, b.field) {
-					t.Errorf("the sentence does not name %s: %q", b.field, e.Detail)
+					t.Errorf("the detail does not name %s: %q", b.field, e.Detail)
 				}
 			}
 			if !strings.Contains(e.Detail, b.detail) {
-				t.Errorf("the sentence does not say %q: %q", b.detail, e.Detail)
+				t.Errorf("the detail does not contain %q: %q", b.detail, e.Detail)
 			}
 			if got := a.header.Get("Content-Type"); got != "application/json" {
 				t.Errorf("content type %q", got)
@@ -191,20 +189,20 @@ func TestBadInput(t *testing.T) {
 	if f.t.Failed() {
 		return
 	}
-	// After all that, the job in flight ends as if nothing had happened.
+	// The job in flight was not affected.
 	f.n1.done(f.heldJob, nil).expectOK()
 }
 
-// TestWrongMethod asks every path with every method it does not have.
+// TestMethodNotAllowed: every path answers methods that it does not have with METHOD_NOT_ALLOWED and Allow.
 func TestMethodNotAllowed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	allowed := make(map[string][]string)
-	for _, door := range f.scheduler.Server.Routes() {
-		method, path, _ := strings.Cut(door, " ")
+	for _, route := range f.scheduler.Server.Routes() {
+		method, path, _ := strings.Cut(route, " ")
 		allowed[path] = append(allowed[path], method)
 	}
-	allowed[metricsPath] = []string{"GET"} // which is there whether or not the table has it
+	allowed[metricsPath] = []string{"GET"} // exists whether or not the table has it
 	for pattern, has := range allowed {
 		path := strings.ReplaceAll(pattern, "{id}", "n1")
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
@@ -218,7 +216,7 @@ func TestMethodNotAllowed(t *testing.T) {
 			}
 			for _, right := range has {
 				if !strings.Contains(e.Detail, right) {
-					t.Errorf("%s %s: the sentence does not name %s: %q", method, path, right, e.Detail)
+					t.Errorf("%s %s: the detail does not name %s: %q", method, path, right, e.Detail)
 				}
 			}
 		}
@@ -226,7 +224,7 @@ func TestMethodNotAllowed(t *testing.T) {
 	f.expectUnchanged(t)
 }
 
-// TestWithinTheLimits sends what is only just allowed: the other side of the bad input.
+// TestInputWithinLimits: input at the limits is accepted.
 func TestInputWithinLimits(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -257,8 +255,7 @@ func TestInputWithinLimits(t *testing.T) {
 	}
 }
 
-// askUnchecked sends a request whose own form the description need not allow: the scheduler is more lenient
-// than what it advises.
+// requestUnchecked sends a request that the OpenAPI description need not allow: the scheduler accepts more than it describes.
 func (ts *testScheduler) requestUnchecked(method, path, body string) response {
 	ts.t.Helper()
 	req, err := http.NewRequest(method, ts.url+path, strings.NewReader(body))
@@ -278,9 +275,8 @@ func (ts *testScheduler) requestUnchecked(method, path, body string) response {
 	return response{t: ts.t, label: method + " " + path, status: resp.StatusCode, header: resp.Header, body: got.Bytes()}
 }
 
-// TestUncleanPath is told that there is nothing, like at any other path that is not there. The redirect that
-// net/http would send on its own is no answer in the form of all answers, and is sent before anybody looked at
-// the name the scheduler was called by.
+// TestUncleanPathIsNotFound: a path that net/http would redirect is answered with NOT_FOUND. The redirect would not be a JSON
+// error, and would precede the check of the Host.
 func TestUncleanPathIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -295,9 +291,8 @@ func TestUncleanPathIsNotFound(t *testing.T) {
 	f.expectUnchanged(t)
 }
 
-// TestCrossSitePost refuses what a page in somebody's browser sends. Without keys the scheduler trusts whoever
-// is on this machine, and a browser on it takes orders from strangers: a form needs no leave to POST to
-// 127.0.0.1. Messages with a body are safe because no form can send JSON; these have none.
+// TestCrossSitePostIsRefused: a POST from a page of another site is refused. Without keys the scheduler trusts every local client,
+// and a form of any page can POST to 127.0.0.1. Requests with a body are safe because a form cannot send JSON; these have none.
 func TestCrossSitePostIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -322,7 +317,7 @@ func TestCrossSitePostIsRefused(t *testing.T) {
 	f.expectUnchanged(t)
 }
 
-// TestShortBody cuts a body short: it is an error of the sender, not of the scheduler.
+// TestTruncatedBody: a body that ends early changes nothing.
 func TestTruncatedBody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -332,9 +327,9 @@ func TestTruncatedBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.ContentLength = int64(len(body)) + 10 // the client notices and cuts the connection
+	req.ContentLength = int64(len(body)) + 10 // the client detects it and closes the connection
 	if _, err := f.client.Transport.(*validatingTransport).next.RoundTrip(req); err == nil {
-		t.Fatal("the client should have noticed")
+		t.Fatal("the client did not detect the truncated body")
 	}
 	f.expectUnchanged(t)
 }

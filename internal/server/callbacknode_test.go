@@ -10,7 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// delivery is what a node was handed.
+// delivery is a job as a node received it.
 type delivery struct {
 	wire.Assignment
 	body   []byte
@@ -18,20 +18,19 @@ type delivery struct {
 	query  string
 }
 
-// node is a recording node: it takes every job, tells the test, and otherwise does what the test does in
-// its name.
+// callbackNode is a node with a callback URL. It accepts every job and passes it to the test, which sends the node's requests.
 type callbackNode struct {
 	sched       *testScheduler
 	id          string
 	epoch       int64
-	declaration object // what it registered with
+	declaration object // of its registration
 	srv         *httptest.Server
 
 	mu      sync.Mutex
 	handler http.HandlerFunc // nil: 200
 }
 
-// capable is what a node declares that translates between English and Chinese, two jobs at once.
+// nodeDeclaration is the declaration of a node that translates between English and Chinese, with two slots.
 func nodeDeclaration(changes object) object {
 	return object{
 		"health": "ready", "semantic_langs": []string{"en", "zh"}, "nmt_pairs": [][]string{{"en", "zh"}, {"zh", "en"}},
@@ -39,7 +38,7 @@ func nodeDeclaration(changes object) object {
 	}.with(changes)
 }
 
-// node starts a node and registers it.
+// registerNode starts a node and registers it.
 func (ts *testScheduler) registerNode(id string, changes object) *callbackNode {
 	ts.t.Helper()
 	n := ts.newNode(id)
@@ -51,7 +50,7 @@ func (ts *testScheduler) registerNode(id string, changes object) *callbackNode {
 	return n
 }
 
-// stranger starts a node that does not register.
+// newNode starts a node without registering it.
 func (ts *testScheduler) newNode(id string) *callbackNode {
 	ts.t.Helper()
 	n := &callbackNode{sched: ts, id: id}
@@ -81,7 +80,7 @@ func (n *callbackNode) other(a, b *callbackNode) *callbackNode {
 func (n *callbackNode) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	d := delivery{body: body, header: r.Header, query: r.URL.RawQuery}
-	_ = json.Unmarshal(body, &d.Assignment) // a test that minds looks at the body
+	_ = json.Unmarshal(body, &d.Assignment) // a test that depends on it checks the body
 	n.mu.Lock()
 	answer := n.handler
 	n.mu.Unlock()
@@ -91,14 +90,14 @@ func (n *callbackNode) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answers sets how the callback answers from now on.
+// setAnswer sets the handler of further deliveries.
 func (n *callbackNode) setAnswer(fn http.HandlerFunc) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.handler = fn
 }
 
-// register sends what the node says of itself, with changes.
+// register sends the node's declaration, with changes.
 func (n *callbackNode) register(changes object) wire.RegisterResponse {
 	n.sched.t.Helper()
 	var r wire.RegisterResponse
@@ -107,7 +106,7 @@ func (n *callbackNode) register(changes object) wire.RegisterResponse {
 	return r
 }
 
-// beat sends a heartbeat.
+// heartbeat sends a heartbeat.
 func (n *callbackNode) heartbeat(body object) wire.HeartbeatResponse {
 	n.sched.t.Helper()
 	var r wire.HeartbeatResponse
@@ -115,7 +114,7 @@ func (n *callbackNode) heartbeat(body object) wire.HeartbeatResponse {
 	return r
 }
 
-// about names an attempt in the node's name, as ack, done and fail do.
+// reportBody is the body of a report of the node about an attempt.
 func (n *callbackNode) reportBody(d delivery) object {
 	return object{"job_id": d.JobID, "attempt_id": d.AttemptID, "node_id": n.id}
 }
@@ -135,7 +134,7 @@ func (n *callbackNode) fail(d delivery, changes object) response {
 	return n.sched.post("/v1/job/fail", n.reportBody(d).with(object{"status": "error", "reason": "MODEL_LOAD_FAILED"}).with(changes))
 }
 
-// active lists attempts as a heartbeat does.
+// activeList is the field "active" of a heartbeat.
 func activeList(list ...delivery) []object {
 	out := make([]object, len(list))
 	for i, d := range list {

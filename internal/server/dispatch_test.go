@@ -12,7 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestNoCapableNode says what nobody has, in the words of the contract.
+// TestNoCapableNodeDetail: the detail of NO_CAPABLE_NODE lists the requirements, as in the contract.
 func TestNoCapableNodeDetail(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -34,7 +34,7 @@ func TestNoCapableNodeDetail(t *testing.T) {
 	ts.expectNoDelivery()
 }
 
-// TestFull says how many nodes were full and when to come back.
+// TestAllNodesFull: the refusal counts the reasons and has Retry-After.
 func TestAllNodesFull(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -54,7 +54,7 @@ func TestAllNodesFull(t *testing.T) {
 	ts.expectNoDelivery()
 }
 
-// TestEverybodyRefuses tells the caller, when each node that has room refuses the job.
+// TestAllNodesRefuse: a dispatch is refused when every node refuses the delivery.
 func TestAllNodesRefuse(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -73,12 +73,12 @@ func TestAllNodesRefuse(t *testing.T) {
 	}
 }
 
-// prefers asks for a node.
+// preferring is a dispatch that prefers a node.
 func preferring(id string, strict bool) object {
 	return dispatchBody(object{"options": object{"preferred_node_id": id, "strict": strict}})
 }
 
-// TestPreferredNode goes to the node that was asked for, and falls back when it has no room.
+// TestPreferredNode: a job goes to the preferred node, and to another when that is full, unless the preference is strict.
 func TestPreferredNode(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -100,7 +100,7 @@ func TestPreferredNode(t *testing.T) {
 		}
 		n.done(d, nil).expectOK()
 
-		for _, id := range []string{"german", "nobody"} {
+		for _, id := range []string{"german", "unknown"} {
 			e := ts.post("/v1/dispatch/f2f", preferring(id, strict)).expectError(wire.PreferredNodeNotCapable)
 			if e.Field != "options.preferred_node_id" || !strings.Contains(e.Detail, id) {
 				t.Errorf("want the field and the node named, got %+v", e)
@@ -109,13 +109,13 @@ func TestPreferredNode(t *testing.T) {
 	}
 	ts.request("POST", "/v1/nodes/a/drain", "", nil)
 	if _, n := ts.dispatchAndReceive(preferring("a", false)); n.id != "b" {
-		t.Errorf("a is away: want b, got %s", n.id)
+		t.Errorf("a is drained: want b, got %s", n.id)
 	}
 	ts.post("/v1/dispatch/f2f", preferring("a", true)).expectError(wire.AllCandidatesFullOrFailed)
 	ts.expectNoDelivery()
 }
 
-// TestStrictJobStays does not move a job that may only run on one node.
+// TestStrictJobIsNotMoved: a job that may only run on one node is not retried on another.
 func TestStrictJobIsNotMoved(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -129,10 +129,10 @@ func TestStrictJobIsNotMoved(t *testing.T) {
 	ts.expectNoDelivery()
 }
 
-// noTimes compares histories by who had the job and why it went on.
+// ignoreTimes compares attempts without their times.
 var ignoreTimes = cmpopts.IgnoreFields(wire.Attempt{}, "StartedMS", "EndedMS")
 
-// history wants a job's attempts to be these, each but a running one with an end.
+// expectAttempts wants a job's attempts to be these, and all but a running one to have ended.
 func expectAttempts(t *testing.T, j wire.Job, want ...wire.Attempt) {
 	t.Helper()
 	if diff := cmp.Diff(want, j.Attempts, ignoreTimes); diff != "" {
@@ -146,15 +146,15 @@ func expectAttempts(t *testing.T, j wire.Job, want ...wire.Attempt) {
 	}
 }
 
-// TestFailedAttemptIsRetriedElsewhere takes a job through all its attempts, however a failure is said.
+// TestFailedAttemptIsRetriedOnAnotherNode: a failed attempt is retried on another node, in whatever form the failure is reported.
 func TestFailedAttemptIsRetriedOnAnotherNode(t *testing.T) {
 	t.Parallel()
-	for name, give := range map[string]func(n *callbackNode, d delivery) response{
+	for name, report := range map[string]func(n *callbackNode, d delivery) response{
 		"fail": func(n *callbackNode, d delivery) response { return n.fail(d, nil) },
 		"done with status error": func(n *callbackNode, d delivery) response {
 			return n.done(d, object{"status": "error", "reason": "MODEL_LOAD_FAILED"})
 		},
-		"done with a status nobody knows": func(n *callbackNode, d delivery) response {
+		"done with an unknown status": func(n *callbackNode, d delivery) response {
 			return n.done(d, object{"status": "kaput", "reason": "MODEL_LOAD_FAILED"})
 		},
 		"fail without an ack": func(n *callbackNode, d delivery) response { return n.fail(d, nil) },
@@ -168,7 +168,7 @@ func TestFailedAttemptIsRetriedOnAnotherNode(t *testing.T) {
 			if name != "fail without an ack" {
 				first.ack(d1, nil).expectOK()
 			}
-			give(first, d1).expectOK()
+			report(first, d1).expectOK()
 			d2, second := ts.nextDelivery()
 			if d2.JobID != d1.JobID || d2.AttemptID != 2 || second != first.other(a, b) {
 				t.Fatalf("want attempt 2 of %s on the other node, got attempt %d of %s on %s", d1.JobID, d2.AttemptID, d2.JobID, d2.NodeID)
@@ -192,7 +192,7 @@ func TestFailedAttemptIsRetriedOnAnotherNode(t *testing.T) {
 	}
 }
 
-// TestAllAttemptsFail ends a job when its retries are used up, and says why.
+// TestAllAttemptsFail: a job fails with MAX_RETRY_EXCEEDED when its retries are used up.
 func TestAllAttemptsFail(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -214,13 +214,14 @@ func TestAllAttemptsFail(t *testing.T) {
 	}
 	j := ts.awaitJobState(d.JobID, "FAILED")
 	if j.Reason != "MAX_RETRY_EXCEEDED" || j.Detail != "OUT_OF_MEMORY" || j.NodeID != n.id || j.AttemptID != 3 {
-		t.Errorf("want MAX_RETRY_EXCEEDED with the node's own word, got %+v", j)
+		t.Errorf("want MAX_RETRY_EXCEEDED with the node's reason as detail, got %+v", j)
 	}
 	expectAttempts(t, j, want...)
 	ts.expectNoDelivery()
 }
 
-// TestBusyNodeCostsNoAttempt lets the node be the last gate, before and after it took the job.
+// TestBusyNodeCostsNoAttempt: NODE_BUSY moves the job without a new attempt, whether the node refuses the delivery or reports it
+// later.
 func TestBusyNodeCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	t.Run("refuses the delivery", func(t *testing.T) {
@@ -230,7 +231,7 @@ func TestBusyNodeCostsNoAttempt(t *testing.T) {
 		for _, n := range []*callbackNode{a, b} {
 			n.setAnswer(func(rw http.ResponseWriter, _ *http.Request) {
 				for _, n := range []*callbackNode{a, b} {
-					n.setAnswer(nil) // only the first to be asked is busy
+					n.setAnswer(nil) // only the first delivery is refused
 				}
 				http.Error(rw, `{"error":"NODE_BUSY","detail":"no room"}`, http.StatusServiceUnavailable)
 			})
@@ -239,12 +240,12 @@ func TestBusyNodeCostsNoAttempt(t *testing.T) {
 		d1, first := ts.nextDelivery()
 		d2, second := ts.nextDelivery()
 		if d2.AttemptID != 1 || first == second || p.NodeID != second.id || p.AttemptID != 1 {
-			t.Errorf("want attempt 1 on the other node, got %+v after %+v; the caller was told %+v", d2.Assignment, d1.Assignment, p)
+			t.Errorf("want attempt 1 on the other node, got %+v after %+v; the caller's answer is %+v", d2.Assignment, d1.Assignment, p)
 		}
 		expectAttempts(t, ts.getJob(p.JobID),
 			wire.Attempt{AttemptID: 1, NodeID: first.id, Reason: "NODE_BUSY"}, wire.Attempt{AttemptID: 1, NodeID: second.id})
 	})
-	t.Run("gives it back", func(t *testing.T) {
+	t.Run("reports it later", func(t *testing.T) {
 		t.Parallel()
 		ts := startScheduler(t)
 		a, b := ts.registerNode("a", nil), ts.registerNode("b", nil)
@@ -257,16 +258,17 @@ func TestBusyNodeCostsNoAttempt(t *testing.T) {
 	})
 }
 
-// brief makes a node's confirmation due soon.
+// shortACKTimeout sets a short ACK timeout.
 func shortACKTimeout(c *config.Config) { c.Scheduler.Dispatch.ACKTimeoutMS = 500 }
 
-// TestAckTimeout gives a job to another node when the first does not confirm it.
+// TestRetryAfterAckTimeout: a job that is not acknowledged in time is retried on another node. The slot of the first is kept until
+// the node stops listing the job.
 func TestRetryAfterAckTimeout(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, shortACKTimeout)
 	a, b := ts.registerNode("a", nil), ts.registerNode("b", nil)
 	for _, n := range []*callbackNode{a, b} {
-		// The second confirms from within the delivery, so that no scheduling of this test can make it late.
+		// The second acknowledges within the delivery, so that a slow test cannot make it late.
 		n.setAnswer(func(http.ResponseWriter, *http.Request) {
 			for _, n := range []*callbackNode{a, b} {
 				n.setAnswer(func(http.ResponseWriter, *http.Request) {
@@ -286,36 +288,36 @@ func TestRetryAfterAckTimeout(t *testing.T) {
 	j := ts.awaitJobState(d1.JobID, "ACKED")
 	expectAttempts(t, j, wire.Attempt{AttemptID: 1, NodeID: first.id, Reason: "ACK_TIMEOUT"}, wire.Attempt{AttemptID: 2, NodeID: second.id})
 	if j.Reason != "ACK_TIMEOUT" {
-		t.Errorf("the job should say why it moved, not %q", j.Reason)
+		t.Errorf("want the reason why the job moved, got %q", j.Reason)
 	}
 
-	// The job may have arrived all the same: the slot is kept until the node says that it does not have it.
+	// The delivery may have arrived: the slot is kept until the node does not list the job.
 	if s := ts.getNode(first.id); s.EffectiveLoad != 1 {
-		t.Errorf("the slot of the silent node was freed too early: %+v", s)
+		t.Errorf("the slot of the first node was released too early: %+v", s)
 	}
 	if diff := cmp.Diff([]wire.ActiveJob{{JobID: d1.JobID, AttemptID: 1}}, first.heartbeat(object{"active": activeList(d1)}).Cancel); diff != "" {
-		t.Errorf("the node should be told to stop: (-want +got)\n%s", diff)
+		t.Errorf("jobs to cancel: (-want +got)\n%s", diff)
 	}
 	first.heartbeat(object{"active": activeList()})
 	if s := ts.getNode(first.id); s.EffectiveLoad != 0 {
-		t.Errorf("the node does not have the job and its slot is still taken: %+v", s)
+		t.Errorf("the node does not list the job, and its slot is still taken: %+v", s)
 	}
 }
 
-// TestDeadNodeIsSkipped delivers to another node when nobody listens at the first.
+// TestUnreachableNodeIsSkipped: a job is delivered to another node when the first refuses the connection.
 func TestUnreachableNodeIsSkipped(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
-	ts.registerNode("dead", nil).srv.Close()
-	ts.registerNode("alive", nil)
+	ts.registerNode("unreachable", nil).srv.Close()
+	ts.registerNode("reachable", nil)
 	for range 8 {
 		d, n := ts.dispatchAndReceive(dispatchBody(nil))
-		if n.id != "alive" || d.AttemptID != 1 {
-			t.Errorf("want attempt 1 on the node that lives, got %+v", d.Assignment)
+		if n.id != "reachable" || d.AttemptID != 1 {
+			t.Errorf("want attempt 1 on the reachable node, got %+v", d.Assignment)
 		}
 		n.done(d, nil).expectOK()
 	}
-	if s := ts.getNode("dead"); s.EffectiveLoad != 0 {
-		t.Errorf("a refused connection should free the slot at once: %+v", s)
+	if s := ts.getNode("unreachable"); s.EffectiveLoad != 0 {
+		t.Errorf("a refused connection must release the slot at once: %+v", s)
 	}
 }

@@ -19,15 +19,14 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// taker is a way to nodes on which every job arrives, so that no input of the fuzzer makes the scheduler call
-// somebody who really listens.
+// acceptingTransport accepts every delivery, so that no fuzz input makes the scheduler call a real address.
 type acceptingTransport struct{}
 
 func (acceptingTransport) Deliver(context.Context, *core.Node, *wire.Assignment) error { return nil }
 func (acceptingTransport) Cancel(context.Context, core.NodeID, core.JobID, int)        {}
 
-// FuzzServer throws anything at the handler. It never panics and never blames itself, and whatever is not a
-// success is an error in the form of all errors, with a code of the table under its own status.
+// FuzzServer: for any request the handler does not panic and does not answer INTERNAL, and every answer that is no success is a
+// wire.Error with the status of its code.
 func FuzzServer(f *testing.F) {
 	cfg := config.Default()
 	cfg.Scheduler.ModelNotAvailable.NodeRatePerMinute = 1 << 30
@@ -38,10 +37,10 @@ func FuzzServer(f *testing.F) {
 	f.Cleanup(s.Jobs.Close)
 	handler, described := s.Server.Handler(), loadOpenAPI(f, s.Server)
 	send := func(method, path, contentType string, body []byte) (*http.Request, *httptest.ResponseRecorder) {
-		// The request is made by hand: what makes it for tests panics when it is not well formed.
+		// The request is made here, because httptest.NewRequest panics on malformed ones.
 		u, err := url.ParseRequestURI(path)
 		if err != nil || !strings.HasPrefix(path, "/") {
-			return nil, nil // a server does not let it through to the handler
+			return nil, nil // net/http refuses it before the handler
 		}
 		req := &http.Request{
 			Method: method, URL: u, Host: "127.0.0.1", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RequestURI: path,
@@ -86,17 +85,17 @@ func FuzzServer(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, method, path, contentType string, body []byte) {
 		if !isMethodToken(method) {
-			return // net/http answers this itself; it never reaches a handler
+			return // net/http refuses it before the handler
 		}
 		req, rec := send(method, path, contentType, body)
 		if req == nil {
-			return // nor does this
+			return // likewise
 		}
 		answer := rec.Body.Bytes()
 		if rec.Code/100 != 2 {
 			var e wire.Error
 			if err := json.Unmarshal(answer, &e); err != nil && method != http.MethodHead {
-				t.Fatalf("%s %s answered %d with something else than an error: %q", method, path, rec.Code, answer)
+				t.Fatalf("%s %s answered %d without an error: %q", method, path, rec.Code, answer)
 			}
 			switch ready := req.URL.Path == "/readyz" && rec.Code == http.StatusServiceUnavailable; {
 			case ready:
@@ -106,13 +105,13 @@ func FuzzServer(f *testing.F) {
 		}
 		if req.URL.Path != metricsPath && rec.Code/100 != 2 {
 			if err := described.validate(req, body, rec.Code, rec.Header(), answer); err != nil {
-				t.Fatalf("%s %s answered %d, not as /openapi.yaml says: %v\n%s", method, path, rec.Code, err, answer)
+				t.Fatalf("%s %s answered %d, not as described in /openapi.yaml: %v\n%s", method, path, rec.Code, err, answer)
 			}
 		}
 	})
 }
 
-// wellFormed reports whether a method is a token, as HTTP wants it.
+// isMethodToken reports whether a method is a token, as HTTP requires.
 func isMethodToken(method string) bool {
 	if method == "" || method == http.MethodConnect {
 		return false
@@ -125,10 +124,10 @@ func isMethodToken(method string) bool {
 	return true
 }
 
-// longest is how long an error body may be, whatever was sent.
+// maxErrorBody is the maximum size of an error's body.
 const maxErrorBody = 1024
 
-// spoiled lists bodies of a type, each with one value replaced by what is given, wherever a value can be.
+// bodiesWith are bodies of a type, each with one value replaced, at every position of a value.
 func bodiesWith(t reflect.Type, value any) []any {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -167,7 +166,7 @@ func bodiesWith(t reflect.Type, value any) []any {
 	return []any{value}
 }
 
-// TestErrorsQuoteLittle: whatever is sent, and wherever, an error repeats a few bytes of it.
+// TestErrorsQuoteBoundedInput: an error quotes at most a few bytes of the request, wherever they are.
 func TestErrorsQuoteBoundedInput(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -206,7 +205,7 @@ func TestErrorsQuoteBoundedInput(t *testing.T) {
 					t.Fatal(err)
 				}
 				ask(http.MethodPost, path, encoded)
-				if body, ok := body.(object); ok { // and with the rest of it as it should be
+				if body, ok := body.(object); ok { // and with all other fields valid
 					encoded, err := json.Marshal(dispatchBody(body).with(body))
 					if err != nil {
 						t.Fatal(err)
@@ -237,7 +236,7 @@ func TestErrorsQuoteBoundedInput(t *testing.T) {
 	ask(strings.Repeat("M", 30<<10), "/v1/nodes", nil)
 }
 
-// TestErrorFramesQuoteLittle: the same for the sockets.
+// TestErrorFramesQuoteBoundedInput: the same for the error frames of sockets.
 func TestErrorFramesQuoteBoundedInput(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)

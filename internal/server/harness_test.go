@@ -25,13 +25,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// patience bounds every wait of these tests. It is long, because it only passes when something is broken.
+// testTimeout bounds every wait of these tests. It is long, because it passes only when a test fails.
 const testTimeout = 20 * time.Second
 
-// obj is a JSON object as a test writes it: by the contract's names, not by the names of Go fields.
+// object is a JSON object, with the names of the API instead of those of Go fields.
 type object map[string]any
 
-// with is the object with some fields changed; a nil value takes the field out.
+// with is the object with some fields changed; a nil value removes the field.
 func (o object) with(changes object) object {
 	out := make(object, len(o))
 	for k, v := range o {
@@ -47,21 +47,21 @@ func (o object) with(changes object) object {
 	return out
 }
 
-// world is a scheduler that runs on a free port, with everything the test's nodes were handed.
+// testScheduler is a scheduler on a free port, with the deliveries to its nodes.
 type testScheduler struct {
 	t         testing.TB
 	scheduler *scheduler.Scheduler
 	url       string
 	client    *http.Client
 	log       *logBuffer
-	// delivered gets every delivery to every node of the world.
+	// deliveries receives every delivery to a callbackNode.
 	deliveries chan delivery
 
 	mu    sync.Mutex
 	nodes map[string]*callbackNode
 }
 
-// logBook keeps the log for tests that read it.
+// logBuffer keeps the log for tests that read it.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -79,14 +79,14 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// newWorld starts a scheduler and stops it with the test. Each change is made to the default configuration.
+// startScheduler starts a scheduler and stops it with the test. Each change is made to the default configuration.
 func startScheduler(t testing.TB, changes ...func(*config.Config)) *testScheduler {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Server.Port = 0
-	cfg.Server.ShutdownSeconds = 0 // tests leave jobs behind; nobody has to wait for them
-	// On a machine with other things to do, a test's nodes are slow to confirm and send no heartbeats meanwhile, and
-	// Redis is slow to answer, so that an instance may not get to say that it is present: it would grant nothing.
+	cfg.Server.ShutdownSeconds = 0 // tests leave jobs behind, which shutdown must not wait for
+	// On a busy machine the nodes of a test acknowledge late and send no heartbeats, and Redis answers late, so that an instance may
+	// fail to renew its presence in time and grant nothing.
 	cfg.Scheduler.Phase2.HeartbeatTTLSeconds = 60
 	cfg.Scheduler.Dispatch.DecideWithinMS = 10_000
 	cfg.Scheduler.Dispatch.ACKTimeoutMS, cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 10_000, 60
@@ -123,14 +123,14 @@ func startScheduler(t testing.TB, changes ...func(*config.Config)) *testSchedule
 		stop()
 		transport.CloseIdleConnections()
 		if err := <-ended; err != nil {
-			t.Errorf("the scheduler did not end well: %v", err)
+			t.Errorf("the scheduler ended with an error: %v", err)
 		}
 	})
 	ts.awaitReady(transport)
 	return ts
 }
 
-// ready waits until the scheduler says that it is.
+// awaitReady waits until /readyz answers 200.
 func (ts *testScheduler) awaitReady(transport http.RoundTripper) {
 	ts.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -151,7 +151,7 @@ func (ts *testScheduler) awaitReady(transport http.RoundTripper) {
 	ts.t.Fatalf("not ready within %v", testTimeout)
 }
 
-// answer is what came back.
+// response is the answer to a request.
 type response struct {
 	t      testing.TB
 	label  string
@@ -160,7 +160,7 @@ type response struct {
 	body   []byte
 }
 
-// ask sends a request as it is.
+// request sends a request with this body.
 func (ts *testScheduler) request(method, path, contentType string, body []byte) response {
 	ts.t.Helper()
 	req, err := http.NewRequest(method, ts.url+path, bytes.NewReader(body))
@@ -192,7 +192,7 @@ func (ts *testScheduler) get(path string) response {
 	return ts.request("GET", path, "", nil)
 }
 
-// post sends an object as JSON.
+// post sends a JSON body.
 func (ts *testScheduler) post(path string, body any) response {
 	ts.t.Helper()
 	return ts.request("POST", path, "application/json", encode(ts.t, body))
@@ -207,7 +207,7 @@ func encode(t testing.TB, body any) []byte {
 	return b
 }
 
-// into decodes a good answer.
+// decode decodes the body of a successful answer.
 func (a response) decode(out any) {
 	a.t.Helper()
 	if a.status != http.StatusOK {
@@ -218,7 +218,7 @@ func (a response) decode(out any) {
 	}
 }
 
-// ok wants {"ok": true} and nothing else; of a heartbeat also that there is nothing to stop.
+// expectOK wants {"ok": true} and nothing else; from a heartbeat also that there is nothing to cancel.
 func (a response) expectOK() {
 	a.t.Helper()
 	want := object{"ok": true}
@@ -228,7 +228,7 @@ func (a response) expectOK() {
 	a.expectBody(want)
 }
 
-// is wants exactly these fields.
+// expectBody wants exactly these fields.
 func (a response) expectBody(want object) {
 	a.t.Helper()
 	var got, wanted any
@@ -241,23 +241,23 @@ func (a response) expectBody(want object) {
 	}
 }
 
-// refused wants an error with this code and its status, and returns it.
+// expectError wants an error with this code and its status, and returns it.
 func (a response) expectError(code wire.Code) *wire.Error {
 	a.t.Helper()
 	e := new(wire.Error)
 	if err := json.Unmarshal(a.body, e); err != nil {
-		a.t.Fatalf("%s answered %d with something else than an error: %s", a.label, a.status, a.body)
+		a.t.Fatalf("%s answered %d without an error: %s", a.label, a.status, a.body)
 	}
 	if e.Code != code || a.status != code.Traits().Status {
 		a.t.Fatalf("%s: want %d %s, got %d %s", a.label, code.Traits().Status, code, a.status, a.body)
 	}
 	if e.Detail == "" {
-		a.t.Errorf("%s: %s does not say what to do", a.label, code)
+		a.t.Errorf("%s: %s has no detail", a.label, code)
 	}
 	return e
 }
 
-// job is GET /v1/jobs/{id}.
+// getJob is GET /v1/jobs/{id}.
 func (ts *testScheduler) getJob(id string) wire.Job {
 	ts.t.Helper()
 	var j wire.Job
@@ -265,7 +265,7 @@ func (ts *testScheduler) getJob(id string) wire.Job {
 	return j
 }
 
-// status is GET /v1/nodes/{id}.
+// getNode is GET /v1/nodes/{id}.
 func (ts *testScheduler) getNode(id string) wire.Node {
 	ts.t.Helper()
 	var n wire.Node
@@ -273,12 +273,12 @@ func (ts *testScheduler) getNode(id string) wire.Node {
 	return n
 }
 
-// utterance is a dispatch of English to Chinese.
+// dispatchBody is the body of a dispatch from English to Chinese.
 func dispatchBody(changes object) object {
 	return object{"session_id": "room-888", "src_lang": "en", "tgt_lang": "zh"}.with(changes)
 }
 
-// placed is an accepted dispatch.
+// dispatch sends a dispatch that must be accepted.
 func (ts *testScheduler) dispatch(body object) wire.DispatchResponse {
 	ts.t.Helper()
 	var p wire.DispatchResponse
@@ -286,7 +286,7 @@ func (ts *testScheduler) dispatch(body object) wire.DispatchResponse {
 	return p
 }
 
-// next waits for the next delivery to any node.
+// nextDelivery waits for the next delivery to any node.
 func (ts *testScheduler) nextDelivery() (delivery, *callbackNode) {
 	ts.t.Helper()
 	select {
@@ -298,8 +298,8 @@ func (ts *testScheduler) nextDelivery() (delivery, *callbackNode) {
 	}
 }
 
-// nothing wants that no further delivery was made. It is meant for moments at which one would have been
-// made already: a dispatch answers after its delivery.
+// expectNoDelivery wants that no further delivery was made. It is for moments when it would have been made already: a dispatch
+// answers after its delivery.
 func (ts *testScheduler) expectNoDelivery() {
 	ts.t.Helper()
 	select {
@@ -309,26 +309,25 @@ func (ts *testScheduler) expectNoDelivery() {
 	}
 }
 
-// drain forgets the deliveries that were made.
+// discardDeliveries discards the deliveries so far.
 func (ts *testScheduler) discardDeliveries() {
 	for len(ts.deliveries) > 0 {
 		<-ts.deliveries
 	}
 }
 
-// begin dispatches an utterance and returns its delivery.
+// dispatchAndReceive dispatches an utterance and returns its delivery.
 func (ts *testScheduler) dispatchAndReceive(body object) (delivery, *callbackNode) {
 	ts.t.Helper()
 	p := ts.dispatch(body)
 	d, n := ts.nextDelivery()
 	if diff := cmp.Diff(p, wire.DispatchResponse{JobID: d.JobID, NodeID: d.NodeID, AttemptID: d.AttemptID}); diff != "" {
-		ts.t.Fatalf("the caller and the node were told different things: (-caller +node)\n%s", diff)
+		ts.t.Fatalf("the answer and the delivery differ: (-answer +delivery)\n%s", diff)
 	}
 	return d, n
 }
 
-// eventually waits for something that happens beside the test. It is the only place here that looks again
-// and again, and only for what nobody announces.
+// eventually polls until a condition holds. It is for changes that no event announces.
 func (ts *testScheduler) eventually(what string, ok func() bool) {
 	ts.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -338,10 +337,10 @@ func (ts *testScheduler) eventually(what string, ok func() bool) {
 			return
 		}
 	}
-	ts.t.Fatalf("not in %s: %s; the log:\n%s", testTimeout, what, ts.log)
+	ts.t.Fatalf("not within %s: %s; the log:\n%s", testTimeout, what, ts.log)
 }
 
-// reaches waits until a job is in a state and returns it.
+// awaitJobState waits until a job is in a state and returns it.
 func (ts *testScheduler) awaitJobState(id, state string) wire.Job {
 	ts.t.Helper()
 	var j wire.Job
@@ -356,17 +355,16 @@ func spaced(list ...string) string { return strings.Join(list, " ") }
 
 var redisURL = flag.String("redis", "", "run the schedulers of these tests over this Redis instead of the memory store")
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestMain sees to it that no scheduler of these tests leaves a goroutine behind.
+// TestMain checks that no goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEverythingOverRedis runs every other test of this package once more, with schedulers that keep their truth in
-// Redis: whoever uses the API must not be able to tell. It does not run beside the others: with twice as many schedulers on
-// a busy machine Redis gets too little of the processor to answer in time.
+// TestAllOverRedis runs all other tests of this package again with schedulers on Redis: the store must make no difference to the
+// API. It does not run in parallel with them: on a busy machine Redis would not answer in time.
 func TestAllOverRedis(t *testing.T) {
 	if *redisURL != "" {
-		return // this is that run
+		return // the run over Redis itself
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-redis", redistest.Start(t).URL(), "-test.timeout=5m")
 	if out, err := cmd.CombinedOutput(); err != nil {

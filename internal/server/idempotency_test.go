@@ -10,12 +10,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestOneRequestOneJob sends one request from 64 callers at once: one job, one delivery, 64 equal answers.
+// TestConcurrentDuplicateRequests: one request from 64 concurrent callers makes one job and one delivery, and all answers are
+// equal.
 func TestConcurrentDuplicateRequests(t *testing.T) {
 	t.Parallel()
 	const callers = 64
 	ts := startScheduler(t)
-	// The delivery is held until the job's answer is awaited by many; a second one would be seen meanwhile.
+	// The delivery blocks while many callers wait for the answer; a second delivery would show meanwhile.
 	hold := make(chan struct{})
 	for _, id := range []string{"a", "b", "c"} {
 		ts.registerNode(id, nil).setAnswer(func(http.ResponseWriter, *http.Request) { <-hold })
@@ -52,7 +53,7 @@ func TestConcurrentDuplicateRequests(t *testing.T) {
 	}
 }
 
-// TestRepeatedRequest answers the same in every state of the job.
+// TestRepeatedRequestReturnsSameJob: a repeated request has the same answer in every state of the job.
 func TestRepeatedRequestReturnsSameJob(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -63,7 +64,7 @@ func TestRepeatedRequestReturnsSameJob(t *testing.T) {
 	again := func() {
 		t.Helper()
 		ts.post("/v1/dispatch/f2f", body).expectBody(same)
-		// A signature in the query is made anew at each try.
+		// A client signs the URL again for each try.
 		ts.post("/v1/dispatch/f2f", body.with(object{"audio_ref": "https://audio/1?sig=b"})).expectBody(same)
 		ts.expectNoDelivery()
 	}
@@ -73,10 +74,10 @@ func TestRepeatedRequestReturnsSameJob(t *testing.T) {
 	n.done(d, nil).expectOK()
 	again()
 	ts.request("POST", "/v1/nodes/n1/drain", "", nil)
-	again() // nobody could take it now, but it was taken
+	again() // no node could take it now, but one did before
 }
 
-// TestRepeatedRequestAfterRetry names whoever has the job now.
+// TestRepeatedRequestAfterRetry: the answer names the node that holds the job now.
 func TestRepeatedRequestAfterRetry(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -90,7 +91,7 @@ func TestRepeatedRequestAfterRetry(t *testing.T) {
 	second.done(d2, nil).expectOK()
 }
 
-// TestOtherContent refuses a request id that was used for something else, whatever differs.
+// TestRequestIDWithOtherContent: a request id that was used with other content is refused, for every field that differs.
 func TestRequestIDWithOtherContent(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -126,7 +127,7 @@ func TestRequestIDWithOtherContent(t *testing.T) {
 	}
 }
 
-// TestRefusalIsNotRemembered lets the same request succeed once there is room.
+// TestRefusedRequestMaySucceedLater: a refused request succeeds when it is repeated and there is a free slot.
 func TestRefusedRequestMaySucceedLater(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -141,10 +142,10 @@ func TestRefusedRequestMaySucceedLater(t *testing.T) {
 	ts.dispatchAndReceive(body)
 }
 
-// reports are the three things a node says of a job.
+// reportCalls are the three reports of a node about a job.
 var reportCalls = map[string]func(n *callbackNode, d delivery, changes object) response{"ack": (*callbackNode).ack, "done": (*callbackNode).done, "fail": (*callbackNode).fail}
 
-// TestRepeatedReports sends everything twice, as a node does that lost the answer.
+// TestRepeatedReportsAreIdempotent: a report that is repeated because its answer was lost changes nothing.
 func TestRepeatedReportsAreIdempotent(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -166,12 +167,12 @@ func TestRepeatedReportsAreIdempotent(t *testing.T) {
 	ts.expectNoDelivery()
 }
 
-// TestRepeatedFail counts a failure once, also while the job waits for another node.
+// TestRepeatedFailCountsOnce: a repeated failure counts once, also while the job waits for another node.
 func TestRepeatedFailCountsOnce(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", nil)
-	ts.registerNode("n2", object{"current_load": object{"cpu": 1}}) // the one that is waited for
+	ts.registerNode("n2", object{"current_load": object{"cpu": 1}}) // the job waits for this one
 	d, _ := ts.dispatchAndReceive(dispatchBody(nil))
 	n.fail(d, nil).expectOK()
 	waiting := ts.getJob(d.JobID)
@@ -184,16 +185,16 @@ func TestRepeatedFailCountsOnce(t *testing.T) {
 	if diff := cmp.Diff(waiting.Attempts, got.Attempts); diff != "" {
 		t.Errorf("(-before +after)\n%s", diff)
 	}
-	// Its own slot is free again: it asked for other work.
+	// The node's slot is free again.
 	if s := ts.getNode(n.id); s.EffectiveLoad != 0 {
 		t.Errorf("the slot is still taken: %+v", s)
 	}
 }
 
-// TestStrangersAreFenced sends every report from everybody who does not hold the job. Nothing changes.
+// TestReportsOfOtherNodesAreFenced: reports from anyone but the holder of the job are refused and change nothing.
 func TestReportsOfOtherNodesAreFenced(t *testing.T) {
 	t.Parallel()
-	for name, say := range reportCalls {
+	for name, report := range reportCalls {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ts := startScheduler(t)
@@ -201,22 +202,22 @@ func TestReportsOfOtherNodesAreFenced(t *testing.T) {
 			d1, first := ts.dispatchAndReceive(dispatchBody(nil))
 			second := first.other(a, b)
 
-			say(second, d1, nil).expectError(wire.NotHolder)
-			say(first, d1, object{"epoch": first.epoch - 1}).expectError(wire.StaleEpoch)
-			say(first, d1, object{"epoch": first.epoch + 1}).expectError(wire.StaleEpoch)
-			say(first, d1, object{"attempt_id": 2}).expectError(wire.StaleAttempt)
-			say(first, d1, object{"job_id": "job-nobody-knows"}).expectError(wire.NotFound)
-			say(ts.newNode("nobody"), d1, nil).expectError(wire.NotHolder)
+			report(second, d1, nil).expectError(wire.NotHolder)
+			report(first, d1, object{"epoch": first.epoch - 1}).expectError(wire.StaleEpoch)
+			report(first, d1, object{"epoch": first.epoch + 1}).expectError(wire.StaleEpoch)
+			report(first, d1, object{"attempt_id": 2}).expectError(wire.StaleAttempt)
+			report(first, d1, object{"job_id": "job-unknown"}).expectError(wire.NotFound)
+			report(ts.newNode("unknown"), d1, nil).expectError(wire.NotHolder)
 			if j := ts.getJob(d1.JobID); j.State != "DISPATCHED" || len(j.Attempts) != 1 {
-				t.Fatalf("a stranger changed the job: %+v", j)
+				t.Fatalf("a fenced report changed the job: %+v", j)
 			}
 
 			first.fail(d1, nil).expectOK()
 			d2, _ := ts.nextDelivery()
 			second.ack(d2, nil).expectOK()
 			before := ts.getJob(d1.JobID)
-			say(first, d1, nil).expectError(wire.StaleAttempt) // late
-			say(first, d2, nil).expectError(wire.NotHolder)    // it heard of the retry and claims it
+			report(first, d1, nil).expectError(wire.StaleAttempt) // late
+			report(first, d2, nil).expectError(wire.NotHolder)    // the first node claims the attempt of the second
 			if diff := cmp.Diff(before, ts.getJob(d1.JobID)); diff != "" {
 				t.Errorf("a late %s changed the job: (-before +after)\n%s", name, diff)
 			}

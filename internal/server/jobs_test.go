@@ -19,7 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestLife follows one utterance through every message of the contract.
+// TestJobLifecycle: one job through every message of the contract.
 func TestJobLifecycle(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -31,7 +31,7 @@ func TestJobLifecycle(t *testing.T) {
 	}
 	n.ack(d, object{"epoch": n.epoch}).expectOK()
 	if s := ts.getJob(d.JobID).State; s != "ACKED" {
-		t.Errorf("confirmed: want ACKED, got %s", s)
+		t.Errorf("acknowledged: want ACKED, got %s", s)
 	}
 	result := object{"text_src": "good morning", "text_tgt": "早上好"}
 	n.done(d, object{"epoch": n.epoch, "result": result}).expectOK()
@@ -54,8 +54,8 @@ func TestJobLifecycle(t *testing.T) {
 	}, j); diff != "" {
 		t.Errorf("the job: (-want +got)\n%s", diff)
 	}
-	var said object
-	if err := json.Unmarshal(j.Result, &said); err != nil || !cmp.Equal(said, result) {
+	var gotResult object
+	if err := json.Unmarshal(j.Result, &gotResult); err != nil || !cmp.Equal(gotResult, result) {
 		t.Errorf("the result: want %v, got %s", result, j.Result)
 	}
 	if s := ts.getNode("node-123"); s.EffectiveLoad != 0 {
@@ -63,7 +63,7 @@ func TestJobLifecycle(t *testing.T) {
 	}
 }
 
-// TestDelivery holds what a node receives against the contract, to the letter.
+// TestDeliveryBody: the body of a delivery is exactly as in the contract.
 func TestDeliveryBody(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -83,12 +83,12 @@ func TestDeliveryBody(t *testing.T) {
 	if err := json.Unmarshal(d.body, &got); err != nil {
 		t.Fatal(err)
 	}
-	// Two moments are not known beforehand; they are checked by what they mean.
+	// The two times are not known beforehand, and are checked below.
 	deadline, timeout := got["deadline_ms"], got["timeout_ms"]
 	want := viaJSON(t, object{
 		"job_id": d.JobID, "attempt_id": 1, "node_id": "n1", "session_id": "room-888", "src_lang": "en", "tgt_lang": "zh",
 		"audio_ref": "blob://u/1?sig=abc", "options": options, "deadline_ms": deadline,
-		// beyond the contract: what the node needs to be fenced and to keep time by its own clock
+		// beyond the contract: for fencing, and for nodes that keep time by their own clock
 		"epoch": n.epoch, "timeout_ms": timeout,
 	})
 	if diff := cmp.Diff(want, viaJSON(t, got)); diff != "" {
@@ -103,7 +103,7 @@ func TestDeliveryBody(t *testing.T) {
 	}
 }
 
-// decoded is a value as JSON has it, so that numbers compare whatever Go type they had.
+// viaJSON converts a value to JSON and back, so that numbers compare whatever their Go type.
 func viaJSON(t *testing.T, v any) any {
 	t.Helper()
 	var out any
@@ -113,7 +113,7 @@ func viaJSON(t *testing.T, v any) any {
 	return out
 }
 
-// TestLanguagesMeet sends other spellings of the languages a node declares.
+// TestLanguageTagsAreNormalised: other spellings of a node's languages match.
 func TestLanguageTagsAreNormalised(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -124,13 +124,13 @@ func TestLanguageTagsAreNormalised(t *testing.T) {
 	}
 }
 
-// TestResultMayOvertakeItsAck lets /done arrive before /ack.
+// TestResultBeforeAck: /done may arrive before /ack.
 func TestResultBeforeAck(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", nil)
 	d, _ := ts.dispatchAndReceive(dispatchBody(nil))
-	n.done(d, object{"status": nil}).expectOK() // status is ok unless it says otherwise
+	n.done(d, object{"status": nil}).expectOK() // status is ok by default
 	n.ack(d, nil).expectOK()
 	if j := ts.getJob(d.JobID); j.State != "DONE" || j.Result != nil {
 		t.Errorf("want DONE without a result, got %s %s", j.State, j.Result)
@@ -139,7 +139,7 @@ func TestResultBeforeAck(t *testing.T) {
 
 var generatedNodeID = regexp.MustCompile(`^node-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// TestRegister looks at the answers to registrations.
+// TestRegisterAnswers: a registration answers with the epoch, and with a generated name if the node has none.
 func TestRegisterAnswers(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -156,20 +156,20 @@ func TestRegisterAnswers(t *testing.T) {
 	var made, again wire.RegisterResponse
 	ts.post("/v1/node/register", nodeDeclaration(nil)).decode(&made)
 	if !generatedNodeID.MatchString(made.NodeID) {
-		t.Errorf("a made name should be node-<uuidv7>, not %s", made.NodeID)
+		t.Errorf("a generated name must be node-<uuidv7>, not %s", made.NodeID)
 	}
 	ts.post("/v1/node/register", nodeDeclaration(nil)).decode(&again)
 	if again.NodeID == made.NodeID {
-		t.Errorf("two nodes were given one name, %s", made.NodeID)
+		t.Errorf("two nodes have the same name, %s", made.NodeID)
 	}
 
 	ts.post("/v1/node/register", nodeDeclaration(object{"node_id": "node-123"})).decode(&again)
 	if again.Epoch <= given.Epoch {
-		t.Errorf("a new life has epoch %d, the one before had %d", again.Epoch, given.Epoch)
+		t.Errorf("the new epoch is %d, the one before was %d", again.Epoch, given.Epoch)
 	}
 }
 
-// cancel is POST /v1/jobs/{id}/cancel.
+// cancelJob is POST /v1/jobs/{id}/cancel.
 func (ts *testScheduler) cancelJob(id string) wire.CancelResponse {
 	ts.t.Helper()
 	var c wire.CancelResponse
@@ -177,7 +177,7 @@ func (ts *testScheduler) cancelJob(id string) wire.CancelResponse {
 	return c
 }
 
-// TestCancel ends a job for its caller at once, and keeps its slot until the node has let go of it.
+// TestCancelKeepsSlotUntilNodeStops: a cancelled job ends at once, and its slot is kept until the node has stopped it.
 func TestCancelKeepsSlotUntilNodeStops(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -203,7 +203,7 @@ func TestCancelKeepsSlotUntilNodeStops(t *testing.T) {
 		}
 		ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed)
 		if diff := cmp.Diff(stop, n.heartbeat(object{"active": activeList(d)}).Cancel); diff != "" {
-			t.Errorf("what the node should stop: (-want +got)\n%s", diff)
+			t.Errorf("jobs to cancel: (-want +got)\n%s", diff)
 		}
 	}
 	n.heartbeat(object{"active": activeList()})
@@ -215,7 +215,7 @@ func TestCancelKeepsSlotUntilNodeStops(t *testing.T) {
 	expectAttempts(t, ts.getJob(d.JobID), wire.Attempt{AttemptID: 1, NodeID: "n1", Reason: "CANCELLED"})
 }
 
-// TestLateResultOfCancelledJob changes nothing, but frees the slot: the node has said that it is done.
+// TestLateResultOfCancelledJob: the result is refused and changes nothing, but releases the slot.
 func TestLateResultOfCancelledJob(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -232,7 +232,7 @@ func TestLateResultOfCancelledJob(t *testing.T) {
 	}
 }
 
-// TestCancelOfEndedJob says that it ended otherwise.
+// TestCancelOfEndedJob: the answer has the outcome of the job, and cancelled is false.
 func TestCancelOfEndedJob(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -244,26 +244,26 @@ func TestCancelOfEndedJob(t *testing.T) {
 	}
 }
 
-// TestCancelOfWaitingJob stops the search for another node.
+// TestCancelOfWaitingJob: a job that waits for another node is cancelled at once.
 func TestCancelOfWaitingJob(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", nil)
-	ts.registerNode("n2", object{"health": "degraded"}) // the one that is waited for
+	ts.registerNode("n2", object{"health": "degraded"}) // the job waits for this one
 	d, _ := ts.dispatchAndReceive(dispatchBody(nil))
 	n.fail(d, nil).expectOK()
 	if c := ts.cancelJob(d.JobID); !c.Cancelled {
 		t.Errorf("the answer: %+v", c)
 	}
 	if s := ts.getNode("n1"); s.EffectiveLoad != 0 {
-		t.Errorf("nobody has the job: %+v", s)
+		t.Errorf("no node has the job: %+v", s)
 	}
 	ts.eventually("nothing is in flight", func() bool { return ts.scheduler.Jobs.InFlight() == 0 })
 	ts.expectNoDelivery()
 }
 
-// TestSignature verifies a delivery as a node would, by the words of the contract: the HMAC-SHA256, under the
-// shared secret, of the time, a dot and the body.
+// TestDeliverySignature verifies the signature of a delivery as in the contract: the HMAC-SHA256, with the shared secret, of the
+// time, a dot and the body.
 func TestDeliverySignature(t *testing.T) {
 	t.Parallel()
 	const secret = "shared between the scheduler and its nodes"

@@ -22,16 +22,16 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestConnectionsOfAnAddressAreBounded: one more than it may have is told so; one that was closed, or became a WebSocket,
-// makes room.
+// TestConnectionLimitPerAddress: one connection more than the limit is refused with RATE_LIMITED; a connection that is closed, or
+// becomes a WebSocket, does not count any more.
 func TestConnectionLimitPerAddress(t *testing.T) {
 	t.Parallel()
-	const most = 4
-	ts := startScheduler(t, func(c *config.Config) { c.Server.PerAddress = most })
+	const limit = 4
+	ts := startScheduler(t, func(c *config.Config) { c.Server.PerAddress = limit })
 	ask := func(c net.Conn) (int, wire.Error) {
 		t.Helper()
 		if _, err := c.Write([]byte("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")); err != nil {
-			return 0, wire.Error{} // it was refused and closed already
+			return 0, wire.Error{} // refused and closed already
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
@@ -57,8 +57,8 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 	}
 	fill := func() (held []net.Conn) {
 		t.Helper()
-		ts.eventually("there is room for as many as there may be", func() bool {
-			for len(held) < most {
+		ts.eventually("as many connections as the limit can be opened", func() bool {
+			for len(held) < limit {
 				c := dial()
 				if status, _ := ask(c); status != http.StatusOK {
 					return false
@@ -70,7 +70,7 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 		return held
 	}
 	held := fill()
-	resp, err := http.ReadResponse(bufio.NewReader(dial()), nil) // it is answered before it has asked
+	resp, err := http.ReadResponse(bufio.NewReader(dial()), nil) // answered before the request is sent
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 	var e wire.Error
 	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || resp.StatusCode != http.StatusTooManyRequests ||
 		e.Code != wire.RateLimited || e.RetryAfterMS == 0 || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("one too many: %s %+v, %v", resp.Status, e, err)
+		t.Errorf("above the limit: %s %+v, %v", resp.Status, e, err)
 	}
 	for _, c := range held {
 		_ = c.Close()
@@ -86,7 +86,7 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 	for _, c := range fill() {
 		_ = c.Close()
 	}
-	for range 2 * most {
+	for range 2 * limit {
 		ts.eventually("a WebSocket is opened", func() bool {
 			s, err := ts.tryConnect("/ws/session")
 			if err != nil {
@@ -102,7 +102,7 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 	}
 }
 
-// pipes is a listener whose connections have no buffer and no kernel, so that a test on a turned clock can hold them.
+// pipeListener is a listener of net.Pipe connections, which have no buffers and work with synctest.
 type pipeListener struct {
 	accepted chan net.Conn
 	once     sync.Once
@@ -133,7 +133,7 @@ func (p *pipeListener) dial(t *testing.T) net.Conn {
 	return ours
 }
 
-// servePipes serves HTTP over pipes until the test ends. There are keys, so that one can be refused.
+// servePipes serves HTTP over pipes until the test ends, with keys, so that requests can be refused.
 func servePipes(t *testing.T, version string) *pipeListener {
 	t.Helper()
 	keys, err := auth.New(auth.Config{OperatorKeys: []string{operatorKey}})
@@ -154,7 +154,7 @@ func servePipes(t *testing.T, version string) *pipeListener {
 	return p
 }
 
-// TestAnswersThatAreNotReadEnd: whoever pipelines requests and reads nothing is cut off.
+// TestUnreadAnswersTimeOut: the connection of a client that pipelines requests and reads no answers is closed.
 func TestUnreadAnswersTimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,28 +163,28 @@ func TestUnreadAnswersTimeOut(t *testing.T) {
 			c := p.dial(t)
 			request := "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + operatorKey + "\r\n\r\n"
 			began := time.Now()
-			cut := make(chan error, 1)
+			closed := make(chan error, 1)
 			go func() {
 				for {
 					if _, err := c.Write([]byte(request)); err != nil {
-						cut <- err
+						closed <- err
 						return
 					}
 				}
 			}()
 			select {
-			case err := <-cut:
+			case err := <-closed:
 				if took := time.Since(began); !errors.Is(err, io.ErrClosedPipe) || took > time.Minute {
-					t.Errorf("%s: cut after %v with %v", path, took, err)
+					t.Errorf("%s: closed after %v with %v", path, took, err)
 				}
 			case <-time.After(10 * time.Minute):
-				t.Errorf("%s: it is still served after ten minutes in which nothing was read", path)
+				t.Errorf("%s: the connection is open after ten minutes without a read", path)
 			}
 		}
 	})
 }
 
-// TestLargeAnswersMayTakeLong: as long as it is read, an answer goes on for longer than any one part of it may take.
+// TestLargeAnswerMayBeReadSlowly: an answer may take longer than the timeout of one chunk, as long as it is read.
 func TestLargeAnswerMayBeReadSlowly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +213,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// TestBodiesOfTheRefusedAreNotAwaited: a request that is refused without its body is answered at once, and does not hold
-// its connection until the body has come.
+// TestRefusedRequestDoesNotWaitForBody: a request that is refused without its body is answered at once, and its connection is
+// closed soon if the body does not come.
 func TestRefusedRequestDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestRefusedRequestDoesNotWaitForBody(t *testing.T) {
 			status int
 		}{
 			"no key":       {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusUnauthorized},
-			"a wrong key":  {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer nobody-knows-this-one\r\n", http.StatusUnauthorized},
+			"a wrong key":  {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer an-unknown-credential\r\n", http.StatusUnauthorized},
 			"no such path": {"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusNotFound},
 			"a method":     {"PUT /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusMethodNotAllowed},
 			"no JSON":      {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + operatorKey + "\r\n", http.StatusUnsupportedMediaType},
@@ -244,14 +244,14 @@ func TestRefusedRequestDoesNotWaitForBody(t *testing.T) {
 				resp.Body.Close()
 				_, err = in.ReadByte()
 				if took := time.Since(began); resp.StatusCode != c.status || !errors.Is(err, io.EOF) || took > 2*time.Second {
-					t.Errorf("%s, %q: %s; the connection was let go after %v with %v", name, length, resp.Status, took, err)
+					t.Errorf("%s, %q: %s; the connection was closed after %v with %v", name, length, resp.Status, took, err)
 				}
 			}
 		}
 	})
 }
 
-// TestRefusalsKeepTheConnection: a body that comes right away is read over, and the connection can be used again.
+// TestRefusedRequestKeepsConnection: if the body of a refused request comes at once, the connection can be used again.
 func TestRefusedRequestKeepsConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestRefusedRequestKeepsConnection(t *testing.T) {
 			if resp.StatusCode != http.StatusUnauthorized || resp.Close {
 				t.Errorf("%s, close %v", resp.Status, resp.Close)
 			}
-			time.Sleep(30 * time.Second) // longer than a body may take that nobody reads
+			time.Sleep(30 * time.Second) // longer than the timeout of an unread body
 		}
 	})
 }

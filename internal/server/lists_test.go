@@ -14,7 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// turn reads a list page by page. Between two pages something happens.
+// readPages reads a list page by page. between is called between two pages.
 func readPages[T any](ts *testScheduler, path string, q url.Values, between func(), take func(*T) (int, string)) {
 	ts.t.Helper()
 	for pages := 0; ; pages++ {
@@ -34,7 +34,7 @@ func readPages[T any](ts *testScheduler, path string, q url.Values, between func
 	}
 }
 
-// names reads the names of nodes page by page.
+// listNodes reads the names of nodes page by page.
 func (ts *testScheduler) listNodes(q url.Values, between func()) []string {
 	ts.t.Helper()
 	names := []string{}
@@ -47,7 +47,7 @@ func (ts *testScheduler) listNodes(q url.Values, between func()) []string {
 	return names
 }
 
-// TestNodesPageByPage: every node that is there all the time is listed once, whoever comes and goes meanwhile.
+// TestNodePages: every node that exists all the time is listed once, while others come and go.
 func TestNodePages(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -65,7 +65,7 @@ func TestNodePages(t *testing.T) {
 		all = append(all, id)
 	}
 	came := 0
-	between := func() { // one before and one after where the list is; one leaves
+	between := func() { // a node is added before and one after the current page, and one is removed
 		ts.registerNode(fmt.Sprintf("a%02d", came), nil)
 		ts.registerNode(fmt.Sprintf("z%02d", came), nil)
 		if err := ts.scheduler.Store.Remove(t.Context(), store.RemoveParams{Node: core.NodeID(fmt.Sprintf("n%02d", came))}); err != nil {
@@ -99,7 +99,7 @@ func TestNodePages(t *testing.T) {
 	}
 }
 
-// TestJobsPageByPage: jobs that come meanwhile are newer than where the list is.
+// TestJobPages: every job is listed once, the newest first, while further jobs are dispatched.
 func TestJobPages(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -142,7 +142,7 @@ func TestJobPages(t *testing.T) {
 	}
 }
 
-// TestPoolsPageByPage: the same directions and the same numbers as on one page.
+// TestPoolPages: the pages have the same directions and numbers as one page.
 func TestPoolPages(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -168,7 +168,7 @@ func TestPoolPages(t *testing.T) {
 	if diff := cmp.Diff(wire.Pool{SrcLang: "en", TgtLang: "fr", Nodes: 2, Ready: 2, Capacity: 5, InFlight: 1}, whole.Pools[both]); diff != "" {
 		t.Errorf("a direction of both (-want +got):\n%s", diff)
 	}
-	for query, want := range map[string]int{"language=ko": 4, "region=west": 6, "node_id=n1": 12, "node_id=n1&language=de": 6, "node_id=nobody": 0} {
+	for query, want := range map[string]int{"language=ko": 4, "region=west": 6, "node_id=n1": 12, "node_id=n1&language=de": 6, "node_id=unknown": 0} {
 		var some wire.PoolList
 		ts.get("/v1/pools?" + query).decode(&some)
 		if len(some.Pools) != want {
@@ -177,7 +177,7 @@ func TestPoolPages(t *testing.T) {
 	}
 }
 
-// TestWrongPages are refused by name.
+// TestInvalidListQueries: invalid limits, cursors and filters are refused.
 func TestInvalidListQueries(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -197,7 +197,7 @@ func TestInvalidListQueries(t *testing.T) {
 	ts.get("/v1/nodes?language=-").expectError(wire.InvalidRequest)
 }
 
-// TestNodeView shows what a node declared, in the normal form of its languages.
+// TestNodeView: the API shows a node's declaration, with normalised languages.
 func TestNodeView(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -228,12 +228,12 @@ func TestNodeView(t *testing.T) {
 	}
 }
 
-// TestNodeCounts follows a slot from promised to taken to free, beside work that is not the scheduler's.
+// TestNodeSlotCounts: the counts of a node's slots, from reserved to running to free, beside foreign work.
 func TestNodeSlotCounts(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", object{"max_concurrent_jobs": 4})
-	counts := func(reserved, running, foreign int) { // after a while: nobody waits for a slot to be freed
+	counts := func(reserved, running, foreign int) { // eventually: slots are released in the background
 		t.Helper()
 		want := []int{4, reserved, running, foreign, reserved + running + foreign}
 		ts.eventually(fmt.Sprint("max, reserved, running, foreign, effective_load: ", want), func() bool {
@@ -249,7 +249,7 @@ func TestNodeSlotCounts(t *testing.T) {
 	counts(1, 1, 0)
 	n.heartbeat(object{"current_jobs": 3, "active": activeList(d1, d2)})
 	counts(1, 1, 1)
-	n.heartbeat(object{"current_jobs": 3}) // it does not list: two of the three are taken for ours
+	n.heartbeat(object{"current_jobs": 3}) // without a list, two of the three count as ours
 	counts(1, 1, 1)
 	ts.dispatchAndReceive(dispatchBody(nil))
 	counts(2, 1, 1)
@@ -260,7 +260,7 @@ func TestNodeSlotCounts(t *testing.T) {
 	counts(2, 0, 0)
 }
 
-// TestPools shows each direction with who serves it and how much is left.
+// TestPoolCounts: each direction with its nodes and free slots.
 func TestPoolCounts(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -288,7 +288,7 @@ func TestPoolCounts(t *testing.T) {
 	)
 }
 
-// TestJobList filters and bounds the list, the newest first.
+// TestJobListFilters: the filters and the limit of the list of jobs.
 func TestJobListFilters(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -314,7 +314,7 @@ func TestJobListFilters(t *testing.T) {
 		"?state=DISPATCHED":        {3, 0},
 		"?state=FAILED":            {},
 		"?session_id=s1&node_id=b": {1},
-		"?node_id=nobody":          {},
+		"?node_id=unknown":         {},
 	} {
 		var list wire.JobList
 		ts.get("/v1/jobs" + query).decode(&list)
@@ -331,7 +331,7 @@ func TestJobListFilters(t *testing.T) {
 	}
 }
 
-// TestStateFilterWithLimit finds a confirmed job behind newer ones that are not.
+// TestStateFilterWithLimit: the filter applies before the limit: an acknowledged job is found behind newer ones.
 func TestStateFilterWithLimit(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestHeartbeat takes over what a node says anew and keeps what it leaves out.
+// TestHeartbeatUpdatesDeclaration: a heartbeat changes the fields that it has, and keeps the others.
 func TestHeartbeatUpdatesDeclaration(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -26,12 +26,12 @@ func TestHeartbeatUpdatesDeclaration(t *testing.T) {
 		!cmp.Equal(s.SemanticLangs, []string{"en", "zh"}) || !cmp.Equal(s.CurrentLoad, &wire.Load{GPU: &gpu, CPU: &cpu}) {
 		t.Errorf("the node after a heartbeat: %+v", s)
 	}
-	ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed) // degraded gets nothing new
+	ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed) // a degraded node gets no new jobs
 	n.heartbeat(object{"health": "ready"})
 	ts.dispatchAndReceive(dispatchBody(nil))
 }
 
-// TestOvertakenHeartbeat ignores one that a later one has overtaken.
+// TestOvertakenHeartbeatIsIgnored: a heartbeat with a lower hb_seq than an earlier one changes nothing.
 func TestOvertakenHeartbeatIsIgnored(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -43,7 +43,7 @@ func TestOvertakenHeartbeatIsIgnored(t *testing.T) {
 	}
 }
 
-// TestHeartbeatOfAnotherLife refuses an epoch that is not the node's.
+// TestHeartbeatOfEarlierEpoch: a heartbeat of an earlier epoch is refused.
 func TestHeartbeatOfEarlierEpoch(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -52,19 +52,19 @@ func TestHeartbeatOfEarlierEpoch(t *testing.T) {
 	n.register(nil)
 	ts.post("/v1/node/heartbeat", object{"node_id": "n1", "epoch": old, "max_concurrent_jobs": 9}).expectError(wire.StaleEpoch)
 	if got := ts.getNode("n1"); got.MaxConcurrentJobs != 2 || got.Epoch != n.epoch {
-		t.Errorf("a heartbeat of an old life changed the node: %+v", got)
+		t.Errorf("a heartbeat of an earlier epoch changed the node: %+v", got)
 	}
 	n.heartbeat(object{"epoch": n.epoch})
 }
 
-// TestHeartbeatOfUnknownNode registers whoever says enough, and asks the others to.
+// TestHeartbeatOfUnknownNode: a complete heartbeat registers an unknown node; any other is refused.
 func TestHeartbeatOfUnknownNode(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.newNode("n1")
 	e := ts.post("/v1/node/heartbeat", object{"node_id": "n1", "health": "ready"}).expectError(wire.NotFound)
 	if !strings.Contains(e.Detail, "register again") {
-		t.Errorf("the node should be told what to do, not %q", e.Detail)
+		t.Errorf("want a detail with what to do, got %q", e.Detail)
 	}
 	ts.get("/v1/nodes/n1").expectError(wire.NotFound)
 
@@ -72,11 +72,11 @@ func TestHeartbeatOfUnknownNode(t *testing.T) {
 	if s := ts.getNode("n1"); !s.Online || s.MaxConcurrentJobs != 2 {
 		t.Errorf("a full heartbeat should have registered it: %+v", s)
 	}
-	ts.dispatchAndReceive(dispatchBody(nil)) // it lists what it has, so it can be given work at once
+	ts.dispatchAndReceive(dispatchBody(nil)) // it lists its jobs, so it gets new ones at once
 }
 
-// TestReturningNodeThatNeverLists is given nothing while it may still run what an earlier life of the
-// scheduler gave it, and explain says the same as dispatch.
+// TestNodeWithoutActiveListIsHeld: a node that was registered by a heartbeat without a list of jobs gets none, because it may still
+// run earlier ones; explain agrees with dispatch.
 func TestNodeWithoutActiveListIsHeld(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -86,13 +86,13 @@ func TestNodeWithoutActiveListIsHeld(t *testing.T) {
 	var x wire.ExplainResponse
 	ts.post("/v1/dispatch/explain", dispatchBody(nil)).decode(&x)
 	if x.Verdict != string(refusal.Code) {
-		t.Errorf("dispatch says %s (%v), explain says %s: %s", refusal.Code, refusal.Reasons, x.Verdict, x.Detail)
+		t.Errorf("dispatch answers %s (%v), explain %s: %s", refusal.Code, refusal.Reasons, x.Verdict, x.Detail)
 	}
 	n.heartbeat(object{"active": []object{}})
 	ts.dispatchAndReceive(dispatchBody(nil))
 }
 
-// TestRegisterAgainWithActive keeps the jobs the node lists, in its new life.
+// TestReregisterKeepsListedJobs: jobs that a node lists when it registers again stay with it in the new epoch.
 func TestReregisterKeepsListedJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -103,7 +103,7 @@ func TestReregisterKeepsListedJobs(t *testing.T) {
 
 	r := n.register(object{"active": activeList(d)})
 	if len(r.Cancel) != 0 {
-		t.Errorf("it was told to stop its own job: %+v", r.Cancel)
+		t.Errorf("it must not cancel its own job: %+v", r.Cancel)
 	}
 	n.done(d, object{"epoch": old}).expectError(wire.StaleEpoch)
 	if s := ts.getNode("n1"); s.Running != 1 {
@@ -114,17 +114,17 @@ func TestReregisterKeepsListedJobs(t *testing.T) {
 	ts.expectNoDelivery()
 }
 
-// TestRegisterAgainWithoutActive gives its jobs to others: a new life does not know them.
+// TestReregisterMovesUnlistedJobs: jobs that a node does not list when it registers again move to other nodes.
 func TestReregisterMovesUnlistedJobs(t *testing.T) {
 	t.Parallel()
-	for name, said := range map[string]object{"absent": nil, "empty": {"active": []object{}}} {
+	for name, changes := range map[string]object{"absent": nil, "empty": {"active": []object{}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ts := startScheduler(t)
 			a, b := ts.registerNode("a", nil), ts.registerNode("b", nil)
 			d1, first := ts.dispatchAndReceive(dispatchBody(nil))
 			first.ack(d1, nil).expectOK()
-			first.register(said)
+			first.register(changes)
 			d2, second := ts.nextDelivery()
 			if d2.JobID != d1.JobID || d2.AttemptID != 2 || second != first.other(a, b) {
 				t.Fatalf("want attempt 2 on the other node, got %+v", d2.Assignment)
@@ -140,7 +140,7 @@ func TestReregisterMovesUnlistedJobs(t *testing.T) {
 	}
 }
 
-// TestRegisterAgainWithWhatIsNotItsOwn is told to stop what was given to somebody else meanwhile.
+// TestReregisterCancelsJobsOfOthers: a node that lists a job of another node must cancel it.
 func TestReregisterCancelsJobsOfOthers(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -153,14 +153,14 @@ func TestReregisterCancelsJobsOfOthers(t *testing.T) {
 	if diff := cmp.Diff([]wire.ActiveJob{{JobID: d1.JobID, AttemptID: 1}}, r.Cancel); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	// As long as it has the job, the job takes a slot: nobody oversells a node because it is wrong.
+	// As long as the node has the job, it takes a slot.
 	if s := ts.getNode(first.id); s.EffectiveLoad != 1 {
 		t.Errorf("want one slot taken, got %+v", s)
 	}
 	second.done(d2, nil).expectOK()
 }
 
-// TestOmittedJob is moved when a node leaves it out of two lists in a row, not one.
+// TestJobOmittedTwiceIsMoved: a job that a node omits from two lists in a row moves to another node.
 func TestJobOmittedTwiceIsMoved(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -169,7 +169,7 @@ func TestJobOmittedTwiceIsMoved(t *testing.T) {
 	d1, first := ts.dispatchAndReceive(dispatchBody(nil))
 	first.ack(d1, nil).expectOK()
 	first.heartbeat(object{"hb_seq": 1, "active": activeList()})
-	first.heartbeat(object{"hb_seq": 1, "active": activeList()}) // the same one again
+	first.heartbeat(object{"hb_seq": 1, "active": activeList()}) // repeated
 	first.heartbeat(object{"hb_seq": 2, "active": activeList(d1)})
 	first.heartbeat(object{"hb_seq": 3})
 	first.heartbeat(object{"hb_seq": 4, "active": activeList()})
@@ -182,7 +182,7 @@ func TestJobOmittedTwiceIsMoved(t *testing.T) {
 	}
 }
 
-// TestOfflineNode loses its jobs at once.
+// TestOfflineNodeLosesJobs: the jobs of a node that reports offline move at once.
 func TestOfflineNodeLosesJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -201,7 +201,7 @@ func TestOfflineNodeLosesJobs(t *testing.T) {
 		wire.Attempt{AttemptID: 1, NodeID: first.id, Reason: "NODE_LOST"}, wire.Attempt{AttemptID: 2, NodeID: second.id})
 }
 
-// TestSilentNode loses its jobs when it has not been heard for its presence.
+// TestSilentNodeLosesJobs: the jobs of a node that was silent for its presence move.
 func TestSilentNodeLosesJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, func(c *config.Config) {
@@ -221,10 +221,10 @@ func TestSilentNodeLosesJobs(t *testing.T) {
 	if s := ts.getNode(first.id); s.Online {
 		t.Errorf("a silent node is not online: %+v", s)
 	}
-	ts.eventually("its slot is free when the lease lapses", func() bool { return ts.getNode(first.id).EffectiveLoad == 0 })
+	ts.eventually("its slot is free when the lease expires", func() bool { return ts.getNode(first.id).EffectiveLoad == 0 })
 }
 
-// TestDrain gives a node nothing new until it is resumed, and leaves it what it has.
+// TestDrainAndResume: a drained node gets no new jobs until it is resumed, and keeps those that it has.
 func TestDrainAndResume(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -243,7 +243,7 @@ func TestDrainAndResume(t *testing.T) {
 	}
 	n.register(object{"active": activeList(d)})
 	if s := ts.getNode("n1"); !s.Drained {
-		t.Error("a registration took the operator's wish back")
+		t.Error("a registration ended the drain")
 	}
 	n.heartbeat(object{"health": "ready", "active": activeList(d)})
 	ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed)
@@ -257,7 +257,7 @@ func TestDrainAndResume(t *testing.T) {
 	ts.dispatchAndReceive(dispatchBody(nil))
 }
 
-// TestMaximumLowered lets leases only shrink until they fit.
+// TestLoweredMaximum: a node whose maximum is lowered keeps its jobs, and gets new ones when they fit.
 func TestLoweredMaximum(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -281,38 +281,38 @@ func TestLoweredMaximum(t *testing.T) {
 	ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed)
 }
 
-// TestHeartbeatWithoutCallbackDoesNotRegister: a heartbeat that says nothing of where jobs are sent is partial, whatever
-// else it says. A node registered from it would be told that all is well and never be given work.
+// TestHeartbeatWithoutCallbackDoesNotRegister: a heartbeat without callback_url does not register a node, because it could never
+// get a job.
 func TestHeartbeatWithoutCallbackDoesNotRegister(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
-	said := object{
+	body := object{
 		"node_id": "node-123", "health": "ready", "current_load": object{"gpu": 0.52, "cpu": 0.33}, "semantic_langs": []string{"en", "zh"},
 		"nmt_pairs": [][]string{{"en", "zh"}, {"zh", "en"}}, "tts_langs": []string{"en", "zh"}, "max_concurrent_jobs": 2,
 	}
-	for _, empty := range []object{said, said.with(object{"callback_url": ""})} {
+	for _, empty := range []object{body, body.with(object{"callback_url": ""})} {
 		e := ts.post("/v1/node/heartbeat", empty).expectError(wire.NotFound)
 		if !strings.Contains(e.Detail, "register again") {
-			t.Errorf("the node should be told what to do, not %q", e.Detail)
+			t.Errorf("want a detail with what to do, got %q", e.Detail)
 		}
 		ts.get("/v1/nodes/node-123").expectError(wire.NotFound)
 	}
-	// Once it has registered, the same heartbeat is all it needs.
+	// After a registration the same heartbeat is accepted.
 	n := ts.registerNode("node-123", nil)
-	ts.post("/v1/node/heartbeat", said).expectOK()
+	ts.post("/v1/node/heartbeat", body).expectOK()
 	if d, got := ts.dispatchAndReceive(dispatchBody(nil)); got != n {
 		t.Errorf("delivered %+v", d)
 	}
 }
 
-// TestRegisterWithoutCallbackWarns: such a node is accepted and told that it gets no jobs.
+// TestRegisterWithoutCallbackWarns: a node without callback_url is registered with a warning that it gets no jobs.
 func TestRegisterWithoutCallbackWarns(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	var r wire.RegisterResponse
 	ts.post("/v1/node/register", nodeDeclaration(object{"node_id": "n1"})).decode(&r)
 	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "callback_url") {
-		t.Errorf("a node without callback_url is told %q", r.Warnings)
+		t.Errorf("the warnings of a node without callback_url are %q", r.Warnings)
 	}
 	e := ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed)
 	if e.Reasons["NO_CALLBACK_URL"] != 1 {
@@ -321,6 +321,6 @@ func TestRegisterWithoutCallbackWarns(t *testing.T) {
 	r = wire.RegisterResponse{}
 	ts.post("/v1/node/register", nodeDeclaration(object{"node_id": "n1", "callback_url": ts.newNode("n2").srv.URL})).decode(&r)
 	if len(r.Warnings) != 0 {
-		t.Errorf("a node with callback_url is told %q", r.Warnings)
+		t.Errorf("the warnings of a node with callback_url are %q", r.Warnings)
 	}
 }

@@ -26,9 +26,8 @@ import (
 
 const goldenOpenAPI = "testdata/openapi.yaml"
 
-// TestOpenAPI fetches the description as anybody would, and holds it against the specification of OpenAPI and
-// against the copy that is kept for reviews: a change of the API shows in the diff of a commit. The flag -update
-// writes the copy anew.
+// TestOpenAPIGolden: /openapi.yaml is valid OpenAPI 3.1, and equal to the copy in testdata, so that a change of the API shows in
+// the diff of a commit. The flag -update rewrites the copy.
 func TestOpenAPIGolden(t *testing.T) {
 	t.Parallel()
 	a := startScheduler(t).get("/openapi.yaml")
@@ -43,7 +42,7 @@ func TestOpenAPIGolden(t *testing.T) {
 		t.Errorf("not valid: %v", err)
 	}
 	if !doc.IsOpenAPI31OrLater() {
-		t.Errorf("it says OpenAPI %s, want 3.1", doc.OpenAPI)
+		t.Errorf("the version is OpenAPI %s, want 3.1", doc.OpenAPI)
 	}
 	if *update {
 		if err := os.WriteFile(goldenOpenAPI, a.body, 0o644); err != nil {
@@ -55,12 +54,12 @@ func TestOpenAPIGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(golden, a.body) {
-		t.Errorf("the API has changed: if that is meant, run this test with -update (-%s +now)\n%s",
+		t.Errorf("the API has changed: if that is intended, run this test with -update (-%s +now)\n%s",
 			goldenOpenAPI, cmp.Diff(strings.Split(string(golden), "\n"), strings.Split(string(a.body), "\n")))
 	}
 }
 
-// TestEveryDoorIsDescribed holds the routes against the description, both ways.
+// TestEveryRouteIsDescribed: the routes and the description have the same operations.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -71,16 +70,15 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			in = append(in, method+" "+path)
 		}
 	}
-	doors := append(ts.scheduler.Server.Routes(), "GET "+metricsPath) // which is there whether or not the table has it
+	routes := append(ts.scheduler.Server.Routes(), "GET "+metricsPath) // exists whether or not the table has it
 	slices.Sort(in)
-	slices.Sort(doors)
-	if diff := cmp.Diff(slices.Compact(doors), in); diff != "" {
+	slices.Sort(routes)
+	if diff := cmp.Diff(slices.Compact(routes), in); diff != "" {
 		t.Errorf("(-routes +/openapi.yaml)\n%s", diff)
 	}
 }
 
-// TestEveryDoorAnswers calls every described operation once in such a way that it succeeds, so that no
-// description of a success goes unchecked.
+// TestEveryRouteSucceeds calls every operation once with success, so that every description of a success is checked.
 func TestEveryRouteSucceeds(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -108,12 +106,12 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	for _, path := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances", "/v1/dlq"} {
 		good("GET "+path, ts.get(path))
 	}
-	ts.get("/v1/audio/job-1").expectError(wire.Unauthorized) // another test has addresses
+	ts.get("/v1/audio/job-1").expectError(wire.Unauthorized) // another test has signed URLs
 	ts.request("PUT", "/v1/audio/job-1/tts", "", nil).expectError(wire.Unauthorized)
 	seen["GET /v1/audio/{id}"], seen["PUT /v1/audio/{id}/tts"] = true, true
-	ts.post("/v1/sessions", object{}).expectError(wire.NotFound) // without keys; another test mints
+	ts.post("/v1/sessions", object{}).expectError(wire.NotFound) // without keys; another test mints tokens
 	seen["POST /v1/sessions"] = true
-	for _, path := range []string{"/ws/node", "/ws/session"} { // nobody who does not ask for a WebSocket gets one
+	for _, path := range []string{"/ws/node", "/ws/session"} { // without a WebSocket handshake
 		if a := ts.get(path); a.status != http.StatusUpgradeRequired {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -134,8 +132,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	}
 }
 
-// TestSeedBodies sends the bodies of the contract as they are printed there. They must be understood, and the
-// description must allow them.
+// TestContractBodies: the request bodies of the contract, as printed there, are accepted and match the description.
 func TestContractBodies(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -164,7 +161,7 @@ func TestContractBodies(t *testing.T) {
 	  "tts_langs": ["en","zh"],
 	  "max_concurrent_jobs": 2
 	}`).expectOK()
-	n.heartbeat(object{"callback_url": n.srv.URL}) // the contract of HTTP nodes adds it
+	n.heartbeat(object{"callback_url": n.srv.URL}) // callback_url is part of the contract of HTTP nodes
 	const dispatch = `{
 	  "session_id": "room-888",
 	  "src_lang": "en",
@@ -190,7 +187,7 @@ func TestContractBodies(t *testing.T) {
 	}
 }
 
-// described is what /openapi.yaml says, ready to hold answers against it.
+// openAPIDoc is the description of /openapi.yaml.
 type openAPIDoc struct{ doc *openapi3.T }
 
 var sharedOpenAPI = struct {
@@ -199,7 +196,7 @@ var sharedOpenAPI = struct {
 	err error
 }{}
 
-// describedBy reads the description. It is the same for every scheduler of these tests, so it is read once.
+// loadOpenAPI parses the description. It is the same for every scheduler of these tests, so it is parsed once.
 func loadOpenAPI(t testing.TB, s *server.Server) *openAPIDoc {
 	t.Helper()
 	one := &sharedOpenAPI
@@ -223,10 +220,10 @@ func parseOpenAPI(yaml []byte) (*openAPIDoc, error) {
 	return &openAPIDoc{doc: doc}, doc.Validate(context.Background())
 }
 
-// route finds what is described under a method and a path. The library's own routers take an escaped slash
-// for a separator and forgive one at the end; the scheduler does neither.
+// route finds the operation of a method and a path. The library's routers treat an escaped slash as a separator and ignore a
+// trailing one; the scheduler does neither.
 func (d *openAPIDoc) route(method string, u *url.URL) (*routers.Route, map[string]string) {
-	if method == http.MethodHead { // whatever answers to GET answers to it, without a body
+	if method == http.MethodHead { // answered like GET, without a body
 		method = http.MethodGet
 	}
 	asked := strings.Split(u.EscapedPath(), "/")
@@ -256,8 +253,8 @@ func (d *openAPIDoc) route(method string, u *url.URL) (*routers.Route, map[strin
 	return nil, nil
 }
 
-// fits says in what way an answer is not as described. What was asked is checked too where it was accepted:
-// whoever follows the description must be able to say all that the scheduler understands.
+// validate returns how an answer differs from its description. Accepted requests are checked too: the description must allow
+// everything that the scheduler accepts.
 func (d *openAPIDoc) validate(req *http.Request, asked []byte, status int, header http.Header, body []byte) error {
 	route, params := d.route(req.Method, req.URL)
 	if route == nil {
@@ -281,11 +278,10 @@ func (d *openAPIDoc) validate(req *http.Request, asked []byte, status int, heade
 	return openapi3filter.ValidateResponse(context.Background(), out)
 }
 
-// anyKey leaves it to other tests who may ask.
+// anyCredential skips the check of credentials, which other tests do.
 var anyCredential = &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}
 
-// fitsNoRoute judges the answer to something that is not described: it must be an error in the described
-// form.
+// validateNoRoute checks the answer to a request without an operation: it must be an error in the described form.
 func (d *openAPIDoc) validateNoRoute(method string, status int, body []byte) error {
 	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed && status != http.StatusForbidden {
 		return fmt.Errorf("status %d for something that is not described", status)
@@ -300,14 +296,14 @@ func (d *openAPIDoc) validateNoRoute(method string, status int, body []byte) err
 	return d.doc.Components.Schemas["Error"].Value.VisitJSON(value, openapi3.EnableJSONSchema2020())
 }
 
-// checked is a transport that holds every answer against the description.
+// validatingTransport checks every answer against the description.
 type validatingTransport struct {
 	t    testing.TB
 	doc  *openAPIDoc
 	next http.RoundTripper
 }
 
-// metrics are Prometheus' own format; the description says no more of them than that they are there.
+// metricsPath is in the format of Prometheus, which is not described.
 const metricsPath = "/metrics"
 
 func (c *validatingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -331,13 +327,13 @@ func (c *validatingTransport) RoundTrip(req *http.Request) (*http.Response, erro
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if req.URL.Path != metricsPath {
 		if err := c.doc.validate(req, asked, resp.StatusCode, resp.Header, body); err != nil {
-			c.t.Errorf("%s %s answered %d, not as /openapi.yaml says: %v\n%s", req.Method, req.URL, resp.StatusCode, err, body)
+			c.t.Errorf("%s %s answered %d, not as described in /openapi.yaml: %v\n%s", req.Method, req.URL, resp.StatusCode, err, body)
 		}
 	}
 	return resp, nil
 }
 
-// known reports whether a code is one of the table's.
+// isKnownCode reports whether wire.Codes has a code.
 func isKnownCode(code wire.Code) bool {
 	for _, c := range wire.Codes() {
 		if c == code {

@@ -13,18 +13,18 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// dead waits until there are so many dead letters.
+// awaitDeadLetters waits until there are this many dead letters.
 func (ts *testScheduler) awaitDeadLetters(count int) []wire.DeadLetter {
 	ts.t.Helper()
 	var list wire.DeadLetterList
-	ts.eventually("the dead letters are there", func() bool {
+	ts.eventually("the number of dead letters is as expected", func() bool {
 		ts.get("/v1/dlq").decode(&list)
 		return len(list.DeadLetters) == count
 	})
 	return list.DeadLetters
 }
 
-// TestDeadLetters are listed, shown, tried again and dropped.
+// TestDeadLetters: dead letters are listed, shown, replayed and purged.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -34,7 +34,7 @@ func TestDeadLetters(t *testing.T) {
 	if len(instances.Instances) != 1 || !instances.Instances[0].This || !instances.Instances[0].Present || instances.Instances[0].AdvertiseURL != ts.url {
 		t.Fatalf("%+v", instances)
 	}
-	for _, body := range []string{"no JSON", `{"kind":"unheard of","from":"i-9"}`} {
+	for _, body := range []string{"no JSON", `{"kind":"unknown kind","from":"i-9"}`} {
 		if _, err := ts.scheduler.Store.Post(t.Context(), store.PostParams{To: ts.scheduler.Bus.Instance(), Body: []byte(body), MaxMessages: 10}); err != nil {
 			t.Fatal(err)
 		}
@@ -51,10 +51,10 @@ func TestDeadLetters(t *testing.T) {
 		t.Errorf("%+v", one)
 	}
 	ts.get("/v1/dlq?id=" + dead[1].ID).decode(&one)
-	if string(one.DeadLetters[0].Body) != `{"kind":"unheard of","from":"i-9"}` || one.DeadLetters[0].From != "i-9" {
+	if string(one.DeadLetters[0].Body) != `{"kind":"unknown kind","from":"i-9"}` || one.DeadLetters[0].From != "i-9" {
 		t.Errorf("%+v", one)
 	}
-	ts.get("/v1/dlq?id=nobody/1-1").expectError(wire.NotFound)
+	ts.get("/v1/dlq?id=unknown/1-1").expectError(wire.NotFound)
 	ts.get("/v1/dlq?limit=1").decode(&one)
 	if len(one.DeadLetters) != 1 || one.Total != 2 {
 		t.Errorf("one of two: %+v", one)
@@ -63,9 +63,9 @@ func TestDeadLetters(t *testing.T) {
 	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "nonsense=1"} {
 		ts.get("/v1/dlq?" + query).expectError(wire.InvalidRequest)
 	}
-	for _, door := range []string{"/v1/dlq/replay", "/v1/dlq/purge"} {
-		ts.post(door, object{}).expectError(wire.InvalidRequest)
-		ts.post(door, object{"ids": []string{"x"}, "all": true}).expectError(wire.InvalidRequest)
+	for _, path := range []string{"/v1/dlq/replay", "/v1/dlq/purge"} {
+		ts.post(path, object{}).expectError(wire.InvalidRequest)
+		ts.post(path, object{"ids": []string{"x"}, "all": true}).expectError(wire.InvalidRequest)
 	}
 
 	var out wire.DeadLettersResponse
@@ -76,9 +76,9 @@ func TestDeadLetters(t *testing.T) {
 	}
 	ts.post("/v1/dlq/purge", object{"ids": []string{none}}).decode(&out)
 	if len(out.Done) != 0 || !strings.Contains(out.Failed[none], "no dead letter") {
-		t.Errorf("purge what is none: %+v", out)
+		t.Errorf("purge of an unknown dead letter: %+v", out)
 	}
-	dead = ts.awaitDeadLetters(2) // it died again
+	dead = ts.awaitDeadLetters(2) // it is a dead letter again
 	ts.post("/v1/dlq/purge", object{"ids": []string{dead[0].ID}}).decode(&out)
 	ts.awaitDeadLetters(1)
 	ts.post("/v1/dlq/purge", object{"all": true}).decode(&out)
@@ -89,22 +89,22 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// TestReplayThatIsNotTaken says why not: the store is not to blame.
+// TestReplayFailureHasReason: a replay that fails because of this instance's inbox has that as its reason, not the store.
 func TestReplayFailureHasReason(t *testing.T) {
 	t.Parallel()
-	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 }) // it is not renewed meanwhile
-	ts.awaitDeadLetters(0)                                                                            // it runs
+	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 }) // the presence is not renewed during the test
+	ts.awaitDeadLetters(0)                                                                            // the scheduler runs
 	self := ts.scheduler.Bus.Instance()
 	if _, err := ts.scheduler.Store.Post(t.Context(), store.PostParams{To: self, Body: []byte("no JSON"), MaxMessages: 10}); err != nil {
 		t.Fatal(err)
 	}
-	letter := ts.awaitDeadLetters(1)[0].ID
+	dead := ts.awaitDeadLetters(1)[0].ID
 	if err := ts.scheduler.Store.Withdraw(t.Context(), self); err != nil {
 		t.Fatal(err)
 	}
 	var out wire.DeadLettersResponse
-	ts.post("/v1/dlq/replay", object{"ids": []string{letter}}).decode(&out)
-	if len(out.Done) != 0 || !strings.Contains(out.Failed[letter], "does not count as present") {
+	ts.post("/v1/dlq/replay", object{"ids": []string{dead}}).decode(&out)
+	if len(out.Done) != 0 || !strings.Contains(out.Failed[dead], "does not count as present") {
 		t.Errorf("%+v", out)
 	}
 	ts.awaitDeadLetters(1)
@@ -120,7 +120,7 @@ func (ts *testScheduler) explain(body object) wire.ExplainResponse {
 	return x
 }
 
-// TestExplain shows a fleet in which every node has something else against it.
+// TestExplainReasons: a fleet in which every node is rejected for another reason.
 func TestExplainReasons(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -128,7 +128,7 @@ func TestExplainReasons(t *testing.T) {
 		"installed_models": []string{"m"}, "features": []string{"f"}, "region": "eu",
 		"installed_services": []object{{"service_id": "s", "status": "ready"}},
 	}
-	// What each node declares, and the reason for which it is passed over.
+	// Each node is named for the reason for which it is rejected.
 	for id, n := range map[string]object{
 		"FULL":                       {"current_jobs": 2},
 		"NO_CAPACITY":                {"max_concurrent_jobs": 0},
@@ -183,28 +183,28 @@ func TestExplainReasons(t *testing.T) {
 		t.Errorf("of %d nodes: (-want +got)\n%s", len(x.Nodes), diff)
 	}
 
-	// It only asked. The one that fits is given the job when it is meant.
+	// Explain reserves nothing; a dispatch chooses the node that fits.
 	ts.expectNoDelivery()
 	if s := ts.getNode("fits"); s.EffectiveLoad != 0 {
 		t.Errorf("explain reserved a slot: %+v", s)
 	}
 	if _, n := ts.dispatchAndReceive(body); n.id != "fits" {
-		t.Errorf("explain says fits, dispatch chose %s", n.id)
+		t.Errorf("explain chose fits, dispatch %s", n.id)
 	}
 }
 
-// TestExplainAgreesWithDispatch holds the verdict of explain against what becomes of the same request.
+// TestExplainAgreesWithDispatch: the verdict of explain is the outcome of the same dispatch.
 func TestExplainAgreesWithDispatch(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	ts.registerNode("full", object{"current_jobs": 2})
 	ts.registerNode("german", object{"semantic_langs": []string{"de", "en"}, "nmt_pairs": [][]string{{"de", "en"}}})
 	for name, body := range map[string]object{
-		"nobody can":               dispatchBody(object{"src_lang": "fr"}),
-		"nobody can now":           dispatchBody(nil),
-		"somebody can":             dispatchBody(object{"src_lang": "de", "tgt_lang": "en"}),
+		"no capable node":          dispatchBody(object{"src_lang": "fr"}),
+		"no free slot":             dispatchBody(nil),
+		"a free slot":              dispatchBody(object{"src_lang": "de", "tgt_lang": "en"}),
 		"preferred cannot":         preferring("german", false),
-		"preferred is not there":   preferring("nobody", false),
+		"preferred is unknown":     preferring("unknown", false),
 		"preferred is full":        preferring("full", false),
 		"preferred is full strict": preferring("full", true),
 	} {
@@ -217,12 +217,12 @@ func TestExplainAgreesWithDispatch(t *testing.T) {
 			want = string(e.Code)
 		}
 		if x := ts.explain(body); x.Verdict != want || x.Detail == "" {
-			t.Errorf("%s: dispatch says %s, explain %s: %s", name, want, x.Verdict, x.Detail)
+			t.Errorf("%s: dispatch answers %s, explain %s: %s", name, want, x.Verdict, x.Detail)
 		}
 	}
 }
 
-// TestExplainPreferences shows reasons that yield before a refusal.
+// TestExplainPreferences: soft reasons, which do not lead to a refusal.
 func TestExplainPreferences(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, shortACKTimeout, func(c *config.Config) { c.Scheduler.TaskBinding.SpreadEnabled = true })
@@ -242,12 +242,12 @@ func TestExplainPreferences(t *testing.T) {
 	n.done(d, nil).expectOK()
 	check("SPREAD")
 
-	d, _ = ts.dispatchAndReceive(dispatchBody(nil)) // never confirmed
+	d, _ = ts.dispatchAndReceive(dispatchBody(nil)) // never acknowledged
 	ts.awaitJobState(d.JobID, "RETRYING")
 	check("SET_ASIDE")
 }
 
-// TestExplainStale shows a node that has not been heard lately.
+// TestExplainStaleHeartbeat: a node whose last heartbeat is too old.
 func TestExplainStaleHeartbeat(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, func(c *config.Config) {

@@ -11,19 +11,19 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// graceful gives lost nodes longer than any test takes, and utterances half a second.
+// longGrace sets a grace period longer than any test, and a wait of utterances of half a second.
 func longGrace(c *config.Config) {
 	c.Scheduler.Sessions.DisconnectGraceMS, c.Scheduler.Sessions.WaitMS = 60_000, 500
 }
 
-// cut breaks a node's connection without a word and waits until it is noticed.
+// disconnectNode closes a node's connection without a close frame, and waits until the scheduler has noticed.
 func (ts *testScheduler) disconnectNode(n *wsClient, id string) {
 	ts.t.Helper()
 	_ = n.ws.CloseNow()
 	ts.eventually("the lost connection is noticed", func() bool { return ts.getNode(id).Disconnected })
 }
 
-// resume connects a node again in the epoch it was in.
+// resumeNode reconnects a node and resumes its epoch.
 func (ts *testScheduler) resumeNode(id string, token any, active []object) *wsClient {
 	ts.t.Helper()
 	n := ts.connect("/ws/node")
@@ -37,7 +37,7 @@ func (ts *testScheduler) resumeNode(id string, token any, active []object) *wsCl
 	return n
 }
 
-// registered is a node over a socket and the token by which it comes back.
+// connectNodeWithToken connects a node and returns its resume token.
 func (ts *testScheduler) connectNodeWithToken(id string) (*wsClient, any) {
 	ts.t.Helper()
 	n := ts.connect("/ws/node")
@@ -45,8 +45,7 @@ func (ts *testScheduler) connectNodeWithToken(id string) (*wsClient, any) {
 	return n, n.readUntil("node_register_ack")["resume_token"]
 }
 
-// TestDisconnectedNodeIsNoCandidate: while its connection is lost a node gets nothing, whoever asks is told why at once,
-// and as soon as it is back it gets work again.
+// TestDisconnectedNodeIsNoCandidate: a disconnected node gets no jobs, with the reason DISCONNECTED, until it has reconnected.
 func TestDisconnectedNodeIsNoCandidate(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
@@ -55,7 +54,7 @@ func TestDisconnectedNodeIsNoCandidate(t *testing.T) {
 	for range 2 {
 		ts.disconnectNode(n, "n1")
 		if s := ts.getNode("n1"); !s.Online || s.Health != "ready" {
-			t.Errorf("a node that may come back is not known to be gone, and is as healthy as it said: %+v", s)
+			t.Errorf("a disconnected node in its grace period must be online and ready: %+v", s)
 		}
 		e := ts.post("/v1/dispatch/f2f", spanish).expectError(wire.AllCandidatesFullOrFailed)
 		if diff := cmp.Diff(map[string]int{"DISCONNECTED": 1}, e.Reasons); diff != "" {
@@ -64,15 +63,15 @@ func TestDisconnectedNodeIsNoCandidate(t *testing.T) {
 		var x wire.ExplainResponse
 		ts.post("/v1/dispatch/explain", spanish).decode(&x)
 		if diff := cmp.Diff(map[string]int{"DISCONNECTED": 1}, x.Reasons); diff != "" || x.Verdict != string(wire.AllCandidatesFullOrFailed) {
-			t.Errorf("explain says %s (-want +got)\n%s", x.Verdict, diff)
+			t.Errorf("explain answers %s (-want +got)\n%s", x.Verdict, diff)
 		}
 		n = ts.resumeNode("n1", token, []object{})
 		if s := ts.getNode("n1"); !s.Online || s.Disconnected {
-			t.Errorf("it is back: %+v", s)
+			t.Errorf("the node has reconnected: %+v", s)
 		}
 		p := ts.dispatch(spanish)
 		if a := n.readUntil("job_assign"); a["job_id"] != p.JobID {
-			t.Errorf("assigned %v, placed %+v", a, p)
+			t.Errorf("assigned %v, dispatched %+v", a, p)
 		}
 		n.send(object{"type": "job_ack", "job_id": p.JobID, "attempt_id": 1})
 		n.send(object{"type": "job_result", "job_id": p.JobID, "attempt_id": 1, "result": object{"text_tgt": "hola"}})
@@ -80,7 +79,7 @@ func TestDisconnectedNodeIsNoCandidate(t *testing.T) {
 	}
 }
 
-// TestUtteranceForDisconnectedNode ends within the time an utterance waits for a node, with the reasons.
+// TestUtteranceFailsWhileNodeIsDisconnected: an utterance fails after its wait for a node, with the reasons.
 func TestUtteranceFailsWhileNodeIsDisconnected(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
@@ -97,11 +96,11 @@ func TestUtteranceFailsWhileNodeIsDisconnected(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	if took := time.Since(began); took > testTimeout/2 {
-		t.Errorf("it was told after %s; an utterance waits 500 ms", took)
+		t.Errorf("the error came after %s; an utterance waits 500 ms", took)
 	}
 }
 
-// TestDisconnectedNodeKeepsItsJobs for as long as it may come back.
+// TestDisconnectedNodeKeepsItsJobs: a disconnected node keeps its jobs during the grace period.
 func TestDisconnectedNodeKeepsItsJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
@@ -113,7 +112,7 @@ func TestDisconnectedNodeKeepsItsJobs(t *testing.T) {
 	ts.disconnectNode(n, "n1")
 	ts.connectNode("n2")
 	if j := ts.getJob(p.JobID); j.State != "ACKED" || j.NodeID != "n1" {
-		t.Errorf("the job of a node that may come back: %+v", j)
+		t.Errorf("the job of a disconnected node: %+v", j)
 	}
 	n = ts.resumeNode("n1", token, []object{{"job_id": p.JobID, "attempt_id": 1}})
 	n.send(object{"type": "job_result", "job_id": p.JobID, "attempt_id": 1, "result": object{"text_tgt": "hola"}})
@@ -123,8 +122,7 @@ func TestDisconnectedNodeKeepsItsJobs(t *testing.T) {
 	expectAttempts(t, ts.getJob(p.JobID), wire.Attempt{AttemptID: 1, NodeID: "n1"})
 }
 
-// TestNodeMovesFromSocketToCallback: a node whose connection is lost and that is reached by callback_url from then on is
-// not waited for.
+// TestNodeMovesFromSocketToCallback: a disconnected node that sends a heartbeat with callback_url gets jobs there.
 func TestNodeMovesFromSocketToCallback(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
@@ -133,12 +131,12 @@ func TestNodeMovesFromSocketToCallback(t *testing.T) {
 	http := ts.newNode("n1")
 	http.heartbeat(object{"callback_url": http.srv.URL, "active": []object{}, "semantic_langs": []string{"en", "zh"}})
 	if s := ts.getNode("n1"); s.Disconnected || !s.Online {
-		t.Errorf("it is reached by its callback_url: %+v", s)
+		t.Errorf("the node has a callback_url: %+v", s)
 	}
 	ts.dispatchAndReceive(dispatchBody(nil))
 }
 
-// chunk reads the next piece of a job's audio.
+// readChunk reads the next chunk of a job's audio, or of speech.
 func (c *wsClient) readChunk() (wire.BinaryHeader, []byte) {
 	c.t.Helper()
 	h, data, err := wire.ReadBinary(c.readUntil("binary")["data"].([]byte))
@@ -148,14 +146,14 @@ func (c *wsClient) readChunk() (wire.BinaryHeader, []byte) {
 	return h, data
 }
 
-// TestAudioIsSentAgainAfterReconnect: from the first chunk that the node does not report, each with the number and the bytes
-// it had before.
+// TestAudioIsResentAfterReconnect: the audio continues at the first chunk that the node does not report, with the same numbers and
+// bytes.
 func TestAudioIsResentAfterReconnect(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reported any // nil: the node says nothing of it
+		reported any // nil: absent
 		from     int
-		restart  bool // it registers anew instead of resuming
+		restart  bool // the node registers again instead of resuming
 	}{
 		"absent":                 {nil, 0, false},
 		"none":                   {0, 0, false},
@@ -194,7 +192,7 @@ func TestAudioIsResentAfterReconnect(t *testing.T) {
 				n = ts.resumeNode("n1", token, []object{again})
 			}
 			n.send(object{"type": "job_ack", "job_id": job, "attempt_id": 1})
-			n.send(object{"type": "job_result", "job_id": "unknown", "attempt_id": 1, "result": object{}}) // whose answer marks the end if nothing comes
+			n.send(object{"type": "job_result", "job_id": "unknown", "attempt_id": 1, "result": object{}}) // its answer marks the end if no audio comes
 			for next := c.from; next < 3; next++ {
 				h, data := n.readChunk()
 				want := audio[next*wire.MaxChunk : min((next+1)*wire.MaxChunk, len(audio))]
@@ -206,7 +204,7 @@ func TestAudioIsResentAfterReconnect(t *testing.T) {
 			for {
 				m := n.read()
 				if m["type"] == "binary" {
-					t.Fatal("more audio came than was missing")
+					t.Fatal("more audio was resent than was missing")
 				}
 				if m["type"] == "job_result_ack" && m["job_id"] == job {
 					break
@@ -216,7 +214,7 @@ func TestAudioIsResentAfterReconnect(t *testing.T) {
 	}
 }
 
-// speak says one utterance into a session of its own and returns its job.
+// dispatchAudio sends one utterance in a session of its own and returns its job.
 func (ts *testScheduler) dispatchAudio(audio []byte) string {
 	ts.t.Helper()
 	s := ts.connect("/ws/session")
@@ -229,7 +227,8 @@ func (ts *testScheduler) dispatchAudio(audio []byte) string {
 	return s.readUntil("utterance_committed")["job_id"].(string)
 }
 
-// TestRegistrationSaysWhoseAudioIsNotHere: of what the node lists, and is not told to stop.
+// TestRegisterAckListsJobsWithoutAudio: node_register_ack lists the jobs whose audio is not on this instance, without those that
+// the node must cancel.
 func TestRegisterAckListsJobsWithoutAudio(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
@@ -250,7 +249,7 @@ func TestRegisterAckListsJobsWithoutAudio(t *testing.T) {
 	}
 }
 
-// TestAudioOfOthersIsNotSent: a node that lists what it does not hold gets nothing of it.
+// TestAudioOfOtherNodesIsNotResent: a node that lists a job that it does not hold gets no audio of it.
 func TestAudioOfOtherNodesIsNotResent(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)

@@ -11,7 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// What must never be written down: what was said, where the sound of it is, and every key.
+// Secrets that must not be logged: texts of utterances, where their audio is, and keys.
 const (
 	spokenText   = "meet me at the old harbour"
 	spokenWord   = "harbour"
@@ -22,21 +22,20 @@ const (
 	signatureTag = "v1="
 )
 
-// hasty gives a job up soon that nobody takes.
+// shortJobTimeout sets short timeouts of attempts and jobs.
 func shortJobTimeout(c *config.Config) {
 	c.Scheduler.Dispatch.AttemptTimeoutMS, c.Scheduler.Dispatch.JobTimeoutMS = 1000, 1500
 }
 
-// TestNothingSaidIsLogged lives through everything that is worth a line in the log, at the level that logs
-// most, and looks for what must not be there.
+// TestSecretsAreNotLogged causes everything that is logged, at debug level, and checks that no secret is in the log.
 func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, shortACKTimeout, shortJobTimeout, func(c *config.Config) {
 		c.Callback.Secret = signingKey
-		c.Scheduler.Observability.PathWarnMS = 0 // every request is worth a line
+		c.Scheduler.Observability.PathWarnMS = 0 // every request is logged
 	})
 	keyed := func(id string) *callbackNode {
-		// A delivery of which nobody knows whether it arrived keeps its slot; there are many below.
+		// A delivery with an unknown outcome keeps its slot; there are many below.
 		n := ts.registerNode(id, object{"callback_url": nil, "max_concurrent_jobs": 100})
 		n.declaration["callback_url"] = n.srv.URL + "/jobs?key=" + callbackKey
 		n.register(nil)
@@ -47,14 +46,14 @@ func TestSecretsAreNotLogged(t *testing.T) {
 
 	d, first := ts.dispatchAndReceive(ask)
 	if d.AudioRef != ask["audio_ref"] || d.query != "key="+callbackKey {
-		t.Fatalf("the node should have been given what it needs: %+v?%s", d.Assignment, d.query)
+		t.Fatalf("the delivery lacks something: %+v?%s", d.Assignment, d.query)
 	}
 	first.ack(d, nil).expectOK()
 	first.fail(d, object{"reason": "could not translate: " + spokenText}).expectOK()
 	d, second := ts.nextDelivery()
-	expectNoSecrets(t, "a job that goes on after prose", string(ts.get("/v1/jobs/"+d.JobID).body))
+	expectNoSecrets(t, "a job that is retried after a reason in prose", string(ts.get("/v1/jobs/"+d.JobID).body))
 	second.done(d, object{"status": "error", "reason": spokenText}).expectOK()
-	d, _ = ts.nextDelivery() // the last attempt, or it would be delivered in the midst of what follows
+	d, _ = ts.nextDelivery() // the last attempt, which would otherwise be delivered during what follows
 	ts.cancelJob(d.JobID)
 	failed := d.JobID
 
@@ -64,7 +63,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	n.done(d, object{"attempt_id": 2, "result": object{"text_src": spokenText}}).expectError(wire.StaleAttempt)
 	ts.post("/v1/node/model_not_available", object{"node_id": n.id, "service_id": "s", "reason": spokenText}).expectOK()
 
-	// Messages that are not as they should be.
+	// Invalid messages.
 	for _, body := range []string{
 		`{"job_id":"` + d.JobID + `","attempt_id":1,"node_id":"` + n.id + `","result":"` + spokenText + `"}`,
 		`{"job_id":"` + spokenText + `","attempt_id":1,"node_id":"n"}`,
@@ -77,7 +76,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	ts.get("/v1/jobs?session_id=" + strings.ReplaceAll(spokenText, " ", "%20")).expectError(wire.InvalidRequest)
 	ts.get("/v1/jobs/" + spokenWord + "%20" + spokenWord).expectError(wire.InvalidRequest)
 
-	// Deliveries that go wrong in every way.
+	// Deliveries that fail in every way.
 	for _, wrong := range []http.HandlerFunc{
 		func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, spokenText, http.StatusBadRequest) },
 		func(rw http.ResponseWriter, _ *http.Request) {
@@ -89,7 +88,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	} {
 		a.setAnswer(wrong)
 		b.setAnswer(wrong)
-		ts.post("/v1/dispatch/f2f", ask) // whatever becomes of it
+		ts.post("/v1/dispatch/f2f", ask) // with any outcome
 		ts.nextDelivery()
 		ts.discardDeliveries()
 	}
@@ -100,7 +99,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	text := ts.log.String()
 	for _, line := range []string{"attempt given up", "job ended without a result", "delivery failed", "slow request", failed} {
 		if !strings.Contains(text, line) {
-			t.Errorf("the test did not bring about %q: it proves less than it should", line)
+			t.Errorf("%q is not in the log: the test does not cover it", line)
 		}
 	}
 	expectNoSecrets(t, "the log", text)
@@ -108,8 +107,8 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	expectNoSecrets(t, "/v1/nodes", string(ts.get("/v1/nodes").body))
 }
 
-// TestNothingANodeAnswersIsLogged has a node answer with something that is not HTTP at all. The error the
-// client makes of that quotes it.
+// TestNodeAnswerIsNotLogged: a node answers with something that is not HTTP; the error of the HTTP client quotes it, and must not
+// be logged.
 func TestNodeAnswerIsNotLogged(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, shortACKTimeout, shortJobTimeout)
@@ -142,7 +141,7 @@ func TestNodeAnswerIsNotLogged(t *testing.T) {
 	expectNoSecrets(t, "the log", ts.log.String())
 }
 
-// quiet wants that a text holds nothing that must not be written down.
+// expectNoSecrets wants a text to contain no secret.
 func expectNoSecrets(t *testing.T, where, text string) {
 	t.Helper()
 	for _, secret := range []string{spokenText, spokenWord, audioPath, audioKey, callbackKey, signingKey, signatureTag} {

@@ -10,7 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// services are one of each type, ready.
+// allServices are one service of each type, ready.
 func allServices() []object {
 	var list []object
 	for _, kind := range []string{"asr", "semantic", "nmt", "tts"} {
@@ -19,7 +19,7 @@ func allServices() []object {
 	return list
 }
 
-// refusals wants that dispatch and explain name the same reason for the only node; none: that it gets the job.
+// expectReasons wants dispatch and explain to have the same reasons against the only node; none: the node gets the job.
 func (ts *testScheduler) expectReasons(body object, want map[string]int) {
 	ts.t.Helper()
 	var x wire.ExplainResponse
@@ -33,11 +33,11 @@ func (ts *testScheduler) expectReasons(body object, want map[string]int) {
 		return
 	}
 	if e := ts.post("/v1/dispatch/f2f", body).expectError(wire.AllCandidatesFullOrFailed); !cmp.Equal(e.Reasons, want) {
-		ts.t.Errorf("dispatch says %v, want %v", e.Reasons, want)
+		ts.t.Errorf("dispatch answers %v, want %v", e.Reasons, want)
 	}
 }
 
-// TestServiceStatusGatesJobs: a node that declares services of a type which a job needs must have one of them ready.
+// TestServiceStatusGatesJobs: a node that declares services of a type that a job needs must have one of them ready.
 func TestServiceStatusGatesJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -51,7 +51,7 @@ func TestServiceStatusGatesJobs(t *testing.T) {
 	} {
 		n.heartbeat(object{"capability_state": object{c.service: c.status}})
 		ts.expectReasons(plain, map[string]int{c.reason: 1})
-		n.heartbeat(object{}) // what is not said is unchanged
+		n.heartbeat(object{}) // an absent field is unchanged
 		ts.expectReasons(plain, map[string]int{c.reason: 1})
 		n.heartbeat(object{"capability_state": object{c.service: "ready"}})
 		ts.expectReasons(plain, map[string]int{})
@@ -59,7 +59,7 @@ func TestServiceStatusGatesJobs(t *testing.T) {
 	n.heartbeat(object{"capability_state": object{"tts-1": "stopped", "unknown": "error"}})
 	ts.expectReasons(plain, map[string]int{})
 	ts.expectReasons(spoken, map[string]int{"TTS_SERVICE_NOT_READY": 1})
-	// A second one of the type is as good; and a new list says itself how its services are.
+	// A second ready service of the type is enough; and a new list has the status of its services.
 	n.heartbeat(object{"installed_services": append(allServices(), object{"service_id": "tts-2", "type": "tts", "status": "ready"}), "capability_state": object{"tts-1": "error"}})
 	ts.expectReasons(spoken, map[string]int{})
 	n.heartbeat(object{"installed_services": allServices(), "capability_state": object{"tts-1": "error"}})
@@ -73,7 +73,7 @@ func TestServiceStatusGatesJobs(t *testing.T) {
 	}
 }
 
-// TestMarkedServiceGatesJobs: a mark makes a service not ready, and the same rule decides.
+// TestMarkedServiceGatesJobs: a marked service counts as not ready, by the same rule.
 func TestMarkedServiceGatesJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -85,24 +85,24 @@ func TestMarkedServiceGatesJobs(t *testing.T) {
 	mark("never-declared")
 	ts.expectReasons(dispatchBody(nil), map[string]int{})
 	mark("asr-1")
-	ts.expectReasons(dispatchBody(nil), map[string]int{}) // the other one of its type is ready
+	ts.expectReasons(dispatchBody(nil), map[string]int{}) // the other service of the type is ready
 	ts.expectReasons(dispatchBody(object{"options": object{"required_services": []string{"asr-1"}}}), map[string]int{"SERVICE_MARKED_UNAVAILABLE": 1})
 	mark("asr-2")
 	ts.expectReasons(dispatchBody(nil), map[string]int{"ASR_SERVICE_NOT_READY": 1})
 }
 
-// TestCapabilityStateAtRegistration wins over installed_services, over HTTP and over a socket.
+// TestCapabilityStateAtRegistration: capability_state takes precedence over installed_services, over HTTP and over a socket.
 func TestCapabilityStateAtRegistration(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.newNode("n1")
-	said := nodeDeclaration(object{"node_id": "n1", "callback_url": n.srv.URL, "installed_services": allServices(), "capability_state": object{"nmt-1": "installing"}})
+	declared := nodeDeclaration(object{"node_id": "n1", "callback_url": n.srv.URL, "installed_services": allServices(), "capability_state": object{"nmt-1": "installing"}})
 	var r wire.RegisterResponse
-	ts.post("/v1/node/register", said).decode(&r)
+	ts.post("/v1/node/register", declared).decode(&r)
 	ts.expectReasons(dispatchBody(nil), map[string]int{"NMT_SERVICE_NOT_READY": 1})
 
 	s := ts.connect("/ws/node")
-	s.send(said.with(object{"type": "node_register", "callback_url": nil, "active": []object{}}))
+	s.send(declared.with(object{"type": "node_register", "callback_url": nil, "active": []object{}}))
 	s.readUntil("node_register_ack")
 	ts.expectReasons(dispatchBody(nil), map[string]int{"NMT_SERVICE_NOT_READY": 1})
 	s.send(object{"type": "node_heartbeat", "active": []object{}, "capability_state": object{"nmt-1": "ready"}})
@@ -119,7 +119,8 @@ func TestCapabilityStateAtRegistration(t *testing.T) {
 	}
 }
 
-// TestModelNotAvailable moves the job that failed for it and sends no more of its kind to the node.
+// TestModelNotAvailableMovesJob: the job that failed because of a missing service moves, and the node gets no further jobs that
+// require the service.
 func TestModelNotAvailableMovesJob(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -139,16 +140,16 @@ func TestModelNotAvailableMovesJob(t *testing.T) {
 	expectAttempts(t, j, wire.Attempt{AttemptID: 1, NodeID: first.id, Reason: "MODEL_NOT_AVAILABLE"}, wire.Attempt{AttemptID: 2, NodeID: second.id})
 	for range 5 {
 		if _, n := ts.dispatchAndReceive(needs); n != second {
-			t.Errorf("%s said that it does not have the service and was chosen again", n.id)
+			t.Errorf("%s reported the service as unavailable and was chosen again", n.id)
 		}
 	}
-	// What does not need the service may still go there.
+	// Jobs that do not require the service may still go there.
 	if _, n := ts.dispatchAndReceive(dispatchBody(object{"options": object{"preferred_node_id": first.id, "strict": true}})); n != first {
 		t.Errorf("want %s, got %s", first.id, n.id)
 	}
 }
 
-// TestModelNotAvailableAfterItsJobMoved marks the service all the same: the mark is about the node.
+// TestModelNotAvailableAfterJobMoved: the service is marked although the job has moved, because the mark is about the node.
 func TestModelNotAvailableAfterJobMoved(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -166,47 +167,47 @@ func TestModelNotAvailableAfterJobMoved(t *testing.T) {
 	for range 5 {
 		d, n := ts.dispatchAndReceive(needs)
 		if n != second {
-			t.Errorf("%s said that it does not have the service and was chosen again", n.id)
+			t.Errorf("%s reported the service as unavailable and was chosen again", n.id)
 		}
 		n.done(d, nil).expectOK()
 	}
 }
 
-// TestModelNotAvailableFlood holds back a node that repeats itself too often.
+// TestModelNotAvailableRateLimit: the reports of one node are limited; those of others are not affected.
 func TestModelNotAvailableRateLimit(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.ModelNotAvailable.NodeRatePerMinute = 2 })
 	ts.registerNode("a", nil)
 	ts.registerNode("b", nil)
-	say := func(node string) response {
+	report := func(node string) response {
 		return ts.post("/v1/node/model_not_available", object{"node_id": node, "service_id": "s"})
 	}
-	say("a").expectOK()
-	say("a").expectOK()
-	flood := say("a")
+	report("a").expectOK()
+	report("a").expectOK()
+	flood := report("a")
 	if e := flood.expectError(wire.RateLimited); e.RetryAfter != 60 || flood.header.Get("Retry-After") != "60" {
 		t.Errorf("want Retry-After: 60, got %+v and %q", e, flood.header.Get("Retry-After"))
 	}
-	say("b").expectOK()
+	report("b").expectOK()
 }
 
-// TestModelNotAvailableOfAnothersJob is fenced like any other word about a job.
+// TestModelNotAvailableIsFenced: a report about a job of another node is refused, and marks nothing.
 func TestModelNotAvailableIsFenced(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	a, b := ts.registerNode("a", nil), ts.registerNode("b", nil)
 	d, first := ts.dispatchAndReceive(dispatchBody(nil))
-	say := object{"node_id": first.other(a, b).id, "service_id": "s", "job_id": d.JobID, "attempt_id": 1}
-	ts.post("/v1/node/model_not_available", say).expectError(wire.NotHolder)
-	ts.post("/v1/node/model_not_available", say.with(object{"node_id": first.id, "attempt_id": 2})).expectError(wire.StaleAttempt)
-	ts.post("/v1/node/model_not_available", say.with(object{"job_id": "job-nobody-knows"})).expectError(wire.NotFound)
-	ts.post("/v1/node/model_not_available", say.with(object{"node_id": "nobody"})).expectError(wire.NotFound)
+	body := object{"node_id": first.other(a, b).id, "service_id": "s", "job_id": d.JobID, "attempt_id": 1}
+	ts.post("/v1/node/model_not_available", body).expectError(wire.NotHolder)
+	ts.post("/v1/node/model_not_available", body.with(object{"node_id": first.id, "attempt_id": 2})).expectError(wire.StaleAttempt)
+	ts.post("/v1/node/model_not_available", body.with(object{"job_id": "job-unknown"})).expectError(wire.NotFound)
+	ts.post("/v1/node/model_not_available", body.with(object{"node_id": "unknown"})).expectError(wire.NotFound)
 	if j := ts.getJob(d.JobID); j.State != "DISPATCHED" || len(j.Attempts) != 1 {
-		t.Errorf("a stranger changed the job: %+v", j)
+		t.Errorf("a fenced report changed the job: %+v", j)
 	}
 	for _, n := range []*callbackNode{a, b} {
 		if marks, err := ts.scheduler.Store.Marked(t.Context(), core.NodeID(n.id)); err != nil || len(marks) != 0 {
-			t.Errorf("a report that was refused left marks: %v, %v", marks, err)
+			t.Errorf("a refused report left marks: %v, %v", marks, err)
 		}
 	}
 }

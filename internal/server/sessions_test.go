@@ -13,7 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// loudly is so many bytes that are not silence.
+// noise is n bytes of audio that is not silent.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -22,10 +22,10 @@ func noise(n int) []byte {
 	return b
 }
 
-// hurried takes audio as fast as it comes.
+// fastAudio accepts audio faster than real time.
 func fastAudio(c *config.Config) { c.Scheduler.Sessions.AheadMS = 600_000 }
 
-// converse begins a session.
+// startSession starts a session.
 func (ts *testScheduler) startSession(more object) *wsClient {
 	ts.t.Helper()
 	s := ts.connect("/ws/session")
@@ -34,14 +34,14 @@ func (ts *testScheduler) startSession(more object) *wsClient {
 	return s
 }
 
-// utter says something short and ends it.
+// sendUtterance sends a short utterance and commits it.
 func (c *wsClient) sendUtterance() {
 	c.t.Helper()
 	c.sendBinary(noise(3200))
 	c.send(object{"type": "audio_chunk", "is_final": true})
 }
 
-// sounds reads binary frames until so many bytes of sound have come.
+// readAudio reads binary frames until this many bytes of audio have come.
 func (c *wsClient) readAudio(want int) {
 	c.t.Helper()
 	for got := 0; got < want; {
@@ -49,15 +49,15 @@ func (c *wsClient) readAudio(want int) {
 		if m["type"] != "binary" {
 			continue
 		}
-		_, sound, err := wire.ReadBinary(m["data"].([]byte))
+		_, audio, err := wire.ReadBinary(m["data"].([]byte))
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		got += len(sound)
+		got += len(audio)
 	}
 }
 
-// TestALongUtteranceReachesItsNode: it is far more than may wait for a reader, and the node reads all the time.
+// TestLongUtteranceReachesNode: audio that is far larger than the send queue reaches a node that reads.
 func TestLongUtteranceReachesNode(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, fastAudio)
@@ -71,7 +71,7 @@ func TestLongUtteranceReachesNode(t *testing.T) {
 	n.readAudio(seconds * 32_000)
 }
 
-// TestManyUtterancesReachTheirNode: each for itself would do.
+// TestManyUtterancesReachNode: the audio of several jobs together is larger than the send queue.
 func TestManyUtterancesReachNode(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, fastAudio)
@@ -88,7 +88,7 @@ func TestManyUtterancesReachNode(t *testing.T) {
 	n.readAudio(8 * 320_000)
 }
 
-// TestLongSpeechReachesItsSession: it is more than may wait for a reader, and the session reads all the time.
+// TestLongSpeechReachesSession: speech that is larger than the send queue reaches a session that reads.
 func TestLongSpeechReachesSession(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -104,8 +104,7 @@ func TestLongSpeechReachesSession(t *testing.T) {
 	s.readAudio(3 << 20)
 }
 
-// TestNoMessageIsLargerThanItMayBe: a result that would make one too large is refused, whatever makes it so, and the
-// utterance ends.
+// TestResultTooLargeForMessage: a result that does not fit into a message is refused, and the utterance ends with an error.
 func TestResultTooLargeForMessage(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -145,19 +144,19 @@ func TestResultTooLargeForMessage(t *testing.T) {
 	}
 }
 
-// TestCancelRightAfterTheEnd: the utterance may be on its way to a node, and there may be no job yet.
+// TestCancelRightAfterCommit: an utterance is cancelled while its job is being dispatched, or before there is one.
 func TestCancelRightAfterCommit(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n, s := ts.connectNode("n1"), ts.startSession(nil)
-	go func() { // a node that does as it is told
+	go func() { // a node that acknowledges assignments and cancellations
 		for {
 			_, data, err := n.ws.Read(context.Background())
 			if err != nil {
 				return
 			}
-			for said, answer := range map[string]string{"job_assign": "job_ack", "job_cancel": "job_cancelled"} {
-				if text := string(data); strings.HasPrefix(text, `{"type":"`+said+`"`) {
+			for typ, answer := range map[string]string{"job_assign": "job_ack", "job_cancel": "job_cancelled"} {
+				if text := string(data); strings.HasPrefix(text, `{"type":"`+typ+`"`) {
 					var m object
 					if err := json.Unmarshal(data, &m); err != nil {
 						t.Error(err)
@@ -178,7 +177,7 @@ func TestCancelRightAfterCommit(t *testing.T) {
 	}
 }
 
-// TestBusyForAMoment: a refusal costs the job nothing, also where there is nobody else.
+// TestBusyNodeIsRetriedInSameAttempt: NODE_BUSY does not count as an attempt, also when there is no other node.
 func TestBusyNodeIsRetriedInSameAttempt(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -191,7 +190,7 @@ func TestBusyNodeIsRetriedInSameAttempt(t *testing.T) {
 	}
 }
 
-// TestTwoSessionsNumberTheirRequestsAlike: each has its own job, and hears its own.
+// TestSameRequestIDInTwoSessions: the same request id in two sessions is two jobs.
 func TestSameRequestIDInTwoSessions(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -208,7 +207,8 @@ func TestSameRequestIDInTwoSessions(t *testing.T) {
 	}
 }
 
-// TestABurstOfFrames: what comes at once, as after a cut, is acknowledged, and nobody is taken for slow because of it.
+// TestBurstOfAudioFrames: thousands of frames at once, as after a reconnect, are acknowledged, and the client does not count as
+// slow.
 func TestBurstOfAudioFrames(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, fastAudio)
@@ -233,7 +233,8 @@ func TestBurstOfAudioFrames(t *testing.T) {
 	}
 }
 
-// TestTheReplacedConnectionSpeaks: what it still had in hand when the session went on elsewhere is not the session's.
+// TestAudioOfReplacedConnectionIsDropped: audio that a replaced connection had not handled yet does not become part of the resumed
+// session.
 func TestAudioOfReplacedConnectionIsDropped(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, fastAudio)
@@ -251,10 +252,10 @@ func TestAudioOfReplacedConnectionIsDropped(t *testing.T) {
 		again := ts.connect("/ws/session")
 		again.send(object{"type": "session_resume", "session_id": started["session_id"], "resume_token": started["resume_token"], "last_seq": 0})
 		next := again.readUntil("session_resumed")["next_audio_seq"].(float64)
-		// A frame that leaves some out is refused, with the number that is expected.
+		// A frame after a gap is refused, with the expected number.
 		again.send(object{"type": "audio_chunk", "seq": next + 100_000, "data": ""})
 		if m := again.readUntil("error"); !strings.Contains(m["detail"].(string), "the next audio frame is "+string(encode(t, next))+",") {
-			t.Fatalf("told to send %v next; then %v", next, m["detail"])
+			t.Fatalf("the next frame should be %v; got %v", next, m["detail"])
 		}
 		_ = s.ws.CloseNow()
 		<-stopped

@@ -14,7 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// peer is one end of a socket, spoken by hand.
+// wsClient is the client of a WebSocket, which sends and reads single messages.
 type wsClient struct {
 	t    testing.TB
 	ws   *websocket.Conn
@@ -55,7 +55,7 @@ func (c *wsClient) sendBinary(data []byte) {
 	}
 }
 
-// next reads one message: an object, or a binary frame under "binary".
+// read reads one message: an object, or a binary frame of type "binary".
 func (c *wsClient) read() object {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), testTimeout)
@@ -75,7 +75,7 @@ func (c *wsClient) read() object {
 	return m
 }
 
-// until reads until a message of a type comes.
+// readUntil reads until a message of a type comes.
 func (c *wsClient) readUntil(typ string) object {
 	c.t.Helper()
 	for {
@@ -85,6 +85,7 @@ func (c *wsClient) readUntil(typ string) object {
 	}
 }
 
+// connectNode connects and registers a node.
 func (ts *testScheduler) connectNode(id string) *wsClient {
 	ts.t.Helper()
 	n := ts.connect("/ws/node")
@@ -95,7 +96,7 @@ func (ts *testScheduler) connectNode(id string) *wsClient {
 	return n
 }
 
-// TestAnUtteranceThereAndBack: audio in, a job on a node, its result.
+// TestUtteranceRoundTrip: audio of a session, a job on a node, and its result back to the session.
 func TestUtteranceRoundTrip(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -147,7 +148,7 @@ func TestUtteranceRoundTrip(t *testing.T) {
 	}
 }
 
-// TestForeignSpeech is not passed on: only the node whose result was taken may speak it.
+// TestSpeechOfOtherNodeIsRefused: only the node whose result was accepted may send its speech.
 func TestSpeechOfOtherNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -181,15 +182,16 @@ func TestSpeechOfOtherNodeIsRefused(t *testing.T) {
 	n.readUntil("job_result_ack")
 	speech(other, "of another node")
 	refused(other)
-	speech(n, "its own")
-	if _, got, err := wire.ReadBinary(s.readUntil("binary")["data"].([]byte)); err != nil || string(got) != "its own" {
+	speech(n, "accepted")
+	if _, got, err := wire.ReadBinary(s.readUntil("binary")["data"].([]byte)); err != nil || string(got) != "accepted" {
 		t.Errorf("%q, %v", got, err)
 	}
 	speech(n, "after its end")
 	refused(n)
 }
 
-// TestAForgottenNodeIsRegisteredAgain by the scheduler itself, as it has declared itself by now, with what it has in hand.
+// TestRemovedNodeIsReadmitted: a connected node that the store has lost is registered again by its next heartbeat, with its current
+// declaration.
 func TestRemovedNodeIsReadmitted(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -211,8 +213,8 @@ func TestRemovedNodeIsReadmitted(t *testing.T) {
 	}
 }
 
-// TestForgottenNodeKeepsItsDeclaration: a connected node that the store has forgotten is registered again from all that it
-// has declared over its connection, also when its next heartbeat says enough for a registration of its own.
+// TestReadmittedNodeKeepsDeclaration: a node that the store has lost is registered with everything that it has declared over its
+// connection, also when its next heartbeat would be enough for a registration.
 func TestReadmittedNodeKeepsDeclaration(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -232,17 +234,17 @@ func TestReadmittedNodeKeepsDeclaration(t *testing.T) {
 	again := n.readUntil("node_register_ack")
 	got := ts.getNode("n1")
 	if again["epoch"] != float64(got.Epoch) || again["epoch"] == first["epoch"] || again["resume_token"] == first["resume_token"] {
-		t.Errorf("told %v, was told %v; the store says epoch %d", again, first, got.Epoch)
+		t.Errorf("acknowledged %v, before %v; the store has epoch %d", again, first, got.Epoch)
 	}
 	if got.Incarnation == "" || got.TenantID != "acme" || got.Region != "eu" || len(got.InstalledModels) != 1 ||
 		got.MaxConcurrentJobs != 7 || len(got.SemanticLangs) != 3 || len(got.TTSLangs) != 2 {
-		t.Errorf("it is registered as %+v", got)
+		t.Errorf("the node is registered as %+v", got)
 	}
-	// It goes on in the epoch it was told, and is given work.
+	// The node continues in the new epoch, and gets a job.
 	n.send(object{"type": "node_heartbeat", "hb_seq": 2, "epoch": again["epoch"], "active": []object{}, "max_concurrent_jobs": 8})
-	ts.eventually("the next heartbeat counts", func() bool { return ts.getNode("n1").MaxConcurrentJobs == 8 })
+	ts.eventually("the next heartbeat is applied", func() bool { return ts.getNode("n1").MaxConcurrentJobs == 8 })
 	p := ts.dispatch(dispatchBody(object{"tenant_id": "acme"}))
 	if a := n.readUntil("job_assign"); a["job_id"] != p.JobID {
-		t.Errorf("assigned %v, placed %+v", a, p)
+		t.Errorf("assigned %v, dispatched %+v", a, p)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
-// spoken sends a piece of a job's speech.
+// sendSpeech sends a chunk of a job's speech.
 func (c *wsClient) sendSpeech(job string, chunk int, last bool, audio *wire.AudioFormat, data []byte) {
 	c.t.Helper()
 	h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: job, AttemptID: 1}, Chunk: chunk, Last: last, Audio: audio}
@@ -23,7 +23,7 @@ func (c *wsClient) sendSpeech(job string, chunk int, last bool, audio *wire.Audi
 	c.sendBinary(frame)
 }
 
-// heardSpeech reads a spoken result to its end: what its first frame says of its format, and what each frame holds.
+// readSpeech reads speech to its end: the format in its first frame, and all chunks.
 func (c *wsClient) readSpeech() (format wire.AudioFormat, chunks [][]byte) {
 	c.t.Helper()
 	for {
@@ -40,7 +40,7 @@ func (c *wsClient) readSpeech() (format wire.AudioFormat, chunks [][]byte) {
 	}
 }
 
-// listener begins a session that wants speech, and says something.
+// startSpeechSession starts a session with speech, and sends an utterance.
 func (ts *testScheduler) startSpeechSession(langs ...string) *wsClient {
 	ts.t.Helper()
 	s := ts.connect("/ws/session")
@@ -59,7 +59,7 @@ func formatOf(m map[string]any) wire.AudioFormat {
 	return wire.AudioFormat{Encoding: a["encoding"].(string), SampleRate: int(a["sample_rate"].(float64)), Channels: int(a["channels"].(float64))}
 }
 
-// TestFormatOfSpeechInFrames: the result and the first frame name it, however the node said it.
+// TestSpeechFormatInFrames: the result and the first frame have the format of the speech, wherever the node gave it.
 func TestSpeechFormatInFrames(t *testing.T) {
 	t.Parallel()
 	opus := wire.AudioFormat{Encoding: "opus", SampleRate: 48_000, Channels: 1}
@@ -90,11 +90,11 @@ func TestSpeechFormatInFrames(t *testing.T) {
 				n.sendSpeech(job, i, i == len(c.chunks)-1, header, data)
 			}
 			if m := s.readUntil("result"); m["tts"] != "follows" || formatOf(m) != c.want {
-				t.Errorf("the result says %v", m["tts_audio"])
+				t.Errorf("the format in the result is %v", m["tts_audio"])
 			}
 			format, chunks := s.readSpeech()
 			if format != c.want {
-				t.Errorf("the speech says %+v", format)
+				t.Errorf("the format in the first frame is %+v", format)
 			}
 			if diff := cmp.Diff(c.chunks, chunks); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -103,7 +103,7 @@ func TestSpeechFormatInFrames(t *testing.T) {
 	}
 }
 
-// TestSpeechThatIsNotWhatItSays is refused by name, and its listener is told that it is lost.
+// TestSpeechOfWrongFormatIsRefused: speech that does not match its format is refused, and the session gets the warning SPEECH_LOST.
 func TestSpeechOfWrongFormatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func TestSpeechOfWrongFormatIsRefused(t *testing.T) {
 	}{
 		"another format than the result's": {object{"encoding": "wav"}, &wire.AudioFormat{Encoding: "opus"}, []byte("RIFF"), "audio"},
 		"another than the default":         {nil, &wire.AudioFormat{SampleRate: 24_000}, []byte("ab"), "audio"},
-		"an encoding that is none":         {nil, &wire.AudioFormat{Encoding: "mp3"}, []byte("ab"), "audio.encoding"},
+		"an unknown encoding":              {nil, &wire.AudioFormat{Encoding: "mp3"}, []byte("ab"), "audio.encoding"},
 		"no WAV":                           {object{"encoding": "wav"}, nil, []byte("ab"), "audio"},
 		"no packet":                        {object{"encoding": "opus"}, nil, []byte("OggS and so on"), "audio"},
 	} {
@@ -136,7 +136,7 @@ func TestSpeechOfWrongFormatIsRefused(t *testing.T) {
 			}
 			n.sendSpeech(job, 1, true, nil, c.data)
 			if m := n.readUntil("error"); m["error"] != string(wire.NotHolder) {
-				t.Errorf("what follows: %v", m)
+				t.Errorf("a further chunk: %v", m)
 			}
 			s.send(object{"type": "session_end"})
 			s.readUntil("session_ended")
@@ -144,7 +144,8 @@ func TestSpeechOfWrongFormatIsRefused(t *testing.T) {
 	}
 }
 
-// TestResultWithAFormatThatIsNone: it would be no better when it is sent again, so the attempt has failed.
+// TestResultWithInvalidSpeechFormat: a result with an invalid speech format fails the attempt, because a repeat would be refused
+// too.
 func TestResultWithInvalidSpeechFormat(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]any{
@@ -178,7 +179,7 @@ func TestResultWithInvalidSpeechFormat(t *testing.T) {
 	}
 }
 
-// wavFile is a WAV file that says what it is.
+// wavFile makes a WAV file with a header.
 func wavFile(rate, channels int, data []byte) []byte {
 	b := append([]byte("RIFF"), 0, 0, 0, 0)
 	b = append(b, "WAVEfmt \x10\x00\x00\x00\x01\x00"...)
@@ -189,8 +190,8 @@ func wavFile(rate, channels int, data []byte) []byte {
 	return append(append(b, "data\xff\xff\xff\xff"...), data...)
 }
 
-// TestFormatOfUploadedSpeech: its headers say it, or the file itself, and the result and the first frame pass it on. Opus
-// reaches the session packet by packet.
+// TestUploadedSpeechFormat: the format of uploaded speech comes from its headers or from the file; the result and the first frame
+// have it. Opus reaches the session packet by packet.
 func TestUploadedSpeechFormat(t *testing.T) {
 	t.Parallel()
 	packets := opusPackets(70)
@@ -207,7 +208,7 @@ func TestUploadedSpeechFormat(t *testing.T) {
 		want    wire.AudioFormat
 		chunks  [][]byte
 	}{
-		"nothing said":      {nil, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, [][]byte{pcm}},
+		"no header":         {nil, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, [][]byte{pcm}},
 		"no type of audio":  {map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, [][]byte{pcm}},
 		"X-Lingua-Audio":    {map[string]string{wire.AudioHeader: "pcm_s16le; rate=24000; channels=2", "Content-Type": "audio/wav"}, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 24_000, Channels: 2}, [][]byte{pcm}},
 		"audio/pcm":         {map[string]string{"Content-Type": "audio/pcm; rate=48000"}, pcm, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 48_000, Channels: 1}, [][]byte{pcm}},
@@ -225,7 +226,7 @@ func TestUploadedSpeechFormat(t *testing.T) {
 		}
 		n.done(d, object{"result": object{"text_tgt": "好", "tts": true}}).expectOK()
 		if m := s.readUntil("result"); m["tts"] != "follows" || formatOf(m) != c.want {
-			t.Errorf("%s: the result says %v, %v", name, m["tts"], m["tts_audio"])
+			t.Errorf("%s: the result has %v, %v", name, m["tts"], m["tts_audio"])
 		}
 		format, chunks := s.readSpeech()
 		if diff := cmp.Diff(c.chunks, chunks); format != c.want || diff != "" {
@@ -234,7 +235,7 @@ func TestUploadedSpeechFormat(t *testing.T) {
 	}
 }
 
-// TestUploadsThatAreRefused, by name. They change nothing: the next one is taken.
+// TestInvalidUploadsAreRefused: invalid uploads are refused and change nothing: the next valid one is accepted.
 func TestInvalidUploadsAreRefused(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -252,13 +253,13 @@ func TestInvalidUploadsAreRefused(t *testing.T) {
 		"WAV without a header":   {map[string]string{"Content-Type": "audio/wav"}, "abcd", 400},
 		"WAV of a strange rate":  {map[string]string{"Content-Type": "audio/wav"}, string(wavFile(192_000, 2, nil)), 400},
 		"Opus without container": {map[string]string{wire.AudioHeader: "opus"}, "abcd", 400},
-		"Ogg that is cut off":    {map[string]string{"Content-Type": "audio/ogg"}, "OggS", 400},
+		"truncated Ogg":          {map[string]string{"Content-Type": "audio/ogg"}, "OggS", 400},
 		"MP3":                    {map[string]string{"Content-Type": "audio/mpeg"}, "abcd", 415},
 		"another byte order":     {map[string]string{"Content-Type": "audio/L16; rate=16000"}, "abcd", 415},
 		"another encoding":       {map[string]string{wire.AudioHeader: "mp3; rate=16000"}, "abcd", 400},
-		"a header that is none":  {map[string]string{wire.AudioHeader: ";;"}, "abcd", 400},
-		"a rate that is none":    {map[string]string{wire.AudioHeader: "pcm_s16le; rate=-1"}, "abcd", 400},
-		"channels that are none": {map[string]string{"Content-Type": "audio/pcm; channels=many"}, "abcd", 400},
+		"an invalid header":      {map[string]string{wire.AudioHeader: ";;"}, "abcd", 400},
+		"an invalid rate":        {map[string]string{wire.AudioHeader: "pcm_s16le; rate=-1"}, "abcd", 400},
+		"invalid channels":       {map[string]string{"Content-Type": "audio/pcm; channels=many"}, "abcd", 400},
 	} {
 		a := ts.fetchURLWith("PUT", d.TTSUpload, []byte(c.body), c.headers)
 		if a.status != c.status || !bytes.Contains(a.body, []byte(`"detail"`)) {

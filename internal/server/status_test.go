@@ -22,7 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestReady turns when the scheduler is about to stop, while it stays alive.
+// TestNotReadyWhenStopping: a scheduler that stops is not ready, and still alive.
 func TestNotReadyWhenStopping(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -36,7 +36,8 @@ func TestNotReadyWhenStopping(t *testing.T) {
 	ts.get("/healthz").expectBody(object{"status": "ok"})
 }
 
-// TestStoppingLetsGo of connections that callers keep: their next try goes to an instance that can help.
+// TestStoppingClosesConnections: a scheduler that stops closes kept-alive connections, so that the next request goes to another
+// instance.
 func TestStoppingClosesConnections(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -52,18 +53,18 @@ func TestStoppingClosesConnections(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK || resp.Close != stopping {
-			t.Errorf("stopping %v: %s, the connection is let go: %v", stopping, resp.Status, resp.Close)
+			t.Errorf("stopping %v: %s, the connection is closed: %v", stopping, resp.Status, resp.Close)
 		}
 	}
 }
 
-// TestVersion says which one runs.
+// TestVersion: /v1/version has the version of the build.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	startScheduler(t).get("/v1/version").expectBody(object{"version": "test", "go": "go"})
 }
 
-// TestHead answers like GET, without the body.
+// TestHeadHasNoBody: HEAD is answered like GET, without the body.
 func TestHeadHasNoBody(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -74,11 +75,11 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
-// TestMetrics looks for every family that the design names, after a little of everything has happened.
+// TestMetricFamilies: /metrics has every metric family of the design after some activity, with bounded labels.
 func TestMetricFamilies(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, shortACKTimeout, func(c *config.Config) {
-		c.Scheduler.Observability.PathWarnMS = 0 // everything is slow
+		c.Scheduler.Observability.PathWarnMS = 0 // every request counts as slow
 		c.Scheduler.Dispatch.MaxRetry = 1
 	})
 	const node, session, tenant = "node-in-no-label", "session-in-no-label", "tenant-in-no-label"
@@ -91,7 +92,7 @@ func TestMetricFamilies(t *testing.T) {
 	n.done(d, nil).expectOK()
 	n.done(d, object{"attempt_id": 2}).expectError(wire.StaleAttempt)
 	ts.post("/v1/node/model_not_available", object{"node_id": node, "service_id": "s"}).expectOK()
-	d, _ = ts.dispatchAndReceive(body) // never confirmed: an ACK timeout and a retry
+	d, _ = ts.dispatchAndReceive(body) // never acknowledged: an ACK timeout and a retry
 	ts.awaitJobState(d.JobID, "RETRYING")
 
 	a := ts.get("/metrics")
@@ -100,7 +101,7 @@ func TestMetricFamilies(t *testing.T) {
 	}
 	text := string(a.body)
 	for _, sample := range []string{
-		// from the seeds
+		// names from the original design
 		`node_registration_total{status="new"} 1`,
 		`node_heartbeat_latency_ms_count `,
 		`pool_query_total{success="true"} `,
@@ -109,7 +110,7 @@ func TestMetricFamilies(t *testing.T) {
 		`scheduler_no_available_node_total{reason=`,
 		`scheduler_slow_path_total{path="/v1/dispatch/f2f"} `,
 		`scheduler_model_na_received_total 1`,
-		// ours
+		// names of this project
 		`lingua_reserve_total{verdict="OK"} 2`,
 		`lingua_dispatch_duration_seconds_bucket{outcome="accepted",le="`,
 		`lingua_dispatch_duration_seconds_count{outcome="refused"} 1`,
@@ -133,7 +134,7 @@ func TestMetricFamilies(t *testing.T) {
 	}
 }
 
-// TestReadinessChecksAreShared: anybody may ask /readyz, so however many ask, the store is asked four times a second at most.
+// TestReadinessChecksAreShared: any number of requests for /readyz check the store at most four times a second.
 func TestReadinessChecksAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestReadinessChecksAreShared(t *testing.T) {
 					return ctx.Err()
 				}
 				if down.Load() {
-					return errors.New("away")
+					return errors.New("down")
 				}
 				return nil
 			},
@@ -159,12 +160,12 @@ func TestReadinessChecksAreShared(t *testing.T) {
 			s.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil))
 			return rec.Code
 		}
-		// Whoever began the check leaves: the others still get its answer.
-		leaving, leave := context.WithCancel(t.Context())
+		// The request that began the check ends early: the others still get its result.
+		first, endFirst := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { ask(leaving) })
+		all.Go(func() { ask(first) })
 		synctest.Wait()
-		leave()
+		endFirst()
 		for range 1000 {
 			all.Go(func() {
 				if got := ask(t.Context()); got != http.StatusOK {
@@ -174,22 +175,22 @@ func TestReadinessChecksAreShared(t *testing.T) {
 		}
 		all.Wait()
 		if n := pings.Load(); n != 1 {
-			t.Errorf("the store was asked %d times for a thousand callers", n)
+			t.Errorf("the store was checked %d times for a thousand requests", n)
 		}
 		down.Store(true)
 		time.Sleep(250 * time.Millisecond)
 		for range 10 {
 			if got := ask(t.Context()); got != http.StatusServiceUnavailable {
-				t.Errorf("250 ms after the store went away: %d", got)
+				t.Errorf("250 ms after the store went down: %d", got)
 			}
 		}
 		if n := pings.Load(); n != 2 {
-			t.Errorf("a store that is away was asked %d times by ten callers", n-1)
+			t.Errorf("a store that is down was checked %d times for ten requests", n-1)
 		}
 	})
 }
 
-// TestReadyMeansComplete: an instance that does not know every node yet is not ready.
+// TestNotReadyUntilFleetIsKnown: an instance that may not know all nodes yet is not ready.
 func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	t.Parallel()
 	partial := true
@@ -211,7 +212,7 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	}
 }
 
-// readyz asks a server whose store answers as ping does.
+// readyz requests /readyz of a server with this check of the store.
 func readyz(t *testing.T, log *logBuffer, ping func(context.Context) error) *httptest.ResponseRecorder {
 	t.Helper()
 	s := server.New(server.Options{
@@ -222,7 +223,7 @@ func readyz(t *testing.T, log *logBuffer, ping func(context.Context) error) *htt
 	return rec
 }
 
-// TestPanic in a handler is answered and logged, and takes nobody else with it.
+// TestPanicIsAnsweredAndLogged: a panic in a handler is answered with INTERNAL, and logged with its place.
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	log := new(logBuffer)
@@ -232,14 +233,14 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 		t.Errorf("want 500 INTERNAL, got %d %s", rec.Code, rec.Body)
 	}
 	if strings.Contains(rec.Body.String(), "fire") {
-		t.Errorf("the answer tells strangers what went wrong inside: %s", rec.Body)
+		t.Errorf("the answer contains the panic: %s", rec.Body)
 	}
 	if text := log.String(); !strings.Contains(text, "fire") || !strings.Contains(text, "status_test.go") {
-		t.Errorf("the log should say what and where:\n%s", text)
+		t.Errorf("the log must have the panic and its place:\n%s", text)
 	}
 }
 
-// TestAbortedHandler is left to net/http, which cuts the connection.
+// TestAbortedHandler: http.ErrAbortHandler is left to net/http, which closes the connection.
 func TestAbortedHandler(t *testing.T) {
 	t.Parallel()
 	defer func() {
@@ -250,7 +251,8 @@ func TestAbortedHandler(t *testing.T) {
 	readyz(t, new(logBuffer), func(context.Context) error { panic(http.ErrAbortHandler) })
 }
 
-// TestStoreIsAway makes the scheduler unready, for a reason that a person understands.
+// TestNotReadyWhenStoreIsUnavailable: the reason is a general one, or the text of a store.UnavailableError, and never contains an
+// address.
 func TestNotReadyWhenStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for reason, err := range map[string]error{
