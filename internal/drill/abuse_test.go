@@ -50,7 +50,7 @@ func TestOneTokenIsBounded(t *testing.T) {
 	}
 	c := musterWith(t, path, rand.New(rand.NewPCG(1, 2)), []byte("[auth]\noperator_keys = [\""+operatorKey+"\"]\nsession_secret = \""+sessionSecret+"\"\n"))
 	answerAtLength(t, c.nodes.url())
-	token, err := keys.Mint(auth.SessionGrant{Session: "room-1", Tenant: "acme"}, time.Now().Add(time.Hour))
+	token, err := keys.MintSession(auth.SessionGrant{Session: "room-1", Tenant: "acme"}, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -236,7 +236,7 @@ func (x *confusion) resume(v *conversation) {
 func (x *confusion) connect(v *conversation, first wire.Frame) bool {
 	ctx, cancel := context.WithTimeout(x.t.Context(), 5*time.Second)
 	defer cancel()
-	token, err := x.keys.Mint(auth.SessionGrant{Session: core.SessionID(v.session), Tenant: v.tenant}, time.Now().Add(time.Minute))
+	token, err := x.keys.MintSession(auth.SessionGrant{Session: core.SessionID(v.session), Tenant: v.tenant}, time.Now().Add(time.Minute))
 	if err != nil {
 		x.t.Error(err)
 		return false

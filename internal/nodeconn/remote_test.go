@@ -26,6 +26,6 @@ func TestDeliverPastAHalfOpenConnection(t *testing.T) {
 	c.add(&conn{id: "n", epoch: 1}) // the connection of its earlier epoch
 	node := &core.Node{ID: "n", Epoch: 2, Owner: "i-b"}
 	if err := c.Deliver(t.Context(), node, &wire.Assignment{JobID: "j", AttemptID: 1, NodeID: "n", Epoch: 2}); err != nil {
-		t.Errorf("the node is connected to i-b, and the store says so: %v", err)
+		t.Errorf("not delivered through i-b, the owner of the node: %v", err)
 	}
 }

@@ -164,7 +164,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, grant *auth.NodeGra
 	return n, nil
 }
 
-// resumeToken proves that this scheduler told a node its epoch.
+// resumeToken is a signed epoch: it proves that the node was registered in it.
 func (s *Server) resumeToken(id core.NodeID, epoch core.Epoch) string {
 	return strconv.FormatInt(int64(epoch), 10) + "." + s.Signer.Sign(resumeMessage(id, epoch))
 }
@@ -172,7 +172,7 @@ func (s *Server) resumeToken(id core.NodeID, epoch core.Epoch) string {
 func resumeMessage(id core.NodeID, epoch core.Epoch) string { return fmt.Sprintf("%s %d", id, epoch) }
 
 // resumable is the node whose epoch a registration resumes; nil when it must begin another. On another instance a node always
-// begins another epoch, so that what it left here is told from it.
+// begins another epoch, which distinguishes it from its connection here.
 func (s *Server) resumable(ctx context.Context, in *wire.NodeRegister) *core.Node {
 	number, signature, _ := strings.Cut(in.ResumeToken, ".")
 	epoch, err := strconv.ParseInt(number, 10, 64)

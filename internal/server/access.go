@@ -49,12 +49,12 @@ func (a *accessControl) require(level access, next http.HandlerFunc) http.Handle
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		token := socket.Token(r)
-		if a.keys.Operator(token) {
+		if a.keys.IsOperator(token) {
 			next(w, r)
 			return
 		}
 		if level == nodesToo {
-			if grant, err := a.keys.Node(token); err == nil {
+			if grant, err := a.keys.NodeGrant(token); err == nil {
 				next(w, r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)))
 				return
 			}
@@ -83,7 +83,7 @@ func (a *accessControl) refuseSocket(w http.ResponseWriter, r *http.Request, e *
 
 // errDenied is the error for a credential that is invalid, or that is not for what it was used for.
 func (a *accessControl) errDenied(token, audience string) *wire.Error {
-	if a.keys.Known(token) {
+	if a.keys.IsValid(token) {
 		return wire.Errorf(wire.Forbidden, "this is for %s", audience)
 	}
 	if token == "" {
@@ -133,7 +133,7 @@ func (a *accessControl) mintToken(_ context.Context, in *wire.MintRequest) (any,
 		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
 	}
 	expires := time.Now().Add(ttl).Truncate(time.Second) // a token has a resolution of seconds
-	token, err := a.keys.Mint(auth.SessionGrant{Session: core.SessionID(in.SessionID), Tenant: core.TenantID(in.TenantID)}, expires)
+	token, err := a.keys.MintSession(auth.SessionGrant{Session: core.SessionID(in.SessionID), Tenant: core.TenantID(in.TenantID)}, expires)
 	if err != nil {
 		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret")
 	}

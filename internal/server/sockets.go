@@ -31,7 +31,7 @@ func (h *socketHandlers) routes() []route {
 // connectNode upgrades a request to the connection of a node.
 func (h *socketHandlers) connectNode(w http.ResponseWriter, r *http.Request) {
 	token := socket.Token(r)
-	grant, err := h.access.keys.Node(token)
+	grant, err := h.access.keys.NodeGrant(token)
 	if err != nil {
 		h.access.refuseSocket(w, r, h.access.errDenied(token, "nodes: use a node's token"))
 		return
@@ -46,7 +46,7 @@ func (h *socketHandlers) connectNode(w http.ResponseWriter, r *http.Request) {
 // connectSession upgrades a request to the connection of a session.
 func (h *socketHandlers) connectSession(w http.ResponseWriter, r *http.Request) {
 	token := socket.Token(r)
-	grant, err := h.access.keys.Session(token)
+	grant, err := h.access.keys.SessionGrant(token)
 	if err != nil {
 		h.access.refuseSocket(w, r, h.access.errDenied(token, "sessions: mint a session token"))
 		return
