@@ -198,8 +198,11 @@ func (s *Server) handleResult(ctx context.Context, n *conn, in *wire.JobResult) 
 
 // withSpeech adds to a result that a spoken one follows, and its format if the node names it.
 func withSpeech(result json.RawMessage, format *wire.AudioFormat) json.RawMessage {
-	fields := make(map[string]json.RawMessage)
+	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(result, &fields) // an empty result has no fields
+	if fields == nil {
+		fields = make(map[string]json.RawMessage) // null sets the map to nil
+	}
 	fields["tts"] = json.RawMessage("true")
 	delete(fields, "tts_audio")
 	if text, err := json.Marshal(format); err == nil && format != nil {

@@ -274,3 +274,19 @@ func TestInvalidUploadsAreRefused(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 }
+
+// TestNullResultWithSpeech: a result that is null may announce speech.
+func TestNullResultWithSpeech(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	n, s := ts.connectNode("n1"), ts.startSpeechSession("en", "es")
+	job := n.readUntil("job_assign")["job_id"].(string)
+	n.send(object{"type": "job_ack", "job_id": job, "attempt_id": 1})
+	n.send(object{"type": "job_result", "job_id": job, "attempt_id": 1, "result": null, "tts": true})
+	if m := n.readUntil("job_result_ack"); m["accepted"] != true {
+		t.Errorf("%v", m)
+	}
+	if m := s.readUntil("result"); m["tts"] != "follows" {
+		t.Errorf("%v", m)
+	}
+}
