@@ -53,11 +53,25 @@ func startServer(t *testing.T, o socket.Options, serve func(*socket.Conn, socket
 // startServerWithoutWatchdog serves a hub without a watchdog: the test calls CheckHealth itself.
 func startServerWithoutWatchdog(t *testing.T, o socket.Options, serve func(*socket.Conn, socket.Message)) *testServer {
 	t.Helper()
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if serve == nil {
 		serve = echo
+	}
+	return startServerWith(t, o, func(c *socket.Conn) error {
+		for {
+			m, err := c.Read()
+			if err != nil {
+				return err
+			}
+			serve(c, m)
+		}
+	})
+}
+
+// startServerWith serves a hub without a watchdog. read reads each connection until it returns the error of the last Read.
+func startServerWith(t *testing.T, o socket.Options, read func(*socket.Conn) error) *testServer {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &testServer{Hub: socket.NewHub(o), t: t, accepted: make(chan *socket.Conn, 1000), readErrors: make(chan error, 1000)}
 	var readers sync.WaitGroup
@@ -67,16 +81,7 @@ func startServerWithoutWatchdog(t *testing.T, o socket.Options, serve func(*sock
 			return
 		}
 		s.accepted <- c
-		readers.Go(func() {
-			for {
-				m, err := c.Read()
-				if err != nil {
-					s.readErrors <- err
-					return
-				}
-				serve(c, m)
-			}
-		})
+		readers.Go(func() { s.readErrors <- read(c) })
 	}))
 	s.address = strings.TrimPrefix(srv.URL, "http://")
 	t.Cleanup(func() {
