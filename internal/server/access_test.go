@@ -46,7 +46,7 @@ func (ts *testScheduler) requestAs(token, method, path string, body any) respons
 // dialAs opens a WebSocket with a credential: in the Authorization header or, like a browser, as a subprotocol.
 func (ts *testScheduler) dialAs(path, token string, browser bool) *wsClient {
 	ts.t.Helper()
-	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, ts.dialOptions(token, browser))
+	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, dialOptions(ts.url, token, browser))
 	if err != nil {
 		ts.t.Fatal(err)
 	}
@@ -59,10 +59,10 @@ func (ts *testScheduler) dialAs(path, token string, browser bool) *wsClient {
 }
 
 // dialOptions are the options of a client, or of a browser, with a token.
-func (ts *testScheduler) dialOptions(token string, browser bool) *websocket.DialOptions {
+func dialOptions(origin, token string, browser bool) *websocket.DialOptions {
 	o := &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}, HTTPHeader: http.Header{}}
 	if browser {
-		o.HTTPHeader.Set("Origin", ts.url)
+		o.HTTPHeader.Set("Origin", origin)
 	}
 	switch {
 	case token == "":
@@ -75,9 +75,9 @@ func (ts *testScheduler) dialOptions(token string, browser bool) *websocket.Dial
 }
 
 // expectNotUpgraded wants a WebSocket to be refused with a code before the upgrade.
-func (ts *testScheduler) expectNotUpgraded(path, token string, code wire.Code) {
+func expectNotUpgraded(ts *testScheduler, path, token string, code wire.Code) {
 	ts.t.Helper()
-	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, ts.dialOptions(token, false))
+	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, dialOptions(ts.url, token, false))
 	if err == nil {
 		_ = ws.CloseNow()
 		ts.t.Errorf("%s was opened, want %s", path, code)
@@ -104,9 +104,9 @@ func TestSocketsRequireCredential(t *testing.T) {
 	var minted wire.MintResponse
 	ts.requestAs(operatorKey, "POST", "/v1/sessions", object{"session_id": "room-1"}).decode(&minted)
 	for path, others := range map[string]string{"/ws/node": minted.Token, "/ws/session": gpuToken} {
-		ts.expectNotUpgraded(path, "", wire.Unauthorized)
-		ts.expectNotUpgraded(path, "an-unknown-credential", wire.Unauthorized)
-		ts.expectNotUpgraded(path, others, wire.Forbidden)
+		expectNotUpgraded(ts, path, "", wire.Unauthorized)
+		expectNotUpgraded(ts, path, "an-unknown-credential", wire.Unauthorized)
+		expectNotUpgraded(ts, path, others, wire.Forbidden)
 		ts.dialAs(path, "", true).expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 		ts.dialAs(path, "an-unknown-credential", true).expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 		ts.dialAs(path, others, true).expectClose(wire.Forbidden, wire.CloseForbidden)
@@ -123,7 +123,7 @@ func TestRefusedSocketsDoNotCountTowardsLimit(t *testing.T) {
 			if browser {
 				ts.dialAs("/ws/node", "", true) // and nothing is read
 			} else {
-				ts.expectNotUpgraded("/ws/node", "", wire.Unauthorized)
+				expectNotUpgraded(ts, "/ws/node", "", wire.Unauthorized)
 			}
 		}
 	}

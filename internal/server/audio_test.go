@@ -209,7 +209,7 @@ func opusPackets(n int) [][]byte {
 }
 
 // dispatchOpus sends an utterance of Opus packets in a session of its own and returns its job.
-func (ts *testScheduler) dispatchOpus(packets [][]byte, more object) (session *wsClient, job string) {
+func dispatchOpus(ts *testScheduler, packets [][]byte, more object) (session *wsClient, job string) {
 	ts.t.Helper()
 	s := ts.connect("/ws/session")
 	s.send(object{"type": "session_start", "langs": []string{"en", "es"}, "audio": object{"encoding": "opus", "sample_rate": 48000}}.with(more))
@@ -227,7 +227,7 @@ func TestOpusPacketsInFrames(t *testing.T) {
 	ts := startScheduler(t)
 	n := ts.connectNode("n1")
 	packets := opusPackets(150)
-	_, job := ts.dispatchOpus(packets, nil)
+	_, job := dispatchOpus(ts, packets, nil)
 	a := n.readUntil("job_assign")
 	audio := a["audio"].(map[string]any)
 	if a["job_id"] != job || audio["encoding"] != "opus" || audio["sample_rate"] != 48000. || audio["channels"] != 1. || audio["container"] != nil {
@@ -250,7 +250,7 @@ func TestOpusPacketsAreResentAfterReconnect(t *testing.T) {
 			t.Parallel()
 			ts := startScheduler(t, longGrace)
 			n, token := ts.connectNodeWithToken("n1")
-			_, job := ts.dispatchOpus(packets, nil)
+			_, job := dispatchOpus(ts, packets, nil)
 			n.readUntil("job_assign")
 			n.send(object{"type": "job_ack", "job_id": job, "attempt_id": 1})
 			n.readChunk()
@@ -278,7 +278,7 @@ func TestOpusOverHTTP(t *testing.T) {
 	ts := startScheduler(t)
 	ts.registerNode("n1", object{"nmt_pairs": [][]string{{"en", "zh"}}})
 	packets := opusPackets(150)
-	ts.dispatchOpus(packets, object{"langs": []string{"en", "zh"}, "audio": object{"encoding": "opus", "sample_rate": 24000, "channels": 2}})
+	dispatchOpus(ts, packets, object{"langs": []string{"en", "zh"}, "audio": object{"encoding": "opus", "sample_rate": 24000, "channels": 2}})
 	d, _ := ts.nextDelivery()
 	got := ts.fetchURL("GET", d.AudioRef, nil)
 	if got.status != http.StatusOK || got.header.Get("Content-Type") != "audio/ogg; codecs=opus" || got.header.Get(wire.AudioHeader) != "opus; rate=24000; channels=2" {

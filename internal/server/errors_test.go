@@ -51,7 +51,6 @@ func FuzzServer(f *testing.F) {
 		return req, rec
 	}
 
-	const asJSON = "application/json"
 	node := encode(f, nodeDeclaration(object{"node_id": "n1", "callback_url": "http://127.0.0.1:1/jobs"}))
 	_, rec := send("POST", "/v1/node/register", asJSON, node)
 	if rec.Code != 200 {
@@ -62,26 +61,7 @@ func FuzzServer(f *testing.F) {
 	if err := json.Unmarshal(rec.Body.Bytes(), &placed); err != nil || rec.Code != 200 {
 		f.Fatalf("dispatch: %s", rec.Body)
 	}
-	report := encode(f, object{"job_id": placed.JobID, "attempt_id": 1, "node_id": "n1", "epoch": 1, "status": "ok", "result": object{"text_tgt": "x"}})
-	f.Add("POST", "/v1/node/register", asJSON, node)
-	f.Add("POST", "/v1/node/heartbeat", asJSON, []byte(`{"node_id":"n1","hb_seq":1,"current_jobs":1,"current_load":{"cpu":0.5},"active":[{"job_id":"j","attempt_id":1}]}`))
-	f.Add("POST", "/v1/node/model_not_available", asJSON, []byte(`{"node_id":"n1","service_id":"s","job_id":"j","attempt_id":1}`))
-	f.Add("POST", "/v1/dispatch/f2f", asJSON, encode(f, dispatchBody(object{"request_id": "req-1"})))
-	f.Add("POST", "/v1/dispatch/explain", asJSON, encode(f, dispatchBody(object{"options": object{"strict": true, "preferred_node_id": "n1"}})))
-	f.Add("POST", "/v1/job/ack", asJSON, report)
-	f.Add("POST", "/v1/job/done", asJSON, report)
-	f.Add("POST", "/v1/job/fail", asJSON, report)
-	f.Add("POST", "/v1/nodes/n1/drain", "", []byte(nil))
-	f.Add("POST", "/v1/nodes/n1/resume", "", []byte(nil))
-	f.Add("POST", "/v1/jobs/"+placed.JobID+"/cancel", "", []byte(nil))
-	for _, path := range []string{
-		"/", "/v1/nodes", "/v1/nodes/n1", "/v1/jobs?state=DONE&limit=1&node_id=n1&session_id=s", "/v1/jobs/" + placed.JobID, "/v1/pools", "/v1/version",
-		"/healthz", "/readyz", "/openapi.yaml", "/metrics", "/v1/nodes/%2F", "/v1/jobs?limit=%zz", "/v1/nodes/n1?x", "/%00",
-	} {
-		f.Add("GET", path, "", []byte(nil))
-	}
-	f.Add("BREW", "/v1/nodes", "", []byte(nil))
-	f.Add("POST", "/v1/job/done", "text/plain; charset=\"", []byte("{"))
+	addSeeds(f, node, placed.JobID)
 
 	f.Fuzz(func(t *testing.T, method, path, contentType string, body []byte) {
 		if !isMethodToken(method) {
@@ -109,6 +89,34 @@ func FuzzServer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// asJSON is the Content-Type of JSON.
+const asJSON = "application/json"
+
+// addSeeds adds valid requests of every kind, and some invalid ones, to the corpus.
+func addSeeds(f *testing.F, node []byte, job string) {
+	f.Helper()
+	report := encode(f, object{"job_id": job, "attempt_id": 1, "node_id": "n1", "epoch": 1, "status": "ok", "result": object{"text_tgt": "x"}})
+	f.Add("POST", "/v1/node/register", asJSON, node)
+	f.Add("POST", "/v1/node/heartbeat", asJSON, []byte(`{"node_id":"n1","hb_seq":1,"current_jobs":1,"current_load":{"cpu":0.5},"active":[{"job_id":"j","attempt_id":1}]}`))
+	f.Add("POST", "/v1/node/model_not_available", asJSON, []byte(`{"node_id":"n1","service_id":"s","job_id":"j","attempt_id":1}`))
+	f.Add("POST", "/v1/dispatch/f2f", asJSON, encode(f, dispatchBody(object{"request_id": "req-1"})))
+	f.Add("POST", "/v1/dispatch/explain", asJSON, encode(f, dispatchBody(object{"options": object{"strict": true, "preferred_node_id": "n1"}})))
+	f.Add("POST", "/v1/job/ack", asJSON, report)
+	f.Add("POST", "/v1/job/done", asJSON, report)
+	f.Add("POST", "/v1/job/fail", asJSON, report)
+	f.Add("POST", "/v1/nodes/n1/drain", "", []byte(nil))
+	f.Add("POST", "/v1/nodes/n1/resume", "", []byte(nil))
+	f.Add("POST", "/v1/jobs/"+job+"/cancel", "", []byte(nil))
+	for _, path := range []string{
+		"/", "/v1/nodes", "/v1/nodes/n1", "/v1/jobs?state=DONE&limit=1&node_id=n1&session_id=s", "/v1/jobs/" + job, "/v1/pools", "/v1/version",
+		"/healthz", "/readyz", "/openapi.yaml", "/metrics", "/v1/nodes/%2F", "/v1/jobs?limit=%zz", "/v1/nodes/n1?x", "/%00",
+	} {
+		f.Add("GET", path, "", []byte(nil))
+	}
+	f.Add("BREW", "/v1/nodes", "", []byte(nil))
+	f.Add("POST", "/v1/job/done", "text/plain; charset=\"", []byte("{"))
 }
 
 // isMethodToken reports whether a method is a token, as HTTP requires.

@@ -35,7 +35,7 @@ func readPages[T any](ts *testScheduler, path string, q url.Values, between func
 }
 
 // listNodes reads the names of nodes page by page.
-func (ts *testScheduler) listNodes(q url.Values, between func()) []string {
+func listNodes(ts *testScheduler, q url.Values, between func()) []string {
 	ts.t.Helper()
 	names := []string{}
 	readPages(ts, "/v1/nodes", q, between, func(page *wire.NodeList) (int, string) {
@@ -73,7 +73,7 @@ func TestNodePages(t *testing.T) {
 		}
 		came++
 	}
-	got := ts.listNodes(url.Values{"limit": {"7"}}, between)
+	got := listNodes(ts, url.Values{"limit": {"7"}}, between)
 	kept := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return id[0] != 'n' })
 	if diff := cmp.Diff(all, kept); diff != "" {
 		t.Errorf("nodes page by page (-want +got):\n%s", diff)
@@ -84,17 +84,17 @@ func TestNodePages(t *testing.T) {
 	gone := func(ids []string) []string {
 		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id < fmt.Sprintf("n%02d", came) })
 	}
-	if diff := cmp.Diff(gone(french), ts.listNodes(url.Values{"limit": {"2"}, "language": {"fr"}}, nil)); diff != "" {
+	if diff := cmp.Diff(gone(french), listNodes(ts, url.Values{"limit": {"2"}, "language": {"fr"}}, nil)); diff != "" {
 		t.Errorf("of a language (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(gone(west), ts.listNodes(url.Values{"limit": {"2"}, "region": {"west"}}, nil)); diff != "" {
+	if diff := cmp.Diff(gone(west), listNodes(ts, url.Values{"limit": {"2"}, "region": {"west"}}, nil)); diff != "" {
 		t.Errorf("of a region (-want +got):\n%s", diff)
 	}
 	ts.post("/v1/nodes/n20/drain", nil).decode(new(wire.Node))
-	if diff := cmp.Diff([]string{"n20"}, ts.listNodes(url.Values{"state": {"draining"}}, nil)); diff != "" {
+	if diff := cmp.Diff([]string{"n20"}, listNodes(ts, url.Values{"state": {"draining"}}, nil)); diff != "" {
 		t.Errorf("in a state (-want +got):\n%s", diff)
 	}
-	if got := ts.listNodes(url.Values{"state": {"silent"}}, nil); len(got) != 0 {
+	if got := listNodes(ts, url.Values{"state": {"silent"}}, nil); len(got) != 0 {
 		t.Errorf("silent: %v", got)
 	}
 }

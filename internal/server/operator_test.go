@@ -14,7 +14,7 @@ import (
 )
 
 // awaitDeadLetters waits until there are this many dead letters.
-func (ts *testScheduler) awaitDeadLetters(count int) []wire.DeadLetter {
+func awaitDeadLetters(ts *testScheduler, count int) []wire.DeadLetter {
 	ts.t.Helper()
 	var list wire.DeadLetterList
 	ts.eventually("the number of dead letters is as expected", func() bool {
@@ -28,7 +28,7 @@ func (ts *testScheduler) awaitDeadLetters(count int) []wire.DeadLetter {
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
-	ts.awaitDeadLetters(0)
+	awaitDeadLetters(ts, 0)
 	var instances wire.InstanceList
 	ts.get("/v1/instances").decode(&instances)
 	if len(instances.Instances) != 1 || !instances.Instances[0].This || !instances.Instances[0].Present || instances.Instances[0].AdvertiseURL != ts.url {
@@ -39,7 +39,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dead := ts.awaitDeadLetters(2)
+	dead := awaitDeadLetters(ts, 2)
 	for i, d := range dead {
 		if d.Reason != "NOT_UNDERSTOOD" || d.Incarnation != instances.Instances[0].Incarnation || d.Body != nil || d.Text != "" || d.Bytes == 0 {
 			t.Errorf("%d: %+v", i, d)
@@ -78,11 +78,11 @@ func TestDeadLetters(t *testing.T) {
 	if len(out.Done) != 0 || !strings.Contains(out.Failed[none], "no dead letter") {
 		t.Errorf("purge of an unknown dead letter: %+v", out)
 	}
-	dead = ts.awaitDeadLetters(2) // it is a dead letter again
+	dead = awaitDeadLetters(ts, 2) // it is a dead letter again
 	ts.post("/v1/dlq/purge", object{"ids": []string{dead[0].ID}}).decode(&out)
-	ts.awaitDeadLetters(1)
+	awaitDeadLetters(ts, 1)
 	ts.post("/v1/dlq/purge", object{"all": true}).decode(&out)
-	ts.awaitDeadLetters(0)
+	awaitDeadLetters(ts, 0)
 	ts.get("/v1/instances").decode(&instances)
 	if instances.Instances[0].DeadLetters != 0 || instances.Instances[0].Inbox != 0 {
 		t.Errorf("%+v", instances)
@@ -93,12 +93,12 @@ func TestDeadLetters(t *testing.T) {
 func TestReplayFailureHasReason(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 }) // the presence is not renewed during the test
-	ts.awaitDeadLetters(0)                                                                            // the scheduler runs
+	awaitDeadLetters(ts, 0)                                                                           // the scheduler runs
 	self := ts.scheduler.Bus.Instance()
 	if _, err := ts.scheduler.Store.Post(t.Context(), store.PostParams{To: self, Body: []byte("no JSON"), MaxMessages: 10}); err != nil {
 		t.Fatal(err)
 	}
-	dead := ts.awaitDeadLetters(1)[0].ID
+	dead := awaitDeadLetters(ts, 1)[0].ID
 	if err := ts.scheduler.Store.Withdraw(t.Context(), self); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestReplayFailureHasReason(t *testing.T) {
 	if len(out.Done) != 0 || !strings.Contains(out.Failed[dead], "does not count as present") {
 		t.Errorf("%+v", out)
 	}
-	ts.awaitDeadLetters(1)
+	awaitDeadLetters(ts, 1)
 	if got := ts.scheduler.Server.DeadLetterDetail(bus.ErrFull); !strings.Contains(got, "is full") {
 		t.Errorf("a full inbox: %q", got)
 	}

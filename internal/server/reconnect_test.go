@@ -172,7 +172,7 @@ func TestAudioIsResentAfterReconnect(t *testing.T) {
 			for i := range audio {
 				audio[i] = byte(i ^ i>>8 ^ 40)
 			}
-			job := ts.dispatchAudio(audio)
+			job := dispatchAudio(ts, audio)
 			if a := n.readUntil("job_assign"); a["job_id"] != job {
 				t.Fatalf("%v", a)
 			}
@@ -215,7 +215,7 @@ func TestAudioIsResentAfterReconnect(t *testing.T) {
 }
 
 // dispatchAudio sends one utterance in a session of its own and returns its job.
-func (ts *testScheduler) dispatchAudio(audio []byte) string {
+func dispatchAudio(ts *testScheduler, audio []byte) string {
 	ts.t.Helper()
 	s := ts.connect("/ws/session")
 	s.send(object{"type": "session_start", "langs": []string{"en", "es"}, "audio": object{"encoding": "pcm_s16le", "sample_rate": 48000, "channels": 2}})
@@ -233,7 +233,7 @@ func TestRegisterAckListsJobsWithoutAudio(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
 	n, token := ts.connectNodeWithToken("n1")
-	here := ts.dispatchAudio(bytes.Repeat([]byte{1, 40}, 10_000))
+	here := dispatchAudio(ts, bytes.Repeat([]byte{1, 40}, 10_000))
 	n.readUntil("job_assign")
 	n.send(object{"type": "job_ack", "job_id": here, "attempt_id": 1})
 	ts.awaitJobState(here, "ACKED")
@@ -254,7 +254,7 @@ func TestAudioOfOtherNodesIsNotResent(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
 	n := ts.connectNode("n1")
-	job := ts.dispatchAudio(bytes.Repeat([]byte{1, 40}, 10_000))
+	job := dispatchAudio(ts, bytes.Repeat([]byte{1, 40}, 10_000))
 	n.readUntil("job_assign")
 	n.send(object{"type": "job_ack", "job_id": job, "attempt_id": 1})
 	ts.awaitJobState(job, "ACKED")

@@ -20,7 +20,7 @@ func allServices() []object {
 }
 
 // expectReasons wants dispatch and explain to have the same reasons against the only node; none: the node gets the job.
-func (ts *testScheduler) expectReasons(body object, want map[string]int) {
+func expectReasons(ts *testScheduler, body object, want map[string]int) {
 	ts.t.Helper()
 	var x wire.ExplainResponse
 	ts.post("/v1/dispatch/explain", body).decode(&x)
@@ -43,29 +43,29 @@ func TestServiceStatusGatesJobs(t *testing.T) {
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", object{"installed_services": allServices()})
 	plain, spoken := dispatchBody(nil), dispatchBody(object{"options": object{"require_tts": true}})
-	ts.expectReasons(plain, map[string]int{})
+	expectReasons(ts, plain, map[string]int{})
 	for _, c := range []struct{ service, status, reason string }{
 		{"asr-1", "downloading", "ASR_SERVICE_NOT_READY"},
 		{"semantic-1", "verifying", "SEMANTIC_SERVICE_NOT_READY"},
 		{"nmt-1", "error", "NMT_SERVICE_NOT_READY"},
 	} {
 		n.heartbeat(object{"capability_state": object{c.service: c.status}})
-		ts.expectReasons(plain, map[string]int{c.reason: 1})
+		expectReasons(ts, plain, map[string]int{c.reason: 1})
 		n.heartbeat(object{}) // an absent field is unchanged
-		ts.expectReasons(plain, map[string]int{c.reason: 1})
+		expectReasons(ts, plain, map[string]int{c.reason: 1})
 		n.heartbeat(object{"capability_state": object{c.service: "ready"}})
-		ts.expectReasons(plain, map[string]int{})
+		expectReasons(ts, plain, map[string]int{})
 	}
 	n.heartbeat(object{"capability_state": object{"tts-1": "stopped", "unknown": "error"}})
-	ts.expectReasons(plain, map[string]int{})
-	ts.expectReasons(spoken, map[string]int{"TTS_SERVICE_NOT_READY": 1})
+	expectReasons(ts, plain, map[string]int{})
+	expectReasons(ts, spoken, map[string]int{"TTS_SERVICE_NOT_READY": 1})
 	// A second ready service of the type is enough; and a new list has the status of its services.
 	n.heartbeat(object{"installed_services": append(allServices(), object{"service_id": "tts-2", "type": "tts", "status": "ready"}), "capability_state": object{"tts-1": "error"}})
-	ts.expectReasons(spoken, map[string]int{})
+	expectReasons(ts, spoken, map[string]int{})
 	n.heartbeat(object{"installed_services": allServices(), "capability_state": object{"tts-1": "error"}})
-	ts.expectReasons(spoken, map[string]int{"TTS_SERVICE_NOT_READY": 1})
+	expectReasons(ts, spoken, map[string]int{"TTS_SERVICE_NOT_READY": 1})
 	n.heartbeat(object{"installed_services": allServices()})
-	ts.expectReasons(spoken, map[string]int{})
+	expectReasons(ts, spoken, map[string]int{})
 	for _, s := range ts.getNode("n1").InstalledServices {
 		if s.Status != "ready" {
 			t.Errorf("%+v", s)
@@ -83,12 +83,12 @@ func TestMarkedServiceGatesJobs(t *testing.T) {
 		ts.post("/v1/node/model_not_available", object{"node_id": n.id, "service_id": service}).expectOK()
 	}
 	mark("never-declared")
-	ts.expectReasons(dispatchBody(nil), map[string]int{})
+	expectReasons(ts, dispatchBody(nil), map[string]int{})
 	mark("asr-1")
-	ts.expectReasons(dispatchBody(nil), map[string]int{}) // the other service of the type is ready
-	ts.expectReasons(dispatchBody(object{"options": object{"required_services": []string{"asr-1"}}}), map[string]int{"SERVICE_MARKED_UNAVAILABLE": 1})
+	expectReasons(ts, dispatchBody(nil), map[string]int{}) // the other service of the type is ready
+	expectReasons(ts, dispatchBody(object{"options": object{"required_services": []string{"asr-1"}}}), map[string]int{"SERVICE_MARKED_UNAVAILABLE": 1})
 	mark("asr-2")
-	ts.expectReasons(dispatchBody(nil), map[string]int{"ASR_SERVICE_NOT_READY": 1})
+	expectReasons(ts, dispatchBody(nil), map[string]int{"ASR_SERVICE_NOT_READY": 1})
 }
 
 // TestCapabilityStateAtRegistration: capability_state takes precedence over installed_services, over HTTP and over a socket.
@@ -99,12 +99,12 @@ func TestCapabilityStateAtRegistration(t *testing.T) {
 	declared := nodeDeclaration(object{"node_id": "n1", "callback_url": n.srv.URL, "installed_services": allServices(), "capability_state": object{"nmt-1": "installing"}})
 	var r wire.RegisterResponse
 	ts.post("/v1/node/register", declared).decode(&r)
-	ts.expectReasons(dispatchBody(nil), map[string]int{"NMT_SERVICE_NOT_READY": 1})
+	expectReasons(ts, dispatchBody(nil), map[string]int{"NMT_SERVICE_NOT_READY": 1})
 
 	s := ts.connect("/ws/node")
 	s.send(declared.with(object{"type": "node_register", "callback_url": nil, "active": []object{}}))
 	s.readUntil("node_register_ack")
-	ts.expectReasons(dispatchBody(nil), map[string]int{"NMT_SERVICE_NOT_READY": 1})
+	expectReasons(ts, dispatchBody(nil), map[string]int{"NMT_SERVICE_NOT_READY": 1})
 	s.send(object{"type": "node_heartbeat", "active": []object{}, "capability_state": object{"nmt-1": "ready"}})
 	ts.eventually("the service is ready", func() bool {
 		var x wire.ExplainResponse

@@ -152,11 +152,11 @@ func TestCloseCompletesWithPeerClose(t *testing.T) {
 	c.expect(fin|pong, "") // so a Read is in progress
 	conn.Close(wire.CloseNormal, nil)
 	c.expectClose(wire.CloseNormal)
-	conn.Received()
+	socket.Received(conn)
 	answer := slices.Concat(frame(fin|text, "dropped"), encodeClose(1000, ""))
 	for _, b := range answer {
 		c.send([]byte{b})
-		for deadline := time.Now().Add(testTimeout); !conn.Received(); runtime.Gosched() {
+		for deadline := time.Now().Add(testTimeout); !socket.Received(conn); runtime.Gosched() {
 			if time.Now().After(deadline) {
 				t.Fatal("the answer is not read")
 			}

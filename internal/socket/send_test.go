@@ -301,12 +301,12 @@ func TestSmallFramesShareWrites(t *testing.T) {
 	s := startServer(t, socket.Options{}, nil)
 	c := dial(t, s.address)
 	conn := receive(t, s.accepted)
-	before := conn.Writes()
+	before := socket.Writes(conn)
 	conn.Feed(frames("a", n, size))
 	for range n {
 		c.expect(fin|binaryFrame, strings.Repeat("a", size))
 	}
-	if got := conn.Writes() - before; got > n*size/(8<<10) {
+	if got := socket.Writes(conn) - before; got > n*size/(8<<10) {
 		t.Errorf("%d frames of %d bytes took %d writes", n, size, got)
 	}
 }

@@ -22,17 +22,17 @@ func TestSilentPeerIsPingedThenClosed(t *testing.T) {
 	c := dial(t, s.address)
 	conn := receive(t, s.accepted)
 	now := time.Second
-	conn.CheckHealth(now)
+	socket.CheckHealth(conn, now)
 	for range 2 {
-		conn.CheckHealth(now + pingInterval*79/100) // too early
+		socket.CheckHealth(conn, now+pingInterval*79/100) // too early
 		now += pingInterval * 121 / 100
-		conn.CheckHealth(now)
+		socket.CheckHealth(conn, now)
 		c.expect(fin|ping, "")
 	}
 	conn.Send(testFrame{N: 1})
-	conn.CheckHealth(now + pingInterval*79/100)
+	socket.CheckHealth(conn, now+pingInterval*79/100)
 	c.expect(fin|text, `{"type":"test","n":1}`) // no third ping; and what is sent to the peer is no sign that it is alive
-	conn.CheckHealth(now + pingInterval*121/100)
+	socket.CheckHealth(conn, now+pingInterval*121/100)
 	c.expectError(wire.DeadlineExceeded)
 	c.expectClose(wire.CloseSlow)
 	c.Close()
@@ -58,22 +58,22 @@ func TestReceivedBytesResetThePings(t *testing.T) {
 			c := dial(t, s.address)
 			conn := receive(t, s.accepted)
 			now := time.Second
-			conn.CheckHealth(now)
+			socket.CheckHealth(conn, now)
 			for range 2 {
 				now += pingInterval * 121 / 100
-				conn.CheckHealth(now)
+				socket.CheckHealth(conn, now)
 				c.expect(fin|ping, "")
 			}
 			c.send(sent)
-			before := conn.NextPing()
-			for conn.CheckHealth(now + 1); conn.NextPing() == before; { // until the bytes are received
-				conn.CheckHealth(now + 1)
+			before := socket.NextPing(conn)
+			for socket.CheckHealth(conn, now+1); socket.NextPing(conn) == before; { // until the bytes are received
+				socket.CheckHealth(conn, now+1)
 			}
-			if due := conn.NextPing() - now; due < pingInterval*79/100 || due > pingInterval*121/100 {
+			if due := socket.NextPing(conn) - now; due < pingInterval*79/100 || due > pingInterval*121/100 {
 				t.Errorf("the next ping is due in %v", due)
 			}
 			now += pingInterval * 122 / 100
-			conn.CheckHealth(now)
+			socket.CheckHealth(conn, now)
 			g := c.next()
 			if name == "a message" && g.First == fin|text { // its echo may come before or after the ping
 				g = c.next()
@@ -93,8 +93,8 @@ func TestPingsAreJittered(t *testing.T) {
 	for range 40 {
 		dial(t, s.address)
 		conn := receive(t, s.accepted)
-		conn.CheckHealth(time.Second)
-		if due := conn.NextPing() - time.Second; due < pingInterval {
+		socket.CheckHealth(conn, time.Second)
+		if due := socket.NextPing(conn) - time.Second; due < pingInterval {
 			early++
 		}
 	}
@@ -118,7 +118,7 @@ func TestStuckWriteIsAborted(t *testing.T) {
 			}
 			return
 		default:
-			conn.CheckHealth(now)
+			socket.CheckHealth(conn, now)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestSlowWriteIsNotAborted(t *testing.T) {
 	const checks, between = 10, 2 << 20 // more than the kernel buffers hold, so something is written between two checks
 	conn.SendBinary(make([]byte, checks*between))
 	for i := range checks {
-		conn.CheckHealth(time.Second + time.Duration(i)*stallTimeout)
+		socket.CheckHealth(conn, time.Second+time.Duration(i)*stallTimeout)
 		if _, err := io.CopyN(io.Discard, c.r, between); err != nil {
 			t.Fatal(err)
 		}
@@ -148,14 +148,14 @@ func TestUnansweredCloseIsAborted(t *testing.T) {
 	conn := receive(t, s.accepted)
 	conn.Close(wire.CloseNormal, nil)
 	c.expectClose(wire.CloseNormal)
-	conn.CheckHealth(time.Second)
-	conn.CheckHealth(time.Second + stallTimeout - 1)
+	socket.CheckHealth(conn, time.Second)
+	socket.CheckHealth(conn, time.Second+stallTimeout-1)
 	select {
 	case <-conn.Done():
 		t.Fatal("the connection was aborted too early")
 	default:
 	}
-	conn.CheckHealth(time.Second + stallTimeout)
+	socket.CheckHealth(conn, time.Second+stallTimeout)
 	s.awaitDone(conn)
 	if end := s.awaitClose(); end != (socket.CloseError{Code: wire.CloseNormal}) {
 		t.Errorf("Read returned %+v", end)
