@@ -3,7 +3,9 @@ package deploy_test
 import (
 	"bytes"
 	"log/slog"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +16,10 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-const page = "../docs/operations.md"
+const (
+	operationsPage = "../docs/operations.md"
+	alertsPage     = "../docs/alerts.md"
+)
 
 var fence = regexp.MustCompile("(?s)```bash\n(.*?)```")
 
@@ -33,9 +38,8 @@ func commands(body string) []string {
 func TestEveryAlertHasItsSection(t *testing.T) {
 	t.Parallel()
 	sections := make(map[string]string)
-	for _, part := range strings.Split(text(t, page), "\n### ")[1:] {
+	for _, part := range strings.Split(text(t, alertsPage), "\n## ")[1:] {
 		name, body, _ := strings.Cut(part, "\n")
-		body, _, _ = strings.Cut(body, "\n## ")
 		sections[name] = body
 	}
 	for _, a := range rules(t) {
@@ -60,7 +64,7 @@ func TestPageNamesCommandsThereAre(t *testing.T) {
 	binary := built(t)
 	makefile := text(t, "../Makefile")
 	seen := 0
-	for _, line := range commands(text(t, page)) {
+	for _, line := range commands(text(t, operationsPage) + text(t, alertsPage)) {
 		words := strings.Fields(line)
 		switch {
 		case len(words) > 1 && words[0] == "lingua":
@@ -96,7 +100,7 @@ func TestPageAsksServicesThereAre(t *testing.T) {
 	c := compose(t)
 	exec := regexp.MustCompile(`^docker compose -f deploy/compose\.yaml exec ([a-z0-9-]+) (.*)$`)
 	seen := 0
-	for _, line := range commands(text(t, page)) {
+	for _, line := range commands(text(t, operationsPage) + text(t, alertsPage)) {
 		m := exec.FindStringSubmatch(line)
 		if m == nil {
 			continue
@@ -125,7 +129,7 @@ func TestPageAsksServicesThereAre(t *testing.T) {
 // Redis notes what LATENCY DOCTOR is asked about only if it is told to.
 func TestLatencyIsNoted(t *testing.T) {
 	t.Parallel()
-	if !slices.Contains(commands(text(t, page)), "redis-cli LATENCY DOCTOR") {
+	if !slices.Contains(commands(text(t, operationsPage)+text(t, alertsPage)), "redis-cli LATENCY DOCTOR") {
 		t.Fatal("nobody is told to ask")
 	}
 	if !regexp.MustCompile(`(?m)^latency-monitor-threshold [1-9]`).MatchString(text(t, "redis/redis.conf")) {
@@ -150,7 +154,7 @@ func TestPageNamesKeysAndMetricsThereAre(t *testing.T) {
 		}
 	}
 	there := metrics(t)
-	body := text(t, page)
+	body := text(t, operationsPage) + text(t, alertsPage)
 	for _, key := range regexp.MustCompile(`\b(?:server|log|auth|callback|scheduler)\.[a-z0-9_]+(?:\.[a-z0-9_]+)*`).FindAllString(body, -1) {
 		if !slices.Contains(known, key) {
 			t.Errorf("there is no key %s", key)
@@ -174,30 +178,52 @@ func TestPageNamesRoutesThereAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, route := range regexp.MustCompile("(?:`(?:GET |POST |PUT )?|:5010)(/(?:v1|healthz|readyz|metrics)[a-z0-9/]*)").FindAllStringSubmatch(text(t, page), -1) {
+	for _, route := range regexp.MustCompile("(?:`(?:GET |POST |PUT )?|:5010)(/(?:v1|healthz|readyz|metrics)[a-z0-9/]*)").FindAllStringSubmatch(text(t, operationsPage)+text(t, alertsPage), -1) {
 		if !bytes.Contains(spec, []byte("\n  "+route[1]+":")) {
 			t.Errorf("there is no %s", route[1])
 		}
 	}
 }
 
-// A link within the page leads to a heading of it.
-func TestPageLinksWithinItself(t *testing.T) {
+// anchors are the headings of a page, as links name them.
+func anchors(page string) map[string]bool {
+	all := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		plain := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(plain, " ", "-")] = true
+	}
+	return all
+}
+
+// TestLinksOfPagesLeadSomewhere: every relative link of the documentation leads to a file that exists, and to a heading in it.
+func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{page, "../docs/redis.md", "../docs/benchmarks.md", "../docs/state-machine.md"} {
-		anchors := make(map[string]bool)
-		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text(t, name), -1) {
-			bare := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(m[1]), "")
-			anchors[strings.ReplaceAll(bare, " ", "-")] = true
+	var pages []string
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/decisions/*.md", "../examples/*/*.md", "../deploy/*.md"} {
+		some, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
 		}
-		file := ""
-		if name != page {
-			file = strings.TrimPrefix(name, "../docs/")
-		}
-		for _, m := range regexp.MustCompile(`\]\(`+regexp.QuoteMeta(file)+`#([^)]*)\)`).FindAllStringSubmatch(text(t, page), -1) {
-			if !anchors[m[1]] {
-				t.Errorf("a link leads to #%s of %s, which is not there", m[1], name)
+		pages = append(pages, some...)
+	}
+	seen := 0
+	for _, page := range pages {
+		for _, m := range regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^) ]*))?\)`).FindAllStringSubmatch(text(t, page), -1) {
+			seen++
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: a link leads to %s, which does not exist", page, m[1])
+				continue
+			}
+			if m[2] != "" && !anchors(text(t, target))[m[2]] {
+				t.Errorf("%s: a link leads to #%s of %s, which has no such heading", page, m[2], target)
 			}
 		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d links were found", seen)
 	}
 }

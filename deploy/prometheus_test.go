@@ -162,7 +162,7 @@ func TestAlertsAreWhole(t *testing.T) {
 		if a.Labels.Severity != "page" && a.Labels.Severity != "ticket" {
 			t.Errorf("%s: severity %q", a.Alert, a.Labels.Severity)
 		}
-		if want := "docs/operations.md#" + strings.ToLower(a.Alert); a.Annotations.Runbook != want || a.Annotations.Summary == "" {
+		if want := "docs/alerts.md#" + strings.ToLower(a.Alert); a.Annotations.Runbook != want || a.Annotations.Summary == "" {
 			t.Errorf("%s: runbook %q, want %s; summary %q", a.Alert, a.Annotations.Runbook, want, a.Annotations.Summary)
 		}
 		if _, err := time.ParseDuration(a.For); a.For != "" && err != nil {

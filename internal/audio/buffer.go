@@ -16,12 +16,12 @@ type Buffer struct {
 	clips map[core.JobID]*Clip
 }
 
-// NewBuffer makes a buffer of so many bytes.
+// NewBuffer makes a buffer of at most maxBytes.
 func NewBuffer(maxBytes int64) *Buffer {
 	return &Buffer{max: maxBytes, clips: make(map[core.JobID]*Clip)}
 }
 
-// Reserve reserves room for so many bytes. It reports false when there is none.
+// Reserve reserves bytes. It reports false when the buffer has not as many free.
 func (b *Buffer) Reserve(bytes int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,14 +32,14 @@ func (b *Buffer) Reserve(bytes int) bool {
 	return true
 }
 
-// Release gives reserved room back.
+// Release releases reserved bytes.
 func (b *Buffer) Release(bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held -= int64(bytes)
 }
 
-// Put keeps the clip of a job, whose bytes were reserved before.
+// Put adds the clip of a job, whose bytes were reserved before. It replaces an earlier clip of the job.
 func (b *Buffer) Put(job core.JobID, c *Clip) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +69,7 @@ func (b *Buffer) Clip(job core.JobID) *Clip {
 // Has reports whether a job can be given to a node from this instance: its audio is here, or it has none that a session holds.
 func (b *Buffer) Has(job *core.Job) bool { return !IsSession(job.AudioRef) || b.Clip(job.ID) != nil }
 
-// Held is how many bytes are reserved.
+// Held is the number of reserved bytes.
 func (b *Buffer) Held() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

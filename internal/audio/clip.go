@@ -56,7 +56,7 @@ func (c *Clip) Frames(attempt wire.ActiveJob, chunk int) func() []byte {
 		h := wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: attempt, Chunk: chunk, Last: chunk == chunks-1}
 		frame, err := wire.AppendBinary(nil, &h, c.Chunk(chunk))
 		if err != nil {
-			return nil // cannot happen: the header is made here, and is small
+			return nil // cannot happen: the header is small and valid
 		}
 		chunk++
 		return frame

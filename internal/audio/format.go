@@ -16,10 +16,10 @@ var riff = []byte("RIFF")
 // wavByteRate is the offset of the number of bytes a second in the header of a WAV file.
 const wavByteRate = 28
 
-// MaxByteRate is the most bytes that a second of audio can take: 16-bit stereo PCM at 48 kHz.
+// MaxByteRate is the maximum number of bytes in a second of audio: 16-bit stereo PCM at 48 kHz.
 const MaxByteRate = 2 * 2 * 48_000
 
-// PCMDuration is how long so many bytes of PCM last.
+// PCMDuration is the duration of PCM of a size.
 func PCMDuration(f *wire.AudioFormat, bytes int) time.Duration {
 	return time.Duration(bytes) * time.Second / time.Duration(2*f.SampleRate*f.Channels)
 }
@@ -44,8 +44,8 @@ func CheckFrame(f *wire.AudioFormat, first, frame []byte) *wire.Error {
 	return nil
 }
 
-// FrameDuration is how long a frame lasts, as far as the frame and the first frame of its utterance tell. The frame has passed
-// CheckFrame.
+// FrameDuration is how long a frame lasts. The header of a WAV file is in the first frame of its utterance; without one the
+// duration is the shortest possible. The frame has passed CheckFrame.
 func FrameDuration(f *wire.AudioFormat, first, frame []byte) time.Duration {
 	switch f.Encoding {
 	case wire.EncodingPCM:

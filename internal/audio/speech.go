@@ -13,13 +13,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
-// Speech comes from nodes in two ways: in binary frames over a connection, or as an upload. Each names its format, and sessions
+// Nodes send speech in two ways: in binary frames over a connection, or as an upload. Each names its format, and sessions
 // receive both in the same way: Opus with one packet in each frame.
 
 // MaxSpeech is the largest spoken result that is accepted.
 const MaxSpeech = 4 << 20
 
-// SpeechFormat reads the format of speech that a node names; nil stands for the default.
+// SpeechFormat reads the format of speech that a node names; nil is the default.
 func SpeechFormat(field string, f *wire.AudioFormat) (wire.AudioFormat, *wire.Error) {
 	if f == nil {
 		f = &wire.AudioFormat{}
@@ -31,15 +31,15 @@ func SpeechFormat(field string, f *wire.AudioFormat) (wire.AudioFormat, *wire.Er
 // CheckSpeech returns what is wrong with a binary frame of speech, or nil. The format is that of the job_result.
 func CheckSpeech(h *wire.BinaryHeader, format wire.AudioFormat, data []byte) *wire.Error {
 	if h.Chunk == 0 && h.Audio != nil {
-		if said, e := SpeechFormat("audio", h.Audio); e != nil {
+		if declared, e := SpeechFormat("audio", h.Audio); e != nil {
 			return e
-		} else if said != format {
-			return wire.Invalid("audio", "is %s, and the job_result said %s (in tts_audio)", said.Header(), format.Header())
+		} else if declared != format {
+			return wire.Invalid("audio", "is %s, and the job_result said %s (in tts_audio)", declared.Header(), format.Header())
 		}
 	}
 	switch {
 	case len(data) == 0:
-		return nil // the last may be empty
+		return nil // the last frame may be empty
 	case format.Encoding == wire.EncodingOpus:
 		if _, err := oggopus.Samples(data); err != nil {
 			return wire.Invalid("audio", "a frame of opus speech is one packet without a container: %v", err)
@@ -50,12 +50,13 @@ func CheckSpeech(h *wire.BinaryHeader, format wire.AudioFormat, data []byte) *wi
 	return nil
 }
 
+// notWAV is the error for wav speech without a RIFF header.
 func notWAV() *wire.Error {
 	return wire.Invalid("audio", "wav speech begins with its RIFF header; send raw samples as pcm_s16le")
 }
 
-// ParseUpload reads an uploaded spoken result: its format and the content of each binary frame. What a file says of itself has
-// precedence over the headers.
+// ParseUpload reads an uploaded spoken result: its format and the content of each binary frame. The header of an Ogg or WAV
+// file has precedence over the headers of the request.
 func ParseUpload(h http.Header, body []byte) (wire.AudioFormat, [][]byte, *wire.Error) {
 	format, e := headerFormat(h)
 	if e != nil {
@@ -70,7 +71,7 @@ func ParseUpload(h http.Header, body []byte) (wire.AudioFormat, [][]byte, *wire.
 		}
 		chunks, format.Channels = s.Packets, s.Channels
 		if s.SampleRate > 0 {
-			format.SampleRate = min(s.SampleRate, oggopus.Rate) // what was faster is made slower by the codec
+			format.SampleRate = min(s.SampleRate, oggopus.Rate) // the codec has no higher rate
 		}
 	case wire.EncodingWAV:
 		if !bytes.HasPrefix(body, riff) {
@@ -97,37 +98,36 @@ var mediaTypes = map[string]string{
 	"audio/ogg": wire.EncodingOpus, "audio/opus": wire.EncodingOpus,
 }
 
-// headerFormat reads the format that the headers of an upload name, the default if they name none. A media type that is not
-// of audio is ignored, because HTTP clients fill in some.
+// headerFormat reads the format that the headers of an upload name, or the default if they name none. A media type other than
+// audio is ignored, because HTTP clients set one by default.
 func headerFormat(h http.Header) (wire.AudioFormat, *wire.Error) {
 	var format wire.AudioFormat
-	named := h.Get(wire.AudioHeader)
-	kind := wire.AudioHeader
-	if named == "" {
-		named, kind = h.Get("Content-Type"), "Content-Type"
+	value, header := h.Get(wire.AudioHeader), wire.AudioHeader
+	if value == "" {
+		value, header = h.Get("Content-Type"), "Content-Type"
 	}
-	name, params, err := mime.ParseMediaType(named)
+	name, params, err := mime.ParseMediaType(value)
 	switch encoding, known := mediaTypes[name]; {
-	case kind == wire.AudioHeader && err != nil:
-		return format, wire.Invalid(kind, "must be as in \"pcm_s16le; rate=16000; channels=1\"")
-	case kind == wire.AudioHeader:
+	case header == wire.AudioHeader && err != nil:
+		return format, wire.Invalid(header, "must be as in \"pcm_s16le; rate=16000; channels=1\"")
+	case header == wire.AudioHeader:
 		format.Encoding = name
 	case err == nil && known:
 		format.Encoding = encoding
-	case strings.HasPrefix(named, "audio/"):
-		return format, wire.Errorf(wire.UnsupportedMediaType, "speech is audio/pcm, audio/wav or audio/ogg with Opus, not %q", named)
+	case strings.HasPrefix(value, "audio/"):
+		return format, wire.Errorf(wire.UnsupportedMediaType, "speech is audio/pcm, audio/wav or audio/ogg with Opus, not %q", value)
 	default:
 		return format.OrDefault(), nil
 	}
-	for param, into := range map[string]*int{"rate": &format.SampleRate, "channels": &format.Channels} {
-		if text, given := params[param]; given {
+	for param, target := range map[string]*int{"rate": &format.SampleRate, "channels": &format.Channels} {
+		if text, ok := params[param]; ok {
 			n, err := strconv.Atoi(text)
 			if err != nil || n <= 0 {
-				return format, wire.Invalid(kind, "%s must be a whole number, not %q", param, text)
+				return format, wire.Invalid(header, "%s must be a whole number, not %q", param, text)
 			}
-			*into = n
+			*target = n
 		}
 	}
 	format = format.OrDefault()
-	return format, format.Check(kind)
+	return format, format.Check(header)
 }

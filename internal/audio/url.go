@@ -21,24 +21,26 @@ type Grant struct {
 	expires int64  // Unix seconds
 }
 
+// message is the text that is signed.
 func (g *Grant) message() string {
 	return fmt.Sprintf("audio %s %d %s %d", g.Job, g.Attempt, g.method, g.expires)
 }
 
-// URLs makes and checks the signed URLs at which nodes on other instances, and HTTP nodes, fetch audio and upload speech.
+// URLs makes and checks the signed URLs at which nodes of other instances, and HTTP nodes, fetch audio and upload speech.
 type URLs struct{ Signer auth.Signer }
 
 // Fetch is the URL of an assignment's audio at the instance with this base URL.
 func (u URLs) Fetch(base string, a *wire.Assignment) string {
-	return u.make(base, a, http.MethodGet, "")
+	return u.sign(base, a, http.MethodGet, "")
 }
 
 // Upload is the URL to which the speech of an assignment is uploaded.
 func (u URLs) Upload(base string, a *wire.Assignment) string {
-	return u.make(base, a, http.MethodPut, "/tts")
+	return u.sign(base, a, http.MethodPut, "/tts")
 }
 
-func (u URLs) make(base string, a *wire.Assignment, method, path string) string {
+// sign makes a URL with a token that expires with the attempt.
+func (u URLs) sign(base string, a *wire.Assignment, method, path string) string {
 	g := Grant{Job: core.JobID(a.JobID), Attempt: a.AttemptID, method: method, expires: time.Now().Unix() + a.TimeoutMS/1000 + 1}
 	return fmt.Sprintf("%s/v1/audio/%s%s?token=%d.%d.%s", base, a.JobID, path, g.Attempt, g.expires, u.Signer.Sign(g.message()))
 }

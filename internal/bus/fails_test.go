@@ -63,3 +63,34 @@ func TestTheFifthFailure(t *testing.T) {
 		}
 	})
 }
+
+// TestHandlerEndsWithItsMessage: a handler's context ends when its message expires.
+func TestHandlerEndsWithItsMessage(t *testing.T) {
+	play(t, func(p *post) {
+		var took time.Duration
+		b := bus.New(bus.Config{
+			Instance: "b", TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{} },
+		}, p.Store, telemetry.New(), slog.New(slog.DiscardHandler))
+		r := bus.NewReceiver(b, map[bus.Kind]bus.Handler{hello: {Handle: func(ctx context.Context, _ *bus.Message) error {
+			began := time.Now()
+			<-ctx.Done()
+			took = time.Since(began)
+			return nil
+		}}}, nobodyDied)
+		if err := b.Announce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Send(t.Context(), "b", hello, 3*time.Second, "x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { r.Run(ctx); close(ended) }()
+		defer func() { stop(); <-ended }()
+		time.Sleep(time.Minute)
+		if took != 2*time.Second {
+			t.Errorf("the handler of a message that had 2 s left ended after %v", took)
+		}
+	})
+}

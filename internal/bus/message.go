@@ -39,10 +39,10 @@ func Decoding[T any](fn func(ctx context.Context, m *Message, body *T) error) fu
 	}
 }
 
+func (m *Message) ttl() time.Duration { return time.Duration(m.TTLMS) * time.Millisecond }
+
 // expired reports whether the message is of no use any more.
-func (m *Message) expired(age time.Duration) bool {
-	return age > time.Duration(m.TTLMS)*time.Millisecond
-}
+func (m *Message) expired(age time.Duration) bool { return age > m.ttl() }
 
 var (
 	// ErrAbsent says that the instance is not present: the message was not accepted.

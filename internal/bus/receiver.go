@@ -36,7 +36,8 @@ const (
 
 // Handler handles the messages of one kind.
 type Handler struct {
-	// Handle handles a message. After an error the message is delivered again, a few times, and then becomes a dead letter.
+	// Handle handles a message, until its context ends, which it does when the message expires. After an error the message is
+	// delivered again, a few times, and then becomes a dead letter.
 	Handle func(ctx context.Context, m *Message) error
 	// Async says that handling takes time: other messages do not wait for it, and may overtake it.
 	Async bool
@@ -111,7 +112,7 @@ func (r *Receiver) readInbox(ctx context.Context) {
 // retryPending handles messages again that were fetched and not acknowledged.
 func (r *Receiver) retryPending(ctx context.Context) {
 	for backoff.SleepJitter(ctx, retryAfter/2, 0.2) {
-		messages, err := r.store.Pending(ctx, store.FetchParams{Inbox: r.cfg.Instance, Wait: retryAfter, Limit: fetchLimit})
+		messages, err := r.store.Pending(ctx, store.FetchParams{Inbox: r.cfg.Instance, MinIdle: retryAfter, Limit: fetchLimit})
 		if err == nil {
 			r.process(ctx, messages)
 		}
@@ -121,6 +122,7 @@ func (r *Receiver) retryPending(ctx context.Context) {
 // process handles messages, in their order except for the asynchronous ones, and acknowledges those that are done.
 func (r *Receiver) process(ctx context.Context, messages []store.InboxMessage) {
 	var done []string
+	received := time.Now()
 	for _, raw := range messages {
 		m, h, next := r.open(ctx, &raw)
 		switch {
@@ -131,11 +133,11 @@ func (r *Receiver) process(ctx context.Context, messages []store.InboxMessage) {
 			r.async <- struct{}{}
 			r.work.Go(func() {
 				defer func() { <-r.async }()
-				if r.handle(ctx, &raw, m, h) {
+				if r.handle(ctx, received, &raw, m, h) {
 					r.acknowledge(ctx, raw.ID)
 				}
 			})
-		case r.handle(ctx, &raw, m, h):
+		case r.handle(ctx, received, &raw, m, h):
 			done = append(done, raw.ID)
 		}
 	}
@@ -178,8 +180,11 @@ func (r *Receiver) failures(raw *store.InboxMessage) int {
 	return raw.Deliveries - r.excused.get(raw.ID)
 }
 
-// handle calls the handler of a message and reports whether it succeeded.
-func (r *Receiver) handle(ctx context.Context, raw *store.InboxMessage, m *Message, h Handler) bool {
+// handle calls the handler of a message and reports whether it succeeded. The handler's context ends when the message expires:
+// this process may have been stopped since it was received.
+func (r *Receiver) handle(ctx context.Context, received time.Time, raw *store.InboxMessage, m *Message, h Handler) bool {
+	ctx, cancel := context.WithDeadline(ctx, received.Add(m.ttl()-raw.Age))
+	defer cancel()
 	err := recovered(func() error { return h.Handle(ctx, m) })
 	switch {
 	case err == nil:

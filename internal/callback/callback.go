@@ -127,6 +127,9 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 	if len(c.cfg.Secret) > 0 {
 		req.Header.Set(wire.SignatureHeader, Sign(c.cfg.Secret, time.Now(), body))
 	}
+	if dispatch.Expired(ctx) {
+		return fmt.Errorf("%w: it was too late to send it", dispatch.ErrRefused)
+	}
 	resp, err := c.client.Do(req)
 	if err != nil {
 		return classify(err)

@@ -115,7 +115,7 @@ type Nodes struct {
 // TaskBinding is how jobs are bound to requests and nodes.
 type TaskBinding struct {
 	LeaseSeconds        Seconds `toml:"lease_seconds" env:"LEASE_SECONDS" doc:"How long the record of an ended job is kept, so that a repeated request gets the same answer."`
-	ReservedTTLSeconds  Seconds `toml:"reserved_ttl_seconds" env:"RESERVED_TTL_SECONDS" doc:"The age at which a reservation that its node never confirmed is judged by what the node says."`
+	ReservedTTLSeconds  Seconds `toml:"reserved_ttl_seconds" env:"RESERVED_TTL_SECONDS" doc:"The age at which a reservation that its node never confirmed is judged by what the node says; its job is not sent any more then."`
 	SpreadEnabled       bool    `toml:"spread_enabled" env:"SPREAD_ENABLED" doc:"Whether a session's next utterance avoids the node of its last."`
 	SpreadWindowSeconds Seconds `toml:"spread_window_seconds" env:"SPREAD_WINDOW_SECONDS" doc:"For how long it does."`
 }

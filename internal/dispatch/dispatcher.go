@@ -21,8 +21,11 @@ import (
 type Config struct {
 	Instance core.InstanceID // this incarnation of this scheduler
 
-	DecideWithin   time.Duration // a dispatch is recorded or refused within this
-	ACKTimeout     time.Duration // a delivered job is confirmed within this
+	DecideWithin time.Duration // a dispatch is recorded or refused within this
+	ACKTimeout   time.Duration // a delivered job is confirmed within this
+	// DeliverWithin is how long after its reservation a job may still leave for its node: later the lease may have been
+	// given up. 0: however long.
+	DeliverWithin  time.Duration
 	AttemptTimeout time.Duration // an attempt brings a result within this
 	JobTimeout     time.Duration // a job ends within this
 	MaxRetry       int           // how often a job is given to another node

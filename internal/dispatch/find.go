@@ -34,6 +34,7 @@ type found struct {
 	member fleet.Member
 	epoch  core.Epoch
 	ref    core.LeaseRef
+	asked  time.Time // before the reservation: what it entitles to is counted from then
 }
 
 // probeBatch is how many nodes are asked at once how full they are.
@@ -202,7 +203,7 @@ func (d *Dispatcher) otherThan(nodes []core.NodeID, spec *core.Spec) bool {
 func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fleet.Member) (found, store.Verdict, error) {
 	for again := false; ; again = true {
 		f := found{
-			member: m, epoch: m.Epoch(),
+			member: m, epoch: m.Epoch(), asked: time.Now(),
 			ref: core.LeaseRef{Node: m.ID(), Job: s.job, Attempt: s.attempt, Token: s.token},
 		}
 		r, err := d.store.Reserve(ctx, store.ReserveParams{

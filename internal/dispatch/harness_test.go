@@ -58,6 +58,7 @@ func playWith(t *testing.T, change func(*dispatch.Config), fn func(w *world)) {
 		cfg := dispatch.Config{
 			Instance: "i-test", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
 			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,
+			DeliverWithin: timing.ReservedTTL,
 		}
 		if change != nil {
 			change(&cfg)
@@ -307,92 +308,6 @@ func (c *courier) drop(p dispatch.Placement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.has[string(p.Node)], store.ActiveJob{Job: p.Job, Attempt: p.Attempt})
-}
-
-// faulty is a store that can be away, or lose the reply of a write that it carried out.
-type faulty struct {
-	store.Store
-	mu   sync.Mutex
-	down map[string]int // operations that fail this many more times
-	lost map[string]int // operations whose reply is lost this many more times
-
-	afterGet func() // is called once, after a record was read
-}
-
-func newFaulty(st store.Store) *faulty {
-	return &faulty{Store: st, down: make(map[string]int), lost: make(map[string]int)}
-}
-
-func (f *faulty) breakNext(down bool, operation string, times int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if down {
-		f.down[operation] = times
-	} else {
-		f.lost[operation] = times
-	}
-}
-
-func (f *faulty) take(m map[string]int, operation string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if m[operation] == 0 {
-		return false
-	}
-	m[operation]--
-	return true
-}
-
-func ask[T any](f *faulty, operation string, do func() (T, error)) (T, error) {
-	var none T
-	if f.take(f.down, operation) {
-		return none, store.ErrDown
-	}
-	answer, err := do()
-	if f.take(f.lost, operation) {
-		return none, store.ErrDown
-	}
-	return answer, err
-}
-
-func (f *faulty) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
-	return ask(f, "reserve", func() (store.Reservation, error) { return f.Store.Reserve(ctx, p) })
-}
-
-func (f *faulty) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
-	created := false
-	job, err := ask(f, "create", func() (job *core.Job, err error) {
-		job, created, err = f.Store.Create(ctx, p)
-		return job, err
-	})
-	return job, created && err == nil, err
-}
-
-func (f *faulty) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
-	return ask(f, "apply", func() (store.Applied, error) { return f.Store.Apply(ctx, p) })
-}
-
-func (f *faulty) Release(ctx context.Context, p store.ReleaseParams) error {
-	_, err := ask(f, "release", func() (struct{}, error) { return struct{}{}, f.Store.Release(ctx, p) })
-	return err
-}
-
-func (f *faulty) Commit(ctx context.Context, r core.LeaseRef) (bool, error) {
-	return ask(f, "commit", func() (bool, error) { return f.Store.Commit(ctx, r) })
-}
-
-func (f *faulty) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
-	job, err := ask(f, "get", func() (*core.Job, error) { return f.Store.Get(ctx, id) })
-	if then := f.afterGet; then != nil {
-		f.afterGet = nil
-		then()
-	}
-	return job, err
-}
-
-func (f *faulty) Mark(ctx context.Context, m store.Mark) error {
-	_, err := ask(f, "mark", func() (struct{}, error) { return struct{}{}, f.Store.Mark(ctx, m) })
-	return err
 }
 
 // remove makes the store and this instance forget a node.

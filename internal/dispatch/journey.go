@@ -18,6 +18,7 @@ type journey struct {
 	d      *Dispatcher
 	f      *flight
 	job    *core.Job
+	asked  time.Time       // when the current holder's slot was reserved, or a little earlier
 	owner  core.Token      // while RETRYING: the name under which the retry is ours
 	tried  []core.NodeID   // had the job
 	never  []core.Holder   // of these, those who may still have it, or cannot do it, until they register again
@@ -44,13 +45,13 @@ type cause struct {
 	spares bool
 }
 
-// embark begins the journey of a job that was just recorded as found.
-func (d *Dispatcher) embark(job *core.Job, awaited bool) *journey {
+// embark begins the journey of a job that was just recorded as found; asked is when its slot was reserved.
+func (d *Dispatcher) embark(job *core.Job, asked time.Time, awaited bool) *journey {
 	now := time.Now()
 	f := d.flights.add(&flight{
 		id: job.ID, deadline: now.Add(d.cfg.JobTimeout), job: job, ends: now.Add(d.cfg.AttemptTimeout),
 	})
-	return &journey{d: d, f: f, job: job, awaited: awaited, patient: !awaited}
+	return &journey{d: d, f: f, job: job, asked: asked, awaited: awaited, patient: !awaited}
 }
 
 // resume begins a journey of a job that was recorded earlier, here or elsewhere.
@@ -160,58 +161,6 @@ func (j *journey) run(ctx context.Context) (Placement, *wire.Error) {
 			return answer(j.job, j.job.Fingerprint)
 		}
 	}
-}
-
-// deliver hands the job to the node that holds it.
-func (j *journey) deliver() error {
-	n := j.d.fleet.Node(j.job.Node)
-	if n == nil {
-		return ErrRefused // it left between the reservation and now; nothing was sent
-	}
-	o := &j.job.Options
-	timeout := min(j.d.cfg.AttemptTimeout, time.Until(j.f.deadline))
-	a := &wire.Assignment{
-		JobID: string(j.job.ID), AttemptID: j.job.Attempt, NodeID: string(j.job.Node), Epoch: int64(j.job.Epoch),
-		SessionID: string(j.job.Session), SrcLang: string(j.job.Direction.Src), TgtLang: string(j.job.Direction.Tgt),
-		AudioRef: j.job.AudioRef,
-		Options: wire.DispatchOptions{
-			RequireTTS: o.RequireTTS, RequiredServices: o.RequiredServices, RequiredModels: o.RequiredModels,
-			Features: o.Features, Region: o.Region,
-		},
-		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
-	}
-	err := j.d.transport.Deliver(j.d.deliver.Context(), n.Now(), a)
-	if err == nil {
-		j.d.metrics.Delivered()
-		return nil
-	}
-	result := "unknown"
-	switch {
-	case errors.Is(err, ErrBusy):
-		result = "busy"
-	case errors.Is(err, ErrRefused):
-		result = "refused"
-	}
-	j.d.metrics.Deliveries.WithLabelValues(result).Inc()
-	j.d.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
-	return err
-}
-
-// delivered waits for the node's word from now on.
-func (j *journey) delivered() {
-	j.d.spread.note(j.job.SessionRef(), j.job.Node)
-	j.d.metrics.Selected()
-	j.f.wait(j.job.Token, phaseACK, time.Now().Add(j.d.cfg.ACKTimeout), j.d.dueFunc(j.f))
-}
-
-// confirmed waits, after a delivery that may have arrived, for the rest of the time in which the node would
-// have confirmed it, and reports whether it did.
-func (j *journey) confirmed(ctx context.Context, began time.Time) bool {
-	if left := time.Until(began.Add(j.d.cfg.ACKTimeout)); left > 0 {
-		backoff.Sleep(ctx, left)
-	}
-	leases, err := j.d.store.Leases(ctx, leaseOf(j.job))
-	return err == nil && leases[0].State == core.LeaseRunning
 }
 
 // missed notes, of an attempt that is over, that the node did not confirm it in time.
@@ -366,6 +315,7 @@ func (j *journey) move(ctx context.Context, c cause, to found) bool {
 		j.d.release(to.ref, to.member.Node, false)
 		return false
 	}
+	j.asked = to.asked
 	j.d.letGo(old, c.certain)
 	// Somebody may have moved it on already: then it is theirs to deliver.
 	return j.f.moved(j.job, time.Now().Add(j.d.cfg.AttemptTimeout))

@@ -102,7 +102,7 @@ func (d *Dispatcher) begin(id core.JobID, content string, r *Request) (Placement
 		d.release(found.ref, found.member.Node, false)
 		return answer(job, content)
 	}
-	return d.embark(job, !r.Patient).run(d.life) // whoever asked may leave; the job goes on
+	return d.embark(job, found.asked, !r.Patient).run(d.life) // whoever asked may leave; the job goes on
 }
 
 // settled answers what the record says, if there is one, before a request is refused.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -11,10 +12,17 @@ import (
 // Transport takes jobs to nodes.
 type Transport interface {
 	// Deliver hands a job to a node. ErrRefused and ErrBusy mean that the node certainly does not have it;
-	// any other error that it may.
+	// any other error that it may. Nothing leaves after the deadline of the context.
 	Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error
 	// Cancel asks a node to stop a job, if there is a way to reach it at once. Heartbeats tell it anyway.
 	Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int)
+}
+
+// Expired reports whether a context is past its deadline, also while its timer has not gone off: in a process that was
+// stopped, the timers run beside whatever goes on.
+func Expired(ctx context.Context) bool {
+	ends, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(ends)
 }
 
 var (

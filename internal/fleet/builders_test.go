@@ -107,4 +107,4 @@ func structureOf(f *Fleet) structure {
 // noHandle stands for a store's note of where it keeps a node.
 type noHandle struct{ _ byte }
 
-func (*noHandle) Fetch() {}
+func (*noHandle) Prefetch() {}

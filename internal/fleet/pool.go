@@ -56,7 +56,7 @@ func (m *Member) Fetch() {
 		m.brief.Load()
 	}
 	if m.Handle != nil {
-		m.Handle.Fetch()
+		m.Handle.Prefetch()
 	}
 }
 

@@ -2,7 +2,6 @@ package nodeconn
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 )
 
 // Options are the dependencies of Conns.
@@ -162,22 +161,13 @@ func (c *Conns) all() []*conn {
 	return all
 }
 
-// GoAway asks every node to connect to another instance within a time, and closes the connections that are left, each at a
-// random moment of its second half. It returns when all are closed.
+// GoAway asks every node to connect to another instance within a time, and closes the connections that are left. It returns
+// when all are closed.
 func (c *Conns) GoAway(ctx context.Context, reason string, within time.Duration) {
-	var leaving sync.WaitGroup
-	for _, n := range c.all() {
-		n.ws.Send(wire.GoAway{Reason: reason, ReconnectMS: within.Milliseconds()})
-		leaving.Go(func() {
-			timeout := time.NewTimer(within/2 + time.Duration(rand.Int64N(int64(within/2)+1)))
-			defer timeout.Stop()
-			select {
-			case <-n.ws.Done():
-			case <-timeout.C:
-			case <-ctx.Done():
-			}
-			n.ws.Close(wire.CloseDraining, wire.Errorf(wire.Internal, "%s: connect again", reason))
-		})
+	all := c.all()
+	conns := make([]*socket.Conn, len(all))
+	for i, n := range all {
+		conns[i] = n.ws
 	}
-	leaving.Wait()
+	socket.GoAway(ctx, conns, reason, "connect again", within)
 }

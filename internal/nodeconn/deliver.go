@@ -2,6 +2,7 @@ package nodeconn
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -30,21 +31,22 @@ func (c *Conns) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 		return dispatch.ErrRefused
 	}
 	assign := jobAssign(a)
-	if !audio.IsSession(a.AudioRef) {
-		return sentOrRefused(n.ws.Send(assign))
+	send := func() bool { return n.ws.Send(assign) }
+	if audio.IsSession(a.AudioRef) {
+		clip := c.Audio.Clip(core.JobID(a.JobID))
+		if clip == nil {
+			return dispatch.ErrNoAudio
+		}
+		assign.Partials = clip.Partials
+		assign.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.DurationMS}
+		send = func() bool {
+			return n.ws.SendWith(assign, clip.Frames(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, 0))
+		}
 	}
-	clip := c.Audio.Clip(core.JobID(a.JobID))
-	if clip == nil {
-		return dispatch.ErrNoAudio
+	if dispatch.Expired(ctx) {
+		return fmt.Errorf("%w: its reservation was too old to send it", dispatch.ErrRefused)
 	}
-	assign.Partials = clip.Partials
-	assign.Audio = &wire.Audio{AudioFormat: clip.Format, Bytes: int64(len(clip.Data)), DurationMS: clip.DurationMS}
-	frames := clip.Frames(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, 0)
-	return sentOrRefused(n.ws.SendWith(assign, frames))
-}
-
-func sentOrRefused(sent bool) error {
-	if !sent {
+	if !send() {
 		return dispatch.ErrRefused
 	}
 	return nil

@@ -163,9 +163,9 @@ func (s *Server) handlePartial(ctx context.Context, n *conn, in *wire.JobPartial
 		return e
 	}
 	if s.Jobs.Holds(&r) {
-		s.Sessions.Partial(in)
+		s.Sessions.DeliverPartial(in)
 	} else if to := n.partialReceiver(in.ActiveJob); to != "" {
-		s.Sessions.PartialTo(ctx, to, in)
+		s.Sessions.SendPartial(ctx, to, in)
 	}
 	return nil
 }
@@ -293,6 +293,6 @@ func (s *Server) handleSpeech(n *conn, frame []byte) *wire.Error {
 		return e
 	}
 	h.Audio = &format
-	s.Sessions.Speak(&h, data)
+	s.Sessions.DeliverSpeech(&h, data)
 	return nil
 }

@@ -96,10 +96,11 @@ func (c *Conns) deliverRemote(ctx context.Context, owner core.InstanceID, a *wir
 	return err
 }
 
-// handleAssign delivers a job to a node that should be connected here. If it is not, the sender is notified at once.
+// handleAssign delivers a job to a node that should be connected here. If it is not, or the message has expired, the sender is
+// notified at once: the job's lease may have been given up by now.
 func (c *Conns) handleAssign(ctx context.Context, m *bus.Message, in *assignMessage) error {
 	n := c.get(in.Node)
-	if n != nil && n.currentEpoch() == in.Epoch {
+	if n != nil && n.currentEpoch() == in.Epoch && !dispatch.Expired(ctx) {
 		n.addRemoteJob(in.job(), m.From, in.Assign.Partials)
 		if n.ws.Send(in.Assign) {
 			return nil

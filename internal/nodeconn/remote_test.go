@@ -233,3 +233,41 @@ func TestRemoteJobsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestLateDeliveryIsRefused: a delivery whose time is over does not reach the node's connection, and counts as not sent.
+func TestLateDeliveryIsRefused(t *testing.T) {
+	t.Parallel()
+	c := NewConns(Options{})
+	c.add(&conn{id: "n", epoch: 2}) // without a WebSocket: sending over it would panic
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Millisecond))
+	defer cancel()
+	if err := c.Deliver(ctx, &core.Node{ID: "n", Epoch: 2}, assignment("")); !errors.Is(err, dispatch.ErrRefused) {
+		t.Errorf("%v, want refused", err)
+	}
+}
+
+// TestLateAssignmentIsReturned: the assignment of another instance is not delivered after its message has expired; the sender
+// is notified.
+func TestLateAssignmentIsReturned(t *testing.T) {
+	t.Parallel()
+	st := newStore()
+	a, b := startInstance(t, st, "i-a", "", false), startInstance(t, st, "i-b", "", true)
+	a.add(&conn{id: "n", epoch: 1}) // without a WebSocket: sending over it would panic
+	late := expiredContext{t.Context(), time.Now().Add(-time.Millisecond)}
+	in := assignMessage{Node: "n", Epoch: 1, Assign: wire.JobAssign{JobID: "j", AttemptID: 1}}
+	if err := a.handleAssign(late, &bus.Message{From: "i-b"}, &in); err != nil {
+		t.Fatal(err)
+	}
+	want := dispatch.Report{Job: "j", Holder: core.Holder{Attempt: 1, Node: "n", Epoch: 1}}
+	if got := receive(t, b.returned); got != want {
+		t.Errorf("returned %+v, want %+v", got, want)
+	}
+}
+
+// expiredContext is past its deadline while its timer has not fired, as in a process that was stopped.
+type expiredContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c expiredContext) Deadline() (time.Time, bool) { return c.deadline, true }

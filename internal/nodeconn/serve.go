@@ -22,11 +22,12 @@ import (
 
 // Sessions receives what nodes send beside the outcomes of jobs.
 type Sessions interface {
-	// Partial sends a partial result to its session, if that is on this instance; PartialTo sends it to another instance.
-	Partial(p *wire.JobPartial)
-	PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial)
-	// Speak sends a piece of a spoken result to its session. LoseSpeech gives up the speech of an attempt.
-	Speak(h *wire.BinaryHeader, data []byte) bool
+	// DeliverPartial sends a partial result to its session, if that is on this instance; SendPartial sends it to another
+	// instance.
+	DeliverPartial(p *wire.JobPartial)
+	SendPartial(ctx context.Context, to core.InstanceID, p *wire.JobPartial)
+	// DeliverSpeech sends a chunk of a spoken result to its session. LoseSpeech gives up the speech of an attempt.
+	DeliverSpeech(h *wire.BinaryHeader, data []byte) bool
 	LoseSpeech(job wire.ActiveJob)
 }
 

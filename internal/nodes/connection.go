@@ -57,7 +57,7 @@ func (l *Registry) NodeLost(ctx context.Context, id core.NodeID, epoch core.Epoc
 		away := *known
 		away.Health = core.HealthOffline
 		pulse, err := l.store.Heartbeat(ctx, store.HeartbeatParams{
-			Node: id, Epoch: epoch, Known: known, Declared: &away, Load: core.UnknownLoad, Unheard: true, Again: again,
+			Node: id, Epoch: epoch, Known: known, Declared: &away, Load: core.UnknownLoad, OnBehalf: true, Repeat: again,
 		})
 		if err != nil {
 			return l.down(ctx, "gone", err)

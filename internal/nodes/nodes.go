@@ -182,7 +182,7 @@ func (l *Registry) declared(ctx context.Context, id core.NodeID) (*core.Node, er
 
 func (l *Registry) beat(ctx context.Context, b *Heartbeat, known *core.Node, again bool) (store.HeartbeatResult, error) {
 	p := store.HeartbeatParams{
-		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Again: again, Known: known, Load: b.Patch.load(), Activity: b.Activity,
+		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Repeat: again, Known: known, Load: b.Patch.load(), Activity: b.Activity,
 	}
 	if !b.Patch.holdsFor(known) {
 		next := *known

@@ -22,7 +22,7 @@ func (d *doctor) see(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// Between two tries nobody is asked: what was wrong still is.
-	if !errors.Is(err, store.ErrNotAsked) {
+	if !errors.Is(err, store.ErrBreakerOpen) {
 		d.last = ""
 		errors.As(err, &d.last)
 	}

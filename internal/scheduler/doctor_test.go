@@ -19,14 +19,14 @@ func TestDoctorRemembers(t *testing.T) {
 		err  error
 		want store.UnavailableError
 	}{
-		{store.ErrNotAsked, none},
+		{store.ErrBreakerOpen, none},
 		{full, full},
-		{store.ErrNotAsked, full},
+		{store.ErrBreakerOpen, full},
 		{errors.New("no answer in time"), none},
-		{store.ErrNotAsked, none},
+		{store.ErrBreakerOpen, none},
 		{full, full},
 		{nil, none},
-		{store.ErrNotAsked, none},
+		{store.ErrBreakerOpen, none},
 	} {
 		if next = step.err; next != nil {
 			next = fmt.Errorf("%w: %w", store.ErrDown, next)

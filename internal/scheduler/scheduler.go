@@ -105,7 +105,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	s.Jobs = dispatch.New(dispatch.Config{
 		Instance: instance, HasAudio: s.Audio.Has, Fence: s.fence(), DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
-		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
+		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), DeliverWithin: c.TaskBinding.ReservedTTLSeconds.Duration(), AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(),
 		JobTimeout: c.Dispatch.JobTimeoutMS.Duration(), MaxRetry: c.Dispatch.MaxRetry, AudioGrace: c.Sessions.ResumeSeconds.Duration(), SpreadWindow: spreadWindow(c.TaskBinding),
 	}, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	s.Nodes = nodes.New(nodes.Config{

@@ -102,7 +102,7 @@ func (h *audioHandlers) receiveSpeech(w http.ResponseWriter, r *http.Request) {
 			Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(g.Job), AttemptID: g.Attempt}, Chunk: i, Last: i == len(chunks)-1,
 			Audio: &format,
 		}
-		if !h.sessions.Speak(&header, chunk) {
+		if !h.sessions.DeliverSpeech(&header, chunk) {
 			h.writeError(w, wire.Errorf(wire.NotFound, "no session waits here any more for the speech of job %s: send the result without it", g.Job))
 			return
 		}

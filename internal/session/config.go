@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
@@ -8,69 +9,71 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Config is how conversations are treated.
+// Config holds the limits and timeouts of sessions.
 type Config struct {
 	Instance core.InstanceID // this incarnation of this scheduler
 
 	Pause        time.Duration // an utterance ends after so long without audio, or of silence
-	MaxUtterance time.Duration // or when it is this long
-	Silence      float64       // PCM quieter than this is silence, unless a session says otherwise
+	MaxUtterance time.Duration // the maximum duration of an utterance
+	Silence      float64       // PCM below this level is silence, unless a session sets another level
 
 	Ahead             time.Duration // how far audio may run ahead of real time
-	Resume            time.Duration // how long after a cut a session can go on
-	Idle              time.Duration // how long a session may say nothing
-	Wait              time.Duration // how long an utterance waits for a node with room
-	JoinWait          time.Duration // how long if no registered node could serve it
-	Job               time.Duration // how long its job may take then
+	Resume            time.Duration // how long a session without a connection can be resumed
+	Idle              time.Duration // how long a connected client may send nothing
+	Wait              time.Duration // how long an utterance waits for a node with a free slot
+	JoinWait          time.Duration // how long an utterance waits if no registered node could serve it
+	Job               time.Duration // how long its job may take after that
 	MaxUnanswered     int           // utterances of a session that may wait for their results at once
 	MaxUtteranceBytes int           // bytes of audio of one utterance
 	OutboxBytes       int64         // bytes of durable messages of one session that its client has not acknowledged
-	FirstMessage      time.Duration // for whoever tells clients
-	Ping              time.Duration
+	FirstMessage      time.Duration // reported to clients: how long a new connection may take to send its first message
+	Ping              time.Duration // reported to clients: the interval of pings
 }
 
-// keep is how long the durable messages of a session outlive the last of them.
+// keep is how long the durable messages of a session are kept after the last of them.
 func (c *Config) keep() time.Duration { return c.Resume + c.Wait + c.Job + c.Idle }
 
-// renew is how often the state of a session is written anew, so that it outlives long silences.
-func (c *Config) renew() time.Duration { return c.keep() / 3 }
+// renewInterval is how often the state of a session is saved at least, so that it does not expire while nothing changes.
+func (c *Config) renewInterval() time.Duration { return c.keep() / 3 }
 
-// resultWithin is how long after its commit, or the last resume, an utterance ends without a result if it has none by
-// then: its job ends by itself before that, unless it waits for audio that does not come.
-func (c *Config) resultWithin() time.Duration { return c.Wait + c.Job + time.Second }
+// resultTimeout is how long after its commit, or after the last resume, an utterance without a result is ended. Its job ends
+// by itself before that, unless it waits for audio that does not arrive.
+func (c *Config) resultTimeout() time.Duration { return c.Wait + c.Job + time.Second }
 
-// resultSlack is what it may take to end it.
+// resultSlack is how long it may take to end an utterance after its result timeout.
 const resultSlack = 2 * time.Second
 
-// limits is what a session is told that it must keep to.
+// limits returns the limits that are reported to a client.
 func (c *Config) limits() wire.Limits {
 	return wire.Limits{
 		FrameBytes: wire.MaxFrame, UtteranceMS: c.MaxUtterance.Milliseconds(), BufferedMS: c.Ahead.Milliseconds(),
 		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.MaxUnanswered,
 		FirstMessageMS: c.FirstMessage.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
-		ResultTimeoutMS: (c.resultWithin() + resultSlack).Milliseconds(), UtteranceRate: utteranceRate,
+		ResultTimeoutMS: (c.resultTimeout() + resultSlack).Milliseconds(), UtteranceRate: utteranceRate,
 	}
 }
 
-// settings is what a session wants. It is saved with the session, so that it can go on elsewhere.
+// settings are the settings of a session. They are saved with it, so that it can be resumed on another instance.
 type settings struct {
-	Langs    [2]core.Lang
-	Src      core.Lang // of utterances that do not say theirs
-	Format   wire.AudioFormat
-	Pause    time.Duration
-	Longest  time.Duration
-	Silence  float64
-	Partials bool
-	TTS      bool
-	Manual   bool // utterances end when the client says so, or at Longest
-	Numbered bool // binary frames begin with their sequence number
+	Langs        [2]core.Lang
+	Src          core.Lang // of utterances that do not name theirs
+	Format       wire.AudioFormat
+	Pause        time.Duration
+	MaxUtterance time.Duration
+	Silence      float64
+	Partials     bool
+	TTS          bool
+	Manual       bool // utterances end at the client's request, or at MaxUtterance
+	Numbered     bool // binary frames begin with their sequence number
 }
 
-func (s *settings) rules() rules {
-	return rules{auto: !s.Manual, pause: s.Pause, longest: s.Longest, silence: s.Silence}
+// segmentRules returns the rules by which utterances end.
+func (s *settings) segmentRules() segmentRules {
+	return segmentRules{auto: !s.Manual, pause: s.Pause, maxDuration: s.MaxUtterance, silence: s.Silence}
 }
 
-// direction is the direction of an utterance in one of the session's two languages, and false if it is neither.
+// direction returns the direction of an utterance in a source language, or in the session's when src is empty. It reports
+// false if the language is neither of the session's two.
 func (s *settings) direction(src core.Lang) (core.Direction, bool) {
 	switch src {
 	case "", s.Src:
@@ -85,8 +88,8 @@ func (s *settings) direction(src core.Lang) (core.Direction, bool) {
 	return core.Direction{Src: src, Tgt: s.Langs[0]}, true
 }
 
-// segment takes over what a client wants of the segmentation.
-func (s *settings) segment(c *Config, in *wire.Segmentation) *wire.Error {
+// setSegmentation applies what a client requests of the segmentation.
+func (s *settings) setSegmentation(c *Config, in *wire.Segmentation) *wire.Error {
 	switch {
 	case in.PauseMS != 0 && (in.PauseMS < 100 || in.PauseMS > 10_000):
 		return wire.Invalid("segmentation.pause_ms", "must be between 100 and 10000, not %d", in.PauseMS)
@@ -104,7 +107,7 @@ func (s *settings) segment(c *Config, in *wire.Segmentation) *wire.Error {
 		s.Pause = time.Duration(in.PauseMS) * time.Millisecond
 	}
 	if in.MaxUtteranceMS != 0 {
-		s.Longest = time.Duration(in.MaxUtteranceMS) * time.Millisecond
+		s.MaxUtterance = time.Duration(in.MaxUtteranceMS) * time.Millisecond
 	}
 	if in.SilenceLevel != 0 {
 		s.Silence = in.SilenceLevel
@@ -112,7 +115,16 @@ func (s *settings) segment(c *Config, in *wire.Segmentation) *wire.Error {
 	return nil
 }
 
-// audio is the format of the session's audio as it holds.
+// segmentation returns the segmentation as it is reported to the client.
+func (s *settings) segmentation() wire.Segmentation {
+	mode := wire.SegmentAuto
+	if s.Manual {
+		mode = wire.SegmentManual
+	}
+	return wire.Segmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.MaxUtterance.Milliseconds(), SilenceLevel: s.Silence}
+}
+
+// audio returns the format of the session's audio as it is reported to the client.
 func (s *settings) audio() wire.SessionAudio {
 	framing := wire.FramingRaw
 	if s.Numbered {
@@ -121,25 +133,63 @@ func (s *settings) audio() wire.SessionAudio {
 	return wire.SessionAudio{Encoding: s.Format.Encoding, SampleRate: s.Format.SampleRate, Channels: s.Format.Channels, Framing: framing}
 }
 
-// said is the segmentation as it holds.
-func (s *settings) said() wire.Segmentation {
-	mode := wire.SegmentAuto
-	if s.Manual {
-		mode = wire.SegmentManual
-	}
-	return wire.Segmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.Longest.Milliseconds(), SilenceLevel: s.Silence}
-}
-
-// clip is the audio of a committed utterance.
+// clip returns the audio of a committed utterance.
 func (s *settings) clip(u *utterance) *audio.Clip {
 	c := &audio.Clip{
 		Format: s.Format, Data: make([]byte, 0, u.bytes), DurationMS: u.spec.Utterance.AudioMS, Partials: s.Partials, Speech: s.TTS,
 	}
-	for i := range u.pieces {
-		c.Data = append(c.Data, u.pieces[i].data...)
+	for i := range u.frames {
+		c.Data = append(c.Data, u.frames[i].data...)
 		if s.Format.Encoding == wire.EncodingOpus {
 			c.PacketEnds = append(c.PacketEnds, len(c.Data))
 		}
 	}
 	return c
+}
+
+// optionSet holds the options with which utterances began. All utterances with the same options share it.
+type optionSet struct{ core.Options }
+
+const (
+	// maxOptionBytes bounds the options of a session, and maxPendingOptionBytes those of all its pending utterances.
+	maxOptionBytes        = 4 << 10
+	maxPendingOptionBytes = 16 << 10
+	// optionOverhead is the size of one name beside its bytes.
+	optionOverhead = 4
+)
+
+// size is the approximate size of the options when they are saved.
+func (o *optionSet) size() int {
+	n := len(o.PreferredNode) + len(o.Region)
+	for _, list := range [][]string{o.RequiredServices, o.RequiredModels, o.Features} {
+		for _, name := range list {
+			n += len(name) + optionOverhead
+		}
+	}
+	return n
+}
+
+// setOptions sets the options of utterances that begin from now on.
+func (s *Session) setOptions(o core.Options) *wire.Error {
+	next := &optionSet{o}
+	if n := next.size(); n > maxOptionBytes {
+		return wire.Invalid("options", "the names in it take %d bytes together; at most %d", n, maxOptionBytes)
+	}
+	all := map[*optionSet]bool{next: true}
+	for _, u := range s.outbox.pending {
+		all[u.options] = true
+	}
+	if s.intake.open != nil {
+		all[s.intake.open.options] = true
+	}
+	total := 0
+	for set := range maps.Keys(all) {
+		total += set.size()
+	}
+	if total > maxPendingOptionBytes {
+		return wire.Wrong(wire.RateLimited, "options",
+			"the options of the utterances that wait for their results take more than %d bytes: wait for some of them", maxPendingOptionBytes)
+	}
+	s.options = next
+	return nil
 }

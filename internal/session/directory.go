@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Store is the part of the store that this package uses.
@@ -18,86 +20,113 @@ type Store interface {
 	store.Sessions
 }
 
-// Directory is the sessions of this instance, by name, and their utterances, by job. It brings them what comes from jobs and from
-// nodes; what is for a session of another instance it puts into the outbox and into a message to that instance.
+// Directory holds the sessions of this instance, by name, and their utterances, by job. It delivers to them what jobs and
+// nodes report. For a session of another instance it appends to the outbox and sends that instance a message.
 type Directory struct {
-	cfg    Config
-	store  Store
-	bus    *bus.Bus // nil: there are no other instances
-	audio  *audio.Buffer
-	counts *telemetry.Sessions
-	log    *slog.Logger
+	cfg     Config
+	store   Store
+	bus     *bus.Bus // nil: there are no other instances
+	audio   *audio.Buffer
+	metrics *telemetry.Sessions
+	log     *slog.Logger
 
-	mu       sync.Mutex
-	sessions map[core.SessionKey]*Session
-	spoken   map[core.JobID]*utterance // until nothing more can come of them
+	mu         sync.Mutex
+	sessions   map[core.SessionKey]*Session
+	utterances map[core.JobID]*utterance // that a result or speech may still follow
 }
 
 // NewDirectory makes an empty directory. The bus may be nil.
-func NewDirectory(cfg Config, st Store, b *bus.Bus, buffer *audio.Buffer, counts *telemetry.Sessions, log *slog.Logger) *Directory {
+func NewDirectory(cfg Config, st Store, b *bus.Bus, buffer *audio.Buffer, metrics *telemetry.Sessions, log *slog.Logger) *Directory {
 	return &Directory{
-		cfg: cfg, store: st, bus: b, audio: buffer, counts: counts, log: log,
-		sessions: make(map[core.SessionKey]*Session), spoken: make(map[core.JobID]*utterance),
+		cfg: cfg, store: st, bus: b, audio: buffer, metrics: metrics, log: log,
+		sessions: make(map[core.SessionKey]*Session), utterances: make(map[core.JobID]*utterance),
 	}
 }
 
-// Len is how many sessions there are.
+// Len is how many sessions this instance has.
 func (d *Directory) Len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.sessions)
 }
 
-// named is the session of this instance that has a name, whatever its incarnation; nil when there is none.
-func (d *Directory) named(key core.SessionKey) *Session {
+// find returns the session of this instance with a name, whatever its incarnation; nil when there is none.
+func (d *Directory) find(key core.SessionKey) *Session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.sessions[key]
 }
 
-// session is one incarnation of a session, nil when it is not here.
+// session returns one incarnation of a session; nil when this instance does not have it.
 func (d *Directory) session(ref core.SessionRef) *Session {
-	if s := d.named(ref.SessionKey); s != nil && s.ref == ref {
+	if s := d.find(ref.SessionKey); s != nil && s.ref == ref {
 		return s
 	}
 	return nil
 }
 
-// utterance is one of this instance's sessions, by its job.
+// all returns the sessions of this instance.
+func (d *Directory) all() []*Session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*Session, 0, len(d.sessions))
+	for _, s := range d.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+// remove removes a session.
+func (d *Directory) remove(s *Session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sessions[s.ref.SessionKey] == s {
+		delete(d.sessions, s.ref.SessionKey)
+	}
+}
+
+// utterance returns the utterance of a job; nil when no session of this instance has it.
 func (d *Directory) utterance(job core.JobID) *utterance {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.spoken[job]
+	return d.utterances[job]
 }
 
-// forget lets go of an utterance of which nothing more can come.
-func (d *Directory) forget(u *utterance) {
+// addUtterance makes an utterance known by its job.
+func (d *Directory) addUtterance(u *utterance) {
 	d.mu.Lock()
-	mine := d.spoken[u.job] == u
-	if mine {
-		delete(d.spoken, u.job)
+	defer d.mu.Unlock()
+	d.utterances[u.job] = u
+}
+
+// removeUtterance removes an utterance that neither a result nor speech can follow, with its audio.
+func (d *Directory) removeUtterance(u *utterance) {
+	d.mu.Lock()
+	current := d.utterances[u.job] == u
+	if current {
+		delete(d.utterances, u.job)
 	}
 	d.mu.Unlock()
-	if mine {
+	if current {
 		d.audio.Remove(u.job)
 	}
 }
 
-// Ended implements dispatch.Outcomes: it puts the terminal message of a job into its session's outbox, and passes it
-// on if the session is here.
+// JobEnded implements dispatch.Outcomes: it appends the terminal message of a job to its session's outbox, and delivers it if
+// this instance has the session.
 func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
-	e, err := seal(job)
+	m, err := newTerminalMessage(job)
 	if err != nil {
 		return err
 	}
-	return d.append(ctx, store.Ownership{}, &job.Spec, e)
+	return d.append(ctx, store.Ownership{}, &job.Spec, m)
 }
 
-// append puts the terminal message of an utterance into its session's outbox, if it is for whoever claims to say it, and
-// passes it on if the session is here.
-func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, e *envelope) error {
+// append appends the terminal message of an utterance to its session's outbox, unless another instance than by owns the
+// session, and delivers it if this instance has the session.
+func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage) error {
 	turn := spec.Utterance.Turn
-	body, err := e.encode()
+	body, err := m.encode()
 	if err != nil {
 		return err
 	}
@@ -106,22 +135,48 @@ func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.S
 		return err
 	}
 	if a.Exists {
-		e = nil // what stands is read from the outbox
+		m = nil // the outbox has another message for this turn, which counts
 	}
-	s, mine := d.session(spec.SessionRef()), a.Owner == "" || a.Owner == d.cfg.Instance
-	if s != nil && (a.Refused || !mine) {
-		s.superseded()
+	s, local := d.session(spec.SessionRef()), a.Owner == "" || a.Owner == d.cfg.Instance
+	if s != nil && (a.Refused || !local) {
+		s.supersede()
 	}
 	switch {
 	case a.Refused:
-	case !mine:
-		l := endedLetter{Session: spec.SessionRef(), Job: spec.Job(), Turn: turn, Seq: a.Seq}
-		if e != nil && len(body) <= mostWritten {
-			l.Message = body // a large one, or another, is read from the outbox
+	case !local:
+		ended := endedMessage{Session: spec.SessionRef(), Job: spec.Job(), Turn: turn, Seq: a.Seq}
+		if m != nil && len(body) <= maxInlineBytes {
+			ended.Message = body
 		}
-		d.write(ctx, a.Owner, kindEnded, tellFor, l)
+		d.notify(ctx, a.Owner, kindEnded, messageTTL, ended)
 	case s != nil:
-		s.appended(turn, a.Seq, e)
+		s.outbox.messageAppended(turn, a.Seq, m)
 	}
 	return nil
+}
+
+// DeliverPartial sends a partial result to its session, if this instance has it. The caller has checked that the node has the
+// job.
+func (d *Directory) DeliverPartial(p *wire.JobPartial) {
+	u := d.utterance(core.JobID(p.JobID))
+	if u == nil {
+		return
+	}
+	s := u.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.result.sent || s.conn == nil || !s.settings.Partials || !u.partial.advance(p.AttemptID, p.Rev) {
+		return
+	}
+	d.metrics.Messages.WithLabelValues("partial").Inc()
+	s.conn.Send(wire.Partial{
+		JobID: p.JobID, AttemptID: p.AttemptID, UtteranceIndex: u.turn - 1, Rev: p.Rev, Stage: p.Stage,
+		TextSrc: p.TextSrc, TextTgt: p.TextTgt,
+	})
+}
+
+// storeDown logs an error of the store and returns the error that is reported to the client.
+func (d *Directory) storeDown(err error) *wire.Error {
+	d.log.Warn("the store did not answer", "operation", "session", "error", err)
+	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
 }

@@ -5,31 +5,31 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Seal is the terminal message of a job as the outbox holds it.
-func Seal(job *core.Job) ([]byte, error) {
-	e, err := seal(job)
+// EncodeTerminalMessage returns the terminal message of a job as the outbox holds it.
+func EncodeTerminalMessage(job *core.Job) ([]byte, error) {
+	m, err := newTerminalMessage(job)
 	if err != nil {
 		return nil, err
 	}
-	return e.encode()
+	return m.encode()
 }
 
-// Ref identifies the seat's conversation.
-func (t *Connection) Ref() core.SessionRef { return t.session.ref }
+// Ref identifies the session.
+func (c *Connection) Ref() core.SessionRef { return c.session.ref }
 
-// Past is how many names of ended utterances are remembered.
-func (t *Connection) Past() int {
-	t.session.mu.Lock()
-	defer t.session.mu.Unlock()
-	return len(t.session.closed)
+// ClosedUtterances is how many ended utterances are remembered.
+func (c *Connection) ClosedUtterances() int {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	return len(c.session.intake.closed)
 }
 
-// Spoken is how many utterances there are of which something may still come.
-func (t *Connection) Spoken() int {
-	t.session.mu.Lock()
-	defer t.session.mu.Unlock()
-	return len(t.session.spoken)
+// UnfinishedUtterances is how many utterances there are that a result or speech may still follow.
+func (c *Connection) UnfinishedUtterances() int {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	return len(c.session.unfinished)
 }
 
-// Audio is the buffer of the sessions' audio.
-func (d *Directory) Audio() *audio.Buffer { return d.audio }
+// AudioBuffer is the buffer of the sessions' audio.
+func (d *Directory) AudioBuffer() *audio.Buffer { return d.audio }

@@ -1,227 +1,410 @@
 package session
 
 import (
+	"crypto/rand"
 	"slices"
 	"strconv"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Words is one piece of audio, with what its client says of its utterance.
+// AudioFrame is one frame of audio, with what its client declares about its utterance.
 type AudioFrame struct {
 	Seq       int64 // 0: the next
 	Utterance string
 	Src       core.Lang
 	Request   core.RequestID
-	Data      []byte // not kept by the caller
+	Data      []byte // the caller does not change it until the call returns
 	Final     bool
 }
 
-// begin opens an utterance.
-func (s *Session) begin(id string, src core.Lang, request core.RequestID) *wire.Error {
-	direction, ok := s.set.direction(src)
-	if !ok {
-		return wire.Invalid("src_lang", "must be one of the session's languages, %s or %s", s.set.Langs[0], s.set.Langs[1])
+// intake takes the audio of a session in: it counts frames, divides them into utterances, and commits an utterance when it
+// ends. The session's mutex guards it.
+type intake struct {
+	session *Session
+
+	received int64 // the number of the last audio frame that was taken in
+	acked    int64 // the last frame that was acknowledged to the client
+	assigned int64 // the last frame of which it is decided to which utterance it belongs; that is saved with the session
+	open     *utterance
+	replays  []*utterance // utterances that were committed on another instance and whose audio the client sends again, in order
+	closed   closedUtterances
+
+	pace       paceLimiter
+	noise      noiseFloor
+	startLimit *rate.Limiter // of utterances that begin
+
+	pauseTimer *time.Timer // ends the open utterance when no audio arrives
+	ping       string      // the payload of the ping that tells a pause from a stall; empty: none is under way
+}
+
+const (
+	// utteranceRate is how many utterances a session may begin each second.
+	utteranceRate = 5
+	// maxPendingFactor times MaxUnanswered is how many utterances of a session may be pending before no more can begin. No
+	// speaker gets there.
+	maxPendingFactor = 4
+	// ackInterval is after how many frames audio is acknowledged.
+	ackInterval = 10
+	// pongTimeout is how long a peer may take to answer a ping before its connection counts as stalled.
+	pongTimeout = 5 * time.Second
+	// partSeparator separates the request_id of an utterance from the number of its further part. No client can use it in an
+	// id, so a part is never taken for a repetition of another request.
+	partSeparator = "~"
+)
+
+// init prepares the intake of a new session.
+func (in *intake) init(s *Session, now time.Time) {
+	in.session, in.pace.last = s, now
+	in.startLimit = rate.NewLimiter(utteranceRate, s.registry.cfg.MaxUnanswered)
+	in.pauseTimer = time.AfterFunc(time.Hour, in.checkPause)
+	in.pauseTimer.Stop()
+}
+
+// stop drops all audio that belongs to no job yet.
+func (in *intake) stop() {
+	in.pauseTimer.Stop()
+	if in.open != nil {
+		in.open.releaseAudio()
+		in.open = nil
 	}
-	s.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options}
+	for _, u := range in.replays {
+		u.releaseAudio()
+	}
+}
+
+// begin opens an utterance.
+func (in *intake) begin(id string, src core.Lang, request core.RequestID) *wire.Error {
+	s := in.session
+	direction, ok := s.settings.direction(src)
+	if !ok {
+		return wire.Invalid("src_lang", "must be one of the session's languages, %s or %s", s.settings.Langs[0], s.settings.Langs[1])
+	}
+	in.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options}
 	return nil
 }
 
-// partSign is between the request_id of an utterance and the number of its further part. No client can use it in an id, so a
-// part is never taken for a repetition of another request.
-const partSign = "~"
-
-// beginPart opens a further part of an utterance that has ended. If that had nothing but silence and made no job, it opens
-// that utterance anew.
-func (s *Session) beginPart(c *closedUtterance) {
-	direction, _ := s.set.direction(c.Src) // it was one of the session's, and those do not change
-	s.open = &utterance{session: s, id: c.Name, src: c.Src, request: c.Request, direction: direction, options: s.options}
+// beginPart opens a further part of an utterance that has ended. If that utterance had nothing but silence and made no job,
+// beginPart opens it again.
+func (in *intake) beginPart(c *closedUtterance) {
+	s := in.session
+	direction, _ := s.settings.direction(c.Src) // it was one of the session's languages, and those do not change
+	in.open = &utterance{session: s, id: c.Name, src: c.Src, request: c.Request, direction: direction, options: s.options}
 	if c.Turn == 0 {
 		return
 	}
 	part := *c
 	part.Parts++
-	s.open.request, s.open.continues = core.RequestID(string(c.Request)+partSign+strconv.Itoa(part.Parts)), &part
+	in.open.request, in.open.continues = core.RequestID(string(c.Request)+partSeparator+strconv.Itoa(part.Parts)), &part
 }
 
-// hear takes in the audio frame that was just counted.
-func (s *Session) hear(w *AudioFrame) *wire.Error {
-	if s.counted <= s.cut {
-		return s.rehear(w)
+// checkBegin returns the reason why no utterance can begin now, or nil.
+func (in *intake) checkBegin() *wire.Error {
+	if n := len(in.session.outbox.pending); n >= maxPendingFactor*in.session.registry.cfg.MaxUnanswered {
+		return wire.Errorf(wire.RateLimited, "%d utterances wait for their results: send fewer at once", n).RetryIn(time.Second)
 	}
-	if w.Utterance != "" && (s.open == nil || s.open.id != w.Utterance) {
-		if c := s.recall(w.Utterance); c != nil {
-			return s.hearClosed(c, w)
-		}
-		if s.open != nil && s.open.id != "" {
-			s.commit(ending{reason: byHand, through: s.counted - 1})
-		}
-	}
-	if len(w.Data) > 0 {
-		if e := s.take(w); e != nil {
-			return e
-		}
-	}
-	if w.Final {
-		s.endByHand(w.Utterance)
-	}
-	return nil
-}
-
-// hearClosed takes in audio that names an utterance which has ended. If its client ended it, the audio is late; else it
-// is a further part, so that nothing that was said is lost.
-func (s *Session) hearClosed(c *closedUtterance, w *AudioFrame) *wire.Error {
-	if len(w.Data) == 0 {
-		c.Final = c.Final || w.Final
-		s.belongsToNone()
-		return nil
-	}
-	if c.Final {
-		s.warn("LATE_AUDIO", "utterance "+w.Utterance+" has ended; audio after its end is dropped")
-		s.belongsToNone()
-		return nil
-	}
-	part := *c
-	s.commit(ending{reason: byHand, through: s.counted - 1})
-	if e := s.mayBegin(); e != nil {
-		return e
-	}
-	s.beginPart(&part)
-	if e := s.add(w); e != nil {
-		s.open = nil // nothing is in it
-		return e
-	}
-	if part.Turn == 0 {
-		s.forgetClosed(part.Name) // it has begun anew
-	}
-	if w.Final {
-		s.endByHand(w.Utterance)
-	}
-	return nil
-}
-
-// belongsToNone notes that the frame that was just counted is part of no utterance, and never will be.
-func (s *Session) belongsToNone() {
-	if s.open == nil {
-		s.cut = s.counted
-		s.change()
-	}
-}
-
-// endByHand ends the open utterance because its client says so. If a pause was first, what follows is no further part. The
-// name is that of an utterance that is open or was never heard of, or there is none.
-func (s *Session) endByHand(name string) {
-	if s.open != nil {
-		s.commit(ending{reason: byHand, through: s.counted, final: true})
-		return
-	}
-	if c := s.lastClosed(); c != nil && name == "" {
-		c.Final = true
-	}
-	s.belongsToNone()
-}
-
-// maxWaiting is how many times as many utterances as may be unanswered a session may begin: beyond that it is not
-// somebody who speaks.
-const maxWaiting = 4
-
-// utteranceRate is how many utterances a session may begin each second.
-const utteranceRate = 5
-
-// mayBegin says why no utterance can begin now, if none can.
-func (s *Session) mayBegin() *wire.Error {
-	if len(s.turn) >= maxWaiting*s.rooms.cfg.MaxUnanswered {
-		return wire.Errorf(wire.RateLimited, "%d utterances wait for their results: say less at once", len(s.turn)).RetryIn(time.Second)
-	}
-	if !s.begun.Allow() {
+	if !in.startLimit.Allow() {
 		return wire.Errorf(wire.RateLimited, "at most %d utterances may begin each second", utteranceRate).RetryIn(time.Second)
 	}
 	return nil
 }
 
-// take puts audio into the open utterance, or opens one.
-func (s *Session) take(w *AudioFrame) *wire.Error {
-	opened := false
-	if s.open == nil {
-		if e := s.mayBegin(); e != nil {
-			return e
-		}
-		if c := s.continued(); c != nil && w.Utterance == "" {
-			s.beginPart(c)
-		} else if e := s.begin(w.Utterance, w.Src, w.Request); e != nil {
-			return e
-		}
-		opened = true
+// receive counts a frame of audio and takes it in. A frame that is refused is not counted.
+func (in *intake) receive(f *AudioFrame) *wire.Error {
+	if f.Seq != 0 && f.Seq <= in.received {
+		in.acknowledge(false)
+		return nil // it was sent again, and had arrived
 	}
-	e := s.add(w)
-	if e != nil && opened {
-		s.open = nil // what is refused begins nothing
+	if f.Seq > in.received+1 {
+		if !in.maySkipTo(f.Seq - 1) {
+			return wire.Invalid("seq", "the next audio frame is %d, not %d", in.received+1, f.Seq)
+		}
+		in.received = f.Seq - 1
+	}
+	in.received++
+	if e := in.assign(f); e != nil {
+		in.received--
+		return e
+	}
+	in.acknowledge(false)
+	return nil
+}
+
+// assign gives the frame that was just counted to its utterance.
+func (in *intake) assign(f *AudioFrame) *wire.Error {
+	if in.received <= in.assigned {
+		return in.assignReplay(f)
+	}
+	if f.Utterance != "" && (in.open == nil || in.open.id != f.Utterance) {
+		if c := in.closed.find(f.Utterance); c != nil {
+			return in.assignClosed(c, f)
+		}
+		if in.open != nil && in.open.id != "" {
+			in.commit(utteranceEnd{reason: reasonManual, through: in.received - 1})
+		}
+	}
+	if len(f.Data) > 0 {
+		if e := in.addOrBegin(f); e != nil {
+			return e
+		}
+	}
+	if f.Final {
+		in.endManually(f.Utterance)
+	}
+	return nil
+}
+
+// assignClosed handles audio that names an utterance which has ended. If its client ended it, the audio is late; otherwise it
+// is a further part, so that no speech is lost.
+func (in *intake) assignClosed(c *closedUtterance, f *AudioFrame) *wire.Error {
+	if len(f.Data) == 0 {
+		c.Final = c.Final || f.Final
+		in.assignNone()
+		return nil
+	}
+	if c.Final {
+		in.session.warn("LATE_AUDIO", "utterance "+f.Utterance+" has ended; audio after its end is dropped")
+		in.assignNone()
+		return nil
+	}
+	part := *c
+	in.commit(utteranceEnd{reason: reasonManual, through: in.received - 1})
+	if e := in.checkBegin(); e != nil {
+		return e
+	}
+	in.beginPart(&part)
+	if e := in.add(f); e != nil {
+		in.open = nil // it has no audio
+		return e
+	}
+	if part.Turn == 0 {
+		in.closed.remove(part.Name) // it is open again
+	}
+	if f.Final {
+		in.endManually(f.Utterance)
+	}
+	return nil
+}
+
+// assignNone records that the frame that was just counted belongs to no utterance and never will.
+func (in *intake) assignNone() {
+	if in.open == nil {
+		in.assigned = in.received
+		in.session.saver.markChanged()
+	}
+}
+
+// addOrBegin adds audio to the open utterance, or begins one.
+func (in *intake) addOrBegin(f *AudioFrame) *wire.Error {
+	begun := false
+	if in.open == nil {
+		if e := in.checkBegin(); e != nil {
+			return e
+		}
+		if c := in.closed.continuable(); c != nil && f.Utterance == "" {
+			in.beginPart(c)
+		} else if e := in.begin(f.Utterance, f.Src, f.Request); e != nil {
+			return e
+		}
+		begun = true
+	}
+	e := in.add(f)
+	if e != nil && begun {
+		in.open = nil // a refused frame begins no utterance
 	}
 	return e
 }
 
-// add puts audio into the open utterance.
-func (s *Session) add(w *AudioFrame) *wire.Error {
-	cfg, u := &s.rooms.cfg, s.open
+// add adds audio to the open utterance, and commits the utterance if it ends with it.
+func (in *intake) add(f *AudioFrame) *wire.Error {
+	s, u := in.session, in.open
+	maxAhead := s.registry.cfg.Ahead
 	if u.id == "" {
-		u.id = w.Utterance
+		u.id = f.Utterance
 	}
 	if u.request == "" {
-		u.request = w.Request
+		u.request = f.Request
 	}
-	first := w.Data
-	if len(u.pieces) > 0 {
-		first = u.pieces[0].data
-	}
-	if e := audio.CheckFrame(&s.set.Format, first, w.Data); e != nil {
+	first := u.firstFrame(f.Data)
+	if e := audio.CheckFrame(&s.settings.Format, first, f.Data); e != nil {
 		return e
 	}
-	now, length := time.Now(), audio.FrameDuration(&s.set.Format, first, w.Data)
-	// A packet says itself how long it lasts; what it takes to carry it does not lie.
-	if wait := s.pace.heard(now, max(length, time.Duration(len(w.Data))*time.Second/audio.MaxByteRate), cfg.Ahead); wait > 0 {
-		e := wire.Errorf(wire.RateLimited, "audio runs further ahead of real time than %s", cfg.Ahead)
-		return e.RetryIn(min(max(wait, 100*time.Millisecond), cfg.Ahead))
+	now, duration := time.Now(), audio.FrameDuration(&s.settings.Format, first, f.Data)
+	// The duration that a packet declares may be too short for its size: then the size counts.
+	if wait := in.pace.add(now, max(duration, time.Duration(len(f.Data))*time.Second/audio.MaxByteRate), maxAhead); wait > 0 {
+		e := wire.Errorf(wire.RateLimited, "audio runs further ahead of real time than %s", maxAhead)
+		return e.RetryIn(min(max(wait, 100*time.Millisecond), maxAhead))
 	}
-	if e := s.reserveAudio(u, len(w.Data)); e != nil {
+	if e := u.reserveAudio(len(f.Data)); e != nil {
 		return e
 	}
-	r := s.set.rules()
-	ended, dropped := u.add(&s.set.Format, &r, &s.noise, piece{s.counted, slices.Clone(w.Data), length, now})
-	s.rooms.audio.Release(dropped)
-	if ended != "" {
-		s.commit(ending{reason: ended, through: s.counted})
+	rules := s.settings.segmentRules()
+	reason, dropped := u.add(&s.settings.Format, &rules, &in.noise, audioPiece{in.received, slices.Clone(f.Data), duration, now})
+	s.registry.audio.Release(dropped)
+	if reason != "" {
+		in.commit(utteranceEnd{reason: reason, through: in.received})
 		return nil
 	}
-	s.awaitPause()
+	in.awaitPause()
 	return nil
 }
 
-// reserveAudio makes room for audio of an utterance.
-func (s *Session) reserveAudio(u *utterance, size int) *wire.Error {
-	if u.bytes+size > s.rooms.cfg.MaxUtteranceBytes {
-		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", s.rooms.cfg.MaxUtteranceBytes)
+// endManually ends the open utterance at its client's request. If a pause has ended it before, audio that follows is no
+// further part. The name is that of an utterance that is open or not known, or empty.
+func (in *intake) endManually(name string) {
+	if in.open != nil {
+		in.commit(utteranceEnd{reason: reasonManual, through: in.received, final: true})
+		return
 	}
-	if !s.rooms.audio.Reserve(size) {
-		return wire.Errorf(wire.RateLimited, "this instance holds as much audio as it can: resume in a moment, on another instance if there is one").RetryIn(time.Second)
+	if c := in.closed.last(); c != nil && name == "" {
+		c.Final = true
 	}
-	return nil
+	in.assignNone()
 }
 
-// ackEvery is after how many frames audio is acknowledged.
-const ackEvery = 10
+// utteranceEnd describes the end of an utterance.
+type utteranceEnd struct {
+	reason  string
+	through int64 // the last audio frame that may belong to it
+	final   bool  // its client ended it: audio that names it from now on is late
+}
 
-func (s *Session) acknowledge(now bool) {
-	if s.link != nil && (now && s.counted > s.acked || s.counted >= s.acked+ackEvery) {
-		s.acked = s.counted
-		s.link.Send(wire.AudioAck{Seq: s.counted})
+// commit closes the open utterance and makes a job of it. An utterance without audio, or with nothing but silence that its
+// client did not close, makes no job, nor does the repetition of an earlier request.
+func (in *intake) commit(end utteranceEnd) {
+	u, s := in.open, in.session
+	if u == nil {
+		return
+	}
+	in.closeOpen(end.through)
+	if len(u.frames) == 0 || !u.hasSpeech && end.reason != reasonManual {
+		in.discard(u, end)
+		return
+	}
+	if u.request == "" {
+		u.request = core.RequestID(string(s.ref.Name) + ":" + strconv.FormatInt(u.firstSeq, 10))
+	}
+	if first := s.requests.find(u.request); first != nil {
+		end.final = true
+		in.discard(u, end)
+		s.warn("DUPLICATE_REQUEST", "request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
+		return
+	}
+	s.assignTurn(u, end.reason)
+	in.closed.add(u, end)
+	s.registry.metrics.Committed(end.reason)
+	s.submit(u)
+}
+
+// closeOpen makes the open utterance no longer the open one: no frame after through belongs to it.
+func (in *intake) closeOpen(through int64) {
+	in.open, in.ping = nil, ""
+	in.pauseTimer.Stop()
+	in.assigned = through
+}
+
+// discard drops an utterance that makes no job.
+func (in *intake) discard(u *utterance, end utteranceEnd) {
+	u.releaseAudio()
+	in.closed.add(u, end)
+	in.session.saver.markChanged()
+}
+
+// acknowledge acknowledges the audio that was received: now, or after every ackInterval frames.
+func (in *intake) acknowledge(now bool) {
+	conn := in.session.conn
+	if conn != nil && (now && in.received > in.acked || in.received >= in.acked+ackInterval) {
+		in.acked = in.received
+		conn.Send(wire.AudioAck{Seq: in.received})
 	}
 }
 
-func (s *Session) warn(code, detail string) {
-	if s.link != nil {
-		s.link.Send(wire.Warning{Code: code, Detail: detail})
+// hasOpenAudio reports whether an utterance is open that has audio.
+func (in *intake) hasOpenAudio() bool { return in.open != nil && len(in.open.frames) > 0 }
+
+// connectionChanged restarts the wait for a pause over another connection.
+func (in *intake) connectionChanged(now time.Time) {
+	if in.hasOpenAudio() {
+		in.open.receivedAt = now
+		in.awaitPause()
 	}
+}
+
+// connectionLost stops the wait for a pause: the rest of the open utterance may arrive over the next connection.
+func (in *intake) connectionLost() {
+	in.ping = ""
+	in.pauseTimer.Stop()
+}
+
+// awaitPause starts the wait for the pause that ends the open utterance, unless only its client ends it.
+func (in *intake) awaitPause() {
+	in.ping = ""
+	if in.session.settings.Manual {
+		in.pauseTimer.Stop()
+	} else {
+		in.pauseTimer.Reset(in.session.settings.Pause)
+	}
+}
+
+// checkPause runs when no audio has arrived for the length of a pause. The speaker may pause, or audio may be stuck on its
+// way: a ping tells them apart. The connection keeps the order of what is sent, so when the pong arrives with no audio
+// before it, none was on its way. While the connection is lost, the rest may arrive over the next one.
+func (in *intake) checkPause() {
+	s := in.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished || s.conn == nil || !in.hasOpenAudio() || s.settings.Manual {
+		return
+	}
+	if left := s.settings.Pause - time.Since(in.open.receivedAt); left > 0 {
+		in.pauseTimer.Reset(left)
+		return
+	}
+	if in.ping != "" { // the pong is overdue
+		in.ping = ""
+		s.conn.Close(wire.CloseSlow, wire.Errorf(wire.DeadlineExceeded,
+			"no audio arrived, and a ping was not answered within %s: connect again and resume; the utterance is still open", pongTimeout))
+		return
+	}
+	in.ping = rand.Text()
+	s.registry.metrics.PauseProbes.Inc()
+	s.conn.Ping([]byte(in.ping))
+	in.pauseTimer.Reset(pongTimeout)
+}
+
+// pong handles the answer to a ping: with no audio before it, the pause is one.
+func (in *intake) pong(payload []byte) {
+	if in.ping != "" && string(payload) == in.ping && in.open != nil {
+		in.commit(utteranceEnd{reason: reasonPause, through: in.received})
+	}
+}
+
+// paceLimiter limits how far audio may run ahead of real time. Time without audio earns nothing; time without a connection
+// does, as credit, because the audio of that time arrives at once.
+type paceLimiter struct {
+	ahead  time.Duration
+	credit time.Duration
+	last   time.Time
+}
+
+// add adds audio of a duration. It returns 0, or, when the audio arrived too fast and was not added, after how long it may
+// be sent again.
+func (p *paceLimiter) add(now time.Time, d, limit time.Duration) (wait time.Duration) {
+	p.ahead = max(0, p.ahead-now.Sub(p.last))
+	p.last = now
+	over := p.ahead + d - limit
+	if over > p.credit {
+		return over - p.credit
+	}
+	if over > 0 {
+		p.credit -= over
+		d -= over
+	}
+	p.ahead += d
+	return 0
 }

@@ -10,118 +10,121 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// What instances tell each other about sessions. None of it has to arrive: an outbox is read by whoever has the session,
-// a job that waits for its sound is looked at by whoever dispatched it, and a session that moved is noticed when it is
-// saved.
+// Kinds of messages between instances about sessions. Nothing depends on their arrival: the owner of a session reads its
+// outbox, the dispatcher of a job that waits for its audio checks the job, and an instance notices when it saves a session
+// that the session has moved.
 const (
-	kindEnded   bus.Kind = "session.ended"   // a job has ended; of a session's, a terminal message is in the outbox
-	kindPartial bus.Kind = "session.partial" // what a node has so far
-	kindWanted  bus.Kind = "session.wanted"  // a job waits for its sound
-	kindMoved   bus.Kind = "session.moved"   // the session is another's by now
+	kindEnded       bus.Kind = "session.ended"   // a job has ended; if it has a session, its terminal message is in the outbox
+	kindPartial     bus.Kind = "session.partial" // a partial result
+	kindAudioWanted bus.Kind = "session.wanted"  // a job waits for its audio
+	kindMoved       bus.Kind = "session.moved"   // another instance has taken the session over
 )
 
-// How long such a letter is worth reading, and how much of what was said it may hold: inboxes are in Redis's memory.
 const (
-	tellFor     = time.Minute // that a job has ended, that one waits for its sound, and where a session is
-	partialFor  = 2 * time.Second
-	mostWritten = 16 << 10
+	// messageTTL and partialTTL are how long messages are worth reading.
+	messageTTL = time.Minute
+	partialTTL = 2 * time.Second
+	// maxInlineBytes bounds the text in a message: inboxes are in Redis's memory.
+	maxInlineBytes = 16 << 10
 )
 
-// endedLetter goes to whoever has the session, and without a session to whoever sees a job through that has none.
-type endedLetter struct {
+// endedMessage goes to the owner of the session. Without a session it goes to the instance that waits for the job's end.
+type endedMessage struct {
 	Session core.SessionRef `json:"session"`
 	Job     core.JobID      `json:"job"`
 	Turn    int64           `json:"turn"`
 	Seq     int64           `json:"seq"`
-	Message []byte          `json:"message,omitempty"` // as the outbox holds it
+	Message []byte          `json:"message,omitempty"` // as the outbox holds it; empty: it is read from there
 }
 
-type wantedLetter struct {
+// audioWantedMessage goes to the owner of the session.
+type audioWantedMessage struct {
 	Session core.SessionRef `json:"session"`
 	Job     core.JobID      `json:"job"`
 }
 
-type movedLetter struct {
+// movedMessage goes to the previous owner of the session.
+type movedMessage struct {
 	Session core.SessionRef `json:"session"`
 	Epoch   int64           `json:"epoch"`
 }
 
-// Handlers handle the messages of other instances about sessions.
+// Handlers returns the handlers of messages from other instances about sessions.
 func (r *Registry) Handlers() map[bus.Kind]bus.Handler {
 	return map[bus.Kind]bus.Handler{
-		kindEnded: {Handle: bus.Decoding(r.endedElsewhere)},
+		kindEnded: {Handle: bus.Decoding(r.handleEnded)},
 		kindPartial: {Handle: bus.Decoding(func(_ context.Context, _ *bus.Message, p *wire.JobPartial) error {
-			r.Partial(p)
+			r.DeliverPartial(p)
 			return nil
 		})},
-		kindWanted: {Handle: bus.Decoding(r.wantedElsewhere), Async: true},
-		kindMoved:  {Handle: bus.Decoding(r.movedElsewhere)},
+		kindAudioWanted: {Handle: bus.Decoding(r.handleAudioWanted), Async: true},
+		kindMoved:       {Handle: bus.Decoding(r.handleMoved)},
 	}
 }
 
-// write tells another instance something about a session. If it is not there, or nobody can say, it finds out by itself.
-func (d *Directory) write(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) {
+// handleEnded handles the end of a job that this instance dispatched, or whose session it has: then the terminal message is in
+// the session's outbox.
+func (r *Registry) handleEnded(_ context.Context, _ *bus.Message, in *endedMessage) error {
+	r.jobs.EndedElsewhere(in.Job)
+	s := r.session(in.Session)
+	if s == nil {
+		return nil
+	}
+	var m *terminalMessage
+	if len(in.Message) > 0 {
+		var err error
+		if m, err = decodeTerminalMessage(in.Message); err != nil {
+			return err
+		}
+	}
+	s.outbox.messageAppended(in.Turn, in.Seq, m)
+	return nil
+}
+
+// handleAudioWanted resumes a job whose audio is here.
+func (r *Registry) handleAudioWanted(ctx context.Context, _ *bus.Message, in *audioWantedMessage) error {
+	if r.audio.Clip(in.Job) == nil {
+		return nil // the job is resumed when the client has sent the audio again
+	}
+	_, err := r.jobs.ResumeWithAudio(ctx, in.Job)
+	return err
+}
+
+// handleMoved ends a session here that another instance has taken over.
+func (r *Registry) handleMoved(_ context.Context, _ *bus.Message, in *movedMessage) error {
+	if s := r.session(in.Session); s != nil && s.ownership.Epoch < in.Epoch {
+		s.supersede()
+	}
+	return nil
+}
+
+// notify sends a message to another instance. If that fails, the instance notices the change by itself.
+func (d *Directory) notify(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) {
 	if d.bus == nil || to == "" || to == d.cfg.Instance {
 		return
 	}
 	if err := d.bus.Send(ctx, to, kind, ttl, body); err != nil {
-		d.log.Debug("another instance was not told", "kind", string(kind), "instance", to, "error", err)
+		d.log.Debug("a message to another instance was not sent", "kind", string(kind), "instance", to, "error", err)
 	}
 }
 
-// endedElsewhere takes in that a job has ended which is seen through here, or whose session is here: then a terminal
-// message is in the session's outbox.
-func (r *Registry) endedElsewhere(_ context.Context, _ *bus.Message, l *endedLetter) error {
-	r.jobs.EndedElsewhere(l.Job)
-	s := r.session(l.Session)
-	if s == nil {
-		return nil
-	}
-	var e *envelope // what does not come with it is read from the outbox
-	if len(l.Message) > 0 {
-		var err error
-		if e, err = openEnvelope(l.Message); err != nil {
-			return err
-		}
-	}
-	s.appended(l.Turn, l.Seq, e)
-	return nil
-}
-
-// Wanted implements dispatch.Outcomes: it asks whoever has the session to go on with a job, if the sound is there.
+// AudioWanted implements dispatch.Outcomes: it asks the owner of the session to resume a job if it has the audio.
 func (d *Directory) AudioWanted(ctx context.Context, job *core.Job) {
-	st, err := d.store.LoadSession(ctx, job.SessionRef().SessionKey)
-	if err == nil && st.Incarnation == job.Incarnation {
-		d.write(ctx, st.Owner, kindWanted, tellFor, wantedLetter{job.SessionRef(), job.ID})
+	stored, err := d.store.LoadSession(ctx, job.SessionRef().SessionKey)
+	if err == nil && stored.Incarnation == job.Incarnation {
+		d.notify(ctx, stored.Owner, kindAudioWanted, messageTTL, audioWantedMessage{job.SessionRef(), job.ID})
 	}
 }
 
-// Over implements dispatch.Outcomes: it tells the instance that sees a job without a session through.
+// NotifyEnded implements dispatch.Outcomes: it reports the end of a job without a session to the instance that waits for it.
 func (d *Directory) NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID) {
-	d.write(ctx, at, kindEnded, tellFor, endedLetter{Job: job})
+	d.notify(ctx, at, kindEnded, messageTTL, endedMessage{Job: job})
 }
 
-// wantedElsewhere goes on with a job whose sound is here.
-func (r *Registry) wantedElsewhere(ctx context.Context, _ *bus.Message, l *wantedLetter) error {
-	if r.audio.Clip(l.Job) == nil {
-		return nil // when the speaker sends it again, that goes on with the job
-	}
-	_, err := r.jobs.ResumeWithAudio(ctx, l.Job)
-	return err
-}
-
-// movedElsewhere lets go of a session that goes on elsewhere.
-func (r *Registry) movedElsewhere(_ context.Context, _ *bus.Message, l *movedLetter) error {
-	if s := r.session(l.Session); s != nil && s.claim.Epoch < l.Epoch {
-		s.superseded()
-	}
-	return nil
-}
-
-// PartialTo passes on what a node has so far to the instance that gave it the job.
-func (d *Directory) PartialTo(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
-	if len(p.TextSrc)+len(p.TextTgt) <= mostWritten {
-		d.write(ctx, to, kindPartial, partialFor, p)
+// SendPartial sends a partial result to the instance that dispatched the job.
+func (d *Directory) SendPartial(ctx context.Context, to core.InstanceID, p *wire.JobPartial) {
+	if len(p.TextSrc)+len(p.TextTgt) <= maxInlineBytes {
+		d.notify(ctx, to, kindPartial, partialTTL, p)
 	}
 }
 

@@ -2,88 +2,104 @@ package session
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"sync"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Link is where a session's messages go. It never makes anybody wait: what it cannot take closes it.
-type Conn interface {
-	Send(f wire.Frame) bool
-	// SendText sends a frame that was written before.
-	SendText(text []byte) bool
-	// Feed sends binary frames as they are taken: next hands out one after the other, nil when there is none for now.
-	Feed(next func() []byte) bool
-	// Ping asks the other side for a pong with the same payload, which comes to Seat.Pong.
-	Ping(payload []byte) bool
-	Close(code wire.CloseCode, e *wire.Error)
-	// Part says a last word, after all the rest, and closes it.
-	SendFinal(f wire.Frame)
-}
-
-// Jobs is what a session needs of dispatch.
+// Jobs is the part of dispatch that sessions use.
 type Jobs interface {
 	DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error)
 	Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error)
-	// Rearm goes on with a job whose sound is here again, and reports whether there is such a job.
+	// ResumeWithAudio resumes a job whose audio is here again, and reports whether there is such a job.
 	ResumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error)
-	// GiveUp ends a job that has not ended, for a reason, and reports whether there is such a job.
+	// Abandon ends a job that has not ended, for a reason, and reports whether there is such a job.
 	Abandon(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error)
-	// Settled lets go of a job that has ended elsewhere.
+	// EndedElsewhere drops a job that has ended on another instance.
 	EndedElsewhere(id core.JobID)
 }
 
 // Registry starts and resumes the sessions of this instance, and ends them with it.
 type Registry struct {
 	*Directory
-	jobs Jobs
+	jobs   Jobs
+	placer *placer
 
-	closed  bool // guarded by the directory's mutex, as is leaving
-	leaving bool // clients are asked to continue on another instance
+	closed   bool // guarded by the directory's mutex, as is draining
+	draining bool // clients are asked to continue on another instance
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-	work sync.WaitGroup
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // what runs in the background
 }
 
 // NewRegistry makes the registry of a directory. End it with Close.
 func NewRegistry(d *Directory, jobs Jobs) *Registry {
 	r := &Registry{Directory: d, jobs: jobs}
-	r.life, r.end = context.WithCancel(context.Background()) //nolint:forbidigo // utterances outlive connections
+	r.placer = &placer{directory: d, jobs: jobs, isDraining: r.isDraining}
+	r.ctx, r.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // utterances outlive connections
 	return r
 }
 
-// Close forgets every session and waits for what runs beside them. Their state is in the store.
+// Close stops every session and waits for what runs in the background. The sessions' state is in the store.
 func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
-	all := make([]*Session, 0, len(r.sessions))
-	for _, s := range r.sessions {
-		all = append(all, s)
-	}
 	r.mu.Unlock()
-	for _, s := range all {
+	for _, s := range r.all() {
 		s.stop()
 	}
-	r.end()
-	r.work.Wait()
+	r.cancel()
+	r.running.Wait()
 }
 
-// background runs fn beside the caller, unless the rooms are closed.
-func (r *Registry) background(fn func(ctx context.Context)) {
+// runInBackground runs fn in a goroutine that Close waits for, unless the registry is closed.
+func (r *Registry) runInBackground(fn func(ctx context.Context)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed {
-		r.work.Go(func() { fn(r.life) })
+		r.running.Go(func() { fn(r.ctx) })
 	}
 }
 
-// hashOf is what is kept of a token.
-func hashOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
+// add adds a session, and reports false if there is one with its name.
+func (r *Registry) add(s *Session) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.sessions[s.ref.SessionKey] != nil {
+		return false
+	}
+	r.sessions[s.ref.SessionKey] = s
+	return true
+}
+
+// GoAway asks every client to continue on another instance within a time, and closes the connections that are left. It
+// returns when all are closed. From now on no session is started or resumed here.
+func (r *Registry) GoAway(ctx context.Context, reason string, within time.Duration) {
+	r.mu.Lock()
+	r.draining = true
+	r.mu.Unlock()
+	var conns []Conn
+	for _, s := range r.all() {
+		if conn := s.connection(); conn != nil {
+			conns = append(conns, conn)
+		}
+	}
+	socket.GoAway(ctx, conns, reason, "connect again and resume", within)
+}
+
+// isDraining reports whether clients are asked to continue on another instance.
+func (r *Registry) isDraining() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.draining
+}
+
+// drainingError is the error for a client that connects while clients are asked to go away.
+func drainingError() *wire.Error {
+	return wire.Errorf(wire.AllCandidatesFullOrFailed, "this instance is stopping: connect again, and another will answer").RetryIn(time.Second)
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,283 +13,303 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Session is one conversation. Its lock is never held while the store or dispatch is asked; a link takes what it is
-// sent without making anybody wait, so messages are sent under the lock, in their order.
+// Session is one session on this instance. Its mutex guards everything below it, also in its parts, and the session's
+// utterances. It is never held during a call of the store, the bus or Jobs. A connection takes what it is sent without
+// blocking, so messages are sent under the mutex, in order.
 type Session struct {
-	rooms *Registry
-	ref   core.SessionRef
-	hash  string          // of the resume token
-	claim store.Ownership // under which this instance has it
-
-	saving chan struct{} // holds one while the state is saved; taken before mu, never after it
+	registry  *Registry
+	ref       core.SessionRef
+	tokenHash string          // of the resume token
+	ownership store.Ownership // by which this instance owns the session
 
 	mu       sync.Mutex
-	set      settings
+	settings settings
 	options  *optionSet // of utterances that begin now
-	link     Conn       // nil while nobody listens
-	heard    time.Time
-	pause    *time.Timer // ends the open utterance when no audio comes
-	probe    string      // the ping that tells a pause from a stall; empty: none is under way
-	parting  *time.Timer // ends the wait for speech when the session was asked to end
-	noise    noiseFloor
-	begun    *rate.Limiter // of utterances
-	control  *rate.Limiter // of messages that are not audio
-	watch    *time.Timer   // nobody has said anything, or come back, for too long; or the state is to be renewed
-	due      time.Time     // when watch goes off
-	pace     pace
-	counted  int64        // audio frames
-	acked    int64        // the last that was acknowledged
-	cut      int64        // the last frame of which it was decided where it belongs
-	again    []*utterance // whose sound is to come once more, in its order
-	open     *utterance
-	turns    int64 // utterances that were committed
-	turn     map[int64]*utterance
-	requests map[core.RequestID]*utterance // that were committed, the last few
-	spoken   map[core.JobID]*utterance     // of which something may still come
-	last     map[placement]*utterance      // that waits to be placed
-	asked    []core.RequestID              // the same in their order
-	closed   []closedUtterance             // the last few that have ended
-	voices   []feeding                     // speech that links are taking
+	conn     Conn       // nil while no client is connected
 
-	version int64     // of its state
-	stored  int64     // the version that was saved
-	renewed time.Time // when that was
-	dirty   bool      // a save is about to be made
+	intake  intake
+	outbox  outbox
+	speech  speechDelivery
+	saver   stateSaver
+	monitor monitor
 
-	sent       int64               // the last durable message that was sent
-	known      int64               // the last there is
-	confirmed  int64               // the last that the client says it has
-	tallied    int64               // the last that is in the totals, or was gone before it could be
-	fresh      map[int64]*envelope // durable messages that passed through here and were not sent yet
-	freshBytes int
-	reading    bool
-
-	totals wire.SessionEnded
-	ending bool
-	parts  bool // speech that was promised is waited for
-	hasty  bool // and not any more
-	over   bool
+	turns        int64 // utterances that were committed
+	requests     requestHistory
+	unfinished   map[core.JobID]*utterance   // utterances that a result or speech may still follow
+	lastEnqueued map[placementKey]*utterance // the last utterance that waits to be placed
+	controlLimit *rate.Limiter               // of messages that are not audio
+	end          endState
+	finished     bool // the session has left this instance: it has ended, expired or moved
 }
 
-func (r *Registry) make(ref core.SessionRef) *Session {
+// endState is the state of a session that its client has asked to end.
+type endState struct {
+	requested      bool
+	speechTimer    *time.Timer // ends the wait for speech; nil: it is not awaited
+	speechTimedOut bool
+}
+
+// newSession makes a session that is not in the directory yet.
+func newSession(r *Registry, ref core.SessionRef) *Session {
 	now := time.Now()
 	s := &Session{
-		rooms: r, ref: ref, claim: store.Ownership{Owner: r.cfg.Instance}, heard: now, renewed: now, pace: pace{last: now},
-		saving: make(chan struct{}, 1), turn: make(map[int64]*utterance), options: &optionSet{},
-		requests: make(map[core.RequestID]*utterance), spoken: make(map[core.JobID]*utterance), last: make(map[placement]*utterance), fresh: make(map[int64]*envelope),
-		begun: rate.NewLimiter(utteranceRate, r.cfg.MaxUnanswered), control: rate.NewLimiter(controlRate, controlBurst),
+		registry: r, ref: ref, ownership: store.Ownership{Owner: r.cfg.Instance}, options: &optionSet{},
+		requests:   requestHistory{utterances: make(map[core.RequestID]*utterance)},
+		unfinished: make(map[core.JobID]*utterance), lastEnqueued: make(map[placementKey]*utterance),
+		controlLimit: rate.NewLimiter(controlRate, controlBurst),
 	}
-	s.pause = time.AfterFunc(time.Hour, s.paused)
-	s.pause.Stop()
+	s.intake.init(s, now)
+	s.outbox = outbox{session: s, resultQueue: makeResultQueue()}
+	s.speech = speechDelivery{session: s}
+	s.saver.init(s, now)
+	s.monitor = monitor{session: s, lastReceived: now}
 	return s
 }
 
-// enter puts a session into the table, unless there is one of its name.
-func (r *Registry) enter(s *Session) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed || r.sessions[s.ref.SessionKey] != nil {
-		return false
-	}
-	r.sessions[s.ref.SessionKey] = s
-	return true
-}
-
-func (r *Registry) leave(s *Session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sessions[s.ref.SessionKey] == s {
-		delete(r.sessions, s.ref.SessionKey)
+// warn sends a warning to the client.
+func (s *Session) warn(code, detail string) {
+	if s.conn != nil {
+		s.conn.Send(wire.Warning{Code: code, Detail: detail})
 	}
 }
 
-// down is the answer when the store does not answer.
-func (r *Registry) down(err error) *wire.Error {
-	r.log.Warn("the store did not answer", "operation", "session", "error", err)
-	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
-}
-
-// dismiss tells whoever is connected that the session goes on elsewhere.
-func (s *Session) dismiss() {
-	if s.link != nil {
-		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
-	}
-}
-
-// attach makes a link the one that messages go to, and closes the one that was.
-func (s *Session) attach(link Conn) {
-	if s.link != nil {
-		s.hush(s.link)
-	}
-	s.dismiss()
-	s.link = link
-	s.heard = time.Now()
-	if s.open != nil && len(s.open.pieces) > 0 {
-		s.open.heard = s.heard // its pause is counted anew
-		s.awaitPause()
-	}
-	for _, u := range s.turn {
-		u.waits = s.heard // so is the time within which its result must be there
-	}
-	s.guard()
-}
-
-// spread is by how much of themselves such times differ.
-const spread = 0.2
-
-// lookEvery is how often the outbox is looked at while utterances wait, in case word of their end was lost.
-const lookEvery = 3 * time.Second
-
-// patience is how long nothing may be heard of the session.
-func (s *Session) patience() time.Duration {
-	if s.link == nil {
-		return s.rooms.cfg.Resume
-	}
-	return s.rooms.cfg.Idle
-}
-
-// guard sets when the session is looked at: when it was neglected for too long, when its state is to be renewed, and
-// from time to time while something is waited for.
-func (s *Session) guard() {
-	// At a moment of its own: many may have come at once, from an instance that is gone.
-	next := min(s.patience()-time.Since(s.heard), backoff.Jitter(s.rooms.cfg.renew(), spread))
-	if len(s.turn) > 0 {
-		next = min(next, backoff.Jitter(lookEvery, spread))
-	}
-	for _, u := range s.turn {
-		if s.link != nil && !u.told && !u.expiring {
-			next = min(next, s.rooms.cfg.resultWithin()-time.Since(u.waits))
-		}
-	}
-	next = max(next, 0)
-	s.due = time.Now().Add(next)
-	if s.watch == nil {
-		s.watch = time.AfterFunc(next, s.look)
-	} else {
-		s.watch.Reset(next)
-	}
-}
-
-// look sees to a session of which nothing was heard for a while.
-func (s *Session) look() {
+// connection returns the session's connection; nil while no client is connected.
+func (s *Session) connection() Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
-		return
-	}
-	if patience := s.patience(); time.Since(s.heard) >= patience {
-		if !s.ending {
-			s.rooms.counts.Events.WithLabelValues("abandoned").Inc()
-		}
-		if s.link != nil {
-			s.link.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was heard for %s: send keepalive, or end the session", patience))
-		}
-		s.finish()
-		return
-	}
-	if time.Since(s.renewed).Seconds() >= s.rooms.cfg.renew().Seconds()*(1-spread) {
-		s.change()
-	}
-	if len(s.turn) > 0 && s.link != nil && !s.reading {
-		s.reading = true
-		s.rooms.background(s.peek)
-	}
-	s.remind()
-	s.loseLateSpeech()
-	s.guard()
+	return s.conn
 }
 
-// remind looks after utterances that have waited for long. Word that their audio is wanted may have been lost; and one
-// whose time is over ends.
-func (s *Session) remind() {
-	for _, u := range s.turn {
-		waited := time.Since(u.waits)
-		switch {
-		case u.told || waited < lookEvery:
-		case s.link != nil && waited >= s.rooms.cfg.resultWithin():
-			reason := core.ReasonDeadline
-			if slices.Contains(s.again, u) {
-				reason = core.ReasonAudioLost
-			}
-			s.expire(u, reason)
-		case !u.placing:
-			s.rooms.background(func(ctx context.Context) { _, _ = s.rooms.jobs.ResumeWithAudio(ctx, u.job) }) // it is tried again
-		}
+// lastMessage is the last durable message, as far as is known.
+func (s *Session) lastMessage() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outbox.last
+}
+
+// closeReplaced closes the connection because the session continues over another one.
+func (s *Session) closeReplaced() {
+	if s.conn != nil {
+		s.conn.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session continues over another connection"))
 	}
 }
 
-// expire ends an utterance without a result, once. Its job decides if there is one.
-func (s *Session) expire(u *utterance, reason core.Reason) {
-	if u.expiring {
-		return
+// attach makes a connection the session's, and closes the one that it replaces.
+func (s *Session) attach(conn Conn) {
+	if s.conn != nil {
+		s.speech.connectionLost(s.conn)
 	}
-	u.expiring = true
-	u.stopWaiting()
-	s.rooms.background(func(ctx context.Context) { s.rooms.giveUp(ctx, u, reason) })
+	s.closeReplaced()
+	s.conn = conn
+	now := time.Now()
+	s.intake.connectionChanged(now)
+	for _, u := range s.outbox.pending {
+		u.waitingSince = now
+	}
+	s.monitor.touch(now)
 }
 
-// finish takes the session out of the world. What its jobs still bring goes to its outbox.
-func (s *Session) finish() {
-	s.over = true
-	for _, t := range []*time.Timer{s.pause, s.parting, s.watch} {
-		if t != nil {
-			t.Stop()
-		}
+// detach records that a connection is lost. The session can be resumed, and an open utterance stays open, because the rest of
+// it may be on its way.
+func (s *Session) detach(conn Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.speech.connectionLost(conn)
+	if s.conn != conn {
+		return // it was replaced
 	}
-	if s.open != nil {
-		s.drop(s.open)
-		s.open = nil
+	s.conn = nil
+	s.intake.connectionLost()
+	if !s.finished {
+		s.monitor.touch(time.Now())
 	}
-	for _, u := range s.again {
-		s.drop(u)
+}
+
+// supersede ends the session here because another instance has taken it over. Its jobs continue, and its messages are in its
+// outbox.
+func (s *Session) supersede() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return
 	}
-	for _, u := range s.turn {
-		u.stopWaiting() // where the session goes on they are placed
-	}
-	for _, u := range s.spoken {
-		u.voice.lose(s.rooms.audio)
-		s.forget(u)
-	}
-	s.rooms.leave(s)
+	s.registry.metrics.Events.WithLabelValues("superseded").Inc()
+	s.closeReplaced()
+	s.finish()
 }
 
 // stop ends the session here because the instance stops.
 func (s *Session) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.over {
+	if !s.finished {
 		s.finish()
 	}
 }
 
-// speechFor is how long a session that was asked to end waits for speech that was promised.
-const speechFor = 10 * time.Second
+// finish removes the session from this instance. Messages that its jobs still make go to its outbox.
+func (s *Session) finish() {
+	s.finished = true
+	if s.end.speechTimer != nil {
+		s.end.speechTimer.Stop()
+	}
+	s.monitor.stop()
+	s.intake.stop()
+	for _, u := range s.outbox.pending {
+		u.placement.cancel() // the instance on which the session continues places them
+	}
+	for _, u := range s.unfinished {
+		u.speech.lose(s.registry.audio)
+		s.dropUtterance(u)
+	}
+	s.registry.remove(s)
+}
 
-// farewell ends a session that was asked to end and has nothing left to say.
-func (s *Session) farewell() {
-	if !s.ending || s.over || s.link == nil || s.sent < s.turns {
+// hasEnded reports whether the end of the session was sent to the client.
+func (s *Session) hasEnded() bool { return s.outbox.totals.SessionID != "" }
+
+// endIfComplete ends a session that was asked to end when every utterance has its terminal message and its speech.
+func (s *Session) endIfComplete() {
+	if !s.end.requested || s.finished || s.conn == nil || s.outbox.sent < s.turns {
 		return
 	}
-	if len(s.spoken) > 0 && !s.hasty {
-		if s.parts {
-			return
+	if len(s.unfinished) > 0 && !s.end.speechTimedOut {
+		s.awaitSpeech()
+		return
+	}
+	if !s.hasEnded() {
+		s.registry.metrics.Events.WithLabelValues("ended").Inc()
+	}
+	s.outbox.totals.SessionID, s.outbox.totals.Utterances = string(s.ref.Name), s.turns
+	s.saver.markChanged()
+	s.conn.SendFinal(s.outbox.totals)
+	// The message may be lost with the connection: a client that resumes the session receives it again until the session expires.
+	s.conn = nil
+	s.monitor.touch(time.Now())
+}
+
+// awaitSpeech waits for the speech of a session that was asked to end, for a limited time.
+func (s *Session) awaitSpeech() {
+	if s.end.speechTimer != nil {
+		return
+	}
+	s.end.speechTimer = time.AfterFunc(endSpeechTimeout, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.end.speechTimedOut = true
+		s.endIfComplete()
+	})
+}
+
+const (
+	// checkJitter is the jitter of the times between checks of a session: many sessions may have arrived at once, from an
+	// instance that is gone.
+	checkJitter = 0.2
+	// checkInterval is how often the outbox is checked while utterances wait, in case the news of their end was lost.
+	checkInterval = 3 * time.Second
+)
+
+// monitor checks a session when something may have gone wrong unnoticed: nothing was received for too long, the saved state
+// expires, or an utterance waits for its result. The session's mutex guards it.
+type monitor struct {
+	session      *Session
+	lastReceived time.Time   // when the last message was received, or the connection changed
+	timer        *time.Timer // runs the next check
+	nextCheck    time.Time
+}
+
+// touch records that the connection has changed, and schedules the next check.
+func (m *monitor) touch(now time.Time) {
+	m.lastReceived = now
+	m.schedule()
+}
+
+// stop ends the checks.
+func (m *monitor) stop() {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+}
+
+// timeout is how long nothing may be received before the session ends.
+func (m *monitor) timeout() time.Duration {
+	if m.session.conn == nil {
+		return m.session.registry.cfg.Resume
+	}
+	return m.session.registry.cfg.Idle
+}
+
+// expect schedules a check for an utterance that waits, unless one is near.
+func (m *monitor) expect() {
+	if time.Until(m.nextCheck) > 2*checkInterval {
+		m.schedule()
+	}
+}
+
+// schedule schedules the next check: when nothing was received for too long, when the saved state is to be renewed, when an
+// utterance times out, and every checkInterval while utterances wait.
+func (m *monitor) schedule() {
+	s, cfg := m.session, &m.session.registry.cfg
+	next := min(m.timeout()-time.Since(m.lastReceived), backoff.Jitter(cfg.renewInterval(), checkJitter))
+	if len(s.outbox.pending) > 0 {
+		next = min(next, backoff.Jitter(checkInterval, checkJitter))
+	}
+	for _, u := range s.outbox.pending {
+		if s.conn != nil && !u.result.stored && !u.placement.expired {
+			next = min(next, cfg.resultTimeout()-time.Since(u.waitingSince))
 		}
-		s.parts = true
-		s.parting = time.AfterFunc(speechFor, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.hasty = true
-			s.farewell()
-		})
+	}
+	next = max(next, 0)
+	m.nextCheck = time.Now().Add(next)
+	if m.timer == nil {
+		m.timer = time.AfterFunc(next, m.check)
+	} else {
+		m.timer.Reset(next)
+	}
+}
+
+// check ends the session if nothing was received for too long. Otherwise it renews the saved state, checks the outbox, ends
+// utterances and speech that are overdue, and schedules the next check.
+func (m *monitor) check() {
+	s := m.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
 		return
 	}
-	if s.totals.SessionID == "" {
-		s.rooms.counts.Events.WithLabelValues("ended").Inc()
+	if timeout := m.timeout(); time.Since(m.lastReceived) >= timeout {
+		if !s.end.requested {
+			s.registry.metrics.Events.WithLabelValues("abandoned").Inc()
+		}
+		if s.conn != nil {
+			s.conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was received for %s: send keepalive, or end the session", timeout))
+		}
+		s.finish()
+		return
 	}
-	s.totals.SessionID, s.totals.Utterances = string(s.ref.Name), s.turns
-	s.change()
-	s.link.SendFinal(s.totals)
-	// It may not arrive: until nobody can ask any more, whoever comes back is told again.
-	s.link, s.heard = nil, time.Now()
-	s.guard()
+	s.saver.renew()
+	s.outbox.check()
+	m.checkPending()
+	s.speech.loseOverdue()
+	m.schedule()
+}
+
+// checkPending ends pending utterances that have timed out. For others that have waited for a while it resumes the job: the
+// message that asks for their audio may have been lost.
+func (m *monitor) checkPending() {
+	s := m.session
+	for _, u := range s.outbox.pending {
+		waited := time.Since(u.waitingSince)
+		switch {
+		case u.result.stored || waited < checkInterval:
+		case s.conn != nil && waited >= s.registry.cfg.resultTimeout():
+			reason := core.ReasonDeadline
+			if s.intake.isReplaying(u) {
+				reason = core.ReasonAudioLost
+			}
+			s.expireUtterance(u, reason)
+		case !u.placement.active:
+			s.registry.runInBackground(func(ctx context.Context) { _, _ = s.registry.jobs.ResumeWithAudio(ctx, u.job) }) // the next check retries it
+		}
+	}
 }

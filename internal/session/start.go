@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 
 	"github.com/google/uuid"
@@ -17,29 +19,65 @@ type StartParams struct {
 	ID      core.SessionID // empty: one is made
 	Tenant  core.TenantID
 	Langs   [2]core.Lang
-	Src     core.Lang // empty: the first of them
+	Src     core.Lang // empty: the first of Langs
 	Options core.Options
-	Request *wire.SessionStart // the rest of what was asked for
+	Request *wire.SessionStart // the other fields of the request
 }
 
-// Start begins a conversation and says so on its link.
-func (r *Registry) Start(ctx context.Context, p StartParams, link Conn) (*Connection, error) {
-	if r.isLeaving() {
-		return nil, leaving()
+// Start starts a session and reports that over its connection. A client that did not receive the answer may repeat the
+// request, with the same resume token, until it sends audio.
+func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connection, error) {
+	if r.isDraining() {
+		return nil, drainingError()
 	}
 	if p.ID == "" {
 		p.ID = core.SessionID("session-" + uuid.Must(uuid.NewV7()).String())
 	}
-	s := r.make(core.SessionRef{
-		SessionKey: core.SessionKey{Tenant: p.Tenant, Name: p.ID}, Incarnation: core.NewSessionIncarnation(),
-	})
-	format := p.Request.Audio.Format().OrDefault()
-	e := format.Check("audio")
+	s, e := r.prepare(&p)
 	if e != nil {
 		return nil, e
 	}
-	s.set = settings{
-		Langs: p.Langs, Src: p.Src, Format: format, Pause: r.cfg.Pause, Longest: r.cfg.MaxUtterance, Silence: r.cfg.Silence,
+	token := p.Request.ResumeToken
+	if token == "" {
+		token = rand.Text()
+	}
+	s.tokenHash = hashToken(token)
+	s.ownership.Epoch = 1
+	created, err := r.create(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if !created {
+		if s, err = r.findStarted(ctx, &ResumeParams{Session: p.ID, Tenant: p.Tenant, Token: token, onlyUnused: true}); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Another repetition of the request may have been faster.
+	if s.finished || s.end.requested || s.intake.open != nil || s.intake.received > 0 || s.turns > 0 || created && s.conn != nil {
+		return nil, nameTaken()
+	}
+	r.metrics.Events.WithLabelValues("started").Inc()
+	s.attach(conn)
+	conn.Send(wire.SessionStarted{
+		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.settings.Langs[0]), string(s.settings.Langs[1])},
+		SrcLang: string(s.settings.Src), Audio: s.settings.audio(), Segmentation: s.settings.segmentation(), Limits: r.cfg.limits(),
+	})
+	return &Connection{s, conn, s.settings.Numbered}, nil
+}
+
+// prepare makes a session of a valid request.
+func (r *Registry) prepare(p *StartParams) (*Session, *wire.Error) {
+	s := newSession(r, core.SessionRef{
+		SessionKey: core.SessionKey{Tenant: p.Tenant, Name: p.ID}, Incarnation: core.NewSessionIncarnation(),
+	})
+	format := p.Request.Audio.Format().OrDefault()
+	if e := format.Check("audio"); e != nil {
+		return nil, e
+	}
+	s.settings = settings{
+		Langs: p.Langs, Src: p.Src, Format: format, Pause: r.cfg.Pause, MaxUtterance: r.cfg.MaxUtterance, Silence: r.cfg.Silence,
 		Partials: p.Request.Partials, TTS: p.Request.TTS, Numbered: p.Request.Audio.Framing == wire.FramingNumbered,
 	}
 	if f := p.Request.Audio.Framing; f != "" && f != wire.FramingRaw && f != wire.FramingNumbered {
@@ -48,74 +86,63 @@ func (r *Registry) Start(ctx context.Context, p StartParams, link Conn) (*Connec
 	if e := s.setOptions(p.Options); e != nil {
 		return nil, e
 	}
-	if s.set.Src == "" {
-		s.set.Src = p.Langs[0]
+	if s.settings.Src == "" {
+		s.settings.Src = p.Langs[0]
 	}
-	if _, ok := s.set.direction(s.set.Src); !ok {
+	if _, ok := s.settings.direction(s.settings.Src); !ok {
 		return nil, wire.Invalid("src_lang", "must be one of the session's languages")
 	}
-	if e := s.set.segment(&r.cfg, &p.Request.Segmentation); e != nil {
+	if e := s.settings.setSegmentation(&r.cfg, &p.Request.Segmentation); e != nil {
 		return nil, e
 	}
-	token := p.Request.ResumeToken
-	if token == "" {
-		token = rand.Text()
-	}
-	s.hash = hashOf(token)
-	s.claim.Epoch = 1
-	body, err := s.state()
+	return s, nil
+}
+
+// create saves a new session and adds it to the directory. It reports false if there is a session with its name. The save is
+// retried: a reply that was lost must not block the name.
+func (r *Registry) create(ctx context.Context, s *Session) (bool, error) {
+	body, err := s.encodeState()
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	held := false
-	for range triesToTake { // the same may be said again: a reply that was lost must not block the name
-		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.ref, Ownership: s.claim, TakeOver: true, Body: body, Keep: r.cfg.keep()})
+	for range takeOverTries {
+		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.ref, Ownership: s.ownership, TakeOver: true, Body: body, Keep: r.cfg.keep()})
 		if err == nil {
 			break
 		}
 	}
 	if err != nil {
-		return nil, r.down(err)
+		return false, r.storeDown(err)
 	}
-	made := held && r.enter(s)
-	if !made {
-		if s, err = r.startAgain(ctx, &ResumeParams{Session: p.ID, Tenant: p.Tenant, Token: token, anew: true}); err != nil {
-			return nil, err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || s.ending || s.open != nil || s.counted > 0 || s.turns > 0 || made && s.link != nil { // said again meanwhile
-		return nil, taken()
-	}
-	r.counts.Events.WithLabelValues("started").Inc()
-	s.attach(link)
-	link.Send(wire.SessionStarted{
-		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.set.Langs[0]), string(s.set.Langs[1])},
-		SrcLang: string(s.set.Src), Audio: s.set.audio(), Segmentation: s.set.said(), Limits: r.cfg.limits(),
-	})
-	return &Connection{s, link, s.set.Numbered}, nil
+	return held && r.add(s), nil
 }
 
-// startAgain finds the session that was started before with the same token: the answer to that was lost.
-func (r *Registry) startAgain(ctx context.Context, p *ResumeParams) (*Session, error) {
-	s, err := r.here(ctx, p.key())
+// findStarted finds the session that was started before with the same token: the answer to that request was lost.
+func (r *Registry) findStarted(ctx context.Context, p *ResumeParams) (*Session, error) {
+	s, err := r.findOwned(ctx, p.key())
 	if err != nil {
-		return nil, r.down(err)
+		return nil, r.storeDown(err)
 	}
 	if s == nil {
-		s, err = r.revive(ctx, p)
+		s, err = r.takeOver(ctx, p)
 	}
 	var e *wire.Error
 	switch {
 	case errors.As(err, &e) && e.Code != wire.Forbidden:
 		return nil, err
-	case err != nil, !p.allowed(s.hash):
-		return nil, taken()
+	case err != nil, !p.authorized(s.tokenHash):
+		return nil, nameTaken()
 	}
 	return s, nil
 }
 
-func taken() *wire.Error {
+// hashToken is the hash of a resume token, which is kept in its place.
+func hashToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func nameTaken() *wire.Error {
 	return wire.Wrong(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
 }

@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -9,17 +11,63 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestAStartThatIsSaidAgain: whoever lost the answer gets the same session, here or elsewhere, as long as nothing was said in
-// it. Nobody else does.
-func TestAStartThatIsSaidAgain(t *testing.T) {
-	play(t, func(w *world) {
+func TestSessionOptionsAreBounded(t *testing.T) {
+	run(t, func(h *harness) {
+		p := session.StartParams{Langs: [2]core.Lang{"en", "es"}, Options: namedOptions(5000), Request: &wire.SessionStart{}}
+		if _, err := h.registry.Start(t.Context(), p, &fakeConn{}); err == nil || !strings.Contains(err.Error(), "options") {
+			t.Errorf("a start: %v", err)
+		}
+		s, _ := h.start()
+		o := namedOptions(5000)
+		if e := s.Update("", &o, &wire.SessionUpdate{}); e == nil || e.Field != "options" || e.Code != wire.InvalidRequest {
+			t.Errorf("an update: %v", e)
+		}
+	})
+}
+
+// Of two concurrent starts with one name, the one that succeeds can be resumed.
+func TestConcurrentStartsWithOneName(t *testing.T) {
+	run(t, func(h *harness) {
+		conns := [2]*fakeConn{{}, {}}
+		var wg sync.WaitGroup
+		for i := range conns {
+			wg.Go(func() {
+				_, _ = h.registry.Start(h.t.Context(), session.StartParams{ID: "s1", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{}}, conns[i])
+			})
+		}
+		wg.Wait()
+		var token string
+		for _, l := range conns {
+			if m := l.received("session_started"); len(m) > 0 {
+				token = m[0]["resume_token"].(string)
+			}
+		}
+		h.replaceInstance()
+		if _, err := h.registry.Resume(h.t.Context(), session.ResumeParams{Session: "s1", Token: token}, &fakeConn{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A start succeeds when the store saved the session and its reply was lost.
+func TestStartSurvivesALostReplyOfTheStore(t *testing.T) {
+	run(t, func(h *harness) {
+		h.restartWith(&lostReplyStore{Store: h.store}, h.dispatcher)
+		h.start()
+	})
+}
+
+// A client that did not receive the answer gets the same session when it repeats the request, here or on another instance, until it sends
+// audio. Other clients do not.
+func TestRepeatedStartReturnsTheSameSession(t *testing.T) {
+	run(t, func(h *harness) {
 		const secret = "a secret of its own"
-		start := func(token string, tenant core.TenantID) (*session.Connection, *ear, error) {
-			link := &ear{}
-			s, err := w.rooms.Start(t.Context(), session.StartParams{
-				ID: "room", Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: token},
-			}, link)
-			return s, link, err
+		start := func(token string, tenant core.TenantID) (*session.Connection, *fakeConn, error) {
+			conn := &fakeConn{}
+			s, err := h.registry.Start(t.Context(), session.StartParams{
+				ID: "session-1", Tenant: tenant, Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: token},
+			}, conn)
+			return s, conn, err
 		}
 		refused := func(why, token string, tenant core.TenantID) {
 			t.Helper()
@@ -29,73 +77,73 @@ func TestAStartThatIsSaidAgain(t *testing.T) {
 			}
 		}
 		_, first, err := start(secret, "")
-		if err != nil || first.token(t) != secret {
+		if err != nil || first.resumeToken(t) != secret {
 			t.Fatal(err)
 		}
 		_, second, err := start(secret, "")
-		if err != nil || second.token(t) != secret {
+		if err != nil || second.resumeToken(t) != secret {
 			t.Fatal(err)
 		}
 		if first.code != wire.CloseReplaced {
 			t.Errorf("the first connection was closed with %d", first.code)
 		}
-		w.move()
+		h.replaceInstance()
 		s, third, err := start(secret, "")
-		if err != nil || third.token(t) != secret {
+		if err != nil || third.resumeToken(t) != secret {
 			t.Fatal(err)
 		}
 		refused("another secret", "a secret of another", "")
 		refused("no secret", "", "")
-		w.done(w.utter(s), "hola")
-		if got := third.ends(); len(got) != 1 {
-			t.Errorf("heard %v", got)
+		h.complete(h.commit(s), "hola")
+		if got := third.terminals(); len(got) != 1 {
+			t.Errorf("received %v", got)
 		}
-		refused("a session in which something was said", secret, "")
-		w.move()
-		refused("such a session elsewhere", secret, "")
+		refused("a session that received audio", secret, "")
+		h.replaceInstance()
+		refused("such a session on another instance", secret, "")
 	})
 }
 
-// TestAStartThatComesLate takes a session from nobody who speaks in it, or has ended it.
-func TestAStartThatComesLate(t *testing.T) {
-	play(t, func(w *world) {
-		start := func(r *session.Registry) (*session.Connection, *ear, error) {
-			link := &ear{}
+// A late repetition of a start takes no session over in which the client has sent audio.
+func TestLateStartDoesNotTakeAUsedSession(t *testing.T) {
+	run(t, func(h *harness) {
+		start := func(r *session.Registry) (*session.Connection, *fakeConn, error) {
+			conn := &fakeConn{}
 			s, err := r.Start(t.Context(), session.StartParams{
-				ID: "room", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: "a secret of its own"},
-			}, link)
-			return s, link, err
+				ID: "session-1", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: "a secret of its own"},
+			}, conn)
+			return s, conn, err
 		}
-		s, link, err := start(w.rooms)
+		s, conn, err := start(h.registry)
 		if err != nil {
 			t.Fatal(err)
 		}
-		job := w.utter(s)
-		other := w.another(w.store, w.jobs)
+		job := h.commit(s)
+		other := h.newRegistry(h.store, h.dispatcher)
 		defer other.Close()
 		if _, _, err := start(other); err == nil {
-			t.Error("it was started elsewhere in the middle of it")
+			t.Error("a session in use was started on another instance")
 		}
-		w.done(job, "hola")
-		w.done(w.utter(s), "hola")
-		if got := link.ends(); len(got) != 2 || link.code != 0 {
-			t.Errorf("who speaks heard %v, and was closed with %d", got, link.code)
+		h.complete(job, "hola")
+		h.complete(h.commit(s), "hola")
+		if got := conn.terminals(); len(got) != 2 || conn.code != 0 {
+			t.Errorf("the client received %v, and was closed with %d", got, conn.code)
 		}
 	})
 }
 
-// TestAStartAfterTheEnd is none: the session is over.
-func TestAStartAfterTheEnd(t *testing.T) {
-	play(t, func(w *world) {
-		p := session.StartParams{ID: "room", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: "a secret of its own"}}
-		s, err := w.rooms.Start(t.Context(), p, &ear{})
+// A session that was asked to end is not started again by a repeated request.
+func TestStartAfterEndIsRefused(t *testing.T) {
+	run(t, func(h *harness) {
+		p := session.StartParams{ID: "session-1", Langs: [2]core.Lang{"en", "es"}, Request: &wire.SessionStart{ResumeToken: "a secret of its own"}}
+		s, err := h.registry.Start(t.Context(), p, &fakeConn{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.End()
 		var e *wire.Error
-		if _, err := w.rooms.Start(t.Context(), p, &ear{}); !errors.As(err, &e) || e.Code != wire.Forbidden {
-			t.Errorf("%v", err)
+		if _, err := h.registry.Start(t.Context(), p, &fakeConn{}); !errors.As(err, &e) || e.Code != wire.Forbidden {
+			t.Errorf("a start after the end: %v", err)
 		}
 	})
 }

@@ -1,125 +1,156 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
-	"maps"
-	"slices"
+	"errors"
+	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// saved is a session as it is kept in the store: nothing that anybody said, and no token, only what the token hashes to.
-type saved struct {
-	Hash                     string
+// savedSession is the state of a session in the store. It has no text and no audio, and of the resume token only the hash.
+type savedSession struct {
+	TokenHash                string
 	Settings                 settings
-	Options                  []core.Options // that its utterances were begun with, each once; the first is the present one
+	Options                  []core.Options // with which its pending utterances began, each once; the first is the current one
 	Turns                    int64
-	Cut                      int64 // the last audio frame of which it was decided where it belongs
-	Confirmed                int64 // the last durable message that the client has
-	Tallied                  int64 // the last that is in the totals, or was gone before it could be
+	Assigned                 int64 // the last audio frame of which it is decided to which utterance it belongs
+	Acked                    int64 // the last durable message that the client has acknowledged
+	Counted                  int64 // the last durable message that is in the totals, or was lost before it could be
 	Results, Errors, AudioMS int64
-	Closed                   []closedUtterance
-	Cuts                     []cut
+	Closed                   closedUtterances
+	Pending                  []savedUtterance
 }
 
-// cut is an utterance whose terminal message has not been sent.
-type cut struct {
-	Turn, First, Last int64
-	ID                string
-	Request           core.RequestID
-	Direction         core.Direction
-	AudioMS           int64
-	Options           int   // which of the session's
-	TTS               bool  // the result is to be spoken
-	Continues         int64 // the turn of which it is a further part; 0: none
-	Reason            string
+// savedUtterance is an utterance whose terminal message was not sent.
+type savedUtterance struct {
+	Turn, FirstSeq, LastSeq int64
+	ID                      string
+	Request                 core.RequestID
+	Direction               core.Direction
+	AudioMS                 int64
+	Options                 int   // the index of its options in the session's
+	TTS                     bool  // speech is required
+	Continues               int64 // the turn of which it is a further part; 0: none
+	Reason                  string
 }
 
-// state writes the session down.
-func (s *Session) state() ([]byte, error) {
-	v := saved{
-		Hash: s.hash, Settings: s.set, Turns: s.turns, Cut: s.cut, Confirmed: s.confirmed, Tallied: s.tallied,
-		Results: s.totals.Results, Errors: s.totals.Errors, AudioMS: s.totals.AudioMS, Closed: s.closed,
+// encodeState returns the session's state as it is saved. The caller holds the lock.
+func (s *Session) encodeState() ([]byte, error) {
+	state := savedSession{
+		TokenHash: s.tokenHash, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
+		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed,
 	}
 	index := map[*optionSet]int{s.options: 0}
-	v.Options = append(v.Options, s.options.Options)
-	for _, u := range s.waiting() {
+	state.Options = append(state.Options, s.options.Options)
+	for _, u := range s.outbox.pendingInOrder() {
 		at, ok := index[u.options]
 		if !ok {
-			at = len(v.Options)
-			index[u.options], v.Options = at, append(v.Options, u.options.Options)
+			at = len(state.Options)
+			index[u.options], state.Options = at, append(state.Options, u.options.Options)
 		}
-		v.Cuts = append(v.Cuts, cut{
-			Turn: u.turn, First: u.first, Last: u.last, ID: u.id, Request: u.request, Direction: u.direction,
+		state.Pending = append(state.Pending, savedUtterance{
+			Turn: u.turn, FirstSeq: u.firstSeq, LastSeq: u.lastSeq, ID: u.id, Request: u.request, Direction: u.direction,
 			AudioMS: u.spec.Utterance.AudioMS, Options: at, TTS: u.spec.Options.RequireTTS, Continues: u.spec.Utterance.Continues, Reason: u.reason,
 		})
 	}
-	return json.Marshal(v)
+	return json.Marshal(state)
 }
 
-// optionSet is options that utterances were begun with. It is shared by all of them.
-type optionSet struct{ core.Options }
+// errSuperseded says that another instance has taken the session over.
+var errSuperseded = errors.New("the session continues on another instance")
 
-const (
-	// maxOptions bounds the options of a session, and maxAllOptions those of all its utterances that wait.
-	maxOptions    = 4 << 10
-	maxAllOptions = 16 << 10
-	// optionCost is what one name takes beside its bytes.
-	optionCost = 4
-)
+// saveInterval is the minimum time between two saves of changes that nothing waits for.
+const saveInterval = 100 * time.Millisecond
 
-// size is about what the options take when they are saved.
-func (o *optionSet) size() int {
-	n := len(o.PreferredNode) + len(o.Region)
-	for _, list := range [][]string{o.RequiredServices, o.RequiredModels, o.Features} {
-		for _, name := range list {
-			n += len(name) + optionCost
+// stateSaver saves the state of a session in the store, where another instance finds it when this one is gone. The session's
+// mutex guards all but the slot.
+type stateSaver struct {
+	session *Session
+	slot    chan struct{} // holds one element while the state is saved; acquired before the session's mutex, never while it is held
+
+	version   int64     // of the session's state
+	saved     int64     // the last version that was saved
+	savedAt   time.Time // when that was
+	scheduled bool      // a save is about to begin
+}
+
+// init prepares the saver of a new session.
+func (v *stateSaver) init(s *Session, now time.Time) {
+	v.session, v.savedAt, v.slot = s, now, make(chan struct{}, 1)
+}
+
+// markChanged records that the state has changed. It is saved in the background after a moment, once for all changes until
+// then. The caller holds the lock.
+func (v *stateSaver) markChanged() {
+	v.version++
+	if v.scheduled {
+		return
+	}
+	v.scheduled = true
+	s, wait := v.session, saveInterval-time.Since(v.savedAt)
+	s.registry.runInBackground(func(ctx context.Context) {
+		if !backoff.Sleep(ctx, wait) {
+			return
 		}
-	}
-	return n
+		s.mu.Lock()
+		v.scheduled = false // changes from now on need another save
+		s.mu.Unlock()
+		_ = v.save(ctx) // after an error the state is saved with the next change, or when it is renewed
+	})
 }
 
-// setOptions makes options those of utterances that begin from now on.
-func (s *Session) setOptions(o core.Options) *wire.Error {
-	next := &optionSet{o}
-	if n := next.size(); n > maxOptions {
-		return wire.Invalid("options", "the names in it take %d bytes together; at most %d", n, maxOptions)
+// save saves the session's state as it is now or later. Saves do not overlap: an older state never follows a newer one. A
+// session that was taken over by another instance ends here.
+func (v *stateSaver) save(ctx context.Context) error {
+	s := v.session
+	s.mu.Lock()
+	wanted := v.version
+	s.mu.Unlock()
+	select {
+	case v.slot <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	all := map[*optionSet]bool{next: true}
-	for _, u := range s.turn {
-		all[u.options] = true
+	defer func() { <-v.slot }()
+	s.mu.Lock()
+	if v.saved >= wanted {
+		s.mu.Unlock()
+		return nil
 	}
-	if s.open != nil {
-		all[s.open.options] = true
+	body, err := s.encodeState()
+	version, last, acked, keep := v.version, s.outbox.last, s.outbox.acked, s.registry.cfg.keep()
+	if s.hasEnded() {
+		keep = s.registry.cfg.Resume // a client that missed its end may resume it for so long
 	}
-	total := 0
-	for set := range maps.Keys(all) {
-		total += set.size()
+	s.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	if total > maxAllOptions {
-		return wire.Wrong(wire.RateLimited, "options",
-			"the options of the utterances that wait for their results take more than %d bytes: wait for some of them", maxAllOptions)
+	held, err := s.registry.store.SaveSession(ctx, store.SaveParams{
+		Session: s.ref, Ownership: s.ownership, Body: body, Keep: keep, Known: last, Acked: acked,
+	})
+	if err != nil {
+		return err
 	}
-	s.options = next
+	if !held {
+		s.supersede()
+		return errSuperseded
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := v.saved
+	v.saved, v.savedAt = version, time.Now()
+	s.announceCommitted(before)
 	return nil
 }
 
-// restoreOptions takes up saved options, and returns them by their index.
-func (s *Session) restoreOptions(list []core.Options) []*optionSet {
-	sets := make([]*optionSet, 0, len(list))
-	for _, o := range list {
-		sets = append(sets, &optionSet{o})
+// renew saves the state again if it would expire soon.
+func (v *stateSaver) renew() {
+	if time.Since(v.savedAt).Seconds() >= v.session.registry.cfg.renewInterval().Seconds()*(1-checkJitter) {
+		v.markChanged()
 	}
-	if len(sets) > 0 {
-		s.options = sets[0]
-	}
-	return sets
-}
-
-// waiting are the utterances whose terminal messages have not been sent, in their order.
-func (s *Session) waiting() []*utterance {
-	list := slices.Collect(maps.Values(s.turn))
-	sortTurns(list)
-	return list
 }

@@ -1,7 +1,7 @@
 package session
 
 import (
-	"context"
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -11,142 +11,120 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// utterance is what somebody says, from the first audio to the terminal message. Its session's lock guards it.
+// utterance is one utterance of a session, from its first audio to its terminal message and its speech. The session's mutex
+// guards it.
 type utterance struct {
-	segment
-	session   *Session
+	segment // its audio until it is committed, or while it is replayed
+	session *Session
+
 	id        string
 	src       core.Lang // as its client gave it, if it did
 	request   core.RequestID
 	direction core.Direction
 	options   *optionSet
-	continues *closedUtterance // of which it is a further part
+	continues *closedUtterance // the utterance of which it is a further part; nil: none
 
-	turn        int64     // once it is committed
-	since       time.Time // when that was; zero if it was elsewhere
-	waits       time.Time // since when its terminal message is waited for over this connection
-	job         core.JobID
-	spec        core.Spec
-	reason      string             // why it ended
-	version     int64              // of the session's state that first has it; 0: it was saved elsewhere
-	given       bool               // up
-	placing     bool               // it is being given to a node
-	before      *utterance         // is placed before it
-	placed      chan struct{}      // closed when it was placed, or has ended before that
-	stopPlacing context.CancelFunc // while it is placed
-	revived     bool               // it was committed elsewhere, and its audio comes once more
-	noAudio     bool               // its client does not have its audio any more
-	expiring    bool               // its time is over, and it is being ended
-	attempt     int                // of the last partial
-	rev         int64
-	told        bool // its terminal message is there
-	size        int  // of that message
-	ended       bool // and was sent
-	stands      int  // the attempt whose result it is; 0: there is none
-	voice       voice
+	// Set when it is committed.
+	turn         int64
+	reason       string // why it ended
+	committedAt  time.Time
+	stateVersion int64 // the version of the session's state that first contains it; 0: another instance saved it
+	spec         core.Spec
+	job          core.JobID
+
+	waitingSince time.Time // since when its terminal message is awaited over this connection
+	restored     bool      // it was committed on another instance, and its audio is sent again
+	audioLost    bool      // its client no longer has its audio
+
+	placement placement
+	partial   partialPosition
+	result    resultState
+	speech    speechQueue
 }
 
-// pastRequests is how many requests of a session are remembered, to tell a repeated one by.
-const pastRequests = 128
-
-// ending says how an utterance is closed.
-type ending struct {
-	reason  string
-	through int64 // the last audio frame that may belong to it
-	final   bool  // its client ended it: audio that names it from now on is late
+// partialPosition is the position of the last partial result that was sent.
+type partialPosition struct {
+	attempt int
+	rev     int64
 }
 
-// commit closes the open utterance and makes a job of it. One without audio, or with nothing but silence that its client
-// did not close, is none.
-func (s *Session) commit(end ending) {
-	u := s.open
-	if u == nil {
-		return
+// advance moves to a partial result. It reports false if that is not newer than the last.
+func (p *partialPosition) advance(attempt int, rev int64) bool {
+	if attempt < p.attempt {
+		return false
 	}
-	s.open, s.probe = nil, ""
-	s.pause.Stop()
-	s.cut = end.through
-	if len(u.pieces) == 0 || !u.voiced && end.reason != byHand {
-		s.drop(u)
-		s.remember(u, end)
-		s.change()
-		return
+	if attempt > p.attempt {
+		*p = partialPosition{attempt: attempt}
 	}
-	if u.request == "" {
-		u.request = core.RequestID(string(s.ref.Name) + ":" + strconv.FormatInt(u.first, 10))
+	if rev <= p.rev && p.rev > 0 {
+		return false
 	}
-	if first := s.requests[u.request]; first != nil {
-		s.drop(u)
-		end.final = true
-		s.remember(u, end)
-		s.change()
-		s.warn("DUPLICATE_REQUEST", "request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
-		return
-	}
-	s.turns++
-	s.version++
-	u.turn, u.since, u.reason, u.version = s.turns, time.Now(), end.reason, s.version
-	s.remember(u, end)
-	s.rooms.counts.Committed(end.reason)
-	s.register(u)
-	s.acknowledge(true)
-	if s.unanswered() > s.rooms.cfg.MaxUnanswered {
-		s.refuse(u, wire.Errorf(wire.RateLimited, "more than %d utterances wait for their results", s.rooms.cfg.MaxUnanswered), "")
-		return
-	}
-	s.queue(u)
-	if u.before != nil {
-		s.change() // placing it saves the cut, and others are placed first
-	}
-	s.rooms.background(func(ctx context.Context) { s.rooms.place(ctx, u) })
+	p.rev = rev
+	return true
 }
 
-// firstPart is the turn of the utterance's first part, which may be itself; 0 if that is not committed.
-func (u *utterance) firstPart() int64 {
+// resultState is what is known of an utterance's terminal message.
+type resultState struct {
+	stored  bool // it is in the outbox
+	size    int  // its size, if that is known
+	sent    bool // it was sent to the client
+	attempt int  // the attempt whose result it is; 0: it was not sent, or no speech follows it
+}
+
+// firstPartTurn is the turn of the utterance's first part, which may be itself; 0 if that is not committed.
+func (u *utterance) firstPartTurn() int64 {
 	if u.continues != nil {
 		return u.continues.Turn
 	}
 	return u.turn
 }
 
-// drop gives up the audio of an utterance that is not kept for a job.
-func (s *Session) drop(u *utterance) { s.rooms.audio.Release(u.release()) }
+// needsAudio reports whether the audio of an utterance that was committed on another instance is needed again.
+func (u *utterance) needsAudio() bool { return !u.result.stored && !u.audioLost }
 
-// smallResults is how many bytes of results may wait for an earlier one without counting as unanswered.
-const smallResults = wire.MaxFrame
-
-// unanswered is how many utterances have not ended. Those that have, and wait for an earlier one, do not count while
-// they are small: they wait in the store.
-func (s *Session) unanswered() int {
-	n, bytes := len(s.turn), 0
-	for _, u := range s.turn {
-		if bytes += u.size; u.told && bytes <= smallResults {
-			n--
-		}
+// reserveAudio reserves bytes of the audio buffer for the utterance.
+func (u *utterance) reserveAudio(size int) *wire.Error {
+	r := u.session.registry
+	if u.bytes+size > r.cfg.MaxUtteranceBytes {
+		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", r.cfg.MaxUtteranceBytes)
 	}
-	return n
+	if !r.audio.Reserve(size) {
+		return wire.Errorf(wire.RateLimited, "this instance holds as much audio as it can: resume in a moment, on another instance if there is one").RetryIn(time.Second)
+	}
+	return nil
 }
 
-// announce says where utterances were cut that the store has since a version of the session's state. Before, it is not
-// certain: an instance that takes the session over, and has never heard of them, may have to cut them anew.
-func (s *Session) announce(since int64) {
-	for _, u := range s.waiting() {
-		if u.version > since && u.version <= s.stored {
-			s.tell(u)
-		}
-	}
+// releaseAudio drops audio that is not stored for a job.
+func (u *utterance) releaseAudio() { u.session.registry.audio.Release(u.release()) }
+
+// storeAudio stores the audio as the clip of the utterance's job, until the job has ended.
+func (u *utterance) storeAudio() {
+	u.session.registry.audio.Put(u.job, u.session.settings.clip(u))
+	u.frames, u.bytes = nil, 0 // the clip has taken over their reservation
 }
 
-// tell says where an utterance was cut.
-func (s *Session) tell(u *utterance) {
-	if s.link == nil {
-		return // after a resume it is sent again
+// setSpec makes the specification of the utterance's job. The same utterance always makes the same.
+func (u *utterance) setSpec(options core.Options, audioMS int64) {
+	ref := u.session.ref
+	u.spec = core.Spec{
+		Request: u.request, Tenant: ref.Tenant, Session: ref.Name, Incarnation: ref.Incarnation,
+		Direction: u.direction, Options: options,
+		AudioRef:  audio.RefPrefix + ref.String() + "/" + strconv.FormatInt(u.firstSeq, 10) + "-" + strconv.FormatInt(u.lastSeq, 10),
+		Utterance: core.Utterance{Turn: u.turn, ID: u.id, AudioMS: audioMS},
 	}
-	s.link.Send(wire.UtteranceCommitted{
+	if u.continues != nil {
+		u.spec.Utterance.Continues = u.continues.Turn
+	}
+	u.job = u.spec.Job()
+}
+
+// committedFrame is the message that reports the utterance's bounds to the client.
+func (u *utterance) committedFrame() wire.UtteranceCommitted {
+	return wire.UtteranceCommitted{
 		JobID: string(u.job), RequestID: string(u.request), UtteranceID: u.id, UtteranceIndex: u.turn - 1,
 		SrcLang: string(u.direction.Src), TgtLang: string(u.direction.Tgt), Reason: u.reason,
-		FirstSeq: u.first, LastSeq: u.last, DurationMS: u.spec.Utterance.AudioMS, Continues: continuesIndex(&u.spec),
-	})
+		FirstSeq: u.firstSeq, LastSeq: u.lastSeq, DurationMS: u.spec.Utterance.AudioMS, Continues: continuesIndex(&u.spec),
+	}
 }
 
 // continuesIndex is the index of the utterance of which this is a further part; nil when it is none.
@@ -158,48 +136,165 @@ func continuesIndex(spec *core.Spec) *int64 {
 	return &index
 }
 
-// register makes a committed utterance known by its turn, its request and its job.
-func (s *Session) register(u *utterance) {
-	options := u.options.Options
-	options.RequireTTS = options.RequireTTS || s.set.TTS
-	u.spec = s.spec(u, options, u.length.Milliseconds())
-	u.job = u.spec.Job()
-	if s.asked = append(s.asked, u.request); len(s.asked) > pastRequests {
-		delete(s.requests, s.asked[0])
-		s.asked = slices.Delete(s.asked, 0, 1)
-	}
-	s.expect(u)
-	s.keep(u)
+// sortByTurn sorts utterances in the order in which they were committed.
+func sortByTurn(list []*utterance) {
+	slices.SortFunc(list, func(a, b *utterance) int { return cmp.Compare(a.turn, b.turn) })
 }
 
-// spec is what is asked of a node for an utterance. The same utterance always gives the same.
-func (s *Session) spec(u *utterance, options core.Options, ms int64) core.Spec {
-	spec := core.Spec{
-		Request: u.request, Tenant: s.ref.Tenant, Session: s.ref.Name, Incarnation: s.ref.Incarnation,
-		Direction: u.direction, Options: options,
-		AudioRef:  audio.RefPrefix + s.ref.String() + "/" + strconv.FormatInt(u.first, 10) + "-" + strconv.FormatInt(u.last, 10),
-		Utterance: core.Utterance{Turn: u.turn, ID: u.id, AudioMS: ms},
+// closedUtterance is the record of an utterance that has ended. It decides to which utterance audio belongs that arrives after
+// the end. It is saved with the session.
+type closedUtterance struct {
+	Name    string // the client's, if it has one
+	Turn    int64  // of its first part; 0: it made no job
+	Request core.RequestID
+	Src     core.Lang
+	Parts   int    // further parts that were made of audio after its end
+	Reason  string // why it ended
+	// Final says that the client ended it, so that audio after its end is late. Otherwise that audio is a further part.
+	Final bool
+}
+
+// maxClosed is how many ended utterances are remembered.
+const maxClosed = 64
+
+// closedUtterances are the last utterances of a session that have ended, oldest first.
+type closedUtterances []closedUtterance
+
+// find returns the last ended utterance with a name; nil when there is none.
+func (l closedUtterances) find(name string) *closedUtterance {
+	for i := len(l) - 1; i >= 0 && name != ""; i-- {
+		if l[i].Name == name {
+			return &l[i]
+		}
+	}
+	return nil
+}
+
+// last returns the utterance that ended last; nil when there is none.
+func (l closedUtterances) last() *closedUtterance {
+	if len(l) == 0 {
+		return nil
+	}
+	return &l[len(l)-1]
+}
+
+// add records that an utterance has ended. A further part is recorded as the utterance that it continues.
+func (l *closedUtterances) add(u *utterance, end utteranceEnd) {
+	c := closedUtterance{Name: u.id, Turn: u.turn, Request: u.request, Src: u.direction.Src, Reason: end.reason, Final: end.final}
+	if u.turn == 0 {
+		c.Src = u.src // when it is opened again it has the language that the session has then
 	}
 	if u.continues != nil {
-		spec.Utterance.Continues = u.continues.Turn
+		c = *u.continues
+		c.Reason, c.Final = end.reason, end.final
+		if i := slices.IndexFunc(*l, func(old closedUtterance) bool { return old.Turn == c.Turn && c.Turn > 0 }); i >= 0 {
+			*l = slices.Delete(*l, i, i+1)
+		}
 	}
-	return spec
+	if *l = append(*l, c); len(*l) > maxClosed {
+		*l = slices.Delete(*l, 0, 1)
+	}
+}
+
+// finalize makes audio late from now on that names an utterance, which is identified by the turn of its first part. It
+// reports whether that changed anything.
+func (l closedUtterances) finalize(firstTurn int64) (changed bool) {
+	for i := range l {
+		if c := &l[i]; c.Turn == firstTurn && !c.Final {
+			c.Final, changed = true, true
+		}
+	}
+	return changed
+}
+
+// remove removes the utterances with a name.
+func (l *closedUtterances) remove(name string) {
+	*l = slices.DeleteFunc(*l, func(c closedUtterance) bool { return c.Name == name })
+}
+
+// continuable returns the utterance that audio without a name continues: the last one, if its client named it and a pause
+// ended it, or if it reached its maximum duration. If that pause was before the first speech, it is enough that its client
+// described it in any way. nil: the audio begins an utterance of its own.
+func (l closedUtterances) continuable() *closedUtterance {
+	c := l.last()
+	if c == nil || c.Final {
+		return nil
+	}
+	described := c.Name != "" || c.Turn == 0 && (c.Src != "" || c.Request != "")
+	if c.Reason == reasonMaxDuration && c.Turn > 0 || c.Reason == reasonPause && described {
+		return c
+	}
+	return nil
+}
+
+// maxRequests is how many requests of a session are remembered, to recognise a repeated one.
+const maxRequests = 128
+
+// requestHistory is the last requests of a session, by which a repeated request is recognised.
+type requestHistory struct {
+	utterances map[core.RequestID]*utterance
+	order      []core.RequestID // oldest first; those of restored utterances are not in it
+}
+
+// find returns the utterance of a request; nil when the request is new.
+func (h *requestHistory) find(id core.RequestID) *utterance { return h.utterances[id] }
+
+// add adds the request of a new utterance and drops the oldest one when there are too many.
+func (h *requestHistory) add(u *utterance) {
+	if h.order = append(h.order, u.request); len(h.order) > maxRequests {
+		delete(h.utterances, h.order[0])
+		h.order = slices.Delete(h.order, 0, 1)
+	}
+	h.utterances[u.request] = u
+}
+
+// assignTurn gives an utterance its turn.
+func (s *Session) assignTurn(u *utterance, reason string) {
+	s.turns++
+	s.saver.version++
+	u.turn, u.committedAt, u.reason, u.stateVersion = s.turns, time.Now(), reason, s.saver.version
+}
+
+// submit makes a job of a committed utterance and places it.
+func (s *Session) submit(u *utterance) {
+	options := u.options.Options
+	options.RequireTTS = options.RequireTTS || s.settings.TTS
+	u.setSpec(options, u.duration.Milliseconds())
+	s.requests.add(u)
+	s.expect(u)
+	u.storeAudio()
+	s.intake.acknowledge(true)
+	if limit := s.registry.cfg.MaxUnanswered; s.outbox.unanswered() > limit {
+		s.refuse(u, wire.Errorf(wire.RateLimited, "more than %d utterances wait for their results", limit))
+		return
+	}
+	s.enqueue(u)
+	if u.placement.previous != nil {
+		s.saver.markChanged() // placing it saves its bounds, and others are placed first
+	}
+	s.startPlacing(u)
 }
 
 // expect waits for the terminal message of an utterance.
 func (s *Session) expect(u *utterance) {
-	s.turn[u.turn], s.requests[u.request], s.spoken[u.job] = u, u, u
-	u.waits = time.Now()
-	s.rooms.mu.Lock()
-	s.rooms.spoken[u.job] = u
-	s.rooms.mu.Unlock()
-	if time.Until(s.due) > 2*lookEvery {
-		s.guard() // it was not to be looked at so soon
-	}
+	s.outbox.pending[u.turn], s.requests.utterances[u.request], s.unfinished[u.job] = u, u, u
+	u.waitingSince = time.Now()
+	s.registry.addUtterance(u)
+	s.monitor.expect()
 }
 
-// keep holds the audio of an utterance until its job has ended.
-func (s *Session) keep(u *utterance) {
-	s.rooms.audio.Put(u.job, s.set.clip(u))
-	u.pieces, u.bytes = nil, 0 // they are the clip's now
+// dropUtterance drops an utterance that neither a result nor speech can follow any more.
+func (s *Session) dropUtterance(u *utterance) {
+	delete(s.unfinished, u.job)
+	s.registry.removeUtterance(u)
+}
+
+// announceCommitted reports the bounds of utterances that the store has since a version of the session's state. Before they
+// are saved they are not certain: an instance that takes the session over without them may divide the audio elsewhere.
+func (s *Session) announceCommitted(since int64) {
+	for _, u := range s.outbox.pendingInOrder() {
+		if u.stateVersion > since && u.stateVersion <= s.saver.saved && s.conn != nil {
+			s.conn.Send(u.committedFrame())
+		}
+	}
 }

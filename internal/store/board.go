@@ -3,37 +3,24 @@ package store
 import (
 	"context"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Marks remembers which services a node was found not to have although it declares them.
-type Marks interface {
-	Mark(ctx context.Context, m Mark) error
-	// Marked lists the marks of nodes that have not expired.
-	Marked(ctx context.Context, nodes ...core.NodeID) ([]Mark, error)
-}
-
-// Mark says that a service of a node is not to be relied on for a while.
-type Mark struct {
-	Node    core.NodeID
-	Service string
-	For     time.Duration
-}
-
-// Board holds short-lived facts that instances share.
+// Board holds short-lived facts that instances share: debounces, rate limits, locks and published snapshots.
 type Board interface {
-	// Debounce reports true once per window and key.
+	// Debounce reports true for the first call of a key, and false for every other until the window of the first has passed. Each
+	// call counts: it is not idempotent.
 	Debounce(ctx context.Context, key string, window time.Duration) (bool, error)
-	// Allow counts one use of key and reports whether it is within the limit of the window it began.
+	// Allow counts one use of a key and reports whether it is within the limit. The first use opens a window, and the first one
+	// after its end opens the next. Each call counts: it is not idempotent.
 	Allow(ctx context.Context, p AllowParams) (bool, error)
-	// Lock takes or renews a lock and reports whether the holder has it. The fence grows with every change
-	// of holder.
+	// Lock acquires a lock for TTL, or renews it for its holder, and reports whether the holder has it. The fence grows with every
+	// change of holder and stays the same at a renewal.
 	Lock(ctx context.Context, p LockParams) (Lock, error)
-	// Unlock gives a lock back if the holder has it.
+	// Unlock releases a lock if the holder has it, and does nothing otherwise.
 	Unlock(ctx context.Context, p LockParams) error
-	// SaveSnapshot publishes a value under a name for a while; LoadSnapshot returns nil when there is none.
+	// SaveSnapshot publishes a value under a name for TTL and replaces the one before.
 	SaveSnapshot(ctx context.Context, p SnapshotParams) error
+	// LoadSnapshot returns a published value, nil when there is none or it has expired.
 	LoadSnapshot(ctx context.Context, name string) ([]byte, error)
 }
 
@@ -44,17 +31,17 @@ type AllowParams struct {
 	Window time.Duration
 }
 
-// LockParams names a lock and who wants it.
+// LockParams names a lock and its holder.
 type LockParams struct {
 	Name   string
 	Holder string
 	TTL    time.Duration
 }
 
-// Lock is the answer to a wish for a lock.
+// Lock is the answer to an attempt to acquire a lock.
 type Lock struct {
-	Held  bool
-	Fence int64
+	Held  bool  // by the caller
+	Fence int64 // of the current holder
 }
 
 // SnapshotParams describes a published value.

@@ -9,72 +9,72 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Jobs holds the records that decide outcomes. A record that was handed out is never changed, and must not
-// be changed by whoever has it.
+// Jobs holds the records that decide the outcomes of jobs. A record that a method returned is immutable: the store never changes
+// it, and the caller must not.
 type Jobs interface {
-	// Create writes the record unless there is one, and returns the record that stands. Created is true when
-	// it is the caller's own, also when the caller repeats a write whose reply was lost. The record of a job
-	// that was refused after all is as good as none.
+	// Create writes a record unless there is one, and returns the one that is stored. Created is true when that is the caller's own,
+	// also for a repeated call. A record of a job that was refused (core.Job.Refused) counts as none and is replaced.
 	Create(ctx context.Context, p CreateParams) (job *core.Job, created bool, err error)
-	// Apply makes one step of the state machine, if the record is held by whom the caller thinks.
+	// Apply applies one event of the state machine, atomically, if the record is held by the caller's holder. The result is that of
+	// Transition on the stored record. A repeated call answers Repeated, except that a repeated takeover renews the retry again.
 	Apply(ctx context.Context, p ApplyParams) (Applied, error)
 	// Get returns a record, ErrNoJob if there is none.
 	Get(ctx context.Context, id core.JobID) (*core.Job, error)
-	// Clock is what time it is, about, on the clock that the record's times were taken from. It asks nobody.
+	// Clock estimates the current time of the clock by which the times in the record are set. It makes no call to the store.
 	Clock(id core.JobID) time.Time
-	// List returns records, the newest first: unfinished ones that some node's lease set names, and of the ended
-	// ones at least those that ended through this store.
+	// List returns records, the newest first: unfinished ones that a node's lease set contains, and of the ended ones at least those
+	// that ended through this instance.
 	List(ctx context.Context, p ListParams) ([]*core.Job, error)
 }
 
-// CreateParams describes a new record: DISPATCHED, first attempt, naming node, epoch and token.
+// CreateParams describes a new record: DISPATCHED, first attempt, with node, epoch and token.
 type CreateParams struct {
 	ID          core.JobID
 	Spec        core.Spec
-	Fingerprint string // the content's fingerprint
+	Fingerprint string // of the content
 	Holder      core.Holder
 	Token       core.Token
 	Timeout     time.Duration // of the whole job
 }
 
-// ApplyParams describes one step.
+// ApplyParams describes the application of one event.
 type ApplyParams struct {
 	Job   core.JobID
 	Event core.Event
-	// Holder is whom the caller believes to hold the job; the step is refused if it is somebody else.
-	// Epoch 0 leaves the epoch open, AnyHolder the whole.
+	// Holder is the holder that the caller believes the job to have; the event is refused if it has another. Epoch 0 matches every
+	// epoch, AnyHolder every holder.
 	Holder    core.Holder
 	AnyHolder bool
-	HeldToken core.Token // if given: the record's lease must be this one
-	// Seen is the record as the caller last saw it, if it did. It saves a read; an old one does no harm.
+	HeldToken core.Token // if set, the token of the record's lease must be this one
+	// Seen is the record as the caller last saw it, if it did. It saves a read; an outdated one is harmless.
 	Seen *core.Job
 
 	To       core.Holder   // move, rebind: the new holder
-	Token    core.Token    // move: the new holder's lease
-	Owner    core.Token    // retry, takeover: who looks for another node; move: who found it, if RETRYING
-	RetryFor time.Duration // retry, takeover: how long nobody else may
+	Token    core.Token    // move: the token of the new holder's lease
+	Owner    core.Token    // retry, takeover: the token of the one that looks for another node; move from RETRYING: the same token
+	RetryFor time.Duration // retry, takeover: how long no other may take the retry over
 	// Suspends says that a retry or a takeover waits for the job's audio: its deadline moves by RetryFor, once.
 	Suspends bool
 	Reason   core.Reason // retry, fail, cancel
-	Cause    core.Reason // why the attempt ended, if that is another thing than why the job did
+	Cause    core.Reason // why the attempt ended, if it differs from why the job did
 	Detail   string
 	Result   []byte // done
 }
 
-// Outcome says what became of a step.
+// Outcome is the result of applying an event.
 type Outcome uint8
 
-// The outcomes of a step.
+// The outcomes.
 const (
-	Decided          Outcome = iota + 1 // the step was made
-	Repeated                            // the very same step had been made before
+	Decided          Outcome = iota + 1 // the event was applied
+	Repeated                            // the same event was applied before
 	NoJob                               // there is no record
 	StaleAttempt                        // the job is in another attempt
-	NotHolder                           // another node has the job
+	NotHolder                           // another node holds the job
 	HolderStaleEpoch                    // the node has registered again since
-	Ended                               // the job had ended otherwise
-	Illegal                             // the state machine has no such step
-	Owned                               // the retry belongs to somebody whose time is not over
+	Ended                               // the job had ended differently
+	Illegal                             // the state machine has no such transition
+	Owned                               // another token owns the retry, and its time is not over
 )
 
 var outcomeNames = [...]string{
@@ -89,10 +89,10 @@ func (o Outcome) String() string {
 	return ""
 }
 
-// Stands reports whether the record now says what the caller wanted.
+// Stands reports whether the record is now as the caller wanted it.
 func (o Outcome) Stands() bool { return o == Decided || o == Repeated }
 
-// Applied is the record after a step, made or not.
+// Applied is the record after an event, applied or not.
 type Applied struct {
 	Outcome Outcome
 	Job     *core.Job // nil when there is none
@@ -103,29 +103,29 @@ type ListParams struct {
 	State   core.State
 	Node    core.NodeID
 	Session core.SessionID
-	Lang    core.Lang // spoken or wanted
-	Region  string    // asked for
+	Lang    core.Lang // source or target
+	Region  string    // as requested
 	Limit   int
-	After   JobPosition // only what comes after this in the list
+	After   JobPosition // only records after this position
 }
 
-// Place is where a job stands in a list: it does not change, whatever else comes and goes.
+// JobPosition is the position of a job in a list. It does not change when other jobs come and go.
 type JobPosition struct {
-	Created int64 // Unix milliseconds, which is what every instance knows of every job
+	Created int64 // Unix milliseconds: the precision of every store
 	Job     core.JobID
 }
 
-// PlaceOf is where a job stands.
+// PositionOf returns the position of a job.
 func PositionOf(job *core.Job) JobPosition {
 	return JobPosition{Created: job.Created.UnixMilli(), Job: job.ID}
 }
 
-// Compare orders places: the newest first, those of one moment by their names.
+// Compare orders positions: the newest first, those of the same time by id.
 func (p JobPosition) Compare(other JobPosition) int {
 	return cmp.Or(cmp.Compare(other.Created, p.Created), cmp.Compare(p.Job, other.Job))
 }
 
-// Page sorts the records that were found and cuts the list.
+// Page sorts the selected records and cuts the list at the limit.
 func (p *ListParams) Page(jobs []*core.Job) []*core.Job {
 	slices.SortFunc(jobs, func(a, b *core.Job) int { return PositionOf(a).Compare(PositionOf(b)) })
 	if p.Limit > 0 && len(jobs) > p.Limit {
@@ -134,7 +134,7 @@ func (p *ListParams) Page(jobs []*core.Job) []*core.Job {
 	return jobs
 }
 
-// Selects reports whether a record is asked for.
+// Selects reports whether a record matches.
 func (p *ListParams) Selects(job *core.Job) bool {
 	return (p.State == 0 || p.State == job.State) &&
 		(p.Node == "" || p.Node == job.Node) &&

@@ -6,29 +6,36 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Ledger accounts for slots. No lease is granted on a node while its live leases and foreign work fill it.
+// Ledger accounts for slots. A node's lease set holds a lease for every slot that is taken, and no lease is granted while the live
+// leases and the foreign work fill the node. A lease expires one Timing.Presence after it was last written; heartbeats renew it.
+//
+// The lease set is also the index of unfinished work: an expired lease takes no slot, and stays in the set until it is released.
 type Ledger interface {
-	// Reserve takes a slot. Reserving a lease that exists answers OK and takes nothing more.
+	// Reserve takes a slot for a lease, if the node is certainly ready and has a free one, and removes nothing from the set. It is
+	// refused when the node is not in the epoch or the revision on which the choice was made. Reserving a lease that is live answers
+	// OK and takes no second slot. A call that arrives after the deadline of its context answers TooLate.
 	Reserve(ctx context.Context, p ReserveParams) (Reservation, error)
-	// Commit notes that the node has confirmed the job. It reports false when the lease does not live any more.
+	// Commit marks a lease as running, because the node has acknowledged its job, and renews it. It reports false for a lease that
+	// is not live: released, revoked, parked, expired, or reserved with another token.
 	Commit(ctx context.Context, ref core.LeaseRef) (bool, error)
-	// Release frees a slot; freeing what is not held does nothing. A store in which that takes time may answer
-	// before it is done: nobody waits for a release, and if it is lost the lease lapses.
+	// Release removes a lease, or parks it; a lease that does not exist is no error. A store may answer before a removal is done, as
+	// long as it is done soon: no caller depends on it, and if it is lost, the lease expires. A parked lease is parked when Release
+	// returns.
 	Release(ctx context.Context, p ReleaseParams) error
-	// Revoke notes that the job ended or moved on while the node may still be busy with it. The slot stays
-	// taken until the node stops listing it or the lease expires, and heartbeats tell the node to stop.
+	// Revoke ends the right to a lease whose job has ended or moved on while the node may still be working on it. The slot stays
+	// taken until the node's list omits the job twice (once, if it was on a list) or the lease expires, and heartbeats ask the node
+	// to cancel the job. A parked lease takes no slot and is removed at once.
 	Revoke(ctx context.Context, ref core.LeaseRef) error
 }
 
-// Holdings is the read side of the ledger.
+// LeaseReader is the read side of the ledger. Its methods change nothing.
 type LeaseReader interface {
-	// Leases returns leases in the order of their names, whatever their state; an empty one where the node's set
-	// does not name it.
+	// Leases returns leases in the order of refs, whatever their state, and a zero Lease where the set does not contain it.
 	Leases(ctx context.Context, refs ...core.LeaseRef) ([]core.Lease, error)
-	// Probe reports how full the nodes are, in their order, without changing anything. An unknown node has
-	// no capacity.
+	// Probe writes the occupancy of nodes into the elements of into, in their order. A node that is not registered has the zero
+	// Occupancy.
 	Probe(ctx context.Context, nodes []core.NodeID, into []Occupancy) error
-	// Orphans lists every lease of nodes, live or not: the unfinished work of nodes that are gone.
+	// Orphans lists every lease of nodes, live, expired or parked: the unfinished work of nodes that are absent.
 	Orphans(ctx context.Context, nodes ...core.NodeID) ([]core.Lease, error)
 }
 
@@ -36,21 +43,21 @@ type LeaseReader interface {
 type ReserveParams struct {
 	Lease    core.LeaseRef
 	Handle   Handle        // of the node, if known
-	Epoch    core.Epoch    // of the node the choice was made on
-	Revision core.Revision // of the node the choice was made on
+	Epoch    core.Epoch    // of the node on which the choice was made
+	Revision core.Revision // of the node on which the choice was made
 }
 
 // Reservation is the answer to a reservation.
 type Reservation struct {
 	Verdict Verdict
-	Free    int // slots that are certainly left after it
+	Free    int // slots that are certainly free after it
 }
 
 // ReleaseParams describes a release.
 type ReleaseParams struct {
 	Lease  core.LeaseRef
 	Handle Handle // of the node, if known
-	// Park frees the slot but leaves the name in the node's set, so that a job which is neither finished
-	// nor moved on can still be found by whoever takes over.
+	// Park frees the slot but keeps the lease in the set, so that an instance that takes the job over finds it. The job is neither
+	// finished nor moved.
 	Park bool
 }

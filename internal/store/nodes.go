@@ -9,154 +9,162 @@ import (
 
 // Nodes is the write side of the fleet.
 type Nodes interface {
-	// Register begins a new life of a node. Leases of jobs the node lists move to the new epoch; the others
-	// come back as orphans, to be handled and released by the caller.
+	// Register starts a new epoch of a node: the maximum of the old epoch + 1 and the store's time in µs. Leases of jobs that the node
+	// lists move to the new epoch. The others are returned as orphans, which the caller moves on and releases, except reservations
+	// that are younger than Timing.ReservedTTL: their jobs may be on their way. A repeated call starts another epoch.
 	Register(ctx context.Context, p RegisterParams) (Registration, error)
-	// Heartbeat renews the node's presence and its leases in one step and says what does not fit.
+	// Heartbeat renews the presence of a node and its leases in one atomic step, and reports the leases and jobs that do not match.
+	// Leases of listed jobs are renewed, whatever the clock says. A lease that two heartbeats in a row omit is an orphan; the first
+	// omission may come from a heartbeat that was written before the job arrived. A node that never lists its jobs has its leases
+	// renewed for as long as it may be working on them: Timing.ReservedTTL + Timing.Attempt after the reservation.
 	Heartbeat(ctx context.Context, p HeartbeatParams) (HeartbeatResult, error)
-	// Drain sets or clears the operator's wish that the node gets nothing new. It outlives registrations.
+	// Drain sets or clears an operator's decision that the node gets no new jobs, and returns the node. The decision survives
+	// registrations. It returns ErrNoNode for a node that is not registered.
 	Drain(ctx context.Context, p DrainParams) (*core.Node, error)
-	// Connect notes that a node's connection was made or lost. A node whose connection is lost is granted nothing until
-	// it has another one or registers again; when it was last heard and its leases stay as they are. Word of another epoch,
-	// or of an earlier connection than the one that was made last, changes nothing. It returns the node as it is then.
+	// Connect records that a connection of a node was established or lost, and returns the node as it is then. A node whose
+	// connection is lost gets no new jobs until it has another one or registers again; its last heartbeat and its leases stay as they
+	// are. A report about another epoch, or about an earlier connection than the last one, changes nothing. It returns ErrNoNode for
+	// a node that is not registered.
 	Connect(ctx context.Context, p ConnectParams) (*core.Node, error)
-	// Remove forgets a node and its leases, unless it was heard more lately than that.
+	// Remove removes a node, its leases and its marks, if it has been silent for p.SilentFor. Otherwise, and for a node that is not
+	// registered, it does nothing.
 	Remove(ctx context.Context, p RemoveParams) error
 }
 
-// Census is the read side of the fleet.
+// NodeReader is the read side of the fleet.
 type NodeReader interface {
-	// Node returns one node, ErrNoNode if it is not registered.
+	// Node returns a node, ErrNoNode if it is not registered.
 	Node(ctx context.Context, id core.NodeID) (NodeStatus, error)
-	// Nodes returns registered nodes, also those that are silent: those that are named, in their order and without those
-	// that are not known, or every one.
+	// Nodes returns registered nodes, silent ones included: all of them, or the ones with the ids, in the order of the ids and
+	// without those that are not registered.
 	Nodes(ctx context.Context, ids ...core.NodeID) ([]NodeStatus, error)
-	// Sightings returns how long ago each node was last heard.
+	// LastSeen returns how long ago each registered node last sent a heartbeat or registered. It may lag behind Node by a fraction
+	// of a second.
 	LastSeen(ctx context.Context) ([]LastSeen, error)
-	// Watch calls fn with every change until the context ends, in order for each node; changes of one node that
-	// come fast may be told as one. It calls ready once no change made after that call can be missed.
+	// Watch calls fn with every change until the context ends, and then returns an error. Changes of one node come in their order, and
+	// several that follow closely may come as one. Watch calls ready once no change that is made after that call can be missed.
 	Watch(ctx context.Context, ready func(), fn func(Change)) error
 }
 
-// ActiveJob is one line of the list of jobs a node says it has: received, and the result not yet acknowledged.
+// ActiveJob is an element of the list of jobs that a node sends: it has received the job, and its result is not acknowledged yet.
 type ActiveJob struct {
 	Job     core.JobID
 	Attempt int
 }
 
-// Activity is what a node says it is doing. Absent is not empty: a node that does not list says nothing
-// about its jobs, a node that lists none has none.
+// Activity is what a node reports about its work. Absent is not empty: a node that does not list its jobs reports nothing about
+// them, a node that lists none has none.
 type Activity struct {
 	Lists   bool
 	Active  []ActiveJob
-	Counts  bool // CurrentJobs was given
-	Current int  // everything the node is running, ours or not
+	Counts  bool // the node sent Current
+	Current int  // everything that the node is running, ours or not
 }
 
 // RegisterParams describes a registration.
 type RegisterParams struct {
-	Node     core.Node // as declared; epoch, revision and drain are the store's
+	Node     core.Node // as declared; the store decides epoch, revision and drain
 	Load     core.Load
 	Activity Activity
-	// Connection names the connection over which the node registers, 0: none. Of several in one epoch the store can tell
-	// by it which of them was lost.
+	// Connection numbers the connection over which the node registers; 0: none. Connect uses it to tell the connections of an epoch
+	// apart.
 	Connection uint64
-	// Returning says that the node spoke as one that was registered before, so that it may still be running
-	// work this store knows nothing of. Unless it lists its jobs it is granted nothing for one attempt.
+	// Returning says that the node was registered before and may be running work that this store does not know. Unless it lists its
+	// jobs, it gets none for one attempt.
 	Returning bool
 }
 
-// ConnectParams says that a connection of a node was made or lost.
+// ConnectParams says that a connection of a node was established or lost.
 type ConnectParams struct {
 	Node       core.NodeID
 	Epoch      core.Epoch
-	Connection uint64 // counts up within an epoch; 0: none, the node is reached otherwise
+	Connection uint64 // counts up within an epoch; 0: none, the node does not need one
 	Lost       bool
 }
 
 // Registration is the answer to a registration.
 type Registration struct {
 	NodeStatus
-	Known   bool         // the store knew it from an earlier life of the node
+	Known   bool         // the node was registered before
 	Kept    []core.Lease // listed by the node: moved to the new epoch
-	Orphans []core.Lease // not listed: their jobs have to be moved on
-	Strays  []core.Lease // listed, but no lease was known: adopted so that their slots count
-	Young   bool         // as in Pulse
+	Orphans []core.Lease // not listed: their jobs have to be moved
+	Strays  []core.Lease // listed without a lease: adopted, so that their slots count
+	Young   bool         // as in HeartbeatResult
 }
 
 // HeartbeatParams describes a heartbeat.
 type HeartbeatParams struct {
 	Node     core.NodeID
-	Epoch    core.Epoch // 0: the node does not say
-	Seq      uint64     // 0: the node does not count its heartbeats
-	Again    bool       // the caller says the same heartbeat again
-	Unheard  bool       // somebody else says it of the node: when the node was last heard stays as it is
-	Known    *core.Node // the node as the caller knows it; the answer names the same one if it has not changed
-	Declared *core.Node // what Known should become, nil: as it is; left aside if the node has changed since
+	Epoch    core.Epoch // 0: the node does not send it
+	Seq      uint64     // 0: the node does not number its heartbeats
+	Repeat   bool       // the caller repeats the same heartbeat
+	OnBehalf bool       // another party reports for the node: the time it was last seen stays as it is
+	Known    *core.Node // the node as the caller knows it; the answer has the same pointer if the node has not changed
+	Declared *core.Node // what Known becomes, nil: no change; ignored if the node has changed since
 	Load     core.Load
 	Activity Activity
 }
 
-// Pulse is the answer to a heartbeat. Anything but OK changed nothing.
+// HeartbeatResult is the answer to a heartbeat. With any verdict but OK, nothing was changed.
 type HeartbeatResult struct {
 	Verdict    Verdict
 	NodeStatus              // empty when the node is unknown
-	Orphans    []core.Lease // the node does not have these although it should
-	Overdue    []core.Lease // past their attempt's deadline
-	Strays     []core.Lease // the node has these although no lease was known
-	Cancels    []ActiveJob  // the node should stop these
-	// Young says that the store began less than a job's time ago: what it does not know may still be right.
+	Orphans    []core.Lease // the node does not have these jobs although it should
+	Overdue    []core.Lease // older than an attempt may be
+	Strays     []core.Lease // the node has these jobs although there was no lease
+	Cancels    []ActiveJob  // the node should cancel these
+	// Young says that this incarnation of the store is younger than a job may be: jobs that it does not know may be valid.
 	Young bool
 }
 
-// RemoveParams names a node that is to be forgotten if it has been silent for at least as long; 0 in any case.
+// RemoveParams names a node that is removed if it has been silent for SilentFor; 0: in any case.
 type RemoveParams struct {
 	Node      core.NodeID
 	SilentFor time.Duration
 }
 
-// DrainParams says what the operator wants of a node.
+// DrainParams sets (Drained) or clears the drain of a node.
 type DrainParams struct {
 	Node    core.NodeID
 	Drained bool
 }
 
-// Handle is the store's own note of where it keeps a node. Passing it back saves a search; passing none, or
-// one that is out of date, does no harm. Only the store that made it looks inside.
+// Handle is a reference to where the store keeps a node. It is opaque to callers and saves a lookup. A missing or outdated handle
+// is always correct.
 type Handle interface {
-	// Fetch hints that the node will be reserved in a moment. It never waits.
-	Fetch()
+	// Prefetch hints that the node will be reserved in a moment. It never blocks.
+	Prefetch()
 }
 
-// Occupancy is how much of a node is taken.
+// Occupancy is how many slots of a node are taken, and by what.
 type Occupancy struct {
 	Max      int
 	Reserved int
 	Running  int
-	Foreign  int // work the node reports that is not ours
-	// Closed says that nothing would be granted now, whatever is free: the node's health, its silence or its
-	// hold forbids it.
+	Foreign  int // work that the node reports and that is not ours
+	// Closed says that no job would be granted now, however many slots are free: because of the node's health, drain, connection,
+	// silence or hold.
 	Closed bool
-	// Held says that it is closed because the node may be running work from before the store knew it.
+	// Held says that the node is closed because it may be running work that the store does not know.
 	Held bool
 }
 
-// InFlight is what counts against the maximum.
+// InFlight is how many slots are taken.
 func (o Occupancy) InFlight() int { return o.Reserved + o.Running + o.Foreign }
 
 // Free reports whether one more job would be granted.
 func (o Occupancy) Free() bool { return !o.Closed && o.InFlight() < o.Max }
 
-// NodeStatus is a node as the store sees it now.
+// NodeStatus is a node as it is now.
 type NodeStatus struct {
 	Node   *core.Node
 	Handle Handle
 	Load   core.Load
-	Age    time.Duration // since it was last heard
+	Age    time.Duration // since it was last seen
 	Occupancy
 }
 
-// Sighting is when a node was last heard.
+// LastSeen says how long ago a node was last seen.
 type LastSeen struct {
 	Node core.NodeID
 	Age  time.Duration
@@ -167,7 +175,7 @@ type Change struct {
 	Node    core.NodeID
 	Removed bool
 	Now     NodeStatus // when not removed
-	Mark    *Mark      // when a service of the node was marked; Now is empty then
-	// Gap says that changes may have been missed: whoever follows must compare the whole fleet.
+	Mark    *Mark      // a service of the node was marked; Now is empty then
+	// Gap says that changes may have been missed: the watcher must compare the whole fleet.
 	Gap bool
 }

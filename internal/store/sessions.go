@@ -7,94 +7,44 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Outbox keeps the durable messages of a conversation in utterance order until its client has them. It belongs to one
-// incarnation of a session: a name that is used again has another outbox.
-type Outbox interface {
-	// Append adds the message of an utterance. Messages enter the stream when all before them have; an index
-	// that was appended before is left as it is.
-	Append(ctx context.Context, p AppendParams) (Appended, error)
-	// Read returns the stream's messages after a position.
-	Read(ctx context.Context, p ReadParams) ([]OutboxMessage, error)
-	// Early lists the indexes of messages that wait for others before them.
-	Waiting(ctx context.Context, session core.SessionRef) ([]int64, error)
-}
-
-// AppendParams describes one message. Indexes count from 0.
-type AppendParams struct {
-	Session core.SessionRef
-	Index   int64
-	Body    []byte
-	Keep    time.Duration // how long the outbox outlives its last message
-	// MaxBytes bounds the bodies in the stream, unless it is 0: the oldest are dropped for a new one. That one stays, with
-	// those that have waited for it: nobody can have read them.
-	MaxBytes int64
-	// By says that only the session's owner may add it: a message that is the owner's own decision. Its zero value is
-	// for what was decided elsewhere, by a job's record.
-	By Ownership
-}
-
-// Appended is the answer to an append.
-type Appended struct {
-	Seq int64 // the position of the last message in the stream
-	// Refused says that nothing was added: the session belongs to another instance, or its name to another incarnation.
-	Refused bool
-	Exists  bool // the utterance had a message before, which may be another: that one stands
-	// Owner is the instance that has this incarnation of the session; empty when none has. It is as old as the append,
-	// no older.
-	Owner core.InstanceID
-}
-
-// ReadParams describes a read of at most Limit messages.
-type ReadParams struct {
-	Session core.SessionRef
-	After   int64
-	Limit   int
-}
-
-// Message is one message of a stream; Seq counts from 1.
-type OutboxMessage struct {
-	Seq   int64
-	Index int64
-	Body  []byte
-}
-
-// Sessions keeps what a conversation needs to go on after its instance is gone, and whose it is.
+// Sessions keeps the state with which another instance can continue a session, and records which instance owns the session.
 type Sessions interface {
-	// SaveSession puts a session's state in the place of what there is, if the claim holds, and reports whether it does.
+	// SaveSession replaces the state of a session, if the caller owns the session or may take it over, and reports whether it did.
+	// It also extends the life of the session's outbox to p.Keep and drops the messages that the client has acknowledged.
 	SaveSession(ctx context.Context, p SaveParams) (held bool, err error)
-	// LoadSession returns the state of the session that has a name now. Its claim is empty when there is none.
+	// LoadSession returns the state of the session that uses a name now, and the zero SessionState when there is none.
 	LoadSession(ctx context.Context, key core.SessionKey) (SessionState, error)
 }
 
-// Claim says which instance has a session. The epoch grows by one whenever it changes hands, so that the writes of an
-// earlier owner are told from those of the present one.
+// Ownership says which instance owns a session. The epoch grows by one with every change of owner, which distinguishes the writes
+// of an earlier owner from those of the current one.
 type Ownership struct {
 	Owner core.InstanceID
 	Epoch int64 // counts from 1 within an incarnation
 }
 
-// SessionState is a session as the store has it.
+// SessionState is the stored state of a session.
 type SessionState struct {
 	Ownership
 	Incarnation core.SessionIncarnation
 	Body        []byte
 }
 
-// SaveParams describes a session's state and who writes it.
+// SaveParams describes a session's new state and its writer.
 type SaveParams struct {
-	// Session is refused when its name belongs to another incarnation by now.
+	// Session names the session. The save is refused when another incarnation uses the name.
 	Session core.SessionRef
 	Ownership
-	// Take says that the session becomes the caller's: the epoch before the claim's must stand with the body that was
-	// Seen, or no session at all for the first. Without it the claim itself must stand, or an older one: a store that has
-	// forgotten its last moments takes the word of whoever has the session since.
+	// TakeOver makes the caller the owner. The stored state must be Expected, with the epoch before the caller's; for epoch 1 there
+	// must be no session. Repeating the same takeover succeeds. Without TakeOver the stored ownership must be the caller's, or have an
+	// earlier epoch: a store that has lost its last writes accepts the word of the current owner.
 	TakeOver bool
 	Expected []byte
 	Body     []byte
-	// Known is how many messages of the session's outbox the owner knows of. The outbox lives as long as the state; what
-	// the store has forgotten of it is counted on from there.
+	// Known is how many messages of the session's outbox the owner knows. If the store has lost some of them, positions continue
+	// after it.
 	Known int64
-	// Acked is the last message of the outbox that the client has: nothing up to it is needed any more.
+	// Acked is the position of the last message that the client has acknowledged. Messages up to it are dropped.
 	Acked int64
-	Keep  time.Duration
+	Keep  time.Duration // how long the state is kept
 }

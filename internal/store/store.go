@@ -6,20 +6,26 @@ import (
 	"time"
 )
 
-// ErrDown is returned when the store cannot be reached or will not answer in time. Nothing may be granted
-// on a guess: the caller refuses.
-var ErrDown = errors.New("the shared store cannot be reached")
+var (
+	// ErrDown says that the store cannot be reached or did not answer in time. Nothing may be granted on a guess: the caller
+	// refuses.
+	ErrDown = errors.New("the shared store cannot be reached")
+	// ErrBreakerOpen comes with ErrDown when the call was not sent to the store at all, because it failed several times just before.
+	ErrBreakerOpen = errors.New("its last calls failed; it is tried again in a moment")
+	// ErrNoNode says that a node is not registered.
+	ErrNoNode = errors.New("no such node is registered")
+	// ErrNoJob says that there is no record of a job, or that it has expired.
+	ErrNoJob = errors.New("no such job is known")
+)
 
-// ErrNotAsked is the ErrDown of a store that has not served lately, and was not asked this time.
-var ErrNotAsked = errors.New("it did not serve lately, and is asked again in a moment")
-
-// Trouble is what is wrong with a store that answers and cannot serve, in words that anybody may read. It comes with ErrDown.
+// UnavailableError says why a store that answers cannot serve, in a sentence for operators that contains no secret. It comes with
+// ErrDown.
 type UnavailableError string
 
 // Error implements error.
-func (t UnavailableError) Error() string { return string(t) }
+func (e UnavailableError) Error() string { return string(e) }
 
-// Store is everything an implementation offers. Code asks for the one small interface it needs.
+// Store is everything that an implementation offers. Callers depend on the one small interface that they need.
 type Store interface {
 	Nodes
 	NodeReader
@@ -34,33 +40,33 @@ type Store interface {
 	AbandonedInboxes
 	Board
 
-	// Ping reports whether the store would answer right now.
+	// Ping returns nil if the store would accept a write now.
 	Ping(ctx context.Context) error
-	// Close gives back what the store holds. No other method may be called after it.
+	// Close releases the resources of the store. No other method may be called after it.
 	Close() error
 }
 
-// Timing holds the durations by which a store judges. They are the same for every instance of one fleet.
+// Timing holds the durations by which a store judges. They are the same for every instance that shares the store.
 type Timing struct {
-	Presence    time.Duration // a node that was silent this long is gone; also the TTL of every lease
-	ReservedTTL time.Duration // the age at which a lease the node never confirmed is judged
-	Attempt     time.Duration // how long one attempt may take
-	Job         time.Duration // how long a whole job may take
+	Presence    time.Duration // a node that was silent this long is absent; also the TTL of every lease
+	ReservedTTL time.Duration // until a lease is this old, its job may still be on its way to the node
+	Attempt     time.Duration // the maximum duration of one attempt
+	Job         time.Duration // the maximum duration of a job
 	Retention   time.Duration // how long the record of an ended job is kept
 }
 
-// Verdict is the store's answer to a request that may be refused.
+// Verdict is the answer to a reservation or a heartbeat.
 type Verdict uint8
 
 // The verdicts.
 const (
 	OK            Verdict = iota + 1
 	Full                  // no slot is free
-	NotReady              // the node's health, its last heartbeat or its hold forbids it
+	NotReady              // the node's health, drain, connection, silence or hold forbids new work
 	NoCapacity            // the node declares no slots at all
 	StaleEpoch            // the node has registered again since
-	StaleRevision         // the node has changed since the choice was made
-	TooLate               // the caller's deadline, or a newer heartbeat, was first
+	StaleRevision         // the node's capabilities have changed since the choice was made
+	TooLate               // the caller's deadline has passed, or a newer heartbeat came first
 	UnknownNode           // no such node is registered
 )
 
@@ -76,13 +82,7 @@ func (v Verdict) String() string {
 	return ""
 }
 
-// Verdicts lists every verdict, for whoever counts them.
+// Verdicts lists every verdict, for counters by verdict.
 func Verdicts() []Verdict {
 	return []Verdict{OK, Full, NotReady, NoCapacity, StaleEpoch, StaleRevision, TooLate, UnknownNode}
 }
-
-// ErrNoNode is returned when a node is not registered.
-var ErrNoNode = errors.New("no such node is registered")
-
-// ErrNoJob is returned when there is no record of a job, or none any more.
-var ErrNoJob = errors.New("no such job is known")

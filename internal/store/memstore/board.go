@@ -9,13 +9,13 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// board holds the short-lived facts.
+// board holds short-lived facts.
 type board struct {
 	mu        sync.Mutex
 	debounced map[string]moment
 	rates     map[string]rate
 	locks     map[string]lock
-	fence     int64 // of the last lock taken; one counter for all, so that an expired lock can be forgotten
+	fence     int64 // of the last lock that was acquired; one counter for all locks, so that an expired lock can be dropped
 	snapshots map[string]snapshot
 	sweeper   sweeper
 }
@@ -69,7 +69,7 @@ func (b *board) sweep(now moment) {
 	})
 }
 
-// sweeper runs a walk over a table at most once a second, by whoever writes to it next.
+// sweeper bounds the cost of dropping expired entries: it walks over a table at most once a second, in the next write to it.
 type sweeper struct{ last moment }
 
 func (s *sweeper) sweep(now moment, walk func()) {

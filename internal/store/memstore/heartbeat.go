@@ -9,115 +9,127 @@ import (
 
 // Heartbeat implements store.Nodes.
 func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
-	n := s.locked(nil, p.Node)
+	n := s.lockNode(nil, p.Node)
 	if n == nil {
 		return store.HeartbeatResult{Verdict: store.UnknownNode}, nil
 	}
 	defer n.mu.Unlock()
 	now := s.now()
 	if n.silence(now) >= s.timing.Presence {
-		n.seq = 0 // whoever speaks after so long may be another process, which counts anew
+		n.seq = 0 // after so long it may be another process, which numbers its heartbeats from 1
 	}
 	switch {
 	case ctx.Err() != nil:
 		return store.HeartbeatResult{Verdict: store.TooLate}, nil
-	case p.Epoch != 0 && p.Epoch != n.now.Epoch:
+	case p.Epoch != 0 && p.Epoch != n.current.Epoch:
 		return store.HeartbeatResult{Verdict: store.StaleEpoch, NodeStatus: s.status(n, now)}, nil
 	case p.Seq != 0 && p.Seq < n.seq:
 		return store.HeartbeatResult{Verdict: store.TooLate, NodeStatus: s.status(n, now)}, nil
 	}
 
-	repeat := p.Again || p.Seq != 0 && p.Seq == n.seq
+	repeat := p.Repeat || p.Seq != 0 && p.Seq == n.seq
 	n.seq = max(n.seq, p.Seq)
-	if !p.Unheard {
+	if !p.OnBehalf {
 		n.seen.Store(int64(now))
 	}
 	n.load = p.Load
 	if p.Activity.Lists {
 		n.onHold = false
 	}
-	s.declare(n, &p)
+	s.applyDeclaration(n, &p)
 
-	pulse := store.HeartbeatResult{Verdict: store.OK, Young: s.newborn(now)}
+	result := store.HeartbeatResult{Verdict: store.OK, Young: s.isYoung(now)}
 	for i := len(n.leases) - 1; i >= 0; i-- {
-		if s.beat(n, &n.leases[i], &p.Activity, &pulse, repeat, now) {
+		if s.reconcileLease(n, &n.leases[i], &p.Activity, &result, repeat, now) {
 			n.remove(i)
 		}
 	}
-	pulse.Strays = s.adopt(n, &p.Activity, now)
-	s.setForeign(n, &p.Activity, now)
-	pulse.NodeStatus = s.status(n, now)
-	return pulse, nil
+	result.Strays = s.adoptStrays(n, &p.Activity, now)
+	s.updateForeign(n, &p.Activity, now)
+	result.NodeStatus = s.status(n, now)
+	return result, nil
 }
 
-// declare takes over what the node now says of itself, if it differs.
-func (s *Store) declare(n *node, p *store.HeartbeatParams) {
-	if p.Declared == nil || p.Known.Version != n.now.Version || p.Known.Epoch != n.now.Epoch {
+// applyDeclaration replaces the node by what it declares now, if that differs.
+func (s *Store) applyDeclaration(n *node, p *store.HeartbeatParams) {
+	if p.Declared == nil || p.Known.Version != n.current.Version || p.Known.Epoch != n.current.Epoch {
 		return
 	}
 	next := *p.Declared
-	next.ID, next.Drained, next.Disconnected = n.now.ID, n.now.Drained, n.now.Disconnected
-	if !next.SameAs(n.now) {
-		s.change(n, &next)
+	next.ID, next.Drained, next.Disconnected = n.current.ID, n.current.Drained, n.current.Disconnected
+	if !next.SameAs(n.current) {
+		s.publishChange(n, &next)
 	}
 }
 
-// beat judges one lease by one heartbeat and reports whether it is to be removed.
+// reconcileLease compares one lease with one heartbeat and reports whether the lease is to be removed.
 //
-// A node that lists its jobs is believed about them: listed leases are renewed whatever the clock says, an
-// unlisted one is an orphan at the second omission (the first may be a heartbeat written before the job
-// arrived). A node that never lists has all its leases renewed until their attempts' deadlines.
-func (s *Store) beat(n *node, l *lease, a *store.Activity, pulse *store.HeartbeatResult, repeat bool, now moment) (remove bool) {
-	listed := a.Lists && lists(a.Active, l)
-	late := now.since(l.since) >= s.timing.Attempt
+// The list of a node that sends one is authoritative: listed leases are renewed whatever the clock says, and an omitted one is an
+// orphan at the second omission (the first may come from a heartbeat that was written before the job arrived). A node that never
+// lists has all its leases renewed for as long as it may be working on their jobs, also when the jobs have ended or moved.
+func (s *Store) reconcileLease(n *node, l *lease, a *store.Activity, result *store.HeartbeatResult, repeat bool, now moment) (remove bool) {
+	listed := a.Lists && isListed(a.Active, l)
+	overdue := now.since(l.reservedAt) >= s.timing.Attempt
 	switch {
 	case l.state == core.LeaseRevoked:
-		// A job that may still be on its way is on no list. Then, here too, the first omission may be a heartbeat
-		// written before it arrived. A job that was on a list and is not any more is gone.
+		// A job that is still on its way is on no list. Here too, the first omission may come from a heartbeat that was written
+		// before the job arrived. A job that was on a list and is omitted now has ended on the node.
+		if !a.Lists {
+			s.extendUnlisted(l, now)
+		}
 		if !a.Lists && expired(l.expires, now) || a.Lists && !listed && l.omitted == once && !repeat {
 			return true
 		}
 		if listed {
-			s.renew(l, now)
+			s.renewLease(l, now)
 		}
-		if listed || a.Lists && (l.omitted != never || !s.early(l, now)) {
+		if listed || a.Lists && (l.omitted != never || !s.inTransit(l, now)) {
 			l.omitted = once
 		}
-		pulse.Cancels = append(pulse.Cancels, store.ActiveJob{Job: l.job, Attempt: int(l.attempt)})
+		result.Cancels = append(result.Cancels, store.ActiveJob{Job: l.job, Attempt: int(l.attempt)})
 		return false
-	case l.stray():
+	case l.adopted():
 		if listed {
-			s.renew(l, now)
+			s.renewLease(l, now)
 		}
 		return a.Lists && !listed || expired(l.expires, now)
-	case n.now.Health == core.HealthOffline:
-		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
+	case n.current.Health == core.HealthOffline:
+		result.Orphans = append(result.Orphans, s.exportLease(n, l))
 		return false
 	case listed:
 		l.omitted = never
 		if l.state == core.LeaseParked {
 			l.state = core.LeaseRunning
 		}
-		s.renew(l, now)
+		s.renewLease(l, now)
 	case l.state == core.LeaseParked:
-		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
+		result.Orphans = append(result.Orphans, s.exportLease(n, l))
 		return false
 	case !a.Lists:
-		if !late {
-			s.renew(l, now)
+		if overdue {
+			s.extendUnlisted(l, now)
+		} else {
+			s.renewLease(l, now)
 		}
-	case s.young(l, now):
-		s.renew(l, now)
+	case s.isYoungReservation(l, now):
+		s.renewLease(l, now)
 	case l.omitted == never, l.omitted == once && repeat: // a repeated heartbeat is not a second one
 		l.omitted = once
-		s.renew(l, now)
+		s.renewLease(l, now)
 	default:
 		l.omitted = orphan
-		pulse.Orphans = append(pulse.Orphans, s.export(n, l))
+		result.Orphans = append(result.Orphans, s.exportLease(n, l))
 		return false
 	}
-	if late {
-		pulse.Overdue = append(pulse.Overdue, s.export(n, l))
+	if overdue {
+		result.Overdue = append(result.Overdue, s.exportLease(n, l))
 	}
 	return false
+}
+
+// extendUnlisted renews a lease of a node that does not list its jobs for as long as the node may be working on this one: the job is
+// delivered within ReservedTTL after the reservation, and the node then has the time of an attempt.
+func (s *Store) extendUnlisted(l *lease, now moment) {
+	until := l.reservedAt.add(s.timing.ReservedTTL + s.timing.Attempt)
+	l.expires = max(l.expires, min(now.add(s.timing.Presence), until))
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// jobShard holds records. A record is replaced, never changed, so that a reader may keep what it got.
+// jobShard holds records. A record is replaced and never changed, so that readers may keep it.
 type jobShard struct {
 	sync.Mutex
-	m     map[core.JobID]record
-	live  dues
-	ended dues
+	records map[core.JobID]record
+	live    expiryQueue
+	ended   expiryQueue
 }
 
 type record struct {
@@ -22,73 +22,73 @@ type record struct {
 	expires moment
 }
 
-// due is a moment at which a record may have to go. A record that was prolonged has a later one too.
-type due struct {
-	at moment
-	id core.JobID
+// expiry is a time at which a record may have expired. A record that was extended has a later one too.
+type expiry struct {
+	at  moment
+	job core.JobID
 }
 
-// dues are moments in the order in which they come. All live records are given the same time, and so are all
-// ended ones, so two queues need no sorting.
-type dues struct {
-	list []due
-	gone int // that many at the front are done with
+// expiryQueue holds expiries in their order. All live records have the same TTL, and so have all ended ones, so two queues need no
+// sorting.
+type expiryQueue struct {
+	entries []expiry
+	head    int // the index of the first entry
 }
 
-func (q *dues) push(d due) {
-	if q.gone > len(q.list)/2 {
-		q.list = append(q.list[:0], q.list[q.gone:]...)
-		q.gone = 0
+func (q *expiryQueue) push(d expiry) {
+	if q.head > len(q.entries)/2 {
+		q.entries = append(q.entries[:0], q.entries[q.head:]...)
+		q.head = 0
 	}
-	q.list = append(q.list, d)
+	q.entries = append(q.entries, d)
 }
 
-// pop takes the first moment off the queue if it has come.
-func (q *dues) pop(now moment) (core.JobID, bool) {
-	if q.gone == len(q.list) || !expired(q.list[q.gone].at, now) {
+// pop removes the first entry of the queue if its time has come.
+func (q *expiryQueue) pop(now moment) (core.JobID, bool) {
+	if q.head == len(q.entries) || !expired(q.entries[q.head].at, now) {
 		return "", false
 	}
-	id := q.list[q.gone].id
-	q.list[q.gone].id = ""
-	q.gone++
+	id := q.entries[q.head].job
+	q.entries[q.head].job = ""
+	q.head++
 	return id, true
 }
 
-// put stores a record and notes when it may go.
+// put stores a record and queues its expiry.
 func (sh *jobShard) put(job *core.Job, expires moment) {
-	sh.m[job.ID] = record{job: job, expires: expires}
+	sh.records[job.ID] = record{job: job, expires: expires}
 	if job.State.Terminal() {
-		sh.ended.push(due{at: expires, id: job.ID})
+		sh.ended.push(expiry{at: expires, job: job.ID})
 	} else {
-		sh.live.push(due{at: expires, id: job.ID})
+		sh.live.push(expiry{at: expires, job: job.ID})
 	}
 }
 
-// sweep drops what has expired, a few at a time: each new record pays for two old ones.
+// sweep drops expired records, a few at a time: each new record pays for two old ones.
 func (sh *jobShard) sweep(now moment) {
-	for _, q := range []*dues{&sh.live, &sh.ended} {
+	for _, q := range []*expiryQueue{&sh.live, &sh.ended} {
 		for range 2 {
 			id, ok := q.pop(now)
 			if !ok {
 				break
 			}
-			if r, known := sh.m[id]; known && expired(r.expires, now) {
-				delete(sh.m, id)
+			if r, known := sh.records[id]; known && expired(r.expires, now) {
+				delete(sh.records, id)
 			}
 		}
 	}
 }
 
 func (sh *jobShard) get(id core.JobID, now moment) *core.Job {
-	if r, ok := sh.m[id]; ok && !expired(r.expires, now) {
+	if r, ok := sh.records[id]; ok && !expired(r.expires, now) {
 		return r.job
 	}
 	return nil
 }
 
-// lifetime is how long a record is kept: an ended one for as long as a repeat may ask for it, a live one
-// past its deadline by long enough that whoever finds its lease also finds it.
-func (s *Store) lifetime(job *core.Job, now moment) moment {
+// recordExpiry returns until when a record is kept: an ended one for the retention, a live one for two presence TTLs after its
+// deadline, so that an instance that finds its lease also finds the record.
+func (s *Store) recordExpiry(job *core.Job, now moment) moment {
 	if job.State.Terminal() {
 		return now.add(s.timing.Retention)
 	}
@@ -115,7 +115,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 	}
 	job.Begin(at)
 	shard.sweep(now)
-	shard.put(job, s.lifetime(job, now))
+	shard.put(job, s.recordExpiry(job, now))
 	return job, true, nil
 }
 
@@ -132,13 +132,13 @@ func (s *Store) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, 
 	if job == nil {
 		return store.Applied{Outcome: store.NoJob}, nil
 	}
-	next, outcome := store.Step(job, &p, s.time(now))
+	next, outcome := store.Transition(job, &p, s.time(now))
 	switch {
 	case outcome != store.Decided:
 	case next.State.Terminal():
-		shard.put(next, s.lifetime(next, now))
+		shard.put(next, s.recordExpiry(next, now))
 	default:
-		shard.m[p.Job] = record{job: next, expires: s.lifetime(next, now)}
+		shard.records[p.Job] = record{job: next, expires: s.recordExpiry(next, now)}
 	}
 	return store.Applied{Outcome: outcome, Job: next}, nil
 }
@@ -164,7 +164,7 @@ func (s *Store) List(_ context.Context, p store.ListParams) ([]*core.Job, error)
 	for i := range s.jobs {
 		shard := &s.jobs[i]
 		shard.Lock()
-		for _, r := range shard.m {
+		for _, r := range shard.records {
 			if !expired(r.expires, now) && p.Selects(r.job) {
 				found = append(found, r.job)
 			}

@@ -9,7 +9,7 @@ import (
 
 // Reserve implements store.Ledger.
 func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
-	n := s.locked(p.Handle, p.Lease.Node)
+	n := s.lockNode(p.Handle, p.Lease.Node)
 	if n == nil {
 		return store.Reservation{Verdict: store.UnknownNode}, nil
 	}
@@ -22,12 +22,12 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 	taken, own, exists := int(n.foreign), -1, false
 	for i := range n.leases {
 		l := &n.leases[i]
-		lives := l.counts(now)
-		if lives {
+		live := l.takesSlot(now)
+		if live {
 			taken++
 		}
-		if l.is(&p.Lease) {
-			own, exists = i, lives
+		if l.matches(&p.Lease) {
+			own, exists = i, live
 		}
 	}
 	answer := store.Reservation{Free: max(0, int(n.max)-taken)}
@@ -38,7 +38,7 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 		answer.Verdict = store.StaleEpoch
 	case p.Revision != n.revision:
 		answer.Verdict = store.StaleRevision
-	case s.closed(n, now):
+	case s.isClosed(n, now):
 		answer.Verdict = store.NotReady
 	case n.max <= 0:
 		answer.Verdict = store.NoCapacity
@@ -48,15 +48,15 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 		answer.Verdict = store.OK
 		answer.Free--
 		granted := lease{
-			job:     p.Lease.Job,
-			token:   p.Lease.Token,
-			since:   now,
-			expires: now.add(s.timing.Presence),
-			attempt: int32(p.Lease.Attempt),
-			state:   core.LeaseReserved,
+			job:        p.Lease.Job,
+			token:      p.Lease.Token,
+			reservedAt: now,
+			expires:    now.add(s.timing.Presence),
+			attempt:    int32(p.Lease.Attempt),
+			state:      core.LeaseReserved,
 		}
 		if own >= 0 {
-			n.leases[own] = granted // it had lapsed
+			n.leases[own] = granted // it had expired
 		} else {
 			n.leases = append(n.leases, granted)
 		}
@@ -66,7 +66,7 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 
 // Commit implements store.Ledger.
 func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
-	n := s.locked(nil, ref.Node)
+	n := s.lockNode(nil, ref.Node)
 	if n == nil {
 		return false, nil
 	}
@@ -76,18 +76,18 @@ func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 	}
 	now := s.now()
 	i := n.find(&ref)
-	if i < 0 || !n.leases[i].counts(now) || n.leases[i].state == core.LeaseRevoked {
+	if i < 0 || !n.leases[i].takesSlot(now) || n.leases[i].state == core.LeaseRevoked {
 		return false, nil
 	}
 	l := &n.leases[i]
 	l.state = core.LeaseRunning
-	s.renew(l, now)
+	s.renewLease(l, now)
 	return true, nil
 }
 
 // Release implements store.Ledger.
 func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
-	n := s.locked(p.Handle, p.Lease.Node)
+	n := s.lockNode(p.Handle, p.Lease.Node)
 	if n == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
 
 // Revoke implements store.Ledger.
 func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
-	n := s.locked(nil, ref.Node)
+	n := s.lockNode(nil, ref.Node)
 	if n == nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
 			return nil
 		}
 		switch {
-		case l.stray(), l.state != core.LeaseRevoked && l.omitted != never:
+		case l.adopted(), l.state != core.LeaseRevoked && l.omitted != never:
 			l.omitted = once
 		case l.state == core.LeaseRunning:
 			l.omitted = arrived
@@ -133,28 +133,28 @@ func (s *Store) Revoke(ctx context.Context, ref core.LeaseRef) error {
 	return nil
 }
 
-// Leases implements store.Holdings.
+// Leases implements store.LeaseReader.
 func (s *Store) Leases(_ context.Context, refs ...core.LeaseRef) ([]core.Lease, error) {
 	leases := make([]core.Lease, len(refs))
 	for i := range refs {
-		n := s.locked(nil, refs[i].Node)
+		n := s.lockNode(nil, refs[i].Node)
 		if n == nil {
 			continue
 		}
 		if at := n.find(&refs[i]); at >= 0 {
-			leases[i] = s.export(n, &n.leases[at])
+			leases[i] = s.exportLease(n, &n.leases[at])
 		}
 		n.mu.Unlock()
 	}
 	return leases, nil
 }
 
-// Probe implements store.Holdings.
+// Probe implements store.LeaseReader.
 func (s *Store) Probe(_ context.Context, nodes []core.NodeID, into []store.Occupancy) error {
 	now := s.now()
 	for i, id := range nodes {
 		into[i] = store.Occupancy{}
-		if n := s.locked(nil, id); n != nil {
+		if n := s.lockNode(nil, id); n != nil {
 			into[i] = s.occupancy(n, now)
 			n.mu.Unlock()
 		}
@@ -162,16 +162,16 @@ func (s *Store) Probe(_ context.Context, nodes []core.NodeID, into []store.Occup
 	return nil
 }
 
-// Orphans implements store.Holdings.
+// Orphans implements store.LeaseReader.
 func (s *Store) Orphans(_ context.Context, nodes ...core.NodeID) ([]core.Lease, error) {
 	var leases []core.Lease
 	for _, id := range nodes {
-		n := s.locked(nil, id)
+		n := s.lockNode(nil, id)
 		if n == nil {
 			continue
 		}
 		for i := range n.leases {
-			leases = append(leases, s.export(n, &n.leases[i]))
+			leases = append(leases, s.exportLease(n, &n.leases[i]))
 		}
 		n.mu.Unlock()
 	}

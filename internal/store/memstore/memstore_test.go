@@ -18,8 +18,8 @@ var timing = store.Timing{
 	Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 30 * time.Second, Job: time.Minute, Retention: 40 * time.Second,
 }
 
-// bubble runs a test with a fresh store on a clock that costs nothing to turn.
-func bubble(wrap func(store.Store) store.Store, repeats bool) storetest.Backend {
+// syncBackend runs a test with a fresh store on the fake clock of synctest.
+func syncBackend(wrap func(store.Store) store.Store, repeats bool) storetest.Backend {
 	return func(t *testing.T, fn func(t *testing.T, h *storetest.Harness)) {
 		synctest.Test(t, func(t *testing.T) {
 			fn(t, &storetest.Harness{
@@ -32,10 +32,10 @@ func bubble(wrap func(store.Store) store.Store, repeats bool) storetest.Backend 
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, bubble(func(s store.Store) store.Store { return s }, false))
+	storetest.Exercise(t, syncBackend(func(s store.Store) store.Store { return s }, false))
 }
 
 func TestStoreWithEveryReplyLostOnce(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, bubble(func(s store.Store) store.Store { return storetest.Repeated{Store: s} }, true))
+	storetest.Exercise(t, syncBackend(func(s store.Store) store.Store { return storetest.RepeatingStore{Store: s} }, true))
 }

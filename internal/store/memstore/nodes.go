@@ -9,7 +9,7 @@ import (
 
 // Register implements store.Nodes.
 func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
-	n, known, err := s.claim(ctx, p.Node.ID)
+	n, known, err := s.lockOrCreate(ctx, p.Node.ID)
 	if err != nil {
 		return store.Registration{}, err
 	}
@@ -20,33 +20,33 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	next.Epoch = core.Epoch(s.time(now).UnixMicro())
 	next.Revision, next.Version, next.Drained, next.Disconnected = 1, 1, false, false
 	if known {
-		next.Epoch = max(n.now.Epoch+1, next.Epoch)
-		next.Revision, next.Version = n.now.Revision+1, n.now.Version+1
-		next.Drained = n.now.Drained
+		next.Epoch = max(n.current.Epoch+1, next.Epoch)
+		next.Revision, next.Version = n.current.Revision+1, n.current.Version+1
+		next.Drained = n.current.Drained
 	}
-	n.declare(&next)
+	n.setCurrent(&next)
 	n.load = p.Load
 	n.seen.Store(int64(now))
 	n.seq = 0
-	n.conn = p.Connection
+	n.connection = p.Connection
 	n.onHold = p.Returning && !p.Activity.Lists
-	n.held = now.add(s.timing.Attempt)
+	n.heldUntil = now.add(s.timing.Attempt)
 
-	r := store.Registration{Known: known, Young: s.newborn(now)}
-	s.beginLife(n, &p.Activity, &r, now)
-	r.Strays = s.adopt(n, &p.Activity, now)
-	s.setForeign(n, &p.Activity, now)
+	r := store.Registration{Known: known, Young: s.isYoung(now)}
+	s.reconcileRegistration(n, &p.Activity, &r, now)
+	r.Strays = s.adoptStrays(n, &p.Activity, now)
+	s.updateForeign(n, &p.Activity, now)
 	r.NodeStatus = s.status(n, now)
 	s.watchers.publish(store.Change{Node: next.ID, Now: r.NodeStatus})
 	return r, nil
 }
 
-// claim finds or makes a node and returns it locked, unless the context has ended by then.
-func (s *Store) claim(ctx context.Context, id core.NodeID) (n *node, known bool, err error) {
+// lockOrCreate finds or creates a node and returns it locked, unless the context has ended by then.
+func (s *Store) lockOrCreate(ctx context.Context, id core.NodeID) (n *node, known bool, err error) {
 	shard := &s.nodes[s.shardOf(string(id))]
 	for {
 		shard.Lock()
-		n, known = shard.m[id]
+		n, known = shard.nodes[id]
 		if err := ctx.Err(); err != nil {
 			shard.Unlock()
 			return nil, false, err
@@ -54,14 +54,14 @@ func (s *Store) claim(ctx context.Context, id core.NodeID) (n *node, known bool,
 		if !known {
 			n = newNode()
 			n.mu.Lock()
-			shard.m[id] = n
+			shard.nodes[id] = n
 			shard.Unlock()
 			return n, false, nil
 		}
 		shard.Unlock()
 		n.mu.Lock()
 		err := ctx.Err()
-		if err == nil && !n.gone {
+		if err == nil && !n.removed {
 			return n, true, nil
 		}
 		n.mu.Unlock()
@@ -71,80 +71,79 @@ func (s *Store) claim(ctx context.Context, id core.NodeID) (n *node, known bool,
 	}
 }
 
-// beginLife sorts the leases of the life before: what the node lists it keeps, what it does not list it
-// has lost.
-func (s *Store) beginLife(n *node, a *store.Activity, r *store.Registration, now moment) {
+// reconcileRegistration compares the leases of the earlier epoch with the node's list: listed jobs are kept, the others are orphans.
+func (s *Store) reconcileRegistration(n *node, a *store.Activity, r *store.Registration, now moment) {
 	for i := len(n.leases) - 1; i >= 0; i-- {
 		l := &n.leases[i]
-		listed := a.Lists && lists(a.Active, l)
+		listed := a.Lists && isListed(a.Active, l)
 		switch {
-		case listed && (l.state == core.LeaseRevoked || l.stray()):
+		case listed && (l.state == core.LeaseRevoked || l.adopted()):
 			if l.state == core.LeaseRevoked {
 				l.omitted = once
 			}
-			s.renew(l, now)
+			s.renewLease(l, now)
 		case listed:
 			l.state, l.omitted = core.LeaseRunning, never
-			s.renew(l, now)
-			r.Kept = append(r.Kept, s.export(n, l))
-		case l.state == core.LeaseRevoked && a.Lists && !l.stray() && l.omitted != once:
-			// The list may have been written before the job arrived. That is left to heartbeats, which can be told apart.
-		case l.state == core.LeaseRevoked, l.stray():
+			s.renewLease(l, now)
+			r.Kept = append(r.Kept, s.exportLease(n, l))
+		case l.state == core.LeaseRevoked && a.Lists && !l.adopted() && l.omitted != once:
+			// The list may have been written before the job arrived. Heartbeats decide, because a repeated one is recognised.
+		case l.state == core.LeaseRevoked, l.adopted():
 			n.remove(i)
-		case s.young(l, now):
-			// It may be on its way to the node in its new life: its ACK, or the lack of one, will tell.
+		case s.isYoungReservation(l, now):
+			// The job may be on its way to the node in its new epoch: the acknowledgement, or its absence, decides.
 		default:
-			r.Orphans = append(r.Orphans, s.export(n, l))
+			r.Orphans = append(r.Orphans, s.exportLease(n, l))
 		}
 	}
 }
 
-func (s *Store) renew(l *lease, now moment) { l.expires = now.add(s.timing.Presence) }
+func (s *Store) renewLease(l *lease, now moment) { l.expires = now.add(s.timing.Presence) }
 
-func lists(active []store.ActiveJob, l *lease) bool {
+func isListed(active []store.ActiveJob, l *lease) bool {
 	for i := range active {
-		if l.isOf(&active[i]) {
+		if l.isFor(&active[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// adopt makes leases of jobs that the node lists and nobody reserved: their slots are taken, whoever is
-// right about them. It returns every adopted lease, to be judged by the jobs' records.
-func (s *Store) adopt(n *node, a *store.Activity, now moment) []core.Lease {
+// adoptStrays creates leases for jobs that the node lists and that have none: their slots are taken in any case. It returns every
+// adopted lease, for the caller to compare with the jobs' records.
+func (s *Store) adoptStrays(n *node, a *store.Activity, now moment) []core.Lease {
 	var strays []core.Lease
 	for i := range a.Active {
 		job := &a.Active[i]
 		known := false
 		for j := range n.leases {
 			l := &n.leases[j]
-			if !l.isOf(job) {
+			if !l.isFor(job) {
 				continue
 			}
 			known = true
-			if l.stray() && l.state != core.LeaseRevoked {
-				strays = append(strays, s.export(n, l))
+			if l.adopted() && l.state != core.LeaseRevoked {
+				strays = append(strays, s.exportLease(n, l))
 			}
 		}
 		if known {
 			continue
 		}
 		n.leases = append(n.leases, lease{
-			job:     job.Job,
-			attempt: int32(job.Attempt),
-			state:   core.LeaseRunning,
-			since:   now,
-			expires: now.add(s.timing.Presence),
+			job:        job.Job,
+			attempt:    int32(job.Attempt),
+			state:      core.LeaseRunning,
+			reservedAt: now,
+			expires:    now.add(s.timing.Presence),
 		})
-		strays = append(strays, s.export(n, &n.leases[len(n.leases)-1]))
+		strays = append(strays, s.exportLease(n, &n.leases[len(n.leases)-1]))
 	}
 	return strays
 }
 
 // Drain implements store.Nodes.
 func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
-	n := s.locked(nil, p.Node)
+	n := s.lockNode(nil, p.Node)
 	if n == nil {
 		return nil, store.ErrNoNode
 	}
@@ -152,17 +151,17 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if n.now.Drained != p.Drained {
-		next := *n.now
+	if n.current.Drained != p.Drained {
+		next := *n.current
 		next.Drained = p.Drained
-		s.change(n, &next)
+		s.publishChange(n, &next)
 	}
-	return n.now, nil
+	return n.current, nil
 }
 
 // Connect implements store.Nodes.
 func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
-	n := s.locked(nil, p.Node)
+	n := s.lockNode(nil, p.Node)
 	if n == nil {
 		return nil, store.ErrNoNode
 	}
@@ -170,22 +169,22 @@ func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if p.Epoch != n.now.Epoch || p.Connection < n.conn && (p.Lost || p.Connection != 0) {
-		return n.now, nil
+	if p.Epoch != n.current.Epoch || p.Connection < n.connection && (p.Lost || p.Connection != 0) {
+		return n.current, nil
 	}
-	n.conn = p.Connection
-	if n.now.Disconnected != p.Lost {
-		next := *n.now
+	n.connection = p.Connection
+	if n.current.Disconnected != p.Lost {
+		next := *n.current
 		next.Disconnected = p.Lost
-		s.change(n, &next)
+		s.publishChange(n, &next)
 	}
-	return n.now, nil
+	return n.current, nil
 }
 
-// change takes over what a node declares anew and tells whoever watches.
-func (s *Store) change(n *node, next *core.Node) {
-	next.Follow(n.now)
-	n.declare(next)
+// publishChange replaces the node by its next version and notifies the watchers.
+func (s *Store) publishChange(n *node, next *core.Node) {
+	next.Follow(n.current)
+	n.setCurrent(next)
 	s.watchers.publish(store.Change{Node: next.ID, Now: s.status(n, s.now())})
 }
 
@@ -193,11 +192,11 @@ func (s *Store) change(n *node, next *core.Node) {
 func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
 	shard := &s.nodes[s.shardOf(string(p.Node))]
 	shard.Lock()
-	defer shard.Unlock() // until it is told: a registration that follows must be told later
+	defer shard.Unlock() // until the change is published: a registration that follows must be published later
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	n := shard.m[p.Node]
+	n := shard.nodes[p.Node]
 	if n == nil {
 		return nil
 	}
@@ -206,15 +205,15 @@ func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
 	if n.silence(s.now()) < p.SilentFor {
 		return nil
 	}
-	n.gone = true
-	delete(shard.m, p.Node)
+	n.removed = true
+	delete(shard.nodes, p.Node)
 	s.watchers.publish(store.Change{Node: p.Node, Removed: true})
 	return nil
 }
 
-// Node implements store.Census.
+// Node implements store.NodeReader.
 func (s *Store) Node(_ context.Context, id core.NodeID) (store.NodeStatus, error) {
-	n := s.locked(nil, id)
+	n := s.lockNode(nil, id)
 	if n == nil {
 		return store.NodeStatus{}, store.ErrNoNode
 	}
@@ -222,12 +221,12 @@ func (s *Store) Node(_ context.Context, id core.NodeID) (store.NodeStatus, error
 	return s.status(n, s.now()), nil
 }
 
-// Nodes implements store.Census.
+// Nodes implements store.NodeReader.
 func (s *Store) Nodes(_ context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	var all []store.NodeStatus
 	now := s.now()
 	for _, id := range ids {
-		if n := s.locked(nil, id); n != nil {
+		if n := s.lockNode(nil, id); n != nil {
 			all = append(all, s.status(n, now))
 			n.mu.Unlock()
 		}
@@ -243,57 +242,14 @@ func (s *Store) Nodes(_ context.Context, ids ...core.NodeID) ([]store.NodeStatus
 	return all, nil
 }
 
-// Sightings implements store.Census.
+// LastSeen implements store.NodeReader.
 func (s *Store) LastSeen(context.Context) ([]store.LastSeen, error) {
 	var all []store.LastSeen
 	now := s.now()
 	s.eachNode(func(n *node) {
 		n.mu.Lock()
-		all = append(all, store.LastSeen{Node: n.now.ID, Age: n.silence(now)})
+		all = append(all, store.LastSeen{Node: n.current.ID, Age: n.silence(now)})
 		n.mu.Unlock()
 	})
 	return all, nil
-}
-
-// Mark implements store.Marks.
-func (s *Store) Mark(ctx context.Context, m store.Mark) error {
-	n := s.locked(nil, m.Node)
-	if n == nil {
-		return store.ErrNoNode
-	}
-	defer n.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	now := s.now()
-	if n.marks == nil {
-		n.marks = make(map[string]moment)
-	}
-	for service, until := range n.marks {
-		if expired(until, now) {
-			delete(n.marks, service)
-		}
-	}
-	n.marks[m.Service] = now.add(m.For)
-	s.watchers.publish(store.Change{Node: m.Node, Mark: &m})
-	return nil
-}
-
-// Marked implements store.Marks.
-func (s *Store) Marked(_ context.Context, nodes ...core.NodeID) ([]store.Mark, error) {
-	var marks []store.Mark
-	for _, id := range nodes {
-		n := s.locked(nil, id)
-		if n == nil {
-			continue
-		}
-		now := s.now()
-		for service, until := range n.marks {
-			if !expired(until, now) {
-				marks = append(marks, store.Mark{Node: id, Service: service, For: until.since(now)})
-			}
-		}
-		n.mu.Unlock()
-	}
-	return marks, nil
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// watchers hands every change to whoever follows the fleet. Publishing never waits: a follower that falls
-// behind by more than maxBehind is told that it missed something.
+// watchers delivers every change to those that watch the fleet. Publishing never blocks: a watcher with more than maxBehind
+// undelivered changes gets a gap instead.
 type watchers struct {
 	mu  sync.Mutex
-	all map[*watcher]struct{}
+	set map[*watcher]struct{}
 }
 
 const maxBehind = 4096
@@ -25,8 +25,8 @@ type watcher struct {
 func (w *watchers) publish(c store.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for one := range w.all {
-		one.push(c)
+	for watcher := range w.set {
+		watcher.push(c)
 	}
 }
 
@@ -43,26 +43,26 @@ func (w *watcher) push(c store.Change) {
 	}
 }
 
-func (w *watcher) take() []store.Change {
+func (w *watcher) drain() []store.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	taken := w.queue
+	changes := w.queue
 	w.queue = nil
-	return taken
+	return changes
 }
 
-// Watch implements store.Census.
+// Watch implements store.NodeReader.
 func (s *Store) Watch(ctx context.Context, ready func(), fn func(store.Change)) error {
 	w := &watcher{wake: make(chan struct{}, 1)}
 	s.watchers.mu.Lock()
-	if s.watchers.all == nil {
-		s.watchers.all = make(map[*watcher]struct{})
+	if s.watchers.set == nil {
+		s.watchers.set = make(map[*watcher]struct{})
 	}
-	s.watchers.all[w] = struct{}{}
+	s.watchers.set[w] = struct{}{}
 	s.watchers.mu.Unlock()
 	defer func() {
 		s.watchers.mu.Lock()
-		delete(s.watchers.all, w)
+		delete(s.watchers.set, w)
 		s.watchers.mu.Unlock()
 	}()
 	ready()
@@ -71,7 +71,7 @@ func (s *Store) Watch(ctx context.Context, ready func(), fn func(store.Change)) 
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.wake:
-			for _, c := range w.take() {
+			for _, c := range w.drain() {
 				fn(c)
 			}
 		}

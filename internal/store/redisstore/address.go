@@ -23,22 +23,22 @@ const (
 	KindCluster
 )
 
-// Address says where Redis is and how to enter.
+// Address says where Redis is and how to log in.
 type Address struct {
 	Kind     Kind
 	Hosts    []string // host:port of the server, of the sentinels, or of some nodes of the cluster
-	Master   string   // the name by which sentinels know the primary
+	Master   string   // the name of the primary in the sentinels
 	DB       int
 	Username string
 	Password string
 	TLS      bool
-	// SentinelUsername and SentinelPassword open the sentinels, if they are closed.
+	// SentinelUsername and SentinelPassword log in to the sentinels, if they require it.
 	SentinelUsername, SentinelPassword string
 }
 
 const usage = "use redis://host:6379/0, rediss:// for TLS, redis-sentinel://host:26379,host:26379/master/0 or redis-cluster://host:6379,host:6379"
 
-// ParseAddress reads a URL. Errors name what is wrong with it and never show a password.
+// ParseAddress parses a URL. Errors never contain a password.
 func ParseAddress(text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -80,7 +80,7 @@ func ParseAddress(text string) (Address, error) {
 	return a, err
 }
 
-// userinfo reads user:password. A password alone, before the @, is one too.
+// userinfo parses user:password.
 func userinfo(text string) (*url.Userinfo, error) {
 	u, err := url.Parse("redis://" + text + "@host")
 	if err != nil {
@@ -106,7 +106,7 @@ func hostPort(host, port string) (string, error) {
 	return host, nil
 }
 
-// path reads what follows the hosts: the database, and for sentinels the name of the primary before it.
+// path parses what follows the hosts: the database, and for sentinels the name of the primary before it.
 func (a *Address) path(path string) error {
 	db := path
 	switch a.Kind {
@@ -132,7 +132,7 @@ func (a *Address) path(path string) error {
 	return nil
 }
 
-// String is the address without anything secret.
+// String returns the address without secrets.
 func (a Address) String() string {
 	schemes := map[Kind]string{KindStandalone: "redis", KindSentinel: "redis-sentinel", KindCluster: "redis-cluster"}
 	scheme := schemes[a.Kind]
@@ -150,19 +150,19 @@ func (a Address) String() string {
 }
 
 const (
-	dialWithin  = 400 * time.Millisecond
-	writeWithin = time.Second // and a connection on which nothing comes back for so long is dead
+	dialTimeout  = 400 * time.Millisecond
+	writeTimeout = time.Second // also closes a connection on which nothing comes back for so long
 )
 
-// options is the address for the client. It must never repeat a write by itself: whoever asked decides that.
+// options returns the options of the Redis client. The client must never repeat a write by itself: the caller decides that.
 func (a Address) options() rueidis.ClientOption {
 	o := rueidis.ClientOption{
 		InitAddress: a.Hosts, Username: a.Username, Password: a.Password, SelectDB: a.DB, ClientName: "lingua",
-		Dialer:           net.Dialer{Timeout: dialWithin, KeepAlive: time.Second},
-		ConnWriteTimeout: writeWithin, RingScaleEachConn: ringScale,
+		Dialer:           net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
+		ConnWriteTimeout: writeTimeout, RingScaleEachConn: ringScale,
 		ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
 		DisableCache: true, DisableRetry: true, MaxFlushDelay: 20 * time.Microsecond,
-		PipelineMultiplex: -1, // one connection: what many callers ask at once goes out, and comes back, in one go
+		PipelineMultiplex: -1, // one connection: the commands of concurrent callers share packets
 		ForceSingleClient: a.Kind == KindStandalone,
 	}
 	if a.TLS {

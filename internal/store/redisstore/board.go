@@ -9,12 +9,12 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// fenceFor is how much longer than a lock its fence is remembered; after that the clock keeps it growing.
-const fenceFor = time.Second
+// fenceTTL is how much longer than a lock its fence is kept; after that the clock keeps it growing.
+const fenceTTL = time.Second
 
 // Debounce implements store.Board.
 func (s *Store) Debounce(ctx context.Context, key string, window time.Duration) (bool, error) {
-	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Set().Key(s.keys.debounce(key)).Value("1").Nx().Px(window).Build())
+	m, err := s.client.command(ctx, s.client.redis.B().Set().Key(s.keys.debounce(key)).Value("1").Nx().Px(window).Build())
 	if err != nil {
 		return false, fmt.Errorf("debounce: %w", err)
 	}
@@ -23,7 +23,7 @@ func (s *Store) Debounce(ctx context.Context, key string, window time.Duration) 
 
 // Allow implements store.Board.
 func (s *Store) Allow(ctx context.Context, p store.AllowParams) (bool, error) {
-	_, r, err := s.line.run(ctx, &scriptAllow, []string{s.keys.rate(p.Key)}, strconv.Itoa(p.Limit), millis(p.Window))
+	_, r, err := s.client.runScript(ctx, &scriptAllow, []string{s.keys.rate(p.Key)}, strconv.Itoa(p.Limit), millis(p.Window))
 	if err != nil {
 		return false, err
 	}
@@ -33,7 +33,7 @@ func (s *Store) Allow(ctx context.Context, p store.AllowParams) (bool, error) {
 // Lock implements store.Board.
 func (s *Store) Lock(ctx context.Context, p store.LockParams) (store.Lock, error) {
 	lock, fence := s.keys.lock(p.Name)
-	_, r, err := s.line.run(ctx, &scriptLock, []string{lock, fence}, p.Holder, millis(p.TTL), millis(p.TTL+fenceFor))
+	_, r, err := s.client.runScript(ctx, &scriptLock, []string{lock, fence}, p.Holder, millis(p.TTL), millis(p.TTL+fenceTTL))
 	if err != nil {
 		return store.Lock{}, err
 	}
@@ -43,13 +43,13 @@ func (s *Store) Lock(ctx context.Context, p store.LockParams) (store.Lock, error
 // Unlock implements store.Board.
 func (s *Store) Unlock(ctx context.Context, p store.LockParams) error {
 	lock, _ := s.keys.lock(p.Name)
-	_, _, err := s.line.run(ctx, &scriptUnlock, []string{lock}, p.Holder)
+	_, _, err := s.client.runScript(ctx, &scriptUnlock, []string{lock}, p.Holder)
 	return err
 }
 
 // SaveSnapshot implements store.Board.
 func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
-	if err := s.put(ctx, s.keys.snapshot(p.Name), p.Body, p.TTL); err != nil {
+	if err := s.setValue(ctx, s.keys.snapshot(p.Name), p.Body, p.TTL); err != nil {
 		return fmt.Errorf("save snapshot: %w", err)
 	}
 	return nil
@@ -57,5 +57,5 @@ func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error 
 
 // LoadSnapshot implements store.Board.
 func (s *Store) LoadSnapshot(ctx context.Context, name string) ([]byte, error) {
-	return s.value(ctx, s.keys.snapshot(name))
+	return s.getValue(ctx, s.keys.snapshot(name))
 }

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	oldest   = 7                      // the major version from which on all scripts work
-	muchSkew = 500 * time.Millisecond // a difference of clocks worth a warning
-	checkFor = 5 * time.Second        // how long the checks may take altogether
+	minMajorVersion = 7                      // the first major version with everything that the scripts need
+	maxClockSkew    = 500 * time.Millisecond // a larger difference of clocks is warned about
+	checkTimeout    = 5 * time.Second        // of all checks together
 )
 
-// check refuses a Redis that cannot keep the promises, with a sentence that says how to mend it, and warns of one that
-// keeps fewer than it could.
+// check refuses a Redis that cannot keep the promises of a store, with an error that says how to fix it, and warns about settings that
+// weaken them.
 func check(ctx context.Context, redis rueidis.Client, o *Options) error {
-	ctx, cancel := context.WithTimeout(ctx, checkFor)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	for addr, server := range redis.Nodes() {
 		info, err := server.Do(ctx, server.B().Info().Build()).ToString()
 		if err != nil {
 			return fmt.Errorf("Redis at %s does not answer (%w); is it running, and are user and password right?", addr, err) //nolint:staticcheck // it is a name
 		}
-		facts := factsOf(info)
+		facts := parseInfo(info)
 		if o.Address.Kind != KindStandalone && facts["role"] != "master" {
-			continue // a replica is judged when it is promoted, by its primary's settings
+			continue // a replica has the settings of its primary when it is promoted
 		}
-		if err := judge(addr, facts, o.Address.Kind); err != nil {
+		if err := checkServer(addr, facts, o.Address.Kind); err != nil {
 			return err
 		}
-		warn(o.Log, addr, facts)
-		if err := skew(ctx, o.Log, addr, server); err != nil {
+		warnReplication(o.Log, addr, facts)
+		if err := checkClock(ctx, o.Log, addr, server); err != nil {
 			return err
 		}
 	}
@@ -45,23 +45,23 @@ func check(ctx context.Context, redis rueidis.Client, o *Options) error {
 	return nil
 }
 
-// unreachable says why no connection could be made, and what to look at.
-func unreachable(a Address, err error) error {
+// connectError says why no connection could be established, and what to check.
+func connectError(a Address, err error) error {
 	if reply, ok := rueidis.IsRedisErr(err); ok {
 		switch text := reply.Error(); {
 		case strings.HasPrefix(text, "NOAUTH"):
-			return fmt.Errorf("cannot enter Redis at %s: it asks for a password; give it in the URL or as scheduler.phase2.redis.password", a)
+			return fmt.Errorf("cannot log in to Redis at %s: it requires a password; give it in the URL or as scheduler.phase2.redis.password", a)
 		case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOPERM"):
-			return fmt.Errorf("cannot enter Redis at %s: it refuses this user or password", a)
+			return fmt.Errorf("cannot log in to Redis at %s: it refuses this user or password", a)
 		}
 	}
 	return fmt.Errorf("cannot reach Redis at %s: %w; is it running there, and of that kind?", a, err)
 }
 
-// factsOf reads what INFO and CLUSTER INFO say.
-func factsOf(info string) map[string]string {
+// parseInfo parses the reply of INFO or CLUSTER INFO.
+func parseInfo(info string) map[string]string {
 	facts := make(map[string]string)
-	for line := range strings.Lines(strings.TrimPrefix(info, "txt:")) { // a verbatim string says first that it is text
+	for line := range strings.Lines(strings.TrimPrefix(info, "txt:")) { // the prefix of a verbatim string
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			facts[name] = value
 		}
@@ -69,16 +69,16 @@ func factsOf(info string) map[string]string {
 	return facts
 }
 
-// judge says what is wrong with one server.
-func judge(addr string, facts map[string]string, kind Kind) error {
+// checkServer refuses a server with unsuitable settings.
+func checkServer(addr string, facts map[string]string, kind Kind) error {
 	version := facts["redis_version"]
 	if v, ok := facts["valkey_version"]; ok {
 		version = v
 	}
 	major, _, _ := strings.Cut(version, ".")
 	switch n, _ := strconv.Atoi(major); {
-	case n < oldest:
-		return fmt.Errorf("Redis at %s is version %s; use version %d or newer, or Valkey", addr, version, oldest) //nolint:staticcheck // it is a name
+	case n < minMajorVersion:
+		return fmt.Errorf("Redis at %s is version %s; use version %d or newer, or Valkey", addr, version, minMajorVersion) //nolint:staticcheck // it is a name
 	case facts["maxmemory_policy"] != "noeviction":
 		return fmt.Errorf("Redis at %s evicts keys when it is full (maxmemory-policy %s), and jobs with them; set maxmemory-policy to noeviction", addr, facts["maxmemory_policy"]) //nolint:staticcheck // it is a name
 	case facts["role"] != "master":
@@ -89,43 +89,43 @@ func judge(addr string, facts map[string]string, kind Kind) error {
 	return nil
 }
 
-// warn says what could be lost that need not be.
-func warn(log *slog.Logger, addr string, facts map[string]string) {
+// warnReplication warns about replicas without min-replicas-to-write.
+func warnReplication(log *slog.Logger, addr string, facts map[string]string) {
 	replicas, _ := strconv.Atoi(facts["connected_slaves"])
-	// INFO tells how many replicas keep up only if min-replicas-to-write is set.
+	// INFO has this field only if min-replicas-to-write is set.
 	if _, set := facts["min_slaves_good_slaves"]; replicas > 0 && !set {
-		log.Warn("Redis has replicas but writes without waiting for any to be there; a primary that is cut off would grant slots that are then forgotten: set min-replicas-to-write to 1",
+		log.Warn("Redis has replicas but accepts writes without one: an isolated primary would grant slots that a failover loses; set min-replicas-to-write to 1",
 			"redis", addr, "replicas", replicas)
 	}
 }
 
-// skew compares clocks. Nothing depends on them being equal, but people read both.
-func skew(ctx context.Context, log *slog.Logger, addr string, server rueidis.Client) error {
+// checkClock warns when the clocks of Redis and of this machine differ. Nothing depends on it, but people read both.
+func checkClock(ctx context.Context, log *slog.Logger, addr string, server rueidis.Client) error {
 	began := time.Now()
 	parts, err := server.Do(ctx, server.B().Time().Build()).AsStrSlice()
 	if err != nil || len(parts) != 2 {
-		return fmt.Errorf("Redis at %s does not tell the time: %w", addr, err) //nolint:staticcheck // it is a name
+		return fmt.Errorf("Redis at %s does not answer TIME: %w", addr, err) //nolint:staticcheck // it is a name
 	}
 	seconds, _ := strconv.ParseInt(parts[0], 10, 64)
 	micros, _ := strconv.ParseInt(parts[1], 10, 64)
 	middle := began.Add(time.Since(began) / 2)
 	difference := time.Unix(seconds, micros*1000).Sub(middle)
-	if difference.Abs() > muchSkew {
-		log.Warn("the clock of Redis and this machine's differ; leases are judged by that of Redis, logs are written by this one",
+	if difference.Abs() > maxClockSkew {
+		log.Warn("the clocks of Redis and of this machine differ; leases expire by the clock of Redis, log lines have the time of this machine",
 			"redis", addr, "ahead_ms", difference.Milliseconds())
 	}
 	return nil
 }
 
-// checkCluster makes sure that every slot is served.
+// checkCluster refuses a cluster that does not serve every slot.
 func checkCluster(ctx context.Context, redis rueidis.Client) error {
 	info, err := redis.Do(ctx, redis.B().ClusterInfo().Build()).ToString()
 	if err != nil {
 		return fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	facts := factsOf(info)
+	facts := parseInfo(info)
 	if facts["cluster_state"] != "ok" {
-		return fmt.Errorf("the cluster is not whole (cluster_state %s, %s of 16384 slots are served); see redis-cli --cluster check",
+		return fmt.Errorf("the cluster is incomplete (cluster_state %s, %s of 16384 slots are served); see redis-cli --cluster check",
 			facts["cluster_state"], facts["cluster_slots_ok"])
 	}
 	return nil

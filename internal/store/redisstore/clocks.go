@@ -6,71 +6,72 @@ import (
 	"time"
 )
 
-// clocks estimates the clocks of the servers, so that a write can say, on the clock of the server that will carry it
-// out, after which moment it must not happen any more. Each slot has an estimate of its own, because each master of a
-// cluster has a clock of its own.
+// clocks estimates the clocks of the servers, so that a write can carry its deadline (not_after) on the clock of the server that
+// executes it. Each slot has its own estimate, because each master of a cluster has its own clock.
 //
-// An estimate is a lower bound: what a reply said, less the moment it arrived here, is less than the true difference
-// by the reply's way. A lower bound errs towards refusing. When it errs by too much the refusal itself brings a
-// better one. For a slot that was not heard from yet, the clock furthest behind stands in.
+// An estimate is a lower bound: the time in a reply, minus the time of its arrival here, is below the true difference by the latency
+// of the reply. A lower bound errs towards refusing a write. When the error is too large, the refusal itself brings a better estimate.
+// For a slot without a reply so far, the lowest estimate of all is used.
 type clocks struct {
-	base  time.Time
-	cells []cell
-	low   cell // the least difference that was learned lately from any server, for slots not heard from yet
+	base   time.Time
+	slots  []clockEstimate
+	lowest clockEstimate // the lowest recent estimate, for slots without one
 }
 
-// cell is the difference of one slot's server in milliseconds, and when it was learned.
-type cell struct{ difference, learned atomic.Int64 }
+// clockEstimate is the difference between the clock of a server and ours in milliseconds, and when it was updated (0: never).
+type clockEstimate struct{ difference, updated atomic.Int64 }
 
-// freshFor is how long the best estimate of a server's clock stands against worse ones.
-const freshFor = 10 * time.Second
+// estimateTTL is how long the best estimate is kept against worse ones.
+const estimateTTL = 10 * time.Second
 
-func newClocks(slots int) *clocks { return &clocks{base: time.Now(), cells: make([]cell, slots)} }
+func newClocks(slots int) *clocks {
+	return &clocks{base: time.Now(), slots: make([]clockEstimate, slots)}
+}
 
-// now is this process's clock in milliseconds. Only differences to it matter.
+// now is this process's clock in milliseconds. Only differences matter.
 func (c *clocks) now() int64 { return time.Since(c.base).Milliseconds() }
 
-// learn takes in what a server said the time was.
-func (c *clocks) learn(slot int, server int64) {
+// observe updates the estimate of a slot with the time in a reply.
+func (c *clocks) observe(slot int, serverTime int64) {
 	now := c.now()
-	difference := server - now - 1 // the millisecond that has begun
-	at := &c.cells[slot%len(c.cells)]
-	learned := at.learned.Load()
-	if learned == 0 || difference >= at.difference.Load() || now-learned > freshFor.Milliseconds() {
-		at.difference.Store(difference)
-		at.learned.Store(max(now, 1))
+	difference := serverTime - now - 1 // the server's millisecond is incomplete
+	estimate := &c.slots[slot%len(c.slots)]
+	updated := estimate.updated.Load()
+	if updated == 0 || difference >= estimate.difference.Load() || now-updated > estimateTTL.Milliseconds() {
+		estimate.difference.Store(difference)
+		estimate.updated.Store(max(now, 1))
 	}
-	if since := c.low.learned.Load(); since == 0 || difference < c.low.difference.Load() || now-since > freshFor.Milliseconds() {
-		c.low.difference.Store(difference)
-		c.low.learned.Store(max(now, 1))
+	if updated := c.lowest.updated.Load(); updated == 0 || difference < c.lowest.difference.Load() || now-updated > estimateTTL.Milliseconds() {
+		c.lowest.difference.Store(difference)
+		c.lowest.updated.Store(max(now, 1))
 	}
 }
 
-// relearn takes in the time of a server that refused a write as late.
-func (c *clocks) relearn(slot int, server int64) {
-	c.cells[slot%len(c.cells)].learned.Store(0)
-	c.learn(slot, server)
+// reset replaces the estimate of a slot by the time in the reply of a server that refused a write as late.
+func (c *clocks) reset(slot int, serverTime int64) {
+	c.slots[slot%len(c.slots)].updated.Store(0)
+	c.observe(slot, serverTime)
 }
 
-// server is about what a slot's server takes the time to be.
-func (c *clocks) server(slot int) int64 {
-	at := &c.cells[slot%len(c.cells)]
-	if at.learned.Load() != 0 {
-		return c.now() + at.difference.Load()
+// serverTime estimates the time of a slot's server.
+func (c *clocks) serverTime(slot int) int64 {
+	estimate := &c.slots[slot%len(c.slots)]
+	if estimate.updated.Load() != 0 {
+		return c.now() + estimate.difference.Load()
 	}
-	return c.now() + c.low.difference.Load()
+	return c.now() + c.lowest.difference.Load()
 }
 
-// notAfter is the deadline of a context on the clock of a slot's server, 0 when it has none.
+// notAfter returns the deadline of a context on the clock of a slot's server, 0 when it has none.
 func (c *clocks) notAfter(ctx context.Context, slot int) int64 {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return 0
 	}
-	at := &c.cells[slot%len(c.cells)]
-	difference := c.low.difference.Load()
-	if at.learned.Load() != 0 {
-		difference = at.difference.Load()
+	estimate := &c.slots[slot%len(c.slots)]
+	difference := c.lowest.difference.Load()
+	if estimate.updated.Load() != 0 {
+		difference = estimate.difference.Load()
 	}
 	return deadline.Sub(c.base).Milliseconds() + difference
 }

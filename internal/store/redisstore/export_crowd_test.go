@@ -15,11 +15,11 @@ type Score struct {
 // ReadScore takes a score apart.
 func ReadScore(score float64) Score {
 	whole := int64(score)
-	rest := whole / codes
-	code := whole % codes
+	rest := whole / scoreCodes
+	code := whole % scoreCodes
 	return Score{
-		Since: epoch + (rest/ages-rest%ages)*tick, Expires: epoch + rest/ages*tick,
-		State: statesByCode[code%states], Omitted: code - code%states,
+		Since: scoreEpochMS + (rest/scoreAges-rest%scoreAges)*tickMS, Expires: scoreEpochMS + rest/scoreAges*tickMS,
+		State: leaseStateByCode[code%leaseStates], Omitted: code - code%leaseStates,
 	}
 }
 
@@ -30,11 +30,11 @@ func KeysOf(prefix, name string) map[string]string {
 	out, waiting := k.outbox(session)
 	lock, fence := k.lock(name)
 	return map[string]string{
-		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(seenShard(core.NodeID(name))),
+		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(lastSeenShard(core.NodeID(name))),
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
-		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "life": k.incarnation(),
+		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "incarnation": k.incarnation(),
 		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
-		"inbox": k.inbox(core.InstanceID(name)), "dead": k.dead(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
+		"inbox": k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
 	}
 }
 

@@ -39,14 +39,14 @@ type Tap struct {
 
 // Tapped is a store like s on the same connection, but through a tap. It ends with s.
 func Tapped(s *Store, within time.Duration, instead Instead) (*Store, *Tap) {
-	tap := &Tap{Client: s.line.redis, instead: instead, nodes: make(map[core.NodeID]chan Overheard)}
+	tap := &Tap{Client: s.client.redis, instead: instead, nodes: make(map[core.NodeID]chan Overheard)}
 	t := &Store{
-		timing: s.timing, keys: s.keys, log: s.log, presence: s.presence, judge: s.judge, attempt: s.attempt, root: s.root, end: s.end,
-		line: newLine(s.root, tap, s.line.cluster, within, func(bool) {}),
+		timing: s.timing, keys: s.keys, log: s.log, presenceMS: s.presenceMS, reservedTTLMS: s.reservedTTLMS, attemptMS: s.attemptMS, ctx: s.ctx, cancel: s.cancel,
+		client: newClient(s.ctx, tap, s.client.cluster, within, func(bool) {}),
 	}
 	t.recent.keep = s.timing.Retention
-	t.life.base, t.life.job = time.Now(), s.timing.Job
-	t.seen = newSightings(t)
+	t.incarnation.base, t.incarnation.maxJob = time.Now(), s.timing.Job
+	t.lastSeen = newLastSeenReporter(t)
 	return t, tap
 }
 
@@ -75,7 +75,7 @@ func (t *Tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
 		}
 	}
 	r := t.Client.Do(ctx, cmd)
-	if node := about(words); node != "" && !unknown(r.Error()) {
+	if node := about(words); node != "" && !isNoScript(r.Error()) {
 		select {
 		case t.of(node) <- overheard(r):
 		default: // nobody listens: the line broke and its node was given up
@@ -108,14 +108,14 @@ func about(words []string) core.NodeID {
 }
 
 func overheard(r rueidis.RedisResult) Overheard {
-	if err := spoken(r.Error()); err != nil {
+	if err := convertError(r.Error()); err != nil {
 		return Overheard{Err: err}
 	}
 	if n, err := r.AsInt64(); err == nil {
-		if n < briefCodes*briefCounts {
+		if n < compactCodes*compactCounts {
 			return Overheard{Value: n} // of a plain command
 		}
-		return Overheard{Now: n/(briefCodes*briefCounts) + epoch, Value: n / briefCounts % briefCodes}
+		return Overheard{Now: n/(compactCodes*compactCounts) + scoreEpochMS, Value: n / compactCounts % compactCodes}
 	}
 	parts, err := r.ToArray()
 	if err != nil || len(parts) == 0 {
@@ -131,7 +131,8 @@ func overheard(r rueidis.RedisResult) Overheard {
 
 // Altered has a script run with one passage of it exchanged for another.
 func Altered(name, passage, other string) (Instead, error) {
-	genuine := load(name)
+	genuine := loadScript(name)
+	passage, other = expandConstants(passage), expandConstants(other)
 	if n := strings.Count(genuine.text, passage); n != 1 || passage == other {
 		return nil, fmt.Errorf("%s.lua has %d passages %q to exchange for another, want 1", name, n, passage)
 	}

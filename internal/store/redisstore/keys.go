@@ -3,14 +3,15 @@ package redisstore
 import (
 	"hash/fnv"
 	"strconv"
+	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// seenShards spreads when nodes were last heard over keys, so that no key is written by every heartbeat of a fleet.
-const seenShards = 16
+// lastSeenShards is over how many keys the last-seen times are spread, so that no key is written for every node.
+const lastSeenShards = 16
 
-// keys makes every key there is. What is in braces decides the slot.
+// keys makes every key. The part in braces decides the slot.
 type keys struct{ prefix string }
 
 func (k keys) meta(id core.NodeID) string {
@@ -29,29 +30,29 @@ func (k keys) lastSeen(shard int) string {
 	return k.prefix + ":v1:nodes:last_seen:" + strconv.Itoa(shard)
 }
 
-// seenShard is the shard in which a node's last sighting is kept.
-func seenShard(id core.NodeID) int {
+// lastSeenShard returns the shard of a node's last-seen time.
+func lastSeenShard(id core.NodeID) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
-	return int(h.Sum32() % seenShards)
+	return int(h.Sum32() % lastSeenShards)
 }
 
 func (k keys) changes() string { return k.prefix + ":v1:nodes:changes" }
 
 func (k keys) job(id core.JobID) string { return k.prefix + ":v1:jobs:{job:" + string(id) + "}:fsm" }
 
-// outbox returns the stream of one incarnation of a session, and the messages that wait for their predecessors.
+// outbox returns the keys of the stream of one incarnation of a session, and of the messages that wait for their predecessors.
 func (k keys) outbox(session core.SessionRef) (out, waiting string) {
 	base := k.prefix + ":v1:sessions:{session:" + session.SessionKey.String() + "}:" + string(session.Incarnation) + ":out"
 	return base, base + ":waiting"
 }
 
-// session is where the state of the session is that has a name now.
+// session returns the key of the state of the session that uses a name.
 func (k keys) session(key core.SessionKey) string {
 	return k.prefix + ":v1:sessions:{session:" + key.String() + "}:state"
 }
 
-// presence says that an instance is there; its inbox and its dead letters share its slot.
+// presence returns the key that exists while an instance is present. The keys of its inbox and its dead letters share its slot.
 func (k keys) presence(id core.InstanceID) string {
 	return k.prefix + ":schedulers:presence:{instance:" + string(id) + "}"
 }
@@ -60,25 +61,26 @@ func (k keys) inbox(id core.InstanceID) string {
 	return k.prefix + ":streams:{instance:" + string(id) + "}:inbox"
 }
 
-func (k keys) dead(id core.InstanceID) string {
+func (k keys) deadLetters(id core.InstanceID) string {
 	return k.prefix + ":streams:{instance:" + string(id) + "}:dlq"
 }
 
-// claims says who is replaying dead letters; replayed that a dead letter of that name was put into an inbox a moment ago.
-func (k keys) claims(id core.InstanceID) string { return k.dead(id) + ":claims" }
+// claims returns the key of the instances that are replaying dead letters.
+func (k keys) claims(id core.InstanceID) string { return k.deadLetters(id) + ":claims" }
 
+// replayed returns the key that exists after a dead letter was replayed to an instance.
 func (k keys) replayed(to core.InstanceID, name string) string {
 	return k.prefix + ":streams:{instance:" + string(to) + "}:replayed:" + name
 }
 
-// schedulers lists the instances there are, and those that have left something behind.
+// schedulers returns the key of the list of instances.
 func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
 
 func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
 
 func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }
 
-// lock returns the key of a lock and that of its fence.
+// lock returns the keys of a lock and of its fence.
 func (k keys) lock(name string) (lock, fence string) {
 	base := k.prefix + ":v1:locks:{lock:" + name + "}"
 	return base, base + ":fence"
@@ -89,3 +91,27 @@ func (k keys) snapshot(name string) string { return k.prefix + ":v1:stats:snapsh
 func (k keys) ping() string { return k.prefix + ":v1:ping" }
 
 func (k keys) incarnation() string { return k.prefix + ":v1:incarnation" }
+
+// slotCount is the number of slots of a cluster.
+const slotCount = 1 << 14
+
+// keySlot returns the cluster slot of a key: the CRC-16/XMODEM of the part in its first braces, or of the whole key.
+func keySlot(key string) int {
+	if begin := strings.IndexByte(key, '{'); begin >= 0 {
+		if length := strings.IndexByte(key[begin+1:], '}'); length > 0 {
+			key = key[begin+1 : begin+1+length]
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc) % slotCount
+}

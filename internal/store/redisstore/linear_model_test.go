@@ -130,6 +130,13 @@ func (s *span) young(now int64) bool { return s.state == core.LeaseReserved && s
 
 func (s *span) early(now int64) bool { return s.age(now) < ms(linear.ReservedTTL) }
 
+// keep renews a lease for as long as a node that does not list its jobs may be working on this one.
+func (s *span) keep(now int64) {
+	if kept := min(expiry(now), s.since+(ms(linear.ReservedTTL+linear.Attempt)+tickMS-1)/tickMS+1); kept > tickOf(now) {
+		s.expires = max(s.expires, kept)
+	}
+}
+
 // arrived stands in omitted for a revoked lease that was never left out and whose node has confirmed the job.
 const arrived = 2
 

@@ -73,6 +73,11 @@ func (b *ledger) renew(q *request, a *answer) {
 	}
 
 	known := b.known()
+	for i := range b.leases {
+		if s := &b.leases[i]; !q.activity.Lists && s.state == core.LeaseRevoked {
+			s.keep(now)
+		}
+	}
 	b.leases = slices.DeleteFunc(b.leases, func(s span) bool {
 		unlisted := q.activity.Lists && !lists(q, &s) || !q.activity.Lists && !s.lives(now)
 		// A list that was written before the job arrived says nothing about it.
@@ -109,7 +114,9 @@ func (b *ledger) renew(q *request, a *answer) {
 			orphans = append(orphans, s.seen(now))
 			continue
 		case !q.activity.Lists:
-			if !over {
+			if over {
+				s.keep(now)
+			} else {
 				s.expires = expiry(now)
 			}
 		case s.young(now):

@@ -67,13 +67,13 @@ func TestBrokenLedgersAreCaught(t *testing.T) {
 		want    porcupine.CheckResult
 	}{
 		{"nothing but a comment is changed", altered("reserve", "Takes a slot", "Grants a slot"), porcupine.Ok},
-		{"reserve counts what has lapsed", altered("reserve", "'ZCOUNT', KEYS[2], living, '+inf'", "'ZCARD', KEYS[2]"), porcupine.Illegal},
+		{"reserve counts what has lapsed", altered("reserve", "'ZCOUNT', KEYS[2], live, '+inf'", "'ZCARD', KEYS[2]"), porcupine.Illegal},
 		{"commit takes what has lapsed", altered("commit", "if expires <= tick or ", "if "), porcupine.Illegal},
 		{"reserve looks at no epoch", altered("reserve", "if meta[1] ~= epoch then", "if false then"), porcupine.Illegal},
-		{"reserve asks nothing of the gate", altered("reserve", "gate[1] == ARGV[3] and", "gate[1] and gate[1] ~= '' and"), porcupine.Illegal},
-		{"reserve takes the room for free", altered("reserve", "gate[3] - redis.call('ZCARD', KEYS[2]) - 1", "gate[3] - 1"), porcupine.Illegal},
+		{"reserve asks nothing of the gate", altered("reserve", "grant[1] == ARGV[3] and", "grant[1] and grant[1] ~= '' and"), porcupine.Illegal},
+		{"reserve takes the room for free", altered("reserve", "grant[3] - redis.call('ZCARD', KEYS[2]) - 1", "grant[3] - 1"), porcupine.Illegal},
 		{"renewal looks at no epoch", altered("heartbeat", "epoch ~= '0' and epoch ~= meta.epoch", "false"), porcupine.Illegal},
-		{"reserve deletes what has lapsed", altered("reserve", "local life = math.ceil(presence / 100) + 1\n", deleteLapsed), porcupine.Illegal},
+		{"reserve deletes what has lapsed", altered("reserve", "local ttl = math.ceil(presence / TICK) + 1\n", deleteLapsed), porcupine.Illegal},
 		{"release takes every lease of the job", redisstore.Releasing(releaseByJob), porcupine.Illegal},
 		{"a loser's release frees the winner's lease", redisstore.Releasing(releaseTheOther), porcupine.Illegal},
 	} {
@@ -93,8 +93,8 @@ func TestBrokenLedgersAreCaught(t *testing.T) {
 	}
 }
 
-const deleteLapsed = `local life = math.ceil(presence / 100) + 1
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', (tick + 1) * 1048576))
+const deleteLapsed = `local ttl = math.ceil(presence / TICK) + 1
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', (tick + 1) * AGES * CODES))
 `
 
 // A release that goes by the job and not by the token. It answers as if it had done the right thing.

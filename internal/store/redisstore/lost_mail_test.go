@@ -36,7 +36,7 @@ func fetched(ctx context.Context, x *subject) error {
 	return err
 }
 
-func condemns(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func deadLetters(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	_, err := s.DeadLetter(ctx, store.DeadLetterParams{Inbox: x.instance(), Message: x.letter, Reason: "FAILED", Keep: time.Minute})
 	return "", err
 }
@@ -66,11 +66,11 @@ var mailLosses = []loss{
 	{name: "announce", loses: "announce", prepare: nothing, done: func(_, now state) bool { return now.has("presence") }, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		return "", s.Announce(ctx, store.AnnounceParams{ID: x.instance(), Body: []byte("me"), TTL: time.Minute})
 	}},
-	{name: "settle", loses: "settle", prepare: fetched, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	{name: "acknowledge", loses: "acknowledge", prepare: fetched, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		return "", s.Acknowledge(ctx, x.instance(), x.letter.ID)
 	}},
-	{name: "condemn", loses: "condemn", prepare: fetched, call: condemns},
-	{name: "estate", loses: "estate", prepare: func(ctx context.Context, x *subject) error {
+	{name: "dead letter", loses: "deadletter", prepare: fetched, call: deadLetters},
+	{name: "fetch abandoned", loses: "fetch_abandoned", prepare: func(ctx context.Context, x *subject) error {
 		if err := then(present, posts)(ctx, x); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ var mailLosses = []loss{
 		}
 		return fmt.Sprint(string(letters[0].Body), letters[0].Deliveries), nil
 	}},
-	{name: "bury", loses: "bury", prepare: func(ctx context.Context, x *subject) error {
+	{name: "remove inbox", loses: "remove_inbox", prepare: func(ctx context.Context, x *subject) error {
 		if err := fetched(ctx, x); err != nil {
 			return err
 		}
@@ -94,15 +94,15 @@ var mailLosses = []loss{
 	// A letter may come twice, its readers know that; a letter that is taken up again was delivered once more; and who
 	// discards what is gone is told so.
 	{name: "post", loses: "post", prepare: present, counts: true, call: posts},
-	{name: "unsettled", loses: "unsettled", prepare: fetched, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	{name: "pending", loses: "pending", prepare: fetched, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		letters, err := s.Pending(ctx, store.FetchParams{Inbox: x.instance(), Limit: 1})
 		return fmt.Sprint(len(letters)), err
 	}},
-	{name: "replay, claim", loses: "claim", prepare: then(fetched, condemns), counts: true, call: replays},
-	{name: "replay", loses: "replay", prepare: then(fetched, condemns), counts: true, call: replays, done: func(before, now state) bool {
+	{name: "replay, claim", loses: "claim_dead_letter", prepare: then(fetched, deadLetters), counts: true, call: replays},
+	{name: "replay", loses: "replay", prepare: then(fetched, deadLetters), counts: true, call: replays, done: func(before, now state) bool {
 		return now["inbox"] != before["inbox"]
 	}},
-	{name: "discard", loses: "discard", prepare: then(fetched, condemns), counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	{name: "discard", loses: "discard", prepare: then(fetched, deadLetters), counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		n, err := s.Discard(ctx, x.instance())
 		return fmt.Sprint(n), err
 	}},

@@ -76,7 +76,7 @@ func register(jobs ...string) func(ctx context.Context, s *redisstore.Store, x *
 }
 
 // A registration that is repeated is another one: the node begins one more life, with what it had.
-var lives = []string{"meta.epoch", "meta.rev", "meta.ver", "meta.gate"}
+var lives = []string{"meta.epoch", "meta.rev", "meta.ver", "meta.grant"}
 
 func drain(drained bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
@@ -122,7 +122,7 @@ var nodeLosses = []loss{
 		}),
 		done: func(before, now state) bool { return before["meta.epoch"] != now["meta.epoch"] },
 	},
-	{name: "sighting", loses: "seen", prepare: nothing, call: register(), renews: lives,
+	{name: "sighting", loses: "record_last_seen", prepare: nothing, call: register(), renews: lives,
 		done: func(_, now state) bool { return now.has("seen") }},
 	{name: "heartbeat", loses: "heartbeat", prepare: running, call: beats(1, nil, "own", "j-2")},
 	{name: "first omission", loses: "heartbeat", prepare: running, call: beats(1, nil, "j-2")},
@@ -139,9 +139,9 @@ var nodeLosses = []loss{
 	{name: "forget", loses: "ZREM", prepare: then(running, mark), call: remove,
 		done: func(_, now state) bool { return !now.has("seen") }},
 	{
-		name: "life", loses: "life",
+		name: "incarnation", loses: "incarnation",
 		prepare: func(_ context.Context, x *subject) error {
-			_, err := x.server.Do("DEL", redisstore.KeysOf(x.prefix, x.name)["life"])
+			_, err := x.server.Do("DEL", redisstore.KeysOf(x.prefix, x.name)["incarnation"])
 			return err
 		},
 		call: func(ctx context.Context, s *redisstore.Store, _ *subject) (string, error) {

@@ -89,7 +89,7 @@ func (s state) add(label, name string, parts []any) {
 }
 
 // streamTimes matches the names of a stream's entries, and how long ago they were fetched.
-var streamTimes = regexp.MustCompile(`\d{13}-\d+|(inbox|heir) \d+`)
+var streamTimes = regexp.MustCompile(`\d{13}-\d+|(inbox|takeover) \d+`)
 
 // has reports whether anything is there under a name, or with a part of it.
 func (s state) has(label string) bool {
@@ -105,7 +105,7 @@ func (s state) has(label string) bool {
 var renewed = regexp.MustCompile(`^(meta\.(seen|held)|marks\.)`)
 
 // timed matches what tells the time, and so cannot be the same for two subjects.
-var timed = regexp.MustCompile(`^(meta\.(epoch|gate|seen|held)|seen\.|marks\.|since\.|fence$|life\.)`)
+var timed = regexp.MustCompile(`^(meta\.(epoch|grant|seen|held)|seen\.|marks\.|since\.|fence$|incarnation\.)`)
 
 // but leaves out whether the node is on the list of those that were heard: that is a step of its own, which a call
 // that lost a reply before it makes only when it is repeated.

@@ -14,7 +14,7 @@ import (
 
 // Register implements store.Nodes.
 func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
-	young, err := s.young(ctx) // asked anew: a node that comes back may be the first to meet an empty store
+	young, err := s.checkIncarnation(ctx) // checked each time: a node that comes back may be the first to find an empty store
 	if err != nil {
 		return store.Registration{}, err
 	}
@@ -23,11 +23,11 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 		return store.Registration{}, err
 	}
 	lists, counts, current := activity(&p.Activity)
-	args := listing([]string{
-		s.presence, s.judge, s.attempt, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
+	args := appendActive([]string{
+		s.presenceMS, s.reservedTTLMS, s.attemptMS, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
 		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning), strconv.FormatUint(p.Connection, 10),
 	}, &p.Activity)
-	now, r, err := s.line.run(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID)}, args...)
+	now, r, err := s.client.runScript(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID)}, args...)
 	if err != nil {
 		return store.Registration{}, err
 	}
@@ -36,17 +36,17 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	answer := store.Registration{
 		Known: r.int(0) == 1, Young: young,
 		NodeStatus: store.NodeStatus{Node: &n, Load: p.Load, Occupancy: occupancy(r.list(2))},
-		Kept:       s.leases(n.ID, r.texts(3), now), Orphans: s.leases(n.ID, r.texts(4), now), Strays: s.leases(n.ID, r.texts(5), now),
+		Kept:       s.decodeLeases(n.ID, r.texts(3), now), Orphans: s.decodeLeases(n.ID, r.texts(4), now), Strays: s.decodeLeases(n.ID, r.texts(5), now),
 	}
-	// From here on nothing may fail: the life has begun. What others are not told now they find by comparing.
-	s.seen.tellNow(ctx, n.ID)
-	s.announce(ctx, n.ID, changeNode)
+	// From here on nothing may fail: the epoch has begun. Other instances find a change that is not published by comparing.
+	s.lastSeen.reportNow(ctx, n.ID)
+	s.publishChange(ctx, n.ID, changeNode)
 	return answer, nil
 }
 
 // Heartbeat implements store.Nodes.
 func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
-	next, body, err := declare(&p)
+	next, body, err := nextDeclaration(&p)
 	if err != nil {
 		return store.HeartbeatResult{}, err
 	}
@@ -56,7 +56,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	}
 	lists, counts, current := activity(&p.Activity)
 	args := []string{
-		s.presence, s.judge, s.attempt, strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Seq, 10), flag(p.Again),
+		s.presenceMS, s.reservedTTLMS, s.attemptMS, strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Seq, 10), flag(p.Repeat),
 		known, encodeLoad(p.Load), lists, counts, current,
 		flag(next != nil), "", "", "", "", "", "",
 	}
@@ -66,37 +66,37 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 			flag(next.Health == core.HealthReady), flag(next.Health == core.HealthOffline), strconv.Itoa(next.MaxJobs),
 		})
 	}
-	args = append(args, flag(p.Unheard))
-	now, r, err := s.line.run(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, listing(args, &p.Activity)...)
+	args = append(args, flag(p.OnBehalf))
+	now, r, err := s.client.runScript(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, appendActive(args, &p.Activity)...)
 	switch {
 	case errors.Is(err, errLate) && ctx.Err() != nil:
 		return store.HeartbeatResult{Verdict: store.TooLate}, nil //nolint:nilerr // the verdict is the answer
 	case errors.Is(err, errLate):
-		return store.HeartbeatResult{}, fmt.Errorf("%w: %w", store.ErrDown, err) // it was not overtaken; it must be said again
+		return store.HeartbeatResult{}, fmt.Errorf("%w: %w", store.ErrDown, err) // it was not overtaken: the caller has to repeat it
 	case err != nil:
 		return store.HeartbeatResult{}, err
 	}
-	pulse := store.HeartbeatResult{Verdict: store.Verdict(r.int(0)), Young: s.life.young()}
-	if pulse.Verdict != store.OK {
-		return pulse, nil
+	result := store.HeartbeatResult{Verdict: store.Verdict(r.int(0)), Young: s.incarnation.isYoung()}
+	if result.Verdict != store.OK {
+		return result, nil
 	}
-	if pulse.Node, err = s.beating(&p, next, r.list(1)); err != nil {
+	if result.Node, err = s.nodeAfterHeartbeat(&p, next, r.list(1)); err != nil {
 		return store.HeartbeatResult{}, err
 	}
-	pulse.Load, pulse.Occupancy, pulse.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(6))*time.Millisecond
-	pulse.Orphans, pulse.Overdue = s.leases(p.Node, r.texts(3), now), s.leases(p.Node, r.texts(4), now)
-	pulse.Strays, pulse.Cancels = s.leases(p.Node, r.texts(5), now), cancels(r.texts(6))
-	if !p.Unheard {
-		s.seen.tell(p.Node)
+	result.Load, result.Occupancy, result.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(6))*time.Millisecond
+	result.Orphans, result.Overdue = s.decodeLeases(p.Node, r.texts(3), now), s.decodeLeases(p.Node, r.texts(4), now)
+	result.Strays, result.Cancels = s.decodeLeases(p.Node, r.texts(5), now), decodeCancels(r.texts(6))
+	if !p.OnBehalf {
+		s.lastSeen.record(p.Node)
 	}
-	if pulse.Node == next {
-		s.announce(ctx, p.Node, changeNode)
+	if result.Node == next {
+		s.publishChange(ctx, p.Node, changeNode)
 	}
-	return pulse, nil
+	return result, nil
 }
 
-// declare works out what the node becomes if nobody changed it since; nil when it stays as it is.
-func declare(p *store.HeartbeatParams) (*core.Node, string, error) {
+// nextDeclaration returns what the node becomes unless it has changed since, and its encoding; nil when it stays as it is.
+func nextDeclaration(p *store.HeartbeatParams) (*core.Node, string, error) {
 	if p.Declared == nil {
 		return nil, "", nil
 	}
@@ -110,12 +110,11 @@ func declare(p *store.HeartbeatParams) (*core.Node, string, error) {
 	return &next, body, err
 }
 
-// beating is the node as it is after a heartbeat: as it was known, as it was declared, or as somebody else has
-// changed it.
-func (s *Store) beating(p *store.HeartbeatParams, next *core.Node, meta reply) (*core.Node, error) {
+// nodeAfterHeartbeat returns the node after a heartbeat: the known one, the declared one, or the one that another caller has written.
+func (s *Store) nodeAfterHeartbeat(p *store.HeartbeatParams, next *core.Node, meta reply) (*core.Node, error) {
 	fields := fieldsOf(meta)
 	switch {
-	case !meta.none(5):
+	case !meta.isNil(5):
 		return decodeNode(p.Node, fields, meta.text(5))
 	case next != nil:
 		return next, nil
@@ -123,7 +122,7 @@ func (s *Store) beating(p *store.HeartbeatParams, next *core.Node, meta reply) (
 	return p.Known, nil
 }
 
-func cancels(names []string) []store.ActiveJob {
+func decodeCancels(names []string) []store.ActiveJob {
 	var list []store.ActiveJob
 	for _, name := range names {
 		job, attempt, _ := strings.Cut(name, "|")
@@ -133,35 +132,32 @@ func cancels(names []string) []store.ActiveJob {
 	return list
 }
 
-// unknownNode is what scripts answer for a node that is not registered.
-const unknownNode = -2
-
 // Drain implements store.Nodes.
 func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
-	_, r, err := s.line.run(ctx, &scriptDrain, []string{s.keys.meta(p.Node)}, flag(p.Drained))
+	_, r, err := s.client.runScript(ctx, &scriptDrain, []string{s.keys.meta(p.Node)}, flag(p.Drained))
 	if err != nil {
 		return nil, err
 	}
-	if r.int(0) == unknownNode {
+	if r.int(0) == replyNotRegistered {
 		return nil, store.ErrNoNode
 	}
-	s.announce(ctx, p.Node, changeNode) // also when it was so: the reply to whoever changed it may have been lost
+	s.publishChange(ctx, p.Node, changeNode) // also when nothing changed: the reply to the call that changed it may have been lost
 	status, err := s.Node(ctx, p.Node)
 	return status.Node, err
 }
 
 // Connect implements store.Nodes.
 func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
-	_, r, err := s.line.run(ctx, &scriptConnect, []string{s.keys.meta(p.Node)},
+	_, r, err := s.client.runScript(ctx, &scriptConnect, []string{s.keys.meta(p.Node)},
 		strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Connection, 10), flag(p.Lost))
 	if err != nil {
 		return nil, err
 	}
 	switch r.int(0) {
-	case unknownNode:
+	case replyNotRegistered:
 		return nil, store.ErrNoNode
-	case 1: // also when it was so: the reply to whoever changed it may have been lost
-		s.announce(ctx, p.Node, changeNode)
+	case 1: // also when nothing changed: the reply to the call that changed it may have been lost
+		s.publishChange(ctx, p.Node, changeNode)
 	}
 	status, err := s.Node(ctx, p.Node)
 	return status.Node, err
@@ -169,14 +165,90 @@ func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node,
 
 // Remove implements store.Nodes.
 func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
-	_, r, err := s.line.run(ctx, &scriptRemove, []string{s.keys.meta(p.Node), s.keys.leases(p.Node), s.keys.unavailable(p.Node)},
+	_, r, err := s.client.runScript(ctx, &scriptRemove, []string{s.keys.meta(p.Node), s.keys.leases(p.Node), s.keys.unavailable(p.Node)},
 		strconv.FormatInt(p.SilentFor.Milliseconds(), 10))
 	if err != nil || r.int(0) == 0 {
 		return err
 	}
-	if err := s.seen.forget(ctx, p.Node); err != nil {
+	if err := s.lastSeen.remove(ctx, p.Node); err != nil {
 		return err
 	}
-	s.announce(ctx, p.Node, changeRemoved)
+	s.publishChange(ctx, p.Node, changeRemoved)
 	return nil
+}
+
+// Node implements store.NodeReader.
+func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
+	now, r, err := s.client.readScript(ctx, &scriptNode, []string{s.keys.meta(id), s.keys.leases(id)}, s.presenceMS)
+	if err != nil {
+		return store.NodeStatus{}, err
+	}
+	status, err := decodeStatus(id, now, r)
+	switch {
+	case err != nil:
+		return store.NodeStatus{}, err
+	case status == nil:
+		return store.NodeStatus{}, store.ErrNoNode
+	}
+	return *status, nil
+}
+
+// Nodes implements store.NodeReader. A node that is listed and does not exist was removed meanwhile, or its removal
+// is incomplete.
+func (s *Store) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
+	if len(ids) == 0 {
+		listed, err := s.LastSeen(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range listed {
+			ids = append(ids, listed[i].Node)
+		}
+	}
+	calls := make([]scriptCall, len(ids))
+	for i, id := range ids {
+		calls[i] = scriptCall{keys: []string{s.keys.meta(id), s.keys.leases(id)}, args: []string{s.presenceMS}}
+	}
+	var all []store.NodeStatus
+	err := s.client.readEach(ctx, &scriptNode, calls, func(i int, now int64, r reply) error {
+		status, err := decodeStatus(ids[i], now, r)
+		if err == nil && status != nil {
+			all = append(all, *status)
+		}
+		return err
+	})
+	return all, err
+}
+
+// Mark implements store.Marks.
+func (s *Store) Mark(ctx context.Context, m store.Mark) error {
+	_, r, err := s.client.runScript(ctx, &scriptMark, []string{s.keys.meta(m.Node), s.keys.unavailable(m.Node)}, m.Service, millis(m.For))
+	switch {
+	case err != nil:
+		return err
+	case r.int(0) == replyNotRegistered:
+		return store.ErrNoNode
+	}
+	s.publishChange(ctx, m.Node, changeMark, "service", m.Service, "for", millis(m.For))
+	return nil
+}
+
+// Marked implements store.Marks.
+func (s *Store) Marked(ctx context.Context, nodes ...core.NodeID) ([]store.Mark, error) {
+	calls := make([]scriptCall, len(nodes))
+	for i, node := range nodes {
+		calls[i] = scriptCall{keys: []string{s.keys.unavailable(node)}}
+	}
+	var marks []store.Mark
+	err := s.client.readEach(ctx, &scriptMarked, calls, func(i int, now int64, r reply) error {
+		flat := r.texts(0)
+		for j := 0; j+1 < len(flat); j += 2 {
+			until, _ := strconv.ParseInt(flat[j+1], 10, 64)
+			if until > now {
+				marks = append(marks, store.Mark{Node: nodes[i], Service: flat[j], For: time.Duration(until-now) * time.Millisecond})
+			}
+		}
+		return nil
+	})
+	return marks, err
 }

@@ -29,11 +29,11 @@ func TestWhoIsNotAsked(t *testing.T) {
 	defer s.Close()
 	proxy.Refuse(true)
 	for range 1000 {
-		if err = s.Ping(t.Context()); errors.Is(err, store.ErrNotAsked) {
+		if err = s.Ping(t.Context()); errors.Is(err, store.ErrBreakerOpen) {
 			break
 		}
 	}
-	if !errors.Is(err, store.ErrDown) || !errors.Is(err, store.ErrNotAsked) || strings.Contains(err.Error(), "circuit") {
+	if !errors.Is(err, store.ErrDown) || !errors.Is(err, store.ErrBreakerOpen) || strings.Contains(err.Error(), "circuit") {
 		t.Errorf("%v", err)
 	}
 }

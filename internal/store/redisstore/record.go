@@ -11,18 +11,19 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// A record is kept as two lines. The first is the head, which holds what steps change and is what they are compared
-// by: fields between commas, an attempt after each semicolon, none of which can hold either. It begins with when the
-// record was created and last changed, which the server fills in.
+// A record is stored as two lines. The first is the head: everything that transitions change, by which the compare-and-set compares.
+// Its fields are separated by commas and its attempts by semicolons; no field can contain either. It begins with the times of creation
+// and last change, which the server fills in.
 //
 //	created,updated,version,state,ends,owner,retry,reason;attempt,node,epoch,token,started,ended,reason;...
 //
-// The last attempt is the current one. The second line is the body, which holds what people sent.
+// The last attempt is the current one. The second line is the body: the request, the detail and the result.
 const (
 	headFields    = 8
 	attemptFields = 7
 )
 
+// recordBody is the second line of a record.
 type recordBody struct {
 	Request     core.RequestID          `json:"r"`
 	Tenant      core.TenantID           `json:"w,omitempty"`
@@ -32,13 +33,13 @@ type recordBody struct {
 	Tgt         core.Lang               `json:"t"`
 	AudioRef    string                  `json:"a"`
 	Options     core.Options            `json:"o"`
-	Utterance   *recordTurn             `json:"u,omitempty"`
+	Utterance   *recordUtterance        `json:"u,omitempty"`
 	Fingerprint string                  `json:"p"`
 	Detail      string                  `json:"d,omitempty"`
 	Result      json.RawMessage         `json:"z,omitempty"`
 }
 
-type recordTurn struct {
+type recordUtterance struct {
 	Turn      int64  `json:"n"`
 	ID        string `json:"i,omitempty"`
 	AudioMS   int64  `json:"m"`
@@ -46,48 +47,48 @@ type recordTurn struct {
 	WaitMS    int64  `json:"w,omitempty"`
 }
 
-// offset is a moment in a head, in milliseconds: from 0 up, so long after the record was created; below 0, -1 less
-// how long after it was last changed, a moment that only the server knows when it writes it.
+// offset is a time in a head, in milliseconds: n >= 0 is n after the creation of the record, n < 0 is -1-n after its last change, a time
+// that only the server knows when it writes the record.
 type offset int64
 
-// asOf is what "now" is called before the server has said what time it is; a time before agesAgo is as of then.
+// unresolvedNow stands for the server's time until its reply is known. Every time before earliestServerTime is relative to it.
 var (
-	asOf    = time.UnixMilli(0)
-	agesAgo = time.UnixMilli(1e11) // 1973: no server's clock is behind it
+	unresolvedNow      = time.UnixMilli(0)
+	earliestServerTime = time.UnixMilli(1e11) // 1973: every server's clock is later
 )
 
-// times are the moments that offsets count from.
-type times struct{ created, updated time.Time }
+// timeBase holds the times to which offsets are relative.
+type timeBase struct{ created, updated time.Time }
 
-// offsetOf writes a moment of a record. One that is not before the record's last change was made by it.
-func (c times) offsetOf(t time.Time) offset {
-	fresh := t.Before(agesAgo)
-	if !c.updated.Before(agesAgo) {
-		fresh = !t.Before(c.updated)
+// offsetOf encodes a time of a record. One that is not before the record's last change was set by that change.
+func (b timeBase) offsetOf(t time.Time) offset {
+	isNew := t.Before(earliestServerTime)
+	if !b.updated.Before(earliestServerTime) {
+		isNew = !t.Before(b.updated)
 	}
-	if fresh {
-		return offset(-1 - t.Sub(c.updated).Milliseconds())
+	if isNew {
+		return offset(-1 - t.Sub(b.updated).Milliseconds())
 	}
-	return offset(t.Sub(c.created).Milliseconds())
+	return offset(t.Sub(b.created).Milliseconds())
 }
 
-func (c times) at(o offset) time.Time {
+func (b timeBase) at(o offset) time.Time {
 	if o < 0 {
-		return c.updated.Add(time.Duration(-1-o) * time.Millisecond)
+		return b.updated.Add(time.Duration(-1-o) * time.Millisecond)
 	}
-	return c.created.Add(time.Duration(o) * time.Millisecond)
+	return b.created.Add(time.Duration(o) * time.Millisecond)
 }
 
-// appendHead writes a head but for the times it begins with. What it writes of a record is what it wrote when the
-// record was made, so that a step can be compared by it; where it is not, as for two steps within a millisecond, the step
-// is worked out again.
+// appendHead appends a head without the two times that it begins with. For a record that was read, it appends the same head that was
+// stored, so that a compare-and-set succeeds; where it differs, as after two changes within a millisecond, the transition is computed
+// again from the stored record.
 func appendHead(b []byte, j *core.Job) []byte {
-	c := times{j.Created, j.Updated}
+	base := timeBase{j.Created, j.Updated}
 	b = strconv.AppendInt(b, int64(j.Version), 10)
 	b = append(append(b, ','), j.State.String()...)
 	b = strconv.AppendInt(append(b, ','), j.Deadline.Sub(j.Created).Milliseconds(), 10)
 	b = append(append(b, ','), j.Owner...)
-	b = c.appendMoment(append(b, ','), j.Retry)
+	b = base.appendTime(append(b, ','), j.Retry)
 	b = append(append(b, ','), j.Reason...)
 	for i := range j.History {
 		a := &j.History[i]
@@ -95,23 +96,23 @@ func appendHead(b []byte, j *core.Job) []byte {
 		b = append(append(b, ','), a.Node...)
 		b = strconv.AppendInt(append(b, ','), int64(a.Epoch), 10)
 		b = append(append(b, ','), a.Token...)
-		b = c.appendMoment(append(b, ','), a.Started)
-		b = c.appendMoment(append(b, ','), a.Ended)
+		b = base.appendTime(append(b, ','), a.Started)
+		b = base.appendTime(append(b, ','), a.Ended)
 		b = append(append(b, ','), a.Reason...)
 	}
 	return append(b, '\n')
 }
 
-// appendMoment writes a moment, nothing for none.
-func (c times) appendMoment(b []byte, t time.Time) []byte {
+// appendTime appends the offset of a time, and nothing for the zero time.
+func (b timeBase) appendTime(text []byte, t time.Time) []byte {
 	if t.IsZero() {
-		return b
+		return text
 	}
-	return strconv.AppendInt(b, int64(c.offsetOf(t)), 10)
+	return strconv.AppendInt(text, int64(b.offsetOf(t)), 10)
 }
 
-// seenAs is how the record of a job begins, if it is the one that was seen.
-func seenAs(j *core.Job) string {
+// headOf returns the head of a job's record.
+func headOf(j *core.Job) string {
 	b := make([]byte, 0, 192)
 	b = strconv.AppendInt(b, j.Created.UnixMilli(), 10)
 	b = strconv.AppendInt(append(b, ','), j.Updated.UnixMilli(), 10)
@@ -170,13 +171,13 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendText writes a string of anybody's as JSON does.
+// appendText appends a string from outside as JSON.
 func appendText(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
 			quoted, err := json.Marshal(text)
 			if err != nil {
-				quoted = []byte(`""`) // it does not fail for a string
+				quoted = []byte(`""`) // encoding a string does not fail
 			}
 			return append(b, quoted...)
 		}
@@ -184,8 +185,8 @@ func appendText(b []byte, text string) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// beginning is the part of a record that seenAs would write.
-func beginning(text string) string { return text[:strings.IndexByte(text, '\n')+1] }
+// headText returns the head of a stored record, as headOf would.
+func headText(text string) string { return text[:strings.IndexByte(text, '\n')+1] }
 
 func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	head, rest, _ := strings.Cut(text, "\n")
@@ -208,73 +209,73 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	return job, nil
 }
 
-// fields takes a head apart and remembers what could not be read.
-type fields struct {
-	left []string
+// headParser parses the fields of a head and keeps the first error.
+type headParser struct {
+	rest []string
 	err  error
 }
 
-func (f *fields) text() string {
-	next := f.left[0]
-	f.left = f.left[1:]
+func (p *headParser) text() string {
+	next := p.rest[0]
+	p.rest = p.rest[1:]
 	return next
 }
 
-func (f *fields) number() int64 {
-	n, err := strconv.ParseInt(f.text(), 10, 64)
-	f.err = cmp.Or(f.err, err)
+func (p *headParser) number() int64 {
+	n, err := strconv.ParseInt(p.text(), 10, 64)
+	p.err = cmp.Or(p.err, err)
 	return n
 }
 
-func (f *fields) moment(c times) time.Time {
-	if f.left[0] == "" {
-		f.text()
+func (p *headParser) time(base timeBase) time.Time {
+	if p.rest[0] == "" {
+		p.text()
 		return time.Time{}
 	}
-	return c.at(offset(f.number()))
+	return base.at(offset(p.number()))
 }
 
 func decodeHead(head string) (*core.Job, error) {
 	parts := strings.Split(head, ";")
-	f := fields{left: strings.Split(parts[0], ",")}
-	if len(f.left) != headFields || len(parts) < 2 {
+	p := headParser{rest: strings.Split(parts[0], ",")}
+	if len(p.rest) != headFields || len(parts) < 2 {
 		return nil, fmt.Errorf("its head is %q", head)
 	}
-	c := times{time.UnixMilli(f.number()), time.UnixMilli(f.number())}
-	j := &core.Job{Created: c.created, Updated: c.updated, Version: int(f.number())}
+	base := timeBase{time.UnixMilli(p.number()), time.UnixMilli(p.number())}
+	j := &core.Job{Created: base.created, Updated: base.updated, Version: int(p.number())}
 	var err error
-	if j.State, err = core.ParseState(f.text()); err != nil {
+	if j.State, err = core.ParseState(p.text()); err != nil {
 		return nil, err
 	}
-	j.Deadline = c.at(offset(f.number()))
-	j.Owner, j.Retry, j.Reason = core.Token(f.text()), f.moment(c), core.Reason(f.text())
+	j.Deadline = base.at(offset(p.number()))
+	j.Owner, j.Retry, j.Reason = core.Token(p.text()), p.time(base), core.Reason(p.text())
 	for _, part := range parts[1:] {
-		f.left = strings.Split(part, ",")
-		if len(f.left) != attemptFields {
+		p.rest = strings.Split(part, ",")
+		if len(p.rest) != attemptFields {
 			return nil, fmt.Errorf("an attempt in it is %q", part)
 		}
-		a := core.Attempt{Holder: core.Holder{Attempt: int(f.number()), Node: core.NodeID(f.text()), Epoch: core.Epoch(f.number())}}
-		a.Token, a.Started, a.Ended, a.Reason = core.Token(f.text()), f.moment(c), f.moment(c), core.Reason(f.text())
+		a := core.Attempt{Holder: core.Holder{Attempt: int(p.number()), Node: core.NodeID(p.text()), Epoch: core.Epoch(p.number())}}
+		a.Token, a.Started, a.Ended, a.Reason = core.Token(p.text()), p.time(base), p.time(base), core.Reason(p.text())
 		j.History = append(j.History, a)
 	}
 	last := &j.History[len(j.History)-1]
 	j.Holder, j.Token = last.Holder, last.Token
-	return j, f.err
+	return j, p.err
 }
 
-// settle puts the server's time into a record that was made before the server had said what time it is.
-func settle(j *core.Job, now int64) {
-	fix := func(t *time.Time) {
-		if !t.IsZero() && t.Before(agesAgo) {
-			*t = time.UnixMilli(now).Add(t.Sub(asOf))
+// resolveTimes replaces the times relative to unresolvedNow by those of the server.
+func resolveTimes(j *core.Job, now int64) {
+	resolve := func(t *time.Time) {
+		if !t.IsZero() && t.Before(earliestServerTime) {
+			*t = time.UnixMilli(now).Add(t.Sub(unresolvedNow))
 		}
 	}
-	fix(&j.Retry)
-	fix(&j.Created)
-	fix(&j.Updated)
-	fix(&j.Deadline)
+	resolve(&j.Retry)
+	resolve(&j.Created)
+	resolve(&j.Updated)
+	resolve(&j.Deadline)
 	for i := range j.History {
-		fix(&j.History[i].Started)
-		fix(&j.History[i].Ended)
+		resolve(&j.History[i].Started)
+		resolve(&j.History[i].Ended)
 	}
 }

@@ -38,7 +38,7 @@ func drawJob(t *rapid.T) *core.Job {
 			},
 		},
 		Holder: core.Holder{Attempt: 1, Node: core.NodeID(id.Draw(t, "node")), Epoch: core.Epoch(rapid.Int64Range(1, 1<<52).Draw(t, "epoch"))},
-		Token:  core.Token(id.Draw(t, "token")), Created: asOf, Updated: asOf, Deadline: asOf.Add(30 * time.Second),
+		Token:  core.Token(id.Draw(t, "token")), Created: unresolvedNow, Updated: unresolvedNow, Deadline: unresolvedNow.Add(30 * time.Second),
 	}
 	if rapid.Bool().Draw(t, "spoken") {
 		j.Utterance = core.Utterance{
@@ -46,7 +46,7 @@ func drawJob(t *rapid.T) *core.Job {
 			AudioMS: rapid.Int64Range(0, 60_000).Draw(t, "ms"),
 		}
 	}
-	j.Begin(asOf)
+	j.Begin(unresolvedNow)
 	return j
 }
 
@@ -60,7 +60,7 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 		now := created
 		for range rapid.IntRange(1, 6).Draw(t, "steps") {
 			text := stored(t, job, created, now)
-			settle(job, now)
+			resolveTimes(job, now)
 			got, err := decodeRecord("job-1", text)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)
@@ -68,15 +68,15 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 			if diff := cmp.Diff(job, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("record (-written +read):\n%s\n%s", diff, text)
 			}
-			if seen := beginning(text); seen != seenAs(got) {
-				t.Fatalf("it begins with\n%sand would be compared by\n%s", seen, seenAs(got))
+			if seen := headText(text); seen != headOf(got) {
+				t.Fatalf("it begins with\n%sand would be compared by\n%s", seen, headOf(got))
 			}
 			p := store.ApplyParams{
 				Job: "job-1", AnyHolder: true, RetryFor: time.Minute, Owner: "o.1", Token: "t.2", To: core.Holder{Attempt: 2, Node: "n2", Epoch: 9},
 				Event:  rapid.SampledFrom([]core.Event{core.EventRetry, core.EventTakeover, core.EventMove, core.EventDone, core.EventFail}).Draw(t, "event"),
 				Reason: core.ReasonNodeLost, Detail: strings.ToValidUTF8(anything.Draw(t, "detail"), "?"), Result: []byte("{\"a\":\n[1]}"),
 			}
-			next, outcome, _ := step(job, &p)
+			next, outcome, _ := transition(job, &p)
 			if outcome != store.Decided {
 				continue
 			}
@@ -96,7 +96,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add("1,2,2,DONE,30000,,,;,,,,,,\n{}")
 	f.Fuzz(func(t *testing.T, text string) {
 		job, err := decodeRecord("job-1", text)
-		if err == nil && !strings.HasPrefix(text, beginning(text)) {
+		if err == nil && !strings.HasPrefix(text, headText(text)) {
 			t.Errorf("%q is read as %+v", text, job)
 		}
 	})

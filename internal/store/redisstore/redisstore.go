@@ -1,3 +1,12 @@
+// Package redisstore is the store that any number of instances share. It keeps the state in Redis (standalone, Sentinel or Cluster),
+// keeps the same promises as memstore and passes the same suite.
+//
+// All keys of a node are in one slot, and so are all keys of a job. So every operation is one script or one command, atomic, and none
+// needs two slots. What has to be known across slots (which nodes there are, which have changed) is written to keys of its own
+// afterwards; if that write is lost, the next heartbeat or the next comparison finds the difference. docs/redis.md lists the keys and
+// the scripts.
+//
+// Locks: none is held during a call to Redis.
 package redisstore
 
 import (
@@ -8,22 +17,24 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Options is how a store is opened.
+// Options configures a store.
 type Options struct {
 	Address Address
 	Prefix  string // of every key
 	Timing  store.Timing
-	// Within is how long any call may take before Redis counts as away.
+	// Timeout is the maximum duration of a call.
 	Timeout time.Duration
 	Log     *slog.Logger
-	// Notice is told when Redis stops answering and when it answers again. It may be nil.
+	// OnHealth is called when Redis becomes unavailable (false) and when it is available again (true). It may be nil.
 	OnHealth func(up bool)
 }
 
@@ -31,47 +42,47 @@ type Options struct {
 type Store struct {
 	timing store.Timing
 	keys   keys
-	line   *line
+	client *client
 	log    *slog.Logger
 
-	presence, judge, attempt string // in milliseconds, for scripts
+	presenceMS, reservedTTLMS, attemptMS string // in milliseconds, as arguments of scripts
 
-	life   life
-	seen   *sightings
-	recent recent
+	incarnation incarnation
+	lastSeen    *lastSeenReporter
+	recent      recentJobs
 
-	root     context.Context // ends with Close
-	end      context.CancelFunc
-	closing  sync.RWMutex // held for writing while the store is being closed
-	closed   bool
-	releases releases
-	telling  sync.WaitGroup // of what was heard
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	closing    sync.RWMutex // guards closed: held for reading while a release is queued
+	closed     bool
+	releases   releaseQueue
+	background sync.WaitGroup // the last-seen reporter
 }
 
 var _ store.Store = (*Store)(nil)
 
-// longest is how far apart a lease can tell its reservation from its end.
-const longest = 100 * time.Minute
+// maxLeaseSpan bounds the time between the reservation and the expiry of a lease that a score can hold.
+const maxLeaseSpan = 100 * time.Minute
 
-// connect makes the client. A connection may take a little longer once than it may while callers wait.
+// connect makes the Redis client. The first connection may take longer than later ones, for which callers wait.
 func connect(a Address) (redis rueidis.Client, err error) {
 	for range 4 {
-		var slow net.Error
-		if redis, err = rueidis.NewClient(a.options()); err == nil || !errors.As(err, &slow) || !slow.Timeout() {
+		var failure net.Error
+		if redis, err = rueidis.NewClient(a.options()); err == nil || !errors.As(err, &failure) || !failure.Timeout() {
 			break
 		}
 	}
 	return redis, err
 }
 
-// Open connects to Redis, refuses one that cannot keep the promises, and begins to use it.
+// Open connects to Redis and opens a store. It refuses a Redis that cannot keep the promises of a store.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Timing.Presence+o.Timing.Attempt > longest {
-		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", longest)
+	if o.Timing.Presence+o.Timing.Attempt > maxLeaseSpan {
+		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", maxLeaseSpan)
 	}
 	redis, err := connect(o.Address)
 	if err != nil {
-		return nil, unreachable(o.Address, err)
+		return nil, connectError(o.Address, err)
 	}
 	if o.OnHealth == nil {
 		o.OnHealth = func(bool) {}
@@ -81,46 +92,76 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, log: o.Log}
-	s.presence, s.judge, s.attempt = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
-	s.root, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.line = newLine(s.root, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth)
+	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth)
 	s.recent.keep = o.Timing.Retention
-	s.life.base, s.life.job = time.Now(), o.Timing.Job
-	s.seen = newSightings(s)
-	if _, err := s.young(ctx); err != nil {
-		s.end()
-		s.line.close()
+	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
+	s.lastSeen = newLastSeenReporter(s)
+	if _, err := s.checkIncarnation(ctx); err != nil {
+		s.cancel()
+		s.client.close()
 		return nil, fmt.Errorf("cannot use Redis at %s: %w", o.Address, err)
 	}
-	s.telling.Go(func() { s.seen.run(s.root) })
+	s.background.Go(func() { s.lastSeen.run(s.ctx) })
 	return s, nil
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Ping implements store.Store. It writes: a Redis that is full, or a replica, answers a ping and can do nothing.
+// Ping implements store.Store. It writes, because a Redis that is full, or a replica, answers PING and accepts no writes.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.line.one(s.line.begin(ctx), s.line.redis.B().Set().Key(s.keys.ping()).Value("1").Px(time.Second).Build())
+	_, err := s.client.command(ctx, s.client.redis.B().Set().Key(s.keys.ping()).Value("1").Px(time.Second).Build())
 	if err == nil {
-		s.line.health.wrote()
+		s.client.health.wrote()
 	}
 	return err
 }
 
-// lastWords is how long Close lets what is on its way arrive.
-const lastWords = 2 * time.Second
+// closeTimeout is how long Close waits for writes in flight.
+const closeTimeout = 2 * time.Second
 
-// Close implements store.Store. Releases that are on their way get a moment to arrive.
+// Close implements store.Store. It waits a moment for queued releases.
 func (s *Store) Close() error {
 	s.closing.Lock()
 	s.closed = true
 	s.closing.Unlock()
-	t := time.AfterFunc(lastWords, s.end)
-	defer t.Stop()
-	s.seen.stop()
+	timeout := time.AfterFunc(closeTimeout, s.cancel)
+	defer timeout.Stop()
+	s.lastSeen.stop()
 	s.releases.work.Wait()
-	s.telling.Wait()
-	s.end()
-	s.line.close()
+	s.background.Wait()
+	s.cancel()
+	s.client.close()
 	return nil
+}
+
+// incarnation is what this instance knows of the incarnation of the store. A store that was emptied starts a new one: jobs that it
+// does not know may still be running.
+type incarnation struct {
+	id     atomic.Pointer[string]
+	began  atomic.Int64 // by this process's clock, in ms since base
+	base   time.Time
+	maxJob time.Duration
+}
+
+// isYoung reports whether jobs of an earlier incarnation may still be running, as far as the last check knows.
+func (i *incarnation) isYoung() bool {
+	return time.Since(i.base).Milliseconds()-i.began.Load() < i.maxJob.Milliseconds()
+}
+
+// checkIncarnation reads the incarnation of the store, starts one if the store is empty, and reports whether jobs of an earlier one
+// may still be running.
+func (s *Store) checkIncarnation(ctx context.Context) (bool, error) {
+	now, r, err := s.client.runScript(ctx, &scriptIncarnation, []string{s.keys.incarnation()}, uuid.NewString())
+	if err != nil {
+		return false, err
+	}
+	id, age := r.text(0), now-r.int(1)
+	i := &s.incarnation
+	i.began.Store(time.Since(i.base).Milliseconds() - age)
+	if old := i.id.Swap(&id); old != nil && *old != id {
+		s.log.Warn("the store was emptied: this is a new incarnation; nodes register again and running jobs are adopted")
+	}
+	return i.isYoung(), nil
 }

@@ -39,7 +39,7 @@ func TestReplayCutShort(t *testing.T) {
 		}
 		return id
 	}
-	replay := func(id string, to core.InstanceID) store.Posted {
+	replay := func(id string, to core.InstanceID) store.PostResult {
 		t.Helper()
 		posted, err := s.Replay(t.Context(), store.ReplayParams{Inbox: "i-1", ID: id, To: to, MaxMessages: 8})
 		if err != nil {

@@ -65,11 +65,11 @@ func suite(url string, repeats bool) storetest.Backend {
 	return func(t *testing.T, fn func(t *testing.T, h *storetest.Harness)) {
 		s := open(t, url)
 		h := &storetest.Harness{
-			Store: s, Timing: timing, Repeats: repeats, Settle: s.Quiesce,
+			Store: s, Timing: timing, Repeats: repeats, Flush: s.Quiesce,
 			Wait: time.Sleep, Slack: 300 * time.Millisecond, Workers: 8, Rounds: 20,
 		}
 		if repeats {
-			h.Store = storetest.Repeated{Store: s}
+			h.Store = storetest.RepeatingStore{Store: s}
 		}
 		fn(t, h)
 	}

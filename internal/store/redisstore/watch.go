@@ -14,55 +14,54 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Kinds of changes on the stream.
+// The kinds of changes in the stream.
 const (
-	changeNode    = "node"    // what it declares, or its drain
-	changeRemoved = "removed" // it is gone
+	changeNode    = "node"    // its declaration, drain or connection
+	changeRemoved = "removed" // it was removed
 	changeMark    = "mark"    // a service was marked
 )
 
 const (
-	keepChanges = 8192        // how many changes the stream keeps, about
-	readChanges = 256         // how many are read at once
-	blockFor    = time.Second // how long a read waits for a change
+	maxChanges     = 8192        // that the stream keeps, about
+	changesPerRead = 256         // maximum of one read
+	readBlock      = time.Second // how long a read waits for a change
 )
 
-// announce tells whoever watches that a node has changed. It only makes it fast: if it is lost, a comparison finds
-// the change.
-func (s *Store) announce(ctx context.Context, node core.NodeID, kind string, more ...string) {
-	fields := s.line.redis.B().Xadd().Key(s.keys.changes()).Maxlen().Almost().Threshold(strconv.Itoa(keepChanges)).Id("*").
+// publishChange publishes that a node has changed. It only makes watchers fast: if it is lost, a comparison of the fleet finds the
+// change.
+func (s *Store) publishChange(ctx context.Context, node core.NodeID, kind string, more ...string) {
+	fields := s.client.redis.B().Xadd().Key(s.keys.changes()).Maxlen().Almost().Threshold(strconv.Itoa(maxChanges)).Id("*").
 		FieldValue().FieldValue("node", string(node)).FieldValue("kind", kind)
 	for i := 0; i+1 < len(more); i += 2 {
 		fields = fields.FieldValue(more[i], more[i+1])
 	}
-	if _, err := s.line.one(s.line.begin(ctx), fields.Build()); err != nil {
-		s.log.Warn("a change could not be announced; others find it when they compare", "node_id", node, "error", err)
+	if _, err := s.client.command(ctx, fields.Build()); err != nil {
+		s.log.Warn("a change could not be published; other instances find it when they compare the fleet", "node_id", node, "error", err)
 	}
 }
 
-// Watch implements store.Census. Changes name nodes; what they are now is read from the nodes themselves, so that
-// many changes of one node are one look at it.
+// Watch implements store.NodeReader. A change names a node, whose current state is then read, so that many changes of one node are one
+// read.
 func (s *Store) Watch(ctx context.Context, ready func(), fn func(store.Change)) error {
-	position, err := s.position(ctx)
+	position, err := s.streamEnd(ctx)
 	if err != nil {
 		return err
 	}
 	ready()
 	for {
-		changes, last, err := s.changes(ctx, position)
+		changes, last, err := s.readChanges(ctx, position)
 		if err != nil {
 			return err
 		}
-		if err := s.tell(ctx, changes, fn); err != nil {
+		if err := s.deliverChanges(ctx, changes, fn); err != nil {
 			return err
 		}
-		if len(changes) > 0 && len(changes) < readChanges {
+		if len(changes) > 0 && len(changes) < changesPerRead {
 			position = last
 			continue
 		}
-		// Nothing has come for a while, or more than could be read at once: this is the time to make sure that
-		// nothing was missed, because the stream was cut, or because it is another one.
-		gap, err := s.missed(ctx, position)
+		// The read was empty or full: check that no change was missed, because the stream was trimmed or is another one.
+		gap, err := s.hasGap(ctx, position)
 		if err != nil {
 			return err
 		}
@@ -70,7 +69,7 @@ func (s *Store) Watch(ctx context.Context, ready func(), fn func(store.Change)) 
 			position = last
 		}
 		if gap {
-			if position, err = s.position(ctx); err != nil {
+			if position, err = s.streamEnd(ctx); err != nil {
 				return err
 			}
 			fn(store.Change{Gap: true})
@@ -85,11 +84,11 @@ type change struct {
 	mark store.Mark
 }
 
-// changes waits for changes after a position.
-func (s *Store) changes(ctx context.Context, after string) ([]change, string, error) {
-	read := s.line.redis.B().Xread().Count(readChanges).Block(blockFor.Milliseconds()).Streams().Key(s.keys.changes()).Id(after).Build()
-	streams, err := s.line.redis.Do(ctx, read).AsXRead()
-	if err = spoken(err); err != nil {
+// readChanges waits for changes after a position.
+func (s *Store) readChanges(ctx context.Context, after string) ([]change, string, error) {
+	read := s.client.redis.B().Xread().Count(changesPerRead).Block(readBlock.Milliseconds()).Streams().Key(s.keys.changes()).Id(after).Build()
+	streams, err := s.client.redis.Do(ctx, read).AsXRead()
+	if err = convertError(err); err != nil {
 		return nil, "", fmt.Errorf("changes: %w", err)
 	}
 	entries := streams[s.keys.changes()]
@@ -103,8 +102,8 @@ func (s *Store) changes(ctx context.Context, after string) ([]change, string, er
 	return list, after, nil
 }
 
-// tell hands changes over in order, but looks at each node only once, at its last change.
-func (s *Store) tell(ctx context.Context, changes []change, fn func(store.Change)) error {
+// deliverChanges calls fn with changes in order, and reads each node only once, for its last change.
+func (s *Store) deliverChanges(ctx context.Context, changes []change, fn func(store.Change)) error {
 	last := make(map[core.NodeID]int)
 	for i, c := range changes {
 		if c.kind != changeMark {
@@ -131,27 +130,27 @@ func (s *Store) tell(ctx context.Context, changes []change, fn func(store.Change
 	return nil
 }
 
-// position is the end of the stream as it is now.
-func (s *Store) position(ctx context.Context) (string, error) {
-	stream, err := s.stream(ctx)
+// streamEnd returns the current end of the stream.
+func (s *Store) streamEnd(ctx context.Context) (string, error) {
+	stream, err := s.streamEnds(ctx)
 	return stream.last, err
 }
 
-// missed reports whether changes after a position are gone, or the stream is not the one the position was in.
-func (s *Store) missed(ctx context.Context, position string) (bool, error) {
-	stream, err := s.stream(ctx)
+// hasGap reports whether changes after a position were trimmed, or the stream is not the one of the position.
+func (s *Store) hasGap(ctx context.Context, position string) (bool, error) {
+	stream, err := s.streamEnds(ctx)
 	if err != nil {
 		return false, err
 	}
-	return before(position, stream.first) || before(stream.last, position), nil
+	return idBefore(position, stream.first) || idBefore(stream.last, position), nil
 }
 
-// streamEnds are the last entry a stream has had, and the first it still has if older ones were cut off.
-type streamEnds struct{ first, last string }
+// streamBounds are the ids of the last entry of a stream, and of its first one if older ones were trimmed.
+type streamBounds struct{ first, last string }
 
-func (s *Store) stream(ctx context.Context) (streamEnds, error) {
-	ends := streamEnds{first: "0-0", last: "0-0"}
-	m, err := s.line.one(s.line.begin(ctx), s.line.redis.B().XinfoStream().Key(s.keys.changes()).Build())
+func (s *Store) streamEnds(ctx context.Context) (streamBounds, error) {
+	ends := streamBounds{first: "0-0", last: "0-0"}
+	m, err := s.client.command(ctx, s.client.redis.B().XinfoStream().Key(s.keys.changes()).Build())
 	if reply, ok := rueidis.IsRedisErr(err); ok && strings.Contains(reply.Error(), "no such key") {
 		return ends, nil
 	}
@@ -172,14 +171,14 @@ func (s *Store) stream(ctx context.Context) (streamEnds, error) {
 	return ends, nil
 }
 
-// before reports whether one entry's id comes before another's.
-func before(a, b string) bool {
-	ams, aseq := parts(a)
-	bms, bseq := parts(b)
+// idBefore reports whether one entry id comes before another.
+func idBefore(a, b string) bool {
+	ams, aseq := parseEntryID(a)
+	bms, bseq := parseEntryID(b)
 	return ams < bms || ams == bms && aseq < bseq
 }
 
-func parts(id string) (ms, seq uint64) {
+func parseEntryID(id string) (ms, seq uint64) {
 	first, second, _ := strings.Cut(id, "-")
 	ms, _ = strconv.ParseUint(first, 10, 64)
 	seq, _ = strconv.ParseUint(second, 10, 64)

@@ -8,7 +8,132 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// connect notes that a connection was made or lost and returns the node as it is then.
+// connectionBehaviours is the specification of Nodes.Connect.
+var connectionBehaviours = []behaviour{
+	{"a disconnected node keeps its jobs and gets no new ones until it is connected again", testLostConnection},
+	{"a report about an earlier connection changes nothing", testEarlierConnection},
+	{"a report about a connection of an earlier epoch changes nothing", testConnectionOfEarlierEpoch},
+	{"heartbeats and drains do not change whether a node is connected", testDisconnectedThroughChanges},
+	{"a lost connection does not change when the node was last seen", testDisconnectIsNoHeartbeat},
+	{"watchers get a change when a connection is lost or established", testConnectionChangesArePublished},
+	{"a connection of a node that is not registered is an error", testConnectUnknownNode},
+}
+
+func testLostConnection(t *testing.T, h *Harness) {
+	n := h.registerOver(t, "node-a", 1)
+	h.mustReserve(t, n, "job-1")
+	lost := h.connect(t, n, 1, true)
+	if !lost.Disconnected || lost.Version != n.Version+1 || lost.Revision != n.Revision {
+		t.Errorf("lost: %+v, want it disconnected, with the next version and the same revision", lost)
+	}
+	if v := h.reserve(t, n, "job-2"); v != store.NotReady {
+		t.Errorf("reserve on a disconnected node: %s, want NOT_READY", v)
+	}
+	if !h.commit(t, leaseRef("node-a", "job-1")) {
+		t.Error("a disconnected node lost the job it had")
+	}
+	status, err := h.Store.Node(t.Context(), "node-a")
+	if err != nil || !status.Node.Disconnected || !status.Closed || status.Running != 1 {
+		t.Errorf("status %+v of %+v, %v; want it disconnected, closed, with its job", status.Occupancy, status.Node, err)
+	}
+	connected := h.connect(t, n, 2, false)
+	if connected.Disconnected || connected.Version != lost.Version+1 {
+		t.Errorf("connected again: %+v, want the next version", connected)
+	}
+	h.mustReserve(t, n, "job-2")
+}
+
+func testEarlierConnection(t *testing.T, h *Harness) {
+	n := h.registerOver(t, "node-a", 1)
+	h.connect(t, n, 2, false)
+	if now := h.connect(t, n, 1, true); now.Disconnected || now.Version != n.Version {
+		t.Errorf("the loss of an earlier connection counts: %+v", now)
+	}
+	h.connect(t, n, 2, true)
+	if now := h.connect(t, n, 1, false); !now.Disconnected {
+		t.Errorf("an earlier connection takes back the loss of a later: %+v", now)
+	}
+	if now := h.connect(t, n, 0, false); now.Disconnected {
+		t.Errorf("a node that needs no connection is disconnected: %+v", now)
+	}
+}
+
+func testConnectionOfEarlierEpoch(t *testing.T, h *Harness) {
+	old := h.registerOver(t, "node-a", 7)
+	h.connect(t, old, 7, true)
+	n := h.registerOver(t, "node-a", 1)
+	if n.Disconnected {
+		t.Error("a registration does not connect the node")
+	}
+	h.mustReserve(t, n, "job-1")
+	if now := h.connect(t, old, 7, true); now.Disconnected || now.Epoch != n.Epoch {
+		t.Errorf("the loss of a connection of an earlier epoch counts: %+v", now)
+	}
+	h.connect(t, n, 1, true)
+	if now := h.connect(t, old, 8, false); !now.Disconnected {
+		t.Errorf("a connection of an earlier epoch counts: %+v", now)
+	}
+}
+
+func testDisconnectedThroughChanges(t *testing.T, h *Harness) {
+	n := h.registerOver(t, "node-a", 1)
+	degraded := h.heartbeat(t, n, heartbeat{seq: 1, health: core.HealthDegraded}).Node
+	lost := h.connect(t, n, 1, true)
+	// A change that was computed before the loss is ignored, one after it keeps the node disconnected.
+	h.heartbeat(t, degraded, heartbeat{seq: 2, health: core.HealthReady})
+	ready := h.heartbeat(t, lost, heartbeat{seq: 3, health: core.HealthReady}).Node
+	if !ready.Disconnected || ready.Health != core.HealthReady {
+		t.Errorf("after a heartbeat: %+v, want it ready and disconnected", ready)
+	}
+	for _, drained := range []bool{true, false} {
+		now, err := h.Store.Drain(t.Context(), store.DrainParams{Node: n.ID, Drained: drained})
+		if err != nil || !now.Disconnected || now.Drained != drained {
+			t.Errorf("after drain %v: %+v, %v; want it still disconnected", drained, now, err)
+		}
+	}
+	if v := h.reserve(t, ready, "job-1"); v != store.NotReady {
+		t.Errorf("reserve: %s, want NOT_READY", v)
+	}
+	if now := h.connect(t, n, 2, false); now.Disconnected {
+		t.Errorf("connected again: %+v", now)
+	}
+	h.mustReserve(t, ready, "job-1")
+}
+
+func testDisconnectIsNoHeartbeat(t *testing.T, h *Harness) {
+	n := h.registerOver(t, "node-a", 1)
+	h.Wait(h.Timing.Presence / 2)
+	h.connect(t, n, 1, true)
+	status, err := h.Store.Node(t.Context(), n.ID)
+	if err != nil || status.Age < h.Timing.Presence/2-h.Slack {
+		t.Errorf("last seen %v ago, %v; the loss of a connection is no heartbeat", status.Age, err)
+	}
+}
+
+func testConnectionChangesArePublished(t *testing.T, h *Harness) {
+	n := h.registerOver(t, "node-a", 1)
+	changes := h.watch(t)
+	for i, lost := range []bool{true, false} {
+		want := h.connect(t, n, uint64(i+1), lost)
+		for c := range changes {
+			if c.Now.Node.Version == want.Version {
+				if c.Now.Node.Disconnected != lost {
+					t.Errorf("change %+v, want disconnected %v", c.Now.Node, lost)
+				}
+				break
+			}
+		}
+	}
+}
+
+func testConnectUnknownNode(t *testing.T, h *Harness) {
+	_, err := h.Store.Connect(t.Context(), store.ConnectParams{Node: "node-x", Epoch: 1, Connection: 1, Lost: true})
+	if !errors.Is(err, store.ErrNoNode) {
+		t.Errorf("connect: %v, want ErrNoNode", err)
+	}
+}
+
+// connect reports that a connection was established or lost, and returns the node as it is then.
 func (h *Harness) connect(t *testing.T, n *core.Node, connection uint64, lost bool) *core.Node {
 	t.Helper()
 	now, err := h.Store.Connect(t.Context(), store.ConnectParams{Node: n.ID, Epoch: n.Epoch, Connection: connection, Lost: lost})
@@ -21,125 +146,9 @@ func (h *Harness) connect(t *testing.T, n *core.Node, connection uint64, lost bo
 // registerOver registers a node over a connection.
 func (h *Harness) registerOver(t *testing.T, id core.NodeID, connection uint64) *core.Node {
 	t.Helper()
-	r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declared(id, 4), Load: core.UnknownLoad, Connection: connection})
+	r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declaredNode(id, 4), Load: core.UnknownLoad, Connection: connection})
 	if err != nil {
 		t.Fatalf("register %s: %v", id, err)
 	}
 	return r.Node
-}
-
-func exerciseConnections(_ *testing.T, run runner) {
-	run("a lost connection stops grants and keeps work until there is another", func(t *testing.T, h *Harness) {
-		n := h.registerOver(t, "node-a", 1)
-		h.mustReserve(t, n, "job-1")
-		away := h.connect(t, n, 1, true)
-		if !away.Disconnected || away.Version != n.Version+1 || away.Revision != n.Revision {
-			t.Errorf("lost: %+v, want it disconnected, one version on, in the same revision", away)
-		}
-		if v := h.reserve(t, n, "job-2"); v != store.NotReady {
-			t.Errorf("reserve on a disconnected node: %s, want NOT_READY", v)
-		}
-		if !h.commit(t, ref("node-a", "job-1")) {
-			t.Error("a disconnected node lost the job it had")
-		}
-		status, err := h.Store.Node(t.Context(), "node-a")
-		if err != nil || !status.Node.Disconnected || !status.Closed || status.Running != 1 {
-			t.Errorf("status %+v of %+v, %v; want it disconnected, closed, with its job", status.Occupancy, status.Node, err)
-		}
-		back := h.connect(t, n, 2, false)
-		if back.Disconnected || back.Version != away.Version+1 {
-			t.Errorf("connected again: %+v, want it one version on", back)
-		}
-		h.mustReserve(t, n, "job-2")
-	})
-
-	run("an earlier connection changes nothing", func(t *testing.T, h *Harness) {
-		n := h.registerOver(t, "node-a", 1)
-		h.connect(t, n, 2, false)
-		if now := h.connect(t, n, 1, true); now.Disconnected || now.Version != n.Version {
-			t.Errorf("the loss of an earlier connection counts: %+v", now)
-		}
-		h.connect(t, n, 2, true)
-		if now := h.connect(t, n, 1, false); !now.Disconnected {
-			t.Errorf("an earlier connection takes back the loss of a later: %+v", now)
-		}
-		if now := h.connect(t, n, 0, false); now.Disconnected {
-			t.Errorf("a node that needs no connection is disconnected: %+v", now)
-		}
-	})
-
-	run("a connection of an earlier epoch changes nothing", func(t *testing.T, h *Harness) {
-		old := h.registerOver(t, "node-a", 7)
-		h.connect(t, old, 7, true)
-		n := h.registerOver(t, "node-a", 1)
-		if n.Disconnected {
-			t.Error("a registration does not connect the node")
-		}
-		h.mustReserve(t, n, "job-1")
-		if now := h.connect(t, old, 7, true); now.Disconnected || now.Epoch != n.Epoch {
-			t.Errorf("the loss of a connection of an earlier epoch counts: %+v", now)
-		}
-		h.connect(t, n, 1, true)
-		if now := h.connect(t, old, 8, false); !now.Disconnected {
-			t.Errorf("a connection of an earlier epoch counts: %+v", now)
-		}
-	})
-
-	run("heartbeats and drains leave a lost connection lost", func(t *testing.T, h *Harness) {
-		n := h.registerOver(t, "node-a", 1)
-		sick := h.beat(t, n, beat{seq: 1, health: core.HealthDegraded}).Node
-		away := h.connect(t, n, 1, true)
-		// A change that was worked out before the loss is left aside, one after it keeps it.
-		h.beat(t, sick, beat{seq: 2, health: core.HealthReady})
-		well := h.beat(t, away, beat{seq: 3, health: core.HealthReady}).Node
-		if !well.Disconnected || well.Health != core.HealthReady {
-			t.Errorf("after a heartbeat: %+v, want it ready and disconnected", well)
-		}
-		for _, drained := range []bool{true, false} {
-			now, err := h.Store.Drain(t.Context(), store.DrainParams{Node: n.ID, Drained: drained})
-			if err != nil || !now.Disconnected || now.Drained != drained {
-				t.Errorf("after drain %v: %+v, %v; want it still disconnected", drained, now, err)
-			}
-		}
-		if v := h.reserve(t, well, "job-1"); v != store.NotReady {
-			t.Errorf("reserve: %s, want NOT_READY", v)
-		}
-		if now := h.connect(t, n, 2, false); now.Disconnected {
-			t.Errorf("connected again: %+v", now)
-		}
-		h.mustReserve(t, well, "job-1")
-	})
-
-	run("a disconnected node falls silent like any other", func(t *testing.T, h *Harness) {
-		n := h.registerOver(t, "node-a", 1)
-		h.Wait(h.Timing.Presence / 2)
-		h.connect(t, n, 1, true)
-		status, err := h.Store.Node(t.Context(), n.ID)
-		if err != nil || status.Age < h.Timing.Presence/2-h.Slack {
-			t.Errorf("it was heard %v ago, %v; the loss of a connection is not a heartbeat", status.Age, err)
-		}
-	})
-
-	run("whoever watches is told", func(t *testing.T, h *Harness) {
-		n := h.registerOver(t, "node-a", 1)
-		changes := h.follow(t)
-		for i, lost := range []bool{true, false} {
-			want := h.connect(t, n, uint64(i+1), lost)
-			for c := range changes {
-				if c.Now.Node.Version == want.Version {
-					if c.Now.Node.Disconnected != lost {
-						t.Errorf("told %+v, want disconnected %v", c.Now.Node, lost)
-					}
-					break
-				}
-			}
-		}
-	})
-
-	run("an unknown node is an error", func(t *testing.T, h *Harness) {
-		_, err := h.Store.Connect(t.Context(), store.ConnectParams{Node: "node-x", Epoch: 1, Connection: 1, Lost: true})
-		if !errors.Is(err, store.ErrNoNode) {
-			t.Errorf("connect: %v, want ErrNoNode", err)
-		}
-	})
 }

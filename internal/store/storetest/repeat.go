@@ -7,13 +7,12 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Repeated is a store whose every write is carried out twice, as a caller does who lost the first reply.
-// What passes the suite through it has no second effect. Debounce and Allow count each call: they are asked
-// once.
-type Repeated struct{ store.Store }
+// RepeatingStore repeats every write, as a caller does that lost the first reply. A store that passes the suite through it is
+// idempotent. Debounce, Allow and Post count each call, and are not repeated.
+type RepeatingStore struct{ store.Store }
 
 // Register implements store.Nodes.
-func (r Repeated) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
+func (r RepeatingStore) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
 	if _, err := r.Store.Register(ctx, p); err != nil {
 		return store.Registration{}, err
 	}
@@ -21,7 +20,7 @@ func (r Repeated) Register(ctx context.Context, p store.RegisterParams) (store.R
 }
 
 // Heartbeat implements store.Nodes.
-func (r Repeated) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
+func (r RepeatingStore) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.HeartbeatResult, error) {
 	if first, err := r.Store.Heartbeat(ctx, p); err != nil || first.Verdict != store.OK {
 		return first, err
 	}
@@ -29,7 +28,7 @@ func (r Repeated) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store
 }
 
 // Drain implements store.Nodes.
-func (r Repeated) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
+func (r RepeatingStore) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
 	if n, err := r.Store.Drain(ctx, p); err != nil {
 		return n, err
 	}
@@ -37,7 +36,7 @@ func (r Repeated) Drain(ctx context.Context, p store.DrainParams) (*core.Node, e
 }
 
 // Connect implements store.Nodes.
-func (r Repeated) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
+func (r RepeatingStore) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
 	if n, err := r.Store.Connect(ctx, p); err != nil {
 		return n, err
 	}
@@ -45,7 +44,7 @@ func (r Repeated) Connect(ctx context.Context, p store.ConnectParams) (*core.Nod
 }
 
 // Remove implements store.Nodes.
-func (r Repeated) Remove(ctx context.Context, p store.RemoveParams) error {
+func (r RepeatingStore) Remove(ctx context.Context, p store.RemoveParams) error {
 	if err := r.Store.Remove(ctx, p); err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func (r Repeated) Remove(ctx context.Context, p store.RemoveParams) error {
 }
 
 // Reserve implements store.Ledger.
-func (r Repeated) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
+func (r RepeatingStore) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
 	if first, err := r.Store.Reserve(ctx, p); err != nil || first.Verdict != store.OK {
 		return first, err
 	}
@@ -61,7 +60,7 @@ func (r Repeated) Reserve(ctx context.Context, p store.ReserveParams) (store.Res
 }
 
 // Commit implements store.Ledger.
-func (r Repeated) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
+func (r RepeatingStore) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 	if held, err := r.Store.Commit(ctx, ref); err != nil || !held {
 		return held, err
 	}
@@ -69,7 +68,7 @@ func (r Repeated) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 }
 
 // Release implements store.Ledger.
-func (r Repeated) Release(ctx context.Context, p store.ReleaseParams) error {
+func (r RepeatingStore) Release(ctx context.Context, p store.ReleaseParams) error {
 	if err := r.Store.Release(ctx, p); err != nil {
 		return err
 	}
@@ -77,7 +76,7 @@ func (r Repeated) Release(ctx context.Context, p store.ReleaseParams) error {
 }
 
 // Revoke implements store.Ledger.
-func (r Repeated) Revoke(ctx context.Context, ref core.LeaseRef) error {
+func (r RepeatingStore) Revoke(ctx context.Context, ref core.LeaseRef) error {
 	if err := r.Store.Revoke(ctx, ref); err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (r Repeated) Revoke(ctx context.Context, ref core.LeaseRef) error {
 }
 
 // Create implements store.Jobs.
-func (r Repeated) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
+func (r RepeatingStore) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
 	if job, created, err := r.Store.Create(ctx, p); err != nil || !created {
 		return job, created, err
 	}
@@ -93,7 +92,7 @@ func (r Repeated) Create(ctx context.Context, p store.CreateParams) (*core.Job, 
 }
 
 // Apply implements store.Jobs.
-func (r Repeated) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
+func (r RepeatingStore) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
 	if first, err := r.Store.Apply(ctx, p); err != nil || first.Outcome != store.Decided {
 		return first, err
 	}
@@ -101,7 +100,7 @@ func (r Repeated) Apply(ctx context.Context, p store.ApplyParams) (store.Applied
 }
 
 // Mark implements store.Marks.
-func (r Repeated) Mark(ctx context.Context, m store.Mark) error {
+func (r RepeatingStore) Mark(ctx context.Context, m store.Mark) error {
 	if err := r.Store.Mark(ctx, m); err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (r Repeated) Mark(ctx context.Context, m store.Mark) error {
 }
 
 // Append implements store.Outbox.
-func (r Repeated) Append(ctx context.Context, p store.AppendParams) (store.Appended, error) {
+func (r RepeatingStore) Append(ctx context.Context, p store.AppendParams) (store.Appended, error) {
 	if seq, err := r.Store.Append(ctx, p); err != nil {
 		return seq, err
 	}
@@ -117,7 +116,7 @@ func (r Repeated) Append(ctx context.Context, p store.AppendParams) (store.Appen
 }
 
 // Lock implements store.Board.
-func (r Repeated) Lock(ctx context.Context, p store.LockParams) (store.Lock, error) {
+func (r RepeatingStore) Lock(ctx context.Context, p store.LockParams) (store.Lock, error) {
 	if l, err := r.Store.Lock(ctx, p); err != nil {
 		return l, err
 	}
@@ -125,7 +124,7 @@ func (r Repeated) Lock(ctx context.Context, p store.LockParams) (store.Lock, err
 }
 
 // Unlock implements store.Board.
-func (r Repeated) Unlock(ctx context.Context, p store.LockParams) error {
+func (r RepeatingStore) Unlock(ctx context.Context, p store.LockParams) error {
 	if err := r.Store.Unlock(ctx, p); err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func (r Repeated) Unlock(ctx context.Context, p store.LockParams) error {
 }
 
 // SaveSession implements store.Sessions.
-func (r Repeated) SaveSession(ctx context.Context, p store.SaveParams) (bool, error) {
+func (r RepeatingStore) SaveSession(ctx context.Context, p store.SaveParams) (bool, error) {
 	if held, err := r.Store.SaveSession(ctx, p); err != nil {
 		return held, err
 	}
@@ -141,7 +140,7 @@ func (r Repeated) SaveSession(ctx context.Context, p store.SaveParams) (bool, er
 }
 
 // SaveSnapshot implements store.Board.
-func (r Repeated) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
+func (r RepeatingStore) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
 	if err := r.Store.SaveSnapshot(ctx, p); err != nil {
 		return err
 	}
@@ -149,7 +148,7 @@ func (r Repeated) SaveSnapshot(ctx context.Context, p store.SnapshotParams) erro
 }
 
 // Announce implements store.Instances.
-func (r Repeated) Announce(ctx context.Context, p store.AnnounceParams) error {
+func (r RepeatingStore) Announce(ctx context.Context, p store.AnnounceParams) error {
 	if err := r.Store.Announce(ctx, p); err != nil {
 		return err
 	}
@@ -157,43 +156,43 @@ func (r Repeated) Announce(ctx context.Context, p store.AnnounceParams) error {
 }
 
 // Withdraw implements store.Instances.
-func (r Repeated) Withdraw(ctx context.Context, id core.InstanceID) error {
+func (r RepeatingStore) Withdraw(ctx context.Context, id core.InstanceID) error {
 	if err := r.Store.Withdraw(ctx, id); err != nil {
 		return err
 	}
 	return r.Store.Withdraw(ctx, id)
 }
 
-// Settle implements store.Mail.
-func (r Repeated) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...string) error {
+// Acknowledge implements store.Inboxes.
+func (r RepeatingStore) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...string) error {
 	if err := r.Store.Acknowledge(ctx, inbox, ids...); err != nil {
 		return err
 	}
 	return r.Store.Acknowledge(ctx, inbox, ids...)
 }
 
-// Condemn implements store.Mail.
-func (r Repeated) DeadLetter(ctx context.Context, p store.DeadLetterParams) (string, error) {
+// DeadLetter implements store.Inboxes.
+func (r RepeatingStore) DeadLetter(ctx context.Context, p store.DeadLetterParams) (string, error) {
 	id, err := r.Store.DeadLetter(ctx, p)
 	if err == nil {
-		_, err = r.Store.DeadLetter(ctx, p) // which finds no such letter any more
+		_, err = r.Store.DeadLetter(ctx, p) // which finds no such message any more
 	}
 	return id, err
 }
 
-// Replay implements store.Estates.
-func (r Repeated) Replay(ctx context.Context, p store.ReplayParams) (store.Posted, error) {
+// Replay implements store.AbandonedInboxes.
+func (r RepeatingStore) Replay(ctx context.Context, p store.ReplayParams) (store.PostResult, error) {
 	posted, err := r.Store.Replay(ctx, p)
 	if err == nil && posted == store.Accepted {
-		_, err = r.Store.Replay(ctx, p) // which finds no such letter any more
+		_, err = r.Store.Replay(ctx, p) // which finds no such message any more
 	}
 	return posted, err
 }
 
-// Bury implements store.Estates.
-func (r Repeated) RemoveInbox(ctx context.Context, id core.InstanceID) (bool, error) {
-	if done, err := r.Store.RemoveInbox(ctx, id); err != nil {
-		return done, err
+// RemoveInbox implements store.AbandonedInboxes.
+func (r RepeatingStore) RemoveInbox(ctx context.Context, id core.InstanceID) (bool, error) {
+	if removed, err := r.Store.RemoveInbox(ctx, id); err != nil {
+		return removed, err
 	}
 	return r.Store.RemoveInbox(ctx, id)
 }

@@ -1,12 +1,12 @@
--- alone: on the way of every job, where what scripts share would cost more than it saves
--- Writes a job's record unless there is one.
+-- standalone: it runs for every job, and the library would cost more than it saves
+-- Writes the record of a job unless there is one.
 -- KEYS  record
--- ARGV  not_after, ttl, the record but for its times
--- Returns, in brief, the code 1, or {now, 0, the record that stands}.
+-- ARGV  not_after, ttl in ms, record without the two times that it begins with
+-- Returns a compact reply with the code RECORD_WRITTEN, or {now, 0, the stored record}.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 if now > tonumber(ARGV[1]) and ARGV[1] ~= '0' then return { now } end
 local at = string.format('%d', now)
-local old = redis.call('SET', KEYS[1], at .. ',' .. at .. ',' .. ARGV[3], 'NX', 'GET', 'PX', ARGV[2])
-if old then return { now, 0, old } end
-return ((now - 1704067200000) * 16 + 1) * 256
+local stored = redis.call('SET', KEYS[1], at .. ',' .. at .. ',' .. ARGV[3], 'NX', 'GET', 'PX', ARGV[2])
+if stored then return { now, 0, stored } end
+return ((now - EPOCH) * COMPACT_CODES + RECORD_WRITTEN) * COMPACT_COUNTS

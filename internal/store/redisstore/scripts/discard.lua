@@ -1,23 +1,23 @@
--- with letters
--- Drops dead letters: those that are named, or all. One that somebody else is replaying stays.
+-- include lib_inbox
+-- Removes dead letters: those with the ids, or all. A dead letter that another instance has claimed stays.
 -- KEYS  dead letters, claims
--- ARGV  not_after, who, ids
--- Returns {now, how many were dropped}.
+-- ARGV  not_after, instance or '', ids
+-- Returns {now, how many were removed}.
 local now = clock()
-if late(now) then return { now } end
-local ids, n = {}, 0
+if is_late(now) then return { now } end
+local ids, removed = {}, 0
 if #ARGV == 2 then
-  -- There are about 10,000 at most: condemn sees to that.
+  -- There are MAX_DEAD_LETTERS at most, about: deadletter.lua trims them.
   for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do ids[#ids + 1] = entry[1] end
 else
   for i = 3, #ARGV do ids[#ids + 1] = ARGV[i] end
 end
 for _, id in ipairs(ids) do
-  local untill, who = claim_of(KEYS[2], id)
-  if untill <= now or who == ARGV[2] then
-    n = n + redis.call('XDEL', KEYS[1], id)
+  local expires, claimant = read_claim(KEYS[2], id)
+  if expires <= now or claimant == ARGV[2] then
+    removed = removed + redis.call('XDEL', KEYS[1], id)
     redis.call('HDEL', KEYS[2], id)
   end
 end
 if redis.call('XLEN', KEYS[1]) == 0 then redis.call('DEL', KEYS[1]) end
-return { now, n }
+return { now, removed }

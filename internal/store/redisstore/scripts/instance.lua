@@ -1,7 +1,7 @@
--- Says how an instance is doing. Writes nothing.
+-- Reads the state of an instance. Writes nothing.
 -- KEYS  presence, inbox, dead letters
 -- ARGV
--- Returns {now, 1 if it has an inbox, letters, of these fetched, dead letters, what it says of itself or false}.
-local open, fetched = redis.call('EXISTS', KEYS[2]), 0
-if open == 1 then fetched = redis.call('XPENDING', KEYS[2], 'inbox')[1] end
-return { clock(), open, redis.call('XLEN', KEYS[2]), fetched, redis.call('XLEN', KEYS[3]), redis.call('GET', KEYS[1]) }
+-- Returns {now, 1 if it has an inbox, messages, pending messages, dead letters, published body or false}.
+local has_inbox, pending = redis.call('EXISTS', KEYS[2]), 0
+if has_inbox == 1 then pending = redis.call('XPENDING', KEYS[2], INBOX_GROUP)[1] end
+return { clock(), has_inbox, redis.call('XLEN', KEYS[2]), pending, redis.call('XLEN', KEYS[3]), redis.call('GET', KEYS[1]) }

@@ -1,43 +1,36 @@
--- What the scripts share: it is put before each of them but those that say they stand alone.
+-- Functions that the scripts share. It is put before every script that is not marked as standalone. Names in capitals, except KEYS
+-- and ARGV, are constants of scripts.go: they are replaced by their values when a script is loaded.
 --
--- A script returns a list that begins with this server's time. One that is on the way of every job answers in brief,
--- because a list costs it as much as two commands: ((now - EPOCH) * 16 + code) * 256 + count.
+-- Every script returns a list that begins with the server's time in ms. A script that runs for every job returns a compact reply
+-- instead, because a list costs as much as two commands: ((now - EPOCH) * COMPACT_CODES + code) * COMPACT_COUNTS + count.
 --
--- A lease is a member job|attempt|token of its node's sorted set. Its score holds, from the highest digits to the
--- lowest: when it stops counting, how long before that it was reserved, how often in a row the node's list left it
--- out, and its state. Times in it are ticks of 100 ms since 2024. So ordering by score is ordering by expiry, one
--- ZCOUNT counts what lives, and a lease needs no second key.
-
-local TICK, EPOCH = 100, 1704067200000
-local AGES, CODES = 65536, 16 -- one tick of expiry counts 1048576
-local RESERVED, RUNNING, REVOKED, PARKED = 0, 1, 2, 3
-local NEVER, ONCE, ORPHAN = 0, 4, 8 -- omissions
-local ARRIVED = 8 -- of a revoked lease: it was never left out, and its node has confirmed the job
-
-local OK, FULL, NOT_READY, NO_CAPACITY = 1, 2, 3, 4
-local STALE_EPOCH, STALE_REVISION, TOO_LATE, UNKNOWN_NODE = 5, 6, 7, 8
-
-local HEIR = 'heir' -- who reads the inbox of an instance that is gone
+-- A lease is a member job|attempt|token of its node's sorted set. Its score contains, from the highest digits to the lowest: the
+-- expiry, the time between reservation and expiry, how often in a row the node's list has omitted the job, and the state. Times are in
+-- ticks since EPOCH. So the order of the scores is the order of the expiries, one ZCOUNT counts the live leases, and a lease needs no
+-- second key:
+--
+--   score = (expires * AGES + expires - reserved) * CODES + omitted + state
 
 local function clock()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- Every script that writes is told first, in ARGV[1], after which moment of this server's clock nobody waits for it
--- any more, or 0. A script that comes too late writes nothing and returns just {now}.
-local function late(now)
-  local limit = tonumber(ARGV[1])
-  return limit > 0 and now > limit
+-- Reports whether the script arrived after its deadline. ARGV[1] of every script that writes is not_after: the time of this server
+-- after which no caller waits for the result, or 0. A late script writes nothing and returns only {now}.
+local function is_late(now)
+  local not_after = tonumber(ARGV[1])
+  return not_after > 0 and now > not_after
 end
 
 local function tick_of(ms) return math.floor((ms - EPOCH) / TICK) end
 
--- The tick at which something written now stops counting: a lease outlives the presence written with it.
+-- Returns the tick at which something that is written now expires. Rounding up makes a lease outlive the presence that is written
+-- with it.
 local function expiry(tick, ttl) return tick + math.ceil(ttl / TICK) + 1 end
 
-local function pack(expires, since, code)
-  return (expires * AGES + math.min(expires - since, AGES - 1)) * CODES + code
+local function pack_score(expires, reserved, code)
+  return (expires * AGES + math.min(expires - reserved, AGES - 1)) * CODES + code
 end
 
 local function unpack_score(score)
@@ -46,35 +39,36 @@ local function unpack_score(score)
   local rest = (score - code) / CODES
   local age = rest % AGES
   local expires = (rest - age) / AGES
-  return { expires = expires, since = expires - age, state = code % 4, omitted = code - code % 4 }
+  return { expires = expires, reserved = expires - age, state = code % STATES, omitted = code - code % STATES }
 end
 
--- The lowest score of a lease that counts.
-local function living(tick) return (tick + 1) * AGES * CODES end
+-- Returns the lowest score of a live lease.
+local function min_live_score(tick) return (tick + 1) * AGES * CODES end
 
--- Whether a lease was reserved so lately that its job may still be on its way to the node.
-local function early(lease, tick, judge) return (tick - lease.since) * TICK < judge end
+-- Reports whether a lease was reserved so recently that its job may still be on its way to the node.
+local function in_transit(lease, tick, reserved_ttl) return (tick - lease.reserved) * TICK < reserved_ttl end
 
-local function young(lease, tick, judge) return lease.state == RESERVED and early(lease, tick, judge) end
+local function is_young_reservation(lease, tick, reserved_ttl) return lease.state == RESERVED and in_transit(lease, tick, reserved_ttl) end
 
--- Whether nothing may be granted on a node, and whether that is because it is held.
-local function closed(now, ready, seen, held, presence)
+-- Reports whether a node gets no new jobs, and whether that is because of its hold.
+local function is_closed(now, ready, seen, held, presence)
   local is_held = tonumber(held or 0) > now
   return ready ~= '1' or now - tonumber(seen) >= presence or is_held, is_held
 end
 
--- Whether a node may be given new work, as the field ready has it.
-local function grantable(healthy, drained, away)
-  return (healthy == '1' and drained ~= '1' and away ~= '1') and '1' or '0'
+-- Returns the field ready: '1' if health, drain and connection allow new jobs.
+local function ready_flag(healthy, drained, disconnected)
+  return (healthy == '1' and drained ~= '1' and disconnected ~= '1') and '1' or '0'
 end
 
--- What a reservation asks of a node first: the epoch and revision on which it may be granted, nothing while it may not.
-local function gate(epoch, rev, ready, held) return (ready == '1' and tonumber(held) == 0) and epoch .. '.' .. rev or '' end
+-- Returns the field grant, with which a reservation compares first: the epoch and revision on which jobs may be granted, '' while
+-- none may.
+local function grant_key(epoch, rev, ready, held) return (ready == '1' and tonumber(held) == 0) and epoch .. '.' .. rev or '' end
 
--- How full a node is: max, reserved, running, foreign, closed, held.
+-- Returns how full a node is: max, reserved, running, foreign, closed, held.
 local function occupancy(now, tick, meta, leases, presence)
   local reserved, running = 0, 0
-  local members = redis.call('ZRANGE', leases, living(tick), '+inf', 'BYSCORE', 'WITHSCORES')
+  local members = redis.call('ZRANGE', leases, min_live_score(tick), '+inf', 'BYSCORE', 'WITHSCORES')
   for i = 2, #members, 2 do
     if unpack_score(members[i]).state == RESERVED then
       reserved = reserved + 1
@@ -82,42 +76,42 @@ local function occupancy(now, tick, meta, leases, presence)
       running = running + 1
     end
   end
-  local shut, held = closed(now, meta.ready, meta.seen, meta.held, presence)
-  return { tonumber(meta.max), reserved, running, tonumber(meta.foreign), shut and 1 or 0, held and 1 or 0 }
+  local closed, held = is_closed(now, meta.ready, meta.seen, meta.held, presence)
+  return { tonumber(meta.max), reserved, running, tonumber(meta.foreign), closed and 1 or 0, held and 1 or 0 }
 end
 
--- What of the work a node reports is not ours. A node that lists its jobs counted and listed in the same breath;
--- for one that does not, the leases stand in for the list.
-local function foreign_work(tick, leases, lists, listed, counts, current)
+-- Returns how much of the work that a node reports is not ours. A node that lists its jobs counts and lists them in the same message;
+-- for one that does not, the live leases take the place of the list.
+local function foreign_work(tick, leases, lists, listed_count, counts, current)
   if counts ~= '1' then return 0 end
-  local ours = listed
-  if lists ~= '1' then ours = redis.call('ZCOUNT', leases, living(tick), '+inf') end
+  local ours = listed_count
+  if lists ~= '1' then ours = redis.call('ZCOUNT', leases, min_live_score(tick), '+inf') end
   return math.max(0, tonumber(current) - ours)
 end
 
--- The jobs a node lists, from ARGV[first] on, as a set of job|attempt; and how many there are.
-local function listing(first)
-  local set, n = {}, 0
+-- Returns the jobs that a node lists, from ARGV[first] on, as a set of job|attempt, and their number.
+local function listed_jobs(first)
+  local set, count = {}, 0
   for i = first, #ARGV do
     set[ARGV[i]] = true
-    n = n + 1
+    count = count + 1
   end
-  return set, n
+  return set, count
 end
 
--- A member's job|attempt, and whether nobody's token is on it: it was adopted from a node's list.
-local function named(member)
+-- Returns the job|attempt of a member, and whether it has no token: then it was adopted from a node's list.
+local function parse_member(member)
   local job, token = string.match(member, '^([^|]*|[^|]*)|(.*)$')
   return job, token == ''
 end
 
--- Leases of listed jobs that nobody reserved: their slots are taken, whoever is right about them. Adds them to the
--- writes and returns them, to be judged by the jobs' records.
-local function adopt(tick, ttl, listed, known, writes)
+-- Creates leases for listed jobs that have none: their slots are taken in any case. Adds them to the writes and returns them, for the
+-- caller to compare with the jobs' records.
+local function adopt_strays(tick, ttl, listed, known, writes)
   local strays = {}
   for job in pairs(listed) do
     if not known[job] then
-      local score = pack(expiry(tick, ttl), tick, RUNNING)
+      local score = pack_score(expiry(tick, ttl), tick, RUNNING)
       writes[#writes + 1] = score
       writes[#writes + 1] = job .. '|'
       strays[#strays + 1] = job .. '|'
@@ -127,73 +121,73 @@ local function adopt(tick, ttl, listed, known, writes)
   return strays
 end
 
--- Writes scores and members in calls that stay within what Lua can unpack.
-local function write(leases, writes)
-  for i = 1, #writes, 2000 do
-    redis.call('ZADD', leases, unpack(writes, i, math.min(i + 1999, #writes)))
+-- Writes scores and members, in calls of at most MAX_UNPACK arguments.
+local function write_leases(leases, writes)
+  for i = 1, #writes, MAX_UNPACK do
+    redis.call('ZADD', leases, unpack(writes, i, math.min(i + MAX_UNPACK - 1, #writes)))
   end
 end
 
-local function drop(leases, members)
-  for i = 1, #members, 2000 do
-    redis.call('ZREM', leases, unpack(members, i, math.min(i + 1999, #members)))
+local function remove_leases(leases, members)
+  for i = 1, #members, MAX_UNPACK do
+    redis.call('ZREM', leases, unpack(members, i, math.min(i + MAX_UNPACK - 1, #members)))
   end
 end
 
--- Who has a session: the epoch, 0 when there is no such session, its incarnation and its owner. Its state begins with them.
-local function claim(key)
+-- Returns the epoch (0 when there is no such session), the incarnation and the owner of a session. Its state begins with them.
+local function session_owner(key)
   local head = redis.call('GETRANGE', key, 0, 255)
   local epoch, incarnation, owner = string.match(head, '^(%d+) (%S+) ([^\n]*)\n')
   return tonumber(epoch or 0), incarnation or '', owner or ''
 end
 
--- Where a session's outbox stands, kept beside the messages that wait for others before them: next, the index of the next
--- message; bytes, how much has entered the stream; from, how much had before its first message; acked, the last message that
--- its client has. Beside it are returned the values of up to two further fields.
-local function outbox(waiting, ...)
+-- Returns the counters of a session's outbox, which are kept beside the messages that wait for a predecessor: next, the index of the
+-- next message; bytes, the size of all messages that have entered the stream; from, that size before the first message that the stream
+-- still has; acked, the last position that the client has acknowledged. The values of up to two further fields follow.
+local function read_outbox(waiting, ...)
   local v = redis.call('HMGET', waiting, 'next', 'bytes', 'from', 'acked', ...)
   return { next = tonumber(v[1] or 0), bytes = tonumber(v[2] or 0), from = tonumber(v[3] or 0), acked = tonumber(v[4] or 0) }, v[5], v[6]
 end
 
-local function write_outbox(waiting, box)
-  redis.call('HSET', waiting, 'next', box.next, 'bytes', box.bytes, 'from', box.from, 'acked', box.acked)
+local function write_outbox(waiting, outbox)
+  redis.call('HSET', waiting, 'next', outbox.next, 'bytes', outbox.bytes, 'from', outbox.from, 'acked', outbox.acked)
 end
 
--- Adds the next message to a session's stream. An entry's name is its position, one more than its index; it holds where it
--- begins in all that has entered.
-local function enter(out, box, body)
-  redis.call('XADD', out, (box.next + 1) .. '-0', 'b', body, 'o', box.bytes)
-  box.next, box.bytes = box.next + 1, box.bytes + #body
+-- Appends the next message to a session's stream. The id of an entry is its position, one more than its index; the field 'o' is the
+-- size of all messages before it.
+local function append_message(out, outbox, body)
+  redis.call('XADD', out, (outbox.next + 1) .. '-0', 'b', body, 'o', outbox.bytes)
+  outbox.next, outbox.bytes = outbox.next + 1, outbox.bytes + #body
 end
 
--- Moves messages that waited for others before them into a session's stream, until one is missing.
-local function advance(out, waiting, box)
+-- Moves waiting messages into a session's stream until one is missing.
+local function append_waiting(out, waiting, outbox)
   while true do
-    local index = tostring(box.next)
+    local index = tostring(outbox.next)
     local body = redis.call('HGET', waiting, index)
     if not body then return end
-    enter(out, box, body)
+    append_message(out, outbox, body)
     redis.call('HDEL', waiting, index)
   end
 end
 
--- Drops the oldest messages of a stream while there are too many or they are too large. Those after a position have entered
--- just now, and stay.
-local MAX_MESSAGES = 1024
-local function bound(out, box, before, max_bytes)
-  if box.next - MAX_MESSAGES > box.acked then redis.call('XTRIM', out, 'MINID', '~', box.next - MAX_MESSAGES) end
-  while max_bytes > 0 and box.bytes - box.from > max_bytes do
+-- Drops the oldest messages of a stream while there are too many or they are too large. Those after the position before have just
+-- entered the stream, and stay.
+local function trim_outbox(out, outbox, before, max_bytes)
+  if outbox.next - MAX_OUTBOX > outbox.acked then redis.call('XTRIM', out, 'MINID', '~', outbox.next - MAX_OUTBOX) end
+  while max_bytes > 0 and outbox.bytes - outbox.from > max_bytes do
     local first = redis.call('XRANGE', out, '-', '+', 'COUNT', 1)[1]
     if not first then return end
-    box.from = tonumber(first[2][4])
-    if box.bytes - box.from <= max_bytes or tonumber(string.match(first[1], '^%d+')) > before then return end
+    outbox.from = tonumber(first[2][4])
+    if outbox.bytes - outbox.from <= max_bytes or tonumber(string.match(first[1], '^%d+')) > before then return end
     redis.call('XDEL', out, first[1])
   end
 end
 
-local function hash(key, ...)
-  local names, meta = { ... }, {}
+-- Returns fields of a hash as a table.
+local function read_fields(key, ...)
+  local names, fields = { ... }, {}
   local values = redis.call('HMGET', key, ...)
-  for i, name in ipairs(names) do meta[name] = values[i] end
-  return meta
+  for i, name in ipairs(names) do fields[name] = values[i] end
+  return fields
 end

@@ -1,10 +1,10 @@
--- Notes that a service of a node is not to be relied on for a while, and forgets marks that are over.
+-- Marks a service of a node as unavailable for a while, and removes expired marks.
 -- KEYS  meta, unavailable
--- ARGV  not_after, service, for
--- Returns {now, 1, or -2 for an unknown node}.
+-- ARGV  not_after, service, duration in ms
+-- Returns {now, 1, or NOT_REGISTERED}.
 local now = clock()
-if late(now) then return { now } end
-if redis.call('EXISTS', KEYS[1]) == 0 then return { now, -2 } end
+if is_late(now) then return { now } end
+if redis.call('EXISTS', KEYS[1]) == 0 then return { now, NOT_REGISTERED } end
 local marks = redis.call('HGETALL', KEYS[2])
 local latest = now + tonumber(ARGV[3])
 for i = 1, #marks, 2 do

@@ -1,4 +1,4 @@
 -- Lists the marks of a node. Writes nothing.
 -- KEYS  unavailable
--- Returns {now, {service, until, …}}.
+-- Returns {now, {service, expiry, …}}.
 return { clock(), redis.call('HGETALL', KEYS[1]) }

@@ -1,8 +1,8 @@
--- Says how full a node is. Writes nothing.
+-- Reads the occupancy of a node. Writes nothing.
 -- KEYS  meta, leases
--- ARGV  presence
--- Returns {now, {max, reserved, running, foreign, closed, held}}, the second false for an unknown node.
+-- ARGV  presence in ms
+-- Returns {now, {max, reserved, running, foreign, closed, held}}, or {now, false} for an unknown node.
 local now = clock()
-local meta = hash(KEYS[1], 'max', 'foreign', 'ready', 'seen', 'held')
+local meta = read_fields(KEYS[1], 'max', 'foreign', 'ready', 'seen', 'held')
 if not meta.max then return { now, false } end
 return { now, occupancy(now, tick_of(now), meta, KEYS[2], tonumber(ARGV[1])) }

@@ -1,9 +1,9 @@
--- Forgets a node and its leases, unless it was heard more lately than that.
+-- Removes a node with its leases and marks, if it has been silent for long enough.
 -- KEYS  meta, leases, unavailable
--- ARGV  not_after, silent_for
--- Returns {now, 1 if it is gone, 0 if it stays}.
+-- ARGV  not_after, minimum silence in ms
+-- Returns {now, 1 if it is removed, 0 if it stays}.
 local now = clock()
-if late(now) then return { now } end
+if is_late(now) then return { now } end
 local seen = redis.call('HGET', KEYS[1], 'seen')
 if seen and now - tonumber(seen) < tonumber(ARGV[2]) then return { now, 0 } end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])

@@ -1,10 +1,10 @@
--- Notes that a job has left a node which may still be busy with it: the slot stays taken until the node lets go or
--- the lease lapses. A parked lease holds no slot and goes at once.
+-- Revokes a lease whose job has left the node while the node may still be working on it: the slot stays taken until the node's lists
+-- omit the job or the lease expires. A parked lease takes no slot and is removed at once.
 -- KEYS  leases
 -- ARGV  not_after, member
 -- Returns {now, 1}.
 local now = clock()
-if late(now) then return { now } end
+if is_late(now) then return { now } end
 local score = redis.call('ZSCORE', KEYS[1], ARGV[2])
 if score then
   local lease = unpack_score(score)
@@ -12,13 +12,13 @@ if score then
     redis.call('ZREM', KEYS[1], ARGV[2])
   else
     local omitted = lease.omitted
-    local _, adopted = named(ARGV[2]) -- from a list of its node's
+    local _, adopted = parse_member(ARGV[2])
     if adopted or lease.state ~= REVOKED and omitted ~= NEVER then
       omitted = ONCE
     elseif lease.state == RUNNING then
       omitted = ARRIVED
     end
-    redis.call('ZADD', KEYS[1], pack(lease.expires, lease.since, REVOKED + omitted), ARGV[2])
+    redis.call('ZADD', KEYS[1], pack_score(lease.expires, lease.reserved, REVOKED + omitted), ARGV[2])
   end
 end
 return { now, 1 }

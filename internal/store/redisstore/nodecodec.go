@@ -1,0 +1,140 @@
+package redisstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// nodeBody is the stored form of what a node declares. What the store decides (epoch, revision, version, drain) is in other fields of
+// the hash.
+type nodeBody struct {
+	Health   string            `json:"health"`
+	MaxJobs  int               `json:"max"`
+	ASR      core.LangSet      `json:"asr,omitempty"`
+	Semantic core.LangSet      `json:"semantic,omitempty"`
+	TTS      core.LangSet      `json:"tts,omitempty"`
+	Pairs    []core.Direction  `json:"pairs,omitempty"`
+	AnyPair  bool              `json:"any_pair,omitempty"`
+	Types    core.ServiceTypes `json:"types,omitzero"`
+	Models   []string          `json:"models,omitempty"`
+	Services []core.Service    `json:"services,omitempty"`
+	Features []string          `json:"features,omitempty"`
+	Region   string            `json:"region,omitempty"`
+	Zone     string            `json:"zone,omitempty"`
+	Tenant   core.TenantID     `json:"tenant,omitempty"`
+	Callback string            `json:"callback,omitempty"`
+	Owner    core.InstanceID   `json:"owner,omitempty"`
+}
+
+func encodeNode(n *core.Node) (string, error) {
+	c := &n.Capability
+	text, err := json.Marshal(nodeBody{
+		Health: n.Health.String(), MaxJobs: n.MaxJobs, ASR: c.ASR, Semantic: c.Semantic, TTS: c.TTS, Pairs: c.Pairs, AnyPair: c.AnyPair,
+		Types: c.Types, Models: c.Models, Services: c.Services, Features: c.Features,
+		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Callback: n.Callback, Owner: n.Owner,
+	})
+	return string(text), err
+}
+
+// nodeFields is what the store decides about a node, as scripts return it.
+type nodeFields struct{ epoch, rev, ver, drained, disconnected string }
+
+func fieldsOf(r reply) nodeFields {
+	return nodeFields{epoch: r.text(0), rev: r.text(1), ver: r.text(2), drained: r.text(3), disconnected: r.text(4)}
+}
+
+// apply sets the fields in a node.
+func (f nodeFields) apply(n *core.Node) {
+	number := func(text string) int64 {
+		v, _ := strconv.ParseInt(text, 10, 64)
+		return v
+	}
+	n.Epoch, n.Revision, n.Version = core.Epoch(number(f.epoch)), core.Revision(number(f.rev)), core.Version(number(f.ver))
+	n.Drained, n.Disconnected = f.drained == "1", f.disconnected == "1"
+}
+
+func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
+	var b nodeBody
+	if err := json.Unmarshal([]byte(body), &b); err != nil {
+		return nil, fmt.Errorf("node %s cannot be read: %w", id, err)
+	}
+	health, err := core.ParseHealth(b.Health)
+	if err != nil {
+		return nil, fmt.Errorf("node %s cannot be read: %w", id, err)
+	}
+	n := &core.Node{
+		ID: id, Health: health, MaxJobs: b.MaxJobs, Region: b.Region, Zone: b.Zone, Tenant: b.Tenant, Callback: b.Callback, Owner: b.Owner,
+		Capability: core.Capability{
+			ASR: b.ASR, Semantic: b.Semantic, TTS: b.TTS, Pairs: b.Pairs, AnyPair: b.AnyPair, Types: b.Types,
+			Models: b.Models, Services: b.Services, Features: b.Features,
+		},
+	}
+	f.apply(n)
+	return n, nil
+}
+
+// encodeLoad encodes a load as three numbers, empty where one is unknown.
+func encodeLoad(l core.Load) string {
+	part := func(v float64) string {
+		if v < 0 {
+			return ""
+		}
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	}
+	return part(l.CPU) + " " + part(l.GPU) + " " + part(l.Memory)
+}
+
+func decodeLoad(text string) core.Load {
+	parts := append(strings.Split(text, " "), "", "", "")
+	part := func(i int) float64 {
+		v, err := strconv.ParseFloat(parts[i], 64)
+		if err != nil {
+			return -1
+		}
+		return v
+	}
+	return core.Load{CPU: part(0), GPU: part(1), Memory: part(2)}
+}
+
+// decodeStatus decodes the reply of node.lua; nil when there is no such node.
+func decodeStatus(id core.NodeID, now int64, r reply) (*store.NodeStatus, error) {
+	if r.isNil(0) {
+		return nil, nil
+	}
+	meta := r.list(0)
+	n, err := decodeNode(id, fieldsOf(meta), meta.text(5))
+	if err != nil {
+		return nil, err
+	}
+	seen := meta.int(7)
+	return &store.NodeStatus{
+		Node: n, Load: decodeLoad(meta.text(6)), Age: time.Duration(now-seen) * time.Millisecond, Occupancy: occupancy(r.list(1)),
+	}, nil
+}
+
+// flag encodes a boolean for a script.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// activity encodes a node's activity for a script, except the list.
+func activity(a *store.Activity) (lists, counts, current string) {
+	return flag(a.Lists), flag(a.Counts), strconv.Itoa(a.Current)
+}
+
+// appendActive appends the listed jobs to the arguments of a script.
+func appendActive(args []string, a *store.Activity) []string {
+	for _, job := range a.Active {
+		args = append(args, activeName(job.Job, job.Attempt))
+	}
+	return args
+}
