@@ -307,7 +307,7 @@ func TestNodesEnterThroughTheBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, token, _ := strings.Cut(strings.TrimSpace(text(t, filepath.Join(secrets(t), "node.env"))), "=")
-	grant, err := doors.Node(token)
+	grant, err := doors.NodeGrant(token)
 	if err != nil {
 		t.Fatalf("the token of node.env is not one of the schedulers': %v", err)
 	}

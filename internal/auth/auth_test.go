@@ -18,6 +18,7 @@ const (
 	acme     = "acme-token-0123456789"
 )
 
+// keys are the credentials of these tests.
 func keys(t *testing.T) *auth.Keys {
 	t.Helper()
 	k, err := auth.New(auth.Config{
@@ -29,26 +30,26 @@ func keys(t *testing.T) *auth.Keys {
 	return k
 }
 
-func TestWithoutCredentialsEverybodyIsAnOperator(t *testing.T) {
+func TestEveryCallerIsOperatorWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	k, err := auth.New(auth.Config{})
-	if err != nil || !k.Open() || !k.Operator("") {
+	if err != nil || !k.Empty() || !k.IsOperator("") {
 		t.Fatal(k, err)
 	}
-	if g, err := k.Node(""); err != nil || !g.Covers("anything") {
+	if g, err := k.NodeGrant(""); err != nil || !g.Covers("anything") {
 		t.Error(g, err)
 	}
-	if _, err := k.Session(""); err != nil {
+	if _, err := k.SessionGrant(""); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOperators(t *testing.T) {
+func TestOperatorKeys(t *testing.T) {
 	t.Parallel()
 	k := keys(t)
 	for key, want := range map[string]bool{operator: true, "": false, operator + "x": false, gpu: false, operator[:10]: false} {
-		if k.Operator(key) != want {
-			t.Errorf("%q is an operator's: %v", key, !want)
+		if k.IsOperator(key) != want {
+			t.Errorf("IsOperator(%q) is %v", key, !want)
 		}
 	}
 }
@@ -64,14 +65,14 @@ func TestNodeTokens(t *testing.T) {
 	}{
 		{gpu, "gpu-1", true, ""}, {gpu, "cpu-1", false, ""}, {acme, "a-1", true, "acme"}, {acme, "a-12", false, "acme"}, {operator, "any", true, ""},
 	} {
-		g, err := k.Node(c.token)
+		g, err := k.NodeGrant(c.token)
 		if err != nil || g.Covers(c.node) != c.covers || g.Tenant != c.tenant {
 			t.Errorf("%s for %s: %+v, %v", c.token, c.node, g, err)
 		}
 	}
 	for _, token := range []string{"", "nope", gpu + " "} {
-		if g, err := k.Node(token); err == nil {
-			t.Errorf("%q is taken for a node's: %+v", token, g)
+		if g, err := k.NodeGrant(token); err == nil {
+			t.Errorf("%q is accepted as a node's token: %+v", token, g)
 		}
 	}
 }
@@ -80,14 +81,14 @@ func TestSessionTokens(t *testing.T) {
 	t.Parallel()
 	k := keys(t)
 	want := auth.SessionGrant{Session: "room-1", Tenant: "acme"}
-	token, err := k.Mint(want, time.Now().Add(time.Minute))
+	token, err := k.MintSession(want, time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := k.Session(token); err != nil || got != want {
+	if got, err := k.SessionGrant(token); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	old, err := k.Mint(want, time.Now().Add(-time.Minute))
+	old, err := k.MintSession(want, time.Now().Add(-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,21 +102,21 @@ func TestSessionTokens(t *testing.T) {
 	later := time.Now().Add(time.Minute).Unix()
 	for name, bad := range map[string]string{
 		"nothing": "", "no token": "nope", "expired": old, "of another secret": sign(jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), jwt.MapClaims{"sub": "room-1", "aud": "lingua.session", "exp": later}),
-		"of another method": sign(jwt.SigningMethodHS512, []byte(secret), jwt.MapClaims{"sub": "room-1", "aud": "lingua.session", "exp": later}),
-		"unsigned":          sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, jwt.MapClaims{"sub": "room-1", "aud": "lingua.session", "exp": later}),
-		"for others":        sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "room-1", "aud": "others", "exp": later}),
-		"for ever":          sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "room-1", "aud": "lingua.session"}),
-		"for nobody":        sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"aud": "lingua.session", "exp": later}),
-		"for a bad name":    sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "a b", "aud": "lingua.session", "exp": later}),
-		"a node's":          gpu, "changed": token[:len(token)-2] + "xx",
+		"of another method":    sign(jwt.SigningMethodHS512, []byte(secret), jwt.MapClaims{"sub": "room-1", "aud": "lingua.session", "exp": later}),
+		"unsigned":             sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, jwt.MapClaims{"sub": "room-1", "aud": "lingua.session", "exp": later}),
+		"for another audience": sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "room-1", "aud": "others", "exp": later}),
+		"without expiry":       sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "room-1", "aud": "lingua.session"}),
+		"without a session":    sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"aud": "lingua.session", "exp": later}),
+		"for a bad name":       sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "a b", "aud": "lingua.session", "exp": later}),
+		"a node's":             gpu, "changed": token[:len(token)-2] + "xx",
 	} {
-		if g, err := k.Session(bad); err == nil {
-			t.Errorf("a token %s is taken: %+v", name, g)
+		if g, err := k.SessionGrant(bad); err == nil {
+			t.Errorf("a token %s is accepted: %+v", name, g)
 		}
 	}
 }
 
-func TestBadCredentialsAreNamedAndNotQuoted(t *testing.T) {
+func TestInvalidCredentialsAreNamedAndNotQuoted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]auth.Config{
 		"auth.operator_keys: key 2":   {OperatorKeys: []string{operator, "short-secret"}},

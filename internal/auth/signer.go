@@ -15,11 +15,11 @@ func MAC(secret []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Signer signs what this scheduler hands out and gets back, with a secret that all instances share.
+// Signer signs tokens and URLs that this scheduler issues and later checks, with a secret that all instances share.
 type Signer []byte
 
-// Sign is the signature of a message, for use in URLs and JSON. A message must begin with what it is for, so that a signature
-// is good for nothing else.
+// Sign is the signature of a message, for use in URLs and JSON. A message must begin with its purpose, so that a signature
+// is valid for nothing else.
 func (s Signer) Sign(message string) string {
 	return base64.RawURLEncoding.EncodeToString(MAC(s, []byte(message)))
 }

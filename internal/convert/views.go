@@ -20,13 +20,13 @@ func Node(st store.NodeStatus, presence, setAside time.Duration) wire.Node {
 		MaxConcurrentJobs: n.MaxJobs, Reserved: st.Reserved, Running: st.Running, Foreign: st.Foreign,
 		EffectiveLoad: st.InFlight(), CurrentLoad: viewLoad(st.Load),
 		LastHeartbeatMS: time.Now().Add(-st.Age).UnixMilli(),
-		ASRLangs:        strs(c.ASR), SemanticLangs: strs(c.Semantic), NMTPairs: viewPairs(c.Pairs), TTSLangs: strs(c.TTS),
+		ASRLangs:        toStrings(c.ASR), SemanticLangs: toStrings(c.Semantic), NMTPairs: viewPairs(c.Pairs), TTSLangs: toStrings(c.TTS),
 		CapabilityByType: viewTypes(c.Types), InstalledModels: c.Models, InstalledServices: viewServices(c.Services), Features: c.Features,
 		Region: n.Region, Zone: n.Zone, TenantID: string(n.Tenant), CallbackURL: withoutQuery(n.Callback), Incarnation: string(n.Owner),
 	}
 }
 
-func strs[T ~string](list []T) []string {
+func toStrings[T ~string](list []T) []string {
 	if list == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func viewLoad(l core.Load) *wire.Load {
 	return &wire.Load{CPU: part(l.CPU), GPU: part(l.GPU), Memory: part(l.Memory)}
 }
 
-// withoutQuery shows an address without what may be a secret in it.
+// withoutQuery is a URL without its query, which may contain a secret.
 func withoutQuery(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -124,4 +124,12 @@ func Error(err error) *wire.Error {
 		return e
 	}
 	return wire.Errorf(wire.Internal, "something went wrong here, not with your message; it was logged")
+}
+
+// millis is a time in Unix milliseconds; 0 for none.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }

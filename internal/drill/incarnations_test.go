@@ -236,7 +236,7 @@ func (run *nameReuseTest) resume(conv *conversation) {
 func (run *nameReuseTest) connect(conv *conversation, first wire.Frame) bool {
 	ctx, cancel := context.WithTimeout(run.t.Context(), 5*time.Second)
 	defer cancel()
-	token, err := run.keys.Mint(auth.SessionGrant{Session: core.SessionID(conv.session), Tenant: conv.tenant}, time.Now().Add(time.Minute))
+	token, err := run.keys.MintSession(auth.SessionGrant{Session: core.SessionID(conv.session), Tenant: conv.tenant}, time.Now().Add(time.Minute))
 	if err != nil {
 		run.t.Error(err)
 		return false

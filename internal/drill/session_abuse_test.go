@@ -51,7 +51,7 @@ func TestOneSessionTokenHasBoundedCost(t *testing.T) {
 	}
 	c := startTestCluster(t, binary, rand.New(rand.NewPCG(1, 2)), []byte("[auth]\noperator_keys = [\""+operatorKey+"\"]\nsession_secret = \""+sessionSecret+"\"\n"))
 	startFastNode(t, c.NodeBalancer.URL())
-	token, err := keys.Mint(auth.SessionGrant{Session: "room-1", Tenant: "acme"}, time.Now().Add(time.Hour))
+	token, err := keys.MintSession(auth.SessionGrant{Session: "room-1", Tenant: "acme"}, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

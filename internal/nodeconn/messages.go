@@ -67,7 +67,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 		return e
 	}
 	if p.Tenant != nil && *p.Tenant != n.declared.Tenant {
-		return wire.Wrong(wire.Forbidden, "tenant_id", "a node does not change whose it is; register again")
+		return wire.Wrong(wire.Forbidden, "tenant_id", "a node does not change its tenant; register again")
 	}
 	a, e := convert.Activity(&in.Declaration)
 	if e != nil {
@@ -198,8 +198,11 @@ func (s *Server) handleResult(ctx context.Context, n *conn, in *wire.JobResult) 
 
 // withSpeech adds to a result that a spoken one follows, and its format if the node names it.
 func withSpeech(result json.RawMessage, format *wire.AudioFormat) json.RawMessage {
-	fields := make(map[string]json.RawMessage)
+	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(result, &fields) // an empty result has no fields
+	if fields == nil {
+		fields = make(map[string]json.RawMessage) // null sets the map to nil
+	}
 	fields["tts"] = json.RawMessage("true")
 	delete(fields, "tts_audio")
 	if text, err := json.Marshal(format); err == nil && format != nil {
@@ -263,8 +266,8 @@ func (s *Server) handleUnavailable(ctx context.Context, n *conn, in *wire.ModelN
 }
 
 // fail reports the failure of an attempt to the dispatcher.
-func (s *Server) fail(ctx context.Context, r dispatch.Report, said string) error {
-	reason, detail := convert.FailureReason(said)
+func (s *Server) fail(ctx context.Context, r dispatch.Report, nodeReason string) error {
+	reason, detail := convert.FailureReason(nodeReason)
 	return s.Jobs.Fail(ctx, r, reason, detail)
 }
 
@@ -279,7 +282,7 @@ func (s *Server) handleSpeech(n *conn, frame []byte) *wire.Error {
 	}
 	format, expected := n.speech.format(h.ActiveJob)
 	if !expected {
-		return wire.Wrong(wire.NotHolder, "job_id", "no result of attempt %d of job %s was taken from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
+		return wire.Wrong(wire.NotHolder, "job_id", "no result of attempt %d of job %s was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
 	}
 	e := audio.CheckSpeech(&h, format, data)
 	if h.Last || e != nil {

@@ -74,12 +74,7 @@ func (s *Server) Close() {
 // it sends can reach a job.
 func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
 	s.work.Go(func() {
-		first, err := socket.ReadFirst[wire.NodeRegister](ws, s.FirstMessage)
-		if err != nil {
-			socket.Refuse(ws, convert.Error(err))
-			return
-		}
-		n, e := s.admit(s.ctx, ws, &grant, first)
+		n, e := s.awaitRegister(ws, &grant)
 		if e != nil {
 			socket.Refuse(ws, e)
 			return
@@ -95,6 +90,19 @@ func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
 			}
 		}
 	})
+}
+
+// awaitRegister reads the first message, which must be node_register, and admits the node.
+func (s *Server) awaitRegister(ws *socket.Conn, grant *auth.NodeGrant) (*conn, *wire.Error) {
+	var in wire.NodeRegister
+	_, text, err := socket.ReadFirst(ws, s.FirstMessage, in.Type())
+	if err == nil {
+		err = wire.Decode(text, &in)
+	}
+	if err != nil {
+		return nil, convert.Error(err)
+	}
+	return s.admit(s.ctx, ws, grant, &in)
 }
 
 // errCallback is the answer to a node that asks for its jobs in two ways.
@@ -157,7 +165,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, grant *auth.NodeGra
 	return n, nil
 }
 
-// resumeToken proves that this scheduler told a node its epoch.
+// resumeToken is a signed epoch: it proves that the node was registered in it.
 func (s *Server) resumeToken(id core.NodeID, epoch core.Epoch) string {
 	return strconv.FormatInt(int64(epoch), 10) + "." + s.Signer.Sign(resumeMessage(id, epoch))
 }
@@ -165,7 +173,7 @@ func (s *Server) resumeToken(id core.NodeID, epoch core.Epoch) string {
 func resumeMessage(id core.NodeID, epoch core.Epoch) string { return fmt.Sprintf("%s %d", id, epoch) }
 
 // resumable is the node whose epoch a registration resumes; nil when it must begin another. On another instance a node always
-// begins another epoch, so that what it left here is told from it.
+// begins another epoch, which distinguishes it from its connection here.
 func (s *Server) resumable(ctx context.Context, in *wire.NodeRegister) *core.Node {
 	number, signature, _ := strings.Cut(in.ResumeToken, ".")
 	epoch, err := strconv.ParseInt(number, 10, 64)

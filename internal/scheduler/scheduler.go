@@ -114,12 +114,12 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
 	s.Server = server.New(server.Options{
-		Instance: instance, Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
+		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Keys: keys, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keys.Open(),
+		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keys.Empty(),
 	})
 	s.registerMetrics()
 	return s, nil
@@ -189,7 +189,7 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	defer cancel()
 	// Before the connections are asked to go away. Utterances of sessions that are still connected are dispatched as usual.
 	s.Jobs.Leave()
-	s.Server.Unready()
+	s.Server.SetNotReady()
 	_ = s.Bus.Announce(deadline) // that it drains; if that fails, the next renewal announces it
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.nodeConns.Len())
 	const reason = "this instance is stopping"

@@ -14,19 +14,16 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// AsyncAPI is the description of the two sockets, as YAML.
-func (s *Server) AsyncAPI() ([]byte, error) { return describeSockets(s.Version.Version) }
-
-// describeSockets makes the AsyncAPI 3.0 description of the sockets from the table of frames and their types.
+// describeSockets makes the AsyncAPI 3.0 description of the WebSockets from the table of messages and their types.
 func describeSockets(version string) ([]byte, error) {
-	d := &socketsDoc{
+	d := &asyncDoc{
 		AsyncAPI: "3.0.0",
 		Info: infoDoc{
-			Title: "Lingua Scheduler", Version: version, Description: aboutSockets(),
+			Title: "Lingua Scheduler", Version: version, Description: socketsDescription(),
 			License: &huma.License{Name: "Apache-2.0", URL: "https://www.apache.org/licenses/LICENSE-2.0"},
 		},
 		DefaultContentType: "application/json",
-		Servers:            map[string]serverDoc{"scheduler": theServer},
+		Servers:            map[string]serverDoc{"scheduler": schedulerDoc},
 		Channels:           make(map[string]*channelDoc),
 		Operations:         make(map[string]*operationDoc),
 	}
@@ -43,8 +40,8 @@ func describeSockets(version string) ([]byte, error) {
 	}
 	d.Components.Schemas = registry.Map()
 	for _, s := range d.Components.Schemas {
-		open(s)
-		settle(s)
+		allowFurtherFields(s)
+		convertSchema(s)
 	}
 	body, err := json.Marshal(d)
 	if err != nil {
@@ -55,11 +52,12 @@ func describeSockets(version string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// schemaPrefix is where both descriptions have their schemas.
 const schemaPrefix = "#/components/schemas/"
 
-// The parts of an AsyncAPI document that ours has, in the order in which a reader wants them.
+// The parts of an AsyncAPI document that ours has, in the order of the document.
 type (
-	socketsDoc struct {
+	asyncDoc struct {
 		AsyncAPI           string                   `json:"asyncapi"`
 		Info               infoDoc                  `json:"info"`
 		DefaultContentType string                   `json:"defaultContentType"`
@@ -117,46 +115,46 @@ type (
 	}
 )
 
-var theServer = serverDoc{
-	Host: "{address}", Protocol: "ws", Description: "A scheduler. Behind something that speaks TLS for it, the protocol is wss.",
+var schedulerDoc = serverDoc{
+	Host: "{address}", Protocol: "ws", Description: "A scheduler. Behind a proxy that terminates TLS, the protocol is wss.",
 	Variables: map[string]variableDoc{"address": {Default: "127.0.0.1:5010", Description: "Host and port, as configured."}},
 }
 
-// aboutChannels says of each channel what its messages do not.
-var aboutChannels = map[string]struct{ summary, description, token string }{
+// channelDocs are the descriptions of the channels.
+var channelDocs = map[string]struct{ summary, description, token string }{
 	"node": {
-		summary: "A node gets its jobs here.",
-		description: "The first message is `node_register`, and nothing else is possible before its answer. A second connection " +
+		summary: "The connection of a node: it receives its jobs here.",
+		description: "The first message is `node_register`; no other is accepted before its answer. A second connection " +
 			"with the same `node_id` replaces the first.",
 		token: "of the node",
 	},
 	"session": {
-		summary: "A conversation between two languages.",
+		summary: "The connection of a session: a conversation between two languages.",
 		description: "The first message is `session_start`, or `session_resume` after a connection was lost. Every utterance ends " +
 			"with exactly one `result`, or one `error` that names it.",
 		token: "of the session, from POST /v1/sessions",
 	},
 }
 
-// socketOperations are what the scheduler does with the frames of each side. The scheduler is the application that the document
-// is about, so it is the one who sends and receives.
+// socketOperations are the operations of the scheduler with the messages of each side. The scheduler is the application that the
+// document describes, so "send" and "receive" are from its point of view.
 var socketOperations = map[wire.Side]struct{ id, action, summary string }{
-	wire.FromNode:   {"fromNode", "receive", "What nodes say to the scheduler."},
-	wire.ToNode:     {"toNode", "send", "What the scheduler says to nodes."},
-	wire.FromClient: {"fromSession", "receive", "What sessions say to the scheduler."},
-	wire.ToClient:   {"toSession", "send", "What the scheduler says to sessions."},
+	wire.FromNode:   {"fromNode", "receive", "Messages of nodes to the scheduler."},
+	wire.ToNode:     {"toNode", "send", "Messages of the scheduler to nodes."},
+	wire.FromClient: {"fromSession", "receive", "Messages of sessions to the scheduler."},
+	wire.ToClient:   {"toSession", "send", "Messages of the scheduler to sessions."},
 }
 
-// add puts a message into its channel and into the operation that it is part of.
-func (d *socketsDoc) add(f wire.FrameInfo, m *messageDoc) error {
-	what, ok := socketOperations[f.Side]
+// add adds a message to its channel and to its operation.
+func (d *asyncDoc) add(f wire.FrameInfo, m *messageDoc) error {
+	op, ok := socketOperations[f.Side]
 	if !ok {
-		return fmt.Errorf("frame %s is of side %q, which no operation is for: add one", m.Name, f.Side)
+		return fmt.Errorf("message %s is of side %q, which has no operation: add one", m.Name, f.Side)
 	}
 	name := path.Base(f.Path())
 	channel := d.Channels[name]
 	if channel == nil {
-		about := aboutChannels[name]
+		about := channelDocs[name]
 		channel = &channelDoc{
 			Address: f.Path(), Summary: about.summary, Description: about.description,
 			Bindings: map[string]bindingDoc{"ws": handshake(about.token)}, Messages: make(map[string]*messageDoc),
@@ -165,85 +163,85 @@ func (d *socketsDoc) add(f wire.FrameInfo, m *messageDoc) error {
 	}
 	channel.Messages[m.Name] = m
 	ref := "#/channels/" + name
-	operation := d.Operations[what.id]
+	operation := d.Operations[op.id]
 	if operation == nil {
-		operation = &operationDoc{Action: what.action, Channel: referenceDoc{ref}, Summary: what.summary}
-		d.Operations[what.id] = operation
+		operation = &operationDoc{Action: op.action, Channel: referenceDoc{ref}, Summary: op.summary}
+		d.Operations[op.id] = operation
 	}
 	operation.Messages = append(operation.Messages, referenceDoc{ref + "/messages/" + m.Name})
 	return nil
 }
 
-// handshake describes the request that opens a socket.
+// handshake describes the opening handshake of a WebSocket.
 func handshake(token string) bindingDoc {
 	return bindingDoc{Method: "GET", Version: "0.1.0", Headers: &huma.Schema{
 		Type: huma.TypeObject, Required: []string{"Sec-WebSocket-Protocol"},
 		Properties: map[string]*huma.Schema{
 			"Sec-WebSocket-Protocol": {
 				Type: huma.TypeString, Pattern: `(^|,)\s*` + strings.ReplaceAll(wire.Subprotocol, ".", `\.`) + `\s*(,|$)`,
-				Description: "The subprotocol, " + wire.Subprotocol + ". Whoever cannot set Authorization, as a browser cannot, offers its token as a second one: " +
+				Description: "The subprotocol, " + wire.Subprotocol + ". A client that cannot set Authorization, such as a browser, offers its token as a second one: " +
 					wire.TokenSubprotocol + " and the token.",
 				Examples: []any{wire.Subprotocol, wire.Subprotocol + ", " + wire.TokenSubprotocol + "eyJhbGciOi"},
 			},
 			"Authorization": {
 				Type: huma.TypeString, Pattern: `^Bearer \S+$`,
-				Description: "Bearer and the token " + token + ". A scheduler without keys asks for none. A token is never part of the address.",
+				Description: "Bearer and the token " + token + ". A scheduler without keys requires none. A token is never part of the URL.",
 			},
 		},
 	}}
 }
 
-// textMessage describes a text frame. Its type is not a field of the Go type, so it is added to the schema here.
+// textMessage describes a text message. Its type is not a field of the Go type, so it is added to the schema here.
 func textMessage(registry huma.Registry, f wire.FrameInfo) *messageDoc {
 	name := string(f.Frame.Type())
 	ref := registry.Schema(reflect.TypeOf(f.Frame), true, "")
 	s := registry.SchemaFromRef(ref.Ref)
-	if s.Properties["type"] == nil { // two sockets may have it
+	if s.Properties["type"] == nil { // both sockets may have the message
 		s.Properties["type"] = &huma.Schema{
-			Type: huma.TypeString, Description: "Which message this is.", Extensions: map[string]any{"const": name},
+			Type: huma.TypeString, Description: "The type of the message.", Extensions: map[string]any{"const": name},
 		}
 		s.Required = append([]string{"type"}, s.Required...)
 	}
 	return &messageDoc{Name: name, Summary: f.About, Payload: ref}
 }
 
-// binaryFrame is a kind of binary frame. Without a kind it has no header.
+// binaryFrame describes a kind of binary message. Without a kind it has no header.
 type binaryFrame struct {
 	side              wire.Side
 	name, kind, about string
 }
 
 var binaryFrames = []binaryFrame{
-	{wire.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it; of opus, a frame is one packet."},
-	{wire.FromNode, "tts", wire.KindTTS, "The spoken result of a job, after a job_result that says so."},
-	{wire.FromClient, "audio", "", "Audio of the open utterance; the first begins one."},
-	{wire.ToClient, "tts", wire.KindTTS, "The spoken result of an utterance, after a result that says so."},
+	{wire.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it; with opus, a frame is one packet."},
+	{wire.FromNode, "tts", wire.KindTTS, "The spoken result of a job, after a job_result that announces it."},
+	{wire.FromClient, "audio", "", "Audio of the current utterance; the first frame begins one."},
+	{wire.ToClient, "tts", wire.KindTTS, "The spoken result of an utterance, after a result that announces it."},
 }
 
-// binaryMessage describes a binary frame.
+// binaryMessage describes a binary message.
 func binaryMessage(registry huma.Registry, b *binaryFrame) *messageDoc {
 	m := &messageDoc{
 		Name: b.name, Summary: b.about, ContentType: "application/octet-stream",
 		Payload: &huma.Schema{Type: huma.TypeString, Format: "binary"},
 	}
 	if b.kind == "" {
-		m.Description = "A binary frame of audio in the format that `session_start` gave, after its number if that asked for numbered framing. It is counted together with `audio_chunk`, from 1."
-		m.Payload.Description = "The frame as it is."
+		m.Description = "A binary frame of audio in the format of `session_start`, preceded by its number if that requested numbered framing. It is numbered together with `audio_chunk`, from 1."
+		m.Payload.Description = "The audio."
 		return m
 	}
-	m.Description = fmt.Sprintf("A binary frame: the header's length in four bytes, big-endian; the header, a JSON object; and up to %d bytes. "+
-		"Chunks count from 0; the last one says so, and may be empty.", wire.MaxChunk)
+	m.Description = fmt.Sprintf("A binary frame: the header's length in four bytes, big-endian; the header, a JSON object; and up to %d bytes of audio. "+
+		"Chunks count from 0; the last one is marked, and may be empty.", wire.MaxChunk)
 	m.Headers = &huma.Schema{Type: huma.TypeObject, AllOf: []*huma.Schema{
 		registry.Schema(reflect.TypeFor[wire.BinaryHeader](), true, ""),
 		{Properties: map[string]*huma.Schema{"kind": {Extensions: map[string]any{"const": b.kind}}}},
 	}}
-	m.Payload.Description = "What is left of the frame after its header."
+	m.Payload.Description = "The rest of the frame, after its header."
 	return m
 }
 
-// settle makes of a schema that OpenAPI would take one that AsyncAPI, whose schemas are of an older kind, reads the same
-// way: beside a $ref everything is ignored there. And a list that must be there is one: null is for what may be absent.
-func settle(s *huma.Schema) {
+// convertSchema converts a schema of OpenAPI 3.1 to the older JSON Schema of AsyncAPI, in which everything beside a $ref is ignored.
+// A required list is not nullable: null is for fields that may be absent.
+func convertSchema(s *huma.Schema) {
 	for _, p := range s.Properties {
 		if p.Ref != "" && p.Description != "" {
 			p.AllOf, p.Ref = []*huma.Schema{{Ref: p.Ref}}, ""
@@ -256,45 +254,45 @@ func settle(s *huma.Schema) {
 	}
 }
 
-// closeCodes says what each close code is for.
+// closeCodes are the close codes and their causes.
 var closeCodes = []struct {
-	code wire.CloseCode
-	why  string
+	code  wire.CloseCode
+	cause string
 }{
 	{wire.CloseNormal, "the session has ended"},
-	{wire.CloseBadMessage, "a first message that is not one; later ones are answered with an `error` that is not fatal"},
+	{wire.CloseBadMessage, "an invalid first message; later ones are answered with an `error` that is not fatal"},
 	{wire.CloseUnauthorized, "no valid credential"},
 	{wire.CloseForbidden, "the credential is not for this"},
 	{wire.CloseNotFound, "the session is not known any more"},
 	{wire.CloseIdle, "no first message in time; a session that sends nothing for too long"},
-	{wire.CloseReplaced, "the same node or session has connected again; a newer life of the node"},
+	{wire.CloseReplaced, "the same node or session has connected again; a newer epoch of the node"},
 	{wire.CloseTooLarge, "a message or an utterance that is too large"},
 	{wire.CloseTooFast, "too many requests"},
-	{wire.CloseInternal, "something went wrong here"},
+	{wire.CloseInternal, "an internal error"},
 	{wire.CloseDraining, "this instance is stopping"},
-	{wire.CloseSlow, "what was sent was not read in time; pings were not answered"},
-	{wire.CloseOverloaded, "audio that cannot be taken now: resume after the error's retry_after_ms"},
+	{wire.CloseSlow, "messages were not read in time; pings were not answered"},
+	{wire.CloseOverloaded, "audio that cannot be accepted now: resume after the error's retry_after_ms"},
 }
 
-// aboutSockets is what holds for both sockets.
-func aboutSockets() string {
+// socketsDescription is the description of what both WebSockets have in common.
+func socketsDescription() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `The WebSockets of the scheduler: nodes get their jobs over one, and people speak over the other.
+	fmt.Fprintf(&b, `The WebSockets of the scheduler: one for nodes, which receive jobs, and one for sessions, which send audio and receive results.
 
-The application of this document is the scheduler: what it receives, a node or a session sends; what it sends, they receive.
+The application of this document is the scheduler: it receives what nodes and sessions send, and sends what they receive.
 
-Both sockets speak the subprotocol %s. Text frames are JSON objects with a %s. Fields that are not known are ignored; a type
-that is not known is answered with an %s that is not fatal. No message is larger than %d bytes. The scheduler pings; whoever
-is slow to read is closed, never waited for.
+Both use the subprotocol %s. Text frames are JSON objects with a %s. Unknown fields are ignored; an unknown
+type is answered with an %s that is not fatal. No message is larger than %d bytes. The scheduler sends pings; the connection of a
+peer that reads too slowly is closed.
 
-Before every close but a normal one comes an %[3]s. The close code says what to do: 44xx, do not come back without a change;
-45xx, come back after a while, at a random moment.
+Every close except a normal one is preceded by an %[3]s. The close code tells whether to reconnect: 44xx, not without a change;
+45xx, after a while, with jitter.
 
-| close | why |
+| close | cause |
 |---|---|
 `, "`"+wire.Subprotocol+"`", "`type`", "`error`", wire.MaxFrame)
 	for _, c := range closeCodes {
-		fmt.Fprintf(&b, "| %d | %s |\n", c.code, c.why)
+		fmt.Fprintf(&b, "| %d | %s |\n", c.code, c.cause)
 	}
 	return b.String()
 }

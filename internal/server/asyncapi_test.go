@@ -19,11 +19,11 @@ import (
 
 const goldenAsyncAPI = "../../api/asyncapi.yaml"
 
-// TestAsyncAPI holds the description of the sockets against the specification of AsyncAPI and against the copy in api/,
-// which is the one that people read. The flag -update writes the copy anew.
-func TestAsyncAPI(t *testing.T) {
+// TestAsyncAPIGolden: the description of the sockets is valid AsyncAPI, and equal to the copy in api/. The flag -update rewrites
+// the copy.
+func TestAsyncAPIGolden(t *testing.T) {
 	t.Parallel()
-	made, err := describeSockets()
+	made, err := makeAsyncAPI()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,12 @@ func TestAsyncAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(golden, made) {
-		t.Errorf("the sockets have changed: if that is meant, run this test with -update (-%s +now)\n%s",
+		t.Errorf("the sockets have changed: if that is intended, run this test with -update (-%s +now)\n%s",
 			goldenAsyncAPI, cmp.Diff(strings.Split(string(golden), "\n"), strings.Split(string(made), "\n")))
 	}
 }
 
-// asyncAPISchema is the specification, as far as a schema can say it. See testdata/asyncapi/README.md.
+// asyncAPISchema is the JSON Schema of the specification. See testdata/asyncapi/README.md.
 var asyncAPISchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	text, err := os.ReadFile("testdata/asyncapi/3.0.0.json")
 	if err != nil {
@@ -71,78 +71,78 @@ var asyncAPISchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile(where)
 })
 
-// TestAsyncAPISchemaRefuses: a check that refuses nothing would prove nothing.
-func TestAsyncAPISchemaRefuses(t *testing.T) {
+// TestAsyncAPISchemaRejectsInvalidDocuments: the schema detects invalid descriptions, so that TestAsyncAPIGolden proves something.
+func TestAsyncAPISchemaRejectsInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	schema, err := asyncAPISchema()
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := describeSockets()
+	made, err := makeAsyncAPI()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, spoil := range map[string]func(doc map[string]any){
-		"another version":      func(doc map[string]any) { doc["asyncapi"] = "2.6.0" },
-		"no info":              func(doc map[string]any) { delete(doc, "info") },
-		"an unknown action":    func(doc map[string]any) { at(doc, "#/operations/toNode").(map[string]any)["action"] = "publish" },
-		"an unknown field":     func(doc map[string]any) { at(doc, "#/channels/node").(map[string]any)["path"] = "/" },
-		"an unknown binding":   func(doc map[string]any) { at(doc, "#/channels/node/bindings/ws").(map[string]any)["cookies"] = "" },
-		"a schema that is not": func(doc map[string]any) { at(doc, "#/components/schemas/Drain").(map[string]any)["type"] = "flag" },
+	for name, corrupt := range map[string]func(doc map[string]any){
+		"another version":    func(doc map[string]any) { doc["asyncapi"] = "2.6.0" },
+		"no info":            func(doc map[string]any) { delete(doc, "info") },
+		"an unknown action":  func(doc map[string]any) { resolve(doc, "#/operations/toNode").(map[string]any)["action"] = "publish" },
+		"an unknown field":   func(doc map[string]any) { resolve(doc, "#/channels/node").(map[string]any)["path"] = "/" },
+		"an unknown binding": func(doc map[string]any) { resolve(doc, "#/channels/node/bindings/ws").(map[string]any)["cookies"] = "" },
+		"an invalid schema":  func(doc map[string]any) { resolve(doc, "#/components/schemas/Drain").(map[string]any)["type"] = "flag" },
 	} {
 		doc, err := readYAML(made)
 		if err != nil {
 			t.Fatal(err)
 		}
-		spoil(doc)
+		corrupt(doc)
 		if schema.Validate(doc) == nil {
-			t.Errorf("%s was not noticed", name)
+			t.Errorf("%s was not detected", name)
 		}
 	}
 }
 
-// TestEveryFrameIsDescribed holds the table of frames against the description, both ways, and the references against
-// what they point to, which the schema of AsyncAPI does not.
-func TestEveryFrameIsDescribed(t *testing.T) {
+// TestEveryMessageIsDescribed: wire.Frames and the description have the same messages, and every reference resolves, which the
+// schema of AsyncAPI does not check.
+func TestEveryMessageIsDescribed(t *testing.T) {
 	t.Parallel()
-	d := theSockets(t)
+	d := asyncAPI(t)
 	var want, got []string
 	for _, f := range wire.Frames() {
-		want = append(want, fmt.Sprintf("%s %s %s: %s", f.Path(), wayOf(f.Side), f.Frame.Type(), f.About))
+		want = append(want, fmt.Sprintf("%s %s %s: %s", f.Path(), actionOf(f.Side), f.Frame.Type(), f.About))
 	}
-	for key := range d.frames {
-		m := at(d.doc, "#/channels/"+strings.TrimPrefix(key.path, "/ws/")+"/messages/"+key.name).(map[string]any)
-		got = append(got, fmt.Sprintf("%s %s %s: %s", key.path, key.way, key.name, m["summary"]))
+	for key := range d.messages {
+		m := resolve(d.doc, "#/channels/"+strings.TrimPrefix(key.path, "/ws/")+"/messages/"+key.name).(map[string]any)
+		got = append(got, fmt.Sprintf("%s %s %s: %s", key.path, key.action, key.name, m["summary"]))
 	}
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-wire.Frames() +description)\n%s", diff)
 	}
-	lookUp(t, d.doc, d.doc)
+	checkReferences(t, d.doc, d.doc)
 }
 
-// lookUp follows every reference.
-func lookUp(t *testing.T, doc map[string]any, v any) {
+// checkReferences resolves every reference.
+func checkReferences(t *testing.T, doc map[string]any, v any) {
 	t.Helper()
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			lookUp(t, doc, e)
+			checkReferences(t, doc, e)
 		}
 	case map[string]any:
-		if to := ref(v); to != "" && at(doc, to) == nil {
-			t.Errorf("%s is not there", to)
+		if to := refOf(v); to != "" && resolve(doc, to) == nil {
+			t.Errorf("%s does not resolve", to)
 		} else if to != "" && len(v) > 1 {
-			t.Errorf("what stands beside the reference to %s is ignored: %v", to, v)
+			t.Errorf("fields beside the reference to %s are ignored: %v", to, v)
 		}
 		for _, e := range v {
-			lookUp(t, doc, e)
+			checkReferences(t, doc, e)
 		}
 	}
 }
 
-// TestCloseCodesAreDescribed: the page for people and the description name the same codes.
+// TestCloseCodesAreDescribed: docs/sockets.md and the description have the same close codes.
 func TestCloseCodesAreDescribed(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/sockets.md")
@@ -154,79 +154,80 @@ func TestCloseCodesAreDescribed(t *testing.T) {
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
-	about := at(theSockets(t).doc, "#/info").(map[string]any)["description"].(string)
+	about := resolve(asyncAPI(t).doc, "#/info").(map[string]any)["description"].(string)
 	if diff := cmp.Diff(codes(string(page)), codes(about)); diff != "" || len(codes(about)) == 0 {
 		t.Errorf("(-docs/sockets.md +description)\n%s", diff)
 	}
 }
 
-// TestFramesFit: every frame, with all its fields and with only those that are always sent, is as described, and nothing
-// of it is left out of the description.
-func TestFramesFit(t *testing.T) {
+// TestMessagesMatchDescription: every message, with all fields and with the required ones only, matches its description, and the
+// description has all its fields.
+func TestMessagesMatchDescription(t *testing.T) {
 	t.Parallel()
-	d := theSockets(t)
+	d := asyncAPI(t)
 	for _, f := range wire.Frames() {
 		for _, all := range []bool{true, false} {
-			text := sampleFrame(t, f.Frame, all)
-			checkFrame(t, f.Path(), wayOf(f.Side), text)
-			if err := validate(t, d.closed[keyOf(f)], object(t, text)); err != nil {
-				t.Errorf("not all of it is described: %v\n%s", err, text)
+			text := sampleMessage(t, f.Frame, all)
+			checkMessage(t, f.Path(), actionOf(f.Side), text)
+			if err := validateMessage(t, d.strict[keyOf(f)], parseObject(t, text)); err != nil {
+				t.Errorf("a field is not described: %v\n%s", err, text)
 			}
-			more := object(t, text).with(obj{"not_known": obj{}})
-			if err := validate(t, d.frames[keyOf(f)], more); err != nil {
-				t.Errorf("a field that is not known must be allowed: %v", err)
+			more := parseObject(t, text).with(object{"not_known": object{}})
+			if err := validateMessage(t, d.messages[keyOf(f)], more); err != nil {
+				t.Errorf("an unknown field must be allowed: %v", err)
 			}
-			if err := d.fits(f.Path(), wayOf(f.Side), encode(t, more)); (err == nil) != (wayOf(f.Side) == received) {
-				t.Errorf("%s with a field that is not known: %v", f.Frame.Type(), err)
+			if err := d.validate(f.Path(), actionOf(f.Side), encode(t, more)); (err == nil) != (actionOf(f.Side) == received) {
+				t.Errorf("%s with an unknown field: %v", f.Frame.Type(), err)
 			}
 		}
 	}
 }
 
-// TestFramesThatDoNotFit spoils every frame in every way.
-func TestFramesThatDoNotFit(t *testing.T) {
+// TestInvalidMessagesDoNotMatchDescription: each message with a field that is missing, null or of another type does not match its
+// description.
+func TestInvalidMessagesDoNotMatchDescription(t *testing.T) {
 	t.Parallel()
-	d := theSockets(t)
+	d := asyncAPI(t)
 	for _, f := range wire.Frames() {
-		whole, least := object(t, sampleFrame(t, f.Frame, true)), object(t, sampleFrame(t, f.Frame, false))
-		refused := func(m obj, how string, args ...any) {
+		full, minimal := parseObject(t, sampleMessage(t, f.Frame, true)), parseObject(t, sampleMessage(t, f.Frame, false))
+		refused := func(m object, how string, args ...any) {
 			t.Helper()
-			if validate(t, d.frames[keyOf(f)], m) == nil {
+			if validateMessage(t, d.messages[keyOf(f)], m) == nil {
 				t.Errorf("%s %s", f.Frame.Type(), fmt.Sprintf(how, args...))
 			}
 		}
-		refused(whole.with(obj{"type": "another"}), "may have another type")
-		if d.fits(f.Path(), wayOf(f.Side), encode(t, whole.with(obj{"type": "another"}))) == nil {
+		refused(full.with(object{"type": "another"}), "may have another type")
+		if d.validate(f.Path(), actionOf(f.Side), encode(t, full.with(object{"type": "another"}))) == nil {
 			t.Errorf("there is a message of another type")
 		}
-		for name := range least { // the type is one of them
-			refused(least.with(obj{name: nil}), "may lack %s", name)
+		for name := range minimal { // includes the type
+			refused(minimal.with(object{name: nil}), "may lack %s", name)
 			if name != "result" {
-				refused(least.with(obj{name: json.RawMessage("null")}), "may have null as %s", name)
+				refused(minimal.with(object{name: json.RawMessage("null")}), "may have null as %s", name)
 			}
 		}
-		for name, value := range whole {
-			if name != "result" { // a node's own, of any kind
-				refused(whole.with(obj{name: anotherKind(value)}), "may have %v as %s", anotherKind(value), name)
+		for name, value := range full {
+			if name != "result" { // is the node's own, of any type
+				refused(full.with(object{name: otherType(value)}), "may have %v as %s", otherType(value), name)
 			}
 		}
 	}
 }
 
-// TestFramesGoOneWay: what one side says is not for the other to say, and not on the other socket.
-func TestFramesGoOneWay(t *testing.T) {
+// TestMessagesHaveOneDirection: a message is described only for the side that sends it, and for its socket.
+func TestMessagesHaveOneDirection(t *testing.T) {
 	t.Parallel()
-	d := theSockets(t)
-	lines := make(map[messageKey]bool)
+	d := asyncAPI(t)
+	described := make(map[messageKey]bool)
 	for _, f := range wire.Frames() {
-		lines[keyOf(f)] = true
+		described[keyOf(f)] = true
 	}
 	for _, f := range wire.Frames() {
-		text := sampleFrame(t, f.Frame, true)
+		text := sampleMessage(t, f.Frame, true)
 		for _, path := range []string{"/ws/node", "/ws/session"} {
-			for _, w := range []way{sent, received} {
-				err := d.fits(path, w, text)
-				if want := lines[messageKey{path, w, string(f.Frame.Type())}]; (err == nil) != want {
+			for _, w := range []action{sent, received} {
+				err := d.validate(path, w, text)
+				if want := described[messageKey{path, w, string(f.Frame.Type())}]; (err == nil) != want {
 					t.Errorf("%s %s %s: %v", path, w, f.Frame.Type(), err)
 				}
 			}
@@ -234,10 +235,10 @@ func TestFramesGoOneWay(t *testing.T) {
 	}
 }
 
-// TestBinaryFramesFit holds the headers of binary frames against their description.
-func TestBinaryFramesFit(t *testing.T) {
+// TestBinaryHeadersMatchDescription: the headers of binary frames match their descriptions.
+func TestBinaryHeadersMatchDescription(t *testing.T) {
 	t.Parallel()
-	d := theSockets(t)
+	d := asyncAPI(t)
 	kinds := map[messageKey]string{
 		{"/ws/node", sent, "audio"}:   wire.KindAudio,
 		{"/ws/node", received, "tts"}: wire.KindTTS,
@@ -249,39 +250,39 @@ func TestBinaryFramesFit(t *testing.T) {
 	for key, kind := range kinds {
 		for _, last := range []bool{false, true} {
 			h := wire.BinaryHeader{Kind: kind, ActiveJob: wire.ActiveJob{JobID: "j", AttemptID: 1}, Last: last}
-			m := object(t, encode(t, h))
-			if err := validate(t, d.headers[key], m); err != nil {
+			m := parseObject(t, encode(t, h))
+			if err := validateMessage(t, d.headers[key], m); err != nil {
 				t.Errorf("%v: %v", key, err)
 			}
 			other := wire.KindAudio
 			if kind == other {
 				other = wire.KindTTS
 			}
-			if validate(t, d.headers[key], m.with(obj{"kind": other})) == nil {
+			if validateMessage(t, d.headers[key], m.with(object{"kind": other})) == nil {
 				t.Errorf("%v may be of kind %s", key, other)
 			}
 			for name := range m {
-				if name != "last" && validate(t, d.headers[key], m.with(obj{name: nil})) == nil {
+				if name != "last" && validateMessage(t, d.headers[key], m.with(object{name: nil})) == nil {
 					t.Errorf("%v may lack %s", key, name)
 				}
-				if validate(t, d.headers[key], m.with(obj{name: anotherKind(m[name])})) == nil {
-					t.Errorf("%v may have %v as %s", key, anotherKind(m[name]), name)
+				if validateMessage(t, d.headers[key], m.with(object{name: otherType(m[name])})) == nil {
+					t.Errorf("%v may have %v as %s", key, otherType(m[name]), name)
 				}
 			}
 		}
 	}
 }
 
-func theSockets(t *testing.T) *describedSockets {
+func asyncAPI(t *testing.T) *asyncAPIDoc {
 	t.Helper()
-	d, err := socketsDescribed()
+	d, err := loadAsyncAPI()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func wayOf(s wire.Side) way {
+func actionOf(s wire.Side) action {
 	if s == wire.FromNode || s == wire.FromClient {
 		return received
 	}
@@ -289,10 +290,10 @@ func wayOf(s wire.Side) way {
 }
 
 func keyOf(f wire.FrameInfo) messageKey {
-	return messageKey{f.Path(), wayOf(f.Side), string(f.Frame.Type())}
+	return messageKey{f.Path(), actionOf(f.Side), string(f.Frame.Type())}
 }
 
-func validate(t *testing.T, s *jsonschema.Schema, m obj) error {
+func validateMessage(t *testing.T, s *jsonschema.Schema, m object) error {
 	t.Helper()
 	if s == nil {
 		t.Fatal("there is no such message")
@@ -304,17 +305,17 @@ func validate(t *testing.T, s *jsonschema.Schema, m obj) error {
 	return s.Validate(value)
 }
 
-func object(t *testing.T, text []byte) obj {
+func parseObject(t *testing.T, text []byte) object {
 	t.Helper()
-	var m obj
+	var m object
 	if err := json.Unmarshal(text, &m); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return m
 }
 
-// anotherKind is a value that is not of the kind of the one given.
-func anotherKind(v any) any {
+// otherType is a value of another JSON type.
+func otherType(v any) any {
 	if _, ok := v.(string); ok {
 		return 7
 	}

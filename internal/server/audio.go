@@ -3,79 +3,109 @@ package server
 import (
 	"io"
 	"net/http"
+	"reflect"
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// audioGrant checks the token of a request for a job's audio.
-func (s *Server) audioGrant(r *http.Request) (audio.Grant, *wire.Error) {
+// audioHandlers serve the audio of jobs to nodes, and receive spoken results from them, at signed URLs.
+type audioHandlers struct {
+	responder
+	buffer   *audio.Buffer
+	urls     audio.URLs
+	sessions *session.Registry
+}
+
+func (h *audioHandlers) routes() []route {
+	params := []param{idParam("The job's id."), {name: "token", description: "The token of the URL that came with the job.", kind: "string"}}
+	return []route{
+		{
+			method: "GET", path: "/v1/audio/{id}", access: public, tag: "sockets", summary: "Fetch the audio of a session's job",
+			description: "For nodes that are not connected to this instance; the URL, with its token, comes with the job and is valid for one attempt. " +
+				"Content-Type and X-Lingua-Audio are its format: audio/pcm, audio/wav, or audio/ogg with packets of Opus.",
+			handler: h.serveClip, media: "audio/*", params: params,
+			codes: []wire.Code{wire.Unauthorized, wire.NotFound},
+		},
+		{
+			method: "PUT", path: "/v1/audio/{id}/tts", access: public, tag: "sockets", summary: "Upload the spoken result of a session's job",
+			description: "Must precede the result itself. The URL comes with the job. X-Lingua-Audio names the format (\"pcm_s16le; rate=24000; channels=1\"), " +
+				"or Content-Type does (audio/pcm, audio/wav, audio/ogg with Opus); without either it is pcm_s16le, 16000, 1.",
+			handler: h.receiveSpeech, out: reflect.TypeFor[wire.OKResponse](), params: params,
+			codes: []wire.Code{wire.Unauthorized, wire.NotFound, wire.PayloadTooLarge, wire.UnsupportedMediaType},
+		},
+	}
+}
+
+// checkGrant checks the token of a request for a job's audio.
+func (h *audioHandlers) checkGrant(r *http.Request) (audio.Grant, *wire.Error) {
 	id := r.PathValue("id")
 	if e := convert.CheckID("id", id); e != nil {
 		return audio.Grant{}, e
 	}
-	g, ok := s.AudioURLs.Check(core.JobID(id), r.Method, r.URL.Query().Get("token"))
+	g, ok := h.urls.Check(core.JobID(id), r.Method, r.URL.Query().Get("token"))
 	if !ok {
-		return audio.Grant{}, wire.Errorf(wire.Unauthorized, "the address is not valid, or not any more: use the one that came with the job")
+		return audio.Grant{}, wire.Errorf(wire.Unauthorized, "the URL is not valid, or not any more: use the one that came with the job")
 	}
 	return g, nil
 }
 
-// audio answers with the audio of a job.
-func (s *Server) audio(w http.ResponseWriter, r *http.Request) {
-	g, e := s.audioGrant(r)
+// serveClip answers with the audio of a job.
+func (h *audioHandlers) serveClip(w http.ResponseWriter, r *http.Request) {
+	g, e := h.checkGrant(r)
 	if e != nil {
-		s.fail(w, e)
+		h.writeError(w, e)
 		return
 	}
-	clip := s.Audio.Clip(g.Job)
+	clip := h.buffer.Clip(g.Job)
 	if clip == nil {
-		s.fail(w, wire.Errorf(wire.NotFound, "the audio of job %s is not here any more", g.Job))
+		h.writeError(w, wire.Errorf(wire.NotFound, "the audio of job %s is not here any more", g.Job))
 		return
 	}
 	file, err := clip.File(g.Job)
 	if err != nil {
-		s.fail(w, err)
+		h.writeError(w, err)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", clip.Format.ContentType())
-	h.Set("Content-Length", strconv.Itoa(len(file)))
-	h.Set("Cache-Control", "no-store")
-	h.Set(wire.AudioHeader, clip.Format.Header())
-	respond(w, file)
+	header := w.Header()
+	header.Set("Content-Type", clip.Format.ContentType())
+	header.Set("Content-Length", strconv.Itoa(len(file)))
+	header.Set("Cache-Control", "no-store")
+	header.Set(wire.AudioHeader, clip.Format.Header())
+	writeBody(w, file)
 }
 
-// speech accepts an uploaded spoken result.
-func (s *Server) speech(w http.ResponseWriter, r *http.Request) {
-	g, e := s.audioGrant(r)
+// receiveSpeech receives a spoken result.
+func (h *audioHandlers) receiveSpeech(w http.ResponseWriter, r *http.Request) {
+	g, e := h.checkGrant(r)
 	if e != nil {
-		s.fail(w, e)
+		h.writeError(w, e)
 		return
 	}
-	awaitBody(w)
+	allowBody(w)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, audio.MaxSpeech))
 	if err != nil {
-		s.fail(w, wire.Errorf(wire.PayloadTooLarge, "a spoken result is at most %d bytes", audio.MaxSpeech))
+		h.writeError(w, wire.Errorf(wire.PayloadTooLarge, "a spoken result is at most %d bytes", audio.MaxSpeech))
 		return
 	}
 	format, chunks, e := audio.ParseUpload(r.Header, body)
 	if e != nil {
-		s.fail(w, e)
+		h.writeError(w, e)
 		return
 	}
 	for i, chunk := range chunks {
-		head := wire.BinaryHeader{
+		header := wire.BinaryHeader{
 			Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: string(g.Job), AttemptID: g.Attempt}, Chunk: i, Last: i == len(chunks)-1,
 			Audio: &format,
 		}
-		if !s.Sessions.DeliverSpeech(&head, chunk) {
-			s.fail(w, wire.Errorf(wire.NotFound, "nobody waits here any more to hear job %s: send the result without its speech", g.Job))
+		if !h.sessions.DeliverSpeech(&header, chunk) {
+			h.writeError(w, wire.Errorf(wire.NotFound, "no session waits here any more for the speech of job %s: send the result without it", g.Job))
 			return
 		}
 	}
-	write(w, http.StatusOK, &wire.OKResponse{OK: true})
+	writeJSON(w, http.StatusOK, &wire.OKResponse{OK: true})
 }

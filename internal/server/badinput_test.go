@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -16,89 +17,88 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// bad is one thing that somebody sends by mistake or on purpose, and what it must be answered with.
-type bad struct {
+// badRequest is an invalid request, and the error that must answer it.
+type badRequest struct {
 	name        string
 	method      string // POST unless given
 	path        string
 	host        string
-	contentType string // application/json unless given; "none" for none
-	body        any    // an object, or text as it is
+	contentType string // application/json by default; "none" for none
+	body        any    // an object, or the text of the body
 	code        wire.Code
-	field       string // named in field and in the sentence; anyField: whichever
-	says        string // must stand in the sentence
+	field       string // the field of the error, which its detail must name; anyField: not checked
+	detail      string // the error's detail must contain it
 }
 
 const anyField = "*"
 
-// stage is a scheduler with something to lose: a job in flight on n1, one that is done, and n2 beside them.
-type stage struct {
-	*world
-	n1, n2        *node
-	held, ended   delivery
-	before        state
-	heardNotAfter map[string]time.Time
+// fixture is a scheduler with a job in flight on n1, a job that is done, and a second node n2.
+type fixture struct {
+	*testScheduler
+	n1, n2            *callbackNode
+	heldJob, endedJob delivery
+	before            visibleState
+	lastSeenBefore    map[string]time.Time
 }
 
-// state is everything that anybody can see of nodes and jobs.
-type state struct {
+// visibleState is everything that the API shows of nodes and jobs.
+type visibleState struct {
 	Nodes wire.NodeList
 	Jobs  wire.JobList
 }
 
-func newStage(t *testing.T) *stage {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := newWorld(t, func(c *config.Config) { // its job stays in flight however long the table is
+	ts := startScheduler(t, func(c *config.Config) { // the job stays in flight for the whole table
 		c.Scheduler.Dispatch.AttemptTimeoutMS, c.Scheduler.Dispatch.JobTimeoutMS = 600_000, 1_200_000
 	})
-	services := obj{"installed_services": []obj{{"service_id": "s", "status": "ready"}}}
-	s := &stage{world: w, n1: w.node("n1", services), n2: w.node("n2", services)}
+	services := object{"installed_services": []object{{"service_id": "s", "status": "ready"}}}
+	f := &fixture{testScheduler: ts, n1: ts.registerNode("n1", services), n2: ts.registerNode("n2", services)}
 	on := func(id string) delivery {
-		d, _ := w.begin(utterance(obj{"request_id": "req-" + id, "options": obj{"preferred_node_id": id}}))
+		d, _ := ts.dispatchAndReceive(dispatchBody(object{"request_id": "req-" + id, "options": object{"preferred_node_id": id}}))
 		return d
 	}
-	s.ended = on("n2")
-	s.n2.done(s.ended, obj{"result": obj{"text_tgt": "好"}}).ok()
-	s.held = on("n1")
-	s.n1.ack(s.held, nil).ok()
-	w.eventually("the slot of the ended job is free", func() bool { return w.status("n2").EffectiveLoad == 0 })
-	s.before = s.look()
-	_, s.heardNotAfter = s.heard()
-	return s
+	f.endedJob = on("n2")
+	f.n2.done(f.endedJob, object{"result": object{"text_tgt": "好"}}).expectOK()
+	f.heldJob = on("n1")
+	f.n1.ack(f.heldJob, nil).expectOK()
+	ts.eventually("the slot of the ended job is free", func() bool { return ts.getNode("n2").EffectiveLoad == 0 })
+	f.before = f.readState()
+	_, f.lastSeenBefore = f.lastSeen()
+	return f
 }
 
-// look asks past the check of the answers' form, which other tests do: here it is done after every row.
-func (s *stage) look() state {
-	s.t.Helper()
-	var now state
+// readState bypasses the validation of answers, which other tests do: it is called for every case.
+func (f *fixture) readState() visibleState {
+	f.t.Helper()
+	var now visibleState
 	for path, into := range map[string]any{"/v1/nodes": &now.Nodes, "/v1/jobs": &now.Jobs} {
 		rec := httptest.NewRecorder()
-		s.s.Server.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, s.url+path, nil))
+		f.scheduler.Server.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, f.url+path, nil))
 		if err := json.Unmarshal(rec.Body.Bytes(), into); err != nil || rec.Code != http.StatusOK {
-			s.t.Fatalf("GET %s: %d %s", path, rec.Code, rec.Body)
+			f.t.Fatalf("GET %s: %d %s", path, rec.Code, rec.Body)
 		}
 	}
 	return now
 }
 
-// heard says when each node was last heard, as closely as it can be known from outside the store: not before
-// the one moment and not after the other.
-func (s *stage) heard() (notBefore, notAfter map[string]time.Time) {
-	s.t.Helper()
+// lastSeen is when each node was last seen, as an interval, because the store reports an age.
+func (f *fixture) lastSeen() (notBefore, notAfter map[string]time.Time) {
+	f.t.Helper()
 	notBefore, notAfter = make(map[string]time.Time), make(map[string]time.Time)
 	early := time.Now()
-	sightings, err := s.s.Store.LastSeen(s.t.Context())
+	seen, err := f.scheduler.Store.LastSeen(f.t.Context())
 	late := time.Now()
 	if err != nil {
-		s.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	for _, n := range sightings {
+	for _, n := range seen {
 		notBefore[string(n.Node)], notAfter[string(n.Node)] = early.Add(-n.Age), late.Add(-n.Age)
 	}
 	return notBefore, notAfter
 }
 
-// clockSlack is how far two readings of one moment may be apart: Redis tells the time in whole milliseconds.
+// clockSlack is the maximum difference of two readings of one moment: Redis has a resolution of milliseconds.
 func clockSlack() time.Duration {
 	if *redisURL == "" {
 		return 0
@@ -106,23 +106,23 @@ func clockSlack() time.Duration {
 	return 2 * time.Millisecond
 }
 
-// unchanged wants everything to be as it was, down to when the nodes were last heard.
-func (s *stage) unchanged(t *testing.T) {
+// expectUnchanged wants the state to be unchanged, including when the nodes were last seen.
+func (f *fixture) expectUnchanged(t *testing.T) {
 	t.Helper()
-	if diff := cmp.Diff(s.before, s.look(), cmpopts.IgnoreFields(wire.Node{}, "LastHeartbeatMS")); diff != "" {
-		t.Errorf("it changed something: (-before +after)\n%s", diff)
+	if diff := cmp.Diff(f.before, f.readState(), cmpopts.IgnoreFields(wire.Node{}, "LastHeartbeatMS")); diff != "" {
+		t.Errorf("the request changed something: (-before +after)\n%s", diff)
 	}
-	notBefore, _ := s.heard()
+	notBefore, _ := f.lastSeen()
 	for id, at := range notBefore {
-		if at.After(s.heardNotAfter[id].Add(clockSlack())) {
-			t.Errorf("it counted as a sign of life of %s", id)
+		if at.After(f.lastSeenBefore[id].Add(clockSlack())) {
+			t.Errorf("the request counted as a heartbeat of %s", id)
 		}
 	}
-	s.nothing()
+	f.expectNoDelivery()
 }
 
-// send sends one of them.
-func (s *stage) send(t *testing.T, b *bad) answer {
+// sendBad sends a bad request.
+func (f *fixture) sendBad(t *testing.T, b *badRequest) response {
 	t.Helper()
 	var body []byte
 	switch given := b.body.(type) {
@@ -136,7 +136,7 @@ func (s *stage) send(t *testing.T, b *bad) answer {
 	if method == "" {
 		method = http.MethodPost
 	}
-	req, err := http.NewRequest(method, s.url+b.path, strings.NewReader(string(body)))
+	req, err := http.NewRequest(method, f.url+b.path, strings.NewReader(string(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,75 +152,184 @@ func (s *stage) send(t *testing.T, b *bad) answer {
 	if b.host != "" {
 		req.Host = b.host
 	}
-	a := s.do(req)
+	a := f.sendRequest(req)
 	a.t = t
 	return a
 }
 
-// TestBadInput sends everything in the table. Each gets its own code and a sentence that names the field, and
-// nothing changes.
+// TestBadInput: each case of the table is answered with its code and a detail that names the field, and changes nothing.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	f := newFixture(t)
 	table := slices.Concat(
-		badForm(s), badRegistrations(), badHeartbeats(s), badDispatches(), badReports(s), badModelReports(s), badPaths(), badQueries(), badHosts(s),
+		badBodies(f), badRegistrations(), badHeartbeats(f), badDispatches(), badReports(f), badModelReports(f), badPaths(), badQueries(), badHosts(f),
 	)
 	for i := range table {
 		b := &table[i]
 		t.Run(b.name, func(t *testing.T) {
-			a := s.send(t, b)
-			e := a.refused(b.code)
+			a := f.sendBad(t, b)
+			e := a.expectError(b.code)
 			if b.field != anyField {
 				if e.Field != b.field {
 					t.Errorf("want field %q, got %q: %s", b.field, e.Field, e.Detail)
 				}
 				if !strings.Contains(e.Detail, b.field) {
-					t.Errorf("the sentence does not name %s: %q", b.field, e.Detail)
+					t.Errorf("the detail does not name %s: %q", b.field, e.Detail)
 				}
 			}
-			if !strings.Contains(e.Detail, b.says) {
-				t.Errorf("the sentence does not say %q: %q", b.says, e.Detail)
+			if !strings.Contains(e.Detail, b.detail) {
+				t.Errorf("the detail does not contain %q: %q", b.detail, e.Detail)
 			}
 			if got := a.header.Get("Content-Type"); got != "application/json" {
 				t.Errorf("content type %q", got)
 			}
-			s.unchanged(t)
+			f.expectUnchanged(t)
 		})
 	}
-	if s.t.Failed() {
+	if f.t.Failed() {
 		return
 	}
-	// After all that, the job in flight ends as if nothing had happened.
-	s.n1.done(s.held, nil).ok()
+	// The job in flight was not affected.
+	f.n1.done(f.heldJob, nil).expectOK()
 }
 
-// TestWrongMethod asks every path with every method it does not have.
-func TestWrongMethod(t *testing.T) {
+// TestMethodNotAllowed: every path answers methods that it does not have with METHOD_NOT_ALLOWED and Allow.
+func TestMethodNotAllowed(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	f := newFixture(t)
 	allowed := make(map[string][]string)
-	for _, door := range s.s.Server.Doors() {
-		method, path, _ := strings.Cut(door, " ")
+	for _, route := range f.scheduler.Server.Routes() {
+		method, path, _ := strings.Cut(route, " ")
 		allowed[path] = append(allowed[path], method)
 	}
-	allowed[metrics] = []string{"GET"} // which is there whether or not the table has it
+	allowed[metricsPath] = []string{"GET"} // exists whether or not the table has it
 	for pattern, has := range allowed {
 		path := strings.ReplaceAll(pattern, "{id}", "n1")
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
 			if slices.Contains(has, method) {
 				continue
 			}
-			a := s.ask(method, path, "application/json", []byte(`{}`))
-			e := a.refused(wire.MethodNotAllowed)
+			a := f.request(method, path, "application/json", []byte(`{}`))
+			e := a.expectError(wire.MethodNotAllowed)
 			if diff := cmp.Diff(has, a.header.Values("Allow")); diff != "" {
 				t.Errorf("%s %s: Allow: (-want +got)\n%s", method, path, diff)
 			}
 			for _, right := range has {
 				if !strings.Contains(e.Detail, right) {
-					t.Errorf("%s %s: the sentence does not name %s: %q", method, path, right, e.Detail)
+					t.Errorf("%s %s: the detail does not name %s: %q", method, path, right, e.Detail)
 				}
 			}
 		}
 	}
-	s.unchanged(t)
+	f.expectUnchanged(t)
+}
+
+// TestInputWithinLimits: input at the limits is accepted.
+func TestInputWithinLimits(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	ts.registerNode("n1", object{"max_concurrent_jobs": 100})
+	text := string(encode(t, dispatchBody(nil)))
+	open := strings.TrimSuffix(text, "}")
+	for name, body := range map[string]string{
+		"as large as may be": text + strings.Repeat(" ", wire.MaxBody-len(text)),
+		"as deep as may be":  open + `,"x":` + strings.Repeat("[", wire.MaxDepth-1) + strings.Repeat("]", wire.MaxDepth-1) + "}",
+		"brackets in text":   open + `,"x":"` + strings.Repeat(`[{\"`, 100) + `"}`,
+		"unknown fields":     open + `,"x":1,"options":{"y":[]}}`,
+		"nulls":              open + `,"audio_ref":null,"options":null,"request_id":null}`,
+	} {
+		if a := ts.requestUnchecked("POST", "/v1/dispatch/f2f", body); a.status != 200 {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", `Application/JSON;charset="UTF-8"`} {
+		if a := ts.request("POST", "/v1/dispatch/explain", contentType, []byte(text)); a.status != 200 {
+			t.Errorf("content type %s: %d %s", contentType, a.status, a.body)
+		}
+	}
+	for _, max := range []int{0, 10_000} {
+		ts.post("/v1/node/register", nodeDeclaration(object{"node_id": "n2", "max_concurrent_jobs": max})).decode(new(object))
+	}
+	for _, load := range []float64{0, 1} {
+		ts.post("/v1/node/heartbeat", object{"node_id": "n2", "current_load": object{"cpu": load, "gpu": load, "memory": load}}).expectOK()
+	}
+}
+
+// requestUnchecked sends a request that the OpenAPI description need not allow: the scheduler accepts more than it describes.
+func (ts *testScheduler) requestUnchecked(method, path, body string) response {
+	ts.t.Helper()
+	req, err := http.NewRequest(method, ts.url+path, strings.NewReader(body))
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := ts.client.Transport.(*validatingTransport).next.RoundTrip(req)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got bytes.Buffer
+	if _, err := got.ReadFrom(resp.Body); err != nil {
+		ts.t.Fatal(err)
+	}
+	return response{t: ts.t, label: method + " " + path, status: resp.StatusCode, header: resp.Header, body: got.Bytes()}
+}
+
+// TestUncleanPathIsNotFound: a path that net/http would redirect is answered with NOT_FOUND. The redirect would not be a JSON
+// error, and would precede the check of the Host.
+func TestUncleanPathIsNotFound(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, path := range []string{"//", "/v1//nodes", "/v1/./nodes", "/v1/x/../nodes", "/v1/nodes/../nodes", "//v1/job/done"} {
+		for _, method := range []string{"GET", "POST"} {
+			a := f.requestUnchecked(method, path, `{}`)
+			if a.status != http.StatusNotFound {
+				t.Errorf("%s %s: want 404, got %d %s %q", method, path, a.status, a.header.Get("Location"), a.body)
+			}
+		}
+	}
+	f.expectUnchanged(t)
+}
+
+// TestCrossSitePostIsRefused: a POST from a page of another site is refused. Without keys the scheduler trusts every local client,
+// and a form of any page can POST to 127.0.0.1. Requests with a body are safe because a form cannot send JSON; these have none.
+func TestCrossSitePostIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, path := range []string{"/v1/nodes/n1/drain", "/v1/nodes/n1/resume", "/v1/jobs/" + f.heldJob.JobID + "/cancel"} {
+		for name, headers := range map[string]map[string]string{
+			"fetch metadata": {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Origin": "https://evil.example"},
+			"origin":         {"Origin": "https://evil.example"},
+			"opaque origin":  {"Origin": "null"},
+		} {
+			req, err := http.NewRequest(http.MethodPost, f.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, v := range headers {
+				req.Header.Set(k, v)
+			}
+			if a := f.sendRequest(req); a.status != http.StatusForbidden {
+				t.Errorf("POST %s with %s: want 403, got %d", path, name, a.status)
+			}
+		}
+	}
+	f.expectUnchanged(t)
+}
+
+// TestTruncatedBody: a body that ends early changes nothing.
+func TestTruncatedBody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	body := string(encode(t, f.n1.reportBody(f.heldJob)))
+	req, err := http.NewRequest(http.MethodPost, f.url+"/v1/job/done", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.ContentLength = int64(len(body)) + 10 // the client detects it and closes the connection
+	if _, err := f.client.Transport.(*validatingTransport).next.RoundTrip(req); err == nil {
+		t.Fatal("the client did not detect the truncated body")
+	}
+	f.expectUnchanged(t)
 }

@@ -1,13 +1,18 @@
 package server
 
-// Doors lists every route of the table as "METHOD path", for tests that hold it against the description.
-func (s *Server) Doors() []string {
-	var doors []string
+// Routes lists every route as "METHOD path".
+func (s *Server) Routes() []string {
+	var routes []string
 	for _, r := range s.routes() {
-		doors = append(doors, r.method+" "+r.path)
+		routes = append(routes, r.method+" "+r.path)
 	}
-	return doors
+	return routes
 }
 
-// WhyNot is what is said of a dead letter with which something went wrong.
-func (s *Server) WhyNot(err error) string { return s.noLetter("dlq", "i/1-1", err).Detail }
+// DeadLetterDetail is the detail of the answer to an error with a dead letter.
+func (s *Server) DeadLetterDetail(err error) string {
+	return s.operator.errDeadLetter("i/1-1", err).Detail
+}
+
+// DescribeSockets makes the AsyncAPI description for a version.
+func DescribeSockets(version string) ([]byte, error) { return describeSockets(version) }

@@ -1,26 +1,192 @@
 package server
 
 import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// fewJobs is how many jobs a page holds unless the caller says.
-const fewJobs = 100
+// jobHandlers handle dispatches, the reports of nodes about jobs, and the requests of operators about jobs.
+type jobHandlers struct {
+	responder
+	dispatcher *dispatch.Dispatcher
+	read       *convert.Reader
+	peers      *peerJobs
+}
 
-// jobs lists jobs, the newest first. What has not ended is found by the lease sets of all nodes, or of the one that is asked
-// for: there is no index of jobs, which would cost each of them a write.
-func (s *Server) jobs(r *http.Request) (any, error) {
-	q, e := readList(r.URL.Query(), "jobs", 2, fewJobs, "state", "node_id", "session_id", "language", "region", "scope")
+func (h *jobHandlers) routes() []route {
+	return []route{
+		{
+			method: "POST", path: "/v1/dispatch/f2f", tag: "dispatch", summary: "Dispatch an utterance to a node",
+			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job.",
+			handler:     handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
+			codes: []wire.Code{
+				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.PreferredNodeNotCapable, wire.RequestMismatch,
+				wire.SchedulerDependencyDown, wire.DeadlineExceeded,
+			},
+		},
+		{
+			method: "POST", path: "/v1/job/ack", access: nodesToo, tag: "jobs", summary: "Acknowledge a job", handler: handleBody(h.responder, h.ack),
+			in: reflect.TypeFor[wire.JobAckRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+		},
+		{
+			method: "POST", path: "/v1/job/done", access: nodesToo, tag: "jobs", summary: "Deliver a result",
+			description: "Repeat it if the answer is 503 or does not come: a repeated result is accepted once.", handler: handleBody(h.responder, h.done),
+			in: reflect.TypeFor[wire.JobDoneRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+		},
+		{
+			method: "POST", path: "/v1/job/fail", access: nodesToo, tag: "jobs", summary: "Report that a job failed", handler: handleBody(h.responder, h.fail),
+			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+		},
+		{
+			method: "GET", path: "/v1/jobs", tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
+			out: reflect.TypeFor[wire.JobList](),
+			params: listParams("100",
+				param{name: "state", description: "Only jobs in this state.", kind: "string"},
+				param{name: "node_id", description: "Only jobs of this node.", kind: "string"},
+				param{name: "session_id", description: "Only jobs of this session.", kind: "string"},
+				param{name: "language", description: "Only jobs from or to this language.", kind: "string"},
+				param{name: "region", description: "Only jobs that asked for this region.", kind: "string"},
+				param{name: "scope", description: "here: only the jobs that this instance knows. By default the other instances are asked, too, which jobs ended there.", kind: "string"},
+			),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/jobs/{id}", tag: "jobs", summary: "Show a job and its attempts", handler: handle(h.responder, h.get),
+			out: reflect.TypeFor[wire.Job](), params: []param{idParam("The job's id.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/jobs/{id}/cancel", tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
+			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+	}
+}
+
+// reportCodes are the errors of a node's report about a job.
+var reportCodes = []wire.Code{wire.NotFound, wire.StaleAttempt, wire.StaleEpoch, wire.NotHolder, wire.SchedulerDependencyDown}
+
+func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest) (any, error) {
+	spec, e := h.read.Spec(in)
 	if e != nil {
 		return nil, e
 	}
-	p, e := s.jobFilter(&q)
+	r := dispatch.Request{Spec: spec}
+	if r.Request == "" {
+		r.Request, r.Unique = newRequestID(), true
+	}
+	p, err := h.dispatcher.Dispatch(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &wire.DispatchResponse{JobID: string(p.Job), NodeID: string(p.Node), AttemptID: p.Attempt}, nil
+}
+
+// newRequestID makes a request id for a caller that gave none. It comes from the runtime's generator, which cannot be predicted from
+// its output.
+func newRequestID() core.RequestID {
+	var random [16]byte
+	binary.NativeEndian.PutUint64(random[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(random[8:], rand.Uint64())
+	id := make([]byte, 0, 4+2*len(random))
+	return core.RequestID(hex.AppendEncode(append(id, "req-"...), random[:]))
+}
+
+// parseReport checks which attempt a node reports about, and that the caller may report for the node.
+func parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
+	var r dispatch.Report
+	if e := convert.CheckID("job_id", in.JobID); e != nil {
+		return r, e
+	}
+	if e := convert.CheckID("node_id", in.NodeID); e != nil {
+		return r, e
+	}
+	if e := checkNode(ctx, core.NodeID(in.NodeID)); e != nil {
+		return r, e
+	}
+	if e := convert.CheckAttempt("attempt_id", in.AttemptID); e != nil {
+		return r, e
+	}
+	epoch, e := optionalEpoch(in.Epoch)
+	if e != nil {
+		return r, e
+	}
+	return dispatch.Report{
+		Job:    core.JobID(in.JobID),
+		Holder: core.Holder{Attempt: in.AttemptID, Node: core.NodeID(in.NodeID), Epoch: epoch},
+	}, nil
+}
+
+func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, error) {
+	r, e := parseReport(ctx, in)
+	if e != nil {
+		return nil, e
+	}
+	if err := h.dispatcher.Ack(ctx, r); err != nil {
+		return nil, err
+	}
+	return &wire.OKResponse{OK: true}, nil
+}
+
+func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, error) {
+	r, e := parseReport(ctx, &in.JobAckRequest)
+	if e != nil {
+		return nil, e
+	}
+	if in.Status != "" && in.Status != "ok" {
+		return h.reportFailure(ctx, r, in.Reason)
+	}
+	if e := convert.CheckResult(in.Result); e != nil {
+		return nil, e
+	}
+	if err := h.dispatcher.Done(ctx, r, in.Result); err != nil {
+		return nil, err
+	}
+	return &wire.OKResponse{OK: true}, nil
+}
+
+func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (any, error) {
+	r, e := parseReport(ctx, &in.JobAckRequest)
+	if e != nil {
+		return nil, e
+	}
+	return h.reportFailure(ctx, r, in.Reason)
+}
+
+func (h *jobHandlers) reportFailure(ctx context.Context, r dispatch.Report, nodeReason string) (any, error) {
+	reason, detail := convert.FailureReason(nodeReason)
+	if err := h.dispatcher.Fail(ctx, r, reason, detail); err != nil {
+		return nil, err
+	}
+	return &wire.OKResponse{OK: true}, nil
+}
+
+const (
+	// defaultJobPage is the number of jobs on a page if the request names none.
+	defaultJobPage = 100
+	// scopeHere is the scope of a list that does not ask other instances.
+	scopeHere = "here"
+)
+
+// list lists jobs, the newest first. Jobs that have not ended are found by the leases of all nodes, or of the requested one: there is
+// no index of jobs, because it would cost a write for each.
+func (h *jobHandlers) list(r *http.Request) (any, error) {
+	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage, "state", "node_id", "session_id", "language", "region", "scope")
+	if e != nil {
+		return nil, e
+	}
+	p, e := h.jobFilter(&q)
 	if e != nil {
 		return nil, e
 	}
@@ -28,28 +194,28 @@ func (s *Server) jobs(r *http.Request) (any, error) {
 	if scope != "" && scope != scopeHere {
 		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
-	list, err := s.Jobs.Jobs(r.Context(), p)
+	jobs, err := h.dispatcher.Jobs(r.Context(), p)
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.JobList{Jobs: make([]wire.Job, len(list))}
-	for i := range list {
-		out.Jobs[i] = convert.Job(list[i])
+	out := &wire.JobList{Jobs: make([]wire.Job, len(jobs))}
+	for i := range jobs {
+		out.Jobs[i] = convert.Job(jobs[i])
 	}
 	more := false
 	if scope != scopeHere {
-		more = s.jobsElsewhere(r, out)
+		more = h.peers.addTo(out, r)
 	}
 	if more = more || len(out.Jobs) > q.limit; more && len(out.Jobs) > 0 {
 		out.Jobs = out.Jobs[:min(len(out.Jobs), q.limit)]
 		last := &out.Jobs[len(out.Jobs)-1]
-		out.NextCursor = cursor("jobs", strconv.FormatInt(last.CreatedMS, 10), last.JobID)
+		out.NextCursor = encodeCursor("jobs", strconv.FormatInt(last.CreatedMS, 10), last.JobID)
 	}
 	return out, nil
 }
 
-// jobFilter reads which jobs are asked for. One more than the page holds is looked for, to know whether there are more.
-func (s *Server) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
+// jobFilter converts the query of a list of jobs. Its limit is one more than the page has, to know whether there are more.
+func (h *jobHandlers) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 	p := store.ListParams{
 		Node: core.NodeID(q.Get("node_id")), Session: core.SessionID(q.Get("session_id")), Region: q.Get("region"), Limit: q.limit + 1,
 	}
@@ -60,7 +226,7 @@ func (s *Server) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 		return p, e
 	}
 	var e *wire.Error
-	if p.Lang, e = s.Read.OptionalLang("language", q.Get("language")); e != nil {
+	if p.Lang, e = h.read.OptionalLang("language", q.Get("language")); e != nil {
 		return p, e
 	}
 	if name := q.Get("state"); name != "" {
@@ -73,31 +239,31 @@ func (s *Server) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 	if q.after != nil {
 		created, err := strconv.ParseInt(q.after[0], 10, 64)
 		if err != nil {
-			return p, wire.Invalid("cursor", "must be next_cursor of an answer of the same list")
+			return p, errCursor()
 		}
 		p.After = store.JobPosition{Created: created, Job: core.JobID(q.after[1])}
 	}
 	return p, nil
 }
 
-func (s *Server) job(r *http.Request) (any, error) {
+func (h *jobHandlers) get(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
-	j, err := s.Jobs.Job(r.Context(), core.JobID(id))
+	j, err := h.dispatcher.Job(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
 	}
 	return convert.Job(j), nil
 }
 
-func (s *Server) cancel(r *http.Request) (any, error) {
+func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
-	j, cancelled, err := s.Jobs.Cancel(r.Context(), core.JobID(id))
+	j, cancelled, err := h.dispatcher.Cancel(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
 	}

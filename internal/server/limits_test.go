@@ -1,262 +1,276 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/coder/websocket"
-
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// loudly is so many bytes that are not silence.
-func loudly(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i * 7)
-	}
-	return b
-}
-
-// hurried takes audio as fast as it comes.
-func hurried(c *config.Config) { c.Scheduler.Sessions.AheadMS = 600_000 }
-
-// converse begins a session.
-func (w *world) converse(more obj) *peer {
-	w.t.Helper()
-	s := w.connect("/ws/session")
-	s.say(obj{"type": "session_start", "langs": []string{"en", "es"}}.with(more))
-	s.until("session_started")
-	return s
-}
-
-// utter says something short and ends it.
-func (p *peer) utter() {
-	p.t.Helper()
-	p.sound(loudly(3200))
-	p.say(obj{"type": "audio_chunk", "is_final": true})
-}
-
-// sounds reads binary frames until so many bytes of sound have come.
-func (p *peer) sounds(want int) {
-	p.t.Helper()
-	for got := 0; got < want; {
-		m := p.next()
-		if m["type"] != "binary" {
-			continue
+// TestConnectionLimitPerAddress: one connection more than the limit is refused with RATE_LIMITED; a connection that is closed, or
+// becomes a WebSocket, does not count any more.
+func TestConnectionLimitPerAddress(t *testing.T) {
+	t.Parallel()
+	const limit = 4
+	ts := startScheduler(t, func(c *config.Config) { c.Server.PerAddress = limit })
+	ask := func(c net.Conn) (int, wire.Error) {
+		t.Helper()
+		if _, err := c.Write([]byte("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")); err != nil {
+			return 0, wire.Error{} // refused and closed already
 		}
-		_, sound, err := wire.ReadBinary(m["data"].([]byte))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
-			p.t.Fatal(err)
+			return 0, wire.Error{}
 		}
-		got += len(sound)
-	}
-}
-
-// TestALongUtteranceReachesItsNode: it is far more than may wait for a reader, and the node reads all the time.
-func TestALongUtteranceReachesItsNode(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, hurried)
-	n, s := w.socketNode("n1"), w.converse(nil)
-	const seconds = 59
-	for range seconds {
-		s.sound(loudly(32_000))
-	}
-	s.say(obj{"type": "audio_chunk", "is_final": true})
-	n.until("job_assign")
-	n.sounds(seconds * 32_000)
-}
-
-// TestManyUtterancesReachTheirNode: each for itself would do.
-func TestManyUtterancesReachTheirNode(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, hurried)
-	n := w.connect("/ws/node")
-	n.say(obj{"type": "node_register", "node_id": "n1", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 8, "active": []obj{}})
-	n.until("node_register_ack")
-	for range 8 {
-		s := w.converse(nil)
-		for range 10 {
-			s.sound(loudly(32_000))
+		defer resp.Body.Close()
+		var e wire.Error
+		if resp.StatusCode != http.StatusOK {
+			if err := json.NewDecoder(resp.Body).Decode(&e); err != nil {
+				t.Error(err)
+			}
 		}
-		s.say(obj{"type": "audio_chunk", "is_final": true})
+		return resp.StatusCode, e
 	}
-	n.sounds(8 * 320_000)
-}
-
-// TestLongSpeechReachesItsSession: it is more than may wait for a reader, and the session reads all the time.
-func TestLongSpeechReachesItsSession(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node("n1", obj{"nmt_pairs": [][]string{{"en", "zh"}}})
-	s := w.converse(obj{"langs": []string{"en", "zh"}, "tts": true})
-	s.utter()
-	d, _ := w.next()
-	n.ack(d, nil).ok()
-	if a := w.fetch("PUT", d.TTSUpload, make([]byte, 3<<20)); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", strings.TrimPrefix(ts.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
 	}
-	n.done(d, obj{"result": obj{"text_tgt": "好", "tts": true}}).ok()
-	s.sounds(3 << 20)
-}
-
-// TestNoMessageIsLargerThanItMayBe: a result that would make one too large is refused, whatever makes it so, and the
-// utterance ends.
-func TestNoMessageIsLargerThanItMayBe(t *testing.T) {
-	t.Parallel()
-	for name, text := range map[string]string{
-		"a text that is in it twice":      strings.Repeat("x", 140_000),
-		"a text as large as a frame":      strings.Repeat("x", 262_000),
-		"a text that grows when written":  strings.Repeat("\u2028", 50_000),
-		"a text that is nearly too large": strings.Repeat("x", 128_000), // this one fits
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			n, s := w.socketNode("n1"), w.converse(nil)
-			s.utter()
-			for answered := false; !answered; {
-				m := n.until("job_assign")
-				raw := `{"type":"job_result","job_id":"` + m["job_id"].(string) + `","attempt_id":` + string(encode(t, m["attempt_id"])) + `,"result":{"text_tgt":"` + text + `"}}`
-				if err := n.ws.Write(t.Context(), websocket.MessageText, []byte(raw)); err != nil {
-					t.Fatal(err)
+	fill := func() (held []net.Conn) {
+		t.Helper()
+		ts.eventually("as many connections as the limit can be opened", func() bool {
+			for len(held) < limit {
+				c := dial()
+				if status, _ := ask(c); status != http.StatusOK {
+					return false
 				}
-				ack := n.until("job_result_ack")
-				if ack["accepted"] != true && ack["error"] != "PAYLOAD_TOO_LARGE" {
-					t.Errorf("%v", ack)
-				}
-				answered = ack["accepted"] == true || m["attempt_id"] == 3.0
+				held = append(held, c)
 			}
-			for ended := false; !ended; {
-				_, data, err := s.ws.Read(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(data) > wire.MaxFrame {
-					t.Errorf("a message of %d bytes", len(data))
-				}
-				ended = strings.HasPrefix(string(data), `{"type":"result"`) || strings.HasPrefix(string(data), `{"type":"error"`)
+			return true
+		})
+		return held
+	}
+	held := fill()
+	resp, err := http.ReadResponse(bufio.NewReader(dial()), nil) // answered before the request is sent
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var e wire.Error
+	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || resp.StatusCode != http.StatusTooManyRequests ||
+		e.Code != wire.RateLimited || e.RetryAfterMS == 0 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("above the limit: %s %+v, %v", resp.Status, e, err)
+	}
+	for _, c := range held {
+		_ = c.Close()
+	}
+	for _, c := range fill() {
+		_ = c.Close()
+	}
+	for range 2 * limit {
+		ts.eventually("a WebSocket is opened", func() bool {
+			s, err := ts.tryConnect("/ws/session")
+			if err != nil {
+				return false
 			}
+			s.send(object{"type": "session_start", "langs": []string{"en", "es"}})
+			s.readUntil("session_started")
+			return true
 		})
 	}
+	for _, c := range fill() { // beside twice as many WebSockets
+		_ = c.Close()
+	}
 }
 
-// TestCancelRightAfterTheEnd: the utterance may be on its way to a node, and there may be no job yet.
-func TestCancelRightAfterTheEnd(t *testing.T) {
+// pipeListener is a listener of net.Pipe connections, which have no buffers and work with synctest.
+type pipeListener struct {
+	accepted chan net.Conn
+	once     sync.Once
+	closed   chan struct{}
+}
+
+func (p *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipeListener) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// dial opens a connection that ends with the test.
+func (p *pipeListener) dial(t *testing.T) net.Conn {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _ = ours.Close() })
+	p.accepted <- theirs
+	return ours
+}
+
+// servePipes serves HTTP over pipes until the test ends, with keys, so that requests can be refused.
+func servePipes(t *testing.T, version string) *pipeListener {
+	t.Helper()
+	keys, err := auth.New(auth.Config{OperatorKeys: []string{operatorKey}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := server.New(server.Options{
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Keys: keys,
+		Ping: func(context.Context) error { return nil }, Version: wire.VersionResponse{Version: version},
+	}).HTTP()
+	p := &pipeListener{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(p) }()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		<-served
+	})
+	return p
+}
+
+// TestUnreadAnswersTimeOut: the connection of a client that pipelines requests and reads no answers is closed.
+func TestUnreadAnswersTimeOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	n, s := w.socketNode("n1"), w.converse(nil)
-	go func() { // a node that does as it is told
-		for {
-			_, data, err := n.ws.Read(context.Background())
-			if err != nil {
-				return
-			}
-			for said, answer := range map[string]string{"job_assign": "job_ack", "job_cancel": "job_cancelled"} {
-				if text := string(data); strings.HasPrefix(text, `{"type":"`+said+`"`) {
-					var m obj
-					if err := json.Unmarshal(data, &m); err != nil {
-						t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		p := servePipes(t, "test")
+		for _, path := range []string{"/openapi.yaml", "/healthz", "/metrics", "/v1/nowhere"} {
+			c := p.dial(t)
+			request := "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + operatorKey + "\r\n\r\n"
+			began := time.Now()
+			closed := make(chan error, 1)
+			go func() {
+				for {
+					if _, err := c.Write([]byte(request)); err != nil {
+						closed <- err
+						return
 					}
-					_ = n.ws.Write(context.Background(), websocket.MessageText, encode(t, obj{"type": answer, "job_id": m["job_id"], "attempt_id": m["attempt_id"]}))
+				}
+			}()
+			select {
+			case err := <-closed:
+				if took := time.Since(began); !errors.Is(err, io.ErrClosedPipe) || took > time.Minute {
+					t.Errorf("%s: closed after %v with %v", path, took, err)
+				}
+			case <-time.After(10 * time.Minute):
+				t.Errorf("%s: the connection is open after ten minutes without a read", path)
+			}
+		}
+	})
+}
+
+// TestLargeAnswerMayBeReadSlowly: an answer may take longer than the timeout of one chunk, as long as it is read.
+func TestLargeAnswerMayBeReadSlowly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size = 2 << 20
+		p := servePipes(t, strings.Repeat("v", size))
+		c := p.dial(t)
+		go func() { _, _ = c.Write([]byte("GET /v1/version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")) }()
+		began := time.Now()
+		slow := readerFunc(func(b []byte) (int, error) {
+			time.Sleep(100 * time.Millisecond)
+			return c.Read(b[:min(len(b), 2<<10)])
+		})
+		resp, err := http.ReadResponse(bufio.NewReaderSize(slow, 2<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		n, err := io.Copy(io.Discard, resp.Body)
+		if took := time.Since(began); err != nil || n < size || took < 90*time.Second {
+			t.Errorf("%d bytes in %v, %v", n, took, err)
+		}
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// TestRefusedRequestDoesNotWaitForBody: a request that is refused without its body is answered at once, and its connection is
+// closed soon if the body does not come.
+func TestRefusedRequestDoesNotWaitForBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := servePipes(t, "test")
+		for name, c := range map[string]struct {
+			head   string
+			status int
+		}{
+			"no key":       {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusUnauthorized},
+			"a wrong key":  {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer an-unknown-credential\r\n", http.StatusUnauthorized},
+			"no such path": {"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusNotFound},
+			"a method":     {"PUT /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusMethodNotAllowed},
+			"no JSON":      {"POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + operatorKey + "\r\n", http.StatusUnsupportedMediaType},
+			"speech":       {"PUT /v1/audio/j/tts HTTP/1.1\r\nHost: 127.0.0.1\r\n", http.StatusUnauthorized},
+		} {
+			for _, length := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n"} {
+				conn := p.dial(t)
+				began := time.Now()
+				go func() { _, _ = conn.Write([]byte(c.head + length + "\r\n")) }() // and no body
+				in := bufio.NewReader(conn)
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					continue
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				_, err = in.ReadByte()
+				if took := time.Since(began); resp.StatusCode != c.status || !errors.Is(err, io.EOF) || took > 2*time.Second {
+					t.Errorf("%s, %q: %s; the connection was closed after %v with %v", name, length, resp.Status, took, err)
 				}
 			}
 		}
-	}()
-	for i := range 50 {
-		id := "u" + string(encode(t, i))
-		s.say(obj{"type": "utterance_start", "utterance_id": id})
-		s.utter()
-		s.say(obj{"type": "cancel", "utterance_id": id})
-		if m := s.until("error"); m["reason"] != "CANCELLED" {
-			t.Fatalf("%d: %v", i, m)
-		}
-	}
+	})
 }
 
-// TestBusyForAMoment: a refusal costs the job nothing, also where there is nobody else.
-func TestBusyForAMoment(t *testing.T) {
+// TestRefusedRequestKeepsConnection: if the body of a refused request comes at once, the connection can be used again.
+func TestRefusedRequestKeepsConnection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	n, s := w.socketNode("n1"), w.converse(nil)
-	s.utter()
-	a := n.until("job_assign")
-	n.say(obj{"type": "job_reject", "job_id": a["job_id"], "attempt_id": 1, "reason": "NODE_BUSY"})
-	if again := n.until("job_assign"); again["attempt_id"] != 1.0 {
-		t.Errorf("%v", again)
-	}
-}
-
-// TestTwoSessionsNumberTheirRequestsAlike: each has its own job, and hears its own.
-func TestTwoSessionsNumberTheirRequestsAlike(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.socketNode("n1")
-	for _, text := range []string{"one", "two"} {
-		s := w.converse(nil)
-		s.say(obj{"type": "utterance_start", "request_id": "1"})
-		s.utter()
-		a := n.until("job_assign")
-		n.say(obj{"type": "job_result", "job_id": a["job_id"], "attempt_id": 1, "result": obj{"text_tgt": text}})
-		if m := s.until("result"); m["text_tgt"] != text || m["request_id"] != "1" {
-			t.Errorf("%v", m)
-		}
-	}
-}
-
-// TestABurstOfFrames: what comes at once, as after a cut, is acknowledged, and nobody is taken for slow because of it.
-func TestABurstOfFrames(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, hurried)
-	s := w.converse(nil)
-	done := make(chan error, 1)
-	go func() {
-		for range 3000 {
-			if err := s.ws.Write(context.Background(), websocket.MessageBinary, make([]byte, 640)); err != nil {
-				done <- err
-				return
+	synctest.Test(t, func(t *testing.T) {
+		conn := servePipes(t, "test").dial(t)
+		in := bufio.NewReader(conn)
+		for range 3 {
+			go func() {
+				_, _ = conn.Write([]byte("POST /v1/dispatch/f2f HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 6000\r\n\r\n" + strings.Repeat("x", 6000)))
+			}()
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		done <- nil
-	}()
-	for {
-		if m := s.until("audio_ack"); m["seq"] == 3000.0 {
-			break
-		}
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestTheReplacedConnectionSpeaks: what it still had in hand when the session went on elsewhere is not the session's.
-func TestTheReplacedConnectionSpeaks(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, hurried)
-	for range 20 {
-		s := w.connect("/ws/session")
-		s.say(obj{"type": "session_start", "langs": []string{"en", "es"}})
-		started := s.until("session_started")
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for s.ws.Write(context.Background(), websocket.MessageBinary, make([]byte, 2)) == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUnauthorized || resp.Close {
+				t.Errorf("%s, close %v", resp.Status, resp.Close)
 			}
-		}()
-		s.until("audio_ack")
-		again := w.connect("/ws/session")
-		again.say(obj{"type": "session_resume", "session_id": started["session_id"], "resume_token": started["resume_token"], "last_seq": 0})
-		next := again.until("session_resumed")["next_audio_seq"].(float64)
-		// A frame that leaves some out is refused, with the number that is expected.
-		again.say(obj{"type": "audio_chunk", "seq": next + 100_000, "data": ""})
-		if m := again.until("error"); !strings.Contains(m["detail"].(string), "the next audio frame is "+string(encode(t, next))+",") {
-			t.Fatalf("told to send %v next; then %v", next, m["detail"])
+			time.Sleep(30 * time.Second) // longer than the timeout of an unread body
 		}
-		_ = s.ws.CloseNow()
-		<-stopped
-	}
+	})
 }

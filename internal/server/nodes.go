@@ -3,36 +3,97 @@ package server
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, error) {
+// nodeHandlers handle the requests of nodes about themselves, and those of operators about nodes.
+type nodeHandlers struct {
+	responder
+	registry            *nodes.Registry
+	conns               *nodeconn.Conns
+	read                *convert.Reader
+	heartbeat, presence time.Duration
+}
+
+func (h *nodeHandlers) routes() []route {
+	return []route{
+		{
+			method: "POST", path: "/v1/node/register", access: nodesToo, tag: "nodes", summary: "Register a node",
+			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
+			handler:     handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/node/heartbeat", access: nodesToo, tag: "nodes", summary: "Send a heartbeat",
+			description: "Renews the node's presence and its leases, and applies the changes of its declaration. The answer names the jobs that it should cancel. A heartbeat with everything that a registration needs registers a node that is not known.",
+			handler:     handleBody(h.responder, h.handleHeartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](), out: reflect.TypeFor[wire.HeartbeatResponse](),
+			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/node/model_not_available", access: nodesToo, tag: "nodes", summary: "Report that a service is unavailable",
+			description: "For a while the node gets no job that requires the service. The job that failed because of it, if one is named, is given to another node.",
+			handler:     handleBody(h.responder, h.reportUnavailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](), out: reflect.TypeFor[wire.OKResponse](),
+			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.RateLimited, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/nodes", tag: "nodes", summary: "List the nodes, ordered by name", handler: handle(h.responder, h.list),
+			out: reflect.TypeFor[wire.NodeList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			params: listParams("1000",
+				param{name: "state", description: "Only nodes in this state: ready, degraded, draining, offline or silent.", kind: "string"},
+				param{name: "language", description: "Only nodes that have this language, for any step.", kind: "string"},
+				param{name: "region", description: "Only nodes of this region.", kind: "string"},
+			),
+		},
+		{
+			method: "GET", path: "/v1/nodes/{id}", tag: "nodes", summary: "Show a node", handler: handle(h.responder, h.get),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/nodes/{id}/drain", tag: "nodes", summary: "Drain a node",
+			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drain(true)),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/nodes/{id}/resume", tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+	}
+}
+
+func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (any, error) {
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
-	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
+	if e := checkNode(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
-	p, a, e := s.Read.Registration(&in.Declaration)
+	p, a, e := h.read.Registration(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
 	if p.Tenant, e = convert.Tenant(grantOf(ctx), p.Tenant); e != nil {
 		return nil, e
 	}
-	r, err := s.Nodes.Register(ctx, core.NodeID(in.NodeID), p, a)
+	r, err := h.registry.Register(ctx, core.NodeID(in.NodeID), p, a)
 	if err != nil {
 		return nil, err
 	}
 	out := &wire.RegisterResponse{
 		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch),
-		HeartbeatIntervalMS: s.Heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel),
+		HeartbeatIntervalMS: h.heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel),
 	}
 	if !r.Node.Reachable() {
 		out.Warnings = []string{"callback_url is missing: the node is registered and gets no jobs; register again with it, or connect to /ws/node"}
@@ -40,14 +101,14 @@ func (s *Server) register(ctx context.Context, in *wire.RegisterRequest) (any, e
 	return out, nil
 }
 
-func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any, error) {
+func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any, error) {
 	if e := convert.CheckID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
-	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
+	if e := checkNode(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
-	p, e := s.Read.Declaration(&in.Declaration)
+	p, e := h.read.Declaration(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
@@ -59,7 +120,7 @@ func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any,
 		return nil, e
 	}
 	b := nodes.Heartbeat{Node: core.NodeID(in.NodeID), Patch: p, Activity: a}
-	if b.Epoch, e = epoch(in.Epoch); e != nil {
+	if b.Epoch, e = optionalEpoch(in.Epoch); e != nil {
 		return nil, e
 	}
 	if in.HBSeq != nil {
@@ -68,49 +129,48 @@ func (s *Server) heartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any,
 		}
 		b.Seq = *in.HBSeq
 	}
-	cancel, err := s.Nodes.Heartbeat(ctx, b)
+	cancel, err := h.registry.Heartbeat(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	return &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(cancel)}, nil
 }
 
-// epoch reads an epoch that may be absent.
-func epoch(given *int64) (core.Epoch, *wire.Error) {
-	if given == nil {
+// optionalEpoch checks an epoch that may be absent.
+func optionalEpoch(epoch *int64) (core.Epoch, *wire.Error) {
+	if epoch == nil {
 		return 0, nil
 	}
-	if *given <= 0 {
-		return 0, wire.Invalid("epoch", "must be the number that registration answered, not %d", *given)
+	if *epoch <= 0 {
+		return 0, wire.Invalid("epoch", "must be the number that registration answered, not %d", *epoch)
 	}
-	return core.Epoch(*given), nil
+	return core.Epoch(*epoch), nil
 }
 
-func (s *Server) modelNotAvailable(ctx context.Context, in *wire.ModelNotAvailableRequest) (any, error) {
+func (h *nodeHandlers) reportUnavailable(ctx context.Context, in *wire.ModelNotAvailableRequest) (any, error) {
 	if e := convert.CheckID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
-	if e := mayBe(ctx, core.NodeID(in.NodeID)); e != nil {
+	if e := checkNode(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
 	u, e := convert.Unavailable(in)
 	if e != nil {
 		return nil, e
 	}
-	err := s.Nodes.ReportUnavailable(ctx, u)
-	if err != nil {
+	if err := h.registry.ReportUnavailable(ctx, u); err != nil {
 		return nil, err
 	}
 	return &wire.OKResponse{OK: true}, nil
 }
 
-// nodeStates are those that a list of nodes can be narrowed to.
+// nodeStates are the values of the filter "state" of the list of nodes.
 var nodeStates = []string{
 	core.HealthReady.String(), core.HealthDegraded.String(), core.HealthDraining.String(), core.HealthOffline.String(), nodes.StateSilent,
 }
 
-func (s *Server) nodes(r *http.Request) (any, error) {
-	q, e := readList(r.URL.Query(), "nodes", 1, maxPage, "state", "language", "region")
+func (h *nodeHandlers) list(r *http.Request) (any, error) {
+	q, e := parseList(r.URL.Query(), "nodes", 1, maxPage, "state", "language", "region")
 	if e != nil {
 		return nil, e
 	}
@@ -118,51 +178,56 @@ func (s *Server) nodes(r *http.Request) (any, error) {
 	if f.State != "" && !slices.Contains(nodeStates, f.State) {
 		return nil, wire.Invalid("state", "must be "+strings.Join(nodeStates, ", ")+", not %q", f.State)
 	}
-	if f.Lang, e = s.Read.OptionalLang("language", q.Get("language")); e != nil {
+	if f.Lang, e = h.read.OptionalLang("language", q.Get("language")); e != nil {
 		return nil, e
 	}
 	var after core.NodeID
 	if q.after != nil {
 		after = core.NodeID(q.after[0])
 	}
-	page, more, err := s.Nodes.ListNodes(r.Context(), f, after, q.limit)
+	page, more, err := h.registry.ListNodes(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
 	out := &wire.NodeList{Nodes: make([]wire.Node, len(page))}
 	for i, st := range page {
-		out.Nodes[i] = convert.Node(st, s.Presence, s.Nodes.SetAsideFor(st.Node.ID))
+		out.Nodes[i] = h.view(st)
 	}
 	if more {
-		out.NextCursor = cursor("nodes", string(page[len(page)-1].Node.ID))
+		out.NextCursor = encodeCursor("nodes", string(page[len(page)-1].Node.ID))
 	}
 	return out, nil
 }
 
-func (s *Server) node(r *http.Request) (any, error) {
+// view is a node as the API shows it.
+func (h *nodeHandlers) view(st store.NodeStatus) wire.Node {
+	return convert.Node(st, h.presence, h.registry.SetAsideFor(st.Node.ID))
+}
+
+func (h *nodeHandlers) get(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
-	st, err := s.Nodes.Node(r.Context(), core.NodeID(id))
+	st, err := h.registry.Node(r.Context(), core.NodeID(id))
 	if err != nil {
 		return nil, err
 	}
-	return convert.Node(st, s.Presence, s.Nodes.SetAsideFor(st.Node.ID)), nil
+	return h.view(st), nil
 }
 
 // drain makes the handler that drains or resumes a node.
-func (s *Server) drain(drained bool) func(*http.Request) (any, error) {
+func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		id := r.PathValue("id")
 		if e := convert.CheckID("id", id); e != nil {
 			return nil, e
 		}
-		st, err := s.Nodes.Drain(r.Context(), core.NodeID(id), drained)
+		st, err := h.registry.Drain(r.Context(), core.NodeID(id), drained)
 		if err != nil {
 			return nil, err
 		}
-		s.NodeConns.Drain(r.Context(), core.NodeID(id), drained)
-		return convert.Node(st, s.Presence, s.Nodes.SetAsideFor(st.Node.ID)), nil
+		h.conns.Drain(r.Context(), core.NodeID(id), drained)
+		return h.view(st), nil
 	}
 }

@@ -6,26 +6,70 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// describe makes the OpenAPI 3.1 description of the routes from the types they take and give.
-func describe(routes []route, version string) ([]byte, error) {
-	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+// docHandlers serve the descriptions of the API.
+type docHandlers struct {
+	responder
+	// openAPI and asyncAPI are the descriptions of the routes and of the WebSockets, as YAML, made at the first call.
+	openAPI, asyncAPI func() ([]byte, error)
+}
+
+// newDocHandlers makes the handlers. routes are the routes of the server, which include these.
+func newDocHandlers(p responder, version string, routes func() []route) *docHandlers {
+	return &docHandlers{
+		responder: p,
+		openAPI:   sync.OnceValues(func() ([]byte, error) { return describeRoutes(routes(), version) }),
+		asyncAPI:  sync.OnceValues(func() ([]byte, error) { return describeSockets(version) }),
+	}
+}
+
+func (h *docHandlers) routes() []route {
+	return []route{
+		{
+			method: "GET", path: "/openapi.yaml", access: public, tag: "operations", summary: "This description", media: "application/yaml",
+			handler: h.serve(h.openAPI),
+		},
+		{
+			method: "GET", path: "/asyncapi.yaml", access: public, tag: "operations", summary: "The description of the WebSockets", media: "application/yaml",
+			handler: h.serve(h.asyncAPI),
+		},
+	}
+}
+
+// serve makes the handler of a description.
+func (h *docHandlers) serve(describe func() ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		description, err := describe()
+		if err != nil {
+			h.log.Error("the API description cannot be made", "error", err)
+			h.writeError(w, wire.Errorf(wire.Internal, "the description could not be made; it was logged"))
+			return
+		}
+		w.Header().Set("Content-Type", "application/yaml")
+		writeBody(w, description)
+	}
+}
+
+// describeRoutes makes the OpenAPI 3.1 description of the routes from the types of their requests and answers.
+func describeRoutes(routes []route, version string) ([]byte, error) {
+	registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
 	api := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Lingua Scheduler", Version: version,
-			Description: "The control plane of a real-time speech-translation system. Nodes register and send heartbeats; every utterance is one job, given to one capable node and seen through.",
+			Description: "The control plane of a real-time speech-translation system. Nodes register and send heartbeats; every utterance is one job, which is dispatched to a capable node and retried until it ends.",
 			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Components: &huma.Components{
 			Schemas: registry,
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {
-				Type: "http", Scheme: "bearer", Description: "An operator's key, or a node's token for what nodes do. A scheduler without keys wants none.",
+				Type: "http", Scheme: "bearer", Description: "An operator's key, or a node's token for the requests of nodes. A scheduler without keys requires none.",
 			}},
 		},
 	}
@@ -34,14 +78,14 @@ func describe(routes []route, version string) ([]byte, error) {
 		api.AddOperation(operation(registry, failure, &r))
 	}
 	for _, s := range registry.Map() {
-		open(s)
+		allowFurtherFields(s)
 	}
 	return api.YAML()
 }
 
 func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Operation {
 	op := &huma.Operation{
-		OperationID: operationID(r), Method: r.method, Path: r.path, Summary: r.summary, Description: r.about,
+		OperationID: operationID(r), Method: r.method, Path: r.path, Summary: r.summary, Description: r.description,
 		Tags: []string{r.tag}, Responses: make(map[string]*huma.Response),
 	}
 	for _, p := range r.params {
@@ -50,7 +94,7 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 			where = "path"
 		}
 		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: p.name, In: where, Required: p.inPath, Description: p.about, Schema: &huma.Schema{Type: p.kind},
+			Name: p.name, In: where, Required: p.inPath, Description: p.description, Schema: &huma.Schema{Type: p.kind},
 		})
 	}
 	codes := r.codes
@@ -67,7 +111,7 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 		ok.Content = map[string]*huma.MediaType{r.media: {}}
 	}
 	if r.upgrade {
-		op.Responses["101"] = &huma.Response{Description: "The connection is a WebSocket from now on."}
+		op.Responses["101"] = &huma.Response{Description: "The connection is upgraded to a WebSocket."}
 		op.Responses["426"] = &huma.Response{Description: "INVALID_REQUEST: a WebSocket is served here", Content: content(failure)}
 		codes = append(codes, wire.InvalidRequest, wire.RateLimited)
 	} else {
@@ -76,7 +120,7 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 	if r.alsoStatus != 0 {
 		op.Responses[strconv.Itoa(r.alsoStatus)] = &huma.Response{Description: http.StatusText(r.alsoStatus), Content: ok.Content}
 	}
-	if r.who != anybody {
+	if r.access != public {
 		codes = append(codes, wire.Unauthorized)
 		op.Security = []map[string][]string{{}, {"key": {}}}
 	}
@@ -95,15 +139,15 @@ func content(s *huma.Schema) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{"application/json": {Schema: s}}
 }
 
-// operationID makes a name of method and path.
+// operationID is the name of an operation, from its method and path.
 func operationID(r *route) string {
 	path := strings.NewReplacer("/", "-", "{", "", "}", "", ".", "-", "_", "-").Replace(strings.TrimPrefix(r.path, "/"))
 	return strings.ToLower(fmt.Sprintf("%s-%s", r.method, path))
 }
 
-// open lets a schema accept fields it does not name: requests may carry more than is read, and answers may
-// grow.
-func open(s *huma.Schema) {
+// allowFurtherFields lets a schema accept fields that it does not name: unknown fields of requests are ignored, and answers may get
+// new fields.
+func allowFurtherFields(s *huma.Schema) {
 	if s.Type == huma.TypeObject && s.AdditionalProperties == false {
 		s.AdditionalProperties = nil
 	}

@@ -1,5 +1,5 @@
-// Package server holds the doors: it decodes what comes in, checks its form, calls whoever decides, and says
-// the answer. It makes no decisions of its own.
+// Package server is the HTTP API: it decodes requests, checks their form and the caller's credential, calls the package that
+// decides, and encodes the answer. It decides nothing itself.
 package server
 
 import (
@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -29,95 +27,113 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Options is what a server needs.
+// Options are the dependencies and the limits of a Server.
 type Options struct {
 	Jobs    *dispatch.Dispatcher
 	Nodes   *nodes.Registry
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Version wire.VersionResponse
-	// Read reads requests.
+	// Read converts requests.
 	Read *convert.Reader
-	// Ping reports whether the store would answer. Of its errors only a store.Trouble is told to whoever asks.
+	// Ping reports whether the store answers. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
 	Ping func(context.Context) error
-	// Partial reports that nodes may be missing from what this instance knows of the fleet; nil: never.
+	// Partial reports that this instance may not know all nodes of the fleet yet; nil: never.
 	Partial func() bool
-	// Heartbeat is how often nodes are asked to send one; a node silent for Presence is not online.
+	// Heartbeat is how often nodes are asked to send a heartbeat. A node that is silent for Presence is not online.
 	Heartbeat, Presence time.Duration
 	// Hub has the WebSocket connections, NodeConns those of nodes, which NodeServer serves; Sessions has the sessions.
 	Hub        *socket.Hub
 	NodeConns  *nodeconn.Conns
 	NodeServer *nodeconn.Server
 	Sessions   *session.Registry
-	// Audio has the audio of jobs, AudioURLs the addresses at which nodes fetch it.
+	// Audio has the audio of jobs, AudioURLs the URLs at which nodes fetch it.
 	Audio     *audio.Buffer
 	AudioURLs audio.URLs
-	// Instance is this incarnation of this scheduler, Bus the way to the others.
-	Instance core.InstanceID
-	Bus      *bus.Bus
-	// Keys says who may do what.
+	// Bus reaches the other instances.
+	Bus *bus.Bus
+	// Keys checks credentials.
 	Keys *auth.Keys
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
-	// SlowAfter is when a request is worth a warning.
+	// SlowAfter is the duration from which on a request is logged as slow.
 	SlowAfter time.Duration
-	// PerAddress is how many connections one address may have that are not WebSockets; 0: any number.
+	// PerAddress is the maximum number of connections of one address that are not WebSockets; 0: no limit.
 	PerAddress int
-	// LoopbackOnly answers only to names of this machine: without keys, a page in somebody's browser must
-	// not be able to reach the scheduler by pointing a name of its own at it.
+	// LoopbackOnly refuses requests whose Host is not a name of this machine. Without keys, a page in a browser must not reach the
+	// scheduler through a DNS name that points to a loopback address (DNS rebinding).
 	LoopbackOnly bool
 }
 
-// Server answers HTTP.
+// Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
 type Server struct {
-	Options
-	sameSite *http.CrossOriginProtection
-	life     context.Context // ends with Close
-	end      context.CancelFunc
-	sockets  sync.WaitGroup // what runs for connections
-	stopping atomic.Bool
-	pings    sharedCheck
-	handler  http.Handler
-	// elsewhere asks other schedulers, in the name of operators: where it is sent elsewhere it does not go.
-	elsewhere *http.Client
-	// OpenAPI is the description of the server's routes, as YAML, made when it is first asked for.
-	OpenAPI func() ([]byte, error)
+	responder
+	log          *slog.Logger
+	metrics      *telemetry.Metrics
+	hub          *socket.Hub
+	slowAfter    time.Duration
+	perAddress   int
+	loopbackOnly bool
+	crossOrigin  *http.CrossOriginProtection
+	stopping     atomic.Bool
+	handler      http.Handler
+
+	access   *accessControl
+	nodes    *nodeHandlers
+	jobs     *jobHandlers
+	operator *operatorHandlers
+	audio    *audioHandlers
+	sockets  *socketHandlers
+	status   *statusHandlers
+	docs     *docHandlers
 }
 
-// New makes a server.
+// New makes a server. End it with Close.
 func New(o Options) *Server {
-	s := &Server{Options: o, sameSite: http.NewCrossOriginProtection()}
-	s.elsewhere = &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	p := responder{log: o.Log}
+	s := &Server{
+		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
+		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
-	s.life, s.end = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
-	routes := s.routes()
-	s.OpenAPI = sync.OnceValues(func() ([]byte, error) { return describe(routes, o.Version.Version) })
-	s.handler = s.mount(routes)
+	s.access = &accessControl{responder: p, keys: o.Keys, hub: o.Hub}
+	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
+	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
+	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
+	s.sockets = &socketHandlers{
+		access: s.access, hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage),
+	}
+	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
+	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
+	s.handler = s.mount(s.routes())
 	return s
 }
 
-// Close ends every connection and waits for what runs for them.
+// Close closes every connection and waits for everything that runs for them.
 func (s *Server) Close(ctx context.Context) {
-	_ = s.Hub.Close(ctx) // whoever did not say goodbye in time was cut off
-	s.end()
-	s.sockets.Wait()
-	s.NodeServer.Close()
+	_ = s.hub.Close(ctx) // connections that did not close in time were aborted
+	s.sockets.close()
 }
 
-// Handler is the server as a handler.
+// Handler is the server as an http.Handler.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Unready makes /readyz say no, and every answer the last of its connection, so that nobody sends new work here.
-func (s *Server) Unready() { s.stopping.Store(true) }
+// OpenAPI is the OpenAPI description of the routes, as YAML.
+func (s *Server) OpenAPI() ([]byte, error) { return s.docs.openAPI() }
 
-// Stopping reports whether it was.
+// AsyncAPI is the AsyncAPI description of the two WebSockets, as YAML.
+func (s *Server) AsyncAPI() ([]byte, error) { return s.docs.asyncAPI() }
+
+// SetNotReady makes /readyz answer that this instance is not ready, and every answer the last of its connection, so that clients
+// send new work to other instances.
+func (s *Server) SetNotReady() { s.stopping.Store(true) }
+
+// Stopping reports whether SetNotReady was called.
 func (s *Server) Stopping() bool { return s.stopping.Load() }
 
-// HTTP makes the http.Server that serves it, with the limits that keep a slow peer from holding it up.
+// HTTP makes the http.Server that serves s, with limits on slow peers.
 func (s *Server) HTTP() *http.Server {
-	limit := newAddressLimit(s.PerAddress, s.Log)
+	limit := newAddressLimit(s.perAddress, s.log)
 	return &http.Server{
 		Handler:           s.handler,
 		ConnState:         limit.connState,
@@ -126,82 +142,81 @@ func (s *Server) HTTP() *http.Server {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// mount makes the handler of the routes. Every path also answers to methods it does not have, and every
-// other path with NOT_FOUND, in the same form as all errors.
+// mount makes the handler of the routes. A path with another method is answered with METHOD_NOT_ALLOWED, and every other path with
+// NOT_FOUND, in the same form as all errors.
 func (s *Server) mount(routes []route) http.Handler {
 	mux := http.NewServeMux()
 	methods := make(map[string][]string)
 	for _, r := range routes {
-		mux.Handle(r.method+" "+r.path, s.guard(r.path, s.admit(r.who, r.handler)))
+		mux.Handle(r.method+" "+r.path, s.guard(r.path, s.access.require(r.access, r.handler)))
 		methods[r.path] = append(methods[r.path], r.method)
 	}
 	for p, allowed := range methods {
-		mux.Handle(p, s.guard(p, notAllowed(allowed)))
+		mux.Handle(p, s.guard(p, methodNotAllowed(allowed)))
 	}
-	nowhere := s.guard("other", func(w http.ResponseWriter, _ *http.Request) {
-		s.fail(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
+	notFound := s.guard("other", func(w http.ResponseWriter, _ *http.Request) {
+		writeWireError(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
 	})
-	mux.Handle("/", nowhere)
+	mux.Handle("/", notFound)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "//") || strings.Contains(r.URL.Path, "/.") {
-			nowhere(w, r) // the mux would redirect, and a POST does not survive that
+			notFound(w, r) // the mux would redirect, and clients repeat a redirected POST as GET
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// guard stands before every handler: it refuses names that are not this machine's when it must, and pages of
-// other sites always; it keeps a panic from taking the process with it, and counts what is slow.
+// guard wraps every handler: it checks the host and the origin of the request, recovers from panics, and counts slow requests.
 func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		limitUnread(w, r)
+		started := time.Now()
+		limitUnreadBody(w, r)
 		if s.stopping.Load() {
-			w.Header().Set("Connection", "close") // or whoever keeps theirs would ask here again, and not who can help
+			w.Header().Set("Connection", "close") // a client that keeps the connection would send its next request here
 		}
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(p)
 				}
-				s.Log.Error("a handler panicked", "path", route, "panic", p, "stack", string(debug.Stack()))
-				s.fail(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
+				s.log.Error("a handler panicked", "path", route, "panic", p, "stack", string(debug.Stack()))
+				writeWireError(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
 			}
-			if took := time.Since(began); took > s.SlowAfter {
-				s.Metrics.SlowPath.WithLabelValues(route).Inc()
-				s.Log.Warn("slow request", "path", route, "took_ms", took.Milliseconds())
+			if took := time.Since(started); took > s.slowAfter {
+				s.metrics.SlowPath.WithLabelValues(route).Inc()
+				s.log.Warn("slow request", "path", route, "took_ms", took.Milliseconds())
 			}
 		}()
-		if s.LoopbackOnly && !loopbackName(r.Host) {
-			s.fail(w, wire.Errorf(wire.Forbidden, "without keys this scheduler answers only to localhost and loopback addresses"))
+		if s.loopbackOnly && !isLoopback(r.Host) {
+			writeWireError(w, wire.Errorf(wire.Forbidden, "without keys this scheduler answers only to localhost and loopback addresses"))
 			return
 		}
-		if err := s.sameSite.Check(r); err != nil {
-			s.fail(w, wire.Errorf(wire.Forbidden, "a page of another site may not do this"))
+		if err := s.crossOrigin.Check(r); err != nil {
+			writeWireError(w, wire.Errorf(wire.Forbidden, "a page of another site may not do this"))
 			return
 		}
 		next(w, r)
 	}
 }
 
-func loopbackName(host string) bool {
+func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	return config.Loopback(host)
 }
 
-// notAllowed answers to a method a path does not have.
-func notAllowed(allowed []string) http.HandlerFunc {
+// methodNotAllowed answers requests whose method the path does not have.
+func methodNotAllowed(allowed []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, m := range allowed {
 			w.Header().Add("Allow", m)
 		}
-		writeError(w, wire.Errorf(wire.MethodNotAllowed, "%s is not allowed here; use %s", r.Method, join(allowed)))
+		writeWireError(w, wire.Errorf(wire.MethodNotAllowed, "%s is not allowed here; use %s", r.Method, strings.Join(allowed, " or ")))
 	}
 }

@@ -2,18 +2,18 @@ package socket
 
 import "time"
 
-// Look is the watchdog's look at one connection, at a time of the test's choice.
-func (c *Conn) Look(now time.Duration) { c.look(now) }
+// CheckHealth is one check by the watchdog, at a time that the test chooses.
+func CheckHealth(c *Conn, now time.Duration) { c.checkHealth(now) }
 
-// PingDue is when the connection is pinged next if nothing comes.
-func (c *Conn) PingDue() time.Duration { return c.watch.ping }
+// NextPing is when the next ping is due if nothing is received.
+func NextPing(c *Conn) time.Duration { return c.health.nextPing }
 
-// Heard reports whether something came since it was asked, or the watchdog looked, the last time.
-func (c *Conn) Heard() bool { return c.heard.Swap(false) }
+// Received reports whether bytes were received since the last call, or the last check by the watchdog.
+func Received(c *Conn) bool { return c.received.Swap(false) }
 
-// Writes is how often something was handed to the network, or looked for to be.
-func (c *Conn) Writes() uint64 {
+// Writes is how often the writer asked for something to write.
+func Writes(c *Conn) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return uint64(c.turn)
+	return uint64(c.queue.writes)
 }

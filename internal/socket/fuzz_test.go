@@ -14,18 +14,18 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/socket"
 )
 
-// FuzzWhatComes: whatever comes, what goes out is WebSocket, and the connection ends.
-func FuzzWhatComes(f *testing.F) {
+// FuzzIncomingBytes: for any incoming bytes, the server sends valid frames and the connection ends.
+func FuzzIncomingBytes(f *testing.F) {
 	for _, seed := range [][]byte{
-		nil, frame(fin|text, "hello"), frame(text, "a"), leaving(1000, "bye"), bare(fin|text, "x"), announced(fin|text, 1<<63),
-		append(frame(text, "a"), frame(fin|ping, "b")...), append(leaving(1001, ""), frame(fin|text, "c")...), frame(fin|text, strings.Repeat("x", 2000)),
+		nil, frame(fin|text, "hello"), frame(text, "a"), encodeClose(1000, "bye"), unmaskedFrame(fin|text, "x"), headerOnly(fin|text, 1<<63),
+		append(frame(text, "a"), frame(fin|ping, "b")...), append(encodeClose(1001, ""), frame(fin|text, "c")...), frame(fin|text, strings.Repeat("x", 2000)),
 	} {
 		f.Add(seed)
 	}
-	hall := socket.NewHub(socket.Options{MaxFrame: 1000, Log: slog.New(slog.DiscardHandler)})
+	hub := socket.NewHub(socket.Options{MaxFrame: 1000, Log: slog.New(slog.DiscardHandler)})
 	conns := make(chan *socket.Conn, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := hall.Accept(w, r)
+		c, err := hub.Accept(w, r)
 		if err != nil {
 			return
 		}
@@ -41,7 +41,7 @@ func FuzzWhatComes(f *testing.F) {
 		}()
 	}))
 	f.Cleanup(func() {
-		_ = hall.Close(f.Context())
+		_ = hub.Close(f.Context())
 		srv.Close()
 	})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -52,7 +52,7 @@ func FuzzWhatComes(f *testing.F) {
 		c.Conn.(*net.TCPConn).CloseWrite()
 		for {
 			_, err := readFrame(c.r)
-			if errors.Is(err, errForm) || errors.Is(err, os.ErrDeadlineExceeded) {
+			if errors.Is(err, errInvalidFrame) || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatal(err)
 			}
 			if err != nil {
@@ -61,8 +61,8 @@ func FuzzWhatComes(f *testing.F) {
 		}
 		select {
 		case <-(<-conns).Done():
-		case <-time.After(patience):
-			t.Fatal("it does not end")
+		case <-time.After(testTimeout):
+			t.Fatal("the connection does not end")
 		}
 	})
 }

@@ -12,48 +12,48 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/socket"
 )
 
-// TestAnIdleConnectionCostsLittle measures heap and stacks of the server's side for each of 1,000 connections, all of
-// which have said and heard something, and their readers.
-func TestAnIdleConnectionCostsLittle(t *testing.T) {
-	const many, most = 1000, 14 << 10
-	p := open(t, socket.Options{}, nil)
+// TestIdleConnectionCostsLittle measures heap and stacks of the server's side for each of 1,000 connections that have sent and
+// received something, with their readers.
+func TestIdleConnectionCostsLittle(t *testing.T) {
+	const conns, limit = 1000, 14 << 10
+	s := startServer(t, socket.Options{}, nil)
 	token := "Sec-WebSocket-Protocol: lingua.v1, lingua.token." + strings.Repeat("x", 4<<10) // must not be kept
-	var peers [many]*peer
-	before := footprint()
-	for i := range peers {
-		peers[i], _ = handshake(t, p.address, usual(token)...)
-		peers[i].send(frame(fin|binaryFrame, "hello"))
-		peers[i].expect(fin|binaryFrame, "hello")
-		peers[i].r = nil // the client's memory is not the server's
+	var clients [conns]*rawClient
+	before := memoryInUse()
+	for i := range clients {
+		clients[i], _ = handshake(t, s.address, upgradeHeaders(token)...)
+		clients[i].send(frame(fin|binaryFrame, "hello"))
+		clients[i].expect(fin|binaryFrame, "hello")
+		clients[i].r = nil // the client's memory is not the server's
 	}
-	each := (footprint() - before) / many
+	each := (memoryInUse() - before) / conns
 	t.Logf("%d bytes for each idle connection, heap and stack", each)
-	if each > most {
-		t.Errorf("an idle connection costs %d bytes; want at most %d", each, most)
+	if each > limit {
+		t.Errorf("an idle connection costs %d bytes; want at most %d", each, limit)
 	}
-	runtime.KeepAlive(&peers)
+	runtime.KeepAlive(&clients)
 }
 
-// TestAConnectionThatEndedCostsNothing: nothing of it is kept.
-func TestAConnectionThatEndedCostsNothing(t *testing.T) {
-	const many, most = 1000, 3 << 10 // what the client's side and its clean-up cost
-	p := open(t, socket.Options{}, nil)
-	before := footprint()
-	for range many {
-		c := dial(t, p.address)
-		conn := soon(t, p.opened)
+// TestEndedConnectionCostsNothing: no memory of an ended connection is kept.
+func TestEndedConnectionCostsNothing(t *testing.T) {
+	const conns, limit = 1000, 3 << 10 // what the client's side and its clean-up cost
+	s := startServer(t, socket.Options{}, nil)
+	before := memoryInUse()
+	for range conns {
+		c := dial(t, s.address)
+		conn := receive(t, s.accepted)
 		conn.Abort()
-		p.gone(conn)
-		p.closed()
+		s.awaitDone(conn)
+		s.awaitClose()
 		c.r = nil
 	}
-	if each := (footprint() - before) / many; each > most {
-		t.Errorf("a connection that ended costs %d bytes; want at most %d", each, most)
+	if each := (memoryInUse() - before) / conns; each > limit {
+		t.Errorf("a connection that ended costs %d bytes; want at most %d", each, limit)
 	}
 }
 
-// footprint is what heap and stacks hold after a collection.
-func footprint() int64 {
+// memoryInUse is the size of heap and stacks after a garbage collection.
+func memoryInUse() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

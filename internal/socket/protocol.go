@@ -1,36 +1,39 @@
 package socket
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// ReadFirst reads the only message that may come first. A connection that sends nothing within the timeout is closed.
-func ReadFirst[T wire.Frame](conn *Conn, timeout time.Duration) (*T, error) {
-	var in T
+// ReadFirst reads the first message of a connection, which must be of one of the types. A connection that sends nothing within the
+// timeout is closed. The text is valid until the next Read.
+func ReadFirst(conn *Conn, timeout time.Duration, types ...wire.FrameType) (typ wire.FrameType, text []byte, err error) {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = string(t)
+	}
+	want := strings.Join(names, " or ")
 	timer := time.AfterFunc(timeout, func() {
-		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no %s came within %s", in.Type(), timeout))
+		conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "no %s came within %s", want, timeout))
 	})
 	defer timer.Stop()
 	m, err := conn.Read()
-	if err != nil {
-		return nil, wire.Errorf(wire.InvalidRequest, "the connection ended before its first message")
+	switch {
+	case err != nil:
+		return "", nil, wire.Errorf(wire.InvalidRequest, "the connection ended before its first message")
+	case m.Binary:
+		return "", nil, wire.Errorf(wire.InvalidRequest, "the first message must be %s", want)
 	}
-	if m.Binary {
-		return nil, wire.Errorf(wire.InvalidRequest, "the first message must be %s", in.Type())
+	if typ, err = wire.TypeOf(m.Data); err != nil {
+		return "", nil, err
 	}
-	typ, err := wire.TypeOf(m.Data)
-	if err != nil {
-		return nil, err
+	if !slices.Contains(types, typ) {
+		return "", nil, wire.Invalid("type", "the first message must be %s, not %s", want, typ)
 	}
-	if typ != in.Type() {
-		return nil, wire.Invalid("type", "the first message must be %s, not %s", in.Type(), typ)
-	}
-	if err := wire.Decode(m.Data, &in); err != nil {
-		return nil, err
-	}
-	return &in, nil
+	return typ, m.Data, nil
 }
 
 // Refuse closes a connection with an error.
@@ -49,7 +52,7 @@ func ReplyError(conn *Conn, m Message, e *wire.Error) {
 	conn.Send(answer)
 }
 
-// CloseCode is the close code of an error.
+// CloseCode is the close code for an error code.
 func CloseCode(code wire.Code) wire.CloseCode {
 	switch code {
 	case wire.Unauthorized:

@@ -8,97 +8,183 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Send queues a frame and reports whether it could: it cannot once the connection is closing. It never waits. When more
-// is queued than may be, the other side is too slow: the queue is dropped and the connection closed.
+// sendQueue holds the frames that a connection has to write. The connection's lock guards it.
+type sendQueue struct {
+	pending *frameBuffer    // waits to be written; nil when nothing does
+	current *frameBuffer    // is being written
+	last    *frameBuffer    // the last frames, which are written after everything else
+	sources []func() []byte // of binary frames that are fetched when nothing is pending; they take turns
+	writes  uint            // counts writes, so that the watchdog notices a stuck one
+	writing bool            // the writer goroutine runs
+}
+
+// unsent is what is queued and not yet written, without the last frames.
+func (q *sendQueue) unsent() (frames, bytes int) {
+	for _, b := range [...]*frameBuffer{q.pending, q.current} {
+		if b != nil {
+			frames += b.unsentFrames()
+			bytes += b.unsentBytes()
+		}
+	}
+	return frames, bytes
+}
+
+// drop removes everything that was not given to the network, except the last frames.
+func (q *sendQueue) drop() {
+	for _, b := range [...]*frameBuffer{q.pending, q.current} {
+		if b != nil {
+			b.drop()
+		}
+	}
+	q.sources = nil
+}
+
+// free returns all buffers to the pool.
+func (q *sendQueue) free() {
+	for _, b := range [...]*frameBuffer{q.pending, q.current, q.last} {
+		if b != nil {
+			b.free()
+		}
+	}
+	q.pending, q.current, q.last, q.sources = nil, nil, nil, nil
+}
+
+// addFrame appends a frame to one of the queue's buffers.
+func addFrame(to **frameBuffer, op byte, payload []byte) {
+	if *to == nil {
+		*to = frameBuffers.Get().(*frameBuffer)
+	}
+	(*to).add(op, payload)
+}
+
+// pull queues the next frame of the sources, and reports whether there was one.
+func (q *sendQueue) pull() bool {
+	for len(q.sources) > 0 {
+		source := q.sources[0]
+		q.sources = q.sources[1:]
+		if frame := source(); frame != nil {
+			q.sources = append(q.sources, source)
+			addFrame(&q.pending, opBinary, frame)
+			return true
+		}
+	}
+	q.sources = nil
+	return false
+}
+
+// next returns the bytes to write next; nil when nothing is left.
+func (q *sendQueue) next() []byte {
+	for {
+		// Small frames are written together: audio may come in hundreds of packets.
+		for q.current == nil && (q.pending == nil || len(q.pending.data) < writeSize/4) && q.pull() {
+			continue
+		}
+		if q.current == nil && q.pending == nil {
+			if q.last == nil {
+				return nil
+			}
+			q.pending, q.last = q.last, nil
+		}
+		if q.current == nil {
+			q.current, q.pending = q.pending, nil
+		}
+		if b := q.current.next(); len(b) > 0 {
+			return b
+		}
+		q.current.free()
+		q.current = nil
+	}
+}
+
+// Send queues a frame. It never waits, and reports false once the connection is closing. When the queue is full the peer is too
+// slow: the queue is dropped and the connection closed.
 func (c *Conn) Send(f wire.Frame) bool {
 	text, err := wire.EncodeFrame(f)
-	if err != nil { // what it says may quote the frame, and is not logged
-		c.hall.opts.Log.Error("a frame cannot be written as JSON", "type", string(f.Type()))
+	if err != nil { // the error may quote the frame, so it is not logged
+		c.hub.opts.Log.Error("a frame cannot be encoded as JSON", "type", string(f.Type()))
 		c.Close(wire.CloseInternal, wire.Errorf(wire.Internal, "something went wrong here, not with your message; it was logged"))
 		return false
 	}
 	return c.enqueue(opText, text)
 }
 
-// SendBinary queues a copy of b as a binary frame, in the manner of Send.
+// SendText queues a copy of an encoded text frame, like Send.
+func (c *Conn) SendText(text []byte) bool { return c.enqueue(opText, text) }
+
+// SendBinary queues a copy of b as a binary frame, like Send.
 func (c *Conn) SendBinary(b []byte) bool { return c.enqueue(opBinary, b) }
 
-// Close closes the connection when what is queued is written, with an error frame first if there is an error. It does
-// not wait: Done tells the end, and the watchdog cuts it if that does not come. Only the first close counts, and nothing
-// is sent after it.
-func (c *Conn) Close(code wire.CloseCode, e *wire.Error) {
+// Feed sends the binary frames of a source as fast as the peer reads: a frame is fetched only when nothing waits to be written,
+// so a long feed does not fill the queue. Frames that were queued before precede it; frames that are queued later may overtake it.
+// The source is called until it returns nil, with the connection's lock held: it must not block or use the connection. Feed
+// reports false once the connection is closing.
+func (c *Conn) Feed(source func() []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.part(CloseError{Code: code}, e)
+	if c.closing {
+		return false
+	}
+	c.queue.sources = append(c.queue.sources, source)
+	c.startWriter()
+	return true
 }
 
-// refusedLinger is how long one that was refused may take to read why.
-const refusedLinger = time.Second
+// SendWith queues a frame, like Send, and feeds a source after it. Small frames are written together with it.
+func (c *Conn) SendWith(f wire.Frame, source func() []byte) bool {
+	text, err := wire.EncodeFrame(f)
+	if err != nil {
+		return c.Send(f) // logs the error and closes the connection
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
+	c.queue.sources = append(c.queue.sources, source) // dropped with the rest if the queue is full
+	return c.enqueueLocked(opText, text)
+}
 
-// Part says a last word and closes the connection, after everything that is queued or fed.
+// SendFinal sends a last frame and closes the connection normally, after everything that is queued or fed.
 func (c *Conn) SendFinal(f wire.Frame) {
 	text, err := wire.EncodeFrame(f)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && !c.closing {
-		c.add(&c.bye, opText, text)
+		addFrame(&c.queue.last, opText, text)
 	}
-	c.part(CloseError{Code: wire.CloseNormal}, nil)
+	c.startClose(CloseError{Code: wire.CloseNormal}, nil)
 }
 
-// echo answers the other side's close, with its own code. It does not listen to what is queued any more.
-func (c *Conn) echo(code wire.CloseCode) {
+// Close closes the connection after what is queued is written, with an error frame first if there is an error. It does not wait:
+// Done is closed at the end, and the watchdog aborts a closing handshake that takes too long. Only the first close takes effect,
+// and nothing is sent after it.
+func (c *Conn) Close(code wire.CloseCode, e *wire.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.startClose(CloseError{Code: code}, e)
+}
+
+// refuse is Close for a connection that is refused right after its opening handshake.
+func (c *Conn) refuse(code wire.CloseCode, e *wire.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = true
+	c.startClose(CloseError{Code: code}, e)
+}
+
+// replyClose answers the peer's close frame with the same code. The peer reads nothing that is still queued.
+func (c *Conn) replyClose(code wire.CloseCode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closing {
-		c.dropQueued()
-		c.part(CloseError{Code: code, ByPeer: true}, nil)
+		c.queue.drop()
+		c.startClose(CloseError{Code: code, ByPeer: true}, nil)
 	}
 }
 
-func (c *Conn) enqueue(op byte, payload []byte) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.queue(op, payload)
-}
-
-// queue does so. The caller holds the lock.
-func (c *Conn) queue(op byte, payload []byte) bool {
-	if c.closing {
-		return false
-	}
-	if frames, bytes := c.queued(); frames+1 > c.hall.opts.QueueMessages || bytes+frameHeader+len(payload) > c.hall.opts.QueueBytes {
-		c.dropQueued()
-		c.part(CloseError{Code: wire.CloseSlow}, wire.Errorf(wire.RateLimited,
-			"what was sent to you was not read in time: %d messages of %d bytes waited; connect again and read faster", frames, bytes))
-		return false
-	}
-	c.push(op, payload)
-	return true
-}
-
-// queued is what is not yet written. The caller holds the lock.
-func (c *Conn) queued() (frames, bytes int) {
-	for _, o := range []*outbox{c.next, c.flying} {
-		if o != nil {
-			frames += o.frames()
-			bytes += o.bytes()
-		}
-	}
-	return frames, bytes
-}
-
-func (c *Conn) dropQueued() {
-	for _, o := range []*outbox{c.next, c.flying} {
-		if o != nil {
-			o.drop()
-		}
-	}
-	c.sources = nil
-}
-
-// part queues the last frames. After an error nobody waits for what sources still have. The caller holds the lock.
-func (c *Conn) part(end CloseError, e *wire.Error) {
+// startClose starts the closing handshake: it queues the last frames. With an error the sources are dropped. The caller holds the
+// lock.
+func (c *Conn) startClose(end CloseError, e *wire.Error) {
 	if c.closing {
 		return
 	}
@@ -106,112 +192,109 @@ func (c *Conn) part(end CloseError, e *wire.Error) {
 	c.end = end
 	var reason []byte
 	if e != nil {
-		c.sources = nil
+		c.queue.sources = nil
 		reason = []byte(e.Code)
 		text, err := wire.EncodeFrame(wire.ErrorFrame{Error: *e, Fatal: true})
 		if err == nil {
-			c.add(&c.bye, opText, text)
+			addFrame(&c.queue.last, opText, text)
 		}
 	}
-	var last []byte
-	if end.Code != CloseEmpty {
-		last = append(binary.BigEndian.AppendUint16(nil, uint16(end.Code)), reason...)
+	var payload []byte
+	if end.Code != CloseNoStatus {
+		payload = append(binary.BigEndian.AppendUint16(nil, uint16(end.Code)), reason...)
 	}
-	c.add(&c.bye, opClose, last)
-	c.wake()
+	addFrame(&c.queue.last, opClose, payload)
+	c.startWriter()
 }
 
-// push appends a frame and sees to it that there is a writer. The caller holds the lock.
-func (c *Conn) push(op byte, payload []byte) {
-	c.add(&c.next, op, payload)
-	c.wake()
+func (c *Conn) enqueue(op byte, payload []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.enqueueLocked(op, payload)
 }
 
-// add appends a frame to one of the connection's outboxes. The caller holds the lock.
-func (c *Conn) add(to **outbox, op byte, payload []byte) {
-	if *to == nil {
-		*to = outboxes.Get().(*outbox)
+// enqueueLocked is enqueue for a caller that holds the lock.
+func (c *Conn) enqueueLocked(op byte, payload []byte) bool {
+	if c.closing {
+		return false
 	}
-	(*to).add(op, payload)
+	if frames, bytes := c.queue.unsent(); frames+1 > c.hub.opts.QueueMessages || bytes+maxFrameHeader+len(payload) > c.hub.opts.QueueBytes {
+		c.queue.drop()
+		c.startClose(CloseError{Code: wire.CloseSlow}, wire.Errorf(wire.RateLimited,
+			"you did not read what was sent in time: %d messages of %d bytes were waiting; connect again and read faster", frames, bytes))
+		return false
+	}
+	addFrame(&c.queue.pending, op, payload)
+	c.startWriter()
+	return true
 }
 
-// wake sees to it that there is a writer. The caller holds the lock.
-func (c *Conn) wake() {
-	if !c.writing {
-		c.writing = true
+// startWriter starts the writer unless it runs. The caller holds the lock.
+func (c *Conn) startWriter() {
+	if !c.queue.writing {
+		c.queue.writing = true
 		c.users++
 		go c.write()
 	}
 }
 
-// write writes what is queued, and ends when nothing is.
+// write is the writer: it writes what is queued, and ends when nothing is.
 func (c *Conn) write() {
-	defer c.leave()
+	defer c.release()
 	for {
-		b, last := c.hand()
+		b, closeWritten := c.nextWrite()
 		switch {
-		case last:
-			c.linger()
+		case closeWritten:
+			c.awaitPeerClose()
 			return
 		case b == nil:
 			return
 		}
-		if _, err := c.pipe.Conn.Write(b); err != nil {
+		if _, err := c.transport.Conn.Write(b); err != nil {
 			c.Abort()
 			return
 		}
 	}
 }
 
-// hand returns what to write next, nil if the writer should end, and whether the connection's last frame is written.
-func (c *Conn) hand() (b []byte, last bool) {
+// nextWrite returns the bytes to write next, nil when the writer should end, and whether the close frame has been written.
+func (c *Conn) nextWrite() (b []byte, closeWritten bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.turn++
-	for !c.cut {
-		// What is small goes together, in one write: audio may come in hundreds of packets.
-		for c.flying == nil && (c.next == nil || len(c.next.data) < chunk/4) && c.pull() {
-			continue
-		}
-		if c.flying == nil && c.next == nil {
-			if c.bye == nil {
-				c.writing = c.closing // nothing can follow, so nobody will miss a writer
-				return nil, c.closing
-			}
-			c.next, c.bye = c.bye, nil
-		}
-		if c.flying == nil {
-			c.flying, c.next = c.next, nil
-		}
-		if b = c.flying.hand(); len(b) > 0 {
-			return b, false
-		}
-		c.flying.free()
-		c.flying = nil
+	c.queue.writes++
+	if c.transportClosed {
+		return nil, false
 	}
-	return nil, false
+	if b := c.queue.next(); b != nil {
+		return b, false
+	}
+	c.queue.writing = c.closing // nothing is queued after the close frame, so no further writer may start
+	return nil, c.closing
 }
 
-// linger waits until the other side has closed too. To close the connection while something unread is there would reset
-// it, and the other side might never see why it was closed. A Read that is going on does the waiting itself.
-func (c *Conn) linger() {
-	if half, ok := c.pipe.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		c.hangUp(CloseLost, false)
+// refusedTimeout is how long a refused peer has to read the reason and close.
+const refusedTimeout = time.Second
+
+// awaitPeerClose waits until the peer has closed too. If the connection were closed while unread bytes are there, TCP would reset
+// it and the peer might never read the close frame. A Read in progress waits by itself.
+func (c *Conn) awaitPeerClose() {
+	if half, ok := c.transport.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		c.closeTransport(CloseAbnormal, false)
 		return
 	}
 	c.mu.Lock()
-	c.parted = true
+	c.closeSent = true
 	reading := c.reading
-	var until time.Time
+	var deadline time.Time
 	if c.refused {
-		until = time.Now().Add(refusedLinger)
+		deadline = time.Now().Add(refusedTimeout)
 	}
 	c.mu.Unlock()
 	if reading {
 		return
 	}
-	if c.pipe.SetReadDeadline(until) == nil {
-		_, _ = io.Copy(io.Discard, c.pipe.Conn) // until it ends, in whatever way
+	if c.transport.SetReadDeadline(deadline) == nil {
+		_, _ = io.Copy(io.Discard, c.transport.Conn) // until it ends, for whatever reason
 	}
-	c.hangUp(CloseLost, false)
+	c.closeTransport(CloseAbnormal, false)
 }

@@ -1,0 +1,140 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Spec converts a dispatch request.
+func (r *Reader) Spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
+	spec := core.Spec{
+		Request: core.RequestID(in.RequestID), Tenant: core.TenantID(in.TenantID), Session: core.SessionID(in.SessionID),
+		AudioRef: in.AudioRef,
+	}
+	if e := CheckOptionalID("request_id", in.RequestID); e != nil {
+		return spec, e
+	}
+	if e := CheckOptionalID("tenant_id", in.TenantID); e != nil {
+		return spec, e
+	}
+	if e := CheckID("session_id", in.SessionID); e != nil {
+		return spec, e
+	}
+	if len(in.AudioRef) > maxURL {
+		return spec, wire.Invalid("audio_ref", "must be at most %d characters", maxURL)
+	}
+	var e *wire.Error
+	if spec.Direction.Src, e = r.Lang("src_lang", in.SrcLang); e != nil {
+		return spec, e
+	}
+	if spec.Direction.Tgt, e = r.Lang("tgt_lang", in.TgtLang); e != nil {
+		return spec, e
+	}
+	if spec.Direction.Src == spec.Direction.Tgt {
+		return spec, wire.Invalid("tgt_lang", "is the same language as src_lang (%s): there is nothing to translate", spec.Direction.Src)
+	}
+	if audio.IsSession(in.AudioRef) {
+		return spec, wire.Invalid("audio_ref", "must not begin with %s: that is the audio of sessions", audio.RefPrefix)
+	}
+	spec.Options, e = r.Options(&in.Options)
+	return spec, e
+}
+
+// Options converts the requirements of a job beyond its direction.
+func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
+	o := core.Options{
+		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region,
+		RequiredServices: in.RequiredServices, RequiredModels: in.RequiredModels, Features: in.Features,
+	}
+	if in.PreferredNodeID != nil {
+		if e := CheckOptionalID("options.preferred_node_id", *in.PreferredNodeID); e != nil {
+			return o, e
+		}
+		o.PreferredNode = core.NodeID(*in.PreferredNodeID)
+	}
+	if o.Strict && o.PreferredNode == "" {
+		return o, wire.Invalid("options.strict", "needs preferred_node_id")
+	}
+	for field, names := range map[string][]string{
+		"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels, "options.features": o.Features,
+	} {
+		if e := checkNames(field, names); e != nil {
+			return o, e
+		}
+	}
+	if len(o.Region) > maxName {
+		return o, wire.Invalid("options.region", "must be at most %d characters", maxName)
+	}
+	return o, nil
+}
+
+// NodeResult is the part of a node's result that the scheduler reads. The rest is passed on unchanged.
+type NodeResult struct {
+	TextSrc string           `json:"text_src"`
+	TextTgt string           `json:"text_tgt"`
+	Latency map[string]int64 `json:"latency"`
+	TTS     bool             `json:"tts"`
+	// TTSAudio is the format of the speech; CheckResult has checked it.
+	TTSAudio *wire.AudioFormat `json:"tts_audio"`
+}
+
+// CheckResult checks the form and the size of a node's result.
+func CheckResult(result json.RawMessage) *wire.Error {
+	body := bytes.TrimSpace(result)
+	switch {
+	case len(body) == 0, string(body) == "null":
+		return nil
+	case body[0] != '{':
+		return wire.Invalid("result", "must be an object")
+	case !fitsMessage(body):
+		return wire.Wrong(wire.PayloadTooLarge, "result", "it does not fit into a message of %d bytes, which contains its texts twice: send less", wire.MaxFrame)
+	}
+	var speech struct {
+		TTSAudio *wire.AudioFormat `json:"tts_audio"`
+	}
+	if err := json.Unmarshal(body, &speech); err != nil {
+		return wire.Invalid("result.tts_audio", "must be an object with encoding, sample_rate and channels")
+	}
+	_, e := audio.SpeechFormat("result.tts_audio", speech.TTSAudio)
+	return e
+}
+
+const (
+	// alwaysFits is the size up to which a result fits into a message however it is encoded: its texts are in it twice, and one
+	// byte of a text takes at most six.
+	alwaysFits = wire.MaxFrame / 16
+	// messageOverhead is the maximum size of a message without the result: identifiers and numbers.
+	messageOverhead = 4 << 10
+)
+
+// fitsMessage reports whether a node's result fits into the message that brings it to its session.
+func fitsMessage(result json.RawMessage) bool {
+	if len(result) <= alwaysFits {
+		return true
+	}
+	var r NodeResult
+	_ = json.Unmarshal(result, &r) // fields of another type count as absent, here as in the message
+	text, err := wire.EncodeFrame(wire.Result{TextSrc: r.TextSrc, TextTgt: r.TextTgt, Result: result})
+	return err == nil && len(text)+messageOverhead <= wire.MaxFrame
+}
+
+// FailureReason converts the reason that a node gives for a failed attempt: the reason, and the detail that is kept.
+func FailureReason(nodeReason string) (core.Reason, string) {
+	switch reason := core.Reason(nodeReason); reason {
+	case core.ReasonNodeBusy, core.ReasonModelNotAvailable:
+		return reason, nodeReason
+	}
+	return core.ReasonNodeFailed, identifierOrEmpty(nodeReason)
+}
+
+// identifierOrEmpty keeps a node's reason if it has the form of an identifier. Prose is dropped, because it may quote an utterance.
+func identifierOrEmpty(reason string) string {
+	if !core.ValidID(reason) {
+		return ""
+	}
+	return reason
+}

@@ -1,0 +1,258 @@
+package convert
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Declaration converts the declaration of a node.
+func (r *Reader) Declaration(d *wire.Declaration) (nodes.Patch, *wire.Error) {
+	var p nodes.Patch
+	if d.Health != "" {
+		h, err := core.ParseHealth(d.Health)
+		if err != nil {
+			return p, wire.Invalid("health", "%s", err)
+		}
+		p.Health = h
+	}
+	if d.SemanticLangs != nil && len(d.SemanticLangs) == 0 {
+		return p, wire.Invalid("semantic_langs", "must not be empty: without semantic repair a node can do no job")
+	}
+	if n := d.MaxConcurrentJobs; n != nil && (*n < 0 || *n > core.MaxConcurrentJobs) {
+		return p, wire.Invalid("max_concurrent_jobs", "must be between 0 and %d, not %d", core.MaxConcurrentJobs, *n)
+	}
+	p.MaxJobs = d.MaxConcurrentJobs
+
+	var e *wire.Error
+	if p.ASR, e = r.langSet("asr_langs", d.ASRLangs); e != nil {
+		return p, e
+	}
+	if p.Semantic, e = r.langSet("semantic_langs", d.SemanticLangs); e != nil {
+		return p, e
+	}
+	if p.TTS, e = r.langSet("tts_langs", d.TTSLangs); e != nil {
+		return p, e
+	}
+	if p.Pairs, e = r.pairs(d.NMTPairs); e != nil {
+		return p, e
+	}
+	if e := checkNames("installed_models", d.InstalledModels); e != nil {
+		return p, e
+	}
+	if e := checkNames("features", d.Features); e != nil {
+		return p, e
+	}
+	p.Models, p.Features = d.InstalledModels, d.Features
+	if p.Services, e = readServices(d.InstalledServices); e != nil {
+		return p, e
+	}
+	if p.States, e = readStates(d.CapabilityState); e != nil {
+		return p, e
+	}
+	if p.Load, e = readLoad(d.CurrentLoad); e != nil {
+		return p, e
+	}
+	if d.Region != nil && len(*d.Region) > maxName {
+		return p, wire.Invalid("region", "must be at most %d characters", maxName)
+	}
+	if d.Zone != nil && len(*d.Zone) > maxName {
+		return p, wire.Invalid("zone", "must be at most %d characters", maxName)
+	}
+	p.Region, p.Zone = d.Region, d.Zone
+	if d.TenantID != nil {
+		if e := CheckOptionalID("tenant_id", *d.TenantID); e != nil {
+			return p, e
+		}
+		tenant := core.TenantID(*d.TenantID)
+		p.Tenant = &tenant
+	}
+	if d.CallbackURL != nil && *d.CallbackURL != "" {
+		if len(*d.CallbackURL) > maxURL {
+			return p, wire.Invalid("callback_url", "must be at most %d characters", maxURL)
+		}
+		if err := r.checkCallback(*d.CallbackURL); err != nil {
+			return p, wire.Invalid("callback_url", "%s", err)
+		}
+	}
+	p.Callback = d.CallbackURL
+	p.Types = readTypes(d.CapabilityByType)
+	return p, nil
+}
+
+func readTypes(c *wire.CapabilityByType) *core.ServiceTypes {
+	if c == nil {
+		return nil
+	}
+	tri := func(b *bool) core.Tri {
+		if b == nil {
+			return core.Unknown
+		}
+		return core.TriOf(*b)
+	}
+	return &core.ServiceTypes{ASR: tri(c.ASR), NMT: tri(c.NMT), TTS: tri(c.TTS), Tone: tri(c.Tone), Semantic: tri(c.Semantic)}
+}
+
+func readServices(list []wire.Service) ([]core.Service, *wire.Error) {
+	if list == nil {
+		return nil, nil
+	}
+	if len(list) > maxList {
+		return nil, wire.Invalid("installed_services", "has %d entries; the maximum is %d", len(list), maxList)
+	}
+	out := make([]core.Service, len(list))
+	for i, sv := range list {
+		field := fmt.Sprintf("installed_services[%d]", i)
+		if sv.ServiceID == "" || len(sv.ServiceID) > maxName {
+			return nil, wire.Invalid(field+".service_id", "must be 1 to %d characters", maxName)
+		}
+		if len(sv.Version) > maxName || len(sv.Type) > maxName {
+			return nil, wire.Invalid(field, "version and type must be at most %d characters", maxName)
+		}
+		status, err := core.ParseServiceStatus(sv.Status)
+		if err != nil {
+			return nil, wire.Invalid(field+".status", "%s", err)
+		}
+		out[i] = core.Service{ID: sv.ServiceID, Version: sv.Version, Type: sv.Type, Status: status}
+	}
+	return out, nil
+}
+
+// readStates converts the status of services.
+func readStates(given map[string]string) (map[string]core.ServiceStatus, *wire.Error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	if len(given) > maxList {
+		return nil, wire.Invalid("capability_state", "has %d entries; the maximum is %d", len(given), maxList)
+	}
+	out := make(map[string]core.ServiceStatus, len(given))
+	for id, name := range given {
+		if id == "" || len(id) > maxName {
+			return nil, wire.Invalid("capability_state", "names a service by %d characters; 1 to %d are allowed", len(id), maxName)
+		}
+		status, err := core.ParseServiceStatus(name)
+		if err != nil {
+			return nil, wire.Invalid("capability_state", "of %.64q: %s", id, err)
+		}
+		out[id] = status
+	}
+	return out, nil
+}
+
+func readLoad(l *wire.Load) (*core.Load, *wire.Error) {
+	if l == nil {
+		return nil, nil
+	}
+	out := core.UnknownLoad
+	for _, part := range []struct {
+		name string
+		from *float64
+		to   *float64
+	}{{"cpu", l.CPU, &out.CPU}, {"gpu", l.GPU, &out.GPU}, {"memory", l.Memory, &out.Memory}} {
+		if part.from == nil {
+			continue
+		}
+		if *part.from < 0 || *part.from > 1 || math.IsNaN(*part.from) {
+			return nil, wire.Invalid("current_load."+part.name, "must be between 0 and 1, not %v", *part.from)
+		}
+		*part.to = *part.from
+	}
+	return &out, nil
+}
+
+// Registration converts a declaration that must be complete, and the list of jobs that the node reports.
+func (r *Reader) Registration(d *wire.Declaration) (nodes.Patch, store.Activity, *wire.Error) {
+	if d.SemanticLangs == nil {
+		return nodes.Patch{}, store.Activity{}, wire.Invalid("semantic_langs", "is missing: list the languages the node can repair")
+	}
+	if d.MaxConcurrentJobs == nil {
+		return nodes.Patch{}, store.Activity{}, wire.Invalid("max_concurrent_jobs", "is missing: give the number of jobs that the node takes at once")
+	}
+	p, e := r.Declaration(d)
+	if e != nil {
+		return nodes.Patch{}, store.Activity{}, e
+	}
+	a, e := Activity(d)
+	return p, a, e
+}
+
+// Activity converts the list and the number of jobs that a node reports.
+func Activity(d *wire.Declaration) (store.Activity, *wire.Error) {
+	var a store.Activity
+	if d.CurrentJobs != nil {
+		if *d.CurrentJobs < 0 || *d.CurrentJobs > 10*core.MaxConcurrentJobs {
+			return a, wire.Invalid("current_jobs", "must be between 0 and %d, not %d", 10*core.MaxConcurrentJobs, *d.CurrentJobs)
+		}
+		a.Counts, a.Current = true, *d.CurrentJobs
+	}
+	if d.Active == nil {
+		return a, nil
+	}
+	if len(d.Active) > maxActive {
+		return a, wire.Invalid("active", "has %d entries; the maximum is %d", len(d.Active), maxActive)
+	}
+	a.Lists = true
+	a.Active = make([]store.ActiveJob, len(d.Active))
+	for i, job := range d.Active {
+		field := fmt.Sprintf("active[%d]", i)
+		if e := CheckID(field+".job_id", job.JobID); e != nil {
+			return a, e
+		}
+		if e := CheckAttempt(field+".attempt_id", job.AttemptID); e != nil {
+			return a, e
+		}
+		if job.AudioChunks < 0 {
+			return a, wire.Invalid(field+".audio_chunks", "must be 0 or more, not %d", job.AudioChunks)
+		}
+		a.Active[i] = store.ActiveJob{Job: core.JobID(job.JobID), Attempt: job.AttemptID}
+	}
+	return a, nil
+}
+
+// CheckAttempt checks the number of an attempt.
+func CheckAttempt(field string, attempt int) *wire.Error {
+	if attempt < 1 || attempt > math.MaxInt32 {
+		return wire.Invalid(field, "must be 1 or more, not %d", attempt)
+	}
+	return nil
+}
+
+// Unavailable converts the report of a node that a service is unavailable.
+func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Error) {
+	u := nodes.Unavailable{
+		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Detail: identifierOrEmpty(in.Reason), Job: core.JobID(in.JobID), Attempt: in.AttemptID,
+	}
+	if e := CheckID("node_id", in.NodeID); e != nil {
+		return u, e
+	}
+	if e := CheckOptionalID("job_id", in.JobID); e != nil {
+		return u, e
+	}
+	if in.ServiceID == "" || len(in.ServiceID) > maxName {
+		return u, wire.Invalid("service_id", "must be 1 to %d characters", maxName)
+	}
+	if in.JobID != "" {
+		if e := CheckAttempt("attempt_id", in.AttemptID); e != nil {
+			return u, e
+		}
+	}
+	return u, nil
+}
+
+// Tenant is the tenant that a node's credential names. What the node declares must not contradict it; a nil grant is that of an
+// operator, who may name any.
+func Tenant(grant *auth.NodeGrant, declared *core.TenantID) (*core.TenantID, *wire.Error) {
+	if grant == nil || grant.Tenant == "" {
+		return declared, nil
+	}
+	if declared != nil && *declared != grant.Tenant {
+		return nil, wire.Wrong(wire.Forbidden, "tenant_id", "this token is of another tenant")
+	}
+	return &grant.Tenant, nil
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// buffers are reused for the bodies of requests and answers.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxPooledBuffer is the largest buffer that is reused.
+const maxPooledBuffer = 64 << 10
+
+func putBuffer(b *bytes.Buffer) {
+	if b.Cap() <= maxPooledBuffer {
+		b.Reset()
+		buffers.Put(b)
+	}
+}
+
+// responder writes the errors of handlers, and logs those that are not the client's fault.
+type responder struct {
+	log *slog.Logger
+}
+
+// writeError answers with an error. An error that is not a wire.Error is logged, and answered with INTERNAL.
+func (p responder) writeError(w http.ResponseWriter, err error) {
+	var e *wire.Error
+	if !errors.As(err, &e) {
+		p.log.Error("a request failed", "error", err)
+		e = wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged")
+	}
+	writeWireError(w, e)
+}
+
+// handleBody makes a handler of a function that takes a JSON body.
+func handleBody[T any](p responder, fn func(ctx context.Context, in *T) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in T
+		if err := readBody(w, r, &in); err != nil {
+			p.writeError(w, err)
+			return
+		}
+		out, err := fn(r.Context(), &in)
+		if err != nil {
+			p.writeError(w, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, out)
+	}
+}
+
+// handle makes a handler of a function that takes no body.
+func handle(p responder, fn func(r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		out, err := fn(r)
+		if err != nil {
+			p.writeError(w, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, out)
+	}
+}
+
+// readBody checks the media type and the size of a body, and decodes it.
+func readBody(w http.ResponseWriter, r *http.Request, into any) error {
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return wire.Errorf(wire.UnsupportedMediaType, "send JSON, with Content-Type: application/json")
+	}
+	allowBody(w)
+	buf := buffers.Get().(*bytes.Buffer)
+	defer putBuffer(buf)
+	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, wire.MaxBody)); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return wire.Errorf(wire.PayloadTooLarge, "the body is larger than %d bytes", wire.MaxBody)
+		}
+		return wire.Errorf(wire.InvalidRequest, "the body could not be read to its end")
+	}
+	return wire.Decode(buf.Bytes(), into)
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	charset, given := params["charset"]
+	return err == nil && media == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+func writeWireError(w http.ResponseWriter, e *wire.Error) {
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
+	}
+	writeJSON(w, e.Code.Traits().Status, e)
+}
+
+// writeJSON writes a JSON answer.
+func writeJSON(w http.ResponseWriter, status int, out any) {
+	buf := buffers.Get().(*bytes.Buffer)
+	defer putBuffer(buf)
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		http.Error(w, `{"error":"INTERNAL","detail":"the answer could not be encoded"}`, http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(buf.Len()))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	writeBody(w, buf.Bytes())
+}
+
+// maxPage is the maximum number of entries on a page of a list.
+const maxPage = 1000
+
+// listQuery is the query of a list: its filters, and which page is requested.
+type listQuery struct {
+	url.Values
+	limit int
+	after []string // the last entry of the page before; nil: the first page is requested
+}
+
+// parseList parses the query of a list. An unknown filter is an error: ignored, it would list everything. A cursor is valid only
+// for the list that made it, and names the last entry of its page, so that no entry is listed twice or left out while others come
+// and go.
+func parseList(q url.Values, list string, fields, defaultLimit int, filters ...string) (listQuery, *wire.Error) {
+	filters = append(filters, "limit", "cursor")
+	for name := range q {
+		if !slices.Contains(filters, name) {
+			return listQuery{}, wire.Invalid("query", "there are no other filters than "+strings.Join(filters, ", "))
+		}
+	}
+	p := listQuery{Values: q, limit: defaultLimit}
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxPage {
+			return p, wire.Invalid("limit", "must be a number between 1 and %d", maxPage)
+		}
+		p.limit = n
+	}
+	if text := q.Get("cursor"); text != "" {
+		plain, err := base64.RawURLEncoding.DecodeString(text)
+		parts := strings.Split(string(plain), cursorSeparator)
+		if err != nil || len(parts) != fields+1 || parts[0] != list {
+			return p, errCursor()
+		}
+		p.after = parts[1:]
+	}
+	return p, nil
+}
+
+func errCursor() *wire.Error {
+	return wire.Invalid("cursor", "must be next_cursor of an answer of the same list")
+}
+
+const cursorSeparator = "\x00"
+
+// encodeCursor makes the cursor that names the last entry of a page of a list.
+func encodeCursor(list string, last ...string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(append([]string{list}, last...), cursorSeparator)))
+}

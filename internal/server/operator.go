@@ -1,0 +1,270 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// operatorHandlers handle the requests of operators about the system as a whole: pools, explanations, instances and dead letters.
+type operatorHandlers struct {
+	responder
+	dispatcher *dispatch.Dispatcher
+	registry   *nodes.Registry
+	bus        *bus.Bus
+	read       *convert.Reader
+}
+
+func (h *operatorHandlers) routes() []route {
+	return []route{
+		{
+			method: "POST", path: "/v1/dispatch/explain", tag: "dispatch", summary: "Explain how a dispatch would be decided",
+			description: "Takes the body of a dispatch and lists for each node why it would not be chosen. Nothing is reserved.",
+			handler:     handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.ExplainResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/pools", tag: "dispatch", summary: "List the directions and the capacity of each",
+			handler: handle(h.responder, h.pools), out: reflect.TypeFor[wire.PoolList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			params: listParams("1000",
+				param{name: "language", description: "Only directions from or to this language.", kind: "string"},
+				param{name: "region", description: "Count only nodes of this region.", kind: "string"},
+				param{name: "node_id", description: "Count only this node.", kind: "string"},
+			),
+		},
+		{
+			method: "GET", path: "/v1/instances", tag: "instances", summary: "List the instances that share the fleet",
+			description: "Includes dead instances whose inboxes are not taken over yet.",
+			handler:     handle(h.responder, h.instances), out: reflect.TypeFor[wire.InstanceList](), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/dlq", tag: "instances", summary: "List dead letters, or show one",
+			description: "Dead letters are messages between instances that could not be handled. The body of a message is shown only when it is requested by its id.",
+			handler:     handle(h.responder, h.deadLetters), out: reflect.TypeFor[wire.DeadLetterList](),
+			params: []param{
+				{name: "id", description: "Only this one, with its body.", kind: "string"},
+				{name: "limit", description: "The maximum number of entries, 100 by default.", kind: "integer"},
+			},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/dlq/replay", tag: "instances", summary: "Replay dead letters",
+			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a dead letter.",
+			handler:     handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "POST", path: "/v1/dlq/purge", tag: "instances", summary: "Delete dead letters",
+			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+	}
+}
+
+// errStore is the answer when the store does not answer. The error is logged.
+func (h *operatorHandlers) errStore(operation string, err error) *wire.Error {
+	h.log.Warn("the store did not answer", "operation", operation, "error", err)
+	return store.Unavailable()
+}
+
+// maxExplained is the maximum number of nodes that an explanation lists.
+const maxExplained = 1000
+
+func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest) (any, error) {
+	spec, e := h.read.Spec(in)
+	if e != nil {
+		return nil, e
+	}
+	x, err := h.dispatcher.Explain(ctx, spec, maxExplained)
+	if err != nil {
+		return nil, err
+	}
+	out := &wire.ExplainResponse{
+		SrcLang: string(spec.Direction.Src), TgtLang: string(spec.Direction.Tgt),
+		Verdict: cmp.Or(string(x.Verdict), "OK"), Detail: x.Detail, Truncated: x.Truncated,
+		Reasons: make(map[string]int, len(x.Reasons)), Nodes: make([]wire.ExplainNode, len(x.Nodes)),
+	}
+	for reason, n := range x.Reasons {
+		out.Reasons[string(reason)] = n
+	}
+	for i, n := range x.Nodes {
+		out.Nodes[i] = wire.ExplainNode{
+			NodeID: string(n.Node.ID), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(),
+			InFlight: n.InFlight(), MaxConcurrentJobs: n.Node.MaxJobs,
+		}
+	}
+	return out, nil
+}
+
+// pools lists the directions, with the nodes and slots of each.
+func (h *operatorHandlers) pools(r *http.Request) (any, error) {
+	q, e := parseList(r.URL.Query(), "pools", 2, maxPage, "language", "region", "node_id")
+	if e != nil {
+		return nil, e
+	}
+	f := nodes.PoolFilter{Region: q.Get("region"), Node: core.NodeID(q.Get("node_id"))}
+	if e := convert.CheckOptionalID("node_id", string(f.Node)); e != nil {
+		return nil, e
+	}
+	if f.Lang, e = h.read.OptionalLang("language", q.Get("language")); e != nil {
+		return nil, e
+	}
+	var after core.Direction
+	if q.after != nil {
+		after = core.Direction{Src: core.Lang(q.after[0]), Tgt: core.Lang(q.after[1])}
+	}
+	pools, more, err := h.registry.ListPools(r.Context(), f, after, q.limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &wire.PoolList{Pools: make([]wire.Pool, len(pools)), Truncated: more}
+	for i, p := range pools {
+		out.Pools[i] = wire.Pool{
+			SrcLang: string(p.Src), TgtLang: string(p.Tgt), Nodes: p.Nodes, Ready: p.Ready, Capacity: p.Capacity, InFlight: p.InFlight,
+		}
+	}
+	if more && len(pools) > 0 {
+		last := pools[len(pools)-1]
+		out.NextCursor = encodeCursor("pools", string(last.Src), string(last.Tgt))
+	}
+	return out, nil
+}
+
+// instances lists the instances that share the fleet.
+func (h *operatorHandlers) instances(r *http.Request) (any, error) {
+	for name := range r.URL.Query() {
+		return nil, wire.Invalid(name, "is not known; this list has no filters")
+	}
+	peers, err := h.bus.Peers(r.Context())
+	if err != nil {
+		return nil, h.errStore("instances", err)
+	}
+	list := wire.InstanceList{Instances: make([]wire.Instance, len(peers))}
+	for i, p := range peers {
+		list.Instances[i] = wire.Instance{
+			InstanceID: p.Name, Incarnation: string(p.ID), Present: p.Present, This: p.This, Draining: p.Draining, AdvertiseURL: p.URL,
+			Version: p.Version, StartedMS: p.Started, Nodes: p.Nodes, Sessions: p.Sessions, Jobs: p.Jobs,
+			Inbox: p.Inbox, Unsettled: p.Pending, DeadLetters: p.DeadLetters,
+		}
+	}
+	return &list, nil
+}
+
+const (
+	defaultDeadLetters = 100  // listed if the request names no limit
+	maxDeadLetters     = 1000 // listed, replayed or purged by one request
+)
+
+// deadLetters lists dead letters, or shows one with its body.
+func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
+	q, limit := r.URL.Query(), defaultDeadLetters
+	for name := range q {
+		if name != "id" && name != "limit" {
+			return nil, wire.Invalid(name, "is not known; use id or limit")
+		}
+	}
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxDeadLetters {
+			return nil, wire.Invalid("limit", "must be a number between 1 and %d", maxDeadLetters)
+		}
+		limit = n
+	}
+	if id := q.Get("id"); id != "" {
+		d, err := h.bus.DeadLetter(r.Context(), id)
+		if err != nil {
+			return nil, h.errDeadLetter(id, err)
+		}
+		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDeadLetter(&d, true)}, Total: 1}, nil
+	}
+	dead, total, err := h.bus.DeadLetters(r.Context(), limit)
+	if err != nil {
+		return nil, h.errStore("dlq", err)
+	}
+	list := wire.DeadLetterList{DeadLetters: make([]wire.DeadLetter, len(dead)), Total: total}
+	for i := range dead {
+		list.DeadLetters[i] = viewDeadLetter(&dead[i], false)
+	}
+	return &list, nil
+}
+
+// viewDeadLetter is a dead letter as the API shows it. Its body may contain the text of an utterance, so it is shown only for a dead
+// letter that is requested by its id.
+func viewDeadLetter(d *bus.DeadLetter, withBody bool) wire.DeadLetter {
+	body := d.DeadLetter.Body
+	v := wire.DeadLetter{
+		ID: d.Name(), Incarnation: string(d.Inbox), Kind: string(d.Kind), From: string(d.From), Reason: d.Reason,
+		Deliveries: d.Deliveries, AgeMS: d.Age.Milliseconds(), Bytes: len(body),
+	}
+	switch {
+	case !withBody:
+	case json.Valid(body):
+		v.Body = body
+	default:
+		v.Text = string(body)
+	}
+	return v
+}
+
+// errDeadLetter is the answer when a dead letter could not be found, replayed or purged.
+func (h *operatorHandlers) errDeadLetter(id string, err error) *wire.Error {
+	switch {
+	case errors.Is(err, bus.ErrNoDeadLetter):
+		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
+	case errors.Is(err, bus.ErrExpired):
+		return wire.Wrong(wire.InvalidRequest, "id", "the dead letter has expired, and would be dropped: purge it")
+	case errors.Is(err, bus.ErrAbsent):
+		return wire.Errorf(wire.SchedulerDependencyDown, "this instance does not count as present and has no inbox: try again, or ask another")
+	case errors.Is(err, bus.ErrFull):
+		return wire.Errorf(wire.SchedulerDependencyDown, "the inbox of this instance is full: try again when it has handled some messages, or ask another")
+	}
+	return h.errStore("dlq", err)
+}
+
+// forDeadLetters is a handler that applies do to dead letters: to those that the request names, or to all.
+func (h *operatorHandlers) forDeadLetters(do func(*bus.Bus, context.Context, string) error) func(context.Context, *wire.DeadLettersRequest) (any, error) {
+	return func(ctx context.Context, in *wire.DeadLettersRequest) (any, error) {
+		ids := in.IDs
+		switch {
+		case in.All && len(ids) > 0:
+			return nil, wire.Invalid("ids", "give ids, or all, not both")
+		case !in.All && len(ids) == 0:
+			return nil, wire.Invalid("ids", "is missing: give ids, or all")
+		case len(ids) > maxDeadLetters:
+			return nil, wire.Invalid("ids", "has %d entries; the maximum is %d", len(ids), maxDeadLetters)
+		case in.All:
+			dead, _, err := h.bus.DeadLetters(ctx, maxDeadLetters)
+			if err != nil {
+				return nil, h.errStore("dlq", err)
+			}
+			for i := range dead {
+				ids = append(ids, dead[i].Name())
+			}
+		}
+		out := wire.DeadLettersResponse{Done: []string{}}
+		for _, id := range ids {
+			err := do(h.bus, ctx, id)
+			if err == nil {
+				out.Done = append(out.Done, id)
+				continue
+			}
+			if out.Failed == nil {
+				out.Failed = make(map[string]string)
+			}
+			out.Failed[id] = h.errDeadLetter(id, err).Detail
+		}
+		return &out, nil
+	}
+}

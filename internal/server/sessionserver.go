@@ -1,0 +1,281 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// sessionServer serves the protocol of the session WebSocket: it decodes messages, checks their form and calls the session.
+type sessionServer struct {
+	sessions     *session.Registry
+	read         *convert.Reader
+	firstMessage time.Duration
+	ctx          context.Context // ends with close
+	cancel       context.CancelFunc
+	work         sync.WaitGroup // the goroutines of connections
+}
+
+func newSessionServer(sessions *session.Registry, read *convert.Reader, firstMessage time.Duration) *sessionServer {
+	s := &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage}
+	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
+	return s
+}
+
+// close waits for everything that runs for connections. The connections must be closed before.
+func (s *sessionServer) close() {
+	s.cancel()
+	s.work.Wait()
+}
+
+// sessionConn is the WebSocket of a session. The goroutine that reads it sets session when the session has started or resumed.
+type sessionConn struct {
+	ws      *socket.Conn
+	grant   auth.SessionGrant
+	session *session.Connection
+}
+
+// handlePong passes a pong to the session. It is called by the goroutine that reads the connection.
+func (c *sessionConn) handlePong(payload []byte) {
+	if c.session != nil {
+		c.session.Pong(payload)
+	}
+}
+
+// serve serves a connection in the background, until it ends.
+func (s *sessionServer) serve(c *sessionConn) {
+	s.work.Go(func() {
+		if e := s.open(c); e != nil {
+			socket.Refuse(c.ws, e)
+			return
+		}
+		defer c.session.Detach()
+		for {
+			m, err := c.ws.Read()
+			if err != nil {
+				return
+			}
+			if e := s.handleMessage(c.session, m); e != nil {
+				if e.Code == wire.RateLimited && isAudio(m) {
+					c.ws.Close(wire.CloseOverloaded, e) // the client sends the refused audio again after a resume
+					continue
+				}
+				socket.ReplyError(c.ws, m, e)
+			}
+		}
+	})
+}
+
+// isAudio reports whether a message is audio of a session.
+func isAudio(m socket.Message) bool {
+	if m.Binary {
+		return true
+	}
+	typ, err := wire.TypeOf(m.Data)
+	return err == nil && typ == wire.AudioChunk{}.Type()
+}
+
+// open reads the first message, and starts or resumes the session.
+func (s *sessionServer) open(c *sessionConn) *wire.Error {
+	typ, text, err := socket.ReadFirst(c.ws, s.firstMessage, wire.SessionStart{}.Type(), wire.SessionResume{}.Type())
+	switch {
+	case err != nil:
+	case typ == wire.SessionStart{}.Type():
+		var in wire.SessionStart
+		if err = wire.Decode(text, &in); err == nil {
+			c.session, err = s.start(c, &in)
+		}
+	default:
+		var in wire.SessionResume
+		if err = wire.Decode(text, &in); err == nil {
+			c.session, err = s.resume(c, &in)
+		}
+	}
+	if err != nil {
+		return convert.Error(err)
+	}
+	return nil
+}
+
+func (s *sessionServer) start(c *sessionConn, in *wire.SessionStart) (*session.Connection, error) {
+	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
+		return nil, e
+	}
+	if c.grant.Session != "" && in.SessionID == "" {
+		in.SessionID = string(c.grant.Session)
+	}
+	if e := checkSession(&c.grant, in.SessionID); e != nil {
+		return nil, e
+	}
+	if n := len(in.ResumeToken); n != 0 && (n < 16 || n > 128) {
+		return nil, wire.Invalid("resume_token", "must be 16 to 128 random characters, not %d; or leave it out", n)
+	}
+	if len(in.Langs) != 2 {
+		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
+	}
+	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.grant.Tenant, Request: in}
+	var e *wire.Error
+	for i, tag := range in.Langs {
+		if p.Langs[i], e = s.read.Lang("langs", tag); e != nil {
+			return nil, e
+		}
+	}
+	if p.Langs[0] == p.Langs[1] {
+		return nil, wire.Invalid("langs", "must be two different languages")
+	}
+	if in.SrcLang != "" {
+		if p.Src, e = s.read.Lang("src_lang", in.SrcLang); e != nil {
+			return nil, e
+		}
+	}
+	if p.Options, e = s.read.Options(&in.Options); e != nil {
+		return nil, e
+	}
+	return s.sessions.Start(s.ctx, p, c.ws)
+}
+
+// checkSession checks that a token is for a session.
+func checkSession(grant *auth.SessionGrant, id string) *wire.Error {
+	if grant.Session != "" && string(grant.Session) != id {
+		return wire.Wrong(wire.Forbidden, "session_id", "this token is for another session")
+	}
+	return nil
+}
+
+func (s *sessionServer) resume(c *sessionConn, in *wire.SessionResume) (*session.Connection, error) {
+	if e := convert.CheckID("session_id", in.SessionID); e != nil {
+		return nil, e
+	}
+	if e := checkSession(&c.grant, in.SessionID); e != nil {
+		return nil, e
+	}
+	if in.LastSeq < 0 {
+		return nil, wire.Invalid("last_seq", "counts from 0")
+	}
+	return s.sessions.Resume(s.ctx, session.ResumeParams{
+		Session: core.SessionID(in.SessionID), Tenant: c.grant.Tenant, Token: in.ResumeToken, Last: in.LastSeq,
+	}, c.ws)
+}
+
+// handleMessage handles one message of a session. The error, if any, is the answer to the message.
+func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message) *wire.Error {
+	if m.Binary {
+		return handleBinary(conn, m.Data)
+	}
+	typ, err := wire.TypeOf(m.Data)
+	if err != nil {
+		return convert.Error(err)
+	}
+	switch typ {
+	case wire.AudioChunk{}.Type():
+		return decoded(m.Data, func(in *wire.AudioChunk) *wire.Error { return s.handleChunk(conn, in) })
+	case wire.UtteranceStart{}.Type():
+		return decoded(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.handleUtteranceStart(conn, in) })
+	case wire.SessionUpdate{}.Type():
+		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(conn, in) })
+	case wire.Cancel{}.Type():
+		return decoded(m.Data, func(in *wire.Cancel) *wire.Error { return conn.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
+	case wire.AudioGone{}.Type():
+		return decoded(m.Data, func(in *wire.AudioGone) *wire.Error { return conn.AudioGone(in.UtteranceIndex) })
+	case wire.ResultAck{}.Type():
+		return decoded(m.Data, func(in *wire.ResultAck) *wire.Error { return conn.AckResults(in.Seq) })
+	case wire.Keepalive{}.Type():
+		return decoded(m.Data, func(*wire.Keepalive) *wire.Error { conn.Keepalive(); return nil })
+	case wire.SessionEnd{}.Type():
+		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { conn.End(); return nil })
+	}
+	return wire.Invalid("type", "there is no message %s from a session", typ)
+}
+
+// handleBinary handles a binary frame: audio, after its sequence number if the session's frames are numbered.
+func handleBinary(conn *session.Connection, data []byte) *wire.Error {
+	if !conn.Numbered() {
+		return conn.Audio(session.AudioFrame{Data: data})
+	}
+	const prefix = 8
+	if len(data) < prefix {
+		return wire.Invalid("audio", "a numbered frame begins with its sequence number in %d bytes; this one has %d", prefix, len(data))
+	}
+	seq := binary.BigEndian.Uint64(data)
+	if seq == 0 || seq > math.MaxInt64 {
+		return wire.Invalid("seq", "counts from 1")
+	}
+	return conn.Audio(session.AudioFrame{Seq: int64(seq), Data: data[prefix:]})
+}
+
+// decoded decodes a message for fn.
+func decoded[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
+	var in T
+	if err := wire.Decode(text, &in); err != nil {
+		return convert.Error(err)
+	}
+	return fn(&in)
+}
+
+func (s *sessionServer) handleChunk(conn *session.Connection, in *wire.AudioChunk) *wire.Error {
+	frame := session.AudioFrame{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal}
+	if in.Seq < 0 {
+		return wire.Invalid("seq", "counts from 1")
+	}
+	var e *wire.Error
+	if frame.Src, e = s.parseUtterance(in.UtteranceID, in.RequestID, in.SrcLang); e != nil {
+		return e
+	}
+	return conn.Audio(frame)
+}
+
+func (s *sessionServer) handleUtteranceStart(conn *session.Connection, in *wire.UtteranceStart) *wire.Error {
+	src, e := s.parseUtterance(in.UtteranceID, in.RequestID, in.SrcLang)
+	if e != nil {
+		return e
+	}
+	return conn.Begin(in.UtteranceID, src, core.RequestID(in.RequestID))
+}
+
+// maxSessionRequestID is the maximum length of a request id in a session: further parts append a number to it.
+const maxSessionRequestID = core.MaxIDLen - 8
+
+// parseUtterance checks the identifiers of an utterance, and converts its language.
+func (s *sessionServer) parseUtterance(utterance, request, src string) (core.Lang, *wire.Error) {
+	if e := convert.CheckOptionalID("utterance_id", utterance); e != nil {
+		return "", e
+	}
+	if e := convert.CheckOptionalID("request_id", request); e != nil {
+		return "", e
+	}
+	if len(request) > maxSessionRequestID {
+		return "", wire.Invalid("request_id", "must be at most %d characters in a session: those of further parts are longer", maxSessionRequestID)
+	}
+	if src == "" {
+		return "", nil
+	}
+	return s.read.Lang("src_lang", src)
+}
+
+func (s *sessionServer) handleUpdate(conn *session.Connection, in *wire.SessionUpdate) *wire.Error {
+	var src core.Lang
+	var e *wire.Error
+	if in.SrcLang != "" {
+		if src, e = s.read.Lang("src_lang", in.SrcLang); e != nil {
+			return e
+		}
+	}
+	var options *core.Options
+	if in.Options != nil {
+		o, e := s.read.Options(in.Options)
+		if e != nil {
+			return e
+		}
+		options = &o
+	}
+	return conn.Update(src, options, in)
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+)
+
+// socketHandlers upgrade requests to the WebSockets of nodes and sessions, which outlive the requests.
+type socketHandlers struct {
+	access   *accessControl
+	hub      *socket.Hub
+	nodes    *nodeconn.Server
+	sessions *sessionServer
+}
+
+func (h *socketHandlers) routes() []route {
+	return []route{
+		{
+			method: "GET", path: "/ws/node", access: public, tag: "sockets", summary: "Connect a node (WebSocket, subprotocol lingua.v1)",
+			description: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: h.connectNode, media: "application/octet-stream", upgrade: true,
+		},
+		{
+			method: "GET", path: "/ws/session", access: public, tag: "sockets", summary: "Start or resume a session (WebSocket, subprotocol lingua.v1)",
+			description: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: h.connectSession, media: "application/octet-stream", upgrade: true,
+		},
+	}
+}
+
+// connectNode upgrades a request to the connection of a node.
+func (h *socketHandlers) connectNode(w http.ResponseWriter, r *http.Request) {
+	token := socket.Token(r)
+	grant, err := h.access.keys.NodeGrant(token)
+	if err != nil {
+		h.access.refuseSocket(w, r, h.access.errDenied(token, "nodes: use a node's token"))
+		return
+	}
+	conn, err := h.hub.Accept(w, r)
+	if err != nil {
+		return // Accept has answered
+	}
+	h.nodes.Serve(conn, grant)
+}
+
+// connectSession upgrades a request to the connection of a session.
+func (h *socketHandlers) connectSession(w http.ResponseWriter, r *http.Request) {
+	token := socket.Token(r)
+	grant, err := h.access.keys.SessionGrant(token)
+	if err != nil {
+		h.access.refuseSocket(w, r, h.access.errDenied(token, "sessions: mint a session token"))
+		return
+	}
+	c := &sessionConn{grant: grant}
+	if c.ws, err = h.hub.AcceptWithPong(w, r, c.handlePong); err != nil {
+		return // AcceptWithPong has answered
+	}
+	h.sessions.serve(c)
+}
+
+// close waits for everything that runs for connections, which must be closed before.
+func (h *socketHandlers) close() {
+	h.sessions.close()
+	h.nodes.Close()
+}

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// statusHandlers answer the requests of probes and of Prometheus.
+type statusHandlers struct {
+	responder
+	version  wire.VersionResponse
+	metrics  *telemetry.Metrics
+	ping     func(context.Context) error
+	partial  func() bool
+	stopping *atomic.Bool
+	pings    sharedCheck
+}
+
+func (h *statusHandlers) routes() []route {
+	return []route{
+		{
+			method: "GET", path: "/v1/version", access: public, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
+			out: reflect.TypeFor[wire.VersionResponse](),
+		},
+		{
+			method: "GET", path: "/healthz", access: public, tag: "operations", summary: "Liveness probe", handler: handle(h.responder, h.live),
+			out: reflect.TypeFor[wire.HealthResponse](),
+		},
+		{
+			method: "GET", path: "/readyz", access: public, tag: "operations", summary: "Readiness probe: whether this instance takes new work", handler: h.ready,
+			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
+		},
+		{
+			method: "GET", path: "/metrics", tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
+			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP,
+		},
+	}
+}
+
+func (h *statusHandlers) live(*http.Request) (any, error) {
+	return &wire.HealthResponse{Status: "ok"}, nil
+}
+
+func (h *statusHandlers) showVersion(*http.Request) (any, error) { return &h.version, nil }
+
+// ready answers whether this instance takes new work.
+func (h *statusHandlers) ready(w http.ResponseWriter, r *http.Request) {
+	out := &wire.ReadyResponse{Ready: true}
+	switch {
+	case h.stopping.Load():
+		out.Ready, out.Reason = false, "it is shutting down"
+	default:
+		if err := h.pings.do(r.Context(), h.ping); err != nil {
+			out.Ready, out.Reason = false, "the shared store does not answer"
+			var unavailable store.UnavailableError
+			if errors.As(err, &unavailable) {
+				out.Reason = string(unavailable)
+			}
+		} else if h.partial != nil && h.partial() {
+			out.Ready, out.Reason = false, "it has just started and does not know every node yet"
+		}
+	}
+	status := http.StatusOK
+	if !out.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, out)
+}
+
+// checkInterval is how often /readyz checks the store, for any number of requests: they need no credential, and each check writes to
+// the store.
+const checkInterval = 250 * time.Millisecond
+
+// checkTimeout bounds a check. All requests share its result, so it does not end with the request that began it.
+const checkTimeout = 2 * time.Second
+
+// sharedCheck shares the result of a check among all requests within checkInterval.
+type sharedCheck struct {
+	mu      sync.Mutex
+	started time.Time // of the last check
+	result  error
+	running chan struct{} // closed at the end of the check in progress; nil: there is none
+}
+
+var errCheckFailed = errors.New("the check did not return")
+
+// do returns the result of the last check, or waits for the check in progress, or checks.
+func (c *sharedCheck) do(ctx context.Context, check func(context.Context) error) error {
+	for {
+		c.mu.Lock()
+		if running := c.running; running != nil {
+			c.mu.Unlock()
+			select {
+			case <-running:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if !c.started.IsZero() && time.Since(c.started) < checkInterval {
+			result := c.result
+			c.mu.Unlock()
+			return result
+		}
+		c.started, c.running = time.Now(), make(chan struct{})
+		c.mu.Unlock()
+		return c.run(ctx, check)
+	}
+}
+
+// run checks and publishes the result, also when the check panics.
+func (c *sharedCheck) run(ctx context.Context, check func(context.Context) error) (err error) {
+	err = errCheckFailed
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.result = err
+		close(c.running)
+		c.running = nil
+	}()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	defer cancel()
+	err = check(ctx)
+	return err
+}
