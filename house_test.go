@@ -27,8 +27,9 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // storeys are the packages from the ground up. A package may import only what stands below it.
 var storeys = [][]string{
-	{"wire", "wire/oggopus", "internal/backoff", "internal/parallel", "internal/deadline", "internal/child"},
-	{"internal/core", "internal/socket", "internal/redistest", "node", "client"},
+	{"wire", "wire/oggopus", "internal/backoff", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/child"},
+	{"internal/wirespec", "internal/redistest", "node", "client"},
+	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio"},
 	{"internal/pick", "internal/config", "internal/bus"},

@@ -71,7 +71,7 @@ func (e *LostError) retry() bool {
 	case e.Status != 0:
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout
 	case e.Last != nil:
-		return e.Last.Code.Traits().Retryable
+		return e.Last.Code.Retryable()
 	}
 	return true
 }

@@ -11,11 +11,11 @@ type Event interface {
 type Committed wire.UtteranceCommitted
 
 // Partial is what there is so far of an utterance. It replaces the one before it.
-type Partial wire.Partial
+type Partial wire.SessionPartial
 
 // Result is how an utterance ended well. Results and failures come in the order of the utterances. If its speech follows,
 // TTSAudio is the format of it.
-type Result wire.Result
+type Result wire.SessionResult
 
 // Failed is how an utterance ended otherwise.
 type Failed struct {

@@ -67,11 +67,11 @@ func translate(w http.ResponseWriter, r *http.Request) {
 	}
 	var start wire.SessionStart
 	_ = wsjson.Read(r.Context(), conn, &start)
-	say(wire.SessionStarted{SessionID: "s-1", Audio: start.Audio, Limits: wire.Limits{BufferedMS: 5000, ResumeMS: 60_000}})
+	say(wire.SessionStarted{SessionID: "s-1", Audio: start.Audio, Limits: wire.SessionLimits{BufferedMS: 5000, ResumeMS: 60_000}})
 	for typ := websocket.MessageBinary; typ == websocket.MessageBinary && err == nil; {
 		typ, _, err = conn.Read(r.Context())
 	}
-	say(wire.Result{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
+	say(wire.SessionResult{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
 	say(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
 	_ = conn.Close(websocket.StatusNormalClosure, "")
 }

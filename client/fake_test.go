@@ -139,7 +139,7 @@ func (p *peer) read() (websocket.MessageType, []byte, error) {
 	defer cancel()
 	for {
 		typ, body, err := conn.Read(ctx)
-		var ack wire.ResultAck
+		var ack wire.SessionResultAck
 		if kind, e := wire.TypeOf(body); err == nil && e == nil && typ == websocket.MessageText && kind == ack.Type() {
 			if err := wire.Decode(body, &ack); err != nil || ack.Seq <= p.acked {
 				p.fail("got %s after an acknowledgement of %d (%v)", body, p.acked, err)
@@ -248,10 +248,10 @@ func (p *peer) shut(code wire.CloseCode, e wire.Error) {
 }
 
 // limits are those of a session that nothing holds up.
-var limits = wire.Limits{FrameBytes: wire.MaxFrame, ResumeMS: 60_000, UtteranceMS: 60_000, ResultTimeoutMS: 30_000}
+var limits = wire.SessionLimits{FrameBytes: wire.MaxFrame, ResumeMS: 60_000, UtteranceMS: 60_000, ResultTimeoutMS: 30_000}
 
 // begin answers session_start.
-func (p *peer) begin(l wire.Limits) wire.SessionStart {
+func (p *peer) begin(l wire.SessionLimits) wire.SessionStart {
 	p.t.Helper()
 	var start wire.SessionStart
 	p.expect(&start)

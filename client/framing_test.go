@@ -11,7 +11,7 @@ import (
 )
 
 // beginNumbered answers session_start with what the client asks for.
-func (p *peer) beginNumbered(l wire.Limits) {
+func (p *peer) beginNumbered(l wire.SessionLimits) {
 	p.t.Helper()
 	var start wire.SessionStart
 	p.expect(&start)

@@ -39,10 +39,10 @@ func (s *Session) hear(l *link, kind wire.FrameType, body []byte) error {
 		return s.hearSpeech(body)
 	case wire.UtteranceCommitted{}.Type():
 		return decoded(body, func(c *wire.UtteranceCommitted) error { return s.hearCommitted(c, len(body)) })
-	case wire.Partial{}.Type():
-		return decoded(body, func(p *wire.Partial) error { return s.hearPartial(p, len(body)) })
-	case wire.Result{}.Type():
-		return decoded(body, func(r *wire.Result) error { return s.hearResult(r, len(body)) })
+	case wire.SessionPartial{}.Type():
+		return decoded(body, func(p *wire.SessionPartial) error { return s.hearPartial(p, len(body)) })
+	case wire.SessionResult{}.Type():
+		return decoded(body, func(r *wire.SessionResult) error { return s.hearResult(r, len(body)) })
 	case wire.ErrorFrame{}.Type():
 		return decoded(body, func(e *wire.ErrorFrame) error { return s.hearError(l, e, len(body)) })
 	case wire.Warning{}.Type():
@@ -97,7 +97,7 @@ func (s *Session) hearCommitted(c *wire.UtteranceCommitted, size int) error {
 	return s.tell(Committed(*c), size)
 }
 
-func (s *Session) hearPartial(p *wire.Partial, size int) error {
+func (s *Session) hearPartial(p *wire.SessionPartial, size int) error {
 	h := &s.heard
 	was, shown := h.shown[p.UtteranceIndex]
 	newer := p.AttemptID > was.attempt || p.AttemptID == was.attempt && p.Rev > was.rev
@@ -108,7 +108,7 @@ func (s *Session) hearPartial(p *wire.Partial, size int) error {
 	return s.tell(Partial(*p), size)
 }
 
-func (s *Session) hearResult(r *wire.Result, size int) error {
+func (s *Session) hearResult(r *wire.SessionResult, size int) error {
 	if !s.heard.first(r.Seq, r.UtteranceIndex) {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s *Session) hearError(l *link, e *wire.ErrorFrame, size int) error {
 		l.last = e // the close follows
 		return nil
 	}
-	return s.tell(Warning{Code: string(e.Code), Detail: e.Detail, ReplyTo: e.Reply}, size)
+	return s.tell(Warning{Code: string(e.Code), Detail: e.Detail, ReplyTo: e.ReplyTo}, size)
 }
 
 // first reports whether a durable message comes for the first time, and is the first end of its utterance.

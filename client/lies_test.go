@@ -44,7 +44,7 @@ func TestHurriedKeepalives(t *testing.T) {
 			p.begin(l)
 			at := time.Now()
 			for range 10 {
-				p.expect(&wire.Keepalive{})
+				p.expect(&wire.SessionKeepalive{})
 			}
 			if took := time.Since(at); took < time.Second {
 				t.Errorf("ten keepalives within %v", took)

@@ -208,7 +208,7 @@ func (s *Session) sendAll(l *link) {
 			case <-s.more:
 				continue
 			case <-idle.C:
-				e = entry{frame: wire.Keepalive{}}
+				e = entry{frame: wire.SessionKeepalive{}}
 			case <-l.ctx.Done():
 				return
 			}
@@ -251,7 +251,7 @@ func (s *Session) sendFirst(l *link) error {
 	s.first = nil
 	if s.got > s.acked {
 		s.acked = s.got
-		first = append(first, wire.ResultAck{Seq: s.got})
+		first = append(first, wire.SessionResultAck{Seq: s.got})
 	}
 	s.mu.Unlock()
 	for _, f := range first {

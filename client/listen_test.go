@@ -113,8 +113,8 @@ func committed(index, first, last int64) wire.UtteranceCommitted {
 	return wire.UtteranceCommitted{JobID: job(index), UtteranceIndex: index, FirstSeq: first, LastSeq: last, Reason: "manual"}
 }
 
-func result(seq, index int64) wire.Result {
-	return wire.Result{Seq: seq, JobID: job(index), UtteranceIndex: index, AttemptID: 1}
+func result(seq, index int64) wire.SessionResult {
+	return wire.SessionResult{Seq: seq, JobID: job(index), UtteranceIndex: index, AttemptID: 1}
 }
 
 func failure(seq, index int64) wire.ErrorFrame {

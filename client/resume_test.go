@@ -58,7 +58,7 @@ func TestCutBeforeTheResult(t *testing.T) {
 		p.audio("bb")
 		p.final(4)
 		p.send(committed(0, 1, 2), committed(1, 3, 4), result(1, 0))
-		p.send(wire.Partial{JobID: job(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
+		p.send(wire.SessionPartial{JobID: job(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
 		p.speak(job(0), 0, false, "x")
 		p.cut()
 	}, func(p *peer) {
@@ -66,7 +66,7 @@ func TestCutBeforeTheResult(t *testing.T) {
 		p.audio("bb")
 		p.final(4)
 		p.send(result(1, 0), committed(0, 1, 2), committed(1, 3, 4))
-		p.send(wire.Partial{JobID: job(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
+		p.send(wire.SessionPartial{JobID: job(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
 		p.speak(job(0), 0, false, "x")
 		p.speak(job(0), 1, true, "y")
 		p.send(failure(2, 1), failure(2, 1), result(3, 2))
@@ -128,7 +128,7 @@ func TestEverythingIsSaidAgain(t *testing.T) {
 		p.audio("bb")
 		p.final(5)
 		named(p, "v", 6)
-		p.expect(&wire.Cancel{})
+		p.expect(&wire.SessionCancel{})
 		p.expect(&wire.SessionEnd{})
 	}
 	f := newFake(t, func(p *peer) {
@@ -153,7 +153,7 @@ func TestEverythingIsSaidAgain(t *testing.T) {
 		p.cut()
 	}, func(p *peer) {
 		p.resume(1, 7)
-		p.expect(&wire.Cancel{})
+		p.expect(&wire.SessionCancel{})
 		p.end(wire.SessionEnded{SessionID: "s-1"})
 	})
 	l := start(t, f.config())
@@ -165,7 +165,7 @@ func TestEverythingIsSaidAgain(t *testing.T) {
 	l.say("bb")
 	err = errors.Join(err, l.Begin(wire.UtteranceStart{UtteranceID: "v"}))
 	l.say("vv")
-	err = errors.Join(err, l.Cancel(wire.Cancel{}), l.End())
+	err = errors.Join(err, l.Cancel(wire.SessionCancel{}), l.End())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestLostMessages(t *testing.T) {
 		p.end(wire.SessionEnded{SessionID: "s-1"})
 	})
 	l := start(t, f.config())
-	for _, r := range []wire.Result{result(1, 0), result(2, 1), result(3, 2)} {
+	for _, r := range []wire.SessionResult{result(1, 0), result(2, 1), result(3, 2)} {
 		wants(l, client.Result(r))
 	}
 	want[client.Reconnecting](l)

@@ -81,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Session, error) {
 
 // keepFor is how long audio can be asked for again: it is at most as old as an utterance is long when that ends, which
 // then has its terminal message in time, or after a resumption. 0: a limit is not known.
-func keepFor(l wire.Limits) time.Duration {
+func keepFor(l wire.SessionLimits) time.Duration {
 	if l.UtteranceMS <= 0 || l.ResultTimeoutMS <= 0 || l.ResumeMS <= 0 {
 		return 0
 	}
@@ -98,7 +98,7 @@ func milliseconds(ms int64) time.Duration {
 func (s *Session) ID() string { return s.started.SessionID }
 
 // Limits is what the session must keep to. Write does so by itself.
-func (s *Session) Limits() wire.Limits { return s.started.Limits }
+func (s *Session) Limits() wire.SessionLimits { return s.started.Limits }
 
 // Events yields what comes, until the session is over: after Ended, or with an error that says why it will not go on.
 // A loop that was left can be taken up again. Up to 8 MiB wait to be read.

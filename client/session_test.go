@@ -38,8 +38,8 @@ func TestConversation(t *testing.T) {
 		p.audio("cc")
 		p.final(5)
 		p.send(committed(1, 4, 5))
-		p.send(wire.Partial{JobID: job(0), AttemptID: 1, Rev: 1, TextTgt: "ho"})
-		p.send(wire.Warning{Code: "LATE", Detail: "too late"}, wire.ErrorFrame{Error: wire.Error{Code: wire.InvalidRequest, Detail: "no"}, Reply: "cancel"})
+		p.send(wire.SessionPartial{JobID: job(0), AttemptID: 1, Rev: 1, TextTgt: "ho"})
+		p.send(wire.Warning{Code: "LATE", Detail: "too late"}, wire.ErrorFrame{Error: wire.Error{Code: wire.InvalidRequest, Detail: "no"}, ReplyTo: "cancel"})
 		p.send(result(1, 0))
 		p.speak(job(0), 0, false, "hello")
 		p.speak(job(0), 1, true, "")
@@ -99,9 +99,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("the first frame (-want +got):\n%s", diff)
 		}
 		p.audio("cc")
-		var cancel wire.Cancel
+		var cancel wire.SessionCancel
 		p.expect(&cancel)
-		if cancel != (wire.Cancel{}) {
+		if cancel != (wire.SessionCancel{}) {
 			t.Errorf("got %+v", cancel)
 		}
 		p.expect(&wire.SessionUpdate{})
@@ -116,11 +116,11 @@ func TestNames(t *testing.T) {
 	l.say("aa")
 	err := l.Begin(wire.UtteranceStart{UtteranceID: "u", SrcLang: "es", RequestID: "r"})
 	l.say("bb", "cc")
-	err = errors.Join(err, l.Cancel(wire.Cancel{}))
+	err = errors.Join(err, l.Cancel(wire.SessionCancel{}))
 	l.commit()                                      // it was given up
-	err = errors.Join(err, l.Cancel(wire.Cancel{})) // there is none
-	err = errors.Join(err, l.Update(wire.SessionUpdate{SrcLang: "es"}), l.Cancel(wire.Cancel{JobID: "j"}))
-	err = errors.Join(err, l.Begin(wire.UtteranceStart{UtteranceID: "v"}), l.Cancel(wire.Cancel{})) // no name is left over
+	err = errors.Join(err, l.Cancel(wire.SessionCancel{})) // there is none
+	err = errors.Join(err, l.Update(wire.SessionUpdate{SrcLang: "es"}), l.Cancel(wire.SessionCancel{JobID: "j"}))
+	err = errors.Join(err, l.Begin(wire.UtteranceStart{UtteranceID: "v"}), l.Cancel(wire.SessionCancel{})) // no name is left over
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +131,10 @@ func TestNames(t *testing.T) {
 // TestFrames: audio is cut at 200 ms, at the limit of a frame, and never within a sample.
 func TestFrames(t *testing.T) {
 	t.Parallel()
-	sized := func(bytes int64) wire.Limits { l := limits; l.FrameBytes = bytes; return l }
+	sized := func(bytes int64) wire.SessionLimits { l := limits; l.FrameBytes = bytes; return l }
 	for name, c := range map[string]struct {
 		format wire.SessionAudio
-		limits wire.Limits
+		limits wire.SessionLimits
 		writes []int
 		want   []int
 	}{
@@ -177,8 +177,8 @@ func TestFrames(t *testing.T) {
 // TestOnlyNewPartialsAreShown: each is newer than the one before, and none comes after the result.
 func TestOnlyNewPartialsAreShown(t *testing.T) {
 	t.Parallel()
-	partial := func(index int64, attempt int, rev int64) wire.Partial {
-		return wire.Partial{JobID: job(index), UtteranceIndex: index, AttemptID: attempt, Rev: rev}
+	partial := func(index int64, attempt int, rev int64) wire.SessionPartial {
+		return wire.SessionPartial{JobID: job(index), UtteranceIndex: index, AttemptID: attempt, Rev: rev}
 	}
 	f := newFake(t, func(p *peer) {
 		p.begin(limits)
@@ -187,7 +187,7 @@ func TestOnlyNewPartialsAreShown(t *testing.T) {
 		p.end(wire.SessionEnded{SessionID: "s-1"})
 	})
 	l := start(t, f.config())
-	for _, want := range []wire.Partial{partial(0, 1, 2), partial(1, 1, 1), partial(0, 2, 1), partial(0, 2, 3)} {
+	for _, want := range []wire.SessionPartial{partial(0, 1, 2), partial(1, 1, 1), partial(0, 2, 1), partial(0, 2, 3)} {
 		wants(l, client.Partial(want))
 	}
 	wants(l, client.Result(result(1, 0)))
@@ -269,7 +269,7 @@ func TestRefused(t *testing.T) {
 		}},
 		"by an answer": {code: wire.CloseBadMessage, said: wire.InvalidRequest, script: func(p *peer) {
 			p.expect(&wire.SessionStart{})
-			p.send(wire.ErrorFrame{Error: wire.Error{Code: wire.InvalidRequest}, Reply: "session_start"})
+			p.send(wire.ErrorFrame{Error: wire.Error{Code: wire.InvalidRequest}, ReplyTo: "session_start"})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

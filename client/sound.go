@@ -17,7 +17,7 @@ type sound struct {
 	packets   bool  // every Write is one packet, which is not cut
 }
 
-func soundOf(f wire.AudioFormat, l wire.Limits) sound {
+func soundOf(f wire.AudioFormat, l wire.SessionLimits) sound {
 	room := int(l.FrameBytes)
 	if room <= 0 || room > wire.MaxFrame {
 		room = wire.MaxFrame
@@ -54,7 +54,7 @@ type pace struct {
 }
 
 // paceOf stays below the limit, so that frames which pile up on their way do not break it.
-func paceOf(l wire.Limits) pace {
+func paceOf(l wire.SessionLimits) pace {
 	return pace{most: milliseconds(l.BufferedMS) * 3 / 4}
 }
 

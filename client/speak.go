@@ -143,10 +143,10 @@ func (s *Session) commit() {
 
 // Cancel gives up an utterance whose result has not come, or, if it names none, the open one. It then ends with a Failed
 // whose reason is CANCELLED.
-func (s *Session) Cancel(c wire.Cancel) error {
+func (s *Session) Cancel(c wire.SessionCancel) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c == (wire.Cancel{}) {
+	if c == (wire.SessionCancel{}) {
 		s.rest, s.begin = s.rest[:0], wire.UtteranceStart{}
 		if !s.open {
 			return s.speechless(allSize)
@@ -155,7 +155,7 @@ func (s *Session) Cancel(c wire.Cancel) error {
 	if err := s.say(c); err != nil {
 		return err
 	}
-	if c == (wire.Cancel{}) {
+	if c == (wire.SessionCancel{}) {
 		s.open = false
 	}
 	return nil

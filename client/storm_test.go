@@ -20,7 +20,7 @@ type honest struct {
 	next    int64            // the frame that comes next
 	begun   int64            // the first frame of the open utterance
 	spans   [][2]int64       // of the committed utterances
-	outbox  []wire.Result
+	outbox  []wire.SessionResult
 	started bool
 	ended   bool
 }

@@ -85,14 +85,14 @@ func TestKeepalive(t *testing.T) {
 			p.begin(l)
 			at := time.Now()
 			for range 3 {
-				p.expect(&wire.Keepalive{})
+				p.expect(&wire.SessionKeepalive{})
 				if took := time.Since(at); took != 10*time.Second {
 					t.Errorf("a keepalive after %v", took)
 				}
 				at = time.Now()
 			}
 			p.audio("aa")
-			p.expect(&wire.Keepalive{})
+			p.expect(&wire.SessionKeepalive{})
 			if took := time.Since(at); took != 14*time.Second {
 				t.Errorf("a keepalive %v after the one before, with audio 4 s after that", took)
 			}

@@ -39,7 +39,7 @@ func (v *voices) of(job string, attempt int) *voice {
 }
 
 // announced takes in the format of speech that follows a result. Its first piece may be lost.
-func (v *voices) announced(r *wire.Result) {
+func (v *voices) announced(r *wire.SessionResult) {
 	if r.TTSAudio == nil {
 		return
 	}

@@ -15,7 +15,7 @@ func TestOpenIsBounded(t *testing.T) {
 		if err := s.hearCommitted(&wire.UtteranceCommitted{UtteranceIndex: i}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.hearPartial(&wire.Partial{UtteranceIndex: i}, 0); err != nil {
+		if err := s.hearPartial(&wire.SessionPartial{UtteranceIndex: i}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,11 +57,11 @@ func TestFormatOfSpeech(t *testing.T) {
 	piece("said", 1, 0, &wire.AudioFormat{Encoding: "wav", SampleRate: 24_000}, wav)
 	piece("said", 1, 1, nil, wav)
 	piece("said", 2, 0, nil, pcm)
-	v.announced(&wire.Result{JobID: "missed", AttemptID: 1, TTSAudio: &opus})
+	v.announced(&wire.SessionResult{JobID: "missed", AttemptID: 1, TTSAudio: &opus})
 	piece("missed", 1, 3, nil, opus)
-	v.announced(&wire.Result{JobID: "missed", AttemptID: 1, TTSAudio: &wav}) // it has begun
+	v.announced(&wire.SessionResult{JobID: "missed", AttemptID: 1, TTSAudio: &wav}) // it has begun
 	piece("missed", 1, 4, &wav, opus)
-	v.announced(&wire.Result{JobID: "missed", AttemptID: 2})
-	v.announced(&wire.Result{JobID: "missed", AttemptID: 2, TTSAudio: &wav})
+	v.announced(&wire.SessionResult{JobID: "missed", AttemptID: 2})
+	v.announced(&wire.SessionResult{JobID: "missed", AttemptID: 2, TTSAudio: &wav})
 	piece("missed", 2, 1, nil, wav)
 }

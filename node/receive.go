@@ -58,11 +58,11 @@ func take[F wire.Frame](n *Node, data []byte, then func(*F)) {
 // heard takes an error. If it is the connection's last word it is kept.
 func (n *Node) heard(l *link, data []byte) {
 	take(n, data, func(e *wire.ErrorFrame) {
-		n.log.Warn("the scheduler reports an error", "code", string(e.Code), "detail", e.Detail, "reply_to", e.Reply, "fatal", e.Fatal)
+		n.log.Warn("the scheduler reports an error", "code", string(e.Code), "detail", e.Detail, "reply_to", e.ReplyTo, "fatal", e.Fatal)
 		switch {
 		case e.Fatal:
 			l.remember(&e.Error)
-		case e.Reply == string(wire.NodeHeartbeat{}.Type()) && e.Code.Traits().Retryable:
+		case e.ReplyTo == string(wire.NodeHeartbeat{}.Type()) && e.Code.Retryable():
 			n.unheard(l)
 		}
 	})

@@ -221,8 +221,8 @@ func TestUpdateThatWasLost(t *testing.T) {
 		for p.heartbeat().Health == "" {
 			continue
 		}
-		p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.SchedulerDependencyDown, "not now"), Reply: "job_result"})
-		p.send(wire.ErrorFrame{Error: *wire.Errorf(code, "not like this"), Reply: "node_heartbeat"})
+		p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.SchedulerDependencyDown, "not now"), ReplyTo: "job_result"})
+		p.send(wire.ErrorFrame{Error: *wire.Errorf(code, "not like this"), ReplyTo: "node_heartbeat"})
 		said := 0
 		for range 20 {
 			if p.heartbeat().Health == "degraded" {

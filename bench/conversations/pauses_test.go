@@ -40,7 +40,7 @@ func BenchmarkPauseProbes(t *testing.B) {
 			defer func() { <-gate }()
 			var err error
 			all[i], err = client.Start(t.Context(), client.Config{URL: p.url, Log: quiet, Start: wire.SessionStart{
-				Langs: []string{"en", "es"}, Segmentation: wire.Segmentation{PauseMS: pauseOf.Milliseconds()},
+				Langs: []string{"en", "es"}, Segmentation: wire.SessionSegmentation{PauseMS: pauseOf.Milliseconds()},
 			}})
 			if err != nil {
 				t.Error(err)

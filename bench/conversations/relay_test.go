@@ -148,7 +148,7 @@ func (r *relay) node(c *socket.Conn) {
 		delete(r.waits, in.JobID)
 		r.mu.Unlock()
 		c.Send(wire.JobResultAck{ActiveJob: in.ActiveJob, Accepted: true})
-		to.Send(wire.Result{JobID: in.JobID, Result: in.Result})
+		to.Send(wire.SessionResult{JobID: in.JobID, Result: in.Result})
 	}
 }
 

@@ -104,9 +104,9 @@ func (s *scheduler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if err := wire.Decode(body, &s.start); err != nil {
 				s.t.Error(err)
 			}
-			say(wire.SessionStarted{SessionID: "s-1", Audio: s.start.Audio, Limits: wire.Limits{BufferedMS: 5000}})
+			say(wire.SessionStarted{SessionID: "s-1", Audio: s.start.Audio, Limits: wire.SessionLimits{BufferedMS: 5000}})
 		case wire.SessionEnd{}.Type():
-			say(wire.Result{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
+			say(wire.SessionResult{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
 			say(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
 			_ = conn.Close(websocket.StatusNormalClosure, "")
 			return

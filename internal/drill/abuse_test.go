@@ -227,9 +227,9 @@ func (a *abuse) tricks() []trick {
 				case 1:
 					return true, tone[:320]
 				case 2:
-					return false, frameText(wire.Cancel{})
+					return false, frameText(wire.SessionCancel{})
 				case 3:
-					return false, frameText(wire.ResultAck{Seq: r.Int64()})
+					return false, frameText(wire.SessionResultAck{Seq: r.Int64()})
 				case 4:
 					return false, frameText(wire.AudioGone{UtteranceIndex: r.Int64N(1000)})
 				}

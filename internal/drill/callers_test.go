@@ -170,7 +170,7 @@ func (c *call) insist(ctx context.Context, ask func() error) string {
 			backoff.SleepJitter(ctx, wait, 0.5)
 			continue
 		}
-		if !said.Code.Traits().Retryable {
+		if !said.Code.Retryable() {
 			return string(said.Code)
 		}
 		e := c.entry(refused)

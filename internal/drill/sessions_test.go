@@ -111,7 +111,7 @@ func (p *person) start(speaking context.Context, id string, gate chan struct{}) 
 			HTTPClient: &http.Client{Transport: p.tap(id)},
 			Start: wire.SessionStart{
 				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: rate}, Partials: true, TTS: p.tts,
-				Segmentation: wire.Segmentation{PauseMS: longestPause.Milliseconds()},
+				Segmentation: wire.SessionSegmentation{PauseMS: longestPause.Milliseconds()},
 			},
 		})
 		if err == nil {
@@ -208,7 +208,7 @@ func (p *person) wire(id string, conn int, sent bool, text []byte) {
 		First     int64  `json:"first_seq"`
 	}
 	switch kind {
-	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.UtteranceCommitted{}.Type(), wire.Result{}.Type(), wire.ErrorFrame{}.Type():
+	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.UtteranceCommitted{}.Type(), wire.SessionResult{}.Type(), wire.ErrorFrame{}.Type():
 		if json.Unmarshal(text, &m) != nil {
 			return
 		}

@@ -23,7 +23,7 @@ func (l *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 	case err != nil:
 		return err
 	case now == nil || now.Epoch != epoch:
-		return wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d", id, epoch)
+		return wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d", id, epoch)
 	}
 	if n := l.fleet.Node(id); n != nil {
 		n.Answered() // what it missed it may have missed because its connection was dead

@@ -136,7 +136,7 @@ func (l *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 		}
 		switch pulse.Verdict {
 		case store.StaleEpoch:
-			return nil, wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
+			return nil, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
 		case store.TooLate:
 			if ctx.Err() != nil {
 				return nil, l.down(ctx, "heartbeat", ctx.Err())
@@ -159,7 +159,7 @@ func (l *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 	}
 	if !b.Patch.Full() || b.Patch.Connection != 0 {
 		// A connected node is registered by whoever has its connection, from all that it has declared over it.
-		return nil, wire.Wrong(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
+		return nil, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
 	r, err := l.enroll(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true})
 	return r.Cancel, err
@@ -312,7 +312,7 @@ func (l *Registry) EvictSilent(ctx context.Context) {
 }
 
 func unknownNode(id core.NodeID) *wire.Error {
-	return wire.Wrong(wire.NotFound, "node_id", "no node %s is registered", id)
+	return wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)
 }
 
 // down is the answer when the store does not.

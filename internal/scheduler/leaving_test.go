@@ -71,7 +71,7 @@ func TestSessionIsServedWhileItsInstanceLeaves(t *testing.T) {
 	a := r.delivery()
 	r.post(http.StatusOK, "/v1/job/ack", report(a))
 	r.post(http.StatusOK, "/v1/job/done", report(a))
-	var got wire.Result
+	var got wire.SessionResult
 	s.await(&got)
 	if got.JobID != a.JobID {
 		t.Errorf("the result is of %s, want %s", got.JobID, a.JobID)

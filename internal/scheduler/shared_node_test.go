@@ -169,7 +169,7 @@ func (n *dutifulNode) insist(ctx context.Context, path string, in any) wire.Code
 		switch {
 		case err == nil:
 			return accepted
-		case errors.As(err, &said) && !said.Code.Traits().Retryable:
+		case errors.As(err, &said) && !said.Code.Retryable():
 			return said.Code
 		}
 		if !backoff.SleepJitter(ctx, 50*time.Millisecond, 0.5) {

@@ -78,7 +78,7 @@ type grantKey struct{}
 // mayBe checks that whoever asks may speak for a node. Operators may for any.
 func mayBe(ctx context.Context, id core.NodeID) *wire.Error {
 	if grant := grantOf(ctx); grant != nil && !grant.Covers(id) {
-		return wire.Wrong(wire.Forbidden, "node_id", "this token is not for node %s", id)
+		return wire.FieldErrorf(wire.Forbidden, "node_id", "this token is not for node %s", id)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ const (
 )
 
 // mint makes a token for a session.
-func (s *Server) mint(_ context.Context, in *wire.MintRequest) (any, error) {
+func (s *Server) mint(_ context.Context, in *wire.SessionTokenRequest) (any, error) {
 	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -118,5 +118,5 @@ func (s *Server) mint(_ context.Context, in *wire.MintRequest) (any, error) {
 	if err != nil {
 		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret")
 	}
-	return &wire.MintResponse{SessionID: in.SessionID, Token: token, ExpiresMS: until.UnixMilli()}, nil
+	return &wire.SessionTokenResponse{SessionID: in.SessionID, Token: token, ExpiresMS: until.UnixMilli()}, nil
 }

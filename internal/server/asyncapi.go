@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/yaml"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -31,13 +32,13 @@ func describeSockets(version string) ([]byte, error) {
 		Operations:         make(map[string]*operationDoc),
 	}
 	registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		if err := d.add(f, textMessage(registry, f)); err != nil {
 			return nil, err
 		}
 	}
 	for _, b := range binaryFrames {
-		if err := d.add(wire.FrameInfo{Side: b.side}, binaryMessage(registry, &b)); err != nil {
+		if err := d.add(wirespec.FrameInfo{Side: b.side}, binaryMessage(registry, &b)); err != nil {
 			return nil, err
 		}
 	}
@@ -140,15 +141,15 @@ var aboutChannels = map[string]struct{ summary, description, token string }{
 
 // socketOperations are what the scheduler does with the frames of each side. The scheduler is the application that the document
 // is about, so it is the one who sends and receives.
-var socketOperations = map[wire.Side]struct{ id, action, summary string }{
-	wire.FromNode:   {"fromNode", "receive", "What nodes say to the scheduler."},
-	wire.ToNode:     {"toNode", "send", "What the scheduler says to nodes."},
-	wire.FromClient: {"fromSession", "receive", "What sessions say to the scheduler."},
-	wire.ToClient:   {"toSession", "send", "What the scheduler says to sessions."},
+var socketOperations = map[wirespec.Side]struct{ id, action, summary string }{
+	wirespec.FromNode:   {"fromNode", "receive", "What nodes say to the scheduler."},
+	wirespec.ToNode:     {"toNode", "send", "What the scheduler says to nodes."},
+	wirespec.FromClient: {"fromSession", "receive", "What sessions say to the scheduler."},
+	wirespec.ToClient:   {"toSession", "send", "What the scheduler says to sessions."},
 }
 
 // add puts a message into its channel and into the operation that it is part of.
-func (d *socketsDoc) add(f wire.FrameInfo, m *messageDoc) error {
+func (d *socketsDoc) add(f wirespec.FrameInfo, m *messageDoc) error {
 	what, ok := socketOperations[f.Side]
 	if !ok {
 		return fmt.Errorf("frame %s is of side %q, which no operation is for: add one", m.Name, f.Side)
@@ -194,7 +195,7 @@ func handshake(token string) bindingDoc {
 }
 
 // textMessage describes a text frame. Its type is not a field of the Go type, so it is added to the schema here.
-func textMessage(registry huma.Registry, f wire.FrameInfo) *messageDoc {
+func textMessage(registry huma.Registry, f wirespec.FrameInfo) *messageDoc {
 	name := string(f.Frame.Type())
 	ref := registry.Schema(reflect.TypeOf(f.Frame), true, "")
 	s := registry.SchemaFromRef(ref.Ref)
@@ -209,15 +210,15 @@ func textMessage(registry huma.Registry, f wire.FrameInfo) *messageDoc {
 
 // binaryFrame is a kind of binary frame. Without a kind it has no header.
 type binaryFrame struct {
-	side              wire.Side
+	side              wirespec.Side
 	name, kind, about string
 }
 
 var binaryFrames = []binaryFrame{
-	{wire.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it; of opus, a frame is one packet."},
-	{wire.FromNode, "tts", wire.KindTTS, "The spoken result of a job, after a job_result that says so."},
-	{wire.FromClient, "audio", "", "Audio of the open utterance; the first begins one."},
-	{wire.ToClient, "tts", wire.KindTTS, "The spoken result of an utterance, after a result that says so."},
+	{wirespec.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it; of opus, a frame is one packet."},
+	{wirespec.FromNode, "tts", wire.KindTTS, "The spoken result of a job, after a job_result that says so."},
+	{wirespec.FromClient, "audio", "", "Audio of the open utterance; the first begins one."},
+	{wirespec.ToClient, "tts", wire.KindTTS, "The spoken result of an utterance, after a result that says so."},
 }
 
 // binaryMessage describes a binary frame.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -107,7 +108,7 @@ func TestEveryFrameIsDescribed(t *testing.T) {
 	t.Parallel()
 	d := theSockets(t)
 	var want, got []string
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		want = append(want, fmt.Sprintf("%s %s %s: %s", f.Path(), wayOf(f.Side), f.Frame.Type(), f.About))
 	}
 	for key := range d.frames {
@@ -117,7 +118,7 @@ func TestEveryFrameIsDescribed(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-wire.Frames() +description)\n%s", diff)
+		t.Errorf("(-wirespec.Frames() +description)\n%s", diff)
 	}
 	lookUp(t, d.doc, d.doc)
 }
@@ -165,7 +166,7 @@ func TestCloseCodesAreDescribed(t *testing.T) {
 func TestFramesFit(t *testing.T) {
 	t.Parallel()
 	d := theSockets(t)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		for _, all := range []bool{true, false} {
 			text := sampleFrame(t, f.Frame, all)
 			checkFrame(t, f.Path(), wayOf(f.Side), text)
@@ -187,7 +188,7 @@ func TestFramesFit(t *testing.T) {
 func TestFramesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	d := theSockets(t)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		whole, least := object(t, sampleFrame(t, f.Frame, true)), object(t, sampleFrame(t, f.Frame, false))
 		refused := func(m obj, how string, args ...any) {
 			t.Helper()
@@ -218,10 +219,10 @@ func TestFramesGoOneWay(t *testing.T) {
 	t.Parallel()
 	d := theSockets(t)
 	lines := make(map[messageKey]bool)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		lines[keyOf(f)] = true
 	}
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		text := sampleFrame(t, f.Frame, true)
 		for _, path := range []string{"/ws/node", "/ws/session"} {
 			for _, w := range []way{sent, received} {
@@ -281,14 +282,14 @@ func theSockets(t *testing.T) *describedSockets {
 	return d
 }
 
-func wayOf(s wire.Side) way {
-	if s == wire.FromNode || s == wire.FromClient {
+func wayOf(s wirespec.Side) way {
+	if s == wirespec.FromNode || s == wirespec.FromClient {
 		return received
 	}
 	return sent
 }
 
-func keyOf(f wire.FrameInfo) messageKey {
+func keyOf(f wirespec.FrameInfo) messageKey {
 	return messageKey{f.Path(), wayOf(f.Side), string(f.Frame.Type())}
 }
 

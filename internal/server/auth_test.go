@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -88,7 +89,7 @@ func (w *world) notUpgraded(path, token string, code wire.Code) {
 	}
 	defer resp.Body.Close()
 	var e wire.Error
-	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Code != code || resp.StatusCode != code.Traits().Status {
+	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Code != code || resp.StatusCode != wirespec.Status(code) {
 		w.t.Errorf("%s: %s %+v (%v), want %s", path, resp.Status, e, err, code)
 	}
 	if asks := resp.Header.Get("WWW-Authenticate") != ""; asks != (code == wire.Unauthorized) {
@@ -100,7 +101,7 @@ func (w *world) notUpgraded(path, token string, code wire.Code) {
 func TestSocketsWantTheirCredentialFirst(t *testing.T) {
 	t.Parallel()
 	w := guarded(t)
-	var minted wire.MintResponse
+	var minted wire.SessionTokenResponse
 	w.as(operatorKey, "POST", "/v1/sessions", obj{"session_id": "room-1"}).into(&minted)
 	for path, others := range map[string]string{"/ws/node": minted.Token, "/ws/session": gpuToken} {
 		w.notUpgraded(path, "", wire.Unauthorized)
@@ -199,7 +200,7 @@ func TestNodesSpeakForThemselves(t *testing.T) {
 func TestSessionTokens(t *testing.T) {
 	t.Parallel()
 	w := guarded(t)
-	var minted wire.MintResponse
+	var minted wire.SessionTokenResponse
 	w.as(operatorKey, "POST", "/v1/sessions", obj{"session_id": "room-1", "tenant_id": "acme", "ttl_seconds": 60}).into(&minted)
 	w.as(operatorKey, "POST", "/v1/sessions", obj{"ttl_seconds": 1_000_000}).refused(wire.InvalidRequest)
 	start := obj{"type": "session_start", "langs": []string{"en", "es"}}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -97,7 +98,7 @@ func writeError(w http.ResponseWriter, e *wire.Error) {
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}
-	write(w, e.Code.Traits().Status, e)
+	write(w, wirespec.Status(e.Code), e)
 }
 
 // write sends a JSON answer.

@@ -18,6 +18,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 
 	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -170,7 +171,7 @@ func (c *checked) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // known reports whether a code is one of the table's.
 func known(code wire.Code) bool {
-	for _, c := range wire.Codes() {
+	for _, c := range wirespec.Codes() {
 		if c == code {
 			return true
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -99,7 +100,7 @@ func FuzzServer(f *testing.F) {
 			}
 			switch ready := req.URL.Path == "/readyz" && rec.Code == http.StatusServiceUnavailable; {
 			case ready:
-			case rec.Code == http.StatusInternalServerError, !known(e.Code), e.Code.Traits().Status != rec.Code, e.Detail == "":
+			case rec.Code == http.StatusInternalServerError, !known(e.Code), wirespec.Status(e.Code) != rec.Code, e.Detail == "":
 				t.Fatalf("%s %s answered %d: %s", method, path, rec.Code, answer)
 			}
 		}

@@ -35,7 +35,7 @@ func (s *Server) instances(r *http.Request) (any, error) {
 		list.Instances[i] = wire.Instance{
 			InstanceID: p.Name, Incarnation: string(p.ID), Present: p.Present, This: p.This, Draining: p.Draining, AdvertiseURL: p.URL,
 			Version: p.Version, StartedMS: p.Started, Nodes: p.Nodes, Sessions: p.Sessions, Jobs: p.Jobs,
-			Inbox: p.Inbox, Unsettled: p.Pending, DeadLetters: p.DeadLetters,
+			Inbox: p.Inbox, Pending: p.Pending, DeadLetters: p.DeadLetters,
 		}
 	}
 	return &list, nil
@@ -96,9 +96,9 @@ func viewDead(d *bus.DeadLetter, whole bool) wire.DeadLetter {
 func (s *Server) noLetter(operation, id string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, bus.ErrNoDeadLetter):
-		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
+		return wire.FieldErrorf(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
 	case errors.Is(err, bus.ErrExpired):
-		return wire.Wrong(wire.InvalidRequest, "id", "the dead letter is older than anybody needs it, and would be dropped: purge it")
+		return wire.FieldErrorf(wire.InvalidRequest, "id", "the dead letter is older than anybody needs it, and would be dropped: purge it")
 	case errors.Is(err, bus.ErrAbsent):
 		return wire.Errorf(wire.SchedulerDependencyDown, "this scheduler does not count as present and has no inbox: try again, or ask another")
 	case errors.Is(err, bus.ErrFull):

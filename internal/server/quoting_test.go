@@ -82,7 +82,7 @@ func TestErrorsQuoteLittle(t *testing.T) {
 		"/v1/job/ack":                  reflect.TypeFor[wire.JobAckRequest](),
 		"/v1/job/done":                 reflect.TypeFor[wire.JobDoneRequest](),
 		"/v1/job/fail":                 reflect.TypeFor[wire.JobFailRequest](),
-		"/v1/sessions":                 reflect.TypeFor[wire.MintRequest](),
+		"/v1/sessions":                 reflect.TypeFor[wire.SessionTokenRequest](),
 		"/v1/dlq/replay":               reflect.TypeFor[wire.DeadLettersRequest](),
 		"/v1/dlq/purge":                reflect.TypeFor[wire.DeadLettersRequest](),
 	} {

@@ -172,7 +172,7 @@ func (s *Server) routes() []route {
 		{
 			method: "POST", path: "/v1/sessions", tag: "sockets", summary: "Mint a token for a session",
 			about:   "The token is for one session and for a while: give it to whoever speaks, and keep the key. A browser names it as a second subprotocol, lingua.token.<token>.",
-			handler: post(s, s.mint), in: reflect.TypeFor[wire.MintRequest](), out: reflect.TypeFor[wire.MintResponse](),
+			handler: post(s, s.mint), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
 			codes: []wire.Code{wire.NotFound},
 		},
 		{

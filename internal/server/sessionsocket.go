@@ -142,7 +142,7 @@ func (s *Server) startSession(ctx context.Context, conn *socket.Conn, grant *aut
 // ownSession checks that a session is the one its token is for.
 func ownSession(grant *auth.SessionGrant, id string) *wire.Error {
 	if grant.Session != "" && string(grant.Session) != id {
-		return wire.Wrong(wire.Forbidden, "session_id", "this token is for another session")
+		return wire.FieldErrorf(wire.Forbidden, "session_id", "this token is for another session")
 	}
 	return nil
 }
@@ -178,14 +178,14 @@ func (s *Server) speakerSaid(seat *session.Connection, m socket.Message) *wire.E
 		return speak(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.utteranceStart(seat, in) })
 	case wire.SessionUpdate{}.Type():
 		return speak(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.sessionUpdate(seat, in) })
-	case wire.Cancel{}.Type():
-		return speak(m.Data, func(in *wire.Cancel) *wire.Error { return seat.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
+	case wire.SessionCancel{}.Type():
+		return speak(m.Data, func(in *wire.SessionCancel) *wire.Error { return seat.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
 	case wire.AudioGone{}.Type():
 		return speak(m.Data, func(in *wire.AudioGone) *wire.Error { return seat.AudioGone(in.UtteranceIndex) })
-	case wire.ResultAck{}.Type():
-		return speak(m.Data, func(in *wire.ResultAck) *wire.Error { return seat.AckResults(in.Seq) })
-	case wire.Keepalive{}.Type():
-		return speak(m.Data, func(*wire.Keepalive) *wire.Error { seat.Keepalive(); return nil })
+	case wire.SessionResultAck{}.Type():
+		return speak(m.Data, func(in *wire.SessionResultAck) *wire.Error { return seat.AckResults(in.Seq) })
+	case wire.SessionKeepalive{}.Type():
+		return speak(m.Data, func(*wire.SessionKeepalive) *wire.Error { seat.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
 		return speak(m.Data, func(*wire.SessionEnd) *wire.Error { seat.End(); return nil })
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -244,8 +245,8 @@ func (a answer) refused(code wire.Code) *wire.Error {
 	if err := json.Unmarshal(a.body, e); err != nil {
 		a.t.Fatalf("%s answered %d with something else than an error: %s", a.asked, a.status, a.body)
 	}
-	if e.Code != code || a.status != code.Traits().Status {
-		a.t.Fatalf("%s: want %d %s, got %d %s", a.asked, code.Traits().Status, code, a.status, a.body)
+	if e.Code != code || a.status != wirespec.Status(code) {
+		a.t.Fatalf("%s: want %d %s, got %d %s", a.asked, wirespec.Status(code), code, a.status, a.body)
 	}
 	if e.Detail == "" {
 		a.t.Errorf("%s: %s does not say what to do", a.asked, code)

@@ -43,8 +43,8 @@ func (c *Config) resultWithin() time.Duration { return c.Wait + c.Job + time.Sec
 const resultSlack = 2 * time.Second
 
 // limits is what a session is told that it must keep to.
-func (c *Config) limits() wire.Limits {
-	return wire.Limits{
+func (c *Config) limits() wire.SessionLimits {
+	return wire.SessionLimits{
 		FrameBytes: wire.MaxFrame, UtteranceMS: c.MaxUtterance.Milliseconds(), BufferedMS: c.Ahead.Milliseconds(),
 		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.MaxUnanswered,
 		FirstMessageMS: c.FirstMessage.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
@@ -86,7 +86,7 @@ func (s *settings) direction(src core.Lang) (core.Direction, bool) {
 }
 
 // segment takes over what a client wants of the segmentation.
-func (s *settings) segment(c *Config, in *wire.Segmentation) *wire.Error {
+func (s *settings) segment(c *Config, in *wire.SessionSegmentation) *wire.Error {
 	switch {
 	case in.PauseMS != 0 && (in.PauseMS < 100 || in.PauseMS > 10_000):
 		return wire.Invalid("segmentation.pause_ms", "must be between 100 and 10000, not %d", in.PauseMS)
@@ -122,12 +122,12 @@ func (s *settings) audio() wire.SessionAudio {
 }
 
 // said is the segmentation as it holds.
-func (s *settings) said() wire.Segmentation {
+func (s *settings) said() wire.SessionSegmentation {
 	mode := wire.SegmentAuto
 	if s.Manual {
 		mode = wire.SegmentManual
 	}
-	return wire.Segmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.Longest.Milliseconds(), SilenceLevel: s.Silence}
+	return wire.SessionSegmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.Longest.Milliseconds(), SilenceLevel: s.Silence}
 }
 
 // clip is the audio of a committed utterance.

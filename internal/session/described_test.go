@@ -59,7 +59,7 @@ func TestModeChangesWhileAnUtteranceIsOpen(t *testing.T) {
 		link.stall(true)
 		time.Sleep(time.Second) // a ping is under way
 		synctest.Wait()
-		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.Segmentation{Mode: wire.SegmentManual}}); e != nil {
+		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.SessionSegmentation{Mode: wire.SegmentManual}}); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(10 * time.Second)
@@ -68,7 +68,7 @@ func TestModeChangesWhileAnUtteranceIsOpen(t *testing.T) {
 			t.Errorf("closed with %d", code)
 		}
 		link.stall(false)
-		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.Segmentation{Mode: wire.SegmentAuto}}); e != nil {
+		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.SessionSegmentation{Mode: wire.SegmentAuto}}); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(3 * time.Second)

@@ -83,17 +83,17 @@ func seal(job *core.Job) (*envelope, error) {
 	var result convert.NodeResult
 	_ = json.Unmarshal(job.Result, &result) // a result of another form is passed on all the same
 	last, u := job.History[len(job.History)-1], &job.Utterance
-	r := wire.Result{
+	r := wire.SessionResult{
 		Seq: u.Turn, JobID: string(job.ID), RequestID: string(job.Request), UtteranceID: u.ID,
 		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), AttemptID: job.Attempt,
 		SrcLang: string(job.Direction.Src), TgtLang: string(job.Direction.Tgt),
 		TextSrc: result.TextSrc, TextTgt: result.TextTgt, Result: job.Result,
-		Latency: wire.Latency{
+		Latency: wire.SessionLatency{
 			TotalMS: u.WaitMS + job.Updated.Sub(job.Created).Milliseconds(), WaitMS: u.WaitMS,
 			DispatchMS: last.Started.Sub(job.Created).Milliseconds(), NodeMS: job.Updated.Sub(last.Started).Milliseconds(),
 			StagesMS: result.Latency,
 		},
-		Usage: wire.Usage{AudioMS: u.AudioMS},
+		Usage: wire.SessionUsage{AudioMS: u.AudioMS},
 	}
 	message, err := wire.EncodeFrame(r)
 	if err != nil {

@@ -119,7 +119,7 @@ func TestAFullFleetIsWaitedFor(t *testing.T) {
 		w.done(w.jobs.jobs()[0], "a")
 		wantEnds(t, link, "0 a", "1 ALL_CANDIDATES_FULL_OR_FAILED")
 
-		set(wire.Wrong(wire.RequestMismatch, "request_id", "other content"))
+		set(wire.FieldErrorf(wire.RequestMismatch, "request_id", "other content"))
 		synctest.Wait()
 		asked := w.jobs.asked
 		speak()

@@ -34,7 +34,7 @@ func (r *Registry) place(life context.Context, u *utterance) {
 	case placed, fate.over, fate.expiring: // the session goes on elsewhere, or the utterance is being ended
 	case fate.given:
 		r.concludeCancelled(life, u)
-	case e != nil && e.Code.Traits().Retryable && r.isLeaving(): // the instance that has the session next places it
+	case e != nil && e.Code.Retryable() && r.isLeaving(): // the instance that has the session next places it
 	case e != nil:
 		r.conclude(life, u, e, core.Reason(e.Code))
 	}

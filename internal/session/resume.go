@@ -137,7 +137,7 @@ func (p *ResumeParams) allowed(hash string) bool {
 }
 
 func notItsToken() *wire.Error {
-	return wire.Wrong(wire.Forbidden, "resume_token", "it is not the token of this session")
+	return wire.FieldErrorf(wire.Forbidden, "resume_token", "it is not the token of this session")
 }
 
 // first is the first durable message after one that arrived; 0 when there is none.
@@ -154,5 +154,5 @@ func sortTurns(list []*utterance) {
 }
 
 func unknown(id core.SessionID) *wire.Error {
-	return wire.Wrong(wire.NotFound, "session_id", "no session %s is known, or not any more: start a new one", id)
+	return wire.FieldErrorf(wire.NotFound, "session_id", "no session %s is known, or not any more: start a new one", id)
 }

@@ -88,7 +88,7 @@ func (t *Connection) AudioGone(index int64) *wire.Error {
 	return t.steer(func(s *Session) *wire.Error {
 		u := s.turn[index+1]
 		if u == nil {
-			return wire.Wrong(wire.NotFound, "utterance_index", "there is no such utterance, or it has ended")
+			return wire.FieldErrorf(wire.NotFound, "utterance_index", "there is no such utterance, or it has ended")
 		}
 		if u.told || !slices.Contains(s.again, u) {
 			return nil // its audio is not needed

@@ -113,7 +113,7 @@ func (r *Registry) down(err error) *wire.Error {
 // dismiss tells whoever is connected that the session goes on elsewhere.
 func (s *Session) dismiss() {
 	if s.link != nil {
-		s.link.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
+		s.link.Close(wire.CloseReplaced, wire.FieldErrorf(wire.StaleEpoch, "session_id", "the session goes on over another connection"))
 	}
 }
 

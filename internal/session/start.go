@@ -117,5 +117,5 @@ func (r *Registry) startAgain(ctx context.Context, p *ResumeParams) (*Session, e
 }
 
 func taken() *wire.Error {
-	return wire.Wrong(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
+	return wire.FieldErrorf(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
 }

@@ -98,7 +98,7 @@ func (s *Session) setOptions(o core.Options) *wire.Error {
 		total += set.size()
 	}
 	if total > maxAllOptions {
-		return wire.Wrong(wire.RateLimited, "options",
+		return wire.FieldErrorf(wire.RateLimited, "options",
 			"the options of the utterances that wait for their results take more than %d bytes: wait for some of them", maxAllOptions)
 	}
 	s.options = next

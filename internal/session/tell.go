@@ -263,7 +263,7 @@ func (d *Directory) Partial(p *wire.JobPartial) {
 	}
 	u.rev = p.Rev
 	s.rooms.counts.Messages.WithLabelValues("partial").Inc()
-	s.link.Send(wire.Partial{
+	s.link.Send(wire.SessionPartial{
 		JobID: p.JobID, AttemptID: p.AttemptID, UtteranceIndex: u.turn - 1, Rev: p.Rev, Stage: p.Stage,
 		TextSrc: p.TextSrc, TextTgt: p.TextTgt,
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -200,7 +201,7 @@ func (n *Node) count(err error, counter *int) {
 
 func (n *Node) note(err error) {
 	var said *wire.Error
-	if errors.As(err, &said) && said.Code.Traits().Status/100 == 4 {
+	if errors.As(err, &said) && wirespec.Status(said.Code)/100 == 4 {
 		n.stats.Fenced++
 	}
 }

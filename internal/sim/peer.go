@@ -79,7 +79,7 @@ func (p *Peer) Insist(ctx context.Context, path string, in, out any) error {
 	for {
 		err := p.Post(ctx, path, in, out)
 		var said *wire.Error
-		if err == nil || errors.As(err, &said) && !said.Code.Traits().Retryable {
+		if err == nil || errors.As(err, &said) && !said.Code.Retryable() {
 			return err
 		}
 		if !retry.Wait(ctx) {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// lists gives every list of a declaration by its JSON name.
-func lists(d *Declaration) map[string]reflect.Value {
+// listFields returns the list fields of a declaration by their JSON names.
+func listFields(d *Declaration) map[string]reflect.Value {
 	found := make(map[string]reflect.Value)
 	v := reflect.ValueOf(d).Elem()
 	for i := range v.NumField() {
@@ -22,15 +22,15 @@ func lists(d *Declaration) map[string]reflect.Value {
 	return found
 }
 
-// In a heartbeat an absent list is unchanged and an empty one is emptied. For active the difference decides
-// whether a node's jobs are kept or moved.
-func TestAbsentAndEmptyListsStayApart(t *testing.T) {
+// In a heartbeat an absent list is unchanged and an empty one clears it. For the field active the difference decides
+// whether the jobs of a node are kept or moved.
+func TestAbsentListDiffersFromEmptyList(t *testing.T) {
 	t.Parallel()
-	for key := range lists(&Declaration{}) {
+	for key := range listFields(&Declaration{}) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			var empty Declaration
-			field := lists(&empty)[key]
+			field := listFields(&empty)[key]
 			field.Set(reflect.MakeSlice(field.Type(), 0, 0))
 
 			for _, c := range []struct {
@@ -47,30 +47,30 @@ func TestAbsentAndEmptyListsStayApart(t *testing.T) {
 				if diff := cmp.Diff(c.json, string(body)); diff != "" {
 					t.Errorf("%s: written (-want +got):\n%s", c.name, diff)
 				}
-				// As it comes in: inside a heartbeat.
+				// Decode it as a part of a heartbeat, as the scheduler does.
 				var back HeartbeatRequest
 				if err := Decode(body, &back); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(c.d, back.Declaration); diff != "" { // cmp tells nil from empty
+				if diff := cmp.Diff(c.d, back.Declaration); diff != "" { // cmp distinguishes nil from empty
 					t.Errorf("%s: read (-want +got):\n%s", c.name, diff)
 				}
 			}
 
-			// Some JSON libraries write null for a list that was never made.
+			// Some JSON libraries encode a missing list as null.
 			var null HeartbeatRequest
 			if err := Decode([]byte(`{"`+key+`":null}`), &null); err != nil {
 				t.Fatal(err)
 			}
-			if !lists(&null.Declaration)[key].IsNil() {
+			if !listFields(&null.Declaration)[key].IsNil() {
 				t.Error("null is read as a list, want it absent")
 			}
 		})
 	}
 }
 
-// Zero and "" are said, not left out: a node may move its maximum to 0 and take back its callback.
-func TestZeroIsSaid(t *testing.T) {
+// A node may set its maximum to 0 or remove its callback, so zero values must not be omitted.
+func TestZeroValuesAreEncoded(t *testing.T) {
 	t.Parallel()
 	zero, none, off, idle := 0, "", false, 0.0
 	d := Declaration{
