@@ -80,7 +80,7 @@ func TestRetryAfterHoldsForOneAddress(t *testing.T) {
 	began := time.Now()
 	l := start(t, cfg)
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	l.end()
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("the other address was tried after %v", took)
@@ -101,9 +101,9 @@ func TestSeveralAddresses(t *testing.T) {
 		cfg.URLs = append(cfg.URLs, absentees(t)...)
 		l := start(t, cfg)
 		want[client.Reconnecting](l)
-		want[client.Resumed](l)
+		want[client.SessionResumed](l)
 		want[client.Reconnecting](l)
-		want[client.Resumed](l)
+		want[client.SessionResumed](l)
 		l.end()
 	}
 }
@@ -111,7 +111,7 @@ func TestSeveralAddresses(t *testing.T) {
 // TestNowhere: when there is no scheduler at any address, that is an error at once.
 func TestNowhere(t *testing.T) {
 	t.Parallel()
-	var how *client.LostError
+	var how *client.ConnectionError
 	if _, err := client.Start(t.Context(), client.Config{URLs: absentees(t)}); !errors.As(err, &how) {
 		t.Errorf("Start: %v", err)
 	}
@@ -142,7 +142,7 @@ func TestWhereToResume(t *testing.T) {
 	l := start(t, cfg)
 	for range 3 {
 		want[client.Reconnecting](l)
-		want[client.Resumed](l)
+		want[client.SessionResumed](l)
 	}
 	l.end()
 	if v := at.all; v[1] != v[0] || v[2] == v[1] || v[3] == v[2] {

@@ -89,7 +89,7 @@ func TestSlowConsumer(t *testing.T) {
 			t.Errorf("%d MiB were read that nobody wanted", n*size>>20)
 		}
 		for i := range pieces {
-			if got := want[client.Speech](l); got.Chunk != i {
+			if got := want[client.SpeechChunk](l); got.Chunk != i {
 				t.Fatalf("got piece %d, want %d", got.Chunk, i)
 			}
 		}
@@ -135,7 +135,7 @@ func TestWritingToNobody(t *testing.T) {
 		if n := <-written; n != 70*second {
 			t.Errorf("%d bytes were written", n)
 		}
-		want[client.Resumed](l)
+		want[client.SessionResumed](l)
 		l.end()
 		if got != 70*second {
 			t.Errorf("%d bytes arrived", got)
@@ -154,11 +154,11 @@ func TestUnanswered(t *testing.T) {
 	cfg.Start.Audio = wire.SessionAudio{SampleRate: 48000, Channels: 2}
 	l := start(t, cfg)
 	n, err := l.Write(make([]byte, 80<<20))
-	if !errors.Is(err, client.ErrUnanswered) || n < 63<<20 || n > 65<<20 {
+	if !errors.Is(err, client.ErrTooMuchAudio) || n < 63<<20 || n > 65<<20 {
 		t.Errorf("%d MiB were written: %v", n>>20, err)
 	}
 	l.commit() // this much is always possible
-	if _, err := l.Write([]byte("aaaa")); !errors.Is(err, client.ErrUnanswered) {
+	if _, err := l.Write([]byte("aaaa")); !errors.Is(err, client.ErrTooMuchAudio) {
 		t.Errorf("writing more: %v", err)
 	}
 	l.end()

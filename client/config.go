@@ -22,7 +22,7 @@ type Config struct {
 	Token string
 	// Renew is asked for a token each time the session connects again, and at the start if Token is empty: tokens expire,
 	// and a session may outlast them. Nil: Token is used again.
-	Renew func(ctx context.Context) (string, error)
+	TokenSource func(ctx context.Context) (string, error)
 	// Start is the first message: the two languages, the format of the audio, and what else is wanted.
 	Start wire.SessionStart
 	// HTTPClient connects. Nil: a client of the session's own, which follows no redirect.

@@ -14,17 +14,17 @@ var (
 	// ErrEnded says that nothing can be said after End: start another session.
 	ErrEnded = errors.New("client: the session has ended; start another to say more")
 	// ErrUnanswered says that so much audio waits for its results that no more is taken: wait for some, or write less.
-	ErrUnanswered = errors.New("client: too much audio waits for its results; wait for some of them before writing more")
+	ErrTooMuchAudio = errors.New("client: too much audio waits for its results; wait for some of them before writing more")
 	// ErrAudioGone says that the scheduler asked for audio that is not kept any more. The session cannot go on.
-	ErrAudioGone = errors.New("client: the scheduler asks for audio that is not kept any more; start another session")
+	ErrAudioDiscarded = errors.New("client: the scheduler asks for audio that is not kept any more; start another session")
 )
 
 // LostError says how a connection was lost or refused. As the end of a session's events it says that the session will
 // not come back; errors.As finds the *wire.Error that the scheduler sent before it, if there was one.
-type LostError struct {
+type ConnectionError struct {
 	Code   wire.CloseCode   // with which the scheduler closed; 0: it did not say
 	Status int              // of the HTTP answer, where the connection was refused
-	Last   *wire.ErrorFrame // what it said before; nil: nothing
+	Frame   *wire.ErrorFrame // what it said before; nil: nothing
 	Err    error            // what happened on the connection
 
 	unreached bool // nobody answered at all
@@ -32,7 +32,7 @@ type LostError struct {
 	ours      bool // if it was replaced, that may be by a connection of our own
 }
 
-func (e *LostError) Error() string {
+func (e *ConnectionError) Error() string {
 	text := "client: the connection was lost"
 	switch {
 	case e.Code != 0:
@@ -41,8 +41,8 @@ func (e *LostError) Error() string {
 		text = fmt.Sprintf("client: the scheduler refused the connection with %d %s", e.Status, http.StatusText(e.Status))
 	}
 	switch {
-	case e.Last != nil:
-		return text + ": " + e.Last.Error.Error()
+	case e.Frame != nil:
+		return text + ": " + e.Frame.Error.Error()
 	case e.Code == 0 && e.Status == 0 && e.Err != nil:
 		return text + ": " + e.Err.Error()
 	}
@@ -50,10 +50,10 @@ func (e *LostError) Error() string {
 }
 
 // Unwrap returns what the scheduler said and what happened on the connection.
-func (e *LostError) Unwrap() []error {
+func (e *ConnectionError) Unwrap() []error {
 	var all []error
-	if e.Last != nil {
-		all = append(all, &e.Last.Error)
+	if e.Frame != nil {
+		all = append(all, &e.Frame.Error)
 	}
 	if e.Err != nil {
 		all = append(all, e.Err)
@@ -62,7 +62,7 @@ func (e *LostError) Unwrap() []error {
 }
 
 // retry reports whether coming back makes sense. A close code decides; where it did not arrive, what was said before.
-func (e *LostError) retry() bool {
+func (e *ConnectionError) retry() bool {
 	switch {
 	case e.stray:
 		return false
@@ -70,8 +70,8 @@ func (e *LostError) retry() bool {
 		return e.Code.Retry() || e.Code == wire.CloseReplaced && e.ours
 	case e.Status != 0:
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout
-	case e.Last != nil:
-		return e.Last.Code.Retryable()
+	case e.Frame != nil:
+		return e.Frame.Code.Retryable()
 	}
 	return true
 }

@@ -8,17 +8,17 @@ type Event interface {
 }
 
 // Committed says that an utterance has ended and became a job.
-type Committed wire.UtteranceCommitted
+type UtteranceCommitted wire.UtteranceCommitted
 
 // Partial is what there is so far of an utterance. It replaces the one before it.
-type Partial wire.SessionPartial
+type PartialResult wire.SessionPartial
 
 // Result is how an utterance ended well. Results and failures come in the order of the utterances. If its speech follows,
 // TTSAudio is the format of it.
 type Result wire.SessionResult
 
 // Failed is how an utterance ended otherwise.
-type Failed struct {
+type UtteranceFailed struct {
 	Seq            int64
 	UtteranceIndex int64
 	UtteranceID    string
@@ -31,7 +31,7 @@ type Failed struct {
 
 // Speech is a piece of a spoken result, which follows the Result that announced it. Of opus, a piece is one packet. Pieces may
 // be missing after a Resumed.
-type Speech struct {
+type SpeechChunk struct {
 	JobID     string
 	AttemptID int
 	Chunk     int              // counts from 0
@@ -53,20 +53,20 @@ type Reconnecting struct {
 }
 
 // Resumed says that the session goes on.
-type Resumed struct {
+type SessionResumed struct {
 	Recovered bool  // false: some results or failures are gone and will not come
-	Resent    int64 // how many audio frames are sent that were sent before
+	ResentFrames    int64 // how many audio frames are sent that were sent before
 }
 
 // Ended is the last event of a session that was ended, with its totals.
-type Ended wire.SessionEnded
+type SessionEnded wire.SessionEnded
 
-func (Committed) event()    {}
-func (Partial) event()      {}
+func (UtteranceCommitted) event()    {}
+func (PartialResult) event()      {}
 func (Result) event()       {}
-func (Failed) event()       {}
-func (Speech) event()       {}
+func (UtteranceFailed) event()       {}
+func (SpeechChunk) event()       {}
 func (Warning) event()      {}
 func (Reconnecting) event() {}
-func (Resumed) event()      {}
-func (Ended) event()        {}
+func (SessionResumed) event()      {}
+func (SessionEnded) event()        {}

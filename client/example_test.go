@@ -38,11 +38,11 @@ func Example() {
 		switch e := event.(type) {
 		case client.Result:
 			fmt.Println(e.TextSrc, "→", e.TextTgt)
-		case client.Failed:
+		case client.UtteranceFailed:
 			fmt.Println("utterance", e.UtteranceIndex, "failed:", e.Err)
-		case client.Resumed:
+		case client.SessionResumed:
 			fmt.Println("the connection was lost for a moment")
-		case client.Ended:
+		case client.SessionEnded:
 			fmt.Println(e.Results, "of", e.Utterances, "utterances were translated")
 		}
 		if err != nil {
@@ -84,7 +84,7 @@ func ExampleSession_Begin() {
 
 	s, err := client.Start(context.Background(), client.Config{
 		URLs:  []string{scheduler.URL, scheduler.URL}, // or one URL, where a load balancer stands in front
-		Renew: func(context.Context) (string, error) { return "…", nil },
+		TokenSource: func(context.Context) (string, error) { return "…", nil },
 		Start: wire.SessionStart{Langs: []string{"en", "es"}},
 	})
 	if err != nil {

@@ -53,7 +53,7 @@ func (s *Session) hear(l *link, kind wire.FrameType, body []byte) error {
 		return decoded(body, func(g *wire.GoAway) error { l.goAway(g); return nil })
 	case wire.SessionEnded{}.Type():
 		return decoded(body, func(e *wire.SessionEnded) error {
-			if err := s.tell(Ended(*e), len(body)); err != nil {
+			if err := s.tell(SessionEnded(*e), len(body)); err != nil {
 				return err
 			}
 			return errOver
@@ -94,7 +94,7 @@ func (s *Session) hearCommitted(c *wire.UtteranceCommitted, size int) error {
 	if len(h.spans) < mostOpen {
 		h.spans[c.UtteranceIndex] = span{first: c.FirstSeq, last: c.LastSeq}
 	}
-	return s.tell(Committed(*c), size)
+	return s.tell(UtteranceCommitted(*c), size)
 }
 
 func (s *Session) hearPartial(p *wire.SessionPartial, size int) error {
@@ -105,7 +105,7 @@ func (s *Session) hearPartial(p *wire.SessionPartial, size int) error {
 		return nil
 	}
 	h.shown[p.UtteranceIndex] = revision{attempt: p.AttemptID, rev: p.Rev}
-	return s.tell(Partial(*p), size)
+	return s.tell(PartialResult(*p), size)
 }
 
 func (s *Session) hearResult(r *wire.SessionResult, size int) error {
@@ -128,7 +128,7 @@ func (s *Session) hearError(l *link, e *wire.ErrorFrame, size int) error {
 			return nil
 		}
 		s.finished(*e.UtteranceIndex)
-		if err := s.tell(Failed{
+		if err := s.tell(UtteranceFailed{
 			Seq: e.Seq, UtteranceIndex: *e.UtteranceIndex, UtteranceID: e.UtteranceID, RequestID: e.RequestID,
 			Continues: e.Continues, JobID: e.JobID, Reason: e.Reason, Err: &e.Error,
 		}, size); err != nil {
@@ -200,7 +200,7 @@ func (s *Session) hearSpeech(body []byte) error {
 	if !first {
 		return nil
 	}
-	return s.tell(Speech{
+	return s.tell(SpeechChunk{
 		JobID: header.JobID, AttemptID: header.AttemptID, Chunk: header.Chunk, Last: header.Last, Format: format, Audio: audio,
 	}, len(body))
 }

@@ -83,7 +83,7 @@ func (j *journal) next(now time.Time) (entry, bool) {
 func (j *journal) rewind(from int64) (again int64, err error) {
 	from = max(from, 1)
 	if from < j.first {
-		return 0, fmt.Errorf("%w (from frame %d on; %d is the first that is kept)", ErrAudioGone, from, j.first)
+		return 0, fmt.Errorf("%w (from frame %d on; %d is the first that is kept)", ErrAudioDiscarded, from, j.first)
 	}
 	if from > j.last+1 {
 		return 0, fmt.Errorf("client: the scheduler waits for audio frame %d, but only %d were written; start another session", from, j.last)

@@ -31,7 +31,7 @@ func TestEndlessTimes(t *testing.T) {
 	l := start(t, f.config())
 	l.say("aa")
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	l.end()
 }
 
@@ -73,11 +73,11 @@ func TestSecondEnd(t *testing.T) {
 	l := start(t, f.config())
 	wants(l, client.Result(result(1, 0)))
 	wants(l, client.Result(result(4, 1)))
-	if got := want[client.Failed](l); got.UtteranceIndex != 2 {
+	if got := want[client.UtteranceFailed](l); got.UtteranceIndex != 2 {
 		t.Errorf("got %+v", got)
 	}
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	l.end()
 }
 
@@ -97,7 +97,7 @@ func TestFormatOfSpeechWhoseBeginningIsMissing(t *testing.T) {
 	if got := want[client.Result](l); got.TTSAudio == nil || *got.TTSAudio != opus {
 		t.Errorf("the result says %+v", got.TTSAudio)
 	}
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: opus, Audio: []byte("x")})
+	wants(l, client.SpeechChunk{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: opus, Audio: []byte("x")})
 	l.end()
 }
 
@@ -125,7 +125,7 @@ func TestSpokenAnew(t *testing.T) {
 	})
 	l := start(t, f.config())
 	for _, w := range [][2]int{{1, 0}, {1, 1}, {2, 0}, {2, 1}} {
-		if got := want[client.Speech](l); got.AttemptID != w[0] || got.Chunk != w[1] {
+		if got := want[client.SpeechChunk](l); got.AttemptID != w[0] || got.Chunk != w[1] {
 			t.Errorf("got piece %d of attempt %d, want %v", got.Chunk, got.AttemptID, w)
 		}
 	}
@@ -191,9 +191,9 @@ func TestReplacedByOurselves(t *testing.T) {
 		replaced, replaced)
 	l := start(t, f.config())
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	lost(t, l.over(), wire.CloseReplaced, wire.StaleEpoch)
 }
 
@@ -209,6 +209,6 @@ func TestAskedToGoAtOnce(t *testing.T) {
 	if e := want[client.Reconnecting](l); again(e.Err) == "" {
 		t.Errorf("got %v", e.Err)
 	}
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	l.end()
 }

@@ -118,7 +118,7 @@ func (s *Session) resume(cut error, tries int) (*link, int, error) {
 // gone reports whether a connection was lost because there is nobody any more, or soon will not be: the next address is
 // better. Else the session is likely to be found where it was, with its audio.
 func gone(cut error) bool {
-	var lost *LostError
+	var lost *ConnectionError
 	return errors.Is(cut, errGoAway) || errors.Is(cut, errSilent) || errors.As(cut, &lost) && lost.Code == wire.CloseDraining
 }
 
@@ -144,7 +144,7 @@ func (s *Session) resumed(r *wire.SessionResumed) error {
 		s.heard.seq = min(s.heard.seq, r.LastSeq) // what comes then has not been here
 	}
 	s.log.Info("session resumed", "recovered", r.Recovered, "frames_resent", resent)
-	if !s.inbox.put(s.ctx, Resumed{Recovered: r.Recovered, Resent: resent}, 0) {
+	if !s.inbox.put(s.ctx, SessionResumed{Recovered: r.Recovered, ResentFrames: resent}, 0) {
 		return context.Cause(s.ctx)
 	}
 	return nil
@@ -302,9 +302,9 @@ func (s *Session) pause(tries int) bool {
 
 // retryAfter is how long the scheduler said to stay away.
 func retryAfter(err error) time.Duration {
-	var lost *LostError
-	if errors.As(err, &lost) && lost.Last != nil {
-		return milliseconds(lost.Last.RetryAfterMS)
+	var lost *ConnectionError
+	if errors.As(err, &lost) && lost.Frame != nil {
+		return milliseconds(lost.Frame.RetryAfterMS)
 	}
 	return 0
 }
@@ -326,13 +326,13 @@ func (s *Session) waitAtLeast(d time.Duration) bool {
 
 // again reports whether to connect again after an error.
 func again(err error) bool {
-	var lost *LostError
+	var lost *ConnectionError
 	return errors.As(err, &lost) && lost.retry()
 }
 
 // absent reports whether there is no scheduler at an address: nobody answered at all, or somebody else did. That says
 // nothing about the other addresses.
 func absent(err error) bool {
-	var lost *LostError
+	var lost *ConnectionError
 	return errors.As(err, &lost) && (lost.unreached || lost.stray)
 }

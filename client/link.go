@@ -55,7 +55,7 @@ func (s *Session) connect(first, answer wire.Frame) (*link, error) {
 		l.close()
 	}
 	// Without an answer, and without a close, the scheduler may come to it later: then this try replaces the next.
-	var lost *LostError
+	var lost *ConnectionError
 	s.haunted = errors.As(err, &lost) && lost.Code == 0
 	if err != nil {
 		return nil, err
@@ -69,15 +69,15 @@ func (l *link) greet(ctx context.Context, first, answer wire.Frame) error {
 	if err == nil {
 		return l.await(ctx, answer)
 	}
-	var lost *LostError
+	var lost *ConnectionError
 	if !errors.As(err, &lost) {
 		return err
 	}
 	// The scheduler may have closed before it read anything; then it has said why.
 	ctx, cancel := context.WithTimeout(ctx, partWithin)
 	defer cancel()
-	var said *LostError
-	if errors.As(l.await(ctx, answer), &said) && (said.Code != 0 || said.Last != nil) {
+	var said *ConnectionError
+	if errors.As(l.await(ctx, answer), &said) && (said.Code != 0 || said.Frame != nil) {
 		return said
 	}
 	return err
@@ -91,7 +91,7 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 	token, err := s.token(ctx)
 	if err != nil {
 		l.drop(nil)
-		return nil, &LostError{Err: fmt.Errorf("there is no token: %w", err), unreached: true}
+		return nil, &ConnectionError{Err: fmt.Errorf("there is no token: %w", err), unreached: true}
 	}
 	header := http.Header{}
 	if token != "" {
@@ -115,7 +115,7 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 	l.conn = conn
 	if conn.Subprotocol() != wire.Subprotocol {
 		l.close()
-		return nil, &LostError{Err: fmt.Errorf("what answers does not speak %s: check that Config.URL leads to a scheduler", wire.Subprotocol), stray: true}
+		return nil, &ConnectionError{Err: fmt.Errorf("what answers does not speak %s: check that Config.URL leads to a scheduler", wire.Subprotocol), stray: true}
 	}
 	conn.SetReadLimit(2 * wire.MaxFrame)
 	return l, nil
@@ -123,15 +123,15 @@ func (s *Session) dial(ctx context.Context) (*link, error) {
 
 // token is what the next connection is made with.
 func (s *Session) token(ctx context.Context) (string, error) {
-	if s.cfg.Renew == nil || s.started.SessionID == "" && s.cfg.Token != "" {
+	if s.cfg.TokenSource == nil || s.started.SessionID == "" && s.cfg.Token != "" {
 		return s.cfg.Token, nil
 	}
-	return s.cfg.Renew(ctx)
+	return s.cfg.TokenSource(ctx)
 }
 
 // refused reads why there is no connection. The client's own error would quote the address, with what is in its query.
 func refused(resp *http.Response, err error) error {
-	lost := &LostError{Err: err}
+	lost := &ConnectionError{Err: err}
 	var at *url.Error
 	if errors.As(err, &at) {
 		lost.Err = at.Err
@@ -146,7 +146,7 @@ func refused(resp *http.Response, err error) error {
 	lost.Status, lost.stray = resp.StatusCode, stray(resp.StatusCode)
 	var said wire.Error
 	if body, err := io.ReadAll(resp.Body); err == nil && json.Unmarshal(body, &said) == nil && said.Code != "" {
-		lost.Last = &wire.ErrorFrame{Error: said, Fatal: true}
+		lost.Frame = &wire.ErrorFrame{Error: said, Fatal: true}
 	}
 	return lost
 }
@@ -215,7 +215,7 @@ func (l *link) await(ctx context.Context, answer wire.Frame) error {
 				return unreadable(err)
 			}
 			if !said.Fatal {
-				return &LostError{Code: wire.CloseBadMessage, Last: &said}
+				return &ConnectionError{Code: wire.CloseBadMessage, Frame: &said}
 			}
 			l.last = &said
 		case wire.GoAway{}.Type():
@@ -230,7 +230,7 @@ func (l *link) await(ctx context.Context, answer wire.Frame) error {
 
 // lost says how the link ended.
 func (l *link) lost(err error) error {
-	lost := &LostError{Last: l.last, Err: err, ours: l.ours}
+	lost := &ConnectionError{Frame: l.last, Err: err, ours: l.ours}
 	if code := websocket.CloseStatus(err); code > 0 {
 		lost.Code = wire.CloseCode(code)
 	}

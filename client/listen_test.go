@@ -89,7 +89,7 @@ func (l *listener) end() {
 	if err := l.End(); err != nil {
 		l.t.Fatal(err)
 	}
-	wants(l, client.Ended{SessionID: "s-1"})
+	wants(l, client.SessionEnded{SessionID: "s-1"})
 	if err := l.over(); err != nil {
 		l.t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (l *listener) end() {
 // lost checks how a session ended.
 func lost(t testing.TB, err error, code wire.CloseCode, said wire.Code) {
 	t.Helper()
-	var how *client.LostError
+	var how *client.ConnectionError
 	if !errors.As(err, &how) || how.Code != code {
 		t.Fatalf("ended with %v, want close code %d", err, code)
 	}

@@ -43,7 +43,7 @@ func TestCutWhileSpeaking(t *testing.T) {
 		want[client.Reconnecting](l)
 		l.say("ee") // while nobody is there
 		l.commit()
-		wants(l, client.Resumed{Recovered: true, Resent: 5 - from})
+		wants(l, client.SessionResumed{Recovered: true, ResentFrames: 5 - from})
 		l.end()
 	}
 }
@@ -77,20 +77,20 @@ func TestCutBeforeTheResult(t *testing.T) {
 	l.commit()
 	l.say("bb")
 	l.commit()
-	wants(l, client.Committed(committed(0, 1, 2)))
-	wants(l, client.Committed(committed(1, 3, 4)))
+	wants(l, client.UtteranceCommitted(committed(0, 1, 2)))
+	wants(l, client.UtteranceCommitted(committed(1, 3, 4)))
 	wants(l, client.Result(result(1, 0)))
-	want[client.Partial](l)
-	want[client.Speech](l)
+	want[client.PartialResult](l)
+	want[client.SpeechChunk](l)
 	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: true, Resent: 2})
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: wire.AudioFormat{}.OrDefault(), Audio: []byte("y")})
-	if got := want[client.Failed](l); got.UtteranceIndex != 1 {
+	wants(l, client.SessionResumed{Recovered: true, ResentFrames: 2})
+	wants(l, client.SpeechChunk{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: wire.AudioFormat{}.OrDefault(), Audio: []byte("y")})
+	if got := want[client.UtteranceFailed](l); got.UtteranceIndex != 1 {
 		t.Errorf("got %+v", got)
 	}
 	wants(l, client.Result(result(3, 2)))
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	l.end()
 }
 
@@ -108,9 +108,9 @@ func TestCutDuringResume(t *testing.T) {
 	l := start(t, f.config())
 	l.say("aa")
 	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: true, Resent: 1})
+	wants(l, client.SessionResumed{Recovered: true, ResentFrames: 1})
 	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: true, Resent: 1})
+	wants(l, client.SessionResumed{Recovered: true, ResentFrames: 1})
 	l.end()
 }
 
@@ -160,7 +160,7 @@ func TestEverythingIsSaidAgain(t *testing.T) {
 	err := l.Begin(wire.UtteranceStart{UtteranceID: "u"})
 	l.say("uu", "aa")
 	l.commit()
-	want[client.Committed](l)
+	want[client.UtteranceCommitted](l)
 	err = errors.Join(err, l.Update(wire.SessionUpdate{SrcLang: "es"}))
 	l.say("bb")
 	err = errors.Join(err, l.Begin(wire.UtteranceStart{UtteranceID: "v"}))
@@ -170,12 +170,12 @@ func TestEverythingIsSaidAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	want[client.Result](l)
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	l.end()
 }
 
@@ -200,11 +200,11 @@ func TestLostMessages(t *testing.T) {
 		wants(l, client.Result(r))
 	}
 	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: false})
+	wants(l, client.SessionResumed{Recovered: false})
 	wants(l, client.Result(result(8, 7)))
 	wants(l, client.Result(result(9, 8)))
 	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: false})
+	wants(l, client.SessionResumed{Recovered: false})
 	wants(l, client.Result(result(1, 9)))
 	l.end()
 }
@@ -232,15 +232,15 @@ func TestAudioThatIsNotThere(t *testing.T) {
 		l.say("aa")
 		l.commit()
 		l.say("bb")
-		want[client.Committed](l)
+		want[client.UtteranceCommitted](l)
 		want[client.Result](l)
 		want[client.Reconnecting](l)
 		if c.ask == 3 || c.ask == 4 {
-			want[client.Resumed](l)
+			want[client.SessionResumed](l)
 			_ = l.Close()
 			continue
 		}
-		if err := l.over(); errors.Is(err, client.ErrAudioGone) != c.gone || err == nil {
+		if err := l.over(); errors.Is(err, client.ErrAudioDiscarded) != c.gone || err == nil {
 			t.Errorf("asked for %d: ended with %v", c.ask, err)
 		}
 	}
@@ -279,12 +279,12 @@ func TestUnknownEnd(t *testing.T) {
 			l.commit()
 			for e, err := range l.Events() {
 				if err != nil {
-					if !errors.Is(err, client.ErrAudioGone) {
+					if !errors.Is(err, client.ErrAudioDiscarded) {
 						t.Errorf("ended with %v", err)
 					}
 					return
 				}
-				if _, ok := e.(client.Resumed); ok {
+				if _, ok := e.(client.SessionResumed); ok {
 					t.Error("audio of an utterance that is over was kept")
 					_ = l.Close()
 				}
@@ -324,7 +324,7 @@ func TestCloses(t *testing.T) {
 				return
 			}
 			lost(t, want[client.Reconnecting](l).Err, code, said)
-			want[client.Resumed](l)
+			want[client.SessionResumed](l)
 			l.end()
 		})
 	}
@@ -344,7 +344,7 @@ func TestFinalWords(t *testing.T) {
 	})
 	l := start(t, f.config())
 	want[client.Reconnecting](l)
-	want[client.Resumed](l)
+	want[client.SessionResumed](l)
 	lost(t, l.over(), 0, wire.Forbidden)
 }
 

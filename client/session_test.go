@@ -55,25 +55,25 @@ func TestConversation(t *testing.T) {
 	l.say("aaaa", "bb")
 	l.commit()
 	l.commit() // of nothing: nothing is sent
-	wants(l, client.Committed(committed(0, 1, 3)))
+	wants(l, client.UtteranceCommitted(committed(0, 1, 3)))
 	l.say("cc")
 	l.commit()
-	wants(l, client.Committed(committed(1, 4, 5)))
-	wants(l, client.Partial{JobID: job(0), AttemptID: 1, Rev: 1, TextTgt: "ho"})
+	wants(l, client.UtteranceCommitted(committed(1, 4, 5)))
+	wants(l, client.PartialResult{JobID: job(0), AttemptID: 1, Rev: 1, TextTgt: "ho"})
 	wants(l, client.Warning{Code: "LATE", Detail: "too late"})
 	wants(l, client.Warning{Code: "INVALID_REQUEST", Detail: "no", ReplyTo: "cancel"})
 	wants(l, client.Result(result(1, 0)))
 	usual := wire.AudioFormat{}.OrDefault()
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Format: usual, Audio: []byte("hello")})
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: usual, Audio: []byte{}})
-	wants(l, client.Failed{Seq: 2, UtteranceIndex: 1, JobID: job(1), Reason: "CANCELLED", Err: &wire.Error{Code: wire.NoCapableNode, JobID: job(1)}})
+	wants(l, client.SpeechChunk{JobID: job(0), AttemptID: 1, Format: usual, Audio: []byte("hello")})
+	wants(l, client.SpeechChunk{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: usual, Audio: []byte{}})
+	wants(l, client.UtteranceFailed{Seq: 2, UtteranceIndex: 1, JobID: job(1), Reason: "CANCELLED", Err: &wire.Error{Code: wire.NoCapableNode, JobID: job(1)}})
 	if err := errors.Join(l.End(), l.End()); err != nil {
 		t.Error(err)
 	}
 	if _, err := l.Write([]byte("dd")); !errors.Is(err, client.ErrEnded) {
 		t.Errorf("writing after the end: %v", err)
 	}
-	wants(l, client.Ended(totals))
+	wants(l, client.SessionEnded(totals))
 	if err := l.over(); err != nil {
 		t.Errorf("ended with %v", err)
 	}
@@ -188,10 +188,10 @@ func TestOnlyNewPartialsAreShown(t *testing.T) {
 	})
 	l := start(t, f.config())
 	for _, want := range []wire.SessionPartial{partial(0, 1, 2), partial(1, 1, 1), partial(0, 2, 1), partial(0, 2, 3)} {
-		wants(l, client.Partial(want))
+		wants(l, client.PartialResult(want))
 	}
 	wants(l, client.Result(result(1, 0)))
-	wants(l, client.Partial(partial(1, 1, 2)))
+	wants(l, client.PartialResult(partial(1, 1, 2)))
 	l.end()
 }
 
@@ -244,7 +244,7 @@ func TestAddresses(t *testing.T) {
 	gone := newFake(t)
 	gone.server.Close()
 	_, err := client.Start(t.Context(), client.Config{URL: gone.server.URL + "?key=hush"})
-	var how *client.LostError
+	var how *client.ConnectionError
 	if !errors.As(err, &how) || strings.Contains(err.Error(), "hush") {
 		t.Errorf("nobody listens: %v", err)
 	}
@@ -276,7 +276,7 @@ func TestRefused(t *testing.T) {
 			t.Parallel()
 			_, err := client.Start(t.Context(), newFake(t, c.script).config())
 			lost(t, err, c.code, c.said)
-			var how *client.LostError
+			var how *client.ConnectionError
 			if errors.As(err, &how); how.Status != c.status {
 				t.Errorf("the status is %d, want %d", how.Status, c.status)
 			}

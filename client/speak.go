@@ -101,7 +101,7 @@ func (s *Session) speechless(most int) error {
 	}
 	s.out.trim(time.Now())
 	if s.out.size >= most {
-		return ErrUnanswered
+		return ErrTooMuchAudio
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func TestStorm(t *testing.T) {
 					switch e := e.(type) {
 					case client.Result:
 						heard = append(heard, e.TextSrc)
-					case client.Resumed:
+					case client.SessionResumed:
 						cuts++
 					}
 					if err != nil {

@@ -130,7 +130,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("noticed after %v, want 25 s after the last ping at 120 s", took)
 		}
 		close(gone)
-		want[client.Resumed](l)
+		want[client.SessionResumed](l)
 		l.end()
 	})
 }
@@ -163,7 +163,7 @@ func TestGoAway(t *testing.T) {
 			took := time.Since(at)
 			least, most = min(least, took), max(most, took)
 			at = time.Now()
-			want[client.Resumed](l)
+			want[client.SessionResumed](l)
 			if took := time.Since(at); took != 0 {
 				t.Errorf("resumed after %v", took)
 			}
@@ -196,7 +196,7 @@ func TestGivingUp(t *testing.T) {
 		at := time.Now()
 		want[client.Reconnecting](l)
 		err := l.over()
-		var how *client.LostError
+		var how *client.ConnectionError
 		if !errors.As(err, &how) || !errors.Is(err, errNobody) || !strings.Contains(err.Error(), "1m0s") {
 			t.Errorf("ended with %v", err)
 		}
@@ -233,7 +233,7 @@ func TestPromptly(t *testing.T) {
 		for range times {
 			want[client.Reconnecting](l)
 			at := time.Now()
-			want[client.Resumed](l)
+			want[client.SessionResumed](l)
 			took := time.Since(at)
 			least, most = min(least, took), max(most, took)
 		}
@@ -254,7 +254,7 @@ func TestNoAnswer(t *testing.T) {
 		l := start(t, f.config())
 		at := time.Now()
 		want[client.Reconnecting](l)
-		want[client.Resumed](l)
+		want[client.SessionResumed](l)
 		if took := time.Since(at); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("resumed after %v", took)
 		}

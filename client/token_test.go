@@ -28,7 +28,7 @@ func TestRenewedToken(t *testing.T) {
 			holding("c", ending(0, 1)))
 		cfg := f.config()
 		cfg.Token = given
-		cfg.Renew = func(context.Context) (token string, err error) {
+		cfg.TokenSource = func(context.Context) (token string, err error) {
 			if token, renewed = renewed[0], renewed[1:]; token == "" {
 				err = errors.New("not now")
 			}
@@ -37,7 +37,7 @@ func TestRenewedToken(t *testing.T) {
 		l := start(t, cfg)
 		for range 2 {
 			want[client.Reconnecting](l)
-			want[client.Resumed](l)
+			want[client.SessionResumed](l)
 		}
 		l.end()
 	}
@@ -48,7 +48,7 @@ func TestNoToken(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	_, err := client.Start(t.Context(), client.Config{
-		URL: "http://127.0.0.1:1", Start: wire.SessionStart{}, Renew: func(context.Context) (string, error) { return "", no },
+		URL: "http://127.0.0.1:1", Start: wire.SessionStart{}, TokenSource: func(context.Context) (string, error) { return "", no },
 	})
 	if !errors.Is(err, no) {
 		t.Errorf("Start: %v", err)

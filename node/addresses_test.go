@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -75,15 +74,6 @@ func TestNoAddressIsRight(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	if err := start(t, among(elsewhere.URL, elsewhere.URL+"/x"), node.Quick{}).over(); err == nil {
 		t.Error("Run: nil")
-	}
-}
-
-// TestRounds: each address is tried soon before any is tried late.
-func TestRounds(t *testing.T) {
-	t.Parallel()
-	want := []int{1, 1, 1, 2, 2, 2, 3}
-	if diff := cmp.Diff(want, node.Rounds(3, len(want))); diff != "" {
-		t.Errorf("rounds over three addresses (-want +got):\n%s", diff)
 	}
 }
 

@@ -65,8 +65,8 @@ func serve(t *testing.T, cfg node.Config, q node.Quick, h node.Handler) *bench {
 func (b *bench) run(cfg node.Config, q node.Quick, h node.Handler) {
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop, b.ended = stop, make(chan error, 1)
-	if cfg.Grace == 0 {
-		cfg.Grace = 1 // a test that is over does not wait for what it left undone
+	if cfg.ShutdownTimeout == 0 {
+		cfg.ShutdownTimeout = 1 // a test that is over does not wait for what it left undone
 	}
 	if q.Quit == 0 {
 		q.Quit = 200 * time.Millisecond

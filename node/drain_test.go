@@ -98,7 +98,7 @@ func TestDrainLeaves(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
 	cfg := basic(s.URL)
-	cfg.Grace = patience
+	cfg.ShutdownTimeout = patience
 	var b *bench
 	ready := make(chan struct{})
 	cfg.OnDrain = func(bool) { <-ready; b.stop() }

@@ -157,7 +157,7 @@ func TestInvalidText(t *testing.T) {
 func TestMissingModel(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
-	serve(t, basic(s.URL), node.Quick{}, failing(fmt.Errorf("nmt: %w", node.NotAvailable{Service: "nmt-en-es", Version: "1.2", Reason: "gone"})))
+	serve(t, basic(s.URL), node.Quick{}, failing(fmt.Errorf("nmt: %w", node.NotAvailableError{Service: "nmt-en-es", Version: "1.2", Reason: "gone"})))
 	p, _ := s.registered(anyAck)
 	key := p.assign("j-1")
 	want := wire.ModelNotAvailable{ServiceID: "nmt-en-es", Version: "1.2", Reason: "gone", JobID: "j-1", AttemptID: 1}

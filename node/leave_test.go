@@ -24,7 +24,7 @@ func TestLeave(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
 	cfg := basic(s.URL)
-	cfg.Grace = patience
+	cfg.ShutdownTimeout = patience
 	b := start(t, cfg, node.Quick{})
 	p, _ := s.registered(anyAck)
 	key := p.assign("j-1")
@@ -58,7 +58,7 @@ func TestLeaveWithNothingInHand(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
 	cfg := basic(s.URL)
-	cfg.Grace = patience
+	cfg.ShutdownTimeout = patience
 	b := start(t, cfg, node.Quick{})
 	p, _ := s.registered(anyAck)
 	p.send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: "mark"}})
@@ -78,7 +78,7 @@ func TestLeaveInTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
 	cfg := basic(s.URL)
-	cfg.Grace = 10 * time.Millisecond
+	cfg.ShutdownTimeout = 10 * time.Millisecond
 	b := start(t, cfg, node.Quick{Quit: patience})
 	p, _ := s.registered(anyAck)
 	key := p.assign("j-1")
@@ -121,7 +121,7 @@ func TestLeaveWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
 	cfg := basic(s.URL)
-	cfg.Grace = patience
+	cfg.ShutdownTimeout = patience
 	b := start(t, cfg, node.Quick{})
 	p, _ := s.registered(anyAck)
 	key := p.assign("j-1")

@@ -130,7 +130,7 @@ func TestAssignedAfterTheEnd(t *testing.T) {
 func TestMissingModelByPointer(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
-	serve(t, basic(s.URL), node.Quick{}, failing(&node.NotAvailable{Service: "nmt"}))
+	serve(t, basic(s.URL), node.Quick{}, failing(&node.NotAvailableError{Service: "nmt"}))
 	p, _ := s.registered(anyAck)
 	p.assign("j-1")
 	if got := expect[wire.ModelNotAvailable](p); got.ServiceID != "nmt" {
@@ -167,8 +167,8 @@ func TestRefusedBeforeTheFirstWord(t *testing.T) {
 	p := s.connection()
 	p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.Unauthorized, "who are you"), Fatal: true})
 	_ = p.conn.Close(websocket.StatusCode(wire.CloseUnauthorized), "")
-	var refused *node.Refused
-	if err := b.over(); !errors.As(err, &refused) || refused.Said == nil {
+	var refused *node.RefusedError
+	if err := b.over(); !errors.As(err, &refused) || refused.Err == nil {
 		t.Errorf("Run: %v", err)
 	}
 }
@@ -186,7 +186,7 @@ func TestReplacedByOurselves(t *testing.T) {
 	_ = p.conn.Close(websocket.StatusCode(wire.CloseReplaced), "")
 	p, _ = s.registered(anyAck)
 	_ = p.conn.Close(websocket.StatusCode(wire.CloseReplaced), "") // this time it was somebody else
-	var refused *node.Refused
+	var refused *node.RefusedError
 	if err := b.over(); !errors.As(err, &refused) {
 		t.Errorf("Run: %v", err)
 	}

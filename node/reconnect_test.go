@@ -157,7 +157,7 @@ func TestCloseCodes(t *testing.T) {
 					return
 				}
 				err := b.over()
-				var refused *node.Refused
+				var refused *node.RefusedError
 				var said *wire.Error
 				if !errors.As(err, &refused) || refused.Code != code || !errors.As(err, &said) || said.Detail != "not like this" {
 					t.Errorf("Run: %v, want the close code and what was said", err)
@@ -181,7 +181,7 @@ func TestHandshake(t *testing.T) {
 			s := newScheduler(t)
 			s.refuse.Store(int64(status))
 			err := start(t, basic(s.URL), node.Quick{}).over()
-			var refused *node.Refused
+			var refused *node.RefusedError
 			if err == nil || errors.As(err, &refused) != (code != 0) || refused != nil && refused.Code != code {
 				t.Errorf("Run: %v", err)
 			}

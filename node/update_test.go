@@ -18,7 +18,7 @@ import (
 // made makes a node whose jobs last until the test ends, and runs it.
 func made(t *testing.T, cfg node.Config) *node.Node {
 	t.Helper()
-	cfg.Grace = 1
+	cfg.ShutdownTimeout = 1
 	n, err := node.Quick{Quit: 10 * time.Millisecond}.New(cfg, untilEnd)
 	if err != nil {
 		t.Fatal(err)

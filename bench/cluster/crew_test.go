@@ -57,7 +57,7 @@ func hire(tb testing.TB, all, with []*instance, each, slots int) *crew {
 		for k := range each {
 			working.Go(func() {
 				err := node.Run(ctx, node.Config{
-					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, Grace: time.Second, HTTPClient: &http.Client{Transport: base},
+					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, ShutdownTimeout: time.Second, HTTPClient: &http.Client{Transport: base},
 					Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 				}, c.work)
 				if err != nil {
@@ -118,7 +118,7 @@ func gather(tb testing.TB, with *instance, count int) []*speaker {
 			defer close(p.heard)
 			for e, err := range s.Events() {
 				switch e.(type) {
-				case client.Result, client.Failed:
+				case client.Result, client.UtteranceFailed:
 					p.heard <- e
 				}
 				if err != nil {

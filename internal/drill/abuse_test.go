@@ -94,7 +94,7 @@ func answerAtLength(t *testing.T, url string) {
 	go func() {
 		defer close(done)
 		err := node.Run(ctx, node.Config{
-			URL: url, ID: "fast", Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), Grace: time.Millisecond,
+			URL: url, ID: "fast", Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Millisecond,
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, InstalledModels: models(39, 96)},
 		}, func(context.Context, *node.Job) (node.Result, error) {
 			return node.Result{TextSrc: strings.Repeat("word ", 200), TextTgt: strings.Repeat("palabra ", 200)}, nil

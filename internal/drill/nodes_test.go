@@ -41,7 +41,7 @@ func driveNodes(work context.Context, o orders, j *journal, ready func()) error 
 		all.Go(func() {
 			defer w.there()
 			errs[i] = node.Run(work, node.Config{
-				URL: o.URL, ID: w.name, Slots: o.Slots, Grace: 10 * time.Second, Log: log.With("node_id", w.name),
+				URL: o.URL, ID: w.name, Slots: o.Slots, ShutdownTimeout: 10 * time.Second, Log: log.With("node_id", w.name),
 				HTTPClient:  &http.Client{Transport: &tap{base: base, made: w.made, hear: w.hear}},
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
 			}, w.do)

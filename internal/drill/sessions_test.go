@@ -165,27 +165,27 @@ func (p *person) speak(hush context.Context, s *client.Session, id string) error
 func (p *person) heard(id string, event client.Event) {
 	e := entry{Who: id}
 	switch v := event.(type) {
-	case client.Committed:
+	case client.UtteranceCommitted:
 		e.What, e.Request, e.Index, e.Job = committed, v.RequestID, v.UtteranceIndex, v.JobID
-	case client.Partial:
+	case client.PartialResult:
 		e.What, e.Index, e.Job, e.Attempt = shown, v.UtteranceIndex, v.JobID, v.AttemptID
 	case client.Result:
 		e.What, e.OK, e.Request, e.Index, e.Seq, e.Job, e.Attempt = terminal, true, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID, v.AttemptID
 		e.credit(v.TextTgt)
 		e.Speech = v.TTS == "follows"
-	case client.Speech:
+	case client.SpeechChunk:
 		e.What, e.Job, e.Attempt, e.Index, e.Bytes, e.OK = spoke, v.JobID, v.AttemptID, int64(v.Chunk), int64(len(v.Audio)), v.Last
 		e.Code = p.ear.hear(attempt{v.JobID, v.AttemptID}, v.Chunk, v.Audio)
-	case client.Failed:
+	case client.UtteranceFailed:
 		e.What, e.Request, e.Index, e.Seq, e.Job = terminal, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID
 		if e.Code = string(v.Err.Code); v.Reason != "" && v.Reason != e.Code {
 			e.Code += "/" + v.Reason
 		}
 	case client.Reconnecting:
 		e.What, e.Code = reconnecting, v.Err.Error()
-	case client.Resumed:
-		e.What, e.Recovered, e.Bytes = resumed, v.Recovered, v.Resent
-	case client.Ended:
+	case client.SessionResumed:
+		e.What, e.Recovered, e.Bytes = resumed, v.Recovered, v.ResentFrames
+	case client.SessionEnded:
 		e.What, e.Index = over, v.Utterances
 	default:
 		return

@@ -163,14 +163,14 @@ func converse(t *testing.T, url string, number int) {
 				t.Errorf("speaker %d: result %d is %+v, want %s", number, next, e, want)
 			}
 			next++
-		case client.Failed:
+		case client.UtteranceFailed:
 			if e.UtteranceIndex != next {
 				t.Errorf("speaker %d: %+v, want %d", number, e, next)
 			}
 			next++
-		case client.Speech:
+		case client.SpeechChunk:
 			speech++
-		case client.Ended:
+		case client.SessionEnded:
 			if e.Utterances != utterances || e.Results+e.Errors != utterances {
 				t.Errorf("speaker %d: %+v", number, e)
 			}

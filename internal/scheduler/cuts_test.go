@@ -43,7 +43,7 @@ func TestCutConnections(t *testing.T) {
 	for i := range 6 {
 		nodes.Go(func() {
 			err := node.Run(ctx, node.Config{
-				URL: at(i), ID: fmt.Sprintf("node-%d", i), Slots: 16, Log: silent, Grace: time.Second,
+				URL: at(i), ID: fmt.Sprintf("node-%d", i), Slots: 16, Log: silent, ShutdownTimeout: time.Second,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 				audio, err := job.Audio(ctx)
@@ -143,7 +143,7 @@ func speakThrough(speaking context.Context, t *testing.T, url string) (got tally
 				t.Errorf("result %d of %s, want %d of %d", e.UtteranceIndex, e.TextSrc, got.said, want)
 			}
 			got.said++
-		case client.Failed:
+		case client.UtteranceFailed:
 			<-lengths
 			if e.UtteranceIndex != got.said {
 				t.Errorf("error %d, want %d", e.UtteranceIndex, got.said)
@@ -151,9 +151,9 @@ func speakThrough(speaking context.Context, t *testing.T, url string) (got tally
 			got.said++
 			got.failed++
 			got.why[string(e.Err.Code)]++
-		case client.Resumed:
+		case client.SessionResumed:
 			got.resumed++
-		case client.Ended:
+		case client.SessionEnded:
 			ended = true
 			if e.Utterances != got.said {
 				t.Errorf("%d utterances, %d terminal messages", e.Utterances, got.said)

@@ -91,10 +91,10 @@ func (c *Conversation) listen(s *client.Session, since time.Time) error {
 			total := time.Since(since)
 			c.Heard(Utterance{Total: total, Overhead: total - took(e.Result)})
 			return nil
-		case client.Failed:
+		case client.UtteranceFailed:
 			c.Heard(Utterance{Total: time.Since(since), Reason: e.Reason})
 			return nil
-		case client.Resumed:
+		case client.SessionResumed:
 			c.Resumed()
 		}
 	}

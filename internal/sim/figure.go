@@ -52,7 +52,7 @@ func Cast() []*Figure {
 // Run is the node until the context ends and its jobs have.
 func (f *Figure) Run(ctx context.Context, url string, log *slog.Logger) error {
 	return node.Run(ctx, node.Config{
-		URL: url, ID: f.ID, Slots: f.Slots, Log: log, HTTPClient: badLine(f.Line), Grace: time.Second, OnFull: f.Work.over,
+		URL: url, ID: f.ID, Slots: f.Slots, Log: log, HTTPClient: badLine(f.Line), ShutdownTimeout: time.Second, OnFull: f.Work.over,
 		Declaration: wire.Declaration{SemanticLangs: f.Langs, ASRLangs: f.Langs, TTSLangs: f.Langs},
 	}, f.Work.Do)
 }
