@@ -9,15 +9,15 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Quick creates nodes with a short backoff. Its fields replace the default timing where they are set.
-type Quick struct {
-	Resend, Keep, Stall, Quit, Pong, Knock time.Duration
-	Kept                                   int
+// FastTiming creates nodes with a short backoff. Its fields replace the default timing where they are set.
+type FastTiming struct {
+	ResendAfter, KeepOutcome, AudioTimeout, StopTimeout, PongTimeout, DialTimeout time.Duration
+	MaxUnacked                                                                    int
 }
 
 // Run is node.Run with this timing.
-func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
-	n, err := q.New(cfg, h)
+func (f FastTiming) Run(ctx context.Context, cfg Config, h Handler) error {
+	n, err := f.New(cfg, h)
 	if err != nil {
 		return err
 	}
@@ -25,13 +25,13 @@ func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
 }
 
 // New is node.New with this timing.
-func (q Quick) New(cfg Config, h Handler) (*Node, error) {
+func (f FastTiming) New(cfg Config, h Handler) (*Node, error) {
 	t := defaultTiming
 	t.firstBackoff, t.maxBackoff = time.Millisecond, 5*time.Millisecond
-	t.maxUnacked = cmp.Or(q.Kept, t.maxUnacked)
+	t.maxUnacked = cmp.Or(f.MaxUnacked, t.maxUnacked)
 	for field, d := range map[*time.Duration]time.Duration{
-		&t.resendAfter: q.Resend, &t.keepOutcome: q.Keep, &t.audioTimeout: q.Stall, &t.stopTimeout: q.Quit,
-		&t.pongTimeout: q.Pong, &t.dialTimeout: q.Knock,
+		&t.resendAfter: f.ResendAfter, &t.keepOutcome: f.KeepOutcome, &t.audioTimeout: f.AudioTimeout, &t.stopTimeout: f.StopTimeout,
+		&t.pongTimeout: f.PongTimeout, &t.dialTimeout: f.DialTimeout,
 	} {
 		if d > 0 {
 			*field = d
@@ -40,8 +40,8 @@ func (q Quick) New(cfg Config, h Handler) (*Node, error) {
 	return newNode(cfg, h, t)
 }
 
-// LeavesAfter returns how long a connection waits after a GoAway before it moves.
-func LeavesAfter(ctx context.Context, withinMS int64) time.Duration {
+// MoveDelay returns how long a connection waits after a GoAway before it moves.
+func MoveDelay(ctx context.Context, withinMS int64) time.Duration {
 	c := newConnection(ctx, nil, &url.URL{}, 0)
 	asked := time.Now()
 	c.goAway(&wire.GoAway{ReconnectMS: withinMS})

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -17,12 +15,11 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestGarbage: what cannot be read, or is not known, is left aside.
-func TestGarbage(t *testing.T) {
+func TestInvalidMessagesAreIgnored(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	b := start(t, basic(s.URL), node.Quick{})
-	p := s.connection()
+	s := newFakeScheduler(t)
+	n := startNode(t, testConfig(s.URL), node.FastTiming{})
+	p := s.awaitConn()
 	expect[wire.NodeRegister](p)
 	garbage := []string{
 		``, `{`, `null`, `[]`, `"x"`, `{}`, `{"type":7}`, `{"type":"never_heard_of"}`, `{"type":"job_assign"}`,
@@ -34,73 +31,42 @@ func TestGarbage(t *testing.T) {
 		p.write(websocket.MessageText, []byte(text))
 	}
 	p.write(websocket.MessageBinary, []byte{0, 0})
-	p.send(anyAck)
+	p.send(defaultAck)
 	for _, text := range append(garbage, `{"type":"node_register_ack","epoch":"x"}`) {
 		p.write(websocket.MessageText, []byte(text))
 	}
 	for _, frame := range []string{"", "\x00", "\x00\x00\xff\xff", "\x00\x00\x00\x02{}", "\xff\xff\xff\xff{}"} {
 		p.write(websocket.MessageBinary, []byte(frame))
 	}
-	p.audio(wire.ActiveJob{JobID: "nobody's", AttemptID: 1}, 0, "x", true)
+	p.sendAudio(wire.ActiveJob{JobID: "unknown", AttemptID: 1}, 0, "x", true)
 	p.send(wire.Drain{Drained: true})
 	p.send(wire.Warning{Code: "X", Detail: "y"})
-	p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.InvalidRequest, "so what")})
-	p.acknowledge(wire.ActiveJob{JobID: "nobody's", AttemptID: 1})
+	p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.InvalidRequest, "invalid")})
+	p.acknowledge(wire.ActiveJob{JobID: "unknown", AttemptID: 1})
 	p.send(wire.Drain{})
 	p.assign("j-1")
-	b.next().done("hola")
+	n.awaitCall().finish("hola")
 	expect[wire.JobResult](p)
 }
 
-// TestTooLarge: the scheduler sends more than it may. The node comes back.
-func TestTooLarge(t *testing.T) {
+func TestTooLargeMessageReconnects(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	start(t, basic(s.URL), node.Quick{})
-	p, _ := s.registered(anyAck)
-	_ = p.conn.Write(context.Background(), websocket.MessageText, make([]byte, wire.MaxFrame+1))
-	s.registered(anyAck)
+	s := newFakeScheduler(t)
+	startNode(t, testConfig(s.URL), node.FastTiming{})
+	p, _ := s.register(defaultAck)
+	_ = p.ws.Write(context.Background(), websocket.MessageText, make([]byte, wire.MaxFrame+1))
+	s.register(defaultAck)
 }
 
-// TestSilence: the other end vanished without a word. Nothing would ever come, so the node asks, and connects anew.
-func TestSilence(t *testing.T) {
+// Transcripts, tokens and signed URLs must not be logged.
+func TestLogsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	sockets := make(chan *websocket.Conn, 16)
-	s.mux.HandleFunc("/silent/ws/node", func(w http.ResponseWriter, r *http.Request) {
-		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-			Subprotocols: []string{wire.Subprotocol}, OnPingReceived: func(context.Context, []byte) bool { return false },
-		})
-		if err != nil {
-			return
-		}
-		defer conn.CloseNow()
-		ack := anyAck
-		ack.HeartbeatIntervalMS = 10
-		text, _ := wire.EncodeFrame(ack)
-		if conn.Write(r.Context(), websocket.MessageText, text) != nil {
-			return
-		}
-		sockets <- conn
-		for err == nil {
-			_, _, err = conn.Read(r.Context())
-		}
-	})
-	start(t, basic(s.URL+"/silent"), node.Quick{Pong: 50 * time.Millisecond})
-	for range 3 {
-		receive(t, sockets, "another connection")
-	}
-}
-
-// TestNothingIsGivenAway: what people said, tokens and permissions are in no log.
-func TestNothingIsGivenAway(t *testing.T) {
-	t.Parallel()
-	s := newScheduler(t)
-	var out logs
-	cfg := basic(s.URL)
+	s := newFakeScheduler(t)
+	var out logBuffer
+	cfg := testConfig(s.URL)
 	cfg.Token = "secret-node-token"
 	cfg.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	b := serve(t, cfg, node.Quick{}, func(_ context.Context, job *node.Job) (node.Result, error) {
+	n := startNodeWith(t, cfg, node.FastTiming{}, func(_ context.Context, job *node.Job) (node.Result, error) {
 		job.Partial(node.Partial{TextSrc: "secret-partial"})
 		switch job.ID {
 		case "panics":
@@ -112,9 +78,9 @@ func TestNothingIsGivenAway(t *testing.T) {
 		}
 		return node.Result{TextSrc: "secret-src", TextTgt: "secret-tgt", Speech: []byte("secret-speech")}, nil
 	})
-	ack := anyAck
+	ack := defaultAck
 	ack.ResumeToken = "secret-resume-token"
-	p, _ := s.registered(ack)
+	p, _ := s.register(ack)
 	for _, id := range []string{"panics", "panics with an error", "too large", "done"} {
 		p.send(wire.JobAssign{JobID: id, AttemptID: 1, Partials: true, TTSUpload: "http://127.0.0.1:1/?sig=secret-upload"})
 		expect[wire.JobAck](p)
@@ -124,30 +90,30 @@ func TestNothingIsGivenAway(t *testing.T) {
 	}
 	p.write(websocket.MessageText, []byte(`{"type":"job_assign","job_id":"secret-garbage`))
 	p.write(websocket.MessageText, []byte(`{"type":"job_assign","job_id":["secret-garbage"]}`))
-	p.cut()
-	p, _ = s.registered(ack)
-	_ = p.conn.Close(websocket.StatusCode(wire.CloseUnauthorized), "")
-	if err := b.over(); strings.Contains(err.Error(), "secret") {
+	p.drop()
+	p, _ = s.register(ack)
+	_ = p.ws.Close(websocket.StatusCode(wire.CloseUnauthorized), "")
+	if err := n.awaitResult(); strings.Contains(err.Error(), "secret") {
 		t.Errorf("Run: %v", err)
 	}
 	if got := out.String(); strings.Contains(got, "secret") || !strings.Contains(got, "panicked") {
-		t.Errorf("the log says\n%s", got)
+		t.Errorf("the log is\n%s", got)
 	}
 }
 
-// logs collects what many write.
-type logs struct {
+// logBuffer collects log output of several goroutines.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *logs) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(p)
 }
 
-func (l *logs) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
