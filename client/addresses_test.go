@@ -44,7 +44,7 @@ func instances(t *testing.T, count int, scripts ...script) (cfg client.Config, a
 			}
 			scripts[n](p)
 		}
-		cfg.Start = f.config().Start
+		cfg.Start, cfg.Log = f.config().Start, f.config().Log
 		cfg.URLs = append(cfg.URLs, f.server.URL)
 	}
 	return cfg, at

@@ -83,9 +83,9 @@ func ExampleSession_Begin() {
 	defer scheduler.Close()
 
 	s, err := client.Start(context.Background(), client.Config{
-		URLs:  []string{scheduler.URL, scheduler.URL}, // or one URL, where a load balancer stands in front
+		URLs:        []string{scheduler.URL, scheduler.URL}, // or one URL, where a load balancer stands in front
 		TokenSource: func(context.Context) (string, error) { return "…", nil },
-		Start: wire.SessionStart{Langs: []string{"en", "es"}},
+		Start:       wire.SessionStart{Langs: []string{"en", "es"}},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -68,7 +69,9 @@ func (f *fake) close() {
 }
 
 func (f *fake) config() client.Config {
-	return client.Config{URL: f.server.URL, HTTPClient: f.client, Start: wire.SessionStart{Langs: []string{"en", "es"}}}
+	return client.Config{
+		URL: f.server.URL, HTTPClient: f.client, Log: slog.New(slog.DiscardHandler), Start: wire.SessionStart{Langs: []string{"en", "es"}},
+	}
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -117,7 +117,7 @@ func TestNames(t *testing.T) {
 	err := l.Begin(wire.UtteranceStart{UtteranceID: "u", SrcLang: "es", RequestID: "r"})
 	l.say("bb", "cc")
 	err = errors.Join(err, l.Cancel(wire.SessionCancel{}))
-	l.commit()                                      // it was given up
+	l.commit()                                             // it was given up
 	err = errors.Join(err, l.Cancel(wire.SessionCancel{})) // there is none
 	err = errors.Join(err, l.Update(wire.SessionUpdate{SrcLang: "es"}), l.Cancel(wire.SessionCancel{JobID: "j"}))
 	err = errors.Join(err, l.Begin(wire.UtteranceStart{UtteranceID: "v"}), l.Cancel(wire.SessionCancel{})) // no name is left over

@@ -177,7 +177,7 @@ func TestGoAway(t *testing.T) {
 
 // again is what an error says about a request to connect anew.
 func again(err error) string {
-	if err != nil && strings.Contains(err.Error(), "asked to connect anew") {
+	if err != nil && strings.Contains(err.Error(), "asked to reconnect") {
 		return err.Error()
 	}
 	return ""

@@ -97,7 +97,8 @@ func (c *connector) hold(ctx context.Context, conn *connection) (*connection, er
 		select {
 		case <-conn.done:
 			c.node.detach(conn)
-			return conn, conn.closeError()
+			err := conn.closeError()
+			return conn, err
 		case <-conn.moveDue:
 		}
 		c.endpoints.Next()

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -109,6 +110,7 @@ func (p *person) start(speaking context.Context, id string, gate chan struct{}) 
 		s, err := client.Start(context.WithoutCancel(speaking), client.Config{ // the same again: the answer may have been lost
 			URL:        p.o.URL,
 			HTTPClient: &http.Client{Transport: p.tap(id)},
+			Log:        slog.New(slog.DiscardHandler),
 			Start: wire.SessionStart{
 				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: rate}, Partials: true, TTS: p.tts,
 				Segmentation: wire.SessionSegmentation{PauseMS: longestPause.Milliseconds()},

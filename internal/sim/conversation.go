@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
@@ -43,7 +44,7 @@ var saying = func() []byte {
 // Run speaks until the context ends, or until the session is lost for good, and says which.
 func (c *Conversation) Run(ctx context.Context) error {
 	s, err := client.Start(ctx, client.Config{
-		URL: c.URL, HTTPClient: badLine(c.Line), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
+		URL: c.URL, HTTPClient: badLine(c.Line), Log: slog.New(slog.DiscardHandler), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
 	})
 	if err != nil {
 		return err
