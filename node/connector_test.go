@@ -135,13 +135,13 @@ func TestRelativeAudioURLResolvesAgainstInstance(t *testing.T) {
 func TestGoAwayMovesWithinHalfTheTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		least, most := time.Hour, time.Duration(0)
+		shortest, longest := time.Hour, time.Duration(0)
 		for range 200 {
 			took := node.MoveDelay(t.Context(), 8000)
-			least, most = min(least, took), max(most, took)
+			shortest, longest = min(shortest, took), max(longest, took)
 		}
-		if most >= 4*time.Second || most < 3*time.Second || least > time.Second {
-			t.Errorf("moved after %v to %v, want anything up to 4 s", least, most)
+		if longest >= 4*time.Second || longest < 3*time.Second || shortest > time.Second {
+			t.Errorf("moved after %v to %v, want anything up to 4 s", shortest, longest)
 		}
 	})
 }

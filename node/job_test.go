@@ -188,9 +188,9 @@ func TestConcurrencyNeverExceedsSlots(t *testing.T) {
 	s := newFakeScheduler(t)
 	cfg := testConfig(s.URL)
 	cfg.Slots = 3
-	var now, most atomic.Int64
+	var now, highest atomic.Int64
 	startNodeWith(t, cfg, node.FastTiming{}, func(context.Context, *node.Job) (node.Result, error) {
-		most.Store(max(most.Load(), now.Add(1)))
+		highest.Store(max(highest.Load(), now.Add(1)))
 		defer now.Add(-1)
 		runtime.Gosched()
 		return node.Result{}, nil
@@ -216,8 +216,8 @@ func TestConcurrencyNeverExceedsSlots(t *testing.T) {
 			t.Fatalf("the node sent %q", m.typ)
 		}
 	}
-	if most.Load() > 3 || taken == 0 {
-		t.Errorf("%d at once, want at most 3 (%d taken, %d refused)", most.Load(), taken, refused)
+	if highest.Load() > 3 || taken == 0 {
+		t.Errorf("%d at once, want at most 3 (%d taken, %d refused)", highest.Load(), taken, refused)
 	}
 }
 

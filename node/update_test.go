@@ -191,7 +191,7 @@ func TestUpdatesAreCoalesced(t *testing.T) {
 	for ; !slices.Equal(p.heartbeat().Features, []string{"1999"}); reported++ {
 		continue
 	}
-	if most := 2 + int(time.Since(began)/(50*time.Millisecond)); reported > most {
+	if limit := 2 + int(time.Since(began)/(50*time.Millisecond)); reported > limit {
 		t.Errorf("%d heartbeats within %v", reported, time.Since(began))
 	}
 }
