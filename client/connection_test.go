@@ -65,10 +65,10 @@ func TestGoAwayBeforeAnswer(t *testing.T) {
 	s.endSession()
 }
 
-// A scheduler that does not ping any more is gone.
+// A scheduler that no longer pings is gone.
 func TestMissingPingsReconnect(t *testing.T) {
 	testWithFakeTime(t, func(t *testing.T) {
-		gone := make(chan struct{})
+		closed := make(chan struct{})
 		f := newInMemoryScheduler(t, func(p *schedulerConn) {
 			l := defaultLimits
 			l.PingIntervalMS = 10_000
@@ -80,7 +80,7 @@ func TestMissingPingsReconnect(t *testing.T) {
 					t.Errorf("ping: %v", err)
 				}
 			}
-			<-gone
+			<-closed
 		}, resumeAndEnd(0, 1))
 		s := startSession(t, f.config())
 		at := time.Now()
@@ -88,7 +88,7 @@ func TestMissingPingsReconnect(t *testing.T) {
 		if took := time.Since(at); took != 145*time.Second {
 			t.Errorf("noticed after %v, want 25 s after the last ping at 120 s", took)
 		}
-		close(gone)
+		close(closed)
 		next[client.SessionResumed](s)
 		s.endSession()
 	})

@@ -179,9 +179,9 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	gone := newFakeScheduler(t)
-	gone.server.Close()
-	_, err := client.Start(t.Context(), client.Config{URL: gone.server.URL + "?key=secret"})
+	stopped := newFakeScheduler(t)
+	stopped.server.Close()
+	_, err := client.Start(t.Context(), client.Config{URL: stopped.server.URL + "?key=secret"})
 	var lost *client.ConnectionError
 	if !errors.As(err, &lost) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("closed port: %v", err)

@@ -17,7 +17,7 @@ import (
 type unreliableScheduler struct {
 	random    *rand.Rand
 	audio     map[int64]string // by frame; "" ends an utterance
-	next      int64            // the frame that comes next
+	next      int64            // the next frame
 	openFirst int64            // the first frame of the open utterance
 	committed [][2]int64       // of the committed utterances
 	results   []wire.SessionResult
@@ -35,7 +35,7 @@ func (u *unreliableScheduler) serve(p *schedulerConn) {
 		var r wire.SessionResume
 		p.expect(&r)
 		if n := len(u.results); n < len(u.committed) && u.random.IntN(3) == 0 {
-			u.next = u.committed[n][0] // its audio is gone
+			u.next = u.committed[n][0] // its audio is lost
 		}
 		p.send(wire.SessionResumed{Recovered: true, NextAudioSeq: u.next, LastSeq: int64(len(u.results))})
 		for _, missed := range u.results[r.LastSeq:] {

@@ -207,8 +207,8 @@ func TestUnrecoveredMessages(t *testing.T) {
 func TestResumeFailsWithoutAudio(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		ask  int64
-		gone bool
+		ask       int64
+		discarded bool
 	}{{1, true}, {2, true}, {3, false}, {4, false}, {5, false}} {
 		f := newFakeScheduler(t, func(p *schedulerConn) {
 			p.answerStart(defaultLimits)
@@ -234,13 +234,13 @@ func TestResumeFailsWithoutAudio(t *testing.T) {
 			_ = s.Close()
 			continue
 		}
-		if err := s.awaitEnd(); errors.Is(err, client.ErrAudioDiscarded) != c.gone || err == nil {
+		if err := s.awaitEnd(); errors.Is(err, client.ErrAudioDiscarded) != c.discarded || err == nil {
 			t.Errorf("asked for %d: ended with %v", c.ask, err)
 		}
 	}
 }
 
-// If the commit of an utterance was lost, the following messages tell where its audio ended.
+// If the commit of an utterance was lost, the following messages show where its audio ended.
 func TestAudioIsReleasedWithoutCommit(t *testing.T) {
 	t.Parallel()
 	for name, frames := range map[string][]wire.Frame{

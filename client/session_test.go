@@ -182,17 +182,17 @@ func TestStalePartialsAreIgnored(t *testing.T) {
 
 func TestCloseEndsSession(t *testing.T) {
 	t.Parallel()
-	gone := make(chan struct{})
+	closed := make(chan struct{})
 	f := newFakeScheduler(t, func(p *schedulerConn) {
 		p.answerStart(defaultLimits)
 		_, _, _ = p.read()
-		close(gone)
+		close(closed)
 	})
 	s := startSession(t, f.config())
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
-	<-gone
+	<-closed
 	if err := s.awaitEnd(); !errors.Is(err, client.ErrClosed) {
 		t.Errorf("the events end with %v", err)
 	}

@@ -36,7 +36,7 @@ func TestResendUntilAcknowledged(t *testing.T) {
 	n.awaitCall().finish("adiós")
 	for range 4 {
 		if got := expect[wire.JobResult](p); got.JobID != "j-2" {
-			t.Errorf("the result of %s came after its acknowledgement", got.JobID)
+			t.Errorf("the result of %s was resent after its acknowledgement", got.JobID)
 		}
 	}
 }

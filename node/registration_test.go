@@ -213,17 +213,17 @@ func TestAckForAnotherNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newFakeScheduler(t)
 	startNode(t, testConfig(s.URL), node.FastTiming{})
-	wrong := defaultAck
-	wrong.NodeID = ""
-	s.register(wrong)
+	other := defaultAck
+	other.NodeID = ""
+	s.register(other)
 	p, _ := s.register(defaultAck)
-	wrong.Epoch, wrong.ResumeToken = 9, "token-9"
-	p.send(wrong) // unsolicited
-	wrong.NodeID = "n-2"
-	p.send(wrong)
+	other.Epoch, other.ResumeToken = 9, "token-9"
+	p.send(other) // unsolicited
+	other.NodeID = "n-2"
+	p.send(other)
 	p.assign("j-1")
 	p.drop()
-	if _, r := s.register(wrong); r.NodeID != "n-1" || r.ResumeToken != defaultAck.ResumeToken {
+	if _, r := s.register(other); r.NodeID != "n-1" || r.ResumeToken != defaultAck.ResumeToken {
 		t.Errorf("registered again as %q with %q", r.NodeID, r.ResumeToken)
 	}
 	s.register(defaultAck)

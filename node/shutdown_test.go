@@ -209,9 +209,9 @@ func TestShutdownReportsStuckHandler(t *testing.T) {
 	t.Parallel()
 	s := newFakeScheduler(t)
 	release := make(chan struct{})
-	gone := make(chan struct{})
+	returned := make(chan struct{})
 	n := startNodeWith(t, testConfig(s.URL), node.FastTiming{StopTimeout: 10 * time.Millisecond}, func(context.Context, *node.Job) (node.Result, error) {
-		defer close(gone)
+		defer close(returned)
 		<-release
 		return node.Result{}, nil
 	})
@@ -222,7 +222,7 @@ func TestShutdownReportsStuckHandler(t *testing.T) {
 		t.Error("Run: nil, want an error about the handler")
 	}
 	close(release)
-	<-gone
+	<-returned
 }
 
 // The node reconnects to deliver its results, and registers as draining.

@@ -23,7 +23,7 @@ func TestSpeechInFrames(t *testing.T) {
 	key := p.assign("j-1")
 	for range 2 {
 		if got := expect[wire.JobResult](p); !got.TTS {
-			t.Error("the result does not say that speech follows")
+			t.Error("the result does not announce speech")
 		}
 		var all []byte
 		for chunk := 0; ; chunk++ {

@@ -183,11 +183,11 @@ func TestExpectedDescribesEveryFieldType(t *testing.T) {
 	t.Parallel()
 	var visit func(typ reflect.Type)
 	visit = func(typ reflect.Type) {
-		words := expected(typ)
-		if !strings.HasPrefix(words, "a string") && !slices.Contains([]string{
+		text := expected(typ)
+		if !strings.HasPrefix(text, "a string") && !slices.Contains([]string{
 			"true or false", "a whole number", "a whole number of 0 or more", "a number", "an array", "an object",
-		}, words) {
-			t.Errorf("%s is described as %q", typ, words)
+		}, text) {
+			t.Errorf("%s is described as %q", typ, text)
 		}
 		switch typ.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Map:

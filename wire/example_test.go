@@ -53,8 +53,8 @@ func ExampleAppendBinary() {
 		return
 	}
 	read, audio, err := wire.ReadBinary(frame)
-	fmt.Println(read.JobID, read.Chunk, read.Last, audio, err)
-	// Output: job-1 0 true [1 2 3 4] <nil>
+	fmt.Println(read.JobID, read.Chunk, read.Last, len(audio), err)
+	// Output: job-1 0 true 4 <nil>
 }
 
 func ExampleCode_Retryable() {
