@@ -335,6 +335,9 @@ func (n *testNode) run(cfg node.Config, timing node.FastTiming, h node.Handler) 
 	if timing.StopTimeout == 0 {
 		timing.StopTimeout = 200 * time.Millisecond
 	}
+	if timing.ResendAfter == 0 {
+		timing.ResendAfter = timeout // on a slow machine a resend would come between the messages that a test expects
+	}
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
