@@ -104,23 +104,8 @@ type OKResponse struct {
 	OK bool `json:"ok"`
 }
 
-// Node is the scheduler's view of a node.
-type Node struct {
-	NodeID            string            `json:"node_id"`
-	Epoch             int64             `json:"epoch"`
-	Online            bool              `json:"online" doc:"It was seen recently and is not known to be disconnected for good."`
-	Health            string            `json:"health" doc:"The effective health: draining if an operator drained the node, whatever it declares."`
-	Drained           bool              `json:"drained" doc:"An operator drained the node: it gets no new jobs."`
-	Disconnected      bool              `json:"disconnected,omitempty" doc:"Its connection is lost and within the grace period: it keeps its jobs and gets no new ones."`
-	Held              bool              `json:"held,omitempty" doc:"It registered anew without a list of jobs: it gets none for the time of one attempt, in case it is still busy."`
-	SetAsideMS        int64             `json:"set_aside_ms,omitempty" doc:"How long the answering instance prefers other nodes, because this one did not acknowledge deliveries."`
-	MaxConcurrentJobs int               `json:"max_concurrent_jobs"`
-	Reserved          int               `json:"reserved" doc:"Slots of jobs that the node has not acknowledged."`
-	Running           int               `json:"running" doc:"Slots of jobs that the node has acknowledged."`
-	Foreign           int               `json:"foreign" doc:"Jobs that the node reports and that are not from this scheduler."`
-	EffectiveLoad     int               `json:"effective_load" doc:"reserved + running + foreign, which counts against max_concurrent_jobs."`
-	CurrentLoad       *Load             `json:"current_load,omitempty"`
-	LastHeartbeatMS   int64             `json:"last_heartbeat_ms" doc:"When it was last seen, Unix milliseconds."`
+// NodeCapabilities is what a node can do, as part of Node.
+type NodeCapabilities struct {
 	ASRLangs          []string          `json:"asr_langs,omitzero"`
 	SemanticLangs     []string          `json:"semantic_langs"`
 	NMTPairs          [][]string        `json:"nmt_pairs,omitzero"`
@@ -129,11 +114,31 @@ type Node struct {
 	InstalledModels   []string          `json:"installed_models,omitzero"`
 	InstalledServices []Service         `json:"installed_services,omitzero"`
 	Features          []string          `json:"features,omitzero"`
-	Region            string            `json:"region,omitempty"`
-	Zone              string            `json:"zone,omitempty"`
-	TenantID          string            `json:"tenant_id,omitempty"`
-	CallbackURL       string            `json:"callback_url,omitempty" doc:"Without its query."`
-	Incarnation       string            `json:"incarnation,omitempty" doc:"The incarnation of the instance that it is connected to."`
+}
+
+// Node is the scheduler's view of a node.
+type Node struct {
+	NodeID            string `json:"node_id"`
+	Epoch             int64  `json:"epoch"`
+	Online            bool   `json:"online" doc:"It was seen recently and is not known to be disconnected for good."`
+	Health            string `json:"health" doc:"The effective health: draining if an operator drained the node, whatever it declares."`
+	Drained           bool   `json:"drained" doc:"An operator drained the node: it gets no new jobs."`
+	Disconnected      bool   `json:"disconnected,omitempty" doc:"Its connection is lost and within the grace period: it keeps its jobs and gets no new ones."`
+	Held              bool   `json:"held,omitempty" doc:"It registered anew without a list of jobs: it gets none for the time of one attempt, in case it is still busy."`
+	SetAsideMS        int64  `json:"set_aside_ms,omitempty" doc:"How long the answering instance prefers other nodes, because this one did not acknowledge deliveries."`
+	MaxConcurrentJobs int    `json:"max_concurrent_jobs"`
+	Reserved          int    `json:"reserved" doc:"Slots of jobs that the node has not acknowledged."`
+	Running           int    `json:"running" doc:"Slots of jobs that the node has acknowledged."`
+	Foreign           int    `json:"foreign" doc:"Jobs that the node reports and that are not from this scheduler."`
+	EffectiveLoad     int    `json:"effective_load" doc:"reserved + running + foreign, which counts against max_concurrent_jobs."`
+	CurrentLoad       *Load  `json:"current_load,omitempty"`
+	LastHeartbeatMS   int64  `json:"last_heartbeat_ms" doc:"When it was last seen, Unix milliseconds."`
+	NodeCapabilities
+	Region      string `json:"region,omitempty"`
+	Zone        string `json:"zone,omitempty"`
+	TenantID    string `json:"tenant_id,omitempty"`
+	CallbackURL string `json:"callback_url,omitempty" doc:"Without its query."`
+	Incarnation string `json:"incarnation,omitempty" doc:"The incarnation of the instance that it is connected to."`
 }
 
 // NodeList is the answer of GET /v1/nodes.
