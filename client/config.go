@@ -2,42 +2,50 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/endpoints"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// socketPath is where sessions are held.
+// socketPath is the path of the session socket.
 const socketPath = "/ws/session"
 
-// Config is what a session is started with.
+// Config is the configuration of a session. URL or URLs and Start.Langs are required.
 type Config struct {
-	// URL is where the scheduler is: ws://127.0.0.1:5010/ws/session, or its address for HTTP, to which the path is added.
+	// URL is the address of the scheduler: http://127.0.0.1:5010, or that of its socket, ws://127.0.0.1:5010/ws/session.
 	URL string
-	// URLs are further addresses of the same scheduler, where no load balancer stands in front of its instances. All are
-	// tried in turn, beginning at a random one; a connection that broke is first tried where it was.
+	// URLs are further addresses of the same scheduler, for deployments without a load balancer in front of its instances.
+	// The session tries all addresses in turn, beginning at a random one, and returns to the same one first when a connection
+	// breaks.
 	URLs []string
 	// Token is a session token, sent as Authorization: Bearer. Empty: none is sent.
 	Token string
-	// Renew is asked for a token each time the session connects again, and at the start if Token is empty: tokens expire,
-	// and a session may outlast them. Nil: Token is used again.
-	Renew func(ctx context.Context) (string, error)
-	// Start is the first message: the two languages, the format of the audio, and what else is wanted.
+	// TokenSource returns a token for each reconnect, and for the start if Token is empty: tokens expire, and a session may
+	// outlast them. Nil: Token is used again.
+	TokenSource func(ctx context.Context) (string, error)
+	// Start is the first message: the two languages, the format of the audio, and further settings.
 	Start wire.SessionStart
-	// HTTPClient connects. Nil: a client of the session's own, which follows no redirect.
+	// HTTPClient is used to connect. Nil: a client of the session's own, which follows no redirect.
 	HTTPClient *http.Client
-	// Log hears of lost connections. Nil: nobody does.
+	// Log receives the log of the session. Nil: slog.Default.
 	Log *slog.Logger
 }
 
-// addresses are where the socket may be.
-func (c *Config) addresses() (addresses, error) {
-	all := c.URLs
-	if c.URL != "" || len(all) == 0 {
-		all = append([]string{c.URL}, all...)
+// endpoints returns the endpoints of the scheduler.
+func (c *Config) endpoints() (*endpoints.Rotation, error) {
+	addresses := c.URLs
+	if c.URL != "" {
+		addresses = append([]string{c.URL}, addresses...)
 	}
-	return newAddresses(all)
+	rotation, err := endpoints.New(addresses, socketPath)
+	if err != nil {
+		return nil, fmt.Errorf("client: Config.%w", err)
+	}
+	return rotation, nil
 }
 
 func (c *Config) httpClient() *http.Client {
@@ -54,5 +62,19 @@ func (c *Config) log() *slog.Logger {
 	if c.Log != nil {
 		return c.Log
 	}
-	return slog.New(slog.DiscardHandler)
+	return slog.Default()
+}
+
+// milliseconds converts a duration that the scheduler sent. It is limited to a day, which no duration here exceeds.
+func milliseconds(ms int64) time.Duration {
+	const day = 24 * time.Hour
+	return time.Duration(min(max(ms, 0), day.Milliseconds())) * time.Millisecond
+}
+
+// signal sends to a channel of capacity 1 unless it is full.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

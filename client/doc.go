@@ -1,5 +1,4 @@
-// Package client lets a program speak into a session of the Lingua Scheduler: start one, write audio, range over what
-// comes back.
+// Package client runs a session of the Lingua Scheduler: it sends audio and returns the translations.
 //
 //	s, err := client.Start(ctx, client.Config{URL: "http://127.0.0.1:5010", Start: wire.SessionStart{Langs: []string{"en", "es"}}})
 //	…
@@ -7,16 +6,14 @@
 //		io.Copy(s, audio)
 //		s.End()
 //	}()
-//	for e, err := range s.Events() {
+//	for event, err := range s.Events() {
 //		…
 //	}
 //
-// A connection that is lost is made again and the session goes on: results come once and in order, and audio is kept
-// until the terminal message of its utterance, to be sent again from where the scheduler asks for it. Binary frames carry their
-// sequence number, and results are acknowledged as they come.
+// A lost connection is replaced and the session resumed: each result is delivered once and in order. The package keeps audio
+// until the result of its utterance has arrived, and resends it where the scheduler asks for it. It numbers binary frames and
+// acknowledges results.
 //
-// Range over Events while you write. What is not read is kept up to a bound; then the connection is not read any more,
-// and the scheduler, which waits for nobody, closes it.
-//
-// The package imports nothing of the scheduler but the messages in wire.
+// Range over Events while you write. Events are buffered up to a limit. At the limit the connection is no longer read, and
+// the scheduler closes it.
 package client

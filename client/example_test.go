@@ -3,21 +3,20 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 
-	"net/http"
-
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// The events of a session tell what became of each utterance.
+// The events of a session report the outcome of each utterance.
 func Example() {
-	scheduler := httptest.NewServer(http.HandlerFunc(translate))
+	scheduler := httptest.NewServer(http.HandlerFunc(translatingScheduler))
 	defer scheduler.Close()
 
 	s, err := client.Start(context.Background(), client.Config{
@@ -31,18 +30,18 @@ func Example() {
 	}
 	defer s.Close()
 	go func() {
-		_, _ = s.Write([]byte(strings.Repeat("\x00\x01", 8000))) // half a second; io.Copy of a file does as well
+		_, _ = s.Write([]byte(strings.Repeat("\x00\x01", 8000))) // half a second; io.Copy of a file works as well
 		_ = s.End()
 	}()
 	for event, err := range s.Events() {
 		switch e := event.(type) {
 		case client.Result:
 			fmt.Println(e.TextSrc, "→", e.TextTgt)
-		case client.Failed:
+		case client.UtteranceFailed:
 			fmt.Println("utterance", e.UtteranceIndex, "failed:", e.Err)
-		case client.Resumed:
-			fmt.Println("the connection was lost for a moment")
-		case client.Ended:
+		case client.SessionResumed:
+			fmt.Println("the session was resumed")
+		case client.SessionEnded:
 			fmt.Println(e.Results, "of", e.Utterances, "utterances were translated")
 		}
 		if err != nil {
@@ -54,38 +53,38 @@ func Example() {
 	// 1 of 1 utterances were translated
 }
 
-// translate is a scheduler that hears the same in everything.
-func translate(w http.ResponseWriter, r *http.Request) {
+// translatingScheduler answers all audio with the same translation.
+func translatingScheduler(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.Subprotocol}})
 	if err != nil {
 		return
 	}
 	defer conn.CloseNow()
-	say := func(f wire.Frame) {
+	send := func(f wire.Frame) {
 		text, _ := wire.EncodeFrame(f)
 		_ = conn.Write(r.Context(), websocket.MessageText, text)
 	}
 	var start wire.SessionStart
 	_ = wsjson.Read(r.Context(), conn, &start)
-	say(wire.SessionStarted{SessionID: "s-1", Audio: start.Audio, Limits: wire.Limits{BufferedMS: 5000, ResumeMS: 60_000}})
+	send(wire.SessionStarted{SessionID: "s-1", Audio: start.Audio, Limits: wire.SessionLimits{BufferedMS: 5000, ResumeMS: 60_000}})
 	for typ := websocket.MessageBinary; typ == websocket.MessageBinary && err == nil; {
 		typ, _, err = conn.Read(r.Context())
 	}
-	say(wire.Result{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
-	say(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
+	send(wire.SessionResult{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
+	send(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
 	_ = conn.Close(websocket.StatusNormalClosure, "")
 }
 
-// Two people share a microphone: each utterance says who speaks. The session goes on wherever one of the instances lives,
-// and with a fresh token when the first has expired.
+// Two people share a microphone, so each utterance names its language. The session moves between instances, with a new token
+// when the first one has expired.
 func ExampleSession_Begin() {
-	scheduler := httptest.NewServer(http.HandlerFunc(translate))
+	scheduler := httptest.NewServer(http.HandlerFunc(translatingScheduler))
 	defer scheduler.Close()
 
 	s, err := client.Start(context.Background(), client.Config{
-		URLs:  []string{scheduler.URL, scheduler.URL}, // or one URL, where a load balancer stands in front
-		Renew: func(context.Context) (string, error) { return "…", nil },
-		Start: wire.SessionStart{Langs: []string{"en", "es"}},
+		URLs:        []string{scheduler.URL, scheduler.URL}, // or one URL of a load balancer
+		TokenSource: func(context.Context) (string, error) { return "…", nil },
+		Start:       wire.SessionStart{Langs: []string{"en", "es"}},
 	})
 	if err != nil {
 		fmt.Println(err)

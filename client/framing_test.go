@@ -1,104 +1,57 @@
-package client_test
+package client
 
 import (
-	"encoding/binary"
 	"testing"
+	"time"
 
-	"github.com/coder/websocket"
-
-	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// beginNumbered answers session_start with what the client asks for.
-func (p *peer) beginNumbered(l wire.Limits) {
-	p.t.Helper()
-	var start wire.SessionStart
-	p.expect(&start)
-	if start.Audio.Framing != wire.FramingNumbered {
-		p.fail("the client asks for framing %q", start.Audio.Framing)
+func TestPacerLimitsAudioAheadOfRealTime(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	p := newPacer(wire.SessionLimits{BufferedMS: 4000}) // 3 s ahead
+	for i := range 3 {
+		if wait := p.take(now, time.Second); wait != 0 {
+			t.Fatalf("second %d waits for %v", i+1, wait)
+		}
 	}
-	p.send(wire.SessionStarted{SessionID: "s-1", ResumeToken: "r-1", Langs: start.Langs, Audio: start.Audio, Limits: l})
-}
-
-// numbered takes the next messages, which are audio frames with their numbers.
-func (p *peer) numbered(from int64, want ...string) {
-	p.t.Helper()
-	for i, w := range want {
-		typ, body, err := p.read()
-		if err != nil {
-			p.fail("waiting for audio: %v", err)
-		}
-		seq := from + int64(i)
-		if typ != websocket.MessageBinary || len(body) < 8 || binary.BigEndian.Uint64(body) != uint64(seq) || string(body[8:]) != w {
-			p.fail("got %.60q, want frame %d with the audio %q", body, seq, w)
-		}
+	if wait := p.take(now, time.Second); wait != time.Second {
+		t.Errorf("the fourth second waits for %v, want 1 s", wait)
+	}
+	if wait := p.take(now.Add(time.Second), time.Second); wait != 0 {
+		t.Errorf("a second later it waits for %v", wait)
+	}
+	if wait := p.take(now.Add(time.Hour), 10*time.Second); wait != 0 {
+		t.Errorf("audio that exceeds the limit alone waits for %v", wait)
+	}
+	if wait := p.take(now.Add(time.Hour), time.Second); wait <= 0 {
+		t.Error("time without audio earned credit")
 	}
 }
 
-// Frames carry their numbers, and are sent again with the same ones.
-func TestNumberedFrames(t *testing.T) {
+func TestPacerWithoutLimit(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(p *peer) {
-		p.beginNumbered(limits)
-		p.numbered(1, "aa", "bb")
-		p.cut()
-	}, func(p *peer) {
-		p.resume(0, 2)
-		p.numbered(2, "bb", "cc")
-		p.final(4)
-		p.send(committed(0, 1, 4), result(1, 0))
-		p.end(wire.SessionEnded{SessionID: "s-1"})
-		if p.acked != 1 {
-			t.Errorf("the result was acknowledged up to %d", p.acked)
-		}
-	})
-	l := start(t, f.config())
-	l.say("aa", "bb")
-	want[client.Reconnecting](l)
-	l.say("cc")
-	l.commit()
-	want[client.Resumed](l)
-	want[client.Committed](l)
-	want[client.Result](l)
-	l.end()
+	p := newPacer(wire.SessionLimits{})
+	if wait := p.take(time.Unix(1000, 0), time.Hour) + p.take(time.Unix(1000, 0), time.Hour); wait != 0 {
+		t.Errorf("waits for %v", wait)
+	}
 }
 
-// Audio that is not kept any more is said to be gone, and the session goes on with what there is.
-func TestAudioGone(t *testing.T) {
+func TestFramingOfFormats(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(p *peer) {
-		p.beginNumbered(limits)
-		p.numbered(1, "aa")
-		p.final(2)
-		p.send(committed(0, 1, 1), result(1, 0)) // so that its audio is dropped
-		p.numbered(3, "bb")
-		p.cut()
-	}, func(p *peer) {
-		// The scheduler has lost its last moments: it wants the first utterance again.
-		p.resumeWith(1, wire.SessionResumed{
-			SessionID: "s-1", Recovered: true, NextAudioSeq: 1, LastSeq: 1,
-			AudioNeeded: []wire.AudioSpan{{UtteranceIndex: 0, FirstSeq: 1, LastSeq: 1}},
-		})
-		var gone wire.AudioGone
-		p.expect(&gone)
-		if gone.UtteranceIndex != 0 {
-			p.fail("%+v", gone)
+	limits := wire.SessionLimits{FrameBytes: wire.MaxFrame}
+	for name, c := range map[string]struct {
+		format wire.AudioFormat
+		want   framing
+	}{
+		"default": {wire.AudioFormat{}, framing{maxBytes: 6400, sampleBytes: 2, bytesPerSecond: 32_000}},
+		"stereo":  {wire.AudioFormat{SampleRate: 48_000, Channels: 2}, framing{maxBytes: 38_400, sampleBytes: 4, bytesPerSecond: 192_000}},
+		"invalid": {wire.AudioFormat{SampleRate: -1, Channels: 1000}, framing{maxBytes: 6400, sampleBytes: 2, bytesPerSecond: 32_000}},
+		"opus":    {wire.AudioFormat{Encoding: "opus"}, framing{maxBytes: (wire.MaxFrame - 1024) * 3 / 4, sampleBytes: 1, isPackets: true}},
+	} {
+		if got := newFraming(c.format, limits); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
-		var last wire.AudioChunk
-		p.expect(&last) // the end of the first utterance is kept
-		p.numbered(3, "bb")
-		p.final(4)
-		p.end(wire.SessionEnded{SessionID: "s-1"})
-	})
-	l := start(t, f.config())
-	l.say("aa")
-	l.commit()
-	want[client.Committed](l)
-	want[client.Result](l)
-	l.say("bb")
-	want[client.Reconnecting](l)
-	want[client.Resumed](l)
-	l.commit()
-	l.end()
+	}
 }

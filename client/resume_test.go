@@ -11,292 +11,286 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// ending is the script of a connection on which the session only ends.
-func ending(lastSeq, nextAudio int64) script {
-	return func(p *peer) {
-		p.resume(lastSeq, nextAudio)
-		p.end(wire.SessionEnded{SessionID: "s-1"})
-	}
-}
-
-// TestCutWhileSpeaking: audio is sent again from exactly where it is asked for, wherever that is, and then goes on.
-func TestCutWhileSpeaking(t *testing.T) {
+func TestResendsAudioFromRequestedFrame(t *testing.T) {
 	t.Parallel()
-	words := []string{"aa", "bb", "cc", "dd"}
+	frames := []string{"aa", "bb", "cc", "dd"}
 	for from := int64(1); from <= 5; from++ {
-		cut := make(chan struct{})
-		f := newFake(t, func(p *peer) {
-			p.begin(limits)
-			p.audio(words...)
-			p.cut()
-			close(cut)
-		}, func(p *peer) {
-			<-cut
-			p.resume(0, from)
-			p.audio(words[from-1:]...)
-			p.audio("ee")
-			p.final(6)
-			p.end(wire.SessionEnded{SessionID: "s-1"})
+		dropped := make(chan struct{})
+		f := newFakeScheduler(t, func(p *schedulerConn) {
+			p.answerStart(defaultLimits)
+			p.expectAudio(frames...)
+			p.drop()
+			close(dropped)
+		}, func(p *schedulerConn) {
+			<-dropped
+			p.answerResume(0, from)
+			p.expectAudio(frames[from-1:]...)
+			p.expectAudio("ee")
+			p.expectFinal(6)
+			p.answerEnd(wire.SessionEnded{SessionID: "s-1"})
 		})
-		l := start(t, f.config())
-		l.say(words...)
-		want[client.Reconnecting](l)
-		l.say("ee") // while nobody is there
-		l.commit()
-		wants(l, client.Resumed{Recovered: true, Resent: 5 - from})
-		l.end()
+		s := startSession(t, f.config())
+		s.write(frames...)
+		next[client.Reconnecting](s)
+		s.write("ee") // without a connection
+		s.commit()
+		expect(s, client.SessionResumed{Recovered: true, ResentFrames: 5 - from})
+		s.endSession()
 	}
 }
 
-// TestCutBeforeTheResult: what came is not told again, what did not come is, and audio is kept until its result.
-func TestCutBeforeTheResult(t *testing.T) {
+// Messages that were received are not delivered again, missing ones are, and audio is kept until its result.
+func TestEventsAreDeliveredOnceAfterResume(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(p *peer) {
-		p.begin(limits)
-		p.audio("aa")
-		p.final(2)
-		p.audio("bb")
-		p.final(4)
-		p.send(committed(0, 1, 2), committed(1, 3, 4), result(1, 0))
-		p.send(wire.Partial{JobID: job(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
-		p.speak(job(0), 0, false, "x")
-		p.cut()
-	}, func(p *peer) {
-		p.resume(1, 3)
-		p.audio("bb")
-		p.final(4)
-		p.send(result(1, 0), committed(0, 1, 2), committed(1, 3, 4))
-		p.send(wire.Partial{JobID: job(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
-		p.speak(job(0), 0, false, "x")
-		p.speak(job(0), 1, true, "y")
-		p.send(failure(2, 1), failure(2, 1), result(3, 2))
-		p.cut()
-	}, ending(3, 5))
-	l := start(t, f.config())
-	l.say("aa")
-	l.commit()
-	l.say("bb")
-	l.commit()
-	wants(l, client.Committed(committed(0, 1, 2)))
-	wants(l, client.Committed(committed(1, 3, 4)))
-	wants(l, client.Result(result(1, 0)))
-	want[client.Partial](l)
-	want[client.Speech](l)
-	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: true, Resent: 2})
-	wants(l, client.Speech{JobID: job(0), AttemptID: 1, Chunk: 1, Last: true, Format: wire.AudioFormat{}.OrDefault(), Audio: []byte("y")})
-	if got := want[client.Failed](l); got.UtteranceIndex != 1 {
+	f := newFakeScheduler(t, func(p *schedulerConn) {
+		p.answerStart(defaultLimits)
+		p.expectAudio("aa")
+		p.expectFinal(2)
+		p.expectAudio("bb")
+		p.expectFinal(4)
+		p.send(committedFrame(0, 1, 2), committedFrame(1, 3, 4), resultFrame(1, 0))
+		p.send(wire.SessionPartial{JobID: jobID(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
+		p.sendSpeech(jobID(0), 0, false, "x")
+		p.drop()
+	}, func(p *schedulerConn) {
+		p.answerResume(1, 3)
+		p.expectAudio("bb")
+		p.expectFinal(4)
+		p.send(resultFrame(1, 0), committedFrame(0, 1, 2), committedFrame(1, 3, 4))
+		p.send(wire.SessionPartial{JobID: jobID(1), UtteranceIndex: 1, AttemptID: 1, Rev: 3})
+		p.sendSpeech(jobID(0), 0, false, "x")
+		p.sendSpeech(jobID(0), 1, true, "y")
+		p.send(failureFrame(2, 1), failureFrame(2, 1), resultFrame(3, 2))
+		p.drop()
+	}, resumeAndEnd(3, 5))
+	s := startSession(t, f.config())
+	s.write("aa")
+	s.commit()
+	s.write("bb")
+	s.commit()
+	expect(s, client.UtteranceCommitted(committedFrame(0, 1, 2)))
+	expect(s, client.UtteranceCommitted(committedFrame(1, 3, 4)))
+	expect(s, client.Result(resultFrame(1, 0)))
+	next[client.PartialResult](s)
+	next[client.SpeechChunk](s)
+	next[client.Reconnecting](s)
+	expect(s, client.SessionResumed{Recovered: true, ResentFrames: 2})
+	expect(s, client.SpeechChunk{JobID: jobID(0), AttemptID: 1, Chunk: 1, Last: true, Format: wire.AudioFormat{}.OrDefault(), Audio: []byte("y")})
+	if got := next[client.UtteranceFailed](s); got.UtteranceIndex != 1 {
 		t.Errorf("got %+v", got)
 	}
-	wants(l, client.Result(result(3, 2)))
-	want[client.Reconnecting](l)
-	want[client.Resumed](l)
-	l.end()
+	expect(s, client.Result(resultFrame(3, 2)))
+	next[client.Reconnecting](s)
+	next[client.SessionResumed](s)
+	s.endSession()
 }
 
-// TestCutDuringResume: a connection that does not live to say so is one more that was lost.
-func TestCutDuringResume(t *testing.T) {
+func TestConnectionLostDuringResume(t *testing.T) {
 	t.Parallel()
-	f := newFake(t,
-		func(p *peer) { p.begin(limits); p.audio("aa"); p.cut() },
-		func(p *peer) { p.accept(); p.cut() },
-		func(p *peer) { p.expect(&wire.SessionResume{}); p.cut() },
-		func(p *peer) { p.answer.WriteHeader(503) },
-		func(p *peer) { p.resume(0, 1); p.cut() },
-		func(p *peer) { p.resume(0, 1); p.audio("aa"); p.end(wire.SessionEnded{SessionID: "s-1"}) },
+	f := newFakeScheduler(t,
+		func(p *schedulerConn) { p.answerStart(defaultLimits); p.expectAudio("aa"); p.drop() },
+		func(p *schedulerConn) { p.accept(); p.drop() },
+		func(p *schedulerConn) { p.expect(&wire.SessionResume{}); p.drop() },
+		func(p *schedulerConn) { p.response.WriteHeader(503) },
+		func(p *schedulerConn) { p.answerResume(0, 1); p.drop() },
+		func(p *schedulerConn) {
+			p.answerResume(0, 1)
+			p.expectAudio("aa")
+			p.answerEnd(wire.SessionEnded{SessionID: "s-1"})
+		},
 	)
-	l := start(t, f.config())
-	l.say("aa")
-	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: true, Resent: 1})
-	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: true, Resent: 1})
-	l.end()
+	s := startSession(t, f.config())
+	s.write("aa")
+	next[client.Reconnecting](s)
+	expect(s, client.SessionResumed{Recovered: true, ResentFrames: 1})
+	next[client.Reconnecting](s)
+	expect(s, client.SessionResumed{Recovered: true, ResentFrames: 1})
+	s.endSession()
 }
 
-// TestEverythingIsSaidAgain: what is no audio keeps its place among it, and a name is not said of an utterance that ended.
-func TestEverythingIsSaidAgain(t *testing.T) {
+// A message keeps its place among the audio, and the name of an utterance is not repeated after its end.
+func TestMessagesAreResentInPlace(t *testing.T) {
 	t.Parallel()
-	named := func(p *peer, id string, seq int64) {
+	named := func(p *schedulerConn, id string, seq int64) {
 		var c wire.AudioChunk
 		if p.expect(&c); c.UtteranceID != id || c.Seq != seq {
 			p.fail("got %+v, want the utterance %q at %d", c, id, seq)
 		}
 	}
-	all := func(p *peer) {
+	all := func(p *schedulerConn) {
 		p.expect(&wire.SessionUpdate{})
-		p.audio("bb")
-		p.final(5)
+		p.expectAudio("bb")
+		p.expectFinal(5)
 		named(p, "v", 6)
-		p.expect(&wire.Cancel{})
+		p.expect(&wire.SessionCancel{})
 		p.expect(&wire.SessionEnd{})
 	}
-	f := newFake(t, func(p *peer) {
-		p.begin(limits)
+	f := newFakeScheduler(t, func(p *schedulerConn) {
+		p.answerStart(defaultLimits)
 		named(p, "u", 1)
-		p.audio("aa")
-		p.final(3)
-		p.send(committed(0, 1, 3))
+		p.expectAudio("aa")
+		p.expectFinal(3)
+		p.send(committedFrame(0, 1, 3))
 		all(p)
-		p.cut()
-	}, func(p *peer) {
-		p.resume(0, 1)
-		named(p, "u", 1) // whoever has the session now may have lost the name too
-		p.audio("aa")
-		p.final(3)
+		p.drop()
+	}, func(p *schedulerConn) {
+		p.answerResume(0, 1)
+		named(p, "u", 1) // the instance may have lost the name too
+		p.expectAudio("aa")
+		p.expectFinal(3)
 		all(p)
-		p.send(result(1, 0))
-		p.cut()
-	}, func(p *peer) {
-		p.resume(1, 4)
+		p.send(resultFrame(1, 0))
+		p.drop()
+	}, func(p *schedulerConn) {
+		p.answerResume(1, 4)
 		all(p)
-		p.cut()
-	}, func(p *peer) {
-		p.resume(1, 7)
-		p.expect(&wire.Cancel{})
-		p.end(wire.SessionEnded{SessionID: "s-1"})
+		p.drop()
+	}, func(p *schedulerConn) {
+		p.answerResume(1, 7)
+		p.expect(&wire.SessionCancel{})
+		p.answerEnd(wire.SessionEnded{SessionID: "s-1"})
 	})
-	l := start(t, f.config())
-	err := l.Begin(wire.UtteranceStart{UtteranceID: "u"})
-	l.say("uu", "aa")
-	l.commit()
-	want[client.Committed](l)
-	err = errors.Join(err, l.Update(wire.SessionUpdate{SrcLang: "es"}))
-	l.say("bb")
-	err = errors.Join(err, l.Begin(wire.UtteranceStart{UtteranceID: "v"}))
-	l.say("vv")
-	err = errors.Join(err, l.Cancel(wire.Cancel{}), l.End())
+	s := startSession(t, f.config())
+	err := s.Begin(wire.UtteranceStart{UtteranceID: "u"})
+	s.write("uu", "aa")
+	s.commit()
+	next[client.UtteranceCommitted](s)
+	err = errors.Join(err, s.Update(wire.SessionUpdate{SrcLang: "es"}))
+	s.write("bb")
+	err = errors.Join(err, s.Begin(wire.UtteranceStart{UtteranceID: "v"}))
+	s.write("vv")
+	err = errors.Join(err, s.Cancel(wire.SessionCancel{}), s.End())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want[client.Reconnecting](l)
-	want[client.Resumed](l)
-	want[client.Result](l)
-	want[client.Reconnecting](l)
-	want[client.Resumed](l)
-	want[client.Reconnecting](l)
-	want[client.Resumed](l)
-	l.end()
+	next[client.Reconnecting](s)
+	next[client.SessionResumed](s)
+	next[client.Result](s)
+	next[client.Reconnecting](s)
+	next[client.SessionResumed](s)
+	next[client.Reconnecting](s)
+	next[client.SessionResumed](s)
+	s.endSession()
 }
 
-// TestLostMessages: the program is told that some will not come, and those that do are not taken for old ones.
-func TestLostMessages(t *testing.T) {
+// The program learns that messages are lost, and later messages with lower numbers are delivered.
+func TestUnrecoveredMessages(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(p *peer) {
-		p.begin(limits)
-		p.send(result(1, 0), result(2, 1), result(3, 2))
-		p.cut()
-	}, func(p *peer) {
-		p.resumeWith(3, wire.SessionResumed{LastSeq: 9, NextAudioSeq: 1})
-		p.send(result(8, 7), result(9, 8))
-		p.cut()
-	}, func(p *peer) {
-		p.resumeWith(9, wire.SessionResumed{LastSeq: 0, NextAudioSeq: 1})
-		p.send(result(1, 9))
-		p.end(wire.SessionEnded{SessionID: "s-1"})
+	f := newFakeScheduler(t, func(p *schedulerConn) {
+		p.answerStart(defaultLimits)
+		p.send(resultFrame(1, 0), resultFrame(2, 1), resultFrame(3, 2))
+		p.drop()
+	}, func(p *schedulerConn) {
+		p.answerResumeWith(3, wire.SessionResumed{LastSeq: 9, NextAudioSeq: 1})
+		p.send(resultFrame(8, 7), resultFrame(9, 8))
+		p.drop()
+	}, func(p *schedulerConn) {
+		p.answerResumeWith(9, wire.SessionResumed{LastSeq: 0, NextAudioSeq: 1})
+		p.send(resultFrame(1, 9))
+		p.answerEnd(wire.SessionEnded{SessionID: "s-1"})
 	})
-	l := start(t, f.config())
-	for _, r := range []wire.Result{result(1, 0), result(2, 1), result(3, 2)} {
-		wants(l, client.Result(r))
+	s := startSession(t, f.config())
+	for _, r := range []wire.SessionResult{resultFrame(1, 0), resultFrame(2, 1), resultFrame(3, 2)} {
+		expect(s, client.Result(r))
 	}
-	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: false})
-	wants(l, client.Result(result(8, 7)))
-	wants(l, client.Result(result(9, 8)))
-	want[client.Reconnecting](l)
-	wants(l, client.Resumed{Recovered: false})
-	wants(l, client.Result(result(1, 9)))
-	l.end()
+	next[client.Reconnecting](s)
+	expect(s, client.SessionResumed{Recovered: false})
+	expect(s, client.Result(resultFrame(8, 7)))
+	expect(s, client.Result(resultFrame(9, 8)))
+	next[client.Reconnecting](s)
+	expect(s, client.SessionResumed{Recovered: false})
+	expect(s, client.Result(resultFrame(1, 9)))
+	s.endSession()
 }
 
-// TestAudioThatIsNotThere: the session cannot go on when audio is asked for that is gone, or that never was.
-func TestAudioThatIsNotThere(t *testing.T) {
+// The session cannot continue if the scheduler asks for audio that is discarded or was never written.
+func TestResumeFailsWithoutAudio(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		ask  int64
-		gone bool
+		ask       int64
+		discarded bool
 	}{{1, true}, {2, true}, {3, false}, {4, false}, {5, false}} {
-		f := newFake(t, func(p *peer) {
-			p.begin(limits)
-			p.audio("aa")
-			p.final(2)
-			p.audio("bb")
-			p.send(committed(0, 1, 2), result(1, 0))
-			p.cut()
-		}, func(p *peer) {
-			p.resume(1, c.ask)
+		f := newFakeScheduler(t, func(p *schedulerConn) {
+			p.answerStart(defaultLimits)
+			p.expectAudio("aa")
+			p.expectFinal(2)
+			p.expectAudio("bb")
+			p.send(committedFrame(0, 1, 2), resultFrame(1, 0))
+			p.drop()
+		}, func(p *schedulerConn) {
+			p.answerResume(1, c.ask)
 			_, _, _ = p.read()
-			p.cut()
+			p.drop()
 		})
-		l := start(t, f.config())
-		l.say("aa")
-		l.commit()
-		l.say("bb")
-		want[client.Committed](l)
-		want[client.Result](l)
-		want[client.Reconnecting](l)
+		s := startSession(t, f.config())
+		s.write("aa")
+		s.commit()
+		s.write("bb")
+		next[client.UtteranceCommitted](s)
+		next[client.Result](s)
+		next[client.Reconnecting](s)
 		if c.ask == 3 || c.ask == 4 {
-			want[client.Resumed](l)
-			_ = l.Close()
+			next[client.SessionResumed](s)
+			_ = s.Close()
 			continue
 		}
-		if err := l.over(); errors.Is(err, client.ErrAudioGone) != c.gone || err == nil {
+		if err := s.awaitEnd(); errors.Is(err, client.ErrAudioDiscarded) != c.discarded || err == nil {
 			t.Errorf("asked for %d: ended with %v", c.ask, err)
 		}
 	}
 }
 
-// TestUnknownEnd: where a cut swallowed where an utterance ended, the next one tells.
-func TestUnknownEnd(t *testing.T) {
+// If the commit of an utterance was lost, the following messages show where its audio ended.
+func TestAudioIsReleasedWithoutCommit(t *testing.T) {
 	t.Parallel()
-	for name, told := range map[string][]wire.Frame{
-		"known before":     {committed(1, 3, 4), result(1, 0)},
-		"known after":      {result(1, 0), committed(1, 3, 4)},
-		"told afterwards":  {result(1, 0), committed(0, 1, 2)},
-		"it was skipped":   {committed(0, 1, 2), result(2, 1)},
-		"a later one ends": {result(1, 0), result(2, 1), committed(2, 3, 4)},
+	for name, frames := range map[string][]wire.Frame{
+		"next commit before":      {committedFrame(1, 3, 4), resultFrame(1, 0)},
+		"next commit after":       {resultFrame(1, 0), committedFrame(1, 3, 4)},
+		"commit after the result": {resultFrame(1, 0), committedFrame(0, 1, 2)},
+		"result of the next one":  {committedFrame(0, 1, 2), resultFrame(2, 1)},
+		"a later one ends":        {resultFrame(1, 0), resultFrame(2, 1), committedFrame(2, 3, 4)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFake(t, func(p *peer) {
-				p.begin(limits)
-				p.audio("aa")
-				p.final(2)
-				p.audio("bb")
-				p.final(4)
-				p.send(told...)
-				p.cut()
-			}, func(p *peer) {
+			f := newFakeScheduler(t, func(p *schedulerConn) {
+				p.answerStart(defaultLimits)
+				p.expectAudio("aa")
+				p.expectFinal(2)
+				p.expectAudio("bb")
+				p.expectFinal(4)
+				p.send(frames...)
+				p.drop()
+			}, func(p *schedulerConn) {
 				var r wire.SessionResume
 				p.expect(&r)
 				p.send(wire.SessionResumed{Recovered: true, NextAudioSeq: 2})
 				_, _, _ = p.read()
 			})
-			l := start(t, f.config())
-			l.say("aa")
-			l.commit()
-			l.say("bb")
-			l.commit()
-			for e, err := range l.Events() {
+			s := startSession(t, f.config())
+			s.write("aa")
+			s.commit()
+			s.write("bb")
+			s.commit()
+			for e, err := range s.Events() {
 				if err != nil {
-					if !errors.Is(err, client.ErrAudioGone) {
+					if !errors.Is(err, client.ErrAudioDiscarded) {
 						t.Errorf("ended with %v", err)
 					}
 					return
 				}
-				if _, ok := e.(client.Resumed); ok {
+				if _, ok := e.(client.SessionResumed); ok {
 					t.Error("audio of an utterance that is over was kept")
-					_ = l.Close()
+					_ = s.Close()
 				}
 			}
 		})
 	}
 }
 
-// TestCloses: after some codes the session goes on, after others it is over, and the error says why.
-func TestCloses(t *testing.T) {
+// After some close codes the session is resumed, after others it ends with the error of the scheduler.
+func TestCloseCodes(t *testing.T) {
 	t.Parallel()
-	for code, said := range map[wire.CloseCode]wire.Code{
+	for code, sent := range map[wire.CloseCode]wire.Code{
 		1000: "", 1001: "", 1011: "",
 		wire.CloseInternal: wire.Internal, wire.CloseDraining: wire.SchedulerDependencyDown, wire.CloseSlow: wire.RateLimited,
 		wire.CloseBadMessage: wire.InvalidRequest, wire.CloseUnauthorized: wire.Unauthorized, wire.CloseForbidden: wire.Forbidden,
@@ -305,57 +299,57 @@ func TestCloses(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
-			scripts := []script{func(p *peer) {
-				p.begin(limits)
-				if said != "" {
-					p.shut(code, wire.Error{Code: said, Detail: "because"})
+			scripts := []connScript{func(p *schedulerConn) {
+				p.answerStart(defaultLimits)
+				if sent != "" {
+					p.closeWith(code, wire.Error{Code: sent, Detail: "because"})
 				} else {
-					_ = p.conn.Close(websocket.StatusCode(code), "")
+					_ = p.ws.Close(websocket.StatusCode(code), "")
 				}
 			}}
 			if code.Retry() {
-				scripts = append(scripts, ending(0, 1))
+				scripts = append(scripts, resumeAndEnd(0, 1))
 			}
-			l := start(t, newFake(t, scripts...).config())
+			s := startSession(t, newFakeScheduler(t, scripts...).config())
 			if !code.Retry() {
-				lost(t, l.over(), code, said)
-				_, err := l.Write([]byte("aa"))
-				lost(t, err, code, said)
+				expectConnectionError(t, s.awaitEnd(), code, sent)
+				_, err := s.Write([]byte("aa"))
+				expectConnectionError(t, err, code, sent)
 				return
 			}
-			lost(t, want[client.Reconnecting](l).Err, code, said)
-			want[client.Resumed](l)
-			l.end()
+			expectConnectionError(t, next[client.Reconnecting](s).Err, code, sent)
+			next[client.SessionResumed](s)
+			s.endSession()
 		})
 	}
 }
 
-// TestFinalWords: where the close itself is lost, the error before it decides.
-func TestFinalWords(t *testing.T) {
+// If the close code is lost, the preceding error decides.
+func TestFatalErrorWithoutCloseCode(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(p *peer) {
-		p.begin(limits)
+	f := newFakeScheduler(t, func(p *schedulerConn) {
+		p.answerStart(defaultLimits)
 		p.send(wire.ErrorFrame{Error: wire.Error{Code: wire.Internal}, Fatal: true})
-		p.cut()
-	}, func(p *peer) {
-		p.resume(0, 1)
+		p.drop()
+	}, func(p *schedulerConn) {
+		p.answerResume(0, 1)
 		p.send(wire.ErrorFrame{Error: wire.Error{Code: wire.Forbidden}, Fatal: true})
-		p.cut()
+		p.drop()
 	})
-	l := start(t, f.config())
-	want[client.Reconnecting](l)
-	want[client.Resumed](l)
-	lost(t, l.over(), 0, wire.Forbidden)
+	s := startSession(t, f.config())
+	next[client.Reconnecting](s)
+	next[client.SessionResumed](s)
+	expectConnectionError(t, s.awaitEnd(), 0, wire.Forbidden)
 }
 
-// TestResumeRefused: a session that is not known any more is over.
+// A session that the scheduler no longer knows is over.
 func TestResumeRefused(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, func(p *peer) { p.begin(limits); p.cut() }, func(p *peer) {
+	f := newFakeScheduler(t, func(p *schedulerConn) { p.answerStart(defaultLimits); p.drop() }, func(p *schedulerConn) {
 		p.expect(&wire.SessionResume{})
-		p.shut(wire.CloseNotFound, wire.Error{Code: wire.NotFound})
+		p.closeWith(wire.CloseNotFound, wire.Error{Code: wire.NotFound})
 	})
-	l := start(t, f.config())
-	want[client.Reconnecting](l)
-	lost(t, l.over(), wire.CloseNotFound, wire.NotFound)
+	s := startSession(t, f.config())
+	next[client.Reconnecting](s)
+	expectConnectionError(t, s.awaitEnd(), wire.CloseNotFound, wire.NotFound)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -132,7 +133,7 @@ func TestAlertsReadWhatThereIs(t *testing.T) {
 func TestAlertsLookForValuesThereAre(t *testing.T) {
 	t.Parallel()
 	values := map[string]func(string) bool{
-		"reason":  func(v string) bool { return slices.Contains(wire.Codes(), wire.Code(v)) },
+		"reason":  func(v string) bool { return slices.Contains(wirespec.Codes(), wire.Code(v)) },
 		"state":   func(v string) bool { _, err := core.ParseState(v); return err == nil },
 		"job":     func(v string) bool { return v == "lingua" },
 		"outcome": func(v string) bool { return slices.Contains([]string{"accepted", "refused", "result", "error"}, v) },

@@ -1,5 +1,5 @@
-// Package node is for writing a node: something that takes jobs from the scheduler and does them. Implement one Handler
-// and call Run:
+// Package node runs a node of the Lingua Scheduler: a process that receives jobs over a WebSocket and executes them with a
+// Handler.
 //
 //	err := node.Run(ctx, node.Config{
 //		URL:         "http://127.0.0.1:5010",
@@ -8,12 +8,13 @@
 //	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 //		audio, err := job.Audio(ctx)
 //		…
-//		return node.Result{TextSrc: heard, TextTgt: translated}, err
+//		return node.Result{TextSrc: recognized, TextTgt: translated}, err
 //	})
 //
-// A node that changes while it runs is made with New: Node.Run works as Run does, and Node.Update declares what has changed.
+// A node whose declaration changes while it runs is created with New: Node.Run works like Run, and Node.Update reports the
+// change.
 //
-// Registration, heartbeats, reconnecting and resuming, the local check that there is room, cancellation, and keeping
-// each result until the scheduler has it are done here. The package touches the network and nothing else; it never logs
-// audio, text or tokens.
+// The package takes care of registration, heartbeats, reconnecting and resuming, the local limit of concurrent jobs,
+// cancellation, and keeping each outcome until the scheduler has acknowledged it. It opens network connections and uses no
+// other resources; it never logs audio, text or tokens.
 package node

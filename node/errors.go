@@ -8,7 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Why jobs end, in words of the node.
+// The reasons of rejected and failed jobs.
 const (
 	reasonBusy      = "NODE_BUSY"
 	reasonFailed    = "NODE_FAILED"
@@ -21,45 +21,47 @@ const (
 	reasonResult    = "RESULT_INVALID"
 )
 
-// failure is an error that tells the scheduler a reason.
-type failure struct{ reason, text string }
+// reasonError is an error with a reason for the scheduler.
+type reasonError struct{ reason, text string }
 
-func (f *failure) Error() string { return f.text }
+func (e *reasonError) Error() string { return e.text }
 
-// Fail makes the error with which a handler gives a job up for a reason: a short stable name, such as OUT_OF_MEMORY. The
-// job is tried on another node.
-func Fail(reason string) error { return &failure{reason, "the job failed: " + reason} }
+// Fail returns the error with which a handler fails a job for a reason: a short stable name, such as OUT_OF_MEMORY. The
+// scheduler retries the job on another node.
+func Fail(reason string) error { return &reasonError{reason, "the job failed: " + reason} }
 
 var (
-	// ErrBusy is what a handler returns that finds no room for the job after all. It costs the job no attempt.
-	ErrBusy error = &failure{reasonBusy, "there is no room for the job"}
-	// ErrNoAudio says that the audio of a job is not here: it came over HTTP, and Job.AudioRef may say where it is.
-	ErrNoAudio error = &failure{reasonNoAudio, "the job brings no audio of its own: see its AudioRef"}
+	// ErrBusy is returned by a handler that has no capacity for the job after all. The job loses no attempt.
+	ErrBusy error = &reasonError{reasonBusy, "there is no capacity for the job"}
+	// ErrNoAudio is returned by Job.Audio for a job that was dispatched over HTTP: Job.AudioRef may tell where its audio is.
+	ErrNoAudio error = &reasonError{reasonNoAudio, "the job has no audio of its own: see its AudioRef"}
+	// ErrNoPackets is returned by Job.Packets for audio in an encoding without packets.
+	ErrNoPackets = errors.New("node: only opus audio has packets")
 )
 
-// NotAvailable is the error with which a handler says that a service it needs is missing after all. The scheduler gives the
-// node no jobs that need it for a while, and tries this one on another node.
-type NotAvailable struct {
+// NotAvailableError is returned by a handler that lacks a service which the node declared. For a while the scheduler gives
+// the node no jobs that need the service, and it retries this job on another node.
+type NotAvailableError struct {
 	Service, Version string
 	Reason           string
 }
 
-func (n NotAvailable) Error() string {
-	return fmt.Sprintf("service %s %s is not available: %s", n.Service, n.Version, n.Reason)
+func (e NotAvailableError) Error() string {
+	return fmt.Sprintf("service %s %s is not available: %s", e.Service, e.Version, e.Reason)
 }
 
-// Refused is the error with which Run ends when the scheduler does not want the node back as it is.
-type Refused struct {
+// RefusedError is returned by Run when the scheduler refuses the node for good: reconnecting would not help.
+type RefusedError struct {
 	Code wire.CloseCode
-	Said *wire.Error // what the scheduler said about it; nil if nothing
+	Err  *wire.Error // the error that the scheduler sent; nil if none
 }
 
-func (r *Refused) Error() string {
-	text := fmt.Sprintf("the scheduler ended it with %d", int(r.Code))
-	if r.Said != nil {
-		text += " (" + r.Said.Error() + ")"
+func (e *RefusedError) Error() string {
+	text := fmt.Sprintf("the scheduler closed the connection with %d", int(e.Code))
+	if e.Err != nil {
+		text += " (" + e.Err.Error() + ")"
 	}
-	switch r.Code {
+	switch e.Code {
 	case wire.CloseUnauthorized:
 		text += ": give the node a valid token (Config.Token)"
 	case wire.CloseForbidden:
@@ -70,40 +72,40 @@ func (r *Refused) Error() string {
 	return text
 }
 
-// Unwrap gives access to what the scheduler said.
-func (r *Refused) Unwrap() error {
-	if r.Said == nil {
+// Unwrap returns the error that the scheduler sent.
+func (e *RefusedError) Unwrap() error {
+	if e.Err == nil {
 		return nil
 	}
-	return r.Said
+	return e.Err
 }
 
-// final is an error after which trying again is no use.
-type final struct{ error }
+// permanentError is an error that a retry at the same endpoint or URL would not change.
+type permanentError struct{ error }
 
-func (f final) Unwrap() error { return f.error }
+func (e permanentError) Unwrap() error { return e.error }
 
-// hopeless reports whether trying again is no use.
-func hopeless(err error) bool {
-	var f final
-	var r *Refused
-	return errors.As(err, &f) || errors.As(err, &r)
+// isPermanent reports whether a retry is useless.
+func isPermanent(err error) bool {
+	var permanent permanentError
+	var refused *RefusedError
+	return errors.As(err, &permanent) || errors.As(err, &refused)
 }
 
-// handshakeError judges an answer that was not the beginning of a socket. The client's own error is not passed on where it
-// could quote the URL.
+// handshakeError returns the error of a WebSocket handshake that failed. It does not contain the URL, which may hold a
+// secret.
 func handshakeError(resp *http.Response, err error) error {
 	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return withoutURL(err)
 	}
 	switch status := resp.StatusCode; {
 	case status == http.StatusUnauthorized:
-		return &Refused{Code: wire.CloseUnauthorized}
+		return &RefusedError{Code: wire.CloseUnauthorized}
 	case status == http.StatusForbidden:
-		return &Refused{Code: wire.CloseForbidden}
+		return &RefusedError{Code: wire.CloseForbidden}
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status/100 != 4:
 		return fmt.Errorf("the scheduler answered %d", status)
 	default:
-		return final{fmt.Errorf("%d was answered where the node socket should be: check Config.URL", status)}
+		return permanentError{fmt.Errorf("the answer was %d in place of a WebSocket: check Config.URL", status)}
 	}
 }

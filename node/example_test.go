@@ -16,7 +16,7 @@ import (
 func ExampleRun() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	scheduler := httptest.NewServer(oneJob(stop)) // ends the example when it has the result
+	scheduler := httptest.NewServer(oneJobScheduler(stop)) // stops the node after the result
 	defer scheduler.Close()
 
 	err := node.Run(ctx, node.Config{
@@ -31,7 +31,7 @@ func ExampleRun() {
 		}
 		job.Partial(node.Partial{Stage: "asr", TextSrc: "hello"})
 		if len(audio) == 0 {
-			return node.Result{}, node.Fail("NOTHING_HEARD")
+			return node.Result{}, node.Fail("NO_SPEECH")
 		}
 		return node.Result{TextSrc: "hello", TextTgt: "hola", StagesMS: map[string]int64{"asr": 120, "nmt": 45}}, nil
 	})
@@ -43,8 +43,8 @@ func ExampleRun() {
 	// Run: <nil>
 }
 
-// oneJob is a scheduler with one job, which prints what it is told.
-func oneJob(done func()) http.HandlerFunc {
+// oneJobScheduler assigns one job and prints the messages of the node.
+func oneJobScheduler(done func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.Subprotocol}})
 		if err != nil {
@@ -79,4 +79,69 @@ func oneJob(done func()) http.HandlerFunc {
 			}
 		}
 	}
+}
+
+// A node that stops when an operator drains it, after it has finished its jobs. A supervisor then starts the new version.
+func ExampleConfig_onDrain() {
+	scheduler := httptest.NewServer(http.HandlerFunc(drainingScheduler))
+	defer scheduler.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	err := node.Run(ctx, node.Config{
+		URL: scheduler.URL, Slots: 4, Log: slog.New(slog.DiscardHandler),
+		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
+		OnDrain: func(drained bool) {
+			fmt.Println("drained:", drained)
+			stop()
+		},
+	}, func(context.Context, *node.Job) (node.Result, error) { return node.Result{}, node.ErrBusy })
+	fmt.Println("Run:", err)
+	// Output:
+	// drained: true
+	// Run: <nil>
+}
+
+// drainingScheduler drains every node that connects.
+func drainingScheduler(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.Subprotocol}})
+	if err != nil {
+		return
+	}
+	defer conn.CloseNow()
+	for _, f := range []wire.Frame{wire.NodeRegisterAck{NodeID: "n-1", Epoch: 1}, wire.Drain{Drained: true}} {
+		text, _ := wire.EncodeFrame(f)
+		_ = conn.Write(r.Context(), websocket.MessageText, text)
+	}
+	for err == nil {
+		_, _, err = conn.Read(r.Context())
+	}
+}
+
+// A node whose GPU overheats keeps its jobs and asks for no more until it has cooled down.
+func ExampleNode_Update() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	n, err := node.New(node.Config{
+		URL: "http://127.0.0.1:5010", Slots: 4, Log: slog.New(slog.DiscardHandler),
+		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
+	}, func(context.Context, *node.Job) (node.Result, error) { return node.Result{}, node.ErrBusy })
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ended := make(chan error)
+	go func() { ended <- n.Run(ctx) }()
+
+	fmt.Println("hot:", n.Update(wire.Declaration{Health: "degraded"}))
+	fmt.Println("cool:", n.Update(wire.Declaration{Health: "ready"}))
+	fmt.Println("odd:", n.Update(wire.Declaration{Health: "lukewarm"}))
+
+	stop()
+	fmt.Println("Run:", <-ended)
+	// Output:
+	// hot: <nil>
+	// cool: <nil>
+	// odd: node: Health is "lukewarm"; it may be ready, degraded, draining or offline
+	// Run: <nil>
 }

@@ -9,75 +9,52 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Quick is Run at a pace for tests: it comes back at once, and the times that are given are those that hold.
-type Quick struct {
-	Resend, Keep, Stall, Quit, Pong, Knock time.Duration
-	Kept                                   int
+// FastTiming creates nodes with a short backoff. Its fields replace the default timing where they are set.
+type FastTiming struct {
+	ResendAfter, KeepOutcome, AudioTimeout, StopTimeout, PongTimeout, DialTimeout time.Duration
+	MaxUnacked                                                                    int
 }
 
-// Run is Run at that pace.
-func (q Quick) Run(ctx context.Context, cfg Config, h Handler) error {
-	n, err := q.New(cfg, h)
+// Run is node.Run with this timing.
+func (f FastTiming) Run(ctx context.Context, cfg Config, h Handler) error {
+	n, err := f.New(cfg, h)
 	if err != nil {
 		return err
 	}
 	return n.Run(ctx)
 }
 
-// New is New at that pace.
-func (q Quick) New(cfg Config, h Handler) (*Node, error) {
-	p := usual
-	p.backoff, p.slowest = time.Millisecond, 5*time.Millisecond
-	p.kept = cmp.Or(q.Kept, p.kept)
-	for at, d := range map[*time.Duration]time.Duration{
-		&p.resend: q.Resend, &p.keep: q.Keep, &p.stall: q.Stall, &p.quit: q.Quit, &p.pong: q.Pong, &p.knock: q.Knock,
+// New is node.New with this timing.
+func (f FastTiming) New(cfg Config, h Handler) (*Node, error) {
+	t := defaultTiming
+	t.firstBackoff, t.maxBackoff = time.Millisecond, 5*time.Millisecond
+	t.maxUnacked = cmp.Or(f.MaxUnacked, t.maxUnacked)
+	for field, d := range map[*time.Duration]time.Duration{
+		&t.resendAfter: f.ResendAfter, &t.keepOutcome: f.KeepOutcome, &t.audioTimeout: f.AudioTimeout, &t.stopTimeout: f.StopTimeout,
+		&t.pongTimeout: f.PongTimeout, &t.dialTimeout: f.DialTimeout,
 	} {
 		if d > 0 {
-			*at = d
+			*field = d
 		}
 	}
-	return newNode(cfg, h, p)
+	return newNode(cfg, h, t)
 }
 
-// Pause is how long is waited after so many failures.
-func Pause(failed int) time.Duration { return usual.pause(failed) }
-
-// Near is a time, give or take a fifth.
-func Near(d time.Duration) time.Duration { return near(d) }
-
-// SocketURL is where the socket of an address is.
-func SocketURL(address string) (string, error) {
-	u, err := socketURL(address)
-	if err != nil {
-		return "", err
-	}
-	return u.String(), nil
-}
-
-// LeavesAfter is how long a node waits when it is asked to go.
-func LeavesAfter(ctx context.Context, withinMS int64) time.Duration {
-	l := newLink(ctx, nil, 0)
+// MoveDelay returns how long a connection waits after a GoAway before it moves.
+func MoveDelay(ctx context.Context, withinMS int64) time.Duration {
+	c := newConnection(ctx, nil, &url.URL{}, 0)
 	asked := time.Now()
-	l.goAway(&wire.GoAway{ReconnectMS: withinMS})
-	<-l.leave
-	l.cancel()
+	c.goAway(&wire.GoAway{ReconnectMS: withinMS})
+	<-c.moveDue
+	c.cancel()
 	return time.Since(asked)
 }
 
-// Rounds is in which round each of so many tries is.
-func Rounds(count, tries int) (rounds []int) {
-	a := addresses{all: make([]*url.URL, count)}
-	for failed := range tries {
-		rounds = append(rounds, a.round(failed+1))
-	}
-	return rounds
-}
-
-// AddPackets has so many packets come for a job, and returns what is wrong with its audio then.
+// AddPackets adds n packets to the audio of a job and returns the error of the audio.
 func AddPackets(n int) error {
 	j := newJob(&wire.JobAssign{Audio: &wire.Audio{AudioFormat: wire.AudioFormat{Encoding: wire.EncodingOpus}}}, time.Now())
 	for i := range n {
-		j.sound.add(i, []byte{8}, i == n-1)
+		j.audio.add(i, []byte{8}, i == n-1)
 	}
-	return j.sound.err
+	return j.audio.err
 }

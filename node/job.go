@@ -7,10 +7,12 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Handler does one job. It is called in a goroutine of its own, at most Config.Slots times at once. Its context ends when
-// the job is cancelled, at the attempt's deadline, and when the node must go; it should return soon then. What it returns
-// beside Fail, ErrBusy and NotAvailable as an error is written to the node's log, so what people said has no place in it.
-// A handler that panics fails its job only.
+// Handler executes one job. It is called in a goroutine of its own, at most Config.Slots times at once. Its context ends
+// when the job is cancelled, at the deadline of the attempt, and when the node stops; the handler should return soon then.
+//
+// A result is sent to the scheduler. An error fails the attempt: with its reason for Fail, ErrBusy, NotAvailableError and
+// errors that wrap them, otherwise as NODE_FAILED. The text of an error is logged, so it must not contain what people said.
+// A panic fails the job only.
 type Handler func(ctx context.Context, job *Job) (Result, error)
 
 // Job is one attempt of one job: an utterance to translate.
@@ -22,31 +24,31 @@ type Job struct {
 	Options  wire.DispatchOptions
 	Format   wire.AudioFormat // of the audio, with the defaults filled in
 	Duration time.Duration    // of the audio; 0 if it is not known
-	AudioRef string           // where the audio is, if whoever sent the job over HTTP said so; see Audio
-	Deadline time.Time        // when the attempt is over, on this machine's clock; zero if never
-	Partials bool             // somebody reads partial results
+	AudioRef string           // where the audio of a job dispatched over HTTP is, in terms that the node must know; see Audio
+	Deadline time.Time        // of the attempt, on this machine's clock; zero if there is none
+	Partials bool             // the client wants partial results
 
-	task  *task
-	sound sound
+	attempt *attempt
+	audio   audioBuffer
 }
 
-// Partial is what there is so far. Each replaces the one before it.
+// Partial is a partial result. It replaces the previous one.
 type Partial struct {
 	Stage            string // asr, semantic, nmt or tts
 	TextSrc, TextTgt string
 }
 
-// Result is what came out.
+// Result is the result of a job.
 type Result struct {
 	TextSrc, TextTgt string
 	// Extra are further fields of the result.
 	Extra map[string]any
-	// StagesMS is how long each stage took: {"asr": 120, "nmt": 45}.
+	// StagesMS is the duration of each stage: {"asr": 120, "nmt": 45}.
 	StagesMS map[string]int64
-	// Speech is the spoken result, if there is one: samples, a WAV file or, of opus, an Ogg stream, as Job.Audio has it. The
-	// package wire/oggopus makes one of packets.
+	// Speech is the translated speech, if any: samples, a WAV file or, for opus, an Ogg stream, as Job.Audio returns it.
+	// Package wire/oggopus makes one from packets.
 	Speech []byte
-	// SpeechFormat is what Speech is: pcm_s16le, 16000, 1 where it does not say. An Ogg stream says its rate and channels itself.
+	// SpeechFormat is the format of Speech: pcm_s16le, 16000, 1 unless given. An Ogg stream has its own rate and channels.
 	SpeechFormat wire.AudioFormat
 }
 
@@ -54,22 +56,22 @@ func newJob(a *wire.JobAssign, received time.Time) *Job {
 	j := &Job{
 		ID: a.JobID, Attempt: a.AttemptID, Session: a.SessionID, Src: a.SrcLang, Tgt: a.TgtLang, Options: a.Options, Partials: a.Partials,
 	}
-	if a.TimeoutMS > 0 { // not deadline_ms: the two clocks may differ
+	if a.TimeoutMS > 0 { // not deadline_ms, because the clocks may differ
 		j.Deadline = received.Add(milliseconds(a.TimeoutMS))
 	}
 	if a.Audio != nil {
 		j.AudioRef, j.Duration = a.Audio.Ref, milliseconds(a.Audio.DurationMS)
 		j.Format = a.Audio.OrDefault()
-		j.sound.packets = j.Format.Encoding == wire.EncodingOpus && a.Audio.URL == ""
+		j.audio.isPackets = j.Format.Encoding == wire.EncodingOpus && a.Audio.URL == ""
 	}
-	j.sound.begin(received)
+	j.audio.init(received)
 	return j
 }
 
-// Partial shows what there is so far, to whoever looks. It never waits, and is left out when nobody looks, when the
-// connection is lost or busy, and when the job is over.
+// Partial sends a partial result. It never waits. The partial result is omitted if the client does not want any, if the
+// connection is lost or congested, and if the job has ended.
 func (j *Job) Partial(p Partial) {
 	if j.Partials {
-		j.task.node.partial(j.task, p)
+		j.attempt.node.sendPartial(j.attempt, p)
 	}
 }

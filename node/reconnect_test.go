@@ -1,10 +1,12 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,32 +17,32 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestCut: jobs go on while there is no connection. Afterwards the node says what it has, confirms what it may not have
-// confirmed, and sends the results, whether its life goes on or a new one began.
-func TestCut(t *testing.T) {
+// Jobs continue without a connection. After a reconnect the node lists its jobs, repeats acknowledgements and sends the
+// results, whether its epoch is resumed or a new one.
+func TestJobsSurviveReconnect(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{"resumed", "registered"} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
-			s := newScheduler(t)
-			cfg := basic(s.URL)
+			s := newFakeScheduler(t)
+			cfg := testConfig(s.URL)
 			cfg.Slots = 3
-			b := start(t, cfg, node.Quick{})
-			p, _ := s.registered(anyAck)
+			n := startNode(t, cfg, node.FastTiming{})
+			p, _ := s.register(defaultAck)
 			before, during, after := p.assign("j-1"), p.assign("j-2"), p.assign("j-3")
-			byID := map[string]*piece{}
+			byID := map[string]*handlerCall{}
 			for range 3 {
-				j := b.next()
+				j := n.awaitCall()
 				byID[j.ID] = j
 			}
-			byID["j-1"].done("one") // never acknowledged
+			byID["j-1"].finish("one") // not acknowledged
 			first := expect[wire.JobResult](p)
-			p.cut()
-			p = s.connection()
-			byID["j-2"].done("two") // while nothing can be sent
+			p.drop()
+			p = s.awaitConn()
+			byID["j-2"].finish("two") // without a connection
 			r := expect[wire.NodeRegister](p)
 			if r.NodeID != "n-1" || r.ResumeToken != "token-1" || len(r.SemanticLangs) != 2 {
-				t.Errorf("came back with %+v", r)
+				t.Errorf("registered again with %+v", r)
 			}
 			listed := map[wire.ActiveJob]bool{}
 			for _, a := range r.Active {
@@ -49,7 +51,7 @@ func TestCut(t *testing.T) {
 			if diff := cmp.Diff(map[wire.ActiveJob]bool{before: true, during: true, after: true}, listed); diff != "" {
 				t.Errorf("active (-want +got):\n%s", diff)
 			}
-			ack := anyAck
+			ack := defaultAck
 			ack.Status = status
 			p.send(ack)
 			confirmed, results := map[wire.ActiveJob]bool{}, map[wire.ActiveJob]string{}
@@ -64,11 +66,11 @@ func TestCut(t *testing.T) {
 					t.Fatalf("the node sent %q", m.typ)
 				}
 			}
-			want := map[wire.ActiveJob]string{before: string(first.Result), during: `{"text_src":"heard","text_tgt":"two"}`}
+			want := map[wire.ActiveJob]string{before: string(first.Result), during: `{"text_src":"source","text_tgt":"two"}`}
 			if diff := cmp.Diff(want, results); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
-			byID["j-3"].done("three")
+			byID["j-3"].finish("three")
 			if got := expect[wire.JobResult](p); got.ActiveJob != after {
 				t.Errorf("result of %v, want %v", got.ActiveJob, after)
 			}
@@ -76,58 +78,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestResultsAreSentAgain until they are acknowledged.
-func TestResultsAreSentAgain(t *testing.T) {
-	t.Parallel()
-	s := newScheduler(t)
-	b := start(t, basic(s.URL), node.Quick{Resend: 30 * time.Millisecond})
-	p, _ := s.registered(anyAck)
-	key := p.assign("j-1")
-	b.next().done("hola")
-	first := expect[wire.JobResult](p)
-	for range 3 {
-		if diff := cmp.Diff(first, expect[wire.JobResult](p)); diff != "" {
-			t.Errorf("sent again (-first +this):\n%s", diff)
-		}
-	}
-	p.acknowledge(key)
-	p.send(wire.JobAssign{JobID: "j-2", AttemptID: 1}) // its confirmation comes when the acknowledgement was read
-	for {
-		if m, _ := p.next(); m.typ == (wire.JobAck{}).Type() {
-			break
-		}
-	}
-	b.next().done("adiós")
-	for range 4 {
-		if got := expect[wire.JobResult](p); got.JobID != "j-2" {
-			t.Errorf("the result of %s came after its acknowledgement", got.JobID)
-		}
-	}
-}
-
-// TestResultsAreGivenUp when nobody can want them any more.
-func TestResultsAreGivenUp(t *testing.T) {
-	t.Parallel()
-	s := newScheduler(t)
-	b := start(t, basic(s.URL), node.Quick{Resend: 30 * time.Millisecond, Keep: 100 * time.Millisecond})
-	ack := anyAck
-	ack.HeartbeatIntervalMS = 20
-	p, _ := s.registered(ack)
-	p.send(wire.JobAssign{JobID: "j-1", AttemptID: 1, TimeoutMS: 50})
-	b.next().done("hola")
-	until := time.Now().Add(patience)
-	for seen := false; ; {
-		active := p.heartbeat().Active
-		if seen = seen || len(active) > 0; seen && len(active) == 0 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("it is kept for ever")
-		}
-	}
-}
-
-// TestCloseCodes: 44xx end the node, with what the scheduler said; after anything else it comes back.
+// A code from 4400 to 4499 ends the node with the error of the scheduler. After any other code it reconnects.
 func TestCloseCodes(t *testing.T) {
 	t.Parallel()
 	for _, code := range []wire.CloseCode{
@@ -137,51 +88,51 @@ func TestCloseCodes(t *testing.T) {
 		for _, when := range []string{"at registration", "later"} {
 			t.Run(fmt.Sprint(int(code), " ", when), func(t *testing.T) {
 				t.Parallel()
-				s := newScheduler(t)
-				b := start(t, basic(s.URL), node.Quick{})
-				p := s.connection()
+				s := newFakeScheduler(t)
+				n := startNode(t, testConfig(s.URL), node.FastTiming{})
+				p := s.awaitConn()
 				expect[wire.NodeRegister](p)
-				var j *piece
+				var j *handlerCall
 				if when == "later" {
-					p.send(anyAck)
+					p.send(defaultAck)
 					p.assign("j-1")
-					j = b.next()
+					j = n.awaitCall()
 				}
-				p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.Forbidden, "not like this"), Fatal: true})
-				_ = p.conn.Close(websocket.StatusCode(code), "")
+				p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.Forbidden, "refused"), Fatal: true})
+				_ = p.ws.Close(websocket.StatusCode(code), "")
 				if code.Retry() {
-					s.registered(anyAck)
+					s.register(defaultAck)
 					if j != nil && j.ctx.Err() != nil {
-						t.Error("the job was stopped")
+						t.Error("the job was cancelled")
 					}
 					return
 				}
-				err := b.over()
-				var refused *node.Refused
-				var said *wire.Error
-				if !errors.As(err, &refused) || refused.Code != code || !errors.As(err, &said) || said.Detail != "not like this" {
-					t.Errorf("Run: %v, want the close code and what was said", err)
+				err := n.awaitResult()
+				var refused *node.RefusedError
+				var reported *wire.Error
+				if !errors.As(err, &refused) || refused.Code != code || !errors.As(err, &reported) || reported.Detail != "refused" {
+					t.Errorf("Run: %v, want the close code and what was reported", err)
 				}
 				if j != nil && j.ctx.Err() == nil {
-					t.Error("the handler goes on")
+					t.Error("the handler was not cancelled")
 				}
 			})
 		}
 	}
 }
 
-// TestHandshake: what is answered in place of a socket.
-func TestHandshake(t *testing.T) {
+// The HTTP status of a refused handshake decides whether the node retries.
+func TestHandshakeStatus(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[int]wire.CloseCode{
 		http.StatusUnauthorized: wire.CloseUnauthorized, http.StatusForbidden: wire.CloseForbidden, http.StatusNotFound: 0,
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			s := newScheduler(t)
-			s.refuse.Store(int64(status))
-			err := start(t, basic(s.URL), node.Quick{}).over()
-			var refused *node.Refused
+			s := newFakeScheduler(t)
+			s.refuseStatus.Store(int64(status))
+			err := startNode(t, testConfig(s.URL), node.FastTiming{}).awaitResult()
+			var refused *node.RefusedError
 			if err == nil || errors.As(err, &refused) != (code != 0) || refused != nil && refused.Code != code {
 				t.Errorf("Run: %v", err)
 			}
@@ -190,26 +141,25 @@ func TestHandshake(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusOK} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			s := newScheduler(t)
-			s.refuse.Store(int64(status))
-			start(t, basic(s.URL), node.Quick{})
+			s := newFakeScheduler(t)
+			s.refuseStatus.Store(int64(status))
+			startNode(t, testConfig(s.URL), node.FastTiming{})
 			for range 3 {
-				receive(t, s.asked, "a further try")
+				receive(t, s.refused, "another handshake")
 			}
-			s.refuse.Store(0)
-			s.registered(anyAck)
+			s.refuseStatus.Store(0)
+			s.register(defaultAck)
 		})
 	}
 }
 
-// TestNobodyThere: a node may be started before its scheduler.
-func TestNobodyThere(t *testing.T) {
+func TestNodeStartsBeforeScheduler(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := start(t, basic("http://"+l.Addr().String()), node.Quick{})
+	n := startNode(t, testConfig("http://"+l.Addr().String()), node.FastTiming{})
 	for range 3 {
 		conn, err := l.Accept()
 		if err != nil {
@@ -218,23 +168,107 @@ func TestNobodyThere(t *testing.T) {
 		conn.Close()
 	}
 	l.Close()
-	b.stop()
-	if err := b.over(); err != nil {
+	n.stop()
+	if err := n.awaitResult(); err != nil {
 		t.Errorf("Run: %v, want nil after the end of its context", err)
 	}
 }
 
-// TestNoScheduler: something else answers, and takes the socket.
-func TestNoScheduler(t *testing.T) {
+// A WebSocket server that does not speak the subprotocol is not a scheduler.
+func TestServerWithoutSubprotocol(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
+	s := newFakeScheduler(t)
 	s.mux.HandleFunc("/other/ws/node", func(w http.ResponseWriter, r *http.Request) {
 		if conn, err := websocket.Accept(w, r, nil); err == nil {
 			_, _, _ = conn.Read(r.Context())
 			_ = conn.CloseNow()
 		}
 	})
-	if err := start(t, basic(s.URL+"/other"), node.Quick{}).over(); err == nil {
-		t.Error("Run: nil, want to be told that this is no scheduler")
+	if err := startNode(t, testConfig(s.URL+"/other"), node.FastTiming{}).awaitResult(); err == nil {
+		t.Error("Run: nil, want an error")
+	}
+}
+
+// singleWriteConn is a connection on which every write after the first fails.
+type singleWriteConn struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+// Write implements net.Conn.
+func (m *singleWriteConn) Write(b []byte) (int, error) {
+	if m.writes.Add(1) > 1 {
+		return 0, errors.New("writes are blocked")
+	}
+	return m.Conn.Write(b)
+}
+
+// The scheduler may close the connection before it reads anything. Its error must still reach the caller.
+func TestRefusedBeforeRegistrationIsRead(t *testing.T) {
+	t.Parallel()
+	s := newFakeScheduler(t)
+	cfg := testConfig(s.URL)
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &singleWriteConn{Conn: conn}, err
+	}}
+	defer transport.CloseIdleConnections()
+	cfg.HTTPClient = &http.Client{Transport: transport}
+	n := startNode(t, cfg, node.FastTiming{})
+	p := s.awaitConn()
+	p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.Unauthorized, "unknown node"), Fatal: true})
+	_ = p.ws.Close(websocket.StatusCode(wire.CloseUnauthorized), "")
+	var refused *node.RefusedError
+	if err := n.awaitResult(); !errors.As(err, &refused) || refused.Err == nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// The scheduler may handle a registration whose answer was lost after the next one, and then close the next one. That must
+// not end the node.
+func TestReplacedByOwnRegistration(t *testing.T) {
+	t.Parallel()
+	s := newFakeScheduler(t)
+	n := startNode(t, testConfig(s.URL), node.FastTiming{})
+	p := s.awaitConn()
+	expect[wire.NodeRegister](p)
+	p.drop() // the registration may still be on its way
+	p, _ = s.register(defaultAck)
+	_ = p.ws.Close(websocket.StatusCode(wire.CloseReplaced), "")
+	p, _ = s.register(defaultAck)
+	_ = p.ws.Close(websocket.StatusCode(wire.CloseReplaced), "") // this time by another process
+	var refused *node.RefusedError
+	if err := n.awaitResult(); !errors.As(err, &refused) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// The peer vanished without closing the connection.
+func TestMissingPongReconnects(t *testing.T) {
+	t.Parallel()
+	s := newFakeScheduler(t)
+	sockets := make(chan *websocket.Conn, 16)
+	s.mux.HandleFunc("/silent/ws/node", func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+			Subprotocols: []string{wire.Subprotocol}, OnPingReceived: func(context.Context, []byte) bool { return false },
+		})
+		if err != nil {
+			return
+		}
+		defer conn.CloseNow()
+		ack := defaultAck
+		ack.HeartbeatIntervalMS = 10
+		text, _ := wire.EncodeFrame(ack)
+		if conn.Write(r.Context(), websocket.MessageText, text) != nil {
+			return
+		}
+		sockets <- conn
+		for err == nil {
+			_, _, err = conn.Read(r.Context())
+		}
+	})
+	startNode(t, testConfig(s.URL+"/silent"), node.FastTiming{PongTimeout: 50 * time.Millisecond})
+	for range 3 {
+		receive(t, sockets, "a new connection")
 	}
 }

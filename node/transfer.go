@@ -10,23 +10,32 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// tries is how often audio is fetched and speech is uploaded before it is given up.
-const tries = 3
+// maxTransferTries is how often a download or an upload is tried.
+const maxTransferTries = 3
 
-// get fetches the audio of a job. The address carries its own permission: the node's token is not sent with it, and it is
-// in no error.
-func (t *task) get(ctx context.Context, address string) ([]byte, error) {
+// transferClient downloads audio and uploads speech over HTTP. The URLs carry their own permission: the node's token is not
+// sent, and no error contains a URL.
+type transferClient struct {
+	http   *http.Client
+	timing *timing
+}
+
+// download fetches the audio of a job. A relative URL is resolved against base.
+func (c *transferClient) download(ctx context.Context, base *url.URL, address string) ([]byte, error) {
 	var audio []byte
-	err := t.transfer(ctx, http.MethodGet, address, nil, func(body io.Reader) error {
-		var err error
-		audio, err = io.ReadAll(io.LimitReader(body, maxAudio+1))
-		if len(audio) > maxAudio {
-			return final{fmt.Errorf("it is larger than %d bytes", maxAudio)}
-		}
-		return err
+	err := c.retry(ctx, func() error {
+		return c.request(ctx, base, address, nil, func(body io.Reader) error {
+			var err error
+			audio, err = io.ReadAll(io.LimitReader(body, maxAudioBytes+1))
+			if len(audio) > maxAudioBytes {
+				return permanentError{fmt.Errorf("it is larger than %d bytes", maxAudioBytes)}
+			}
+			return err
+		})
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -37,86 +46,93 @@ func (t *task) get(ctx context.Context, address string) ([]byte, error) {
 	return audio, nil
 }
 
-// put uploads the spoken result of a job.
-func (t *task) put(ctx context.Context, address string, spoken *speech) error {
-	return t.transfer(ctx, http.MethodPut, address, spoken, func(io.Reader) error { return nil })
+// upload uploads the speech of a job.
+func (c *transferClient) upload(ctx context.Context, base *url.URL, address string, s *speech) error {
+	return c.retry(ctx, func() error {
+		return c.request(ctx, base, address, s, func(io.Reader) error { return nil })
+	})
 }
 
-// transfer does one request, a few times if need be.
-func (t *task) transfer(ctx context.Context, method, address string, upload *speech, read func(io.Reader) error) error {
-	for failed := 1; ; failed++ {
-		err := t.request(ctx, method, address, upload, read)
-		if err == nil || hopeless(err) || failed == tries || !wait(ctx, t.node.pace.pause(failed)) {
+// retry calls try until it succeeds, fails permanently, or has failed maxTransferTries times.
+func (c *transferClient) retry(ctx context.Context, try func() error) error {
+	for failures := 0; ; failures++ {
+		err := try()
+		if err == nil || isPermanent(err) || failures == maxTransferTries-1 || !backoff.Sleep(ctx, c.timing.backoff(failures)) {
 			return err
 		}
 	}
 }
 
-// request does it once. When nothing moves for a while it is given up: the other side may have vanished.
-func (t *task) request(ctx context.Context, method, address string, upload *speech, read func(io.Reader) error) error {
+// request sends one request: a PUT with speech, or a GET without. It is aborted when no byte was transferred for a while,
+// because the server may have vanished.
+func (c *transferClient) request(ctx context.Context, base *url.URL, address string, upload *speech, read func(io.Reader) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stall := t.node.pace.stall
-	idle := time.AfterFunc(stall, func() { cancel(fmt.Errorf("nothing moved for %v", stall)) })
+	timeout := c.timing.audioTimeout
+	idle := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("no data was transferred for %v", timeout)) })
 	defer idle.Stop()
-	moving := func(r io.Reader) io.Reader { return &moving{r, idle, stall} }
-	u, err := t.base.Parse(address)
+	withTimeout := func(r io.Reader) io.Reader { return &progressReader{r, idle, timeout} }
+	u, err := base.Parse(address)
 	if err != nil {
-		return final{errors.New("its address is not a URL")}
+		return permanentError{errors.New("its address is not a URL")}
+	}
+	method := http.MethodGet
+	if upload != nil {
+		method = http.MethodPut
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), http.NoBody)
 	if err != nil {
-		return final{errors.New("its address cannot be used")}
+		return permanentError{errors.New("its address cannot be used")}
 	}
 	if upload != nil {
-		req.Body, req.ContentLength = io.NopCloser(moving(bytes.NewReader(upload.file))), int64(len(upload.file))
+		req.Body, req.ContentLength = io.NopCloser(withTimeout(bytes.NewReader(upload.file))), int64(len(upload.file))
 		req.Header.Set("Content-Type", upload.format.ContentType())
 		req.Header.Set(wire.AudioHeader, upload.format.Header())
 	}
-	resp, err := t.node.http.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
-		return stalled(ctx, withoutURL(err))
+		return causeOf(ctx, withoutURL(err))
 	}
 	defer resp.Body.Close()
 	switch status := resp.StatusCode; {
 	case status/100 == 2:
-		return stalled(ctx, withoutURL(read(moving(resp.Body))))
+		return causeOf(ctx, withoutURL(read(withTimeout(resp.Body))))
 	case status/100 == 4 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
-		return final{fmt.Errorf("%d was answered", status)}
+		return permanentError{fmt.Errorf("the answer was %d", status)}
 	default:
-		return fmt.Errorf("%d was answered", status)
+		return fmt.Errorf("the answer was %d", status)
 	}
 }
 
-// moving is a reader that is not idle.
-type moving struct {
+// progressReader is a reader that restarts an idle timer whenever it reads something.
+type progressReader struct {
 	io.Reader
-	idle  *time.Timer
-	stall time.Duration
+	idle    *time.Timer
+	timeout time.Duration
 }
 
 // Read implements io.Reader.
-func (m *moving) Read(b []byte) (int, error) {
-	n, err := m.Reader.Read(b)
+func (r *progressReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
 	if n > 0 {
-		m.idle.Reset(m.stall)
+		r.idle.Reset(r.timeout)
 	}
 	return n, err
 }
 
-// stalled is the error of a request, or why it was given up.
-func stalled(ctx context.Context, err error) error {
+// causeOf returns the cause of a context that ended, or err itself.
+func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// withoutURL takes the address out of an error of the HTTP client: it may carry a permission.
+// withoutURL removes the URL from an error of the HTTP client, because it may carry a permission.
 func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
+	var withURL *url.Error
+	if errors.As(err, &withURL) {
+		return withURL.Err
 	}
 	return err
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// made makes a node whose jobs last until the test ends, and runs it.
-func made(t *testing.T, cfg node.Config) *node.Node {
+// startIdleNode runs a node whose jobs last until the test ends.
+func startIdleNode(t *testing.T, cfg node.Config) *node.Node {
 	t.Helper()
-	cfg.Grace = 1
-	n, err := node.Quick{Quit: 10 * time.Millisecond}.New(cfg, untilEnd)
+	cfg.ShutdownTimeout = 1
+	n, err := node.FastTiming{StopTimeout: 10 * time.Millisecond}.New(cfg, waitForCancel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,27 +33,20 @@ func made(t *testing.T, cfg node.Config) *node.Node {
 	return n
 }
 
-// settled waits until the node has read what was sent to it.
-func (p *peer) settled() {
-	p.t.Helper()
-	p.send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: "mark"}})
-	expect[wire.JobCancelled](p)
-}
-
-// changes is what a heartbeat says beside what every one does.
-func changes(hb wire.NodeHeartbeat) wire.Declaration {
+// changesIn returns the changes of the declaration that a heartbeat reports.
+func changesIn(hb wire.NodeHeartbeat) wire.Declaration {
 	hb.Active = nil
 	return hb.Declaration
 }
 
-// TestUpdate: what changed is said at once, and only that; and all of it after a reconnect.
-func TestUpdate(t *testing.T) {
+// A heartbeat reports a change at once and nothing else. A registration reports the whole declaration.
+func TestUpdateReportsChanges(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	cfg := basic(s.URL)
-	n := made(t, cfg)
-	p, _ := s.registered(anyAck) // whose heartbeats are a minute apart
-	p.settled()
+	s := newFakeScheduler(t)
+	cfg := testConfig(s.URL)
+	n := startIdleNode(t, cfg)
+	p, _ := s.register(defaultAck) // heartbeats are a minute apart
+	p.sync()
 	langs := []string{"en", "es", "fr"}
 	for _, change := range []wire.Declaration{
 		{Health: "degraded"}, {SemanticLangs: langs, TTSLangs: []string{}}, {Health: "ready", InstalledServices: []wire.Service{{ServiceID: "nmt", Status: "ready"}}},
@@ -61,14 +54,14 @@ func TestUpdate(t *testing.T) {
 		if err := n.Update(change); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(change, changes(p.heartbeat())); diff != "" {
-			t.Errorf("said (-want +got):\n%s", diff)
+		if diff := cmp.Diff(change, changesIn(p.heartbeat())); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
 		}
 	}
-	langs[0] = "xx" // the caller's own again
-	p.cut()
-	p, r := s.registered(anyAck)
-	p.settled()
+	langs[0] = "xx" // the caller may reuse its slice
+	p.drop()
+	p, r := s.register(defaultAck)
+	p.sync()
 	slots := cfg.Slots
 	want := wire.Declaration{
 		Health: "ready", SemanticLangs: []string{"en", "es", "fr"}, TTSLangs: []string{}, MaxConcurrentJobs: &slots,
@@ -80,19 +73,19 @@ func TestUpdate(t *testing.T) {
 	if err := n.Update(wire.Declaration{Features: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(wire.Declaration{Features: []string{"x"}}, changes(p.heartbeat())); diff != "" {
-		t.Errorf("said (-want +got):\n%s", diff)
+	if diff := cmp.Diff(wire.Declaration{Features: []string{"x"}}, changesIn(p.heartbeat())); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 }
 
-// TestUpdateOfSlots: the node itself keeps to them.
+// The node applies the new number of slots itself.
 func TestUpdateOfSlots(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	cfg := basic(s.URL)
+	s := newFakeScheduler(t)
+	cfg := testConfig(s.URL)
 	cfg.Slots = 1
-	n := made(t, cfg)
-	p, _ := s.registered(anyAck)
+	n := startIdleNode(t, cfg)
+	p, _ := s.register(defaultAck)
 	p.assign("j-1")
 	for _, slots := range []int{0, 2, 1} {
 		if err := n.Update(wire.Declaration{MaxConcurrentJobs: &slots}); err != nil {
@@ -110,23 +103,22 @@ func TestUpdateOfSlots(t *testing.T) {
 	}
 }
 
-// TestUpdateMeanwhile: a change that the registration under way does not have is said as soon as that is answered, and again
-// when the scheduler begins another life of the node: the first may not have been told.
-func TestUpdateMeanwhile(t *testing.T) {
+// A change that the current registration does not contain is reported after its answer, and again when a new epoch begins.
+func TestUpdateDuringRegistration(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	cfg := basic(s.URL)
-	n := made(t, cfg)
-	p := s.connection()
+	s := newFakeScheduler(t)
+	cfg := testConfig(s.URL)
+	n := startIdleNode(t, cfg)
+	p := s.awaitConn()
 	expect[wire.NodeRegister](p)
 	if err := n.Update(wire.Declaration{Health: "degraded"}); err != nil {
 		t.Fatal(err)
 	}
-	p.send(anyAck)
+	p.send(defaultAck)
 	if hb := p.heartbeat(); hb.Health != "degraded" {
-		t.Errorf("said %+v", hb)
+		t.Errorf("reported %+v", hb)
 	}
-	again := anyAck
+	again := defaultAck
 	again.Epoch = 8
 	p.send(again)
 	for hb := p.heartbeat(); *hb.Epoch != 8 || hb.Health != "degraded"; hb = p.heartbeat() {
@@ -134,11 +126,10 @@ func TestUpdateMeanwhile(t *testing.T) {
 	}
 }
 
-// TestUpdateBeforeRun: it is registered with it.
 func TestUpdateBeforeRun(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	n, err := node.Quick{}.New(basic(s.URL), echo)
+	s := newFakeScheduler(t)
+	n, err := node.FastTiming{}.New(testConfig(s.URL), respondEcho)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +139,7 @@ func TestUpdateBeforeRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()
-	if _, r := s.registered(anyAck); r.Health != "degraded" {
+	if _, r := s.register(defaultAck); r.Health != "degraded" {
 		t.Errorf("registered as %q", r.Health)
 	}
 	stop()
@@ -160,9 +151,9 @@ func TestUpdateBeforeRun(t *testing.T) {
 	}
 }
 
-func TestUpdateIsChecked(t *testing.T) {
+func TestInvalidUpdate(t *testing.T) {
 	t.Parallel()
-	n, err := node.New(basic("http://127.0.0.1:1"), echo)
+	n, err := node.New(testConfig("http://127.0.0.1:1"), respondEcho)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,87 +174,86 @@ func TestUpdateIsChecked(t *testing.T) {
 	}
 }
 
-// TestUpdateInHaste: many changes make few heartbeats, and the last of them is said.
-func TestUpdateInHaste(t *testing.T) {
+// Many changes cause few heartbeats, and the last change is reported.
+func TestUpdatesAreCoalesced(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	n := made(t, basic(s.URL))
-	p, _ := s.registered(anyAck)
-	p.settled()
+	s := newFakeScheduler(t)
+	n := startIdleNode(t, testConfig(s.URL))
+	p, _ := s.register(defaultAck)
+	p.sync()
 	began := time.Now()
 	for i := range 2000 {
 		if err := n.Update(wire.Declaration{Features: []string{fmt.Sprint(i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	said := 1
-	for ; !slices.Equal(p.heartbeat().Features, []string{"1999"}); said++ {
+	reported := 1
+	for ; !slices.Equal(p.heartbeat().Features, []string{"1999"}); reported++ {
 		continue
 	}
-	if most := 2 + int(time.Since(began)/(50*time.Millisecond)); said > most {
-		t.Errorf("%d heartbeats within %v", said, time.Since(began))
+	if limit := 2 + int(time.Since(began)/(50*time.Millisecond)); reported > limit {
+		t.Errorf("%d heartbeats within %v", reported, time.Since(began))
 	}
 }
 
-// TestUpdateThatWasLost: a change that the scheduler could not keep is said again with the next heartbeat; one that it did
-// not want is not.
-func TestUpdateThatWasLost(t *testing.T) {
+// A change is reported again if the scheduler could not store it, and not if it was invalid.
+func TestFailedUpdateIsReportedAgain(t *testing.T) {
 	t.Parallel()
 	for code, again := range map[wire.Code]bool{wire.SchedulerDependencyDown: true, wire.InvalidRequest: false} {
-		s := newScheduler(t)
-		n := made(t, basic(s.URL))
-		ack := anyAck
+		s := newFakeScheduler(t)
+		n := startIdleNode(t, testConfig(s.URL))
+		ack := defaultAck
 		ack.HeartbeatIntervalMS = 20
-		p, _ := s.registered(ack)
+		p, _ := s.register(ack)
 		if err := n.Update(wire.Declaration{Health: "degraded"}); err != nil {
 			t.Fatal(err)
 		}
 		for p.heartbeat().Health == "" {
 			continue
 		}
-		p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.SchedulerDependencyDown, "not now"), Reply: "job_result"})
-		p.send(wire.ErrorFrame{Error: *wire.Errorf(code, "not like this"), Reply: "node_heartbeat"})
-		said := 0
+		p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.SchedulerDependencyDown, "not now"), ReplyTo: "job_result"})
+		p.send(wire.ErrorFrame{Error: *wire.Errorf(code, "refused"), ReplyTo: "node_heartbeat"})
+		reported := 0
 		for range 20 {
 			if p.heartbeat().Health == "degraded" {
-				said++
+				reported++
 			}
 		}
-		if said > 1 || again != (said == 1) {
-			t.Errorf("after %s it was said %d times more", code, said)
+		if reported > 1 || again != (reported == 1) {
+			t.Errorf("after %s it was reported %d more times", code, reported)
 		}
 	}
 }
 
-// TestUpdateOfServiceStates: of each service the last status stands, until another list of services says itself how they are.
+// The last state of each service holds until a new list of services.
 func TestUpdateOfServiceStates(t *testing.T) {
 	t.Parallel()
-	s := newScheduler(t)
-	cfg := basic(s.URL)
+	s := newFakeScheduler(t)
+	cfg := testConfig(s.URL)
 	cfg.Declaration.InstalledServices = []wire.Service{{ServiceID: "asr", Status: "ready"}, {ServiceID: "nmt", Status: "ready"}}
-	n := made(t, cfg)
-	p, _ := s.registered(anyAck)
-	p.settled()
+	n := startIdleNode(t, cfg)
+	p, _ := s.register(defaultAck)
+	p.sync()
 	for _, states := range []map[string]string{{"asr": "error"}, {"nmt": "stopped"}, {"asr": "ready"}} {
 		if err := n.Update(wire.Declaration{CapabilityState: states}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(wire.Declaration{CapabilityState: states}, changes(p.heartbeat())); diff != "" {
+		if diff := cmp.Diff(wire.Declaration{CapabilityState: states}, changesIn(p.heartbeat())); diff != "" {
 			t.Errorf("heartbeat (-want +got):\n%s", diff)
 		}
 	}
-	p.cut()
-	p, again := s.registered(anyAck)
+	p.drop()
+	p, again := s.register(defaultAck)
 	if diff := cmp.Diff(map[string]string{"asr": "ready", "nmt": "stopped"}, again.CapabilityState); diff != "" {
 		t.Errorf("registered again (-want +got):\n%s", diff)
 	}
-	p.settled()
+	p.sync()
 	if err := n.Update(wire.Declaration{InstalledServices: cfg.Declaration.InstalledServices}); err != nil {
 		t.Fatal(err)
 	}
 	p.heartbeat()
-	p.cut()
-	if _, again = s.registered(anyAck); again.CapabilityState != nil {
-		t.Errorf("registered with %v although a new list says how its services are", again.CapabilityState)
+	p.drop()
+	if _, again = s.register(defaultAck); again.CapabilityState != nil {
+		t.Errorf("registered with %v although a new list has the states of its services", again.CapabilityState)
 	}
 }

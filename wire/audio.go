@@ -13,35 +13,35 @@ const (
 	ContainerOgg = "ogg"
 )
 
-// AudioHeader names the format of the audio in the body of a request or an answer: "pcm_s16le; rate=16000; channels=1".
+// AudioHeader is the HTTP header with the format of the audio in a body: "pcm_s16le; rate=16000; channels=1".
 const AudioHeader = "X-Lingua-Audio"
 
-// AudioFormat is how audio is encoded. What is left out is as OrDefault says.
+// AudioFormat is how audio is encoded. OrDefault gives the values of fields that are left out.
 type AudioFormat struct {
 	Encoding   string `json:"encoding,omitempty" enum:"pcm_s16le,opus,wav" doc:"pcm_s16le unless given."`
 	SampleRate int    `json:"sample_rate,omitempty" minimum:"8000" maximum:"48000" doc:"16000 unless given."`
 	Channels   int    `json:"channels,omitempty" minimum:"1" maximum:"2" doc:"1 unless given."`
 }
 
-// Audio says what the audio of a job is and where it is.
+// Audio is the format of a job's audio and where the audio is.
 type Audio struct {
 	AudioFormat
-	Container  string `json:"container,omitempty" enum:"ogg" doc:"What holds the packets of opus at the URL or audio_ref: an Ogg stream. Absent: binary frames do, one packet each; or the audio has no packets."`
+	Container  string `json:"container,omitempty" enum:"ogg" doc:"The container of opus packets at the URL or audio_ref: an Ogg stream. Absent: one packet per binary frame, or audio without packets."`
 	Ref        string `json:"ref,omitempty" doc:"The audio_ref of a job dispatched over HTTP, as it was given."`
-	URL        string `json:"url,omitempty" doc:"Where to GET it. Absent, and no ref: it follows in binary frames."`
-	Bytes      int64  `json:"bytes,omitempty" doc:"How large it is, with its container if it has one."`
+	URL        string `json:"url,omitempty" doc:"The URL of the audio, for GET. Absent, and no ref: the audio follows in binary frames."`
+	Bytes      int64  `json:"bytes,omitempty" doc:"Its size, including the container."`
 	DurationMS int64  `json:"duration_ms,omitempty"`
 }
 
-// OrDefault is the format with the defaults filled in: pcm_s16le, 16000, 1.
+// OrDefault returns the format with the defaults filled in: pcm_s16le, 16000, 1.
 func (f AudioFormat) OrDefault() AudioFormat {
 	return AudioFormat{
 		Encoding: cmp.Or(f.Encoding, EncodingPCM), SampleRate: cmp.Or(f.SampleRate, 16_000), Channels: cmp.Or(f.Channels, 1),
 	}
 }
 
-// Check says what is wrong with a format whose defaults are filled in. The field is what the format is called where it came
-// from.
+// Check returns an error if the format, with its defaults filled in, is invalid. Field is the format's name in the request,
+// for the error.
 func (f AudioFormat) Check(field string) *Error {
 	switch {
 	case f.Encoding != EncodingPCM && f.Encoding != EncodingOpus && f.Encoding != EncodingWAV:
@@ -54,12 +54,12 @@ func (f AudioFormat) Check(field string) *Error {
 	return nil
 }
 
-// Header is the format as AudioHeader has it.
+// Header returns the format as a value of AudioHeader.
 func (f AudioFormat) Header() string {
 	return fmt.Sprintf("%s; rate=%d; channels=%d", f.Encoding, f.SampleRate, f.Channels)
 }
 
-// ContentType is the media type of a body in the format. That of PCM is not audio/L16, whose bytes are in the other order.
+// ContentType returns the media type of a body in the format. PCM is not audio/L16, which is big-endian.
 func (f AudioFormat) ContentType() string {
 	switch f.Encoding {
 	case EncodingOpus:

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// The kinds of what a binary frame carries.
+// The kinds of binary frames: audio of a job, and speech.
 const (
 	KindAudio = "audio"
 	KindTTS   = "tts"
@@ -14,20 +14,20 @@ const (
 // maxHeader bounds the header of a binary frame.
 const maxHeader = 4 << 10
 
-// MaxChunk is how many bytes fit into one binary frame beside its header.
+// MaxChunk is the maximum payload of one binary frame, in bytes.
 const MaxChunk = MaxFrame - maxHeader - 4
 
-// BinaryHeader says what the bytes of a binary frame are. Every binary frame has one but the audio that a session sends.
+// BinaryHeader describes the payload of a binary frame. Every binary frame has one, except the audio that a client sends.
 type BinaryHeader struct {
 	Kind string `json:"kind" enum:"audio,tts"`
 	ActiveJob
-	Chunk int  `json:"chunk" doc:"Counts the frames of one kind of one attempt from 0."`
-	Last  bool `json:"last,omitempty" doc:"No further chunk comes."`
-	// Audio is the format of a spoken result.
-	Audio *AudioFormat `json:"audio,omitempty" doc:"In chunk 0 of tts: its format. A node may leave it out where its job_result says it; in what a session is sent it is always there."`
+	Chunk int  `json:"chunk" doc:"The number of the frame among those of the same kind and attempt, from 0."`
+	Last  bool `json:"last,omitempty" doc:"This is the last chunk."`
+	// Audio is the format of speech.
+	Audio *AudioFormat `json:"audio,omitempty" doc:"In chunk 0 of tts: its format. A node may omit it if its job_result has it; frames to a client always have it."`
 }
 
-// AppendBinary writes a binary frame.
+// AppendBinary appends a binary frame to b.
 func AppendBinary(b []byte, h *BinaryHeader, data []byte) ([]byte, error) {
 	header, err := json.Marshal(h)
 	if err != nil {
@@ -37,7 +37,8 @@ func AppendBinary(b []byte, h *BinaryHeader, data []byte) ([]byte, error) {
 	return append(append(b, header...), data...), nil
 }
 
-// ReadBinary takes a binary frame apart. The bytes are part of the frame, not a copy. The error, if any, is an *Error.
+// ReadBinary splits a binary frame into its header and payload. The payload is a part of the frame, not a copy. The error,
+// if any, is an *Error.
 func ReadBinary(frame []byte) (BinaryHeader, []byte, error) {
 	var h BinaryHeader
 	if len(frame) < 4 {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// MaxBody is the largest body the scheduler reads.
+	// MaxBody is the maximum size of an HTTP body that the scheduler reads, in bytes.
 	MaxBody = 1 << 20
-	// MaxDepth is how deep a body may be nested.
+	// MaxDepth is the maximum nesting of a JSON body.
 	MaxDepth = 32
 )
 
-// Decode reads one JSON object into v. Unknown fields are ignored. The error, if any, is an *Error that
-// names the field and what was expected there.
+// Decode reads one JSON object into v. Unknown fields are ignored. The error, if any, is an *Error that names the field
+// and its expected type.
 func Decode(body []byte, v any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Errorf(InvalidRequest, "the body is empty: send a JSON object")
@@ -44,7 +44,7 @@ func decodeError(err error) *Error {
 	case errors.As(err, &base64Error):
 		return Errorf(InvalidRequest, "data is not base64: the mistake is at byte %d of it", int64(base64Error))
 	case errors.As(err, &wrongType) && wrongType.Field != "":
-		return Invalid(sent(wrongType.Field), "must be %s, not %s", expected(wrongType.Type), wrongType.Value)
+		return Invalid(jsonPath(wrongType.Field), "must be %s, not %s", expected(wrongType.Type), wrongType.Value)
 	case errors.As(err, &wrongType):
 		return Errorf(InvalidRequest, "the body must be a JSON object, not %s", wrongType.Value)
 	case errors.As(err, &syntax) && strings.HasSuffix(syntax.Error(), "after top-level value"):
@@ -57,13 +57,14 @@ func decodeError(err error) *Error {
 	return Errorf(InvalidRequest, "the body cannot be read: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// sent drops the names of embedded Go structs from a path: they are not in the body. JSON names here begin small.
-func sent(path string) string {
+// jsonPath drops the names of embedded Go structs from a path, because they are not in the body. JSON names begin with a
+// lower-case letter.
+func jsonPath(path string) string {
 	parts := strings.Split(path, ".")
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' }), ".")
 }
 
-// expected says in words what kind of JSON value a Go type takes.
+// expected describes the JSON value of a Go type.
 func expected(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -89,8 +90,7 @@ func expected(t reflect.Type) string {
 	return fmt.Sprintf("a %s", t.Kind())
 }
 
-// depth is how deep arrays and objects are nested. Strings are skipped; whether it is JSON at all is for
-// the decoder to say.
+// depth returns the nesting of arrays and objects. It skips strings and does not validate the JSON: the decoder does.
 func depth(body []byte) int {
 	level, deepest, quoted := 0, 0, false
 	for i := 0; i < len(body); i++ {

@@ -7,52 +7,25 @@ import (
 	"go/ast"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// wantCodes is the table once more, by hand: callers have written these names and numbers into their programs.
-var wantCodes = map[Code]Traits{
-	"INVALID_REQUEST":        {Status: 400},
-	"METHOD_NOT_ALLOWED":     {Status: 405},
-	"UNSUPPORTED_MEDIA_TYPE": {Status: 415},
-	"PAYLOAD_TOO_LARGE":      {Status: 413, Fatal: true},
-	"UNAUTHORIZED":           {Status: 401, Fatal: true},
-	"FORBIDDEN":              {Status: 403, Fatal: true},
-	"NOT_FOUND":              {Status: 404},
-	"RATE_LIMITED":           {Status: 429, Retryable: true},
-	"INTERNAL":               {Status: 500, Fatal: true, Retryable: true},
-
-	"STALE_ATTEMPT":    {Status: 409},
-	"STALE_EPOCH":      {Status: 409, Fatal: true},
-	"NOT_HOLDER":       {Status: 409},
-	"REQUEST_MISMATCH": {Status: 422},
-
-	"PREFERRED_NODE_NOT_CAPABLE":    {Status: 409},
-	"NO_CAPABLE_NODE":               {Status: 503, Retryable: true},
-	"ALL_CANDIDATES_FULL_OR_FAILED": {Status: 503, Retryable: true},
-	"SCHEDULER_DEPENDENCY_DOWN":     {Status: 503, Retryable: true},
-	"DEADLINE_EXCEEDED":             {Status: 504, Retryable: true},
+// wantRetryable repeats every code by hand: clients depend on these names and on whether to retry.
+var wantRetryable = map[Code]bool{
+	"INVALID_REQUEST": false, "METHOD_NOT_ALLOWED": false, "UNSUPPORTED_MEDIA_TYPE": false, "PAYLOAD_TOO_LARGE": false,
+	"UNAUTHORIZED": false, "FORBIDDEN": false, "NOT_FOUND": false, "RATE_LIMITED": true, "INTERNAL": true,
+	"STALE_ATTEMPT": false, "STALE_EPOCH": false, "NOT_HOLDER": false, "REQUEST_MISMATCH": false,
+	"PREFERRED_NODE_NOT_CAPABLE": false, "NO_CAPABLE_NODE": true, "ALL_CANDIDATES_FULL_OR_FAILED": true,
+	"SCHEDULER_DEPENDENCY_DOWN": true, "DEADLINE_EXCEEDED": true,
 }
 
-func TestCodeTable(t *testing.T) {
-	t.Parallel()
-	got := make(map[Code]Traits)
-	for _, c := range Codes() {
-		got[c] = c.Traits()
-	}
-	if diff := cmp.Diff(wantCodes, got); diff != "" {
-		t.Errorf("codes (-want +got):\n%s", diff)
-	}
-	if !slices.IsSorted(Codes()) {
-		t.Errorf("Codes is not sorted: %v", Codes())
-	}
-}
-
-// A constant without a line in the table would go out as an internal error.
-func TestEveryCodeHasTraits(t *testing.T) {
-	t.Parallel()
+// declaredCodes returns the values of all constants of type Code, sorted.
+func declaredCodes(t *testing.T) []Code {
+	t.Helper()
 	var declared []Code
 	for _, file := range sources(t) {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -73,64 +46,26 @@ func TestEveryCodeHasTraits(t *testing.T) {
 		})
 	}
 	slices.Sort(declared)
-	if diff := cmp.Diff(declared, Codes()); diff != "" {
-		t.Errorf("codes (-declared +in the table):\n%s", diff)
-	}
+	return declared
 }
 
-func TestTraitsMakeSense(t *testing.T) {
+func TestRetryableCodes(t *testing.T) {
 	t.Parallel()
-	for _, c := range Codes() {
-		tr := c.Traits()
-		if tr.Status < 400 || tr.Status > 599 {
-			t.Errorf("%s: status %d is no error", c, tr.Status)
-		}
-		// A proxy or a client library goes by the status alone: it must not contradict what we say.
-		if want := tr.Status >= 500 || tr.Status == 429; tr.Retryable != want {
-			t.Errorf("%s: status %d, retryable %v", c, tr.Status, tr.Retryable)
-		}
+	got := make(map[Code]bool)
+	for _, c := range declaredCodes(t) {
+		got[c] = c.Retryable()
+	}
+	if diff := cmp.Diff(wantRetryable, got); diff != "" {
+		t.Errorf("codes (-want +got):\n%s", diff)
 	}
 }
 
-// Codes share a status only where HTTP has no finer word: conflicts over who has a job, and a service that
-// cannot serve now.
-func TestCodesThatShareAStatus(t *testing.T) {
-	t.Parallel()
-	by := make(map[int][]Code)
-	for _, c := range Codes() {
-		by[c.Traits().Status] = append(by[c.Traits().Status], c)
-	}
-	shared := make(map[int][]Code)
-	for status, codes := range by {
-		if len(codes) > 1 {
-			shared[status] = codes
-		}
-	}
-	want := map[int][]Code{
-		409: {NotHolder, PreferredNodeNotCapable, StaleAttempt, StaleEpoch},
-		503: {AllCandidatesFullOrFailed, NoCapableNode, SchedulerDependencyDown},
-	}
-	if diff := cmp.Diff(want, shared); diff != "" {
-		t.Errorf("codes by status (-want +got):\n%s", diff)
-	}
-}
-
-func TestUnknownCodeIsInternal(t *testing.T) {
+func TestUnknownCodeIsRetryableLikeInternal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Code{"", "NONSENSE", "invalid_request"} {
-		if diff := cmp.Diff(Internal.Traits(), c.Traits()); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", c, diff)
+		if c.Retryable() != Internal.Retryable() {
+			t.Errorf("%q: retryable %v, want %v", c, c.Retryable(), Internal.Retryable())
 		}
-	}
-}
-
-// The table is the package's own: what Codes hands out is a copy.
-func TestCodesCannotBeChanged(t *testing.T) {
-	t.Parallel()
-	mine := Codes()
-	mine[0] = "MINE"
-	if Codes()[0] == "MINE" {
-		t.Error("a caller's change is seen by the next")
 	}
 }
 
@@ -152,14 +87,13 @@ func TestInvalid(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Invalid (-want +got):\n%s", diff)
 	}
-	// The name of a field may come from outside: it is not a format.
+	// The name of a field may be part of a request: it must not be used as a format.
 	if diff := cmp.Diff("%s: is 5%d", Invalid("%s", "is %d%%d", 5).Detail); diff != "" {
 		t.Errorf("Invalid (-want +got):\n%s", diff)
 	}
 }
 
-// It is found in a chain, so that whoever answers can look for it.
-func TestErrorIsFoundInAChain(t *testing.T) {
+func TestErrorsAsFindsWrappedError(t *testing.T) {
 	t.Parallel()
 	inner := Errorf(RateLimited, "slow down")
 	var got *Error
@@ -168,7 +102,7 @@ func TestErrorIsFoundInAChain(t *testing.T) {
 	}
 }
 
-// Its two words are always there, whatever else is left out.
+// error and detail are never omitted.
 func TestErrorBodyAlwaysHasErrorAndDetail(t *testing.T) {
 	t.Parallel()
 	body, err := json.Marshal(&Error{})
@@ -177,5 +111,28 @@ func TestErrorBodyAlwaysHasErrorAndDetail(t *testing.T) {
 	}
 	if diff := cmp.Diff(`{"error":"","detail":""}`, string(body)); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
+	}
+}
+
+type namedString string
+
+func TestErrorDetailsTruncateQuotedText(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 1000)
+	for name, e := range map[string]*Error{
+		"a string":       Errorf(InvalidRequest, "%q", long),
+		"a named string": Errorf(InvalidRequest, "%s", namedString(long)),
+		"an error":       Errorf(InvalidRequest, "%s", errors.New(long)),
+		"a field":        Invalid(long, "is invalid"),
+	} {
+		if len(e.Detail) > 300 || len(e.Field) > 70 || !utf8.ValidString(e.Detail) || !strings.Contains(e.Detail, "…") {
+			t.Errorf("%s: %d bytes, field %d: %s", name, len(e.Detail), len(e.Field), e.Detail)
+		}
+	}
+	if got := Quote("short"); got != "short" {
+		t.Errorf("a short text became %q", got)
+	}
+	if got, want := Quote("x"+long), "x"+strings.Repeat("é", 31)+"…"; got != want {
+		t.Errorf("cut to %q, want %q", got, want)
 	}
 }

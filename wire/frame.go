@@ -6,25 +6,25 @@ import (
 	"fmt"
 )
 
-// Subprotocol is what both sockets speak. A browser, which cannot set headers, names its token as a second
-// subprotocol: TokenSubprotocol and the token.
 const (
-	Subprotocol      = "lingua.v1"
+	// Subprotocol is the WebSocket subprotocol of both sockets.
+	Subprotocol = "lingua.v1"
+	// TokenSubprotocol is the prefix of a second subprotocol that carries the token, for browsers, which cannot set headers.
 	TokenSubprotocol = "lingua.token."
 )
 
-// MaxFrame is the largest message on a socket, in bytes.
+// MaxFrame is the maximum size of a WebSocket message, in bytes.
 const MaxFrame = 256 << 10
 
-// FrameType names what a text frame is; it is the field "type" of its object.
+// FrameType is the type of a text frame, the field "type" of its JSON object.
 type FrameType string
 
-// Frame is the content of one text frame. Its type is not among its fields: EncodeFrame writes it.
+// Frame is the content of a text frame. The type is not one of its fields: EncodeFrame writes it.
 type Frame interface {
 	Type() FrameType
 }
 
-// EncodeFrame writes a frame.
+// EncodeFrame returns the JSON of a text frame.
 func EncodeFrame(f Frame) ([]byte, error) {
 	var buf bytes.Buffer
 	fmt.Fprintf(&buf, `{"type":%q`, f.Type())
@@ -42,10 +42,10 @@ func EncodeFrame(f Frame) ([]byte, error) {
 	return b, nil
 }
 
-// TypeOf reads which type a text frame is of. Whether the rest of it is JSON is for whoever decodes it to say. The error,
-// if any, is an *Error.
+// TypeOf returns the type of a text frame. It does not validate the rest of the frame: Decode does. The error, if any, is
+// an *Error.
 func TypeOf(text []byte) (FrameType, error) {
-	if rest, ok := bytes.CutPrefix(text, []byte(`{"type":"`)); ok { // as everybody writes it
+	if rest, ok := bytes.CutPrefix(text, []byte(`{"type":"`)); ok { // the fast path: type comes first, as EncodeFrame writes it
 		if name, _, ok := bytes.Cut(rest, []byte(`"`)); ok && len(name) > 0 && !bytes.ContainsRune(name, '\\') {
 			return FrameType(name), nil
 		}
@@ -57,16 +57,16 @@ func TypeOf(text []byte) (FrameType, error) {
 		return "", err
 	}
 	if head.Type == "" {
-		return "", Invalid("type", "says what the message is, and is missing")
+		return "", Invalid("type", "is required: it names the type of the message")
 	}
 	return head.Type, nil
 }
 
-// CloseCode says why a socket was closed. Those from 4400 on mean: do not come back without a change; those from 4500
-// on: come back after a while, and not all at once.
+// CloseCode is the status code with which a WebSocket is closed. After a code from 4400 to 4499 a client must change
+// something before it connects again; after one from 4500 on it should reconnect with a jittered backoff.
 type CloseCode int
 
-// The codes. Before a close with any of them, an error frame says more.
+// The close codes. An error frame with the details precedes the close.
 const (
 	CloseNormal       CloseCode = 1000
 	CloseBadMessage   CloseCode = 4400
@@ -83,19 +83,19 @@ const (
 	CloseOverloaded   CloseCode = 4529
 )
 
-// Retry reports whether coming back, with a jittered backoff, makes sense.
+// Retry reports whether to reconnect, with a jittered backoff.
 func (c CloseCode) Retry() bool { return c < 4400 || c >= 4500 }
 
-// ErrorFrame says that something went wrong. If it names an utterance it is how that utterance ended, and then it is
-// durable and has a seq; else it is about the message that it answers, or about the connection.
+// ErrorFrame reports an error. If it names an utterance, the utterance ended with it, and the frame is durable and has a
+// seq; otherwise it is about the message that it answers, or about the connection.
 type ErrorFrame struct {
 	Error
-	Seq            int64  `json:"seq,omitempty" doc:"Position in the session's durable messages."`
-	Fatal          bool   `json:"fatal,omitempty" doc:"The connection is closed after this."`
-	Reply          string `json:"reply_to,omitempty" doc:"The type of the message this answers."`
+	Seq            int64  `json:"seq,omitempty" doc:"The position among the durable messages of the session."`
+	Fatal          bool   `json:"fatal,omitempty" doc:"The connection is closed after this frame."`
+	ReplyTo        string `json:"reply_to,omitempty" doc:"The type of the message that this answers."`
 	RequestID      string `json:"request_id,omitempty"`
 	UtteranceID    string `json:"utterance_id,omitempty"`
-	UtteranceIndex *int64 `json:"utterance_index,omitempty" doc:"Which utterance ended with this, counted from 0."`
+	UtteranceIndex *int64 `json:"utterance_index,omitempty" doc:"The utterance that ended with this error, counted from 0."`
 	Continues      *int64 `json:"continues,omitempty" doc:"As in utterance_committed."`
 	Reason         string `json:"reason,omitempty" doc:"Why the utterance's job ended."`
 }
@@ -103,7 +103,7 @@ type ErrorFrame struct {
 // Type implements Frame.
 func (ErrorFrame) Type() FrameType { return "error" }
 
-// Warning says that something was not as it should be and was left aside.
+// Warning reports that a part of a message was invalid and ignored.
 type Warning struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
@@ -112,10 +112,10 @@ type Warning struct {
 // Type implements Frame.
 func (Warning) Type() FrameType { return "warning" }
 
-// GoAway asks the other side to connect again elsewhere: this instance is about to stop.
+// GoAway asks the peer to connect to another instance, because this one is about to stop.
 type GoAway struct {
 	Reason      string `json:"reason"`
-	ReconnectMS int64  `json:"reconnect_ms" doc:"When to leave: the connection is closed soon after."`
+	ReconnectMS int64  `json:"reconnect_ms" doc:"The time to reconnect within. The connection is closed soon after."`
 }
 
 // Type implements Frame.

@@ -3,7 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"go/ast"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,18 +13,45 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFramesSayTheirType: of every frame, whole and with only what is always sent.
-func TestFramesSayTheirType(t *testing.T) {
+// receiversOfType returns the names of the types that have a method Type, sorted.
+func receiversOfType(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, file := range sources(t) {
+		for _, decl := range file.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv != nil && fn.Name.Name == "Type" {
+				names = append(names, fn.Recv.List[0].Type.(*ast.Ident).Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestEveryFrameIsListed(t *testing.T) {
 	t.Parallel()
-	for _, info := range Frames() {
+	var listed []string
+	for _, f := range frames {
+		listed = append(listed, reflect.TypeOf(f).Name())
+	}
+	slices.Sort(listed)
+	if diff := cmp.Diff(receiversOfType(t), listed); diff != "" {
+		t.Errorf("frames (-declared +listed):\n%s", diff)
+	}
+}
+
+// Every frame is tested with all its fields and with only those that are never omitted.
+func TestFramesRoundTripWithTheirType(t *testing.T) {
+	t.Parallel()
+	for _, f := range frames {
 		for _, all := range []bool{true, false} {
-			frame := sample(t, reflect.TypeOf(info.Frame), all).Interface().(Frame)
+			frame := sample(t, reflect.TypeOf(f), all).Interface().(Frame)
 			text, err := EncodeFrame(frame)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if typ, err := TypeOf(text); err != nil || typ != frame.Type() {
-				t.Errorf("%s: it says %q, %v", text, typ, err)
+				t.Errorf("%s: type %q, %v", text, typ, err)
 			}
 			back := reflect.New(reflect.TypeOf(frame))
 			if err := Decode(text, back.Interface()); err != nil {
@@ -35,26 +64,26 @@ func TestFramesSayTheirType(t *testing.T) {
 	}
 }
 
-func TestATextFrameHasAType(t *testing.T) {
+func TestTypeOfRefusesFramesWithoutType(t *testing.T) {
 	t.Parallel()
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		`{}`: "type: ", `{"type":""}`: "type: ", `{"type":7}`: "type: must be a string", `[]`: "must be a JSON object", ``: "empty", `nope`: "not JSON",
 	} {
-		if typ, err := TypeOf([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %q, %v; want an error with %q", text, typ, err, says)
+		if typ, err := TypeOf([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %q, %v; want an error with %q", text, typ, err, want)
 		}
 	}
 }
 
-func TestBinaryFrames(t *testing.T) {
+func TestBinaryFrameRoundTrip(t *testing.T) {
 	t.Parallel()
 	h := BinaryHeader{Kind: KindTTS, ActiveJob: ActiveJob{JobID: "job-1", AttemptID: 2}, Chunk: 3, Last: true}
-	frame, err := AppendBinary(nil, &h, []byte("sound"))
+	frame, err := AppendBinary(nil, &h, []byte("audio"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, data, err := ReadBinary(frame)
-	if err != nil || string(data) != "sound" {
+	if err != nil || string(data) != "audio" {
 		t.Fatalf("%q, %v", data, err)
 	}
 	if diff := cmp.Diff(h, got); diff != "" {
@@ -81,7 +110,7 @@ func FuzzReadBinary(f *testing.F) {
 			return
 		}
 		if !bytes.HasSuffix(frame, data) {
-			t.Errorf("%+v: data that is not in the frame", h)
+			t.Errorf("%+v: the payload is not the end of the frame", h)
 		}
 	})
 }
@@ -91,13 +120,13 @@ func FuzzTypeOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		typ, err := TypeOf(text)
 		if err == nil && typ == "" {
-			t.Errorf("%q is of no type", text)
+			t.Errorf("%q has an empty type", text)
 		}
 		var whole struct {
 			Type FrameType `json:"type"`
 		}
 		if json.Unmarshal(text, &whole) == nil && bytes.Count(text, []byte(`"type"`)) == 1 && bytes.HasPrefix(text, []byte(`{"type":"`)) && utf8.Valid(text) && whole.Type != typ {
-			t.Errorf("%q is of type %q, not %q", text, whole.Type, typ)
+			t.Errorf("%q has the type %q, not %q", text, whole.Type, typ)
 		}
 	})
 }

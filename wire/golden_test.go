@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares a body with its file. The files are the promise to everybody who wrote a node or a client:
-// a difference is a change of the protocol, to be made on purpose.
-func golden(t *testing.T, name string, v any) {
+// compareGolden compares a body with its golden file. Nodes and clients in other languages depend on these bodies: a
+// difference is a change of the protocol.
+func compareGolden(t *testing.T, name string, v any) {
 	t.Helper()
 	var got bytes.Buffer
 	enc := json.NewEncoder(&got)
@@ -52,9 +52,9 @@ func TestGolden(t *testing.T) {
 			t.Run(typ.Name()+suffix, func(t *testing.T) {
 				t.Parallel()
 				v := sample(t, typ, all)
-				golden(t, snake(typ.Name())+suffix, v.Interface())
+				compareGolden(t, snakeCase(typ.Name())+suffix, v.Interface())
 
-				// What was written can be read again, by the same types, and nothing was lost.
+				// Decoding the encoded body gives the same value.
 				body, err := json.Marshal(v.Interface())
 				if err != nil {
 					t.Fatal(err)
@@ -71,12 +71,11 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A file whose type is gone would look like a promise.
-func TestNoGoldenFileIsLeftOver(t *testing.T) {
+func TestEveryGoldenFileHasAType(t *testing.T) {
 	t.Parallel()
 	want := make(map[string]bool)
 	for _, body := range bodies {
-		name := snake(reflect.TypeOf(body).Name())
+		name := snakeCase(reflect.TypeOf(body).Name())
 		want[name+".json"], want[name+"_required.json"] = true, true
 	}
 	files, err := filepath.Glob("testdata/*.json")
@@ -85,12 +84,12 @@ func TestNoGoldenFileIsLeftOver(t *testing.T) {
 	}
 	for _, f := range files {
 		if !want[filepath.Base(f)] {
-			t.Errorf("%s belongs to no body", f)
+			t.Errorf("%s belongs to no type", f)
 		}
 	}
 }
 
-// sources parses the files of the package, without its tests.
+// sources parses the Go files of the package, without its tests.
 func sources(t *testing.T) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
@@ -111,8 +110,7 @@ func sources(t *testing.T) []*ast.File {
 	return files
 }
 
-// A body that is added later has to be added to the golden ones.
-func TestEveryBodyIsGolden(t *testing.T) {
+func TestEveryBodyHasAGoldenFile(t *testing.T) {
 	t.Parallel()
 	var declared, listed []string
 	for _, file := range sources(t) {
@@ -121,7 +119,7 @@ func TestEveryBodyIsGolden(t *testing.T) {
 			if !ok || !spec.Name.IsExported() {
 				return true
 			}
-			if s, ok := spec.Type.(*ast.StructType); ok && tagged(s) {
+			if s, ok := spec.Type.(*ast.StructType); ok && hasJSONTags(s) {
 				declared = append(declared, spec.Name.Name)
 			}
 			return true
@@ -137,15 +135,15 @@ func TestEveryBodyIsGolden(t *testing.T) {
 	}
 }
 
-// tagged reports whether a struct is meant for JSON.
-func tagged(s *ast.StructType) bool {
+// hasJSONTags reports whether a field of a struct has a JSON tag.
+func hasJSONTags(s *ast.StructType) bool {
 	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool {
 		return f.Tag != nil && strings.Contains(f.Tag.Value, "json:")
 	})
 }
 
-// snake writes a type's name as a file's name.
-func snake(name string) string {
+// snakeCase converts the name of a type to the name of its file.
+func snakeCase(name string) string {
 	var b strings.Builder
 	for i, r := range name {
 		upper := r >= 'A' && r <= 'Z'

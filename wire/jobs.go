@@ -2,7 +2,80 @@ package wire
 
 import "encoding/json"
 
-// JobAckRequest is the body of POST /v1/job/ack: the node has the job and will work on it.
+// DispatchRequest is the body of POST /v1/dispatch/f2f and of POST /v1/dispatch/explain.
+type DispatchRequest struct {
+	RequestID string          `json:"request_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"Idempotency key: the same key gives the same job. Absent: the scheduler generates one."`
+	TenantID  string          `json:"tenant_id,omitempty"`
+	SessionID string          `json:"session_id" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
+	SrcLang   string          `json:"src_lang" doc:"The spoken language, as a BCP-47 tag."`
+	TgtLang   string          `json:"tgt_lang" doc:"The target language, as a BCP-47 tag."`
+	AudioRef  string          `json:"audio_ref,omitempty" maxLength:"2048" doc:"Where the node finds the audio. Passed to the node unchanged."`
+	Options   DispatchOptions `json:"options,omitzero"`
+}
+
+// DispatchOptions are the requirements of a job beyond its direction.
+type DispatchOptions struct {
+	RequireTTS       bool     `json:"require_tts,omitempty" doc:"The node must speak the target language."`
+	PreferredNodeID  *string  `json:"preferred_node_id,omitempty" nullable:"true" doc:"A node to try first."`
+	Strict           bool     `json:"strict,omitempty" doc:"The preferred node or none."`
+	RequiredServices []string `json:"required_services,omitempty"`
+	RequiredModels   []string `json:"required_models,omitempty"`
+	Features         []string `json:"features,omitempty"`
+	Region           string   `json:"region,omitempty" doc:"Only nodes of this region."`
+}
+
+// DispatchResponse names the node that a job was delivered to. It is sent after delivery, before the node's
+// acknowledgement.
+type DispatchResponse struct {
+	JobID     string `json:"job_id"`
+	NodeID    string `json:"node_id"`
+	AttemptID int    `json:"attempt_id"`
+}
+
+// ExplainResponse is the result of a simulated dispatch, node by node. Nothing is reserved.
+type ExplainResponse struct {
+	SrcLang   string         `json:"src_lang"`
+	TgtLang   string         `json:"tgt_lang"`
+	Verdict   string         `json:"verdict" doc:"OK, or the error code that a dispatch would get."`
+	Detail    string         `json:"detail"`
+	Reasons   map[string]int `json:"reasons" doc:"How many candidates were rejected, by reason."`
+	Nodes     []ExplainNode  `json:"nodes"`
+	Truncated bool           `json:"truncated" doc:"There are more nodes than are listed."`
+}
+
+// ExplainNode is one node of an ExplainResponse.
+type ExplainNode struct {
+	NodeID            string `json:"node_id"`
+	Eligible          bool   `json:"eligible"`
+	Reason            string `json:"reason,omitempty" doc:"Why the node is rejected."`
+	Preference        bool   `json:"preference,omitempty" doc:"The reason is a preference, which is dropped before the dispatch is refused."`
+	Detail            string `json:"detail,omitempty"`
+	InFlight          int    `json:"in_flight"`
+	MaxConcurrentJobs int    `json:"max_concurrent_jobs"`
+}
+
+// Assignment is the body of the POST to a node's callback_url.
+type Assignment struct {
+	JobID      string          `json:"job_id"`
+	AttemptID  int             `json:"attempt_id"`
+	NodeID     string          `json:"node_id"`
+	Epoch      int64           `json:"epoch"`
+	SessionID  string          `json:"session_id"`
+	SrcLang    string          `json:"src_lang"`
+	TgtLang    string          `json:"tgt_lang"`
+	AudioRef   string          `json:"audio_ref,omitempty" doc:"Where the audio is. For a job of a session it is a URL that is valid while the attempt lasts."`
+	Audio      *Audio          `json:"audio,omitempty" doc:"The format of the audio of a session's job, which is at audio_ref."`
+	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the speech, before the result is sent. Absent: no speech is wanted."`
+	Options    DispatchOptions `json:"options"`
+	DeadlineMS int64           `json:"deadline_ms" doc:"The deadline of the attempt, Unix milliseconds on the scheduler's clock."`
+	TimeoutMS  int64           `json:"timeout_ms" doc:"The same as a duration from now, for nodes with another clock."`
+}
+
+// SignatureHeader is the HTTP header of a callback with its signature, "t=<unix>,v1=<hex>": the HMAC-SHA256, under the
+// shared secret, of the time, a dot and the body.
+const SignatureHeader = "X-Lingua-Signature"
+
+// JobAckRequest is the body of POST /v1/job/ack: the node has received the job and will work on it.
 type JobAckRequest struct {
 	JobID     string `json:"job_id"`
 	AttemptID int    `json:"attempt_id"`
@@ -13,19 +86,19 @@ type JobAckRequest struct {
 // JobDoneRequest is the body of POST /v1/job/done.
 type JobDoneRequest struct {
 	JobAckRequest
-	Status string          `json:"status,omitempty" doc:"Anything but ok counts as a failure. Default: ok."`
-	Reason string          `json:"reason,omitempty" doc:"Why it failed, when it did."`
-	Result json.RawMessage `json:"result,omitempty" doc:"An object such as {text_src, text_tgt}; kept with the job as it is."`
+	Status string          `json:"status,omitempty" doc:"Any value but ok counts as a failure. Default: ok."`
+	Reason string          `json:"reason,omitempty" doc:"The reason of a failure."`
+	Result json.RawMessage `json:"result,omitempty" doc:"An object such as {text_src, text_tgt}; kept with the job unchanged."`
 }
 
 // JobFailRequest is the body of POST /v1/job/fail.
 type JobFailRequest struct {
 	JobAckRequest
 	Status string `json:"status,omitempty"`
-	Reason string `json:"reason,omitempty" doc:"Why it failed. NODE_BUSY says that the node had no room: it costs the job no attempt."`
+	Reason string `json:"reason,omitempty" doc:"The reason of the failure. NODE_BUSY: the node had no free slot; the job loses no attempt."`
 }
 
-// Job is a job as the scheduler sees it.
+// Job is the scheduler's record of a job.
 type Job struct {
 	JobID      string          `json:"job_id"`
 	RequestID  string          `json:"request_id"`
@@ -34,10 +107,10 @@ type Job struct {
 	SrcLang    string          `json:"src_lang"`
 	TgtLang    string          `json:"tgt_lang"`
 	State      string          `json:"state" enum:"DISPATCHED,ACKED,RETRYING,DONE,FAILED,CANCELLED"`
-	NodeID     string          `json:"node_id" doc:"Who has it, or had it last."`
+	NodeID     string          `json:"node_id" doc:"The node that has the job, or had it last."`
 	AttemptID  int             `json:"attempt_id"`
-	Reason     string          `json:"reason,omitempty" doc:"Why the last attempt or the job ended."`
-	Detail     string          `json:"detail,omitempty" doc:"The node's own word for it."`
+	Reason     string          `json:"reason,omitempty" doc:"The reason for which the last attempt or the job ended."`
+	Detail     string          `json:"detail,omitempty" doc:"The reason in the node's own words."`
 	Result     json.RawMessage `json:"result,omitempty"`
 	CreatedMS  int64           `json:"created_ms"`
 	UpdatedMS  int64           `json:"updated_ms"`
@@ -45,24 +118,24 @@ type Job struct {
 	Attempts   []Attempt       `json:"attempts"`
 }
 
-// Attempt is one line of a job's history.
+// Attempt is one attempt in a job's history.
 type Attempt struct {
 	AttemptID int    `json:"attempt_id"`
 	NodeID    string `json:"node_id"`
 	StartedMS int64  `json:"started_ms"`
 	EndedMS   int64  `json:"ended_ms,omitempty"`
-	Reason    string `json:"reason,omitempty" doc:"Why it ended, unless it brought the result."`
+	Reason    string `json:"reason,omitempty" doc:"The reason for which it ended, unless with the result."`
 }
 
 // JobList is the answer of GET /v1/jobs.
 type JobList struct {
 	Jobs       []Job  `json:"jobs"`
-	NextCursor string `json:"next_cursor,omitempty" doc:"There are more: ask again with this as cursor, and the same filters."`
+	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
 }
 
 // CancelResponse is the answer of POST /v1/jobs/{id}/cancel.
 type CancelResponse struct {
 	OK        bool `json:"ok"`
-	Cancelled bool `json:"cancelled" doc:"The job is cancelled. False when it had ended otherwise before."`
+	Cancelled bool `json:"cancelled" doc:"The job is cancelled. False: it had already ended otherwise."`
 	Job       Job  `json:"job"`
 }

@@ -8,29 +8,38 @@ import (
 	"testing"
 )
 
-// bodies lists every type that is sent or received as a whole, or is part of one.
+// bodies lists every type with JSON fields.
 var bodies = []any{
 	ActiveAttempt{}, ActiveJob{}, Assignment{}, Attempt{}, CancelResponse{}, CapabilityByType{}, Declaration{}, DispatchOptions{},
 	DispatchRequest{}, DispatchResponse{}, Error{}, ExplainNode{}, ExplainResponse{}, HealthResponse{}, HeartbeatRequest{},
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
-	ModelNotAvailableRequest{}, Node{}, NodeList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
+	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 
-	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, Cancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
-	JobFail{}, JobPartial{}, MintRequest{}, MintResponse{}, JobReject{}, JobResult{}, JobResultAck{}, Latency{}, Limits{}, ModelNotAvailable{}, NodeHeartbeat{},
-	NodeRegister{}, NodeRegisterAck{}, Partial{}, Result{}, ResultAck{}, Segmentation{}, SessionAudio{}, SessionEnded{}, SessionResume{}, SessionResumed{},
-	SessionStart{}, SessionStarted{}, SessionUpdate{}, Usage{}, UtteranceCommitted{}, UtteranceStart{}, Warning{},
+	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, SessionCancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
+	JobFail{}, JobPartial{}, SessionTokenRequest{}, SessionTokenResponse{}, JobReject{}, JobResult{}, JobResultAck{}, SessionLatency{}, SessionLimits{}, ModelNotAvailable{}, NodeHeartbeat{},
+	NodeRegister{}, NodeRegisterAck{}, SessionPartial{}, SessionResult{}, SessionResultAck{}, SessionSegmentation{}, SessionAudio{}, SessionEnded{}, SessionResume{}, SessionResumed{},
+	SessionStart{}, SessionStarted{}, SessionUpdate{}, SessionUsage{}, UtteranceCommitted{}, UtteranceStart{}, Warning{},
 }
 
-// requests are the bodies that one side takes from the other without knowing it.
+// frames lists every text frame.
+var frames = []Frame{
+	NodeRegister{}, NodeRegisterAck{}, NodeHeartbeat{}, JobAssign{}, JobAck{}, JobReject{}, JobPartial{}, JobResult{}, JobFail{}, JobResultAck{},
+	JobCancel{}, JobCancelled{}, ModelNotAvailable{}, Drain{},
+	SessionStart{}, SessionStarted{}, SessionResume{}, SessionResumed{}, UtteranceStart{}, AudioChunk{}, AudioAck{}, AudioGone{}, UtteranceCommitted{},
+	SessionPartial{}, SessionResult{}, SessionResultAck{}, SessionUpdate{}, SessionCancel{}, SessionKeepalive{}, SessionEnd{}, SessionEnded{},
+	GoAway{}, Warning{}, ErrorFrame{},
+}
+
+// requests lists the bodies that are decoded from an untrusted peer.
 var requests = []any{
 	RegisterRequest{}, HeartbeatRequest{}, ModelNotAvailableRequest{}, DispatchRequest{},
 	JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, Assignment{}, Error{},
 }
 
-// sample fills a value of a type: every field, or only those that are always sent. It goes by reflection, so
-// that a field added later is in the samples, and so in the golden files, without anybody's thinking of it.
+// sample returns a value of a type with every field set, or only those that are never omitted. It uses reflection, so that
+// a field added later is in the samples and in the golden files.
 func sample(t *testing.T, typ reflect.Type, all bool) reflect.Value {
 	t.Helper()
 	v := reflect.New(typ).Elem()
@@ -39,14 +48,14 @@ func sample(t *testing.T, typ reflect.Type, all bool) reflect.Value {
 	return v
 }
 
-// filler gives every field a value that comes from its Go name: two JSON names that were swapped show, and a
-// new field leaves the values of the others alone.
+// filler gives every field a value derived from its Go name, so that swapped JSON names show, and a new field does not
+// change the values of the others.
 type filler struct {
 	t   *testing.T
 	all bool
 }
 
-// number makes a number from 1 to 999 of a name.
+// number hashes a name to a number from 1 to 999.
 func number(name string) int64 {
 	h := fnv.New32a()
 	h.Write([]byte(name))
@@ -60,7 +69,7 @@ func (f *filler) fill(v reflect.Value, name, enum string) {
 		return
 	}
 	if v.Type() == reflect.TypeFor[[]byte]() {
-		v.SetBytes([]byte("sound"))
+		v.SetBytes([]byte("audio"))
 		return
 	}
 	switch v.Kind() {
@@ -85,9 +94,9 @@ func (f *filler) fill(v reflect.Value, name, enum string) {
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		one := reflect.New(v.Type().Elem()).Elem()
-		f.fill(one, name, enum)
-		v.SetMapIndex(reflect.ValueOf("FULL"), one)
+		value := reflect.New(v.Type().Elem()).Elem()
+		f.fill(value, name, enum)
+		v.SetMapIndex(reflect.ValueOf("FULL"), value)
 	case reflect.String:
 		text, _, _ := strings.Cut(enum, ",")
 		if text == "" {
@@ -95,7 +104,7 @@ func (f *filler) fill(v reflect.Value, name, enum string) {
 		}
 		v.SetString(text)
 	case reflect.Bool:
-		v.SetBool(true) // false would be left out where it may be
+		v.SetBool(true) // omitempty omits false
 	case reflect.Int, reflect.Int64:
 		v.SetInt(number(name))
 	case reflect.Uint64:
@@ -103,6 +112,6 @@ func (f *filler) fill(v reflect.Value, name, enum string) {
 	case reflect.Float64:
 		v.SetFloat(float64(number(name)) / 1000)
 	default:
-		f.t.Fatalf("do not know how to fill a %s", v.Type())
+		f.t.Fatalf("no sample for a field of type %s", v.Type())
 	}
 }

@@ -50,7 +50,7 @@ func startNodes(tb testing.TB, instances, on []*instance, each, slots int) *node
 		for k := range each {
 			running.Go(func() {
 				err := node.Run(ctx, node.Config{
-					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, Grace: time.Second, HTTPClient: &http.Client{Transport: transport},
+					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, ShutdownTimeout: time.Second, HTTPClient: &http.Client{Transport: transport},
 					Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 				}, f.handleJob)
 				if err != nil {
@@ -111,7 +111,7 @@ func startSessions(tb testing.TB, on *instance, count int) []*testSession {
 			defer close(s.outcomes)
 			for e, err := range c.Events() {
 				switch e.(type) {
-				case client.Result, client.Failed:
+				case client.Result, client.UtteranceFailed:
 					s.outcomes <- e
 				}
 				if err != nil {

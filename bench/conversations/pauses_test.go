@@ -41,7 +41,7 @@ func BenchmarkPauseProbes(t *testing.B) {
 			defer func() { <-startLimit }()
 			var err error
 			all[i], err = client.Start(t.Context(), client.Config{URL: p.url, Log: quiet, Start: wire.SessionStart{
-				Langs: []string{"en", "es"}, Segmentation: wire.Segmentation{PauseMS: sessionPause.Milliseconds()},
+				Langs: []string{"en", "es"}, Segmentation: wire.SessionSegmentation{PauseMS: sessionPause.Milliseconds()},
 			}})
 			if err != nil {
 				t.Error(err)

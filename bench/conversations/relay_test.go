@@ -143,7 +143,7 @@ func (r *relay) serveNode(c *socket.Conn) {
 		delete(r.waiting, in.JobID)
 		r.mu.Unlock()
 		c.Send(wire.JobResultAck{ActiveJob: in.ActiveJob, Accepted: true})
-		to.Send(wire.Result{JobID: in.JobID, Result: in.Result})
+		to.Send(wire.SessionResult{JobID: in.JobID, Result: in.Result})
 	}
 }
 

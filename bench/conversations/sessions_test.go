@@ -108,7 +108,7 @@ func startNodes(ctx context.Context, tb testing.TB, url string, count, slots int
 	for i := range count {
 		all.Go(func() {
 			err := node.Run(ctx, node.Config{
-				URL: url, ID: fmt.Sprintf("node-%d", i), Slots: slots, Log: quiet, Grace: time.Second,
+				URL: url, ID: fmt.Sprintf("node-%d", i), Slots: slots, Log: quiet, ShutdownTimeout: time.Second,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 				audio, err := job.Audio(ctx)
@@ -196,11 +196,11 @@ func (p *testSession) run(ctx context.Context, tb testing.TB, b *utteranceLog) {
 				tb.Errorf("session %d: result %d of %s, want %d of %s", p.number, e.UtteranceIndex, e.TextTgt, next, want)
 			}
 			next++
-		case client.Failed:
+		case client.UtteranceFailed:
 			b.errors.Add(1)
 			tb.Logf("session %d: %s %s", p.number, e.Err.Code, e.Err.Detail)
 			next++
-		case client.Ended:
+		case client.SessionEnded:
 			if e.Utterances != next || next != sent.Load() {
 				tb.Errorf("session %d: sent %d utterances, session_ended counts %d, received %d outcomes", p.number, sent.Load(), e.Utterances, next)
 			}

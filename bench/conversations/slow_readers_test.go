@@ -37,7 +37,7 @@ func BenchmarkSlowReaders(b *testing.B) {
 	for i := range 20 {
 		others.Go(func() {
 			err := node.Run(ctx, node.Config{
-				URL: p.url, ID: fmt.Sprintf("node-%d", i), Slots: 32, Log: quiet, Grace: time.Second,
+				URL: p.url, ID: fmt.Sprintf("node-%d", i), Slots: 32, Log: quiet, ShutdownTimeout: time.Second,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
 			}, func(_ context.Context, job *node.Job) (node.Result, error) {
 				r := node.Result{TextTgt: "x"}

@@ -69,9 +69,9 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 		log.Info("job ended", "job_id", job.ID, "attempt_id", job.Attempt, "done", err == nil, "took_ms", time.Since(began).Milliseconds())
 		return result, err
 	})
-	var refused *node.Refused
-	if errors.As(err, &refused) && refused.Said != nil {
-		return refused.Said
+	var refused *node.RefusedError
+	if errors.As(err, &refused) && refused.Err != nil {
+		return refused.Err
 	}
 	return err
 }

@@ -130,7 +130,7 @@ func (c *talkCmd) listen(s *client.Session, out io.Writer) error {
 		} else {
 			c.show(out, e)
 		}
-		if ended, ok := e.(client.Ended); ok {
+		if ended, ok := e.(client.SessionEnded); ok {
 			return unanswered(&ended)
 		}
 	}
@@ -138,7 +138,7 @@ func (c *talkCmd) listen(s *client.Session, out io.Writer) error {
 }
 
 // unanswered says whether something that was said has no result.
-func unanswered(e *client.Ended) error {
+func unanswered(e *client.SessionEnded) error {
 	switch {
 	case e.Utterances == 0:
 		return errSilence
@@ -150,19 +150,19 @@ func unanswered(e *client.Ended) error {
 
 func (c *talkCmd) show(out io.Writer, e client.Event) {
 	switch e := e.(type) {
-	case client.Committed:
+	case client.UtteranceCommitted:
 		fmt.Fprintf(out, "[%d] %.1f s, %s to %s\n", e.UtteranceIndex+1, float64(e.DurationMS)/1000, e.SrcLang, e.TgtLang)
-	case client.Partial:
+	case client.PartialResult:
 		fmt.Fprintf(out, "[%d] … %s %s\n", e.UtteranceIndex+1, e.TextSrc, e.TextTgt)
 	case client.Result:
 		fmt.Fprintf(out, "[%d] %s\n[%d] %s  (%d ms)\n", e.UtteranceIndex+1, e.TextSrc, e.UtteranceIndex+1, e.TextTgt, e.Latency.TotalMS)
-	case client.Failed:
+	case client.UtteranceFailed:
 		fmt.Fprintf(out, "[%d] no result: %s\n", e.UtteranceIndex+1, e.Err.Detail)
 	case client.Warning:
 		fmt.Fprintf(out, "warning: %s\n", e.Detail)
 	case client.Reconnecting:
 		fmt.Fprintln(out, "the connection was lost; connecting again")
-	case client.Ended:
+	case client.SessionEnded:
 		fmt.Fprintf(out, "utterances: %d, results: %d, errors: %d, speech: %.1f s\n", e.Utterances, e.Results, e.Errors, float64(e.AudioMS)/1000)
 	}
 }

@@ -1,4 +1,4 @@
-// Command client speaks a WAV file (16 bits, mono) into a session and prints the results: client URL FILE.wav FROM TO.
+// Command client sends a WAV file (16 bits, mono) to a session and prints the results: client URL FILE.wav FROM TO.
 package main
 
 import (
@@ -12,10 +12,10 @@ import (
 func main() {
 	wav := must(os.ReadFile(os.Args[2]))
 	start := wire.SessionStart{Langs: os.Args[3:5], Audio: wire.SessionAudio{SampleRate: int(wav[24]) | int(wav[25])<<8}}
-	s := must(client.Start(context.Background(), client.Config{URL: os.Args[1], Start: start})) //nolint:forbidigo // the root
+	s := must(client.Start(context.Background(), client.Config{URL: os.Args[1], Start: start})) //nolint:forbidigo // the root of the program
 	go func() { must(s.Write(wav[44:])); must(s, s.End()) }()
-	for e, err := range s.Events() {
-		if r, ok := must(e, err).(client.Result); ok {
+	for event, err := range s.Events() {
+		if r, ok := must(event, err).(client.Result); ok {
 			must(os.Stdout.WriteString(r.TextSrc + " → " + r.TextTgt + "\n"))
 		}
 	}

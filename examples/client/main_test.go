@@ -15,8 +15,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestUnderThirtyLines: that much is a complete client.
-func TestUnderThirtyLines(t *testing.T) {
+// A complete client needs fewer than thirty lines.
+func TestExampleIsShort(t *testing.T) {
 	t.Parallel()
 	body, err := os.ReadFile("main.go")
 	if err != nil {
@@ -27,8 +27,8 @@ func TestUnderThirtyLines(t *testing.T) {
 	}
 }
 
-// TestClient builds the program and has it speak a file to a scheduler.
-func TestClient(t *testing.T) {
+// The program sends a file to a fake scheduler and prints the result.
+func TestClientPrintsResults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	program, file := filepath.Join(dir, "client"), filepath.Join(dir, "morning.wav")
@@ -39,7 +39,7 @@ func TestClient(t *testing.T) {
 	if err := os.WriteFile(file, wav(8000, audio), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &scheduler{t: t}
+	s := &fakeScheduler{t: t}
 	server := httptest.NewServer(s)
 	out, err := exec.CommandContext(t.Context(), program, server.URL, file, "en", "es").CombinedOutput()
 	server.Close()
@@ -50,11 +50,11 @@ func TestClient(t *testing.T) {
 		t.Errorf("started with %+v", s.start)
 	}
 	if !bytes.Equal(s.audio, audio) {
-		t.Errorf("%d bytes of audio arrived, want the %d of the file", len(s.audio), len(audio))
+		t.Errorf("received %d bytes of audio, want the %d bytes of the file", len(s.audio), len(audio))
 	}
 }
 
-// wav is a file of that sound.
+// wav returns a WAV file with the audio.
 func wav(rate int, audio []byte) []byte {
 	le := binary.LittleEndian
 	b := append([]byte("RIFF"), le.AppendUint32(nil, uint32(36+len(audio)))...)
@@ -65,22 +65,22 @@ func wav(rate int, audio []byte) []byte {
 	return append(le.AppendUint32(append(b, "data"...), uint32(len(audio))), audio...)
 }
 
-// scheduler hears the same in everything.
-type scheduler struct {
+// fakeScheduler answers all audio with the same translation.
+type fakeScheduler struct {
 	t     *testing.T
 	start wire.SessionStart
 	audio []byte
 }
 
 // ServeHTTP implements http.Handler.
-func (s *scheduler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeScheduler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.Subprotocol}})
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
 	defer conn.CloseNow()
-	say := func(f wire.Frame) {
+	send := func(f wire.Frame) {
 		text, err := wire.EncodeFrame(f)
 		if err == nil {
 			err = conn.Write(r.Context(), websocket.MessageText, text)
@@ -104,10 +104,10 @@ func (s *scheduler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if err := wire.Decode(body, &s.start); err != nil {
 				s.t.Error(err)
 			}
-			say(wire.SessionStarted{SessionID: "s-1", Audio: s.start.Audio, Limits: wire.Limits{BufferedMS: 5000}})
+			send(wire.SessionStarted{SessionID: "s-1", Audio: s.start.Audio, Limits: wire.SessionLimits{BufferedMS: 5000}})
 		case wire.SessionEnd{}.Type():
-			say(wire.Result{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
-			say(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
+			send(wire.SessionResult{Seq: 1, TextSrc: "good morning", TextTgt: "buenos días"})
+			send(wire.SessionEnded{SessionID: "s-1", Utterances: 1, Results: 1})
 			_ = conn.Close(websocket.StatusNormalClosure, "")
 			return
 		}

@@ -1,4 +1,4 @@
-// Command node is a complete node that tells, in capitals, how much it heard: LINGUA_URL=http://127.0.0.1:5010 go run .
+// Command node is a complete node. Its translation is the size of the audio in capital letters. See ../README.md.
 package main
 
 import (
@@ -13,13 +13,13 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // the program's root
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // the root of the program
 	cfg := node.Config{URL: os.Getenv("LINGUA_URL"), Token: os.Getenv("LINGUA_TOKEN"), Slots: 4}
 	cfg.Declaration = wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}}
 	err := node.Run(ctx, cfg, func(ctx context.Context, job *node.Job) (node.Result, error) {
 		audio, err := job.Audio(ctx)
-		heard := fmt.Sprintf("%d bytes of %s", len(audio), job.Src)
-		return node.Result{TextSrc: heard, TextTgt: strings.ToUpper(heard)}, err
+		size := fmt.Sprintf("%d bytes of %s", len(audio), job.Src)
+		return node.Result{TextSrc: size, TextTgt: strings.ToUpper(size)}, err
 	})
 	stop()
 	if err != nil {

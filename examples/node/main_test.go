@@ -16,8 +16,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestExample builds the program, runs it against a scheduler that has one job for it, and interrupts it.
-func TestExample(t *testing.T) {
+// The program executes one job of a fake scheduler, and stops at an interrupt.
+func TestNodeExecutesJob(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("main.go")
 	if err != nil {
@@ -33,8 +33,8 @@ func TestExample(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 
-	told := make(chan conversation, 1)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { told <- converse(ctx, w, r) }))
+	exchanges := make(chan exchange, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { exchanges <- serveNode(ctx, w, r) }))
 	defer srv.Close()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, program)
@@ -42,12 +42,12 @@ func TestExample(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	got := <-told
+	got := <-exchanges
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
 	if want := `{"text_src":"5 bytes of en","text_tgt":"5 BYTES OF EN"}`; got.path != "/ws/node" || got.token != "Bearer token" || got.result != want {
-		t.Errorf("%s with %q: %s, want %s", got.path, got.token, got.result, want)
+		t.Errorf("path %s, token %q, result %s; want %s", got.path, got.token, got.result, want)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
@@ -63,55 +63,55 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// conversation is how the scheduler and the node got on.
-type conversation struct {
+// exchange is what the scheduler received from the node.
+type exchange struct {
 	conn                *websocket.Conn
 	path, token, result string
 	err                 error
 }
 
-// converse registers the node, gives it a job with its audio, and acknowledges the result.
-func converse(ctx context.Context, w http.ResponseWriter, r *http.Request) conversation {
-	c := conversation{path: r.URL.Path, token: r.Header.Get("Authorization")}
-	if c.conn, c.err = websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.Subprotocol}}); c.err != nil {
-		return c
+// serveNode registers the node, assigns a job with audio, and acknowledges the result.
+func serveNode(ctx context.Context, w http.ResponseWriter, r *http.Request) exchange {
+	e := exchange{path: r.URL.Path, token: r.Header.Get("Authorization")}
+	if e.conn, e.err = websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.Subprotocol}}); e.err != nil {
+		return e
 	}
 	job := wire.ActiveJob{JobID: "j-1", AttemptID: 1}
-	c.read(ctx, &wire.NodeRegister{})
-	c.send(ctx, wire.NodeRegisterAck{NodeID: "n-1", Epoch: 1, ResumeToken: "r", HeartbeatIntervalMS: 60_000, Status: "registered"})
-	c.send(ctx, wire.JobAssign{JobID: job.JobID, AttemptID: 1, SrcLang: "en", TgtLang: "es", TimeoutMS: 60_000, Audio: &wire.Audio{Bytes: 5}})
-	if frame, err := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Last: true}, []byte("sound")); err == nil && c.err == nil {
-		c.err = c.conn.Write(ctx, websocket.MessageBinary, frame)
+	e.read(ctx, &wire.NodeRegister{})
+	e.send(ctx, wire.NodeRegisterAck{NodeID: "n-1", Epoch: 1, ResumeToken: "r", HeartbeatIntervalMS: 60_000, Status: "registered"})
+	e.send(ctx, wire.JobAssign{JobID: job.JobID, AttemptID: 1, SrcLang: "en", TgtLang: "es", TimeoutMS: 60_000, Audio: &wire.Audio{Bytes: 5}})
+	if frame, err := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: job, Last: true}, []byte("audio")); err == nil && e.err == nil {
+		e.err = e.conn.Write(ctx, websocket.MessageBinary, frame)
 	}
-	c.read(ctx, &wire.JobAck{})
+	e.read(ctx, &wire.JobAck{})
 	var result wire.JobResult
-	c.read(ctx, &result)
-	c.result = string(result.Result)
-	c.send(ctx, wire.JobResultAck{ActiveJob: job, Accepted: true})
-	return c
+	e.read(ctx, &result)
+	e.result = string(result.Result)
+	e.send(ctx, wire.JobResultAck{ActiveJob: job, Accepted: true})
+	return e
 }
 
-func (c *conversation) read(ctx context.Context, f wire.Frame) {
+func (e *exchange) read(ctx context.Context, f wire.Frame) {
 	var text []byte
-	if c.err == nil {
-		_, text, c.err = c.conn.Read(ctx)
+	if e.err == nil {
+		_, text, e.err = e.conn.Read(ctx)
 	}
-	if c.err != nil {
+	if e.err != nil {
 		return
 	}
 	if got, err := wire.TypeOf(text); err != nil || got != f.Type() {
-		c.err = wire.Errorf(wire.InvalidRequest, "got %s, want %s", text, f.Type())
+		e.err = wire.Errorf(wire.InvalidRequest, "got %s, want %s", text, f.Type())
 		return
 	}
-	c.err = wire.Decode(text, f)
+	e.err = wire.Decode(text, f)
 }
 
-func (c *conversation) send(ctx context.Context, f wire.Frame) {
+func (e *exchange) send(ctx context.Context, f wire.Frame) {
 	text, err := wire.EncodeFrame(f)
-	if c.err == nil {
-		c.err = err
+	if e.err == nil {
+		e.err = err
 	}
-	if c.err == nil {
-		c.err = c.conn.Write(ctx, websocket.MessageText, text)
+	if e.err == nil {
+		e.err = e.conn.Write(ctx, websocket.MessageText, text)
 	}
 }

@@ -168,7 +168,7 @@ func (c *call) retry(ctx context.Context, do func() error) string {
 			backoff.SleepJitter(ctx, wait, 0.5)
 			continue
 		}
-		if !refusal.Code.Traits().Retryable {
+		if !refusal.Code.Retryable() {
 			return string(refusal.Code)
 		}
 		e := c.entry(journal.CallRefused)

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -114,11 +115,12 @@ func (d *sessionDriver) startSession(ctx context.Context, id string, startLimit 
 	for ctx.Err() == nil {
 		// A repeated start is the same as the first, whose answer may have been lost.
 		s, err := client.Start(context.WithoutCancel(ctx), client.Config{
+			Log:        slog.New(slog.DiscardHandler),
 			URL:        d.config.URL,
 			HTTPClient: &http.Client{Transport: d.recorder(id)},
 			Start: wire.SessionStart{
 				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: SampleRate}, Partials: true, TTS: d.tts,
-				Segmentation: wire.Segmentation{PauseMS: maxPause.Milliseconds()},
+				Segmentation: wire.SessionSegmentation{PauseMS: maxPause.Milliseconds()},
 			},
 		})
 		if err == nil {
@@ -174,27 +176,27 @@ func (d *sessionDriver) sendUtterances(ctx context.Context, s *client.Session, i
 func (d *sessionDriver) recordEvent(id string, event client.Event) {
 	e := journal.Entry{Source: id}
 	switch v := event.(type) {
-	case client.Committed:
+	case client.UtteranceCommitted:
 		e.Kind, e.Request, e.Index, e.Job = journal.UtteranceCommitted, v.RequestID, v.UtteranceIndex, v.JobID
-	case client.Partial:
+	case client.PartialResult:
 		e.Kind, e.Index, e.Job, e.Attempt = journal.PartialReceived, v.UtteranceIndex, v.JobID, v.AttemptID
 	case client.Result:
 		e.Kind, e.OK, e.Request, e.Index, e.Seq, e.Job, e.Attempt = journal.Terminal, true, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID, v.AttemptID
 		setOrigin(&e, v.TextTgt)
 		e.Speech = v.TTS == "follows"
-	case client.Speech:
+	case client.SpeechChunk:
 		e.Kind, e.Job, e.Attempt, e.Index, e.Bytes, e.OK = journal.SpeechReceived, v.JobID, v.AttemptID, int64(v.Chunk), int64(len(v.Audio)), v.Last
 		e.Code = d.speech.verify(attemptKey{v.JobID, v.AttemptID}, v.Chunk, v.Audio)
-	case client.Failed:
+	case client.UtteranceFailed:
 		e.Kind, e.Request, e.Index, e.Seq, e.Job = journal.Terminal, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID
 		if e.Code = string(v.Err.Code); v.Reason != "" && v.Reason != e.Code {
 			e.Code += "/" + v.Reason
 		}
 	case client.Reconnecting:
 		e.Kind, e.Code = journal.Reconnecting, v.Err.Error()
-	case client.Resumed:
-		e.Kind, e.Recovered, e.Bytes = journal.Resumed, v.Recovered, v.Resent
-	case client.Ended:
+	case client.SessionResumed:
+		e.Kind, e.Recovered, e.Bytes = journal.Resumed, v.Recovered, v.ResentFrames
+	case client.SessionEnded:
 		e.Kind, e.Index = journal.SessionEnded, v.Utterances
 	default:
 		return
@@ -218,7 +220,7 @@ func (d *sessionDriver) recordFrame(id string, conn int, sent bool, text []byte)
 		First     int64  `json:"first_seq"`
 	}
 	switch kind {
-	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.UtteranceCommitted{}.Type(), wire.Result{}.Type(), wire.ErrorFrame{}.Type():
+	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.UtteranceCommitted{}.Type(), wire.SessionResult{}.Type(), wire.ErrorFrame{}.Type():
 		if json.Unmarshal(text, &m) != nil {
 			return
 		}

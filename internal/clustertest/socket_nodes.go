@@ -41,7 +41,7 @@ func runSocketNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, re
 		running.Go(func() {
 			defer n.onReady()
 			errs[i] = node.Run(ctx, node.Config{
-				URL: cfg.URL, ID: n.name, Slots: cfg.Slots, Grace: 10 * time.Second, Log: log.With("node_id", n.name),
+				URL: cfg.URL, ID: n.name, Slots: cfg.Slots, ShutdownTimeout: 10 * time.Second, Log: log.With("node_id", n.name),
 				HTTPClient:  &http.Client{Transport: &frameRecorder{transport: transport, onConnect: n.recordConnection, onText: n.recordFrame}},
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
 			}, n.handleJob)

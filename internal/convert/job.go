@@ -91,7 +91,7 @@ func CheckResult(result json.RawMessage) *wire.Error {
 	case body[0] != '{':
 		return wire.Invalid("result", "must be an object")
 	case !fitsMessage(body):
-		return wire.Wrong(wire.PayloadTooLarge, "result", "it does not fit into a message of %d bytes, which contains its texts twice: send less", wire.MaxFrame)
+		return wire.FieldErrorf(wire.PayloadTooLarge, "result", "it does not fit into a message of %d bytes, which contains its texts twice: send less", wire.MaxFrame)
 	}
 	var speech struct {
 		TTSAudio *wire.AudioFormat `json:"tts_audio"`
@@ -118,7 +118,7 @@ func fitsMessage(result json.RawMessage) bool {
 	}
 	var r NodeResult
 	_ = json.Unmarshal(result, &r) // fields of another type count as absent, here as in the message
-	text, err := wire.EncodeFrame(wire.Result{TextSrc: r.TextSrc, TextTgt: r.TextTgt, Result: result})
+	text, err := wire.EncodeFrame(wire.SessionResult{TextSrc: r.TextSrc, TextTgt: r.TextTgt, Result: result})
 	return err == nil && len(text)+messageOverhead <= wire.MaxFrame
 }
 

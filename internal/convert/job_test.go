@@ -132,7 +132,7 @@ func TestAcceptedResultsFitIntoMessages(t *testing.T) {
 		if err := json.Unmarshal(result, &r); err != nil {
 			t.Fatal(err)
 		}
-		message, err := wire.EncodeFrame(wire.Result{TextSrc: r.TextSrc, TextTgt: r.TextTgt, Result: result})
+		message, err := wire.EncodeFrame(wire.SessionResult{TextSrc: r.TextSrc, TextTgt: r.TextTgt, Result: result})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -252,7 +252,7 @@ func Tenant(grant *auth.NodeGrant, declared *core.TenantID) (*core.TenantID, *wi
 		return declared, nil
 	}
 	if declared != nil && *declared != grant.Tenant {
-		return nil, wire.Wrong(wire.Forbidden, "tenant_id", "this token is of another tenant")
+		return nil, wire.FieldErrorf(wire.Forbidden, "tenant_id", "this token is of another tenant")
 	}
 	return &grant.Tenant, nil
 }

@@ -30,8 +30,11 @@ func TestNodeView(t *testing.T) {
 	yes, no := true, false
 	want := wire.Node{
 		NodeID: "n", Epoch: 2, Online: true, Health: "ready", MaxConcurrentJobs: 4, Reserved: 1, Running: 1, Foreign: 1, EffectiveLoad: 3, SetAsideMS: 500,
-		SemanticLangs: []string{"en"}, NMTPairs: [][]string{{"en", "zh"}}, CapabilityByType: &wire.CapabilityByType{ASR: &yes, TTS: &no},
-		InstalledServices: []wire.Service{{ServiceID: "s", Status: "ready"}}, TenantID: "acme", CallbackURL: "http://node/jobs", Incarnation: "i-a",
+		NodeCapabilities: wire.NodeCapabilities{
+			SemanticLangs: []string{"en"}, NMTPairs: [][]string{{"en", "zh"}}, CapabilityByType: &wire.CapabilityByType{ASR: &yes, TTS: &no},
+			InstalledServices: []wire.Service{{ServiceID: "s", Status: "ready"}},
+		},
+		TenantID: "acme", CallbackURL: "http://node/jobs", Incarnation: "i-a",
 	}
 	got := convert.Node(st, 15*time.Second, 500*time.Millisecond)
 	if since := time.Now().UnixMilli() - got.LastHeartbeatMS; since < 1000 || since > 60_000 {

@@ -57,7 +57,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		if e.Code == wire.NoCapableNode && w.Join.Before(until) {
 			until = w.Join
 		}
-		if !e.Code.Traits().Retryable || !time.Now().Before(until) || d.runner.draining.Load() {
+		if !e.Code.Retryable() || !time.Now().Before(until) || d.runner.draining.Load() {
 			d.metrics.Dispatched(time.Since(began), true)
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
 			d.selector.countFinalRefusal(e)

@@ -104,7 +104,7 @@ func (c *testCluster) startLateNodes(t *testing.T) {
 	for i := range 4 {
 		all.Go(func() {
 			err := node.Run(ctx, node.Config{
-				URL: c.NodeBalancer.URL(), ID: fmt.Sprintf("late-%d", i), Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), Grace: time.Millisecond,
+				URL: c.NodeBalancer.URL(), ID: fmt.Sprintf("late-%d", i), Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Millisecond,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 				audio, err := job.Audio(ctx)

@@ -96,7 +96,7 @@ func startFastNode(t *testing.T, url string) {
 	go func() {
 		defer close(done)
 		err := node.Run(ctx, node.Config{
-			URL: url, ID: "fast", Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), Grace: time.Millisecond,
+			URL: url, ID: "fast", Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Millisecond,
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, InstalledModels: models(39, 96)},
 		}, func(context.Context, *node.Job) (node.Result, error) {
 			return node.Result{TextSrc: strings.Repeat("word ", 200), TextTgt: strings.Repeat("palabra ", 200)}, nil
@@ -231,9 +231,9 @@ func (a *abuser) attackPatterns() []attackPattern {
 				case 1:
 					return true, tone[:320]
 				case 2:
-					return false, frameText(wire.Cancel{})
+					return false, frameText(wire.SessionCancel{})
 				case 3:
-					return false, frameText(wire.ResultAck{Seq: r.Int64()})
+					return false, frameText(wire.SessionResultAck{Seq: r.Int64()})
 				case 4:
 					return false, frameText(wire.AudioGone{UtteranceIndex: r.Int64N(1000)})
 				}

@@ -67,7 +67,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 		return e
 	}
 	if p.Tenant != nil && *p.Tenant != n.declared.Tenant {
-		return wire.Wrong(wire.Forbidden, "tenant_id", "a node does not change its tenant; register again")
+		return wire.FieldErrorf(wire.Forbidden, "tenant_id", "a node does not change its tenant; register again")
 	}
 	a, e := convert.Activity(&in.Declaration)
 	if e != nil {
@@ -282,7 +282,7 @@ func (s *Server) handleSpeech(n *conn, frame []byte) *wire.Error {
 	}
 	format, expected := n.speech.format(h.ActiveJob)
 	if !expected {
-		return wire.Wrong(wire.NotHolder, "job_id", "no result of attempt %d of job %s was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
+		return wire.FieldErrorf(wire.NotHolder, "job_id", "no result of attempt %d of job %s was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
 	}
 	e := audio.CheckSpeech(&h, format, data)
 	if h.Last || e != nil {

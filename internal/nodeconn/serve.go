@@ -117,7 +117,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, grant *auth.NodeGra
 	case convert.CheckOptionalID("node_id", in.NodeID) != nil:
 		return nil, convert.CheckOptionalID("node_id", in.NodeID)
 	case !grant.Covers(core.NodeID(in.NodeID)):
-		return nil, wire.Wrong(wire.Forbidden, "node_id", "this token is not for a node of this name")
+		return nil, wire.FieldErrorf(wire.Forbidden, "node_id", "this token is not for a node of this name")
 	case in.CallbackURL != nil:
 		return nil, errCallback()
 	case e != nil:

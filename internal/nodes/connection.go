@@ -23,7 +23,7 @@ func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 	case err != nil:
 		return err
 	case declared == nil || declared.Epoch != epoch:
-		return wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d", id, epoch)
+		return wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d", id, epoch)
 	}
 	if n := r.fleet.Node(id); n != nil {
 		n.Answered() // it may have missed ACKs only because its connection was dead

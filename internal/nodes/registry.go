@@ -165,7 +165,7 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 		}
 		switch result.Verdict {
 		case store.StaleEpoch:
-			return nil, wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
+			return nil, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
 		case store.TooLate:
 			if ctx.Err() != nil {
 				return nil, r.storeError(ctx, "heartbeat", ctx.Err())
@@ -188,7 +188,7 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 	}
 	if !b.Patch.Full() || b.Patch.Connection != 0 {
 		// A connected node is registered by the instance that has its connection, from all that it has declared over it.
-		return nil, wire.Wrong(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
+		return nil, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
 	reply, err := r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true})
 	return reply.Cancel, err
@@ -266,7 +266,7 @@ func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (sto
 }
 
 func unknownNodeError(id core.NodeID) *wire.Error {
-	return wire.Wrong(wire.NotFound, "node_id", "no node %s is registered", id)
+	return wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)
 }
 
 // storeError counts and logs a store operation that failed, and returns the error for the caller.

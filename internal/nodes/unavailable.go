@@ -57,7 +57,7 @@ func (r *Registry) mark(ctx context.Context, u *Unavailable) error {
 	case err != nil:
 		return r.storeError(ctx, "rate", err)
 	case !ok:
-		return wire.Wrong(wire.RateLimited, "node_id",
+		return wire.FieldErrorf(wire.RateLimited, "node_id",
 			"node %s sent more than %d such reports in a minute, so %s was not marked; the job, if one was named, is retried; wait a minute",
 			u.Node, r.cfg.MarkRate, u.Service).RetryIn(time.Minute)
 	}

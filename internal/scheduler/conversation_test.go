@@ -134,14 +134,14 @@ func runConversation(t *testing.T, url string, number int) {
 				t.Errorf("client %d: result %d is %+v, want %s", number, next, e, want)
 			}
 			next++
-		case client.Failed:
+		case client.UtteranceFailed:
 			if e.UtteranceIndex != next {
 				t.Errorf("client %d: %+v, want %d", number, e, next)
 			}
 			next++
-		case client.Speech:
+		case client.SpeechChunk:
 			speech++
-		case client.Ended:
+		case client.SessionEnded:
 			if e.Utterances != utterances || e.Results+e.Errors != utterances {
 				t.Errorf("client %d: %+v", number, e)
 			}
@@ -175,7 +175,7 @@ func TestCutConnections(t *testing.T) {
 	for i := range 6 {
 		nodes.Go(func() {
 			err := node.Run(ctx, node.Config{
-				URL: at(i), ID: fmt.Sprintf("node-%d", i), Slots: 16, Log: discardLog, Grace: time.Second,
+				URL: at(i), ID: fmt.Sprintf("node-%d", i), Slots: 16, Log: discardLog, ShutdownTimeout: time.Second,
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
 			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 				audio, err := job.Audio(ctx)
@@ -275,7 +275,7 @@ func speakWhileCut(speaking context.Context, t *testing.T, url string) (got utte
 				t.Errorf("result %d of %s, want %d of %d", e.UtteranceIndex, e.TextSrc, got.utterances, want)
 			}
 			got.utterances++
-		case client.Failed:
+		case client.UtteranceFailed:
 			<-lengths
 			if e.UtteranceIndex != got.utterances {
 				t.Errorf("error %d, want %d", e.UtteranceIndex, got.utterances)
@@ -283,9 +283,9 @@ func speakWhileCut(speaking context.Context, t *testing.T, url string) (got utte
 			got.utterances++
 			got.failed++
 			got.reasons[string(e.Err.Code)]++
-		case client.Resumed:
+		case client.SessionResumed:
 			got.resumed++
-		case client.Ended:
+		case client.SessionEnded:
 			ended = true
 			if e.Utterances != got.utterances {
 				t.Errorf("%d utterances, %d terminal messages", e.Utterances, got.utterances)

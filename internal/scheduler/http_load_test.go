@@ -88,7 +88,7 @@ func (l *httpLoad) dispatch(ctx context.Context, request string) {
 			return
 		case !errors.As(err, &e):
 			l.record("", began, unanswered)
-		case e.Code.Traits().Retryable:
+		case e.Code.Retryable():
 			l.record("", began, e.Code)
 		default:
 			l.t.Errorf("dispatch of %s: %v", request, err)

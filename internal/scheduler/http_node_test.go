@@ -169,7 +169,7 @@ func (n *httpNode) postUntilAnswered(ctx context.Context, path string, in any) w
 		switch {
 		case err == nil:
 			return accepted
-		case errors.As(err, &e) && !e.Code.Traits().Retryable:
+		case errors.As(err, &e) && !e.Code.Retryable():
 			return e.Code
 		}
 		if !backoff.SleepJitter(ctx, 50*time.Millisecond, 0.5) {

@@ -99,9 +99,9 @@ func speakOpus(t *testing.T, url string, langs []string, packets [][]byte) (rece
 		switch e := e.(type) {
 		case client.Result:
 			result = e
-		case client.Failed:
+		case client.UtteranceFailed:
 			t.Fatalf("%+v", e)
-		case client.Speech:
+		case client.SpeechChunk:
 			received, format = append(received, e.Audio), e.Format
 		}
 	}

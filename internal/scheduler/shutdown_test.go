@@ -188,7 +188,7 @@ func TestSessionIsServedWhileItsInstanceLeaves(t *testing.T) {
 	a := r.awaitDelivery()
 	r.post(http.StatusOK, "/v1/job/ack", reportBody(a))
 	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
-	var got wire.Result
+	var got wire.SessionResult
 	s.await(&got)
 	if got.JobID != a.JobID {
 		t.Errorf("the result is of %s, want %s", got.JobID, a.JobID)

@@ -80,7 +80,7 @@ func (c *localNodes) retryReport(what string, report func() error) {
 		if err == nil || c.ctx.Err() != nil {
 			return
 		}
-		if !errors.As(err, &e) || !e.Code.Traits().Retryable {
+		if !errors.As(err, &e) || !e.Code.Retryable() {
 			c.t.Errorf("%s: %v", what, err)
 			return
 		}

@@ -36,7 +36,7 @@ func (a *accessControl) routes() []route {
 		{
 			method: "POST", path: "/v1/sessions", tag: "sockets", summary: "Mint a session token",
 			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
-			handler:     handleBody(a.responder, a.mintToken), in: reflect.TypeFor[wire.MintRequest](), out: reflect.TypeFor[wire.MintResponse](),
+			handler:     handleBody(a.responder, a.mintToken), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
 			codes: []wire.Code{wire.NotFound},
 		},
 	}
@@ -97,7 +97,7 @@ type grantKey struct{}
 // checkNode checks that the caller may act for a node. An operator may for any.
 func checkNode(ctx context.Context, id core.NodeID) *wire.Error {
 	if grant := grantOf(ctx); grant != nil && !grant.Covers(id) {
-		return wire.Wrong(wire.Forbidden, "node_id", "this token is not for node %s", id)
+		return wire.FieldErrorf(wire.Forbidden, "node_id", "this token is not for node %s", id)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ const (
 )
 
 // mintToken makes a token for a session.
-func (a *accessControl) mintToken(_ context.Context, in *wire.MintRequest) (any, error) {
+func (a *accessControl) mintToken(_ context.Context, in *wire.SessionTokenRequest) (any, error) {
 	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -137,5 +137,5 @@ func (a *accessControl) mintToken(_ context.Context, in *wire.MintRequest) (any,
 	if err != nil {
 		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret")
 	}
-	return &wire.MintResponse{SessionID: in.SessionID, Token: token, ExpiresMS: expires.UnixMilli()}, nil
+	return &wire.SessionTokenResponse{SessionID: in.SessionID, Token: token, ExpiresMS: expires.UnixMilli()}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -88,7 +89,7 @@ func expectNotUpgraded(ts *testScheduler, path, token string, code wire.Code) {
 	}
 	defer resp.Body.Close()
 	var e wire.Error
-	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Code != code || resp.StatusCode != code.Traits().Status {
+	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Code != code || resp.StatusCode != wirespec.Status(code) {
 		ts.t.Errorf("%s: %s %+v (%v), want %s", path, resp.Status, e, err, code)
 	}
 	if asks := resp.Header.Get("WWW-Authenticate") != ""; asks != (code == wire.Unauthorized) {
@@ -101,7 +102,7 @@ func expectNotUpgraded(ts *testScheduler, path, token string, code wire.Code) {
 func TestSocketsRequireCredential(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
-	var minted wire.MintResponse
+	var minted wire.SessionTokenResponse
 	ts.requestAs(operatorKey, "POST", "/v1/sessions", object{"session_id": "room-1"}).decode(&minted)
 	for path, others := range map[string]string{"/ws/node": minted.Token, "/ws/session": gpuToken} {
 		expectNotUpgraded(ts, path, "", wire.Unauthorized)
@@ -204,7 +205,7 @@ func TestNodeTokenCoversOwnNodesOnly(t *testing.T) {
 func TestSessionTokens(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
-	var minted wire.MintResponse
+	var minted wire.SessionTokenResponse
 	ts.requestAs(operatorKey, "POST", "/v1/sessions", object{"session_id": "room-1", "tenant_id": "acme", "ttl_seconds": 60}).decode(&minted)
 	ts.requestAs(operatorKey, "POST", "/v1/sessions", object{"ttl_seconds": 1_000_000}).expectError(wire.InvalidRequest)
 	start := object{"type": "session_start", "langs": []string{"en", "es"}}

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/yaml"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -28,13 +29,13 @@ func describeSockets(version string) ([]byte, error) {
 		Operations:         make(map[string]*operationDoc),
 	}
 	registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		if err := d.add(f, textMessage(registry, f)); err != nil {
 			return nil, err
 		}
 	}
 	for _, b := range binaryFrames {
-		if err := d.add(wire.FrameInfo{Side: b.side}, binaryMessage(registry, &b)); err != nil {
+		if err := d.add(wirespec.FrameInfo{Side: b.side}, binaryMessage(registry, &b)); err != nil {
 			return nil, err
 		}
 	}
@@ -138,15 +139,15 @@ var channelDocs = map[string]struct{ summary, description, token string }{
 
 // socketOperations are the operations of the scheduler with the messages of each side. The scheduler is the application that the
 // document describes, so "send" and "receive" are from its point of view.
-var socketOperations = map[wire.Side]struct{ id, action, summary string }{
-	wire.FromNode:   {"fromNode", "receive", "Messages of nodes to the scheduler."},
-	wire.ToNode:     {"toNode", "send", "Messages of the scheduler to nodes."},
-	wire.FromClient: {"fromSession", "receive", "Messages of sessions to the scheduler."},
-	wire.ToClient:   {"toSession", "send", "Messages of the scheduler to sessions."},
+var socketOperations = map[wirespec.Side]struct{ id, action, summary string }{
+	wirespec.FromNode:   {"fromNode", "receive", "Messages of nodes to the scheduler."},
+	wirespec.ToNode:     {"toNode", "send", "Messages of the scheduler to nodes."},
+	wirespec.FromClient: {"fromSession", "receive", "Messages of sessions to the scheduler."},
+	wirespec.ToClient:   {"toSession", "send", "Messages of the scheduler to sessions."},
 }
 
 // add adds a message to its channel and to its operation.
-func (d *asyncDoc) add(f wire.FrameInfo, m *messageDoc) error {
+func (d *asyncDoc) add(f wirespec.FrameInfo, m *messageDoc) error {
 	op, ok := socketOperations[f.Side]
 	if !ok {
 		return fmt.Errorf("message %s is of side %q, which has no operation: add one", m.Name, f.Side)
@@ -192,7 +193,7 @@ func handshake(token string) bindingDoc {
 }
 
 // textMessage describes a text message. Its type is not a field of the Go type, so it is added to the schema here.
-func textMessage(registry huma.Registry, f wire.FrameInfo) *messageDoc {
+func textMessage(registry huma.Registry, f wirespec.FrameInfo) *messageDoc {
 	name := string(f.Frame.Type())
 	ref := registry.Schema(reflect.TypeOf(f.Frame), true, "")
 	s := registry.SchemaFromRef(ref.Ref)
@@ -207,15 +208,15 @@ func textMessage(registry huma.Registry, f wire.FrameInfo) *messageDoc {
 
 // binaryFrame describes a kind of binary message. Without a kind it has no header.
 type binaryFrame struct {
-	side              wire.Side
+	side              wirespec.Side
 	name, kind, about string
 }
 
 var binaryFrames = []binaryFrame{
-	{wire.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it; with opus, a frame is one packet."},
-	{wire.FromNode, "tts", wire.KindTTS, "The spoken result of a job, after a job_result that announces it."},
-	{wire.FromClient, "audio", "", "Audio of the current utterance; the first frame begins one."},
-	{wire.ToClient, "tts", wire.KindTTS, "The spoken result of an utterance, after a result that announces it."},
+	{wirespec.ToNode, "audio", wire.KindAudio, "Audio of a job that was assigned without a URL for it; with opus, a frame is one packet."},
+	{wirespec.FromNode, "tts", wire.KindTTS, "The spoken result of a job, after a job_result that announces it."},
+	{wirespec.FromClient, "audio", "", "Audio of the current utterance; the first frame begins one."},
+	{wirespec.ToClient, "tts", wire.KindTTS, "The spoken result of an utterance, after a result that announces it."},
 }
 
 // binaryMessage describes a binary message.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -107,7 +108,7 @@ func TestEveryMessageIsDescribed(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
 	var want, got []string
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		want = append(want, fmt.Sprintf("%s %s %s: %s", f.Path(), actionOf(f.Side), f.Frame.Type(), f.About))
 	}
 	for key := range d.messages {
@@ -117,7 +118,7 @@ func TestEveryMessageIsDescribed(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-wire.Frames() +description)\n%s", diff)
+		t.Errorf("(-wirespec.Frames() +description)\n%s", diff)
 	}
 	checkReferences(t, d.doc, d.doc)
 }
@@ -165,7 +166,7 @@ func TestCloseCodesAreDescribed(t *testing.T) {
 func TestMessagesMatchDescription(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		for _, all := range []bool{true, false} {
 			text := sampleMessage(t, f.Frame, all)
 			checkMessage(t, f.Path(), actionOf(f.Side), text)
@@ -188,7 +189,7 @@ func TestMessagesMatchDescription(t *testing.T) {
 func TestInvalidMessagesDoNotMatchDescription(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		full, minimal := parseObject(t, sampleMessage(t, f.Frame, true)), parseObject(t, sampleMessage(t, f.Frame, false))
 		refused := func(m object, how string, args ...any) {
 			t.Helper()
@@ -219,10 +220,10 @@ func TestMessagesHaveOneDirection(t *testing.T) {
 	t.Parallel()
 	d := asyncAPI(t)
 	described := make(map[messageKey]bool)
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		described[keyOf(f)] = true
 	}
-	for _, f := range wire.Frames() {
+	for _, f := range wirespec.Frames() {
 		text := sampleMessage(t, f.Frame, true)
 		for _, path := range []string{"/ws/node", "/ws/session"} {
 			for _, w := range []action{sent, received} {
@@ -282,14 +283,14 @@ func asyncAPI(t *testing.T) *asyncAPIDoc {
 	return d
 }
 
-func actionOf(s wire.Side) action {
-	if s == wire.FromNode || s == wire.FromClient {
+func actionOf(s wirespec.Side) action {
+	if s == wirespec.FromNode || s == wirespec.FromClient {
 		return received
 	}
 	return sent
 }
 
-func keyOf(f wire.FrameInfo) messageKey {
+func keyOf(f wirespec.FrameInfo) messageKey {
 	return messageKey{f.Path(), actionOf(f.Side), string(f.Frame.Type())}
 }
 

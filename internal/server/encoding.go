@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -106,7 +107,7 @@ func writeWireError(w http.ResponseWriter, e *wire.Error) {
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}
-	writeJSON(w, e.Code.Traits().Status, e)
+	writeJSON(w, wirespec.Status(e.Code), e)
 }
 
 // writeJSON writes a JSON answer.

@@ -16,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -79,7 +80,7 @@ func FuzzServer(f *testing.F) {
 			}
 			switch ready := req.URL.Path == "/readyz" && rec.Code == http.StatusServiceUnavailable; {
 			case ready:
-			case rec.Code == http.StatusInternalServerError, !isKnownCode(e.Code), e.Code.Traits().Status != rec.Code, e.Detail == "":
+			case rec.Code == http.StatusInternalServerError, !isKnownCode(e.Code), wirespec.Status(e.Code) != rec.Code, e.Detail == "":
 				t.Fatalf("%s %s answered %d: %s", method, path, rec.Code, answer)
 			}
 		}
@@ -202,7 +203,7 @@ func TestErrorsQuoteBoundedInput(t *testing.T) {
 		"/v1/job/ack":                  reflect.TypeFor[wire.JobAckRequest](),
 		"/v1/job/done":                 reflect.TypeFor[wire.JobDoneRequest](),
 		"/v1/job/fail":                 reflect.TypeFor[wire.JobFailRequest](),
-		"/v1/sessions":                 reflect.TypeFor[wire.MintRequest](),
+		"/v1/sessions":                 reflect.TypeFor[wire.SessionTokenRequest](),
 		"/v1/dlq/replay":               reflect.TypeFor[wire.DeadLettersRequest](),
 		"/v1/dlq/purge":                reflect.TypeFor[wire.DeadLettersRequest](),
 	} {

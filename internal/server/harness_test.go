@@ -22,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -248,8 +249,8 @@ func (a response) expectError(code wire.Code) *wire.Error {
 	if err := json.Unmarshal(a.body, e); err != nil {
 		a.t.Fatalf("%s answered %d without an error: %s", a.label, a.status, a.body)
 	}
-	if e.Code != code || a.status != code.Traits().Status {
-		a.t.Fatalf("%s: want %d %s, got %d %s", a.label, code.Traits().Status, code, a.status, a.body)
+	if e.Code != code || a.status != wirespec.Status(code) {
+		a.t.Fatalf("%s: want %d %s, got %d %s", a.label, wirespec.Status(code), code, a.status, a.body)
 	}
 	if e.Detail == "" {
 		a.t.Errorf("%s: %s has no detail", a.label, code)

@@ -213,9 +213,11 @@ func TestNodeView(t *testing.T) {
 	yes, no, half := true, false, 0.5
 	want := wire.Node{
 		NodeID: "n1", Epoch: n.epoch, Online: true, Health: "ready", MaxConcurrentJobs: 2, CurrentLoad: &wire.Load{Memory: &half},
-		ASRLangs: []string{"en", "zh"}, SemanticLangs: []string{"en", "zh"}, NMTPairs: [][]string{{"en", "zh"}}, TTSLangs: []string{"zh"},
-		CapabilityByType: &wire.CapabilityByType{TTS: &no, Tone: &yes}, InstalledModels: []string{"m1", "m2"},
-		InstalledServices: []wire.Service{{ServiceID: "s", Version: "1", Type: "asr", Status: "stopped"}}, Features: []string{"f"},
+		NodeCapabilities: wire.NodeCapabilities{
+			ASRLangs: []string{"en", "zh"}, SemanticLangs: []string{"en", "zh"}, NMTPairs: [][]string{{"en", "zh"}}, TTSLangs: []string{"zh"},
+			CapabilityByType: &wire.CapabilityByType{TTS: &no, Tone: &yes}, InstalledModels: []string{"m1", "m2"},
+			InstalledServices: []wire.Service{{ServiceID: "s", Version: "1", Type: "asr", Status: "stopped"}}, Features: []string{"f"},
+		},
 		Region: "eu", Zone: "eu-1", TenantID: "acme", CallbackURL: n.srv.URL + "/jobs",
 	}
 	if diff := cmp.Diff(want, ts.getNode("n1"), cmpopts.IgnoreFields(wire.Node{}, "LastHeartbeatMS")); diff != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -125,7 +126,7 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 		op.Security = []map[string][]string{{}, {"key": {}}}
 	}
 	for _, code := range append(codes, wire.MethodNotAllowed, wire.Forbidden, wire.Internal) {
-		status := strconv.Itoa(code.Traits().Status)
+		status := strconv.Itoa(wirespec.Status(code))
 		if known := op.Responses[status]; known != nil {
 			known.Description += ", " + string(code)
 			continue

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -335,7 +336,7 @@ func (c *validatingTransport) RoundTrip(req *http.Request) (*http.Response, erro
 
 // isKnownCode reports whether wire.Codes has a code.
 func isKnownCode(code wire.Code) bool {
-	for _, c := range wire.Codes() {
+	for _, c := range wirespec.Codes() {
 		if c == code {
 			return true
 		}

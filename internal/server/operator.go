@@ -156,7 +156,7 @@ func (h *operatorHandlers) instances(r *http.Request) (any, error) {
 		list.Instances[i] = wire.Instance{
 			InstanceID: p.Name, Incarnation: string(p.ID), Present: p.Present, This: p.This, Draining: p.Draining, AdvertiseURL: p.URL,
 			Version: p.Version, StartedMS: p.Started, Nodes: p.Nodes, Sessions: p.Sessions, Jobs: p.Jobs,
-			Inbox: p.Inbox, Unsettled: p.Pending, DeadLetters: p.DeadLetters,
+			Inbox: p.Inbox, Pending: p.Pending, DeadLetters: p.DeadLetters,
 		}
 	}
 	return &list, nil
@@ -222,9 +222,9 @@ func viewDeadLetter(d *bus.DeadLetter, withBody bool) wire.DeadLetter {
 func (h *operatorHandlers) errDeadLetter(id string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, bus.ErrNoDeadLetter):
-		return wire.Wrong(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
+		return wire.FieldErrorf(wire.NotFound, "id", "there is no dead letter %q, or not any more", id)
 	case errors.Is(err, bus.ErrExpired):
-		return wire.Wrong(wire.InvalidRequest, "id", "the dead letter has expired, and would be dropped: purge it")
+		return wire.FieldErrorf(wire.InvalidRequest, "id", "the dead letter has expired, and would be dropped: purge it")
 	case errors.Is(err, bus.ErrAbsent):
 		return wire.Errorf(wire.SchedulerDependencyDown, "this instance does not count as present and has no inbox: try again, or ask another")
 	case errors.Is(err, bus.ErrFull):

@@ -146,7 +146,7 @@ func (s *sessionServer) start(c *sessionConn, in *wire.SessionStart) (*session.C
 // checkSession checks that a token is for a session.
 func checkSession(grant *auth.SessionGrant, id string) *wire.Error {
 	if grant.Session != "" && string(grant.Session) != id {
-		return wire.Wrong(wire.Forbidden, "session_id", "this token is for another session")
+		return wire.FieldErrorf(wire.Forbidden, "session_id", "this token is for another session")
 	}
 	return nil
 }
@@ -182,14 +182,14 @@ func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message
 		return decoded(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.handleUtteranceStart(conn, in) })
 	case wire.SessionUpdate{}.Type():
 		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(conn, in) })
-	case wire.Cancel{}.Type():
-		return decoded(m.Data, func(in *wire.Cancel) *wire.Error { return conn.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
+	case wire.SessionCancel{}.Type():
+		return decoded(m.Data, func(in *wire.SessionCancel) *wire.Error { return conn.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
 	case wire.AudioGone{}.Type():
 		return decoded(m.Data, func(in *wire.AudioGone) *wire.Error { return conn.AudioGone(in.UtteranceIndex) })
-	case wire.ResultAck{}.Type():
-		return decoded(m.Data, func(in *wire.ResultAck) *wire.Error { return conn.AckResults(in.Seq) })
-	case wire.Keepalive{}.Type():
-		return decoded(m.Data, func(*wire.Keepalive) *wire.Error { conn.Keepalive(); return nil })
+	case wire.SessionResultAck{}.Type():
+		return decoded(m.Data, func(in *wire.SessionResultAck) *wire.Error { return conn.AckResults(in.Seq) })
+	case wire.SessionKeepalive{}.Type():
+		return decoded(m.Data, func(*wire.SessionKeepalive) *wire.Error { conn.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
 		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { conn.End(); return nil })
 	}

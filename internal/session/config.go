@@ -44,8 +44,8 @@ func (c *Config) resultTimeout() time.Duration { return c.Wait + c.Job + time.Se
 const resultSlack = 2 * time.Second
 
 // limits returns the limits that are reported to a client.
-func (c *Config) limits() wire.Limits {
-	return wire.Limits{
+func (c *Config) limits() wire.SessionLimits {
+	return wire.SessionLimits{
 		FrameBytes: wire.MaxFrame, UtteranceMS: c.MaxUtterance.Milliseconds(), BufferedMS: c.Ahead.Milliseconds(),
 		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.MaxUnanswered,
 		FirstMessageMS: c.FirstMessage.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
@@ -89,7 +89,7 @@ func (s *settings) direction(src core.Lang) (core.Direction, bool) {
 }
 
 // setSegmentation applies what a client requests of the segmentation.
-func (s *settings) setSegmentation(c *Config, in *wire.Segmentation) *wire.Error {
+func (s *settings) setSegmentation(c *Config, in *wire.SessionSegmentation) *wire.Error {
 	switch {
 	case in.PauseMS != 0 && (in.PauseMS < 100 || in.PauseMS > 10_000):
 		return wire.Invalid("segmentation.pause_ms", "must be between 100 and 10000, not %d", in.PauseMS)
@@ -116,12 +116,12 @@ func (s *settings) setSegmentation(c *Config, in *wire.Segmentation) *wire.Error
 }
 
 // segmentation returns the segmentation as it is reported to the client.
-func (s *settings) segmentation() wire.Segmentation {
+func (s *settings) segmentation() wire.SessionSegmentation {
 	mode := wire.SegmentAuto
 	if s.Manual {
 		mode = wire.SegmentManual
 	}
-	return wire.Segmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.MaxUtterance.Milliseconds(), SilenceLevel: s.Silence}
+	return wire.SessionSegmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.MaxUtterance.Milliseconds(), SilenceLevel: s.Silence}
 }
 
 // audio returns the format of the session's audio as it is reported to the client.
@@ -187,7 +187,7 @@ func (s *Session) setOptions(o core.Options) *wire.Error {
 		total += set.size()
 	}
 	if total > maxPendingOptionBytes {
-		return wire.Wrong(wire.RateLimited, "options",
+		return wire.FieldErrorf(wire.RateLimited, "options",
 			"the options of the utterances that wait for their results take more than %d bytes: wait for some of them", maxPendingOptionBytes)
 	}
 	s.options = next

@@ -99,7 +99,7 @@ func (c *Connection) AudioGone(index int64) *wire.Error {
 	return c.handleControl(func(s *Session) *wire.Error {
 		u := s.outbox.pending[index+1]
 		if u == nil {
-			return wire.Wrong(wire.NotFound, "utterance_index", "there is no such utterance, or it has ended")
+			return wire.FieldErrorf(wire.NotFound, "utterance_index", "there is no such utterance, or it has ended")
 		}
 		if u.result.stored || !s.intake.isReplaying(u) {
 			return nil // its audio is not needed

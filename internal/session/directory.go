@@ -169,7 +169,7 @@ func (d *Directory) DeliverPartial(p *wire.JobPartial) {
 		return
 	}
 	d.metrics.Messages.WithLabelValues("partial").Inc()
-	s.conn.Send(wire.Partial{
+	s.conn.Send(wire.SessionPartial{
 		JobID: p.JobID, AttemptID: p.AttemptID, UtteranceIndex: u.turn - 1, Rev: p.Rev, Stage: p.Stage,
 		TextSrc: p.TextSrc, TextTgt: p.TextTgt,
 	})

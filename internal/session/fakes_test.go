@@ -34,7 +34,7 @@ type fakeDispatcher struct {
 func (d *fakeDispatcher) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
 	for {
 		p, err := d.dispatch(r, w)
-		if err == nil || !err.Code.Traits().Retryable || !time.Now().Before(w.Until) {
+		if err == nil || !err.Code.Retryable() || !time.Now().Before(w.Until) {
 			if err != nil {
 				return p, err
 			}

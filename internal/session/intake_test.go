@@ -70,7 +70,7 @@ func TestModeChangesWhileAnUtteranceIsOpen(t *testing.T) {
 		conn.setStalled(true)
 		time.Sleep(time.Second) // a ping is under way
 		synctest.Wait()
-		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.Segmentation{Mode: wire.SegmentManual}}); e != nil {
+		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.SessionSegmentation{Mode: wire.SegmentManual}}); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(10 * time.Second)
@@ -79,7 +79,7 @@ func TestModeChangesWhileAnUtteranceIsOpen(t *testing.T) {
 			t.Errorf("closed with %d", code)
 		}
 		conn.setStalled(false)
-		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.Segmentation{Mode: wire.SegmentAuto}}); e != nil {
+		if e := s.Update("", nil, &wire.SessionUpdate{Segmentation: &wire.SessionSegmentation{Mode: wire.SegmentAuto}}); e != nil {
 			t.Fatal(e)
 		}
 		time.Sleep(3 * time.Second)

@@ -236,7 +236,7 @@ func TestTerminalMessageSurvivesTheOutbox(t *testing.T) {
 func TestTerminalMessageText(t *testing.T) {
 	t.Parallel()
 	const nodeResult = `{"text_tgt":"<b> & \u2028","n":1.50,"n":2,"deep":{"tts":"follows"}}`
-	result := wire.Result{Seq: 1, JobID: "j", Result: json.RawMessage(nodeResult), Latency: wire.Latency{StagesMS: map[string]int64{"asr": 1, "nmt": 2}}}
+	result := wire.SessionResult{Seq: 1, JobID: "j", Result: json.RawMessage(nodeResult), Latency: wire.SessionLatency{StagesMS: map[string]int64{"asr": 1, "nmt": 2}}}
 	body, err := wire.EncodeFrame(result)
 	if err != nil {
 		t.Fatal(err)

@@ -167,7 +167,7 @@ func (p *placer) place(background context.Context, u *utterance) {
 	case placed, outcome.finished, outcome.expired: // the session continues elsewhere, or the utterance is being ended
 	case outcome.cancelled:
 		p.failCancelled(background, u)
-	case e != nil && e.Code.Traits().Retryable && p.isDraining(): // the next instance of the session places it
+	case e != nil && e.Code.Retryable() && p.isDraining(): // the next instance of the session places it
 	case e != nil:
 		p.fail(background, u, e, core.Reason(e.Code))
 	}

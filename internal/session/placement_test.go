@@ -155,7 +155,7 @@ func TestPlacementWaitsForAFullFleet(t *testing.T) {
 		h.complete(h.dispatcher.jobs()[0], "a")
 		wantTerminals(t, conn, "0 a", "1 ALL_CANDIDATES_FULL_OR_FAILED")
 
-		set(wire.Wrong(wire.RequestMismatch, "request_id", "other content"))
+		set(wire.FieldErrorf(wire.RequestMismatch, "request_id", "other content"))
 		synctest.Wait()
 		asked := h.dispatcher.calls
 		speak()

@@ -281,9 +281,9 @@ func (s *Session) restoreUtterance(saved *savedUtterance, options *optionSet) *u
 }
 
 func wrongToken() *wire.Error {
-	return wire.Wrong(wire.Forbidden, "resume_token", "it is not the token of this session")
+	return wire.FieldErrorf(wire.Forbidden, "resume_token", "it is not the token of this session")
 }
 
 func unknownSession(id core.SessionID) *wire.Error {
-	return wire.Wrong(wire.NotFound, "session_id", "no session %s is known, or not any more: start a new one", id)
+	return wire.FieldErrorf(wire.NotFound, "session_id", "no session %s is known, or not any more: start a new one", id)
 }

@@ -90,7 +90,7 @@ func (s *Session) lastMessage() int64 {
 // closeReplaced closes the connection because the session continues over another one.
 func (s *Session) closeReplaced() {
 	if s.conn != nil {
-		s.conn.Close(wire.CloseReplaced, wire.Wrong(wire.StaleEpoch, "session_id", "the session continues over another connection"))
+		s.conn.Close(wire.CloseReplaced, wire.FieldErrorf(wire.StaleEpoch, "session_id", "the session continues over another connection"))
 	}
 }
 

@@ -144,5 +144,5 @@ func hashToken(token string) string {
 }
 
 func nameTaken() *wire.Error {
-	return wire.Wrong(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
+	return wire.FieldErrorf(wire.Forbidden, "session_id", "there is a session of this name: resume it, or use another name")
 }

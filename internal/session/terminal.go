@@ -22,8 +22,8 @@ type terminalMessage struct {
 	// Audio is the format of the speech that follows, as its node declared it; nil if it did not.
 	Audio *wire.AudioFormat `json:"audio,omitempty"`
 
-	body   []byte       // the message without its speech fields (tts, tts_audio)
-	result *wire.Result // the same before it was encoded; nil: it is decoded if it is needed
+	body   []byte              // the message without its speech fields (tts, tts_audio)
+	result *wire.SessionResult // the same before it was encoded; nil: it is decoded if it is needed
 }
 
 // Values of a result's field tts.
@@ -61,11 +61,11 @@ func (m *terminalMessage) text(speech string, format *wire.AudioFormat) []byte {
 	if !m.Result || speech == "" {
 		return m.body
 	}
-	var r wire.Result
+	var r wire.SessionResult
 	if m.result != nil {
 		r = *m.result
 	} else if err := json.Unmarshal(m.body, &r); err != nil {
-		return m.body // cannot happen: it was encoded from a wire.Result
+		return m.body // cannot happen: it was encoded from a wire.SessionResult
 	}
 	r.TTS, r.TTSAudio = speech, format
 	text, err := wire.EncodeFrame(r)
@@ -86,17 +86,17 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 	var result convert.NodeResult
 	_ = json.Unmarshal(job.Result, &result) // a result of another form is passed on all the same
 	last, u := job.History[len(job.History)-1], &job.Utterance
-	r := wire.Result{
+	r := wire.SessionResult{
 		Seq: u.Turn, JobID: string(job.ID), RequestID: string(job.Request), UtteranceID: u.ID,
 		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), AttemptID: job.Attempt,
 		SrcLang: string(job.Direction.Src), TgtLang: string(job.Direction.Tgt),
 		TextSrc: result.TextSrc, TextTgt: result.TextTgt, Result: job.Result,
-		Latency: wire.Latency{
+		Latency: wire.SessionLatency{
 			TotalMS: u.WaitMS + job.Updated.Sub(job.Created).Milliseconds(), WaitMS: u.WaitMS,
 			DispatchMS: last.Started.Sub(job.Created).Milliseconds(), NodeMS: job.Updated.Sub(last.Started).Milliseconds(),
 			StagesMS: result.Latency,
 		},
-		Usage: wire.Usage{AudioMS: u.AudioMS},
+		Usage: wire.SessionUsage{AudioMS: u.AudioMS},
 	}
 	body, err := wire.EncodeFrame(r)
 	if err != nil {

@@ -78,7 +78,7 @@ func (a *API) PostRetry(ctx context.Context, path string, in, out any) error {
 	for {
 		err := a.Post(ctx, path, in, out)
 		var refusal *wire.Error
-		if err == nil || errors.As(err, &refusal) && !refusal.Code.Traits().Retryable {
+		if err == nil || errors.As(err, &refusal) && !refusal.Code.Retryable() {
 			return err
 		}
 		if !retry.Wait(ctx) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -200,7 +201,7 @@ func (n *CallbackNode) count(err error, counter *int) {
 
 func (n *CallbackNode) countRefusal(err error) {
 	var refusal *wire.Error
-	if errors.As(err, &refusal) && refusal.Code.Traits().Status/100 == 4 {
+	if errors.As(err, &refusal) && wirespec.Status(refusal.Code)/100 == 4 {
 		n.stats.Fenced++
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -45,6 +46,7 @@ var utteranceAudio = func() []byte {
 // Run sends utterances until the context ends or the session is lost, and returns the error.
 func (c *Conversation) Run(ctx context.Context) error {
 	s, err := client.Start(ctx, client.Config{
+		Log: slog.New(slog.DiscardHandler),
 		URL: c.URL, HTTPClient: unstableClient(c.ConnectionLifetime), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
 	})
 	if err != nil {
@@ -93,10 +95,10 @@ func (c *Conversation) waitOutcome(s *client.Session, since time.Time) error {
 			total := time.Since(since)
 			c.OnUtterance(Utterance{Total: total, Overhead: total - workTime(e.Result)})
 			return nil
-		case client.Failed:
+		case client.UtteranceFailed:
 			c.OnUtterance(Utterance{Total: time.Since(since), Reason: e.Reason})
 			return nil
-		case client.Resumed:
+		case client.SessionResumed:
 			c.OnResume()
 		}
 	}

@@ -52,7 +52,7 @@ func DemoNodes() []*SocketNode {
 // Run runs the node until the context ends and its jobs have ended.
 func (n *SocketNode) Run(ctx context.Context, url string, log *slog.Logger) error {
 	return node.Run(ctx, node.Config{
-		URL: url, ID: n.ID, Slots: n.Slots, Log: log, HTTPClient: unstableClient(n.ConnectionLifetime), Grace: time.Second, OnFull: n.Worker.countOverAssigned,
+		URL: url, ID: n.ID, Slots: n.Slots, Log: log, HTTPClient: unstableClient(n.ConnectionLifetime), ShutdownTimeout: time.Second, OnFull: n.Worker.countOverAssigned,
 		Declaration: wire.Declaration{SemanticLangs: n.Langs, ASRLangs: n.Langs, TTSLangs: n.Langs},
 	}, n.Worker.Do)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -41,13 +42,13 @@ func Refuse(conn *Conn, e *wire.Error) { conn.Close(CloseCode(e.Code), e) }
 
 // ReplyError answers a message with an error, and closes the connection if the error is fatal.
 func ReplyError(conn *Conn, m Message, e *wire.Error) {
-	if e.Code.Traits().Fatal {
+	if wirespec.Fatal(e.Code) {
 		Refuse(conn, e)
 		return
 	}
 	answer := wire.ErrorFrame{Error: *e}
 	if typ, err := wire.TypeOf(m.Data); err == nil && !m.Binary {
-		answer.Reply = wire.Quote(string(typ))
+		answer.ReplyTo = wire.Quote(string(typ))
 	}
 	conn.Send(answer)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -95,7 +96,7 @@ func TestReplyError(t *testing.T) {
 // TestCloseCodes: every error code has a close code of the range for applications.
 func TestCloseCodes(t *testing.T) {
 	t.Parallel()
-	for _, code := range wire.Codes() {
+	for _, code := range wirespec.Codes() {
 		if got := socket.CloseCode(code); got < 4000 || got > 4999 {
 			t.Errorf("%s closes with %d", code, got)
 		}

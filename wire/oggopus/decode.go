@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Decode reads a file that holds one stream, from its first page to its last. The packets are parts of data where they
-// can be. Whatever is wrong with it is an error: a stream that is cut off is none.
+// Decode reads an Ogg file with one stream, from its first page to its last one. The packets share memory with data where
+// possible. Any defect is an error, including a truncated stream.
 func Decode(data []byte) (*Stream, error) {
 	r := reader{stream: &Stream{}}
 	for len(data) > 0 {
@@ -29,27 +29,27 @@ func Decode(data []byte) (*Stream, error) {
 	return r.stream, nil
 }
 
-// reader puts packets together from pages.
+// reader joins packets from pages.
 type reader struct {
 	stream   *Stream
 	serial   uint32
 	sequence uint32 // of the next page
-	headers  int    // that were read: OpusHead, OpusTags
+	headers  int    // the number of headers that were read: OpusHead, OpusTags
 	begun    bool
 	last     bool   // the last page was read
-	open     bool   // a packet goes on on the next page
-	part     []byte // what there is of it
+	open     bool   // a packet continues on the next page
+	partial  []byte // the beginning of that packet
 }
 
-// add takes in the next page.
+// add reads the next page.
 func (r *reader) add(p *page) error {
 	switch first := p.flags&flagFirst != 0; {
 	case r.last || first == r.begun || r.begun && p.serial != r.serial:
-		return errors.New("an Ogg file with one stream is read, from its beginning to its end")
+		return errors.New("the Ogg file must hold one stream, from its first page to its last one")
 	case r.begun && p.sequence != r.sequence:
 		return errors.New("a page of the Ogg stream is missing")
 	case (p.flags&flagContinued != 0) != r.open:
-		return errors.New("a page of the Ogg stream does not go on where the one before it ended")
+		return errors.New("a page of the Ogg stream does not continue the packet of the previous page")
 	}
 	r.begun, r.serial, r.sequence, r.last = true, p.serial, p.sequence+1, p.flags&flagLast != 0
 	body, size := p.body, 0
@@ -63,23 +63,23 @@ func (r *reader) add(p *page) error {
 		}
 		body, size = body[size:], 0
 	}
-	// What is left goes on on the next page, also if nothing of it is here yet.
+	// An unfinished packet continues on the next page, even if none of its bytes are on this one.
 	if n := len(p.lacing); n > 0 {
 		r.open = p.lacing[n-1] == segment
 	}
-	r.part = append(r.part, body...)
+	r.partial = append(r.partial, body...)
 	if r.last && r.open {
 		return errTruncated
 	}
 	return nil
 }
 
-// packet takes in the end of a packet, or all of it.
+// packet reads the end of a packet, or all of it.
 func (r *reader) packet(end []byte) error {
 	packet := end
 	if r.open {
-		packet = append(r.part, end...) //nolint:gocritic // the part is not used again
-		r.part, r.open = nil, false
+		packet = append(r.partial, end...) //nolint:gocritic // the partial packet is not used again
+		r.partial, r.open = nil, false
 	}
 	switch r.headers {
 	case 0:
@@ -96,7 +96,7 @@ func (r *reader) packet(end []byte) error {
 		return fmt.Errorf("packet %d: %w", len(r.stream.Packets), err)
 	}
 	if len(r.stream.Packets) == MaxPackets {
-		return fmt.Errorf("an Opus stream of more than %d packets is not read", MaxPackets)
+		return fmt.Errorf("the Opus stream has more than %d packets", MaxPackets)
 	}
 	r.stream.Packets = append(r.stream.Packets, packet)
 	return nil

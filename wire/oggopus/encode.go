@@ -2,7 +2,8 @@ package oggopus
 
 import "fmt"
 
-// Encode writes a stream as a file. The serial number tells streams apart that are mixed in one file; any will do.
+// Encode returns a stream as an Ogg file. The serial number distinguishes streams that are multiplexed in one file; any
+// value will do for a single stream.
 func Encode(s *Stream, serial uint32) ([]byte, error) {
 	switch {
 	case s.Channels != 1 && s.Channels != 2:
@@ -38,14 +39,14 @@ func Encode(s *Stream, serial uint32) ([]byte, error) {
 	return w.out, nil
 }
 
-// writer writes page after page. No packet is spread over two of them, and none holds much more than a second.
+// writer writes pages. A packet is never split over two pages, and a page holds little more than a second.
 type writer struct {
 	out     []byte
 	page    page
-	samples int // on the page
+	samples int // on the current page
 }
 
-// flush ends the page.
+// flush writes the current page and begins the next one.
 func (w *writer) flush() {
 	w.page.granule += int64(w.samples)
 	w.out = w.page.append(w.out)

@@ -2,8 +2,8 @@ package oggopus
 
 import "encoding/binary"
 
-// MendChecksums makes the checksums of a file's pages right, so that a fuzzer gets past them.
-func MendChecksums(file []byte) []byte {
+// FixChecksums corrects the checksums of all pages, so that a fuzzer gets past them.
+func FixChecksums(file []byte) []byte {
 	for rest := file; len(rest) >= pageHeader; {
 		size := pageHeader + int(rest[pageHeader-1])
 		if size > len(rest) {
@@ -21,8 +21,8 @@ func MendChecksums(file []byte) []byte {
 	return file
 }
 
-// Spread lays the packets of a file that Encode wrote over pages of so many segments each, but for the first.
-func Spread(file []byte, segments int) []byte {
+// Repaginate distributes the packets of a file over pages of the given number of segments each, except the first page.
+func Repaginate(file []byte, segments int) []byte {
 	head, rest, err := readPage(file)
 	if err != nil {
 		panic(err)

@@ -1,6 +1,6 @@
-// Package oggopus reads and writes Ogg Opus streams (RFC 3533, RFC 7845). Opus packets do not say where they end, so
-// joined together they cannot be decoded; the container keeps them apart, and every player reads it. The scheduler hands
-// Opus out in it over HTTP, and takes Opus speech in it. The package does no I/O.
+// Package oggopus reads and writes Ogg Opus streams (RFC 3533, RFC 7845). Opus packets have no length, so that concatenated
+// packets cannot be decoded; the Ogg container separates them, and every player reads it. The scheduler serves Opus audio in
+// this container over HTTP and accepts Opus speech in it. The package does no I/O.
 package oggopus
 
 import (
@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// Rate is at how many samples a second Opus counts, whatever rate the audio had before it was encoded.
+	// Rate is the rate of Opus samples per second, whatever rate the audio had before it was encoded.
 	Rate = 48_000
-	// MaxPacket is how large a packet may be: 48 frames of 1275 bytes and what describes them (RFC 7845, section 6).
+	// MaxPacket is the maximum size of a packet: 48 frames of 1275 bytes and their headers (RFC 7845, section 6).
 	MaxPacket = 61_440
-	// MaxPackets is how many packets a stream may have: 160 s of the shortest, 20 minutes of the usual ones.
+	// MaxPackets is the maximum number of packets of a stream: 160 s of the shortest packets, 20 minutes of usual ones.
 	MaxPackets = 64_000
-	// maxSamples is how long a packet may last: 120 ms (RFC 6716, section 3.2).
+	// maxSamples is the maximum duration of a packet: 120 ms (RFC 6716, section 3.2).
 	maxSamples = Rate * 120 / 1000
-	// preSkip is how many samples of its output a decoder drops, because they are the encoder's lookahead: that of libopus.
+	// preSkip is how many samples a decoder drops at the beginning: the lookahead of libopus.
 	preSkip = 312
 )
 
-// Stream is an Opus stream: one packet after the other.
+// Stream is an Opus stream: a sequence of packets.
 type Stream struct {
 	Channels   int // 1 or 2
 	SampleRate int // of the audio before it was encoded; 0: not known
 	Packets    [][]byte
 }
 
-// Samples is how long a packet lasts, in samples at Rate. What cannot be an Opus packet is an error.
+// Samples returns the duration of a packet, in samples at Rate. It returns an error if the packet is invalid.
 func Samples(packet []byte) (int, error) {
 	switch {
 	case len(packet) == 0:
-		return 0, errors.New("an Opus packet is not empty")
+		return 0, errors.New("an Opus packet cannot be empty")
 	case len(packet) > MaxPacket:
 		return 0, fmt.Errorf("an Opus packet has at most %d bytes, not %d", MaxPacket, len(packet))
 	}
@@ -43,7 +43,7 @@ func Samples(packet []byte) (int, error) {
 		frames = 2
 	case 3:
 		if len(packet) < 2 || packet[1]&63 == 0 {
-			return 0, errors.New("an Opus packet of several frames says how many they are")
+			return 0, errors.New("an Opus packet of several frames lacks their number")
 		}
 		frames = int(packet[1] & 63)
 	}
@@ -54,7 +54,7 @@ func Samples(packet []byte) (int, error) {
 	return samples, nil
 }
 
-// frameSamples is how long a frame lasts, by the configuration of its packet (RFC 6716, section 3.1).
+// frameSamples returns the duration of a frame, by the configuration of its packet (RFC 6716, section 3.1).
 func frameSamples(config byte) int {
 	const tenMS = Rate / 100
 	switch {
@@ -74,7 +74,7 @@ const (
 	vendor    = "lingua"
 )
 
-// appendHead writes the identification header of a stream (RFC 7845, section 5.1).
+// appendHead appends the identification header of a stream (RFC 7845, section 5.1).
 func (s *Stream) appendHead(b []byte, skip int) []byte {
 	b = append(append(b, headMagic...), 1, byte(s.Channels))
 	b = binary.LittleEndian.AppendUint16(b, uint16(skip))
@@ -96,7 +96,7 @@ func (s *Stream) readHead(packet []byte) error {
 	return nil
 }
 
-// appendTags writes the comment header (RFC 7845, section 5.2), which has no comments.
+// appendTags appends the comment header (RFC 7845, section 5.2), without comments.
 func appendTags(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(append(b, tagsMagic...), uint32(len(vendor)))
 	return binary.LittleEndian.AppendUint32(append(b, vendor...), 0)

@@ -43,7 +43,7 @@ func TestPacketDuration(t *testing.T) {
 	}
 }
 
-// packets draws the packets of a stream: of any size, also where the lacing of a page has its corners.
+// packets draws the packets of a stream, with sizes at the limits of segments and pages among them.
 func packets(t *rapid.T) [][]byte {
 	sizes := rapid.OneOf(rapid.IntRange(1, 600), rapid.IntRange(1, 600), rapid.SampledFrom([]int{254, 255, 256, 510, 511, oggopus.MaxPacket}))
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) []byte {
@@ -67,7 +67,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Others spread packets over pages, also such that a page ends with the last full segment of a packet.
-		spread := oggopus.Spread(file, rapid.IntRange(1, 255).Draw(t, "segments"))
+		spread := oggopus.Repaginate(file, rapid.IntRange(1, 255).Draw(t, "segments"))
 		for _, file := range [][]byte{file, spread} {
 			got, err := oggopus.Decode(file)
 			if err != nil {
@@ -80,8 +80,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// granules reads the granule positions of a file's pages.
-func granules(file []byte) (all []int64) {
+// granulePositions returns the granule positions of all pages.
+func granulePositions(file []byte) (all []int64) {
 	for len(file) > 0 {
 		all = append(all, int64(binary.LittleEndian.Uint64(file[6:])))
 		size := 27 + int(file[26])
@@ -93,7 +93,7 @@ func granules(file []byte) (all []int64) {
 	return all
 }
 
-// TestGranulePositions: a page says how many samples at 48 kHz there are up to its end; those of the headers none.
+// The granule position of a page is the number of samples up to its end; that of a header page is 0.
 func TestGranulePositions(t *testing.T) {
 	t.Parallel()
 	s := &oggopus.Stream{Channels: 1, SampleRate: 16_000}
@@ -104,17 +104,16 @@ func TestGranulePositions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int64{0, 0, 48_000, 96_000, 115_200}, granules(file)); diff != "" {
+	if diff := cmp.Diff([]int64{0, 0, 48_000, 96_000, 115_200}, granulePositions(file)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	again, _ := oggopus.Encode(s, 7)
 	if !bytes.Equal(file, again) {
-		t.Error("the same stream is another file")
+		t.Error("the same stream was encoded differently")
 	}
 }
 
-// TestNothingToEncode: what a player could not read is not written.
-func TestNothingToEncode(t *testing.T) {
+func TestEncodeRefusesInvalidStreams(t *testing.T) {
 	t.Parallel()
 	packet := []byte{1 << 3}
 	for name, s := range map[string]*oggopus.Stream{
@@ -130,7 +129,7 @@ func TestNothingToEncode(t *testing.T) {
 	}
 }
 
-// encodedTone is a second of a tone, encoded by opusenc.
+// encodedTone returns a second of a tone, encoded by opusenc.
 func encodedTone(t testing.TB) []byte {
 	t.Helper()
 	file, err := os.ReadFile("testdata/tone.opus")
@@ -140,7 +139,7 @@ func encodedTone(t testing.TB) []byte {
 	return file
 }
 
-func TestDecodeAnotherEncodersFile(t *testing.T) {
+func TestDecodeFileOfOpusenc(t *testing.T) {
 	t.Parallel()
 	s, err := oggopus.Decode(encodedTone(t))
 	if err != nil {
@@ -156,8 +155,8 @@ func TestDecodeAnotherEncodersFile(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles: whatever byte is lost or changed, the file is refused.
-func TestDamagedFiles(t *testing.T) {
+// A file is refused whichever byte is missing or changed.
+func TestDecodeRefusesDamagedFiles(t *testing.T) {
 	t.Parallel()
 	file, err := oggopus.Encode(&oggopus.Stream{Channels: 1, Packets: [][]byte{{8, 1, 2}, {8, 3, 4}}}, 1)
 	if err != nil {
@@ -165,24 +164,24 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	for i := range file {
 		if _, err := oggopus.Decode(file[:i]); err == nil {
-			t.Errorf("the first %d of %d bytes are a stream", i, len(file))
+			t.Errorf("the first %d of %d bytes were decoded", i, len(file))
 		}
 		changed := bytes.Clone(file)
 		changed[i] ^= 1
 		if _, err := oggopus.Decode(changed); err == nil {
-			t.Errorf("byte %d can be changed", i)
+			t.Errorf("a change of byte %d was not detected", i)
 		}
 	}
 	if _, err := oggopus.Decode(append(bytes.Clone(file), file...)); err == nil {
-		t.Error("two streams are one")
+		t.Error("two streams were decoded as one")
 	}
 	if _, err := oggopus.Decode(append(bytes.Clone(file), "more"...)); err == nil {
-		t.Error("something may follow")
+		t.Error("data after the stream was ignored")
 	}
 }
 
-// TestMissingPages: a page that is missing, or comes twice, is noticed although every other is whole.
-func TestMissingPages(t *testing.T) {
+// A missing or repeated page is detected although all pages are intact.
+func TestDecodeRefusesMissingPages(t *testing.T) {
 	t.Parallel()
 	s := &oggopus.Stream{Channels: 1, Packets: make([][]byte, 120)}
 	for i := range s.Packets {
@@ -200,16 +199,16 @@ func TestMissingPages(t *testing.T) {
 	for i := 1; i < len(pages)-1; i++ {
 		without := append(append([][]byte{}, pages[1:i]...), pages[i+1:]...)
 		if _, err := oggopus.Decode(join(without...)); err == nil {
-			t.Errorf("page %d can be missing", i-1)
+			t.Errorf("a missing page %d was not detected", i-1)
 		}
 		twice := append(append([][]byte{}, pages[1:i+1]...), pages[i:]...)
 		if _, err := oggopus.Decode(join(twice...)); err == nil {
-			t.Errorf("page %d can come twice", i-1)
+			t.Errorf("a repeated page %d was not detected", i-1)
 		}
 	}
 }
 
-// FuzzDecode: any bytes are a stream, which comes back the same when it is written again, or an error.
+// FuzzDecode checks that any bytes are an error, or a stream that survives a round trip.
 func FuzzDecode(f *testing.F) {
 	f.Add(encodedTone(f))
 	small, err := oggopus.Encode(&oggopus.Stream{Channels: 2, SampleRate: 48_000, Packets: [][]byte{{8, 1, 2}, bytes.Repeat([]byte{8}, 600)}}, 1)
@@ -220,21 +219,21 @@ func FuzzDecode(f *testing.F) {
 	f.Add(append(bytes.Clone(small), small...))
 	f.Add([]byte("OggS"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, mended := range [][]byte{data, oggopus.MendChecksums(bytes.Clone(data))} {
+		for _, mended := range [][]byte{data, oggopus.FixChecksums(bytes.Clone(data))} {
 			s, err := oggopus.Decode(mended)
 			if err != nil {
 				continue
 			}
 			file, err := oggopus.Encode(s, 1)
 			if err != nil {
-				t.Fatalf("what was read cannot be written: %v", err)
+				t.Fatalf("a decoded stream cannot be encoded: %v", err)
 			}
 			again, err := oggopus.Decode(file)
 			if err != nil {
-				t.Fatalf("what was written cannot be read: %v", err)
+				t.Fatalf("an encoded stream cannot be decoded: %v", err)
 			}
 			if !reflect.DeepEqual(s, again) {
-				t.Fatalf("(-first +again):\n%s", cmp.Diff(s, again))
+				t.Fatalf("(-first +second):\n%s", cmp.Diff(s, again))
 			}
 		}
 	})

@@ -7,7 +7,7 @@ import (
 
 // Flags of a page (RFC 3533, section 6).
 const (
-	flagContinued = 1 << iota // it begins with the rest of a packet
+	flagContinued = 1 << iota // the page begins with the rest of a packet
 	flagFirst
 	flagLast
 )
@@ -17,23 +17,23 @@ const (
 	pageHeader  = 27 // bytes before the lacing values
 	checksumAt  = 22
 	maxSegments = 255
-	segment     = 255 // a packet goes on while its segments are full
+	segment     = 255 // the size of a full segment; a packet continues after one
 )
 
 // page is a page of an Ogg stream.
 type page struct {
 	flags    byte
-	granule  int64 // samples up to its end
+	granule  int64 // the number of samples up to the end of the page
 	serial   uint32
 	sequence uint32
 	lacing   []byte
 	body     []byte
 }
 
-// segmentsOf is how many segments a packet of so many bytes takes. A multiple of 255 is ended by an empty one.
+// segmentsOf returns the number of segments of a packet. A packet whose size is a multiple of 255 ends with an empty one.
 func segmentsOf(bytes int) int { return bytes/segment + 1 }
 
-// add puts a packet on the page, which has room for it.
+// add adds a packet, which must fit on the page.
 func (p *page) add(packet []byte) {
 	for range len(packet) / segment {
 		p.lacing = append(p.lacing, segment)
@@ -42,7 +42,7 @@ func (p *page) add(packet []byte) {
 	p.body = append(p.body, packet...)
 }
 
-// append writes the page.
+// append appends the encoded page to b.
 func (p *page) append(b []byte) []byte {
 	from := len(b)
 	b = append(append(b, capture...), 0, p.flags)
@@ -56,12 +56,12 @@ func (p *page) append(b []byte) []byte {
 }
 
 var (
-	errNotOgg    = errors.New("it is not an Ogg stream: a page begins with OggS and version 0")
-	errTruncated = errors.New("the Ogg stream is cut off")
-	errChecksum  = errors.New("a page of the Ogg stream is damaged: its checksum is wrong")
+	errNotOgg    = errors.New("not an Ogg stream: a page must begin with OggS and version 0")
+	errTruncated = errors.New("the Ogg stream is truncated")
+	errChecksum  = errors.New("a page of the Ogg stream is damaged: its checksum does not match")
 )
 
-// readPage takes the first page off data. Its parts are parts of data.
+// readPage reads the first page of data, and shares memory with it.
 func readPage(data []byte) (p page, rest []byte, err error) {
 	if len(data) < pageHeader {
 		return p, nil, errTruncated
@@ -91,7 +91,7 @@ func readPage(data []byte) (p page, rest []byte, err error) {
 	return p, data[size:], nil
 }
 
-// checksums is the table of Ogg's CRC: polynomial 0x04c11db7, the highest bit first.
+// checksums is the table of the Ogg CRC: polynomial 0x04c11db7, most significant bit first.
 var checksums = func() (table [256]uint32) {
 	for i := range table {
 		sum := uint32(i) << 24
@@ -107,7 +107,7 @@ var checksums = func() (table [256]uint32) {
 	return table
 }()
 
-// checksum is the checksum of a page, in which its own place counts as zero.
+// checksum returns the checksum of a page, whose checksum field counts as zero.
 func checksum(page []byte) (sum uint32) {
 	for i, b := range page {
 		if i >= checksumAt && i < checksumAt+4 {

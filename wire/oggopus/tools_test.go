@@ -14,8 +14,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
 
-// tool runs a program of Debian's opus-tools and returns what it prints.
-func tool(t *testing.T, name string, args ...string) string {
+// runTool runs a program of Debian's opus-tools and returns its output.
+func runTool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -28,8 +28,8 @@ func tool(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// tone is raw PCM of 16 bits: a tone that changes.
-func tone(samples, channels, rate int) []byte {
+// sweep returns 16-bit PCM of a tone with a changing frequency.
+func sweep(samples, channels, rate int) []byte {
 	var pcm []byte
 	for i := range samples {
 		at := float64(i) / float64(rate)
@@ -41,9 +41,8 @@ func tone(samples, channels, rate int) []byte {
 	return pcm
 }
 
-// TestOpusTools: what is written passes opusinfo without a complaint, and opusdec makes the same audio of it as of the file
-// that opusenc wrote.
-func TestOpusTools(t *testing.T) {
+// opusinfo accepts an encoded file without a warning, and opusdec decodes it to the same audio as the file of opusenc.
+func TestOpusToolsAcceptEncodedFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		seconds, channels, rate int
@@ -58,10 +57,10 @@ func TestOpusTools(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			at := func(name string) string { return filepath.Join(dir, name) }
-			if err := os.WriteFile(at("in.raw"), tone(c.seconds*c.rate, c.channels, c.rate), 0o600); err != nil {
+			if err := os.WriteFile(at("in.raw"), sweep(c.seconds*c.rate, c.channels, c.rate), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			tool(t, "opusenc", "--quiet", "--raw", "--raw-rate", strconv.Itoa(c.rate), "--raw-chan", strconv.Itoa(c.channels), "--framesize", c.frame,
+			runTool(t, "opusenc", "--quiet", "--raw", "--raw-rate", strconv.Itoa(c.rate), "--raw-chan", strconv.Itoa(c.channels), "--framesize", c.frame,
 				"--comment", "long="+strings.Repeat("x", 70_000), at("in.raw"), at("theirs.opus"))
 			theirs, err := os.ReadFile(at("theirs.opus"))
 			if err != nil {
@@ -78,20 +77,20 @@ func TestOpusTools(t *testing.T) {
 			if err := os.WriteFile(at("ours.opus"), ours, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			info := tool(t, "opusinfo", at("ours.opus"))
+			info := runTool(t, "opusinfo", at("ours.opus"))
 			t.Log(info)
 			if strings.Contains(strings.ToLower(info), "warning") || !strings.Contains(info, "Pre-skip: 312\n") ||
 				!strings.Contains(info, "Original sample rate: "+strconv.Itoa(c.rate)+" Hz") {
-				t.Error("opusinfo is not content")
+				t.Error("opusinfo reports a warning or other properties")
 			}
-			if got, want := lengthOf(t, info), duration(s)-312*time.Second/oggopus.Rate; (got - want).Abs() > 2*time.Millisecond {
-				t.Errorf("opusinfo says that it lasts %v, want %v", got, want)
+			if got, want := parseLength(t, info), duration(s)-312*time.Second/oggopus.Rate; (got - want).Abs() > 2*time.Millisecond {
+				t.Errorf("opusinfo reports a length of %v, want %v", got, want)
 			}
 			for _, file := range []string{"ours", "theirs"} {
-				tool(t, "opusdec", "--quiet", "--no-dither", "--rate", "48000", at(file+".opus"), at(file+".wav"))
+				runTool(t, "opusdec", "--quiet", "--no-dither", "--rate", "48000", at(file+".opus"), at(file+".wav"))
 			}
 			got, want := samplesOf(t, at("ours.wav")), samplesOf(t, at("theirs.wav"))
-			// Theirs is trimmed at its end to the samples it was made of, and ours is not.
+			// opusenc trims the end to the samples of its input, Encode does not.
 			if len(got) < len(want) || len(got)-len(want) > 2*c.channels*oggopus.Rate*120/1000 || string(got[:len(want)]) != string(want) {
 				t.Errorf("%d bytes of audio, want the same %d at their beginning", len(got), len(want))
 			}
@@ -99,8 +98,8 @@ func TestOpusTools(t *testing.T) {
 	}
 }
 
-// lengthOf reads how long a stream lasts from what opusinfo prints.
-func lengthOf(t *testing.T, info string) time.Duration {
+// parseLength reads the length of a stream from the output of opusinfo.
+func parseLength(t *testing.T, info string) time.Duration {
 	t.Helper()
 	_, after, _ := strings.Cut(info, "Playback length: ")
 	text, _, _ := strings.Cut(after, "\n")
@@ -111,7 +110,7 @@ func lengthOf(t *testing.T, info string) time.Duration {
 	return d
 }
 
-// duration is how long the packets of a stream last.
+// duration returns the duration of all packets of a stream.
 func duration(s *oggopus.Stream) (d time.Duration) {
 	for _, packet := range s.Packets {
 		n, _ := oggopus.Samples(packet)

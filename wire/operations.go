@@ -1,0 +1,76 @@
+package wire
+
+import "encoding/json"
+
+// HealthResponse is the answer of GET /healthz.
+type HealthResponse struct {
+	Status string `json:"status" enum:"ok"`
+}
+
+// ReadyResponse is the answer of GET /readyz, with status 503 if the instance is not ready.
+type ReadyResponse struct {
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// VersionResponse is the answer of GET /v1/version.
+type VersionResponse struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Go      string `json:"go"`
+}
+
+// InstanceList is the answer of GET /v1/instances.
+type InstanceList struct {
+	Instances []Instance `json:"instances"`
+}
+
+// Instance is one scheduler process of those that share a fleet.
+type Instance struct {
+	InstanceID   string `json:"instance_id" doc:"Its name, which stays the same after a restart if it is configured."`
+	Incarnation  string `json:"incarnation" doc:"This start of the instance."`
+	Present      bool   `json:"present" doc:"It was seen within presence_ttl_ms. An instance that is listed and not present has left work behind."`
+	This         bool   `json:"this,omitempty" doc:"The instance that answers."`
+	Draining     bool   `json:"draining,omitempty"`
+	AdvertiseURL string `json:"advertise_url,omitempty" doc:"The URL at which the other instances and all nodes reach it."`
+	Version      string `json:"version,omitempty"`
+	StartedMS    int64  `json:"started_ms,omitempty" doc:"Unix milliseconds."`
+	Nodes        int    `json:"nodes" doc:"Nodes that are connected to it."`
+	Sessions     int    `json:"sessions"`
+	Jobs         int    `json:"jobs" doc:"Jobs in flight that it dispatched."`
+	Inbox        int    `json:"inbox" doc:"Messages of other instances in its inbox."`
+	Pending      int    `json:"unsettled" doc:"Messages that it has fetched and not acknowledged."`
+	DeadLetters  int    `json:"dead_letters"`
+}
+
+// DeadLetterList is the answer of GET /v1/dlq.
+type DeadLetterList struct {
+	DeadLetters []DeadLetter `json:"dead_letters"`
+	Total       int          `json:"total" doc:"The number of dead letters, listed or not."`
+}
+
+// DeadLetter is a message between instances that could not be handled.
+type DeadLetter struct {
+	ID          string          `json:"id" doc:"Its inbox, a slash, and its number in the inbox."`
+	Incarnation string          `json:"incarnation" doc:"The incarnation of the instance whose inbox it was in."`
+	Kind        string          `json:"kind,omitempty" doc:"The kind of the message, if it can be decoded."`
+	From        string          `json:"from,omitempty"`
+	Reason      string          `json:"reason" enum:"NOT_UNDERSTOOD,FAILED"`
+	Deliveries  int             `json:"deliveries" doc:"The number of deliveries."`
+	AgeMS       int64           `json:"age_ms"`
+	Bytes       int             `json:"bytes"`
+	Body        json.RawMessage `json:"body,omitempty" doc:"The message, if it is JSON and one dead letter is requested."`
+	Text        string          `json:"text,omitempty" doc:"The message, if it is not JSON."`
+}
+
+// DeadLettersRequest is the body of POST /v1/dlq/replay and /v1/dlq/purge.
+type DeadLettersRequest struct {
+	IDs []string `json:"ids,omitempty" doc:"The dead letters."`
+	All bool     `json:"all,omitempty" doc:"All dead letters instead."`
+}
+
+// DeadLettersResponse is the answer of both.
+type DeadLettersResponse struct {
+	Done   []string          `json:"done"`
+	Failed map[string]string `json:"failed,omitempty" doc:"The dead letters for which it failed, and why."`
+}
