@@ -134,11 +134,9 @@ func TestHandlerContextEndsWithMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() { r.Run(ctx); close(ended) }()
-		defer func() { stop(); <-ended }()
+		runReceiver(h.t, r)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if took != 2*time.Second {
 			t.Errorf("the handler of a message that had 2 s left ended after %v", took)
 		}
@@ -187,10 +185,7 @@ func TestFifthFailureMakesDeadLetter(t *testing.T) {
 		if err := b.Announce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() { r.Run(ctx); close(ended) }()
-		defer func() { stop(); <-ended }()
+		runReceiver(h.t, r)
 		if err := b.Send(t.Context(), "b", syncKind, time.Hour, "x"); err != nil {
 			t.Fatal(err)
 		}

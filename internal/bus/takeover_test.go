@@ -98,10 +98,7 @@ func TestTakeoverIsRetriedAfterFailure(t *testing.T) {
 		if err := b.Announce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		ctx, kill := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() { r.Run(ctx); close(ended) }()
-		defer func() { kill(); <-ended }()
+		runReceiver(h.t, r)
 		a.kill()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()

@@ -140,7 +140,8 @@ func (w *lostReplyWorker) testCall(ctx context.Context, c *lostReply, name strin
 	if err != nil {
 		return false, err
 	}
-	executed := cmp.Diff(before, once) != ""
+	// The last-seen times are written in the background: alone they do not show that the call was executed.
+	executed := cmp.Diff(before.withoutLabel("seen"), once.withoutLabel("seen")) != "" || c.done != nil && cmp.Diff(before, once) != ""
 	lost := executed && w.proxy.Dropped() > dropped
 	answer, err := w.repeatCall(ctx, c, x)
 	if err != nil {
