@@ -1,8 +1,26 @@
+// Package dispatch runs jobs: it reserves a slot, records the holder, delivers the job, takes the node's ACK and result, and
+// moves the job to another node when an attempt fails, until the job has ended exactly once.
+//
+// Leases and records are kept strictly apart. Leases account for slots; the record decides outcomes, by compare-and-set on
+// the holder. Everything in memory (in-flight jobs and their timers) is only the fast path: what is lost with the process is
+// found again through the lease sets of the nodes.
+//
+// The parts, each in a file of its own:
+//
+//   - Dispatcher: the requests of clients (dispatch, wait, cancel, query) and the lifecycle of the package;
+//   - selector: chooses a node and reserves a slot on it, with prober for batched reads of how full nodes are;
+//   - inFlightTable: the jobs of this instance and their timers;
+//   - runner: starts, resumes and times jobs; a jobRun takes one job through its attempts and deliveries;
+//   - Reports: messages from nodes about their jobs (ACK, result, failure);
+//   - Reconciler: jobs whose lease, node or instance was lost;
+//   - slots: releases and revokes leases; waitQueue: requests that wait for a free slot.
+//
+// It imports pick, fleet, store and core. Delivery to nodes is behind Transport and sessions are behind Outcomes, both
+// declared here.
 package dispatch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,7 +32,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Config configures a Dispatcher.
@@ -43,31 +60,6 @@ type Store interface {
 	store.Ledger
 	store.LeaseReader
 	store.Jobs
-}
-
-// Transport delivers jobs to nodes.
-type Transport interface {
-	// Deliver sends a job to a node. ErrRefused, ErrBusy and ErrNoAudio mean that the node certainly does not have the job;
-	// after any other error it may have it. Nothing is sent after the deadline of the context.
-	Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error
-	// Cancel asks a node to stop a job, if the node can be reached at once. Its next heartbeat reports the cancel anyway.
-	Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int)
-}
-
-var (
-	// ErrRefused means that the node does not have the job and does not take it.
-	ErrRefused = errors.New("the node refused the job")
-	// ErrNoAudio means that the audio of the job is not on this instance, so no node can process it.
-	ErrNoAudio = errors.New("the audio of the job is not here")
-	// ErrBusy means that the node has no free slot by its own count, which has the last word.
-	ErrBusy = errors.New("the node is busy")
-)
-
-// Expired reports whether a context is past its deadline, even if its timer has not fired yet: after a process was
-// suspended, its timers fire concurrently with everything else.
-func Expired(ctx context.Context) bool {
-	ends, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(ends)
 }
 
 // Outcomes receives the outcomes of the jobs of sessions.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,13 +80,13 @@ func TestRemoveUnlessContinued(t *testing.T) {
 func TestPhaseTimer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fired := 0
-		onTimer := func() { fired++ }
-		wantFired := func(want int) {
+		var fired atomic.Int64
+		onTimer := func() { fired.Add(1) }
+		wantFired := func(want int64) {
 			t.Helper()
 			synctest.Wait()
-			if fired != want {
-				t.Errorf("the timer fired %d times, want %d", fired, want)
+			if got := fired.Load(); got != want {
+				t.Errorf("the timer fired %d times, want %d", got, want)
 			}
 		}
 		f := entryOf("job-1", "i.1")

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -142,74 +141,6 @@ func (j *jobRun) run(ctx context.Context) (Placement, *wire.Error) {
 			return placementOf(j.job, j.job.Fingerprint)
 		}
 	}
-}
-
-// deliver sends the job to the node that holds it.
-func (j *jobRun) deliver() error {
-	n := j.runner.fleet.Node(j.job.Node)
-	if n == nil {
-		return ErrRefused // it was removed after the reservation; nothing was sent
-	}
-	o := &j.job.Options
-	timeout := min(j.runner.cfg.AttemptTimeout, time.Until(j.entry.deadline))
-	a := &wire.Assignment{
-		JobID: string(j.job.ID), AttemptID: j.job.Attempt, NodeID: string(j.job.Node), Epoch: int64(j.job.Epoch),
-		SessionID: string(j.job.Session), SrcLang: string(j.job.Direction.Src), TgtLang: string(j.job.Direction.Tgt),
-		AudioRef: j.job.AudioRef,
-		Options: wire.DispatchOptions{
-			RequireTTS: o.RequireTTS, RequiredServices: o.RequiredServices, RequiredModels: o.RequiredModels,
-			Features: o.Features, Region: o.Region,
-		},
-		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
-	}
-	ctx, cancel := j.deliveryContext()
-	defer cancel()
-	err := ErrRefused // nothing was sent
-	if !Expired(ctx) {
-		err = j.runner.transport.Deliver(ctx, n.Now(), a)
-	}
-	if err == nil {
-		j.runner.metrics.Delivered()
-		return nil
-	}
-	result := "unknown"
-	switch {
-	case errors.Is(err, ErrBusy):
-		result = "busy"
-	case errors.Is(err, ErrRefused):
-		result = "refused"
-	}
-	j.runner.metrics.Deliveries.WithLabelValues(result).Inc()
-	j.runner.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
-	return err
-}
-
-// deliveryContext ends with the ACK timeout, and before the reservation is so old that the lease may have been given up: this
-// process may have been suspended since.
-func (j *jobRun) deliveryContext() (context.Context, context.CancelFunc) {
-	ctx := j.runner.deliver.Context()
-	until := j.reservedAt.Add(j.runner.cfg.DeliverWithin)
-	if ends, ok := ctx.Deadline(); j.runner.cfg.DeliverWithin == 0 || ok && !until.Before(ends) {
-		return ctx, func() {}
-	}
-	return context.WithDeadline(ctx, until)
-}
-
-// awaitACK arms the ACK timeout of a delivered job.
-func (j *jobRun) awaitACK() {
-	j.runner.selector.lastNodes.set(j.job.SessionRef(), j.job.Node)
-	j.runner.metrics.Selected()
-	j.entry.arm(j.job.Token, phaseACK, time.Now().Add(j.runner.cfg.ACKTimeout), j.runner.timerFunc(j.entry))
-}
-
-// acknowledgedAnyway waits for the rest of the ACK timeout after a delivery that failed but may have arrived, and reports
-// whether the node has acknowledged it.
-func (j *jobRun) acknowledgedAnyway(ctx context.Context, began time.Time) bool {
-	if left := time.Until(began.Add(j.runner.cfg.ACKTimeout)); left > 0 {
-		backoff.Sleep(ctx, left)
-	}
-	leases, err := j.runner.store.Leases(ctx, leaseOf(j.job))
-	return err == nil && leases[0].State == core.LeaseRunning
 }
 
 // retry ends the current attempt and moves the job to another node. It returns false when the run is over: the record then

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,11 +196,11 @@ func (f *fakeJobs) Fail(_ context.Context, r dispatch.Report, reason core.Reason
 // failingStore is a store of which all writes and reads fail while down is set.
 type failingStore struct {
 	store.Store
-	down bool
+	down atomic.Bool
 }
 
 func (s *failingStore) err() error {
-	if s.down {
+	if s.down.Load() {
 		return store.ErrDown
 	}
 	return nil

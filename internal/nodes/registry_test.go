@@ -129,9 +129,9 @@ func TestRestoreNodeRegistersTheWholeDeclaration(t *testing.T) {
 func (h *harness) wantStoreDown(operation string, fn func() error) {
 	h.t.Helper()
 	before := testutil.ToFloat64(h.metrics.StoreErrors.WithLabelValues(operation))
-	h.store.down = true
+	h.store.down.Store(true)
 	err := fn()
-	h.store.down = false
+	h.store.down.Store(false)
 	wantCode(h.t, err, wire.SchedulerDependencyDown)
 	if got := testutil.ToFloat64(h.metrics.StoreErrors.WithLabelValues(operation)); got != before+1 {
 		h.t.Errorf("%v store errors of %s, want %v", got, operation, before+1)

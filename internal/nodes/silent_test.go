@@ -61,7 +61,7 @@ func TestMoveJobsOfSilentNodeIsRetried(t *testing.T) {
 		if unhandled := h.registry.MoveJobsOfSilent(t.Context(), []core.NodeID{"a"}); len(unhandled) != 0 || len(h.jobs.moved) != 2 {
 			t.Errorf("unhandled %v, moved %v", unhandled, h.jobs.moved)
 		}
-		h.store.down = true
+		h.store.down.Store(true)
 		if unhandled := h.registry.MoveJobsOfSilent(t.Context(), []core.NodeID{"a", "b"}); len(unhandled) != 2 {
 			t.Errorf("unhandled %v while the store is down, want both", unhandled)
 		}
@@ -88,9 +88,9 @@ func TestSilentNodesAreEvicted(t *testing.T) {
 		}
 		advance(retention - time.Minute)
 		h.stored("silent") // fails the test if it was evicted
-		h.store.down = true
+		h.store.down.Store(true)
 		time.Sleep(3 * time.Minute)
-		h.store.down = false
+		h.store.down.Store(false)
 		h.stored("silent")
 		advance(2 * time.Minute)
 		if _, err := h.mem.Node(t.Context(), "silent"); !errors.Is(err, store.ErrNoNode) {
