@@ -200,8 +200,8 @@ func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 	return &list, nil
 }
 
-// viewDeadLetter is a dead letter as the API shows it. Its body may contain the text of an utterance, so it is shown only for a dead
-// letter that is requested by its id.
+// viewDeadLetter is a dead letter as the API shows it. The body may contain the text of an utterance, so it is shown only when the
+// request names the id.
 func viewDeadLetter(d *bus.DeadLetter, withBody bool) wire.DeadLetter {
 	body := d.DeadLetter.Body
 	v := wire.DeadLetter{

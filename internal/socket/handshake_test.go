@@ -153,7 +153,7 @@ func TestTokenOfHandshake(t *testing.T) {
 	}{
 		"none":                          {http.Header{}, ""},
 		"in the header":                 {http.Header{"Authorization": {"Bearer abc.def"}}, "abc.def"},
-		"in small letters":              {http.Header{"Authorization": {"bearer  abc"}}, "abc"},
+		"in lower case":                 {http.Header{"Authorization": {"bearer  abc"}}, "abc"},
 		"of another kind":               {http.Header{"Authorization": {"Basic YTpi"}}, ""},
 		"an empty one":                  {http.Header{"Authorization": {"Bearer "}}, ""},
 		"as a subprotocol":              {http.Header{"Sec-Websocket-Protocol": {"lingua.v1, lingua.token.a.b-c_d"}}, "a.b-c_d"},
