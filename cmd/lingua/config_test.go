@@ -28,7 +28,7 @@ func TestConfigReference(t *testing.T) {
 		t.Fatalf("exit %d: %s", got.code, got.err)
 	}
 	file := write(t, got.out)
-	c, err := config.Load(file, nil).Finish()
+	c, err := config.Load(file, nil).Validate()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func (c *serveCmd) settings(environ []string) (config.Config, error) {
 			return *cfg, usageError{fmt.Errorf("--listen: %q is not a port", port)}
 		}
 		cfg.Server.Host = host
-		draft.SetBy("--listen", "server.host", "server.port")
+		draft.RecordSource("--listen", "server.host", "server.port")
 	}
 	for _, flag := range []struct {
 		name, given, key string
@@ -44,11 +44,11 @@ func (c *serveCmd) settings(environ []string) (config.Config, error) {
 	} {
 		if flag.given != "" {
 			*flag.to = flag.given
-			draft.SetBy(flag.name, flag.key)
+			draft.RecordSource(flag.name, flag.key)
 		}
 	}
 	cfg.Server.Insecure = cfg.Server.Insecure || c.Insecure
-	done, err := draft.Finish()
+	done, err := draft.Validate()
 	if err != nil {
 		return done, usageError{err}
 	}
@@ -71,7 +71,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	}
 	switch {
 	case len(cfg.Auth.OperatorKeys) > 0:
-	case cfg.Server.Insecure && !config.Loopback(cfg.Server.Host):
+	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
 		log.Warn("INSECURE: there are no keys; whoever reaches this address controls the fleet", "address", l.Addr().String())
 	default:
 		log.Info("there are no keys: only this machine can reach the scheduler")

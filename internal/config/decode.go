@@ -15,7 +15,7 @@ import (
 
 // decode reads a TOML document over what the draft holds. The library would fill the struct by itself, but
 // stops at the first value that does not fit and speaks of Go types: it only reads the text here.
-func (d *Draft) decode(file string, body []byte) {
+func (d *Unvalidated) decode(file string, body []byte) {
 	var document map[string]any
 	err := toml.Unmarshal(body, &document)
 	if err == nil {
@@ -34,7 +34,7 @@ func (d *Draft) decode(file string, body []byte) {
 }
 
 // table reads one table and those inside it. The path is empty or ends with a dot.
-func (d *Draft) table(file, path string, into reflect.Value, given map[string]any) {
+func (d *Unvalidated) table(file, path string, into reflect.Value, given map[string]any) {
 	for i := range into.NumField() {
 		name := into.Type().Field(i).Tag.Get("toml")
 		value, ok := given[name]

@@ -18,7 +18,7 @@ var elsewhere = []string{EnvPrefix + "URL", EnvPrefix + "TOKEN"}
 
 // environment lets variables win over what the draft holds. One that begins like ours and is not known is
 // refused: it is a misspelling that would otherwise do nothing.
-func (d *Draft) environment(environ []string) {
+func (d *Unvalidated) environment(environ []string) {
 	known := keys(&d.Config)
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -33,7 +33,7 @@ func (d *Draft) environment(environ []string) {
 		case value == "":
 			continue // a shell or a compose file left it empty: it is not set
 		}
-		d.SetBy(name, known[i].Name)
+		d.RecordSource(name, known[i].Name)
 		// One at a time: the library's errors name the field, not the variable.
 		err := env.ParseWithOptions(&d.Config, env.Options{Prefix: EnvPrefix, Environment: map[string]string{name: value}})
 		delete(d.broken, known[i].Name) // whatever the file said does not count any more

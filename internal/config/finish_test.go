@@ -8,8 +8,8 @@ import (
 )
 
 // finished is what is wrong, line by line.
-func finished(d *Draft) []string {
-	if _, err := d.Finish(); err != nil {
+func finished(d *Unvalidated) []string {
+	if _, err := d.Validate(); err != nil {
 		return withoutExcerpts(err)
 	}
 	return nil
@@ -21,7 +21,7 @@ func TestFinishSaysWhoSetWhat(t *testing.T) {
 	file := writeFile(t, "[server]\nprot = 1\nport = -1\n[log]\nlevel = 7\nformat = \"xml\"\n[scheduler.dispatch]\nmax_retry = 99\nsample_k = 0\n")
 	d := Load(file, []string{"LINGUA_SCHEDULER_DISPATCH_SAMPLE_K=999", "LINGUA_SERVER_INSECURE=perhaps"})
 	d.Config.Store = "sqlite"
-	d.SetBy("--store", "store")
+	d.RecordSource("--store", "store")
 	want := []string{
 		file + ": server.prot: there is no such key; lingua config reference lists those there are",
 		file + ": log.level: 7 is not a text in quotes",
@@ -43,8 +43,8 @@ func TestFlagsMend(t *testing.T) {
 	t.Parallel()
 	d := Load(writeFile(t, "store = \"sqlite\"\n"), nil)
 	d.Config.Store = "memory"
-	d.SetBy("--store", "store")
-	if c, err := d.Finish(); err != nil || c.Store != "memory" {
+	d.RecordSource("--store", "store")
+	if c, err := d.Validate(); err != nil || c.Store != "memory" {
 		t.Errorf("got %q, %v", c.Store, err)
 	}
 }

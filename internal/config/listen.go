@@ -9,7 +9,7 @@ import (
 )
 
 // Loopback reports whether a host can only be reached from this machine.
-func Loopback(host string) bool {
+func IsLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}

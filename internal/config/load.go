@@ -9,7 +9,7 @@ import (
 
 // Draft is a configuration that is being put together. It goes on after a mistake, so that all of them are
 // said at once, and remembers who set each key, so that each is said to the one who can mend it.
-type Draft struct {
+type Unvalidated struct {
 	Config Config
 
 	setBy    map[string]string // by key: what it is called where it was set
@@ -23,7 +23,7 @@ type Draft struct {
 
 // Load begins a configuration: the defaults, then the file if one is named, then the environment. It is not
 // judged yet: flags may still change it.
-func Load(file string, environ []string) *Draft {
+func Load(file string, environ []string) *Unvalidated {
 	d := newDraft()
 	if file != "" {
 		body, err := os.ReadFile(file)
@@ -38,12 +38,12 @@ func Load(file string, environ []string) *Draft {
 	return d
 }
 
-func newDraft() *Draft {
-	return &Draft{Config: Default(), setBy: make(map[string]string), broken: make(map[string]bool), fromFile: make(map[string]bool)}
+func newDraft() *Unvalidated {
+	return &Unvalidated{Config: Default(), setBy: make(map[string]string), broken: make(map[string]bool), fromFile: make(map[string]bool)}
 }
 
 // SetBy notes that a flag or a variable has changed these keys.
-func (d *Draft) SetBy(flag string, keys ...string) {
+func (d *Unvalidated) RecordSource(flag string, keys ...string) {
 	for _, key := range keys {
 		d.setBy[key] = flag
 		delete(d.fromFile, key)
@@ -51,7 +51,7 @@ func (d *Draft) SetBy(flag string, keys ...string) {
 }
 
 // Finish judges the whole and returns it, or everything that is wrong with it.
-func (d *Draft) Finish() (Config, error) {
+func (d *Unvalidated) Validate() (Config, error) {
 	problems := slices.Clone(d.problems)
 	if !d.unread {
 		for _, p := range d.Config.judge() {
@@ -70,13 +70,13 @@ func (d *Draft) Finish() (Config, error) {
 }
 
 // misfit notes that a key was given what it cannot be.
-func (d *Draft) misfit(key, text string) {
+func (d *Unvalidated) misfit(key, text string) {
 	d.broken[key] = true
 	d.problems = append(d.problems, errors.New(d.setBy[key]+": "+text+d.excerpt(key)))
 }
 
 // excerpt shows the line of the file that set a key, unless something else did or it may hold a secret.
-func (d *Draft) excerpt(key string) string {
+func (d *Unvalidated) excerpt(key string) string {
 	at, known := d.where[key]
 	if !known || !d.fromFile[key] {
 		return ""

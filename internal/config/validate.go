@@ -71,7 +71,7 @@ func (c *Config) judge() []*problem {
 	}
 	need(!shared || len(c.Auth.OperatorKeys) == 0 || c.Auth.SessionSecret != "", "auth.session_secret",
 		"is missing: schedulers that share a fleet need the same one, or a token that one has made is refused by the others")
-	need(s.Insecure || Loopback(s.Host) || keys != nil && !keys.Empty(), "server.host", "%s", s.exposed()).against("server.insecure")
+	need(s.Insecure || IsLoopback(s.Host) || keys != nil && !keys.Empty(), "server.host", "%s", s.exposed()).against("server.insecure")
 	// One at a time: the logger says only the first that is wrong.
 	for _, l := range []struct{ key, level, format string }{{"log.level", c.Log.Level, "text"}, {"log.format", "info", c.Log.Format}} {
 		if _, err := telemetry.Logger(nil, l.level, l.format); err != nil {

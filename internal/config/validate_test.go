@@ -327,7 +327,7 @@ func TestLoopback(t *testing.T) {
 		" 127.0.0.1":            false,
 		"*":                     false,
 	} {
-		if got := Loopback(host); got != want {
+		if got := IsLoopback(host); got != want {
 			t.Errorf("Loopback(%q) = %v, want %v", host, got, want)
 		}
 	}

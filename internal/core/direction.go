@@ -23,7 +23,7 @@ func NewRequirement(d Direction, tts bool) Requirement {
 
 // Unserved says which link of the chain keeps a node with capability c out of this direction; ReasonNone
 // when it belongs to it.
-func (w *Requirement) Unserved(c *Capability) Reason {
+func (w *Requirement) Mismatch(c *Capability) Reason {
 	switch {
 	case c.Types.Semantic == No || !c.Semantic.hasAny(w.src):
 		return ReasonSemanticLang

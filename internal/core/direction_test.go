@@ -96,7 +96,7 @@ func TestUnserved(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := NewRequirement(c.wish, c.tts)
-			if got := w.Unserved(c.node); got != c.reason {
+			if got := w.Mismatch(c.node); got != c.reason {
 				t.Errorf("%s (tts %v) is unserved for %q, want %q", c.wish, c.tts, got, c.reason)
 			}
 		})
@@ -142,7 +142,7 @@ func TestDirectionsListsWhatIsDeclared(t *testing.T) {
 			// What is listed has to be served, or the list of pools promises what dispatch refuses.
 			for _, d := range got {
 				w := NewRequirement(d, false)
-				if r := w.Unserved(c.node); r != ReasonNone {
+				if r := w.Mismatch(c.node); r != ReasonNone {
 					t.Errorf("%s is listed but unserved: %s", d, r)
 				}
 			}

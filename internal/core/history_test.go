@@ -14,16 +14,16 @@ func at(s int) time.Time { return time.Unix(int64(s), 0) }
 // attempt puts the job on a node and notes it.
 func attempt(j *Job, n int, node NodeID, token Token, when int) {
 	j.Holder, j.Token = Holder{Attempt: n, Node: node, Epoch: 5}, token
-	j.Begin(at(when))
+	j.BeginAttempt(at(when))
 }
 
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	var j Job
 	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonNodeBusy)
+	j.EndAttempt(at(11), ReasonNodeBusy)
 	attempt(&j, 1, "b", "t2", 12)
-	j.End(at(13), ReasonACKTimeout)
+	j.EndAttempt(at(13), ReasonACKTimeout)
 	attempt(&j, 2, "c", "t3", 14)
 	want := []Attempt{
 		{Holder: Holder{1, "a", 5}, Token: "t1", Started: at(10), Ended: at(11), Reason: ReasonNodeBusy},
@@ -39,13 +39,13 @@ func TestHistory(t *testing.T) {
 func TestEndCountsOnce(t *testing.T) {
 	t.Parallel()
 	var j Job
-	j.End(at(1), ReasonNodeLost) // nothing began: nothing ends
+	j.EndAttempt(at(1), ReasonNodeLost) // nothing began: nothing ends
 	if len(j.History) != 0 {
 		t.Errorf("an end without a beginning left %v", j.History)
 	}
 	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonACKTimeout)
-	j.End(at(99), ReasonNodeLost)
+	j.EndAttempt(at(11), ReasonACKTimeout)
+	j.EndAttempt(at(99), ReasonNodeLost)
 	want := []Attempt{{Holder: Holder{1, "a", 5}, Token: "t1", Started: at(10), Ended: at(11), Reason: ReasonACKTimeout}}
 	if diff := cmp.Diff(want, j.History); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
@@ -57,8 +57,8 @@ func TestEndWithoutAReason(t *testing.T) {
 	t.Parallel()
 	var j Job
 	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonNone)
-	j.End(at(12), ReasonDeadline)
+	j.EndAttempt(at(11), ReasonNone)
+	j.EndAttempt(at(12), ReasonDeadline)
 	if got := j.History[0]; !got.Ended.Equal(at(11)) || got.Reason != ReasonNone {
 		t.Errorf("ended at %v for %q, want %v without a reason", got.Ended, got.Reason, at(11))
 	}
@@ -73,7 +73,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		if want := min(i+1, MaxHistory); len(j.History) != want {
 			t.Fatalf("after %d lines there are %d, want %d", i+1, len(j.History), want)
 		}
-		j.End(at(i), ReasonNodeBusy)
+		j.EndAttempt(at(i), ReasonNodeBusy)
 	}
 	// The oldest went, the newest stayed, in order.
 	for i, line := range j.History {
@@ -87,15 +87,15 @@ func TestPastToken(t *testing.T) {
 	t.Parallel()
 	var j Job
 	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonNodeBusy)
+	j.EndAttempt(at(11), ReasonNodeBusy)
 	attempt(&j, 1, "b", "t2", 12)
-	j.End(at(13), ReasonACKTimeout)
+	j.EndAttempt(at(13), ReasonACKTimeout)
 	attempt(&j, 2, "a", "t3", 14)
-	j.End(at(15), ReasonNodeFailed)
+	j.EndAttempt(at(15), ReasonNodeFailed)
 	attempt(&j, 2, "b", "t4", 16)
-	j.End(at(17), ReasonNodeBusy)
+	j.EndAttempt(at(17), ReasonNodeBusy)
 	attempt(&j, 2, "b", "t5", 18) // the same node once more: its newest lease is the one it may still hold
-	j.End(at(19), ReasonNodeFailed)
+	j.EndAttempt(at(19), ReasonNodeFailed)
 	attempt(&j, 3, "c", "t6", 20)
 	for _, c := range []struct {
 		attempt int
@@ -126,7 +126,7 @@ func TestPastTokenIsNeverOfTheCurrentAttempt(t *testing.T) {
 	if token, had := j.PastToken(1, "a"); had {
 		t.Errorf("PastToken gives %q, of an attempt that has not ended", token)
 	}
-	j.End(at(11), ReasonNodeFailed)
+	j.EndAttempt(at(11), ReasonNodeFailed)
 	if token, had := j.PastToken(1, "a"); !had || token != "t1" {
 		t.Errorf("after its end PastToken gives %q, %v, want t1", token, had)
 	}
@@ -143,8 +143,8 @@ func TestCloneHasItsOwnHistory(t *testing.T) {
 		return j
 	}
 	for name, change := range map[string]func(*Job){
-		"end":   func(j *Job) { j.End(at(99), ReasonNodeLost) },
-		"begin": func(j *Job) { j.Begin(at(99)) }, // at the bound it moves every line
+		"end":   func(j *Job) { j.EndAttempt(at(99), ReasonNodeLost) },
+		"begin": func(j *Job) { j.BeginAttempt(at(99)) }, // at the bound it moves every line
 		"edit":  func(j *Job) { j.History[0].Holder = Holder{9, "z", 9} },
 		"state": func(j *Job) { j.State, j.Detail = StateDone, "" },
 	} {

@@ -59,7 +59,7 @@ func (s *Spec) Job() JobID {
 }
 
 // Until is when a live job ends if nothing happens: at its deadline, or, if it waits for its sound, after that.
-func (j *Job) Until() time.Time {
+func (j *Job) ExpiresAt() time.Time {
 	if j.State == StateRetrying && j.Retry.After(j.Deadline) {
 		return j.Retry
 	}
@@ -160,7 +160,7 @@ type Job struct {
 }
 
 // Begin notes the start of the job's current attempt.
-func (j *Job) Begin(now time.Time) {
+func (j *Job) BeginAttempt(now time.Time) {
 	j.History = append(j.History, Attempt{Holder: j.Holder, Token: j.Token, Started: now})
 	if over := len(j.History) - MaxHistory; over > 0 {
 		j.History = slices.Delete(j.History, 0, over)
@@ -168,7 +168,7 @@ func (j *Job) Begin(now time.Time) {
 }
 
 // End notes the end of the job's current attempt, once.
-func (j *Job) End(now time.Time, reason Reason) {
+func (j *Job) EndAttempt(now time.Time, reason Reason) {
 	if n := len(j.History); n > 0 && j.History[n-1].Ended.IsZero() {
 		j.History[n-1].Ended = now
 		j.History[n-1].Reason = reason

@@ -60,7 +60,7 @@ func servedTarget(t *testing.T, want, have string) bool {
 	w := NewRequirement(Direction{Src: "fr", Tgt: mustLang(t, want)}, false)
 	c := Capability{Semantic: NewLangSet("fr"), Pairs: []Direction{{"fr", mustLang(t, have)}}}
 	c.Normalise()
-	return w.Unserved(&c) == ReasonNone
+	return w.Mismatch(&c) == ReasonNone
 }
 
 // servedSource is the same for what is spoken.
@@ -70,7 +70,7 @@ func servedSource(t *testing.T, want, have string) bool {
 	w := NewRequirement(Direction{Src: mustLang(t, want), Tgt: "fr"}, false)
 	c := Capability{Semantic: NewLangSet(src), Pairs: []Direction{{src, "fr"}}}
 	c.Normalise()
-	return w.Unserved(&c) == ReasonNone
+	return w.Mismatch(&c) == ReasonNone
 }
 
 func TestWhoServesALanguage(t *testing.T) {

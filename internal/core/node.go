@@ -183,7 +183,7 @@ func (c *Capability) Directions(limit int) []Direction {
 	var declared []Direction
 	for _, d := range candidates {
 		exact := Requirement{Direction: d, src: d.Src.lookup(), tgt: []Lang{d.Tgt}}
-		if len(declared) < limit && d.Src != d.Tgt && exact.Unserved(c) == ReasonNone {
+		if len(declared) < limit && d.Src != d.Tgt && exact.Mismatch(c) == ReasonNone {
 			declared = append(declared, d)
 		}
 	}
@@ -222,7 +222,7 @@ type Node struct {
 }
 
 // Standing is the health that counts: the operator's drain wins over what the node says.
-func (n *Node) Standing() Health {
+func (n *Node) EffectiveHealth() Health {
 	if n.Drained && n.Health != HealthOffline {
 		return HealthDraining
 	}
@@ -230,7 +230,7 @@ func (n *Node) Standing() Health {
 }
 
 // Grantable reports whether the node may be given new work, if it has room.
-func (n *Node) Grantable() bool { return n.Standing() == HealthReady && !n.Disconnected }
+func (n *Node) AcceptsJobs() bool { return n.EffectiveHealth() == HealthReady && !n.Disconnected }
 
 // Reachable reports whether there is a way to hand the node a job.
 func (n *Node) Reachable() bool { return n.Callback != "" || n.Owner != "" }
@@ -243,12 +243,12 @@ func (n *Node) SameService(o *Node) bool {
 }
 
 // SameAs reports whether o declares the same as n, whatever its epoch, revision and version.
-func (n *Node) SameAs(o *Node) bool {
+func (n *Node) SameDeclaration(o *Node) bool {
 	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.SameService(o)
 }
 
 // Follow makes n the successor of old: its version is one more, its revision too if it serves differently.
-func (n *Node) Follow(old *Node) {
+func (n *Node) Supersede(old *Node) {
 	n.Epoch, n.Revision, n.Version = old.Epoch, old.Revision, old.Version+1
 	if !n.SameService(old) {
 		n.Revision++

@@ -23,7 +23,7 @@ func TestStanding(t *testing.T) {
 		{HealthOffline, true, HealthOffline}, // what is gone is not draining
 	} {
 		n := Node{Health: c.health, Drained: c.drained}
-		if got := n.Standing(); got != c.want {
+		if got := n.EffectiveHealth(); got != c.want {
 			t.Errorf("%s, drained %v: stands as %s, want %s", c.health, c.drained, got, c.want)
 		}
 	}
@@ -76,7 +76,7 @@ func TestFollow(t *testing.T) {
 			t.Parallel()
 			old, next := someNode(), someNode()
 			c.change(&next)
-			if got := next.SameAs(&old); got != c.same {
+			if got := next.SameDeclaration(&old); got != c.same {
 				t.Errorf("SameAs = %v, want %v", got, c.same)
 			}
 			if got := next.SameService(&old); got != c.served {
@@ -84,7 +84,7 @@ func TestFollow(t *testing.T) {
 			}
 
 			declared := next
-			next.Follow(&old)
+			next.Supersede(&old)
 			want := declared
 			want.Epoch, want.Version, want.Revision = 7, 11, 3
 			if !c.served {
@@ -105,13 +105,13 @@ func TestFollowCountsEachChange(t *testing.T) {
 	first := someNode()
 	second := first
 	second.Region = "us"
-	second.Follow(&first)
+	second.Supersede(&first)
 	third := second
 	third.Health = HealthDraining
-	third.Follow(&second)
+	third.Supersede(&second)
 	back := third
 	back.Region = "eu" // as it was once, but not as it was last
-	back.Follow(&third)
+	back.Supersede(&third)
 
 	type count struct {
 		Revision Revision

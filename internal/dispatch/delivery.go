@@ -57,10 +57,10 @@ func (j *jobRun) deliver() error {
 	defer cancel()
 	err := ErrRefused // nothing was sent
 	if !Expired(ctx) {
-		err = j.runner.transport.Deliver(ctx, n.Now(), a)
+		err = j.runner.transport.Deliver(ctx, n.Declared(), a)
 	}
 	if err == nil {
-		j.runner.metrics.Delivered()
+		j.runner.metrics.CountDelivery()
 		return nil
 	}
 	result := "unknown"
@@ -89,7 +89,7 @@ func (j *jobRun) deliveryContext() (context.Context, context.CancelFunc) {
 // awaitACK arms the ACK timeout of a delivered job.
 func (j *jobRun) awaitACK() {
 	j.runner.selector.lastNodes.set(j.job.SessionRef(), j.job.Node)
-	j.runner.metrics.Selected()
+	j.runner.metrics.CountSelection()
 	j.entry.arm(j.job.Token, phaseACK, time.Now().Add(j.runner.cfg.ACKTimeout), j.runner.timerFunc(j.entry))
 }
 

@@ -64,7 +64,7 @@ func (s *selector) explain(ctx context.Context, spec *core.Spec, limit int) (Exp
 		if (reason == core.ReasonNone || reason.Soft()) && !occupancy[i].Free() {
 			reason = unfreeReason(&occupancy[i])
 		}
-		e.add(n.Now(), reason, occupancy[i])
+		e.add(n.Declared(), reason, occupancy[i])
 	}
 	for n := range s.fleet.Silent() {
 		e.add(n, cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})

@@ -84,8 +84,8 @@ func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {
 		j.failed = append(j.failed, node)
 	case core.ReasonACKTimeout, core.ReasonDeliveryUnknown:
 		// The instance to which it is connected may be the one that receives nothing.
-		if n := j.runner.fleet.Node(node); n != nil && n.Now().Owner != j.runner.cfg.Instance {
-			j.avoidOwner = n.Now().Owner
+		if n := j.runner.fleet.Node(node); n != nil && n.Declared().Owner != j.runner.cfg.Instance {
+			j.avoidOwner = n.Declared().Owner
 		}
 		j.blocked = append(j.blocked, holder)
 	default:
@@ -101,7 +101,7 @@ func (j *jobRun) excluded() []core.NodeID {
 	var list []core.NodeID
 	again := slices.Clone(j.failed)
 	for _, h := range j.blocked {
-		if n := j.runner.fleet.Node(h.Node); n != nil && n.Now().Epoch != h.Epoch {
+		if n := j.runner.fleet.Node(h.Node); n != nil && n.Declared().Epoch != h.Epoch {
 			again = append(again, h.Node)
 		} else {
 			list = append(list, h.Node)
@@ -210,7 +210,7 @@ func (j *jobRun) recordMissedACK(f attemptFailure) {
 	}
 	j.runner.metrics.ACKTimeouts.Inc()
 	if n := j.runner.fleet.Node(j.job.Node); n != nil {
-		n.Missed(j.runner.fleet.Now())
+		n.RecordMissedACK(j.runner.fleet.Now())
 	}
 }
 

@@ -337,7 +337,7 @@ func TestOnlyMovedJobsAreLogged(t *testing.T) {
 		}
 		h.addNode("left", 1)
 		time.Sleep(time.Second)
-		if err := first.MarkLost(t.Context(), "left", h.fleet.Node("left").Now().Epoch); err != nil {
+		if err := first.MarkLost(t.Context(), "left", h.fleet.Node("left").Declared().Epoch); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := h.mem.Node(t.Context(), "left"); err != nil || left.Age != time.Second || left.Node.Health != core.HealthOffline {

@@ -75,7 +75,7 @@ func (p *Reports) commit(ctx context.Context, r *Report, job *core.Job) error {
 		}
 	}
 	if n := p.fleet.Node(r.Node); n != nil {
-		n.Answered()
+		n.ClearMissedACKs()
 	}
 	if f := p.inFlight.get(r.Job); f != nil {
 		p.runner.armCheck(f, job.Token, time.Now())
@@ -99,7 +99,7 @@ func (p *Reports) restoreLease(ctx context.Context, r *Report, known *core.Job) 
 		return nil
 	}
 	granted, err := p.store.Reserve(ctx, store.ReserveParams{
-		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Now().Revision,
+		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Declared().Revision,
 	})
 	if err == nil && granted.Verdict == store.OK {
 		_, err = p.store.Commit(ctx, leaseOf(job))
@@ -165,7 +165,7 @@ func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
 	}
 	n := p.fleet.Node(r.Node)
 	if n != nil {
-		n.Answered()
+		n.ClearMissedACKs()
 	}
 	p.slots.release(leaseOf(applied.Job), n, false)
 	p.runner.jobEnded(&applied)
@@ -182,7 +182,7 @@ func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail
 		return err
 	}
 	if n := p.fleet.Node(r.Node); n != nil {
-		n.Answered()
+		n.ClearMissedACKs()
 	}
 	f := attemptFailure{reason: reason, detail: detail, freeSlot: true, confirmed: true, sameAttempt: costsNoAttempt(reason)}
 	j := p.runner.resume(job)

@@ -36,7 +36,7 @@ type Request struct {
 func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
 	began := time.Now()
 	p, err := d.dispatch(ctx, &r)
-	d.metrics.Dispatched(time.Since(began), err != nil)
+	d.metrics.ObserveDispatch(time.Since(began), err != nil)
 	if err != nil {
 		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
 		return Placement{}, err
@@ -225,7 +225,7 @@ func (d *Dispatcher) EndedElsewhere(id core.JobID) {
 	}
 	job := f.record()
 	if n := d.fleet.Node(job.Node); n != nil && job.Utterance.Turn > 0 {
-		d.fleet.Freed(n)
+		d.fleet.ObserveRelease(n)
 	}
 	d.inFlight.remove(id)
 }

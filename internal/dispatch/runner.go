@@ -166,9 +166,9 @@ func (r *runner) jobEnded(applied *store.Applied) {
 		return
 	}
 	took := job.Updated.Sub(job.Created)
-	r.metrics.Ended(job.State, took)
+	r.metrics.ObserveJobEnd(job.State, took)
 	if job.State == core.StateDone {
-		r.fleet.Served(job.Updated.Sub(job.History[len(job.History)-1].Started))
+		r.fleet.ObserveServiceTime(job.Updated.Sub(job.History[len(job.History)-1].Started))
 		return
 	}
 	r.log.Info("job ended without a result", "job_id", job.ID, "session_id", job.Session, "node_id", job.Node,

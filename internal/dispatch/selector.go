@@ -91,7 +91,7 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (reservation,
 		}
 	}
 	members := pool.Members()
-	s.metrics.Queried(members.Len())
+	s.metrics.CountPoolQuery(members.Len())
 
 	selection := s.picker.Select(q, members)
 	defer selection.End()
@@ -131,7 +131,7 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 			}
 		}
 	} else {
-		m := fleet.Member{Node: n, Revision: n.Now().Revision, Handle: n.Handle()}
+		m := fleet.Member{Node: n, Revision: n.Declared().Revision, Handle: n.Handle()}
 		reason = s.picker.Filter(q, n)
 		if reason.Incapable() && r.requirePreferred() {
 			return reservation{}, false, &wire.Error{
@@ -245,10 +245,10 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 			s.slots.release(res.lease, m.Node, false) // it may have been granted
 			return reservation{}, 0, err
 		}
-		s.metrics.Reserved(reply.Verdict)
+		s.metrics.CountReserve(reply.Verdict)
 		switch reply.Verdict {
 		case store.OK, store.Full:
-			s.fleet.Left(m.Node, reply.Free, q.Now)
+			s.fleet.ObserveFree(m.Node, reply.Free, q.Now)
 		case store.UnknownNode:
 			s.fleet.Remove(m.ID())
 		case store.TooLate:
@@ -265,7 +265,7 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 			if reason := s.picker.Filter(q, m.Node); reason != core.ReasonNone && !reason.Soft() {
 				return reservation{}, store.StaleRevision, nil
 			}
-			m.Revision = m.Now().Revision
+			m.Revision = m.Declared().Revision
 			continue
 		}
 		return res, reply.Verdict, nil

@@ -297,7 +297,7 @@ func TestChangedNodeIsReservedAgain(t *testing.T) {
 		h.stopFollower()
 		h.changeInStore("node-a", func(n *core.Node) { n.Capability.Semantic = core.NewLangSet("en", "zh", "de") })
 		h.dispatch(withRequestID("after-a-change"))
-		declared := *h.fleet.Node("node-a").Now()
+		declared := *h.fleet.Node("node-a").Declared()
 		if _, err := h.mem.Register(h.t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad}); err != nil {
 			t.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func (s *slots) release(lease core.LeaseRef, n *fleet.Node, park bool) {
 func (s *slots) tryRelease(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
 	err := s.store.Release(ctx, p)
 	if err == nil && n != nil {
-		s.fleet.Freed(n)
+		s.fleet.ObserveRelease(n)
 		s.waiting.notifyFree(n)
 	}
 	return err

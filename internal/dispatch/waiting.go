@@ -49,7 +49,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		began, freed := time.Now(), d.waiting.freed.Load()
 		p, e := d.dispatch(ctx, &r)
 		if e == nil {
-			d.metrics.Dispatched(time.Since(began), false)
+			d.metrics.ObserveDispatch(time.Since(began), false)
 			placed = p.Node
 			return p, nil
 		}
@@ -58,7 +58,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 			until = w.Join
 		}
 		if !e.Code.Retryable() || !time.Now().Before(until) || d.runner.draining.Load() {
-			d.metrics.Dispatched(time.Since(began), true)
+			d.metrics.ObserveDispatch(time.Since(began), true)
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
 			d.selector.countFinalRefusal(e)
 			return Placement{}, e

@@ -29,30 +29,30 @@ type Fleet struct {
 	presence time.Duration
 	base     time.Time
 
-	nodes    shards[*Node]
+	nodes    shardedMap[*Node]
 	count    atomic.Int64
-	silent   shards[*core.Node]
+	silent   shardedMap[*core.Node]
 	pools    atomic.Pointer[map[poolKey]*Pool]
-	fullness fullness
+	occupancy occupancy
 
-	scanned func()      // called for each node that is looked at for a new pool; for tests
+	onScan func()      // called for each node that is looked at for a new pool; for tests
 	partial atomic.Bool // not every node of the store is known yet
 
-	building sync.Mutex // held by whoever finds the members of a new pool; before mu
+	buildMu sync.Mutex // held by whoever finds the members of a new pool; before mu
 
 	mu       sync.Mutex           // held by writers
-	unmarked map[core.NodeID]bool // whose marks were not read yet
-	touched  map[core.NodeID]bool // who changed while a pool is being built; nil: none is
+	marksUnread map[core.NodeID]bool // whose marks were not read yet
+	changed  map[core.NodeID]bool // who changed while a pool is being built; nil: none is
 }
 
 // New makes an empty view. A node that is silent for presence falls out of it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), unmarked: make(map[core.NodeID]bool)}
+	f := &Fleet{presence: presence, base: time.Now(), marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)
 	f.pools.Store(&map[poolKey]*Pool{})
-	f.fullness.init()
+	f.occupancy.init()
 	return f
 }
 
@@ -83,21 +83,21 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	known := n != nil
 	if !known {
 		n = newNode(s)
-		n.seen.Store(int64(now - Instant(s.Age))) // before it is in view: nobody may take it for silent
+		n.lastSeen.Store(int64(now - Instant(s.Age))) // before it is in view: nobody may take it for silent
 	}
-	old := n.Now()
-	if newer(old, s.Node) {
+	old := n.Declared()
+	if isNewer(old, s.Node) {
 		return
 	}
-	n.touch(now - Instant(s.Age))
+	n.recordSeen(now - Instant(s.Age))
 	n.load.Store(packLoad(s.Load))
 	f.Observe(n, s.InFlight(), s.Max, now)
 	switch {
 	case !known:
-		f.unmarked[s.Node.ID] = true
-		f.put(n)
-		f.place(n, s.Node)
-	case newer(s.Node, old):
+		f.marksUnread[s.Node.ID] = true
+		f.addToView(n)
+		f.updatePools(n, s.Node)
+	case isNewer(s.Node, old):
 		f.redeclare(n, s.Node)
 	}
 }
@@ -108,20 +108,20 @@ func (f *Fleet) Redeclare(declared *core.Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.Node(declared.ID)
-	if n == nil || !newer(declared, n.Now()) {
+	if n == nil || !isNewer(declared, n.Declared()) {
 		return
 	}
 	f.redeclare(n, declared)
 }
 
 func (f *Fleet) redeclare(n *Node, declared *core.Node) {
-	old := n.Now()
-	n.declare(declared)
+	old := n.Declared()
+	n.setDeclared(declared)
 	if declared.Revision != old.Revision || declared.Epoch != old.Epoch {
-		f.place(n, declared)
+		f.updatePools(n, declared)
 	}
 	if declared.Epoch != old.Epoch {
-		n.Answered() // a new epoch starts with a clean slate
+		n.ClearMissedACKs() // a new epoch starts with a clean slate
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 	for _, s := range statuses {
 		f.Update(s)
 	}
-	unmarked := f.unread(statuses)
+	unmarked := f.withUnreadMarks(statuses)
 	if len(unmarked) == 0 {
 		return nil
 	}
@@ -145,18 +145,18 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, id := range unmarked {
-		delete(f.unmarked, id)
+		delete(f.marksUnread, id)
 	}
 	return nil
 }
 
 // unread is whose marks are still to be read.
-func (f *Fleet) unread(statuses []store.NodeStatus) []core.NodeID {
+func (f *Fleet) withUnreadMarks(statuses []store.NodeStatus) []core.NodeID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var ids []core.NodeID
 	for _, s := range statuses {
-		if f.unmarked[s.Node.ID] {
+		if f.marksUnread[s.Node.ID] {
 			ids = append(ids, s.Node.ID)
 		}
 	}
@@ -170,26 +170,26 @@ func (f *Fleet) SetPartial(partial bool) { f.partial.Store(partial) }
 // Partial reports whether nodes may be missing from the view.
 func (f *Fleet) Partial() bool { return f.partial.Load() }
 
-func newer(a, b *core.Node) bool {
+func isNewer(a, b *core.Node) bool {
 	return a.Epoch > b.Epoch || a.Epoch == b.Epoch && a.Version > b.Version
 }
 
 // Beat notes a heartbeat that changed nothing the node declares.
-func (f *Fleet) Beat(id core.NodeID, load core.Load, o store.Occupancy) {
+func (f *Fleet) RecordHeartbeat(id core.NodeID, load core.Load, o store.Occupancy) {
 	n := f.Node(id)
 	if n == nil {
 		return
 	}
 	now := f.Now()
-	n.touch(now)
+	n.recordSeen(now)
 	n.load.Store(packLoad(load))
 	f.Observe(n, o.InFlight(), o.Max, now)
 }
 
 // Seen notes that a node was heard by somebody, age ago.
-func (f *Fleet) Seen(id core.NodeID, age time.Duration) {
+func (f *Fleet) RecordSeen(id core.NodeID, age time.Duration) {
 	if n := f.Node(id); n != nil {
-		n.touch(f.Now() - Instant(age))
+		n.recordSeen(f.Now() - Instant(age))
 	}
 }
 
@@ -203,20 +203,20 @@ func (f *Fleet) Remove(id core.NodeID) {
 
 func (f *Fleet) remove(id core.NodeID) {
 	if n := f.Node(id); n != nil {
-		f.hide(n)
-		f.leave(n)
+		f.removeFromView(n)
+		f.removeFromPools(n)
 	}
 }
 
 // hide takes a node out of the map of those in view. It may be in pools until it leaves them.
-func (f *Fleet) hide(n *Node) {
-	delete(f.unmarked, n.id)
+func (f *Fleet) removeFromView(n *Node) {
+	delete(f.marksUnread, n.id)
 	f.nodes.remove(n.id)
 	f.count.Add(-1)
-	f.touch(n.id)
+	f.noteChange(n.id)
 }
 
-func (f *Fleet) put(n *Node) {
+func (f *Fleet) addToView(n *Node) {
 	f.nodes.put(n.id, n)
 	f.setSilent(n.id, nil)
 	f.count.Add(1)
@@ -224,32 +224,32 @@ func (f *Fleet) put(n *Node) {
 
 // Expire takes out of view whoever has been silent for the presence time. However many they are, each pool is written
 // once, and other writers wait for one pool at most.
-func (f *Fleet) Expire() {
+func (f *Fleet) ExpireSilent() {
 	var silent []*Node
 	now := f.Now()
 	for n := range f.All() {
-		if n.Silence(now) >= f.presence {
+		if n.SinceSeen(now) >= f.presence {
 			silent = append(silent, n)
 		}
 	}
 	if len(silent) == 0 {
 		return
 	}
-	f.hideSilent(silent, now)
+	f.removeSilent(silent, now)
 	for p := range f.Pools() {
 		f.mu.Lock()
-		p.dropWhere(func(n *Node) bool { return f.Node(n.id) != n })
+		p.removeWhere(func(n *Node) bool { return f.Node(n.id) != n })
 		f.mu.Unlock()
 	}
 }
 
-func (f *Fleet) hideSilent(silent []*Node, now Instant) {
+func (f *Fleet) removeSilent(silent []*Node, now Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, n := range silent {
-		if f.Node(n.id) == n && n.Silence(now) >= f.presence {
-			f.hide(n)
-			f.setSilent(n.id, n.Now())
+		if f.Node(n.id) == n && n.SinceSeen(now) >= f.presence {
+			f.removeFromView(n)
+			f.setSilent(n.id, n.Declared())
 		}
 	}
 }
@@ -272,5 +272,5 @@ func (f *Fleet) Mark(m store.Mark) {
 		}
 	}
 	n.marks.Store(&next)
-	n.pack()
+	n.updateSummary()
 }

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	pollEvery    = 750 * time.Millisecond // how often the silent are looked for
-	compareEvery = 30 * time.Second       // how often the whole fleet is compared, in case a change was missed
-	retryEvery   = time.Second            // after the store failed
+	pollInterval    = 750 * time.Millisecond // how often the silent are looked for
+	compareInterval = 30 * time.Second       // how often the whole fleet is compared, in case a change was missed
+	watchRetryDelay   = time.Second            // after the store failed
 	jitter       = 0.1                    // so that instances do not act in step
 )
 
@@ -31,10 +31,10 @@ type Follower struct {
 	// to the jobs: they are reported again with the next poll, the others not.
 	OnSilent func(context.Context, []core.NodeID) (unhandled map[core.NodeID]error)
 
-	failed bool        // the store did not answer the last time
-	judge  Instant     // before this nobody is judged silent: while the store was away nobody could be heard
-	owed   atomic.Bool // a comparison is due
-	losses losses
+	storeFailed bool        // the store did not answer the last time
+	silenceCountsFrom  Instant     // before this nobody is judged silent: while the store was away nobody could be heard
+	compareDue   atomic.Bool // a comparison is due
+	silent silentQueue
 }
 
 // Run follows until the context ends.
@@ -42,7 +42,7 @@ func (f *Follower) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.watch(ctx) })
 	wg.Go(func() { f.poll(ctx) })
-	wg.Go(func() { f.report(ctx) })
+	wg.Go(func() { f.reportSilent(ctx) })
 	wg.Wait()
 }
 
@@ -54,7 +54,7 @@ func (f *Follower) watch(ctx context.Context) {
 			return
 		}
 		f.Log.Warn("lost the stream of node changes; trying again", "error", err)
-		backoff.SleepJitter(ctx, retryEvery, jitter)
+		backoff.SleepJitter(ctx, watchRetryDelay, jitter)
 	}
 }
 
@@ -73,22 +73,22 @@ func (f *Follower) apply(ctx context.Context, c store.Change) {
 
 func (f *Follower) update(ctx context.Context, s store.NodeStatus) {
 	if err := f.Fleet.Admit(ctx, f.Marks, s); err != nil {
-		f.owed.Store(true)
+		f.compareDue.Store(true)
 		f.Log.Warn("could not read a node's marks", "node_id", s.Node.ID, "error", err)
 	}
 }
 
 // admitAtOnce is how many nodes are admitted before their marks are read: a node that is new to the view may be chosen in
 // spite of a mark for so long.
-const admitAtOnce = 512
+const admitBatch = 512
 
 // compare takes over the whole fleet from the store.
 func (f *Follower) compare(ctx context.Context) {
-	f.owed.Store(false)
+	f.compareDue.Store(false)
 	began := f.Fleet.Now()
 	all, err := f.Nodes.Nodes(ctx)
 	if err != nil {
-		f.owed.Store(true)
+		f.compareDue.Store(true)
 		f.Log.Warn("could not compare the fleet with the store", "error", err)
 		return
 	}
@@ -97,10 +97,10 @@ func (f *Follower) compare(ctx context.Context) {
 		known[s.Node.ID] = true
 	}
 	complete := true
-	for some := range slices.Chunk(all, admitAtOnce) {
+	for some := range slices.Chunk(all, admitBatch) {
 		if err := f.Fleet.Admit(ctx, f.Marks, some...); err != nil {
 			complete = false
-			f.owed.Store(true)
+			f.compareDue.Store(true)
 			f.Log.Warn("could not read the marks of nodes; trying again", "error", err)
 		}
 	}
@@ -109,7 +109,7 @@ func (f *Follower) compare(ctx context.Context) {
 	}
 	for n := range f.Fleet.All() {
 		// A node that registered while the list was read is not on it, but it was heard since.
-		if !known[n.ID()] && n.Silence(began) > 0 {
+		if !known[n.ID()] && n.SinceSeen(began) > 0 {
 			f.Fleet.Remove(n.ID())
 		}
 	}
@@ -123,40 +123,40 @@ func (f *Follower) compare(ctx context.Context) {
 // poll looks for the silent, and for what the pushed changes did not tell.
 func (f *Follower) poll(ctx context.Context) {
 	compared := f.Fleet.Now()
-	for backoff.SleepJitter(ctx, pollEvery, jitter) {
+	for backoff.SleepJitter(ctx, pollInterval, jitter) {
 		sightings, err := f.Nodes.LastSeen(ctx)
-		if err == nil && f.failed {
-			f.judge, f.failed = f.Fleet.Now()+Instant(f.Fleet.presence), false
+		if err == nil && f.storeFailed {
+			f.silenceCountsFrom, f.storeFailed = f.Fleet.Now()+Instant(f.Fleet.presence), false
 		}
 		if err != nil {
-			f.failed = true
+			f.storeFailed = true
 			f.Log.Warn("could not ask the store who is alive", "error", err)
 			continue
 		}
-		f.take(sightings)
-		if now := f.Fleet.Now(); f.owed.Load() || f.Fleet.Partial() || now-compared > Instant(compareEvery) {
+		f.recordLastSeen(sightings)
+		if now := f.Fleet.Now(); f.compareDue.Load() || f.Fleet.Partial() || now-compared > Instant(compareInterval) {
 			compared = now
 			f.compare(ctx)
-			f.Fleet.ForgetIdlePools()
+			f.Fleet.EvictIdlePools()
 		}
 	}
 }
 
 // take notes who was heard, and has those reported who were not.
-func (f *Follower) take(sightings []store.LastSeen) {
+func (f *Follower) recordLastSeen(sightings []store.LastSeen) {
 	for _, s := range sightings {
-		f.Fleet.Seen(s.Node, s.Age)
+		f.Fleet.RecordSeen(s.Node, s.Age)
 	}
-	f.Fleet.Expire()
-	judging := f.Fleet.Now() >= f.judge // else silence counts from when nodes could be heard
+	f.Fleet.ExpireSilent()
+	judging := f.Fleet.Now() >= f.silenceCountsFrom // else silence counts from when nodes could be heard
 	var silent []core.NodeID
 	for _, s := range sightings {
 		switch {
 		case s.Age >= f.Fleet.presence:
 			silent = append(silent, s.Node)
 		case f.Fleet.Node(s.Node) == nil:
-			f.owed.Store(true) // heard again, or never heard of
+			f.compareDue.Store(true) // heard again, or never heard of
 		}
 	}
-	f.losses.note(silent, judging)
+	f.silent.update(silent, judging)
 }

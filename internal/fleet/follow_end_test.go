@@ -14,23 +14,23 @@ func TestRunReturnsWhenTheContextEnds(t *testing.T) {
 	const forEver = 1 << 20
 	for _, c := range []struct {
 		name  string
-		scene func(*following)
+		scene func(*followerHarness)
 		after time.Duration
 	}{
-		{"at once", func(*following) {}, 0},
-		{"between two polls", func(*following) {}, pollEvery / 2},
-		{"after a long life", func(*following) {}, 5 * time.Minute},
-		{"while the stream is broken", func(f *following) { f.store.failing["Watch"] = forEver }, time.Minute},
-		{"while nobody says who is alive", func(f *following) { f.store.failing["Sightings"] = forEver }, time.Minute},
-		{"while comparisons fail", func(f *following) { f.store.failing["Nodes"] = forEver }, time.Minute},
-		{"while a silent node's jobs cannot be moved", func(f *following) {
+		{"at once", func(*followerHarness) {}, 0},
+		{"between two polls", func(*followerHarness) {}, pollInterval / 2},
+		{"after a long life", func(*followerHarness) {}, 5 * time.Minute},
+		{"while the stream is broken", func(f *followerHarness) { f.store.failing["Watch"] = forEver }, time.Minute},
+		{"while nobody says who is alive", func(f *followerHarness) { f.store.failing["Sightings"] = forEver }, time.Minute},
+		{"while comparisons fail", func(f *followerHarness) { f.store.failing["Nodes"] = forEver }, time.Minute},
+		{"while a silent node's jobs cannot be moved", func(f *followerHarness) {
 			f.silent = func(core.NodeID) error { return errAway }
 		}, time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := prepare(t)
+				f := newFollowerHarness(t)
 				f.register("a")
 				c.scene(f)
 				f.run()

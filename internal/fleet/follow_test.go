@@ -13,12 +13,12 @@ import (
 func TestFollowerFindsWhoIsThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.register("gone")
 		f.mark("a", "asr", time.Minute)
 		time.Sleep(presence)
-		f.beat("a")
+		f.heartbeat("a")
 		f.run()
 		synctest.Wait()
 		if diff := cmp.Diff([]core.NodeID{"a"}, inView(f.fleet)); diff != "" {
@@ -27,7 +27,7 @@ func TestFollowerFindsWhoIsThere(t *testing.T) {
 		if diff := cmp.Diff(map[string]bool{"asr": true}, marked(f.fleet, "a", "asr", "nmt")); diff != "" {
 			t.Errorf("marks set before it began (-want +got):\n%s", diff)
 		}
-		f.pass(time.Minute-presence, "a")
+		f.advance(time.Minute-presence, "a")
 		if diff := cmp.Diff(map[string]bool{}, marked(f.fleet, "a", "asr")); diff != "" {
 			t.Errorf("marks after their time (-want +got):\n%s", diff)
 		}
@@ -38,10 +38,10 @@ func TestFollowerFindsWhoIsThere(t *testing.T) {
 func TestFollowerTakesChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.run()
 		synctest.Wait()
-		pool := f.fleet.Pool(way("en", "de"), false)
+		pool := f.fleet.Pool(direction("en", "de"), false)
 		began := time.Now()
 		settle := func() *Node {
 			synctest.Wait()
@@ -53,11 +53,11 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 
 		r := f.register("a")
 		n := settle()
-		if n == nil || n.Now() != r.Node || n.Handle() != r.Handle || pool.Members().Len() != 1 {
+		if n == nil || n.Declared() != r.Node || n.Handle() != r.Handle || pool.Members().Len() != 1 {
 			t.Fatal("a registration was not taken over")
 		}
 		f.drain("a", true)
-		if settle(); n.Now().Standing() != core.HealthDraining || n.Summary().Ready() {
+		if settle(); n.Declared().EffectiveHealth() != core.HealthDraining || n.Summary().Ready() {
 			t.Error("a drain was not taken over")
 		}
 		f.drain("a", false)
@@ -69,7 +69,7 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 			t.Error("a mark was not taken over")
 		}
 		f.register("a", speaks("en", "zh"))
-		if settle() != n || pool.Members().Len() != 0 || f.fleet.Pool(way("en", "zh"), false).Members().Len() != 1 {
+		if settle() != n || pool.Members().Len() != 0 || f.fleet.Pool(direction("en", "zh"), false).Members().Len() != 1 {
 			t.Error("a registration anew was not taken over")
 		}
 		f.remove("a")
@@ -83,17 +83,17 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 func TestFollowerKeepsWhoIsHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
 		for range 60 {
-			f.pass(time.Second, "a")
+			f.advance(time.Second, "a")
 			synctest.Wait()
 			n := f.fleet.Node("a")
 			if n == nil {
 				t.Fatalf("the node left after %v although it is heard each second", time.Since(f.start))
 			}
-			if got := n.Silence(f.fleet.Now()); got > time.Second+pollMost {
+			if got := n.SinceSeen(f.fleet.Now()); got > time.Second+pollMost {
 				t.Fatalf("thought silent for %v", got)
 			}
 		}
@@ -104,7 +104,7 @@ func TestFollowerKeepsWhoIsHeard(t *testing.T) {
 }
 
 // deafen makes the store lose every change from now on without a word.
-func (f *following) deafen() {
+func (f *followerHarness) blockChanges() {
 	synctest.Wait()
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -115,12 +115,12 @@ func (f *following) deafen() {
 func TestFollowerComparesRegularly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
-		f.deafen()
+		f.blockChanges()
 		f.drain("a", true)
-		f.pass(compareEvery+2*pollMost, "a")
+		f.advance(compareInterval+2*pollMost, "a")
 		synctest.Wait()
 		if n := f.fleet.Node("a"); n == nil || n.Summary().Ready() {
 			t.Error("a drain was not noticed")
@@ -131,15 +131,15 @@ func TestFollowerComparesRegularly(t *testing.T) {
 func TestFollowerFindsWhoseComingAndGoingWasLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("kept")
 		f.register("removed")
 		f.run()
-		f.deafen()
+		f.blockChanges()
 		f.remove("removed")
 		f.register("new")
 		f.mark("new", "asr", 10*time.Minute)
-		f.pass(compareEvery+2*pollMost, "kept", "new")
+		f.advance(compareInterval+2*pollMost, "kept", "new")
 		synctest.Wait()
 		if diff := cmp.Diff([]core.NodeID{"kept", "new"}, inView(f.fleet)); diff != "" {
 			t.Errorf("in view (-want +got):\n%s", diff)
@@ -153,17 +153,17 @@ func TestFollowerFindsWhoseComingAndGoingWasLost(t *testing.T) {
 func TestFollowerForgetsIdlePools(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.run()
-		f.fleet.Pool(way("en", "de"), false)
-		time.Sleep(idlePool)
+		f.fleet.Pool(direction("en", "de"), false)
+		time.Sleep(poolIdleTimeout)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"en→de"}, asked(f.fleet)); diff != "" {
+		if diff := cmp.Diff([]string{"en→de"}, poolNames(f.fleet)); diff != "" {
 			t.Errorf("before its time (-want +got):\n%s", diff)
 		}
-		time.Sleep(compareEvery + 2*pollMost)
+		time.Sleep(compareInterval + 2*pollMost)
 		synctest.Wait()
-		if got := asked(f.fleet); len(got) > 0 {
+		if got := poolNames(f.fleet); len(got) > 0 {
 			t.Errorf("still there: %v", got)
 		}
 	})
@@ -174,7 +174,7 @@ func TestFollowerForgetsIdlePools(t *testing.T) {
 func TestFollowerTakesTheMarksOfANodeThatComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
 		synctest.Wait()
@@ -198,7 +198,7 @@ func TestFollowerTakesTheMarksOfANodeThatComesBack(t *testing.T) {
 func TestFollowerSeesANodeThatIsHeardAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
 		time.Sleep(presence + pollMost)
@@ -206,7 +206,7 @@ func TestFollowerSeesANodeThatIsHeardAgain(t *testing.T) {
 		if f.fleet.Node("a") != nil {
 			t.Fatal("the silent node is still in view")
 		}
-		f.pass(2*pollMost, "a")
+		f.advance(2*pollMost, "a")
 		synctest.Wait()
 		if f.fleet.Node("a") == nil {
 			t.Errorf("two polls after it was heard again the node is not in view")

@@ -9,60 +9,60 @@ import (
 )
 
 // ErrOthers says that another instance sees to a silent node.
-var ErrOthers = errors.New("another instance is at it")
+var ErrHandledElsewhere = errors.New("another instance is at it")
 
 // reportAtOnce is how many silent nodes are reported together.
-const reportAtOnce = 512
+const reportBatch = 512
 
 // losses is whose silence was found by a poll and is to be reported. Thousands of nodes may be lost at once, and seeing to
 // their jobs takes time: the next poll must not wait for it, or nodes that are heard would be taken for silent too.
-type losses struct {
+type silentQueue struct {
 	mu    sync.Mutex
-	known map[core.NodeID]bool // reported, or about to be
+	reported map[core.NodeID]bool // reported, or about to be
 	queue []core.NodeID
-	more  chan struct{} // holds one when the queue is not empty
+	queued  chan struct{} // holds one when the queue is not empty
 }
 
 // wake is where it is waited for something to be queued. The caller holds the lock.
-func (l *losses) wake() chan struct{} {
-	if l.more == nil {
-		l.more = make(chan struct{}, 1)
+func (l *silentQueue) queuedChan() chan struct{} {
+	if l.queued == nil {
+		l.queued = make(chan struct{}, 1)
 	}
-	return l.more
+	return l.queued
 }
 
 // note takes in who is silent by now. What was noted of others goes; those who are new are queued, unless silence does not
 // count for now.
-func (l *losses) note(silent []core.NodeID, judging bool) {
+func (l *silentQueue) update(silent []core.NodeID, judging bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := make(map[core.NodeID]bool, len(silent))
 	for _, id := range silent {
 		switch {
-		case l.known[id]:
+		case l.reported[id]:
 			known[id] = true
 		case judging:
 			known[id] = true
 			l.queue = append(l.queue, id)
 		}
 	}
-	l.known = known
+	l.reported = known
 	if len(l.queue) > 0 {
 		select {
-		case l.wake() <- struct{}{}:
+		case l.queuedChan() <- struct{}{}:
 		default:
 		}
 	}
 }
 
 // next takes some out of the queue. It waits until there are any, and returns none when the context ends.
-func (l *losses) next(ctx context.Context) []core.NodeID {
+func (l *silentQueue) next(ctx context.Context) []core.NodeID {
 	for {
 		l.mu.Lock()
-		n := min(len(l.queue), reportAtOnce)
+		n := min(len(l.queue), reportBatch)
 		some := l.queue[:n:n]
 		l.queue = l.queue[n:]
-		more := l.wake()
+		more := l.queuedChan()
 		l.mu.Unlock()
 		if n > 0 {
 			return some
@@ -76,22 +76,22 @@ func (l *losses) next(ctx context.Context) []core.NodeID {
 }
 
 // forget has a node reported again if it is still silent.
-func (l *losses) forget(id core.NodeID) {
+func (l *silentQueue) reportAgain(id core.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.known, id)
+	delete(l.reported, id)
 }
 
 // report reports who fell silent, until the context ends.
-func (f *Follower) report(ctx context.Context) {
+func (f *Follower) reportSilent(ctx context.Context) {
 	for {
-		some := f.losses.next(ctx)
+		some := f.silent.next(ctx)
 		if len(some) == 0 {
 			return
 		}
 		for id, err := range f.OnSilent(ctx, some) {
-			f.losses.forget(id)
-			if !errors.Is(err, ErrOthers) && ctx.Err() == nil {
+			f.silent.reportAgain(id)
+			if !errors.Is(err, ErrHandledElsewhere) && ctx.Err() == nil {
 				f.Log.Warn("could not see to the jobs of a silent node; trying again", "node_id", id, "error", err)
 			}
 		}

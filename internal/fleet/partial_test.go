@@ -15,7 +15,7 @@ import (
 func TestPartialUntilRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		for i := range 1200 {
 			f.register(core.NodeID(fmt.Sprintf("node-%d", i)))
 		}

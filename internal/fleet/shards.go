@@ -13,29 +13,29 @@ import (
 const shardCount = 256
 
 // shards is a map of nodes that is read without a lock. Each of its parts is immutable and replaced whole. Writers take turns.
-type shards[V comparable] struct {
+type shardedMap[V comparable] struct {
 	seed  maphash.Seed
-	parts [shardCount]atomic.Pointer[map[core.NodeID]V]
+	shards [shardCount]atomic.Pointer[map[core.NodeID]V]
 }
 
-func (s *shards[V]) init(seed maphash.Seed) {
+func (s *shardedMap[V]) init(seed maphash.Seed) {
 	s.seed = seed
-	for i := range s.parts {
-		s.parts[i].Store(&map[core.NodeID]V{})
+	for i := range s.shards {
+		s.shards[i].Store(&map[core.NodeID]V{})
 	}
 }
 
-func (s *shards[V]) part(id core.NodeID) *atomic.Pointer[map[core.NodeID]V] {
-	return &s.parts[maphash.String(s.seed, string(id))&(shardCount-1)]
+func (s *shardedMap[V]) shard(id core.NodeID) *atomic.Pointer[map[core.NodeID]V] {
+	return &s.shards[maphash.String(s.seed, string(id))&(shardCount-1)]
 }
 
-func (s *shards[V]) get(id core.NodeID) V { return (*s.part(id).Load())[id] }
+func (s *shardedMap[V]) get(id core.NodeID) V { return (*s.shard(id).Load())[id] }
 
 // values walks what is in the map, in no order.
-func (s *shards[V]) values() iter.Seq[V] {
+func (s *shardedMap[V]) values() iter.Seq[V] {
 	return func(yield func(V) bool) {
-		for i := range s.parts {
-			for _, v := range *s.parts[i].Load() {
+		for i := range s.shards {
+			for _, v := range *s.shards[i].Load() {
 				if !yield(v) {
 					return
 				}
@@ -44,8 +44,8 @@ func (s *shards[V]) values() iter.Seq[V] {
 	}
 }
 
-func (s *shards[V]) put(id core.NodeID, v V) {
-	part := s.part(id)
+func (s *shardedMap[V]) put(id core.NodeID, v V) {
+	part := s.shard(id)
 	known := *part.Load()
 	if old, ok := known[id]; ok && old == v {
 		return
@@ -55,8 +55,8 @@ func (s *shards[V]) put(id core.NodeID, v V) {
 	part.Store(&next)
 }
 
-func (s *shards[V]) remove(id core.NodeID) {
-	part := s.part(id)
+func (s *shardedMap[V]) remove(id core.NodeID) {
+	part := s.shard(id)
 	known := *part.Load()
 	if _, ok := known[id]; !ok {
 		return

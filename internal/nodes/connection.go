@@ -26,7 +26,7 @@ func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 		return wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d", id, epoch)
 	}
 	if n := r.fleet.Node(id); n != nil {
-		n.Answered() // it may have missed ACKs only because its connection was dead
+		n.ClearMissedACKs() // it may have missed ACKs only because its connection was dead
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (r *Registry) MarkLost(ctx context.Context, id core.NodeID, epoch core.Epoc
 	if n == nil {
 		return nil // silent or removed: the fleet's follower handles it
 	}
-	known := n.Now()
+	known := n.Declared()
 	for again := false; ; again = true {
 		offline := *known
 		offline.Health = core.HealthOffline

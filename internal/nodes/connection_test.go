@@ -17,8 +17,8 @@ func TestDisconnectedNodeIsNotGrantableUntilReconnected(t *testing.T) {
 		node := h.add("a", 1, connectedTo("i-1", 1))
 		want := func(disconnected bool) {
 			t.Helper()
-			stored, known := h.stored("a").Node, h.fleet.Node("a").Now()
-			if stored.Disconnected != disconnected || known.Disconnected != disconnected || known.Grantable() == disconnected {
+			stored, known := h.stored("a").Node, h.fleet.Node("a").Declared()
+			if stored.Disconnected != disconnected || known.Disconnected != disconnected || known.AcceptsJobs() == disconnected {
 				t.Errorf("disconnected in the store %v, in the fleet %v; want %v", stored.Disconnected, known.Disconnected, disconnected)
 			}
 		}
@@ -60,7 +60,7 @@ func TestReconnectInAnEarlierEpochIsRefused(t *testing.T) {
 func TestReconnectClearsSetAside(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		node := h.add("a", 1, connectedTo("i-1", 1))
-		h.fleet.Node("a").Missed(h.fleet.Now())
+		h.fleet.Node("a").RecordMissedACK(h.fleet.Now())
 		if h.registry.SetAsideFor("a") == 0 {
 			t.Fatal("the node is not set aside after a missed ACK")
 		}
@@ -88,7 +88,7 @@ func TestMarkLostMovesJobs(t *testing.T) {
 		if s.Node.Health != core.HealthOffline || s.Age != 3*time.Second {
 			t.Errorf("health %v, last seen %v ago; want offline, 3s", s.Node.Health, s.Age)
 		}
-		if h.fleet.Node("a").Now().Health != core.HealthOffline {
+		if h.fleet.Node("a").Declared().Health != core.HealthOffline {
 			t.Error("the node is not offline in the fleet")
 		}
 		if diff := cmp.Diff([]core.NodeID{"a"}, h.jobs.moved); diff != "" {

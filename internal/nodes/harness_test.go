@@ -93,7 +93,7 @@ func (h *harness) reserve(id core.NodeID, jobs ...core.JobID) {
 	for _, job := range jobs {
 		n := h.fleet.Node(id)
 		lease := core.LeaseRef{Node: id, Job: job, Attempt: 1, Token: "i-1.1"}
-		r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Now().Epoch, Revision: n.Now().Revision})
+		r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Declared().Epoch, Revision: n.Declared().Revision})
 		if err != nil || r.Verdict != store.OK {
 			h.t.Fatalf("reserve %s: %v, %v", id, r.Verdict, err)
 		}

@@ -28,7 +28,7 @@ func TestHeartbeatPatchChangesTheDeclaration(t *testing.T) {
 			p.Services = []core.Service{{ID: "asr-1", Version: "1", Type: "asr", Status: core.ServiceReady}}
 		})
 		h.heartbeat(nodes.Heartbeat{Node: "a"})
-		if now := h.stored("a").Node; now.Revision != before.Revision || !now.SameAs(before) {
+		if now := h.stored("a").Node; now.Revision != before.Revision || !now.SameDeclaration(before) {
 			t.Errorf("a heartbeat without a patch changed %+v to %+v", before, now)
 		}
 		region, slots := "eu", 5
@@ -40,14 +40,14 @@ func TestHeartbeatPatchChangesTheDeclaration(t *testing.T) {
 		want.Region, want.MaxJobs, want.Capability.Semantic = region, slots, core.NewLangSet("de", "en", "zh")
 		want.Capability.Services = []core.Service{{ID: "asr-1", Version: "1", Type: "asr", Status: core.ServiceError}}
 		stored := h.stored("a")
-		if !stored.Node.SameAs(&want) || stored.Node.Revision <= before.Revision {
+		if !stored.Node.SameDeclaration(&want) || stored.Node.Revision <= before.Revision {
 			t.Errorf("declaration (-want +got):\n%s", cmp.Diff(&want, stored.Node))
 		}
 		if stored.Load.CPU != 0.5 {
 			t.Errorf("load %+v", stored.Load)
 		}
-		if n := h.fleet.Node("a"); !n.Now().SameAs(&want) {
-			t.Errorf("in the fleet (-want +got):\n%s", cmp.Diff(&want, n.Now()))
+		if n := h.fleet.Node("a"); !n.Declared().SameDeclaration(&want) {
+			t.Errorf("in the fleet (-want +got):\n%s", cmp.Diff(&want, n.Declared()))
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestHeartbeatConnectsADisconnectedNode(t *testing.T) {
 			t.Error("a heartbeat without a connection connected the node")
 		}
 		h.heartbeat(nodes.Heartbeat{Node: "a", Patch: nodes.Patch{Connection: 2}})
-		if h.stored("a").Node.Disconnected || h.fleet.Node("a").Now().Disconnected {
+		if h.stored("a").Node.Disconnected || h.fleet.Node("a").Declared().Disconnected {
 			t.Error("the node is disconnected after a heartbeat over a connection")
 		}
 		if err := h.registry.Disconnected(t.Context(), "a", node.Epoch, 2); err != nil {

@@ -40,7 +40,7 @@ func (r *Registry) SetAsideFor(id core.NodeID) time.Duration {
 	if n == nil {
 		return 0
 	}
-	return n.AsideFor(r.fleet.Now())
+	return n.SetAsideFor(r.fleet.Now())
 }
 
 // StateSilent is the state of a node that has sent no heartbeat for the presence time; the other states are those of its
@@ -52,7 +52,7 @@ func (r *Registry) StateOf(n *core.Node, age time.Duration) string {
 	if age >= r.cfg.Presence && n.Health != core.HealthOffline {
 		return StateSilent
 	}
-	return n.Standing().String()
+	return n.EffectiveHealth().String()
 }
 
 // Filter selects nodes. Zero fields select all.
@@ -105,7 +105,7 @@ func (r *Registry) ListNodes(ctx context.Context, f Filter, after core.NodeID, l
 // mayMatch reports whether a node may be selected, by its declaration in the fleet.
 func (r *Registry) mayMatch(f *Filter, id core.NodeID) bool {
 	n := r.fleet.Node(id)
-	return n == nil || f.matches(n.Now())
+	return n == nil || f.matches(n.Declared())
 }
 
 // Pool says how well one direction is served.
@@ -130,7 +130,7 @@ type PoolFilter struct {
 func (r *Registry) ListPools(ctx context.Context, f PoolFilter, after core.Direction, limit int) (pools []Pool, more bool, err error) {
 	page := poolPage{after: after, limit: limit + 1, pools: make(map[core.Direction]*Pool)}
 	for n := range r.fleet.All() {
-		declared := n.Now()
+		declared := n.Declared()
 		for _, d := range f.directions(declared) {
 			p := page.pool(d)
 			if p == nil {
@@ -198,8 +198,8 @@ func compareDirections(a, b core.Direction) int {
 
 // isGrantable reports whether a node would get a job of a direction that it serves, if it had a free slot.
 func (r *Registry) isGrantable(n *fleet.Node) bool {
-	declared := n.Now()
-	return declared.Grantable() && declared.Reachable() && n.Unready(false, r.fleet.Now()) == core.ReasonNone
+	declared := n.Declared()
+	return declared.AcceptsJobs() && declared.Reachable() && n.Unready(false, r.fleet.Now()) == core.ReasonNone
 }
 
 // directions returns the selected directions of a node.
@@ -223,7 +223,7 @@ func (r *Registry) countInFlight(ctx context.Context, f PoolFilter, pools []Pool
 	var ids []core.NodeID
 	var served [][]*Pool // by the node of the same index
 	for n := range r.fleet.All() {
-		declared := n.Now()
+		declared := n.Declared()
 		if !r.isGrantable(n) {
 			continue
 		}

@@ -133,7 +133,7 @@ func (r *Registry) hasOtherOwner(next *core.Node) bool {
 	if n == nil || next.Owner == "" {
 		return false
 	}
-	known := n.Now()
+	known := n.Declared()
 	return known.Owner != "" && known.Owner != next.Owner && known.Health != core.HealthOffline
 }
 
@@ -197,7 +197,7 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 // knownDeclaration returns the declaration of a node, from the fleet or the store; nil if the node is unknown.
 func (r *Registry) knownDeclaration(ctx context.Context, id core.NodeID) (*core.Node, error) {
 	if n := r.fleet.Node(id); n != nil {
-		return n.Now(), nil
+		return n.Declared(), nil
 	}
 	status, err := r.store.Node(ctx, id)
 	switch {
@@ -227,7 +227,7 @@ func (r *Registry) applyHeartbeat(ctx context.Context, known *core.Node, result 
 	if result.Node != known || r.fleet.Node(known.ID) == nil {
 		r.updateFleet(ctx, result.NodeStatus)
 	} else {
-		r.fleet.Beat(known.ID, result.Load, result.Occupancy)
+		r.fleet.RecordHeartbeat(known.ID, result.Load, result.Occupancy)
 	}
 	r.notifyFreeSlots(known.ID, result.Occupancy)
 	r.jobs.MoveOrphans(result.Orphans)

@@ -25,7 +25,7 @@ func TestRegisterMakesAnIDAndAnEpoch(t *testing.T) {
 		if again.Epoch <= first.Epoch || again.MaxJobs != 3 {
 			t.Errorf("epoch %d after %d, %d slots", again.Epoch, first.Epoch, again.MaxJobs)
 		}
-		if n := h.fleet.Node(first.ID); n == nil || n.Now().Epoch != again.Epoch {
+		if n := h.fleet.Node(first.ID); n == nil || n.Declared().Epoch != again.Epoch {
 			t.Error("the fleet does not have the last registration")
 		}
 		for status, want := range map[string]float64{"new": 1, "again": 1, "error": 0} {
@@ -119,7 +119,7 @@ func TestRestoreNodeRegistersTheWholeDeclaration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !r.Node.SameAs(&declared) || h.stored("a").Node.Epoch != r.Node.Epoch {
+		if !r.Node.SameDeclaration(&declared) || h.stored("a").Node.Epoch != r.Node.Epoch {
 			t.Errorf("restored %+v, want %+v", r.Node, declared)
 		}
 	})
@@ -177,7 +177,7 @@ func TestStoreErrorsAreRetryable(t *testing.T) {
 		h.wantStoreDown("rate", func() error {
 			return h.registry.ReportUnavailable(ctx, nodes.Unavailable{Node: "a", Service: "asr"})
 		})
-		if got := h.stored("a").Node; !got.SameAs(node) {
+		if got := h.stored("a").Node; !got.SameDeclaration(node) {
 			t.Errorf("the node changed while the store was down: %+v", got)
 		}
 	})
@@ -191,8 +191,8 @@ func TestDrainAndResume(t *testing.T) {
 			if err != nil || s.Node.Drained != drained {
 				t.Fatalf("drain %v: %+v, %v", drained, s.Node, err)
 			}
-			if now := h.fleet.Node("a").Now(); now.Drained != drained || now.Grantable() == drained {
-				t.Errorf("in the fleet drained %v, grantable %v, want drained %v", now.Drained, now.Grantable(), drained)
+			if now := h.fleet.Node("a").Declared(); now.Drained != drained || now.AcceptsJobs() == drained {
+				t.Errorf("in the fleet drained %v, grantable %v, want drained %v", now.Drained, now.AcceptsJobs(), drained)
 			}
 		}
 		if _, err := h.registry.Drain(t.Context(), "a", true); err != nil {

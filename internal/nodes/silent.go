@@ -57,7 +57,7 @@ func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) err
 		return err
 	}
 	if !lock.Held {
-		return fleet.ErrOthers // try again, in case the other instance dies
+		return fleet.ErrHandledElsewhere // try again, in case the other instance dies
 	}
 	// Last-seen times are read in batches; the node's own entry is current.
 	if status, err := r.store.Node(ctx, id); err == nil && status.Age < r.cfg.Presence {

@@ -49,7 +49,7 @@ func TestMoveJobsOfSilentNodeIsRetried(t *testing.T) {
 		if err != nil || !lock.Held {
 			t.Fatal(lock, err)
 		}
-		if unhandled := h.registry.MoveJobsOfSilent(t.Context(), []core.NodeID{"a"}); !errors.Is(unhandled["a"], fleet.ErrOthers) || len(h.jobs.moved) != 0 {
+		if unhandled := h.registry.MoveJobsOfSilent(t.Context(), []core.NodeID{"a"}); !errors.Is(unhandled["a"], fleet.ErrHandledElsewhere) || len(h.jobs.moved) != 0 {
 			t.Errorf("unhandled %v, moved %v; want it left to the other instance", unhandled, h.jobs.moved)
 		}
 		time.Sleep(6 * time.Second) // the other instance has died

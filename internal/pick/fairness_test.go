@@ -55,7 +55,7 @@ func (l *loadTest) sendHeartbeats(nodes int) {
 		if err != nil || result.Verdict != store.OK {
 			l.t.Fatalf("heartbeat: %v, %v", result.Verdict, err)
 		}
-		l.Beat(nodeID(i), result.Load, result.Occupancy)
+		l.RecordHeartbeat(nodeID(i), result.Load, result.Occupancy)
 	}
 }
 
@@ -73,7 +73,7 @@ func (l *loadTest) reserveSlot(picker *pick.Picker, hold time.Duration) core.Nod
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		l.Left(m.Node, got.Free, q.Now)
+		l.ObserveFree(m.Node, got.Free, q.Now)
 		if got.Verdict == store.OK {
 			l.held = append(l.held, heldSlot{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle}})
 			return m.ID()
@@ -91,7 +91,7 @@ func (l *loadTest) releaseDue() {
 		if err := l.ledger.Release(context.Background(), h.lease); err != nil {
 			l.t.Fatal(err)
 		}
-		l.Freed(l.Node(h.lease.Lease.Node))
+		l.ObserveRelease(l.Node(h.lease.Lease.Node))
 		return true
 	})
 }

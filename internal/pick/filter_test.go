@@ -82,7 +82,7 @@ func missACKs(times int) func(*filterCase) {
 	return func(s *filterCase) {
 		s.after(func(f *fleet.Fleet, n *fleet.Node) {
 			for range times {
-				n.Missed(f.Now())
+				n.RecordMissedACK(f.Now())
 			}
 		})
 	}
@@ -184,7 +184,7 @@ var accepting = []condition{
 	}},
 	{name: "a missed ACK that is long past", apply: both(missACKs(1), elapse(5*time.Second))},
 	{name: "missed ACKs before a later ACK", apply: both(missACKs(3), func(s *filterCase) {
-		s.after(func(_ *fleet.Fleet, n *fleet.Node) { n.Answered() })
+		s.after(func(_ *fleet.Fleet, n *fleet.Node) { n.ClearMissedACKs() })
 	})},
 }
 

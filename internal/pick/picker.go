@@ -56,7 +56,7 @@ type Query struct {
 // Filter returns why a node is rejected for a job, ReasonNone if it passes. Reasons that it is incapable come before reasons
 // that it cannot take the job now, and soft reasons come last.
 func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
-	if r := q.Requirement.Unserved(&n.Now().Capability); r != core.ReasonNone {
+	if r := q.Requirement.Mismatch(&n.Declared().Capability); r != core.ReasonNone {
 		return r
 	}
 	return p.filterMember(q, n)
@@ -64,7 +64,7 @@ func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
 
 // FilterDeclared returns why a node with this declaration is incapable of the job, ReasonNone if it is capable.
 func (p *Picker) FilterDeclared(q *Query, declared *core.Node) core.Reason {
-	if r := q.Requirement.Unserved(&declared.Capability); r != core.ReasonNone {
+	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
 	return filterCapability(q, declared)
@@ -74,14 +74,14 @@ func (p *Picker) FilterDeclared(q *Query, declared *core.Node) core.Reason {
 func (p *Picker) filterMember(q *Query, n *fleet.Node) core.Reason {
 	summary := n.Summary()
 	if summary.Tenant() || q.hasRequirements() {
-		if r := filterCapability(q, n.Now()); r != core.ReasonNone {
+		if r := filterCapability(q, n.Declared()); r != core.ReasonNone {
 			return r
 		}
 	}
 	switch {
 	case !summary.Ready():
-		return notGrantable(n.Now())
-	case n.Silence(q.Now) > p.policy.StaleAfter:
+		return notGrantable(n.Declared())
+	case n.SinceSeen(q.Now) > p.policy.StaleAfter:
 		return core.ReasonStale
 	case !summary.Reachable():
 		return core.ReasonUnreachable
@@ -93,7 +93,7 @@ func (p *Picker) filterMember(q *Query, n *fleet.Node) core.Reason {
 	if r := p.filterLoad(n.Load()); r != core.ReasonNone {
 		return r
 	}
-	if summary.Doubtful() {
+	if summary.MaybeUnready() {
 		if r := n.Unready(q.Requirement.TTS, q.Now); r != core.ReasonNone {
 			return r
 		}
@@ -104,9 +104,9 @@ func (p *Picker) filterMember(q *Query, n *fleet.Node) core.Reason {
 		}
 	}
 	switch {
-	case n.SetAside(q.Now):
+	case n.IsSetAside(q.Now):
 		return core.ReasonSetAside
-	case q.AvoidOwner != "" && q.AvoidOwner == n.Now().Owner:
+	case q.AvoidOwner != "" && q.AvoidOwner == n.Declared().Owner:
 		return core.ReasonSetAside
 	case q.LastNode != "" && q.LastNode == n.ID():
 		return core.ReasonSpread
@@ -160,7 +160,7 @@ func filterCapability(q *Query, declared *core.Node) core.Reason {
 
 // filterServices returns why a required service that is installed cannot be used now, ReasonNone if all can.
 func filterServices(q *Query, n *fleet.Node) core.Reason {
-	declared := n.Now()
+	declared := n.Declared()
 	for _, service := range q.Options.RequiredServices {
 		if _, ready := declared.Capability.ServiceState(service); !ready {
 			return core.ReasonServiceNotReady

@@ -231,7 +231,7 @@ func TestSurveyOrdersAreUniform(t *testing.T) {
 		}},
 		{"set aside", func(f *poolFixture) {
 			for i := range nodes {
-				f.node(i).Missed(f.Now())
+				f.node(i).RecordMissedACK(f.Now())
 			}
 		}},
 	} {

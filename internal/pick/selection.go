@@ -46,8 +46,8 @@ func (s *Selection) Next() fleet.Member {
 	}
 	// Both are sampled and fetched before either is filtered, so that the waits for memory overlap.
 	a, b := s.sampleMember(), s.sampleMember()
-	a.Fetch()
-	b.Fetch()
+	a.Prefetch()
+	b.Prefetch()
 	first, second := s.filter(a), s.filter(b)
 	if first.Node == nil {
 		first, second = second, fleet.Member{}
@@ -67,7 +67,7 @@ func (s *Selection) Next() fleet.Member {
 	return first
 }
 
-func (s *Selection) inFlightShare(n *fleet.Node) float64 { return s.picker.fleet.Share(n, s.query.Now) }
+func (s *Selection) inFlightShare(n *fleet.Node) float64 { return s.picker.fleet.Utilization(n, s.query.Now) }
 
 // filter returns the member if it passes the filters and is believed to have a free slot, else none.
 func (s *Selection) filter(m fleet.Member) fleet.Member {

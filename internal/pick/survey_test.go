@@ -22,7 +22,7 @@ func TestSurveyOrdersFreeThenFullThenSoftRejected(t *testing.T) {
 		for i, inFlight := range []int{4, 0, 5, 3, 0, 0} {
 			f.Observe(f.node(i), inFlight, 4, q.Now)
 		}
-		f.node(4).Missed(q.Now)
+		f.node(4).RecordMissedACK(q.Now)
 		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool.Members())
 
 		sample := candidates(r)
@@ -89,7 +89,7 @@ func TestSurveyIsLimitedToScanMax(t *testing.T) {
 				n := f.node(i)
 				switch {
 				case i < c.soft: // first in the pool, so that the pool's order is not what sorts them
-					n.Missed(q.Now)
+					n.RecordMissedACK(q.Now)
 					group[n.ID()] = "soft"
 				case i < c.soft+c.full:
 					f.Observe(n, 4, 4, q.Now)
@@ -151,7 +151,7 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 			case "full":
 				f.Observe(f.Node(n.ID), 4, 4, q.Now)
 			case "aside":
-				f.Node(n.ID).Missed(q.Now)
+				f.Node(n.ID).RecordMissedACK(q.Now)
 			}
 		}
 		picker := pick.New(f.Fleet, defaultPolicy(), seeded(rapid.Uint64().Draw(t, "seed")))

@@ -104,7 +104,7 @@ func TestEveryPairIsOrderedByShare(t *testing.T) {
 		defer r.End()
 		var shares []float64
 		for m := r.Next(); m.Node != nil; m = r.Next() {
-			shares = append(shares, f.Share(m.Node, q.Now))
+			shares = append(shares, f.Utilization(m.Node, q.Now))
 		}
 		free := 0
 		for _, n := range states {

@@ -163,7 +163,7 @@ func (c *manyHeartbeats) longestSilence(first int) (silence time.Duration, missi
 				missing++
 				continue
 			}
-			silence = max(silence, n.Silence(in.Fleet.Now()))
+			silence = max(silence, n.SinceSeen(in.Fleet.Now()))
 		}
 	}
 	return silence, missing

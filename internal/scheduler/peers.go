@@ -55,7 +55,7 @@ func (s *Scheduler) hasPeers(ctx context.Context) bool {
 // ownerOf returns the instance to which a node is connected, by this instance's fleet.
 func (s *Scheduler) ownerOf(id core.NodeID) core.InstanceID {
 	if n := s.Fleet.Node(id); n != nil {
-		return n.Now().Owner
+		return n.Declared().Owner
 	}
 	return ""
 }

@@ -208,7 +208,7 @@ func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return config.Loopback(host)
+	return config.IsLoopback(host)
 }
 
 // methodNotAllowed answers requests whose method the path does not have.

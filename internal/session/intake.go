@@ -297,7 +297,7 @@ func (in *intake) commit(end utteranceEnd) {
 	}
 	s.assignTurn(u, end.reason)
 	in.closed.add(u, end)
-	s.registry.metrics.Committed(end.reason)
+	s.registry.metrics.CountUtterance(end.reason)
 	s.submit(u)
 }
 

@@ -193,7 +193,7 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	o.counted = max(o.counted, seq)
 	u.result.stored, u.result.sent = true, true
 	u.releaseAudio()
-	s.registry.metrics.Answered(u.committedAt, m.Result)
+	s.registry.metrics.ObserveOutcome(u.committedAt, m.Result)
 	o.count(m.Result, u.spec.Utterance.AudioMS)
 	if m.Speech != speechFollows {
 		u.speech.lose(s.registry.audio) // it was of an attempt whose result does not stand

@@ -57,7 +57,7 @@ func (s *Store) applyDeclaration(n *node, p *store.HeartbeatParams) {
 	}
 	next := *p.Declared
 	next.ID, next.Drained, next.Disconnected = n.current.ID, n.current.Drained, n.current.Disconnected
-	if !next.SameAs(n.current) {
+	if !next.SameDeclaration(n.current) {
 		s.publishChange(n, &next)
 	}
 }

@@ -54,7 +54,7 @@ func (n *node) setCurrent(next *core.Node) {
 	n.current = next
 	n.epoch, n.revision = next.Epoch, next.Revision
 	n.max = int16(min(next.MaxJobs, math.MaxInt16))
-	n.ready = next.Grantable()
+	n.ready = next.AcceptsJobs()
 }
 
 // lease is an element of a node's lease set.

@@ -183,7 +183,7 @@ func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node,
 
 // publishChange replaces the node by its next version and notifies the watchers.
 func (s *Store) publishChange(n *node, next *core.Node) {
-	next.Follow(n.current)
+	next.Supersede(n.current)
 	n.setCurrent(next)
 	s.watchers.publish(store.Change{Node: next.ID, Now: s.status(n, s.now())})
 }

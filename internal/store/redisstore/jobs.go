@@ -27,7 +27,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 		State: core.StateDispatched, Holder: p.Holder, Token: p.Token, Version: 1,
 		Created: unresolvedNow, Updated: unresolvedNow, Deadline: unresolvedNow.Add(p.Timeout),
 	}
-	job.Begin(unresolvedNow)
+	job.BeginAttempt(unresolvedNow)
 	record, err := encode(job)
 	if err != nil {
 		return nil, false, err
