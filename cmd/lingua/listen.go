@@ -14,8 +14,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 )
 
-// open makes a scheduler for a command and opens its port.
-func open(ctx context.Context, cfg config.Config, log *slog.Logger, command string) (*scheduler.Scheduler, net.Listener, error) {
+// newListeningScheduler makes the scheduler of a command and opens its port.
+func newListeningScheduler(ctx context.Context, cfg config.Config, log *slog.Logger, command string) (*scheduler.Scheduler, net.Listener, error) {
 	s, err := scheduler.New(ctx, cfg, version(), log, nil)
 	if err != nil {
 		return nil, nil, err
@@ -25,34 +25,34 @@ func open(ctx context.Context, cfg config.Config, log *slog.Logger, command stri
 		_ = s.Store.Close()
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, nil, &takenError{address: cfg.Server.Address(), instead: beside(cfg.Server), command: command}
+		return nil, nil, &addressInUseError{address: cfg.Server.Address(), alternative: nextPort(cfg.Server), command: command}
 	}
 	return s, l, err
 }
 
-// takenError says that somebody else listens, and what to type instead, to those who use make as well.
-type takenError struct{ address, instead, command string }
+// addressInUseError reports that another program listens on the address, and the command line to use instead.
+type addressInUseError struct{ address, alternative, command string }
 
-func (e *takenError) Error() string {
+func (e *addressInUseError) Error() string {
 	target := e.command
 	if target == "serve" {
-		target = "run" // what the Makefile calls it
+		target = "run" // the name of the target in the Makefile
 	}
 	return fmt.Sprintf("cannot listen on %s: another program does, perhaps another scheduler\n"+
 		"Choose another address: lingua %s --listen %s\nor, with make: make %s ARGS=\"--listen %s\"",
-		e.address, e.command, e.instead, target, e.instead)
+		e.address, e.command, e.alternative, target, e.alternative)
 }
 
-// beside is an address like the server's with the next port.
-func beside(s config.Server) string {
+// nextPort returns the address of the server with the next port.
+func nextPort(s config.Server) string {
 	if s.Port++; s.Port > 65535 {
 		s.Port = 0 // a free one
 	}
 	return s.Address()
 }
 
-// reachable is an address at which this machine reaches a listener: one that listens on every interface names none.
-func reachable(listening net.Addr) string {
+// reachableAddress returns an address at which this machine reaches a listener. A listener on every interface names none.
+func reachableAddress(listening net.Addr) string {
 	a, err := netip.ParseAddrPort(listening.String())
 	if err != nil || !a.Addr().IsUnspecified() {
 		return listening.String()

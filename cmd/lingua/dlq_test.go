@@ -10,13 +10,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestDeadLettersOnTheScreen: what is in them gives no orders to a terminal, nobody believes that a part of the list is all
-// of it, and what is said to be done was done.
-func TestDeadLettersOnTheScreen(t *testing.T) {
+// TestDeadLettersArePrintable checks that bodies are escaped for a terminal, that a truncated list is marked as such, and
+// that a replay reports what it did.
+func TestDeadLettersArePrintable(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	s := serve(t, "--store", redis.URL())
-	lingua := func(args ...string) ended { return call(t, append(args, "--server", s.url)...) }
+	s := startServer(t, "--store", redis.URL())
+	lingua := func(args ...string) result { return runCommand(t, append(args, "--server", s.url)...) }
 	var instances wire.InstanceList
 	if err := json.Unmarshal([]byte(lingua("instances", "--json").out), &instances); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestDeadLettersOnTheScreen(t *testing.T) {
 		}
 	}
 	var list wire.DeadLetterList
-	for len(list.DeadLetters) < 3 { // until they were read
+	for len(list.DeadLetters) < 3 { // until the instance has read them
 		if err := json.Unmarshal([]byte(lingua("dlq", "list", "--json").out), &list); err != nil {
 			t.Fatal(err)
 		}
@@ -40,30 +40,30 @@ func TestDeadLettersOnTheScreen(t *testing.T) {
 	got := lingua("dlq", "list", "--limit", "2").out
 	for _, want := range []string{`un\x1b[2Jheard `, `\u202ex\ty `, "\nand 1 more; --limit shows up to 1000\n"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("the list holds no %q:\n%q", want, got)
+			t.Errorf("the list does not contain %q:\n%q", want, got)
 		}
 	}
 	if all := lingua("dlq", "list").out; strings.Contains(all, "more;") {
-		t.Errorf("it is all of the list:\n%s", all)
+		t.Errorf("the list is complete:\n%s", all)
 	}
 	for i, want := range []string{`"body": "\u009b31m"`, "no JSON \\x1b]0;mine\\a\\tat\nall\ufffd\n", "third"} {
 		got := lingua("dlq", "show", list.DeadLetters[i].ID).out
-		if !strings.Contains(got, want) || !strings.Contains(got, "NOT_UNDERSTOOD, after 1 try\n") {
+		if !strings.Contains(got, want) || !regexp.MustCompile(`(?m)^reason +NOT_UNDERSTOOD\ndeliveries +1$`).MatchString(got) {
 			t.Errorf("no %q:\n%q", want, got)
 		}
 	}
-	if got := lingua("dlq", "replay", list.DeadLetters[2].ID); !strings.Contains(got.out, "put into the inbox of the scheduler that was asked") {
+	if got := lingua("dlq", "replay", list.DeadLetters[2].ID); !strings.Contains(got.out, "put into the inbox of the queried instance") {
 		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
 }
 
-// TestInstancesAndDeadLetters looks at a scheduler among others, and at letters nobody understands.
+// TestInstancesAndDeadLetters lists an instance, and lists, shows and purges a dead letter of an unknown kind.
 func TestInstancesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	s := serve(t, "--store", redis.URL())
-	lingua := func(args ...string) ended { return call(t, append(args, "--server", s.url)...) }
-	if got := lingua("instances"); got.code != exitOK || !regexp.MustCompile(`(?m)^i-\S+ +i-\S+ +present, asked +0 +0 +0 +0 +0 `).MatchString(got.out) {
+	s := startServer(t, "--store", redis.URL())
+	lingua := func(args ...string) result { return runCommand(t, append(args, "--server", s.url)...) }
+	if got := lingua("instances"); got.code != exitOK || !regexp.MustCompile(`(?m)^i-\S+ +i-\S+ +present, queried +0 +0 +0 +0 +0 `).MatchString(got.out) {
 		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
 	var list wire.InstanceList
@@ -75,7 +75,7 @@ func TestInstancesAndDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	var id string
-	for id == "" { // until it was read
+	for id == "" { // until the instance has read it
 		if m := regexp.MustCompile(`(?m)^(\S+/\S+) +unheard of +– +NOT_UNDERSTOOD +1 `).FindStringSubmatch(lingua("dlq", "list").out); m != nil {
 			id = m[1]
 		}
@@ -83,7 +83,7 @@ func TestInstancesAndDeadLetters(t *testing.T) {
 	if got := lingua("dlq", "show", id); got.code != exitOK || !strings.Contains(got.out, `"kind": "unheard of"`) {
 		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
-	if got := lingua("dlq", "purge", id); got.code != exitOK || !strings.Contains(got.out, "dropped") {
+	if got := lingua("dlq", "purge", id); got.code != exitOK || !strings.Contains(got.out, "deleted") {
 		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
 	for _, args := range [][]string{{"show", id}, {"replay", id}, {"purge", id}} {

@@ -14,39 +14,40 @@ import (
 	"time"
 )
 
-// ended is a command that has ended.
-type ended struct {
+// result is the outcome of a command.
+type result struct {
 	code     int
 	out, err string
 }
 
-// call runs a command with nothing in its environment.
-func call(t *testing.T, args ...string) ended {
+// runCommand runs a command with an empty environment.
+func runCommand(t *testing.T, args ...string) result {
 	t.Helper()
-	return callIn(t.Context(), nil, args...)
+	return runCommandEnv(t.Context(), nil, args...)
 }
 
-func callIn(ctx context.Context, environ []string, args ...string) ended {
+// runCommandEnv runs a command with an environment.
+func runCommandEnv(ctx context.Context, environ []string, args ...string) result {
 	var out, err bytes.Buffer
 	code := run(ctx, args, streams{out: &out, err: &err, environ: environ})
-	return ended{code: code, out: out.String(), err: err.String()}
+	return result{code: code, out: out.String(), err: err.String()}
 }
 
-// serving is `lingua serve` on a free port.
-type serving struct {
+// testServer is `lingua serve` on a free port.
+type testServer struct {
 	url  string
-	stop func() int // ends it and returns its exit code
+	stop func() int // stops the command and returns its exit code
 }
 
-// serve starts a scheduler as the command does, and learns its address from its log.
-func serve(t *testing.T, args ...string) *serving {
+// startServer starts a scheduler with `lingua serve` and reads its address from its log.
+func startServer(t *testing.T, args ...string) *testServer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	read, write := io.Pipe()
 	code := make(chan int, 1)
 	environ := []string{
-		"LINGUA_SERVER_SHUTDOWN_SECONDS=0", // tests leave jobs behind
-		// and their nodes are slow to confirm on a busy machine
+		"LINGUA_SERVER_SHUTDOWN_SECONDS=0", // tests leave jobs in flight
+		// on a busy machine their nodes are slow to acknowledge
 		"LINGUA_SCHEDULER_DISPATCH_ACK_TIMEOUT_MS=10000", "LINGUA_SCHEDULER_TASK_BINDING_RESERVED_TTL_SECONDS=60",
 	}
 	go func() {
@@ -54,9 +55,9 @@ func serve(t *testing.T, args ...string) *serving {
 			streams{out: io.Discard, err: write, environ: environ})
 		_ = write.Close()
 	}()
-	address, drained := make(chan string, 1), make(chan struct{})
+	address, logRead := make(chan string, 1), make(chan struct{})
 	go func() {
-		defer close(drained)
+		defer close(logRead)
 		for lines := bufio.NewScanner(read); lines.Scan(); {
 			var line struct{ Msg, Address string }
 			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
@@ -65,11 +66,11 @@ func serve(t *testing.T, args ...string) *serving {
 		}
 	}()
 	exit := -1
-	s := &serving{stop: func() int {
+	s := &testServer{stop: func() int {
 		cancel()
 		if exit < 0 {
 			exit = <-code
-			<-drained
+			<-logRead
 		}
 		return exit
 	}}
@@ -78,13 +79,13 @@ func serve(t *testing.T, args ...string) *serving {
 	case a := <-address:
 		s.url = "http://" + a
 	case <-time.After(20 * time.Second):
-		t.Fatal("serve does not say where it listens")
+		t.Fatal("serve did not log its address")
 	}
 	return s
 }
 
-// post sends JSON to the scheduler and wants 200.
-func (s *serving) post(t *testing.T, path, body string, args ...any) map[string]any {
+// post sends JSON to the scheduler and fails the test unless the status is 200.
+func (s *testServer) post(t *testing.T, path, body string, args ...any) map[string]any {
 	t.Helper()
 	resp, err := http.Post(s.url+path, "application/json", bytes.NewBufferString(fmt.Sprintf(body, args...)))
 	if err != nil {
@@ -98,16 +99,16 @@ func (s *serving) post(t *testing.T, path, body string, args ...any) map[string]
 	return out
 }
 
-// node registers a node that takes every job.
-func (s *serving) node(t *testing.T, id string, slots int) {
+// registerNode registers a node that accepts every job.
+func (s *testServer) registerNode(t *testing.T, id string, slots int) {
 	t.Helper()
 	callback := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(callback.Close)
 	s.post(t, "/v1/node/register", `{"node_id":%q,"semantic_langs":["en","zh"],"max_concurrent_jobs":%d,"callback_url":%q}`, id, slots, callback.URL)
 }
 
-// nobody is an address at which nobody listens.
-func nobody(t *testing.T) string {
+// unusedURL returns the URL of a port on which no program listens.
+func unusedURL(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

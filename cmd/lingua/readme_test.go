@@ -15,8 +15,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/sim"
 )
 
-// TestTheTour does what README.md says to paste, against the fleet of the demo.
-func TestTheTour(t *testing.T) {
+// TestReadmeTour runs the commands of the tour in README.md against the fleet of the demo.
+func TestReadmeTour(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestTheTour(t *testing.T) {
 				t.Errorf("lingua %v: exit %d\n%s%s", args, code, out.String(), errs.String())
 			}
 		default:
-			t.Errorf("the tour has a step this test cannot do: %s", line)
+			t.Errorf("the tour has a step that this test cannot run: %s", line)
 		}
 	}
 	if steps < 8 {
@@ -66,28 +66,28 @@ func startDemoFleet(t *testing.T) string {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
+	served := make(chan error, 1)
+	go func() { served <- s.Run(ctx, l) }()
 	url := "http://" + l.Addr().String()
-	cast := sim.Cast()
-	fleet, endFleet := startFleet(ctx, url, cast)
+	nodes := sim.Cast()
+	fleet, stopFleet := startFleet(ctx, url, nodes)
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		endFleet()
+		stopFleet()
 		fleet.Wait()
 	})
 	peer := sim.NewPeer(url)
 	defer peer.Close()
-	if err := sim.Assembled(t.Context(), peer, len(cast)); err != nil {
+	if err := sim.Assembled(t.Context(), peer, len(nodes)); err != nil {
 		t.Fatal(err)
 	}
 	return url
 }
 
-// shellWords splits a line as a shell does, as far as the tour goes: single quotes group.
+// shellWords splits a command line at spaces. Single quotes group words.
 func shellWords(line string) []string {
 	var words []string
 	for _, m := range regexp.MustCompile(`'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
@@ -96,7 +96,7 @@ func shellWords(line string) []string {
 	return words
 }
 
-// curl does what the tour's curl commands do, and expects them to succeed.
+// curl runs a curl command of the tour and expects status 200.
 func curl(t *testing.T, args []string) {
 	t.Helper()
 	method, url, body := http.MethodGet, "", ""
@@ -126,8 +126,8 @@ func curl(t *testing.T, args []string) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		var answer bytes.Buffer
-		_, _ = answer.ReadFrom(resp.Body)
-		t.Errorf("curl %s: %s %s", url, resp.Status, answer.String())
+		var response bytes.Buffer
+		_, _ = response.ReadFrom(resp.Body)
+		t.Errorf("curl %s: %s %s", url, resp.Status, response.String())
 	}
 }
