@@ -92,7 +92,7 @@ func TestUnitIsConfined(t *testing.T) {
 
 func TestUnitWaitsForTheDrain(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load("", list(filled(t))).Finish()
+	cfg, err := config.Load("", list(filled(t))).Validate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +143,11 @@ func TestExampleEnvironment(t *testing.T) {
 		}
 	}
 	// As it stands it is refused, for the one reason that is meant.
-	_, err := config.Load("", list(given)).Finish()
-	if err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "there are no keys") {
+	_, err := config.Load("", list(given)).Validate()
+	if err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "without keys") {
 		t.Errorf("without keys it should be refused for that, and not for %v", err)
 	}
-	cfg, err := config.Load("", list(filled(t))).Finish()
+	cfg, err := config.Load("", list(filled(t))).Validate()
 	if err != nil {
 		t.Fatalf("filled in it should be fine: %v", err)
 	}

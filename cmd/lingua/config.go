@@ -17,7 +17,7 @@ type configCheckCmd struct {
 
 // Run checks the file.
 func (c *configCheckCmd) Run(io streams) error {
-	if _, err := config.Load(c.File, io.environ).Finish(); err != nil {
+	if _, err := config.Load(c.File, io.environ).Validate(); err != nil {
 		return usageError{fmt.Errorf("%s is not valid\n%w", c.File, err)}
 	}
 	fmt.Fprintf(io.out, "%s is valid\n", c.File)

@@ -21,8 +21,8 @@ type serveCmd struct {
 
 // loadConfig loads the configuration: defaults, then file, then environment, then flags.
 func (c *serveCmd) loadConfig(environ []string) (config.Config, error) {
-	draft := config.Load(c.Config, environ)
-	cfg := &draft.Config
+	loaded := config.Load(c.Config, environ)
+	cfg := &loaded.Config
 	if c.Listen != "" {
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
@@ -32,7 +32,7 @@ func (c *serveCmd) loadConfig(environ []string) (config.Config, error) {
 			return *cfg, usageError{fmt.Errorf("--listen: %q is not a port", port)}
 		}
 		cfg.Server.Host = host
-		draft.SetBy("--listen", "server.host", "server.port")
+		loaded.RecordSource("--listen", "server.host", "server.port")
 	}
 	for _, flag := range []struct {
 		name, value, key string
@@ -44,11 +44,11 @@ func (c *serveCmd) loadConfig(environ []string) (config.Config, error) {
 	} {
 		if flag.value != "" {
 			*flag.target = flag.value
-			draft.SetBy(flag.name, flag.key)
+			loaded.RecordSource(flag.name, flag.key)
 		}
 	}
 	cfg.Server.Insecure = cfg.Server.Insecure || c.Insecure
-	checked, err := draft.Finish()
+	checked, err := loaded.Validate()
 	if err != nil {
 		return checked, usageError{err}
 	}
@@ -71,7 +71,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	}
 	switch {
 	case len(cfg.Auth.OperatorKeys) > 0:
-	case cfg.Server.Insecure && !config.Loopback(cfg.Server.Host):
+	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
 		log.Warn("INSECURE: no keys are configured; every client that reaches this address controls the fleet", "address", l.Addr().String())
 	default:
 		log.Info("no keys are configured: only this machine can reach the scheduler")

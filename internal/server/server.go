@@ -193,7 +193,7 @@ func loopbackName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return config.Loopback(host)
+	return config.IsLoopback(host)
 }
 
 // notAllowed answers to a method a path does not have.

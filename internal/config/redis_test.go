@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// TestRedisKeys names what is to be mended when Redis cannot be entered, and all of it is there to be set.
+// TestRedisKeys checks the keys that are listed when Redis cannot be opened, and that each of them exists.
 func TestRedisKeys(t *testing.T) {
 	t.Parallel()
 	known := make(map[string]bool)
 	c := Default()
-	for _, k := range keys(&c) {
-		known[k.Name] = true
+	for _, k := range listSettings(&c) {
+		known[k.key] = true
 	}
 	const r = "scheduler.phase2.redis"
 	for name, row := range map[string]struct {
