@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// translator is a node with all four links for zh→en and en→zh.
+// translator returns the capability of a node with all four stages for zh→en and en→zh.
 func translator(change func(*Capability)) *Capability {
 	c := &Capability{
 		ASR:      LangSet{"en", "zh"},
@@ -24,15 +24,15 @@ func translator(change func(*Capability)) *Capability {
 
 func anyPair(c *Capability) { c.AnyPair = true }
 
-func TestUnserved(t *testing.T) {
+func TestMismatch(t *testing.T) {
 	t.Parallel()
 	zhEn := Direction{"zh", "en"}
 	for _, c := range []struct {
-		name   string
-		node   *Capability
-		wish   Direction
-		tts    bool
-		reason Reason
+		name     string
+		node     *Capability
+		required Direction
+		tts      bool
+		reason   Reason
 	}{
 		{"everything there", translator(nil), zhEn, true, ReasonNone},
 		{"region of the source", translator(nil), Direction{"zh-CN", "en"}, true, ReasonNone},
@@ -88,22 +88,22 @@ func TestUnserved(t *testing.T) {
 
 		{"tone has no part in it", translator(func(c *Capability) { c.Types.Tone = No }), zhEn, true, ReasonNone},
 
-		// The first link that is broken is the one that is named.
+		// The first stage that does not match is reported.
 		{"all types say no", translator(func(c *Capability) { c.Types = ServiceTypes{No, No, No, No, No} }), zhEn, true, ReasonSemanticLang},
 		{"all but semantic say no", translator(func(c *Capability) { c.Types = ServiceTypes{ASR: No, NMT: No, TTS: No} }), zhEn, true, ReasonASRLang},
 		{"nmt and tts say no", translator(func(c *Capability) { c.Types = ServiceTypes{NMT: No, TTS: No} }), zhEn, true, ReasonNMTPair},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := NewRequirement(c.wish, c.tts)
-			if got := w.Unserved(c.node); got != c.reason {
-				t.Errorf("%s (tts %v) is unserved for %q, want %q", c.wish, c.tts, got, c.reason)
+			r := NewRequirement(c.required, c.tts)
+			if got := r.Mismatch(c.node); got != c.reason {
+				t.Errorf("%s (tts %v) has mismatch %q, want %q", c.required, c.tts, got, c.reason)
 			}
 		})
 	}
 }
 
-func TestDirectionsListsWhatIsDeclared(t *testing.T) {
+func TestDirectionsListsDeclaredDirections(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -139,10 +139,10 @@ func TestDirectionsListsWhatIsDeclared(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("Directions (-want +got):\n%s", diff)
 			}
-			// What is listed has to be served, or the list of pools promises what dispatch refuses.
+			// A listed direction must be served, or pools would list directions that a dispatch refuses.
 			for _, d := range got {
-				w := NewRequirement(d, false)
-				if r := w.Unserved(c.node); r != ReasonNone {
+				r := NewRequirement(d, false)
+				if r := r.Mismatch(c.node); r != ReasonNone {
 					t.Errorf("%s is listed but unserved: %s", d, r)
 				}
 			}
@@ -150,7 +150,7 @@ func TestDirectionsListsWhatIsDeclared(t *testing.T) {
 	}
 }
 
-func TestDirectionsKeepsItsLimit(t *testing.T) {
+func TestDirectionsLimit(t *testing.T) {
 	t.Parallel()
 	all := translator(func(c *Capability) { anyPair(c); c.TTS = LangSet{"de", "fr"} }).Directions(100)
 	if len(all) != 6 {
@@ -174,8 +174,8 @@ func TestDirectionsKeepsItsLimit(t *testing.T) {
 	}
 }
 
-// Whoever gets the list may change it; the node it came from is shared.
-func TestDirectionsLeavesTheNodeAlone(t *testing.T) {
+// TestDirectionsReturnsACopy checks that changes of the list do not reach the node, which is shared.
+func TestDirectionsReturnsACopy(t *testing.T) {
 	t.Parallel()
 	c := translator(nil)
 	before := translator(nil)

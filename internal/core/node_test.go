@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStanding(t *testing.T) {
+func TestEffectiveHealth(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		health  Health
@@ -23,7 +23,7 @@ func TestStanding(t *testing.T) {
 		{HealthOffline, true, HealthOffline}, // what is gone is not draining
 	} {
 		n := Node{Health: c.health, Drained: c.drained}
-		if got := n.Standing(); got != c.want {
+		if got := n.EffectiveHealth(); got != c.want {
 			t.Errorf("%s, drained %v: stands as %s, want %s", c.health, c.drained, got, c.want)
 		}
 	}
@@ -46,10 +46,9 @@ func someNode() Node {
 	}
 }
 
-// A reservation names the revision its choice was made on. What the ledger checks itself at each reservation
-// (health, drain, maximum) must not count, or every heartbeat of a busy fleet refuses reservations; everything
-// the choice rested on must.
-func TestFollow(t *testing.T) {
+// TestSupersedeRevision checks which changes make a new revision. Those that the ledger checks at each reservation (health,
+// drain, slots) must not, or every heartbeat would refuse reservations; everything else that a selection depends on must.
+func TestSupersedeRevision(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -76,7 +75,7 @@ func TestFollow(t *testing.T) {
 			t.Parallel()
 			old, next := someNode(), someNode()
 			c.change(&next)
-			if got := next.SameAs(&old); got != c.same {
+			if got := next.SameDeclaration(&old); got != c.same {
 				t.Errorf("SameAs = %v, want %v", got, c.same)
 			}
 			if got := next.SameService(&old); got != c.served {
@@ -84,7 +83,7 @@ func TestFollow(t *testing.T) {
 			}
 
 			declared := next
-			next.Follow(&old)
+			next.Supersede(&old)
 			want := declared
 			want.Epoch, want.Version, want.Revision = 7, 11, 3
 			if !c.served {
@@ -100,18 +99,18 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestFollowCountsEachChange(t *testing.T) {
+func TestSupersedeCountsEachChange(t *testing.T) {
 	t.Parallel()
 	first := someNode()
 	second := first
 	second.Region = "us"
-	second.Follow(&first)
+	second.Supersede(&first)
 	third := second
 	third.Health = HealthDraining
-	third.Follow(&second)
+	third.Supersede(&second)
 	back := third
 	back.Region = "eu" // as it was once, but not as it was last
-	back.Follow(&third)
+	back.Supersede(&third)
 
 	type count struct {
 		Revision Revision
@@ -123,8 +122,8 @@ func TestFollowCountsEachChange(t *testing.T) {
 	}
 }
 
-// Unknown passes a limit, so it must not look like a machine at rest or one at its end.
-func TestUnknownLoadIsNoLoad(t *testing.T) {
+// TestUnknownLoadIsNegative checks that an unknown load differs from an idle and from a busy machine.
+func TestUnknownLoadIsNegative(t *testing.T) {
 	t.Parallel()
 	for _, v := range []float64{UnknownLoad.CPU, UnknownLoad.GPU, UnknownLoad.Memory} {
 		if v >= 0 {

@@ -56,7 +56,7 @@ func (d *Dispatcher) find(ctx context.Context, s *search) (found, *wire.Error) {
 		}
 	}
 	members := pool.Members()
-	d.metrics.Queried(members.Len())
+	d.metrics.CountPoolQuery(members.Len())
 
 	round := d.picker.Begin(q, members)
 	defer round.End()
@@ -213,7 +213,7 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 			d.release(f.ref, m.Node, false) // it may have been granted
 			return found{}, 0, err
 		}
-		d.metrics.Reserved(r.Verdict)
+		d.metrics.CountReserve(r.Verdict)
 		switch r.Verdict {
 		case store.OK, store.Full:
 			d.fleet.Left(m.Node, r.Free, q.Now)

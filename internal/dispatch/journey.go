@@ -182,7 +182,7 @@ func (j *journey) deliver() error {
 	}
 	err := j.d.transport.Deliver(j.d.deliver.Context(), n.Now(), a)
 	if err == nil {
-		j.d.metrics.Delivered()
+		j.d.metrics.CountDelivery()
 		return nil
 	}
 	result := "unknown"
@@ -200,7 +200,7 @@ func (j *journey) deliver() error {
 // delivered waits for the node's word from now on.
 func (j *journey) delivered() {
 	j.d.spread.note(j.job.SessionRef(), j.job.Node)
-	j.d.metrics.Selected()
+	j.d.metrics.CountSelection()
 	j.f.wait(j.job.Token, phaseACK, time.Now().Add(j.d.cfg.ACKTimeout), j.d.dueFunc(j.f))
 }
 

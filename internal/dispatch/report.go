@@ -236,7 +236,7 @@ func (d *Dispatcher) ended(applied *store.Applied) {
 		return
 	}
 	took := job.Updated.Sub(job.Created)
-	d.metrics.Ended(job.State, took)
+	d.metrics.ObserveJobEnd(job.State, took)
 	if job.State == core.StateDone {
 		d.fleet.Served(job.Updated.Sub(job.History[len(job.History)-1].Started))
 		return

@@ -35,7 +35,7 @@ type Request struct {
 func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
 	began := time.Now()
 	p, err := d.dispatch(ctx, &r)
-	d.metrics.Dispatched(time.Since(began), err != nil)
+	d.metrics.ObserveDispatch(time.Since(began), err != nil)
 	if err != nil {
 		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
 		return Placement{}, err

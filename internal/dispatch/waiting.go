@@ -44,7 +44,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		began, freed := time.Now(), d.waiters.freed.Load()
 		p, e := d.dispatch(ctx, &r)
 		if e == nil {
-			d.metrics.Dispatched(time.Since(began), false)
+			d.metrics.ObserveDispatch(time.Since(began), false)
 			got = p.Node
 			return p, nil
 		}
@@ -53,7 +53,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 			until = w.Join
 		}
 		if !e.Code.Traits().Retryable || !time.Now().Before(until) || d.draining.Load() {
-			d.metrics.Dispatched(time.Since(began), true)
+			d.metrics.ObserveDispatch(time.Since(began), true)
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
 			d.countWaited(e)
 			return Placement{}, e

@@ -35,7 +35,7 @@ func successor(old *core.Node, changes ...func(*core.Node)) *core.Node {
 	for _, change := range changes {
 		change(&n)
 	}
-	n.Follow(old)
+	n.Supersede(old)
 	return &n
 }
 

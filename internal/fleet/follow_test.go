@@ -57,7 +57,7 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 			t.Fatal("a registration was not taken over")
 		}
 		f.drain("a", true)
-		if settle(); n.Now().Standing() != core.HealthDraining || n.Summary().Ready() {
+		if settle(); n.Now().EffectiveHealth() != core.HealthDraining || n.Summary().Ready() {
 			t.Error("a drain was not taken over")
 		}
 		f.drain("a", false)

@@ -84,7 +84,7 @@ const (
 
 func packBrief(declared *core.Node) uint64 {
 	b := Summary(max(declared.MaxJobs, 0)) << briefBits
-	if declared.Grantable() {
+	if declared.AcceptsJobs() {
 		b |= briefReady
 	}
 	if declared.Tenant != "" {

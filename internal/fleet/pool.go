@@ -301,7 +301,7 @@ func (f *Fleet) place(n *Node, declared *core.Node) {
 
 // serves reports whether a node that declares this belongs to the pool.
 func (p *Pool) serves(declared *core.Node) bool {
-	return p.Requirement.Unserved(&declared.Capability) == core.ReasonNone
+	return p.Requirement.Mismatch(&declared.Capability) == core.ReasonNone
 }
 
 // update puts a node into the pool if it serves the direction, and takes it out if it does not.

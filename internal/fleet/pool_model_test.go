@@ -157,7 +157,7 @@ func (w *world) served(key poolKey) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision)
 	wish := core.NewRequirement(key.Direction, key.tts)
 	for id, n := range w.nodes {
-		if wish.Unserved(&n.Capability) == core.ReasonNone {
+		if wish.Mismatch(&n.Capability) == core.ReasonNone {
 			found[id] = n.Revision
 		}
 	}

@@ -24,7 +24,7 @@ func (l *Registry) StateOf(n *core.Node, age time.Duration) string {
 	if age >= l.cfg.Presence && n.Health != core.HealthOffline {
 		return Silent
 	}
-	return n.Standing().String()
+	return n.EffectiveHealth().String()
 }
 
 // declared reports whether a node that declares this is selected, whatever its state.

@@ -123,5 +123,5 @@ func replace[S ~[]E, E any](to *S, from S) {
 func (p *Patch) holdsFor(n *core.Node) bool {
 	next := *n
 	p.Apply(&next)
-	return next.SameAs(n)
+	return next.SameDeclaration(n)
 }

@@ -102,7 +102,7 @@ func compareDirections(a, b core.Direction) int {
 // grantable reports whether a node would be given a job of a direction that it serves, if it had room.
 func (l *Registry) grantable(n *fleet.Node) bool {
 	declared := n.Now()
-	return declared.Grantable() && declared.Reachable() && n.Unready(false, l.fleet.Now()) == core.ReasonNone
+	return declared.AcceptsJobs() && declared.Reachable() && n.Unready(false, l.fleet.Now()) == core.ReasonNone
 }
 
 // directions are those of a node that are selected.

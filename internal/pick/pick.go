@@ -56,7 +56,7 @@ type Query struct {
 // Objection says why a node should not get the job, ReasonNone when nothing speaks against it. What it
 // could never do comes before what it cannot do now, and preferences come last.
 func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
-	if r := q.Requirement.Unserved(&n.Now().Capability); r != core.ReasonNone {
+	if r := q.Requirement.Mismatch(&n.Now().Capability); r != core.ReasonNone {
 		return r
 	}
 	return p.memberObjection(q, n)
@@ -64,7 +64,7 @@ func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
 
 // Never says what a node that declares this lacks for good, ReasonNone when it could do the job some day.
 func (p *Picker) Never(q *Query, declared *core.Node) core.Reason {
-	if r := q.Requirement.Unserved(&declared.Capability); r != core.ReasonNone {
+	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
 	return incapable(q, declared)

@@ -140,22 +140,22 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 // registerMetrics registers the gauges that are read from the parts of the scheduler.
 func (s *Scheduler) registerMetrics() {
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
-	s.Metrics.Gauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost a moment ago.",
+	s.Metrics.RegisterGauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost a moment ago.",
 		func() float64 { return float64(s.Sessions.Len()) })
-	s.Metrics.Gauge("lingua_connected_nodes", "Nodes that are connected to this instance by their socket.",
+	s.Metrics.RegisterGauge("lingua_connected_nodes", "Nodes that are connected to this instance by their socket.",
 		func() float64 { return float64(s.nodeConns.Len()) })
-	s.Metrics.Gauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
+	s.Metrics.RegisterGauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
 		func() float64 { return float64(s.hub.Len()) })
-	s.Metrics.Gauge("lingua_presence_age_seconds", "Since this instance last said that it is present; it grants nothing after two thirds of heartbeat_ttl_seconds.",
+	s.Metrics.RegisterGauge("lingua_presence_age_seconds", "Since this instance last said that it is present; it grants nothing after two thirds of heartbeat_ttl_seconds.",
 		func() float64 { return s.Bus.PresenceAge().Seconds() })
-	s.Metrics.Gauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
+	s.Metrics.RegisterGauge("lingua_audio_held_bytes", "Audio that is kept until its jobs have ended.",
 		func() float64 { return float64(s.Audio.Held()) })
-	s.Metrics.Gauge("lingua_waiting_requests", "Requests that wait on this instance for a node with room.",
+	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a node with room.",
 		func() float64 { return float64(s.Jobs.Waiting()) })
 }
 
 // closed counts how a connection ended.
-func (s *Scheduler) closed(c socket.CloseError) { s.Metrics.Closed(int(c.Code), c.ByPeer) }
+func (s *Scheduler) closed(c socket.CloseError) { s.Metrics.CountClose(int(c.Code), c.ByPeer) }
 
 // firstMessage is within what time a new connection must send its first message.
 const firstMessage = 10 * time.Second

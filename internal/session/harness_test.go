@@ -196,7 +196,7 @@ func ended(id core.JobID, spec core.Spec, state core.State, reason core.Reason, 
 		ID: id, Spec: spec, State: state, Reason: reason, Holder: core.Holder{Attempt: 1, Node: "n1", Epoch: 1},
 		Created: now.Add(-time.Second), Updated: now, Result: []byte(result),
 	}
-	j.Begin(now.Add(-time.Second))
+	j.BeginAttempt(now.Add(-time.Second))
 	return j
 }
 

@@ -82,7 +82,7 @@ func (s *Session) deliver(seq int64, e *envelope) {
 	s.tallied = max(s.tallied, seq)
 	u.told, u.ended = true, true
 	s.drop(u)
-	s.rooms.counts.Answered(u.since, e.Result)
+	s.rooms.counts.ObserveOutcome(u.since, e.Result)
 	if e.Result {
 		s.totals.Results++
 		s.totals.AudioMS += u.spec.Utterance.AudioMS

@@ -87,7 +87,7 @@ func (s *Session) commit(end ending) {
 	s.version++
 	u.turn, u.since, u.reason, u.version = s.turns, time.Now(), end.reason, s.version
 	s.remember(u, end)
-	s.rooms.counts.Committed(end.reason)
+	s.rooms.counts.CountUtterance(end.reason)
 	s.register(u)
 	s.acknowledge(true)
 	if s.unanswered() > s.rooms.cfg.MaxUnanswered {

@@ -34,11 +34,11 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 	next.Version++
 	switch p.Event {
 	case core.EventDone:
-		next.End(now, core.ReasonNone)
+		next.EndAttempt(now, core.ReasonNone)
 		next.Reason, next.Detail = core.ReasonNone, ""
 		next.Result = p.Result
 	case core.EventRetry:
-		next.End(now, p.Reason)
+		next.EndAttempt(now, p.Reason)
 		next.Reason, next.Detail = p.Reason, p.Detail
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
 		suspend(&next, p)
@@ -48,15 +48,15 @@ func Step(job *core.Job, p *ApplyParams, now time.Time) (*core.Job, Outcome) {
 		}
 		next.Owner, next.Retry = p.Owner, now.Add(p.RetryFor)
 	case core.EventMove:
-		next.End(now, p.Reason)
+		next.EndAttempt(now, p.Reason)
 		next.Holder, next.Token = p.To, p.Token
 		next.Owner, next.Retry = "", time.Time{}
-		next.Begin(now)
+		next.BeginAttempt(now)
 	case core.EventRebind:
 		next.Holder = p.To
 		next.History[len(next.History)-1].Holder = p.To
 	case core.EventFail, core.EventCancel:
-		next.End(now, cmp.Or(p.Cause, p.Reason))
+		next.EndAttempt(now, cmp.Or(p.Cause, p.Reason))
 		next.Reason, next.Detail = p.Reason, p.Detail
 	}
 	if state.Terminal() {

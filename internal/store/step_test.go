@@ -17,7 +17,7 @@ var (
 // record is a job in its second attempt, in the given state.
 func record(state core.State, change ...func(*core.Job)) *core.Job {
 	j := &core.Job{ID: "job-1", State: state, Holder: holder, Token: "t.2"}
-	j.Begin(noon)
+	j.BeginAttempt(noon)
 	if state == core.StateRetrying {
 		j.Owner, j.Retry = "o.1", noon.Add(time.Second)
 	}

@@ -134,10 +134,10 @@ func New() *Metrics {
 }
 
 // Reserved counts one answer of the ledger.
-func (m *Metrics) Reserved(v store.Verdict) { m.reserve[v].Inc() }
+func (m *Metrics) CountReserve(v store.Verdict) { m.reserve[v].Inc() }
 
 // Dispatched notes how long a dispatch took.
-func (m *Metrics) Dispatched(took time.Duration, refused bool) {
+func (m *Metrics) ObserveDispatch(took time.Duration, refused bool) {
 	if refused {
 		m.refused.Observe(took.Seconds())
 	} else {
@@ -146,19 +146,19 @@ func (m *Metrics) Dispatched(took time.Duration, refused bool) {
 }
 
 // Ended counts a job that reached its end.
-func (m *Metrics) Ended(state core.State, took time.Duration) {
+func (m *Metrics) ObserveJobEnd(state core.State, took time.Duration) {
 	m.ended[state].count.Inc()
 	m.ended[state].took.Observe(took.Seconds())
 }
 
 // Selected counts a search that found a node.
-func (m *Metrics) Selected() { m.selected.Inc() }
+func (m *Metrics) CountSelection() { m.selected.Inc() }
 
 // Delivered counts a job that was handed over.
-func (m *Metrics) Delivered() { m.delivered.Inc() }
+func (m *Metrics) CountDelivery() { m.delivered.Inc() }
 
 // Queried counts a look at a direction's pool.
-func (m *Metrics) Queried(members int) {
+func (m *Metrics) CountPoolQuery(members int) {
 	if members > 0 {
 		m.poolFull.Inc()
 	} else {

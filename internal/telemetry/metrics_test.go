@@ -149,9 +149,9 @@ func TestEveryMetricGathers(t *testing.T) {
 		touch(t, v.FieldByIndex(f.Index).Interface(), e)
 		want[e.Name] = e
 	}
-	m.Reserved(store.OK)
-	m.Dispatched(time.Millisecond, false)
-	m.Answered(time.Now(), true)
+	m.CountReserve(store.OK)
+	m.ObserveDispatch(time.Millisecond, false)
+	m.ObserveOutcome(time.Now(), true)
 	for _, e := range methods {
 		want[e.Name] = e
 	}
@@ -198,7 +198,7 @@ func TestReserved(t *testing.T) {
 	want := make(map[string]float64)
 	for i, v := range store.Verdicts() {
 		for range i {
-			m.Reserved(v)
+			m.CountReserve(v)
 		}
 		want["lingua_reserve_total{verdict="+v.String()+"}"] = float64(i)
 	}
@@ -226,9 +226,9 @@ func TestEveryVerdictHasACounter(t *testing.T) {
 func TestDispatched(t *testing.T) {
 	t.Parallel()
 	m := New()
-	m.Dispatched(time.Millisecond, false)
-	m.Dispatched(time.Millisecond, false)
-	m.Dispatched(time.Millisecond, true)
+	m.ObserveDispatch(time.Millisecond, false)
+	m.ObserveDispatch(time.Millisecond, false)
+	m.ObserveDispatch(time.Millisecond, true)
 	_, series := gather(t, m.Registry)
 	want := map[string]float64{
 		"lingua_dispatch_duration_seconds{outcome=accepted}": 2,
@@ -248,7 +248,7 @@ func TestEnded(t *testing.T) {
 			continue
 		}
 		for range int(s) { // another number for each
-			m.Ended(s, time.Second)
+			m.ObserveJobEnd(s, time.Second)
 		}
 		want[fmt.Sprintf("lingua_jobs_total{state=%s}", s)] = float64(s)
 		want[fmt.Sprintf("lingua_job_duration_seconds{state=%s}", s)] = float64(s)
@@ -263,8 +263,8 @@ func TestEnded(t *testing.T) {
 func TestDurationsFallIntoTheBuckets(t *testing.T) {
 	t.Parallel()
 	m := New()
-	m.Ended(core.StateDone, 30*time.Second)
-	m.Dispatched(500*time.Millisecond, true)
+	m.ObserveJobEnd(core.StateDone, 30*time.Second)
+	m.ObserveDispatch(500*time.Millisecond, true)
 	m.HeartbeatLatency.Observe(1000)
 	got, err := m.Registry.Gather()
 	if err != nil {

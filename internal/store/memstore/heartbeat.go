@@ -57,7 +57,7 @@ func (s *Store) declare(n *node, p *store.HeartbeatParams) {
 	}
 	next := *p.Declared
 	next.ID, next.Drained, next.Disconnected = n.now.ID, n.now.Drained, n.now.Disconnected
-	if !next.SameAs(n.now) {
+	if !next.SameDeclaration(n.now) {
 		s.change(n, &next)
 	}
 }

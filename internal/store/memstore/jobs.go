@@ -92,7 +92,7 @@ func (s *Store) lifetime(job *core.Job, now moment) moment {
 	if job.State.Terminal() {
 		return now.add(s.timing.Retention)
 	}
-	return moment(job.Until().Sub(s.base)).add(2 * s.timing.Presence)
+	return moment(job.ExpiresAt().Sub(s.base)).add(2 * s.timing.Presence)
 }
 
 // Create implements store.Jobs.
@@ -113,7 +113,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 		State: core.StateDispatched, Holder: p.Holder, Token: p.Token, Version: 1,
 		Created: at, Updated: at, Deadline: at.Add(p.Timeout),
 	}
-	job.Begin(at)
+	job.BeginAttempt(at)
 	shard.sweep(now)
 	shard.put(job, s.lifetime(job, now))
 	return job, true, nil

@@ -55,7 +55,7 @@ func (n *node) declare(declared *core.Node) {
 	n.now = declared
 	n.epoch, n.revision = declared.Epoch, declared.Revision
 	n.max = int16(min(declared.MaxJobs, math.MaxInt16))
-	n.ready = declared.Grantable()
+	n.ready = declared.AcceptsJobs()
 }
 
 // lease is a member of a node's set.

@@ -184,7 +184,7 @@ func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node,
 
 // change takes over what a node declares anew and tells whoever watches.
 func (s *Store) change(n *node, next *core.Node) {
-	next.Follow(n.now)
+	next.Supersede(n.now)
 	n.declare(next)
 	s.watchers.publish(store.Change{Node: next.ID, Now: s.status(n, s.now())})
 }

@@ -31,7 +31,7 @@ func (s *Store) Create(ctx context.Context, p store.CreateParams) (*core.Job, bo
 		State: core.StateDispatched, Holder: p.Holder, Token: p.Token, Version: 1,
 		Created: asOf, Updated: asOf, Deadline: asOf.Add(p.Timeout),
 	}
-	job.Begin(asOf)
+	job.BeginAttempt(asOf)
 	record, err := encode(job)
 	if err != nil {
 		return nil, false, err

@@ -102,10 +102,10 @@ func declare(p *store.HeartbeatParams) (*core.Node, string, error) {
 	}
 	next := *p.Declared
 	next.ID, next.Drained, next.Disconnected = p.Known.ID, p.Known.Drained, p.Known.Disconnected
-	if next.SameAs(p.Known) {
+	if next.SameDeclaration(p.Known) {
 		return nil, "", nil
 	}
-	next.Follow(p.Known)
+	next.Supersede(p.Known)
 	body, err := encodeNode(&next)
 	return &next, body, err
 }

@@ -46,7 +46,7 @@ func drawJob(t *rapid.T) *core.Job {
 			AudioMS: rapid.Int64Range(0, 60_000).Draw(t, "ms"),
 		}
 	}
-	j.Begin(asOf)
+	j.BeginAttempt(asOf)
 	return j
 }
 

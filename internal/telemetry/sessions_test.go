@@ -13,11 +13,11 @@ func TestClosed(t *testing.T) {
 	t.Parallel()
 	m := New()
 	for code := 3000; code < 5000; code++ {
-		m.Closed(code, true)
+		m.CountClose(code, true)
 	}
-	m.Closed(1000, true)
-	m.Closed(1006, false)
-	m.Closed(4409, false)
+	m.CountClose(1000, true)
+	m.CountClose(1006, false)
+	m.CountClose(4409, false)
 	_, series := gather(t, m.Registry)
 	want := map[string]float64{
 		"lingua_socket_closes_total{code=other,side=peer}":     2000,
@@ -34,9 +34,9 @@ func TestClosed(t *testing.T) {
 func TestAnswered(t *testing.T) {
 	t.Parallel()
 	m := New()
-	m.Answered(time.Now(), true)
-	m.Answered(time.Now(), false)
-	m.Answered(time.Time{}, true)
+	m.ObserveOutcome(time.Now(), true)
+	m.ObserveOutcome(time.Now(), false)
+	m.ObserveOutcome(time.Time{}, true)
 	_, series := gather(t, m.Registry)
 	want := map[string]float64{
 		"lingua_session_messages_total{kind=result}":        2,

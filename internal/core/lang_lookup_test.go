@@ -15,7 +15,8 @@ func mustLang(t testing.TB, tag string) Lang {
 	return l
 }
 
-// RFC 4647 §3.4: the last subtag goes, and with it a single letter or digit that is then left at the end.
+// TestLookupTruncates checks RFC 4647 §3.4: the last subtag is removed, and with it a single letter or digit that is left
+// at the end.
 func TestLookupTruncates(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -38,8 +39,8 @@ func TestLookupTruncates(t *testing.T) {
 	}
 }
 
-// Single letters in a row go together: "en-x" would be no tag at all.
-func TestLookupDropsEverySingleLetterLeftAtTheEnd(t *testing.T) {
+// TestLookupDropsTrailingSingleLetters checks that consecutive single letters are removed together: "en-x" is not a tag.
+func TestLookupDropsTrailingSingleLetters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		in   Lang
@@ -54,26 +55,26 @@ func TestLookupDropsEverySingleLetterLeftAtTheEnd(t *testing.T) {
 	}
 }
 
-// servedTarget reports whether a job that wants a target is served by a node that writes only the tag have.
+// servedTarget reports whether the target language want is served by a node that has only the tag have.
 func servedTarget(t *testing.T, want, have string) bool {
 	t.Helper()
 	w := NewRequirement(Direction{Src: "fr", Tgt: mustLang(t, want)}, false)
 	c := Capability{Semantic: NewLangSet("fr"), Pairs: []Direction{{"fr", mustLang(t, have)}}}
 	c.Normalise()
-	return w.Unserved(&c) == ReasonNone
+	return w.Mismatch(&c) == ReasonNone
 }
 
-// servedSource is the same for what is spoken.
+// servedSource is servedTarget for the source language.
 func servedSource(t *testing.T, want, have string) bool {
 	t.Helper()
 	src := mustLang(t, have)
 	w := NewRequirement(Direction{Src: mustLang(t, want), Tgt: "fr"}, false)
 	c := Capability{Semantic: NewLangSet(src), Pairs: []Direction{{src, "fr"}}}
 	c.Normalise()
-	return w.Unserved(&c) == ReasonNone
+	return w.Mismatch(&c) == ReasonNone
 }
 
-func TestWhoServesALanguage(t *testing.T) {
+func TestLanguageMatching(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		want, have     string
@@ -132,8 +133,8 @@ func TestWhoServesALanguage(t *testing.T) {
 	}
 }
 
-// zh-Hant-TW truncates to zh-Hant. That normalising writes it as zh-TW must not take the match away.
-func TestTruncationReachesTheScriptThatNormalisingDropped(t *testing.T) {
+// TestLookupIncludesDroppedScript checks that zh-Hant-TW, which is normalised to zh-TW, still matches zh-Hant.
+func TestLookupIncludesDroppedScript(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ want, have string }{
 		{"zh-Hant-TW", "zh-Hant"},

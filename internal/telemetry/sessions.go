@@ -58,11 +58,11 @@ func newConversations(reg *prometheus.Registry) Sessions {
 }
 
 // Committed counts an utterance that became a job.
-func (c *Sessions) Committed(reason string) { c.ended[reason].Inc() }
+func (c *Sessions) CountUtterance(reason string) { c.ended[reason].Inc() }
 
 // Answered notes that the terminal message of an utterance was sent. When it began is not known of one that another
 // instance committed: zero.
-func (c *Sessions) Answered(committed time.Time, result bool) {
+func (c *Sessions) ObserveOutcome(committed time.Time, result bool) {
 	kind := 0
 	if result {
 		kind = 1
@@ -74,13 +74,13 @@ func (c *Sessions) Answered(committed time.Time, result bool) {
 }
 
 // Gauge shows a figure that is read when somebody looks.
-func (m *Metrics) Gauge(name, help string, read func() float64) {
+func (m *Metrics) RegisterGauge(name, help string, read func() float64) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
 // Closed counts a connection that ended. What the other side says when it closes is its own affair: only what is common
 // is told apart.
-func (m *Metrics) Closed(code int, byPeer bool) {
+func (m *Metrics) CountClose(code int, byPeer bool) {
 	label, side := strconv.Itoa(code), "scheduler"
 	if byPeer {
 		side = "peer"

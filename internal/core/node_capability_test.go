@@ -39,8 +39,8 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// Pairs that mean nothing must not make two equal nodes differ.
-func TestNormaliseForgetsPairsOfAnAnyPairNode(t *testing.T) {
+// TestNormaliseDropsUnusedPairs checks that pairs which AnyPair makes unused do not distinguish two nodes.
+func TestNormaliseDropsUnusedPairs(t *testing.T) {
 	t.Parallel()
 	a := Capability{AnyPair: true, Pairs: []Direction{{"zh", "en"}}}
 	b := Capability{AnyPair: true}
@@ -51,8 +51,8 @@ func TestNormaliseForgetsPairsOfAnAnyPairNode(t *testing.T) {
 	}
 }
 
-// An absent list and an empty one declare the same.
-func TestAbsentEqualsEmpty(t *testing.T) {
+// TestNilListEqualsEmptyList checks that an absent list and an empty one declare the same.
+func TestNilListEqualsEmptyList(t *testing.T) {
 	t.Parallel()
 	a := Capability{}
 	b := Capability{
@@ -64,9 +64,9 @@ func TestAbsentEqualsEmpty(t *testing.T) {
 	}
 }
 
-// Every field is tried by reflection, so that one added later cannot be forgotten in Equal: the revision, and
-// with it the refusal of reservations made on old knowledge, hangs on it.
-func TestEqualSeesEveryField(t *testing.T) {
+// TestEqualComparesEveryField uses reflection, so that a new field cannot be omitted from Equal: the revision depends on
+// it, and with it the refusal of reservations on an old revision.
+func TestEqualComparesEveryField(t *testing.T) {
 	t.Parallel()
 	full := func() Capability { return *translator(fillLists) }
 	one, same := full(), full()
@@ -93,7 +93,7 @@ func fillLists(c *Capability) {
 	c.Services = []Service{{ID: "asr", Version: "1", Type: "asr", Status: ServiceReady}}
 }
 
-func TestEqualSeesEachPartOfAService(t *testing.T) {
+func TestEqualComparesEveryFieldOfAService(t *testing.T) {
 	t.Parallel()
 	base := Capability{Services: []Service{{ID: "asr", Version: "1", Type: "asr", Status: ServiceReady}}}
 	for _, s := range []Service{
@@ -130,9 +130,8 @@ func drawCapability(t *rapid.T) Capability {
 	}
 }
 
-// The order and repetition in which a node declares things say nothing: a heartbeat that lists the same in
-// another order is no change.
-func TestNormaliseForgetsOrder(t *testing.T) {
+// TestNormaliseIgnoresOrder checks that a declaration in another order, or with repetitions, is no change.
+func TestNormaliseIgnoresOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawCapability(t)
@@ -153,7 +152,7 @@ func TestNormaliseForgetsOrder(t *testing.T) {
 	})
 }
 
-// shuffled copies a list in another order with one element repeated.
+// shuffled returns a copy in another order with one element repeated.
 func shuffled[S ~[]E, E any](t *rapid.T, list S) S {
 	if len(list) == 0 {
 		return list
@@ -162,8 +161,8 @@ func shuffled[S ~[]E, E any](t *rapid.T, list S) S {
 	return rapid.Permutation(twice).Draw(t, "order")
 }
 
-// A node may list one version of a service twice, with two states. Whichever it lists first, it declares the
-// same, and a repeated line is one line.
+// TestNormaliseOrdersServicesThatDifferInStateOnly checks a node that lists one version of a service twice with different
+// states: the order does not matter, and repetitions are dropped.
 func TestNormaliseOrdersServicesThatDifferInStateOnly(t *testing.T) {
 	t.Parallel()
 	ready := Service{ID: "asr", Version: "1", Status: ServiceReady}
@@ -213,7 +212,7 @@ func TestServiceState(t *testing.T) {
 	}
 }
 
-// Only a ready service can be used.
+// TestServiceStateByStatus checks that only a ready service can be used.
 func TestServiceStateByStatus(t *testing.T) {
 	t.Parallel()
 	for status := ServiceReady; status <= ServiceError; status++ {
@@ -241,8 +240,8 @@ func TestHasModelAndFeature(t *testing.T) {
 	}
 }
 
-// Tone may be declared as a type or as a feature.
-func TestTone(t *testing.T) {
+// TestToneFeature checks that tone may be declared as a type or as a feature.
+func TestToneFeature(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string

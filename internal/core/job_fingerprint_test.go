@@ -19,7 +19,7 @@ func fullSpec() Spec {
 	}
 }
 
-// leaves lists the fields of a struct that are not structs themselves, by their path.
+// leaves returns the fields of a struct that are not structs themselves, by path.
 func leaves(v reflect.Value, path string) map[string]reflect.Value {
 	if v.Kind() != reflect.Struct {
 		return map[string]reflect.Value{path: v}
@@ -33,7 +33,7 @@ func leaves(v reflect.Value, path string) map[string]reflect.Value {
 	return all
 }
 
-// alter gives a field another value of its kind.
+// alter sets a field to another value.
 func alter(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {
@@ -50,7 +50,7 @@ func alter(t *testing.T, v reflect.Value) {
 	}
 }
 
-// Every field is tried by reflection: one that is added later and forgotten in the fingerprint is found here.
+// TestFingerprintChangesWithEveryField uses reflection, so that a new field cannot be omitted from the fingerprint.
 func TestFingerprintChangesWithEveryField(t *testing.T) {
 	t.Parallel()
 	full := fullSpec()
@@ -93,7 +93,7 @@ func TestFingerprintOfEachListElement(t *testing.T) {
 	}
 }
 
-func TestFingerprintLeavesTheListsAlone(t *testing.T) {
+func TestFingerprintDoesNotChangeTheLists(t *testing.T) {
 	t.Parallel()
 	s := Spec{Options: Options{Features: []string{"b", "a"}}}
 	s.Fingerprint()
@@ -102,8 +102,8 @@ func TestFingerprintLeavesTheListsAlone(t *testing.T) {
 	}
 }
 
-// Where one field or list ends and the next begins is part of the content.
-func TestFingerprintTellsNeighboursApart(t *testing.T) {
+// TestFingerprintSeparatesFields checks that text moved from one field or list to the next changes the fingerprint.
+func TestFingerprintSeparatesFields(t *testing.T) {
 	t.Parallel()
 	specs := []Spec{
 		{Tenant: "ab", Session: "c"},
@@ -129,7 +129,7 @@ func TestFingerprintTellsNeighboursApart(t *testing.T) {
 	}
 }
 
-// A signed address is signed anew at each try; it is still the same sound.
+// TestFingerprintIgnoresTheAudioQuery checks that another signature of the URL is still the same audio.
 func TestFingerprintIgnoresTheAudioQuery(t *testing.T) {
 	t.Parallel()
 	of := func(ref string) string {
@@ -149,7 +149,7 @@ func TestFingerprintIgnoresTheAudioQuery(t *testing.T) {
 	}
 }
 
-// It is compared with what an older release stored. The value was computed outside this program.
+// TestFingerprintIsStable compares with a value that was computed outside this program: older releases have stored it.
 func TestFingerprintIsStable(t *testing.T) {
 	t.Parallel()
 	s := fullSpec()

@@ -8,23 +8,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// at is a moment of a store's clock, in seconds.
+// at returns a time of the store in seconds.
 func at(s int) time.Time { return time.Unix(int64(s), 0) }
 
-// attempt puts the job on a node and notes it.
-func attempt(j *Job, n int, node NodeID, token Token, when int) {
+// startAttempt assigns the job to a node and records the attempt.
+func startAttempt(j *Job, n int, node NodeID, token Token, when int) {
 	j.Holder, j.Token = Holder{Attempt: n, Node: node, Epoch: 5}, token
-	j.Begin(at(when))
+	j.BeginAttempt(at(when))
 }
 
-func TestHistory(t *testing.T) {
+func TestHistoryOfAttempts(t *testing.T) {
 	t.Parallel()
 	var j Job
-	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonNodeBusy)
-	attempt(&j, 1, "b", "t2", 12)
-	j.End(at(13), ReasonACKTimeout)
-	attempt(&j, 2, "c", "t3", 14)
+	startAttempt(&j, 1, "a", "t1", 10)
+	j.EndAttempt(at(11), ReasonNodeBusy)
+	startAttempt(&j, 1, "b", "t2", 12)
+	j.EndAttempt(at(13), ReasonACKTimeout)
+	startAttempt(&j, 2, "c", "t3", 14)
 	want := []Attempt{
 		{Holder: Holder{1, "a", 5}, Token: "t1", Started: at(10), Ended: at(11), Reason: ReasonNodeBusy},
 		{Holder: Holder{1, "b", 5}, Token: "t2", Started: at(12), Ended: at(13), Reason: ReasonACKTimeout},
@@ -35,30 +35,30 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A step that is repeated after a lost reply must not write over how the attempt really ended.
-func TestEndCountsOnce(t *testing.T) {
+// TestRepeatedEndIsIgnored checks that a step which is repeated after a lost reply does not overwrite the end of the attempt.
+func TestRepeatedEndIsIgnored(t *testing.T) {
 	t.Parallel()
 	var j Job
-	j.End(at(1), ReasonNodeLost) // nothing began: nothing ends
+	j.EndAttempt(at(1), ReasonNodeLost) // nothing began: nothing ends
 	if len(j.History) != 0 {
 		t.Errorf("an end without a beginning left %v", j.History)
 	}
-	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonACKTimeout)
-	j.End(at(99), ReasonNodeLost)
+	startAttempt(&j, 1, "a", "t1", 10)
+	j.EndAttempt(at(11), ReasonACKTimeout)
+	j.EndAttempt(at(99), ReasonNodeLost)
 	want := []Attempt{{Holder: Holder{1, "a", 5}, Token: "t1", Started: at(10), Ended: at(11), Reason: ReasonACKTimeout}}
 	if diff := cmp.Diff(want, j.History); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
 }
 
-// An attempt that brought the result ends without a reason, and still ends.
+// TestEndWithoutAReason checks that a successful attempt, which has no reason, ends.
 func TestEndWithoutAReason(t *testing.T) {
 	t.Parallel()
 	var j Job
-	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonNone)
-	j.End(at(12), ReasonDeadline)
+	startAttempt(&j, 1, "a", "t1", 10)
+	j.EndAttempt(at(11), ReasonNone)
+	j.EndAttempt(at(12), ReasonDeadline)
 	if got := j.History[0]; !got.Ended.Equal(at(11)) || got.Reason != ReasonNone {
 		t.Errorf("ended at %v for %q, want %v without a reason", got.Ended, got.Reason, at(11))
 	}
@@ -69,11 +69,11 @@ func TestHistoryIsBounded(t *testing.T) {
 	var j Job
 	const lines = 3 * MaxHistory
 	for i := range lines {
-		attempt(&j, 1, NodeID(fmt.Sprint("n", i)), Token(fmt.Sprint("t", i)), i)
+		startAttempt(&j, 1, NodeID(fmt.Sprint("n", i)), Token(fmt.Sprint("t", i)), i)
 		if want := min(i+1, MaxHistory); len(j.History) != want {
 			t.Fatalf("after %d lines there are %d, want %d", i+1, len(j.History), want)
 		}
-		j.End(at(i), ReasonNodeBusy)
+		j.EndAttempt(at(i), ReasonNodeBusy)
 	}
 	// The oldest went, the newest stayed, in order.
 	for i, line := range j.History {
@@ -86,17 +86,17 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestPastToken(t *testing.T) {
 	t.Parallel()
 	var j Job
-	attempt(&j, 1, "a", "t1", 10)
-	j.End(at(11), ReasonNodeBusy)
-	attempt(&j, 1, "b", "t2", 12)
-	j.End(at(13), ReasonACKTimeout)
-	attempt(&j, 2, "a", "t3", 14)
-	j.End(at(15), ReasonNodeFailed)
-	attempt(&j, 2, "b", "t4", 16)
-	j.End(at(17), ReasonNodeBusy)
-	attempt(&j, 2, "b", "t5", 18) // the same node once more: its newest lease is the one it may still hold
-	j.End(at(19), ReasonNodeFailed)
-	attempt(&j, 3, "c", "t6", 20)
+	startAttempt(&j, 1, "a", "t1", 10)
+	j.EndAttempt(at(11), ReasonNodeBusy)
+	startAttempt(&j, 1, "b", "t2", 12)
+	j.EndAttempt(at(13), ReasonACKTimeout)
+	startAttempt(&j, 2, "a", "t3", 14)
+	j.EndAttempt(at(15), ReasonNodeFailed)
+	startAttempt(&j, 2, "b", "t4", 16)
+	j.EndAttempt(at(17), ReasonNodeBusy)
+	startAttempt(&j, 2, "b", "t5", 18) // the same node once more: its newest lease is the one it may still hold
+	j.EndAttempt(at(19), ReasonNodeFailed)
+	startAttempt(&j, 3, "c", "t6", 20)
 	for _, c := range []struct {
 		attempt int
 		node    NodeID
@@ -118,33 +118,34 @@ func TestPastToken(t *testing.T) {
 	}
 }
 
-// The token frees a slot: that of the attempt which is still under way must not be handed out as a past one.
+// TestPastTokenIsNeverOfTheCurrentAttempt checks that the token of the running attempt, which would release its slot, is
+// not returned as a past one.
 func TestPastTokenIsNeverOfTheCurrentAttempt(t *testing.T) {
 	t.Parallel()
 	var j Job
-	attempt(&j, 1, "a", "t1", 10)
+	startAttempt(&j, 1, "a", "t1", 10)
 	if token, had := j.PastToken(1, "a"); had {
 		t.Errorf("PastToken gives %q, of an attempt that has not ended", token)
 	}
-	j.End(at(11), ReasonNodeFailed)
+	j.EndAttempt(at(11), ReasonNodeFailed)
 	if token, had := j.PastToken(1, "a"); !had || token != "t1" {
 		t.Errorf("after its end PastToken gives %q, %v, want t1", token, had)
 	}
 }
 
-// A store hands out copies of its records: what is done to one must not reach the other.
+// TestCloneHasItsOwnHistory checks that a change of a copy does not reach the record.
 func TestCloneHasItsOwnHistory(t *testing.T) {
 	t.Parallel()
 	full := func() *Job {
 		j := &Job{ID: "job-1", State: StateDispatched, Detail: "d"}
 		for i := range MaxHistory {
-			attempt(j, 1, NodeID(fmt.Sprint("n", i)), "t", i)
+			startAttempt(j, 1, NodeID(fmt.Sprint("n", i)), "t", i)
 		}
 		return j
 	}
 	for name, change := range map[string]func(*Job){
-		"end":   func(j *Job) { j.End(at(99), ReasonNodeLost) },
-		"begin": func(j *Job) { j.Begin(at(99)) }, // at the bound it moves every line
+		"end":   func(j *Job) { j.EndAttempt(at(99), ReasonNodeLost) },
+		"begin": func(j *Job) { j.BeginAttempt(at(99)) }, // at the bound it moves every line
 		"edit":  func(j *Job) { j.History[0].Holder = Holder{9, "z", 9} },
 		"state": func(j *Job) { j.State, j.Detail = StateDone, "" },
 	} {
@@ -168,14 +169,14 @@ func TestCloneHasItsOwnHistory(t *testing.T) {
 	}
 }
 
-// Room left over in the original's history must not be shared: two copies that grow would write into it.
-func TestClonesGrowApart(t *testing.T) {
+// TestClonesDoNotShareCapacity checks that two copies do not append into the same array.
+func TestClonesDoNotShareCapacity(t *testing.T) {
 	t.Parallel()
 	j := &Job{History: make([]Attempt, 0, 8)}
-	attempt(j, 1, "a", "t1", 1)
+	startAttempt(j, 1, "a", "t1", 1)
 	one, two := j.Clone(), j.Clone()
-	attempt(&one, 2, "b", "t2", 2)
-	attempt(&two, 2, "c", "t3", 2)
+	startAttempt(&one, 2, "b", "t2", 2)
+	startAttempt(&two, 2, "c", "t3", 2)
 	if one.History[1].Node != "b" || two.History[1].Node != "c" {
 		t.Errorf("they share a line: %v, %v", one.History[1], two.History[1])
 	}
