@@ -73,8 +73,8 @@ func TestLoggerLevels(t *testing.T) {
 	}
 }
 
-// One event is one line, in either format, whatever is in it: a line end in a field must not forge a second.
-func TestLoggerWritesOneLinePerEvent(t *testing.T) {
+// TestLoggerWritesOneLinePerRecord checks that a line break in an attribute does not make a second line, in both formats.
+func TestLoggerWritesOneLinePerRecord(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{
 		"text": `level=INFO msg="job ended" job_id=job-1 reason="a\nlevel=ERROR"` + "\n",

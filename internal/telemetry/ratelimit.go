@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// mostAlike is how many warnings of one kind are logged in a second. When the store is away every caller's failure is one, and
-// the thousandth says no more than the first.
-const mostAlike = 20
+// maxPerSecond is how many warnings and errors with the same message are logged in a second. While the store is
+// unavailable every request logs one.
+const maxPerSecond = 20
 
-// calm is a handler that leaves out warnings and errors of which there are too many alike. The next that is logged says how
-// many were left out before it.
-type calm struct {
+// rateLimitedHandler drops warnings and errors above maxPerSecond for each message. The next one that is logged has the
+// number of those that were dropped before it.
+type rateLimitedHandler struct {
 	slog.Handler
-	seen *alike // shared by all handlers that were made from the first
+	limiter *messageLimiter // shared by all handlers derived from the first
 }
 
-func calmed(h slog.Handler) slog.Handler {
-	return &calm{h, &alike{counts: make(map[string]*count)}}
+func newRateLimitedHandler(h slog.Handler) slog.Handler {
+	return &rateLimitedHandler{h, newMessageLimiter()}
 }
 
 // Handle implements slog.Handler.
-func (c *calm) Handle(ctx context.Context, r slog.Record) error {
+func (h *rateLimitedHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn {
-		return c.Handler.Handle(ctx, r)
+		return h.Handler.Handle(ctx, r)
 	}
-	omitted, ok := c.seen.take(r.Message, r.Time)
+	omitted, ok := h.limiter.allow(r.Message, r.Time)
 	if !ok {
 		return nil
 	}
@@ -35,49 +35,55 @@ func (c *calm) Handle(ctx context.Context, r slog.Record) error {
 		r = r.Clone()
 		r.AddAttrs(slog.Int("omitted", omitted))
 	}
-	return c.Handler.Handle(ctx, r)
+	return h.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
-func (c *calm) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &calm{c.Handler.WithAttrs(attrs), c.seen}
+func (h *rateLimitedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &rateLimitedHandler{h.Handler.WithAttrs(attrs), h.limiter}
 }
 
 // WithGroup implements slog.Handler.
-func (c *calm) WithGroup(name string) slog.Handler { return &calm{c.Handler.WithGroup(name), c.seen} }
+func (h *rateLimitedHandler) WithGroup(name string) slog.Handler {
+	return &rateLimitedHandler{h.Handler.WithGroup(name), h.limiter}
+}
 
-// alike counts messages by their text, which is the same for all of a kind: what differs is in the attributes.
-type alike struct {
+// messageLimiter limits log records by their message. Messages are constants; variable parts are in attributes.
+type messageLimiter struct {
 	mu     sync.Mutex
-	counts map[string]*count
+	counts map[string]*messageCount
 }
 
-// count is how often a message came in the second that began then.
-type count struct {
-	second  time.Time
-	n       int
-	omitted int
+// messageCount counts one message in the current second.
+type messageCount struct {
+	second  time.Time // its start
+	logged  int       // records in this second
+	omitted int       // records dropped since the last that was logged
 }
 
-// mostKinds bounds how many texts are counted: one that is made at run time is not of a kind.
-const mostKinds = 1000
+// maxMessages bounds how many messages are counted, in case one is made at run time.
+const maxMessages = 1000
 
-// take reports whether a message is to be logged, and how many like it were not.
-func (a *alike) take(text string, now time.Time) (omitted int, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := a.counts[text]
+func newMessageLimiter() *messageLimiter {
+	return &messageLimiter{counts: make(map[string]*messageCount)}
+}
+
+// allow reports whether a record may be logged, and how many with the same message were dropped before it.
+func (l *messageLimiter) allow(message string, now time.Time) (omitted int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.counts[message]
 	if c == nil {
-		if len(a.counts) == mostKinds {
-			clear(a.counts)
+		if len(l.counts) == maxMessages {
+			clear(l.counts)
 		}
-		c = &count{second: now}
-		a.counts[text] = c
+		c = &messageCount{second: now}
+		l.counts[message] = c
 	}
 	if now.Sub(c.second) >= time.Second {
-		c.second, c.n = now, 0
+		c.second, c.logged = now, 0
 	}
-	if c.n++; c.n > mostAlike {
+	if c.logged++; c.logged > maxPerSecond {
 		c.omitted++
 		return 0, false
 	}

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestTooManyAlike are left out of the log and counted; others, and what is no warning, are not.
-func TestTooManyAlike(t *testing.T) {
+// TestRepeatedWarningsAreDropped checks that warnings and errors above the limit are dropped and counted by message, and
+// that other records are not.
+func TestRepeatedWarningsAreDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -18,39 +19,39 @@ func TestTooManyAlike(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := func(text string) int { return strings.Count(out.String(), text) }
-		for i := range 3 * mostAlike {
-			log.Warn("the store is away", "caller", i)
-			log.With("door", "http").Error("it broke") // of one kind, whoever says it
-			log.Info("somebody came")
+		for i := range 3 * maxPerSecond {
+			log.Warn("store unavailable", "caller", i)
+			log.With("listener", "http").Error("request failed") // counted by message, whatever the attributes
+			log.Info("node registered")
 		}
-		log.Warn("another thing")
-		if w, e, i := lines("the store is away"), lines("it broke"), lines("somebody came"); w != mostAlike || e != mostAlike || i != 3*mostAlike {
+		log.Warn("another warning")
+		if w, e, i := lines("store unavailable"), lines("request failed"), lines("node registered"); w != maxPerSecond || e != maxPerSecond || i != 3*maxPerSecond {
 			t.Errorf("%d warnings, %d errors, %d others", w, e, i)
 		}
-		if lines("another thing") != 1 || lines("omitted") != 0 {
+		if lines("another warning") != 1 || lines("omitted") != 0 {
 			t.Errorf("%s", out.String())
 		}
 		time.Sleep(time.Second)
 		out.Reset()
-		log.Warn("the store is away")
-		log.Warn("the store is away")
-		if lines("omitted=40") != 1 || lines("the store is away") != 2 {
+		log.Warn("store unavailable")
+		log.Warn("store unavailable")
+		if lines("omitted=40") != 1 || lines("store unavailable") != 2 {
 			t.Errorf("%s", out.String())
 		}
 	})
 }
 
-// TestManyKinds are not remembered for ever.
-func TestManyKinds(t *testing.T) {
+// TestMessageLimiterIsBounded checks that the limiter does not keep every message forever.
+func TestMessageLimiterIsBounded(t *testing.T) {
 	t.Parallel()
-	a := alike{counts: make(map[string]*count)}
+	l := newMessageLimiter()
 	now := time.Now()
-	for i := range 3 * mostKinds {
-		if _, ok := a.take(strings.Repeat("x", i), now); !ok {
-			t.Fatalf("%d was left out", i)
+	for i := range 3 * maxMessages {
+		if _, ok := l.allow(strings.Repeat("x", i), now); !ok {
+			t.Fatalf("message %d was dropped", i)
 		}
 	}
-	if len(a.counts) > mostKinds {
-		t.Errorf("%d kinds are remembered", len(a.counts))
+	if len(l.counts) > maxMessages {
+		t.Errorf("%d messages are kept", len(l.counts))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What the other side says when it closes does not make series of its own: it could say thousands of things.
-func TestClosed(t *testing.T) {
+// TestCloseCodesOfPeersAreBounded checks that unusual close codes of peers share one series.
+func TestCloseCodesOfPeersAreBounded(t *testing.T) {
 	t.Parallel()
 	m := New()
 	for code := 3000; code < 5000; code++ {
@@ -25,13 +25,13 @@ func TestClosed(t *testing.T) {
 		"lingua_socket_closes_total{code=1006,side=scheduler}": 1,
 		"lingua_socket_closes_total{code=4409,side=scheduler}": 1,
 	}
-	if diff := cmp.Diff(want, only(series, "lingua_socket_closes_total")); diff != "" {
+	if diff := cmp.Diff(want, withPrefix(series, "lingua_socket_closes_total")); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 
-// An utterance that another instance committed counts, but nobody here knows how long it took.
-func TestAnswered(t *testing.T) {
+// TestObserveOutcome checks that an utterance of another instance is counted without a duration.
+func TestObserveOutcome(t *testing.T) {
 	t.Parallel()
 	m := New()
 	m.ObserveOutcome(time.Now(), true)
@@ -45,7 +45,7 @@ func TestAnswered(t *testing.T) {
 		"lingua_utterance_duration_seconds{outcome=error}":  1,
 	}
 	maps.DeleteFunc(series, func(name string, _ float64) bool { return want[name] == 0 })
-	if diff := cmp.Diff(want, ours(series)); diff != "" {
+	if diff := cmp.Diff(want, withoutRuntime(series)); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
