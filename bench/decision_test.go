@@ -115,10 +115,10 @@ func (d *decider) decide(b *testing.B) {
 	if err != nil || r.Verdict != store.OK {
 		b.Fatal(r.Verdict, err)
 	}
-	d.view.Left(n.Node, r.Free, now)
+	d.view.ObserveFree(n.Node, r.Free, now)
 	if err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle}); err != nil {
 		b.Fatal(err)
 	}
-	d.view.Freed(n.Node)
+	d.view.ObserveRelease(n.Node)
 	round.End()
 }

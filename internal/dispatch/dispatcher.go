@@ -128,7 +128,7 @@ func (d *Dispatcher) EndedElsewhere(id core.JobID) {
 	}
 	job := f.snapshot()
 	if n := d.fleet.Node(job.Node); n != nil && job.Utterance.Turn > 0 {
-		d.fleet.Freed(n)
+		d.fleet.ObserveRelease(n)
 	}
 	d.flights.remove(id)
 }

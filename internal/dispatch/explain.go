@@ -77,7 +77,7 @@ func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Ex
 		if (reason == core.ReasonNone || reason.Soft()) && !full[i].Free() {
 			reason = unfree(&full[i])
 		}
-		note(n.Now(), reason, full[i])
+		note(n.Declared(), reason, full[i])
 	}
 	for n := range d.fleet.Silent() {
 		note(n, cmp.Or(d.picker.Never(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})

@@ -99,7 +99,7 @@ func (d *Dispatcher) findPreferred(ctx context.Context, s *search, q *pick.Query
 			}
 		}
 	} else {
-		m := fleet.Member{Node: n, Revision: n.Now().Revision, Handle: n.Handle()}
+		m := fleet.Member{Node: n, Revision: n.Declared().Revision, Handle: n.Handle()}
 		reason = d.picker.Objection(q, n)
 		if reason.Incapable() && s.insists() {
 			return found{}, false, &wire.Error{
@@ -216,7 +216,7 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 		d.metrics.CountReserve(r.Verdict)
 		switch r.Verdict {
 		case store.OK, store.Full:
-			d.fleet.Left(m.Node, r.Free, q.Now)
+			d.fleet.ObserveFree(m.Node, r.Free, q.Now)
 		case store.UnknownNode:
 			d.fleet.Remove(m.ID())
 		case store.TooLate:
@@ -233,7 +233,7 @@ func (d *Dispatcher) reserve(ctx context.Context, s *search, q *pick.Query, m fl
 			if r := d.picker.Objection(q, m.Node); r != core.ReasonNone && !r.Soft() {
 				return found{}, store.StaleRevision, nil
 			}
-			m.Revision = m.Now().Revision
+			m.Revision = m.Declared().Revision
 			continue
 		}
 		return f, r.Verdict, nil

@@ -62,7 +62,7 @@ func (d *Dispatcher) recommit(ctx context.Context, r *Report, seen *core.Job) er
 		return nil
 	}
 	granted, err := d.store.Reserve(ctx, store.ReserveParams{
-		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Now().Revision,
+		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Declared().Revision,
 	})
 	if err == nil && granted.Verdict == store.OK {
 		_, err = d.store.Commit(ctx, leaseOf(job))

@@ -94,8 +94,8 @@ func (j *journey) avoid(holder core.Holder, reason core.Reason) {
 		j.failed = append(j.failed, node)
 	case core.ReasonACKTimeout, core.ReasonDeliveryUnknown:
 		// It may be the instance it is connected with that hears nothing.
-		if n := j.d.fleet.Node(node); n != nil && n.Now().Owner != j.d.cfg.Instance {
-			j.shun = n.Now().Owner
+		if n := j.d.fleet.Node(node); n != nil && n.Declared().Owner != j.d.cfg.Instance {
+			j.shun = n.Declared().Owner
 		}
 		j.never = append(j.never, holder)
 	default:
@@ -111,7 +111,7 @@ func (j *journey) excluded() []core.NodeID {
 	var list []core.NodeID
 	again := slices.Clone(j.failed)
 	for _, h := range j.never {
-		if n := j.d.fleet.Node(h.Node); n != nil && n.Now().Epoch != h.Epoch {
+		if n := j.d.fleet.Node(h.Node); n != nil && n.Declared().Epoch != h.Epoch {
 			again = append(again, h.Node)
 		} else {
 			list = append(list, h.Node)
@@ -180,7 +180,7 @@ func (j *journey) deliver() error {
 		},
 		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
 	}
-	err := j.d.transport.Deliver(j.d.deliver.Context(), n.Now(), a)
+	err := j.d.transport.Deliver(j.d.deliver.Context(), n.Declared(), a)
 	if err == nil {
 		j.d.metrics.CountDelivery()
 		return nil
@@ -221,7 +221,7 @@ func (j *journey) missed(c cause) {
 	}
 	j.d.metrics.ACKTimeouts.Inc()
 	if n := j.d.fleet.Node(j.job.Node); n != nil {
-		n.Missed(j.d.fleet.Now())
+		n.RecordMissedACK(j.d.fleet.Now())
 	}
 }
 

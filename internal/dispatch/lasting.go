@@ -43,7 +43,7 @@ func (d *Dispatcher) release(ref core.LeaseRef, n *fleet.Node, park bool) {
 func (d *Dispatcher) free(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
 	err := d.store.Release(ctx, p)
 	if err == nil && n != nil {
-		d.fleet.Freed(n)
+		d.fleet.ObserveRelease(n)
 		d.FreeSlots(n)
 	}
 	return err

@@ -234,7 +234,7 @@ func TestAnOldViewIsNoReasonToRefuse(t *testing.T) {
 		w.deafen()
 		w.behind("node-a", func(n *core.Node) { n.Capability.Semantic = core.NewLangSet("en", "zh", "de") })
 		w.dispatch(request("after-a-change"))
-		declared := *w.fleet.Node("node-a").Now()
+		declared := *w.fleet.Node("node-a").Declared()
 		if _, err := w.mem.Register(w.t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad}); err != nil {
 			t.Fatal(err)
 		}

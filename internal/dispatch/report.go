@@ -59,7 +59,7 @@ func (d *Dispatcher) commit(ctx context.Context, r *Report, job *core.Job) error
 		}
 	}
 	if n := d.fleet.Node(r.Node); n != nil {
-		n.Answered()
+		n.ClearMissedACKs()
 	}
 	if f := d.flights.get(r.Job); f != nil {
 		f.wait(job.Token, phaseRunning, time.Now().Add(backoff.Jitter(lookAfter, 0.2)), d.dueFunc(f))
@@ -108,7 +108,7 @@ func (d *Dispatcher) Done(ctx context.Context, r Report, result []byte) error {
 	}
 	n := d.fleet.Node(r.Node)
 	if n != nil {
-		n.Answered()
+		n.ClearMissedACKs()
 	}
 	d.release(leaseOf(applied.Job), n, false)
 	d.ended(&applied)
@@ -157,7 +157,7 @@ func (d *Dispatcher) Fail(ctx context.Context, r Report, reason core.Reason, det
 		return err
 	}
 	if n := d.fleet.Node(r.Node); n != nil {
-		n.Answered()
+		n.ClearMissedACKs()
 	}
 	c := cause{reason: reason, detail: detail, freed: true, certain: true, spares: spares(reason)}
 	j := d.resume(job)
@@ -238,7 +238,7 @@ func (d *Dispatcher) ended(applied *store.Applied) {
 	took := job.Updated.Sub(job.Created)
 	d.metrics.ObserveJobEnd(job.State, took)
 	if job.State == core.StateDone {
-		d.fleet.Served(job.Updated.Sub(job.History[len(job.History)-1].Started))
+		d.fleet.ObserveServiceTime(job.Updated.Sub(job.History[len(job.History)-1].Started))
 		return
 	}
 	d.log.Info("job ended without a result", "job_id", job.ID, "session_id", job.Session, "node_id", job.Node,

@@ -30,7 +30,7 @@ func TestOnlyWhoMovesJobsSaysSo(t *testing.T) {
 		}
 		w.node("left", 1)
 		time.Sleep(time.Second)
-		if err := first.NodeLost(t.Context(), "left", w.fleet.Node("left").Now().Epoch); err != nil {
+		if err := first.NodeLost(t.Context(), "left", w.fleet.Node("left").Declared().Epoch); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := w.mem.Node(t.Context(), "left"); err != nil || left.Age != time.Second || left.Node.Health != core.HealthOffline {

@@ -10,7 +10,7 @@ import (
 const presence = 15 * time.Second
 
 // seasoned is a view that has been up for an hour.
-func seasoned() *Fleet {
+func agedFleet() *Fleet {
 	f := New(presence)
 	f.base = f.base.Add(-time.Hour)
 	return f
@@ -40,7 +40,7 @@ func successor(old *core.Node, changes ...func(*core.Node)) *core.Node {
 }
 
 // reborn builds what a node that its store still knows declares when it registers again.
-func reborn(old *core.Node, changes ...func(*core.Node)) *core.Node {
+func nextEpoch(old *core.Node, changes ...func(*core.Node)) *core.Node {
 	n := *old
 	n.Epoch, n.Revision, n.Version = old.Epoch+1, old.Revision+1, old.Version+1
 	for _, change := range changes {
@@ -66,7 +66,7 @@ func status(n *core.Node, changes ...func(*store.NodeStatus)) store.NodeStatus {
 	return s
 }
 
-func heard(age time.Duration) func(*store.NodeStatus) {
+func seenAgo(age time.Duration) func(*store.NodeStatus) {
 	return func(s *store.NodeStatus) { s.Age = age }
 }
 
@@ -74,7 +74,7 @@ func loaded(l core.Load) func(*store.NodeStatus) { return func(s *store.NodeStat
 
 func running(jobs int) func(*store.NodeStatus) { return func(s *store.NodeStatus) { s.Running = jobs } }
 
-func way(src, tgt core.Lang) core.Direction { return core.Direction{Src: src, Tgt: tgt} }
+func direction(src, tgt core.Lang) core.Direction { return core.Direction{Src: src, Tgt: tgt} }
 
 // revisions is who is in a list, and as of which revision.
 func revisions(m *Members) map[core.NodeID]core.Revision {
@@ -95,8 +95,8 @@ type structure struct {
 
 func structureOf(f *Fleet) structure {
 	s := structure{pools: f.pools.Load(), members: make(map[poolKey]*Members)}
-	for i := range f.nodes.parts {
-		s.shards[i] = f.nodes.parts[i].Load()
+	for i := range f.nodes.shards {
+		s.shards[i] = f.nodes.shards[i].Load()
 	}
 	for key, p := range *s.pools {
 		s.members[key] = p.Members()

@@ -23,7 +23,7 @@ func TestReadersAndWritersTogether(t *testing.T) {
 		own     = 40 // nodes of each writer, enough to share shards
 		rounds  = 400
 	)
-	f := seasoned()
+	f := agedFleet()
 	var work, reading sync.WaitGroup
 	var done atomic.Bool
 	final := make([]map[core.NodeID]*core.Node, writers)
@@ -46,7 +46,7 @@ func TestReadersAndWritersTogether(t *testing.T) {
 	done.Store(true)
 	reading.Wait()
 
-	w := world{fleet: f, nodes: make(map[core.NodeID]*core.Node)}
+	w := poolModel{fleet: f, nodes: make(map[core.NodeID]*core.Node)}
 	for _, nodes := range final {
 		for id, n := range nodes {
 			w.nodes[id] = n
@@ -69,17 +69,17 @@ func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) 
 			f.Remove(id)
 			delete(final, id)
 		case 1:
-			f.Beat(id, core.Load{CPU: rng.Float64()}, store.Occupancy{Max: 4, Running: rng.IntN(5)})
+			f.RecordHeartbeat(id, core.Load{CPU: rng.Float64()}, store.Occupancy{Max: 4, Running: rng.IntN(5)})
 		case 2:
 			f.Mark(store.Mark{Node: id, Service: "asr", For: time.Minute})
 			if n := f.Node(id); n != nil {
-				n.Missed(f.Now())
-				n.Answered()
+				n.RecordMissedACK(f.Now())
+				n.ClearMissedACKs()
 			}
 		case 3:
-			f.Expire() // nobody is silent, so nobody goes
-			f.ForgetIdlePools()
-			f.Seen(id, time.Second)
+			f.ExpireSilent() // nobody is silent, so nobody goes
+			f.EvictIdlePools()
+			f.RecordSeen(id, time.Second)
 		default:
 			next := declared(id, speaks(langs...))
 			if old := last[id]; old != nil {
@@ -100,12 +100,12 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 			return fmt.Errorf("%s is twice in the pool %v", m.ID(), key)
 		}
 		seen[m.ID()] = true
-		if m.Now() == nil || m.Revision < 1 || m.Revision > m.Now().Revision {
-			return fmt.Errorf("%s is in the pool %v as of revision %d and declares %+v", m.ID(), key, m.Revision, m.Now())
+		if m.Declared() == nil || m.Revision < 1 || m.Revision > m.Declared().Revision {
+			return fmt.Errorf("%s is in the pool %v as of revision %d and declares %+v", m.ID(), key, m.Revision, m.Declared())
 		}
-		f.Share(m.Node, f.Now())
+		f.Utilization(m.Node, f.Now())
 		m.Load()
-		m.SetAside(f.Now())
+		m.IsSetAside(f.Now())
 		m.Marked("asr", f.Now())
 	}
 	if len(seen) != members.Len() {
@@ -129,7 +129,7 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 // that the store has forgotten and removes it.
 func TestNodeIsHeardBeforeItIsInView(t *testing.T) {
 	t.Parallel()
-	f := seasoned()
+	f := agedFleet()
 	for _, key := range everyAsk { // placing the node takes its time
 		f.Pool(key.Direction, key.tts)
 	}
@@ -140,7 +140,7 @@ func TestNodeIsHeardBeforeItIsInView(t *testing.T) {
 	reading.Go(func() {
 		for !done.Load() {
 			if n := f.Node("a"); n != nil {
-				silence.Store(max(silence.Load(), int64(n.Silence(f.Now()))))
+				silence.Store(max(silence.Load(), int64(n.SinceSeen(f.Now()))))
 			}
 		}
 	})
@@ -158,14 +158,14 @@ func TestNodeIsHeardBeforeItIsInView(t *testing.T) {
 // Whoever asks first for a direction makes its pool; whoever asks at the same time gets the same one.
 func TestPoolAskedForByManyAtOnce(t *testing.T) {
 	t.Parallel()
-	f := seasoned()
+	f := agedFleet()
 	for i := range 100 {
 		f.Update(status(declared(core.NodeID(fmt.Sprint(i)))))
 	}
 	got := make([]*Pool, 16)
 	var wg sync.WaitGroup
 	for i := range got {
-		wg.Go(func() { got[i] = f.Pool(way("en", "de"), false) })
+		wg.Go(func() { got[i] = f.Pool(direction("en", "de"), false) })
 	}
 	wg.Wait()
 	for _, p := range got {

@@ -15,7 +15,7 @@ import (
 func TestManyLossesDoNotStopThePoll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		const many = 3000
 		for i := range many {
 			f.register(core.NodeID(fmt.Sprintf("lost-%d", i)))
@@ -27,13 +27,13 @@ func TestManyLossesDoNotStopThePoll(t *testing.T) {
 		}
 		f.run()
 		for range 90 {
-			f.pass(time.Second, "loud")
+			f.advance(time.Second, "loud")
 			synctest.Wait()
 			n := f.fleet.Node("loud")
 			if n == nil {
 				t.Fatalf("the node that is heard fell out of view after %v", time.Since(f.start))
 			}
-			if silence := n.Silence(f.fleet.Now()); silence > time.Second+2*pollMost {
+			if silence := n.SinceSeen(f.fleet.Now()); silence > time.Second+2*pollMost {
 				t.Fatalf("the node that is heard each second was thought silent for %v, %v after the start", silence, time.Since(f.start))
 			}
 		}
@@ -56,8 +56,8 @@ func TestManyLossesDoNotStopThePoll(t *testing.T) {
 func TestExpireManyAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := seasoned()
-		pool := f.Pool(way("en", "de"), false)
+		f := agedFleet()
+		pool := f.Pool(direction("en", "de"), false)
 		const many = 2000
 		for i := range many {
 			f.Update(status(declared(core.NodeID(fmt.Sprintf("n%d", i)))))
@@ -66,10 +66,10 @@ func TestExpireManyAtOnce(t *testing.T) {
 		time.Sleep(presence)
 		for i := range many {
 			if i%50 == 0 {
-				f.Seen(core.NodeID(fmt.Sprintf("n%d", i)), 0)
+				f.RecordSeen(core.NodeID(fmt.Sprintf("n%d", i)), 0)
 			}
 		}
-		f.Expire()
+		f.ExpireSilent()
 		left := revisions(pool.Members())
 		if len(left) != many/50 || f.Len() != many/50 || before.Len() != many {
 			t.Errorf("%d in the pool, %d in view, %d in the list from before; want %d, %d, %d", len(left), f.Len(), before.Len(), many/50, many/50, many)
@@ -105,22 +105,22 @@ func TestPoolsAreBuiltBesideWriters(t *testing.T) {
 	changes := []func(){
 		func() { f.Update(status(declared("new"))) },
 		func() { f.Remove("n7") },
-		func() { f.Update(status(reborn(declared("n8"), speaks("fr", "it")))) },
+		func() { f.Update(status(nextEpoch(declared("n8"), speaks("fr", "it")))) },
 		func() { f.Mark(store.Mark{Node: "n9", Service: "asr", For: time.Minute}) },
-		func() { f.Update(status(reborn(declared("n10")))) },
+		func() { f.Update(status(nextEpoch(declared("n10")))) },
 	}
-	f.scanned = func() {
+	f.onScan = func() {
 		if len(changes) > 0 {
 			changes[0]() // which would wait for ever if the writers had to
 			changes = changes[1:]
 		}
 	}
-	got := revisions(f.Pool(way("en", "de"), false).Members())
-	f.scanned = nil
+	got := revisions(f.Pool(direction("en", "de"), false).Members())
+	f.onScan = nil
 	want := make(map[core.NodeID]core.Revision)
 	for n := range f.All() {
 		if n.ID() != "n8" {
-			want[n.ID()] = n.Now().Revision
+			want[n.ID()] = n.Declared().Revision
 		}
 	}
 	if len(changes) != 0 || len(want) != 99 {

@@ -29,7 +29,7 @@ func marked(f *Fleet, id core.NodeID, services ...string) map[string]bool {
 func TestMarksExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := seasoned()
+		f := agedFleet()
 		f.Update(status(declared("a")))
 		f.Update(status(declared("b")))
 		mark := func(service string, d time.Duration) { f.Mark(store.Mark{Node: "a", Service: service, For: d}) }
@@ -67,7 +67,7 @@ func TestMarksExpire(t *testing.T) {
 // A mark is what the scheduler found out, not what the node declares: a change of the declaration leaves it.
 func TestMarksOutliveAChangeOfTheNode(t *testing.T) {
 	t.Parallel()
-	f := seasoned()
+	f := agedFleet()
 	now := declared("a")
 	f.Update(status(now))
 	f.Mark(store.Mark{Node: "a", Service: "asr", For: time.Minute})

@@ -12,13 +12,13 @@ import (
 )
 
 // edition is one version of a list next to the plain slice it must equal for ever.
-type edition struct {
+type snapshot struct {
 	list *Members
 	want []Member
 }
 
 // check holds a list against its model, by every way there is to read it.
-func (e *edition) check() error {
+func (e *snapshot) check() error {
 	if e.list.Len() != len(e.want) {
 		return fmt.Errorf("Len() = %d, want %d", e.list.Len(), len(e.want))
 	}
@@ -43,15 +43,15 @@ func names(list []Member) []string {
 	return all
 }
 
-func someone(i int) Member {
+func testMember(i int) Member {
 	return Member{Node: &Node{id: core.NodeID(fmt.Sprintf("n%04d", i))}, Revision: core.Revision(i)}
 }
 
 // grown is a list that came to its size one by one.
-func grown(size int) edition {
-	e := edition{list: &Members{}}
+func membersByWith(size int) snapshot {
+	e := snapshot{list: &Members{}}
 	for i := range size {
-		m := someone(i)
+		m := testMember(i)
 		e.list = e.list.with(m)
 		e.want = append(e.want, m)
 	}
@@ -60,30 +60,30 @@ func grown(size int) edition {
 
 // gathered is a list made in one go for a pool that is asked for late. Its last chunk has room to spare, which
 // two successors of one list must not share.
-func gathered(size int) edition {
+func membersByAppend(size int) snapshot {
 	f := New(presence)
 	for i := range size {
 		f.Update(status(declared(core.NodeID(fmt.Sprintf("n%04d", i)))))
 	}
-	list := f.Pool(way("en", "de"), false).Members()
-	return edition{list: list, want: slices.Collect(list.All())}
+	list := f.Pool(direction("en", "de"), false).Members()
+	return snapshot{list: list, want: slices.Collect(list.All())}
 }
 
 // The sizes at which a chunk fills, spills and empties.
-var sizes = []int{0, 1, chunk - 1, chunk, chunk + 1, 2*chunk - 1, 2 * chunk, 2*chunk + 1}
+var sizes = []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, 2*chunkSize - 1, 2 * chunkSize, 2*chunkSize + 1}
 
 func TestMembersAgreeWithASlice(t *testing.T) {
 	t.Parallel()
-	var starts []edition
+	var starts []snapshot
 	for _, size := range sizes {
-		starts = append(starts, grown(size), gathered(size))
+		starts = append(starts, membersByWith(size), membersByAppend(size))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		editions := []edition{rapid.SampledFrom(starts).Draw(t, "start")}
+		editions := []snapshot{rapid.SampledFrom(starts).Draw(t, "start")}
 		for step := range rapid.IntRange(1, 12).Draw(t, "steps") {
 			// Any edition may be continued, not only the newest: a reader may hold any of them.
 			from := editions[rapid.IntRange(0, len(editions)-1).Draw(t, "from")]
-			editions = append(editions, successorOf(t, &from, someone(9000+step)))
+			editions = append(editions, successorOf(t, &from, testMember(9000+step)))
 		}
 		for i := range editions {
 			if err := editions[i].check(); err != nil {
@@ -94,24 +94,24 @@ func TestMembersAgreeWithASlice(t *testing.T) {
 }
 
 // successorOf makes one change to a list and to its model.
-func successorOf(t *rapid.T, from *edition, newcomer Member) edition {
+func successorOf(t *rapid.T, from *snapshot, newcomer Member) snapshot {
 	list, want := from.list, slices.Clone(from.want)
 	change := "with"
 	if len(want) > 0 {
 		change = rapid.SampledFrom([]string{"with", "without", "replace"}).Draw(t, "change")
 	}
 	if change == "with" {
-		return edition{list.with(newcomer), append(want, newcomer)}
+		return snapshot{list.with(newcomer), append(want, newcomer)}
 	}
 	// Both ends are where chunks come and go.
 	last := len(want) - 1
 	i := rapid.OneOf(rapid.Just(last), rapid.Just(0), rapid.IntRange(0, last)).Draw(t, "place")
 	if change == "replace" {
 		want[i] = newcomer
-		return edition{list.replace(i, newcomer), want}
+		return snapshot{list.replace(i, newcomer), want}
 	}
 	want[i] = want[last]
-	return edition{list.without(i), want[:last]}
+	return snapshot{list.without(i), want[:last]}
 }
 
 // A list that empties and fills again passes every boundary in both directions.
@@ -119,28 +119,28 @@ func TestMembersShrinkToNothingAndGrowAgain(t *testing.T) {
 	t.Parallel()
 	for _, start := range []struct {
 		name string
-		from edition
+		from snapshot
 	}{
-		{"grown", grown(2*chunk + 1)},
-		{"gathered", gathered(2*chunk + 1)},
+		{"grown", membersByWith(2*chunkSize + 1)},
+		{"gathered", membersByAppend(2*chunkSize + 1)},
 	} {
 		t.Run(start.name, func(t *testing.T) {
 			t.Parallel()
-			now := edition{start.from.list, slices.Clone(start.from.want)}
+			now := snapshot{start.from.list, slices.Clone(start.from.want)}
 			for i := len(now.want); i > 0; i-- {
 				// From the front, the middle and the end in turn.
 				place := []int{0, (i - 1) / 2, i - 1}[i%3]
 				now.want[place] = now.want[i-1]
-				now = edition{now.list.without(place), now.want[:i-1]}
+				now = snapshot{now.list.without(place), now.want[:i-1]}
 				if slices.Contains(sizes, i-1) {
 					if err := now.check(); err != nil {
 						t.Fatalf("shrunk to %d: %v", i-1, err)
 					}
 				}
 			}
-			for i := range 2*chunk + 1 {
-				m := someone(i)
-				now = edition{now.list.with(m), append(now.want, m)}
+			for i := range 2*chunkSize + 1 {
+				m := testMember(i)
+				now = snapshot{now.list.with(m), append(now.want, m)}
 				if slices.Contains(sizes, i+1) {
 					if err := now.check(); err != nil {
 						t.Fatalf("grown to %d: %v", i+1, err)
@@ -157,7 +157,7 @@ func TestMembersShrinkToNothingAndGrowAgain(t *testing.T) {
 func TestMembersWalkStopsWhenAsked(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for range grown(chunk + 1).list.All() {
+	for range membersByWith(chunkSize + 1).list.All() {
 		if seen++; seen == 3 {
 			break
 		}

@@ -38,10 +38,10 @@ func TestBriefSaysWhatTheNodeDeclares(t *testing.T) {
 			want.Unready = unready[kind]
 		}
 		view := new(Node)
-		view.declare(n)
+		view.setDeclared(n)
 		b := view.Summary()
-		if b.Doubtful() != (want.Unready != core.ReasonNone) {
-			t.Fatalf("doubtful %v with %+v", b.Doubtful(), n.Capability.Services)
+		if b.MaybeUnready() != (want.Unready != core.ReasonNone) {
+			t.Fatalf("doubtful %v with %+v", b.MaybeUnready(), n.Capability.Services)
 		}
 		if diff := cmp.Diff(want, brief{b.MaxJobs(), b.Ready(), b.Tenant(), b.Reachable(), view.Unready(true, 0)}); diff != "" {
 			t.Fatalf("brief of %+v (-want +got):\n%s", n, diff)
@@ -49,7 +49,7 @@ func TestBriefSaysWhatTheNodeDeclares(t *testing.T) {
 	})
 }
 
-func kept(l core.Load) core.Load {
+func roundTripLoad(l core.Load) core.Load {
 	n := new(Node)
 	n.load.Store(packLoad(l))
 	return n.Load()
@@ -60,7 +60,7 @@ func TestLoadIsKeptToFourDigits(t *testing.T) {
 	part := rapid.OneOf(rapid.Just(-1.0), rapid.Just(0.0), rapid.Just(1.0), rapid.Float64Range(0, 1))
 	rapid.Check(t, func(t *rapid.T) {
 		want := core.Load{CPU: part.Draw(t, "cpu"), GPU: part.Draw(t, "gpu"), Memory: part.Draw(t, "memory")}
-		got := kept(want)
+		got := roundTripLoad(want)
 		for _, c := range []struct {
 			name      string
 			want, got float64
@@ -85,10 +85,10 @@ func TestLoadAtALimitIsNotOverIt(t *testing.T) {
 	t.Parallel()
 	for percent := range 101 {
 		limit := float64(percent) / 100
-		if got := kept(core.Load{CPU: limit}).CPU; got > limit {
+		if got := roundTripLoad(core.Load{CPU: limit}).CPU; got > limit {
 			t.Errorf("a load of %v is kept as %v", limit, got)
 		}
-		if got := kept(core.Load{CPU: limit + 1e-4}).CPU; percent < 100 && got <= limit {
+		if got := roundTripLoad(core.Load{CPU: limit + 1e-4}).CPU; percent < 100 && got <= limit {
 			t.Errorf("a load just over %v is kept as %v", limit, got)
 		}
 	}
@@ -98,7 +98,7 @@ func TestLoadEndsAreExact(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want float64 }{{0, 0}, {1, 1}, {1.5, 1}, {math.Inf(1), 1}} {
 		want := core.Load{CPU: c.want, GPU: c.want, Memory: c.want}
-		if diff := cmp.Diff(want, kept(core.Load{CPU: c.in, GPU: c.in, Memory: c.in})); diff != "" {
+		if diff := cmp.Diff(want, roundTripLoad(core.Load{CPU: c.in, GPU: c.in, Memory: c.in})); diff != "" {
 			t.Errorf("a load of %v (-want +got):\n%s", c.in, diff)
 		}
 	}
@@ -109,7 +109,7 @@ func TestLoadKeepsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.Float64Range(0, 1).Draw(t, "a"), rapid.Float64Range(0, 1).Draw(t, "b")
-		if got := kept(core.Load{CPU: min(a, b), GPU: max(a, b)}); got.CPU > got.GPU {
+		if got := roundTripLoad(core.Load{CPU: min(a, b), GPU: max(a, b)}); got.CPU > got.GPU {
 			t.Fatalf("%v and %v are kept as %v and %v", min(a, b), max(a, b), got.CPU, got.GPU)
 		}
 	})

@@ -19,7 +19,7 @@ import (
 // unwind through the bubble.
 
 // act is one line of a script.
-type act struct {
+type action struct {
 	Kind string
 	Node core.NodeID
 	Cap  core.Capability
@@ -27,7 +27,7 @@ type act struct {
 	Wait time.Duration
 }
 
-func (a act) String() string {
+func (a action) String() string {
 	return fmt.Sprintf("%s %s %+v %v %v", a.Kind, a.Node, a.Cap, a.Ask, a.Wait)
 }
 
@@ -35,14 +35,14 @@ var (
 	// Tags that meet by truncation (en-US, en), tags that do not for their script (zh-TW, zh), and strangers.
 	someLangs = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
 	someNodes = []core.NodeID{"a", "b", "c", "d", "e"}
-	everyAsk  = askable()
+	everyAsk  = allPoolKeys()
 )
 
-func askable() (all []poolKey) {
+func allPoolKeys() (all []poolKey) {
 	for _, src := range someLangs {
 		for _, tgt := range someLangs {
 			if src != tgt {
-				all = append(all, poolKey{way(src, tgt), false}, poolKey{way(src, tgt), true})
+				all = append(all, poolKey{direction(src, tgt), false}, poolKey{direction(src, tgt), true})
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func drawCapability(t *rapid.T) core.Capability {
 	return c
 }
 
-var someActs = rapid.Custom(func(t *rapid.T) act {
-	a := act{
+var someActs = rapid.Custom(func(t *rapid.T) action {
+	a := action{
 		Kind: rapid.SampledFrom([]string{
 			"declare", "declare", "declare", "reborn", "ill", "stale", "beat", "remove", "expire", "ask", "ask", "forget",
 		}).Draw(t, "kind"),
@@ -92,14 +92,14 @@ var someActs = rapid.Custom(func(t *rapid.T) act {
 })
 
 // world is a view next to what should be in it.
-type world struct {
+type poolModel struct {
 	fleet *Fleet
 	nodes map[core.NodeID]*core.Node
 	heard map[core.NodeID]time.Time
 	last  map[core.NodeID]*core.Node // also of nodes that left: a store goes on counting
 }
 
-func (w *world) play(a act) {
+func (w *poolModel) apply(a action) {
 	known := w.nodes[a.Node]
 	serve := func(n *core.Node) { n.Capability = a.Cap }
 	switch a.Kind {
@@ -111,7 +111,7 @@ func (w *world) play(a act) {
 		w.take(n)
 	case "reborn":
 		if last := w.last[a.Node]; last != nil {
-			w.take(reborn(last, serve))
+			w.take(nextEpoch(last, serve))
 		}
 	case "ill":
 		if known != nil {
@@ -122,11 +122,11 @@ func (w *world) play(a act) {
 			old := *known
 			old.Version, old.Revision = known.Version-1, known.Revision-1
 			serve(&old)
-			w.fleet.Update(status(&old, heard(presence-1)))
+			w.fleet.Update(status(&old, seenAgo(presence-1)))
 		}
 	case "beat":
 		if known != nil {
-			w.fleet.Beat(a.Node, core.UnknownLoad, status(known).Occupancy)
+			w.fleet.RecordHeartbeat(a.Node, core.UnknownLoad, status(known).Occupancy)
 			w.heard[a.Node] = time.Now()
 		}
 	case "remove":
@@ -134,7 +134,7 @@ func (w *world) play(a act) {
 		delete(w.nodes, a.Node)
 	case "expire":
 		time.Sleep(a.Wait)
-		w.fleet.Expire()
+		w.fleet.ExpireSilent()
 		for id := range w.nodes {
 			if time.Since(w.heard[id]) >= presence {
 				delete(w.nodes, id)
@@ -143,17 +143,17 @@ func (w *world) play(a act) {
 	case "ask":
 		w.fleet.Pool(a.Ask.Direction, a.Ask.tts)
 	case "forget":
-		w.fleet.ForgetIdlePools()
+		w.fleet.EvictIdlePools()
 	}
 }
 
-func (w *world) take(n *core.Node) {
+func (w *poolModel) take(n *core.Node) {
 	w.fleet.Update(status(n))
 	w.nodes[n.ID], w.last[n.ID], w.heard[n.ID] = n, n, time.Now()
 }
 
 // served is who belongs to a direction, by the definition and without an index.
-func (w *world) served(key poolKey) map[core.NodeID]core.Revision {
+func (w *poolModel) served(key poolKey) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision)
 	wish := core.NewRequirement(key.Direction, key.tts)
 	for id, n := range w.nodes {
@@ -164,12 +164,12 @@ func (w *world) served(key poolKey) map[core.NodeID]core.Revision {
 	return found
 }
 
-func (w *world) check() error {
+func (w *poolModel) check() error {
 	if got := w.fleet.Len(); got != len(w.nodes) {
 		return fmt.Errorf("Len() = %d, want %d", got, len(w.nodes))
 	}
 	for id, n := range w.nodes {
-		if got := w.fleet.Node(id); got == nil || got.Now() != n {
+		if got := w.fleet.Node(id); got == nil || got.Declared() != n {
 			return fmt.Errorf("node %s is not in view as it is declared", id)
 		}
 	}
@@ -177,13 +177,13 @@ func (w *world) check() error {
 		if diff := cmp.Diff(w.served(key), revisions(p.Members())); diff != "" {
 			return fmt.Errorf("pool %v (-want +got):\n%s", key, diff)
 		}
-		for id, i := range p.place {
+		for id, i := range p.index {
 			if got := p.Members().At(i).ID(); got != id {
 				return fmt.Errorf("pool %v: %s is thought to be at %d, where %s is", key, id, i, got)
 			}
 		}
-		if len(p.place) != p.Members().Len() {
-			return fmt.Errorf("pool %v knows the places of %d nodes and has %d", key, len(p.place), p.Members().Len())
+		if len(p.index) != p.Members().Len() {
+			return fmt.Errorf("pool %v knows the places of %d nodes and has %d", key, len(p.index), p.Members().Len())
 		}
 	}
 	return nil
@@ -195,14 +195,14 @@ func TestPoolsHoldWhoeverServes(t *testing.T) {
 		script := rapid.SliceOfN(someActs, 1, 60).Draw(rt, "script")
 		var failed error
 		synctest.Test(t, func(*testing.T) {
-			w := world{
-				fleet: seasoned(),
+			w := poolModel{
+				fleet: agedFleet(),
 				nodes: make(map[core.NodeID]*core.Node),
 				heard: make(map[core.NodeID]time.Time),
 				last:  make(map[core.NodeID]*core.Node),
 			}
 			for i, a := range script {
-				w.play(a)
+				w.apply(a)
 				if err := w.check(); err != nil {
 					failed = fmt.Errorf("after act %d (%s): %w", i, a.Kind, err)
 					return

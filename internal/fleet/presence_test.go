@@ -24,10 +24,10 @@ func inView(f *Fleet) []core.NodeID {
 func TestSilentNodeLeavesAtThePresenceTimeAndNotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := seasoned()
-		pool := f.Pool(way("en", "de"), false)
+		f := agedFleet()
+		pool := f.Pool(direction("en", "de"), false)
 		f.Update(status(declared("a")))
-		f.Update(status(declared("b"), heard(5*time.Second)))
+		f.Update(status(declared("b"), seenAgo(5*time.Second)))
 
 		for _, step := range []struct {
 			after time.Duration
@@ -39,7 +39,7 @@ func TestSilentNodeLeavesAtThePresenceTimeAndNotBefore(t *testing.T) {
 			{1, []core.NodeID{}},
 		} {
 			time.Sleep(step.after)
-			f.Expire()
+			f.ExpireSilent()
 			if diff := cmp.Diff(step.want, inView(f)); diff != "" {
 				t.Errorf("in view (-want +got):\n%s", diff)
 			}
@@ -54,27 +54,27 @@ func TestHeardNodeStays(t *testing.T) {
 	t.Parallel()
 	for name, hear := range map[string]func(*Fleet, *core.Node){
 		"update": func(f *Fleet, n *core.Node) { f.Update(status(n)) },
-		"beat":   func(f *Fleet, n *core.Node) { f.Beat(n.ID, core.UnknownLoad, store.Occupancy{Max: 4}) },
-		"seen":   func(f *Fleet, n *core.Node) { f.Seen(n.ID, 0) },
+		"beat":   func(f *Fleet, n *core.Node) { f.RecordHeartbeat(n.ID, core.UnknownLoad, store.Occupancy{Max: 4}) },
+		"seen":   func(f *Fleet, n *core.Node) { f.RecordSeen(n.ID, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := seasoned()
+				f := agedFleet()
 				now := declared("a")
 				f.Update(status(now))
 				time.Sleep(presence - 1)
 				hear(f, now)
-				if got := f.Node("a").Silence(f.Now()); got != 0 {
+				if got := f.Node("a").SinceSeen(f.Now()); got != 0 {
 					t.Errorf("silent for %v although just heard", got)
 				}
 				time.Sleep(presence - 1)
-				f.Expire()
+				f.ExpireSilent()
 				if f.Node("a") == nil {
 					t.Fatal("the node left before its time")
 				}
 				time.Sleep(time.Nanosecond)
-				f.Expire()
+				f.ExpireSilent()
 				if f.Node("a") != nil {
 					t.Error("the node stayed beyond its time")
 				}
@@ -101,11 +101,11 @@ func TestSeenKeepsTheLatestSighting(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := seasoned()
+				f := agedFleet()
 				f.Update(status(declared("a")))
 				time.Sleep(4 * time.Second)
-				f.Seen("a", c.age)
-				if got := f.Node("a").Silence(f.Now()); got != c.want {
+				f.RecordSeen("a", c.age)
+				if got := f.Node("a").SinceSeen(f.Now()); got != c.want {
 					t.Errorf("silent for %v, want %v", got, c.want)
 				}
 			})
@@ -120,8 +120,8 @@ func TestSeenKeepsASightingOfTheFirstInstant(t *testing.T) {
 		f := New(presence)
 		f.Update(status(declared("a")))
 		time.Sleep(4 * time.Second)
-		f.Seen("a", 9*time.Second)
-		if got := f.Node("a").Silence(f.Now()); got != 4*time.Second {
+		f.RecordSeen("a", 9*time.Second)
+		if got := f.Node("a").SinceSeen(f.Now()); got != 4*time.Second {
 			t.Errorf("silent for %v, want 4s", got)
 		}
 	})
@@ -132,16 +132,16 @@ func TestNodeHeardBeforeTheViewBegan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
-		f.Update(status(declared("a"), heard(14*time.Second)))
-		if got := f.Node("a").Silence(f.Now()); got != 14*time.Second {
+		f.Update(status(declared("a"), seenAgo(14*time.Second)))
+		if got := f.Node("a").SinceSeen(f.Now()); got != 14*time.Second {
 			t.Errorf("silent for %v, want 14s", got)
 		}
-		f.Expire()
+		f.ExpireSilent()
 		if f.Node("a") == nil {
 			t.Fatal("the node left before its time")
 		}
 		time.Sleep(time.Second)
-		f.Expire()
+		f.ExpireSilent()
 		if f.Node("a") != nil {
 			t.Error("the node stayed beyond its time")
 		}
@@ -151,9 +151,9 @@ func TestNodeHeardBeforeTheViewBegan(t *testing.T) {
 // Nothing has to leave most of the time, and then nothing is touched.
 func TestExpireRebuildsNothingWhenAllAreHeard(t *testing.T) {
 	t.Parallel()
-	f := watched(t, declared("a"))
+	f := fleetWith(t, declared("a"))
 	before := structureOf(f)
-	f.Expire()
+	f.ExpireSilent()
 	if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
 		t.Errorf("the view was rebuilt:\n%s", diff)
 	}

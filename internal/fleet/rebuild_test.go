@@ -27,7 +27,7 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 	load := core.Load{CPU: 0.75, GPU: 0.25, Memory: 1}
 	for name, beat := range map[string]func(*Fleet, *core.Node){
 		"beat": func(f *Fleet, n *core.Node) {
-			f.Beat(n.ID, load, store.Occupancy{Max: 4, Reserved: 1, Running: 1, Foreign: 1})
+			f.RecordHeartbeat(n.ID, load, store.Occupancy{Max: 4, Reserved: 1, Running: 1, Foreign: 1})
 		},
 		"update": func(f *Fleet, n *core.Node) { f.Update(status(n, loaded(load), running(3))) },
 		"update read anew": func(f *Fleet, n *core.Node) { // by a store that makes another object at each reading
@@ -39,7 +39,7 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				now := current()
-				f := watched(t, now)
+				f := fleetWith(t, now)
 				time.Sleep(5 * time.Second)
 				before, n := structureOf(f), f.Node("a")
 				beat(f, now)
@@ -50,8 +50,8 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 				if f.Node("a") != n {
 					t.Error("the node is another object")
 				}
-				want := belief{Declared: now, Epoch: 7, Brief: Summary(packBrief(now)), Load: load, InFlight: 3, Known: true}
-				if diff := cmp.Diff(want, beliefOf(f, "a"), nearly, cmp.Comparer(same[core.Node])); diff != "" {
+				want := nodeView{Declared: now, Epoch: 7, Brief: Summary(packSummary(now)), Load: load, InFlight: 3, Known: true}
+				if diff := cmp.Diff(want, viewOf(f, "a"), nearly, cmp.Comparer(same[core.Node])); diff != "" {
 					t.Errorf("belief (-want +got):\n%s", diff)
 				}
 			})
@@ -70,7 +70,7 @@ func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := current()
-			f := watched(t, now)
+			f := fleetWith(t, now)
 			before, n := structureOf(f), f.Node("a")
 			next := successor(now, change)
 			f.Update(status(next))
@@ -78,8 +78,8 @@ func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
 			if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
 				t.Errorf("the view was rebuilt:\n%s", diff)
 			}
-			if n.Now() != next || n.Summary() != Summary(packBrief(next)) {
-				t.Errorf("declared is %+v, want %+v", n.Now(), next)
+			if n.Declared() != next || n.Summary() != Summary(packSummary(next)) {
+				t.Errorf("declared is %+v, want %+v", n.Declared(), next)
 			}
 		})
 	}
@@ -88,7 +88,7 @@ func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
 func TestChangeOfCapabilityTouchesOnlyItsPools(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
-	left, stayed, entered, never := way("en", "de"), way("en", "fr"), way("en", "zh"), way("ja", "ko")
+	left, stayed, entered, never := direction("en", "de"), direction("en", "fr"), direction("en", "zh"), direction("ja", "ko")
 	f.Update(status(declared("other", speaks("en", "de", "fr", "zh", "ja", "ko"))))
 	now := declared("a", speaks("en", "de", "fr"))
 	f.Update(status(now))
@@ -130,14 +130,14 @@ func TestChangeOfCapabilityTouchesOnlyItsPools(t *testing.T) {
 func TestRemoveTouchesOnlyItsPools(t *testing.T) {
 	t.Parallel()
 	now := current()
-	f := watched(t, now)
+	f := fleetWith(t, now)
 	before := structureOf(f)
 	f.Remove("a")
 	after := structureOf(f)
 	if f.Node("a") != nil || f.Len() != 0 {
 		t.Error("the node is still in view")
 	}
-	served, other := poolKey{way("en", "de"), false}, poolKey{way("en", "zh"), false}
+	served, other := poolKey{direction("en", "de"), false}, poolKey{direction("en", "zh"), false}
 	if after.members[served].Len() != 0 {
 		t.Error("the node is still in its pool")
 	}
@@ -154,11 +154,11 @@ func TestRemoveTouchesOnlyItsPools(t *testing.T) {
 func TestOldMapsOfNodesNeverChange(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
-	empty := f.nodes.part("a").Load()
+	empty := f.nodes.shard("a").Load()
 	f.Update(status(declared("a")))
-	with := f.nodes.part("a").Load()
+	with := f.nodes.shard("a").Load()
 	f.Remove("a")
-	if len(*empty) != 0 || len(*with) != 1 || len(*f.nodes.part("a").Load()) != 0 {
-		t.Errorf("the maps hold %d, %d and %d nodes, want 0, 1 and 0", len(*empty), len(*with), len(*f.nodes.part("a").Load()))
+	if len(*empty) != 0 || len(*with) != 1 || len(*f.nodes.shard("a").Load()) != 0 {
+		t.Errorf("the maps hold %d, %d and %d nodes, want 0, 1 and 0", len(*empty), len(*with), len(*f.nodes.shard("a").Load()))
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // belief is all that a view says of one node.
-type belief struct {
+type nodeView struct {
 	Declared *core.Node
 	Epoch    core.Epoch
 	Brief    Summary
@@ -23,9 +23,9 @@ type belief struct {
 	Silence  time.Duration
 }
 
-func beliefOf(f *Fleet, id core.NodeID) belief {
+func viewOf(f *Fleet, id core.NodeID) nodeView {
 	n, now := f.Node(id), f.Now()
-	b := belief{Declared: n.Now(), Epoch: n.Epoch(), Brief: n.Summary(), Load: n.Load(), Silence: n.Silence(now)}
+	b := nodeView{Declared: n.Declared(), Epoch: n.Epoch(), Brief: n.Summary(), Load: n.Load(), Silence: n.SinceSeen(now)}
 	b.InFlight, b.Known = f.InFlight(n, now)
 	return b
 }
@@ -36,9 +36,9 @@ var nearly = cmpopts.EquateApprox(0, 1e-4)
 func TestUpdateTakesOverWhatTheStoreSays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := seasoned()
+		f := agedFleet()
 		handle := new(noHandle)
-		s := status(declared("a"), heard(3*time.Second), loaded(core.Load{CPU: 0.25, GPU: 0.5, Memory: -1}), running(2))
+		s := status(declared("a"), seenAgo(3*time.Second), loaded(core.Load{CPU: 0.25, GPU: 0.5, Memory: -1}), running(2))
 		s.Handle = handle
 		f.Update(s)
 
@@ -49,11 +49,11 @@ func TestUpdateTakesOverWhatTheStoreSays(t *testing.T) {
 		if n.ID() != "a" || n.Handle() != store.Handle(handle) || f.Len() != 1 {
 			t.Errorf("id %q, handle %v, %d in view", n.ID(), n.Handle(), f.Len())
 		}
-		want := belief{
-			Declared: s.Node, Epoch: 1, Brief: Summary(packBrief(s.Node)), Load: core.Load{CPU: 0.25, GPU: 0.5},
+		want := nodeView{
+			Declared: s.Node, Epoch: 1, Brief: Summary(packSummary(s.Node)), Load: core.Load{CPU: 0.25, GPU: 0.5},
 			InFlight: 2, Known: true, Silence: 3 * time.Second,
 		}
-		if diff := cmp.Diff(want, beliefOf(f, "a"), nearly); diff != "" {
+		if diff := cmp.Diff(want, viewOf(f, "a"), nearly); diff != "" {
 			t.Errorf("belief (-want +got):\n%s", diff)
 		}
 	})
@@ -62,22 +62,22 @@ func TestUpdateTakesOverWhatTheStoreSays(t *testing.T) {
 func TestUpdateIgnoresASilentNode(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
-	f.Update(status(declared("a"), heard(presence)))
+	f.Update(status(declared("a"), seenAgo(presence)))
 	if f.Node("a") != nil || f.Len() != 0 {
 		t.Error("a node that had been silent for the presence time came into view")
 	}
-	f.Update(status(declared("a"), heard(presence-time.Millisecond)))
+	f.Update(status(declared("a"), seenAgo(presence-time.Millisecond)))
 	if f.Node("a") == nil {
 		t.Error("a node that was heard within the presence time did not come into view")
 	}
 }
 
 // watched is a view of one node with a pool it serves and one it does not.
-func watched(t *testing.T, now *core.Node) *Fleet {
+func fleetWith(t *testing.T, now *core.Node) *Fleet {
 	t.Helper()
-	f := seasoned()
-	f.Pool(way("en", "de"), false)
-	f.Pool(way("en", "zh"), false)
+	f := agedFleet()
+	f.Pool(direction("en", "de"), false)
+	f.Pool(direction("en", "zh"), false)
 	f.Update(status(now, loaded(core.Load{CPU: 0.5, GPU: 0.5, Memory: 0.5}), running(1)))
 	if f.Node(now.ID) == nil {
 		t.Fatal("the node is not in view")
@@ -86,7 +86,7 @@ func watched(t *testing.T, now *core.Node) *Fleet {
 }
 
 // older builds three kinds of old news of a node, each of which says everything differently.
-func older(now *core.Node) map[string]*core.Node {
+func olderRecords(now *core.Node) map[string]*core.Node {
 	other := func(n *core.Node) {
 		health(core.HealthDegraded)(n)
 		slots(9)(n)
@@ -111,28 +111,28 @@ func current() *core.Node {
 
 func TestOlderNewsChangeNothingDeclared(t *testing.T) {
 	t.Parallel()
-	for name, news := range older(current()) {
+	for name, news := range olderRecords(current()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				now := current()
-				f := watched(t, now)
-				f.Node("a").Missed(f.Now())
+				f := fleetWith(t, now)
+				f.Node("a").RecordMissedACK(f.Now())
 				time.Sleep(time.Second)
 				before := structureOf(f)
-				f.Update(status(news, heard(2*time.Second)))
+				f.Update(status(news, seenAgo(2*time.Second)))
 
 				if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
 					t.Errorf("the view was rebuilt:\n%s", diff)
 				}
 				n := f.Node("a")
-				if n.Now() != now || n.Epoch() != now.Epoch || n.Summary() != Summary(packBrief(now)) {
-					t.Errorf("declared is now %+v", n.Now())
+				if n.Declared() != now || n.Epoch() != now.Epoch || n.Summary() != Summary(packSummary(now)) {
+					t.Errorf("declared is now %+v", n.Declared())
 				}
-				if !n.SetAside(f.Now()) {
+				if !n.IsSetAside(f.Now()) {
 					t.Error("an older life wiped the slate of a newer one")
 				}
-				if got := n.Silence(f.Now()); got != time.Second {
+				if got := n.SinceSeen(f.Now()); got != time.Second {
 					t.Errorf("silent for %v, want 1s", got)
 				}
 			})
@@ -144,15 +144,15 @@ func TestOlderNewsChangeNothingDeclared(t *testing.T) {
 // waited in a queue must not undo what the node has said since.
 func TestOlderNewsChangeNothingMeasured(t *testing.T) {
 	t.Parallel()
-	for name, news := range older(current()) {
+	for name, news := range olderRecords(current()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := watched(t, current())
+				f := fleetWith(t, current())
 				time.Sleep(time.Second)
-				before := beliefOf(f, "a")
-				f.Update(status(news, heard(2*time.Second), loaded(core.Load{CPU: 1, GPU: 1, Memory: 1}), running(4)))
-				if diff := cmp.Diff(before, beliefOf(f, "a")); diff != "" {
+				before := viewOf(f, "a")
+				f.Update(status(news, seenAgo(2*time.Second), loaded(core.Load{CPU: 1, GPU: 1, Memory: 1}), running(4)))
+				if diff := cmp.Diff(before, viewOf(f, "a")); diff != "" {
 					t.Errorf("belief (-before +after):\n%s", diff)
 				}
 			})
@@ -163,8 +163,8 @@ func TestOlderNewsChangeNothingMeasured(t *testing.T) {
 func TestHeartbeatOfAStrangerIsIgnored(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
-	f.Beat("a", core.UnknownLoad, store.Occupancy{Max: 4})
-	f.Seen("a", 0)
+	f.RecordHeartbeat("a", core.UnknownLoad, store.Occupancy{Max: 4})
+	f.RecordSeen("a", 0)
 	f.Mark(store.Mark{Node: "a", Service: "asr", For: time.Minute})
 	f.Remove("a")
 	if f.Len() != 0 || f.Node("a") != nil {
@@ -176,27 +176,27 @@ func TestHeartbeatOfAStrangerIsIgnored(t *testing.T) {
 func TestNewLifeStartsWithACleanSlate(t *testing.T) {
 	t.Parallel()
 	now := current()
-	f := watched(t, now)
+	f := fleetWith(t, now)
 	n := f.Node("a")
-	n.Missed(f.Now())
+	n.RecordMissedACK(f.Now())
 
 	next := successor(now, health(core.HealthDegraded))
 	f.Update(status(next))
-	if !n.SetAside(f.Now()) {
+	if !n.IsSetAside(f.Now()) {
 		t.Error("a change within one life forgave a miss")
 	}
-	f.Update(status(reborn(next, speaks("en", "zh"))))
-	if n.SetAside(f.Now()) {
+	f.Update(status(nextEpoch(next, speaks("en", "zh"))))
+	if n.IsSetAside(f.Now()) {
 		t.Error("a new life is still set aside for the misses of the old one")
 	}
-	n.Missed(0)
-	if n.SetAside(Instant(asideStep)) {
+	n.RecordMissedACK(0)
+	if n.IsSetAside(Instant(setAsideStep)) {
 		t.Error("a new life counts the misses of the old one")
 	}
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(way("en", "de"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(direction("en", "de"), false).Members())); diff != "" {
 		t.Errorf("en→de (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 6}, revisions(f.Pool(way("en", "zh"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 6}, revisions(f.Pool(direction("en", "zh"), false).Members())); diff != "" {
 		t.Errorf("en→zh (-want +got):\n%s", diff)
 	}
 }
@@ -206,13 +206,13 @@ func TestNewLifeStartsWithACleanSlate(t *testing.T) {
 func TestNewLifeWithTheSameRevisionMovesPools(t *testing.T) {
 	t.Parallel()
 	first := declared("a", speaks("en", "de"))
-	f := watched(t, first)
+	f := fleetWith(t, first)
 	second := declared("a", speaks("en", "zh"), func(n *core.Node) { n.Epoch = 2 })
 	f.Update(status(second))
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(way("en", "de"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(direction("en", "de"), false).Members())); diff != "" {
 		t.Errorf("en→de, which it does not serve any more (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 1}, revisions(f.Pool(way("en", "zh"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 1}, revisions(f.Pool(direction("en", "zh"), false).Members())); diff != "" {
 		t.Errorf("en→zh, which it serves now (-want +got):\n%s", diff)
 	}
 }

@@ -26,7 +26,7 @@ func (l *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 		return wire.Wrong(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d", id, epoch)
 	}
 	if n := l.fleet.Node(id); n != nil {
-		n.Answered() // what it missed it may have missed because its connection was dead
+		n.ClearMissedACKs() // what it missed it may have missed because its connection was dead
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func (l *Registry) NodeLost(ctx context.Context, id core.NodeID, epoch core.Epoc
 	if n == nil {
 		return nil // whoever follows the fleet sees to it
 	}
-	known := n.Now()
+	known := n.Declared()
 	for again := false; ; again = true {
 		away := *known
 		away.Health = core.HealthOffline

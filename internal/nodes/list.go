@@ -71,5 +71,5 @@ func (l *Registry) Page(ctx context.Context, f Filter, after core.NodeID, limit 
 // mayBe reports whether a node may be selected, as far as it is known here.
 func (l *Registry) mayBe(f *Filter, id core.NodeID) bool {
 	n := l.fleet.Node(id)
-	return n == nil || f.declared(n.Now())
+	return n == nil || f.declared(n.Declared())
 }

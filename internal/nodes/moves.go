@@ -8,6 +8,6 @@ func (l *Registry) moves(next *core.Node) bool {
 	if n == nil || next.Owner == "" {
 		return false
 	}
-	was := n.Now()
+	was := n.Declared()
 	return was.Owner != "" && was.Owner != next.Owner && was.Health != core.HealthOffline
 }

@@ -168,7 +168,7 @@ func (l *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 // declared is what a node is known to declare; nil when it is not known.
 func (l *Registry) declared(ctx context.Context, id core.NodeID) (*core.Node, error) {
 	if n := l.fleet.Node(id); n != nil {
-		return n.Now(), nil
+		return n.Declared(), nil
 	}
 	status, err := l.store.Node(ctx, id)
 	switch {
@@ -197,7 +197,7 @@ func (l *Registry) follow(ctx context.Context, known *core.Node, pulse *store.He
 	if pulse.Node != known || l.fleet.Node(known.ID) == nil {
 		l.admit(ctx, pulse.NodeStatus)
 	} else {
-		l.fleet.Beat(known.ID, pulse.Load, pulse.Occupancy)
+		l.fleet.RecordHeartbeat(known.ID, pulse.Load, pulse.Occupancy)
 	}
 	l.offer(known.ID, pulse.Occupancy)
 	l.jobs.Orphaned(pulse.Orphans)
@@ -262,7 +262,7 @@ func (l *Registry) SetAside(id core.NodeID) time.Duration {
 	if n == nil {
 		return 0
 	}
-	return n.AsideFor(l.fleet.Now())
+	return n.SetAsideFor(l.fleet.Now())
 }
 
 // lockFor is how long an instance has to see to the jobs of a silent node before another may.
@@ -276,7 +276,7 @@ func (l *Registry) silent(ctx context.Context, id core.NodeID) error {
 		return err
 	}
 	if !lock.Held {
-		return fleet.ErrOthers // look again, in case it dies over it
+		return fleet.ErrHandledElsewhere // look again, in case it dies over it
 	}
 	// Sightings are told in batches; the node's own entry knows at once.
 	if now, err := l.store.Node(ctx, id); err == nil && now.Age < l.cfg.Presence {

@@ -33,7 +33,7 @@ type PoolFilter struct {
 func (l *Registry) Pools(ctx context.Context, f PoolFilter, after core.Direction, limit int) (pools []Pool, more bool, err error) {
 	first := firstPools{after: after, limit: limit + 1, found: make(map[core.Direction]*Pool)}
 	for n := range l.fleet.All() {
-		declared := n.Now()
+		declared := n.Declared()
 		for _, d := range f.directions(declared) {
 			p := first.pool(d)
 			if p == nil {
@@ -101,7 +101,7 @@ func compareDirections(a, b core.Direction) int {
 
 // grantable reports whether a node would be given a job of a direction that it serves, if it had room.
 func (l *Registry) grantable(n *fleet.Node) bool {
-	declared := n.Now()
+	declared := n.Declared()
 	return declared.AcceptsJobs() && declared.Reachable() && n.Unready(false, l.fleet.Now()) == core.ReasonNone
 }
 
@@ -126,7 +126,7 @@ func (l *Registry) fill(ctx context.Context, f PoolFilter, pools []Pool) error {
 	var ids []core.NodeID
 	var serves [][]*Pool
 	for n := range l.fleet.All() {
-		declared := n.Now()
+		declared := n.Declared()
 		if !l.grantable(n) {
 			continue
 		}

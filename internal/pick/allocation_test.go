@@ -20,7 +20,7 @@ func TestRoundAllocatesNothing(t *testing.T) {
 	allocatesNothing(t, h)
 	// Nodes whose services come and go cost no more: a third is not ready, a third is marked.
 	for i := range 10_000 {
-		n := *h.node(i).Now()
+		n := *h.node(i).Declared()
 		n.Capability.Services = []core.Service{{ID: "asr-1", Type: "asr", Status: core.ServiceReady}, {ID: "asr-2", Type: "asr", Status: core.ServiceError}}
 		if i%3 == 0 {
 			n.Capability.Services[0].Status = core.ServiceDownloading

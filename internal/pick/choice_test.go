@@ -104,7 +104,7 @@ func TestEveryPairIsOrdered(t *testing.T) {
 		defer r.End()
 		var shares []float64
 		for m := r.Next(); m.Node != nil; m = r.Next() {
-			shares = append(shares, h.Share(m.Node, q.Now))
+			shares = append(shares, h.Utilization(m.Node, q.Now))
 		}
 		room := 0
 		for _, n := range states {

@@ -55,7 +55,7 @@ func (y *yard) beat(nodes int) {
 		if err != nil || pulse.Verdict != store.OK {
 			y.t.Fatalf("heartbeat: %v, %v", pulse.Verdict, err)
 		}
-		y.Beat(nth(i), pulse.Load, pulse.Occupancy)
+		y.RecordHeartbeat(nth(i), pulse.Load, pulse.Occupancy)
 	}
 }
 
@@ -73,7 +73,7 @@ func (y *yard) choose(picker *pick.Picker, hold time.Duration) core.NodeID {
 		if err != nil {
 			y.t.Fatal(err)
 		}
-		y.Left(m.Node, got.Free, q.Now)
+		y.ObserveFree(m.Node, got.Free, q.Now)
 		if got.Verdict == store.OK {
 			y.holds = append(y.holds, held{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle}})
 			return m.ID()
@@ -91,7 +91,7 @@ func (y *yard) release() {
 		if err := y.ledger.Release(context.Background(), h.lease); err != nil {
 			y.t.Fatal(err)
 		}
-		y.Freed(y.Node(h.lease.Lease.Node))
+		y.ObserveRelease(y.Node(h.lease.Lease.Node))
 		return true
 	})
 }

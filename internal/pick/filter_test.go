@@ -76,7 +76,7 @@ func missed(times int) func(*scene) {
 	return func(s *scene) {
 		s.later(func(f *fleet.Fleet, n *fleet.Node) {
 			for range times {
-				n.Missed(f.Now())
+				n.RecordMissedACK(f.Now())
 			}
 		})
 	}
@@ -178,7 +178,7 @@ var merits = []circumstance{
 	}},
 	{name: "a miss that is long past", arise: both(missed(1), passes(5*time.Second))},
 	{name: "misses that were made good", arise: both(missed(3), func(s *scene) {
-		s.later(func(_ *fleet.Fleet, n *fleet.Node) { n.Answered() })
+		s.later(func(_ *fleet.Fleet, n *fleet.Node) { n.ClearMissedACKs() })
 	})},
 }
 

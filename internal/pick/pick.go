@@ -56,7 +56,7 @@ type Query struct {
 // Objection says why a node should not get the job, ReasonNone when nothing speaks against it. What it
 // could never do comes before what it cannot do now, and preferences come last.
 func (p *Picker) Objection(q *Query, n *fleet.Node) core.Reason {
-	if r := q.Requirement.Mismatch(&n.Now().Capability); r != core.ReasonNone {
+	if r := q.Requirement.Mismatch(&n.Declared().Capability); r != core.ReasonNone {
 		return r
 	}
 	return p.memberObjection(q, n)
@@ -74,14 +74,14 @@ func (p *Picker) Never(q *Query, declared *core.Node) core.Reason {
 func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	brief := n.Summary()
 	if brief.Tenant() || q.demanding() {
-		if r := incapable(q, n.Now()); r != core.ReasonNone {
+		if r := incapable(q, n.Declared()); r != core.ReasonNone {
 			return r
 		}
 	}
 	switch {
 	case !brief.Ready():
-		return ungrantable(n.Now())
-	case n.Silence(q.Now) > p.policy.StaleAfter:
+		return ungrantable(n.Declared())
+	case n.SinceSeen(q.Now) > p.policy.StaleAfter:
 		return core.ReasonStale
 	case !brief.Reachable():
 		return core.ReasonUnreachable
@@ -93,7 +93,7 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 	if r := p.overloaded(n.Load()); r != core.ReasonNone {
 		return r
 	}
-	if brief.Doubtful() {
+	if brief.MaybeUnready() {
 		if r := n.Unready(q.Requirement.TTS, q.Now); r != core.ReasonNone {
 			return r
 		}
@@ -104,9 +104,9 @@ func (p *Picker) memberObjection(q *Query, n *fleet.Node) core.Reason {
 		}
 	}
 	switch {
-	case n.SetAside(q.Now):
+	case n.IsSetAside(q.Now):
 		return core.ReasonSetAside
-	case q.Exclude != "" && q.Exclude == n.Now().Owner:
+	case q.Exclude != "" && q.Exclude == n.Declared().Owner:
 		return core.ReasonSetAside
 	case q.Avoid != "" && q.Avoid == n.ID():
 		return core.ReasonSpread
@@ -160,7 +160,7 @@ func incapable(q *Query, declared *core.Node) core.Reason {
 
 // unavailable says which required service is installed but cannot be used now.
 func unavailable(q *Query, n *fleet.Node) core.Reason {
-	declared := n.Now()
+	declared := n.Declared()
 	for _, service := range q.Options.RequiredServices {
 		if _, ready := declared.Capability.ServiceState(service); !ready {
 			return core.ReasonServiceNotReady

@@ -46,8 +46,8 @@ func (r *Round) Next() fleet.Member {
 	}
 	// Both are sampled and fetched before either is looked at, so that the waits for memory overlap.
 	a, b := r.sample(), r.sample()
-	a.Fetch()
-	b.Fetch()
+	a.Prefetch()
+	b.Prefetch()
 	first, second := r.pass(a), r.pass(b)
 	if first.Node == nil {
 		first, second = second, fleet.Member{}
@@ -67,7 +67,7 @@ func (r *Round) Next() fleet.Member {
 	return first
 }
 
-func (r *Round) share(n *fleet.Node) float64 { return r.picker.fleet.Share(n, r.query.Now) }
+func (r *Round) share(n *fleet.Node) float64 { return r.picker.fleet.Utilization(n, r.query.Now) }
 
 // pass returns the member if it passes the filters and is believed to have room, else none.
 func (r *Round) pass(m fleet.Member) fleet.Member {

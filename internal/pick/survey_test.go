@@ -22,7 +22,7 @@ func TestFullNodesAreAskedAfterThoseWithRoomAndBeforeTheUnloved(t *testing.T) {
 		for i, inFlight := range []int{4, 0, 5, 3, 0, 0} {
 			h.Observe(h.node(i), inFlight, 4, q.Now)
 		}
-		h.node(4).Missed(q.Now)
+		h.node(4).RecordMissedACK(q.Now)
 		r := pick.New(h.Fleet, usual(), seeded(seed)).Begin(q, h.pool.Members())
 
 		sample := offers(r)
@@ -89,7 +89,7 @@ func TestSurveyIsBounded(t *testing.T) {
 				n := h.node(i)
 				switch {
 				case i < c.soft: // first in the pool, so that the pool's order is not what sorts them
-					n.Missed(q.Now)
+					n.RecordMissedACK(q.Now)
 					group[n.ID()] = "soft"
 				case i < c.soft+c.full:
 					h.Observe(n, 4, 4, q.Now)
@@ -151,7 +151,7 @@ func TestSurveyCountsWhatSpeaksAgainstEach(t *testing.T) {
 			case "full":
 				h.Observe(h.Node(n.ID), 4, 4, q.Now)
 			case "aside":
-				h.Node(n.ID).Missed(q.Now)
+				h.Node(n.ID).RecordMissedACK(q.Now)
 			}
 		}
 		picker := pick.New(h.Fleet, usual(), seeded(rapid.Uint64().Draw(t, "seed")))

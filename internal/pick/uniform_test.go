@@ -108,7 +108,7 @@ func TestSurveysAreUniformInEveryOrder(t *testing.T) {
 		}},
 		{"set aside", func(h *hall) {
 			for i := range nodes {
-				h.node(i).Missed(h.Now())
+				h.node(i).RecordMissedACK(h.Now())
 			}
 		}},
 	} {

@@ -55,7 +55,7 @@ func (s *Scheduler) accompanied(ctx context.Context) bool {
 // owner is with whom a node is connected, as far as it is known here.
 func (s *Scheduler) owner(id core.NodeID) core.InstanceID {
 	if n := s.Fleet.Node(id); n != nil {
-		return n.Now().Owner
+		return n.Declared().Owner
 	}
 	return ""
 }

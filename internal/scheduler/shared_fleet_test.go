@@ -165,7 +165,7 @@ func aLanguageIsWithdrawnFromBoth(t *testing.T) {
 		var calls sync.WaitGroup
 		for range callers {
 			calls.Go(func() {
-				if n := w[1].Fleet.Node("n"); n != nil && slices.Contains(n.Now().Capability.Semantic, "en") {
+				if n := w[1].Fleet.Node("n"); n != nil && slices.Contains(n.Declared().Capability.Semantic, "en") {
 					unheard.Add(1)
 				}
 				if err := ask(); err == nil {

@@ -76,7 +76,7 @@ func (c *crowd) stalest(first int) (silence time.Duration, missing int) {
 				missing++
 				continue
 			}
-			silence = max(silence, n.Silence(in.Fleet.Now()))
+			silence = max(silence, n.SinceSeen(in.Fleet.Now()))
 		}
 	}
 	return silence, missing

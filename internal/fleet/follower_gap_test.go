@@ -13,7 +13,7 @@ import (
 // lag holds the changes back that are made meanwhile, adds more of its own than a store keeps for a follower
 // that lags behind, and lets them go. It needs a node to make them with. No time passes, so that no poll finds
 // what the changes do not tell.
-func (f *following) lag(busy core.NodeID, meanwhile func()) {
+func (f *followerHarness) fallBehind(busy core.NodeID, meanwhile func()) {
 	f.t.Helper()
 	hold := make(chan struct{})
 	f.store.mu.Lock()
@@ -40,15 +40,15 @@ func (f *following) lag(busy core.NodeID, meanwhile func()) {
 func TestFollowerComparesAfterAGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("busy")
 		f.register("removed")
 		f.register("changed")
 		f.run()
 		// Within a second of its last heartbeat a node that is not on the list may have registered after the
 		// list was read, so the one that will be removed has to be silent for longer.
-		f.pass(5*time.Second, "busy", "changed")
-		f.lag("busy", func() {
+		f.advance(5*time.Second, "busy", "changed")
+		f.fallBehind("busy", func() {
 			f.remove("removed")
 			f.register("changed", speaks("en", "zh"))
 			f.register("new")
@@ -62,7 +62,7 @@ func TestFollowerComparesAfterAGap(t *testing.T) {
 		if diff := cmp.Diff([]core.NodeID{"busy", "changed", "new"}, inView(f.fleet)); diff != "" {
 			t.Errorf("in view (-want +got):\n%s", diff)
 		}
-		if got := revisions(f.fleet.Pool(way("en", "zh"), false).Members()); got["changed"] != 2 {
+		if got := revisions(f.fleet.Pool(direction("en", "zh"), false).Members()); got["changed"] != 2 {
 			t.Errorf("en→zh has %v, want the changed node as of revision 2", got)
 		}
 		if !f.fleet.Node("busy").Summary().Ready() {
@@ -83,13 +83,13 @@ func TestComparisonSparesWhoRegistersMeanwhile(t *testing.T) {
 		rest time.Duration // of the reading, after the node registered
 	}{
 		{"at the last moment", 0},
-		{"during a quick reading", pollEvery / 2},
-		{"during a slow reading", 3 * pollEvery},
+		{"during a quick reading", pollInterval / 2},
+		{"during a slow reading", 3 * pollInterval},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := prepare(t)
+				f := newFollowerHarness(t)
 				follower := &Follower{Fleet: f.fleet, Nodes: f.store, Marks: f.store}
 				f.fleet.Update(status(declared("forgotten")))
 				time.Sleep(5 * time.Second)
@@ -111,7 +111,7 @@ func TestComparisonSparesWhoRegistersMeanwhile(t *testing.T) {
 func TestFollowerTakesUpABrokenStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.store.failing["Watch"] = 3
 		f.run()
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestFollowerTakesUpABrokenStream(t *testing.T) {
 		if got := f.store.called("Watch"); got != 1 {
 			t.Fatalf("%d attempts at once, want 1", got)
 		}
-		f.pass(3*retryEvery*11/10, "a")
+		f.advance(3*watchRetryDelay*11/10, "a")
 		synctest.Wait()
 		if got := f.store.called("Watch"); got != 4 {
 			t.Errorf("%d attempts, want 4: three that failed about a second apart and one that did not", got)
@@ -139,21 +139,21 @@ func TestFollowerTakesUpABrokenStream(t *testing.T) {
 func TestFollowerOutlastsAStoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
-		f.pass(3*pollEvery, "a")
+		f.advance(3*pollInterval, "a")
 		synctest.Wait()
 		f.store.mu.Lock()
 		f.store.failing["Sightings"] = 8
 		f.store.mu.Unlock()
-		f.pass(12*pollMost, "a")
+		f.advance(12*pollMost, "a")
 		synctest.Wait()
 		n := f.fleet.Node("a")
 		if n == nil {
 			t.Fatal("the node left although it was heard all the time")
 		}
-		if got := n.Silence(f.fleet.Now()); got > time.Second+pollMost {
+		if got := n.SinceSeen(f.fleet.Now()); got > time.Second+pollMost {
 			t.Errorf("thought silent for %v after the store came back", got)
 		}
 		if got := f.reported(); len(got) > 0 {
@@ -167,19 +167,19 @@ func TestFollowerOutlastsAStoreThatIsAway(t *testing.T) {
 func TestFollowerComparesAgainAfterAComparisonThatFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("busy")
 		f.register("changed")
 		f.run()
 		synctest.Wait()
-		f.lag("busy", func() {
+		f.fallBehind("busy", func() {
 			f.drain("changed", true)
 			f.register("new")
 			f.store.mu.Lock()
 			f.store.failing["Nodes"] = 1
 			f.store.mu.Unlock()
 		})
-		f.pass(3*pollMost, "busy", "changed", "new")
+		f.advance(3*pollMost, "busy", "changed", "new")
 		synctest.Wait()
 		if f.fleet.Node("changed").Summary().Ready() {
 			t.Error("a drain is not in view three polls after the comparison failed")
@@ -194,7 +194,7 @@ func TestFollowerComparesAgainAfterAComparisonThatFailed(t *testing.T) {
 func TestFollowerTakesANodeWhoseMarksCannotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.store.failing["Marked"] = 1
 		f.run()

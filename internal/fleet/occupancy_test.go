@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-const believed = time.Duration(goodFor * firstService * float64(time.Second))
+const believed = time.Duration(validServiceTimes * initialServiceTime * float64(time.Second))
 
-func observed(t *testing.T, most int) (*Fleet, *Node) {
+func fleetWithNode(t *testing.T, most int) (*Fleet, *Node) {
 	t.Helper()
-	f := seasoned()
+	f := agedFleet()
 	f.Update(status(declared("a", slots(most))))
 	return f, f.Node("a")
 }
@@ -35,10 +35,10 @@ func TestShareIsTheLedgersLastAnswer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f, n := observed(t, c.most)
+			f, n := fleetWithNode(t, c.most)
 			now := f.Now()
 			f.Observe(n, c.inFlight, c.most, now)
-			if got := f.Share(n, now); got != c.want {
+			if got := f.Utilization(n, now); got != c.want {
 				t.Errorf("share %v, want %v", got, c.want)
 			}
 		})
@@ -48,11 +48,11 @@ func TestShareIsTheLedgersLastAnswer(t *testing.T) {
 // The limit is the node's own, not the one of the answer: it may have changed since.
 func TestShareFollowsTheDeclaredMaximum(t *testing.T) {
 	t.Parallel()
-	f, n := observed(t, 4)
+	f, n := fleetWithNode(t, 4)
 	now := f.Now()
 	f.Observe(n, 4, 4, now)
-	f.Node("a").declare(successor(n.Now(), slots(8)))
-	if got := f.Share(n, now); got != 0.5 {
+	f.Node("a").setDeclared(successor(n.Declared(), slots(8)))
+	if got := f.Utilization(n, now); got != 0.5 {
 		t.Errorf("share %v, want 0.5", got)
 	}
 }
@@ -74,7 +74,7 @@ func TestObservationIsBelievedForAFewServiceTimes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f, n := observed(t, 4)
+			f, n := fleetWithNode(t, 4)
 			f.Observe(n, 3, 4, at)
 			got, known := f.InFlight(n, at+Instant(c.age))
 			if known != c.known || known && got != 3 {
@@ -86,7 +86,7 @@ func TestObservationIsBelievedForAFewServiceTimes(t *testing.T) {
 
 func TestSlowJobsKeepObservationsGoodForLonger(t *testing.T) {
 	t.Parallel()
-	f, n := observed(t, 4)
+	f, n := fleetWithNode(t, 4)
 	at := f.Now()
 	f.Observe(n, 3, 4, at)
 	later := at + Instant(2*believed)
@@ -94,13 +94,13 @@ func TestSlowJobsKeepObservationsGoodForLonger(t *testing.T) {
 		t.Fatal("believed although jobs are not known to be slow")
 	}
 	for range 1000 {
-		f.Served(10 * time.Second)
+		f.ObserveServiceTime(10 * time.Second)
 	}
 	if _, known := f.InFlight(n, later); !known {
 		t.Error("not believed although jobs take 10 s")
 	}
 	for range 1000 {
-		f.Served(100 * time.Millisecond)
+		f.ObserveServiceTime(100 * time.Millisecond)
 	}
 	if _, known := f.InFlight(n, at+Instant(time.Second)); known {
 		t.Error("still believed after ten service times")
@@ -109,7 +109,7 @@ func TestSlowJobsKeepObservationsGoodForLonger(t *testing.T) {
 
 func TestUnseenNodeIsUnknown(t *testing.T) {
 	t.Parallel()
-	f := seasoned()
+	f := agedFleet()
 	if got, known := f.InFlight(newNode(status(declared("a"))), f.Now()); known {
 		t.Errorf("in flight %d of a node that was never seen", got)
 	}
@@ -118,7 +118,7 @@ func TestUnseenNodeIsUnknown(t *testing.T) {
 // An observation of the very first millisecond is not taken for none.
 func TestObservationOfTheFirstInstantCounts(t *testing.T) {
 	t.Parallel()
-	f, n := observed(t, 4)
+	f, n := fleetWithNode(t, 4)
 	f.Observe(n, 3, 4, 0)
 	if got, known := f.InFlight(n, 0); !known || got != 3 {
 		t.Errorf("in flight %d (known: %v), want 3", got, known)
@@ -127,27 +127,27 @@ func TestObservationOfTheFirstInstantCounts(t *testing.T) {
 
 func TestUnknownShareIsTheAverage(t *testing.T) {
 	t.Parallel()
-	f, seen := observed(t, 4)
+	f, seen := fleetWithNode(t, 4)
 	stranger := newNode(status(declared("b")))
 	now := f.Now()
-	if got := f.Share(stranger, now); got != 0 {
+	if got := f.Utilization(stranger, now); got != 0 {
 		t.Errorf("share %v before anything was seen, want 0", got)
 	}
 	for range 1000 {
 		f.Observe(seen, 2, 4, now)
 	}
-	if got := f.Share(stranger, now); math.Abs(got-0.5) > 1e-3 {
+	if got := f.Utilization(stranger, now); math.Abs(got-0.5) > 1e-3 {
 		t.Errorf("share %v, want the average of 0.5", got)
 	}
 	// Too old is as good as never seen.
 	f.Observe(seen, 4, 4, now)
-	if got := f.Share(seen, now+Instant(believed)+Instant(time.Millisecond)); math.Abs(got-0.5) > 1e-2 {
+	if got := f.Utilization(seen, now+Instant(believed)+Instant(time.Millisecond)); math.Abs(got-0.5) > 1e-2 {
 		t.Errorf("share %v of an old answer, want the average of about 0.5", got)
 	}
 	// A node without slots says nothing about how full the others are.
-	before := f.Share(stranger, now)
+	before := f.Utilization(stranger, now)
 	f.Observe(seen, 0, 0, now)
-	if got := f.Share(stranger, now); got != before {
+	if got := f.Utilization(stranger, now); got != before {
 		t.Errorf("the average moved from %v to %v", before, got)
 	}
 }
@@ -157,13 +157,13 @@ func TestUnknownShareIsTheAverage(t *testing.T) {
 func TestUnknownIsNeverFull(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		f := seasoned()
+		f := agedFleet()
 		f.Update(status(declared("a")))
 		seen, stranger, now := f.Node("a"), newNode(status(declared("b"))), f.Now()
 		for _, inFlight := range rapid.SliceOfN(rapid.IntRange(0, 100), 0, 500).Draw(t, "answers") {
 			f.Observe(seen, inFlight, 4, now)
 		}
-		if got := f.Share(stranger, now); got < 0 || got >= 1 {
+		if got := f.Utilization(stranger, now); got < 0 || got >= 1 {
 			t.Fatalf("share %v of an unknown node, want at least 0 and less than 1", got)
 		}
 	})
@@ -175,7 +175,7 @@ func TestObservationsPack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inFlight := rapid.IntRange(-10, 1<<17).Draw(t, "in flight")
 		at := Instant(rapid.Int64Range(0, int64(100*365*24*time.Hour)).Draw(t, "at"))
-		f := seasoned()
+		f := agedFleet()
 		n := newNode(status(declared("a")))
 		f.Observe(n, inFlight, 4, at)
 		got, known := f.InFlight(n, at)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +14,12 @@ import (
 func TestFollowerFindsWhoIsThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.register("gone")
 		f.mark("a", "asr", time.Minute)
 		time.Sleep(presence)
-		f.beat("a")
+		f.heartbeat("a")
 		f.run()
 		synctest.Wait()
 		if diff := cmp.Diff([]core.NodeID{"a"}, inView(f.fleet)); diff != "" {
@@ -27,7 +28,7 @@ func TestFollowerFindsWhoIsThere(t *testing.T) {
 		if diff := cmp.Diff(map[string]bool{"asr": true}, marked(f.fleet, "a", "asr", "nmt")); diff != "" {
 			t.Errorf("marks set before it began (-want +got):\n%s", diff)
 		}
-		f.pass(time.Minute-presence, "a")
+		f.advance(time.Minute-presence, "a")
 		if diff := cmp.Diff(map[string]bool{}, marked(f.fleet, "a", "asr")); diff != "" {
 			t.Errorf("marks after their time (-want +got):\n%s", diff)
 		}
@@ -38,10 +39,10 @@ func TestFollowerFindsWhoIsThere(t *testing.T) {
 func TestFollowerTakesChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.run()
 		synctest.Wait()
-		pool := f.fleet.Pool(way("en", "de"), false)
+		pool := f.fleet.Pool(direction("en", "de"), false)
 		began := time.Now()
 		settle := func() *Node {
 			synctest.Wait()
@@ -53,11 +54,11 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 
 		r := f.register("a")
 		n := settle()
-		if n == nil || n.Now() != r.Node || n.Handle() != r.Handle || pool.Members().Len() != 1 {
+		if n == nil || n.Declared() != r.Node || n.Handle() != r.Handle || pool.Members().Len() != 1 {
 			t.Fatal("a registration was not taken over")
 		}
 		f.drain("a", true)
-		if settle(); n.Now().EffectiveHealth() != core.HealthDraining || n.Summary().Ready() {
+		if settle(); n.Declared().EffectiveHealth() != core.HealthDraining || n.Summary().Ready() {
 			t.Error("a drain was not taken over")
 		}
 		f.drain("a", false)
@@ -69,7 +70,7 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 			t.Error("a mark was not taken over")
 		}
 		f.register("a", speaks("en", "zh"))
-		if settle() != n || pool.Members().Len() != 0 || f.fleet.Pool(way("en", "zh"), false).Members().Len() != 1 {
+		if settle() != n || pool.Members().Len() != 0 || f.fleet.Pool(direction("en", "zh"), false).Members().Len() != 1 {
 			t.Error("a registration anew was not taken over")
 		}
 		f.remove("a")
@@ -83,17 +84,17 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 func TestFollowerKeepsWhoIsHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
 		for range 60 {
-			f.pass(time.Second, "a")
+			f.advance(time.Second, "a")
 			synctest.Wait()
 			n := f.fleet.Node("a")
 			if n == nil {
 				t.Fatalf("the node left after %v although it is heard each second", time.Since(f.start))
 			}
-			if got := n.Silence(f.fleet.Now()); got > time.Second+pollMost {
+			if got := n.SinceSeen(f.fleet.Now()); got > time.Second+pollMost {
 				t.Fatalf("thought silent for %v", got)
 			}
 		}
@@ -104,7 +105,7 @@ func TestFollowerKeepsWhoIsHeard(t *testing.T) {
 }
 
 // deafen makes the store lose every change from now on without a word.
-func (f *following) deafen() {
+func (f *followerHarness) blockChanges() {
 	synctest.Wait()
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -115,12 +116,12 @@ func (f *following) deafen() {
 func TestFollowerComparesRegularly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
-		f.deafen()
+		f.blockChanges()
 		f.drain("a", true)
-		f.pass(compareEvery+2*pollMost, "a")
+		f.advance(compareInterval+2*pollMost, "a")
 		synctest.Wait()
 		if n := f.fleet.Node("a"); n == nil || n.Summary().Ready() {
 			t.Error("a drain was not noticed")
@@ -131,15 +132,15 @@ func TestFollowerComparesRegularly(t *testing.T) {
 func TestFollowerFindsWhoseComingAndGoingWasLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("kept")
 		f.register("removed")
 		f.run()
-		f.deafen()
+		f.blockChanges()
 		f.remove("removed")
 		f.register("new")
 		f.mark("new", "asr", 10*time.Minute)
-		f.pass(compareEvery+2*pollMost, "kept", "new")
+		f.advance(compareInterval+2*pollMost, "kept", "new")
 		synctest.Wait()
 		if diff := cmp.Diff([]core.NodeID{"kept", "new"}, inView(f.fleet)); diff != "" {
 			t.Errorf("in view (-want +got):\n%s", diff)
@@ -153,17 +154,17 @@ func TestFollowerFindsWhoseComingAndGoingWasLost(t *testing.T) {
 func TestFollowerForgetsIdlePools(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.run()
-		f.fleet.Pool(way("en", "de"), false)
-		time.Sleep(idlePool)
+		f.fleet.Pool(direction("en", "de"), false)
+		time.Sleep(poolIdleTimeout)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"en→de"}, asked(f.fleet)); diff != "" {
+		if diff := cmp.Diff([]string{"en→de"}, poolNames(f.fleet)); diff != "" {
 			t.Errorf("before its time (-want +got):\n%s", diff)
 		}
-		time.Sleep(compareEvery + 2*pollMost)
+		time.Sleep(compareInterval + 2*pollMost)
 		synctest.Wait()
-		if got := asked(f.fleet); len(got) > 0 {
+		if got := poolNames(f.fleet); len(got) > 0 {
 			t.Errorf("still there: %v", got)
 		}
 	})
@@ -174,7 +175,7 @@ func TestFollowerForgetsIdlePools(t *testing.T) {
 func TestFollowerTakesTheMarksOfANodeThatComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
 		synctest.Wait()
@@ -198,7 +199,7 @@ func TestFollowerTakesTheMarksOfANodeThatComesBack(t *testing.T) {
 func TestFollowerSeesANodeThatIsHeardAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
 		time.Sleep(presence + pollMost)
@@ -206,10 +207,89 @@ func TestFollowerSeesANodeThatIsHeardAgain(t *testing.T) {
 		if f.fleet.Node("a") != nil {
 			t.Fatal("the silent node is still in view")
 		}
-		f.pass(2*pollMost, "a")
+		f.advance(2*pollMost, "a")
 		synctest.Wait()
 		if f.fleet.Node("a") == nil {
 			t.Errorf("two polls after it was heard again the node is not in view")
+		}
+	})
+}
+
+// Run returns as soon as its context ends, wherever it is, and leaves nothing running.
+func TestRunReturnsWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
+	const forEver = 1 << 20
+	for _, c := range []struct {
+		name  string
+		scene func(*followerHarness)
+		after time.Duration
+	}{
+		{"at once", func(*followerHarness) {}, 0},
+		{"between two polls", func(*followerHarness) {}, pollInterval / 2},
+		{"after a long life", func(*followerHarness) {}, 5 * time.Minute},
+		{"while the stream is broken", func(f *followerHarness) { f.store.failing["Watch"] = forEver }, time.Minute},
+		{"while nobody says who is alive", func(f *followerHarness) { f.store.failing["Sightings"] = forEver }, time.Minute},
+		{"while comparisons fail", func(f *followerHarness) { f.store.failing["Nodes"] = forEver }, time.Minute},
+		{"while a silent node's jobs cannot be moved", func(f *followerHarness) {
+			f.silent = func(core.NodeID) error { return errAway }
+		}, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFollowerHarness(t)
+				f.register("a")
+				c.scene(f)
+				f.run()
+				time.Sleep(c.after)
+				synctest.Wait()
+				select {
+				case <-f.done:
+					t.Fatal("Run returned before its context ended")
+				default:
+				}
+				ended := time.Now()
+				f.stop()
+				<-f.done
+				if took := time.Since(ended); took != 0 {
+					t.Errorf("took %v to end", took)
+				}
+			})
+		})
+	}
+}
+
+// TestPartialUntilRead: the view is complete when every node of the store and their marks were read, and not before.
+func TestPartialUntilRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowerHarness(t)
+		for i := range 1200 {
+			f.register(core.NodeID(fmt.Sprintf("node-%d", i)))
+		}
+		f.mark("node-1100", "asr", time.Minute)
+		f.store.failing["Nodes"], f.store.failing["Marked"] = 1, 1
+		f.fleet.SetPartial(true)
+		f.run()
+		synctest.Wait()
+		if f.fleet.Len() != 0 || !f.fleet.Partial() {
+			t.Fatalf("the store did not answer: %d nodes, partial %v", f.fleet.Len(), f.fleet.Partial())
+		}
+		time.Sleep(pollMost)
+		synctest.Wait()
+		if f.fleet.Len() != 1200 || !f.fleet.Partial() {
+			t.Fatalf("the marks could not be read: %d nodes, partial %v", f.fleet.Len(), f.fleet.Partial())
+		}
+		time.Sleep(pollMost)
+		synctest.Wait()
+		if f.fleet.Partial() {
+			t.Error("everything was read, and the view is still partial")
+		}
+		if diff := cmp.Diff(map[string]bool{"asr": true}, marked(f.fleet, "node-1100", "asr")); diff != "" {
+			t.Errorf("marks (-want +got):\n%s", diff)
+		}
+		if n := f.store.called("Marked"); n > 5 { // three batches, of which the first was asked twice
+			t.Errorf("the marks of 1200 nodes took %d calls", n)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-func asked(f *Fleet) []string {
+func poolNames(f *Fleet) []string {
 	var all []string
 	for p := range f.Pools() {
 		name := p.Requirement.String()
@@ -28,31 +28,31 @@ func asked(f *Fleet) []string {
 func TestPoolIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
-	written, spoken := f.Pool(way("en", "de"), false), f.Pool(way("en", "de"), true)
+	written, spoken := f.Pool(direction("en", "de"), false), f.Pool(direction("en", "de"), true)
 	if written == spoken {
 		t.Error("a direction that must be spoken shares its pool with one that need not")
 	}
-	if f.Pool(way("en", "de"), false) != written || f.Pool(way("en", "de"), true) != spoken {
+	if f.Pool(direction("en", "de"), false) != written || f.Pool(direction("en", "de"), true) != spoken {
 		t.Error("asking again made another pool")
 	}
 	// Whoever waited while another made the pool must not make it again: the first would not be kept up to date.
-	if f.makePool(poolKey{way("en", "de"), false}, f.Now()) != written {
+	if f.buildPool(poolKey{direction("en", "de"), false}, f.Now()) != written {
 		t.Error("whoever came second made another pool")
 	}
-	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, asked(f)); diff != "" {
+	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, poolNames(f)); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
 }
 
 // crowd fills the table of pools to the given number without the cost of asking for each; the i-th was last
 // used i seconds after the start.
-func crowd(f *Fleet, pools int) {
+func fillPools(f *Fleet, pools int) {
 	all := make(map[poolKey]*Pool, pools)
 	for i := range pools {
-		key := poolKey{way("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
-		p := &Pool{Requirement: core.NewRequirement(key.Direction, false), place: make(map[core.NodeID]int)}
+		key := poolKey{direction("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
+		p := &Pool{Requirement: core.NewRequirement(key.Direction, false), index: make(map[core.NodeID]int)}
 		p.members.Store(&Members{})
-		p.used.Store(int64(i) * int64(time.Second))
+		p.lastUsed.Store(int64(i) * int64(time.Second))
 		all[key] = p
 	}
 	f.pools.Store(&all)
@@ -63,14 +63,14 @@ func TestPoolsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
-		crowd(f, maxPools)
+		fillPools(f, maxPools)
 		time.Sleep((maxPools + 10) * time.Second)
 		f.Update(status(declared("a")))
 
 		// The one that would go first is used once more, so the next oldest go instead.
-		kept := f.Pool(way("en", "x0000"), false)
+		kept := f.Pool(direction("en", "x0000"), false)
 		for i := range 3 {
-			p := f.Pool(way("en", core.Lang([]string{"de", "fr", "it"}[i])), false)
+			p := f.Pool(direction("en", core.Lang([]string{"de", "fr", "it"}[i])), false)
 			if got, want := p.Members().Len(), []int{1, 0, 0}[i]; got != want {
 				t.Errorf("the %s pool made under pressure has %d members, want %d", p.Requirement, got, want)
 			}
@@ -79,11 +79,11 @@ func TestPoolsAreBounded(t *testing.T) {
 			}
 		}
 		pools := *f.pools.Load()
-		if pools[poolKey{way("en", "x0000"), false}] != kept {
+		if pools[poolKey{direction("en", "x0000"), false}] != kept {
 			t.Error("the pool that was just used is gone")
 		}
 		for i, want := range []bool{true, false, false, false, true} {
-			key := poolKey{way("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
+			key := poolKey{direction("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
 			if got := pools[key] != nil; got != want {
 				t.Errorf("pool %v is there: %v, want %v", key, got, want)
 			}
@@ -95,21 +95,21 @@ func TestIdlePoolsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
-		idle, busy := way("en", "de"), way("de", "en")
+		idle, busy := direction("en", "de"), direction("de", "en")
 		f.Pool(idle, false)
 		f.Pool(busy, false)
 
-		time.Sleep(idlePool)
+		time.Sleep(poolIdleTimeout)
 		f.Pool(busy, false)
 		before := f.pools.Load()
-		f.ForgetIdlePools()
+		f.EvictIdlePools()
 		if f.pools.Load() != before {
 			t.Error("the table of pools was rebuilt although nothing had to go")
 		}
 
 		time.Sleep(time.Nanosecond)
-		f.ForgetIdlePools()
-		if diff := cmp.Diff([]string{"de→en"}, asked(f)); diff != "" {
+		f.EvictIdlePools()
+		if diff := cmp.Diff([]string{"de→en"}, poolNames(f)); diff != "" {
 			t.Fatalf("pools (-want +got):\n%s", diff)
 		}
 
@@ -126,13 +126,13 @@ func TestPoolInSteadyUseStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
-		pool := f.Pool(way("en", "de"), false)
-		for range 3 * int(idlePool/(700*time.Millisecond)) {
+		pool := f.Pool(direction("en", "de"), false)
+		for range 3 * int(poolIdleTimeout/(700*time.Millisecond)) {
 			time.Sleep(700 * time.Millisecond)
-			f.Pool(way("en", "de"), false)
-			f.ForgetIdlePools()
+			f.Pool(direction("en", "de"), false)
+			f.EvictIdlePools()
 		}
-		if f.Pool(way("en", "de"), false) != pool {
+		if f.Pool(direction("en", "de"), false) != pool {
 			t.Error("a pool in use was forgotten and made anew")
 		}
 	})

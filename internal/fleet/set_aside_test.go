@@ -22,13 +22,13 @@ func TestMissesSetANodeAside(t *testing.T) {
 		n := newNode(status(declared("a")))
 		now := Instant(time.Hour)
 		for range c.misses {
-			n.Missed(now)
+			n.RecordMissedACK(now)
 		}
 		until := now + Instant(c.want)
-		if !n.SetAside(now) || !n.SetAside(until-1) {
+		if !n.IsSetAside(now) || !n.IsSetAside(until-1) {
 			t.Errorf("%d misses: not set aside for %v", c.misses, c.want)
 		}
-		if n.SetAside(until) {
+		if n.IsSetAside(until) {
 			t.Errorf("%d misses: set aside for more than %v", c.misses, c.want)
 		}
 	}
@@ -38,12 +38,12 @@ func TestNodeIsNotSetAsideWithoutAMiss(t *testing.T) {
 	t.Parallel()
 	n := newNode(status(declared("a")))
 	for _, now := range []Instant{0, 1, Instant(time.Hour)} {
-		if n.SetAside(now) {
+		if n.IsSetAside(now) {
 			t.Errorf("set aside at %v", time.Duration(now))
 		}
 	}
-	n.Answered()
-	if n.SetAside(0) {
+	n.ClearMissedACKs()
+	if n.IsSetAside(0) {
 		t.Error("set aside after an answer")
 	}
 }
@@ -54,17 +54,17 @@ func TestAnAnswerForgivesEveryMiss(t *testing.T) {
 	n := newNode(status(declared("a")))
 	now := Instant(time.Hour)
 	for range 5 {
-		n.Missed(now)
+		n.RecordMissedACK(now)
 	}
-	n.Answered()
-	if n.SetAside(now) {
+	n.ClearMissedACKs()
+	if n.IsSetAside(now) {
 		t.Error("still set aside after an answer")
 	}
-	n.Missed(now)
-	if !n.SetAside(now + Instant(5*time.Second) - 1) {
+	n.RecordMissedACK(now)
+	if !n.IsSetAside(now + Instant(5*time.Second) - 1) {
 		t.Error("not set aside for the next miss")
 	}
-	if n.SetAside(now + Instant(5*time.Second)) {
+	if n.IsSetAside(now + Instant(5*time.Second)) {
 		t.Error("forgiven misses still count")
 	}
 }
@@ -73,10 +73,10 @@ func TestAnAnswerForgivesEveryMiss(t *testing.T) {
 func TestAMissAfterTheTimeAsideStillCounts(t *testing.T) {
 	t.Parallel()
 	n := newNode(status(declared("a")))
-	n.Missed(0)
+	n.RecordMissedACK(0)
 	later := Instant(time.Minute)
-	n.Missed(later)
-	if !n.SetAside(later + Instant(10*time.Second) - 1) {
+	n.RecordMissedACK(later)
+	if !n.IsSetAside(later + Instant(10*time.Second) - 1) {
 		t.Error("the second miss in a row sets aside for less than 10 s")
 	}
 }

@@ -16,10 +16,10 @@ import (
 // What the tests of a Follower share. They run inside a bubble: time passes when everybody waits.
 
 // pollMost is the longest a poll waits, jitter included.
-const pollMost = pollEvery + pollEvery/10
+const pollMost = pollInterval + pollInterval/10
 
 // census is a real store that can be made to fail, to lose changes and to hold them back.
-type census struct {
+type faultyReader struct {
 	*memstore.Store
 
 	mu      sync.Mutex
@@ -34,7 +34,7 @@ type census struct {
 
 var errAway = errors.New("away")
 
-func (c *census) fail(method string) error {
+func (c *faultyReader) fail(method string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[method]++
@@ -45,13 +45,13 @@ func (c *census) fail(method string) error {
 	return nil
 }
 
-func (c *census) called(method string) int {
+func (c *faultyReader) called(method string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[method]
 }
 
-func (c *census) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
+func (c *faultyReader) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	if err := c.fail("Nodes"); err != nil {
 		return nil, err
 	}
@@ -62,21 +62,21 @@ func (c *census) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeSta
 	return all, err
 }
 
-func (c *census) Sightings(ctx context.Context) ([]store.LastSeen, error) {
+func (c *faultyReader) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
 	if err := c.fail("Sightings"); err != nil {
 		return nil, err
 	}
 	return c.Store.LastSeen(ctx)
 }
 
-func (c *census) Marked(ctx context.Context, ids ...core.NodeID) ([]store.Mark, error) {
+func (c *faultyReader) Marked(ctx context.Context, ids ...core.NodeID) ([]store.Mark, error) {
 	if err := c.fail("Marked"); err != nil {
 		return nil, err
 	}
 	return c.Store.Marked(ctx, ids...)
 }
 
-func (c *census) Watch(ctx context.Context, ready func(), fn func(store.Change)) error {
+func (c *faultyReader) Watch(ctx context.Context, ready func(), fn func(store.Change)) error {
 	if err := c.fail("Watch"); err != nil {
 		return err
 	}
@@ -100,9 +100,9 @@ func (c *census) Watch(ctx context.Context, ready func(), fn func(store.Change))
 }
 
 // following is a Follower at work.
-type following struct {
+type followerHarness struct {
 	t      *testing.T
-	store  *census
+	store  *faultyReader
 	fleet  *Fleet
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -110,27 +110,27 @@ type following struct {
 	silent func(core.NodeID) error // what the callback answers; nil: no error
 
 	mu      sync.Mutex
-	reports []report
+	reports []silentReport
 }
 
 // report is one call of the Follower's callback.
-type report struct {
+type silentReport struct {
 	Node core.NodeID
 	At   time.Duration // since the start
 }
 
 // prepare makes a Follower that has not begun, so that a test can set the scene.
-func prepare(t *testing.T) *following {
+func newFollowerHarness(t *testing.T) *followerHarness {
 	t.Helper()
 	timing := store.Timing{Presence: presence, ReservedTTL: 5 * time.Second, Attempt: presence, Job: 2 * presence, Retention: time.Minute}
-	return &following{
+	return &followerHarness{
 		t: t, fleet: New(presence), start: time.Now(),
-		store: &census{Store: memstore.New(timing), failing: make(map[string]int), calls: make(map[string]int)},
+		store: &faultyReader{Store: memstore.New(timing), failing: make(map[string]int), calls: make(map[string]int)},
 	}
 }
 
 // run starts the Follower; it ends with the test.
-func (f *following) run() {
+func (f *followerHarness) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop, f.done = cancel, make(chan struct{})
 	follower := &Follower{
@@ -140,7 +140,7 @@ func (f *following) run() {
 			defer f.mu.Unlock()
 			unhandled := make(map[core.NodeID]error)
 			for _, id := range ids {
-				f.reports = append(f.reports, report{id, time.Since(f.start)})
+				f.reports = append(f.reports, silentReport{id, time.Since(f.start)})
 				if f.silent == nil {
 					continue
 				}
@@ -162,14 +162,14 @@ func (f *following) run() {
 }
 
 // reported is who was reported silent so far, in order.
-func (f *following) reported() []report {
+func (f *followerHarness) reported() []silentReport {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]report{}, f.reports...)
+	return append([]silentReport{}, f.reports...)
 }
 
 // register registers a node in the store, not in the view.
-func (f *following) register(id core.NodeID, changes ...func(*core.Node)) store.Registration {
+func (f *followerHarness) register(id core.NodeID, changes ...func(*core.Node)) store.Registration {
 	f.t.Helper()
 	r, err := f.store.Register(context.Background(), store.RegisterParams{Node: *declared(id, changes...), Load: core.UnknownLoad})
 	if err != nil {
@@ -179,7 +179,7 @@ func (f *following) register(id core.NodeID, changes ...func(*core.Node)) store.
 }
 
 // beat sends a heartbeat to the store that changes nothing.
-func (f *following) beat(ids ...core.NodeID) {
+func (f *followerHarness) heartbeat(ids ...core.NodeID) {
 	f.t.Helper()
 	for _, id := range ids {
 		pulse, err := f.store.Heartbeat(context.Background(), store.HeartbeatParams{Node: id, Load: core.UnknownLoad})
@@ -190,29 +190,29 @@ func (f *following) beat(ids ...core.NodeID) {
 }
 
 // pass lets time pass while the nodes send their heartbeats.
-func (f *following) pass(d time.Duration, ids ...core.NodeID) {
+func (f *followerHarness) advance(d time.Duration, ids ...core.NodeID) {
 	f.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		f.beat(ids...)
+		f.heartbeat(ids...)
 		time.Sleep(min(time.Second, time.Until(end)))
 	}
 }
 
-func (f *following) remove(id core.NodeID) {
+func (f *followerHarness) remove(id core.NodeID) {
 	f.t.Helper()
 	if err := f.store.Remove(context.Background(), store.RemoveParams{Node: id}); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *following) drain(id core.NodeID, drained bool) {
+func (f *followerHarness) drain(id core.NodeID, drained bool) {
 	f.t.Helper()
 	if _, err := f.store.Drain(context.Background(), store.DrainParams{Node: id, Drained: drained}); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *following) mark(id core.NodeID, service string, d time.Duration) {
+func (f *followerHarness) mark(id core.NodeID, service string, d time.Duration) {
 	f.t.Helper()
 	if err := f.store.Mark(context.Background(), store.Mark{Node: id, Service: service, For: d}); err != nil {
 		f.t.Fatal(err)

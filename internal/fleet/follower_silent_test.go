@@ -12,7 +12,7 @@ import (
 )
 
 // who lists the reported nodes in order.
-func who(reports []report) []core.NodeID {
+func nodeIDs(reports []silentReport) []core.NodeID {
 	ids := []core.NodeID{}
 	for _, r := range reports {
 		ids = append(ids, r.Node)
@@ -23,25 +23,25 @@ func who(reports []report) []core.NodeID {
 func TestSilentNodeIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("quiet")
 		f.register("loud")
 		f.run()
-		f.pass(presence-1, "loud")
+		f.advance(presence-1, "loud")
 		synctest.Wait()
 		if got := f.reported(); len(got) > 0 || f.fleet.Node("quiet") == nil {
 			t.Fatalf("reported %v before the presence time was over", got)
 		}
-		f.pass(pollMost+1, "loud")
+		f.advance(pollMost+1, "loud")
 		synctest.Wait()
-		if diff := cmp.Diff([]core.NodeID{"quiet"}, who(f.reported())); diff != "" {
+		if diff := cmp.Diff([]core.NodeID{"quiet"}, nodeIDs(f.reported())); diff != "" {
 			t.Fatalf("reported (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]core.NodeID{"loud"}, inView(f.fleet)); diff != "" {
 			t.Errorf("in view (-want +got):\n%s", diff)
 		}
-		f.pass(2*time.Minute, "loud")
-		if diff := cmp.Diff([]core.NodeID{"quiet"}, who(f.reported())); diff != "" {
+		f.advance(2*time.Minute, "loud")
+		if diff := cmp.Diff([]core.NodeID{"quiet"}, nodeIDs(f.reported())); diff != "" {
 			t.Errorf("reported after two minutes (-want +got):\n%s", diff)
 		}
 	})
@@ -52,7 +52,7 @@ func TestSilentNodeIsReportedOnce(t *testing.T) {
 func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		failures := map[core.NodeID]int{"a": 3, "b": 0}
 		f.silent = func(id core.NodeID) error {
 			if failures[id]--; failures[id] >= 0 {
@@ -77,8 +77,8 @@ func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 			t.Fatalf("reports (-want +got):\n%s", diff)
 		}
 		for i := 1; i < len(times); i++ {
-			if gap := times[i] - times[i-1]; gap < pollEvery-pollEvery/10 || gap > pollMost {
-				t.Errorf("asked again after %v, want about %v", gap, pollEvery)
+			if gap := times[i] - times[i-1]; gap < pollInterval-pollInterval/10 || gap > pollMost {
+				t.Errorf("asked again after %v, want about %v", gap, pollInterval)
 			}
 		}
 		time.Sleep(time.Minute)
@@ -90,10 +90,10 @@ func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 
 func TestSilentNodeIsReportedAnewAfterItCameBack(t *testing.T) {
 	t.Parallel()
-	for name, comeBack := range map[string]func(*following){
-		"by heartbeat":    func(f *following) { f.beat("a") },
-		"by registration": func(f *following) { f.register("a") },
-		"after it was forgotten": func(f *following) {
+	for name, comeBack := range map[string]func(*followerHarness){
+		"by heartbeat":    func(f *followerHarness) { f.heartbeat("a") },
+		"by registration": func(f *followerHarness) { f.register("a") },
+		"after it was forgotten": func(f *followerHarness) {
 			f.remove("a")
 			f.register("a")
 		},
@@ -101,7 +101,7 @@ func TestSilentNodeIsReportedAnewAfterItCameBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := prepare(t)
+				f := newFollowerHarness(t)
 				f.register("a")
 				f.run()
 				for life := range 3 {
@@ -125,7 +125,7 @@ func TestSilentNodeIsReportedAnewAfterItCameBack(t *testing.T) {
 func TestRemovedNodeIsNotReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
 		time.Sleep(presence / 2)
@@ -142,13 +142,13 @@ func TestRemovedNodeIsNotReported(t *testing.T) {
 func TestNodeThatWasSilentAllAlongIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := prepare(t)
+		f := newFollowerHarness(t)
 		f.register("a")
 		time.Sleep(time.Hour)
 		f.run()
 		time.Sleep(pollMost)
 		synctest.Wait()
-		if diff := cmp.Diff([]core.NodeID{"a"}, who(f.reported())); diff != "" {
+		if diff := cmp.Diff([]core.NodeID{"a"}, nodeIDs(f.reported())); diff != "" {
 			t.Errorf("reported (-want +got):\n%s", diff)
 		}
 		if f.fleet.Len() != 0 {
@@ -162,9 +162,9 @@ func TestNodeThatWasSilentAllAlongIsReported(t *testing.T) {
 func TestNotesOfAForgottenNodeGo(t *testing.T) {
 	t.Parallel()
 	follower := &Follower{Fleet: New(presence)}
-	follower.take([]store.LastSeen{{Node: "a", Age: presence}, {Node: "b", Age: presence}})
-	follower.take([]store.LastSeen{{Node: "b", Age: presence}})
-	if diff := cmp.Diff(map[core.NodeID]bool{"b": true}, follower.losses.known); diff != "" {
+	follower.recordLastSeen([]store.LastSeen{{Node: "a", Age: presence}, {Node: "b", Age: presence}})
+	follower.recordLastSeen([]store.LastSeen{{Node: "b", Age: presence}})
+	if diff := cmp.Diff(map[core.NodeID]bool{"b": true}, follower.silent.reported); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
