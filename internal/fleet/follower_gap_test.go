@@ -10,9 +10,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// lag holds the changes back that are made meanwhile, adds more of its own than a store keeps for a follower
-// that lags behind, and lets them go. It needs a node to make them with. No time passes, so that no poll finds
-// what the changes do not tell.
+// fallBehind holds back the changes that are made by meanwhile, adds more changes of a busy node than a store buffers for a
+// slow follower, and then delivers. No time passes, so that no poll finds what the changes do not contain.
 func (f *followerHarness) fallBehind(busy core.NodeID, meanwhile func()) {
 	f.t.Helper()
 	hold := make(chan struct{})
@@ -36,7 +35,7 @@ func (f *followerHarness) fallBehind(busy core.NodeID, meanwhile func()) {
 	}
 }
 
-// A follower that fell too far behind is told that it missed something, not what. It compares the whole.
+// TestFollowerComparesAfterAGap checks that a follower which missed changes compares the whole fleet.
 func TestFollowerComparesAfterAGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,9 +73,9 @@ func TestFollowerComparesAfterAGap(t *testing.T) {
 	})
 }
 
-// A node that registers while the list is read is not on the list. It must not be taken for one that the
-// store has forgotten, however long the reading takes.
-func TestComparisonSparesWhoRegistersMeanwhile(t *testing.T) {
+// TestComparisonKeepsNodesThatRegisterMeanwhile checks that a node which registers while the list is read, and is not on
+// it, is not removed.
+func TestComparisonKeepsNodesThatRegisterMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -106,9 +105,8 @@ func TestComparisonSparesWhoRegistersMeanwhile(t *testing.T) {
 	}
 }
 
-// The stream of changes may break. The follower takes it up again after a moment, and compares, since nobody
-// knows what went by in between.
-func TestFollowerTakesUpABrokenStream(t *testing.T) {
+// TestFollowerResumesABrokenStream checks that the follower watches again after a delay and compares the whole fleet.
+func TestFollowerResumesABrokenStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -135,8 +133,9 @@ func TestFollowerTakesUpABrokenStream(t *testing.T) {
 	})
 }
 
-// While the store is away the view stays as it is, as far as nodes are not silent; afterwards it catches up.
-func TestFollowerOutlastsAStoreThatIsAway(t *testing.T) {
+// TestFollowerSurvivesAnUnavailableStore checks that the view keeps its nodes while the store is unavailable and catches up
+// afterwards.
+func TestFollowerSurvivesAnUnavailableStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -145,15 +144,15 @@ func TestFollowerOutlastsAStoreThatIsAway(t *testing.T) {
 		f.advance(3*pollInterval, "a")
 		synctest.Wait()
 		f.store.mu.Lock()
-		f.store.failing["Sightings"] = 8
+		f.store.failing["LastSeen"] = 8
 		f.store.mu.Unlock()
-		f.advance(12*pollMost, "a")
+		f.advance(12*maxPollInterval, "a")
 		synctest.Wait()
 		n := f.fleet.Node("a")
 		if n == nil {
-			t.Fatal("the node left although it was heard all the time")
+			t.Fatal("the node left although it sent heartbeats all the time")
 		}
-		if got := n.SinceSeen(f.fleet.Now()); got > time.Second+pollMost {
+		if got := n.SinceSeen(f.fleet.Now()); got > time.Second+maxPollInterval {
 			t.Errorf("thought silent for %v after the store came back", got)
 		}
 		if got := f.reported(); len(got) > 0 {
@@ -162,9 +161,9 @@ func TestFollowerOutlastsAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// A comparison that was due and failed is still due. Until it is made, what went by in the gap is not in view,
-// and half a minute of that is half a minute of wrong choices and refusals.
-func TestFollowerComparesAgainAfterAComparisonThatFailed(t *testing.T) {
+// TestFollowerRetriesAFailedComparison checks that a failed comparison is retried at the next poll, not after
+// compareInterval: until then selections miss the changes.
+func TestFollowerRetriesAFailedComparison(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -179,7 +178,7 @@ func TestFollowerComparesAgainAfterAComparisonThatFailed(t *testing.T) {
 			f.store.failing["Nodes"] = 1
 			f.store.mu.Unlock()
 		})
-		f.advance(3*pollMost, "busy", "changed", "new")
+		f.advance(3*maxPollInterval, "busy", "changed", "new")
 		synctest.Wait()
 		if f.fleet.Node("changed").Summary().Ready() {
 			t.Error("a drain is not in view three polls after the comparison failed")
@@ -190,8 +189,8 @@ func TestFollowerComparesAgainAfterAComparisonThatFailed(t *testing.T) {
 	})
 }
 
-// Marks that could not be read cost the node nothing else.
-func TestFollowerTakesANodeWhoseMarksCannotBeRead(t *testing.T) {
+// TestFollowerAdmitsANodeWithUnreadableMarks checks that a node is in view even if its marks could not be read.
+func TestFollowerAdmitsANodeWithUnreadableMarks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)

@@ -13,12 +13,12 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
-// What the tests of a Follower share. They run inside a bubble: time passes when everybody waits.
+// The tests of a Follower run in a synctest bubble: time advances when all goroutines wait.
 
-// pollMost is the longest a poll waits, jitter included.
-const pollMost = pollInterval + pollInterval/10
+// maxPollInterval is the maximum interval between polls, jitter included.
+const maxPollInterval = pollInterval + pollInterval/10
 
-// census is a real store that can be made to fail, to lose changes and to hold them back.
+// faultyReader is a real store that can be made to fail, to lose changes and to delay them.
 type faultyReader struct {
 	*memstore.Store
 
@@ -63,7 +63,7 @@ func (c *faultyReader) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.N
 }
 
 func (c *faultyReader) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
-	if err := c.fail("Sightings"); err != nil {
+	if err := c.fail("LastSeen"); err != nil {
 		return nil, err
 	}
 	return c.Store.LastSeen(ctx)
@@ -99,7 +99,7 @@ func (c *faultyReader) Watch(ctx context.Context, ready func(), fn func(store.Ch
 	})
 }
 
-// following is a Follower at work.
+// followerHarness runs a Follower over a real store.
 type followerHarness struct {
 	t      *testing.T
 	store  *faultyReader
@@ -113,13 +113,13 @@ type followerHarness struct {
 	reports []silentReport
 }
 
-// report is one call of the Follower's callback.
+// silentReport is one call of OnSilent.
 type silentReport struct {
 	Node core.NodeID
 	At   time.Duration // since the start
 }
 
-// prepare makes a Follower that has not begun, so that a test can set the scene.
+// newFollowerHarness makes a Follower that is not started, so that a test can set up the store.
 func newFollowerHarness(t *testing.T) *followerHarness {
 	t.Helper()
 	timing := store.Timing{Presence: presence, ReservedTTL: 5 * time.Second, Attempt: presence, Job: 2 * presence, Retention: time.Minute}
@@ -129,7 +129,7 @@ func newFollowerHarness(t *testing.T) *followerHarness {
 	}
 }
 
-// run starts the Follower; it ends with the test.
+// run starts the Follower; the end of the test stops it.
 func (f *followerHarness) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop, f.done = cancel, make(chan struct{})
@@ -161,7 +161,7 @@ func (f *followerHarness) run() {
 	})
 }
 
-// reported is who was reported silent so far, in order.
+// reported returns the reports so far, in order.
 func (f *followerHarness) reported() []silentReport {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,7 +178,7 @@ func (f *followerHarness) register(id core.NodeID, changes ...func(*core.Node)) 
 	return r
 }
 
-// beat sends a heartbeat to the store that changes nothing.
+// heartbeat sends heartbeats to the store that change nothing.
 func (f *followerHarness) heartbeat(ids ...core.NodeID) {
 	f.t.Helper()
 	for _, id := range ids {
@@ -189,7 +189,7 @@ func (f *followerHarness) heartbeat(ids ...core.NodeID) {
 	}
 }
 
-// pass lets time pass while the nodes send their heartbeats.
+// advance advances the time while the nodes send heartbeats.
 func (f *followerHarness) advance(d time.Duration, ids ...core.NodeID) {
 	f.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {

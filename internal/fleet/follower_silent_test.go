@@ -11,7 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// who lists the reported nodes in order.
+// nodeIDs returns the reported nodes in order.
 func nodeIDs(reports []silentReport) []core.NodeID {
 	ids := []core.NodeID{}
 	for _, r := range reports {
@@ -32,7 +32,7 @@ func TestSilentNodeIsReportedOnce(t *testing.T) {
 		if got := f.reported(); len(got) > 0 || f.fleet.Node("quiet") == nil {
 			t.Fatalf("reported %v before the presence time was over", got)
 		}
-		f.advance(pollMost+1, "loud")
+		f.advance(maxPollInterval+1, "loud")
 		synctest.Wait()
 		if diff := cmp.Diff([]core.NodeID{"quiet"}, nodeIDs(f.reported())); diff != "" {
 			t.Fatalf("reported (-want +got):\n%s", diff)
@@ -47,8 +47,8 @@ func TestSilentNodeIsReportedOnce(t *testing.T) {
 	})
 }
 
-// The callback sees to the jobs of the silent node. If it cannot, nobody else will: it is asked again at every
-// poll until it can.
+// TestSilentNodeIsReportedAgainIfTheCallbackFails checks that a node is reported at every poll until the callback has
+// handled its jobs.
 func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 		f.register("a")
 		f.register("b")
 		f.run()
-		time.Sleep(presence + 5*pollMost)
+		time.Sleep(presence + 5*maxPollInterval)
 		synctest.Wait()
 		count := make(map[core.NodeID]int)
 		var times []time.Duration
@@ -77,7 +77,7 @@ func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 			t.Fatalf("reports (-want +got):\n%s", diff)
 		}
 		for i := 1; i < len(times); i++ {
-			if gap := times[i] - times[i-1]; gap < pollInterval-pollInterval/10 || gap > pollMost {
+			if gap := times[i] - times[i-1]; gap < pollInterval-pollInterval/10 || gap > maxPollInterval {
 				t.Errorf("asked again after %v, want about %v", gap, pollInterval)
 			}
 		}
@@ -88,7 +88,7 @@ func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 	})
 }
 
-func TestSilentNodeIsReportedAnewAfterItCameBack(t *testing.T) {
+func TestSilentNodeIsReportedAgainAfterItReturned(t *testing.T) {
 	t.Parallel()
 	for name, comeBack := range map[string]func(*followerHarness){
 		"by heartbeat":    func(f *followerHarness) { f.heartbeat("a") },
@@ -105,7 +105,7 @@ func TestSilentNodeIsReportedAnewAfterItCameBack(t *testing.T) {
 				f.register("a")
 				f.run()
 				for life := range 3 {
-					time.Sleep(presence + pollMost)
+					time.Sleep(presence + maxPollInterval)
 					synctest.Wait()
 					if got := len(f.reported()); got != life+1 {
 						t.Fatalf("%d reports in life %d, want %d", got, life+1, life+1)
@@ -121,7 +121,7 @@ func TestSilentNodeIsReportedAnewAfterItCameBack(t *testing.T) {
 	}
 }
 
-// A node that the store has forgotten has no jobs left to see to.
+// TestRemovedNodeIsNotReported checks that a node which the store has removed is not reported: it has no jobs.
 func TestRemovedNodeIsNotReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,15 +138,16 @@ func TestRemovedNodeIsNotReported(t *testing.T) {
 	})
 }
 
-// Nodes that were silent before the follower began may have jobs that nobody has seen to.
-func TestNodeThatWasSilentAllAlongIsReported(t *testing.T) {
+// TestNodeSilentBeforeStartIsReported checks that nodes which were silent before the follower started are reported: their
+// jobs may not have been handled.
+func TestNodeSilentBeforeStartIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
 		f.register("a")
 		time.Sleep(time.Hour)
 		f.run()
-		time.Sleep(pollMost)
+		time.Sleep(maxPollInterval)
 		synctest.Wait()
 		if diff := cmp.Diff([]core.NodeID{"a"}, nodeIDs(f.reported())); diff != "" {
 			t.Errorf("reported (-want +got):\n%s", diff)
@@ -157,9 +158,8 @@ func TestNodeThatWasSilentAllAlongIsReported(t *testing.T) {
 	})
 }
 
-// Nodes that are given a new name at every registration come and go for ever. What was noted of one goes when
-// the store forgets it, or the notes would grow without end.
-func TestNotesOfAForgottenNodeGo(t *testing.T) {
+// TestRemovedNodesLeaveTheQueue checks that the queue does not grow if nodes register under new ids forever.
+func TestRemovedNodesLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	follower := &Follower{Fleet: New(presence)}
 	follower.recordLastSeen([]store.LastSeen{{Node: "a", Age: presence}, {Node: "b", Age: presence}})

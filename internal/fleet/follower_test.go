@@ -11,7 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-func TestFollowerFindsWhoIsThere(t *testing.T) {
+func TestFollowerReadsExistingNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -35,8 +35,8 @@ func TestFollowerFindsWhoIsThere(t *testing.T) {
 	})
 }
 
-// Changes are pushed: the view has them before any time has passed.
-func TestFollowerTakesChangesAtOnce(t *testing.T) {
+// TestFollowerAppliesChangesAtOnce checks that pushed changes are in view before any time has passed.
+func TestFollowerAppliesChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -80,8 +80,8 @@ func TestFollowerTakesChangesAtOnce(t *testing.T) {
 	})
 }
 
-// A heartbeat that changes nothing is not pushed. The poll notices it, so the node stays.
-func TestFollowerKeepsWhoIsHeard(t *testing.T) {
+// TestFollowerKeepsNodesWithHeartbeats checks that the poll finds heartbeats without changes, which are not pushed.
+func TestFollowerKeepsNodesWithHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -92,9 +92,9 @@ func TestFollowerKeepsWhoIsHeard(t *testing.T) {
 			synctest.Wait()
 			n := f.fleet.Node("a")
 			if n == nil {
-				t.Fatalf("the node left after %v although it is heard each second", time.Since(f.start))
+				t.Fatalf("the node left after %v although it sends heartbeats each second", time.Since(f.start))
 			}
-			if got := n.SinceSeen(f.fleet.Now()); got > time.Second+pollMost {
+			if got := n.SinceSeen(f.fleet.Now()); got > time.Second+maxPollInterval {
 				t.Fatalf("thought silent for %v", got)
 			}
 		}
@@ -104,7 +104,7 @@ func TestFollowerKeepsWhoIsHeard(t *testing.T) {
 	})
 }
 
-// deafen makes the store lose every change from now on without a word.
+// blockChanges makes the store lose every change from now on without an error.
 func (f *followerHarness) blockChanges() {
 	synctest.Wait()
 	f.store.mu.Lock()
@@ -112,7 +112,7 @@ func (f *followerHarness) blockChanges() {
 	f.store.deaf = true
 }
 
-// A change may be lost without anybody noticing; the regular comparison makes up for it.
+// TestFollowerComparesRegularly checks that a change which was lost without an error is found by the next comparison.
 func TestFollowerComparesRegularly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestFollowerComparesRegularly(t *testing.T) {
 		f.run()
 		f.blockChanges()
 		f.drain("a", true)
-		f.advance(compareInterval+2*pollMost, "a")
+		f.advance(compareInterval+2*maxPollInterval, "a")
 		synctest.Wait()
 		if n := f.fleet.Node("a"); n == nil || n.Summary().Ready() {
 			t.Error("a drain was not noticed")
@@ -129,7 +129,7 @@ func TestFollowerComparesRegularly(t *testing.T) {
 	})
 }
 
-func TestFollowerFindsWhoseComingAndGoingWasLost(t *testing.T) {
+func TestFollowerFindsLostRegistrationsAndRemovals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -140,7 +140,7 @@ func TestFollowerFindsWhoseComingAndGoingWasLost(t *testing.T) {
 		f.remove("removed")
 		f.register("new")
 		f.mark("new", "asr", 10*time.Minute)
-		f.advance(compareInterval+2*pollMost, "kept", "new")
+		f.advance(compareInterval+2*maxPollInterval, "kept", "new")
 		synctest.Wait()
 		if diff := cmp.Diff([]core.NodeID{"kept", "new"}, inView(f.fleet)); diff != "" {
 			t.Errorf("in view (-want +got):\n%s", diff)
@@ -151,7 +151,7 @@ func TestFollowerFindsWhoseComingAndGoingWasLost(t *testing.T) {
 	})
 }
 
-func TestFollowerForgetsIdlePools(t *testing.T) {
+func TestFollowerEvictsIdlePools(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -162,7 +162,7 @@ func TestFollowerForgetsIdlePools(t *testing.T) {
 		if diff := cmp.Diff([]string{"en→de"}, poolNames(f.fleet)); diff != "" {
 			t.Errorf("before its time (-want +got):\n%s", diff)
 		}
-		time.Sleep(compareInterval + 2*pollMost)
+		time.Sleep(compareInterval + 2*maxPollInterval)
 		synctest.Wait()
 		if got := poolNames(f.fleet); len(got) > 0 {
 			t.Errorf("still there: %v", got)
@@ -170,9 +170,8 @@ func TestFollowerForgetsIdlePools(t *testing.T) {
 	})
 }
 
-// Marks live in the store for as long as they were set. A node that leaves the view and registers again has
-// them still, as it would had it stayed in view or been found by a comparison.
-func TestFollowerTakesTheMarksOfANodeThatComesBack(t *testing.T) {
+// TestFollowerReadsMarksOfAReturningNode checks that a node which left the view and registers again still has its marks.
+func TestFollowerReadsMarksOfAReturningNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -180,7 +179,7 @@ func TestFollowerTakesTheMarksOfANodeThatComesBack(t *testing.T) {
 		f.run()
 		synctest.Wait()
 		f.mark("a", "asr", time.Minute)
-		time.Sleep(presence + pollMost)
+		time.Sleep(presence + maxPollInterval)
 		synctest.Wait()
 		if f.fleet.Node("a") != nil {
 			t.Fatal("the silent node is still in view")
@@ -193,29 +192,28 @@ func TestFollowerTakesTheMarksOfANodeThatComesBack(t *testing.T) {
 	})
 }
 
-// A node that was out of reach for a while and goes on with its heartbeats where it left off, at another
-// instance, makes no change to push. The poll sees that it is alive; until it is in view its slots are free
-// and nobody here gets them.
-func TestFollowerSeesANodeThatIsHeardAgain(t *testing.T) {
+// TestFollowerFindsANodeThatResumesHeartbeats checks that a node which was silent and continues its heartbeats at another
+// instance, which makes no change to push, is in view after the next poll.
+func TestFollowerFindsANodeThatResumesHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
 		f.register("a")
 		f.run()
-		time.Sleep(presence + pollMost)
+		time.Sleep(presence + maxPollInterval)
 		synctest.Wait()
 		if f.fleet.Node("a") != nil {
 			t.Fatal("the silent node is still in view")
 		}
-		f.advance(2*pollMost, "a")
+		f.advance(2*maxPollInterval, "a")
 		synctest.Wait()
 		if f.fleet.Node("a") == nil {
-			t.Errorf("two polls after it was heard again the node is not in view")
+			t.Errorf("two polls after its next heartbeat the node is not in view")
 		}
 	})
 }
 
-// Run returns as soon as its context ends, wherever it is, and leaves nothing running.
+// TestRunReturnsWhenTheContextEnds checks that Run returns at once in every state and leaks no goroutine.
 func TestRunReturnsWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	const forEver = 1 << 20
@@ -228,7 +226,7 @@ func TestRunReturnsWhenTheContextEnds(t *testing.T) {
 		{"between two polls", func(*followerHarness) {}, pollInterval / 2},
 		{"after a long life", func(*followerHarness) {}, 5 * time.Minute},
 		{"while the stream is broken", func(f *followerHarness) { f.store.failing["Watch"] = forEver }, time.Minute},
-		{"while nobody says who is alive", func(f *followerHarness) { f.store.failing["Sightings"] = forEver }, time.Minute},
+		{"while last-seen times cannot be read", func(f *followerHarness) { f.store.failing["LastSeen"] = forEver }, time.Minute},
 		{"while comparisons fail", func(f *followerHarness) { f.store.failing["Nodes"] = forEver }, time.Minute},
 		{"while a silent node's jobs cannot be moved", func(f *followerHarness) {
 			f.silent = func(core.NodeID) error { return errAway }
@@ -259,8 +257,8 @@ func TestRunReturnsWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-// TestPartialUntilRead: the view is complete when every node of the store and their marks were read, and not before.
-func TestPartialUntilRead(t *testing.T) {
+// TestPartialUntilNodesAndMarksAreRead checks that the view is complete once every node and its marks were read.
+func TestPartialUntilNodesAndMarksAreRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -275,12 +273,12 @@ func TestPartialUntilRead(t *testing.T) {
 		if f.fleet.Len() != 0 || !f.fleet.Partial() {
 			t.Fatalf("the store did not answer: %d nodes, partial %v", f.fleet.Len(), f.fleet.Partial())
 		}
-		time.Sleep(pollMost)
+		time.Sleep(maxPollInterval)
 		synctest.Wait()
 		if f.fleet.Len() != 1200 || !f.fleet.Partial() {
 			t.Fatalf("the marks could not be read: %d nodes, partial %v", f.fleet.Len(), f.fleet.Partial())
 		}
-		time.Sleep(pollMost)
+		time.Sleep(maxPollInterval)
 		synctest.Wait()
 		if f.fleet.Partial() {
 			t.Error("everything was read, and the view is still partial")

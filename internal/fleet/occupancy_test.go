@@ -10,19 +10,19 @@ import (
 
 const believed = time.Duration(validServiceTimes * initialServiceTime * float64(time.Second))
 
-func fleetWithNode(t *testing.T, most int) (*Fleet, *Node) {
+func fleetWithNode(t *testing.T, maxJobs int) (*Fleet, *Node) {
 	t.Helper()
 	f := agedFleet()
-	f.Update(status(declared("a", slots(most))))
+	f.Update(status(declared("a", slots(maxJobs))))
 	return f, f.Node("a")
 }
 
-func TestShareIsTheLedgersLastAnswer(t *testing.T) {
+func TestUtilizationIsTheLastObservation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name           string
-		inFlight, most int
-		want           float64
+		name            string
+		inFlight, limit int
+		want            float64
 	}{
 		{"idle", 0, 4, 0},
 		{"part", 3, 4, 0.75},
@@ -35,9 +35,9 @@ func TestShareIsTheLedgersLastAnswer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f, n := fleetWithNode(t, c.most)
+			f, n := fleetWithNode(t, c.limit)
 			now := f.Now()
-			f.Observe(n, c.inFlight, c.most, now)
+			f.Observe(n, c.inFlight, c.limit, now)
 			if got := f.Utilization(n, now); got != c.want {
 				t.Errorf("share %v, want %v", got, c.want)
 			}
@@ -45,8 +45,8 @@ func TestShareIsTheLedgersLastAnswer(t *testing.T) {
 	}
 }
 
-// The limit is the node's own, not the one of the answer: it may have changed since.
-func TestShareFollowsTheDeclaredMaximum(t *testing.T) {
+// TestUtilizationUsesTheDeclaredMaximum checks that the current maximum counts, not that of the observation.
+func TestUtilizationUsesTheDeclaredMaximum(t *testing.T) {
 	t.Parallel()
 	f, n := fleetWithNode(t, 4)
 	now := f.Now()
@@ -57,7 +57,7 @@ func TestShareFollowsTheDeclaredMaximum(t *testing.T) {
 	}
 }
 
-func TestObservationIsBelievedForAFewServiceTimes(t *testing.T) {
+func TestObservationIsValidForAFewServiceTimes(t *testing.T) {
 	t.Parallel()
 	const at = Instant(90 * time.Minute)
 	for _, c := range []struct {
@@ -84,7 +84,7 @@ func TestObservationIsBelievedForAFewServiceTimes(t *testing.T) {
 	}
 }
 
-func TestSlowJobsKeepObservationsGoodForLonger(t *testing.T) {
+func TestSlowJobsKeepObservationsValidForLonger(t *testing.T) {
 	t.Parallel()
 	f, n := fleetWithNode(t, 4)
 	at := f.Now()
@@ -107,7 +107,7 @@ func TestSlowJobsKeepObservationsGoodForLonger(t *testing.T) {
 	}
 }
 
-func TestUnseenNodeIsUnknown(t *testing.T) {
+func TestNodeWithoutObservationIsUnknown(t *testing.T) {
 	t.Parallel()
 	f := agedFleet()
 	if got, known := f.InFlight(newNode(status(declared("a"))), f.Now()); known {
@@ -115,7 +115,7 @@ func TestUnseenNodeIsUnknown(t *testing.T) {
 	}
 }
 
-// An observation of the very first millisecond is not taken for none.
+// TestObservationOfTheFirstInstantCounts checks that an observation in the first millisecond does not count as none.
 func TestObservationOfTheFirstInstantCounts(t *testing.T) {
 	t.Parallel()
 	f, n := fleetWithNode(t, 4)
@@ -125,7 +125,7 @@ func TestObservationOfTheFirstInstantCounts(t *testing.T) {
 	}
 }
 
-func TestUnknownShareIsTheAverage(t *testing.T) {
+func TestUnknownUtilizationIsTheMean(t *testing.T) {
 	t.Parallel()
 	f, seen := fleetWithNode(t, 4)
 	stranger := newNode(status(declared("b")))
@@ -144,7 +144,7 @@ func TestUnknownShareIsTheAverage(t *testing.T) {
 	if got := f.Utilization(seen, now+Instant(believed)+Instant(time.Millisecond)); math.Abs(got-0.5) > 1e-2 {
 		t.Errorf("share %v of an old answer, want the average of about 0.5", got)
 	}
-	// A node without slots says nothing about how full the others are.
+	// A node without slots does not change the mean.
 	before := f.Utilization(stranger, now)
 	f.Observe(seen, 0, 0, now)
 	if got := f.Utilization(stranger, now); got != before {
@@ -152,9 +152,9 @@ func TestUnknownShareIsTheAverage(t *testing.T) {
 	}
 }
 
-// However full the others are, a node of which nothing is known is worth a try: if it counted as full, nobody
-// would ask and it would stay unknown.
-func TestUnknownIsNeverFull(t *testing.T) {
+// TestUnknownNodeIsNeverFull checks that a node without an observation never counts as full: it would never be tried, and
+// stay unknown.
+func TestUnknownNodeIsNeverFull(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := agedFleet()
@@ -169,8 +169,8 @@ func TestUnknownIsNeverFull(t *testing.T) {
 	})
 }
 
-// One word holds the count and the time; neither may spill into the other.
-func TestObservationsPack(t *testing.T) {
+// TestPackObservation checks that the count and the time in one word do not overflow into each other.
+func TestPackObservation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		inFlight := rapid.IntRange(-10, 1<<17).Draw(t, "in flight")

@@ -25,7 +25,7 @@ func poolNames(f *Fleet) []string {
 	return all
 }
 
-func TestPoolIsMadeOnce(t *testing.T) {
+func TestPoolIsBuiltOnce(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
 	written, spoken := f.Pool(direction("en", "de"), false), f.Pool(direction("en", "de"), true)
@@ -37,15 +37,14 @@ func TestPoolIsMadeOnce(t *testing.T) {
 	}
 	// Whoever waited while another made the pool must not make it again: the first would not be kept up to date.
 	if f.buildPool(poolKey{direction("en", "de"), false}, f.Now()) != written {
-		t.Error("whoever came second made another pool")
+		t.Error("the second call built another pool")
 	}
 	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, poolNames(f)); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
 }
 
-// crowd fills the table of pools to the given number without the cost of asking for each; the i-th was last
-// used i seconds after the start.
+// fillPools adds pools without the cost of building each; the i-th was last used i seconds after the start.
 func fillPools(f *Fleet, pools int) {
 	all := make(map[poolKey]*Pool, pools)
 	for i := range pools {
@@ -58,7 +57,7 @@ func fillPools(f *Fleet, pools int) {
 	f.pools.Store(&all)
 }
 
-// Directions come from requests, so somebody could ask for any number of them.
+// TestPoolsAreBounded checks that requests for any number of directions do not grow the pools without bound.
 func TestPoolsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +90,7 @@ func TestPoolsAreBounded(t *testing.T) {
 	})
 }
 
-func TestIdlePoolsAreForgotten(t *testing.T) {
+func TestIdlePoolsAreEvicted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
@@ -121,8 +120,8 @@ func TestIdlePoolsAreForgotten(t *testing.T) {
 	})
 }
 
-// A pool that is read all the time must not be forgotten, although not every read is noted.
-func TestPoolInSteadyUseStays(t *testing.T) {
+// TestPoolInUseIsNotEvicted checks that a pool in use stays although not every read is recorded.
+func TestPoolInUseIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)

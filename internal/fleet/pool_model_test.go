@@ -18,7 +18,7 @@ import (
 // A script is drawn first and played inside a bubble afterwards, because a property that fails must not
 // unwind through the bubble.
 
-// act is one line of a script.
+// action is one step of a script.
 type action struct {
 	Kind string
 	Node core.NodeID
@@ -91,11 +91,11 @@ var someActs = rapid.Custom(func(t *rapid.T) action {
 	return a
 })
 
-// world is a view next to what should be in it.
+// poolModel is a view with the nodes that should be in it.
 type poolModel struct {
 	fleet *Fleet
 	nodes map[core.NodeID]*core.Node
-	heard map[core.NodeID]time.Time
+	seen  map[core.NodeID]time.Time
 	last  map[core.NodeID]*core.Node // also of nodes that left: a store goes on counting
 }
 
@@ -127,7 +127,7 @@ func (w *poolModel) apply(a action) {
 	case "beat":
 		if known != nil {
 			w.fleet.RecordHeartbeat(a.Node, core.UnknownLoad, status(known).Occupancy)
-			w.heard[a.Node] = time.Now()
+			w.seen[a.Node] = time.Now()
 		}
 	case "remove":
 		w.fleet.Remove(a.Node)
@@ -136,7 +136,7 @@ func (w *poolModel) apply(a action) {
 		time.Sleep(a.Wait)
 		w.fleet.ExpireSilent()
 		for id := range w.nodes {
-			if time.Since(w.heard[id]) >= presence {
+			if time.Since(w.seen[id]) >= presence {
 				delete(w.nodes, id)
 			}
 		}
@@ -149,10 +149,10 @@ func (w *poolModel) apply(a action) {
 
 func (w *poolModel) take(n *core.Node) {
 	w.fleet.Update(status(n))
-	w.nodes[n.ID], w.last[n.ID], w.heard[n.ID] = n, n, time.Now()
+	w.nodes[n.ID], w.last[n.ID], w.seen[n.ID] = n, n, time.Now()
 }
 
-// served is who belongs to a direction, by the definition and without an index.
+// served returns the nodes that serve a direction, by definition and without an index.
 func (w *poolModel) served(key poolKey) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision)
 	wish := core.NewRequirement(key.Direction, key.tts)
@@ -189,7 +189,7 @@ func (w *poolModel) check() error {
 	return nil
 }
 
-func TestPoolsHoldWhoeverServes(t *testing.T) {
+func TestPoolsHoldExactlyTheNodesThatServe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		script := rapid.SliceOfN(someActs, 1, 60).Draw(rt, "script")
@@ -198,7 +198,7 @@ func TestPoolsHoldWhoeverServes(t *testing.T) {
 			w := poolModel{
 				fleet: agedFleet(),
 				nodes: make(map[core.NodeID]*core.Node),
-				heard: make(map[core.NodeID]time.Time),
+				seen:  make(map[core.NodeID]time.Time),
 				last:  make(map[core.NodeID]*core.Node),
 			}
 			for i, a := range script {
@@ -208,7 +208,7 @@ func TestPoolsHoldWhoeverServes(t *testing.T) {
 					return
 				}
 			}
-			// A pool that nobody asked for until now is no different from one that lived through it all.
+			// A pool that is built now equals one that was built before.
 			for _, key := range everyAsk {
 				w.fleet.Pool(key.Direction, key.tts)
 			}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestMissesSetANodeAside(t *testing.T) {
+func TestMissedACKsSetANodeAside(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		misses int
@@ -34,7 +34,7 @@ func TestMissesSetANodeAside(t *testing.T) {
 	}
 }
 
-func TestNodeIsNotSetAsideWithoutAMiss(t *testing.T) {
+func TestNodeIsNotSetAsideWithoutAMissedACK(t *testing.T) {
 	t.Parallel()
 	n := newNode(status(declared("a")))
 	for _, now := range []Instant{0, 1, Instant(time.Hour)} {
@@ -48,8 +48,8 @@ func TestNodeIsNotSetAsideWithoutAMiss(t *testing.T) {
 	}
 }
 
-// Misses count in a row: one answer forgives them all, also in the middle of the time aside.
-func TestAnAnswerForgivesEveryMiss(t *testing.T) {
+// TestAckClearsMissedACKs checks that one acknowledgement clears all misses, also while the node is set aside.
+func TestAckClearsMissedACKs(t *testing.T) {
 	t.Parallel()
 	n := newNode(status(declared("a")))
 	now := Instant(time.Hour)
@@ -69,8 +69,9 @@ func TestAnAnswerForgivesEveryMiss(t *testing.T) {
 	}
 }
 
-// The time aside runs from the last miss, and the count outlives it.
-func TestAMissAfterTheTimeAsideStillCounts(t *testing.T) {
+// TestMissedACKsCountAfterTheNodeWasSetAside checks that the count of misses survives the time for which the node was set
+// aside, which starts at the last miss.
+func TestMissedACKsCountAfterTheNodeWasSetAside(t *testing.T) {
 	t.Parallel()
 	n := newNode(status(declared("a")))
 	n.RecordMissedACK(0)
