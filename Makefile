@@ -10,7 +10,7 @@ BIN   := bin
 FUZZTIME ?= 30s
 
 .PHONY: help
-help: ## list what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: build
@@ -28,47 +28,27 @@ demo: build ## the same, with a simulated fleet and conversations, and a live su
 .PHONY: test
 test: lint modules race allocs ## everything that must hold before a change lands
 
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-
-# The tests start servers of their own. Debian's package would start one more on 6379, now and at every boot: a
-# policy-rc.d that says no prevents the first, and disabling it the second.
-POLICY := /usr/sbin/policy-rc.d
+# The tests start servers of their own. Debian's packages would start daemons beside them: tools/apt-install.sh prevents it.
+APT := tools/apt-install.sh
 
 .PHONY: redis
 redis: ## install redis-server, which the tests start for themselves, where it is missing
 	@set -e; \
-	if ! command -v redis-server >/dev/null; then \
-	  if ! command -v apt-get >/dev/null || { [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; }; then \
-	    echo 'redis-server is missing, and this machine has no apt-get (or no sudo) to install it with.' >&2; \
-	    echo 'Install Redis 7.0 or newer and put redis-server on PATH; it need not run: the tests start their own.' >&2; \
-	    exit 1; \
-	  fi; \
-	  echo 'redis-server is missing; installing it with apt-get'; \
-	  if [ ! -e $(POLICY) ]; then \
-	    trap '$(SUDO) rm -f $(POLICY)' EXIT; \
-	    printf '#!/bin/sh\nexit 101\n' | $(SUDO) tee $(POLICY) >/dev/null; \
-	    $(SUDO) chmod 755 $(POLICY); \
-	  fi; \
-	  $(SUDO) apt-get update -qq; \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends redis-server; \
-	  if [ -d /run/systemd/system ]; then $(SUDO) systemctl disable --now redis-server; fi; \
-	fi; \
+	command -v redis-server >/dev/null || $(APT) redis-server redis-server || \
+	  { echo 'Install Redis 7.0 or newer and put redis-server on PATH; it need not run: the tests start their own.' >&2; exit 1; }; \
 	redis-server --version | grep -qE 'v=([7-9]|[1-9][0-9]+)\.' || \
 	  { echo "the tests need Redis 7.0 or newer; this is: $$(redis-server --version)" >&2; exit 1; }
 
+.PHONY: promtool
+promtool: ## install promtool, with which the tests check the alerts, where it is missing
+	@command -v promtool >/dev/null || $(APT) prometheus prometheus || \
+	  { echo 'Install promtool, which is part of Prometheus, and put it on PATH.' >&2; exit 1; }
+
 .PHONY: opus-tools
-opus-tools: ## install opus-tools, which the tests hold our Ogg Opus streams against, where they are missing
+opus-tools: ## install opus-tools, with which the tests check our Ogg Opus streams, where they are missing
 	@set -e; \
-	if ! command -v opusinfo >/dev/null || ! command -v opusdec >/dev/null || ! command -v opusenc >/dev/null; then \
-	  if ! command -v apt-get >/dev/null || { [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; }; then \
-	    echo 'opus-tools are missing, and this machine has no apt-get (or no sudo) to install them with.' >&2; \
-	    echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; \
-	    exit 1; \
-	  fi; \
-	  echo 'opus-tools are missing; installing them with apt-get'; \
-	  $(SUDO) apt-get update -qq; \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends opus-tools; \
-	fi
+	{ command -v opusinfo && command -v opusdec && command -v opusenc; } >/dev/null || $(APT) opus-tools || \
+	  { echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; exit 1; }
 
 # Sessions and nodes in JavaScript, for the tests of internal/interop. What they depend on is pinned by package-lock.json.
 JS := internal/interop/js
@@ -82,7 +62,7 @@ $(JS)/node_modules/.package-lock.json: $(JS)/package.json $(JS)/package-lock.jso
 	npm --prefix $(JS) ci --no-audit --no-fund --loglevel error
 	@touch $@
 
-# Modules of their own, so that what only they need is not needed by who builds the scheduler. `./...` does not see them.
+# Modules of their own, so that the scheduler does not depend on what only they need. `./...` does not include them.
 NESTED := $(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/node_modules/*' -printf '%h ')
 
 .PHONY: modules
@@ -94,9 +74,10 @@ modules: ## build and vet every nested module, with nothing but what its go.sum 
 	  if [ -n "$$packages" ]; then $(GO) -C $$dir vet -mod=readonly $$packages; fi; \
 	done
 
-# The drills take the whole machine, and other tests, those with JavaScript most of all, are held to real time: they take turns.
+# The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
+# another.
 .PHONY: race
-race: redis opus-tools interop ## every test under the race detector
+race: redis promtool opus-tools interop ## every test under the race detector
 	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop)$$')
 	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -race -timeout 12m ./internal/drill
@@ -179,7 +160,7 @@ PKG ?= ./...
 N   ?= 20
 
 .PHONY: flake
-flake: redis opus-tools interop ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
+flake: redis promtool opus-tools interop ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
 .PHONY: bench-pauses
