@@ -71,7 +71,7 @@ func TestBalancerKnowsEveryInstance(t *testing.T) {
 // Silence that the schedulers allow must not be one that the balancer ends.
 func TestBalancerIsMorePatientThanSchedulers(t *testing.T) {
 	t.Parallel()
-	const pings = 15 * time.Second // how often a scheduler asks whoever is silent; after two misses it closes
+	const pings = 15 * time.Second // interval of the pings of a scheduler; it closes after two without a pong
 	for _, line := range directives(t)["defaults"] {
 		if value, ok := strings.CutPrefix(line, "timeout tunnel "); ok {
 			if d, err := time.ParseDuration(value); err != nil || d < 3*pings {

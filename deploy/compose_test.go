@@ -80,7 +80,7 @@ func (d *dependencies) UnmarshalYAML(n *yaml.Node) error {
 
 var placeholder = regexp.MustCompile(`\$\$|\$\{([A-Z_]+):-([^}]*)\}|\$`)
 
-// fill puts the defaults into what the shell of whoever starts it may change; there must be one for everything.
+// fill replaces variables, which the environment may set, by their defaults; each must have one.
 func fill(t *testing.T, s string) string {
 	t.Helper()
 	return placeholder.ReplaceAllStringFunc(s, func(found string) string {
@@ -265,7 +265,7 @@ func TestInstancesAreOneScheduler(t *testing.T) {
 	}
 }
 
-// Whoever is asked to stop needs its time: a container that is killed earlier loses jobs that could have ended.
+// A shutdown takes its time: a container that is killed earlier loses jobs that could have ended.
 func TestNobodyIsKilledWhileStopping(t *testing.T) {
 	t.Parallel()
 	c := compose(t)

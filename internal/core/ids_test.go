@@ -34,7 +34,7 @@ func TestValidID(t *testing.T) {
 		{"semicolon, just above :", ";", false},
 		{"line end", "a\n", false},
 		{"zero byte", "a\x00", false},
-		{"letter outside ASCII", "é", false},
+		{"character outside ASCII", "é", false},
 		{"digit outside ASCII", "١", false},
 		{"not UTF-8", "\xff", false},
 	} {

@@ -80,7 +80,7 @@ func TestLanguageMatching(t *testing.T) {
 		want, have     string
 		target, source bool
 	}{
-		// To the letter, in whatever spelling.
+		// The same tag, in any spelling.
 		{"en", "en", true, true},
 		{"cmn", "zho_Hans", true, true},
 		{"zh-Hant-TW", "zh-TW", true, true},

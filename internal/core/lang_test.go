@@ -68,7 +68,7 @@ func TestParseLangErrors(t *testing.T) {
 		{"a name", "english", "not a BCP-47"},
 		{"a name in its own script", "中文", "not a BCP-47"},
 		{"unknown code", "xx", "not a BCP-47"},
-		{"one letter", "e", "not a BCP-47"},
+		{"one character", "e", "not a BCP-47"},
 		{"digits", "123", "not a BCP-47"},
 		{"trailing hyphen", "en-", "not a BCP-47"},
 		{"leading hyphen", "-en", "not a BCP-47"},

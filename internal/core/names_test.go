@@ -39,7 +39,7 @@ func roundTrip[T namedValue](t *testing.T, want []string, parse func(string) (T,
 			t.Errorf("parse(%q) = %d, %v, want an error", bad, got, err)
 			continue
 		}
-		// The message has to help whoever mistyped.
+		// The error must list the valid names.
 		for _, name := range want {
 			if !strings.Contains(err.Error(), name) {
 				t.Errorf("parse(%q): the error %q does not offer %s", bad, err, name)

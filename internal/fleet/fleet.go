@@ -28,11 +28,11 @@ type Fleet struct {
 	presence time.Duration
 	base     time.Time
 
-	nodes     shardedMap[*Node]
-	count     atomic.Int64
-	silent    shardedMap[*core.Node]
-	pools     atomic.Pointer[map[poolKey]*Pool]
-	occupancy occupancy
+	nodes  shardedMap[*Node]
+	count  atomic.Int64
+	silent shardedMap[*core.Node]
+	pools  atomic.Pointer[map[poolKey]*Pool]
+	occupancy
 
 	onScan  func()      // called for each node that is scanned for a new pool; for tests
 	partial atomic.Bool // nodes of the store may be missing

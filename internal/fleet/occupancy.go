@@ -20,8 +20,8 @@ const (
 	validAtLeast       = 250 * time.Millisecond // … and at least this long
 )
 
-func (u *occupancy) init() {
-	u.meanServiceTime.Store(math.Float64bits(initialServiceTime))
+func (o *occupancy) init() {
+	o.meanServiceTime.Store(math.Float64bits(initialServiceTime))
 }
 
 // updateAverage moves an average towards a value. Of two concurrent updates one may be lost, which does no harm.
@@ -39,21 +39,21 @@ func packObservation(inFlight int, now Instant) uint64 {
 }
 
 // Observe records the in-flight count of a node that the ledger returned.
-func (f *Fleet) Observe(n *Node, inFlight, limit int, now Instant) {
+func (o *occupancy) Observe(n *Node, inFlight, limit int, now Instant) {
 	n.inFlight.Store(packObservation(inFlight, now))
 	if limit > 0 {
-		updateAverage(&f.occupancy.meanUtilization, float64(inFlight)/float64(limit))
+		updateAverage(&o.meanUtilization, float64(inFlight)/float64(limit))
 	}
 }
 
 // ObserveFree records the number of free slots after a reservation.
-func (f *Fleet) ObserveFree(n *Node, free int, now Instant) {
+func (o *occupancy) ObserveFree(n *Node, free int, now Instant) {
 	limit := n.Summary().MaxJobs()
-	f.Observe(n, max(0, limit-free), limit, now)
+	o.Observe(n, max(0, limit-free), limit, now)
 }
 
 // ObserveRelease records that a job of a node has ended.
-func (f *Fleet) ObserveRelease(n *Node) {
+func (o *occupancy) ObserveRelease(n *Node) {
 	const one = 1 // the lowest bits hold the count
 	for {
 		observation := n.inFlight.Load()
@@ -64,16 +64,16 @@ func (f *Fleet) ObserveRelease(n *Node) {
 }
 
 // ObserveServiceTime records the duration of a job, which determines how long observations are valid.
-func (f *Fleet) ObserveServiceTime(d time.Duration) {
-	updateAverage(&f.occupancy.meanServiceTime, d.Seconds())
+func (o *occupancy) ObserveServiceTime(d time.Duration) {
+	updateAverage(&o.meanServiceTime, d.Seconds())
 }
 
 // Utilization returns the estimated fraction of the slots of a node that are in use, 1 or more if it is full.
-func (f *Fleet) Utilization(n *Node, now Instant) float64 {
-	inFlight, known := f.InFlight(n, now)
+func (o *occupancy) Utilization(n *Node, now Instant) float64 {
+	inFlight, known := o.InFlight(n, now)
 	if !known {
 		// A node without a valid observation is worth a reservation, even if all others are full.
-		return min(math.Float64frombits(f.occupancy.meanUtilization.Load()), 0.99)
+		return min(math.Float64frombits(o.meanUtilization.Load()), 0.99)
 	}
 	limit := n.Summary().MaxJobs()
 	if limit <= 0 {
@@ -83,13 +83,13 @@ func (f *Fleet) Utilization(n *Node, now Instant) float64 {
 }
 
 // InFlight returns the last observed number of jobs of a node, if the observation is still valid.
-func (f *Fleet) InFlight(n *Node, now Instant) (int, bool) {
+func (o *occupancy) InFlight(n *Node, now Instant) (int, bool) {
 	observation := n.inFlight.Load()
 	if observation == 0 {
 		return 0, false
 	}
 	age := now - Instant(observation>>inFlightBits-1)*Instant(time.Millisecond)
-	valid := validServiceTimes * float64(time.Second) * math.Float64frombits(f.occupancy.meanServiceTime.Load())
+	valid := validServiceTimes * float64(time.Second) * math.Float64frombits(o.meanServiceTime.Load())
 	if float64(age) > max(valid, float64(validAtLeast)) {
 		return 0, false
 	}

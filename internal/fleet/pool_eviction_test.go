@@ -35,7 +35,7 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 	if f.Pool(direction("en", "de"), false) != written || f.Pool(direction("en", "de"), true) != spoken {
 		t.Error("asking again made another pool")
 	}
-	// Whoever waited while another made the pool must not make it again: the first would not be kept up to date.
+	// A caller that waited while another built the pool must not build it again: the first would not be updated.
 	if f.buildPool(poolKey{direction("en", "de"), false}, f.Now()) != written {
 		t.Error("the second call built another pool")
 	}
