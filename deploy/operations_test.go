@@ -18,7 +18,7 @@ const page = "../docs/operations.md"
 
 var fence = regexp.MustCompile("(?s)```bash\n(.*?)```")
 
-// commands are the lines that a reader may paste.
+// commands returns the commands of a page.
 func commands(body string) []string {
 	var all []string
 	for _, m := range fence.FindAllStringSubmatch(body, -1) {
@@ -43,19 +43,19 @@ func TestEveryAlertHasItsSection(t *testing.T) {
 		delete(sections, a.Alert)
 		switch {
 		case !there:
-			t.Errorf("%s is not explained", a.Alert)
+			t.Errorf("%s has no section", a.Alert)
 		case !strings.HasPrefix(body, "\n*"+a.Labels.Severity+".* "):
 			t.Errorf("%s does not begin with its severity, %s", a.Alert, a.Labels.Severity)
 		case len(commands(body)) == 0:
-			t.Errorf("%s has no command to look with", a.Alert)
+			t.Errorf("the section of %s has no command", a.Alert)
 		}
 	}
 	for name := range sections {
-		t.Errorf("%s is explained, and nobody raises it", name)
+		t.Errorf("there is no alert %s, but a section", name)
 	}
 }
 
-func TestPageNamesCommandsThereAre(t *testing.T) {
+func TestPageCommandsExist(t *testing.T) {
 	t.Parallel()
 	binary := built(t)
 	makefile := text(t, "../Makefile")
@@ -90,8 +90,8 @@ func TestPageNamesCommandsThereAre(t *testing.T) {
 	}
 }
 
-// What is asked from inside the composition is asked of services that are there, with secrets that they have.
-func TestPageAsksServicesThereAre(t *testing.T) {
+// TestPageServicesExist checks that the commands of the page use services that exist, with secrets that they have.
+func TestPageServicesExist(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
 	exec := regexp.MustCompile(`^docker compose -f deploy/compose\.yaml exec ([a-z0-9-]+) (.*)$`)
@@ -122,18 +122,18 @@ func TestPageAsksServicesThereAre(t *testing.T) {
 	}
 }
 
-// Redis notes what LATENCY DOCTOR is asked about only if it is told to.
-func TestLatencyIsNoted(t *testing.T) {
+// TestLatencyMonitorIsEnabled checks that redis.conf enables the monitor that LATENCY DOCTOR needs.
+func TestLatencyMonitorIsEnabled(t *testing.T) {
 	t.Parallel()
 	if !slices.Contains(commands(text(t, page)), "redis-cli LATENCY DOCTOR") {
-		t.Fatal("nobody is told to ask")
+		t.Fatal("the page does not mention LATENCY DOCTOR")
 	}
 	if !regexp.MustCompile(`(?m)^latency-monitor-threshold [1-9]`).MatchString(text(t, "redis/redis.conf")) {
-		t.Error("redis.conf does not set latency-monitor-threshold: there would be no answer")
+		t.Error("redis.conf does not set latency-monitor-threshold")
 	}
 }
 
-func TestPageNamesKeysAndMetricsThereAre(t *testing.T) {
+func TestPageKeysAndMetricsExist(t *testing.T) {
 	t.Parallel()
 	var reference bytes.Buffer
 	if err := config.WriteReference(&reference); err != nil {
@@ -163,7 +163,7 @@ func TestPageNamesKeysAndMetricsThereAre(t *testing.T) {
 	}
 }
 
-func TestPageNamesRoutesThereAre(t *testing.T) {
+func TestPageRoutesExist(t *testing.T) {
 	t.Parallel()
 	s, err := scheduler.New(t.Context(), config.Default(), wire.VersionResponse{Version: "0"}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
@@ -181,8 +181,8 @@ func TestPageNamesRoutesThereAre(t *testing.T) {
 	}
 }
 
-// A link within the page leads to a heading of it.
-func TestPageLinksWithinItself(t *testing.T) {
+// TestPageAnchorsExist checks that links within a page lead to one of its headings.
+func TestPageAnchorsExist(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{page, "../docs/redis.md", "../docs/benchmarks.md", "../docs/state-machine.md"} {
 		anchors := make(map[string]bool)
@@ -196,7 +196,7 @@ func TestPageLinksWithinItself(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`\]\(`+regexp.QuoteMeta(file)+`#([^)]*)\)`).FindAllStringSubmatch(text(t, page), -1) {
 			if !anchors[m[1]] {
-				t.Errorf("a link leads to #%s of %s, which is not there", m[1], name)
+				t.Errorf("a link leads to #%s of %s, which does not exist", m[1], name)
 			}
 		}
 	}

@@ -204,7 +204,7 @@ func TestAlertsAreComplete(t *testing.T) {
 func TestAudioAlertMatchesTheBuffer(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	limit := c.configuration(t, "lingua-1").Scheduler.Sessions.AudioBufferMB << 20
+	limit := c.config(t, "lingua-1").Scheduler.Sessions.AudioBufferMB << 20
 	for _, a := range rules(t) {
 		if a.Alert == "LinguaAudioBufferFull" {
 			var got int
@@ -232,7 +232,7 @@ func TestPrometheusScrapesEveryInstance(t *testing.T) {
 	}
 	scrape := p.Scrapes[0]
 	var want []string
-	for _, name := range c.runs("serve") {
+	for _, name := range c.servicesRunning("serve") {
 		want = append(want, name+":5010")
 	}
 	if got := slices.Sorted(slices.Values(scrape.Static[0].Targets)); !slices.Equal(got, want) {
@@ -249,7 +249,7 @@ func TestPrometheusScrapesEveryInstance(t *testing.T) {
 		t.Errorf("its key %s is not among its secrets", scrape.Authorization.CredentialsFile)
 	}
 	key := text(t, filepath.Join(secrets(t), secret))
-	cfg := c.configuration(t, "lingua-1")
+	cfg := c.config(t, "lingua-1")
 	if !slices.Contains(cfg.Auth.OperatorKeys, key) {
 		t.Error("its key is not an operator key")
 	}
