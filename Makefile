@@ -1,4 +1,4 @@
-# Everything a person or a machine does with this repository. `make help` lists it.
+# The commands of this repository. `make help` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -50,11 +50,11 @@ opus-tools: ## install opus-tools, with which the tests check our Ogg Opus strea
 	{ command -v opusinfo && command -v opusdec && command -v opusenc; } >/dev/null || $(APT) opus-tools || \
 	  { echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; exit 1; }
 
-# Sessions and nodes in JavaScript, for the tests of internal/interop. What they depend on is pinned by package-lock.json.
+# Sessions and nodes in JavaScript, for the tests of internal/interop. package-lock.json pins their dependencies.
 JS := internal/interop/js
 
 .PHONY: interop
-interop: $(JS)/node_modules/.package-lock.json ## install what the JavaScript sessions and nodes of the tests depend on (needs Node.js 20)
+interop: $(JS)/node_modules/.package-lock.json ## install the dependencies of the JavaScript sessions and nodes of the tests (needs Node.js 20)
 
 $(JS)/node_modules/.package-lock.json: $(JS)/package.json $(JS)/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' || \
@@ -66,7 +66,7 @@ $(JS)/node_modules/.package-lock.json: $(JS)/package.json $(JS)/package-lock.jso
 NESTED := $(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/node_modules/*' -printf '%h ')
 
 .PHONY: modules
-modules: ## build and vet every nested module, with nothing but what its go.sum names
+modules: ## build and vet every nested module, with its go.sum as it is
 	@set -e; for dir in $(NESTED); do \
 	  packages=$$($(GO) -C $$dir list -e ./... 2>/dev/null); tools=$$($(GO) -C $$dir list -e tool 2>/dev/null); \
 	  echo "$(GO) -C $$dir build && vet"; \
@@ -82,9 +82,9 @@ race: redis promtool opus-tools interop ## every test under the race detector
 	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -race -timeout 12m ./internal/drill
 
-# The race detector makes allocations of its own, so these are counted without it.
+# The race detector allocates, so allocations are counted without it.
 .PHONY: allocs
-allocs: ## that the hot path allocates nothing, and what a connection costs
+allocs: ## check that the hot path allocates nothing, and the memory of a connection
 	$(GO) test -run 'Alloc|Costs' ./internal/pick ./internal/socket
 
 .PHONY: lint
@@ -99,12 +99,11 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 stress: ## 200,000 dispatches over HTTP against a fleet with faults
 	$(GO) test -count=1 -timeout 30m -run TestFleetUnderFaults -v ./internal/scheduler -dispatches 200000
 
-# What runs in `make test` in a shorter form. The last of them holds the times that answers take against what is
-# promised, so leave the machine alone meanwhile.
+# Tests that `make test` runs in a shorter form. The last compares latencies with their limits: keep the machine idle.
 PROVE := $(GO) test -count=1 -timeout 60m -v
 
 .PHONY: prove
-prove: redis ## the full forms of the tests: crowds, lost replies, failovers, outages, conversations (40 minutes)
+prove: redis ## the long forms of the tests: contention, lost replies, failovers, outages, conversations (40 minutes)
 	$(PROVE) -run 'TestCrowd$$' ./internal/store/redisstore -crowd-operations 1000000 -crowd-kills 500
 	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
@@ -122,7 +121,7 @@ prove: redis ## the full forms of the tests: crowds, lost replies, failovers, ou
 	$(PROVE) -run TestKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 
-# Clusters of processes and what is done to them: internal/drill.
+# Faults in clusters of processes: internal/drill.
 DRILL := $(GO) test -count=1 -v ./internal/drill
 
 .PHONY: acceptance
@@ -131,20 +130,20 @@ acceptance: redis ## the drills once on each topology: standalone, Sentinel and 
 	$(DRILL) -timeout 20m -drill-topology sentinel
 	$(DRILL) -timeout 20m -drill-topology cluster
 
-# How long make chaos goes on. What everybody saw and logged is kept in bin/_artifacts.
+# The duration of make chaos. Observations and logs are kept in bin/_artifacts.
 CHAOS ?= 1h
 
 .PHONY: chaos
-chaos: redis ## an hour of faults at random, watching that nothing grows; CHAOS=10m for less, SEED= for the same again
+chaos: redis ## an hour of random faults, with checks that nothing leaks; CHAOS=10m for less, SEED= to repeat a run
 	@mkdir -p $(BIN)
 	$(DRILL) -timeout 4h -run TestSoak -drill-for $(CHAOS) $(if $(SEED),-drill-seed $(SEED)) -artifacts -outputdir $(abspath $(BIN))
 
 .PHONY: bench-peers
-bench-peers: redis ## a job's life over Redis against a task queue's, on the same Redis in the same run
+bench-peers: redis ## the lifecycle of a job over Redis compared with task queues, on the same Redis in the same run
 	cd bench/peers && $(GO) test -run '^$$' -bench Lifecycle -benchtime 1x -timeout 5m .
 
 .PHONY: bench-cluster
-bench-cluster: redis ## what a hop between instances costs, what Redis does for each operation, and how keys spread
+bench-cluster: redis ## the cost of a hop between instances, of each operation in Redis, and the distribution of keys
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 15m ./bench/cluster
 
 .PHONY: bench
@@ -155,16 +154,16 @@ bench: ## the benchmarks whose results are in docs/benchmarks.md
 	$(GO) test -run '^$$' -bench 'Lifecycle' ./bench
 	$(GO) test -run '^$$' -bench 'Relay|SlowReaders' -benchtime 1x -timeout 10m ./bench/conversations
 
-# Which packages, and how often each must pass. What has passed is kept in bin/flake, by test binary.
+# The packages, and how often each must pass. Passed rounds are recorded in bin/flake, by test binary.
 PKG ?= ./...
 N   ?= 20
 
 .PHONY: flake
-flake: redis promtool opus-tools interop ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
+flake: redis promtool opus-tools interop ## repeat PKG=./internal/foo N=20 times, with the race detector, shuffled, beside a busy process; resumes where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
 .PHONY: bench-pauses
-bench-pauses: ## what telling a pause from a stall costs at 5,000 sessions
+bench-pauses: ## the cost of distinguishing a pause from a stalled connection at 5,000 sessions
 	$(GO) test -run '^$$' -bench PauseProbes -benchtime 1x -timeout 15m ./bench/conversations -sessions 5000 -nodes 50 -during 20s
 
 .PHONY: fuzz
@@ -177,9 +176,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 	done
 
 .PHONY: vuln
-vuln: ## look the dependencies up in the vulnerability database (needs network)
+vuln: ## check the dependencies against the vulnerability database (needs network)
 	$(TOOLS) run golang.org/x/vuln/cmd/govulncheck -C .. ./...
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove bin
 	rm -rf $(BIN)
