@@ -87,7 +87,7 @@ func TestParseLangErrors(t *testing.T) {
 				t.Fatalf("ParseLang(%q) = %q, %v, want an error", c.in, got, err)
 			}
 			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("ParseLang(%q): error %q does not say %q", c.in, err, c.want)
+				t.Errorf("ParseLang(%q): error %q does not contain %q", c.in, err, c.want)
 			}
 			// Every refusal shows a tag that would do.
 			if !strings.Contains(err.Error(), "en") || !strings.Contains(err.Error(), "zh-") {

@@ -250,7 +250,7 @@ func TestToneFeature(t *testing.T) {
 	}{
 		{"neither", Capability{}, false},
 		{"type", Capability{Types: ServiceTypes{Tone: Yes}}, true},
-		{"type says no", Capability{Types: ServiceTypes{Tone: No}}, false},
+		{"type is No", Capability{Types: ServiceTypes{Tone: No}}, false},
 		{"feature", Capability{Features: []string{"tone"}}, true},
 	} {
 		if got := c.node.HasFeature("tone"); got != c.want {

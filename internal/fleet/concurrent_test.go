@@ -109,7 +109,7 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 		m.Marked("asr", f.Now())
 	}
 	if len(seen) != members.Len() {
-		return fmt.Errorf("pool %v: walked %d members of %d", key, len(seen), members.Len())
+		return fmt.Errorf("pool %v: iterated over %d members of %d", key, len(seen), members.Len())
 	}
 	for i := range members.Len() {
 		if !seen[members.At(i).ID()] {

@@ -55,27 +55,27 @@ func TestFollowerAppliesChangesAtOnce(t *testing.T) {
 		r := f.register("a")
 		n := settle()
 		if n == nil || n.Declared() != r.Node || n.Handle() != r.Handle || pool.Members().Len() != 1 {
-			t.Fatal("a registration was not taken over")
+			t.Fatal("a registration was not applied")
 		}
 		f.drain("a", true)
 		if settle(); n.Declared().EffectiveHealth() != core.HealthDraining || n.Summary().Ready() {
-			t.Error("a drain was not taken over")
+			t.Error("a drain was not applied")
 		}
 		f.drain("a", false)
 		if settle(); !n.Summary().Ready() {
-			t.Error("the end of a drain was not taken over")
+			t.Error("the end of a drain was not applied")
 		}
 		f.mark("a", "asr", time.Minute)
 		if settle(); len(marked(f.fleet, "a", "asr")) != 1 {
-			t.Error("a mark was not taken over")
+			t.Error("a mark was not applied")
 		}
 		f.register("a", speaks("en", "zh"))
 		if settle() != n || pool.Members().Len() != 0 || f.fleet.Pool(direction("en", "zh"), false).Members().Len() != 1 {
-			t.Error("a registration anew was not taken over")
+			t.Error("another registration was not applied")
 		}
 		f.remove("a")
 		if settle() != nil || f.fleet.Len() != 0 {
-			t.Error("a removal was not taken over")
+			t.Error("a removal was not applied")
 		}
 	})
 }

@@ -163,6 +163,6 @@ func TestMembersIterationCanStop(t *testing.T) {
 		}
 	}
 	if seen != 3 {
-		t.Errorf("walked %d members, want 3", seen)
+		t.Errorf("iterated over %d members, want 3", seen)
 	}
 }

@@ -112,7 +112,7 @@ func TestIdlePoolsAreEvicted(t *testing.T) {
 			t.Fatalf("pools (-want +got):\n%s", diff)
 		}
 
-		// Asked for again, it is made anew from who is there now.
+		// Another call builds it again from the nodes in view.
 		f.Update(status(declared("a")))
 		if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 1}, revisions(f.Pool(idle, false).Members())); diff != "" {
 			t.Errorf("members (-want +got):\n%s", diff)
@@ -132,7 +132,7 @@ func TestPoolInUseIsNotEvicted(t *testing.T) {
 			f.EvictIdlePools()
 		}
 		if f.Pool(direction("en", "de"), false) != pool {
-			t.Error("a pool in use was forgotten and made anew")
+			t.Error("a pool in use was evicted and built again")
 		}
 	})
 }

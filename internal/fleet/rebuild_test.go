@@ -30,7 +30,7 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 			f.RecordHeartbeat(n.ID, load, store.Occupancy{Max: 4, Reserved: 1, Running: 1, Foreign: 1})
 		},
 		"update": func(f *Fleet, n *core.Node) { f.Update(status(n, loaded(load), running(3))) },
-		"update read anew": func(f *Fleet, n *core.Node) { // by a store that makes another object at each reading
+		"update with another object": func(f *Fleet, n *core.Node) { // as from a store that makes another object at each read
 			copied := *n
 			f.Update(status(&copied, loaded(load), running(3)))
 		},

@@ -91,7 +91,7 @@ func TestDirectionsCollector(t *testing.T) {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 
-	// A direction that nobody asks for any more goes away with the next look.
+	// A direction that is no longer requested is gone at the next scrape.
 	now = now[1:]
 	_, series = gather(t, reg)
 	want = map[string]float64{"lingua_jobs_in_flight{direction=en→zh}": 0, "lingua_capacity_slots{direction=en→zh}": 4}

@@ -13,7 +13,7 @@ func TestLoggerErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, level, format string
-		want                []string // what the error has to say
+		want                []string // parts of the error
 	}{
 		{"unknown level", "loud", "text", []string{"level", `"loud"`, "debug", "info", "warn", "error"}},
 		{"no level", "", "text", []string{"level", `""`}},
@@ -31,7 +31,7 @@ func TestLoggerErrors(t *testing.T) {
 			}
 			for _, part := range c.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error %q does not say %s", err, part)
+					t.Errorf("the error %q does not contain %s", err, part)
 				}
 			}
 		})

@@ -186,7 +186,7 @@ func TestMetricNamesFollowConventions(t *testing.T) {
 			t.Errorf("%s is a counter and does not end in _total", e.Name)
 		}
 		if e.Kind == "HISTOGRAM" && !strings.HasSuffix(e.Name, "_seconds") && !strings.HasSuffix(e.Name, "_ms") {
-			t.Errorf("%s does not say its unit", e.Name)
+			t.Errorf("%s has no unit in its name", e.Name)
 		}
 	}
 }
