@@ -92,7 +92,7 @@ func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) 
 }
 
 func readAll(f *Fleet, rng *rand.Rand) error {
-	key := everyAsk[rng.IntN(len(everyAsk))]
+	key := everyPoolKey[rng.IntN(len(everyPoolKey))]
 	members := f.Pool(key.Direction, key.tts).Members()
 	seen := make(map[core.NodeID]bool, members.Len())
 	for m := range members.All() {
@@ -129,7 +129,7 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 func TestLastSeenIsSetBeforeTheNodeIsInView(t *testing.T) {
 	t.Parallel()
 	f := agedFleet()
-	for _, key := range everyAsk { // placing the node takes its time
+	for _, key := range everyPoolKey { // placing the node takes its time
 		f.Pool(key.Direction, key.tts)
 	}
 	now := declared("a", speaks(someLangs...))

@@ -51,7 +51,7 @@ func New(presence time.Duration) *Fleet {
 	f.nodes.init(seed)
 	f.silent.init(seed)
 	f.pools.Store(&map[poolKey]*Pool{})
-	f.occupancy.init()
+	f.initOccupancy()
 	return f
 }
 

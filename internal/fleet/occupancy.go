@@ -20,7 +20,7 @@ const (
 	validAtLeast       = 250 * time.Millisecond // … and at least this long
 )
 
-func (o *occupancy) init() {
+func (o *occupancy) initOccupancy() {
 	o.meanServiceTime.Store(math.Float64bits(initialServiceTime))
 }
 

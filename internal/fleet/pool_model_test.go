@@ -22,19 +22,19 @@ type action struct {
 	Kind string
 	Node core.NodeID
 	Cap  core.Capability
-	Ask  poolKey
+	Pool poolKey
 	Wait time.Duration
 }
 
 func (a action) String() string {
-	return fmt.Sprintf("%s %s %+v %v %v", a.Kind, a.Node, a.Cap, a.Ask, a.Wait)
+	return fmt.Sprintf("%s %s %+v %v %v", a.Kind, a.Node, a.Cap, a.Pool, a.Wait)
 }
 
 var (
 	// Tags that meet by truncation (en-US, en), tags that do not for their script (zh-TW, zh), and strangers.
-	someLangs = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
-	someNodes = []core.NodeID{"a", "b", "c", "d", "e"}
-	everyAsk  = allPoolKeys()
+	someLangs    = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
+	someNodes    = []core.NodeID{"a", "b", "c", "d", "e"}
+	everyPoolKey = allPoolKeys()
 )
 
 func allPoolKeys() (all []poolKey) {
@@ -64,7 +64,7 @@ func drawCapability(t *rapid.T) core.Capability {
 		c.ASR = drawLangs(t, "asr", 0)
 	}
 	if !c.AnyPair {
-		for _, key := range rapid.SliceOfN(rapid.SampledFrom(everyAsk), 0, 8).Draw(t, "pairs") {
+		for _, key := range rapid.SliceOfN(rapid.SampledFrom(everyPoolKey), 0, 8).Draw(t, "pairs") {
 			c.Pairs = append(c.Pairs, key.Direction)
 		}
 	}
@@ -72,7 +72,7 @@ func drawCapability(t *rapid.T) core.Capability {
 	return c
 }
 
-var someActs = rapid.Custom(func(t *rapid.T) action {
+var someActions = rapid.Custom(func(t *rapid.T) action {
 	a := action{
 		Kind: rapid.SampledFrom([]string{
 			"declare", "declare", "declare", "next epoch", "degraded", "stale", "heartbeat", "remove", "expire", "pool", "pool", "evict",
@@ -85,7 +85,7 @@ var someActs = rapid.Custom(func(t *rapid.T) action {
 	case "expire":
 		a.Wait = time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second
 	case "pool":
-		a.Ask = rapid.SampledFrom(everyAsk).Draw(t, "pool")
+		a.Pool = rapid.SampledFrom(everyPoolKey).Draw(t, "pool")
 	}
 	return a
 })
@@ -140,7 +140,7 @@ func (m *poolModel) apply(a action) {
 			}
 		}
 	case "pool":
-		m.fleet.Pool(a.Ask.Direction, a.Ask.tts)
+		m.fleet.Pool(a.Pool.Direction, a.Pool.tts)
 	case "evict":
 		m.fleet.EvictIdlePools()
 	}
@@ -191,7 +191,7 @@ func (m *poolModel) check() error {
 func TestPoolsHoldExactlyTheNodesThatServe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		script := rapid.SliceOfN(someActs, 1, 60).Draw(rt, "script")
+		script := rapid.SliceOfN(someActions, 1, 60).Draw(rt, "script")
 		var failed error
 		synctest.Test(t, func(*testing.T) {
 			m := &poolModel{
@@ -208,7 +208,7 @@ func TestPoolsHoldExactlyTheNodesThatServe(t *testing.T) {
 				}
 			}
 			// A pool that is built now equals one that was built before.
-			for _, key := range everyAsk {
+			for _, key := range everyPoolKey {
 				m.fleet.Pool(key.Direction, key.tts)
 			}
 			if err := m.check(); err != nil {
