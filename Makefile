@@ -1,4 +1,4 @@
-# Everything a person or a machine does with this repository. `make help` lists it.
+# The commands of this repository. `make help` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -10,7 +10,7 @@ BIN   := bin
 FUZZTIME ?= 30s
 
 .PHONY: help
-help: ## list what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: build
@@ -28,53 +28,33 @@ demo: build ## the same, with a simulated fleet and conversations, and a live su
 .PHONY: test
 test: lint modules race allocs ## everything that must hold before a change lands
 
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-
-# The tests start servers of their own. Debian's package would start one more on 6379, now and at every boot: a
-# policy-rc.d that says no prevents the first, and disabling it the second.
-POLICY := /usr/sbin/policy-rc.d
+# The tests start servers of their own. Debian's packages would start daemons beside them: tools/apt-install.sh prevents it.
+APT := tools/apt-install.sh
 
 .PHONY: redis
 redis: ## install redis-server, which the tests start for themselves, where it is missing
 	@set -e; \
-	if ! command -v redis-server >/dev/null; then \
-	  if ! command -v apt-get >/dev/null || { [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; }; then \
-	    echo 'redis-server is missing, and this machine has no apt-get (or no sudo) to install it with.' >&2; \
-	    echo 'Install Redis 7.0 or newer and put redis-server on PATH; it need not run: the tests start their own.' >&2; \
-	    exit 1; \
-	  fi; \
-	  echo 'redis-server is missing; installing it with apt-get'; \
-	  if [ ! -e $(POLICY) ]; then \
-	    trap '$(SUDO) rm -f $(POLICY)' EXIT; \
-	    printf '#!/bin/sh\nexit 101\n' | $(SUDO) tee $(POLICY) >/dev/null; \
-	    $(SUDO) chmod 755 $(POLICY); \
-	  fi; \
-	  $(SUDO) apt-get update -qq; \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends redis-server; \
-	  if [ -d /run/systemd/system ]; then $(SUDO) systemctl disable --now redis-server; fi; \
-	fi; \
+	command -v redis-server >/dev/null || $(APT) redis-server redis-server || \
+	  { echo 'Install Redis 7.0 or newer and put redis-server on PATH; it need not run: the tests start their own.' >&2; exit 1; }; \
 	redis-server --version | grep -qE 'v=([7-9]|[1-9][0-9]+)\.' || \
 	  { echo "the tests need Redis 7.0 or newer; this is: $$(redis-server --version)" >&2; exit 1; }
 
-.PHONY: opus-tools
-opus-tools: ## install opus-tools, which the tests hold our Ogg Opus streams against, where they are missing
-	@set -e; \
-	if ! command -v opusinfo >/dev/null || ! command -v opusdec >/dev/null || ! command -v opusenc >/dev/null; then \
-	  if ! command -v apt-get >/dev/null || { [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; }; then \
-	    echo 'opus-tools are missing, and this machine has no apt-get (or no sudo) to install them with.' >&2; \
-	    echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; \
-	    exit 1; \
-	  fi; \
-	  echo 'opus-tools are missing; installing them with apt-get'; \
-	  $(SUDO) apt-get update -qq; \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends opus-tools; \
-	fi
+.PHONY: promtool
+promtool: ## install promtool, with which the tests check the alerts, where it is missing
+	@command -v promtool >/dev/null || $(APT) prometheus prometheus || \
+	  { echo 'Install promtool, which is part of Prometheus, and put it on PATH.' >&2; exit 1; }
 
-# Sessions and nodes in JavaScript, for the tests of internal/interop. What they depend on is pinned by package-lock.json.
+.PHONY: opus-tools
+opus-tools: ## install opus-tools, with which the tests check our Ogg Opus streams, where they are missing
+	@set -e; \
+	{ command -v opusinfo && command -v opusdec && command -v opusenc; } >/dev/null || $(APT) opus-tools || \
+	  { echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; exit 1; }
+
+# Sessions and nodes in JavaScript, for the tests of internal/interop. package-lock.json pins their dependencies.
 JS := internal/interop/js
 
 .PHONY: interop
-interop: $(JS)/node_modules/.package-lock.json ## install what the JavaScript sessions and nodes of the tests depend on (needs Node.js 20)
+interop: $(JS)/node_modules/.package-lock.json ## install the dependencies of the JavaScript sessions and nodes of the tests (needs Node.js 20)
 
 $(JS)/node_modules/.package-lock.json: $(JS)/package.json $(JS)/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' || \
@@ -82,11 +62,11 @@ $(JS)/node_modules/.package-lock.json: $(JS)/package.json $(JS)/package-lock.jso
 	npm --prefix $(JS) ci --no-audit --no-fund --loglevel error
 	@touch $@
 
-# Modules of their own, so that what only they need is not needed by who builds the scheduler. `./...` does not see them.
+# Modules of their own, so that the scheduler does not depend on what only they need. `./...` does not include them.
 NESTED := $(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/node_modules/*' -printf '%h ')
 
 .PHONY: modules
-modules: ## build and vet every nested module, with nothing but what its go.sum names
+modules: ## build and vet every nested module, with its go.sum as it is
 	@set -e; for dir in $(NESTED); do \
 	  packages=$$($(GO) -C $$dir list -e ./... 2>/dev/null); tools=$$($(GO) -C $$dir list -e tool 2>/dev/null); \
 	  echo "$(GO) -C $$dir build && vet"; \
@@ -94,16 +74,17 @@ modules: ## build and vet every nested module, with nothing but what its go.sum 
 	  if [ -n "$$packages" ]; then $(GO) -C $$dir vet -mod=readonly $$packages; fi; \
 	done
 
-# The drills take the whole machine, and other tests, those with JavaScript most of all, are held to real time: they take turns.
+# The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
+# another.
 .PHONY: race
-race: redis opus-tools interop ## every test under the race detector
+race: redis promtool opus-tools interop ## every test under the race detector
 	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop)$$')
 	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -race -timeout 12m ./internal/drill
 
-# The race detector makes allocations of its own, so these are counted without it.
+# The race detector allocates, so allocations are counted without it.
 .PHONY: allocs
-allocs: ## that the hot path allocates nothing, and what a connection costs
+allocs: ## check that the hot path allocates nothing, and the memory of a connection
 	$(GO) test -run 'Alloc|Costs' ./internal/pick ./internal/socket
 
 .PHONY: lint
@@ -118,12 +99,11 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 stress: ## 200,000 dispatches over HTTP against a fleet with faults
 	$(GO) test -count=1 -timeout 30m -run TestFleetUnderFaults -v ./internal/scheduler -dispatches 200000
 
-# What runs in `make test` in a shorter form. The last of them holds the times that answers take against what is
-# promised, so leave the machine alone meanwhile.
+# Tests that `make test` runs in a shorter form. The last compares latencies with their limits: keep the machine idle.
 PROVE := $(GO) test -count=1 -timeout 60m -v
 
 .PHONY: prove
-prove: redis ## the full forms of the tests: killed schedulers, lost replies, failovers, outages, conversations (40 minutes)
+prove: redis ## the long forms of the tests: contention, lost replies, failovers, outages, conversations (40 minutes)
 	$(PROVE) -run TestStressWithKilledSchedulers ./internal/store/redisstore -stress-operations 1000000 -stress-kills 500
 	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
@@ -141,7 +121,7 @@ prove: redis ## the full forms of the tests: killed schedulers, lost replies, fa
 	$(PROVE) -run TestInstanceKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 
-# Clusters of processes and what is done to them: internal/drill.
+# Faults in clusters of processes: internal/drill.
 DRILL := $(GO) test -count=1 -v ./internal/drill
 
 .PHONY: acceptance
@@ -150,20 +130,20 @@ acceptance: redis ## the drills once on each topology: standalone, Sentinel and 
 	$(DRILL) -timeout 20m -drill-topology sentinel
 	$(DRILL) -timeout 20m -drill-topology cluster
 
-# How long make chaos goes on. What everybody saw and logged is kept in bin/_artifacts.
+# The duration of make chaos. Observations and logs are kept in bin/_artifacts.
 CHAOS ?= 1h
 
 .PHONY: chaos
-chaos: redis ## an hour of faults at random, watching that nothing grows; CHAOS=10m for less, SEED= for the same again
+chaos: redis ## an hour of random faults, with checks that nothing leaks; CHAOS=10m for less, SEED= to repeat a run
 	@mkdir -p $(BIN)
 	$(DRILL) -timeout 4h -run TestSoak -drill-for $(CHAOS) $(if $(SEED),-drill-seed $(SEED)) -artifacts -outputdir $(abspath $(BIN))
 
 .PHONY: bench-peers
-bench-peers: redis ## a job's life over Redis against a task queue's, on the same Redis in the same run
+bench-peers: redis ## the lifecycle of a job over Redis compared with task queues, on the same Redis in the same run
 	cd bench/peers && $(GO) test -run '^$$' -bench Lifecycle -benchtime 1x -timeout 5m .
 
 .PHONY: bench-cluster
-bench-cluster: redis ## what a hop between instances costs, what Redis does for each operation, and how keys spread
+bench-cluster: redis ## the cost of a hop between instances, of each operation in Redis, and the distribution of keys
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 15m ./bench/cluster
 
 .PHONY: bench
@@ -174,16 +154,16 @@ bench: ## the benchmarks whose results are in docs/benchmarks.md
 	$(GO) test -run '^$$' -bench 'Lifecycle' ./bench
 	$(GO) test -run '^$$' -bench 'Relay|SlowReaders' -benchtime 1x -timeout 10m ./bench/conversations
 
-# Which packages, and how often each must pass. What has passed is kept in bin/flake, by test binary.
+# The packages, and how often each must pass. Passed rounds are recorded in bin/flake, by test binary.
 PKG ?= ./...
 N   ?= 20
 
 .PHONY: flake
-flake: redis opus-tools interop ## repeat PKG=./internal/foo N=20 times, racing, shuffled, beside a busy process; goes on where it stopped
+flake: redis promtool opus-tools interop ## repeat PKG=./internal/foo N=20 times, with the race detector, shuffled, beside a busy process; resumes where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
 .PHONY: bench-pauses
-bench-pauses: ## what telling a pause from a stall costs at 5,000 sessions
+bench-pauses: ## the cost of distinguishing a pause from a stalled connection at 5,000 sessions
 	$(GO) test -run '^$$' -bench PauseProbes -benchtime 1x -timeout 15m ./bench/conversations -sessions 5000 -nodes 50 -during 20s
 
 .PHONY: fuzz
@@ -196,9 +176,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 	done
 
 .PHONY: vuln
-vuln: ## look the dependencies up in the vulnerability database (needs network)
+vuln: ## check the dependencies against the vulnerability database (needs network)
 	$(TOOLS) run golang.org/x/vuln/cmd/govulncheck -C .. ./...
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove bin
 	rm -rf $(BIN)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFlakeResumes: `make flake` finds a test that fails once in a while, and goes on at the round that failed.
+// TestFlakeResumes checks that `make flake` finds a flaky test and resumes at the round that failed.
 func TestFlakeResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-// It fails the third time it is run, and writes down each.
+// TestThirdTime fails in its third run and records each.
 func TestThirdTime(t *testing.T) {
 	runs, _ := os.ReadFile("runs")
 	if err := os.WriteFile("runs", append(runs, '.'), 0o600); err != nil {

@@ -15,7 +15,7 @@ import (
 
 const balancerFile = "haproxy/haproxy.cfg"
 
-// directives are the lines of the balancer's configuration, by section, without comments.
+// directives returns the lines of haproxy.cfg by section, without comments. `haproxy -c` checks the syntax.
 func directives(t *testing.T) map[string][]string {
 	t.Helper()
 	all := make(map[string][]string)
@@ -33,12 +33,12 @@ func directives(t *testing.T) map[string][]string {
 	return all
 }
 
-func TestBalancerKnowsEveryInstance(t *testing.T) {
+func TestBalancerHasEveryInstance(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
 	var want, got []string
-	for _, name := range c.runs("serve") {
-		cfg := c.configuration(t, name)
+	for _, name := range c.servicesRunning("serve") {
+		cfg := c.config(t, name)
 		want = append(want, fmt.Sprintf("server %s %s:%d", name, name, cfg.Server.Port))
 	}
 	lines := directives(t)
@@ -51,7 +51,7 @@ func TestBalancerKnowsEveryInstance(t *testing.T) {
 		t.Errorf("instances (-compose +balancer):\n%s", diff)
 	}
 	for section, needed := range map[string][]string{
-		// It asks what says no while an instance stops, and sends a refused connection to the next.
+		// The health check fails while an instance shuts down, and a refused connection is retried on the next.
 		"backend schedulers": {"option httpchk", "http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host scheduler", "http-check expect status 200"},
 		"defaults":           {"retry-on conn-failure", "option redispatch 1"},
 		"frontend public":    {"bind :5010", "default_backend schedulers"},
@@ -64,50 +64,50 @@ func TestBalancerKnowsEveryInstance(t *testing.T) {
 	}
 	mount := "./" + balancerFile + ":/usr/local/etc/haproxy/haproxy.cfg:ro"
 	if s := c.Services["balancer"]; !slices.Contains(s.Volumes, mount) || !slices.Equal(s.Ports, []string{"127.0.0.1:5010:5010"}) {
-		t.Errorf("the balancer does not read %s, or is not where it is looked for: %v %v", balancerFile, s.Volumes, s.Ports)
+		t.Errorf("the balancer does not mount %s, or has another port: %v %v", balancerFile, s.Volumes, s.Ports)
 	}
 }
 
-// Silence that the schedulers allow must not be one that the balancer ends.
-func TestBalancerIsMorePatientThanSchedulers(t *testing.T) {
+// TestBalancerTimeoutExceedsPingInterval checks that the balancer does not close idle WebSockets that schedulers keep open.
+func TestBalancerTimeoutExceedsPingInterval(t *testing.T) {
 	t.Parallel()
-	const pings = 15 * time.Second // how often a scheduler asks whoever is silent; after two misses it closes
+	const pings = 15 * time.Second // interval of the pings of a scheduler; it closes after two without a pong
 	for _, line := range directives(t)["defaults"] {
 		if value, ok := strings.CutPrefix(line, "timeout tunnel "); ok {
 			if d, err := time.ParseDuration(value); err != nil || d < 3*pings {
-				t.Errorf("%s: it cuts connections that are only silent (%v)", line, err)
+				t.Errorf("%s: it closes idle connections too early (%v)", line, err)
 			}
 			return
 		}
 	}
-	t.Error("there is no timeout for WebSockets: they would end like requests")
+	t.Error("there is no timeout tunnel for WebSockets")
 }
 
-// Where the connections of each peer are counted behind a balancer, all of them are the balancer's.
-func TestSomebodyLimitsConnections(t *testing.T) {
+// TestBalancerLimitsConnections checks that the balancer limits connections by client: schedulers see only its address.
+func TestBalancerLimitsConnections(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	for _, name := range c.runs("serve") {
-		cfg := c.configuration(t, name)
+	for _, name := range c.servicesRunning("serve") {
+		cfg := c.config(t, name)
 		if n := max(cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress); n != 0 {
-			t.Errorf("%s lets only %d connections in, as all of them come from the balancer", name, n)
+			t.Errorf("%s accepts only %d connections of the balancer", name, n)
 		}
 	}
 	if !slices.ContainsFunc(directives(t)["frontend public"], func(line string) bool {
 		return regexp.MustCompile(`^http-request deny deny_status 429 if \{ sc0_conn_cur gt \d+ \}$`).MatchString(line)
 	}) {
-		t.Error("nobody limits how many connections one peer has")
+		t.Error("the balancer does not limit the connections of a client")
 	}
 }
 
-// A balancer that may not open two files for each connection does not start.
-func TestBalancerMayOpenItsFiles(t *testing.T) {
+// TestBalancerFileLimit checks that the balancer may open two files for each connection, or it does not start.
+func TestBalancerFileLimit(t *testing.T) {
 	t.Parallel()
 	for _, line := range directives(t)["global"] {
-		var most int
-		if n, _ := fmt.Sscanf(line, "maxconn %d", &most); n == 1 {
-			if files := compose(t).Services["balancer"].Ulimits["nofile"]; files < 2*most+1000 {
-				t.Errorf("for %d connections it may open %d files", most, files)
+		var maxConn int
+		if n, _ := fmt.Sscanf(line, "maxconn %d", &maxConn); n == 1 {
+			if files := compose(t).Services["balancer"].Ulimits["nofile"]; files < 2*maxConn+1000 {
+				t.Errorf("for %d connections it may open %d files", maxConn, files)
 			}
 			return
 		}
@@ -115,25 +115,25 @@ func TestBalancerMayOpenItsFiles(t *testing.T) {
 	t.Error("there is no limit of connections")
 }
 
-// What follows a "?" in an address may be a token.
+// TestBalancerLogsNoToken checks that the log has no query of a URL, which may hold a token.
 func TestBalancerLogsNoToken(t *testing.T) {
 	t.Parallel()
 	lines := directives(t)["defaults"]
 	if slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "option httplog") }) {
-		t.Error("httplog writes whole addresses")
+		t.Error("httplog logs whole URLs")
 	}
 	format := regexp.MustCompile(`log-format "([^"]*)"`).FindStringSubmatch(strings.Join(lines, "\n"))
 	if format == nil {
-		t.Fatal("there is no log-format of our own")
+		t.Fatal("there is no log-format")
 	}
 	for _, whole := range []string{"%r", "%HU", "%HQ", "%hr", "%hs"} {
 		if slices.Contains(strings.Fields(format[1]), whole) {
-			t.Errorf("%s of %q writes what may be a token", whole, format[1])
+			t.Errorf("%s of %q may log a token", whole, format[1])
 		}
 	}
 }
 
-func TestBalancerByItself(t *testing.T) {
+func TestHAProxyCheck(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(name, []byte(text(t, balancerFile)), 0o600); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// composition is compose.yaml, as far as we use it. What it does not know, the decoder refuses.
-type composition struct {
+// composeFile is the part of the compose format that compose.yaml uses. Other keys are refused.
+type composeFile struct {
 	Name     string
 	Services map[string]service
 	Secrets  map[string]struct{ File string }
@@ -57,10 +57,10 @@ type service struct {
 	Ulimits         map[string]int
 }
 
-// dependencies are what a service waits for, each with its condition.
+// dependencies are the services that a service waits for, with their conditions.
 type dependencies map[string]string
 
-// UnmarshalYAML takes both forms.
+// UnmarshalYAML decodes both forms, a list and a map.
 func (d *dependencies) UnmarshalYAML(n *yaml.Node) error {
 	*d = make(dependencies)
 	var names []string
@@ -80,8 +80,8 @@ func (d *dependencies) UnmarshalYAML(n *yaml.Node) error {
 
 var placeholder = regexp.MustCompile(`\$\$|\$\{([A-Z_]+):-([^}]*)\}|\$`)
 
-// fill puts the defaults into what the shell of whoever starts it may change; there must be one for everything.
-func fill(t *testing.T, s string) string {
+// fill replaces variables, which the environment may set, by their defaults; each must have one.
+func expandDefaults(t *testing.T, s string) string {
 	t.Helper()
 	return placeholder.ReplaceAllStringFunc(s, func(found string) string {
 		if found == "$$" {
@@ -92,35 +92,35 @@ func fill(t *testing.T, s string) string {
 			t.Errorf("%q has a variable without a default", s)
 		}
 		if strings.HasPrefix(m[1], config.EnvPrefix) {
-			t.Errorf("%q: a scheduler would take the variable %s for one of its own", s, m[1])
+			t.Errorf("%q: the scheduler would read the variable %s as one of its own", s, m[1])
 		}
 		return m[2]
 	})
 }
 
-// compose reads compose.yaml with the defaults of its variables.
-func compose(t *testing.T) composition {
+// compose decodes compose.yaml with the defaults of its variables.
+func compose(t *testing.T) composeFile {
 	t.Helper()
-	var c composition
+	var c composeFile
 	decode(t, "compose.yaml", &c)
 	for name, s := range c.Services {
-		s.Image = fill(t, s.Image)
+		s.Image = expandDefaults(t, s.Image)
 		for _, list := range [][]string{s.Command, s.Volumes, s.Ports, s.Healthcheck.Test} {
 			for i := range list {
-				list[i] = fill(t, list[i])
+				list[i] = expandDefaults(t, list[i])
 			}
 		}
 		s.Environment = maps.Clone(s.Environment)
 		for key, value := range s.Environment {
-			s.Environment[key] = fill(t, value)
+			s.Environment[key] = expandDefaults(t, value)
 		}
 		c.Services[name] = s
 	}
 	return c
 }
 
-// runs lists the services that run a command of our image.
-func (c *composition) runs(command string) []string {
+// servicesRunning returns the services that run a command of our image.
+func (c *composeFile) servicesRunning(command string) []string {
 	var names []string
 	for name, s := range c.Services {
 		if strings.HasPrefix(s.Image, "lingua:") && len(s.Command) > 0 && s.Command[0] == command {
@@ -131,17 +131,17 @@ func (c *composition) runs(command string) []string {
 	return names
 }
 
-// configuration is what a scheduler of the composition runs with: its file and its variables, as serve reads them.
-func (c *composition) configuration(t *testing.T, name string, more ...string) config.Config {
+// config returns the configuration of a scheduler: its file and its variables, loaded as serve does.
+func (c *composeFile) config(t *testing.T, name string, more ...string) config.Config {
 	t.Helper()
 	s := c.Services[name]
 	at := slices.Index(s.Command, "--config")
 	if at < 0 || at+1 >= len(s.Command) {
-		t.Fatalf("%s reads no config file, so it has no keys", name)
+		t.Fatalf("%s has no config file, and so no keys", name)
 	}
 	file, ok := strings.CutPrefix(s.Command[at+1], "/run/secrets/")
 	if !ok || !slices.Contains(s.Secrets, file) {
-		t.Fatalf("%s reads %s, which is none of its secrets %v", name, s.Command[at+1], s.Secrets)
+		t.Fatalf("%s reads %s, which is not one of its secrets %v", name, s.Command[at+1], s.Secrets)
 	}
 	cfg, err := config.Load(filepath.Join(secrets(t), file), append(environment(s), more...)).Validate()
 	if err != nil {
@@ -159,28 +159,28 @@ func environment(s service) []string {
 	return all
 }
 
-func TestComposeNamesOnlyWhatThereIs(t *testing.T) {
+func TestComposeReferencesExist(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
 	made := secrets(t)
 	for name, s := range c.Services {
 		if s.Build.Context != "" {
 			if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
-				t.Errorf("%s is built from what is not there: %v", name, err)
+				t.Errorf("the build context of %s does not exist: %v", name, err)
 			}
 		}
 		for _, other := range slices.Sorted(maps.Keys(s.DependsOn)) {
 			on, there := c.Services[other]
 			if !there {
-				t.Errorf("%s depends on %s, which is not there", name, other)
+				t.Errorf("%s depends on %s, which does not exist", name, other)
 			}
 			if s.DependsOn[other] == "service_healthy" && len(on.Healthcheck.Test) == 0 {
-				t.Errorf("%s waits until %s is healthy, which nobody checks", name, other)
+				t.Errorf("%s waits until %s is healthy, which has no health check", name, other)
 			}
 		}
 		for _, secret := range s.Secrets {
 			if c.Secrets[secret].File == "" {
-				t.Errorf("%s wants the secret %s, which is not there", name, secret)
+				t.Errorf("%s uses the secret %s, which does not exist", name, secret)
 			}
 		}
 		for _, file := range s.EnvFile {
@@ -194,16 +194,16 @@ func TestComposeNamesOnlyWhatThereIs(t *testing.T) {
 				continue
 			}
 			if _, err := os.Stat(from); err != nil || !strings.HasSuffix(volume, ":ro") {
-				t.Errorf("%s mounts %s: it has to be there, and read-only", name, volume)
+				t.Errorf("%s mounts %s, which must exist and be read-only", name, volume)
 			}
 		}
 		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
-				t.Errorf("%s opens %s to others than this machine", name, port)
+				t.Errorf("%s publishes %s on other interfaces than loopback", name, port)
 			}
 		}
 		if s.Restart != "unless-stopped" {
-			t.Errorf("%s is not started again when it ends", name)
+			t.Errorf("%s has no restart policy", name)
 		}
 	}
 	for name, secret := range c.Secrets {
@@ -213,12 +213,12 @@ func TestComposeNamesOnlyWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestComposeHasNoSecretsInIt(t *testing.T) {
+func TestComposeContainsNoSecrets(t *testing.T) {
 	t.Parallel()
 	for name, s := range compose(t).Services {
 		for key := range s.Environment {
 			if secretName.MatchString(key) {
-				t.Errorf("%s has %s in the file: it belongs into secrets/", name, key)
+				t.Errorf("%s has a value for %s, which belongs into secrets/", name, key)
 			}
 		}
 	}
@@ -227,22 +227,22 @@ func TestComposeHasNoSecretsInIt(t *testing.T) {
 	}
 }
 
-func TestInstancesAreOneScheduler(t *testing.T) {
+func TestInstancesShareTheirConfiguration(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	names := c.runs("serve")
+	names := c.servicesRunning("serve")
 	if len(names) != 3 {
 		t.Fatalf("the schedulers are %v, want three", names)
 	}
 	var first config.Config
 	addresses := make(map[string]bool)
 	for i, name := range names {
-		cfg := c.configuration(t, name)
+		cfg := c.config(t, name)
 		if want := fmt.Sprintf("http://%s:%d", name, cfg.Server.Port); cfg.Server.AdvertiseURL != want {
-			t.Errorf("%s says that it can be reached at %s, want %s", name, cfg.Server.AdvertiseURL, want)
+			t.Errorf("%s advertises %s, want %s", name, cfg.Server.AdvertiseURL, want)
 		}
 		addresses[cfg.Server.AdvertiseURL] = true
-		// All the rest is the same: keys, key_prefix, Redis, times.
+		// Everything else is the same: keys, key_prefix, Redis, times.
 		cfg.Server.AdvertiseURL = ""
 		if i == 0 {
 			first = cfg
@@ -258,50 +258,50 @@ func TestInstancesAreOneScheduler(t *testing.T) {
 	}
 	redis, shared, err := first.RedisAddress()
 	if err != nil || !shared || redis.Password == "" {
-		t.Errorf("the schedulers do not share a Redis that is locked: shared %v, %v", shared, err)
+		t.Errorf("the schedulers do not share a Redis with a password: shared %v, %v", shared, err)
 	}
 	if !strings.Contains(first.Scheduler.Phase2.Redis.URL, "//redis:6379") {
-		t.Errorf("Redis is sought at %s", first.Scheduler.Phase2.Redis.URL)
+		t.Errorf("the address of Redis is %s", first.Scheduler.Phase2.Redis.URL)
 	}
 }
 
-// Whoever is asked to stop needs its time: a container that is killed earlier loses jobs that could have ended.
-func TestNobodyIsKilledWhileStopping(t *testing.T) {
+// TestStopGracePeriodCoversTheShutdown checks that no container is killed before its shutdown has ended: jobs would be lost.
+func TestStopGracePeriodCoversTheShutdown(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	for _, name := range c.runs("serve") {
+	for _, name := range c.servicesRunning("serve") {
 		grace, err := time.ParseDuration(c.Services[name].StopGracePeriod)
-		cfg := c.configuration(t, name)
+		cfg := c.config(t, name)
 		if err != nil || grace < cfg.Server.ShutdownSeconds.Duration()+10*time.Second {
-			t.Errorf("%s is killed after %v (%v), and may take %v and a little to stop", name, grace, err, cfg.Server.ShutdownSeconds.Duration())
+			t.Errorf("%s is killed after %v (%v), but a shutdown may take %v and more", name, grace, err, cfg.Server.ShutdownSeconds.Duration())
 		}
 	}
-	for _, name := range c.runs("node") {
+	for _, name := range c.servicesRunning("node") {
 		if grace, err := time.ParseDuration(c.Services[name].StopGracePeriod); err != nil || grace <= 30*time.Second {
-			t.Errorf("%s is killed after %v (%v), and may take 30 s to finish what it has", name, grace, err)
+			t.Errorf("%s is killed after %v (%v), but its jobs may take 30 s", name, grace, err)
 		}
 	}
 }
 
-func TestOurContainersAreConfined(t *testing.T) {
+func TestContainersAreSandboxed(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	for _, name := range append(c.runs("serve"), c.runs("node")...) {
+	for _, name := range append(c.servicesRunning("serve"), c.servicesRunning("node")...) {
 		s := c.Services[name]
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
-			t.Errorf("%s could do more than it has to", name)
+			t.Errorf("%s has more privileges than it needs", name)
 		}
 	}
 }
 
-func TestNodesEnterThroughTheBalancer(t *testing.T) {
+func TestNodesConnectThroughTheBalancer(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	names := c.runs("node")
+	names := c.servicesRunning("node")
 	if len(names) < 2 {
 		t.Fatalf("the nodes are %v, want two or more", names)
 	}
-	cfg := c.configuration(t, c.runs("serve")[0])
+	cfg := c.config(t, c.servicesRunning("serve")[0])
 	doors, err := cfg.Auth.Keys()
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestNodesEnterThroughTheBalancer(t *testing.T) {
 		words := c.Services[name].Command
 		id := flag(words, "--id")
 		if ids[id] || !grant.Covers(core.NodeID(id)) {
-			t.Errorf("%s is node %q: its name is taken, or its token is not for it", name, id)
+			t.Errorf("%s is node %q: the id is not unique, or not allowed for its token", name, id)
 		}
 		ids[id] = true
 		if got := flag(words, "--server"); got != "http://balancer:5010" {
@@ -325,7 +325,7 @@ func TestNodesEnterThroughTheBalancer(t *testing.T) {
 	}
 }
 
-// flag is the value of a flag on a command line.
+// flag returns the value of a flag on a command line.
 func flag(words []string, name string) string {
 	if i := slices.Index(words, name); i >= 0 && i+1 < len(words) {
 		return words[i+1]
@@ -333,7 +333,7 @@ func flag(words []string, name string) string {
 	return ""
 }
 
-func TestComposeByDocker(t *testing.T) {
+func TestDockerComposeConfig(t *testing.T) {
 	t.Parallel()
 	if !composeInstalled(t) {
 		t.Log("docker compose is not installed: only our own checks were made")

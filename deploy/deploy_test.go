@@ -1,5 +1,6 @@
-// Package deploy_test checks what is deployed as far as that can be done without a registry and without root: every
-// file is read strictly and held against the program it is for, and what compose.yaml starts is started.
+// Package deploy_test checks the files of a deployment as far as that is possible without a registry and without root:
+// every file is parsed strictly and compared with the program that it configures, and the services of compose.yaml are
+// started.
 package deploy_test
 
 import (
@@ -16,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// scratch holds what is built once for all tests.
+// scratch is a directory for what is built once for all tests.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// text reads a file, named from this directory.
+// text returns the content of a file, relative to this directory.
 func text(t *testing.T, name string) string {
 	t.Helper()
 	body, err := os.ReadFile(name)
@@ -49,7 +50,7 @@ func text(t *testing.T, name string) string {
 	return string(body)
 }
 
-// decode reads YAML and refuses what the type does not know, so that a key that is misspelt does not pass for one.
+// decode decodes YAML and refuses unknown keys, so that a misspelled key is found.
 func decode(t *testing.T, name string, into any) {
 	t.Helper()
 	d := yaml.NewDecoder(strings.NewReader(text(t, name)))
@@ -59,23 +60,28 @@ func decode(t *testing.T, name string, into any) {
 	}
 }
 
-// tool runs a program that checks our files, where it is installed, and returns what it says.
+// tool runs a program that checks a file, if it is installed, and returns its output.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	found, err := exec.LookPath(name)
-	if err != nil {
-		t.Logf("%s is not installed: only our own checks were made", name)
+	if _, err := exec.LookPath(name); err != nil {
+		t.Logf("%s is not installed: only the checks of this package were made", name)
 		return ""
 	}
-	out, err := exec.CommandContext(t.Context(), found, args...).CombinedOutput()
+	return mustTool(t, name, args...)
+}
+
+// mustTool runs a program that `make test` installs.
+func mustTool(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return string(out)
 }
 
-// keys are made by keys.sh, once, as whoever deploys makes them.
-var keys = sync.OnceValues(func() (string, error) {
+// makeKeys runs keys.sh once, as a deployment does, and returns the directory of the secrets.
+var makeKeys = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch, "secrets")
 	if out, err := exec.Command("sh", "keys.sh", dir).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("keys.sh: %w\n%s", err, out)
@@ -83,16 +89,17 @@ var keys = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
+// secrets returns the directory of the secrets.
 func secrets(t *testing.T) string {
 	t.Helper()
-	dir, err := keys()
+	dir, err := makeKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// composeInstalled reports whether docker has its plugin, which reads a composition without a daemon.
+// composeInstalled reports whether `docker compose`, which parses a compose file without a daemon, is installed.
 func composeInstalled(t *testing.T) bool {
 	t.Helper()
 	return exec.CommandContext(t.Context(), "docker", "compose", "version").Run() == nil

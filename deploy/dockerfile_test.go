@@ -18,97 +18,102 @@ import (
 	"testing"
 )
 
-// instruction is one of a Dockerfile, with the variables of its stage filled in.
+// instruction is one instruction of a Dockerfile, as deploy/dockerfile prints it.
 type instruction struct {
-	line  int
-	name  string
-	flags []string
-	words []string
-	whole string
+	Line  int
+	Name  string
+	Flags []string
+	Args  []string
+	Exec  bool // the arguments are a JSON array, which needs no shell
 }
 
-// stage is what stands from one FROM to the next.
+// text returns the arguments as one string.
+func (i instruction) text() string { return strings.Join(i.Args, " ") }
+
+// sources and target are the arguments of a COPY.
+func (i instruction) sources() []string { return i.Args[:len(i.Args)-1] }
+func (i instruction) target() string    { return i.Args[len(i.Args)-1] }
+
+// stage is a FROM with the instructions up to the next.
 type stage struct {
-	image, name string
-	steps       []instruction
+	image, name  string
+	instructions []instruction
 }
 
-var (
-	variable = regexp.MustCompile(`\$\{(\w+)\}`)
-	known    = []string{"ARG", "FROM", "WORKDIR", "COPY", "RUN", "USER", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD", "HEALTHCHECK"}
-)
+// buildParser builds the program in deploy/dockerfile, which has BuildKit's parsers, once.
+var buildParser = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "dockerfile")
+	if out, err := exec.Command("go", "-C", "dockerfile", "build", "-mod=readonly", "-o", binary, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot build deploy/dockerfile: %w\n%s", err, out)
+	}
+	return binary, nil
+})
 
-// stages reads the Dockerfile. What it does not understand it refuses.
-func stages() ([]stage, error) {
+// runParser runs the program in deploy/dockerfile.
+func runParser(input string, args ...string) ([]byte, error) {
+	binary, err := buildParser()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, errs.String())
+	}
+	return out.Bytes(), nil
+}
+
+// parseDockerfile parses the Dockerfile into its stages, once.
+var parseDockerfile = sync.OnceValues(func() ([]stage, error) {
 	body, err := os.ReadFile("Dockerfile")
 	if err != nil {
 		return nil, err
 	}
-	args := make(map[string]string)
-	var all []stage
-	for i, line := range strings.Split(string(body), "\n") {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
-		}
-		name, rest, _ := strings.Cut(line, " ")
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("Dockerfile:%d: do not know %q", i+1, name)
-		}
-		for _, v := range variable.FindAllStringSubmatch(rest, -1) {
-			if _, ok := args[v[1]]; !ok {
-				return nil, fmt.Errorf("Dockerfile:%d: %s is not set", i+1, v[0])
-			}
-		}
-		rest = variable.ReplaceAllStringFunc(rest, func(v string) string { return args[v[2:len(v)-1]] })
-		step := instruction{line: i + 1, name: name, whole: rest}
-		for _, w := range strings.Fields(rest) {
-			if strings.HasPrefix(w, "--") && len(step.words) == 0 {
-				step.flags = append(step.flags, w)
-			} else {
-				step.words = append(step.words, w)
-			}
-		}
+	parsed, err := runParser(string(body), "parse")
+	if err != nil {
+		return nil, err
+	}
+	var all []instruction
+	if err := json.Unmarshal(parsed, &all); err != nil {
+		return nil, err
+	}
+	var stages []stage
+	for _, i := range all {
 		switch {
-		case name == "ARG":
-			key, value, given := strings.Cut(rest, "=")
-			if !given {
-				return nil, fmt.Errorf("Dockerfile:%d: %s has no default", i+1, key)
+		case i.Name == "FROM":
+			s := stage{image: i.Args[0]}
+			if len(i.Args) == 3 {
+				s.name = i.Args[2]
 			}
-			args[key] = value
-		case name == "FROM":
-			s := stage{image: step.words[0]}
-			if len(step.words) == 3 && step.words[1] == "AS" {
-				s.name = step.words[2]
-			}
-			all = append(all, s)
-		case len(all) == 0:
-			return nil, fmt.Errorf("Dockerfile:%d: %s stands before the first FROM", i+1, name)
-		default:
-			s := &all[len(all)-1]
-			s.steps = append(s.steps, step)
+			stages = append(stages, s)
+		case len(stages) > 0:
+			s := &stages[len(stages)-1]
+			s.instructions = append(s.instructions, i)
 		}
 	}
-	if len(all) != 2 {
-		return nil, fmt.Errorf("the Dockerfile has %d stages, want one that builds and one that runs", len(all))
+	if len(stages) != 2 {
+		return nil, fmt.Errorf("the Dockerfile has %d stages, want one that builds and one that runs", len(stages))
 	}
-	return all, nil
-}
+	return stages, nil
+})
 
-func mustStages(t *testing.T) (build, final stage) {
+func stages(t *testing.T) (build, final stage) {
 	t.Helper()
-	all, err := stages()
+	all, err := parseDockerfile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all[0], all[1]
 }
 
-// last is the last instruction of that name, which is the one that counts.
+// last returns the last instruction of a name, which overrides the others.
 func (s stage) last(t *testing.T, name string) instruction {
 	t.Helper()
-	for _, step := range slices.Backward(s.steps) {
-		if step.name == name {
-			return step
+	for _, i := range slices.Backward(s.instructions) {
+		if i.Name == name {
+			return i
 		}
 	}
 	t.Fatalf("the stage of %s has no %s", s.image, name)
@@ -117,175 +122,157 @@ func (s stage) last(t *testing.T, name string) instruction {
 
 func TestImageIsBuiltWithTheGoOfTheModule(t *testing.T) {
 	t.Parallel()
-	build, _ := mustStages(t)
+	build, _ := stages(t)
 	module := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(text(t, "../go.mod"))
 	if module == nil {
 		t.Fatal("go.mod names no version of Go")
 	}
 	if want := "golang:" + module[1]; build.image != want {
-		t.Errorf("it is built in %s, want %s as go.mod says", build.image, want)
+		t.Errorf("it is built in %s, want %s as in go.mod", build.image, want)
 	}
 }
 
-func TestFinalImageIsBareAndNotRoot(t *testing.T) {
+func TestFinalImageIsMinimalAndNotRoot(t *testing.T) {
 	t.Parallel()
-	build, final := mustStages(t)
+	build, final := stages(t)
 	if final.image != "scratch" {
-		t.Errorf("it is made from %s, which has more in it than the program needs", final.image)
+		t.Errorf("it is made from %s, which contains more than the program needs", final.image)
 	}
-	user := final.last(t, "USER")
-	uid, gid, _ := strings.Cut(user.whole, ":")
+	user := final.last(t, "USER").text()
+	uid, gid, _ := strings.Cut(user, ":")
 	for _, id := range []string{uid, gid} {
 		if n, err := strconv.Atoi(id); err != nil || n == 0 {
-			t.Errorf("USER %s: want numbers, and not those of root", user.whole)
+			t.Errorf("USER %s: want numbers, and not those of root", user)
 		}
 	}
 	for _, name := range []string{"ENTRYPOINT", "CMD"} {
-		var words []string
-		if step := final.last(t, name); json.Unmarshal([]byte(step.whole), &words) != nil || len(words) == 0 {
-			t.Errorf("%s %s: not in the form that needs no shell", name, step.whole)
+		if i := final.last(t, name); !i.Exec || len(i.Args) == 0 {
+			t.Errorf("%s %s: not in the form that needs no shell", name, i.text())
 		}
 	}
-	var brought []string
-	for _, step := range final.steps {
-		switch step.name {
+	var copied []string
+	for _, i := range final.instructions {
+		switch i.Name {
 		case "RUN":
-			t.Errorf("line %d: there is nothing in scratch that could run this", step.line)
+			t.Errorf("line %d: there is nothing in scratch that could run this", i.Line)
 		case "COPY":
-			if !slices.Contains(step.flags, "--from="+build.name) {
-				t.Errorf("line %d copies from the context: everything in the image comes from the build", step.line)
+			if !slices.Contains(i.Flags, "--from="+build.name) {
+				t.Errorf("line %d copies from the context: everything in the image must come from the build", i.Line)
 			}
-			brought = append(brought, step.words[len(step.words)-1])
+			copied = append(copied, i.target())
 		}
 	}
-	var entry []string
-	if err := json.Unmarshal([]byte(final.last(t, "ENTRYPOINT").whole), &entry); err != nil || !slices.Contains(brought, entry[0]) {
-		t.Errorf("ENTRYPOINT %v is not among what was copied: %v", entry, brought)
+	if entry := final.last(t, "ENTRYPOINT").Args; !slices.Contains(copied, entry[0]) {
+		t.Errorf("ENTRYPOINT %v was not copied; copied are %v", entry, copied)
 	}
 }
 
-// secretName is how something is called that does not belong into an image.
+// secretName matches names that do not belong into an image.
 var secretName = regexp.MustCompile(`(?i)(token|password|secret|credential|_keys?\b)`)
 
-func TestImageHoldsNoSecret(t *testing.T) {
+func TestImageContainsNoSecret(t *testing.T) {
 	t.Parallel()
-	all, err := stages()
+	build, final := stages(t)
+	for _, i := range slices.Concat(build.instructions, final.instructions) {
+		if i.Name == "COPY" && slices.Contains(i.sources(), ".") {
+			t.Errorf("line %d copies the whole context: name the directories", i.Line)
+		}
+		if secretName.MatchString(i.text()) {
+			t.Errorf("line %d mentions a secret: %s", i.Line, i.text())
+		}
+	}
+	excluded := []string{"deploy/secrets/lingua.toml", ".git/config", "bin/lingua", "internal/config/load_test.go", "deploy/compose.yaml"}
+	included := []string{"go.mod", "go.sum", "cmd/lingua/main.go", "internal/store/redisstore/scripts/reserve.lua"}
+	ignored, err := ignoredPaths(slices.Concat(excluded, included))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range all {
-		for _, step := range s.steps {
-			if step.name == "COPY" && slices.Contains(step.words[:len(step.words)-1], ".") {
-				t.Errorf("line %d copies whatever there is: name what is needed", step.line)
-			}
-			if secretName.MatchString(step.whole) {
-				t.Errorf("line %d speaks of a secret: %s", step.line, step.whole)
-			}
+	for _, name := range excluded {
+		if !ignored[name] {
+			t.Errorf("%s is part of the build context", name)
 		}
 	}
-	ignored := ignore(t)
-	for _, name := range []string{"deploy/secrets/lingua.toml", ".git/config", "bin/lingua", "internal/config/load_test.go", "deploy/compose.yaml"} {
-		if !ignored(name) {
-			t.Errorf("a build would see %s", name)
-		}
-	}
-	for _, name := range []string{"go.mod", "go.sum", "cmd/lingua/main.go", "internal/store/redisstore/scripts/reserve.lua"} {
-		if ignored(name) {
-			t.Errorf("a build would not see %s", name)
+	for _, name := range included {
+		if ignored[name] {
+			t.Errorf("%s is not part of the build context", name)
 		}
 	}
 }
 
-// ignore reads Dockerfile.dockerignore: the last line that matches a path, or a directory above it, decides.
-func ignore(t *testing.T) func(name string) bool {
-	t.Helper()
-	type rule struct {
-		match *regexp.Regexp
-		keep  bool
+// ignoredPaths returns which of the paths Dockerfile.dockerignore excludes from the build context.
+func ignoredPaths(paths []string) (map[string]bool, error) {
+	out, err := runParser(strings.Join(paths, "\n"), "ignored", "Dockerfile.dockerignore")
+	ignored := make(map[string]bool)
+	for _, name := range strings.Fields(string(out)) {
+		ignored[name] = true
 	}
-	var rules []rule
-	for line := range strings.Lines(text(t, "Dockerfile.dockerignore")) {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
-		}
-		pattern, keep := strings.CutPrefix(line, "!")
-		expr := strings.NewReplacer(`\*\*/`, `(.*/)?`, `\*`, `[^/]*`).Replace(regexp.QuoteMeta(pattern))
-		rules = append(rules, rule{regexp.MustCompile("^" + expr + "$"), keep})
-	}
-	return func(name string) bool {
-		out := false
-		for _, r := range rules {
-			for p := name; p != "."; p = path.Dir(p) {
-				if r.match.MatchString(p) {
-					out = !r.keep
-					break
-				}
-			}
-		}
-		return out
-	}
+	return ignored, err
 }
 
-// built makes the binary as the Dockerfile does: from nothing but what it copies of what the build may see, by the very
-// command it runs.
+// imageVersion is the version that the tests pass to the build.
+const imageVersion = "0.1.0-image"
+
+// built returns the path of the binary, built as the Dockerfile does: from the files that it copies of the build context,
+// with the command that it runs.
 func built(t *testing.T) string {
 	t.Helper()
-	ignored := ignore(t)
-	build, _ := mustStages(t)
-	binary, err := once(func() (string, error) {
-		src, out := filepath.Join(scratch, "src"), filepath.Join(scratch, "out")
-		for _, step := range build.steps {
-			switch {
-			case step.name == "COPY":
-				to := step.words[len(step.words)-1]
-				for _, from := range step.words[:len(step.words)-1] {
-					if err := bring(from, filepath.Join(src, to), strings.HasSuffix(to, "/"), ignored); err != nil {
-						return "", fmt.Errorf("Dockerfile:%d: %w", step.line, err)
-					}
-				}
-			case step.name == "RUN" && strings.Contains(step.whole, "go build"):
-				line := strings.NewReplacer("/out/", out+"/", "main.release=0.1.0-dev", "main.release="+imageVersion).Replace(step.whole)
-				cmd := exec.Command("sh", "-c", line)
-				cmd.Dir = src
-				if said, err := cmd.CombinedOutput(); err != nil {
-					return "", fmt.Errorf("Dockerfile:%d: %w\n%s", step.line, err, said)
-				}
-			}
-		}
-		return filepath.Join(out, "lingua"), nil
-	})
+	binary, err := buildBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return binary
 }
 
-// imageVersion is what the build is told, which no other build says.
-const imageVersion = "0.1.0-image"
-
-var (
-	buildOnce sync.Once
-	buildPath string
-	buildErr  error
-)
-
-// once builds for whoever asks first.
-func once(build func() (string, error)) (string, error) {
-	buildOnce.Do(func() { buildPath, buildErr = build() })
-	return buildPath, buildErr
-}
-
-// bring copies a file or a directory of the repository as COPY does.
-func bring(from, to string, into bool, ignored func(string) bool) error {
-	root := os.DirFS("..")
-	found := false
-	err := fs.WalkDir(root, from, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || ignored(p) {
-			return err
+var buildBinary = sync.OnceValues(func() (string, error) {
+	all, err := parseDockerfile()
+	if err != nil {
+		return "", err
+	}
+	src, out := filepath.Join(scratch, "src"), filepath.Join(scratch, "out")
+	for _, i := range all[0].instructions {
+		switch {
+		case i.Name == "COPY":
+			for _, from := range i.sources() {
+				if err := copyFromContext(from, filepath.Join(src, i.target()), strings.HasSuffix(i.target(), "/")); err != nil {
+					return "", fmt.Errorf("Dockerfile:%d: %w", i.Line, err)
+				}
+			}
+		case i.Name == "RUN" && strings.Contains(i.text(), "go build"):
+			line := strings.NewReplacer("/out/", out+"/", "main.release=0.1.0-dev", "main.release="+imageVersion).Replace(i.text())
+			cmd := exec.Command("sh", "-c", line)
+			cmd.Dir = src
+			if output, err := cmd.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("Dockerfile:%d: %w\n%s", i.Line, err, output)
+			}
 		}
-		found = true
+	}
+	return filepath.Join(out, "lingua"), nil
+})
+
+// copyFromContext copies a file or a directory of the build context as COPY does.
+func copyFromContext(from, to string, intoDir bool) error {
+	root := os.DirFS("..")
+	var files []string
+	err := fs.WalkDir(root, from, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, p)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ignored, err := ignoredPaths(files)
+	if err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(p string) bool { return ignored[p] })
+	if len(files) == 0 {
+		return fmt.Errorf("COPY %s copies nothing", from)
+	}
+	for _, p := range files {
 		target := filepath.Join(to, strings.TrimPrefix(p, from))
-		if into && p == from {
+		if intoDir && p == from {
 			target = filepath.Join(to, path.Base(p))
 		}
 		body, err := fs.ReadFile(root, p)
@@ -295,23 +282,22 @@ func bring(from, to string, into bool, ignored func(string) bool) error {
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
-		return os.WriteFile(target, body, 0o644)
-	})
-	if err == nil && !found {
-		err = fmt.Errorf("COPY %s brings nothing", from)
+		if err := os.WriteFile(target, body, 0o644); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func TestImageBuildsAndIsStatic(t *testing.T) {
 	t.Parallel()
 	binary := built(t)
 	program, err := elf.Open(binary)
-	if err == nil { // elsewhere than on Linux it is no ELF
+	if err == nil { // only on Linux it is an ELF file
 		defer program.Close()
 		for _, part := range program.Progs {
 			if part.Type == elf.PT_INTERP {
-				t.Error("the binary wants an interpreter: in scratch there is none")
+				t.Error("the binary is not static: there is no interpreter in scratch")
 			}
 		}
 	}
@@ -322,10 +308,10 @@ func TestImageBuildsAndIsStatic(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(out.String(), "lingua "+imageVersion+" ") {
-		t.Errorf("it says %q: the version of the Dockerfile did not arrive", out.String())
+		t.Errorf("it prints %q: the version of the Dockerfile is missing", out.String())
 	}
 	if bytes.Contains(out.Bytes(), []byte("commit")) {
-		t.Errorf("it says %q, as if it had seen the repository", out.String())
+		t.Errorf("it prints %q: it was built with the repository", out.String())
 	}
 }
 

@@ -12,30 +12,30 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/child"
 )
 
-// process is one container's program, without the container.
+// process is the program of a container, without the container.
 type process struct {
 	*child.Process
 	name string
 
-	mu   sync.Mutex
-	said bytes.Buffer
+	mu     sync.Mutex
+	output bytes.Buffer
 }
 
-// Write takes in what the program says.
+// Write collects the output of the program.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.said.Write(b)
+	return p.output.Write(b)
 }
 
-func (p *process) words() string {
+func (p *process) outputText() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.said.String()
+	return p.output.String()
 }
 
-// start runs a program with this environment and no other, until the test ends.
-func start(t *testing.T, name string, environ []string, program string, args ...string) *process {
+// startProcess runs a program with the given environment until the test ends.
+func startProcess(t *testing.T, name string, environ []string, program string, args ...string) *process {
 	t.Helper()
 	p, cmd := &process{name: name}, exec.Command(program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = environ, p, p
@@ -46,13 +46,13 @@ func start(t *testing.T, name string, environ []string, program string, args ...
 	t.Cleanup(func() {
 		p.KillAndWait()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, p.words())
+			t.Logf("output of %s:\n%s", name, p.outputText())
 		}
 	})
 	return p
 }
 
-// stop asks it to end, as a container is asked, and expects that it does, well and in time.
+// stop sends SIGTERM, as for a container, and expects exit code 0 in time.
 func (p *process) stop(t *testing.T, within time.Duration) {
 	t.Helper()
 	if err := p.Signal(syscall.SIGTERM); err != nil {
@@ -70,8 +70,8 @@ func (p *process) stop(t *testing.T, within time.Duration) {
 	}
 }
 
-// until asks again and again until there is no error, or the program that is waited for has ended.
-func until(t *testing.T, what string, on *process, ask func() error) {
+// waitUntil calls a check until it returns no error. It fails if the process has ended.
+func waitUntil(t *testing.T, what string, on *process, ask func() error) {
 	t.Helper()
 	late := time.NewTimer(40 * time.Second)
 	defer late.Stop()

@@ -19,6 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+// scraping is the configuration of Prometheus.
 type scraping struct {
 	Global struct {
 		ScrapeInterval     string `yaml:"scrape_interval"`
@@ -34,6 +35,23 @@ type scraping struct {
 	} `yaml:"scrape_configs"`
 }
 
+// ruleTests is a file of `promtool test rules`.
+type ruleTests struct {
+	RuleFiles          []string `yaml:"rule_files"`
+	EvaluationInterval string   `yaml:"evaluation_interval"`
+	Tests              []struct {
+		Name        string
+		Interval    string
+		InputSeries []struct{ Series, Values string } `yaml:"input_series"`
+		AlertTests  []struct {
+			EvalTime string `yaml:"eval_time"`
+			Name     string `yaml:"alertname"`
+			Expected []any  `yaml:"exp_alerts"`
+		} `yaml:"alert_rule_test"`
+	}
+}
+
+// alerts is a file of rules.
 type alerts struct {
 	Groups []struct {
 		Name  string
@@ -48,7 +66,7 @@ type alert struct {
 	Annotations struct{ Summary, Runbook string }
 }
 
-// rules are all alerts.
+// rules returns all alerts.
 func rules(t *testing.T) []alert {
 	t.Helper()
 	var file alerts
@@ -65,7 +83,7 @@ func rules(t *testing.T) []alert {
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 
-// metrics are what a scheduler shows, each with its labels, and what Prometheus adds.
+// metrics returns the metrics of a scheduler, and those that Prometheus adds, with their labels.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	s, err := scheduler.New(t.Context(), config.Default(), wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
@@ -82,12 +100,12 @@ func metrics(t *testing.T) map[string][]string {
 	for d := range descs {
 		m := described.FindStringSubmatch(d.String())
 		if m == nil {
-			t.Errorf("cannot read %s", d)
+			t.Errorf("cannot parse %s", d)
 			continue
 		}
 		labels := strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' })
 		all[m[1]] = labels
-		if strings.HasSuffix(m[1], "_seconds") || strings.HasSuffix(m[1], "_ms") { // perhaps a histogram
+		if strings.HasSuffix(m[1], "_seconds") || strings.HasSuffix(m[1], "_ms") { // may be a histogram
 			for suffix, more := range map[string][]string{"_bucket": {"le"}, "_count": nil, "_sum": nil} {
 				all[m[1]+suffix] = append(slices.Clone(labels), more...)
 			}
@@ -96,41 +114,51 @@ func metrics(t *testing.T) map[string][]string {
 	return all
 }
 
-func TestAlertsReadWhatThereIs(t *testing.T) {
+// seriesPattern matches a series of a rule test, whose syntax promtool checks.
+var (
+	seriesPattern = regexp.MustCompile(`^(\w+)\{([^}]*)\}$`)
+	labelPattern  = regexp.MustCompile(`(\w+)="`)
+)
+
+// TestEveryAlertFiresOnExistingSeries checks that the rule tests, which promtool runs, make every alert fire, and that they
+// do so with series that a scheduler has. An alert that reads a metric or a label that does not exist would not fire.
+func TestEveryAlertFiresOnExistingSeries(t *testing.T) {
 	t.Parallel()
-	there := metrics(t)
-	for _, a := range rules(t) {
-		r, err := read(a.Expr)
-		if err != nil {
-			t.Errorf("%s: %v", a.Alert, err)
-			continue
-		}
-		spoken := []string{"instance", "job"} // what Prometheus adds
-		for _, s := range r.selectors {
-			labels, ok := there[s.metric]
-			if !ok {
-				t.Errorf("%s reads %s, which nobody shows", a.Alert, s.metric)
+	var file ruleTests
+	decode(t, "prometheus/lingua.rules.test.yml", &file)
+	existing := metrics(t)
+	fires := make(map[string]bool)
+	for _, test := range file.Tests {
+		for _, input := range test.InputSeries {
+			m := seriesPattern.FindStringSubmatch(input.Series)
+			if m == nil {
+				t.Errorf("%s: cannot parse %s", test.Name, input.Series)
+				continue
 			}
-			spoken = append(spoken, labels...)
-			for _, l := range s.labels {
-				if l != "job" && !slices.Contains(labels, l) {
-					t.Errorf("%s looks for the label %s of %s, which has %v", a.Alert, l, s.metric, labels)
+			labels, ok := existing[m[1]]
+			if !ok {
+				t.Errorf("%s: there is no metric %s", test.Name, m[1])
+			}
+			for _, l := range labelPattern.FindAllStringSubmatch(m[2], -1) {
+				if !slices.Contains(append([]string{"instance", "job"}, labels...), l[1]) { // Prometheus adds those two
+					t.Errorf("%s: %s has no label %s, only %v", test.Name, m[1], l[1], labels)
 				}
 			}
 		}
-		if len(r.selectors) == 0 {
-			t.Errorf("%s reads nothing", a.Alert)
+		for _, alert := range test.AlertTests {
+			fires[alert.Name] = fires[alert.Name] || len(alert.Expected) > 0
 		}
-		for _, l := range r.grouping {
-			if !slices.Contains(spoken, l) {
-				t.Errorf("%s groups by %s, which nothing it reads has", a.Alert, l)
-			}
+	}
+	for _, a := range rules(t) {
+		if !fires[a.Alert] {
+			t.Errorf("no rule test makes %s fire", a.Alert)
 		}
 	}
 }
 
-// The values of labels that alerts wait for are ours, too: a code that is renamed would silence its alert.
-func TestAlertsLookForValuesThereAre(t *testing.T) {
+// TestAlertsMatchExistingLabelValues checks the values of labels in expressions: an alert on a code that was renamed would
+// never fire.
+func TestAlertsMatchExistingLabelValues(t *testing.T) {
 	t.Parallel()
 	values := map[string]func(string) bool{
 		"reason":  func(v string) bool { return slices.Contains(wirespec.Codes(), wire.Code(v)) },
@@ -145,19 +173,19 @@ func TestAlertsLookForValuesThereAre(t *testing.T) {
 	matcher := regexp.MustCompile(`(\w+)(?:=~|=)"([^"]*)"`)
 	for _, a := range rules(t) {
 		for _, m := range matcher.FindAllStringSubmatch(a.Expr, -1) {
-			if good := values[m[1]]; good == nil || !good(m[2]) {
-				t.Errorf("%s looks for %s, which is no value this test knows", a.Alert, m[0])
+			if exists := values[m[1]]; exists == nil || !exists(m[2]) {
+				t.Errorf("%s matches %s, which is not a value that this test knows", a.Alert, m[0])
 			}
 		}
 	}
 }
 
-func TestAlertsAreWhole(t *testing.T) {
+func TestAlertsAreComplete(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for _, a := range rules(t) {
 		if seen[a.Alert] || !regexp.MustCompile(`^Lingua[A-Z][A-Za-z]+$`).MatchString(a.Alert) {
-			t.Errorf("%q is there twice, or is no name for an alert of ours", a.Alert)
+			t.Errorf("%q is not unique, or not a valid name of an alert", a.Alert)
 		}
 		seen[a.Alert] = true
 		if a.Labels.Severity != "page" && a.Labels.Severity != "ticket" {
@@ -172,11 +200,12 @@ func TestAlertsAreWhole(t *testing.T) {
 	}
 }
 
-// An alert that waits for four fifths of a limit has the limit in it as a number.
-func TestAudioAlertFitsTheBuffer(t *testing.T) {
+// TestAudioAlertMatchesTheBuffer checks that the alert fires at four fifths of the configured limit, which it has as a
+// number.
+func TestAudioAlertMatchesTheBuffer(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	limit := c.configuration(t, "lingua-1").Scheduler.Sessions.AudioBufferMB << 20
+	limit := c.config(t, "lingua-1").Scheduler.Sessions.AudioBufferMB << 20
 	for _, a := range rules(t) {
 		if a.Alert == "LinguaAudioBufferFull" {
 			var got int
@@ -186,7 +215,7 @@ func TestAudioAlertFitsTheBuffer(t *testing.T) {
 				}
 			}
 			if want := limit * 4 / 5; got != want {
-				t.Errorf("it waits for %d bytes, want %d, four fifths of %d", got, want, limit)
+				t.Errorf("it fires at %d bytes, want %d, four fifths of %d", got, want, limit)
 			}
 			return
 		}
@@ -194,7 +223,7 @@ func TestAudioAlertFitsTheBuffer(t *testing.T) {
 	t.Error("there is no such alert")
 }
 
-func TestPrometheusAsksEveryInstance(t *testing.T) {
+func TestPrometheusScrapesEveryInstance(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
 	var p scraping
@@ -204,11 +233,11 @@ func TestPrometheusAsksEveryInstance(t *testing.T) {
 	}
 	scrape := p.Scrapes[0]
 	var want []string
-	for _, name := range c.runs("serve") {
+	for _, name := range c.servicesRunning("serve") {
 		want = append(want, name+":5010")
 	}
 	if got := slices.Sorted(slices.Values(scrape.Static[0].Targets)); !slices.Equal(got, want) {
-		t.Errorf("it asks %v, want %v", got, want)
+		t.Errorf("targets %v, want %v", got, want)
 	}
 	for _, file := range p.RuleFiles {
 		mounted := "./prometheus/" + file + ":/etc/prometheus/" + file + ":ro"
@@ -221,30 +250,31 @@ func TestPrometheusAsksEveryInstance(t *testing.T) {
 		t.Errorf("its key %s is not among its secrets", scrape.Authorization.CredentialsFile)
 	}
 	key := text(t, filepath.Join(secrets(t), secret))
-	cfg := c.configuration(t, "lingua-1")
+	cfg := c.config(t, "lingua-1")
 	if !slices.Contains(cfg.Auth.OperatorKeys, key) {
-		t.Error("its key opens no scheduler")
+		t.Error("its key is not an operator key")
 	}
 	for _, interval := range []string{p.Global.ScrapeInterval, p.Global.EvaluationInterval} {
 		if d, err := time.ParseDuration(interval); err != nil || d > 30*time.Second {
-			t.Errorf("interval %q: alerts look at windows of a minute", interval)
+			t.Errorf("interval %q: alerts use windows of a minute", interval)
 		}
 	}
 }
 
-func TestPrometheusByPromtool(t *testing.T) {
+// TestPromtool checks the configuration and the rules with promtool and runs the rule tests.
+func TestPromtool(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("prometheus")); err != nil {
 		t.Fatal(err)
 	}
-	// It wants to see the key where it will be.
+	// promtool requires that the credentials file exists.
 	name := filepath.Join(dir, "prometheus.yml")
-	here := strings.ReplaceAll(text(t, name), "/run/secrets", secrets(t))
-	if err := os.WriteFile(name, []byte(here), 0o600); err != nil {
+	local := strings.ReplaceAll(text(t, name), "/run/secrets", secrets(t))
+	if err := os.WriteFile(name, []byte(local), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tool(t, "promtool", "check", "config", name)
-	tool(t, "promtool", "check", "rules", filepath.Join(dir, "lingua.rules.yml"))
-	tool(t, "promtool", "test", "rules", filepath.Join(dir, "lingua.rules.test.yml"))
+	mustTool(t, "promtool", "check", "config", name)
+	mustTool(t, "promtool", "check", "rules", filepath.Join(dir, "lingua.rules.yml"))
+	mustTool(t, "promtool", "test", "rules", filepath.Join(dir, "lingua.rules.test.yml"))
 }

@@ -19,22 +19,22 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// stack is what compose.yaml starts, on loopback: the same programs with the same arguments, variables, keys and
-// configuration files, but for where each listens and finds the others.
-type stack struct {
-	t         *testing.T
-	compose   composition
-	keys      string
-	instances map[string]*process
-	urls      map[string]string // of the instances
-	front     string            // where the balancer listens; empty where none is installed
-	nodes     map[string]*process
+// composeStack runs the services of compose.yaml on loopback: the same programs with the same arguments, variables, keys
+// and configuration files; only the addresses differ.
+type composeStack struct {
+	t           *testing.T
+	compose     composeFile
+	keys        string
+	instances   map[string]*process
+	urls        map[string]string // of the instances
+	balancerURL string            // empty if haproxy is not installed
+	nodes       map[string]*process
 }
 
-// TestTheStackRuns starts it all, has an utterance translated, and stops an instance.
-func TestTheStackRuns(t *testing.T) {
+// TestComposeStackRuns starts all services, runs a job, and stops an instance.
+func TestComposeStackRuns(t *testing.T) {
 	t.Parallel()
-	s := &stack{
+	s := &composeStack{
 		t: t, compose: compose(t), keys: secrets(t),
 		instances: make(map[string]*process), urls: make(map[string]string), nodes: make(map[string]*process),
 	}
@@ -42,12 +42,12 @@ func TestTheStackRuns(t *testing.T) {
 	s.startInstances(binary, s.startRedis())
 	s.startBalancer()
 	s.startNodes(binary)
-	names := s.compose.runs("serve")
+	names := s.compose.servicesRunning("serve")
 	for _, name := range names {
-		s.seesAllNodes(name)
+		s.waitForAllNodes(name)
 	}
-	s.translates("first", s.door(0))
-	s.showsMetrics()
+	s.runJob("first", s.entryURL(0))
+	s.checkMetrics()
 
 	first := s.instances[names[0]]
 	grace, err := time.ParseDuration(s.compose.Services[names[0]].StopGracePeriod)
@@ -56,18 +56,18 @@ func TestTheStackRuns(t *testing.T) {
 	}
 	first.stop(t, grace)
 	for _, name := range names[1:] {
-		s.seesAllNodes(name)
+		s.waitForAllNodes(name)
 	}
-	s.translates("second", s.door(1))
-	for _, name := range s.compose.runs("node") {
-		if s.front != "" { // else one of them has lost the only instance it knows
+	s.runJob("second", s.entryURL(1))
+	for _, name := range s.compose.servicesRunning("node") {
+		if s.balancerURL != "" { // without it, a node has lost the only address that it has
 			s.nodes[name].stop(t, grace)
 		}
 	}
 }
 
-// startRedis runs Redis with our redis.conf and the password of keys.sh, and returns where.
-func (s *stack) startRedis() string {
+// startRedis runs Redis with redis.conf and the password of keys.sh, and returns its URL.
+func (s *composeStack) startRedis() string {
 	s.t.Helper()
 	var settings []redistest.Option
 	for _, line := range strings.Split(text(s.t, "redis/redis.conf"), "\n") {
@@ -85,12 +85,12 @@ func (s *stack) startRedis() string {
 	redis := redistest.Start(s.t, settings...)
 	password, ok := strings.CutPrefix(strings.TrimSpace(text(s.t, filepath.Join(s.keys, "redis.conf"))), "requirepass ")
 	if !ok {
-		s.t.Fatal("the secret redis.conf sets no password")
+		s.t.Fatal("the secret redis.conf does not set a password")
 	}
 	if info, err := redis.Do("INFO", "persistence"); err != nil || !strings.Contains(fmt.Sprint(info), "aof_enabled:1") {
-		s.t.Errorf("Redis keeps no log of what it does (%v)", err)
+		s.t.Errorf("Redis has no append-only file (%v)", err)
 	}
-	// Last of all: redistest does not know it.
+	// Set last: redistest has no password.
 	if _, err := redis.Do("CONFIG", "SET", "requirepass", password); err != nil {
 		s.t.Fatal(err)
 	}
@@ -98,9 +98,9 @@ func (s *stack) startRedis() string {
 }
 
 // startInstances runs the schedulers, each on a free port.
-func (s *stack) startInstances(binary, redis string) {
+func (s *composeStack) startInstances(binary, redis string) {
 	s.t.Helper()
-	for _, name := range s.compose.runs("serve") {
+	for _, name := range s.compose.servicesRunning("serve") {
 		service := s.compose.Services[name]
 		var environ []string
 		for _, v := range environment(service) {
@@ -113,24 +113,24 @@ func (s *stack) startInstances(binary, redis string) {
 		for i := range args {
 			args[i] = strings.Replace(args[i], "/run/secrets", s.keys, 1)
 		}
-		s.instances[name] = start(s.t, name, environ, binary, args...)
+		s.instances[name] = startProcess(s.t, name, environ, binary, args...)
 	}
 	for name, p := range s.instances {
-		until(s.t, "waiting for "+name+" to listen", p, func() error {
-			for line := range strings.Lines(p.words()) {
+		waitUntil(s.t, "waiting for "+name+" to listen", p, func() error {
+			for line := range strings.Lines(p.outputText()) {
 				var event struct{ Msg, Address string }
 				if json.Unmarshal([]byte(line), &event) == nil && event.Msg == "listening" {
 					s.urls[name] = "http://" + event.Address
 					return nil
 				}
 			}
-			return errors.New("it has not said where")
+			return errors.New("it has not logged its address")
 		})
 	}
 }
 
-// startBalancer runs the balancer, where it is installed.
-func (s *stack) startBalancer() {
+// startBalancer runs haproxy if it is installed.
+func (s *composeStack) startBalancer() {
 	s.t.Helper()
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *stack) startBalancer() {
 	}
 	address := child.Address(child.Port(s.t))
 	body := strings.Replace(text(s.t, balancerFile), "bind :5010", "bind "+address, 1)
-	body = strings.Replace(body, "maxconn 30000", "maxconn 1000", 1) // this machine may allow fewer files
+	body = strings.Replace(body, "maxconn 30000", "maxconn 1000", 1) // the limit of open files may be lower here
 	for name, url := range s.urls {
 		body = strings.Replace(body, "server "+name+" "+name+":5010", "server "+name+" "+strings.TrimPrefix(url, "http://"), 1)
 	}
@@ -147,35 +147,35 @@ func (s *stack) startBalancer() {
 	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	p := start(s.t, "balancer", os.Environ(), program, "-db", "-f", file)
-	s.front = "http://" + address
-	until(s.t, "waiting for the balancer", p, func() error { return s.ask("GET", s.front+"/readyz", "", "", nil) })
+	p := startProcess(s.t, "balancer", os.Environ(), program, "-db", "-f", file)
+	s.balancerURL = "http://" + address
+	waitUntil(s.t, "waiting for the balancer", p, func() error { return s.request("GET", s.balancerURL+"/readyz", "", "", nil) })
 }
 
-// door is where to ask: the balancer, or an instance.
-func (s *stack) door(i int) string {
-	if s.front != "" {
-		return s.front
+// entryURL returns the URL of the balancer, or of an instance without one.
+func (s *composeStack) entryURL(i int) string {
+	if s.balancerURL != "" {
+		return s.balancerURL
 	}
-	return s.urls[s.compose.runs("serve")[i]]
+	return s.urls[s.compose.servicesRunning("serve")[i]]
 }
 
-func (s *stack) startNodes(binary string) {
+func (s *composeStack) startNodes(binary string) {
 	s.t.Helper()
 	token := strings.TrimSpace(text(s.t, filepath.Join(s.keys, "node.env")))
-	for i, name := range s.compose.runs("node") {
+	for i, name := range s.compose.servicesRunning("node") {
 		args := slices.Clone(s.compose.Services[name].Command)
-		args[slices.Index(args, "--server")+1] = s.door(i)
-		s.nodes[name] = start(s.t, name, []string{token}, binary, args...)
+		args[slices.Index(args, "--server")+1] = s.entryURL(i)
+		s.nodes[name] = startProcess(s.t, name, []string{token}, binary, args...)
 	}
 }
 
-// seesAllNodes waits until an instance lists every node as online.
-func (s *stack) seesAllNodes(name string) {
+// waitForAllNodes waits until an instance lists every node as online.
+func (s *composeStack) waitForAllNodes(name string) {
 	s.t.Helper()
-	until(s.t, name+" looks for the nodes", s.instances[name], func() error {
+	waitUntil(s.t, "waiting until "+name+" lists all nodes", s.instances[name], func() error {
 		var list wire.NodeList
-		if err := s.ask("GET", s.urls[name]+"/v1/nodes", "operator.key", "", &list); err != nil {
+		if err := s.request("GET", s.urls[name]+"/v1/nodes", "operator.key", "", &list); err != nil {
 			return err
 		}
 		online := 0
@@ -191,16 +191,16 @@ func (s *stack) seesAllNodes(name string) {
 	})
 }
 
-// translates gives a job to the fleet and waits for its end.
-func (s *stack) translates(request, door string) {
+// runJob dispatches a job and waits for its end.
+func (s *composeStack) runJob(request, door string) {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"request_id": %q, "session_id": "room", "src_lang": "en", "tgt_lang": "zh", "audio_ref": "blob://hello"}`, request)
-	last := s.instances[s.compose.runs("serve")[2]]
+	last := s.instances[s.compose.servicesRunning("serve")[2]]
 	var job wire.DispatchResponse
-	until(s.t, "dispatching", last, func() error { return s.ask("POST", door+"/v1/dispatch/f2f", "operator.key", body, &job) })
-	until(s.t, "waiting for "+job.JobID, last, func() error {
+	waitUntil(s.t, "dispatching", last, func() error { return s.request("POST", door+"/v1/dispatch/f2f", "operator.key", body, &job) })
+	waitUntil(s.t, "waiting for "+job.JobID, last, func() error {
 		var now wire.Job
-		if err := s.ask("GET", door+"/v1/jobs/"+job.JobID, "operator.key", "", &now); err != nil {
+		if err := s.request("GET", door+"/v1/jobs/"+job.JobID, "operator.key", "", &now); err != nil {
 			return err
 		}
 		if now.State != "DONE" {
@@ -210,27 +210,27 @@ func (s *stack) translates(request, door string) {
 	})
 }
 
-// showsMetrics asks every instance as Prometheus does; others learn nothing.
-func (s *stack) showsMetrics() {
+// checkMetrics checks that every instance has metrics for Prometheus, and for no client without its key.
+func (s *composeStack) checkMetrics() {
 	s.t.Helper()
 	for name, url := range s.urls {
-		if err := s.ask("GET", url+"/metrics", "metrics.key", "", nil); err != nil {
+		if err := s.request("GET", url+"/metrics", "metrics.key", "", nil); err != nil {
 			s.t.Errorf("%s: %v", name, err)
 		}
-		if err := s.ask("GET", url+"/metrics", "", "", nil); err == nil {
-			s.t.Errorf("%s shows its metrics to everybody", name)
+		if err := s.request("GET", url+"/metrics", "", "", nil); err == nil {
+			s.t.Errorf("%s has its metrics without a credential", name)
 		}
 	}
-	if s.front == "" {
+	if s.balancerURL == "" {
 		return
 	}
-	if err := s.ask("GET", s.front+"/metrics", "metrics.key", "", nil); err == nil {
-		s.t.Error("the balancer shows the metrics of some instance")
+	if err := s.request("GET", s.balancerURL+"/metrics", "metrics.key", "", nil); err == nil {
+		s.t.Error("the balancer forwards /metrics to an instance")
 	}
 }
 
-// ask sends a request with one of the keys.
-func (s *stack) ask(method, url, key, body string, into any) error {
+// request sends a request with one of the keys.
+func (s *composeStack) request(method, url, key, body string, into any) error {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		return err

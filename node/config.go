@@ -64,7 +64,7 @@ func (c *Config) validate() (*endpoints.Rotation, error) {
 	case len(c.Declaration.SemanticLangs) == 0:
 		return nil, errors.New("node: Declaration.SemanticLangs is empty; name the languages whose speech the node understands")
 	case c.ID != "" && !idPattern.MatchString(c.ID):
-		return nil, errors.New("node: ID may have letters, digits and . _ : - only, at most 128; or leave it empty")
+		return nil, errors.New("node: ID may have A-Z a-z 0-9 . _ : - only, at most 128; or leave it empty")
 	}
 	addresses := c.URLs
 	if c.URL != "" {

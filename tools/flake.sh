@@ -2,9 +2,9 @@
 # Repeats the tests of packages under the race detector, in random order, beside a process that takes processor time from
 # them, until each package has passed ROUNDS times. Usage: tools/flake.sh PACKAGE... (see `make flake`).
 #
-# Rounds that passed are remembered by the test binary they passed with, so a run that was interrupted, or that failed and
-# was mended elsewhere, goes on where it was; a package whose code has changed begins anew. The first failure ends the run;
-# its log holds the seed of the order.
+# Passed rounds are recorded by test binary, so that a run that was interrupted, or that failed for a reason outside the
+# package, resumes; a package whose code has changed starts again. The first failure ends the run; its log has the seed of
+# the order.
 set -euo pipefail
 
 rounds=${ROUNDS:-20}         # how often each package must pass

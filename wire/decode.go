@@ -58,7 +58,7 @@ func decodeError(err error) *Error {
 }
 
 // jsonPath drops the names of embedded Go structs from a path, because they are not in the body. JSON names begin with a
-// lower-case letter.
+// lower-case character.
 func jsonPath(path string) string {
 	parts := strings.Split(path, ".")
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' }), ".")

@@ -7,61 +7,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// remote is what every command has that asks a running scheduler.
-type remote struct {
-	Server string `help:"The scheduler's address, such as 127.0.0.1:5010 or https://scheduler.internal; LINGUA_URL stands for it." default:"http://127.0.0.1:5010" placeholder:"URL"`
-	Token  string `help:"An operator's key; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
-	JSON   bool   `help:"Print the answer as JSON." name:"json"`
+// apiClient calls the HTTP API of a running scheduler. It holds the flags that every such command has.
+type apiClient struct {
+	Server string `help:"Address of the scheduler, such as 127.0.0.1:5010 or https://scheduler.internal; default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL"`
+	Token  string `help:"Operator key; default from LINGUA_TOKEN." placeholder:"TOKEN"`
+	JSON   bool   `help:"Print the response as JSON." name:"json"`
 }
 
-// unreachableError says that nobody answered.
+// unreachableError is the error of a request that got no response.
 type unreachableError struct {
 	url   string
 	cause error
 }
 
 func (e *unreachableError) Error() string {
-	return fmt.Sprintf("no scheduler answers at %s: %s\nStart one with: lingua serve; or name another with --server or LINGUA_URL", e.url, e.cause)
+	return fmt.Sprintf("no scheduler responds at %s: %s\nStart one with: lingua serve; or name another with --server or LINGUA_URL", e.url, e.cause)
 }
 
-// address is where to ask.
-func (r *remote) address() (*url.URL, error) { return addressOf(r.Server) }
+const requestTimeout = 15 * time.Second
 
-// addressOf reads an address: a URL, or a host and a port, which means http.
-func addressOf(text string) (*url.URL, error) {
-	given := strings.TrimSuffix(text, "/")
-	if _, _, err := net.SplitHostPort(given); err == nil && !strings.Contains(given, "/") {
-		given = "http://" + given
-	}
-	base, err := url.Parse(given)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, usageError{fmt.Errorf("--server or LINGUA_URL: %q is not an address such as http://127.0.0.1:5010", text)}
-	}
-	return base, nil
-}
-
-const askTimeout = 15 * time.Second
-
-// ask sends a request and decodes the answer into out. An error answer is returned as *wire.Error.
-func (r *remote) ask(ctx context.Context, method, path string, in, out any) error {
-	base, err := r.address()
+// request sends in as JSON, unless it is nil, and decodes the response into out. An error response is returned as
+// *wire.Error.
+func (c *apiClient) request(ctx context.Context, method, path string, in, out any) error {
+	base, err := parseAddress(c.Server)
 	if err != nil {
 		return err
 	}
-	named := base.Redacted() // a password in it is not for the screen
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	shownURL := base.Redacted() // a password in the URL must not be printed
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var body io.Reader
 	if in != nil {
@@ -78,60 +59,44 @@ func (r *remote) ask(ctx context.Context, method, path string, in, out any) erro
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if r.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+r.Token)
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		var failed *url.Error
-		if errors.As(err, &failed) {
-			err = failed.Err
+		var urlErr *url.Error
+		if errors.As(err, &urlErr) {
+			err = urlErr.Err // without the URL, which may hold a password
 		}
-		return &unreachableError{url: named, cause: err}
+		return &unreachableError{url: shownURL, cause: err}
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	response, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return &unreachableError{url: named, cause: err}
+		return &unreachableError{url: shownURL, cause: err}
 	}
 	if resp.StatusCode/100 != 2 {
 		e := new(wire.Error)
-		if json.Unmarshal(answer, e) != nil || e.Code == "" {
-			return fmt.Errorf("%s answered %s, which no Lingua Scheduler says: is it another program?", named, resp.Status)
+		if json.Unmarshal(response, e) != nil || e.Code == "" {
+			return fmt.Errorf("%s responded %s without an error of the Lingua Scheduler: is it another program?", shownURL, resp.Status)
 		}
 		return e
 	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("%s answered something that cannot be read: %w", named, err)
+	if err := json.Unmarshal(response, out); err != nil {
+		return fmt.Errorf("%s sent a response that cannot be decoded: %w", shownURL, err)
 	}
 	return nil
 }
 
-// quoted is a text of somebody else as it may be shown: what is not printable could be an order to the terminal.
-func quoted(text string) string {
-	var b strings.Builder
-	for len(text) > 0 {
-		r, n := utf8.DecodeRuneInString(text)
-		if strconv.IsPrint(r) && (r != utf8.RuneError || n > 1) {
-			b.WriteString(text[:n])
-		} else {
-			q := strconv.Quote(text[:n])
-			b.WriteString(q[1 : len(q)-1])
-		}
-		text = text[n:]
-	}
-	return b.String()
-}
-
-// print writes the answer as JSON or, through fn, as a table.
-func (r *remote) print(w io.Writer, answer any, fn func(t *tabwriter.Writer)) error {
-	if r.JSON {
+// print writes a response as JSON or, through writeTable, as a table.
+func (c *apiClient) print(w io.Writer, response any, writeTable func(t *tabwriter.Writer)) error {
+	if c.JSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false)
-		return enc.Encode(answer)
+		return enc.Encode(response)
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fn(t)
+	writeTable(t)
 	return t.Flush()
 }

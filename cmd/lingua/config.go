@@ -7,7 +7,7 @@ import (
 )
 
 type configCmd struct {
-	Check     configCheckCmd     `cmd:"" help:"Check a config file, with the environment, and say everything that is wrong with it."`
+	Check     configCheckCmd     `cmd:"" help:"Check a config file together with the environment, and print every error in it."`
 	Reference configReferenceCmd `cmd:"" help:"Print a config file with every key, its default and its meaning."`
 }
 
@@ -18,9 +18,9 @@ type configCheckCmd struct {
 // Run checks the file.
 func (c *configCheckCmd) Run(io streams) error {
 	if _, err := config.Load(c.File, io.environ).Validate(); err != nil {
-		return usageError{fmt.Errorf("%s is not fine\n%w", c.File, err)}
+		return usageError{fmt.Errorf("%s is not valid\n%w", c.File, err)}
 	}
-	fmt.Fprintf(io.out, "%s is fine\n", c.File)
+	fmt.Fprintf(io.out, "%s is valid\n", c.File)
 	return nil
 }
 

@@ -13,11 +13,11 @@ import (
 
 type demoCmd struct {
 	Listen        string        `help:"Address of the scheduler." default:"127.0.0.1:5010" placeholder:"ADDR"`
-	Store         string        `help:"Where the shared truth is kept: memory, unless LINGUA_STORE says otherwise, or the URL of a Redis such as redis://127.0.0.1:6379/0." placeholder:"STORE"`
-	Insecure      bool          `help:"Listen on other addresses than loopback without keys: whoever reaches the port controls the demo."`
-	Conversations int           `help:"How many conversations are held at once." default:"60"`
-	Duration      time.Duration `help:"End after this long; 0 runs until Ctrl-C." default:"0s"`
-	LogLevel      string        `help:"Log what the scheduler does: debug, info, warn or error." default:"error" placeholder:"LEVEL"`
+	Store         string        `help:"Shared store: memory, unless LINGUA_STORE names another, or the URL of a Redis such as redis://127.0.0.1:6379/0." placeholder:"STORE"`
+	Insecure      bool          `help:"Listen on other addresses than loopback without keys: every client that reaches the port controls the demo."`
+	Conversations int           `help:"Number of concurrent conversations." default:"60"`
+	Duration      time.Duration `help:"Stop after this time; 0 runs until Ctrl-C." default:"0s"`
+	LogLevel      string        `help:"Log level of the scheduler: debug, info, warn or error." default:"error" placeholder:"LEVEL"`
 }
 
 // Validate checks the flags before anything is started.
@@ -26,19 +26,19 @@ func (c *demoCmd) Validate() error {
 		return fmt.Errorf("--conversations: must be between 0 and 10000, not %d", c.Conversations)
 	}
 	if c.Duration < 0 {
-		return fmt.Errorf("--duration: must not be negative, as %s is", c.Duration)
+		return fmt.Errorf("--duration: must be 0 or more, not %s", c.Duration)
 	}
 	return nil
 }
 
-// Run starts a scheduler, its nodes and its conversations, shows what happens, and ends them all.
+// Run starts a scheduler, its nodes and its conversations, shows a summary of them, and stops them all.
 func (c *demoCmd) Run(ctx context.Context, io streams) error {
-	settings := serveCmd{Listen: c.Listen, Store: c.Store, Insecure: c.Insecure, LogLevel: c.LogLevel}
-	cfg, err := settings.settings(io.environ)
+	serve := serveCmd{Listen: c.Listen, Store: c.Store, Insecure: c.Insecure, LogLevel: c.LogLevel}
+	cfg, err := serve.loadConfig(io.environ)
 	if err != nil {
 		return err
 	}
-	// A demo shows in a minute what takes a fleet an hour: a node that forgets its jobs is noticed sooner.
+	// Short timeouts: a demo of one minute must show what a node that loses its jobs does to them.
 	cfg.Scheduler.Dispatch.ACKTimeoutMS = 500
 	cfg.Scheduler.Dispatch.AttemptTimeoutMS = 4_000
 	cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 0, 0
@@ -47,7 +47,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	s, l, err := open(ctx, cfg, log, "demo")
+	s, l, err := newListeningScheduler(ctx, cfg, log, "demo")
 	if err != nil {
 		return err
 	}
@@ -62,58 +62,58 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Run(serving, l) }()
 
-	show := newScreen(io.out, "http://"+reachable(l.Addr()), s)
-	fleet, endFleet := startFleet(ctx, show.url, show.nodes)
-	c.play(ctx, show)
-	// The nodes stay until the scheduler has stopped: jobs in flight end well.
+	dash := newDashboard(io.out, "http://"+reachableAddress(l.Addr()), s)
+	fleet, stopFleet := startFleet(ctx, dash.url, dash.nodes)
+	c.runConversations(ctx, dash)
+	// The nodes stay until the scheduler has stopped, so that in-flight jobs are done.
 	stopServing()
 	err = <-served
-	endFleet()
+	stopFleet()
 	fleet.Wait()
 	if err == nil {
-		show.end()
+		dash.finish()
 	}
 	return err
 }
 
-// startFleet connects the nodes, which leave when they are told to.
+// startFleet connects the nodes. They run until the returned function is called; the group waits for them.
 func startFleet(ctx context.Context, url string, nodes []*sim.SocketNode) (*sync.WaitGroup, context.CancelFunc) {
-	ctx, leave := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	fleet := new(sync.WaitGroup)
 	for _, f := range nodes {
-		fleet.Go(func() { _ = f.Run(ctx, url, slog.New(slog.DiscardHandler)) }) // what it says when it is told to go is no news
+		fleet.Go(func() { _ = f.Run(ctx, url, slog.New(slog.DiscardHandler)) }) // the error is that of the cancelled context
 	}
-	return fleet, leave
+	return fleet, stop
 }
 
-// badLines is one in how many conversations has a bad line, and badLine how long it lasts.
+// Every badConnectionEvery-th conversation loses its connection every badConnectionAfter.
 const (
-	badLines = 10
-	badLine  = 5 * time.Second
+	badConnectionEvery = 10
+	badConnectionAfter = 5 * time.Second
 )
 
-// play holds the conversations until the context ends.
-func (c *demoCmd) play(ctx context.Context, show *screen) {
-	peer := sim.NewAPI(show.url)
+// runConversations runs the conversations and the dashboard until the context ends.
+func (c *demoCmd) runConversations(ctx context.Context, dash *dashboard) {
+	peer := sim.NewAPI(dash.url)
 	defer peer.Close()
-	if sim.WaitNodes(ctx, peer, len(show.nodes)) != nil {
-		return // it was ended before it had begun
+	if sim.WaitNodes(ctx, peer, len(dash.nodes)) != nil {
+		return // the context ended before all nodes had registered
 	}
-	var talks sync.WaitGroup
+	var conversations sync.WaitGroup
 	for i := range c.Conversations {
 		conv := &sim.Conversation{
-			URL: show.url, Langs: sim.LanguagePairs[i%len(sim.LanguagePairs)], Pause: sim.LogNormal(600*time.Millisecond, 0.5),
-			OnUtterance: show.heard, OnResume: show.resumed,
+			URL: dash.url, Langs: sim.LanguagePairs[i%len(sim.LanguagePairs)], Pause: sim.LogNormal(600*time.Millisecond, 0.5),
+			OnUtterance: dash.recordUtterance, OnResume: dash.recordResume,
 		}
-		if i%badLines == badLines-1 {
-			conv.ConnectionLifetime = badLine
+		if i%badConnectionEvery == badConnectionEvery-1 {
+			conv.ConnectionLifetime = badConnectionAfter
 		}
-		talks.Go(func() {
+		conversations.Go(func() {
 			if err := conv.Run(ctx); err != nil && ctx.Err() == nil {
-				show.lost()
+				dash.recordLostSession()
 			}
 		})
 	}
-	show.run(ctx)
-	talks.Wait()
+	dash.run(ctx)
+	conversations.Wait()
 }

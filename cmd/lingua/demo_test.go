@@ -12,11 +12,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestDemo ends by itself, has done something, and oversold nobody. It is not parallel: it looks for what it
-// left behind.
-func TestDemo(t *testing.T) {
+// TestDemoForDuration checks that the demo ends after --duration, that utterances were translated, that no node was
+// over-committed and that no goroutine leaks. It is not parallel because of the last.
+func TestDemoForDuration(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	got := call(t, "demo", "--duration", "1500ms", "--listen", "127.0.0.1:0")
+	got := runCommand(t, "demo", "--duration", "1500ms", "--listen", "127.0.0.1:0")
 	if got.code != exitOK || got.err != "" {
 		t.Fatalf("exit %d\n%s", got.code, got.err)
 	}
@@ -25,7 +25,7 @@ func TestDemo(t *testing.T) {
 	}
 	for _, word := range []string{"lingua demo", "utterances", "overhead", "p50", "p99", "(last 10 s)", "(whole run)", "slots", "retries", "sessions", "oslo", "hangs 1 in 10"} {
 		if !strings.Contains(got.out, word) {
-			t.Errorf("the summary does not show %q:\n%s", word, got.out)
+			t.Errorf("the summary does not contain %q:\n%s", word, got.out)
 		}
 	}
 	last := regexp.MustCompile(`(\d+) utterances translated, \d+ failed; no node was ever sent more jobs than its slots\n$`).FindStringSubmatch(got.out)
@@ -37,7 +37,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestDemoInterrupted ends as well when somebody is tired of it.
+// TestDemoInterrupted checks that the demo ends with 0 after an interrupt.
 func TestDemoInterrupted(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -54,33 +54,33 @@ func TestDemoInterrupted(t *testing.T) {
 			t.Errorf("exit %d", c)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
+		t.Fatal("the demo did not end")
 	}
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestDemoInterruptedAtOnce is no failure either: whoever presses Ctrl-C wants it to end.
+// TestDemoInterruptedAtOnce checks that an interrupt before the demo has started is no failure either.
 func TestDemoInterruptedAtOnce(t *testing.T) {
-	if got := callIn(stopped(), nil, "demo", "--listen", "127.0.0.1:0"); got.code != exitOK {
+	if got := runCommandEnv(cancelledContext(), nil, "demo", "--listen", "127.0.0.1:0"); got.code != exitOK {
 		t.Errorf("exit %d\n%s", got.code, got.err)
 	}
 }
 
-// TestDemoHeedsTheEnvironment, as serve does, and what is said after --store before that.
-func TestDemoHeedsTheEnvironment(t *testing.T) {
+// TestDemoStorePrecedence checks that LINGUA_STORE applies to the demo, and that --store wins over it.
+func TestDemoStorePrecedence(t *testing.T) {
 	t.Parallel()
 	environ := []string{"LINGUA_STORE=elsewhere"}
-	if got := callIn(stopped(), environ, "demo", "--listen", "127.0.0.1:0"); got.code != exitUsage || !strings.Contains(got.err, "LINGUA_STORE") {
+	if got := runCommandEnv(cancelledContext(), environ, "demo", "--listen", "127.0.0.1:0"); got.code != exitUsage || !strings.Contains(got.err, "LINGUA_STORE") {
 		t.Errorf("exit %d, want it refused\n%s", got.code, got.err)
 	}
-	if got := callIn(stopped(), environ, "demo", "--listen", "127.0.0.1:0", "--store", "memory"); got.code != exitOK {
+	if got := runCommandEnv(cancelledContext(), environ, "demo", "--listen", "127.0.0.1:0", "--store", "memory"); got.code != exitOK {
 		t.Errorf("exit %d\n%s", got.code, got.err)
 	}
 }
 
-// firstWrite tells when something is written for the first time.
+// firstWrite is a writer that closes a channel at the first write.
 type firstWrite struct {
 	once    sync.Once
 	written chan struct{}

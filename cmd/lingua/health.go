@@ -12,16 +12,16 @@ import (
 )
 
 type healthCmd struct {
-	Server string `help:"The scheduler's address; LINGUA_URL stands for it." default:"http://127.0.0.1:5010" placeholder:"URL"`
-	Ready  bool   `help:"Also ask whether new work should go there: no while it stops, or while the shared store does not answer."`
+	Server string `help:"Address of the scheduler; default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL"`
+	Ready  bool   `help:"Check that it accepts new work: not while it shuts down, nor while the shared store is unavailable."`
 }
 
-// healthWithin is how long an answer may take. Whoever asks does so every few seconds.
-const healthWithin = 2 * time.Second
+// healthTimeout bounds one check; health checks are repeated every few seconds.
+const healthTimeout = 2 * time.Second
 
-// Run asks, without a credential, as a container's health check does: there is nothing else in the image to do it.
+// Run checks the scheduler, without a credential. It is the health check of the container image, which has no curl.
 func (c *healthCmd) Run(ctx context.Context, io streams) error {
-	base, err := (&remote{Server: c.Server}).address()
+	base, err := parseAddress(c.Server)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (c *healthCmd) Run(ctx context.Context, io streams) error {
 	if c.Ready {
 		path = "/readyz"
 	}
-	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String()+path, nil)
 	if err != nil {
@@ -40,13 +40,13 @@ func (c *healthCmd) Run(ctx context.Context, io streams) error {
 		return &unreachableError{url: base.Redacted(), cause: err}
 	}
 	defer resp.Body.Close()
-	var said wire.ReadyResponse
-	switch err := json.NewDecoder(resp.Body).Decode(&said); {
+	var ready wire.ReadyResponse
+	switch err := json.NewDecoder(resp.Body).Decode(&ready); {
 	case resp.StatusCode == http.StatusOK && err == nil:
 		fmt.Fprintln(io.out, "ok")
 		return nil
-	case said.Reason != "":
-		return errors.New("not ready: " + said.Reason)
+	case ready.Reason != "":
+		return errors.New("not ready: " + ready.Reason)
 	}
-	return fmt.Errorf("%s answered %s", base.Redacted(), resp.Status)
+	return fmt.Errorf("%s responded %s", base.Redacted(), resp.Status)
 }

@@ -8,12 +8,13 @@ import (
 	"testing"
 )
 
-func TestHealth(t *testing.T) {
+// TestHealthExitCodes checks the exit code and the message of each response.
+func TestHealthExitCodes(t *testing.T) {
 	t.Parallel()
 	ready := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "" {
-				t.Error("it sent a credential")
+				t.Error("the request has a credential")
 			}
 			if r.URL.Path == "/healthz" {
 				status, body = http.StatusOK, `{"status":"ok"}`
@@ -26,12 +27,12 @@ func TestHealth(t *testing.T) {
 		args    []string
 		handler http.HandlerFunc
 		code    int
-		says    string
+		want    string
 	}{
-		"alive":                 {nil, ready(503, `{"ready":false,"reason":"it is shutting down"}`), exitOK, "ok"},
-		"ready":                 {[]string{"--ready"}, ready(200, `{"ready":true}`), exitOK, "ok"},
-		"not ready":             {[]string{"--ready"}, ready(503, `{"ready":false,"reason":"it is shutting down"}`), exitFailed, "it is shutting down"},
-		"some balancer's words": {[]string{"--ready"}, ready(503, `<html>`), exitFailed, "503"},
+		"alive":              {nil, ready(503, `{"ready":false,"reason":"it is shutting down"}`), exitOK, "ok"},
+		"ready":              {[]string{"--ready"}, ready(200, `{"ready":true}`), exitOK, "ok"},
+		"not ready":          {[]string{"--ready"}, ready(503, `{"ready":false,"reason":"it is shutting down"}`), exitFailed, "it is shutting down"},
+		"page of a balancer": {[]string{"--ready"}, ready(503, `<html>`), exitFailed, "503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,13 +41,13 @@ func TestHealth(t *testing.T) {
 			var out bytes.Buffer
 			args := append([]string{"health", "--server", srv.URL}, c.args...)
 			code := run(t.Context(), args, streams{out: &out, err: &out})
-			if code != c.code || !strings.Contains(out.String(), c.says) {
-				t.Errorf("exit %d, want %d; it says %q, want %q", code, c.code, out.String(), c.says)
+			if code != c.code || !strings.Contains(out.String(), c.want) {
+				t.Errorf("exit %d, want %d; output %q, want %q", code, c.code, out.String(), c.want)
 			}
 		})
 	}
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"health", "--server", "http://127.0.0.1:1"}, streams{out: &out, err: &out}); code != exitUnreachable {
-		t.Errorf("exit %d for nobody, want %d", code, exitUnreachable)
+		t.Errorf("exit %d without a server, want %d", code, exitUnreachable)
 	}
 }

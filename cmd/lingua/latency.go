@@ -7,42 +7,43 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// recentSeconds is how far the figures of a running demo look back: whoever watches wants to see what happens
-// now, and a cumulative p99 hides it behind the first seconds.
+// recentSeconds is the window of the figures of a running demo. They show the present: a cumulative p99 would show the
+// first seconds for the rest of the run.
 const recentSeconds = 10
 
-// latency is how long something took, lately and since the beginning. Whoever uses it holds a lock.
-type latency struct {
-	recent *hdrhistogram.WindowedHistogram // microseconds, a window a second
-	whole  *hdrhistogram.Histogram
+// latencyRecorder records durations, of the last seconds and since the start. Its caller holds a lock.
+type latencyRecorder struct {
+	recent  *hdrhistogram.WindowedHistogram // microseconds, one window a second
+	overall *hdrhistogram.Histogram
 }
 
-func newLatency() *latency {
+func newLatencyRecorder() *latencyRecorder {
 	const digits = 3
-	most := time.Minute.Microseconds()
-	return &latency{recent: hdrhistogram.NewWindowed(recentSeconds, 1, most, digits), whole: hdrhistogram.New(1, most, digits)}
+	limit := time.Minute.Microseconds()
+	return &latencyRecorder{recent: hdrhistogram.NewWindowed(recentSeconds, 1, limit, digits), overall: hdrhistogram.New(1, limit, digits)}
 }
 
-func (l *latency) record(d time.Duration) {
+// record records a duration; one of more than a minute counts as a minute.
+func (l *latencyRecorder) record(d time.Duration) {
 	v := min(d, time.Minute).Microseconds()
 	_ = l.recent.Current.RecordValue(v)
-	_ = l.whole.RecordValue(v)
+	_ = l.overall.RecordValue(v)
 }
 
-// pass lets a second pass.
-func (l *latency) pass() { l.recent.Rotate() }
+// rotate starts the next second and drops the oldest.
+func (l *latencyRecorder) rotate() { l.recent.Rotate() }
 
-func (l *latency) recently() string {
-	return fmt.Sprintf("%s (last %d s)", quantiles(l.recent.Merge()), recentSeconds)
+func (l *latencyRecorder) formatRecent() string {
+	return fmt.Sprintf("%s (last %d s)", formatQuantiles(l.recent.Merge()), recentSeconds)
 }
 
-func (l *latency) overall() string { return quantiles(l.whole) + " (whole run)" }
+func (l *latencyRecorder) formatOverall() string { return formatQuantiles(l.overall) + " (whole run)" }
 
-func quantiles(h *hdrhistogram.Histogram) string {
-	return fmt.Sprintf("p50 %s · p99 %s", quantile(h, 50), quantile(h, 99))
+func formatQuantiles(h *hdrhistogram.Histogram) string {
+	return fmt.Sprintf("p50 %s · p99 %s", formatQuantile(h, 50), formatQuantile(h, 99))
 }
 
-func quantile(h *hdrhistogram.Histogram, q float64) string {
+func formatQuantile(h *hdrhistogram.Histogram, q float64) string {
 	if h.TotalCount() == 0 {
 		return "–"
 	}

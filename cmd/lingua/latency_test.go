@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// TestLatency forgets, in what it shows while it runs, what is longer ago than it says, and never in the end.
-func TestLatency(t *testing.T) {
+// TestLatencyRecorderWindow checks that the recent figures drop old durations and the overall ones do not.
+func TestLatencyRecorderWindow(t *testing.T) {
 	t.Parallel()
-	l := newLatency()
-	if got, want := l.recently(), "p50 – · p99 – (last 10 s)"; got != want {
-		t.Errorf("at first: %q, want %q", got, want)
+	l := newLatencyRecorder()
+	if got, want := l.formatRecent(), "p50 – · p99 – (last 10 s)"; got != want {
+		t.Errorf("empty: %q, want %q", got, want)
 	}
-	l.record(2 * time.Hour) // shown as the most there is
+	l.record(2 * time.Hour) // recorded as the maximum
 	for range recentSeconds - 1 {
-		l.pass()
+		l.rotate()
 		l.record(2 * time.Millisecond)
 	}
-	if got, want := l.recently(), "p50 2.00 ms · p99 60.03 s (last 10 s)"; got != want {
-		t.Errorf("within the time: %q, want %q", got, want)
+	if got, want := l.formatRecent(), "p50 2.00 ms · p99 60.03 s (last 10 s)"; got != want {
+		t.Errorf("within the window: %q, want %q", got, want)
 	}
-	l.pass()
-	if got, want := l.recently(), "p50 2.00 ms · p99 2.00 ms (last 10 s)"; got != want {
-		t.Errorf("after it: %q, want %q", got, want)
+	l.rotate()
+	if got, want := l.formatRecent(), "p50 2.00 ms · p99 2.00 ms (last 10 s)"; got != want {
+		t.Errorf("after the window: %q, want %q", got, want)
 	}
-	if got, want := l.overall(), "p50 2.00 ms · p99 60.03 s (whole run)"; got != want {
-		t.Errorf("in the end: %q, want %q", got, want)
+	if got, want := l.formatOverall(), "p50 2.00 ms · p99 60.03 s (whole run)"; got != want {
+		t.Errorf("overall: %q, want %q", got, want)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain sees to it that no command leaves a goroutine behind. The commands that ask a scheduler use the
-// process's own client, whose idle connections a process takes with it when it ends.
+// TestMain checks that no command leaks a goroutine. The commands that call the API use http.DefaultClient, whose idle
+// connections end with the process.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()

@@ -12,17 +12,17 @@ import (
 
 type serveCmd struct {
 	Config    string `help:"Config file (TOML). Print a documented one with: lingua config reference" type:"path" placeholder:"FILE"`
-	Listen    string `help:"Address to listen on, such as 127.0.0.1:5010. Port 0 takes a free one." placeholder:"ADDR"`
-	Store     string `help:"Where the shared truth is kept: memory, or the URL of a Redis such as redis://127.0.0.1:6379/0." placeholder:"STORE"`
-	Insecure  bool   `help:"Listen on other addresses than loopback without keys: whoever reaches the port controls the fleet."`
-	LogLevel  string `help:"debug, info, warn or error." placeholder:"LEVEL"`
-	LogFormat string `help:"text or json." placeholder:"FORMAT"`
+	Listen    string `help:"Address to listen on, such as 127.0.0.1:5010. Port 0 picks a free one." placeholder:"ADDR"`
+	Store     string `help:"Shared store: memory, or the URL of a Redis such as redis://127.0.0.1:6379/0." placeholder:"STORE"`
+	Insecure  bool   `help:"Listen on other addresses than loopback without keys: every client that reaches the port controls the fleet."`
+	LogLevel  string `help:"Log level: debug, info, warn or error." placeholder:"LEVEL"`
+	LogFormat string `help:"Log format: text or json." placeholder:"FORMAT"`
 }
 
-// settings makes the configuration: defaults, then file, then environment, then flags.
-func (c *serveCmd) settings(environ []string) (config.Config, error) {
-	draft := config.Load(c.Config, environ)
-	cfg := &draft.Config
+// loadConfig loads the configuration: defaults, then file, then environment, then flags.
+func (c *serveCmd) loadConfig(environ []string) (config.Config, error) {
+	loaded := config.Load(c.Config, environ)
+	cfg := &loaded.Config
 	if c.Listen != "" {
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
@@ -32,32 +32,32 @@ func (c *serveCmd) settings(environ []string) (config.Config, error) {
 			return *cfg, usageError{fmt.Errorf("--listen: %q is not a port", port)}
 		}
 		cfg.Server.Host = host
-		draft.RecordSource("--listen", "server.host", "server.port")
+		loaded.RecordSource("--listen", "server.host", "server.port")
 	}
 	for _, flag := range []struct {
-		name, given, key string
-		to               *string
+		name, value, key string
+		target           *string
 	}{
 		{"--store", c.Store, "store", &cfg.Store},
 		{"--log-level", c.LogLevel, "log.level", &cfg.Log.Level},
 		{"--log-format", c.LogFormat, "log.format", &cfg.Log.Format},
 	} {
-		if flag.given != "" {
-			*flag.to = flag.given
-			draft.RecordSource(flag.name, flag.key)
+		if flag.value != "" {
+			*flag.target = flag.value
+			loaded.RecordSource(flag.name, flag.key)
 		}
 	}
 	cfg.Server.Insecure = cfg.Server.Insecure || c.Insecure
-	done, err := draft.Validate()
+	checked, err := loaded.Validate()
 	if err != nil {
-		return done, usageError{err}
+		return checked, usageError{err}
 	}
-	return done, nil
+	return checked, nil
 }
 
-// Run serves until it is asked to stop.
+// Run runs the scheduler until the context ends.
 func (c *serveCmd) Run(ctx context.Context, io streams) error {
-	cfg, err := c.settings(io.environ)
+	cfg, err := c.loadConfig(io.environ)
 	if err != nil {
 		return err
 	}
@@ -65,16 +65,16 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	s, l, err := open(ctx, cfg, log, "serve")
+	s, l, err := newListeningScheduler(ctx, cfg, log, "serve")
 	if err != nil {
 		return err
 	}
 	switch {
 	case len(cfg.Auth.OperatorKeys) > 0:
 	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
-		log.Warn("INSECURE: there are no keys; whoever reaches this address controls the fleet", "address", l.Addr().String())
+		log.Warn("INSECURE: no keys are configured; every client that reaches this address controls the fleet", "address", l.Addr().String())
 	default:
-		log.Info("there are no keys: only this machine can reach the scheduler")
+		log.Info("no keys are configured: only this machine can reach the scheduler")
 	}
 	return s.Run(ctx, l)
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 )
 
-// TestServe runs until it is asked to stop, and then ends well.
-func TestServe(t *testing.T) {
+// TestServeUntilStopped checks that serve runs until its context ends and then exits with 0.
+func TestServeUntilStopped(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := startServer(t)
 	resp, err := http.Get(s.url + "/readyz")
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%v %v", resp, err)
@@ -22,34 +22,34 @@ func TestServe(t *testing.T) {
 	if code := s.stop(); code != exitOK {
 		t.Errorf("exit %d", code)
 	}
-	if got := call(t, "nodes", "--server", s.url); got.code != exitUnreachable {
-		t.Errorf("it still answers: %+v", got)
+	if got := runCommand(t, "nodes", "--server", s.url); got.code != exitUnreachable {
+		t.Errorf("it still responds: %+v", got)
 	}
 }
 
-// stopped is a context that has ended: a server that starts in it stops at once.
-func stopped() context.Context {
+// cancelledContext returns a context that has ended: a server that starts in it stops at once.
+func cancelledContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// TestServeSaysHowSafeItIs at each start.
-func TestServeSaysHowSafeItIs(t *testing.T) {
+// TestServeLogsExposureWithoutKeys checks that a server without keys logs at each start which clients can reach it.
+func TestServeLogsExposureWithoutKeys(t *testing.T) {
 	t.Parallel()
-	if got := callIn(stopped(), nil, "serve", "--listen", "127.0.0.1:0"); got.code != exitOK || !strings.Contains(got.err, "only this machine") {
+	if got := runCommandEnv(cancelledContext(), nil, "serve", "--listen", "127.0.0.1:0"); got.code != exitOK || !strings.Contains(got.err, "only this machine") {
 		t.Errorf("exit %d\n%s", got.code, got.err)
 	}
-	got := callIn(stopped(), nil, "serve", "--listen", "0.0.0.0:0", "--insecure")
+	got := runCommandEnv(cancelledContext(), nil, "serve", "--listen", "0.0.0.0:0", "--insecure")
 	if got.code != exitOK || !strings.Contains(got.err, "level=WARN") || !strings.Contains(got.err, "INSECURE") {
 		t.Errorf("exit %d, want a warning\n%s", got.code, got.err)
 	}
 }
 
-// TestSettings gives flags the last word, the environment the one before, and then the file.
-func TestSettings(t *testing.T) {
+// TestConfigPrecedence checks that flags win over the environment, and the environment over the file.
+func TestConfigPrecedence(t *testing.T) {
 	t.Parallel()
-	file := write(t, "[server]\nhost = \"127.0.0.1\"\nport = 1111\nshutdown_seconds = 7\n[log]\nlevel = \"warn\"\nformat = \"json\"\n")
+	file := writeConfig(t, "[server]\nhost = \"127.0.0.1\"\nport = 1111\nshutdown_seconds = 7\n[log]\nlevel = \"warn\"\nformat = \"json\"\n")
 	environ := []string{"LINGUA_SERVER_PORT=2222", "LINGUA_LOG_LEVEL=error"}
 	for name, c := range map[string]struct {
 		cmd     serveCmd
@@ -62,7 +62,7 @@ func TestSettings(t *testing.T) {
 		"environment": {cmd: serveCmd{Config: file}, environ: environ, port: 2222, level: "error"},
 		"flags":       {cmd: serveCmd{Config: file, Listen: "localhost:3333", LogLevel: "debug"}, environ: environ, port: 3333, level: "debug"},
 	} {
-		cfg, err := c.cmd.settings(c.environ)
+		cfg, err := c.cmd.loadConfig(c.environ)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -72,10 +72,10 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestServeJSONLog writes one object a line.
+// TestServeJSONLog checks that the JSON log has one object on each line.
 func TestServeJSONLog(t *testing.T) {
 	t.Parallel()
-	got := callIn(stopped(), nil, "serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug")
+	got := runCommandEnv(cancelledContext(), nil, "serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug")
 	for line := range strings.Lines(got.err) {
 		var entry struct{ Level, Msg string }
 		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Msg == "" {
@@ -83,6 +83,6 @@ func TestServeJSONLog(t *testing.T) {
 		}
 	}
 	if !strings.Contains(got.err, "stopped") {
-		t.Errorf("it does not say that it stopped:\n%s", got.err)
+		t.Errorf("it did not log that it stopped:\n%s", got.err)
 	}
 }

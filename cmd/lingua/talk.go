@@ -17,18 +17,18 @@ import (
 )
 
 type talkCmd struct {
-	several
-	Token    string `help:"A session's token, or an operator's key; LINGUA_TOKEN stands for it." placeholder:"TOKEN"`
-	JSON     bool   `help:"Print what comes back as JSON, one event a line." name:"json"`
+	serverAddresses
+	Token    string `help:"Session token, or operator key; default from LINGUA_TOKEN." placeholder:"TOKEN"`
+	JSON     bool   `help:"Print the events of the session as JSON, one a line." name:"json"`
 	File     string `arg:"" help:"A WAV file of 16-bit PCM." placeholder:"FILE.wav"`
-	From     string `help:"The language that is spoken in it." required:"" placeholder:"LANG"`
-	To       string `help:"The language that is wanted." required:"" placeholder:"LANG"`
-	Partials bool   `help:"Show what there is so far." default:"true" negatable:""`
+	From     string `help:"Language of the file." required:"" placeholder:"LANG"`
+	To       string `help:"Language to translate to." required:"" placeholder:"LANG"`
+	Partials bool   `help:"Show partial results." default:"true" negatable:""`
 }
 
-// Run speaks a file into a session at the pace at which it was spoken, and prints what comes back.
+// Run streams a file into a session in real time and prints the events of the session.
 func (c *talkCmd) Run(ctx context.Context, io streams) error {
-	urls, err := c.addresses()
+	urls, err := c.urls()
 	if err != nil {
 		return err
 	}
@@ -36,48 +36,48 @@ func (c *talkCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	sound := bufio.NewReaderSize(file, 64<<10)
-	format, err := readWAV(sound)
+	defer func() { _ = file.Close() }() // opened for reading only
+	audio := bufio.NewReaderSize(file, 64<<10)
+	format, err := readWAV(audio)
 	if err != nil {
 		return usageError{fmt.Errorf("%s: %w", c.File, err)}
 	}
-	talking, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer hangUp()
-	s, err := client.Start(talking, client.Config{
+	sessionCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	s, err := client.Start(sessionCtx, client.Config{
 		URLs: urls, Token: c.Token, Log: slog.New(slog.DiscardHandler),
 		Start: wire.SessionStart{Langs: []string{c.From, c.To}, Audio: wire.SessionAudio{Encoding: format.Encoding, SampleRate: format.SampleRate, Channels: format.Channels}, Partials: c.Partials},
 	})
 	if err != nil {
-		return said(c.named(), err)
+		return sessionError(c.redacted(), err)
 	}
-	// Whoever interrupts it wants to hear the end of what was said, but not for long.
-	impatient := context.AfterFunc(ctx, func() {
+	// After an interrupt the results of the audio that was sent are still awaited, for a short time.
+	stopWaiting := context.AfterFunc(ctx, func() {
 		_ = s.End()
-		time.AfterFunc(lastResults, hangUp)
+		time.AfterFunc(lastResultsTimeout, cancel)
 	})
-	defer impatient()
-	spoken := make(chan error, 1)
-	go func() { spoken <- speak(ctx, s, sound, format) }()
-	err = c.listen(s, io.out)
+	defer stopWaiting()
+	sent := make(chan error, 1)
+	go func() { sent <- sendAudio(ctx, s, audio, format) }()
+	err = c.printEvents(s, io.out)
 	_ = s.Close()
-	err = errors.Join(err, <-spoken)
+	err = errors.Join(err, <-sent)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
 	return err
 }
 
-// lastResults is how long results are waited for when talk is interrupted.
-const lastResults = 2 * time.Second
+// lastResultsTimeout bounds the wait for results after an interrupt.
+const lastResultsTimeout = 2 * time.Second
 
 var (
-	errInterrupted = errors.New("interrupted")
-	errSilence     = errors.New("nothing was said: the file is empty, or silent")
+	errInterrupted  = errors.New("interrupted")
+	errNoUtterances = errors.New("no utterance was found: the file is empty, or silent")
 )
 
-// said makes an error of this program of one of the client's.
-func said(url string, err error) error {
+// sessionError converts an error of the client into one of this command.
+func sessionError(url string, err error) error {
 	var e *wire.Error
 	if errors.As(err, &e) {
 		return e
@@ -85,70 +85,70 @@ func said(url string, err error) error {
 	return &unreachableError{url: url, cause: err}
 }
 
-// pieces is how much is sent at once.
-const pieces = 100 * time.Millisecond
+// audioInterval is the duration of the audio in one frame.
+const audioInterval = 100 * time.Millisecond
 
-// speak sends the sound in real time, and the end of it.
-func speak(ctx context.Context, s *client.Session, sound io.Reader, f wire.AudioFormat) error {
-	buf := make([]byte, 2*f.Channels*f.SampleRate/int(time.Second/pieces))
+// sendAudio sends the audio in real time and then ends the session.
+func sendAudio(ctx context.Context, s *client.Session, audio io.Reader, f wire.AudioFormat) error {
+	buf := make([]byte, 2*f.Channels*f.SampleRate/int(time.Second/audioInterval))
 	for due := time.Now(); ; {
-		got, err := io.ReadFull(sound, buf)
-		if got > 0 {
-			if _, err := s.Write(buf[:got]); err != nil {
-				return unlessOver(err)
+		n, err := io.ReadFull(audio, buf)
+		if n > 0 {
+			if _, err := s.Write(buf[:n]); err != nil {
+				return ignoreClosed(err)
 			}
 		}
 		if err != nil {
 			break
 		}
-		due = due.Add(pieces)
+		due = due.Add(audioInterval)
 		if !backoff.Sleep(ctx, time.Until(due)) {
 			return nil
 		}
 	}
-	return unlessOver(s.End())
+	return ignoreClosed(s.End())
 }
 
-// unlessOver drops what only says that the conversation was over first: whoever listens says why.
-func unlessOver(err error) error {
+// ignoreClosed drops the error of a session that has ended: printEvents returns the cause.
+func ignoreClosed(err error) error {
 	if errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrEnded) {
 		return nil
 	}
 	return err
 }
 
-// listen prints what comes back until the session has ended. It is an error if anything that was said has no result.
-func (c *talkCmd) listen(s *client.Session, out io.Writer) error {
+// printEvents prints the events of the session until it has ended. It is an error if an utterance has no result.
+func (c *talkCmd) printEvents(s *client.Session, out io.Writer) error {
 	for e, err := range s.Events() {
 		if err != nil {
-			return said(c.named(), err)
+			return sessionError(c.redacted(), err)
 		}
 		if c.JSON {
-			if err := json.NewEncoder(out).Encode(map[string]any{"event": fmt.Sprintf("%T", e)[len("client."):], "body": e}); err != nil {
+			if err := json.NewEncoder(out).Encode(map[string]any{"event": eventName(e), "body": e}); err != nil {
 				return err
 			}
 		} else {
-			c.show(out, e)
+			printEvent(out, e)
 		}
 		if ended, ok := e.(client.SessionEnded); ok {
-			return unanswered(&ended)
+			return checkResults(&ended)
 		}
 	}
 	return nil
 }
 
-// unanswered says whether something that was said has no result.
-func unanswered(e *client.SessionEnded) error {
+// checkResults returns an error unless every utterance has a result.
+func checkResults(e *client.SessionEnded) error {
 	switch {
 	case e.Utterances == 0:
-		return errSilence
+		return errNoUtterances
 	case e.Errors > 0:
 		return fmt.Errorf("%d of %d utterances have no result", e.Errors, e.Utterances)
 	}
 	return nil
 }
 
-func (c *talkCmd) show(out io.Writer, e client.Event) {
+func printEvent(out io.Writer, e client.Event) {
 	switch e := e.(type) {
 	case client.UtteranceCommitted:
 		fmt.Fprintf(out, "[%d] %.1f s, %s to %s\n", e.UtteranceIndex+1, float64(e.DurationMS)/1000, e.SrcLang, e.TgtLang)
@@ -161,8 +161,33 @@ func (c *talkCmd) show(out io.Writer, e client.Event) {
 	case client.Warning:
 		fmt.Fprintf(out, "warning: %s\n", e.Detail)
 	case client.Reconnecting:
-		fmt.Fprintln(out, "the connection was lost; connecting again")
+		fmt.Fprintln(out, "connection lost; reconnecting")
 	case client.SessionEnded:
 		fmt.Fprintf(out, "utterances: %d, results: %d, errors: %d, speech: %.1f s\n", e.Utterances, e.Results, e.Errors, float64(e.AudioMS)/1000)
 	}
+}
+
+// eventName is the name of an event in the output of --json.
+func eventName(e client.Event) string {
+	switch e.(type) {
+	case client.UtteranceCommitted:
+		return "Committed"
+	case client.PartialResult:
+		return "Partial"
+	case client.Result:
+		return "Result"
+	case client.UtteranceFailed:
+		return "Failed"
+	case client.SpeechChunk:
+		return "Speech"
+	case client.Warning:
+		return "Warning"
+	case client.Reconnecting:
+		return "Reconnecting"
+	case client.SessionResumed:
+		return "Resumed"
+	case client.SessionEnded:
+		return "Ended"
+	}
+	return ""
 }

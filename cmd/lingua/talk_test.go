@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// wavFile writes a WAV file of so many milliseconds of a tone, or of silence.
+// wavFile writes a WAV file with a tone, or with silence, and returns its path.
 func wavFile(t *testing.T, ms int, loud bool) string {
 	t.Helper()
 	pcm := make([]byte, 32*ms)
@@ -43,8 +43,8 @@ func wavFile(t *testing.T, ms int, loud bool) string {
 	return file
 }
 
-// TestTalk speaks a file and prints what comes back; what went wrong shows in the exit code.
-func TestTalk(t *testing.T) {
+// TestTalkExitCodes checks the output and the exit code for each outcome of an utterance.
+func TestTalkExitCodes(t *testing.T) {
 	t.Parallel()
 	url := startDemoFleet(t)
 	for name, c := range map[string]struct {
@@ -55,13 +55,13 @@ func TestTalk(t *testing.T) {
 		out  string
 		err  string
 	}{
-		"a sentence":                    {300, true, "es", exitOK, `(?s)\[1\] 0\.3 s, en to es\n.*\[1\] the same in es  \(\d+ ms\)\nutterances: 1, results: 1, errors: 0, speech: 0\.3 s\n$`, `^$`},
-		"nobody speaks the language":    {300, true, "sw", exitFailed, `(?s)\[1\] no result: No node supports.*errors: 1`, `1 of 1 utterances have no result`},
-		"a file in which nobody speaks": {300, false, "es", exitFailed, `utterances: 0`, `nothing was said`},
+		"result":                   {300, true, "es", exitOK, `(?s)\[1\] 0\.3 s, en to es\n.*\[1\] the same in es  \(\d+ ms\)\nutterances: 1, results: 1, errors: 0, speech: 0\.3 s\n$`, `^$`},
+		"no node for the language": {300, true, "sw", exitFailed, `(?s)\[1\] no result: No node supports.*errors: 1`, `1 of 1 utterances have no result`},
+		"silent file":              {300, false, "es", exitFailed, `utterances: 0`, `no utterance was found`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := callIn(t.Context(), nil, "talk", wavFile(t, c.ms, c.loud), "--from", "en", "--to", c.to, "--server", url)
+			got := runCommandEnv(t.Context(), nil, "talk", wavFile(t, c.ms, c.loud), "--from", "en", "--to", c.to, "--server", url)
 			if got.code != c.code || !regexp.MustCompile(c.out).MatchString(got.out) || !regexp.MustCompile(c.err).MatchString(got.err) {
 				t.Errorf("exit %d, want %d\n%s\n%s", got.code, c.code, got.out, got.err)
 			}
@@ -69,7 +69,7 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// TestTalkInterrupted ends the session, says so, and is not taken for a scheduler that cannot be reached.
+// TestTalkInterrupted checks that an interrupt ends the session and is not reported as an unreachable scheduler.
 func TestTalkInterrupted(t *testing.T) {
 	t.Parallel()
 	url, file := startDemoFleet(t), wavFile(t, 20_000, true)

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// asking are the commands that ask a running scheduler, each with what it needs.
-var asking = map[string][]string{
+// apiCommands are the commands that call the API, with their required arguments.
+var apiCommands = map[string][]string{
 	"nodes": nil, "jobs": nil, "pools": nil, "explain": {"--from", "en", "--to", "zh"}, "drain": {"n1"}, "resume": {"n1"},
 }
 
-// TestHelp is given for the program and for each of its commands.
+// TestHelp checks the help of the program and of each command.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	top := call(t, "--help")
-	for command, says := range map[string]string{
+	top := runCommand(t, "--help")
+	for command, want := range map[string]string{
 		"":                 "LINGUA_URL",
 		"serve":            "--insecure",
 		"demo":             "--duration",
@@ -34,9 +34,9 @@ func TestHelp(t *testing.T) {
 		"version":          "--json",
 	} {
 		for _, flag := range []string{"--help", "-h"} {
-			got := call(t, append(strings.Fields(command), flag)...)
-			if got.code != exitOK || !strings.Contains(got.out, "Usage: lingua "+command) || !strings.Contains(got.out, says) || got.err != "" {
-				t.Errorf("lingua %s %s: exit %d, want usage and %q\n%s%s", command, flag, got.code, says, got.out, got.err)
+			got := runCommand(t, append(strings.Fields(command), flag)...)
+			if got.code != exitOK || !strings.Contains(got.out, "Usage: lingua "+command) || !strings.Contains(got.out, want) || got.err != "" {
+				t.Errorf("lingua %s %s: exit %d, want usage and %q\n%s%s", command, flag, got.code, want, got.out, got.err)
 			}
 		}
 		if name, _, _ := strings.Cut(command, " "); !strings.Contains(top.out, name) {
@@ -45,11 +45,11 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestWrongUsage exits with 2, says what is wrong, and where to read on or what to do. Nothing goes to where
-// scripts read.
-func TestWrongUsage(t *testing.T) {
+// TestInvalidUsage checks that a wrong command line exits with 2 and prints, to stderr only, the error and how to
+// correct it.
+func TestInvalidUsage(t *testing.T) {
 	t.Parallel()
-	for line, says := range map[string][]string{
+	for line, want := range map[string][]string{
 		"bogus":                             {"bogus", "Try: lingua --help\n"},
 		"--nope":                            {"--nope", "Try: lingua --help\n"},
 		"serve --nope":                      {"--nope", "Try: lingua serve --help\n"},
@@ -89,11 +89,11 @@ func TestWrongUsage(t *testing.T) {
 		"serve --listen gpu-7.internal:80":  {"--listen: gpu-7.internal:80 is not loopback", "--listen 127.0.0.1:80", "--insecure"},
 		"config check /does/not/exist.toml": {"/does/not/exist.toml"},
 	} {
-		got := callIn(stopped(), nil, strings.Fields(line)...) // what should not start at all ends at once if it does
+		got := runCommandEnv(cancelledContext(), nil, strings.Fields(line)...) // a command that starts by mistake ends at once
 		if got.code != exitUsage || got.out != "" {
 			t.Errorf("lingua %s: want exit %d and nothing on stdout, got %d %q", line, exitUsage, got.code, got.out)
 		}
-		for _, word := range says {
+		for _, word := range want {
 			if !strings.Contains(got.err, word) {
 				t.Errorf("lingua %s: want %q in\n%s", line, word, got.err)
 			}
@@ -104,42 +104,42 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// TestAdviceIsTrue: what a command advises, it has.
-func TestAdviceIsTrue(t *testing.T) {
+// TestSuggestedFlagsExist checks that the flags which an error suggests are accepted.
+func TestSuggestedFlagsExist(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"serve", "demo"} {
-		got := callIn(stopped(), nil, command, "--listen", "0.0.0.0:0", "--insecure")
+		got := runCommandEnv(cancelledContext(), nil, command, "--listen", "0.0.0.0:0", "--insecure")
 		if got.code != exitOK {
 			t.Errorf("lingua %s: exit %d\n%s", command, got.code, got.err)
 		}
 	}
 }
 
-// TestNothingSaid is answered with the help.
-func TestNothingSaid(t *testing.T) {
+// TestNoArgumentsPrintHelp checks that the program without arguments prints its help.
+func TestNoArgumentsPrintHelp(t *testing.T) {
 	t.Parallel()
-	got, asked := call(t), call(t, "--help")
-	if got != asked || got.code != exitOK || got.err != "" {
+	got, help := runCommand(t), runCommand(t, "--help")
+	if got != help || got.code != exitOK || got.err != "" {
 		t.Errorf("exit %d, want the help\n%s%s", got.code, got.out, got.err)
 	}
 }
 
-// TestUnreachable exits with 3 and says how to get a scheduler.
-func TestUnreachable(t *testing.T) {
+// TestUnreachableScheduler checks exit code 3 and the advice to start a scheduler.
+func TestUnreachableScheduler(t *testing.T) {
 	t.Parallel()
-	url := nobody(t)
-	for command, args := range asking {
-		got := call(t, append([]string{command, "--server", url}, args...)...)
+	url := unusedURL(t)
+	for command, args := range apiCommands {
+		got := runCommand(t, append([]string{command, "--server", url}, args...)...)
 		if got.code != exitUnreachable || got.out != "" || !strings.Contains(got.err, url) || !strings.Contains(got.err, "lingua serve") {
 			t.Errorf("lingua %s: exit %d\n%s%s", command, got.code, got.out, got.err)
 		}
 	}
 }
 
-// TestAnotherProgram exits with 1 when whoever answers is no scheduler.
-func TestAnotherProgram(t *testing.T) {
+// TestResponseOfAnotherProgram checks exit code 1 if the server is not a scheduler.
+func TestResponseOfAnotherProgram(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]http.HandlerFunc{
+	for name, handler := range map[string]http.HandlerFunc{
 		"not found": http.NotFound,
 		"a page":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
 		"other errors": func(w http.ResponseWriter, _ *http.Request) {
@@ -149,12 +149,12 @@ func TestAnotherProgram(t *testing.T) {
 			w.Header().Set("Content-Length", "99")
 			_, _ = w.Write([]byte("{"))
 		},
-		"no JSON at it": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 	} {
-		srv := httptest.NewServer(answer)
-		for command, args := range asking {
-			got := call(t, append([]string{command, "--server", srv.URL}, args...)...)
-			if want := map[bool]int{true: exitUnreachable, false: exitFailed}[name == "cut off"]; got.code != want || got.out != "" || !strings.Contains(got.err, srv.URL) {
+		srv := httptest.NewServer(handler)
+		for command, args := range apiCommands {
+			got := runCommand(t, append([]string{command, "--server", srv.URL}, args...)...)
+			if code := map[bool]int{true: exitUnreachable, false: exitFailed}[name == "cut off"]; got.code != code || got.out != "" || !strings.Contains(got.err, srv.URL) {
 				t.Errorf("lingua %s and %s: exit %d\n%s%s", command, name, got.code, got.out, got.err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 var release = "0.1.0-dev"
 
 type versionCmd struct {
-	JSON bool `help:"Print JSON." name:"json"`
+	JSON bool `help:"Print the version as JSON." name:"json"`
 }
 
 // Run prints the version.

@@ -9,20 +9,20 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// maxChunk bounds what is skipped of a WAV file before its sound.
-const maxChunk = 16 << 20
+// maxSkippedChunk bounds a chunk that is skipped before the audio of a WAV file.
+const maxSkippedChunk = 16 << 20
 
-// errNotPCM says what kind of file is needed.
-var errNotPCM = errors.New("it is not a WAV file of 16-bit PCM; convert it, for instance with: ffmpeg -i FILE -ac 1 -ar 16000 -c:a pcm_s16le out.wav")
+// errNotPCM is the error of a file that is not WAV or not 16-bit PCM.
+var errNotPCM = errors.New("not a WAV file of 16-bit PCM; convert it, for instance with: ffmpeg -i FILE -ac 1 -ar 16000 -c:a pcm_s16le out.wav")
 
-// readWAV reads a WAV file up to its sound, and says how the sound is written down.
+// readWAV reads a WAV file up to its audio and returns the format of it.
 func readWAV(r io.Reader) (wire.AudioFormat, error) {
 	f := wire.AudioFormat{Encoding: "pcm_s16le"}
 	var head [12]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil || string(head[:4]) != "RIFF" || string(head[8:]) != "WAVE" {
 		return f, errNotPCM
 	}
-	for known := false; ; {
+	for hasFormat := false; ; {
 		var chunk [8]byte
 		if _, err := io.ReadFull(r, chunk[:]); err != nil {
 			return f, errNotPCM
@@ -30,7 +30,7 @@ func readWAV(r io.Reader) (wire.AudioFormat, error) {
 		size := binary.LittleEndian.Uint32(chunk[4:])
 		switch string(chunk[:4]) {
 		case "data":
-			if !known {
+			if !hasFormat {
 				return f, errNotPCM
 			}
 			return f, nil
@@ -45,11 +45,11 @@ func readWAV(r io.Reader) (wire.AudioFormat, error) {
 				return f, errNotPCM
 			}
 			if f.Channels < 1 || f.Channels > 2 || f.SampleRate < 8000 || f.SampleRate > 48_000 {
-				return f, fmt.Errorf("it has %d channels at %d Hz; one or two, at 8000 to 48000 Hz, can be sent", f.Channels, f.SampleRate)
+				return f, fmt.Errorf("%d channels at %d Hz are not supported; 1 or 2 channels at 8000 to 48000 Hz are", f.Channels, f.SampleRate)
 			}
-			known, size = true, size-uint32(len(body))
+			hasFormat, size = true, size-uint32(len(body))
 		}
-		if size += size % 2; size > maxChunk {
+		if size += size % 2; size > maxSkippedChunk {
 			return f, errNotPCM
 		}
 		if _, err := io.CopyN(io.Discard, r, int64(size)); err != nil {

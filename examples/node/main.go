@@ -1,4 +1,4 @@
-// Command node is a complete node. Its translation is the size of the audio in capital letters. See ../README.md.
+// Command node is a complete node. Its translation is the size of the audio in upper case. See ../README.md.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Package callback takes jobs to HTTP nodes: a signed POST to the address the node registered with. Where it
-// may POST to is configured, and checked on the address that is really dialled, so that a name cannot lead
-// the scheduler into a network it should not reach.
+// Package callback delivers jobs to HTTP nodes: a signed POST to the callback_url of the node. The allowed networks are
+// configured, and checked on the address that is dialled, so that a DNS name cannot lead the scheduler into another network.
 package callback
 
 import (
@@ -25,10 +24,10 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Config is how nodes are called.
+// Config configures the requests to nodes.
 type Config struct {
-	Allowed []netip.Prefix // where nodes may be
-	Secret  []byte         // signs what is sent; empty: nothing is signed
+	Allowed []netip.Prefix // networks in which nodes may be
+	Secret  []byte         // signs requests; empty: not signed
 }
 
 // Caller is a dispatch.Transport over HTTP.
@@ -39,16 +38,16 @@ type Caller struct {
 
 var _ dispatch.Transport = (*Caller)(nil)
 
-// errForbidden says that an address is not one of the allowed ones.
+// errForbidden is the error of an address outside the allowed networks.
 var errForbidden = errors.New("this address is not among the allowed callback targets")
 
-// maxAnswer is how much of a node's answer is read.
-const maxAnswer = 4 << 10
+// maxResponse bounds how much of a response is read.
+const maxResponse = 4 << 10
 
-// New makes a caller.
+// New makes a Caller.
 func New(cfg Config) *Caller {
 	c := &Caller{cfg: cfg}
-	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 30 * time.Second, Control: c.control}
+	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 30 * time.Second, Control: c.checkDial}
 	c.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dialer.DialContext,
@@ -62,11 +61,11 @@ func New(cfg Config) *Caller {
 	return c
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
-// control refuses to dial an address that is not allowed, whatever name led to it.
-func (c *Caller) control(_, address string, _ syscall.RawConn) error {
+// checkDial refuses to dial an address that is not allowed, whatever name resolved to it.
+func (c *Caller) checkDial(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || !c.allows(ap.Addr()) {
 		return errForbidden
@@ -84,8 +83,8 @@ func (c *Caller) allows(a netip.Addr) bool {
 	return false
 }
 
-// Check says what is wrong with a callback address, in a sentence for whoever wrote it; nil when it may be
-// used. A name is checked again each time it is dialled.
+// Check returns why a callback URL may not be used, in a sentence for the author of the URL. A DNS name is checked again each
+// time it is dialled.
 func (c *Caller) Check(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -132,21 +131,21 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return classify(err)
+		return classifyError(err)
 	}
 	defer resp.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return judge(resp.StatusCode, answer)
+	response, _ := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	return classifyResponse(resp.StatusCode, response)
 }
 
 var (
-	errTimeout = errors.New("the node did not answer in time")
-	errBroken  = errors.New("the connection to the node broke, or its answer could not be read")
+	errTimeout = errors.New("the node did not respond in time")
+	errBroken  = errors.New("the connection to the node broke, or its response could not be read")
 )
 
-// classify tells a call that certainly did not arrive from one that may have. The error of the client is not
-// passed on: it may quote the URL, with a secret in its query, or what the node answered.
-func classify(err error) error {
+// classifyError distinguishes a request that certainly did not arrive from one that may have. The error of the HTTP client is
+// not returned: it may contain the URL, with a secret in its query, or the response of the node.
+func classifyError(err error) error {
 	var op *net.OpError
 	var dns *net.DNSError
 	switch {
@@ -160,26 +159,26 @@ func classify(err error) error {
 	return errBroken
 }
 
-// judge reads a node's answer. Anything in the 200s is a yes. A client error is a no; so is NODE_BUSY under
-// any status. After a server error nobody knows.
-func judge(status int, answer []byte) error {
+// classifyResponse converts the response of a node. Status 2xx accepts the job. A client error refuses it, and so does
+// NODE_BUSY with any status. After a server error the outcome is unknown.
+func classifyResponse(status int, response []byte) error {
 	if status/100 == 2 {
 		return nil
 	}
-	var said wire.Error
-	if json.Unmarshal(answer, &said) == nil && said.Code == wire.Code(core.ReasonNodeBusy) || status == http.StatusTooManyRequests {
+	var e wire.Error
+	if json.Unmarshal(response, &e) == nil && e.Code == wire.Code(core.ReasonNodeBusy) || status == http.StatusTooManyRequests {
 		return dispatch.ErrBusy
 	}
 	if status/100 == 5 {
-		return fmt.Errorf("the node answered %d", status)
+		return fmt.Errorf("the node responded %d", status)
 	}
-	return fmt.Errorf("%w: it answered %d", dispatch.ErrRefused, status)
+	return fmt.Errorf("%w: it responded %d", dispatch.ErrRefused, status)
 }
 
-// Cancel implements dispatch.Transport: an HTTP node learns of it from the answer to its next heartbeat.
+// Cancel implements dispatch.Transport. An HTTP node gets the cancel in the response to its next heartbeat.
 func (c *Caller) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
-// Sign makes the value of the signature header.
+// Sign returns the value of the signature header.
 func Sign(secret []byte, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + t + ",v1=" + hex.EncodeToString(auth.MAC(secret, []byte(t+"."), body))

@@ -18,11 +18,11 @@ func prefixes(list ...string) []netip.Prefix {
 
 var loopback = prefixes("127.0.0.0/8", "::1/128")
 
-// TestCheck says of each address whether it may be used, and if not, what is wrong with it.
-func TestCheck(t *testing.T) {
+// TestCheckCallbackURL checks which URLs are allowed, and the error of the others.
+func TestCheckCallbackURL(t *testing.T) {
 	t.Parallel()
 	const (
-		fine      = ""
+		allowed   = ""
 		absolute  = "absolute URL"
 		scheme    = "http:// or https://"
 		user      = "user name or password"
@@ -30,15 +30,15 @@ func TestCheck(t *testing.T) {
 		forbidden = "callback.allowed_targets"
 	)
 	for address, want := range map[string]string{
-		"http://127.0.0.1:9000/jobs":          fine,
-		"http://127.0.0.1":                    fine,
-		"http://127.9.9.9/":                   fine,
-		"https://127.0.0.1:9000/jobs?key=abc": fine,
-		"http://[::1]:9000/":                  fine,
-		"http://[::ffff:127.0.0.1]/":          fine,
-		"http://localhost:9000/":              fine, // a name is checked when it is dialled
-		"http://gpu-7.internal/":              fine,
-		"HTTP://127.0.0.1/":                   fine,
+		"http://127.0.0.1:9000/jobs":          allowed,
+		"http://127.0.0.1":                    allowed,
+		"http://127.9.9.9/":                   allowed,
+		"https://127.0.0.1:9000/jobs?key=abc": allowed,
+		"http://[::1]:9000/":                  allowed,
+		"http://[::ffff:127.0.0.1]/":          allowed,
+		"http://localhost:9000/":              allowed, // a DNS name is checked when it is dialled
+		"http://gpu-7.internal/":              allowed,
+		"HTTP://127.0.0.1/":                   allowed,
 
 		"":                       absolute,
 		"jobs":                   absolute,
@@ -51,8 +51,8 @@ func TestCheck(t *testing.T) {
 		"http://[::1/":           absolute,
 		"http://exa mple/":       absolute,
 		"http://127.0.0.1/\x7f":  absolute,
-		"http://:9000/":          absolute, // a port of no host
-		"http://127.0.0.1:0/":    absolute, // ports to which nobody can be called
+		"http://:9000/":          absolute, // a port without a host
+		"http://127.0.0.1:0/":    absolute, // invalid ports
 		"http://127.0.0.1:70000": absolute,
 
 		"ftp://127.0.0.1/":    scheme,
@@ -78,19 +78,19 @@ func TestCheck(t *testing.T) {
 	} {
 		caller := callback.New(callback.Config{Allowed: loopback})
 		switch err := caller.Check(address); {
-		case want == fine && err != nil:
+		case want == allowed && err != nil:
 			t.Errorf("%q: want it allowed, got %q", address, err)
-		case want != fine && err == nil:
+		case want != allowed && err == nil:
 			t.Errorf("%q: want it refused with %q", address, want)
-		case want != fine && !strings.Contains(err.Error(), want):
-			t.Errorf("%q: want %q in the sentence, got %q", address, want, err)
+		case want != allowed && !strings.Contains(err.Error(), want):
+			t.Errorf("%q: want %q in the error, got %q", address, want, err)
 		case err != nil && strings.Contains(err.Error(), "password@"):
-			t.Errorf("%q: the sentence repeats the password: %q", address, err)
+			t.Errorf("%q: the error contains the password: %q", address, err)
 		}
 	}
 }
 
-// TestAllowedTargets follows the configuration.
+// TestAllowedTargets checks the configured networks.
 func TestAllowedTargets(t *testing.T) {
 	t.Parallel()
 	caller := callback.New(callback.Config{Allowed: prefixes("10.0.0.0/8")})
@@ -100,6 +100,6 @@ func TestAllowedTargets(t *testing.T) {
 		}
 	}
 	if err := callback.New(callback.Config{}).Check("http://127.0.0.1/"); err == nil {
-		t.Error("nothing is allowed, but an address was")
+		t.Error("no network is allowed, but an address was")
 	}
 }

@@ -21,17 +21,17 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// verdict is what a delivery means for the job.
-type verdict string
+// outcome is the outcome of a delivery.
+type outcome string
 
 const (
-	delivered verdict = "delivered"
-	busy      verdict = "busy"    // certainly not there, and the node has no room
-	refused   verdict = "refused" // certainly not there
-	unknown   verdict = "unknown" // it may have arrived
+	delivered outcome = "delivered"
+	busy      outcome = "busy"    // certainly not delivered: no free slot
+	refused   outcome = "refused" // certainly not delivered
+	unknown   outcome = "unknown" // it may have been delivered
 )
 
-func verdictOf(err error) verdict {
+func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return delivered
@@ -61,18 +61,18 @@ func deliver(t *testing.T, c *callback.Caller, url string) error {
 	return c.Deliver(ctx, &core.Node{ID: "n1", Callback: url}, job)
 }
 
-// TestAnswers reads each answer a node can give. Only what certainly did not arrive may be given to another
-// node at once.
-func TestAnswers(t *testing.T) {
+// TestOutcomeByResponse checks the outcome of each response. Only a job that was certainly not delivered may be moved at
+// once.
+func TestOutcomeByResponse(t *testing.T) {
 	t.Parallel()
 	const nodeBusy = `{"error":"NODE_BUSY","detail":"no room"}`
 	for _, c := range []struct {
 		status int
 		body   string
-		want   verdict
+		want   outcome
 	}{
 		{200, "", delivered}, {201, "", delivered}, {202, `{"ok":true}`, delivered}, {204, "", delivered},
-		{200, nodeBusy, delivered}, // a yes is a yes, whatever else it says
+		{200, nodeBusy, delivered}, // 2xx accepts, whatever the body
 		{301, "", refused}, {302, "", refused}, {303, "", refused}, {307, "", refused}, {308, "", refused},
 		{400, "", refused}, {401, "", refused}, {403, "", refused}, {404, "", refused}, {405, "", refused}, {410, "", refused}, {422, "", refused},
 		{408, "", refused},
@@ -91,42 +91,42 @@ func TestAnswers(t *testing.T) {
 		}))
 		err := deliver(t, newCaller(t, callback.Config{}), srv.URL)
 		srv.Close()
-		if got := verdictOf(err); got != c.want {
+		if got := outcomeOf(err); got != c.want {
 			t.Errorf("%d %.40q: want %s, got %s (%v)", c.status, c.body, c.want, got, err)
 		}
 	}
 }
 
-// TestRefusedConnection certainly did not arrive.
+// TestRefusedConnection checks that a refused connection counts as not delivered.
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(nil)
 	srv.Close()
-	if err := deliver(t, newCaller(t, callback.Config{}), srv.URL); verdictOf(err) != refused {
+	if err := deliver(t, newCaller(t, callback.Config{}), srv.URL); outcomeOf(err) != refused {
 		t.Errorf("want refused, got %v", err)
 	}
 }
 
-// TestUnknownName certainly did not arrive either. Names under .invalid exist nowhere.
+// TestUnknownName checks that a name that cannot be resolved counts as not delivered. Names under .invalid never exist.
 func TestUnknownName(t *testing.T) {
 	t.Parallel()
-	if err := deliver(t, newCaller(t, callback.Config{}), "http://node.invalid/jobs"); verdictOf(err) != refused {
+	if err := deliver(t, newCaller(t, callback.Config{}), "http://node.invalid/jobs"); outcomeOf(err) != refused {
 		t.Errorf("want refused, got %v", err)
 	}
 }
 
-// TestUnusableAddress is no reason to think that a job may have arrived. A node may take its address back
-// between the reservation and the delivery.
-func TestUnusableAddress(t *testing.T) {
+// TestInvalidURL checks that an invalid URL counts as not delivered. A node may withdraw its URL between the reservation and
+// the delivery.
+func TestInvalidURL(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "http://[::1", "http://127.0.0.1:99999/"} {
-		if err := deliver(t, newCaller(t, callback.Config{}), url); verdictOf(err) != refused {
-			t.Errorf("%q: want refused, got %s: %v", url, verdictOf(err), err)
+		if err := deliver(t, newCaller(t, callback.Config{}), url); outcomeOf(err) != refused {
+			t.Errorf("%q: want refused, got %s: %v", url, outcomeOf(err), err)
 		}
 	}
 }
 
-// TestTimeout may have arrived: the node had the whole job before it fell silent.
+// TestTimeout checks that a job without a response may have been delivered.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{})
@@ -143,51 +143,51 @@ func TestTimeout(t *testing.T) {
 		cancel()
 	}()
 	err := newCaller(t, callback.Config{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job)
-	if verdictOf(err) != unknown {
+	if outcomeOf(err) != unknown {
 		t.Errorf("want unknown, got %v", err)
 	}
 }
 
-// TestDeadlinePassed calls nobody any more.
-func TestDeadlinePassed(t *testing.T) {
+// TestNoRequestAfterTheDeadline checks that no request is sent after the deadline.
+func TestNoRequestAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was called after all") }))
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }))
 	t.Cleanup(srv.Close)
-	if err := newCaller(t, callback.Config{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job); verdictOf(err) != refused {
+	if err := newCaller(t, callback.Config{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job); outcomeOf(err) != refused {
 		t.Errorf("want refused, for nothing was sent, got %v", err)
 	}
 }
 
-// TestCutConnection may have arrived: the node read the job and then was gone.
+// TestCutConnection checks that a job may have been delivered if the connection was cut.
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	t.Cleanup(srv.Close)
-	if err := deliver(t, newCaller(t, callback.Config{}), srv.URL); verdictOf(err) != unknown {
+	if err := deliver(t, newCaller(t, callback.Config{}), srv.URL); outcomeOf(err) != unknown {
 		t.Errorf("want unknown, got %v", err)
 	}
 }
 
-// TestRedirectIsNotFollowed keeps a node from sending the scheduler somewhere.
+// TestRedirectIsNotFollowed checks that a node cannot redirect the scheduler to another address.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
-	var led atomic.Bool
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { led.Store(true) }))
+	var redirected atomic.Bool
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Store(true) }))
 	t.Cleanup(elsewhere.Close)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		srv := httptest.NewServer(http.RedirectHandler(elsewhere.URL, status))
 		err := deliver(t, newCaller(t, callback.Config{}), srv.URL)
 		srv.Close()
-		if verdictOf(err) != refused || led.Load() {
-			t.Errorf("%d: want refused and nobody called, got %v, called %t", status, err, led.Load())
+		if outcomeOf(err) != refused || redirected.Load() {
+			t.Errorf("%d: want refused and no request, got %v, request %t", status, err, redirected.Load())
 		}
 	}
 }
 
-// TestNameLeadsWhereItMayNot resolves to an address that is not allowed, which no look at the URL can tell.
-func TestNameLeadsWhereItMayNot(t *testing.T) {
+// TestNameResolvesToForbiddenAddress checks a DNS name that resolves to an address that is not allowed.
+func TestNameResolvesToForbiddenAddress(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -205,22 +205,22 @@ func TestNameLeadsWhereItMayNot(t *testing.T) {
 
 	elsewhere := newCaller(t, callback.Config{Allowed: prefixes("10.0.0.0/8")})
 	if err := elsewhere.Check(url); err != nil {
-		t.Fatalf("a name cannot be judged before it is dialled: %v", err)
+		t.Fatalf("a name cannot be checked before it is dialled: %v", err)
 	}
 	err = deliver(t, elsewhere, url)
-	if verdictOf(err) != refused || called.Load() {
+	if outcomeOf(err) != refused || called.Load() {
 		t.Errorf("want refused and no connection, got %v, connected %t", err, called.Load())
 	}
 	if err != nil && strings.Contains(err.Error(), "hidden") {
-		t.Errorf("the error repeats the query: %v", err)
+		t.Errorf("the error contains the query: %v", err)
 	}
 	if err := deliver(t, newCaller(t, callback.Config{}), url); err != nil || !called.Load() {
-		t.Errorf("the same name where it may lead: %v", err)
+		t.Errorf("the same name where it is allowed: %v", err)
 	}
 }
 
-// TestErrorsKeepTheQuery to themselves: it may hold a key, and errors are logged.
-func TestErrorsKeepTheQuery(t *testing.T) {
+// TestErrorsHideTheQuery checks that errors, which are logged, do not contain the query, which may hold a key.
+func TestErrorsHideTheQuery(t *testing.T) {
 	t.Parallel()
 	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	t.Cleanup(cut.Close)
@@ -234,8 +234,8 @@ func TestErrorsKeepTheQuery(t *testing.T) {
 	}
 }
 
-// TestWhatIsSent arrives as it was given, signed only when there is a secret.
-func TestWhatIsSent(t *testing.T) {
+// TestRequest checks the request that a node receives; it is signed only if there is a secret.
+func TestRequest(t *testing.T) {
 	t.Parallel()
 	type call struct {
 		method, path, contentType, signature string
@@ -260,7 +260,7 @@ func TestWhatIsSent(t *testing.T) {
 			t.Errorf("(-sent +received)\n%s", diff)
 		}
 		if got.method != "POST" || got.path != "/jobs?key=1" || got.contentType != "application/json" {
-			t.Errorf("it came as %s %s, %s", got.method, got.path, got.contentType)
+			t.Errorf("got %s %s, %s", got.method, got.path, got.contentType)
 		}
 		if signed := got.signature != ""; signed != (secret != "") {
 			t.Errorf("secret %q, signature %q", secret, got.signature)

@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain sees to it that no call leaves a goroutine behind.
+// TestMain checks that no goroutine leaks.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,11 +7,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/callback"
 )
 
-// TestSign holds signatures against ones made with other programs:
+// TestSign compares with signatures of another program:
 //
 //	printf '%s' '1700000000.{"job_id":"job-abc","attempt_id":1}' | openssl dgst -sha256 -hmac 'top secret'
 //
-// Nodes in every language have code that verifies this; it must not change.
+// Nodes verify the signature in their own code: it must not change.
 func TestSign(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,41 +14,68 @@ import (
 // EnvPrefix begins the name of every environment variable that is read.
 const EnvPrefix = "LINGUA_"
 
-// elsewhere are variables that begin like ours and are read by others: the commands that ask a scheduler.
-var elsewhere = []string{EnvPrefix + "URL", EnvPrefix + "TOKEN"}
+// clientVariables begin like ours and are read by the commands that call a scheduler.
+var clientVariables = []string{EnvPrefix + "URL", EnvPrefix + "TOKEN"}
 
-// environment lets variables win over what the draft holds. One that begins like ours and is not known is
-// refused: it is a misspelling that would otherwise do nothing.
-func (d *Unvalidated) environment(environ []string) {
-	known := keys(&d.Config)
+// applyEnvironment sets the keys that variables name. An unknown variable with our prefix is an error: it is misspelled and
+// would have no effect.
+func (u *Unvalidated) applyEnvironment(environ []string) {
+	known := listSettings(&u.Config)
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(elsewhere, name) {
+		if !strings.HasPrefix(name, EnvPrefix) || slices.Contains(clientVariables, name) {
 			continue
 		}
-		i := slices.IndexFunc(known, func(k key) bool { return k.Env == name })
+		i := slices.IndexFunc(known, func(s setting) bool { return s.env == name })
 		switch {
 		case i < 0:
-			d.problems = append(d.problems, fmt.Errorf("%s: there is no such variable; lingua config reference lists those there are", name))
+			u.problems = append(u.problems, fmt.Errorf("%s: there is no such variable; lingua config reference lists all variables", name))
 			continue
 		case value == "":
 			continue // a shell or a compose file left it empty: it is not set
 		}
-		d.RecordSource(name, known[i].Name)
-		// One at a time: the library's errors name the field, not the variable.
-		err := env.ParseWithOptions(&d.Config, env.Options{Prefix: EnvPrefix, Environment: map[string]string{name: value}})
-		delete(d.broken, known[i].Name) // whatever the file said does not count any more
+		u.RecordSource(name, known[i].key)
+		// One variable at a time: the library's errors name the field, not the variable.
+		err := env.ParseWithOptions(&u.Config, env.Options{Prefix: EnvPrefix, Environment: map[string]string{name: value}})
+		delete(u.invalid, known[i].key) // the value in the file is overridden
 		if err != nil {
-			d.misfit(known[i].Name, shown(name, value)+" is "+misread(err, kindOf(known[i].At.Type())))
+			u.rejectValue(known[i].key, describeValue(name, value)+" is "+describeParseError(err, describeType(known[i].field.Type())))
 		}
 	}
 }
 
-// misread says why a variable's text could not be taken, without the words of the libraries.
-func misread(err error, want string) string {
-	var wrong env.ParseError
-	if errors.As(err, &wrong) && errors.Is(wrong.Err, strconv.ErrRange) {
+// describeParseError describes why the text of a variable was rejected, without the texts of the libraries.
+func describeParseError(err error, want string) string {
+	var parseErr env.ParseError
+	if errors.As(err, &parseErr) && errors.Is(parseErr.Err, strconv.ErrRange) {
 		return "out of range"
 	}
 	return "not " + want
+}
+
+// setting is one key of a configuration.
+type setting struct {
+	key   string // as in the file
+	env   string // its environment variable
+	doc   string
+	field reflect.Value
+}
+
+// listSettings lists every setting. It uses reflection, so that one that is added later is read and tested like the others.
+func listSettings(c *Config) []setting {
+	var all []setting
+	var visit func(v reflect.Value, table, env string)
+	visit = func(v reflect.Value, table, env string) {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			key := table + f.Tag.Get("toml")
+			if f.Type.Kind() == reflect.Struct {
+				visit(v.Field(i), key+".", env+f.Tag.Get("envPrefix"))
+				continue
+			}
+			all = append(all, setting{key: key, env: env + f.Tag.Get("env"), doc: f.Tag.Get("doc"), field: v.Field(i)})
+		}
+	}
+	visit(reflect.ValueOf(c).Elem(), "", EnvPrefix)
+	return all
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whoever set it has to find out which of many it was, and what it has to be, in words that are not Go's.
-func TestBadVariable(t *testing.T) {
+// TestInvalidVariable checks that the error names the variable and the type of its values, without Go terms.
+func TestInvalidVariable(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
 		"LINGUA_SERVER_PORT=abc":                            `LINGUA_SERVER_PORT: "abc" is not a whole number`,
@@ -19,7 +19,7 @@ func TestBadVariable(t *testing.T) {
 		"LINGUA_SCHEDULER_DISPATCH_ACK_TIMEOUT_MS=2s":       `LINGUA_SCHEDULER_DISPATCH_ACK_TIMEOUT_MS: "2s" is not a whole number of milliseconds`,
 		"LINGUA_SCHEDULER_RESOURCE_LIMITS_CPU_MAX=most":     `LINGUA_SCHEDULER_RESOURCE_LIMITS_CPU_MAX: "most" is not a number`,
 		"LINGUA_SCHEDULER_RESOURCE_LIMITS_CPU_MAX=1e999999": `LINGUA_SCHEDULER_RESOURCE_LIMITS_CPU_MAX: "1e999999" is out of range`,
-		"LINGUA_SERVR_PORT=1":                               "LINGUA_SERVR_PORT: there is no such variable; lingua config reference lists those there are",
+		"LINGUA_SERVR_PORT=1":                               "LINGUA_SERVR_PORT: there is no such variable; lingua config reference lists all variables",
 	} {
 		_, err := Load("", []string{variable}).Validate()
 		if err == nil {
@@ -32,16 +32,16 @@ func TestBadVariable(t *testing.T) {
 	}
 }
 
-// LINGUA_URL is not the scheduler's, but the variable of those who ask it.
-func TestVariablesOfOthers(t *testing.T) {
+// TestClientVariablesAreIgnored checks that LINGUA_URL, which clients of the scheduler read, is accepted.
+func TestClientVariablesAreIgnored(t *testing.T) {
 	t.Parallel()
 	if _, err := load("", []string{"PATH=/bin", "LINGUA_URL=http://127.0.0.1:1", "LINGUA_SERVER_PORT=1"}); err != nil {
 		t.Error(err)
 	}
 }
 
-// What may be a secret is not repeated, also when its name is misspelled or its type is wrong.
-func TestRefusalsKeepSecrets(t *testing.T) {
+// TestErrorsHideSecrets checks that a possible secret is not printed, even if its key is misspelled or its type is wrong.
+func TestErrorsHideSecrets(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "[callback]\nsecret = [\"hunter2\"]\nsecrets = \"hunter2\"\n[log]\nlevel = 1\n[server]\napi_token = \"hunter2\"\n")
 	_, err := Load(file, []string{"LINGUA_CALLBACK_SECRETS=hunter2"}).Validate()
@@ -57,7 +57,7 @@ func TestRefusalsKeepSecrets(t *testing.T) {
 		t.Errorf("got %v, want a problem without the line", err)
 	}
 	for name, hidden := range map[string]bool{"callback.secret": true, "LINGUA_CALLBACK_SECRET": true, "a.Token": true, "a.password": true, "a.api_key": true, "server.port": false} {
-		if got := shown(name, "x") != `"x"`; got != hidden {
+		if got := describeValue(name, "x") != `"x"`; got != hidden {
 			t.Errorf("%s: hidden %v, want %v", name, got, hidden)
 		}
 	}

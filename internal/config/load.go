@@ -7,79 +7,79 @@ import (
 	"slices"
 )
 
-// Draft is a configuration that is being put together. It goes on after a mistake, so that all of them are
-// said at once, and remembers who set each key, so that each is said to the one who can mend it.
+// Unvalidated is a configuration that is loaded and not yet validated: flags may still change it. Loading continues after
+// an error, so that all are reported at once, and records the source of each key, so that each error names it.
 type Unvalidated struct {
 	Config Config
 
-	setBy    map[string]string // by key: what it is called where it was set
-	broken   map[string]bool   // keys that were given what they cannot be, and kept what they had
-	unread   bool              // what the file says is not known at all
-	text     []byte            // of the file
-	where    map[string]place  // by key: where the file names it
-	fromFile map[string]bool   // keys that have what the file says
-	problems []error
+	source     map[string]string   // by key: its name in the source that set it, such as a variable
+	invalid    map[string]bool     // keys that were given a value of the wrong type and kept their former one
+	unreadable bool                // the file could not be read or parsed
+	text       []byte              // content of the file
+	positions  map[string]position // by key: where the file has it
+	fromFile   map[string]bool     // keys that have their value from the file
+	problems   []error
 }
 
-// Load begins a configuration: the defaults, then the file if one is named, then the environment. It is not
-// judged yet: flags may still change it.
+// Load loads a configuration: the defaults, then the file if one is named, then the environment.
 func Load(file string, environ []string) *Unvalidated {
-	d := newDraft()
+	u := newUnvalidated()
 	if file != "" {
 		body, err := os.ReadFile(file)
 		if err != nil {
-			d.unread = true
-			d.problems = append(d.problems, fmt.Errorf("cannot read the config file: %w", err))
+			u.unreadable = true
+			u.problems = append(u.problems, fmt.Errorf("cannot read the config file: %w", err))
 		} else {
-			d.decode(file, body)
+			u.decode(file, body)
 		}
 	}
-	d.environment(environ)
-	return d
+	u.applyEnvironment(environ)
+	return u
 }
 
-func newDraft() *Unvalidated {
-	return &Unvalidated{Config: Default(), setBy: make(map[string]string), broken: make(map[string]bool), fromFile: make(map[string]bool)}
+func newUnvalidated() *Unvalidated {
+	return &Unvalidated{Config: Default(), source: make(map[string]string), invalid: make(map[string]bool), fromFile: make(map[string]bool)}
 }
 
-// SetBy notes that a flag or a variable has changed these keys.
-func (d *Unvalidated) RecordSource(flag string, keys ...string) {
+// RecordSource records that a flag or a variable has changed these keys.
+func (u *Unvalidated) RecordSource(name string, keys ...string) {
 	for _, key := range keys {
-		d.setBy[key] = flag
-		delete(d.fromFile, key)
+		u.source[key] = name
+		delete(u.fromFile, key)
 	}
 }
 
-// Finish judges the whole and returns it, or everything that is wrong with it.
-func (d *Unvalidated) Validate() (Config, error) {
-	problems := slices.Clone(d.problems)
-	if !d.unread {
-		for _, p := range d.Config.judge() {
-			// A key that could not be read still has its default, which nobody wrote: it is no measure.
-			if d.broken[p.key] || slices.ContainsFunc(p.with, func(key string) bool { return d.broken[key] }) {
+// Validate returns the configuration, or all errors in it.
+func (u *Unvalidated) Validate() (Config, error) {
+	problems := slices.Clone(u.problems)
+	if !u.unreadable {
+		for _, p := range u.Config.validate() {
+			// An invalid key still has its default, which was not meant: nothing is compared with it.
+			if u.invalid[p.key] || slices.ContainsFunc(p.related, func(key string) bool { return u.invalid[key] }) {
 				continue
 			}
-			excerpt := d.excerpt(p.key)
-			if name, ok := d.setBy[p.key]; ok {
+			excerpt := u.excerpt(p.key)
+			if name, ok := u.source[p.key]; ok {
 				p.key = name
 			}
 			problems = append(problems, errors.New(p.String()+excerpt))
 		}
 	}
-	return d.Config, errors.Join(problems...)
+	return u.Config, errors.Join(problems...)
 }
 
-// misfit notes that a key was given what it cannot be.
-func (d *Unvalidated) misfit(key, text string) {
-	d.broken[key] = true
-	d.problems = append(d.problems, errors.New(d.setBy[key]+": "+text+d.excerpt(key)))
+// rejectValue records that a key was given a value that it cannot have.
+func (u *Unvalidated) rejectValue(key, text string) {
+	u.invalid[key] = true
+	u.problems = append(u.problems, errors.New(u.source[key]+": "+text+u.excerpt(key)))
 }
 
-// excerpt shows the line of the file that set a key, unless something else did or it may hold a secret.
-func (d *Unvalidated) excerpt(key string) string {
-	at, known := d.where[key]
-	if !known || !d.fromFile[key] {
+// excerpt returns the line of the file that set a key. It is empty if another source set the key, or if the line may hold
+// a secret.
+func (u *Unvalidated) excerpt(key string) string {
+	at, known := u.positions[key]
+	if !known || !u.fromFile[key] {
 		return ""
 	}
-	return at.excerpt(d.text)
+	return at.excerpt(u.text)
 }

@@ -11,29 +11,29 @@ import (
 // environment variable.
 func WriteReference(w io.Writer) error {
 	out := &strings.Builder{}
-	out.WriteString("# Every key, with its default. A key that is left out keeps it.\n# The environment wins over the file, flags win over both.\n")
+	out.WriteString("# Every key, with its default, which a key that is left out keeps.\n# The environment wins over the file, flags win over both.\n")
 	c := Default()
-	reference(out, reflect.ValueOf(c), "", EnvPrefix)
+	writeTable(out, reflect.ValueOf(c), "", EnvPrefix)
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// reference writes one table: its own keys first, then the tables inside it.
-func reference(out *strings.Builder, v reflect.Value, table, env string) {
+// writeTable writes one table: its own keys first, then the tables inside it.
+func writeTable(out *strings.Builder, v reflect.Value, table, env string) {
 	t := v.Type()
 	var inner []int
-	named := false
+	hasHeader := false
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Type.Kind() == reflect.Struct {
 			inner = append(inner, i)
 			continue
 		}
-		if table != "" && !named {
+		if table != "" && !hasHeader {
 			fmt.Fprintf(out, "\n[%s]\n", table)
-			named = true
+			hasHeader = true
 		}
-		fmt.Fprintf(out, "\n# %s\n# %s\n%s = %s\n", f.Tag.Get("doc"), env+f.Tag.Get("env"), f.Tag.Get("toml"), literal(v.Field(i)))
+		fmt.Fprintf(out, "\n# %s\n# %s\n%s = %s\n", f.Tag.Get("doc"), env+f.Tag.Get("env"), f.Tag.Get("toml"), formatTOML(v.Field(i)))
 	}
 	for _, i := range inner {
 		f := t.Field(i)
@@ -41,19 +41,19 @@ func reference(out *strings.Builder, v reflect.Value, table, env string) {
 		if table != "" {
 			name = table + "." + name
 		}
-		reference(out, v.Field(i), name, env+f.Tag.Get("envPrefix"))
+		writeTable(out, v.Field(i), name, env+f.Tag.Get("envPrefix"))
 	}
 }
 
-// literal writes a value as TOML does.
-func literal(v reflect.Value) string {
+// formatTOML formats a value as TOML.
+func formatTOML(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.String:
 		return fmt.Sprintf("%q", v.String())
 	case reflect.Slice:
 		parts := make([]string, v.Len())
 		for i := range parts {
-			parts[i] = literal(v.Index(i))
+			parts[i] = formatTOML(v.Index(i))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	}

@@ -8,20 +8,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// judged is what is wrong with a configuration.
-func judged(c *Config) []string {
+// validationErrors returns the problems of a configuration.
+func validationErrors(c *Config) []string {
 	var all []string
-	for _, p := range c.judge() {
+	for _, p := range c.validate() {
 		all = append(all, p.String())
 	}
 	return all
 }
 
-// rules has, for every rule, a change of the defaults that breaks it and no other.
+// rules has, for every check, a change of the defaults that fails it and no other.
 var rules = []struct {
-	key   string
-	name  string
-	spoil func(*Config)
+	key    string
+	name   string
+	change func(*Config)
 }{
 	{"store", "unknown", func(c *Config) { c.Store = "sqlite" }},
 	{"store", "without a host", func(c *Config) { c.Store = "redis:///0" }},
@@ -129,8 +129,8 @@ var rules = []struct {
 	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
 }
 
-// unruled are the keys for which any value will do.
-var unruled = map[string]bool{
+// unchecked are the keys for which every value is valid.
+var unchecked = map[string]bool{
 	"server.insecure": true, "callback.secret": true,
 	"scheduler.task_binding.spread_enabled": true, "scheduler.dispatch.candidate_shuffle": true,
 	"scheduler.sessions.origins": true,
@@ -142,23 +142,23 @@ var unruled = map[string]bool{
 func TestDefaultsAreValid(t *testing.T) {
 	t.Parallel()
 	c := Default()
-	if found := judged(&c); found != nil {
+	if found := validationErrors(&c); found != nil {
 		t.Error(found)
 	}
 }
 
+// TestEachRule checks that each change gives one problem, with its key.
 func TestEachRule(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules {
 		t.Run(r.key+" "+r.name, func(t *testing.T) {
 			t.Parallel()
 			c := Default()
-			r.spoil(&c)
-			found := judged(&c)
+			r.change(&c)
+			found := validationErrors(&c)
 			if len(found) != 1 {
 				t.Fatalf("found %d problems, want one: %q", len(found), found)
 			}
-			// Whoever reads it has to find the line in the file.
 			if !strings.HasPrefix(found[0], r.key+": ") {
 				t.Errorf("the message does not begin with %q: %s", r.key+": ", found[0])
 			}
@@ -166,26 +166,26 @@ func TestEachRule(t *testing.T) {
 	}
 }
 
-// A key that is added later needs a rule, or a word here that it needs none.
+// TestEveryKeyHasARule checks that a new key gets a rule, or an entry in unchecked.
 func TestEveryKeyHasARule(t *testing.T) {
 	t.Parallel()
-	ruled := make(map[string]bool)
+	checked := make(map[string]bool)
 	for _, r := range rules {
-		ruled[r.key] = true
+		checked[r.key] = true
 	}
 	c := Default()
-	for _, k := range keys(&c) {
-		if ruled[k.Name] == unruled[k.Name] {
-			t.Errorf("%s: has a rule: %v, needs none: %v", k.Name, ruled[k.Name], unruled[k.Name])
+	for _, k := range listSettings(&c) {
+		if checked[k.key] == unchecked[k.key] {
+			t.Errorf("%s: has a rule: %v, needs none: %v", k.key, checked[k.key], unchecked[k.key])
 		}
 	}
 }
 
-// Everything that is wrong is said at once: nobody should have to start ten times.
-func TestJudgeReportsEverything(t *testing.T) {
+// TestValidateReportsAllProblems checks that all problems are reported at once.
+func TestValidateReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	c := Config{Store: "sqlite", Server: Server{Host: "0.0.0.0", Port: -1}}
-	got := strings.Join(judged(&c), "\n")
+	got := strings.Join(validationErrors(&c), "\n")
 	for _, k := range []string{"store:", "server.port:", "server.host:", "scheduler.dispatch.sample_k:", "scheduler.resource_limits.gpu_max:"} {
 		if !strings.Contains(got, k) {
 			t.Errorf("%s is missing from\n%s", k, got)
@@ -193,23 +193,23 @@ func TestJudgeReportsEverything(t *testing.T) {
 	}
 }
 
-// The same mistakes give the same text at each start, so that two logs can be compared.
-func TestJudgeSpeaksInOneOrder(t *testing.T) {
+// TestValidateOrderIsStable checks that the same problems give the same text at each start, so that logs can be compared.
+func TestValidateOrderIsStable(t *testing.T) {
 	t.Parallel()
 	c := Default()
 	c.Scheduler.ResourceLimits, c.Log, c.Callback.AllowedTargets = ResourceLimits{}, Log{}, []string{"a", "b"}
-	want := judged(&c)
+	want := validationErrors(&c)
 	if len(want) != 7 {
 		t.Fatalf("found %d problems, want 7: %q", len(want), want)
 	}
 	for range 50 {
-		if diff := cmp.Diff(want, judged(&c)); diff != "" {
+		if diff := cmp.Diff(want, validationErrors(&c)); diff != "" {
 			t.Fatalf("another order (-first +later):\n%s", diff)
 		}
 	}
 }
 
-// The last value on the good side of each bound is good.
+// TestBoundsAreInclusive checks that the last valid value at each bound is accepted.
 func TestBoundsAreInclusive(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
@@ -261,20 +261,20 @@ func TestBoundsAreInclusive(t *testing.T) {
 			t.Parallel()
 			c := Default()
 			change(&c)
-			if found := judged(&c); found != nil {
+			if found := validationErrors(&c); found != nil {
 				t.Error(found)
 			}
 		})
 	}
 }
 
-// A number so large that its duration wraps around would be a time in the past.
-func TestNoDurationWrapsAround(t *testing.T) {
+// TestNoDurationOverflows checks that a number whose duration would overflow is refused.
+func TestNoDurationOverflows(t *testing.T) {
 	t.Parallel()
 	names := Default()
-	for i, k := range keys(&names) {
+	for i, k := range listSettings(&names) {
 		var unit int64
-		switch k.At.Interface().(type) {
+		switch k.field.Interface().(type) {
 		case Millis:
 			unit = 1e6
 		case Seconds:
@@ -282,13 +282,13 @@ func TestNoDurationWrapsAround(t *testing.T) {
 		default:
 			continue
 		}
-		t.Run(k.Name, func(t *testing.T) {
+		t.Run(k.key, func(t *testing.T) {
 			t.Parallel()
 			for _, v := range []int64{math.MaxInt64/unit + 1, 3 * (math.MaxInt64 / unit), math.MaxInt64} {
 				c := Default()
-				c.Scheduler.TaskBinding.SpreadEnabled = true // or its window would not matter
-				keys(&c)[i].At.SetInt(v)
-				if judged(&c) == nil {
+				c.Scheduler.TaskBinding.SpreadEnabled = true // otherwise the window is not checked
+				listSettings(&c)[i].field.SetInt(v)
+				if validationErrors(&c) == nil {
 					t.Errorf("%d is accepted, as a duration of %d ns", v, v*unit)
 				}
 			}
@@ -296,7 +296,7 @@ func TestNoDurationWrapsAround(t *testing.T) {
 	}
 }
 
-func TestLoopback(t *testing.T) {
+func TestIsLoopback(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{
 		"127.0.0.1":        true,
@@ -328,7 +328,7 @@ func TestLoopback(t *testing.T) {
 		"*":                     false,
 	} {
 		if got := IsLoopback(host); got != want {
-			t.Errorf("Loopback(%q) = %v, want %v", host, got, want)
+			t.Errorf("IsLoopback(%q) = %v, want %v", host, got, want)
 		}
 	}
 }
@@ -345,6 +345,68 @@ func TestAddress(t *testing.T) {
 	} {
 		if diff := cmp.Diff(c.want, c.server.Address()); diff != "" {
 			t.Errorf("address of %+v (-want +got):\n%s", c.server, diff)
+		}
+	}
+}
+
+func TestExposureText(t *testing.T) {
+	t.Parallel()
+	const every, other = " listens on every interface of this machine, ", " is not loopback: other machines may reach it, "
+	for host, want := range map[string]string{
+		"": ":5011" + every, "0.0.0.0": "0.0.0.0:5011" + every, "::": "[::]:5011" + every,
+		"192.0.2.1": "192.0.2.1:5011" + other, "gpu-7.internal": "gpu-7.internal:5011" + other,
+	} {
+		got := (&Server{Host: host, Port: 5011}).exposureText()
+		if !strings.HasPrefix(got, want) || !strings.Contains(got, "(--listen 127.0.0.1:5011)") {
+			t.Errorf("%q: got %q, want it to begin with %q", host, got, want)
+		}
+	}
+}
+
+func TestPrefixes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		targets []string
+		want    []string
+	}{
+		{"none", nil, []string{}},
+		{"the defaults", Default().Callback.AllowedTargets, []string{"127.0.0.0/8", "::1/128"}},
+		{"bits beyond the prefix are dropped", []string{"10.1.2.3/8", "fd00::1/8"}, []string{"10.0.0.0/8", "fd00::/8"}},
+		{"one address", []string{"192.168.1.7/32"}, []string{"192.168.1.7/32"}},
+		{"everything", []string{"0.0.0.0/0", "::/0"}, []string{"0.0.0.0/0", "::/0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			prefixes, err := (&Callback{AllowedTargets: c.targets}).Prefixes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]string, len(prefixes))
+			for i, p := range prefixes {
+				got[i] = p.String()
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("prefixes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPrefixesErrors checks that one invalid entry refuses the list: without it the list could allow more or less than was
+// meant.
+func TestPrefixesErrors(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "10.0.0.1", "10.0.0.0/33", "::1/129", "10.0.0.0/-1", "10.0.0.0/", "/8", "localhost/8", "10.0.0/8", " 10.0.0.0/8", "fe80::1%eth0/64"} {
+		prefixes, err := (&Callback{AllowedTargets: []string{"127.0.0.0/8", bad}}).Prefixes()
+		if err == nil || prefixes != nil {
+			t.Errorf("%q: got %v, %v, want an error and nothing else", bad, prefixes, err)
+			continue
+		}
+		for _, part := range []string{"callback.allowed_targets: ", `"` + bad + `"`, "such as 10.0.0.0/8"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q: the error %q does not contain %q", bad, err, part)
+			}
 		}
 	}
 }

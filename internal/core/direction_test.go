@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// translator is a node with all four links for zh→en and en→zh.
+// translator returns the capability of a node with all four stages for zh→en and en→zh.
 func translator(change func(*Capability)) *Capability {
 	c := &Capability{
 		ASR:      LangSet{"en", "zh"},
@@ -24,15 +24,15 @@ func translator(change func(*Capability)) *Capability {
 
 func anyPair(c *Capability) { c.AnyPair = true }
 
-func TestUnserved(t *testing.T) {
+func TestMismatch(t *testing.T) {
 	t.Parallel()
 	zhEn := Direction{"zh", "en"}
 	for _, c := range []struct {
-		name   string
-		node   *Capability
-		wish   Direction
-		tts    bool
-		reason Reason
+		name     string
+		node     *Capability
+		required Direction
+		tts      bool
+		reason   Reason
 	}{
 		{"everything there", translator(nil), zhEn, true, ReasonNone},
 		{"region of the source", translator(nil), Direction{"zh-CN", "en"}, true, ReasonNone},
@@ -45,17 +45,17 @@ func TestUnserved(t *testing.T) {
 		{"semantic: source missing", translator(func(c *Capability) { c.Semantic = LangSet{"en"} }), zhEn, false, ReasonSemanticLang},
 		{"semantic: only a region of the source", translator(func(c *Capability) { c.Semantic = LangSet{"en", "zh-CN"} }), zhEn, false, ReasonSemanticLang},
 		{"semantic: target not needed", translator(func(c *Capability) { c.Semantic = LangSet{"zh"} }), zhEn, true, ReasonNone},
-		{"semantic: type says no", translator(func(c *Capability) { c.Types.Semantic = No }), zhEn, false, ReasonSemanticLang},
-		{"semantic: type says yes, list does not", translator(func(c *Capability) { c.Types.Semantic = Yes; c.Semantic = LangSet{"en"} }), zhEn, false, ReasonSemanticLang},
+		{"semantic: type is No", translator(func(c *Capability) { c.Types.Semantic = No }), zhEn, false, ReasonSemanticLang},
+		{"semantic: type is Yes, list does not", translator(func(c *Capability) { c.Types.Semantic = Yes; c.Semantic = LangSet{"en"} }), zhEn, false, ReasonSemanticLang},
 
 		// ASR counts only when the node declares any.
 		{"asr: source missing", translator(func(c *Capability) { c.ASR = LangSet{"en"} }), zhEn, false, ReasonASRLang},
 		{"asr: none declared", translator(func(c *Capability) { c.ASR = nil }), zhEn, false, ReasonNone},
 		{"asr: declared empty", translator(func(c *Capability) { c.ASR = LangSet{} }), zhEn, false, ReasonNone},
 		{"asr: target not needed", translator(func(c *Capability) { c.ASR = LangSet{"zh"} }), zhEn, true, ReasonNone},
-		{"asr: type says no", translator(func(c *Capability) { c.Types.ASR = No }), zhEn, false, ReasonASRLang},
-		{"asr: type says no, none declared", translator(func(c *Capability) { c.Types.ASR = No; c.ASR = nil }), zhEn, false, ReasonASRLang},
-		{"asr: type says yes, none declared", translator(func(c *Capability) { c.Types.ASR = Yes; c.ASR = nil }), zhEn, false, ReasonNone},
+		{"asr: type is No", translator(func(c *Capability) { c.Types.ASR = No }), zhEn, false, ReasonASRLang},
+		{"asr: type is No, none declared", translator(func(c *Capability) { c.Types.ASR = No; c.ASR = nil }), zhEn, false, ReasonASRLang},
+		{"asr: type is Yes, none declared", translator(func(c *Capability) { c.Types.ASR = Yes; c.ASR = nil }), zhEn, false, ReasonNone},
 
 		{"two regions of one language", translator(anyPair), Direction{"en-US", "en-GB"}, false, ReasonNMTPair},
 		{"nmt: other way round only", translator(func(c *Capability) { c.Pairs = []Direction{{"en", "zh"}} }), zhEn, false, ReasonNMTPair},
@@ -64,8 +64,8 @@ func TestUnserved(t *testing.T) {
 		{"nmt: pair of exactly that region", translator(func(c *Capability) { c.Pairs = []Direction{{"zh", "en-US"}} }), Direction{"zh", "en-US"}, false, ReasonNone},
 		{"nmt: other script of the target", translator(nil), Direction{"en", "zh-TW"}, false, ReasonNMTPair},
 		{"nmt: right script of the target", translator(func(c *Capability) { c.Pairs = []Direction{{"en", "zh-TW"}} }), Direction{"en", "zh-TW"}, false, ReasonNone},
-		{"nmt: type says no", translator(func(c *Capability) { c.Types.NMT = No }), zhEn, false, ReasonNMTPair},
-		{"nmt: type says yes, pair missing", translator(func(c *Capability) { c.Types.NMT = Yes; c.Pairs = nil }), zhEn, false, ReasonNMTPair},
+		{"nmt: type is No", translator(func(c *Capability) { c.Types.NMT = No }), zhEn, false, ReasonNMTPair},
+		{"nmt: type is Yes, pair missing", translator(func(c *Capability) { c.Types.NMT = Yes; c.Pairs = nil }), zhEn, false, ReasonNMTPair},
 
 		{"any pair: target understood", translator(func(c *Capability) { anyPair(c); c.TTS = nil }), zhEn, false, ReasonNone},
 		{"any pair: target spoken only", translator(func(c *Capability) { anyPair(c); c.TTS = LangSet{"fr"} }), Direction{"zh", "fr"}, true, ReasonNone},
@@ -74,36 +74,36 @@ func TestUnserved(t *testing.T) {
 		{"any pair: speaking the source is not understanding it", translator(func(c *Capability) { anyPair(c); c.TTS = LangSet{"fr"} }), Direction{"fr", "zh"}, false, ReasonSemanticLang},
 		{"any pair: other script of the target", translator(anyPair), Direction{"en", "zh-Hant"}, false, ReasonNMTPair},
 		{"any pair: region of the target", translator(anyPair), Direction{"zh", "en-GB"}, false, ReasonNone},
-		{"any pair: type says no", translator(func(c *Capability) { anyPair(c); c.Types.NMT = No }), zhEn, false, ReasonNMTPair},
+		{"any pair: type is No", translator(func(c *Capability) { anyPair(c); c.Types.NMT = No }), zhEn, false, ReasonNMTPair},
 
 		// Speech counts only when it is asked for.
 		{"tts: target missing", translator(func(c *Capability) { c.TTS = LangSet{"zh"} }), zhEn, true, ReasonTTSLang},
-		{"tts: target missing, not asked", translator(func(c *Capability) { c.TTS = LangSet{"zh"} }), zhEn, false, ReasonNone},
+		{"tts: target missing, not required", translator(func(c *Capability) { c.TTS = LangSet{"zh"} }), zhEn, false, ReasonNone},
 		{"tts: none declared", translator(func(c *Capability) { c.TTS = nil }), zhEn, true, ReasonTTSLang},
-		{"tts: none declared, not asked", translator(func(c *Capability) { c.TTS = nil }), zhEn, false, ReasonNone},
-		{"tts: type says no", translator(func(c *Capability) { c.Types.TTS = No }), zhEn, true, ReasonTTSLang},
-		{"tts: type says no, not asked", translator(func(c *Capability) { c.Types.TTS = No }), zhEn, false, ReasonNone},
-		{"tts: type says yes, none declared", translator(func(c *Capability) { c.Types.TTS = Yes; c.TTS = nil }), zhEn, true, ReasonTTSLang},
+		{"tts: none declared, not required", translator(func(c *Capability) { c.TTS = nil }), zhEn, false, ReasonNone},
+		{"tts: type is No", translator(func(c *Capability) { c.Types.TTS = No }), zhEn, true, ReasonTTSLang},
+		{"tts: type is No, not required", translator(func(c *Capability) { c.Types.TTS = No }), zhEn, false, ReasonNone},
+		{"tts: type is Yes, none declared", translator(func(c *Capability) { c.Types.TTS = Yes; c.TTS = nil }), zhEn, true, ReasonTTSLang},
 		{"tts: source not needed", translator(func(c *Capability) { c.TTS = LangSet{"en"} }), zhEn, true, ReasonNone},
 
 		{"tone has no part in it", translator(func(c *Capability) { c.Types.Tone = No }), zhEn, true, ReasonNone},
 
-		// The first link that is broken is the one that is named.
-		{"all types say no", translator(func(c *Capability) { c.Types = ServiceTypes{No, No, No, No, No} }), zhEn, true, ReasonSemanticLang},
-		{"all but semantic say no", translator(func(c *Capability) { c.Types = ServiceTypes{ASR: No, NMT: No, TTS: No} }), zhEn, true, ReasonASRLang},
-		{"nmt and tts say no", translator(func(c *Capability) { c.Types = ServiceTypes{NMT: No, TTS: No} }), zhEn, true, ReasonNMTPair},
+		// The first stage that does not match is reported.
+		{"all types are No", translator(func(c *Capability) { c.Types = ServiceTypes{No, No, No, No, No} }), zhEn, true, ReasonSemanticLang},
+		{"all but semantic are No", translator(func(c *Capability) { c.Types = ServiceTypes{ASR: No, NMT: No, TTS: No} }), zhEn, true, ReasonASRLang},
+		{"nmt and tts are No", translator(func(c *Capability) { c.Types = ServiceTypes{NMT: No, TTS: No} }), zhEn, true, ReasonNMTPair},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := NewRequirement(c.wish, c.tts)
-			if got := w.Mismatch(c.node); got != c.reason {
-				t.Errorf("%s (tts %v) is unserved for %q, want %q", c.wish, c.tts, got, c.reason)
+			r := NewRequirement(c.required, c.tts)
+			if got := r.Mismatch(c.node); got != c.reason {
+				t.Errorf("%s (tts %v) has mismatch %q, want %q", c.required, c.tts, got, c.reason)
 			}
 		})
 	}
 }
 
-func TestDirectionsListsWhatIsDeclared(t *testing.T) {
+func TestDirectionsListsDeclaredDirections(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -139,10 +139,10 @@ func TestDirectionsListsWhatIsDeclared(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("Directions (-want +got):\n%s", diff)
 			}
-			// What is listed has to be served, or the list of pools promises what dispatch refuses.
+			// A listed direction must be served, or pools would list directions that a dispatch refuses.
 			for _, d := range got {
-				w := NewRequirement(d, false)
-				if r := w.Mismatch(c.node); r != ReasonNone {
+				r := NewRequirement(d, false)
+				if r := r.Mismatch(c.node); r != ReasonNone {
 					t.Errorf("%s is listed but unserved: %s", d, r)
 				}
 			}
@@ -150,7 +150,7 @@ func TestDirectionsListsWhatIsDeclared(t *testing.T) {
 	}
 }
 
-func TestDirectionsKeepsItsLimit(t *testing.T) {
+func TestDirectionsLimit(t *testing.T) {
 	t.Parallel()
 	all := translator(func(c *Capability) { anyPair(c); c.TTS = LangSet{"de", "fr"} }).Directions(100)
 	if len(all) != 6 {
@@ -174,8 +174,8 @@ func TestDirectionsKeepsItsLimit(t *testing.T) {
 	}
 }
 
-// Whoever gets the list may change it; the node it came from is shared.
-func TestDirectionsLeavesTheNodeAlone(t *testing.T) {
+// TestDirectionsReturnsACopy checks that changes of the list do not reach the node, which is shared.
+func TestDirectionsReturnsACopy(t *testing.T) {
 	t.Parallel()
 	c := translator(nil)
 	before := translator(nil)

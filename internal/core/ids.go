@@ -6,34 +6,34 @@ import (
 	"encoding/hex"
 )
 
-// Typed identifiers. Made ones are prefixed, so that a log line explains itself.
+// Typed identifiers. Generated ones have a prefix, so that a log line explains itself.
 type (
-	// NodeID names a GPU node: given by the node, or made as node-<uuidv7>.
+	// NodeID identifies a GPU node: chosen by the node, or generated as node-<uuidv7>.
 	NodeID string
-	// JobID names a job: derived from tenant and request id, so that a repeated request finds its job.
+	// JobID identifies a job: derived from tenant and request id, so that a repeated request finds its job.
 	JobID string
-	// SessionID names a conversation.
+	// SessionID is the name of a session within its tenant.
 	SessionID string
-	// TenantID names whose job or node it is; empty is the tenant of a scheduler without credentials.
+	// TenantID identifies the tenant of a job or node; empty is the tenant of a scheduler without credentials.
 	TenantID string
-	// RequestID is the caller's idempotency key.
+	// RequestID is the idempotency key of a request.
 	RequestID string
-	// InstanceID names one incarnation of one scheduler process.
+	// InstanceID identifies one incarnation of one scheduler instance.
 	InstanceID string
-	// Token names one reservation made by one dispatcher. It is part of a lease's name, so that
-	// whoever loses a race can free its own lease and never the winner's.
+	// Token identifies one reservation of one dispatcher. It is part of the name of a lease, so that the loser of a race
+	// can release its own lease and never that of the winner.
 	Token string
 )
 
-// Epoch counts the lives of a node: every registration that is not a resume begins a new one.
-// It is the registration's store time in microseconds, or one more than the epoch before it.
+// Epoch is the number of a registration of a node. Every registration that is not a resume starts a new epoch: the time
+// of the store in microseconds, or one more than the epoch before.
 type Epoch int64
 
-// Revision counts the changes of what a node can do and for whom. A reservation names the revision its
-// choice was made on.
+// Revision counts the changes of what a node serves and for whom. A reservation names the revision on which the node was
+// selected.
 type Revision int64
 
-// Version counts every change of what a node declares, so that older news can be told from newer.
+// Version counts every change of the declaration of a node, so that an older record is recognised.
 type Version int64
 
 // MaxIDLen bounds every identifier that comes from outside.
@@ -57,12 +57,12 @@ func ValidID(s string) bool {
 	return true
 }
 
-// JobIDFor derives the id of the job that a tenant's request makes.
+// JobIDFor derives the id of the job of a request of a tenant.
 func JobIDFor(tenant TenantID, request RequestID) JobID {
 	return jobID(string(tenant), string(request))
 }
 
-// jobID hashes parts, each prefixed with its length: no two different lists can give the same bytes to hash.
+// jobID hashes parts, each prefixed with its length: two different lists never give the same bytes to hash.
 func jobID(parts ...string) JobID {
 	buf := make([]byte, 0, 64)
 	for _, p := range parts {

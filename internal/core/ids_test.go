@@ -34,7 +34,7 @@ func TestValidID(t *testing.T) {
 		{"semicolon, just above :", ";", false},
 		{"line end", "a\n", false},
 		{"zero byte", "a\x00", false},
-		{"letter outside ASCII", "é", false},
+		{"character outside ASCII", "é", false},
 		{"digit outside ASCII", "١", false},
 		{"not UTF-8", "\xff", false},
 	} {
@@ -44,7 +44,7 @@ func TestValidID(t *testing.T) {
 	}
 }
 
-// Every byte, so that no neighbour of a range slips in.
+// TestValidIDByByte checks every byte, including the neighbours of the ranges.
 func TestValidIDByByte(t *testing.T) {
 	t.Parallel()
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-"
@@ -59,8 +59,8 @@ func TestValidIDByByte(t *testing.T) {
 	}
 }
 
-// The ids are in stores and in callers' hands: a new release must find the jobs of the old one. The values
-// were computed outside this program.
+// TestJobIDForIsStable compares with values that were computed outside this program: a release must find the jobs of the
+// one before.
 func TestJobIDForIsStable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,8 +81,8 @@ func TestJobIDForIsStable(t *testing.T) {
 	}
 }
 
-// One job for one pair, two for two: cut anywhere, the same text gives different pairs and so different jobs.
-func TestJobIDForTellsPairsApart(t *testing.T) {
+// TestJobIDForSeparatesTenantAndRequest checks that the same text, split at another place, gives another job.
+func TestJobIDForSeparatesTenantAndRequest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringN(1, 40, -1).Draw(t, "text")

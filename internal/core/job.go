@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Options is what a job asks for beyond its direction.
+// Options are the requirements of a job beyond its direction.
 type Options struct {
 	RequireTTS       bool
 	RequiredServices []string
 	RequiredModels   []string
 	Features         []string
 	PreferredNode    NodeID
-	Strict           bool // the preferred node or nobody
+	Strict           bool // only the preferred node
 	Region           string
 }
 
-// Spec is what a caller wants done: everything about a job that never changes.
+// Spec is the part of a job that never changes: the request.
 type Spec struct {
 	Request RequestID
 	Tenant  TenantID
 	Session SessionID
-	// Incarnation is that of the session whose utterance this is. A job that was dispatched by itself has none.
+	// Incarnation is that of the session of the utterance. A job of an HTTP dispatch has none.
 	Incarnation SessionIncarnation
 	Direction   Direction
 	AudioRef    string
@@ -33,24 +33,24 @@ type Spec struct {
 	Utterance   Utterance
 }
 
-// Utterance is a job's place in a conversation. A job that was dispatched by itself has none.
+// Utterance is the place of a job in its session. A job of an HTTP dispatch has none.
 type Utterance struct {
-	Turn    int64  // its place in its session, counted from 1; 0: it has none
-	ID      string // the speaker's own name for it, if any
-	AudioMS int64  // how long it is
+	Turn    int64  // number of the utterance in its session, from 1; 0: none
+	ID      string // chosen by the client; may be empty
+	AudioMS int64  // duration of the audio
 	// Continues is the turn of the utterance of which this is a further part; 0: none.
 	Continues int64
-	// WaitMS is how long it waited for a node before the job was made. It is not part of what is asked for.
+	// WaitMS is how long it waited for a node before the job was created. It is not part of the request.
 	WaitMS int64
 }
 
-// SessionRef identifies the conversation that the job belongs to.
+// SessionRef identifies the session that the job belongs to.
 func (s *Spec) SessionRef() SessionRef {
 	return SessionRef{SessionKey{s.Tenant, s.Session}, s.Incarnation}
 }
 
-// Job is the id of the job that this makes. The request ids of a conversation are its own: two conversations may use the
-// same ones, also if they have the same name, and neither finds the other's jobs.
+// Job returns the id of the job of this request. Request ids of utterances are local to the incarnation of their session:
+// two sessions may use the same ones, even under the same name, and neither finds the jobs of the other.
 func (s *Spec) Job() JobID {
 	if s.Utterance.Turn == 0 {
 		return JobIDFor(s.Tenant, s.Request)
@@ -58,7 +58,7 @@ func (s *Spec) Job() JobID {
 	return jobID(string(s.Tenant), string(s.Session), string(s.Incarnation), string(s.Request))
 }
 
-// Until is when a live job ends if nothing happens: at its deadline, or, if it waits for its sound, after that.
+// ExpiresAt returns when a job that has not ended fails: at its deadline, or later if it waits for its audio.
 func (j *Job) ExpiresAt() time.Time {
 	if j.State == StateRetrying && j.Retry.After(j.Deadline) {
 		return j.Retry
@@ -66,8 +66,8 @@ func (j *Job) ExpiresAt() time.Time {
 	return j.Deadline
 }
 
-// Fingerprint tells two contents apart that come under one request id. The audio's address counts without
-// its query, which may hold a signature that is made anew at each try.
+// Fingerprint hashes the content of a request, to detect another content under the same request id. The audio URL counts
+// without its query, which may hold a signature that differs at each retry.
 func (s *Spec) Fingerprint() string {
 	buf := make([]byte, 0, 256)
 	add := func(part string) {
@@ -116,15 +116,15 @@ func (s *Spec) Fingerprint() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Holder names who has a job: an attempt on a node in one of the node's lives. A message from anybody else
-// changes nothing.
+// Holder names the holder of a job: an attempt, a node and the epoch of the node. A message from any other changes
+// nothing.
 type Holder struct {
 	Attempt int
 	Node    NodeID
 	Epoch   Epoch
 }
 
-// Attempt is one line of a job's history. An attempt that is over has an end and a reason.
+// Attempt is one entry in the history of a job. An attempt that has ended has an end and, unless it succeeded, a reason.
 type Attempt struct {
 	Holder
 	Token   Token
@@ -133,11 +133,11 @@ type Attempt struct {
 	Reason  Reason
 }
 
-// MaxHistory bounds a job's history. Refused deliveries cost no attempt, so their number has no bound of
-// its own; the oldest lines go first.
+// MaxHistory bounds the history of a job. Refused deliveries cost no attempt, so their number has no bound of its own; the
+// oldest entries are dropped first.
 const MaxHistory = 32
 
-// Job is a job as a store records it. Its times are on the clock of the store that holds the record.
+// Job is the record of a job in a store. Its times are on the clock of that store.
 type Job struct {
 	ID JobID
 	Spec
@@ -145,21 +145,21 @@ type Job struct {
 
 	State   State
 	Holder            // the current attempt, or the last one while RETRYING
-	Token   Token     // names the current attempt's lease
-	Owner   Token     // while RETRYING: who looks for another node …
-	Retry   time.Time // … and until when nobody else may
+	Token   Token     // names the lease of the current attempt
+	Owner   Token     // while RETRYING: the dispatcher that selects another node …
+	Retry   time.Time // … and until when no other dispatcher may
 	Reason  Reason    // why the last attempt or the job ended
-	Detail  string    // the node's own word for it, never anything that was said
+	Detail  string    // the error text of the node, never text of speech
 	Result  []byte    // JSON, once DONE
 	History []Attempt
 
-	Version  int // counts the steps the record has made
+	Version  int // counts the changes of the record
 	Created  time.Time
 	Updated  time.Time
 	Deadline time.Time // of the whole job
 }
 
-// Begin notes the start of the job's current attempt.
+// BeginAttempt records the start of the current attempt.
 func (j *Job) BeginAttempt(now time.Time) {
 	j.History = append(j.History, Attempt{Holder: j.Holder, Token: j.Token, Started: now})
 	if over := len(j.History) - MaxHistory; over > 0 {
@@ -167,7 +167,7 @@ func (j *Job) BeginAttempt(now time.Time) {
 	}
 }
 
-// End notes the end of the job's current attempt, once.
+// EndAttempt records the end of the current attempt, once.
 func (j *Job) EndAttempt(now time.Time, reason Reason) {
 	if n := len(j.History); n > 0 && j.History[n-1].Ended.IsZero() {
 		j.History[n-1].Ended = now
@@ -175,7 +175,7 @@ func (j *Job) EndAttempt(now time.Time, reason Reason) {
 	}
 }
 
-// Refused reports whether the record is of a job that was refused after all: as good as none.
+// Refused reports whether the request was refused after the record was written. Such a record counts as none.
 func (j *Job) Refused() bool { return j.State == StateFailed && j.Reason.Refusal() }
 
 // Clone copies the job so that the copy's history can be appended to.
@@ -185,7 +185,7 @@ func (j *Job) Clone() Job {
 	return c
 }
 
-// PastToken finds the token of an attempt that is over, so that a late word from its node can free the slot
+// PastToken returns the token of an attempt that has ended, so that a late message of its node can release the slot that
 // it still holds.
 func (j *Job) PastToken(attempt int, node NodeID) (Token, bool) {
 	for _, past := range slices.Backward(j.History) {

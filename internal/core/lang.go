@@ -14,11 +14,11 @@ import (
 // Lang is a normalised BCP-47 tag. Make one with ParseLang: two spellings of one language give the same Lang.
 type Lang string
 
-// maxLangLen is the longest tag RFC 5646 §4.4.1 asks implementations to support, with room to spare.
+// maxLangLen is more than the length that RFC 5646 §4.4.1 requires implementations to support.
 const maxLangLen = 64
 
-// canonical is every canonicalisation but the dropping of scripts, which is done here with an eye on the region:
-// kk-Cyrl-CN is not kk-CN.
+// canonical is every canonicalisation except the removal of scripts, which dropImpliedScript does by region: kk-Cyrl-CN is
+// not kk-CN.
 const canonical = language.All &^ language.SuppressScript
 
 // ParseLang normalises a language tag: deprecated and macro-language subtags are replaced (cmn is zh, iw is
@@ -45,8 +45,8 @@ func ParseLang(s string) (Lang, error) {
 	return Lang(dropImpliedScript(tag).String()), nil
 }
 
-// dropImpliedScript removes a script that the tag without it would be read as anyway. The registry's own
-// Suppress-Script covers only languages written in one script, so zh and zh-Hans would not meet.
+// dropImpliedScript removes a script that the rest of the tag implies. Suppress-Script of the registry covers only
+// languages that are written in one script: zh and zh-Hans would remain different.
 func dropImpliedScript(tag language.Tag) language.Tag {
 	script, confidence := tag.Script()
 	if confidence != language.Exact {
@@ -66,15 +66,15 @@ func dropImpliedScript(tag language.Tag) language.Tag {
 	return bare
 }
 
-// script is the script the language is written in, explicit or implied.
+// script returns the script of the language, explicit or implied.
 func (l Lang) script() language.Script {
 	tag, _ := language.Parse(string(l))
 	script, _ := tag.Script()
 	return script
 }
 
-// parent truncates the tag by one subtag as RFC 4647 §3.4 says: a single-letter subtag left at the end
-// goes with the one it introduced.
+// parent truncates the tag by one subtag as in RFC 4647 §3.4: a single-letter subtag that is left at the end is removed
+// with the one that it introduced.
 func (l Lang) parent() (Lang, bool) {
 	cut := strings.LastIndexByte(string(l), '-')
 	if cut < 0 {
@@ -91,7 +91,7 @@ func (l Lang) base() string {
 	return base
 }
 
-// lookup lists the tags that satisfy a wish for l, best first: l itself and its truncations.
+// lookup lists the tags that satisfy a requirement of l, best first: l itself and its truncations.
 func (l Lang) lookup() []Lang {
 	tags := []Lang{l}
 	for p, ok := l.parent(); ok; p, ok = p.parent() {
@@ -105,8 +105,8 @@ func (l Lang) lookup() []Lang {
 	return tags
 }
 
-// lookupWritten is lookup for a language that will be written: a truncation that is read in another
-// script does not serve (zh-TW is never served from zh).
+// lookupWritten is lookup for a target language: a truncation in another script does not satisfy it (zh-TW is never
+// served by zh).
 func (l Lang) lookupWritten() []Lang {
 	script := l.script()
 	return slices.DeleteFunc(l.lookup(), func(p Lang) bool { return p != l && p.script() != script })
@@ -115,14 +115,14 @@ func (l Lang) lookupWritten() []Lang {
 // LangSet is a sorted set of languages.
 type LangSet []Lang
 
-// NewLangSet sorts and deduplicates.
+// NewLangSet makes a set of languages.
 func NewLangSet(langs ...Lang) LangSet {
 	set := append(make(LangSet, 0, len(langs)), langs...)
 	slices.Sort(set)
 	return slices.Compact(set)
 }
 
-// Has reports whether l is in the set, to the letter.
+// Has reports whether exactly l is in the set.
 func (s LangSet) Has(l Lang) bool {
 	_, ok := slices.BinarySearch(s, l)
 	return ok

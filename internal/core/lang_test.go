@@ -49,7 +49,7 @@ func TestParseLang(t *testing.T) {
 	}
 }
 
-func TestParseLangRefuses(t *testing.T) {
+func TestParseLangErrors(t *testing.T) {
 	t.Parallel()
 	long := "en-" + strings.Repeat("x", 200)
 	justOver := "en-x" + strings.Repeat("-abcdefgh", 6) + "-abcdef" // 65 characters
@@ -68,7 +68,7 @@ func TestParseLangRefuses(t *testing.T) {
 		{"a name", "english", "not a BCP-47"},
 		{"a name in its own script", "中文", "not a BCP-47"},
 		{"unknown code", "xx", "not a BCP-47"},
-		{"one letter", "e", "not a BCP-47"},
+		{"one character", "e", "not a BCP-47"},
 		{"digits", "123", "not a BCP-47"},
 		{"trailing hyphen", "en-", "not a BCP-47"},
 		{"leading hyphen", "-en", "not a BCP-47"},
@@ -87,7 +87,7 @@ func TestParseLangRefuses(t *testing.T) {
 				t.Fatalf("ParseLang(%q) = %q, %v, want an error", c.in, got, err)
 			}
 			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("ParseLang(%q): error %q does not say %q", c.in, err, c.want)
+				t.Errorf("ParseLang(%q): error %q does not contain %q", c.in, err, c.want)
 			}
 			// Every refusal shows a tag that would do.
 			if !strings.Contains(err.Error(), "en") || !strings.Contains(err.Error(), "zh-") {
@@ -100,8 +100,8 @@ func TestParseLangRefuses(t *testing.T) {
 	}
 }
 
-// The longest tag that is taken is taken.
-func TestParseLangAtTheBound(t *testing.T) {
+// TestParseLangMaxLength checks a tag of the maximum length.
+func TestParseLangMaxLength(t *testing.T) {
 	t.Parallel()
 	tag := "en-x" + strings.Repeat("-abcdefgh", 6) + "-abcde" // 64 characters
 	if len(tag) != maxLangLen {
@@ -112,8 +112,8 @@ func TestParseLangAtTheBound(t *testing.T) {
 	}
 }
 
-// Dropping a script must not change what is read: kk-Cyrl-CN is Kazakh in Cyrillic, kk-CN is Kazakh in Arabic
-// letters.
+// TestParseLangKeepsTheScript checks that a script is not dropped if that changes the meaning: kk-Cyrl-CN is Kazakh in
+// Cyrillic, kk-CN is Kazakh in Arabic script.
 func TestParseLangKeepsTheScript(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{
@@ -132,8 +132,7 @@ func TestParseLangKeepsTheScript(t *testing.T) {
 	}
 }
 
-// FuzzParseLang holds that parsing never panics, that a Lang is its own normal form, and that an error comes
-// without a Lang.
+// FuzzParseLang checks that parsing never panics, that a Lang is its own normal form, and that an error has no Lang.
 func FuzzParseLang(f *testing.F) {
 	for _, s := range []string{
 		"cmn", "zho_Hans", "zh-Hant-TW", "zh_CN..", "iw", "nb", "en_US", "sr-Cyrl", "und", "mul", "x-foo", "", "auto", "sh", "mo",

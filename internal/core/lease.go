@@ -1,7 +1,7 @@
 package core
 
-// LeaseRef names a lease. The token is part of the name: two dispatchers that reserve for the same job on
-// the same node hold two leases.
+// LeaseRef identifies a lease. The token is part of it: two dispatchers that reserve for the same job on the same node
+// hold two leases.
 type LeaseRef struct {
 	Node    NodeID
 	Job     JobID
@@ -9,15 +9,15 @@ type LeaseRef struct {
 	Token   Token
 }
 
-// LeaseState says how sure it is that the node has the job.
+// LeaseState is the state of a lease.
 type LeaseState uint8
 
 // The states of a lease.
 const (
-	LeaseReserved LeaseState = iota + 1 // promised, not yet confirmed by the node
-	LeaseRunning                        // confirmed
-	LeaseParked                         // holds no slot any more, but still names an unfinished job
-	LeaseRevoked                        // the job ended or moved on: held only until the node lets go of it
+	LeaseReserved LeaseState = iota + 1 // the node has not acknowledged the job yet
+	LeaseRunning                        // the node acknowledged the job
+	LeaseParked                         // holds no slot any more, but still names a job that has not ended
+	LeaseRevoked                        // the job ended or moved: the slot stays taken until the node stops the job
 )
 
 var leaseStateNames = [...]string{LeaseReserved: "reserved", LeaseRunning: "running", LeaseParked: "parked", LeaseRevoked: "revoked"}
@@ -29,12 +29,12 @@ func (s LeaseState) String() string {
 	return ""
 }
 
-// Lease is one slot of one node, taken for one attempt of one job. Leases account for slots only; who has
-// the job and how it ends is decided by the job's record alone.
+// Lease is a slot of a node that is taken by one attempt. Leases account for slots only; the holder and the outcome of a
+// job are decided by its record alone.
 type Lease struct {
 	LeaseRef
 	State LeaseState
-	// Young says that it was reserved so lately that the job may still be on its way to the node: whatever
-	// the node says, it says nothing about this job.
+	// Young is true while the lease is so recent that the job may not have reached the node: the absence of the job in a
+	// heartbeat means nothing yet.
 	Young bool
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// named is anything that is stored and sent by its name.
-type named interface {
+// namedValue is a type whose values are stored and sent by name.
+type namedValue interface {
 	~uint8
 	String() string
 }
 
-// roundTrip checks that each value has its own name, that parsing the name gives the value back, and that no
-// other text does: names are kept in stores, so they have to stay as they are.
-func roundTrip[T named](t *testing.T, want []string, parse func(string) (T, error)) {
+// roundTrip checks that each value has its own name, that parsing the name gives the value, and that no other text does.
+// The names are stored: they must not change.
+func roundTrip[T namedValue](t *testing.T, want []string, parse func(string) (T, error)) {
 	t.Helper()
 	var names []string
 	for i := range 256 {
@@ -39,7 +39,7 @@ func roundTrip[T named](t *testing.T, want []string, parse func(string) (T, erro
 			t.Errorf("parse(%q) = %d, %v, want an error", bad, got, err)
 			continue
 		}
-		// The message has to help whoever mistyped.
+		// The error must list the valid names.
 		for _, name := range want {
 			if !strings.Contains(err.Error(), name) {
 				t.Errorf("parse(%q): the error %q does not offer %s", bad, err, name)
@@ -66,7 +66,7 @@ func TestServiceStatusNames(t *testing.T) {
 	roundTrip(t, []string{"ready", "downloading", "verifying", "installing", "stopped", "error"}, ParseServiceStatus)
 }
 
-// Events and leases are named in logs and metrics only; nothing reads them back.
+// TestEventAndLeaseStateNames checks names that are written to logs and metrics only and never parsed.
 func TestEventAndLeaseStateNames(t *testing.T) {
 	t.Parallel()
 	var events, leases []string
@@ -75,7 +75,7 @@ func TestEventAndLeaseStateNames(t *testing.T) {
 		leases = append(leases, LeaseState(i).String())
 	}
 	blank := func(s string) bool { return s == "" }
-	want := []string{"select", "reserve", "refuse", "unwind", "record", "ack", "done", "retry", "takeover", "move", "rebind", "fail", "cancel"}
+	want := []string{"select", "reserve", "record", "ack", "done", "retry", "takeover", "move", "rebind", "fail", "cancel"}
 	if diff := cmp.Diff(want, slices.DeleteFunc(events, blank)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}

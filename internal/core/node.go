@@ -8,10 +8,10 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Health is what a node says of itself. Only a ready node is granted work; a degraded one keeps what it has.
+// Health is the health that a node declares. Only a ready node gets new jobs; a degraded one keeps those that it has.
 type Health uint8
 
-// The states of health.
+// The values of Health.
 const (
 	HealthReady Health = iota + 1
 	HealthDegraded
@@ -28,7 +28,7 @@ func (h Health) String() string {
 	return ""
 }
 
-// ParseHealth reads a state of health.
+// ParseHealth parses the name of a health.
 func ParseHealth(s string) (Health, error) {
 	if i := slices.Index(healthNames[1:], s); i >= 0 {
 		return Health(i + 1), nil
@@ -36,7 +36,7 @@ func ParseHealth(s string) (Health, error) {
 	return 0, fmt.Errorf("%q is not a state of health: use ready, degraded, draining or offline", wire.Quote(s))
 }
 
-// Tri is a fact that may be unknown.
+// Tri is a boolean that may be unknown.
 type Tri uint8
 
 // The three values; the zero value is Unknown.
@@ -46,7 +46,7 @@ const (
 	Yes
 )
 
-// TriOf makes a known fact.
+// TriOf converts a known boolean.
 func TriOf(b bool) Tri {
 	if b {
 		return Yes
@@ -54,15 +54,15 @@ func TriOf(b bool) Tri {
 	return No
 }
 
-// Types says which kinds of service a node runs. What it leaves unknown is derived from its lists.
+// ServiceTypes are the kinds of service that a node runs. Unknown ones are derived from its lists.
 type ServiceTypes struct {
 	ASR, NMT, TTS, Tone, Semantic Tri
 }
 
-// ServiceStatus is where an installed service is in its life.
+// ServiceStatus is the status of an installed service.
 type ServiceStatus uint8
 
-// The states of a service; only a ready one can be used.
+// The values of ServiceStatus; only a ready service can be used.
 const (
 	ServiceReady ServiceStatus = iota + 1
 	ServiceDownloading
@@ -84,7 +84,7 @@ func (s ServiceStatus) String() string {
 	return ""
 }
 
-// ParseServiceStatus reads the status of a service.
+// ParseServiceStatus parses the name of a status.
 func ParseServiceStatus(s string) (ServiceStatus, error) {
 	if i := slices.Index(serviceStatusNames[1:], s); i >= 0 {
 		return ServiceStatus(i + 1), nil
@@ -100,10 +100,10 @@ type Service struct {
 	Status  ServiceStatus
 }
 
-// Capability is what a node can do. It is immutable once it is part of a Node.
+// Capability is what a node can serve. It is immutable once it is part of a Node.
 type Capability struct {
 	ASR, Semantic, TTS LangSet
-	Pairs              []Direction // sorted; meaningless when AnyPair
+	Pairs              []Direction // sorted; unused if AnyPair
 	AnyPair            bool        // the node declared no pairs
 	Types              ServiceTypes
 	Models             []string  // sorted
@@ -133,7 +133,7 @@ func (c *Capability) Normalise() {
 	c.Services = slices.Compact(c.Services)
 }
 
-// Equal reports whether both can do the same.
+// Equal reports whether both serve the same.
 func (c *Capability) Equal(o *Capability) bool {
 	return c.AnyPair == o.AnyPair && c.Types == o.Types &&
 		slices.Equal(c.ASR, o.ASR) && slices.Equal(c.Semantic, o.Semantic) && slices.Equal(c.TTS, o.TTS) &&
@@ -152,7 +152,7 @@ func (c *Capability) HasModel(id string) bool {
 	return ok
 }
 
-// HasFeature reports whether the node offers the feature. Tone may be declared either way.
+// HasFeature reports whether the node has the feature. Tone may be declared as a feature or as a service type.
 func (c *Capability) HasFeature(name string) bool {
 	_, ok := slices.BinarySearch(c.Features, name)
 	return ok || name == "tone" && c.Types.Tone == Yes
@@ -168,7 +168,7 @@ func (c *Capability) ServiceState(id string) (installed, ready bool) {
 	return installed, ready
 }
 
-// Directions lists the directions the node declares, to the letter, at most limit of them.
+// Directions lists the directions that the node declares exactly, at most limit of them.
 func (c *Capability) Directions(limit int) []Direction {
 	candidates := c.Pairs
 	if c.AnyPair {
@@ -190,7 +190,7 @@ func (c *Capability) Directions(limit int) []Direction {
 	return declared
 }
 
-// Load is how busy a node says its machine is, each from 0 to 1, negative when unknown.
+// Load is the utilisation of the machine of a node, each from 0 to 1, negative if unknown.
 type Load struct {
 	CPU, GPU, Memory float64
 }
@@ -198,30 +198,29 @@ type Load struct {
 // UnknownLoad is the load of a node that reported none.
 var UnknownLoad = Load{CPU: -1, GPU: -1, Memory: -1}
 
-// MaxConcurrentJobs bounds what a node may declare: beyond it the number is a mistake.
+// MaxConcurrentJobs bounds the slots that a node may declare: a higher number is an error.
 const MaxConcurrentJobs = 10_000
 
-// Node is a node as the store knows it. A Node is never changed in place; a change makes a new one with a
-// higher Version.
+// Node is the record of a node in a store. It is immutable; a change makes a new Node with a higher Version.
 type Node struct {
 	ID       NodeID
 	Epoch    Epoch
 	Revision Revision
 	Version  Version
-	Health   Health // as the node says
-	Drained  bool   // as the operator says
-	// Disconnected says that the node's connection was lost and is awaited: its jobs go on, and it gets no others.
+	Health   Health // declared by the node
+	Drained  bool   // set by an operator
+	// Disconnected is true while the connection is lost and the grace period runs: its jobs continue, and it gets no others.
 	Disconnected bool
 	MaxJobs      int
 	Capability   Capability
 	Region       string
 	Zone         string
 	Tenant       TenantID
-	Callback     string     // where an HTTP node takes its jobs
-	Owner        InstanceID // with which it is connected by its socket; empty: with none
+	Callback     string     // URL at which an HTTP node receives its jobs
+	Owner        InstanceID // the instance to which its WebSocket is connected; empty: none
 }
 
-// Standing is the health that counts: the operator's drain wins over what the node says.
+// EffectiveHealth returns the health with the drain of an operator applied.
 func (n *Node) EffectiveHealth() Health {
 	if n.Drained && n.Health != HealthOffline {
 		return HealthDraining
@@ -229,25 +228,24 @@ func (n *Node) EffectiveHealth() Health {
 	return n.Health
 }
 
-// Grantable reports whether the node may be given new work, if it has room.
+// AcceptsJobs reports whether the node may get new jobs, if it has free slots.
 func (n *Node) AcceptsJobs() bool { return n.EffectiveHealth() == HealthReady && !n.Disconnected }
 
-// Reachable reports whether there is a way to hand the node a job.
+// Reachable reports whether jobs can be delivered to the node.
 func (n *Node) Reachable() bool { return n.Callback != "" || n.Owner != "" }
 
-// SameService reports whether o does the same work for the same people, so that whoever chose one would
-// have chosen the other.
+// SameService reports whether o serves the same requests: a selection that chose n would have chosen o.
 func (n *Node) SameService(o *Node) bool {
 	return n.Region == o.Region && n.Zone == o.Zone && n.Tenant == o.Tenant && n.Callback == o.Callback &&
 		n.Owner == o.Owner && n.Capability.Equal(&o.Capability)
 }
 
-// SameAs reports whether o declares the same as n, whatever its epoch, revision and version.
+// SameDeclaration reports whether o declares the same as n, apart from epoch, revision and version.
 func (n *Node) SameDeclaration(o *Node) bool {
 	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.SameService(o)
 }
 
-// Follow makes n the successor of old: its version is one more, its revision too if it serves differently.
+// Supersede numbers n as the successor of old: the next version, and the next revision if it serves differently.
 func (n *Node) Supersede(old *Node) {
 	n.Epoch, n.Revision, n.Version = old.Epoch, old.Revision, old.Version+1
 	if !n.SameService(old) {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStanding(t *testing.T) {
+func TestEffectiveHealth(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		health  Health
@@ -46,10 +46,9 @@ func someNode() Node {
 	}
 }
 
-// A reservation names the revision its choice was made on. What the ledger checks itself at each reservation
-// (health, drain, maximum) must not count, or every heartbeat of a busy fleet refuses reservations; everything
-// the choice rested on must.
-func TestFollow(t *testing.T) {
+// TestSupersedeRevision checks which changes make a new revision. Those that the ledger checks at each reservation (health,
+// drain, slots) must not, or every heartbeat would refuse reservations; everything else that a selection depends on must.
+func TestSupersedeRevision(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -100,7 +99,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestFollowCountsEachChange(t *testing.T) {
+func TestSupersedeCountsEachChange(t *testing.T) {
 	t.Parallel()
 	first := someNode()
 	second := first
@@ -123,8 +122,8 @@ func TestFollowCountsEachChange(t *testing.T) {
 	}
 }
 
-// Unknown passes a limit, so it must not look like a machine at rest or one at its end.
-func TestUnknownLoadIsNoLoad(t *testing.T) {
+// TestUnknownLoadIsNegative checks that an unknown load differs from an idle and from a busy machine.
+func TestUnknownLoadIsNegative(t *testing.T) {
 	t.Parallel()
 	for _, v := range []float64{UnknownLoad.CPU, UnknownLoad.GPU, UnknownLoad.Memory} {
 		if v >= 0 {

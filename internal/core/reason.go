@@ -1,14 +1,14 @@
 package core
 
-// Reason says why a node was not chosen, why a request was refused, or why a job or an attempt ended. The
-// names are stable: they stand in answers, in metrics and in logs.
+// Reason is why a candidate was rejected, why a request was refused, or why a job or an attempt ended. The names are
+// stable: they are in responses, in metrics and in logs.
 type Reason string
 
-// ReasonNone is no objection.
+// ReasonNone means that there is none.
 const ReasonNone Reason = ""
 
-// Reasons for which a node is passed over. The first group can never serve the job as it is registered;
-// the second cannot serve it now.
+// Reasons to reject a candidate. Those of the first group hold as long as the node is registered as it is; those of the
+// second hold now.
 const (
 	ReasonSemanticLang   Reason = "SEMANTIC_LANG_UNSUPPORTED"
 	ReasonASRLang        Reason = "ASR_LANG_UNSUPPORTED"
@@ -43,7 +43,7 @@ const (
 	ReasonChanged          Reason = "NODE_CHANGED"
 )
 
-// Reasons for which a request is refused, or a job or one of its attempts ended.
+// Reasons of refused requests, and of the end of jobs and attempts.
 const (
 	ReasonAllFull           Reason = "ALL_CANDIDATES_FULL_OR_FAILED"
 	ReasonDependencyDown    Reason = "SCHEDULER_DEPENDENCY_DOWN"
@@ -61,8 +61,8 @@ const (
 	ReasonAudioLost         Reason = "AUDIO_LOST"
 )
 
-// Incapable reports whether the reason is one that a node cannot lose without registering anew: "full" and
-// "incapable" are different answers.
+// Incapable reports whether only another registration of the node can remove the reason: "full" and "incapable" are
+// different.
 func (r Reason) Incapable() bool {
 	switch r {
 	case ReasonSemanticLang, ReasonASRLang, ReasonNMTPair, ReasonTTSLang, ReasonModelMissing,
@@ -72,9 +72,9 @@ func (r Reason) Incapable() bool {
 	return false
 }
 
-// Soft reports whether the objection is a preference, which yields before a request is refused.
+// Soft reports whether the reason is a preference, which is ignored before a request is refused.
 func (r Reason) Soft() bool { return r == ReasonSpread || r == ReasonSetAside }
 
-// Refusal reports whether a job that failed for this reason was refused: its caller was told that there is
-// no job, and no node ever had it. A refusal is not remembered.
+// Refusal reports whether a job that failed for this reason was refused: its caller got a refusal and no node ever had the
+// job. Refusals are not recorded as outcomes.
 func (r Reason) Refusal() bool { return r == ReasonAllFull || r == ReasonDependencyDown }

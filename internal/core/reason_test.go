@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// traits is all that a reason says about itself.
+// traits are the properties of a reason.
 type traits struct{ Incapable, Soft, Refusal bool }
 
 var (
@@ -71,7 +71,7 @@ var wantReasons = map[Reason]traits{
 	"NODE_BUSY":                     plain,
 }
 
-// declaredReasons reads the constants from the source, so that a new reason has to be given its place here.
+// declaredReasons reads the constants from the source, so that a new reason must be added to the table.
 func declaredReasons(t *testing.T) []Reason {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
@@ -97,7 +97,7 @@ func declaredReasons(t *testing.T) []Reason {
 	return reasons
 }
 
-func TestEveryReasonHasItsPlace(t *testing.T) {
+func TestEveryReasonIsInTheTable(t *testing.T) {
 	t.Parallel()
 	got := make(map[Reason]traits)
 	for _, r := range declaredReasons(t) {
@@ -111,7 +111,7 @@ func TestEveryReasonHasItsPlace(t *testing.T) {
 	}
 }
 
-// "Full" and "incapable" are different answers, and a preference is neither.
+// TestReasonTraitsDoNotOverlap checks that a reason is at most one of full, incapable and soft.
 func TestReasonTraitsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	for _, r := range append(declaredReasons(t), "SOMETHING_ELSE") {

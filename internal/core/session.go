@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// SessionKey is a session's name within its tenant. Two tenants may use the same name.
+// SessionKey is the name of a session within its tenant. Two tenants may use the same name.
 type SessionKey struct {
 	Tenant TenantID
 	Name   SessionID
@@ -15,14 +15,14 @@ type SessionKey struct {
 // String joins the parts with a slash, which no identifier contains.
 func (k SessionKey) String() string { return string(k.Tenant) + "/" + string(k.Name) }
 
-// SessionIncarnation tells the starts of one session name apart. It cannot be guessed.
+// SessionIncarnation distinguishes the starts of one session name. It cannot be guessed.
 type SessionIncarnation string
 
-// NewSessionIncarnation makes the incarnation of a session that starts.
+// NewSessionIncarnation makes the incarnation of a new session.
 func NewSessionIncarnation() SessionIncarnation { return SessionIncarnation(rand.Text()) }
 
-// SessionRef identifies one conversation: a session's name and the incarnation of its start. A name that is used
-// again is another conversation, and finds nothing of the earlier one.
+// SessionRef identifies one session: its name and the incarnation of its start. A session that reuses a name is another
+// one, and shares no state with the earlier.
 type SessionRef struct {
 	SessionKey
 	Incarnation SessionIncarnation

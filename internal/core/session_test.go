@@ -23,7 +23,7 @@ func TestSessionRefTextRoundTrip(t *testing.T) {
 	}
 }
 
-func TestSessionRefRefusesOtherText(t *testing.T) {
+func TestSessionRefParseErrors(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "room-1", "a/b", "a/b/c/d"} {
 		var got SessionRef
@@ -33,7 +33,8 @@ func TestSessionRefRefusesOtherText(t *testing.T) {
 	}
 }
 
-// No two conversations may have the same text: it is a Redis key and part of audio references.
+// TestSessionRefsOfDifferentPartsDiffer checks that no two sessions have the same text: it is a Redis key and part of audio
+// references.
 func TestSessionRefsOfDifferentPartsDiffer(t *testing.T) {
 	t.Parallel()
 	a := SessionRef{SessionKey{"a", "b:c"}, "d"}

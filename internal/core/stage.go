@@ -2,10 +2,10 @@ package core
 
 import "strings"
 
-// Stages is a set of the stages that a job goes through on a node.
+// Stages is a set of the pipeline stages of a job on a node.
 type Stages uint8
 
-// The stages. Synthesis is part of a job only when speech is asked for.
+// The stages. TTS is part of a job only if speech is required.
 const (
 	StageASR Stages = 1 << iota
 	StageSemantic
@@ -13,7 +13,7 @@ const (
 	StageTTS
 )
 
-// stageTypes gives each stage the type by which services declare it, and the reason when none of them is ready.
+// stageTypes has for each stage the type of its services, and the reason if none of them is ready.
 var stageTypes = [...]struct {
 	stage   Stages
 	name    string
@@ -25,7 +25,7 @@ var stageTypes = [...]struct {
 	{StageTTS, "tts", ReasonTTSNotReady},
 }
 
-// stageOf is the stage of a service's type, empty for a type that is unknown or not given: such a service decides nothing.
+// stageOf returns the stage of a type of service; none for an unknown or empty type, whose services are ignored.
 func stageOf(name string) Stages {
 	for i := range stageTypes {
 		if strings.EqualFold(stageTypes[i].name, name) {
@@ -35,7 +35,7 @@ func stageOf(name string) Stages {
 	return 0
 }
 
-// Stages are those for which the node declares services.
+// Stages returns the stages for which the node declares services.
 func (c *Capability) Stages() Stages {
 	var declared Stages
 	for i := range c.Services {
@@ -44,8 +44,8 @@ func (c *Capability) Stages() Stages {
 	return declared
 }
 
-// Unready are the stages for which the node declares services and none of them can be used: it is ready, and not marked
-// unavailable. A node that declares no service for a stage has that stage built in.
+// Unready returns the stages for which the node declares services of which none is ready and unmarked. A stage without a
+// declared service is built into the node.
 func (c *Capability) Unready(marked func(service string) bool) Stages {
 	var declared, ready Stages
 	for i := range c.Services {
@@ -59,7 +59,7 @@ func (c *Capability) Unready(marked func(service string) bool) Stages {
 	return declared &^ ready
 }
 
-// Reason names the first stage of the set that a job needs, ReasonNone when it needs none of them.
+// Reason returns the reason of the first stage of the set that a job requires; ReasonNone if it requires none of them.
 func (s Stages) Reason(tts bool) Reason {
 	if !tts {
 		s &^= StageTTS

@@ -7,11 +7,11 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// State is where a job is in its life.
+// State is the state of a job.
 type State uint8
 
-// The states of a job. NEW, SELECTING and RESERVED live within one call of the dispatcher; ACKED is derived
-// from the lease; DISPATCHED, RETRYING and the terminal ones are what a store holds.
+// The states of a job. NEW, SELECTING and RESERVED exist within one call of the dispatcher and are never stored; ACKED is
+// derived from the lease; stores hold DISPATCHED, RETRYING and the terminal ones.
 const (
 	StateNew State = iota + 1
 	StateSelecting
@@ -36,7 +36,7 @@ func (s State) String() string {
 	return ""
 }
 
-// ParseState reads a state's name.
+// ParseState parses the name of a state.
 func ParseState(name string) (State, error) {
 	for s := range States() {
 		if s.String() == name {
@@ -57,32 +57,30 @@ func States() iter.Seq[State] {
 	}
 }
 
-// Terminal reports whether the job has ended. Nothing leaves a terminal state.
+// Terminal reports whether the job has ended. No event leads out of a terminal state.
 func (s State) Terminal() bool { return s == StateDone || s == StateFailed || s == StateCancelled }
 
-// Event is something that happens to a job.
+// Event is an input of the state machine of a job.
 type Event uint8
 
-// The events of a job's life.
+// The events. Those before EventAck are within one call of the dispatcher.
 const (
-	EventSelect   Event = iota + 1 // candidates are being looked for
-	EventReserve                   // a node's slot was reserved
-	EventRefuse                    // no node can take it: the request is refused, nothing is recorded
-	EventUnwind                    // the reservation was given back before a record was written
-	EventRecord                    // the record was written, naming node and attempt; delivery follows
-	EventAck                       // the node confirmed that it has the job
-	EventDone                      // the node delivered a result
-	EventRetry                     // the attempt failed; an owner looks for another node
-	EventTakeover                  // the owner of a retry fell silent; another one takes it
-	EventMove                      // the job was given to another node
-	EventRebind                    // its node registered again and still has it
-	EventFail                      // it is given up
-	EventCancel                    // somebody asked for its end
+	EventSelect   Event = iota + 1 // the selection of a node has started
+	EventReserve                   // a slot of a node was reserved
+	EventRecord                    // the record was written, with node and attempt; the delivery follows
+	EventAck                       // the node acknowledged the job
+	EventDone                      // the node sent the result
+	EventRetry                     // the attempt failed; its owner selects another node
+	EventTakeover                  // another dispatcher took the retry over from its owner
+	EventMove                      // the job was assigned to another node
+	EventRebind                    // the node registered again and still has the job
+	EventFail                      // the job failed for good
+	EventCancel                    // the job was cancelled
 )
 
 var eventNames = [...]string{
-	EventSelect: "select", EventReserve: "reserve", EventRefuse: "refuse", EventUnwind: "unwind",
-	EventRecord: "record", EventAck: "ack", EventDone: "done", EventRetry: "retry", EventTakeover: "takeover",
+	EventSelect: "select", EventReserve: "reserve", EventRecord: "record",
+	EventAck: "ack", EventDone: "done", EventRetry: "retry", EventTakeover: "takeover",
 	EventMove: "move", EventRebind: "rebind", EventFail: "fail", EventCancel: "cancel",
 }
 
@@ -104,25 +102,23 @@ func Events() iter.Seq[Event] {
 	}
 }
 
-// table is the whole state machine. What is not in it is refused.
-var table = [StateCancelled + 1][EventCancel + 1]State{
+// transitions is the whole state machine. A pair that is not in it is refused.
+var transitions = [StateCancelled + 1][EventCancel + 1]State{
 	StateNew: {
 		EventSelect: StateSelecting,
 		EventCancel: StateCancelled,
 	},
 	StateSelecting: {
 		EventReserve: StateReserved,
-		EventRefuse:  StateFailed,
 		EventCancel:  StateCancelled,
 	},
 	StateReserved: {
 		EventRecord: StateDispatched,
-		EventUnwind: StateSelecting,
 		EventCancel: StateCancelled,
 	},
 	StateDispatched: {
 		EventAck:    StateAcked,
-		EventDone:   StateDone, // a result may overtake its ACK
+		EventDone:   StateDone, // a result may arrive before its ACK
 		EventRetry:  StateRetrying,
 		EventMove:   StateDispatched, // the node refused the delivery: the same attempt, another node
 		EventRebind: StateDispatched,
@@ -139,7 +135,7 @@ var table = [StateCancelled + 1][EventCancel + 1]State{
 		EventCancel: StateCancelled,
 	},
 	StateRetrying: {
-		EventDone:     StateDone, // the last attempt came through after all
+		EventDone:     StateDone, // the result of an attempt that was given up
 		EventTakeover: StateRetrying,
 		EventMove:     StateDispatched,
 		EventRebind:   StateRetrying,
@@ -148,11 +144,11 @@ var table = [StateCancelled + 1][EventCancel + 1]State{
 	},
 }
 
-// Next is the state that event leads to from s. It reports false where the table has no such step.
+// Next returns the state after event in s, or false if the table has no such transition.
 func (s State) Next(event Event) (State, bool) {
 	if s < StateNew || s > StateCancelled || event < EventSelect || event > EventCancel {
 		return 0, false
 	}
-	next := table[s][event]
+	next := transitions[s][event]
 	return next, next != 0
 }

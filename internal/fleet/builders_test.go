@@ -9,14 +9,14 @@ import (
 
 const presence = 15 * time.Second
 
-// seasoned is a view that has been up for an hour.
+// agedFleet returns a view that started an hour ago.
 func agedFleet() *Fleet {
 	f := New(presence)
 	f.base = f.base.Add(-time.Hour)
 	return f
 }
 
-// declared builds what a node declares: ready, reachable, four slots, English and German both ways.
+// declared builds a declaration: ready, reachable, four slots, English and German in both directions.
 func declared(id core.NodeID, changes ...func(*core.Node)) *core.Node {
 	n := &core.Node{
 		ID: id, Epoch: 1, Revision: 1, Version: 1,
@@ -29,7 +29,7 @@ func declared(id core.NodeID, changes ...func(*core.Node)) *core.Node {
 	return n
 }
 
-// successor builds what a node declares next in the same life, numbered as a store numbers it.
+// successor builds the next declaration in the same epoch, numbered as a store does.
 func successor(old *core.Node, changes ...func(*core.Node)) *core.Node {
 	n := *old
 	for _, change := range changes {
@@ -39,7 +39,7 @@ func successor(old *core.Node, changes ...func(*core.Node)) *core.Node {
 	return &n
 }
 
-// reborn builds what a node that its store still knows declares when it registers again.
+// nextEpoch builds the declaration of a known node that registers again.
 func nextEpoch(old *core.Node, changes ...func(*core.Node)) *core.Node {
 	n := *old
 	n.Epoch, n.Revision, n.Version = old.Epoch+1, old.Revision+1, old.Version+1
@@ -55,9 +55,9 @@ func speaks(langs ...core.Lang) func(*core.Node) {
 
 func health(h core.Health) func(*core.Node) { return func(n *core.Node) { n.Health = h } }
 
-func slots(most int) func(*core.Node) { return func(n *core.Node) { n.MaxJobs = most } }
+func slots(n int) func(*core.Node) { return func(node *core.Node) { node.MaxJobs = n } }
 
-// status is a node as a store reports it: just heard, idle, its load unknown.
+// status builds the status of a node in a store: just seen, idle, load unknown.
 func status(n *core.Node, changes ...func(*store.NodeStatus)) store.NodeStatus {
 	s := store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: n.MaxJobs}}
 	for _, change := range changes {
@@ -76,7 +76,7 @@ func running(jobs int) func(*store.NodeStatus) { return func(s *store.NodeStatus
 
 func direction(src, tgt core.Lang) core.Direction { return core.Direction{Src: src, Tgt: tgt} }
 
-// revisions is who is in a list, and as of which revision.
+// revisions returns the revisions of the members of a list.
 func revisions(m *Members) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision, m.Len())
 	for one := range m.All() {
@@ -85,8 +85,7 @@ func revisions(m *Members) map[core.NodeID]core.Revision {
 	return found
 }
 
-// structure is every piece of a view that a writer replaces whole. Two structures are equal when nothing was
-// rebuilt in between.
+// structure holds every part of a view that a writer replaces as a whole. Two are equal if nothing was rebuilt in between.
 type structure struct {
 	shards  [shardCount]*map[core.NodeID]*Node
 	pools   *map[poolKey]*Pool
@@ -104,7 +103,7 @@ func structureOf(f *Fleet) structure {
 	return s
 }
 
-// noHandle stands for a store's note of where it keeps a node.
+// noHandle is a store.Handle that does nothing.
 type noHandle struct{ _ byte }
 
 func (*noHandle) Prefetch() {}

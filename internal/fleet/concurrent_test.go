@@ -14,9 +14,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Readers walk the view while writers change it. What a reader holds is whole and does not change under it,
-// and when all is quiet the pools say what the nodes declare.
-func TestReadersAndWritersTogether(t *testing.T) {
+// TestConcurrentReadersAndWriters checks that what a reader holds is consistent and does not change, and that the pools
+// match the declarations when all writers have ended.
+func TestConcurrentReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	const (
 		writers = 4
@@ -57,7 +57,7 @@ func TestReadersAndWritersTogether(t *testing.T) {
 	}
 }
 
-// churn changes one writer's nodes at random and leaves in final what should be in view of them.
+// churn changes the nodes of one writer at random and stores in final what should be in view of them.
 func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) {
 	rng := rand.New(rand.NewPCG(uint64(writer), 0))
 	last := make(map[core.NodeID]*core.Node)
@@ -77,7 +77,7 @@ func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) 
 				n.ClearMissedACKs()
 			}
 		case 3:
-			f.ExpireSilent() // nobody is silent, so nobody goes
+			f.ExpireSilent() // no node is silent, so none is removed
 			f.EvictIdlePools()
 			f.RecordSeen(id, time.Second)
 		default:
@@ -92,7 +92,7 @@ func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) 
 }
 
 func readAll(f *Fleet, rng *rand.Rand) error {
-	key := everyAsk[rng.IntN(len(everyAsk))]
+	key := everyPoolKey[rng.IntN(len(everyPoolKey))]
 	members := f.Pool(key.Direction, key.tts).Members()
 	seen := make(map[core.NodeID]bool, members.Len())
 	for m := range members.All() {
@@ -109,7 +109,7 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 		m.Marked("asr", f.Now())
 	}
 	if len(seen) != members.Len() {
-		return fmt.Errorf("pool %v: walked %d members of %d", key, len(seen), members.Len())
+		return fmt.Errorf("pool %v: iterated over %d members of %d", key, len(seen), members.Len())
 	}
 	for i := range members.Len() {
 		if !seen[members.At(i).ID()] {
@@ -124,13 +124,12 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 	return nil
 }
 
-// A node is heard before it is seen. One that comes into view with its heartbeat still unset looks as silent
-// as the view is old: it is passed over as stale, and a comparison that runs at that moment takes it for one
-// that the store has forgotten and removes it.
-func TestNodeIsHeardBeforeItIsInView(t *testing.T) {
+// TestLastSeenIsSetBeforeTheNodeIsInView checks that a new node never looks silent. Otherwise it would be rejected as
+// stale, and a comparison that runs at that time would remove it.
+func TestLastSeenIsSetBeforeTheNodeIsInView(t *testing.T) {
 	t.Parallel()
 	f := agedFleet()
-	for _, key := range everyAsk { // placing the node takes its time
+	for _, key := range everyPoolKey { // placing the node takes its time
 		f.Pool(key.Direction, key.tts)
 	}
 	now := declared("a", speaks(someLangs...))
@@ -151,12 +150,12 @@ func TestNodeIsHeardBeforeItIsInView(t *testing.T) {
 	done.Store(true)
 	reading.Wait()
 	if got := time.Duration(silence.Load()); got >= presence {
-		t.Errorf("a node that was heard just now was in view with a silence of %v", got.Round(time.Second))
+		t.Errorf("a node that was just seen was in view as silent for %v", got.Round(time.Second))
 	}
 }
 
-// Whoever asks first for a direction makes its pool; whoever asks at the same time gets the same one.
-func TestPoolAskedForByManyAtOnce(t *testing.T) {
+// TestConcurrentCallsGetTheSamePool checks that concurrent first calls for a direction return one pool.
+func TestConcurrentCallsGetTheSamePool(t *testing.T) {
 	t.Parallel()
 	f := agedFleet()
 	for i := range 100 {

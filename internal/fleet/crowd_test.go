@@ -10,9 +10,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// TestManyLossesDoNotStopThePoll: while somebody sees to the jobs of thousands of nodes that were lost at once, those that
-// are heard stay heard.
-func TestManyLossesDoNotStopThePoll(t *testing.T) {
+// TestSlowSilentCallbackDoesNotStopThePoll checks that live nodes stay in view while the jobs of thousands of lost ones are
+// handled.
+func TestSlowSilentCallbackDoesNotStopThePoll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
@@ -31,10 +31,10 @@ func TestManyLossesDoNotStopThePoll(t *testing.T) {
 			synctest.Wait()
 			n := f.fleet.Node("loud")
 			if n == nil {
-				t.Fatalf("the node that is heard fell out of view after %v", time.Since(f.start))
+				t.Fatalf("the node with heartbeats left the view after %v", time.Since(f.start))
 			}
-			if silence := n.SinceSeen(f.fleet.Now()); silence > time.Second+2*pollMost {
-				t.Fatalf("the node that is heard each second was thought silent for %v, %v after the start", silence, time.Since(f.start))
+			if silence := n.SinceSeen(f.fleet.Now()); silence > time.Second+2*maxPollInterval {
+				t.Fatalf("the node with heartbeats each second counted as silent for %v, %v after the start", silence, time.Since(f.start))
 			}
 		}
 		reported := make(map[core.NodeID]int)
@@ -52,8 +52,8 @@ func TestManyLossesDoNotStopThePoll(t *testing.T) {
 	})
 }
 
-// TestExpireManyAtOnce: the pools have exactly those who are left, each as of its revision.
-func TestExpireManyAtOnce(t *testing.T) {
+// TestExpireManyNodes checks that the pools have exactly the remaining nodes, with their revisions.
+func TestExpireManyNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := agedFleet()
@@ -94,9 +94,9 @@ func TestExpireManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestPoolsAreBuiltBesideWriters: whoever asks for a new direction keeps no writer waiting, and what is written meanwhile is in
+// TestPoolsAreBuiltWithoutBlockingWriters checks that building a pool blocks no writer, and that concurrent changes are in
 // the pool.
-func TestPoolsAreBuiltBesideWriters(t *testing.T) {
+func TestPoolsAreBuiltWithoutBlockingWriters(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
 	for i := range 100 {

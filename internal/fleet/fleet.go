@@ -1,12 +1,11 @@
-// Package fleet is the runtime view of the nodes: what one scheduler instance believes about the fleet,
-// kept in step with the store and read by every dispatch.
+// Package fleet is the view that one instance has of all nodes: a copy in memory that follows the store and that every
+// dispatch reads.
 //
-// Reads take no lock. Each piece is immutable and replaced whole: the maps of nodes by shard, the member
-// lists of the pools by chunk, what a node declares. What changes with every heartbeat (freshness, load, how
-// full a node was last seen) are atomics on the node itself, so a heartbeat that changes nothing rebuilds
-// nothing. Writers share one lock.
+// Reads take no lock. Each part is immutable and replaced as a whole: the maps of nodes by shard, the member lists of the
+// pools by chunk, the declaration of a node. What changes with every heartbeat (last seen, load, occupancy) are atomics on
+// the node, so that a heartbeat without a change rebuilds nothing. Writers share one lock.
 //
-// What it says may be old. Nothing is granted on its word: the ledger decides.
+// The view may be stale. No slot is granted on it: the ledger of the store decides.
 package fleet
 
 import (
@@ -21,54 +20,54 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Instant is a moment on this process's monotonic clock.
+// Instant is a time on the monotonic clock of this process.
 type Instant int64
 
-// Fleet is one instance's view.
+// Fleet is the view of one instance.
 type Fleet struct {
 	presence time.Duration
 	base     time.Time
 
-	nodes    shardedMap[*Node]
-	count    atomic.Int64
-	silent   shardedMap[*core.Node]
-	pools    atomic.Pointer[map[poolKey]*Pool]
-	occupancy occupancy
+	nodes  shardedMap[*Node]
+	count  atomic.Int64
+	silent shardedMap[*core.Node]
+	pools  atomic.Pointer[map[poolKey]*Pool]
+	occupancy
 
-	onScan func()      // called for each node that is looked at for a new pool; for tests
-	partial atomic.Bool // not every node of the store is known yet
+	onScan  func()      // called for each node that is scanned for a new pool; for tests
+	partial atomic.Bool // nodes of the store may be missing
 
-	buildMu sync.Mutex // held by whoever finds the members of a new pool; before mu
+	buildMu sync.Mutex // held while a new pool is built; taken before mu
 
-	mu       sync.Mutex           // held by writers
-	marksUnread map[core.NodeID]bool // whose marks were not read yet
-	changed  map[core.NodeID]bool // who changed while a pool is being built; nil: none is
+	mu          sync.Mutex           // held by writers
+	marksUnread map[core.NodeID]bool // nodes whose marks were not read yet
+	changed     map[core.NodeID]bool // nodes that changed while a pool is built; nil: none is built
 }
 
-// New makes an empty view. A node that is silent for presence falls out of it.
+// New makes an empty view. A node without a heartbeat for presence is removed from it.
 func New(presence time.Duration) *Fleet {
 	f := &Fleet{presence: presence, base: time.Now(), marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)
 	f.pools.Store(&map[poolKey]*Pool{})
-	f.occupancy.init()
+	f.initOccupancy()
 	return f
 }
 
-// Now reads the clock that freshness is measured by.
+// Now returns the current time of the view.
 func (f *Fleet) Now() Instant { return Instant(time.Since(f.base)) }
 
-// Len is how many nodes are in view.
+// Len returns the number of nodes in view.
 func (f *Fleet) Len() int { return int(f.count.Load()) }
 
-// Node finds a node; nil when it is not in view.
+// Node returns a node; nil if it is not in view.
 func (f *Fleet) Node(id core.NodeID) *Node { return f.nodes.get(id) }
 
-// All walks the nodes in view, in no order.
+// All iterates over the nodes in view, in no order.
 func (f *Fleet) All() iter.Seq[*Node] { return f.nodes.values() }
 
-// Update takes over what the store says of a node. Older news than what is known changes nothing.
+// Update applies the status of a node from the store. A status older than the known one changes nothing.
 func (f *Fleet) Update(s store.NodeStatus) {
 	now := f.Now()
 	f.mu.Lock()
@@ -83,7 +82,7 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	known := n != nil
 	if !known {
 		n = newNode(s)
-		n.lastSeen.Store(int64(now - Instant(s.Age))) // before it is in view: nobody may take it for silent
+		n.lastSeen.Store(int64(now - Instant(s.Age))) // before it is in view, or it would count as silent
 	}
 	old := n.Declared()
 	if isNewer(old, s.Node) {
@@ -102,8 +101,7 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	}
 }
 
-// Redeclare takes over what the store says of a node that is in view, if it is newer: not how full it is, nor when it
-// was heard.
+// Redeclare applies a newer declaration of a node in view. It does not change its occupancy, nor when it was last seen.
 func (f *Fleet) Redeclare(declared *core.Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,12 +119,12 @@ func (f *Fleet) redeclare(n *Node, declared *core.Node) {
 		f.updatePools(n, declared)
 	}
 	if declared.Epoch != old.Epoch {
-		n.ClearMissedACKs() // a new epoch starts with a clean slate
+		n.ClearMissedACKs() // missed ACKs of an earlier epoch do not count
 	}
 }
 
-// Admit is Update for whoever may be the first to hear of nodes: those that were not in view bring their marks. Marks that
-// could not be read are read when the node is admitted the next time.
+// Admit is Update for nodes that may be new to the view: it also reads the marks of those that are. Marks that could not be
+// read are read when the node is admitted the next time.
 func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.NodeStatus) error {
 	for _, s := range statuses {
 		f.Update(s)
@@ -150,7 +148,7 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 	return nil
 }
 
-// unread is whose marks are still to be read.
+// withUnreadMarks returns the nodes whose marks are still to be read.
 func (f *Fleet) withUnreadMarks(statuses []store.NodeStatus) []core.NodeID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,8 +161,8 @@ func (f *Fleet) withUnreadMarks(statuses []store.NodeStatus) []core.NodeID {
 	return ids
 }
 
-// SetPartial says whether nodes may be missing from the view: until the whole fleet was read once, that nobody is found
-// says nothing. A view is complete unless somebody says that it is not.
+// SetPartial sets whether nodes may be missing from the view. Until the whole fleet was read once, an empty selection does
+// not mean that no node is capable. A new view counts as complete.
 func (f *Fleet) SetPartial(partial bool) { f.partial.Store(partial) }
 
 // Partial reports whether nodes may be missing from the view.
@@ -174,7 +172,7 @@ func isNewer(a, b *core.Node) bool {
 	return a.Epoch > b.Epoch || a.Epoch == b.Epoch && a.Version > b.Version
 }
 
-// Beat notes a heartbeat that changed nothing the node declares.
+// RecordHeartbeat records a heartbeat that did not change the declaration of the node.
 func (f *Fleet) RecordHeartbeat(id core.NodeID, load core.Load, o store.Occupancy) {
 	n := f.Node(id)
 	if n == nil {
@@ -186,14 +184,14 @@ func (f *Fleet) RecordHeartbeat(id core.NodeID, load core.Load, o store.Occupanc
 	f.Observe(n, o.InFlight(), o.Max, now)
 }
 
-// Seen notes that a node was heard by somebody, age ago.
+// RecordSeen records that some instance received a heartbeat of a node, age ago.
 func (f *Fleet) RecordSeen(id core.NodeID, age time.Duration) {
 	if n := f.Node(id); n != nil {
 		n.recordSeen(f.Now() - Instant(age))
 	}
 }
 
-// Remove takes a node out of view.
+// Remove removes a node from the view.
 func (f *Fleet) Remove(id core.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +206,7 @@ func (f *Fleet) remove(id core.NodeID) {
 	}
 }
 
-// hide takes a node out of the map of those in view. It may be in pools until it leaves them.
+// removeFromView removes a node from the map of nodes. It stays in its pools until removeFromPools.
 func (f *Fleet) removeFromView(n *Node) {
 	delete(f.marksUnread, n.id)
 	f.nodes.remove(n.id)
@@ -222,7 +220,7 @@ func (f *Fleet) addToView(n *Node) {
 	f.count.Add(1)
 }
 
-// Expire takes out of view whoever has been silent for the presence time. However many they are, each pool is written
+// ExpireSilent removes the nodes without a heartbeat for the presence time. However many there are, each pool is written
 // once, and other writers wait for one pool at most.
 func (f *Fleet) ExpireSilent() {
 	var silent []*Node
@@ -254,7 +252,7 @@ func (f *Fleet) removeSilent(silent []*Node, now Instant) {
 	}
 }
 
-// Mark notes that a service of a node is not to be relied on for a while.
+// Mark records that a service of a node is unavailable for a while.
 func (f *Fleet) Mark(m store.Mark) {
 	n := f.Node(m.Node)
 	if n == nil {
@@ -273,4 +271,19 @@ func (f *Fleet) Mark(m store.Mark) {
 	}
 	n.marks.Store(&next)
 	n.updateSummary()
+}
+
+// Silent nodes are registered and have no recent heartbeat. They are not in view and never selected, but a refusal must not
+// report that no node is capable if a silent one is.
+
+// Silent iterates over the last declarations of the silent nodes, in no order.
+func (f *Fleet) Silent() iter.Seq[*core.Node] { return f.silent.values() }
+
+// setSilent records the declaration of a silent node; nil: the node is not silent.
+func (f *Fleet) setSilent(id core.NodeID, declared *core.Node) {
+	if declared == nil {
+		f.silent.remove(id)
+	} else {
+		f.silent.put(id, declared)
+	}
 }

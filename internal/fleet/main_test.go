@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes sure that a Follower leaves nothing running behind.
+// TestMain checks that no goroutine leaks.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,7 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// marked is which of the services are marked; nil when the node is not in view.
+// marked returns which of the services are marked; nil if the node is not in view.
 func marked(f *Fleet, id core.NodeID, services ...string) map[string]bool {
 	n := f.Node(id)
 	if n == nil {
@@ -64,8 +64,8 @@ func TestMarksExpire(t *testing.T) {
 	})
 }
 
-// A mark is what the scheduler found out, not what the node declares: a change of the declaration leaves it.
-func TestMarksOutliveAChangeOfTheNode(t *testing.T) {
+// TestMarksSurviveAChangeOfTheDeclaration checks that marks do not depend on the declaration.
+func TestMarksSurviveAChangeOfTheDeclaration(t *testing.T) {
 	t.Parallel()
 	f := agedFleet()
 	now := declared("a")

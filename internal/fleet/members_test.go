@@ -11,13 +11,13 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// edition is one version of a list next to the plain slice it must equal for ever.
+// snapshot is one version of a list with the slice that it must always equal.
 type snapshot struct {
 	list *Members
 	want []Member
 }
 
-// check holds a list against its model, by every way there is to read it.
+// check compares a list with its model, by every way to read it.
 func (e *snapshot) check() error {
 	if e.list.Len() != len(e.want) {
 		return fmt.Errorf("Len() = %d, want %d", e.list.Len(), len(e.want))
@@ -47,7 +47,7 @@ func testMember(i int) Member {
 	return Member{Node: &Node{id: core.NodeID(fmt.Sprintf("n%04d", i))}, Revision: core.Revision(i)}
 }
 
-// grown is a list that came to its size one by one.
+// membersByWith returns a list that was extended one by one.
 func membersByWith(size int) snapshot {
 	e := snapshot{list: &Members{}}
 	for i := range size {
@@ -58,8 +58,8 @@ func membersByWith(size int) snapshot {
 	return e
 }
 
-// gathered is a list made in one go for a pool that is asked for late. Its last chunk has room to spare, which
-// two successors of one list must not share.
+// membersByAppend returns a list as a scan makes it. Its last chunk has spare capacity, which two successors of one list
+// must not share.
 func membersByAppend(size int) snapshot {
 	f := New(presence)
 	for i := range size {
@@ -69,10 +69,10 @@ func membersByAppend(size int) snapshot {
 	return snapshot{list: list, want: slices.Collect(list.All())}
 }
 
-// The sizes at which a chunk fills, spills and empties.
+// The sizes at which a chunk becomes full, overflows and becomes empty.
 var sizes = []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, 2*chunkSize - 1, 2 * chunkSize, 2*chunkSize + 1}
 
-func TestMembersAgreeWithASlice(t *testing.T) {
+func TestMembersEqualASlice(t *testing.T) {
 	t.Parallel()
 	var starts []snapshot
 	for _, size := range sizes {
@@ -114,7 +114,7 @@ func successorOf(t *rapid.T, from *snapshot, newcomer Member) snapshot {
 	return snapshot{list.without(i), want[:last]}
 }
 
-// A list that empties and fills again passes every boundary in both directions.
+// TestMembersShrinkToNothingAndGrowAgain crosses every chunk boundary in both directions.
 func TestMembersShrinkToNothingAndGrowAgain(t *testing.T) {
 	t.Parallel()
 	for _, start := range []struct {
@@ -154,7 +154,7 @@ func TestMembersShrinkToNothingAndGrowAgain(t *testing.T) {
 	}
 }
 
-func TestMembersWalkStopsWhenAsked(t *testing.T) {
+func TestMembersIterationCanStop(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	for range membersByWith(chunkSize + 1).list.All() {
@@ -163,6 +163,6 @@ func TestMembersWalkStopsWhenAsked(t *testing.T) {
 		}
 	}
 	if seen != 3 {
-		t.Errorf("walked %d members, want 3", seen)
+		t.Errorf("iterated over %d members, want 3", seen)
 	}
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Node is one node in view. It stays the same object while the node is in view; what the node declares is
-// an immutable value that is swapped. Everything a decision looks at, unless the job makes demands, fills one
-// cache line: with many nodes, a decision costs what it misses in the cache.
+// Node is one node in view. It is the same object while the node is in view; its declaration is an immutable value that is
+// swapped. The fields that every selection reads fill one cache line: with many nodes, cache misses are the cost of a
+// selection.
 type Node struct {
-	summary  atomic.Uint64 // packed: what of now every draw asks
-	lastSeen   atomic.Int64  // Instant of the last heartbeat
-	inFlight atomic.Uint64 // packed observation of how full it was
-	load   atomic.Uint64 // packed core.Load
-	setAsideUntil  atomic.Int64  // Instant until which it is set aside
-	epoch  atomic.Int64
-	id     core.NodeID
+	summary       atomic.Uint64 // packed: the part of declared that every selection reads
+	lastSeen      atomic.Int64  // Instant of the last heartbeat
+	inFlight      atomic.Uint64 // packed observation of the in-flight count
+	load          atomic.Uint64 // packed core.Load
+	setAsideUntil atomic.Int64  // Instant until which it is set aside
+	epoch         atomic.Int64
+	id            core.NodeID
 
-	declared    atomic.Pointer[core.Node]
-	marks  atomic.Pointer[map[string]Instant]
-	missedACKs atomic.Int32 // consecutive ACKs it missed
-	handle store.Handle
-	_      [24]byte // fills the second line, so that no node straddles a third
+	declared   atomic.Pointer[core.Node]
+	marks      atomic.Pointer[map[string]Instant]
+	missedACKs atomic.Int32 // consecutive
+	handle     store.Handle
+	_          [24]byte // fills the second cache line, so that no node extends into a third
 }
 
 func newNode(s store.NodeStatus) *Node {
@@ -34,26 +34,26 @@ func newNode(s store.NodeStatus) *Node {
 	return n
 }
 
-// ID is the node's name.
+// ID returns the id of the node.
 func (n *Node) ID() core.NodeID { return n.id }
 
-// Handle is where the store keeps it.
+// Handle returns the handle of the node in the store.
 func (n *Node) Handle() store.Handle { return n.handle }
 
-// Epoch is the life it is in.
+// Epoch returns the epoch of the node.
 func (n *Node) Epoch() core.Epoch { return core.Epoch(n.epoch.Load()) }
 
-// Now is what the node declares.
+// Declared returns the declaration of the node.
 func (n *Node) Declared() *core.Node { return n.declared.Load() }
 
-// declare takes over what the node declares.
+// setDeclared replaces the declaration.
 func (n *Node) setDeclared(declared *core.Node) {
 	n.declared.Store(declared)
 	n.epoch.Store(int64(declared.Epoch))
 	n.updateSummary()
 }
 
-// pack writes down what of the node every draw asks. Only writers of the fleet call it.
+// updateSummary packs the part of the declaration that every selection reads. Only writers of the fleet call it.
 func (n *Node) updateSummary() {
 	declared := n.declared.Load()
 	b := packSummary(declared)
@@ -63,23 +63,23 @@ func (n *Node) updateSummary() {
 	n.summary.Store(b)
 }
 
-// Brief is the little of what a node declares that every draw asks.
+// Summary is the part of the declaration of a node that every selection reads, packed into one word.
 type Summary uint64
 
 const (
 	summaryReady Summary = 1 << iota
 	summaryTenant
 	summaryReachable
-	// briefMarked says that services are marked: then the stages that are ready depend on the time as well.
+	// summaryMarked is set if services are marked: which stages are ready then depends on the time as well.
 	summaryMarked
 	summaryStage // the first of the stages that are not ready, four bits
 	summaryBits  = iota + stageBits - 1
 )
 
 const (
-	stageBits   = 4
-	allStages = (core.StageASR | core.StageSemantic | core.StageNMT | core.StageTTS) // as they stand in core
-	summaryMaybeUnready  = summaryMarked | Summary(allStages)*summaryStage
+	stageBits           = 4
+	allStages           = (core.StageASR | core.StageSemantic | core.StageNMT | core.StageTTS) // in the order of core
+	summaryMaybeUnready = summaryMarked | Summary(allStages)*summaryStage
 )
 
 func packSummary(declared *core.Node) uint64 {
@@ -99,26 +99,26 @@ func packSummary(declared *core.Node) uint64 {
 
 func noMarks(string) bool { return false }
 
-// Brief returns it.
+// Summary returns the summary of the declaration.
 func (n *Node) Summary() Summary { return Summary(n.summary.Load()) }
 
-// MaxJobs is how many jobs the node takes at once.
+// MaxJobs returns the number of slots.
 func (b Summary) MaxJobs() int { return int(b >> summaryBits) }
 
-// Ready reports whether the node may be granted work.
+// Ready reports whether the node may get new jobs.
 func (b Summary) Ready() bool { return b&summaryReady != 0 }
 
 // Tenant reports whether the node belongs to one tenant only.
 func (b Summary) Tenant() bool { return b&summaryTenant != 0 }
 
-// Reachable reports whether there is a way to hand the node a job.
+// Reachable reports whether jobs can be delivered to the node.
 func (b Summary) Reachable() bool { return b&summaryReachable != 0 }
 
-// Doubtful reports whether some stage of a job may not be ready on the node.
+// MaybeUnready reports whether some stage of a job may not be ready on the node.
 func (b Summary) MaybeUnready() bool { return b&summaryMaybeUnready != 0 }
 
-// Unready says which stage of a job the node declares services for and has none that can be used; ReasonNone when there
-// is none.
+// Unready returns the reason of the first stage of a job for which the node declares services and none of them is usable;
+// ReasonNone if there is no such stage.
 func (n *Node) Unready(tts bool, now Instant) core.Reason {
 	b := n.Summary()
 	if b&summaryMarked == 0 {
@@ -127,8 +127,7 @@ func (n *Node) Unready(tts bool, now Instant) core.Reason {
 	return n.Declared().Capability.Unready(func(service string) bool { return n.Marked(service, now) }).Reason(tts)
 }
 
-// A load is kept as three numbers of 16 bits, 0 for unknown, so that it is read at once and without a step
-// to elsewhere in memory.
+// A load is packed into three numbers of 16 bits, 0 for unknown, so that it is read atomically and from the same cache line.
 const loadScale = 1<<16 - 2
 
 func packLoad(l core.Load) uint64 {
@@ -141,7 +140,7 @@ func packLoad(l core.Load) uint64 {
 	return part(l.CPU) | part(l.GPU)<<16 | part(l.Memory)<<32
 }
 
-// Load is how busy the node said its machine is.
+// Load returns the load that the node reported.
 func (n *Node) Load() core.Load {
 	packed := n.load.Load()
 	part := func(shift uint) float64 {
@@ -150,10 +149,12 @@ func (n *Node) Load() core.Load {
 	return core.Load{CPU: part(0), GPU: part(16), Memory: part(32)}
 }
 
-// Silence is how long the node has not been heard.
-func (n *Node) SinceSeen(now Instant) time.Duration { return time.Duration(now - Instant(n.lastSeen.Load())) }
+// SinceSeen returns the time since the last heartbeat.
+func (n *Node) SinceSeen(now Instant) time.Duration {
+	return time.Duration(now - Instant(n.lastSeen.Load()))
+}
 
-// touch notes a sighting; an older one than the last changes nothing.
+// recordSeen records when the node was seen, unless it was seen later already.
 func (n *Node) recordSeen(at Instant) {
 	for {
 		last := n.lastSeen.Load()
@@ -163,7 +164,7 @@ func (n *Node) recordSeen(at Instant) {
 	}
 }
 
-// Marked reports whether a service of the node was found missing lately.
+// Marked reports whether a service of the node is marked as unavailable.
 func (n *Node) Marked(service string, now Instant) bool {
 	marks := n.marks.Load()
 	return marks != nil && (*marks)[service] > now
@@ -171,16 +172,16 @@ func (n *Node) Marked(service string, now Instant) bool {
 
 const (
 	setAsideStep = 5 * time.Second
-	setAsideMax = 60 * time.Second
+	setAsideMax  = 60 * time.Second
 )
 
-// Missed notes that the node did not confirm a job: it is set aside for longer at each miss in a row.
+// RecordMissedACK sets the node aside, for longer at each consecutive ACK that it missed.
 func (n *Node) RecordMissedACK(now Instant) {
 	misses := n.missedACKs.Add(1)
 	n.setAsideUntil.Store(int64(now) + int64(min(time.Duration(misses)*setAsideStep, setAsideMax)))
 }
 
-// Answered notes that the node confirmed a job.
+// ClearMissedACKs ends the time for which the node is set aside, after it acknowledged a job.
 func (n *Node) ClearMissedACKs() {
 	if n.missedACKs.Load() != 0 {
 		n.missedACKs.Store(0)
@@ -188,10 +189,10 @@ func (n *Node) ClearMissedACKs() {
 	}
 }
 
-// SetAside reports whether the node is left in peace for now.
+// IsSetAside reports whether the node is set aside.
 func (n *Node) IsSetAside(now Instant) bool { return n.setAsideUntil.Load() > int64(now) }
 
-// AsideFor is for how much longer it is left in peace.
+// SetAsideFor returns how much longer the node is set aside.
 func (n *Node) SetAsideFor(now Instant) time.Duration {
 	return max(0, time.Duration(n.setAsideUntil.Load()-int64(now)))
 }

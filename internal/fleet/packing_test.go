@@ -10,7 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-func TestBriefSaysWhatTheNodeDeclares(t *testing.T) {
+func TestSummaryMatchesTheDeclaration(t *testing.T) {
 	t.Parallel()
 	type brief struct {
 		MaxJobs                  int
@@ -55,7 +55,7 @@ func roundTripLoad(l core.Load) core.Load {
 	return n.Load()
 }
 
-func TestLoadIsKeptToFourDigits(t *testing.T) {
+func TestLoadHasFourDigits(t *testing.T) {
 	t.Parallel()
 	part := rapid.OneOf(rapid.Just(-1.0), rapid.Just(0.0), rapid.Just(1.0), rapid.Float64Range(0, 1))
 	rapid.Check(t, func(t *rapid.T) {
@@ -79,8 +79,7 @@ func TestLoadIsKeptToFourDigits(t *testing.T) {
 	})
 }
 
-// A load must not go over a limit that it stands at by being kept: the limits are percentages, and so are most
-// loads that nodes report.
+// TestLoadAtALimitIsNotOverIt checks that packing does not raise a load above the limit that it equals.
 func TestLoadAtALimitIsNotOverIt(t *testing.T) {
 	t.Parallel()
 	for percent := range 101 {
@@ -104,7 +103,7 @@ func TestLoadEndsAreExact(t *testing.T) {
 	}
 }
 
-// Loads are compared with each other and with limits: keeping them must not change their order.
+// TestLoadKeepsOrder checks that packing does not change the order of loads.
 func TestLoadKeepsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -4,24 +4,22 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// Pool is the index of the nodes that serve one direction, whatever their health: who can, not who may.
+// Pool is the index of the nodes that can serve one requirement, whatever their health.
 //
-// Pools are made for the directions that jobs ask for, not for those that nodes declare: a node with thirty
-// languages declares 870 directions, and hardly any is ever used.
+// Pools are built for the directions that jobs require, not for those that nodes declare: a node with thirty languages
+// declares 870 directions, and few are ever used.
 type Pool struct {
 	Requirement core.Requirement
 
-	members atomic.Pointer[Members]
-	lastUsed    atomic.Int64        // Instant of the last read, to the second
-	index   map[core.NodeID]int // writers only
+	members  atomic.Pointer[Members]
+	lastUsed atomic.Int64        // Instant of the last read, with a precision of lastUsedPrecision
+	index    map[core.NodeID]int // position in members; writers only
 }
 
 type poolKey struct {
@@ -30,115 +28,15 @@ type poolKey struct {
 }
 
 const (
-	maxPools   = 4096
+	maxPools          = 4096
 	poolIdleTimeout   = 10 * time.Minute
 	lastUsedPrecision = Instant(time.Second)
 )
 
-// chunk is how many members are copied when one of them comes or goes.
-const chunkSize = 512
-
-// Member is a node that serves a direction, as of one revision of what it can do. A reservation made on it
-// carries that revision, so that a node which has withdrawn the direction since is not granted.
-type Member struct {
-	*Node
-	Revision core.Revision
-	Handle   store.Handle // the node's, here so that a draw can have it fetched at once
-}
-
-func newMember(n *Node, revision core.Revision) Member {
-	return Member{Node: n, Revision: revision, Handle: n.handle}
-}
-
-// Fetch brings what a decision looks at into the cache without waiting for it.
-func (m *Member) Prefetch() {
-	if m.Node != nil {
-		m.summary.Load()
-	}
-	if m.Handle != nil {
-		m.Handle.Prefetch()
-	}
-}
-
-// Members is an immutable list of nodes.
-type Members struct {
-	chunks [][]Member
-	n      int
-}
-
-// Len is how many there are.
-func (m *Members) Len() int { return m.n }
-
-// At returns the i-th.
-func (m *Members) At(i int) Member { return m.chunks[i/chunkSize][i%chunkSize] }
-
-// All walks the members in order.
-func (m *Members) All() iter.Seq[Member] {
-	return func(yield func(Member) bool) {
-		for _, c := range m.chunks {
-			for _, n := range c {
-				if !yield(n) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// append adds a member to a list that nobody else has yet.
-func (m *Members) append(n Member) {
-	if m.n%chunkSize == 0 {
-		m.chunks = append(m.chunks, make([]Member, 0, chunkSize))
-	}
-	last := len(m.chunks) - 1
-	m.chunks[last] = append(m.chunks[last], n)
-	m.n++
-}
-
-// with returns the list with one more at its end.
-func (m *Members) with(n Member) *Members {
-	next := &Members{chunks: slices.Clone(m.chunks), n: m.n + 1}
-	if m.n%chunkSize == 0 {
-		next.chunks = append(next.chunks, []Member{n})
-		return next
-	}
-	last := len(next.chunks) - 1
-	grown := make([]Member, 0, len(next.chunks[last])+1)
-	next.chunks[last] = append(append(grown, next.chunks[last]...), n)
-	return next
-}
-
-// without returns the list with the last member in the place of the i-th.
-func (m *Members) without(i int) *Members {
-	next := &Members{chunks: slices.Clone(m.chunks), n: m.n - 1}
-	moved := m.At(next.n)
-	last := len(next.chunks) - 1
-	if i != next.n {
-		changed := slices.Clone(next.chunks[i/chunkSize])
-		changed[i%chunkSize] = moved
-		next.chunks[i/chunkSize] = changed
-	}
-	if next.n%chunkSize == 0 {
-		next.chunks = next.chunks[:last]
-	} else {
-		next.chunks[last] = next.chunks[last][: next.n%chunkSize : next.n%chunkSize]
-	}
-	return next
-}
-
-// replace returns the list with another member in the i-th place.
-func (m *Members) replace(i int, n Member) *Members {
-	next := &Members{chunks: slices.Clone(m.chunks), n: m.n}
-	changed := slices.Clone(next.chunks[i/chunkSize])
-	changed[i%chunkSize] = n
-	next.chunks[i/chunkSize] = changed
-	return next
-}
-
-// Members is who serves the direction now.
+// Members returns the current members of the pool.
 func (p *Pool) Members() *Members { return p.members.Load() }
 
-// put notes that a node serves the direction as of a revision.
+// put adds a node, or replaces its revision.
 func (p *Pool) put(n *Node, revision core.Revision) {
 	members := p.members.Load()
 	if i, ok := p.index[n.id]; ok {
@@ -161,30 +59,30 @@ func (p *Pool) remove(id core.NodeID) {
 	p.members.Store(members.without(i))
 }
 
-// dropWhere takes out every member that is gone. It costs one walk, and one copy if there are any.
+// removeWhere removes every member that is gone. It costs one iteration, and one copy if there are any.
 func (p *Pool) removeWhere(gone func(*Node) bool) {
 	members := p.members.Load()
-	some := false
+	found := false
 	for m := range members.All() {
-		if some = gone(m.Node); some {
+		if found = gone(m.Node); found {
 			break
 		}
 	}
-	if !some {
+	if !found {
 		return
 	}
-	left := &Members{}
+	remaining := &Members{}
 	clear(p.index)
 	for m := range members.All() {
 		if !gone(m.Node) {
-			p.index[m.id] = left.n
-			left.append(m)
+			p.index[m.id] = remaining.n
+			remaining.append(m)
 		}
 	}
-	p.members.Store(left)
+	p.members.Store(remaining)
 }
 
-// Pool returns the pool of a direction. Only the first call for a direction has to wait for anything.
+// Pool returns the pool of a direction. Only the first call for a direction builds it and may wait.
 func (f *Fleet) Pool(d core.Direction, tts bool) *Pool {
 	now := f.Now()
 	p := (*f.pools.Load())[poolKey{d, tts}]
@@ -197,8 +95,8 @@ func (f *Fleet) Pool(d core.Direction, tts bool) *Pool {
 	return p
 }
 
-// makePool finds the members of a direction that nobody asked for before. Callers choose directions and the fleet may be
-// large, so writers do not wait for it: who changes meanwhile is looked at once more. One pool is built at a time.
+// buildPool builds the pool of a direction. Callers choose directions and the fleet may be large, so writers do not wait
+// for it: nodes that change meanwhile are checked once more. One pool is built at a time.
 func (f *Fleet) buildPool(key poolKey, now Instant) *Pool {
 	f.buildMu.Lock()
 	defer f.buildMu.Unlock()
@@ -214,7 +112,7 @@ func (f *Fleet) buildPool(key poolKey, now Instant) *Pool {
 	return p
 }
 
-// scan makes a pool of the nodes in view.
+// scanMembers makes a pool of the nodes in view.
 func (f *Fleet) scanMembers(key poolKey) *Pool {
 	p := &Pool{Requirement: core.NewRequirement(key.Direction, key.tts), index: make(map[core.NodeID]int)}
 	members := &Members{}
@@ -231,7 +129,7 @@ func (f *Fleet) scanMembers(key poolKey) *Pool {
 	return p
 }
 
-// publish brings a pool up to date and lets everybody have it.
+// publishPool applies the changes since the scan and makes the pool visible.
 func (f *Fleet) publishPool(key poolKey, p *Pool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,14 +149,14 @@ func (f *Fleet) publishPool(key poolKey, p *Pool) {
 	f.pools.Store(&next)
 }
 
-// touch notes that a node has changed, for whoever is building a pool.
+// noteChange records that a node has changed, for a pool that is being built.
 func (f *Fleet) noteChange(id core.NodeID) {
 	if f.changed != nil {
 		f.changed[id] = true
 	}
 }
 
-// evict drops the pool that nobody has used for the longest time.
+// evictOldest removes the least recently used pool.
 func evictOldest(pools map[poolKey]*Pool) {
 	var oldest poolKey
 	since := int64(math.MaxInt64)
@@ -270,18 +168,18 @@ func evictOldest(pools map[poolKey]*Pool) {
 	delete(pools, oldest)
 }
 
-// Pools walks the directions that were asked for lately.
+// Pools iterates over the pools.
 func (f *Fleet) Pools() iter.Seq[*Pool] { return maps.Values(*f.pools.Load()) }
 
-// ForgetIdlePools drops the pools of directions that nobody asks for any more.
+// EvictIdlePools removes the pools that were not used for poolIdleTimeout.
 func (f *Fleet) EvictIdlePools() {
 	now := f.Now()
 	idle := func(p *Pool) bool { return now-Instant(p.lastUsed.Load()) > Instant(poolIdleTimeout) }
-	some := false
+	found := false
 	for p := range f.Pools() {
-		some = some || idle(p)
+		found = found || idle(p)
 	}
-	if !some {
+	if !found {
 		return
 	}
 	f.mu.Lock()
@@ -291,7 +189,7 @@ func (f *Fleet) EvictIdlePools() {
 	f.pools.Store(&next)
 }
 
-// place puts a node into the pools it serves and takes it out of those it does not serve any more.
+// updatePools adds a node to the pools that it serves and removes it from the others.
 func (f *Fleet) updatePools(n *Node, declared *core.Node) {
 	f.noteChange(n.id)
 	for p := range f.Pools() {
@@ -299,12 +197,12 @@ func (f *Fleet) updatePools(n *Node, declared *core.Node) {
 	}
 }
 
-// serves reports whether a node that declares this belongs to the pool.
+// serves reports whether a node with this declaration belongs to the pool.
 func (p *Pool) serves(declared *core.Node) bool {
 	return p.Requirement.Mismatch(&declared.Capability) == core.ReasonNone
 }
 
-// update puts a node into the pool if it serves the direction, and takes it out if it does not.
+// update adds a node to the pool if it serves the direction, and removes it otherwise.
 func (p *Pool) update(n *Node, declared *core.Node) {
 	if p.serves(declared) {
 		p.put(n, declared.Revision)
@@ -313,7 +211,7 @@ func (p *Pool) update(n *Node, declared *core.Node) {
 	}
 }
 
-// leave takes a node out of every pool.
+// removeFromPools removes a node from every pool.
 func (f *Fleet) removeFromPools(n *Node) {
 	for p := range f.Pools() {
 		p.remove(n.id)

@@ -12,30 +12,29 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// The property: whatever happened to the fleet, a pool holds exactly the nodes in view that Wish.Unserved has
-// nothing against, each as of the revision of what it declares now.
+// The property: after any changes of the fleet, a pool has exactly the nodes in view that serve its requirement, each with the
+// revision of its current declaration.
 //
-// A script is drawn first and played inside a bubble afterwards, because a property that fails must not
-// unwind through the bubble.
+// A script is drawn first and then applied in a synctest bubble, because a failed property must not panic through the bubble.
 
-// act is one line of a script.
+// action is one step of a script.
 type action struct {
 	Kind string
 	Node core.NodeID
 	Cap  core.Capability
-	Ask  poolKey
+	Pool poolKey
 	Wait time.Duration
 }
 
 func (a action) String() string {
-	return fmt.Sprintf("%s %s %+v %v %v", a.Kind, a.Node, a.Cap, a.Ask, a.Wait)
+	return fmt.Sprintf("%s %s %+v %v %v", a.Kind, a.Node, a.Cap, a.Pool, a.Wait)
 }
 
 var (
 	// Tags that meet by truncation (en-US, en), tags that do not for their script (zh-TW, zh), and strangers.
-	someLangs = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
-	someNodes = []core.NodeID{"a", "b", "c", "d", "e"}
-	everyAsk  = allPoolKeys()
+	someLangs    = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
+	someNodes    = []core.NodeID{"a", "b", "c", "d", "e"}
+	everyPoolKey = allPoolKeys()
 )
 
 func allPoolKeys() (all []poolKey) {
@@ -65,7 +64,7 @@ func drawCapability(t *rapid.T) core.Capability {
 		c.ASR = drawLangs(t, "asr", 0)
 	}
 	if !c.AnyPair {
-		for _, key := range rapid.SliceOfN(rapid.SampledFrom(everyAsk), 0, 8).Draw(t, "pairs") {
+		for _, key := range rapid.SliceOfN(rapid.SampledFrom(everyPoolKey), 0, 8).Draw(t, "pairs") {
 			c.Pairs = append(c.Pairs, key.Direction)
 		}
 	}
@@ -73,108 +72,108 @@ func drawCapability(t *rapid.T) core.Capability {
 	return c
 }
 
-var someActs = rapid.Custom(func(t *rapid.T) action {
+var someActions = rapid.Custom(func(t *rapid.T) action {
 	a := action{
 		Kind: rapid.SampledFrom([]string{
-			"declare", "declare", "declare", "reborn", "ill", "stale", "beat", "remove", "expire", "ask", "ask", "forget",
+			"declare", "declare", "declare", "next epoch", "degraded", "stale", "heartbeat", "remove", "expire", "pool", "pool", "evict",
 		}).Draw(t, "kind"),
 		Node: rapid.SampledFrom(someNodes).Draw(t, "node"),
 	}
 	switch a.Kind {
-	case "declare", "reborn", "stale":
+	case "declare", "next epoch", "stale":
 		a.Cap = drawCapability(t)
 	case "expire":
 		a.Wait = time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second
-	case "ask":
-		a.Ask = rapid.SampledFrom(everyAsk).Draw(t, "ask")
+	case "pool":
+		a.Pool = rapid.SampledFrom(everyPoolKey).Draw(t, "pool")
 	}
 	return a
 })
 
-// world is a view next to what should be in it.
+// poolModel is a view with the nodes that should be in it.
 type poolModel struct {
 	fleet *Fleet
 	nodes map[core.NodeID]*core.Node
-	heard map[core.NodeID]time.Time
-	last  map[core.NodeID]*core.Node // also of nodes that left: a store goes on counting
+	seen  map[core.NodeID]time.Time
+	last  map[core.NodeID]*core.Node // also of nodes that left: a store continues their numbers
 }
 
-func (w *poolModel) apply(a action) {
-	known := w.nodes[a.Node]
+func (m *poolModel) apply(a action) {
+	known := m.nodes[a.Node]
 	serve := func(n *core.Node) { n.Capability = a.Cap }
 	switch a.Kind {
 	case "declare":
 		n := declared(a.Node, serve)
-		if last := w.last[a.Node]; last != nil {
+		if last := m.last[a.Node]; last != nil {
 			n = successor(last, serve)
 		}
-		w.take(n)
-	case "reborn":
-		if last := w.last[a.Node]; last != nil {
-			w.take(nextEpoch(last, serve))
+		m.update(n)
+	case "next epoch":
+		if last := m.last[a.Node]; last != nil {
+			m.update(nextEpoch(last, serve))
 		}
-	case "ill":
+	case "degraded":
 		if known != nil {
-			w.take(successor(known, health(core.HealthDegraded), slots(known.MaxJobs+1)))
+			m.update(successor(known, health(core.HealthDegraded), slots(known.MaxJobs+1)))
 		}
 	case "stale":
 		if known != nil {
 			old := *known
 			old.Version, old.Revision = known.Version-1, known.Revision-1
 			serve(&old)
-			w.fleet.Update(status(&old, seenAgo(presence-1)))
+			m.fleet.Update(status(&old, seenAgo(presence-1)))
 		}
-	case "beat":
+	case "heartbeat":
 		if known != nil {
-			w.fleet.RecordHeartbeat(a.Node, core.UnknownLoad, status(known).Occupancy)
-			w.heard[a.Node] = time.Now()
+			m.fleet.RecordHeartbeat(a.Node, core.UnknownLoad, status(known).Occupancy)
+			m.seen[a.Node] = time.Now()
 		}
 	case "remove":
-		w.fleet.Remove(a.Node)
-		delete(w.nodes, a.Node)
+		m.fleet.Remove(a.Node)
+		delete(m.nodes, a.Node)
 	case "expire":
 		time.Sleep(a.Wait)
-		w.fleet.ExpireSilent()
-		for id := range w.nodes {
-			if time.Since(w.heard[id]) >= presence {
-				delete(w.nodes, id)
+		m.fleet.ExpireSilent()
+		for id := range m.nodes {
+			if time.Since(m.seen[id]) >= presence {
+				delete(m.nodes, id)
 			}
 		}
-	case "ask":
-		w.fleet.Pool(a.Ask.Direction, a.Ask.tts)
-	case "forget":
-		w.fleet.EvictIdlePools()
+	case "pool":
+		m.fleet.Pool(a.Pool.Direction, a.Pool.tts)
+	case "evict":
+		m.fleet.EvictIdlePools()
 	}
 }
 
-func (w *poolModel) take(n *core.Node) {
-	w.fleet.Update(status(n))
-	w.nodes[n.ID], w.last[n.ID], w.heard[n.ID] = n, n, time.Now()
+func (m *poolModel) update(n *core.Node) {
+	m.fleet.Update(status(n))
+	m.nodes[n.ID], m.last[n.ID], m.seen[n.ID] = n, n, time.Now()
 }
 
-// served is who belongs to a direction, by the definition and without an index.
-func (w *poolModel) served(key poolKey) map[core.NodeID]core.Revision {
+// served returns the nodes that serve a direction, by definition and without an index.
+func (m *poolModel) served(key poolKey) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision)
-	wish := core.NewRequirement(key.Direction, key.tts)
-	for id, n := range w.nodes {
-		if wish.Mismatch(&n.Capability) == core.ReasonNone {
+	requirement := core.NewRequirement(key.Direction, key.tts)
+	for id, n := range m.nodes {
+		if requirement.Mismatch(&n.Capability) == core.ReasonNone {
 			found[id] = n.Revision
 		}
 	}
 	return found
 }
 
-func (w *poolModel) check() error {
-	if got := w.fleet.Len(); got != len(w.nodes) {
-		return fmt.Errorf("Len() = %d, want %d", got, len(w.nodes))
+func (m *poolModel) check() error {
+	if got := m.fleet.Len(); got != len(m.nodes) {
+		return fmt.Errorf("Len() = %d, want %d", got, len(m.nodes))
 	}
-	for id, n := range w.nodes {
-		if got := w.fleet.Node(id); got == nil || got.Declared() != n {
+	for id, n := range m.nodes {
+		if got := m.fleet.Node(id); got == nil || got.Declared() != n {
 			return fmt.Errorf("node %s is not in view as it is declared", id)
 		}
 	}
-	for key, p := range *w.fleet.pools.Load() {
-		if diff := cmp.Diff(w.served(key), revisions(p.Members())); diff != "" {
+	for key, p := range *m.fleet.pools.Load() {
+		if diff := cmp.Diff(m.served(key), revisions(p.Members())); diff != "" {
 			return fmt.Errorf("pool %v (-want +got):\n%s", key, diff)
 		}
 		for id, i := range p.index {
@@ -189,30 +188,30 @@ func (w *poolModel) check() error {
 	return nil
 }
 
-func TestPoolsHoldWhoeverServes(t *testing.T) {
+func TestPoolsHoldExactlyTheNodesThatServe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		script := rapid.SliceOfN(someActs, 1, 60).Draw(rt, "script")
+		script := rapid.SliceOfN(someActions, 1, 60).Draw(rt, "script")
 		var failed error
 		synctest.Test(t, func(*testing.T) {
-			w := poolModel{
+			m := &poolModel{
 				fleet: agedFleet(),
 				nodes: make(map[core.NodeID]*core.Node),
-				heard: make(map[core.NodeID]time.Time),
+				seen:  make(map[core.NodeID]time.Time),
 				last:  make(map[core.NodeID]*core.Node),
 			}
 			for i, a := range script {
-				w.apply(a)
-				if err := w.check(); err != nil {
+				m.apply(a)
+				if err := m.check(); err != nil {
 					failed = fmt.Errorf("after act %d (%s): %w", i, a.Kind, err)
 					return
 				}
 			}
-			// A pool that nobody asked for until now is no different from one that lived through it all.
-			for _, key := range everyAsk {
-				w.fleet.Pool(key.Direction, key.tts)
+			// A pool that is built now equals one that was built before.
+			for _, key := range everyPoolKey {
+				m.fleet.Pool(key.Direction, key.tts)
 			}
-			if err := w.check(); err != nil {
+			if err := m.check(); err != nil {
 				failed = fmt.Errorf("asked for late: %w", err)
 			}
 		})

@@ -21,7 +21,7 @@ func inView(f *Fleet) []core.NodeID {
 	return ids
 }
 
-func TestSilentNodeLeavesAtThePresenceTimeAndNotBefore(t *testing.T) {
+func TestSilentNodeExpiresAtThePresenceTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := agedFleet()
@@ -50,7 +50,7 @@ func TestSilentNodeLeavesAtThePresenceTimeAndNotBefore(t *testing.T) {
 	})
 }
 
-func TestHeardNodeStays(t *testing.T) {
+func TestNodeWithHeartbeatsStays(t *testing.T) {
 	t.Parallel()
 	for name, hear := range map[string]func(*Fleet, *core.Node){
 		"update": func(f *Fleet, n *core.Node) { f.Update(status(n)) },
@@ -66,7 +66,7 @@ func TestHeardNodeStays(t *testing.T) {
 				time.Sleep(presence - 1)
 				hear(f, now)
 				if got := f.Node("a").SinceSeen(f.Now()); got != 0 {
-					t.Errorf("silent for %v although just heard", got)
+					t.Errorf("silent for %v although just seen", got)
 				}
 				time.Sleep(presence - 1)
 				f.ExpireSilent()
@@ -83,12 +83,12 @@ func TestHeardNodeStays(t *testing.T) {
 	}
 }
 
-// Sightings come late and out of order. Each says when the node was heard; the latest counts.
-func TestSeenKeepsTheLatestSighting(t *testing.T) {
+// TestRecordSeenKeepsTheLatest checks last-seen times that arrive late and out of order.
+func TestRecordSeenKeepsTheLatest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		age  time.Duration // of a sighting of a node that was heard 4 s ago
+		age  time.Duration // of a last-seen time of a node that was seen 4 s ago
 		want time.Duration
 	}{
 		{"now", 0, 0},
@@ -113,8 +113,8 @@ func TestSeenKeepsTheLatestSighting(t *testing.T) {
 	}
 }
 
-// The first instant of a view's clock is an instant like any other: a node heard then has been heard.
-func TestSeenKeepsASightingOfTheFirstInstant(t *testing.T) {
+// TestRecordSeenAtTheFirstInstant checks that a node which was seen at instant 0 counts as seen.
+func TestRecordSeenAtTheFirstInstant(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
@@ -127,8 +127,8 @@ func TestSeenKeepsASightingOfTheFirstInstant(t *testing.T) {
 	})
 }
 
-// A view that has just started learns of nodes that were heard before it began.
-func TestNodeHeardBeforeTheViewBegan(t *testing.T) {
+// TestNodeSeenBeforeTheViewStarted checks nodes that were last seen before the view started.
+func TestNodeSeenBeforeTheViewStarted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
@@ -148,8 +148,8 @@ func TestNodeHeardBeforeTheViewBegan(t *testing.T) {
 	})
 }
 
-// Nothing has to leave most of the time, and then nothing is touched.
-func TestExpireRebuildsNothingWhenAllAreHeard(t *testing.T) {
+// TestExpireRebuildsNothingWithoutSilentNodes checks that an expiry without silent nodes changes nothing.
+func TestExpireRebuildsNothingWithoutSilentNodes(t *testing.T) {
 	t.Parallel()
 	f := fleetWith(t, declared("a"))
 	before := structureOf(f)

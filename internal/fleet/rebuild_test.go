@@ -11,10 +11,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// What is replaced whole is replaced only when it has to be: at thousands of nodes, a heartbeat that rebuilt
-// anything would cost more than all the rest.
+// The tests below check that parts of the view are rebuilt only if they change: with thousands of nodes, rebuilding at each
+// heartbeat would dominate the cost.
 
-// same compares by identity: a thing that was rebuilt equal was still rebuilt.
+// same compares by identity: a part that was rebuilt equal was still rebuilt.
 func same[T any](a, b *T) bool { return a == b }
 
 var identity = cmp.Options{
@@ -30,7 +30,7 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 			f.RecordHeartbeat(n.ID, load, store.Occupancy{Max: 4, Reserved: 1, Running: 1, Foreign: 1})
 		},
 		"update": func(f *Fleet, n *core.Node) { f.Update(status(n, loaded(load), running(3))) },
-		"update read anew": func(f *Fleet, n *core.Node) { // by a store that makes another object at each reading
+		"update with another object": func(f *Fleet, n *core.Node) { // as from a store that makes another object at each read
 			copied := *n
 			f.Update(status(&copied, loaded(load), running(3)))
 		},
@@ -59,7 +59,8 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 	}
 }
 
-// Health, drain and capacity are asked at every draw; they are no business of the pools.
+// TestChangeOfHealthOrCapacityTouchesNoPool checks that health, drain and capacity, which every selection reads from the
+// node, do not change pools.
 func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*core.Node){
@@ -150,7 +151,7 @@ func TestRemoveTouchesOnlyItsPools(t *testing.T) {
 	}
 }
 
-// A reader may be walking a map while a node comes or goes.
+// TestOldMapsOfNodesNeverChange checks that a map which a reader iterates over does not change.
 func TestOldMapsOfNodesNeverChange(t *testing.T) {
 	t.Parallel()
 	f := New(presence)

@@ -12,7 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// belief is all that a view says of one node.
+// nodeView holds everything that the view has of one node.
 type nodeView struct {
 	Declared *core.Node
 	Epoch    core.Epoch
@@ -30,10 +30,10 @@ func viewOf(f *Fleet, id core.NodeID) nodeView {
 	return b
 }
 
-// Loads are kept with four digits.
+// Loads are packed with four digits.
 var nearly = cmpopts.EquateApprox(0, 1e-4)
 
-func TestUpdateTakesOverWhatTheStoreSays(t *testing.T) {
+func TestUpdateAppliesTheStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := agedFleet()
@@ -68,11 +68,11 @@ func TestUpdateIgnoresASilentNode(t *testing.T) {
 	}
 	f.Update(status(declared("a"), seenAgo(presence-time.Millisecond)))
 	if f.Node("a") == nil {
-		t.Error("a node that was heard within the presence time did not come into view")
+		t.Error("a node that was seen within the presence time is not in view")
 	}
 }
 
-// watched is a view of one node with a pool it serves and one it does not.
+// fleetWith returns a view of one node with a pool that it serves and one that it does not.
 func fleetWith(t *testing.T, now *core.Node) *Fleet {
 	t.Helper()
 	f := agedFleet()
@@ -85,7 +85,7 @@ func fleetWith(t *testing.T, now *core.Node) *Fleet {
 	return f
 }
 
-// older builds three kinds of old news of a node, each of which says everything differently.
+// olderRecords builds three kinds of older records of a node, each different in every field.
 func olderRecords(now *core.Node) map[string]*core.Node {
 	other := func(n *core.Node) {
 		health(core.HealthDegraded)(n)
@@ -109,9 +109,9 @@ func current() *core.Node {
 	return declared("a", func(n *core.Node) { n.Epoch, n.Revision, n.Version = 7, 5, 8 })
 }
 
-func TestOlderNewsChangeNothingDeclared(t *testing.T) {
+func TestOlderRecordsDoNotChangeTheDeclaration(t *testing.T) {
 	t.Parallel()
-	for name, news := range olderRecords(current()) {
+	for name, record := range olderRecords(current()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestOlderNewsChangeNothingDeclared(t *testing.T) {
 				f.Node("a").RecordMissedACK(f.Now())
 				time.Sleep(time.Second)
 				before := structureOf(f)
-				f.Update(status(news, seenAgo(2*time.Second)))
+				f.Update(status(record, seenAgo(2*time.Second)))
 
 				if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
 					t.Errorf("the view was rebuilt:\n%s", diff)
@@ -140,18 +140,18 @@ func TestOlderNewsChangeNothingDeclared(t *testing.T) {
 	}
 }
 
-// What an older status says of load and fullness is just as old as what it says of languages: a change that
-// waited in a queue must not undo what the node has said since.
-func TestOlderNewsChangeNothingMeasured(t *testing.T) {
+// TestOlderRecordsDoNotChangeLoadAndOccupancy checks that a change which waited in a queue does not override later
+// heartbeats.
+func TestOlderRecordsDoNotChangeLoadAndOccupancy(t *testing.T) {
 	t.Parallel()
-	for name, news := range olderRecords(current()) {
+	for name, record := range olderRecords(current()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := fleetWith(t, current())
 				time.Sleep(time.Second)
 				before := viewOf(f, "a")
-				f.Update(status(news, seenAgo(2*time.Second), loaded(core.Load{CPU: 1, GPU: 1, Memory: 1}), running(4)))
+				f.Update(status(record, seenAgo(2*time.Second), loaded(core.Load{CPU: 1, GPU: 1, Memory: 1}), running(4)))
 				if diff := cmp.Diff(before, viewOf(f, "a")); diff != "" {
 					t.Errorf("belief (-before +after):\n%s", diff)
 				}
@@ -160,7 +160,7 @@ func TestOlderNewsChangeNothingMeasured(t *testing.T) {
 	}
 }
 
-func TestHeartbeatOfAStrangerIsIgnored(t *testing.T) {
+func TestHeartbeatOfAnUnknownNodeIsIgnored(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
 	f.RecordHeartbeat("a", core.UnknownLoad, store.Occupancy{Max: 4})
@@ -172,8 +172,8 @@ func TestHeartbeatOfAStrangerIsIgnored(t *testing.T) {
 	}
 }
 
-// A registration anew counts revisions on, so pools follow it and the node's misses are forgiven.
-func TestNewLifeStartsWithACleanSlate(t *testing.T) {
+// TestNewEpochClearsMissedACKs checks that another registration continues the revisions, moves pools and clears missed ACKs.
+func TestNewEpochClearsMissedACKs(t *testing.T) {
 	t.Parallel()
 	now := current()
 	f := fleetWith(t, now)
@@ -201,9 +201,9 @@ func TestNewLifeStartsWithACleanSlate(t *testing.T) {
 	}
 }
 
-// A store that forgot a node, or was emptied, numbers its revisions from 1 again. If the view missed the
-// removal, the same number stands for another capability, and only the epoch tells.
-func TestNewLifeWithTheSameRevisionMovesPools(t *testing.T) {
+// TestNewEpochWithTheSameRevisionMovesPools checks a store that lost a node and numbers its revisions from 1 again: if the
+// view missed the removal, only the epoch distinguishes the declarations.
+func TestNewEpochWithTheSameRevisionMovesPools(t *testing.T) {
 	t.Parallel()
 	first := declared("a", speaks("en", "de"))
 	f := fleetWith(t, first)

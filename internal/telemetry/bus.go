@@ -2,7 +2,7 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Bus counts what passes between instances.
+// Bus counts the messages between instances.
 type Bus struct {
 	MessagesSent    *prometheus.CounterVec // kind, result: sent, away, full, unknown
 	MessagesHandled *prometheus.CounterVec // kind, result: done, stale, again, failed, dead, inherited, discarded
@@ -13,25 +13,15 @@ type Bus struct {
 	DeadLetters     prometheus.Gauge
 }
 
-func newBus(reg *prometheus.Registry) Bus {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+func newBus(f factory) Bus {
+	return Bus{
+		MessagesSent:    f.counterVec("lingua_messages_sent_total", "Messages to other instances, by kind and result.", "kind", "result"),
+		MessagesHandled: f.counterVec("lingua_messages_handled_total", "Messages of this inbox and of those that were taken over, by kind and result.", "kind", "result"),
+		Takeovers: f.counterVec("lingua_takeovers_total",
+			"Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in lingua_sessions_total as revived.", "kind"),
+		Instances:     f.gauge("lingua_instances", "Instances that are present."),
+		InboxMessages: f.gauge("lingua_inbox_messages", "Messages in the inbox of this instance."),
+		InboxPending:  f.gauge("lingua_inbox_pending", "Messages that were fetched from the inbox and are not acknowledged."),
+		DeadLetters:   f.gauge("lingua_dead_letters", "Dead letters of this instance."),
 	}
-	b := Bus{
-		MessagesSent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_messages_sent_total", Help: "Messages to other instances, by kind and result.",
-		}, []string{"kind", "result"}),
-		MessagesHandled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_messages_handled_total", Help: "Messages of this inbox and of those that were taken over, by kind and result.",
-		}, []string{"kind", "result"}),
-		Takeovers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lingua_takeovers_total", Help: "Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in lingua_sessions_total as revived.",
-		}, []string{"kind"}),
-		Instances:     gauge("lingua_instances", "Instances that are present."),
-		InboxMessages: gauge("lingua_inbox_messages", "Messages in the inbox of this instance."),
-		InboxPending:  gauge("lingua_inbox_pending", "Messages that were fetched from the inbox and are not acknowledged."),
-		DeadLetters:   gauge("lingua_dead_letters", "Dead letters of this instance."),
-	}
-	reg.MustRegister(b.MessagesSent, b.MessagesHandled, b.Takeovers, b.Instances, b.InboxMessages, b.InboxPending, b.DeadLetters)
-	return b
 }

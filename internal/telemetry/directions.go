@@ -7,17 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Direction is how one direction of translation is doing.
+// Direction has the figures of one direction.
 type Direction struct {
 	Name     string
 	InFlight int
 	Capacity int
 }
 
-// maxDirections bounds the label: the busiest directions are shown one by one, the rest as "other".
+// maxDirections bounds the label: the busiest directions have their own, the rest is "other".
 const maxDirections = 50
 
-// Directions collects gauges by direction when somebody looks.
+// Directions collects the gauges by direction.
 type Directions struct {
 	read     func() []Direction
 	inFlight *prometheus.Desc
@@ -29,8 +29,8 @@ func NewDirections(read func() []Direction) *Directions {
 	labels := []string{"direction"}
 	return &Directions{
 		read:     read,
-		inFlight: prometheus.NewDesc("lingua_jobs_in_flight", "Jobs this instance sees through, by direction.", labels, nil),
-		capacity: prometheus.NewDesc("lingua_capacity_slots", "Slots of ready nodes that serve a direction lately asked for.", labels, nil),
+		inFlight: prometheus.NewDesc("lingua_jobs_in_flight", "In-flight jobs of this instance, by direction.", labels, nil),
+		capacity: prometheus.NewDesc("lingua_capacity_slots", "Slots of ready nodes in a direction that was requested recently.", labels, nil),
 	}
 }
 
@@ -42,14 +42,14 @@ func (d *Directions) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (d *Directions) Collect(ch chan<- prometheus.Metric) {
-	for _, one := range bound(d.read()) {
-		ch <- prometheus.MustNewConstMetric(d.inFlight, prometheus.GaugeValue, float64(one.InFlight), one.Name)
-		ch <- prometheus.MustNewConstMetric(d.capacity, prometheus.GaugeValue, float64(one.Capacity), one.Name)
+	for _, direction := range mergeRest(d.read()) {
+		ch <- prometheus.MustNewConstMetric(d.inFlight, prometheus.GaugeValue, float64(direction.InFlight), direction.Name)
+		ch <- prometheus.MustNewConstMetric(d.capacity, prometheus.GaugeValue, float64(direction.Capacity), direction.Name)
 	}
 }
 
-// bound keeps the busiest directions and adds up the rest.
-func bound(all []Direction) []Direction {
+// mergeRest keeps the busiest directions and sums up the rest.
+func mergeRest(all []Direction) []Direction {
 	slices.SortFunc(all, func(a, b Direction) int {
 		return cmp.Or(cmp.Compare(b.InFlight, a.InFlight), cmp.Compare(b.Capacity, a.Capacity), cmp.Compare(a.Name, b.Name))
 	})

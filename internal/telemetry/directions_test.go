@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// directions makes n of them, the first the least busy.
+// directions makes n directions, the first the least busy.
 func directions(n int) []Direction {
 	all := make([]Direction, n)
 	for i := range all {
@@ -27,14 +27,14 @@ func total(all []Direction) (inFlight, capacity int) {
 	return inFlight, capacity
 }
 
-func TestBound(t *testing.T) {
+func TestMergeRest(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, maxDirections - 1, maxDirections, maxDirections + 1, maxDirections + 2, 1000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			all := directions(n)
 			wantInFlight, wantCapacity := total(all)
-			got := bound(all)
+			got := mergeRest(all)
 
 			want := directions(n)
 			slices.Reverse(want)
@@ -46,7 +46,7 @@ func TestBound(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("bounded (-want +got):\n%s", diff)
 			}
-			// Nothing is lost: a sum over the label is right whatever was put together.
+			// A sum over the label stays the same.
 			if inFlight, capacity := total(got); inFlight != wantInFlight || capacity != wantCapacity {
 				t.Errorf("adds up to %d in flight of %d, want %d of %d", inFlight, capacity, wantInFlight, wantCapacity)
 			}
@@ -54,9 +54,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// Which directions are shown must not change from scrape to scrape while nothing else does: they come out of a
-// map, in any order.
-func TestBoundDoesNotDependOnOrder(t *testing.T) {
+// TestMergeRestIgnoresOrder checks that the choice of directions does not depend on their order, which is that of a map.
+func TestMergeRestIgnoresOrder(t *testing.T) {
 	t.Parallel()
 	tied := func() []Direction {
 		all := directions(3 * maxDirections)
@@ -65,10 +64,10 @@ func TestBoundDoesNotDependOnOrder(t *testing.T) {
 		}
 		return all
 	}
-	want := bound(tied())
+	want := mergeRest(tied())
 	reversed := tied()
 	slices.Reverse(reversed)
-	if diff := cmp.Diff(want, bound(reversed)); diff != "" {
+	if diff := cmp.Diff(want, mergeRest(reversed)); diff != "" {
 		t.Errorf("in another order (-want +got):\n%s", diff)
 	}
 	// Of those without jobs the larger come first.
@@ -92,7 +91,7 @@ func TestDirectionsCollector(t *testing.T) {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 
-	// A direction that nobody asks for any more goes away with the next look.
+	// A direction that is no longer requested is gone at the next scrape.
 	now = now[1:]
 	_, series = gather(t, reg)
 	want = map[string]float64{"lingua_jobs_in_flight{direction=en→zh}": 0, "lingua_capacity_slots{direction=en→zh}": 4}
@@ -120,8 +119,8 @@ func TestDirectionsCollectorIsBounded(t *testing.T) {
 	}
 }
 
-// The collector lives in the scheduler's own registry, next to all the other metrics.
-func TestDirectionsFitsTheRegistry(t *testing.T) {
+// TestDirectionsCanBeRegistered checks that the collector fits beside the other metrics.
+func TestDirectionsCanBeRegistered(t *testing.T) {
 	t.Parallel()
 	m := New()
 	if err := m.Registry.Register(NewDirections(func() []Direction { return directions(3) })); err != nil {

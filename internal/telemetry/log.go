@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// Logger makes the program's log: one line per event, as text for people or as JSON for machines.
+// Logger makes the log of the program: one line for each record, as text or JSON. Repeated warnings are rate-limited.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -15,9 +15,9 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: l}
 	switch format {
 	case "text":
-		return slog.New(calmed(slog.NewTextHandler(w, options))), nil
+		return slog.New(newRateLimitedHandler(slog.NewTextHandler(w, options))), nil
 	case "json":
-		return slog.New(calmed(slog.NewJSONHandler(w, options))), nil
+		return slog.New(newRateLimitedHandler(slog.NewJSONHandler(w, options))), nil
 	}
 	return nil, fmt.Errorf("log.format: %q is not known; use text or json", format)
 }

@@ -13,7 +13,7 @@ func TestLoggerErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, level, format string
-		want                []string // what the error has to say
+		want                []string // parts of the error
 	}{
 		{"unknown level", "loud", "text", []string{"level", `"loud"`, "debug", "info", "warn", "error"}},
 		{"no level", "", "text", []string{"level", `""`}},
@@ -31,7 +31,7 @@ func TestLoggerErrors(t *testing.T) {
 			}
 			for _, part := range c.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error %q does not say %s", err, part)
+					t.Errorf("the error %q does not contain %s", err, part)
 				}
 			}
 		})
@@ -73,8 +73,8 @@ func TestLoggerLevels(t *testing.T) {
 	}
 }
 
-// One event is one line, in either format, whatever is in it: a line end in a field must not forge a second.
-func TestLoggerWritesOneLinePerEvent(t *testing.T) {
+// TestLoggerWritesOneLinePerRecord checks that a line break in an attribute does not make a second line, in both formats.
+func TestLoggerWritesOneLinePerRecord(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{
 		"text": `level=INFO msg="job ended" job_id=job-1 reason="a\nlevel=ERROR"` + "\n",

@@ -16,14 +16,14 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// metric is what a dashboard relies on: a name, a kind and labels.
+// metric is the part of a metric that dashboards rely on.
 type metric struct {
 	Name   string
 	Kind   string
 	Labels []string
 }
 
-// exported lists the metrics that other packages count in, by field.
+// exported lists the metrics that other packages use, by field.
 var exported = map[string]metric{
 	"NodeRegistration":   {"node_registration_total", "COUNTER", []string{"status"}},
 	"HeartbeatLatency":   {"node_heartbeat_latency_ms", "HISTOGRAM", nil},
@@ -58,15 +58,15 @@ var exported = map[string]metric{
 	"StoreErrors":        {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
 }
 
-// methods lists the metrics that are counted by a method of Metrics.
+// methods lists the metrics that are used through a method.
 var methods = []metric{
 	{"lingua_dispatch_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 	{"lingua_reserve_total", "COUNTER", []string{"verdict"}},
 	{"lingua_utterance_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 }
 
-// touch counts once in the metric of a field, with the labels it should have.
-func touch(t *testing.T, field any, want metric) {
+// countOnce counts once in the metric of a field, with the labels that it should have.
+func countOnce(t *testing.T, field any, want metric) {
 	t.Helper()
 	labels := prometheus.Labels{}
 	for _, l := range want.Labels {
@@ -89,14 +89,14 @@ func touch(t *testing.T, field any, want metric) {
 	case prometheus.Counter:
 		m.Inc()
 	default:
-		t.Fatalf("%s: do not know how to count in a %T", want.Name, field)
+		t.Fatalf("%s: cannot count in a %T", want.Name, field)
 	}
 	if err != nil {
 		t.Errorf("%s: %v", want.Name, err)
 	}
 }
 
-// gather reads every series as "name{label=value,…}", each with its labels' names.
+// gather returns every metric, and every series as "name{label=value,…}".
 func gather(t *testing.T, g prometheus.Gatherer) (families map[string]metric, series map[string]float64) {
 	t.Helper()
 	got, err := g.Gather()
@@ -106,7 +106,7 @@ func gather(t *testing.T, g prometheus.Gatherer) (families map[string]metric, se
 	families, series = make(map[string]metric), make(map[string]float64)
 	for _, f := range got {
 		if f.GetHelp() == "" {
-			t.Errorf("%s is not explained", f.GetName())
+			t.Errorf("%s has no help", f.GetName())
 		}
 		one := metric{Name: f.GetName(), Kind: f.GetType().String()}
 		for _, m := range f.GetMetric() {
@@ -124,15 +124,15 @@ func gather(t *testing.T, g prometheus.Gatherer) (families map[string]metric, se
 	return families, series
 }
 
-// ours drops the series about the process and the Go runtime.
-func ours[V any](all map[string]V) map[string]V {
+// withoutRuntime drops the series of the process and the Go runtime.
+func withoutRuntime[V any](all map[string]V) map[string]V {
 	maps.DeleteFunc(all, func(name string, _ V) bool {
 		return strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_")
 	})
 	return all
 }
 
-func TestEveryMetricGathers(t *testing.T) {
+func TestEveryMetricIsRegistered(t *testing.T) {
 	t.Parallel()
 	m := New()
 	v := reflect.ValueOf(m).Elem()
@@ -146,7 +146,7 @@ func TestEveryMetricGathers(t *testing.T) {
 			t.Errorf("%s is not in the table of this test", f.Name)
 			continue
 		}
-		touch(t, v.FieldByIndex(f.Index).Interface(), e)
+		countOnce(t, v.FieldByIndex(f.Index).Interface(), e)
 		want[e.Name] = e
 	}
 	m.CountReserve(store.OK)
@@ -159,12 +159,12 @@ func TestEveryMetricGathers(t *testing.T) {
 		t.Errorf("%d metrics are in the table, %d in the struct", len(exported)+len(methods), len(want))
 	}
 	families, _ := gather(t, m.Registry)
-	if diff := cmp.Diff(want, ours(families)); diff != "" {
+	if diff := cmp.Diff(want, withoutRuntime(families)); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }
 
-// The labels are few and their values known beforehand: a node, session, job or tenant is never one.
+// TestLabelsAreBounded checks that the values of every label are known: no node, session, job or tenant is one.
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
@@ -179,20 +179,20 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-func TestNamesFollowTheCustom(t *testing.T) {
+func TestMetricNamesFollowConventions(t *testing.T) {
 	t.Parallel()
 	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
 		if e.Kind == "COUNTER" && !strings.HasSuffix(e.Name, "_total") {
 			t.Errorf("%s is a counter and does not end in _total", e.Name)
 		}
 		if e.Kind == "HISTOGRAM" && !strings.HasSuffix(e.Name, "_seconds") && !strings.HasSuffix(e.Name, "_ms") {
-			t.Errorf("%s does not say its unit", e.Name)
+			t.Errorf("%s has no unit in its name", e.Name)
 		}
 	}
 }
 
-// Every answer of the ledger has its own series from the start, so that a rate over it begins at zero.
-func TestReserved(t *testing.T) {
+// TestCountReserve checks that every verdict has a series from the start, so that its rate begins at zero.
+func TestCountReserve(t *testing.T) {
 	t.Parallel()
 	m := New()
 	want := make(map[string]float64)
@@ -203,12 +203,12 @@ func TestReserved(t *testing.T) {
 		want["lingua_reserve_total{verdict="+v.String()+"}"] = float64(i)
 	}
 	_, series := gather(t, m.Registry)
-	if diff := cmp.Diff(want, only(series, "lingua_reserve_total")); diff != "" {
+	if diff := cmp.Diff(want, withPrefix(series, "lingua_reserve_total")); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 
-// A verdict is an index: all of them have to fit.
+// TestEveryVerdictHasACounter checks that every verdict, which is an index, has a counter.
 func TestEveryVerdictHasACounter(t *testing.T) {
 	t.Parallel()
 	m := New()
@@ -223,7 +223,7 @@ func TestEveryVerdictHasACounter(t *testing.T) {
 	}
 }
 
-func TestDispatched(t *testing.T) {
+func TestObserveDispatch(t *testing.T) {
 	t.Parallel()
 	m := New()
 	m.ObserveDispatch(time.Millisecond, false)
@@ -234,12 +234,12 @@ func TestDispatched(t *testing.T) {
 		"lingua_dispatch_duration_seconds{outcome=accepted}": 2,
 		"lingua_dispatch_duration_seconds{outcome=refused}":  1,
 	}
-	if diff := cmp.Diff(want, only(series, "lingua_dispatch_duration_seconds")); diff != "" {
+	if diff := cmp.Diff(want, withPrefix(series, "lingua_dispatch_duration_seconds")); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 
-func TestEnded(t *testing.T) {
+func TestObserveJobEnd(t *testing.T) {
 	t.Parallel()
 	m := New()
 	want := make(map[string]float64)
@@ -254,13 +254,13 @@ func TestEnded(t *testing.T) {
 		want[fmt.Sprintf("lingua_job_duration_seconds{state=%s}", s)] = float64(s)
 	}
 	_, series := gather(t, m.Registry)
-	if diff := cmp.Diff(want, only(series, "lingua_job")); diff != "" {
+	if diff := cmp.Diff(want, withPrefix(series, "lingua_job")); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 
-// Durations are in seconds and within the buckets: a job at its default limit must not fall off the end.
-func TestDurationsFallIntoTheBuckets(t *testing.T) {
+// TestDurationsAreWithinTheBuckets checks the unit, and that a job at its default limit is within the buckets.
+func TestDurationsAreWithinTheBuckets(t *testing.T) {
 	t.Parallel()
 	m := New()
 	m.ObserveJobEnd(core.StateDone, 30*time.Second)
@@ -291,7 +291,7 @@ func TestDurationsFallIntoTheBuckets(t *testing.T) {
 	}
 }
 
-// Two schedulers in one process, as in tests and demos, count apart.
+// TestMetricsAreNotGlobal checks that two instances in one process have their own metrics.
 func TestMetricsAreNotGlobal(t *testing.T) {
 	t.Parallel()
 	one, two := New(), New()
@@ -302,8 +302,8 @@ func TestMetricsAreNotGlobal(t *testing.T) {
 	}
 }
 
-// only keeps the series whose names begin so.
-func only(series map[string]float64, prefix string) map[string]float64 {
+// withPrefix keeps the series whose names begin with a prefix.
+func withPrefix(series map[string]float64, prefix string) map[string]float64 {
 	maps.DeleteFunc(series, func(name string, _ float64) bool { return !strings.HasPrefix(name, prefix) })
 	return series
 }

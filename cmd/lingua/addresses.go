@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// parseAddress parses the address of a scheduler: a URL, or a host and a port, which means http.
+func parseAddress(text string) (*url.URL, error) {
+	address := strings.TrimSuffix(text, "/")
+	if _, _, err := net.SplitHostPort(address); err == nil && !strings.Contains(address, "/") {
+		address = "http://" + address
+	}
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, usageError{fmt.Errorf("--server or LINGUA_URL: %q is not an address such as http://127.0.0.1:5010", text)}
+	}
+	return base, nil
+}
+
+// serverAddresses holds the addresses of the instances of one scheduler, for commands that keep a connection open. Any
+// instance will do; when the connection to one is lost, they connect to another.
+type serverAddresses struct {
+	Server []string `help:"Address of the scheduler; several, with commas or by repeating the flag, if its instances have no load balancer in front. Default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL"`
+}
+
+// urls returns the addresses as URLs.
+func (s *serverAddresses) urls() ([]string, error) {
+	urls := make([]string, len(s.Server))
+	for i, text := range s.Server {
+		u, err := parseAddress(text)
+		if err != nil {
+			return nil, err
+		}
+		urls[i] = u.String()
+	}
+	return urls, nil
+}
+
+// redacted returns the addresses without passwords, for messages.
+func (s *serverAddresses) redacted() string {
+	names := make([]string, len(s.Server))
+	for i, text := range s.Server {
+		if u, err := parseAddress(text); err == nil {
+			names[i] = u.Redacted()
+		}
+	}
+	return strings.Join(names, ", ")
+}

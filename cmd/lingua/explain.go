@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+type explainCmd struct {
+	apiClient
+	From     string   `help:"Source language." required:"" placeholder:"LANG"`
+	To       string   `help:"Target language." required:"" placeholder:"LANG"`
+	TTS      bool     `help:"Require speech in the target language." name:"tts"`
+	Node     string   `help:"Preferred node." placeholder:"ID"`
+	Strict   bool     `help:"Accept only the preferred node."`
+	Service  []string `help:"A required service; may be repeated." placeholder:"ID"`
+	Model    []string `help:"A required model; may be repeated." placeholder:"ID"`
+	Feature  []string `help:"A required feature; may be repeated." placeholder:"NAME"`
+	Region   string   `help:"Only nodes in this region." placeholder:"NAME"`
+	Session  string   `help:"Session of the request." default:"explain" placeholder:"ID"`
+	TenantID string   `help:"Tenant of the request." name:"tenant" placeholder:"ID"`
+}
+
+// Run prints how a dispatch would be decided.
+func (c *explainCmd) Run(ctx context.Context, io streams) error {
+	in := wire.DispatchRequest{
+		SessionID: c.Session, TenantID: c.TenantID, SrcLang: c.From, TgtLang: c.To,
+		Options: wire.DispatchOptions{
+			RequireTTS: c.TTS, Strict: c.Strict, RequiredServices: c.Service, RequiredModels: c.Model, Features: c.Feature, Region: c.Region,
+		},
+	}
+	if c.Node != "" {
+		in.Options.PreferredNodeID = &c.Node
+	}
+	var explained wire.ExplainResponse
+	if err := c.request(ctx, "POST", "/v1/dispatch/explain", in, &explained); err != nil {
+		return err
+	}
+	return c.print(io.out, explained, func(t *tabwriter.Writer) { writeExplanation(t, &explained) })
+}
+
+func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
+	fmt.Fprintf(t, "%s→%s: %s. %s\n", e.SrcLang, e.TgtLang, e.Verdict, e.Detail)
+	for _, reason := range slices.Sorted(maps.Keys(e.Reasons)) {
+		fmt.Fprintf(t, "  %s\t%d\n", reason, e.Reasons[reason])
+	}
+	if len(e.Nodes) == 0 {
+		return
+	}
+	fmt.Fprintln(t, "\nNODE\tIN FLIGHT\tVERDICT")
+	for _, n := range e.Nodes {
+		verdict := cmp.Or(n.Reason, "eligible")
+		if n.Preference {
+			verdict += " (chosen only if no other node is eligible)"
+		}
+		fmt.Fprintf(t, "%s\t%d of %d\t%s\n", n.NodeID, n.InFlight, n.MaxConcurrentJobs, verdict)
+	}
+	if e.Truncated {
+		fmt.Fprintln(t, "(there are more)")
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+type nodesCmd struct {
+	apiClient
+	ID       string `arg:"" optional:"" help:"Show only this node."`
+	State    string `help:"Only nodes in this state: ready, degraded, draining, offline or silent." placeholder:"STATE"`
+	Language string `help:"Only nodes that have this language." placeholder:"LANG"`
+	Region   string `help:"Only nodes in this region." placeholder:"NAME"`
+	Limit    int    `help:"Maximum number of nodes." default:"1000"`
+	All      bool   `help:"List all nodes, without a limit."`
+}
+
+// Validate checks the flags before a request is sent.
+func (c *nodesCmd) Validate() error { return checkLimit(c.Limit) }
+
+// Run lists nodes.
+func (c *nodesCmd) Run(ctx context.Context, io streams) error {
+	if c.ID != "" {
+		var n wire.Node
+		if err := c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(c.ID), nil, &n); err != nil {
+			return err
+		}
+		return c.print(io.out, n, func(t *tabwriter.Writer) { writeNodes(t, []wire.Node{n}) })
+	}
+	list := wire.NodeList{Nodes: []wire.Node{}}
+	q := makeQuery("state", strings.ToLower(c.State), "language", c.Language, "region", c.Region)
+	filtered := len(q) > 0
+	err := fetchPages(ctx, &c.apiClient, "/v1/nodes", q, maxEntries(c.Limit, c.All), func(page *wire.NodeList) (int, string) {
+		list.Nodes, list.NextCursor = append(list.Nodes, page.Nodes...), page.NextCursor
+		return len(page.Nodes), page.NextCursor
+	})
+	if err != nil {
+		return err
+	}
+	return c.print(io.out, list, func(t *tabwriter.Writer) {
+		switch {
+		case len(list.Nodes) == 0 && filtered:
+			fmt.Fprintln(t, "no registered node matches")
+			return
+		case len(list.Nodes) == 0:
+			fmt.Fprintln(t, "no nodes are registered")
+			return
+		}
+		writeNodes(t, list.Nodes)
+		writeMoreHint(t, list.NextCursor)
+	})
+}
+
+func writeNodes(t *tabwriter.Writer, nodes []wire.Node) {
+	fmt.Fprintln(t, "NODE\tHEALTH\tRESERVED\tRUNNING\tFOREIGN\tMAX\tLANGUAGES\tINSTANCE\tLAST SEEN")
+	for i := range nodes {
+		n := &nodes[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", n.NodeID, nodeHealth(n), n.Reserved, n.Running, n.Foreign,
+			n.MaxConcurrentJobs, strings.Join(n.SemanticLangs, " "), cmp.Or(n.Incarnation, "–"), formatAge(n.LastHeartbeatMS))
+	}
+}
+
+// nodeHealth returns the health that a node reported, or why it gets no jobs whatever it reported.
+func nodeHealth(n *wire.Node) string {
+	switch {
+	case n.Disconnected && n.Online:
+		return "disconnected"
+	case !n.Online && n.Health != core.HealthOffline.String():
+		return "silent"
+	case n.Held:
+		return n.Health + ", held"
+	case n.SetAsideMS > 0:
+		return n.Health + ", set aside " + secondsOf(n.SetAsideMS)
+	}
+	return n.Health
+}

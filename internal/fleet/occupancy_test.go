@@ -1,0 +1,189 @@
+package fleet
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const believed = time.Duration(validServiceTimes * initialServiceTime * float64(time.Second))
+
+func fleetWithNode(t *testing.T, maxJobs int) (*Fleet, *Node) {
+	t.Helper()
+	f := agedFleet()
+	f.Update(status(declared("a", slots(maxJobs))))
+	return f, f.Node("a")
+}
+
+func TestUtilizationIsTheLastObservation(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name            string
+		inFlight, limit int
+		want            float64
+	}{
+		{"idle", 0, 4, 0},
+		{"part", 3, 4, 0.75},
+		{"full", 4, 4, 1},
+		{"over, after it lowered its maximum", 6, 4, 1.5},
+		{"no slots at all", 0, 0, 1},
+		{"a great many", 10_000, 10_000, 1},
+		{"more than can be noted", 1 << 20, 10_000, 6.5535},
+		{"less than nothing", -3, 4, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f, n := fleetWithNode(t, c.limit)
+			now := f.Now()
+			f.Observe(n, c.inFlight, c.limit, now)
+			if got := f.Utilization(n, now); got != c.want {
+				t.Errorf("share %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestUtilizationUsesTheDeclaredMaximum checks that the current maximum counts, not that of the observation.
+func TestUtilizationUsesTheDeclaredMaximum(t *testing.T) {
+	t.Parallel()
+	f, n := fleetWithNode(t, 4)
+	now := f.Now()
+	f.Observe(n, 4, 4, now)
+	f.Node("a").setDeclared(successor(n.Declared(), slots(8)))
+	if got := f.Utilization(n, now); got != 0.5 {
+		t.Errorf("share %v, want 0.5", got)
+	}
+}
+
+func TestObservationIsValidForAFewServiceTimes(t *testing.T) {
+	t.Parallel()
+	const at = Instant(90 * time.Minute)
+	for _, c := range []struct {
+		name  string
+		age   time.Duration
+		known bool
+	}{
+		{"fresh", 0, true},
+		{"made after the question", -time.Second, true},
+		{"a little old", believed / 2, true},
+		{"just good enough", believed, true},
+		{"too old", believed + time.Millisecond, false},
+		{"ancient", time.Hour, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f, n := fleetWithNode(t, 4)
+			f.Observe(n, 3, 4, at)
+			got, known := f.InFlight(n, at+Instant(c.age))
+			if known != c.known || known && got != 3 {
+				t.Errorf("in flight %d (known: %v), want 3 (known: %v)", got, known, c.known)
+			}
+		})
+	}
+}
+
+func TestSlowJobsKeepObservationsValidForLonger(t *testing.T) {
+	t.Parallel()
+	f, n := fleetWithNode(t, 4)
+	at := f.Now()
+	f.Observe(n, 3, 4, at)
+	later := at + Instant(2*believed)
+	if _, known := f.InFlight(n, later); known {
+		t.Fatal("believed although jobs are not known to be slow")
+	}
+	for range 1000 {
+		f.ObserveServiceTime(10 * time.Second)
+	}
+	if _, known := f.InFlight(n, later); !known {
+		t.Error("not believed although jobs take 10 s")
+	}
+	for range 1000 {
+		f.ObserveServiceTime(100 * time.Millisecond)
+	}
+	if _, known := f.InFlight(n, at+Instant(time.Second)); known {
+		t.Error("still believed after ten service times")
+	}
+}
+
+func TestNodeWithoutObservationIsUnknown(t *testing.T) {
+	t.Parallel()
+	f := agedFleet()
+	if got, known := f.InFlight(newNode(status(declared("a"))), f.Now()); known {
+		t.Errorf("in flight %d of a node that was never seen", got)
+	}
+}
+
+// TestObservationOfTheFirstInstantCounts checks that an observation in the first millisecond does not count as none.
+func TestObservationOfTheFirstInstantCounts(t *testing.T) {
+	t.Parallel()
+	f, n := fleetWithNode(t, 4)
+	f.Observe(n, 3, 4, 0)
+	if got, known := f.InFlight(n, 0); !known || got != 3 {
+		t.Errorf("in flight %d (known: %v), want 3", got, known)
+	}
+}
+
+func TestUnknownUtilizationIsTheMean(t *testing.T) {
+	t.Parallel()
+	f, seen := fleetWithNode(t, 4)
+	stranger := newNode(status(declared("b")))
+	now := f.Now()
+	if got := f.Utilization(stranger, now); got != 0 {
+		t.Errorf("share %v before anything was seen, want 0", got)
+	}
+	for range 1000 {
+		f.Observe(seen, 2, 4, now)
+	}
+	if got := f.Utilization(stranger, now); math.Abs(got-0.5) > 1e-3 {
+		t.Errorf("share %v, want the average of 0.5", got)
+	}
+	// Too old is as good as never seen.
+	f.Observe(seen, 4, 4, now)
+	if got := f.Utilization(seen, now+Instant(believed)+Instant(time.Millisecond)); math.Abs(got-0.5) > 1e-2 {
+		t.Errorf("share %v of an old answer, want the average of about 0.5", got)
+	}
+	// A node without slots does not change the mean.
+	before := f.Utilization(stranger, now)
+	f.Observe(seen, 0, 0, now)
+	if got := f.Utilization(stranger, now); got != before {
+		t.Errorf("the average moved from %v to %v", before, got)
+	}
+}
+
+// TestUnknownNodeIsNeverFull checks that a node without an observation never counts as full: it would never be tried, and
+// stay unknown.
+func TestUnknownNodeIsNeverFull(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := agedFleet()
+		f.Update(status(declared("a")))
+		seen, stranger, now := f.Node("a"), newNode(status(declared("b"))), f.Now()
+		for _, inFlight := range rapid.SliceOfN(rapid.IntRange(0, 100), 0, 500).Draw(t, "answers") {
+			f.Observe(seen, inFlight, 4, now)
+		}
+		if got := f.Utilization(stranger, now); got < 0 || got >= 1 {
+			t.Fatalf("share %v of an unknown node, want at least 0 and less than 1", got)
+		}
+	})
+}
+
+// TestPackObservation checks that the count and the time in one word do not overflow into each other.
+func TestPackObservation(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		inFlight := rapid.IntRange(-10, 1<<17).Draw(t, "in flight")
+		at := Instant(rapid.Int64Range(0, int64(100*365*24*time.Hour)).Draw(t, "at"))
+		f := agedFleet()
+		n := newNode(status(declared("a")))
+		f.Observe(n, inFlight, 4, at)
+		got, known := f.InFlight(n, at)
+		if want := min(max(inFlight, 0), 1<<16-1); !known || got != want {
+			t.Fatalf("in flight %d (known: %v), want %d", got, known, want)
+		}
+		if _, known := f.InFlight(n, at+Instant(believed)+Instant(time.Millisecond)); known {
+			t.Fatal("believed beyond its time")
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Dispatch counts the selection of nodes, deliveries and the outcomes of jobs.
+type Dispatch struct {
+	PoolQuery          *prometheus.CounterVec // success
+	NodeSelection      *prometheus.CounterVec // result
+	NoAvailableNode    *prometheus.CounterVec // selector, reason
+	SlowPath           *prometheus.CounterVec // path
+	Refusals           *prometheus.CounterVec // reason
+	CandidatesRejected *prometheus.CounterVec // reason
+	Deliveries         *prometheus.CounterVec // result
+	ACKTimeouts        prometheus.Counter
+	Retries            *prometheus.CounterVec   // reason
+	Jobs               *prometheus.CounterVec   // state
+	JobDuration        *prometheus.HistogramVec // state
+	Fenced             *prometheus.CounterVec   // message, cause
+
+	// The series below are resolved once: looking up a label for every job would cost.
+	reserve                      [16]prometheus.Counter // by store.Verdict
+	accepted, refused            prometheus.Observer
+	poolWithNodes, poolWithout   prometheus.Counter
+	selectedCount, deliveryCount prometheus.Counter
+	outcomes                     [core.StateCancelled + 1]jobOutcome
+}
+
+// jobOutcome has the series of the jobs that ended in one state.
+type jobOutcome struct {
+	count    prometheus.Counter
+	duration prometheus.Observer
+}
+
+func newDispatch(f factory) Dispatch {
+	d := Dispatch{
+		PoolQuery:     f.counterVec("pool_query_total", "Queries of the pool of a direction; success is false if it is empty.", "success"),
+		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
+		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",
+			"Refusals, by the requirement that was not met and the reason of the candidates.", "selector", "reason"),
+		SlowPath:           f.counterVec("scheduler_slow_path_total", "Requests slower than path_warn_ms.", "path"),
+		Refusals:           f.counterVec("lingua_refusals_total", "Dispatches refused, by code.", "reason"),
+		CandidatesRejected: f.counterVec("lingua_candidates_rejected_total", "Candidates rejected in refused dispatches, by reason.", "reason"),
+		Deliveries:         f.counterVec("lingua_deliveries_total", "Deliveries of jobs to nodes, by result.", "result"),
+		ACKTimeouts:        f.counter("lingua_ack_timeouts_total", "Attempts that their node did not acknowledge in time."),
+		Retries:            f.counterVec("lingua_retries_total", "Attempts that were followed by another, by reason.", "reason"),
+		Jobs:               f.counterVec("lingua_jobs_total", "Jobs that ended, by state.", "state"),
+		JobDuration: f.histogramVec("lingua_job_duration_seconds", "From the record of a job to its end.",
+			prometheus.ExponentialBuckets(1e-3, 2, 16), "state"),
+		Fenced: f.counterVec("lingua_fenced_total",
+			"Messages that changed nothing because their sender does not hold the job.", "message", "cause"),
+	}
+	duration := f.histogramVec("lingua_dispatch_duration_seconds", "From the request to the delivery or the refusal.",
+		prometheus.ExponentialBuckets(50e-6, 2, 18), "outcome")
+	d.accepted, d.refused = duration.WithLabelValues("accepted"), duration.WithLabelValues("refused")
+	reserve := f.counterVec("lingua_reserve_total", "Reservations, by verdict of the ledger.", "verdict")
+	for _, v := range store.Verdicts() {
+		d.reserve[v] = reserve.WithLabelValues(v.String())
+	}
+	d.poolWithNodes, d.poolWithout = d.PoolQuery.WithLabelValues("true"), d.PoolQuery.WithLabelValues("false")
+	d.selectedCount = d.NodeSelection.WithLabelValues("OK")
+	d.deliveryCount = d.Deliveries.WithLabelValues("delivered")
+	for s := range core.States() {
+		if s.Terminal() {
+			d.outcomes[s] = jobOutcome{d.Jobs.WithLabelValues(s.String()), d.JobDuration.WithLabelValues(s.String())}
+		}
+	}
+	return d
+}
+
+// CountReserve counts a reservation by its verdict.
+func (d *Dispatch) CountReserve(v store.Verdict) { d.reserve[v].Inc() }
+
+// ObserveDispatch records the duration of a dispatch.
+func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool) {
+	if refused {
+		d.refused.Observe(took.Seconds())
+	} else {
+		d.accepted.Observe(took.Seconds())
+	}
+}
+
+// ObserveJobEnd counts a job that ended and records its duration.
+func (d *Dispatch) ObserveJobEnd(state core.State, took time.Duration) {
+	d.outcomes[state].count.Inc()
+	d.outcomes[state].duration.Observe(took.Seconds())
+}
+
+// CountSelection counts a selection that found a node.
+func (d *Dispatch) CountSelection() { d.selectedCount.Inc() }
+
+// CountDelivery counts a job that was delivered.
+func (d *Dispatch) CountDelivery() { d.deliveryCount.Inc() }
+
+// CountPoolQuery counts a query of a pool by the number of its nodes.
+func (d *Dispatch) CountPoolQuery(nodes int) {
+	if nodes > 0 {
+		d.poolWithNodes.Inc()
+	} else {
+		d.poolWithout.Inc()
+	}
+}
