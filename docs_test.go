@@ -62,7 +62,7 @@ func TestConfigurationPageMatchesTheReference(t *testing.T) {
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "examples/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -72,17 +72,37 @@ func pages(t *testing.T) []string {
 	return all
 }
 
+// anchors returns the headings of a page, as links name them.
+func anchors(page string) map[string]bool {
+	all := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		plain := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(plain, " ", "-")] = true
+	}
+	return all
+}
+
+// TestLinksHaveTargets checks that every relative link leads to a file that exists, and to a heading in it.
 func TestLinksHaveTargets(t *testing.T) {
 	t.Parallel()
-	link := regexp.MustCompile(`\]\(([^)#: ]+)(#[^)]*)?\)`)
-	for _, page := range pages(t) {
+	link := regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^) ]*))?\)`)
+	read := func(page string) string {
 		body, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllStringSubmatch(string(body), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+		return string(body)
+	}
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(read(page), -1) {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which does not exist", page, m[1])
+			} else if m[2] != "" && !anchors(read(target))[m[2]] {
+				t.Errorf("%s links to #%s of %s, which has no such heading", page, m[2], target)
 			}
 		}
 	}
@@ -122,6 +142,34 @@ func TestEveryDecisionIsListed(t *testing.T) {
 		dir, name := filepath.Split(page)
 		if dir == "docs/decisions/" && name != "README.md" && !strings.Contains(string(index), "("+name+")") {
 			t.Errorf("docs/decisions/README.md does not list %s", name)
+		}
+	}
+}
+
+// TestTrackRecordNamesTests checks that the tests which docs/track-record.md names exist.
+func TestTrackRecordNamesTests(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/track-record.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := make(map[string]bool)
+	goFiles(t, func(file, _ string) {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(body, -1) {
+			tests[string(m[1])] = true
+		}
+	})
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(page, -1)
+	if len(named) < 10 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+	for _, m := range named {
+		if !tests[string(m[1])] {
+			t.Errorf("there is no %s", m[1])
 		}
 	}
 }
