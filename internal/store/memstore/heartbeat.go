@@ -74,14 +74,14 @@ func (s *Store) reconcileLease(n *node, l *lease, a *store.Activity, result *sto
 	case l.state == core.LeaseRevoked:
 		// A job that is still on its way is on no list. Here too, the first omission may come from a heartbeat that was written
 		// before the job arrived. A job that was on a list and is omitted now has ended on the node.
-		if !a.Lists {
-			s.extendUnlisted(l, now)
-		}
-		if !a.Lists && expired(l.expires, now) || a.Lists && !listed && l.omitted == once && !repeat {
+		if a.Lists && !listed && l.omitted == once && !repeat {
 			return true
 		}
-		if listed {
+		// A slot that this heartbeat does not free must stay taken until the next one, because the node is grantable until then.
+		if listed || a.Lists && !repeat {
 			s.renewLease(l, now)
+		} else if s.extendUnlisted(l, now); expired(l.expires, now) {
+			return true
 		}
 		if listed || a.Lists && (l.omitted != never || !s.inTransit(l, now)) {
 			l.omitted = once
@@ -127,7 +127,7 @@ func (s *Store) reconcileLease(n *node, l *lease, a *store.Activity, result *sto
 	return false
 }
 
-// extendUnlisted renews a lease of a node that does not list its jobs for as long as the node may be working on this one: the job is
+// extendUnlisted renews a lease about which the node says nothing for as long as it may be working on the job: the job is
 // delivered within ReservedTTL after the reservation, and the node then has the time of an attempt.
 func (s *Store) extendUnlisted(l *lease, now moment) {
 	until := l.reservedAt.add(s.timing.ReservedTTL + s.timing.Attempt)

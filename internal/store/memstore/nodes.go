@@ -88,10 +88,12 @@ func (s *Store) reconcileRegistration(n *node, a *store.Activity, r *store.Regis
 			r.Kept = append(r.Kept, s.exportLease(n, l))
 		case l.state == core.LeaseRevoked && a.Lists && !l.adopted() && l.omitted != once:
 			// The list may have been written before the job arrived. Heartbeats decide, because a repeated one is recognised.
+			s.renewLease(l, now)
 		case l.state == core.LeaseRevoked, l.adopted():
 			n.remove(i)
 		case s.isYoungReservation(l, now):
 			// The job may be on its way to the node in its new epoch: the acknowledgement, or its absence, decides.
+			s.renewLease(l, now)
 		default:
 			r.Orphans = append(r.Orphans, s.exportLease(n, l))
 		}

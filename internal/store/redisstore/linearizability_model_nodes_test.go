@@ -22,7 +22,9 @@ func (m *modelLedger) register(q *request, a *answer, epoch core.Epoch) {
 		s := &m.leases[i]
 		switch {
 		case !isListed(q, s):
-			if s.state != core.LeaseRevoked && !s.isYoung(now) {
+			if s.state == core.LeaseRevoked || s.isYoung(now) {
+				s.expires = expiry(now)
+			} else {
 				orphans = append(orphans, s.export(now))
 			}
 		case s.state == core.LeaseRevoked:
@@ -48,6 +50,18 @@ func (m *modelLedger) register(q *request, a *answer, epoch core.Epoch) {
 	a.lists = formatLeases("kept", kept) + formatLeases("orphans", orphans) + formatLeases("strays", strays)
 }
 
+// isFreed reports whether a heartbeat removes a lease.
+func (m *modelLedger) isFreed(q *request, s modelLease, repeated bool, now int64) bool {
+	switch {
+	case s.state == core.LeaseRevoked && q.activity.Lists && !repeated:
+		return !isListed(q, &s) && s.omitted == 1 // the first omission may come from a list that was written before the job arrived
+	case s.state == core.LeaseRevoked:
+		s.extendUnlisted(now)
+		return !isListed(q, &s) && !s.isLive(now)
+	}
+	return s.isAdopted() && (q.activity.Lists && !isListed(q, &s) || !q.activity.Lists && !s.isLive(now))
+}
+
 // heartbeat applies a heartbeat.
 func (m *modelLedger) heartbeat(q *request, a *answer) {
 	now := a.now
@@ -65,17 +79,7 @@ func (m *modelLedger) heartbeat(q *request, a *answer) {
 	}
 
 	known := m.leasedJobs()
-	for i := range m.leases {
-		if s := &m.leases[i]; !q.activity.Lists && s.state == core.LeaseRevoked {
-			s.extendUnlisted(now)
-		}
-	}
-	m.leases = slices.DeleteFunc(m.leases, func(s modelLease) bool {
-		unlisted := q.activity.Lists && !isListed(q, &s) || !q.activity.Lists && !s.isLive(now)
-		// The list may have been written before the job arrived.
-		mayBeInTransit := q.activity.Lists && s.state == core.LeaseRevoked && (s.omitted != 1 || repeated)
-		return unlisted && !mayBeInTransit && (s.state == core.LeaseRevoked || s.isAdopted())
-	})
+	m.leases = slices.DeleteFunc(m.leases, func(s modelLease) bool { return m.isFreed(q, s, repeated, now) })
 	var orphans, overdue, strays []core.Lease
 	var cancels []store.ActiveJob
 	for i := range m.leases {
@@ -83,8 +87,10 @@ func (m *modelLedger) heartbeat(q *request, a *answer) {
 		overdueNow := s.age(now) >= ms(linearTiming.Attempt)
 		switch listed := isListed(q, s); {
 		case s.state == core.LeaseRevoked:
-			if listed {
+			if listed || q.activity.Lists && !repeated {
 				s.expires = expiry(now)
+			} else {
+				s.extendUnlisted(now)
 			}
 			if listed || q.activity.Lists && (s.omitted != 0 || !s.inTransit(now)) {
 				s.omitted = 1

@@ -134,7 +134,7 @@ func (s *modelLease) isYoung(now int64) bool {
 
 func (s *modelLease) inTransit(now int64) bool { return s.age(now) < ms(linearTiming.ReservedTTL) }
 
-// extendUnlisted renews a lease for as long as a node that does not list its jobs may be working on this one.
+// extendUnlisted renews a lease about which the node says nothing for as long as it may be working on the job.
 func (s *modelLease) extendUnlisted(now int64) {
 	if extended := min(expiry(now), s.reserved+(ms(linearTiming.ReservedTTL+linearTiming.Attempt)+tickMS-1)/tickMS+1); extended > tickOf(now) {
 		s.expires = max(s.expires, extended)

@@ -28,6 +28,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Nodes", nodeBehaviours},
 		{"Heartbeat", heartbeatBehaviours},
 		{"Heartbeat without lists", unlistedBehaviours},
+		{"Revoked leases", revokedBehaviours},
 		{"Connections", connectionBehaviours},
 		{"Watch", watchBehaviours},
 		{"Marks", markBehaviours},

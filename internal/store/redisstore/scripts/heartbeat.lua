@@ -62,12 +62,12 @@ for i = 1, #members, 2 do
     writes[#writes + 1] = pack_score(expires, lease.reserved, state + omitted)
     writes[#writes + 1] = member
   end
-  -- extend renews a lease of a node that does not list its jobs for as long as the node may be working on this job.
-  local function extend()
-    local extended = math.min(expires, lease.reserved + max_busy)
-    if extended <= lease.expires or extended <= tick then return end
-    lease.expires = extended
-    writes[#writes + 1] = pack_score(extended, lease.reserved, lease.state + lease.omitted)
+  -- extend renews a lease about which the node says nothing for as long as it may be working on the job.
+  local function extend(omitted)
+    local extended = math.max(lease.expires, math.min(expires, lease.reserved + max_busy))
+    if extended <= tick or extended == lease.expires and omitted == lease.omitted then return end
+    lease.expires, lease.omitted = extended, omitted
+    writes[#writes + 1] = pack_score(extended, lease.reserved, lease.state + omitted)
     writes[#writes + 1] = member
   end
   -- report adds the lease to one of the lists of the reply.
@@ -79,16 +79,19 @@ for i = 1, #members, 2 do
   if lease.state == REVOKED then
     -- A job that is still on its way is on no list. Here too, the first omission may come from a heartbeat that was written before
     -- the job arrived. A job that was on a list and is omitted now has ended on the node.
-    if lists ~= '1' then extend() end
-    if lists ~= '1' and lease.expires <= tick or lists == '1' and not is_listed and lease.omitted == ONCE and not repeated then
+    local omitted = lease.omitted
+    local freed = lists == '1' and not is_listed and omitted == ONCE and not repeated
+    if is_listed or lists == '1' and not (omitted == NEVER and in_transit(lease, tick, reserved_ttl)) then omitted = ONCE end
+    -- A slot that this heartbeat does not free must stay taken until the next one, because the node is grantable until then.
+    if not freed and (is_listed or lists == '1' and not repeated) then
+      renew(REVOKED, omitted)
+    elseif not freed then
+      extend(omitted)
+      freed = lease.expires <= tick
+    end
+    if freed then
       removed[#removed + 1] = member
     else
-      if is_listed then
-        renew(REVOKED, ONCE)
-      elseif lists == '1' and not (lease.omitted == NEVER and in_transit(lease, tick, reserved_ttl)) then
-        writes[#writes + 1] = pack_score(lease.expires, lease.reserved, REVOKED + ONCE)
-        writes[#writes + 1] = member
-      end
       cancels[#cancels + 1] = job
     end
   elseif adopted then
@@ -106,7 +109,7 @@ for i = 1, #members, 2 do
   elseif lease.state == PARKED then
     report(orphans)
   elseif lists ~= '1' then
-    if is_overdue then extend() else renew(lease.state, lease.omitted) end
+    if is_overdue then extend(lease.omitted) else renew(lease.state, lease.omitted) end
     if is_overdue then report(overdue) end
   elseif is_young_reservation(lease, tick, reserved_ttl) then
     renew(lease.state, lease.omitted)

@@ -43,8 +43,16 @@ for i = 1, #members, 2 do
     writes[#writes + 1] = member
   elseif lease.state == REVOKED or adopted then
     -- The list may have been written before the job arrived. Heartbeats decide, because a repeated one is recognised.
-    if adopted or lists ~= '1' or lease.omitted == ONCE then removed[#removed + 1] = member end
-  elseif not is_young_reservation(lease, tick, reserved_ttl) then
+    if adopted or lists ~= '1' or lease.omitted == ONCE then
+      removed[#removed + 1] = member
+    else
+      writes[#writes + 1] = pack_score(expires, lease.reserved, lease.state + lease.omitted)
+      writes[#writes + 1] = member
+    end
+  elseif is_young_reservation(lease, tick, reserved_ttl) then
+    writes[#writes + 1] = pack_score(expires, lease.reserved, lease.state + lease.omitted)
+    writes[#writes + 1] = member
+  else
     orphans[#orphans + 1] = member
     orphans[#orphans + 1] = members[i + 1]
   end

@@ -1,0 +1,75 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// revokedBehaviours is the specification of revoked leases on a node that lists its jobs: a lease keeps its slot until the lists
+// show that the node does not have the job, and does not expire before that.
+var revokedBehaviours = []behaviour{
+	{"a heartbeat renews a revoked lease whose job may be on its way", func(t *testing.T, h *Harness) {
+		testHeartbeatRenewsRevoked(t, h, h.Timing.ReservedTTL*3/4)
+	}},
+	{"the first heartbeat that omits a revoked lease renews it", func(t *testing.T, h *Harness) {
+		testHeartbeatRenewsRevoked(t, h, h.Timing.ReservedTTL)
+	}},
+	{"a registration renews a revoked lease whose job may be on its way", func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, true) }},
+	{"a registration renews a reservation whose job may be on its way", func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, false) }},
+	{"a heartbeat that is repeated for ever does not keep a revoked lease", testRepeatedHeartbeatFreesRevoked},
+}
+
+func (h *Harness) revoke(t *testing.T, node core.NodeID, job core.JobID) {
+	t.Helper()
+	if err := h.Store.Revoke(t.Context(), leaseRef(node, job)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testHeartbeatRenewsRevoked(t *testing.T, h *Harness, age time.Duration) {
+	n := h.register(t, "node-a", 1)
+	h.mustReserve(t, n, "job-1")
+	h.revoke(t, "node-a", "job-1")
+	h.Wait(age)
+	h.heartbeat(t, n, heartbeat{seq: 1, active: []core.JobID{}})
+	h.Wait(h.Timing.Presence - age + h.Slack) // longer than the reservation would have lasted
+	h.wantOccupancy(t, "node-a", store.Occupancy{Max: 1, Running: 1})
+	for seq := range uint64(2) {
+		h.heartbeat(t, n, heartbeat{seq: 2 + seq, active: []core.JobID{}})
+	}
+	h.mustReserve(t, n, "job-2")
+}
+
+func testRegistrationRenews(t *testing.T, h *Harness, revoked bool) {
+	n := h.register(t, "node-a", 1)
+	h.mustReserve(t, n, "job-1")
+	if revoked {
+		h.revoke(t, "node-a", "job-1")
+	}
+	age := h.Timing.ReservedTTL * 3 / 4
+	h.Wait(age)
+	if _, err := h.Store.Register(t.Context(), store.RegisterParams{
+		Node: declaredNode("node-a", 1), Load: core.UnknownLoad, Activity: store.Activity{Lists: true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.Wait(h.Timing.Presence - age + h.Slack) // longer than the reservation would have lasted
+	if o := h.occupancy(t, "node-a"); o.InFlight() != 1 {
+		t.Errorf("%+v, want one slot taken", o)
+	}
+}
+
+func testRepeatedHeartbeatFreesRevoked(t *testing.T, h *Harness) {
+	n := h.register(t, "node-a", 1)
+	h.mustReserve(t, n, "job-1")
+	h.revoke(t, "node-a", "job-1")
+	step := h.Timing.Presence / 3
+	for waited := step; waited < h.Timing.ReservedTTL+h.Timing.Attempt+h.Timing.Presence; waited += step {
+		h.Wait(step)
+		h.heartbeat(t, n, heartbeat{seq: 1, active: []core.JobID{}})
+	}
+	h.mustReserve(t, n, "job-2")
+}
