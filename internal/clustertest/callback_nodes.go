@@ -268,7 +268,7 @@ func (n *callbackNode) runJob(ctx context.Context, key wire.ActiveJob, a *wire.A
 	n.busy--
 	delete(n.held, key) // from here on the slot is free for the node, whether or not the scheduler knows
 	n.mu.Unlock()
-	var failed jobFailure
+	var failed jobError
 	switch {
 	case err == nil:
 		err = n.report(ctx, "done", key, map[string]any{"status": "ok", "result": map[string]string{"text_tgt": text}})
@@ -299,10 +299,10 @@ func (n *callbackNode) recordWork(ctx context.Context, key wire.ActiveJob, a *wi
 	return recordAttempt(ctx, n.journal, &n.working, e, func() (string, error) { return n.work(ctx, a) })
 }
 
-// jobFailure is the reason for which a node fails a job.
-type jobFailure string
+// jobError is the reason for which a node fails a job.
+type jobError string
 
-func (f jobFailure) Error() string { return string(f) }
+func (f jobError) Error() string { return string(f) }
 
 // work takes some time and returns a result that names its origin.
 func (n *callbackNode) work(ctx context.Context, a *wire.Assignment) (string, error) {
@@ -319,7 +319,7 @@ func (n *callbackNode) work(ctx context.Context, a *wire.Assignment) (string, er
 		return "", ctx.Err()
 	}
 	if a.AttemptID == 1 && draw > 1-failRate {
-		return "", jobFailure("DRILL")
+		return "", jobError("DRILL")
 	}
 	text, err := json.Marshal(resultOrigin{Node: n.name, Job: a.JobID, Attempt: a.AttemptID, Bytes: size})
 	return string(text), err
@@ -352,5 +352,5 @@ func (n *callbackNode) fetchAudio(ctx context.Context, address string) (int64, e
 			return 0, ctx.Err()
 		}
 	}
-	return 0, jobFailure("AUDIO_LOST")
+	return 0, jobError("AUDIO_LOST")
 }

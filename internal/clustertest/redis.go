@@ -160,6 +160,6 @@ func (r *Redis) ServerOf(key string) (*redistest.Server, error) {
 
 // isMissingKey reports whether a command failed because its key does not exist. A key may expire between two commands.
 func isMissingKey(err error) bool {
-	var reply redistest.ErrorReply
+	var reply redistest.ReplyError
 	return errors.As(err, &reply) && (strings.HasPrefix(string(reply), "NOGROUP") || strings.Contains(string(reply), "no such key"))
 }

@@ -67,7 +67,9 @@ func (s *Selection) Next() fleet.Member {
 	return first
 }
 
-func (s *Selection) inFlightShare(n *fleet.Node) float64 { return s.picker.fleet.Utilization(n, s.query.Now) }
+func (s *Selection) inFlightShare(n *fleet.Node) float64 {
+	return s.picker.fleet.Utilization(n, s.query.Now)
+}
 
 // filter returns the member if it passes the filters and is believed to have a free slot, else none.
 func (s *Selection) filter(m fleet.Member) fleet.Member {

@@ -15,7 +15,7 @@ func doRedirected(t *testing.T, addr string, args ...string) (any, error) {
 	asking := false
 	for {
 		reply, err := doAt(t, addr, asking, args...)
-		var redirection ErrorReply
+		var redirection ReplyError
 		if !errors.As(err, &redirection) {
 			return reply, err
 		}

@@ -15,11 +15,11 @@ import (
 // answerTimeout is how long a server may take to answer. A stopped server never answers.
 const answerTimeout = 5 * time.Second
 
-// ErrorReply is an error reply of Redis.
-type ErrorReply string
+// ReplyError is an error reply of Redis.
+type ReplyError string
 
 // Error implements error.
-func (e ErrorReply) Error() string { return string(e) }
+func (e ReplyError) Error() string { return string(e) }
 
 // conn is a connection that speaks enough RESP2 to run commands. A client library would reconnect, retry and follow
 // redirections, and so hide what the tests examine.
@@ -39,7 +39,7 @@ func dial(ctx context.Context, addr string, timeout time.Duration) (*conn, error
 }
 
 // do sends a command and reads its reply: a string, an int64, nil or a []any of these. An error reply is returned as an
-// ErrorReply.
+// ReplyError.
 func (c *conn) do(args ...string) (any, error) {
 	if err := c.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (c *conn) do(args ...string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if failure, refused := reply.(ErrorReply); refused {
+	if failure, refused := reply.(ReplyError); refused {
 		return nil, failure
 	}
 	return reply, nil
@@ -79,7 +79,7 @@ func (c *conn) receive() (any, error) {
 	case '+':
 		return rest, nil
 	case '-':
-		return ErrorReply(rest), nil
+		return ReplyError(rest), nil
 	}
 	n, err := strconv.ParseInt(rest, 10, 64)
 	switch {

@@ -78,7 +78,7 @@ func (s *Server) Addr() string { return child.Address(s.port) }
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 
 // Do runs one command on a new connection and returns the reply: a string, an int64, nil or a []any of these. An error
-// reply is returned as an ErrorReply; a server that does not answer within seconds is a timeout.
+// reply is returned as an ReplyError; a server that does not answer within seconds is a timeout.
 func (s *Server) Do(args ...string) (any, error) {
 	return s.doTimeout(answerTimeout, args...)
 }

@@ -29,7 +29,7 @@ func TestServerReplies(t *testing.T) {
 		{`return -7`, int64(-7)},
 		{`return false`, nil},
 		{`return {1, "a", {false, {}}, redis.error_reply("ERR inner")}`,
-			[]any{int64(1), "a", []any{nil, []any{}}, ErrorReply("ERR inner")}},
+			[]any{int64(1), "a", []any{nil, []any{}}, ReplyError("ERR inner")}},
 	} {
 		got, err := s.Do("EVAL", c.script, "0")
 		if err != nil {
@@ -39,7 +39,7 @@ func TestServerReplies(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.script, diff)
 		}
 	}
-	if _, err := s.Do("EVAL", `return redis.error_reply("ERR no")`, "0"); !errors.Is(err, ErrorReply("ERR no")) {
+	if _, err := s.Do("EVAL", `return redis.error_reply("ERR no")`, "0"); !errors.Is(err, ReplyError("ERR no")) {
 		t.Errorf("an error reply was returned as %v", err)
 	}
 	got, err := s.Do("CONFIG", "GET", "maxmemory")
