@@ -188,7 +188,7 @@ func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail
 	j := p.runner.resume(job)
 	if !j.endAttempt(p.runner.decide.Context(), f) {
 		if j.storeDown {
-			return storeDown()
+			return store.Unavailable()
 		}
 		return nil // it has ended, or another instance moves it
 	}

@@ -74,7 +74,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Place
 		return placementOf(f.record(), fingerprint)
 	}
 	if _, uncertain := d.uncertain.Load(id); uncertain {
-		return Placement{}, storeDown() // its record may exist and is about to be failed: it is no answer
+		return Placement{}, store.Unavailable() // its record may exist and is about to be failed: it is no answer
 	}
 	d.inFlight.increment() // before draining is read: either Drain waits for this request, or the request sees that it drains
 	defer d.inFlight.decrement()
@@ -99,7 +99,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Place
 	case err != nil:
 		d.store.recordError("create", err)
 		d.failUncertain(reserved)
-		return Placement{}, storeDown()
+		return Placement{}, store.Unavailable()
 	case !created:
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return placementOf(job, fingerprint)
@@ -122,7 +122,7 @@ func (d *Dispatcher) refuse(ctx context.Context, id core.JobID, fingerprint stri
 		return placementOf(job, fingerprint)
 	case err != nil && !errors.Is(err, store.ErrNoJob):
 		d.store.recordError("get", err)
-		return Placement{}, storeDown()
+		return Placement{}, store.Unavailable()
 	}
 	return Placement{}, refusal
 }
@@ -314,12 +314,7 @@ func storeError(ctx context.Context) *wire.Error {
 	if ctx.Err() != nil {
 		return wire.Errorf(wire.DeadlineExceeded, "the request ended before it was decided")
 	}
-	return storeDown()
-}
-
-// storeDown is the refusal while the store does not answer.
-func storeDown() *wire.Error {
-	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer, so nothing can be granted safely: try again").RetryIn(time.Second)
+	return store.Unavailable()
 }
 
 // callGroup lets concurrent calls for the same job share one result.

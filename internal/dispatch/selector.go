@@ -98,7 +98,7 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (reservation,
 	for m := selection.Next(); m.Node != nil; m = selection.Next() {
 		res, verdict, err := s.reserve(ctx, r, &q, m)
 		if err != nil {
-			return reservation{}, storeDown()
+			return reservation{}, store.Unavailable()
 		}
 		if verdict == store.OK {
 			return res, nil
@@ -123,7 +123,7 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNoNode):
 			s.store.recordError("node", err)
-			return reservation{}, false, storeDown()
+			return reservation{}, false, store.Unavailable()
 		case err != nil && r.requirePreferred():
 			return reservation{}, false, &wire.Error{
 				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
@@ -144,7 +144,7 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 			res, verdict, err := s.reserve(ctx, r, q, m)
 			switch {
 			case err != nil:
-				return reservation{}, false, storeDown()
+				return reservation{}, false, store.Unavailable()
 			case verdict == store.OK:
 				return res, true, nil
 			}
@@ -190,7 +190,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 		}
 		batch, err := s.prober.read(ctx, ids[:len(chunk)])
 		if err != nil {
-			return reservation{}, storeDown()
+			return reservation{}, store.Unavailable()
 		}
 		for _, m := range chunk {
 			occupancy := batch.occupancyOf(m.ID())
@@ -202,7 +202,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 					batch.unclaimSlot(m.ID())
 				}
 				if err != nil {
-					return reservation{}, storeDown()
+					return reservation{}, store.Unavailable()
 				}
 				if verdict == store.OK {
 					return res, nil

@@ -70,26 +70,29 @@ func (s *Server) Close() {
 	s.work.Wait()
 }
 
-// Serve serves a connection in the background, until it ends. Before the node has registered there is no conn, so nothing that
-// it sends can reach a job.
+// Serve serves a connection in the background, until it ends.
 func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
-	s.work.Go(func() {
-		n, e := s.awaitRegister(ws, &grant)
-		if e != nil {
-			socket.Refuse(ws, e)
+	s.work.Go(func() { socket.Protect(ws, s.Log, func() { s.serve(ws, &grant) }) })
+}
+
+// serve serves a connection until it ends. Before the node has registered there is no conn, so nothing that it sends can reach a
+// job.
+func (s *Server) serve(ws *socket.Conn, grant *auth.NodeGrant) {
+	n, e := s.awaitRegister(ws, grant)
+	if e != nil {
+		socket.Refuse(ws, e)
+		return
+	}
+	defer s.disconnected(n)
+	for {
+		m, err := ws.Read()
+		if err != nil {
 			return
 		}
-		defer s.disconnected(n)
-		for {
-			m, err := ws.Read()
-			if err != nil {
-				return
-			}
-			if e := s.handle(s.ctx, n, m); e != nil {
-				socket.ReplyError(ws, m, e)
-			}
+		if e := s.handle(s.ctx, n, m); e != nil {
+			socket.ReplyError(ws, m, e)
 		}
-	})
+	}
 }
 
 // awaitRegister reads the first message, which must be node_register, and admits the node.

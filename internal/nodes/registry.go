@@ -275,5 +275,5 @@ func (r *Registry) storeError(ctx context.Context, operation string, err error) 
 	if ctx.Err() == nil {
 		r.log.Warn("the store did not answer", "operation", operation, "error", err)
 	}
-	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
+	return store.Unavailable()
 }

@@ -101,7 +101,7 @@ func New(o Options) *Server {
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		access: s.access, hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage),
+		access: s.access, hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -20,13 +21,14 @@ type sessionServer struct {
 	sessions     *session.Registry
 	read         *convert.Reader
 	firstMessage time.Duration
+	log          *slog.Logger
 	ctx          context.Context // ends with close
 	cancel       context.CancelFunc
 	work         sync.WaitGroup // the goroutines of connections
 }
 
-func newSessionServer(sessions *session.Registry, read *convert.Reader, firstMessage time.Duration) *sessionServer {
-	s := &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage}
+func newSessionServer(sessions *session.Registry, read *convert.Reader, firstMessage time.Duration, log *slog.Logger) *sessionServer {
+	s := &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage, log: log}
 	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
 	return s
 }
@@ -51,28 +53,31 @@ func (c *sessionConn) handlePong(payload []byte) {
 	}
 }
 
-// serve serves a connection in the background, until it ends.
+// serveInBackground serves a connection in the background, until it ends.
+func (s *sessionServer) serveInBackground(c *sessionConn) {
+	s.work.Go(func() { socket.Protect(c.ws, s.log, func() { s.serve(c) }) })
+}
+
+// serve serves a connection until it ends.
 func (s *sessionServer) serve(c *sessionConn) {
-	s.work.Go(func() {
-		if e := s.open(c); e != nil {
-			socket.Refuse(c.ws, e)
+	if e := s.open(c); e != nil {
+		socket.Refuse(c.ws, e)
+		return
+	}
+	defer c.session.Detach()
+	for {
+		m, err := c.ws.Read()
+		if err != nil {
 			return
 		}
-		defer c.session.Detach()
-		for {
-			m, err := c.ws.Read()
-			if err != nil {
-				return
+		if e := s.handleMessage(c.session, m); e != nil {
+			if e.Code == wire.RateLimited && isAudio(m) {
+				c.ws.Close(wire.CloseOverloaded, e) // the client sends the refused audio again after a resume
+				continue
 			}
-			if e := s.handleMessage(c.session, m); e != nil {
-				if e.Code == wire.RateLimited && isAudio(m) {
-					c.ws.Close(wire.CloseOverloaded, e) // the client sends the refused audio again after a resume
-					continue
-				}
-				socket.ReplyError(c.ws, m, e)
-			}
+			socket.ReplyError(c.ws, m, e)
 		}
-	})
+	}
 }
 
 // isAudio reports whether a message is audio of a session.

@@ -55,7 +55,7 @@ func (h *socketHandlers) connectSession(w http.ResponseWriter, r *http.Request) 
 	if c.ws, err = h.hub.AcceptWithPong(w, r, c.handlePong); err != nil {
 		return // AcceptWithPong has answered
 	}
-	h.sessions.serve(c)
+	h.sessions.serveInBackground(c)
 }
 
 // close waits for everything that runs for connections, which must be closed before.

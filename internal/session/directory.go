@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -178,5 +177,5 @@ func (d *Directory) DeliverPartial(p *wire.JobPartial) {
 // storeDown logs an error of the store and returns the error that is reported to the client.
 func (d *Directory) storeDown(err error) *wire.Error {
 	d.log.Warn("the store did not answer", "operation", "session", "error", err)
-	return wire.Errorf(wire.SchedulerDependencyDown, "the shared store does not answer: try again").RetryIn(time.Second)
+	return store.Unavailable()
 }

@@ -1,6 +1,8 @@
 package socket
 
 import (
+	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +37,18 @@ func ReadFirst(conn *Conn, timeout time.Duration, types ...wire.FrameType) (typ 
 		return "", nil, wire.Invalid("type", "the first message must be %s, not %s", want, typ)
 	}
 	return typ, m.Data, nil
+}
+
+// Protect calls serve, which serves a connection. If it panics, the panic is logged and this connection is closed with an error;
+// all others go on.
+func Protect(conn *Conn, log *slog.Logger, serve func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error("a connection handler panicked", "panic", p, "stack", string(debug.Stack()))
+			Refuse(conn, wire.Errorf(wire.Internal, "something went wrong here, not with your message; it was logged"))
+		}
+	}()
+	serve()
 }
 
 // Refuse closes a connection with an error.

@@ -1,8 +1,11 @@
 package socket_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +94,44 @@ func TestReplyError(t *testing.T) {
 	c.send(frame(fin|text, `{"type":"fatal"}`))
 	c.expectError(wire.Unauthorized)
 	c.expectClose(wire.CloseUnauthorized)
+}
+
+// TestPanicClosesItsConnectionOnly: the panic is logged, the peer gets an error, and other connections are served.
+func TestPanicClosesItsConnectionOnly(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	var mu sync.Mutex
+	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil))
+	s := startServerWith(t, socket.Options{}, func(c *socket.Conn) error {
+		var failed error
+		socket.Protect(c, log, func() {
+			for {
+				m, err := c.Read()
+				if err != nil {
+					failed = err
+					return
+				}
+				if string(m.Data) == "panic" {
+					panic("a defect")
+				}
+				c.Send(testFrame{Text: string(m.Data)})
+			}
+		})
+		return failed
+	})
+	other, c := dial(t, s.address), dial(t, s.address)
+	c.send(frame(fin|text, "panic"))
+	c.expectError(wire.Internal)
+	c.expectClose(wire.CloseInternal)
+	other.send(frame(fin|text, "hello"))
+	if got := other.next().Payload; !strings.Contains(got, "hello") {
+		t.Errorf("another connection got %s", got)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if text := logged.String(); !strings.Contains(text, "a defect") || !strings.Contains(text, "protocol_test.go") {
+		t.Errorf("logged %q, want the panic and its stack", text)
+	}
 }
 
 // TestCloseCodes: every error code has a close code of the range for applications.
