@@ -3,7 +3,11 @@ package lingua_test
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -171,5 +175,98 @@ func TestTrackRecordNamesTests(t *testing.T) {
 		if !tests[string(m[1])] {
 			t.Errorf("there is no %s", m[1])
 		}
+	}
+}
+
+// declarations returns the names that each package of the repository declares: Name, and Type.Member for methods and fields.
+func declarations(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	all := make(map[string]map[string]bool)
+	goFiles(t, func(file, dir string) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := all[path.Base(dir)]
+		if names == nil {
+			names = make(map[string]bool)
+			all[path.Base(dir)] = names
+		}
+		for _, d := range parsed.Decls {
+			declare(names, d)
+		}
+	})
+	return all
+}
+
+// declare adds the names of one declaration.
+func declare(names map[string]bool, d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			names[d.Name.Name] = true
+			return
+		}
+		receiver := d.Recv.List[0].Type
+		if p, ok := receiver.(*ast.StarExpr); ok {
+			receiver = p.X
+		}
+		if id, ok := receiver.(*ast.Ident); ok {
+			names[id.Name+"."+d.Name.Name] = true
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.ValueSpec:
+				for _, id := range spec.Names {
+					names[id.Name] = true
+				}
+			case *ast.TypeSpec:
+				names[spec.Name.Name] = true
+				var members *ast.FieldList
+				switch u := spec.Type.(type) {
+				case *ast.StructType:
+					members = u.Fields
+				case *ast.InterfaceType:
+					members = u.Methods
+				default:
+					continue
+				}
+				for _, m := range members.List {
+					for _, id := range m.Names {
+						names[spec.Name.Name+"."+id.Name] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPagesNameIdentifiersThatExist checks the identifiers in the architecture and the glossary, such as `store.Ledger.Reserve`.
+func TestPagesNameIdentifiersThatExist(t *testing.T) {
+	t.Parallel()
+	declared := declarations(t)
+	identifier := regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+(?:\\.[A-Za-z]+)?)`")
+	seen := 0
+	for _, page := range []string{"docs/architecture.md", "docs/glossary.md"} {
+		body, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range identifier.FindAllStringSubmatch(string(body), -1) {
+			names, known := declared[m[1]]
+			if !known {
+				continue
+			}
+			if seen++; !names[m[2]] {
+				t.Errorf("%s names %s.%s, which does not exist", page, m[1], m[2])
+			}
+		}
+	}
+	if seen < 60 {
+		t.Errorf("only %d identifiers were found", seen)
 	}
 }
