@@ -94,6 +94,7 @@ func settings(redis string) config.Config {
 	}
 	cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000
 	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 600_000, 0, 0
+	cfg.Scheduler.Sessions.UtteranceRate = 1_000_000
 	return cfg
 }
 

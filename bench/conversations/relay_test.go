@@ -63,6 +63,7 @@ func startSchedulerServer(b *testing.B) *benchServer {
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
 	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // there are no heartbeats here
 	cfg.Scheduler.Sessions.AheadMS, cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 600_000, 0, 0
+	cfg.Scheduler.Sessions.UtteranceRate = 1_000_000
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 6
 	s, err := scheduler.New(b.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {

@@ -99,6 +99,7 @@ type Sessions struct {
 	JoinWaitMS        Millis   `toml:"join_wait_ms" env:"JOIN_WAIT_MS" doc:"How long an utterance waits if no registered node can serve it: one may be registering."`
 	AheadMS           Millis   `toml:"ahead_ms" env:"AHEAD_MS" doc:"How far audio may run ahead of real time."`
 	OpenUtterances    int      `toml:"open_utterances" env:"OPEN_UTTERANCES" doc:"Maximum number of utterances of a session that wait for their results."`
+	UtteranceRate     int      `toml:"utterances_per_second" env:"UTTERANCES_PER_SECOND" doc:"How many utterances a session may begin each second, on average."`
 	OutboxKB          int      `toml:"outbox_kb" env:"OUTBOX_KB" doc:"Maximum KiB of results of a session that its client has not acknowledged; beyond it the oldest are dropped, and a resume reports it."`
 	AudioBufferMB     int      `toml:"audio_buffer_mb" env:"AUDIO_BUFFER_MB" doc:"Maximum MiB of audio of all sessions that this instance holds."`
 	PerAddress        int      `toml:"per_address" env:"PER_ADDRESS" doc:"Maximum number of WebSockets of one client address, 0: no limit."`
@@ -172,7 +173,7 @@ func Default() Config {
 			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, NodeRatePerMinute: 60},
 			Segmentation:      Segmentation{PauseMS: 1000, MaxUtteranceMS: 60_000, SilenceLevel: 0.01},
 			Sessions: Sessions{
-				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16, OutboxKB: 1024, AudioBufferMB: 256,
+				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16, UtteranceRate: 5, OutboxKB: 1024, AudioBufferMB: 256,
 				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
 			},
 			Observability: Observability{PathWarnMS: 50},

@@ -186,6 +186,7 @@ func (c *Config) validateSessions(v *validator) {
 	v.requireRange(sessions+".join_wait_ms", int64(s.JoinWaitMS), 0, 600_000)
 	v.requireRange(sessions+".ahead_ms", int64(s.AheadMS), 100, 600_000)
 	v.requireRange(sessions+".open_utterances", int64(s.OpenUtterances), 1, 1000)
+	v.requireRange(sessions+".utterances_per_second", int64(s.UtteranceRate), 1, 1_000_000)
 	v.require(s.OutboxKB >= 256 && s.OutboxKB <= 1<<20, sessions+".outbox_kb", "must be between 256, the size of one frame, and 1048576, not %d", s.OutboxKB)
 	v.requireRange(sessions+".audio_buffer_mb", int64(s.AudioBufferMB), 1, 1<<20)
 	v.requireMin(sessions+".per_address", int64(s.PerAddress), 0)

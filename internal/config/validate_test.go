@@ -94,6 +94,7 @@ var rules = []struct {
 	{"scheduler.sessions.wait_ms", "negative", func(c *Config) { c.Scheduler.Sessions.WaitMS = -1 }},
 	{"scheduler.sessions.join_wait_ms", "negative", func(c *Config) { c.Scheduler.Sessions.JoinWaitMS = -1 }},
 	{"scheduler.sessions.ahead_ms", "none", func(c *Config) { c.Scheduler.Sessions.AheadMS = 0 }},
+	{"scheduler.sessions.utterances_per_second", "none", func(c *Config) { c.Scheduler.Sessions.UtteranceRate = 0 }},
 	{"scheduler.sessions.open_utterances", "none", func(c *Config) { c.Scheduler.Sessions.OpenUtterances = 0 }},
 	{"scheduler.sessions.outbox_kb", "less than a frame", func(c *Config) { c.Scheduler.Sessions.OutboxKB = 255 }},
 	{"scheduler.sessions.audio_buffer_mb", "none", func(c *Config) { c.Scheduler.Sessions.AudioBufferMB = 0 }},

@@ -24,6 +24,7 @@ type Config struct {
 	JoinWait          time.Duration // how long an utterance waits if no registered node could serve it
 	Job               time.Duration // how long its job may take after that
 	MaxUnanswered     int           // utterances of a session that may wait for their results at once
+	UtteranceRate     int           // utterances that a session may begin each second
 	MaxUtteranceBytes int           // bytes of audio of one utterance
 	OutboxBytes       int64         // bytes of durable messages of one session that its client has not acknowledged
 	FirstMessage      time.Duration // reported to clients: how long a new connection may take to send its first message
@@ -49,7 +50,7 @@ func (c *Config) limits() wire.SessionLimits {
 		FrameBytes: wire.MaxFrame, UtteranceMS: c.MaxUtterance.Milliseconds(), BufferedMS: c.Ahead.Milliseconds(),
 		ResumeMS: c.Resume.Milliseconds(), IdleMS: c.Idle.Milliseconds(), OpenUtterances: c.MaxUnanswered,
 		FirstMessageMS: c.FirstMessage.Milliseconds(), PingIntervalMS: c.Ping.Milliseconds(),
-		ResultTimeoutMS: (c.resultTimeout() + resultSlack).Milliseconds(), UtteranceRate: utteranceRate,
+		ResultTimeoutMS: (c.resultTimeout() + resultSlack).Milliseconds(), UtteranceRate: c.UtteranceRate,
 	}
 }
 

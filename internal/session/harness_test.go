@@ -86,7 +86,7 @@ func run(t *testing.T, fn func(h *harness)) {
 func newHarness(t *testing.T, st store.Store) *harness {
 	h := &harness{t: t, store: st, cfg: session.Config{
 		Pause: time.Second, MaxUtterance: 10 * time.Second, Silence: 0.01, Ahead: 5 * time.Second, Resume: time.Minute,
-		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, MaxUnanswered: 4, MaxUtteranceBytes: 1 << 20, OutboxBytes: 1 << 20,
+		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, MaxUnanswered: 4, UtteranceRate: 5, MaxUtteranceBytes: 1 << 20, OutboxBytes: 1 << 20,
 	}}
 	h.dispatcher = &fakeDispatcher{placed: make(map[core.JobID]core.Spec)}
 	h.registry = h.newRegistry(st, h.dispatcher)

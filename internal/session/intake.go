@@ -44,8 +44,6 @@ type intake struct {
 }
 
 const (
-	// utteranceRate is how many utterances a session may begin each second.
-	utteranceRate = 5
 	// maxPendingFactor times MaxUnanswered is how many utterances of a session may be pending before no more can begin. No
 	// speaker gets there.
 	maxPendingFactor = 4
@@ -61,7 +59,7 @@ const (
 // init prepares the intake of a new session.
 func (in *intake) init(s *Session, now time.Time) {
 	in.session, in.pace.last = s, now
-	in.startLimit = rate.NewLimiter(utteranceRate, s.registry.cfg.MaxUnanswered)
+	in.startLimit = rate.NewLimiter(rate.Limit(s.registry.cfg.UtteranceRate), s.registry.cfg.MaxUnanswered)
 	in.pauseTimer = time.AfterFunc(time.Hour, in.checkPause)
 	in.pauseTimer.Stop()
 }
@@ -109,7 +107,7 @@ func (in *intake) checkBegin() *wire.Error {
 		return wire.Errorf(wire.RateLimited, "%d utterances wait for their results: send fewer at once", n).RetryIn(time.Second)
 	}
 	if !in.startLimit.Allow() {
-		return wire.Errorf(wire.RateLimited, "at most %d utterances may begin each second", utteranceRate).RetryIn(time.Second)
+		return wire.Errorf(wire.RateLimited, "at most %d utterances may begin each second", in.session.registry.cfg.UtteranceRate).RetryIn(time.Second)
 	}
 	return nil
 }
