@@ -2,6 +2,7 @@ package nodes_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func (h *harness) marks(id core.NodeID) []string {
 	for _, m := range marks {
 		services = append(services, m.Service)
 	}
+	slices.Sort(services)
 	return services
 }
 
