@@ -41,7 +41,7 @@ var mutants = map[string]mutant{
 	},
 	"late-writes-are-accepted": {
 		edits: []edit{
-			{luaScripts, `return limit > 0 and now > limit`, `return false`, 1},
+			{luaScripts, `return not_after > 0 and now > not_after`, `return false`, 1},
 			{luaScripts, `if now > tonumber\(ARGV\[1\]\) and ARGV\[1\] ~= '0' then return \{ now \} end`, ``, 4},
 		},
 		drill: drill{timeouts: resumableTimeouts, faults: []fault{delayWrites(instancePresence)}}, want: lateWrite,
