@@ -112,7 +112,9 @@ func (c *Reconciler) moveJob(ctx context.Context, l core.Lease, f attemptFailure
 			}
 			return false, nil
 		}
-		f.reason = job.Reason
+		freeSlot := f.freeSlot
+		f = lastFailure(job)
+		f.freeSlot = freeSlot
 		if waitsForAudio(job) {
 			j.failJob(ctx, f, core.ReasonAudioLost) // the audio did not come
 			return true, nil

@@ -117,16 +117,25 @@ func (r *runner) onTimer(ctx context.Context, f *inFlightJob) {
 	}
 	if waiting == phaseRunning && now.Before(attemptEnds) && now.Before(f.deadline) {
 		// Another instance may have received the result, or the node's failure.
-		if current, err := r.store.Get(ctx, job.ID); err == nil && (current.Token != job.Token || current.State != core.StateDispatched) {
-			r.inFlight.remove(job.ID)
-			r.resumeIfAudioHere(ctx, current)
-			return
+		if current, err := r.store.Get(ctx, job.ID); err == nil {
+			if current.Token != job.Token || current.State != core.StateDispatched {
+				r.inFlight.remove(job.ID)
+				r.resumeIfAudioHere(ctx, current)
+				return
+			}
+			f.setRebound(current) // the node may have registered again, through another instance
 		}
 		r.armCheck(f, job.Token, now)
 		return
 	}
 	j := r.resumeEntry(job, f)
-	if j.endAttempt(ctx, failure) {
+	ended := j.endAttempt(ctx, failure)
+	if !ended && j.job.Token == job.Token && j.job.State == core.StateDispatched && j.job.Epoch != job.Epoch {
+		// The node has registered again since the last check. The attempt is the same, and is over.
+		f.setRebound(j.job)
+		ended = j.endAttempt(ctx, failure)
+	}
+	if ended {
 		j.continueElsewhere(ctx, failure)
 		return
 	}

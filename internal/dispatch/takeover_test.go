@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // TestTakeOverJobs: another instance continues the jobs of a dead one.
@@ -275,6 +276,72 @@ func TestChecksOfTakenOverJobsAreSpread(t *testing.T) {
 			if n > 10 {
 				t.Errorf("%d of 40 jobs were checked in the same instant, %v", n, at.Format("05.000"))
 			}
+		}
+	})
+}
+
+// TestReboundJobEndsOnItsDispatcher: the node registers again through another instance than the job's dispatcher, and never
+// reports. The dispatcher continues with the node's new epoch when the attempt is over, and keeps no entry for ever.
+func TestReboundJobEndsOnItsDispatcher(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		dispatcher := h.otherInstance()
+		defer dispatcher.Close()
+		p, err := dispatcher.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dispatcher.Ack(t.Context(), reportOf(p)); err != nil {
+			t.Fatal(err)
+		}
+		before := h.job(p.Job).Epoch
+		active := []store.ActiveJob{{Job: p.Job, Attempt: p.Attempt}}
+		if err := h.register("node-a", 1, store.Activity{Lists: true, Active: active}); err != nil {
+			t.Fatal(err)
+		}
+		if now := h.job(p.Job); now.Epoch == before {
+			t.Fatalf("the job is still held in epoch %d", before)
+		}
+		h.addNode("node-b", 1)
+		h.advance(timing.Job+timing.Attempt, "node-a", "node-b") // until the job is over
+		if n := dispatcher.InFlight(); n != 0 {
+			t.Errorf("%d jobs in flight after the job's deadline: %+v", n, h.job(p.Job))
+		}
+	})
+}
+
+// TestTakenOverRetryKeepsFreeAttempt: a retry after NODE_BUSY costs no attempt, also when another instance takes it over.
+func TestTakenOverRetryKeepsFreeAttempt(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		dead := h.otherInstance()
+		p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
+			t.Fatal(err)
+		}
+		if err := dead.Fail(t.Context(), reportOf(p), core.ReasonNodeBusy, ""); err != nil {
+			t.Fatal(err)
+		}
+		dead.Close()
+		h.addNode("node-b", 1)
+		time.Sleep(3 * time.Second)
+		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+			t.Fatal(err)
+		}
+		for range 80 {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			if h.job(p.Job).State == core.StateDispatched {
+				break
+			}
+		}
+		if now := h.job(p.Job); now.State != core.StateDispatched || now.Attempt != 1 {
+			t.Errorf("%s in attempt %d, want DISPATCHED in attempt 1: %+v", now.State, now.Attempt, now.History)
 		}
 	})
 }
