@@ -431,3 +431,16 @@ func (h *harness) acknowledge(p dispatch.Placement) dispatch.Placement {
 	}
 	return p
 }
+
+// dispatchAcknowledged dispatches a job on an instance, and its node acknowledges it there.
+func (h *harness) dispatchAcknowledged(on *dispatch.Dispatcher, s core.Spec) dispatch.Placement {
+	h.t.Helper()
+	p, err := on.Dispatch(h.t.Context(), dispatch.Request{Spec: s})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := on.Ack(h.t.Context(), reportOf(p)); err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}

@@ -99,13 +99,7 @@ func TestDeadlineAfterTakeover(t *testing.T) {
 	run(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		dead := h.otherInstance()
-		p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
-			t.Fatal(err)
-		}
+		p := h.dispatchAcknowledged(dead, spec())
 		began := time.Now()
 		h.advance(12*time.Second, "node-a") // within its first attempt
 		dead.Close()
@@ -129,13 +123,7 @@ func TestHandedOffRetryEndsWithoutTakeover(t *testing.T) {
 	run(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		leaving := h.otherInstance()
-		p, err := leaving.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := leaving.Ack(t.Context(), reportOf(p)); err != nil {
-			t.Fatal(err)
-		}
+		p := h.dispatchAcknowledged(leaving, spec())
 		time.Sleep(5 * time.Second)
 		// The connection of node-a is lost and its grace period is over, as in nodes.Registry.MarkLost on the leaving instance.
 		if _, err := leaving.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
@@ -201,20 +189,13 @@ func TestTakeOverRetryOfAnotherInstancesJob(t *testing.T) {
 }
 
 // TestJobThatWaitsForAudioEndsAfterItsInstanceDied: a job waits for its audio; the instance that would have failed it after the
-// grace period dies, and its last node is dead. The
-// client came back without the audio, and waits for the outcome.
+// grace period dies, and its last node is dead. The client came back without the audio, and waits for the outcome.
 func TestJobThatWaitsForAudioEndsAfterItsInstanceDied(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		a := h.otherInstance(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
-		p, err := a.Dispatch(t.Context(), dispatch.Request{Spec: spec(ofSession)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Ack(t.Context(), reportOf(p)); err != nil {
-			t.Fatal(err)
-		}
+		p := h.dispatchAcknowledged(a, spec(ofSession))
 		time.Sleep(5 * time.Second)
 		if _, err := a.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
@@ -228,10 +209,7 @@ func TestJobThatWaitsForAudioEndsAfterItsInstanceDied(t *testing.T) {
 		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
-		h.advance(70*time.Second, "node-b")
-		j, err := h.dispatcher.Job(t.Context(), p.Job)
-		t.Logf("%v, %v", j, err)
-		h.advance(2*time.Minute, "node-b")
+		h.advance(70*time.Second+2*time.Minute, "node-b")
 		if j, err := h.dispatcher.Job(t.Context(), p.Job); err != nil || !j.State.Terminal() {
 			t.Errorf("three minutes later: %+v, %v", j, err)
 		}
@@ -245,13 +223,7 @@ func TestChecksOfTakenOverJobsAreSpread(t *testing.T) {
 		h.addNode("node-a", 40)
 		dead := h.otherInstance()
 		for i := range 40 {
-			p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec(withRequestID(fmt.Sprint("r", i)))})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
-				t.Fatal(err)
-			}
+			h.dispatchAcknowledged(dead, spec(withRequestID(fmt.Sprint("r", i))))
 			time.Sleep(17 * time.Millisecond) // they start at different times
 		}
 		dead.Close()
@@ -288,13 +260,7 @@ func TestReboundJobEndsOnItsDispatcher(t *testing.T) {
 		h.addNode("node-a", 1)
 		dispatcher := h.otherInstance()
 		defer dispatcher.Close()
-		p, err := dispatcher.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := dispatcher.Ack(t.Context(), reportOf(p)); err != nil {
-			t.Fatal(err)
-		}
+		p := h.dispatchAcknowledged(dispatcher, spec())
 		before := h.job(p.Job).Epoch
 		active := []store.ActiveJob{{Job: p.Job, Attempt: p.Attempt}}
 		if err := h.register("node-a", 1, store.Activity{Lists: true, Active: active}); err != nil {
@@ -317,13 +283,7 @@ func TestTakenOverRetryKeepsFreeAttempt(t *testing.T) {
 	run(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		dead := h.otherInstance()
-		p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
-			t.Fatal(err)
-		}
+		p := h.dispatchAcknowledged(dead, spec())
 		if err := dead.Fail(t.Context(), reportOf(p), core.ReasonNodeBusy, ""); err != nil {
 			t.Fatal(err)
 		}

@@ -115,15 +115,17 @@ func errCallback() *wire.Error {
 
 // admit registers a node, or resumes its epoch, and makes the connection its current one.
 func (s *Server) admit(ctx context.Context, ws *socket.Conn, grant *auth.NodeGrant, in *wire.NodeRegister) (*conn, *wire.Error) {
-	p, a, e := s.Read.Registration(&in.Declaration)
-	switch {
-	case convert.CheckOptionalID("node_id", in.NodeID) != nil:
-		return nil, convert.CheckOptionalID("node_id", in.NodeID)
-	case !grant.Covers(core.NodeID(in.NodeID)):
+	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
+		return nil, e
+	}
+	if !grant.Covers(core.NodeID(in.NodeID)) {
 		return nil, wire.FieldErrorf(wire.Forbidden, "node_id", "this token is not for a node of this name")
-	case in.CallbackURL != nil:
+	}
+	if in.CallbackURL != nil {
 		return nil, errCallback()
-	case e != nil:
+	}
+	p, a, e := s.Read.Registration(&in.Declaration)
+	if e != nil {
 		return nil, e
 	}
 	if p.Tenant, e = convert.Tenant(grant, p.Tenant); e != nil {

@@ -45,7 +45,7 @@ func DemoNodes() []*SocketNode {
 		faulty(newNode("lima", global, 4, 300), "fails 1 in 5", func(n *SocketNode) { n.Worker.Fail = 0.2 }),
 		faulty(newNode("cairo", global, 2, 300), "hangs 1 in 10", func(n *SocketNode) { n.Worker.Hang = 0.1 }),
 		faulty(newNode("delhi", asia, 4, 350), "rejects 1 in 5", func(n *SocketNode) { n.Worker.Reject = 0.2 }),
-		faulty(newNode("quito", europe, 2, 300), "loses its connection", func(n *SocketNode) { n.ConnectionLifetime = 3 * time.Second }),
+		faulty(newNode("quito", europe, 2, 300), "disconnects", func(n *SocketNode) { n.ConnectionLifetime = 3 * time.Second }),
 	}
 }
 
