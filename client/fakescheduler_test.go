@@ -60,8 +60,8 @@ func newInMemoryScheduler(t testing.TB, scripts ...connScript) *fakeScheduler {
 
 // close waits until every script has run.
 func (f *fakeScheduler) close() {
+	f.server.Close() // first: no script may start while running is waited for
 	f.running.Wait()
-	f.server.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.always == nil && f.conns != len(f.scripts) {

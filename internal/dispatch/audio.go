@@ -42,7 +42,7 @@ func (r *runner) waitForAudio(ctx context.Context, job *core.Job) {
 	if r.outcomes != nil {
 		r.outcomes.AudioWanted(ctx, job)
 	}
-	r.tasks.start(func(ctx context.Context) {
+	r.tasks.Go(func(ctx context.Context) {
 		if backoff.Sleep(ctx, r.cfg.AudioGrace+time.Second) {
 			if err := r.failWithoutAudio(ctx, job.ID); err != nil {
 				r.store.recordError("audio", err) // a heartbeat of its last node leads to it again
@@ -93,7 +93,7 @@ func (r *runner) resumeWithAudio(ctx context.Context, id core.JobID) (known bool
 		j := r.resume(job)
 		j.owner = audioOwner
 		if j.entry.beginSelection(job) {
-			r.tasks.start(func(ctx context.Context) { j.continueElsewhere(ctx, lastFailure(job)) })
+			r.tasks.Go(func(ctx context.Context) { j.continueElsewhere(ctx, lastFailure(job)) })
 		}
 	case job.State == core.StateRetrying && !r.tokens.owns(job):
 		r.resumeExpiredRetry(ctx, job)
@@ -118,7 +118,7 @@ func (r *runner) resumeExpiredRetry(ctx context.Context, job *core.Job) {
 	if !j.takeOverRetry(ctx, j.owner, retryLease) || !j.entry.beginSelection(j.job) {
 		return
 	}
-	r.tasks.start(func(ctx context.Context) { j.continueElsewhere(ctx, lastFailure(job)) })
+	r.tasks.Go(func(ctx context.Context) { j.continueElsewhere(ctx, lastFailure(job)) })
 }
 
 // lastFailure returns why the last attempt of a RETRYING job ended.

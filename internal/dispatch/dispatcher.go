@@ -29,6 +29,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -84,7 +85,7 @@ type Dispatcher struct {
 	store    *storeClient
 	fleet    *fleet.Fleet
 	metrics  *telemetry.Metrics
-	tasks    *tasks
+	tasks    *parallel.Group
 	decide   *deadline.Limit // for decisions about requests
 	tokens   *tokenSource
 	selector *selector
@@ -104,9 +105,9 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 		cfg.HasAudio = func(*core.Job) bool { return true }
 	}
 	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable()}
-	d.tasks = newTasks()
+	d.tasks = parallel.NewGroup() // jobs outlive the requests that made them
 	d.store = &storeClient{Store: st, metrics: m, log: log}
-	d.decide = deadline.New(d.tasks.ctx, cfg.DecideWithin, cfg.Fence)
+	d.decide = deadline.New(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
 	d.tokens = &tokenSource{instance: cfg.Instance}
 	d.waiting = newWaitQueue(fl, pk)
 	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.waiting, tasks: d.tasks}
@@ -114,7 +115,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.runner = &runner{
 		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
-		deliver: deadline.New(d.tasks.ctx, cfg.ACKTimeout, nil),
+		deliver: deadline.New(d.tasks.Context(), cfg.ACKTimeout, nil),
 	}
 	d.Reports = newReports(d.runner)
 	d.Reconciler = newReconciler(d.runner)
@@ -156,45 +157,7 @@ func (d *Dispatcher) Drain(ctx context.Context) int {
 // instance finds them through the lease sets.
 func (d *Dispatcher) Close() {
 	d.runner.draining.Store(true)
-	d.tasks.refuse()
+	d.tasks.Refuse()
 	d.inFlight.stopTimers()
-	d.tasks.stop()
-}
-
-// tasks runs background work and ends it together.
-type tasks struct {
-	ctx    context.Context // ends with stop
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	mu     sync.RWMutex // held for writing while closed is set
-	closed bool
-}
-
-func newTasks() *tasks {
-	t := &tasks{}
-	t.ctx, t.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // jobs outlive the requests that made them
-	return t
-}
-
-// start runs fn in the background, unless tasks are refused. The context ends with stop.
-func (t *tasks) start(fn func(ctx context.Context)) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if !t.closed {
-		t.wg.Go(func() { fn(t.ctx) })
-	}
-}
-
-// refuse makes start do nothing from now on.
-func (t *tasks) refuse() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-}
-
-// stop ends the context and waits for all tasks.
-func (t *tasks) stop() {
-	t.cancel()
-	t.wg.Wait()
+	d.tasks.Close()
 }

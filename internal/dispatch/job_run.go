@@ -251,7 +251,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		if j.caller == callerRefusable {
 			detached := *j
 			detached.caller = callerNone
-			j.runner.tasks.start(func(ctx context.Context) { detached.continueElsewhere(ctx, f) })
+			j.runner.tasks.Go(func(ctx context.Context) { detached.continueElsewhere(ctx, f) })
 			return false
 		}
 		if !wait.Wait(ctx) {

@@ -44,7 +44,7 @@ func (c *Reconciler) MoveOverdue(leases []core.Lease) {
 func (c *Reconciler) moveInBackground(leases []core.Lease, kind string, f attemptFailure) {
 	for _, l := range leases {
 		c.count(kind)
-		c.runner.tasks.start(func(ctx context.Context) {
+		c.runner.tasks.Go(func(ctx context.Context) {
 			if _, err := c.moveJob(ctx, l, f); err != nil {
 				c.store.recordError(kind, err) // the next heartbeat returns the lease again
 			}
@@ -131,7 +131,7 @@ func (c *Reconciler) moveJob(ctx context.Context, l core.Lease, f attemptFailure
 		r.waitForAudio(ctx, j.job)
 		return true, nil
 	}
-	r.tasks.start(func(ctx context.Context) { j.continueElsewhere(ctx, f) })
+	r.tasks.Go(func(ctx context.Context) { j.continueElsewhere(ctx, f) })
 	return true, nil
 }
 
@@ -251,7 +251,7 @@ func (c *Reconciler) takeOverJob(ctx context.Context, l core.Lease, dead core.In
 	c.count(kindTakeover)
 	switch {
 	case retrying:
-		c.runner.tasks.start(func(ctx context.Context) { c.moveWhenRetryExpires(ctx, l, job) })
+		c.runner.tasks.Go(func(ctx context.Context) { c.moveWhenRetryExpires(ctx, l, job) })
 		return nil
 	case err == nil && isCurrent(job, &l) && job.State == core.StateDispatched:
 		// The ACK timeout of its dispatcher has passed: whether there is an ACK is checked now.

@@ -192,7 +192,7 @@ func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail
 		}
 		return nil // it has ended, or another instance moves it
 	}
-	p.runner.tasks.start(func(ctx context.Context) { j.continueElsewhere(ctx, f) })
+	p.runner.tasks.Go(func(ctx context.Context) { j.continueElsewhere(ctx, f) })
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Place
 	if r.UntilPlaced {
 		c = callerUntilPlaced
 	}
-	return d.runner.start(job, reserved.reservedAt, c).run(d.tasks.ctx) // the caller may leave; the job continues
+	return d.runner.start(job, reserved.reservedAt, c).run(d.tasks.Context()) // the caller may leave; the job continues
 }
 
 // refuse returns the refusal of a request, unless the job has a record: then the record is the answer.
@@ -131,7 +131,7 @@ func (d *Dispatcher) refuse(ctx context.Context, id core.JobID, fingerprint stri
 // job will not be delivered. A record that another request has created meanwhile is left alone.
 func (d *Dispatcher) failUncertain(r reservation) {
 	d.uncertain.Store(r.lease.Job, nil)
-	d.tasks.start(func(ctx context.Context) {
+	d.tasks.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
 		defer cancel()
 		known := d.store.retry(ctx, func() error {

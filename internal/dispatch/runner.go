@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -27,7 +28,7 @@ type runner struct {
 	outcomes  Outcomes // nil: no sessions
 	metrics   *telemetry.Metrics
 	log       *slog.Logger
-	tasks     *tasks
+	tasks     *parallel.Group
 	decide    *deadline.Limit // for selections
 	deliver   *deadline.Limit // for deliveries
 
@@ -83,7 +84,7 @@ func (r *runner) armCheck(f *inFlightJob, token core.Token, now time.Time) {
 // timerFunc returns the function that a job's timer calls.
 func (r *runner) timerFunc(f *inFlightJob) func() {
 	return func() {
-		r.tasks.start(func(ctx context.Context) { r.onTimer(ctx, f) })
+		r.tasks.Go(func(ctx context.Context) { r.onTimer(ctx, f) })
 	}
 }
 

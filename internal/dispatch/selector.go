@@ -35,7 +35,7 @@ func newSelector(
 ) *selector {
 	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, lastNodes: newLastNodes(cfg.SpreadWindow), metrics: m, log: log}
 	s.prober = newProber(
-		func(fn func()) { sl.tasks.start(func(context.Context) { fn() }) },
+		func(fn func()) { sl.tasks.Go(func(context.Context) { fn() }) },
 		func(nodes []core.NodeID, into []store.Occupancy) error {
 			err := st.Probe(decide.Context(), nodes, into)
 			if err != nil {

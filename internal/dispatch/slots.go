@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -55,7 +56,7 @@ type slots struct {
 	fleet     *fleet.Fleet
 	transport Transport
 	waiting   *waitQueue
-	tasks     *tasks
+	tasks     *parallel.Group
 }
 
 // release frees the slot of a lease. With park the lease's name stays, so that the job can still be found through it.
@@ -64,9 +65,9 @@ func (s *slots) release(lease core.LeaseRef, n *fleet.Node, park bool) {
 	if n != nil {
 		p.Handle = n.Handle()
 	}
-	if err := s.tryRelease(s.tasks.ctx, p, n); err != nil {
+	if err := s.tryRelease(s.tasks.Context(), p, n); err != nil {
 		s.store.recordError("release", err)
-		s.tasks.start(func(ctx context.Context) {
+		s.tasks.Go(func(ctx context.Context) {
 			s.store.retry(ctx, func() error { return s.tryRelease(ctx, p, n) })
 		})
 	}
@@ -90,13 +91,13 @@ func (s *slots) releaseOrRevoke(old *core.Job, confirmed bool) {
 		s.release(lease, s.fleet.Node(old.Node), false)
 		return
 	}
-	if err := s.store.Revoke(s.tasks.ctx, lease); err != nil {
+	if err := s.store.Revoke(s.tasks.Context(), lease); err != nil {
 		s.store.recordError("revoke", err)
-		s.tasks.start(func(ctx context.Context) {
+		s.tasks.Go(func(ctx context.Context) {
 			s.store.retry(ctx, func() error { return s.store.Revoke(ctx, lease) })
 		})
 	}
-	s.transport.Cancel(s.tasks.ctx, lease.Node, lease.Job, lease.Attempt)
+	s.transport.Cancel(s.tasks.Context(), lease.Node, lease.Job, lease.Attempt)
 }
 
 // leaseOf names the lease of a job's current attempt.

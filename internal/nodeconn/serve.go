@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
@@ -16,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -52,51 +52,44 @@ type ServerOptions struct {
 // Server serves the connections of nodes.
 type Server struct {
 	ServerOptions
-	ctx   context.Context // ends with Close
-	close context.CancelFunc
-	work  sync.WaitGroup
+	work *parallel.Group // the goroutines of connections, and grace periods
 }
 
 // NewServer makes a server. End it with Close.
 func NewServer(o ServerOptions) *Server {
-	s := &Server{ServerOptions: o}
-	s.ctx, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
-	return s
+	return &Server{ServerOptions: o, work: parallel.NewGroup()}
 }
 
 // Close waits for everything that runs for connections. The connections must be closed before.
-func (s *Server) Close() {
-	s.close()
-	s.work.Wait()
-}
+func (s *Server) Close() { s.work.Close() }
 
 // Serve serves a connection in the background, until it ends.
 func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
-	s.work.Go(func() { socket.Protect(ws, s.Log, func() { s.serve(ws, &grant) }) })
+	s.work.Go(func(ctx context.Context) { socket.Protect(ws, s.Log, func() { s.serve(ctx, ws, &grant) }) })
 }
 
 // serve serves a connection until it ends. Before the node has registered there is no conn, so nothing that it sends can reach a
 // job.
-func (s *Server) serve(ws *socket.Conn, grant *auth.NodeGrant) {
-	n, e := s.awaitRegister(ws, grant)
+func (s *Server) serve(ctx context.Context, ws *socket.Conn, grant *auth.NodeGrant) {
+	n, e := s.awaitRegister(ctx, ws, grant)
 	if e != nil {
 		socket.Refuse(ws, e)
 		return
 	}
-	defer s.disconnected(n)
+	defer s.disconnected(ctx, n)
 	for {
 		m, err := ws.Read()
 		if err != nil {
 			return
 		}
-		if e := s.handle(s.ctx, n, m); e != nil {
+		if e := s.handle(ctx, n, m); e != nil {
 			socket.ReplyError(ws, m, e)
 		}
 	}
 }
 
 // awaitRegister reads the first message, which must be node_register, and admits the node.
-func (s *Server) awaitRegister(ws *socket.Conn, grant *auth.NodeGrant) (*conn, *wire.Error) {
+func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, grant *auth.NodeGrant) (*conn, *wire.Error) {
 	var in wire.NodeRegister
 	_, text, err := socket.ReadFirst(ws, s.FirstMessage, in.Type())
 	if err == nil {
@@ -105,7 +98,7 @@ func (s *Server) awaitRegister(ws *socket.Conn, grant *auth.NodeGrant) (*conn, *
 	if err != nil {
 		return nil, convert.Error(err)
 	}
-	return s.admit(s.ctx, ws, grant, &in)
+	return s.admit(ctx, ws, grant, &in)
 }
 
 // errCallback is the answer to a node that asks for its jobs in two ways.
@@ -220,23 +213,23 @@ func (s *Server) resendAudio(n *conn, listed []wire.ActiveAttempt) {
 }
 
 // disconnected gives a node whose connection is lost its grace period, and moves its jobs if it does not reconnect.
-func (s *Server) disconnected(n *conn) {
+func (s *Server) disconnected(ctx context.Context, n *conn) {
 	if !s.Conns.remove(n) {
 		return
 	}
-	s.work.Go(func() {
-		if !backoff.Sleep(s.ctx, s.Grace) {
+	s.work.Go(func(ctx context.Context) {
+		if !backoff.Sleep(ctx, s.Grace) {
 			return
 		}
 		defer s.Conns.lockNode(n.id)()
 		if !s.Conns.endGrace(n) {
 			return
 		}
-		if err := s.Nodes.MarkLost(s.ctx, n.id, n.currentEpoch()); err != nil {
+		if err := s.Nodes.MarkLost(ctx, n.id, n.currentEpoch()); err != nil {
 			s.Log.Warn("could not move the jobs of a node that did not reconnect", "node_id", n.id, "error", err)
 		}
 	})
-	s.recordLost(n)
+	s.recordLost(ctx, n)
 }
 
 // recordBackoff is between two tries to record a lost connection.
@@ -244,8 +237,8 @@ var recordBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.
 
 // recordLost records a lost connection in the store, so that no instance chooses the node until it reconnects. It is tried until
 // the store answers or the grace period is over, when the node is lost anyway.
-func (s *Server) recordLost(n *conn) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.Grace)
+func (s *Server) recordLost(ctx context.Context, n *conn) {
+	ctx, cancel := context.WithTimeout(ctx, s.Grace)
 	defer cancel()
 	recordBackoff.Retry(ctx, func() error {
 		if !s.Conns.isLost(n) {

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -22,22 +22,15 @@ type sessionServer struct {
 	read         *convert.Reader
 	firstMessage time.Duration
 	log          *slog.Logger
-	ctx          context.Context // ends with close
-	cancel       context.CancelFunc
-	work         sync.WaitGroup // the goroutines of connections
+	work         *parallel.Group // the goroutines of connections
 }
 
 func newSessionServer(sessions *session.Registry, read *convert.Reader, firstMessage time.Duration, log *slog.Logger) *sessionServer {
-	s := &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage, log: log}
-	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the requests that open them
-	return s
+	return &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage, log: log, work: parallel.NewGroup()}
 }
 
 // close waits for everything that runs for connections. The connections must be closed before.
-func (s *sessionServer) close() {
-	s.cancel()
-	s.work.Wait()
-}
+func (s *sessionServer) close() { s.work.Close() }
 
 // sessionConn is the WebSocket of a session. The goroutine that reads it sets session when the session has started or resumed.
 type sessionConn struct {
@@ -55,12 +48,12 @@ func (c *sessionConn) handlePong(payload []byte) {
 
 // serveInBackground serves a connection in the background, until it ends.
 func (s *sessionServer) serveInBackground(c *sessionConn) {
-	s.work.Go(func() { socket.Protect(c.ws, s.log, func() { s.serve(c) }) })
+	s.work.Go(func(ctx context.Context) { socket.Protect(c.ws, s.log, func() { s.serve(ctx, c) }) })
 }
 
 // serve serves a connection until it ends.
-func (s *sessionServer) serve(c *sessionConn) {
-	if e := s.open(c); e != nil {
+func (s *sessionServer) serve(ctx context.Context, c *sessionConn) {
+	if e := s.open(ctx, c); e != nil {
 		socket.Refuse(c.ws, e)
 		return
 	}
@@ -90,19 +83,19 @@ func isAudio(m socket.Message) bool {
 }
 
 // open reads the first message, and starts or resumes the session.
-func (s *sessionServer) open(c *sessionConn) *wire.Error {
+func (s *sessionServer) open(ctx context.Context, c *sessionConn) *wire.Error {
 	typ, text, err := socket.ReadFirst(c.ws, s.firstMessage, wire.SessionStart{}.Type(), wire.SessionResume{}.Type())
 	switch {
 	case err != nil:
 	case typ == wire.SessionStart{}.Type():
 		var in wire.SessionStart
 		if err = wire.Decode(text, &in); err == nil {
-			c.session, err = s.start(c, &in)
+			c.session, err = s.start(ctx, c, &in)
 		}
 	default:
 		var in wire.SessionResume
 		if err = wire.Decode(text, &in); err == nil {
-			c.session, err = s.resume(c, &in)
+			c.session, err = s.resume(ctx, c, &in)
 		}
 	}
 	if err != nil {
@@ -111,7 +104,7 @@ func (s *sessionServer) open(c *sessionConn) *wire.Error {
 	return nil
 }
 
-func (s *sessionServer) start(c *sessionConn, in *wire.SessionStart) (*session.Connection, error) {
+func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.SessionStart) (*session.Connection, error) {
 	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -145,7 +138,7 @@ func (s *sessionServer) start(c *sessionConn, in *wire.SessionStart) (*session.C
 	if p.Options, e = s.read.Options(&in.Options); e != nil {
 		return nil, e
 	}
-	return s.sessions.Start(s.ctx, p, c.ws)
+	return s.sessions.Start(ctx, p, c.ws)
 }
 
 // checkSession checks that a token is for a session.
@@ -156,7 +149,7 @@ func checkSession(grant *auth.SessionGrant, id string) *wire.Error {
 	return nil
 }
 
-func (s *sessionServer) resume(c *sessionConn, in *wire.SessionResume) (*session.Connection, error) {
+func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.SessionResume) (*session.Connection, error) {
 	if e := convert.CheckID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
@@ -166,7 +159,7 @@ func (s *sessionServer) resume(c *sessionConn, in *wire.SessionResume) (*session
 	if in.LastSeq < 0 {
 		return nil, wire.Invalid("last_seq", "counts from 0")
 	}
-	return s.sessions.Resume(s.ctx, session.ResumeParams{
+	return s.sessions.Resume(ctx, session.ResumeParams{
 		Session: core.SessionID(in.SessionID), Tenant: c.grant.Tenant, Token: in.ResumeToken, Last: in.LastSeq,
 	}, c.ws)
 }

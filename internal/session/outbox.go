@@ -171,7 +171,7 @@ func (o *outbox) flush() {
 	}
 	if s.conn != nil && o.hasUnsent() && !o.reading {
 		o.reading = true
-		s.registry.runInBackground(o.read)
+		s.registry.background.Go(o.read)
 	}
 	s.endIfComplete()
 }
@@ -323,7 +323,7 @@ func (o *outbox) confirm(seq int64) {
 func (o *outbox) check() {
 	if len(o.pending) > 0 && o.session.conn != nil && !o.reading {
 		o.reading = true
-		o.session.registry.runInBackground(o.readLast)
+		o.session.registry.background.Go(o.readLast)
 	}
 }
 

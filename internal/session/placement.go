@@ -51,7 +51,7 @@ func (s *Session) enqueue(u *utterance) {
 
 // startPlacing places an utterance that was enqueued, in the background.
 func (s *Session) startPlacing(u *utterance) {
-	s.registry.runInBackground(func(ctx context.Context) { s.registry.placer.place(ctx, u) })
+	s.registry.background.Go(func(ctx context.Context) { s.registry.placer.place(ctx, u) })
 }
 
 // cancelUtterance ends a committed utterance at its client's request, once. The caller holds the lock.
@@ -59,7 +59,7 @@ func (s *Session) cancelUtterance(u *utterance) {
 	if !u.placement.cancelled {
 		u.placement.cancelled = true
 		u.placement.cancel()
-		s.registry.runInBackground(func(ctx context.Context) { s.registry.placer.cancelJob(ctx, u) })
+		s.registry.background.Go(func(ctx context.Context) { s.registry.placer.cancelJob(ctx, u) })
 	}
 }
 
@@ -70,12 +70,12 @@ func (s *Session) expireUtterance(u *utterance, reason core.Reason) {
 	}
 	u.placement.expired = true
 	u.placement.cancel()
-	s.registry.runInBackground(func(ctx context.Context) { s.registry.placer.abandon(ctx, u, reason) })
+	s.registry.background.Go(func(ctx context.Context) { s.registry.placer.abandon(ctx, u, reason) })
 }
 
 // refuse ends an utterance that never becomes a job, in the background.
 func (s *Session) refuse(u *utterance, e *wire.Error) {
-	s.registry.runInBackground(func(ctx context.Context) { s.registry.placer.fail(ctx, u, e, core.ReasonNone) })
+	s.registry.background.Go(func(ctx context.Context) { s.registry.placer.fail(ctx, u, e, core.ReasonNone) })
 }
 
 // beginPlacing records that the utterance is being placed, and how to stop that. It returns the utterance that is placed

@@ -2,11 +2,11 @@ package session
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -32,16 +32,13 @@ type Registry struct {
 	closed   bool // guarded by the directory's mutex, as is draining
 	draining bool // clients are asked to continue on another instance
 
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	running sync.WaitGroup // what runs in the background
+	background *parallel.Group // utterances outlive connections
 }
 
 // NewRegistry makes the registry of a directory. End it with Close.
 func NewRegistry(d *Directory, jobs Jobs) *Registry {
-	r := &Registry{Directory: d, jobs: jobs}
+	r := &Registry{Directory: d, jobs: jobs, background: parallel.NewGroup()}
 	r.placer = &placer{directory: d, jobs: jobs, isDraining: r.isDraining}
-	r.ctx, r.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // utterances outlive connections
 	return r
 }
 
@@ -53,17 +50,7 @@ func (r *Registry) Close() {
 	for _, s := range r.all() {
 		s.stop()
 	}
-	r.cancel()
-	r.running.Wait()
-}
-
-// runInBackground runs fn in a goroutine that Close waits for, unless the registry is closed.
-func (r *Registry) runInBackground(fn func(ctx context.Context)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.running.Go(func() { fn(r.ctx) })
-	}
+	r.background.Close()
 }
 
 // add adds a session, and reports false if there is one with its name.

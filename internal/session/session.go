@@ -309,7 +309,7 @@ func (m *monitor) checkPending() {
 			}
 			s.expireUtterance(u, reason)
 		case !u.placement.active:
-			s.registry.runInBackground(func(ctx context.Context) { _, _ = s.registry.jobs.ResumeWithAudio(ctx, u.job) }) // the next check retries it
+			s.registry.background.Go(func(ctx context.Context) { _, _ = s.registry.jobs.ResumeWithAudio(ctx, u.job) }) // the next check retries it
 		}
 	}
 }

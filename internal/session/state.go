@@ -92,7 +92,7 @@ func (v *stateSaver) markChanged() {
 	}
 	v.scheduled = true
 	s, wait := v.session, saveInterval-time.Since(v.savedAt)
-	s.registry.runInBackground(func(ctx context.Context) {
+	s.registry.background.Go(func(ctx context.Context) {
 		if !backoff.Sleep(ctx, wait) {
 			return
 		}

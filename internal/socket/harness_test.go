@@ -74,25 +74,27 @@ func startServerWith(t *testing.T, o socket.Options, read func(*socket.Conn) err
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &testServer{Hub: socket.NewHub(o), t: t, accepted: make(chan *socket.Conn, 1000), readErrors: make(chan error, 1000)}
-	var readers sync.WaitGroup
+	var running sync.WaitGroup // handlers and readers
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1) // before Accept: srv.Close waits for a request until its connection is hijacked
+		defer running.Done()
 		c, err := s.Accept(w, r)
 		if err != nil {
 			return
 		}
 		s.accepted <- c
-		readers.Go(func() { s.readErrors <- read(c) })
+		running.Go(func() { s.readErrors <- read(c) })
 	}))
 	s.address = strings.TrimPrefix(srv.URL, "http://")
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = s.Close(ended)
-		readers.Wait()
+		srv.Close()
+		running.Wait()
 		if n := s.Len(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
-		srv.Close()
 	})
 	return s
 }

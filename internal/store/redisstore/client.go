@@ -12,6 +12,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/lingua-scheduler/lingua/internal/deadline"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -45,7 +46,7 @@ type client struct {
 	lastReplyOK  atomic.Bool
 	health       health
 	abandoned    abandonedPermits
-	detached     sync.WaitGroup // goroutines that wait for replies in place of callers
+	detached     *parallel.Group // goroutines that wait for replies in place of callers
 }
 
 // newClient makes a client whose callers wait no longer than timeout. onHealth is called when Redis becomes unavailable and when it
@@ -57,7 +58,7 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	}
 	c := &client{
 		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: deadline.New(ctx, timeout, nil),
-		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth},
+		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: parallel.NewGroup(),
 	}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      breakerTimeout,
@@ -75,7 +76,7 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 func (c *client) close() {
 	c.redis.Close()
 	c.abandoned.stop()
-	c.detached.Wait()
+	c.detached.Close()
 }
 
 // call holds the time limits of one caller.
@@ -245,17 +246,20 @@ func (c *client) recordResult(err error) {
 // for.
 func doDetached[T any](c *client, call call, n int, do func(context.Context) T) (T, error) {
 	reply := make(chan T, 1)
-	c.detached.Go(func() {
+	var none T
+	if !c.detached.Go(func(context.Context) {
 		defer c.release(n)
-		reply <- do(context.Background()) //nolint:forbidigo // its permit must outlive the caller
-	})
+		reply <- do(context.Background()) //nolint:forbidigo // closing the connection ends it; a context that can end costs more
+	}) {
+		c.release(n)
+		return none, fmt.Errorf("%w: %w", store.ErrDown, rueidis.ErrClosing)
+	}
 	select {
 	case r := <-reply:
 		return r, nil
 	case <-call.ctx.Done():
 	case <-call.timeout.Done():
 	}
-	var none T
 	return none, call.timeoutError()
 }
 

@@ -1,4 +1,5 @@
-// Package parallel runs work on several goroutines, bounded.
+// Package parallel runs functions on goroutines: a bounded number of them for a list (ForEach), or in the background until they are
+// stopped together (Group).
 package parallel
 
 import "sync"
