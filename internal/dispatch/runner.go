@@ -88,47 +88,57 @@ func (r *runner) timerFunc(f *inFlightJob) func() {
 	}
 }
 
-// onTimer handles the end of a phase: the ACK timeout, a check of a running job, the attempt timeout or the job's deadline.
-// It is the fast path: if this process dies, a heartbeat of the node or the end of its presence leads to the same decision
-// on another instance.
+// onTimer is called when the time of a phase is over: the node's time to acknowledge, the interval between two checks of a running
+// job, or the time of the attempt or of the job. It is the fast path: if this process dies, a heartbeat of the node or the end of
+// its presence leads to the same decision on another instance.
 func (r *runner) onTimer(ctx context.Context, f *inFlightJob) {
 	f.mu.Lock()
-	job, attemptEnds, now := f.job, f.attemptEnds, time.Now()
-	waiting := f.phase
+	job, attemptEnds, phase, now := f.job, f.attemptEnds, f.phase, time.Now()
 	// The timer may have fired just before the job moved on and the next phase began.
-	if f.ended || waiting == phasePlacing || now.Before(f.waitEnds) {
-		f.mu.Unlock()
+	obsolete := f.ended || phase == phasePlacing || now.Before(f.waitEnds)
+	f.mu.Unlock()
+	if obsolete {
 		return
 	}
-	f.mu.Unlock()
-
+	inTime := now.Before(attemptEnds) && now.Before(f.deadline)
 	failure := attemptFailure{reason: core.ReasonAttemptTimeout}
-	if waiting == phaseACK && now.Before(f.deadline) {
-		acknowledged, known := r.acknowledged(ctx, job)
-		switch {
-		case acknowledged:
+	switch phase {
+	case phaseACK:
+		switch acknowledged, known := r.acknowledged(ctx, job); {
+		case acknowledged && now.Before(f.deadline):
 			r.armCheck(f, job.Token, now)
 			return
-		case !known && now.Before(attemptEnds):
+		case !acknowledged && !known && inTime:
 			// While the store was unavailable no ACK could be recorded: the timeout starts again.
 			f.arm(job.Token, phaseACK, now.Add(r.cfg.ACKTimeout), r.timerFunc(f))
 			return
+		case !acknowledged:
+			failure.reason = core.ReasonACKTimeout
 		}
-		failure.reason = core.ReasonACKTimeout
-	}
-	if waiting == phaseRunning && now.Before(attemptEnds) && now.Before(f.deadline) {
-		// Another instance may have received the result, or the node's failure.
-		if current, err := r.store.Get(ctx, job.ID); err == nil {
-			if current.Token != job.Token || current.State != core.StateDispatched {
-				r.inFlight.remove(job.ID)
-				r.resumeIfAudioHere(ctx, current)
-				return
-			}
-			f.setRebound(current) // the node may have registered again, through another instance
+	case phaseRunning:
+		if inTime {
+			r.checkRunning(ctx, f, job, now)
+			return
 		}
-		r.armCheck(f, job.Token, now)
-		return
 	}
+	r.moveAfterTimeout(ctx, f, job, failure)
+}
+
+// checkRunning reads the record of a running job: another instance may have received the result, or the node's failure.
+func (r *runner) checkRunning(ctx context.Context, f *inFlightJob, job *core.Job, now time.Time) {
+	if current, err := r.store.Get(ctx, job.ID); err == nil {
+		if current.Token != job.Token || current.State != core.StateDispatched {
+			r.inFlight.remove(job.ID)
+			r.resumeIfAudioHere(ctx, current)
+			return
+		}
+		f.setRebound(current) // the node may have registered again, through another instance
+	}
+	r.armCheck(f, job.Token, now)
+}
+
+// moveAfterTimeout ends an attempt whose time is over, and moves the job to another node.
+func (r *runner) moveAfterTimeout(ctx context.Context, f *inFlightJob, job *core.Job, failure attemptFailure) {
 	j := r.resumeEntry(job, f)
 	ended := j.endAttempt(ctx, failure)
 	if !ended && j.job.Token == job.Token && j.job.State == core.StateDispatched && j.job.Epoch != job.Epoch {
