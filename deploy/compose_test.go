@@ -143,7 +143,7 @@ func (c *composeFile) config(t *testing.T, name string, more ...string) config.C
 	if !ok || !slices.Contains(s.Secrets, file) {
 		t.Fatalf("%s reads %s, which is not one of its secrets %v", name, s.Command[at+1], s.Secrets)
 	}
-	cfg, err := config.Load(filepath.Join(secrets(t), file), append(environment(s), more...)).Validate()
+	cfg, _, err := config.Load(filepath.Join(secrets(t), file), append(environment(s), more...)).Validate()
 	if err != nil {
 		t.Fatalf("%s would not start: %v", name, err)
 	}

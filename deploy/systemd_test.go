@@ -92,7 +92,7 @@ func TestUnitIsSandboxed(t *testing.T) {
 
 func TestUnitStopTimeoutCoversTheDrain(t *testing.T) {
 	t.Parallel()
-	cfg, err := config.Load("", environList(filledExample(t))).Validate()
+	cfg, _, err := config.Load("", environList(filledExample(t))).Validate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +143,11 @@ func TestExampleEnvironmentIsValid(t *testing.T) {
 		}
 	}
 	// Without keys it is refused, for that reason only.
-	_, err := config.Load("", environList(given)).Validate()
+	_, _, err := config.Load("", environList(given)).Validate()
 	if err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "without keys") {
 		t.Errorf("it should be refused because it has no keys, not because of %v", err)
 	}
-	cfg, err := config.Load("", environList(filledExample(t))).Validate()
+	cfg, _, err := config.Load("", environList(filledExample(t))).Validate()
 	if err != nil {
 		t.Fatalf("filled in it should be valid: %v", err)
 	}

@@ -17,8 +17,12 @@ type configCheckCmd struct {
 
 // Run checks the file.
 func (c *configCheckCmd) Run(io streams) error {
-	if _, err := config.Load(c.File, io.environ).Validate(); err != nil {
+	_, warnings, err := config.Load(c.File, io.environ).Validate()
+	if err != nil {
 		return usageError{fmt.Errorf("%s is not valid\n%w", c.File, err)}
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(io.err, "warning:", w)
 	}
 	fmt.Fprintf(io.out, "%s is valid\n", c.File)
 	return nil

@@ -29,7 +29,7 @@ func TestConfigReference(t *testing.T) {
 		t.Fatalf("exit %d: %s", got.code, got.err)
 	}
 	file := writeConfig(t, got.out)
-	c, err := config.Load(file, nil).Validate()
+	c, _, err := config.Load(file, nil).Validate()
 	if err != nil {
 		t.Fatal(err)
 	}

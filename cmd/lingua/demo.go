@@ -34,7 +34,7 @@ func (c *demoCmd) Validate() error {
 // Run starts a scheduler, its nodes and its conversations, shows a summary of them, and stops them all.
 func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	serve := serveCmd{Listen: c.Listen, Store: c.Store, Insecure: c.Insecure, LogLevel: c.LogLevel}
-	cfg, err := serve.loadConfig(io.environ)
+	cfg, _, err := serve.loadConfig(io.environ)
 	if err != nil {
 		return err
 	}

@@ -20,16 +20,16 @@ type serveCmd struct {
 }
 
 // loadConfig loads the configuration: defaults, then file, then environment, then flags.
-func (c *serveCmd) loadConfig(environ []string) (config.Config, error) {
+func (c *serveCmd) loadConfig(environ []string) (config.Config, []string, error) {
 	loaded := config.Load(c.Config, environ)
 	cfg := &loaded.Config
 	if c.Listen != "" {
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
-			return *cfg, usageError{fmt.Errorf("--listen: %q is not an address such as 127.0.0.1:5010", c.Listen)}
+			return *cfg, nil, usageError{fmt.Errorf("--listen: %q is not an address such as 127.0.0.1:5010", c.Listen)}
 		}
 		if cfg.Server.Port, err = strconv.Atoi(port); err != nil {
-			return *cfg, usageError{fmt.Errorf("--listen: %q is not a port", port)}
+			return *cfg, nil, usageError{fmt.Errorf("--listen: %q is not a port", port)}
 		}
 		cfg.Server.Host = host
 		loaded.RecordSource("--listen", "server.host", "server.port")
@@ -48,22 +48,25 @@ func (c *serveCmd) loadConfig(environ []string) (config.Config, error) {
 		}
 	}
 	cfg.Server.Insecure = cfg.Server.Insecure || c.Insecure
-	checked, err := loaded.Validate()
+	checked, warnings, err := loaded.Validate()
 	if err != nil {
-		return checked, usageError{err}
+		return checked, nil, usageError{err}
 	}
-	return checked, nil
+	return checked, warnings, nil
 }
 
 // Run runs the scheduler until the context ends.
 func (c *serveCmd) Run(ctx context.Context, io streams) error {
-	cfg, err := c.loadConfig(io.environ)
+	cfg, warnings, err := c.loadConfig(io.environ)
 	if err != nil {
 		return err
 	}
 	log, err := telemetry.Logger(io.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return usageError{err}
+	}
+	for _, w := range warnings {
+		log.Warn("configuration: " + w)
 	}
 	s, l, err := newListeningScheduler(ctx, cfg, log, "serve")
 	if err != nil {

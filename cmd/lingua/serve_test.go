@@ -62,7 +62,7 @@ func TestConfigPrecedence(t *testing.T) {
 		"environment": {cmd: serveCmd{Config: file}, environ: environ, port: 2222, level: "error"},
 		"flags":       {cmd: serveCmd{Config: file, Listen: "localhost:3333", LogLevel: "debug"}, environ: environ, port: 3333, level: "debug"},
 	} {
-		cfg, err := c.cmd.loadConfig(c.environ)
+		cfg, _, err := c.cmd.loadConfig(c.environ)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

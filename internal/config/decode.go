@@ -60,6 +60,9 @@ func (u *Unvalidated) decodeTable(file, path string, into reflect.Value, table m
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		key := path + quoteKey(name)
+		if u.warnUnused(key, file+": "+key) {
+			continue
+		}
 		u.source[key], u.fromFile[key] = file+": "+key, true
 		u.rejectValue(key, "there is no such key; lingua config reference lists all keys")
 	}

@@ -28,6 +28,8 @@ func (u *Unvalidated) applyEnvironment(environ []string) {
 		}
 		i := slices.IndexFunc(known, func(s setting) bool { return s.env == name })
 		switch {
+		case i < 0 && u.warnUnusedVariable(name):
+			continue
 		case i < 0:
 			u.problems = append(u.problems, fmt.Errorf("%s: there is no such variable; lingua config reference lists all variables", name))
 			continue
@@ -42,6 +44,16 @@ func (u *Unvalidated) applyEnvironment(environ []string) {
 			u.rejectValue(known[i].key, describeValue(name, value)+" is "+describeParseError(err, describeType(known[i].field.Type())))
 		}
 	}
+}
+
+// warnUnusedVariable records a warning if a variable is for a key that has no effect, and reports whether it is.
+func (u *Unvalidated) warnUnusedVariable(name string) bool {
+	for key := range unusedKeys {
+		if name == EnvPrefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_")) {
+			return u.warnUnused(key, name)
+		}
+	}
+	return false
 }
 
 // describeParseError describes why the text of a variable was rejected, without the texts of the libraries.

@@ -21,7 +21,7 @@ func TestInvalidVariable(t *testing.T) {
 		"LINGUA_SCHEDULER_RESOURCE_LIMITS_CPU_MAX=1e999999": `LINGUA_SCHEDULER_RESOURCE_LIMITS_CPU_MAX: "1e999999" is out of range`,
 		"LINGUA_SERVR_PORT=1":                               "LINGUA_SERVR_PORT: there is no such variable; lingua config reference lists all variables",
 	} {
-		_, err := Load("", []string{variable}).Validate()
+		_, _, err := Load("", []string{variable}).Validate()
 		if err == nil {
 			t.Errorf("%s is accepted", variable)
 			continue
@@ -44,15 +44,15 @@ func TestClientVariablesAreIgnored(t *testing.T) {
 func TestErrorsHideSecrets(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "[callback]\nsecret = [\"hunter2\"]\nsecrets = \"hunter2\"\n[log]\nlevel = 1\n[server]\napi_token = \"hunter2\"\n")
-	_, err := Load(file, []string{"LINGUA_CALLBACK_SECRETS=hunter2"}).Validate()
+	_, _, err := Load(file, []string{"LINGUA_CALLBACK_SECRETS=hunter2"}).Validate()
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Fatalf("got %v, want problems without the value", err)
 	}
-	_, err = Load(writeFile(t, "callback.secret = 271828\n"), nil).Validate()
+	_, _, err = Load(writeFile(t, "callback.secret = 271828\n"), nil).Validate()
 	if err == nil || strings.Contains(err.Error(), "271828") {
 		t.Errorf("got %v, want a problem without the value", err)
 	}
-	_, err = Load(writeFile(t, "[callback]\nsecret = \"hunter2\n"), nil).Validate()
+	_, _, err = Load(writeFile(t, "[callback]\nsecret = \"hunter2\n"), nil).Validate()
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v, want a problem without the line", err)
 	}

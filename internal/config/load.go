@@ -19,6 +19,7 @@ type Unvalidated struct {
 	positions  map[string]position // by key: where the file has it
 	fromFile   map[string]bool     // keys that have their value from the file
 	problems   []error
+	warnings   []string
 }
 
 // Load loads a configuration: the defaults, then the file if one is named, then the environment.
@@ -49,9 +50,12 @@ func (u *Unvalidated) RecordSource(name string, keys ...string) {
 	}
 }
 
-// Validate returns the configuration, or all errors in it.
-func (u *Unvalidated) Validate() (Config, error) {
-	problems := slices.Clone(u.problems)
+// Validate returns the configuration with warnings about values that are not used as they are, or all errors in it.
+func (u *Unvalidated) Validate() (Config, []string, error) {
+	problems, warnings := slices.Clone(u.problems), slices.Clone(u.warnings)
+	if w := u.limitHeartbeatTTL(); w != "" {
+		warnings = append(warnings, w)
+	}
 	if !u.unreadable {
 		for _, p := range u.Config.validate() {
 			// An invalid key still has its default, which was not meant: nothing is compared with it.
@@ -59,13 +63,11 @@ func (u *Unvalidated) Validate() (Config, error) {
 				continue
 			}
 			excerpt := u.excerpt(p.key)
-			if name, ok := u.source[p.key]; ok {
-				p.key = name
-			}
+			p.key = u.sourceOf(p.key)
 			problems = append(problems, errors.New(p.String()+excerpt))
 		}
 	}
-	return u.Config, errors.Join(problems...)
+	return u.Config, warnings, errors.Join(problems...)
 }
 
 // rejectValue records that a key was given a value that it cannot have.

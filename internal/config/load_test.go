@@ -186,7 +186,7 @@ func TestLoadDoesNotValidate(t *testing.T) {
 
 // errorLines validates and returns the lines of the error that are not excerpts.
 func errorLines(d *Unvalidated) []string {
-	if _, err := d.Validate(); err != nil {
+	if _, _, err := d.Validate(); err != nil {
 		return withoutExcerpts(err)
 	}
 	return nil
@@ -221,7 +221,7 @@ func TestFlagOverridesInvalidValue(t *testing.T) {
 	d := Load(writeFile(t, "store = \"sqlite\"\n"), nil)
 	d.Config.Store = "memory"
 	d.RecordSource("--store", "store")
-	if c, err := d.Validate(); err != nil || c.Store != "memory" {
+	if c, _, err := d.Validate(); err != nil || c.Store != "memory" {
 		t.Errorf("got %q, %v", c.Store, err)
 	}
 }

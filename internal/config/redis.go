@@ -11,7 +11,7 @@ import (
 type Phase2 struct {
 	Enabled             bool    `toml:"enabled" env:"ENABLED" doc:"Store state in Redis, so that any number of instances share one fleet. store wins over it."`
 	InstanceID          string  `toml:"instance_id" env:"INSTANCE_ID" doc:"The id of this instance; auto makes one."`
-	HeartbeatTTLSeconds Seconds `toml:"heartbeat_ttl_seconds" env:"HEARTBEAT_TTL_SECONDS" doc:"How long an instance that sends no heartbeat counts as present. It sends three in this time, and grants no slots if none succeeded for two thirds of it."`
+	HeartbeatTTLSeconds Seconds `toml:"heartbeat_ttl_seconds" env:"HEARTBEAT_TTL_SECONDS" doc:"How long an instance that sends no heartbeat counts as present. It sends three in this time, and grants no slots if none succeeded for two thirds of it. More than 60 counts as 60."`
 	StreamBlockMS       Millis  `toml:"stream_block_ms" env:"STREAM_BLOCK_MS" doc:"How long one read waits for messages of other instances."`
 	DLQTTLSeconds       Seconds `toml:"dlq_ttl_seconds" env:"DLQ_TTL_SECONDS" doc:"How long the dead letters of an instance are kept after the newest of them."`
 	Redis               Redis   `toml:"redis" envPrefix:"REDIS_"`
