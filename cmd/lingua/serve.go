@@ -66,7 +66,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		return usageError{err}
 	}
 	for _, w := range warnings {
-		log.Warn("configuration: " + w)
+		log.Warn("a configuration value is not used as it is", "warning", w)
 	}
 	s, l, err := newListeningScheduler(ctx, cfg, log, "serve")
 	if err != nil {
