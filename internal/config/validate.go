@@ -87,7 +87,7 @@ func (c *Config) validateStore(v *validator) (shared bool) {
 	p2 := &c.Scheduler.Phase2
 	const name = "1 to 64 letters, digits and any of . _ -, not %q"
 	v.require(namePattern.MatchString(p2.InstanceID), phase2Key+".instance_id", "must be auto, or "+name, p2.InstanceID)
-	v.requireMin(phase2Key+".heartbeat_ttl_seconds", int64(p2.HeartbeatTTLSeconds), 1)
+	v.requireRange(phase2Key+".heartbeat_ttl_seconds", int64(p2.HeartbeatTTLSeconds), 1, int64(maxHeartbeatTTL)) // Validate has lowered it
 	v.requireRange(phase2Key+".stream_block_ms", int64(p2.StreamBlockMS), 10, 10_000)
 	v.require(p2.DLQTTLSeconds >= 1 && p2.DLQTTLSeconds <= 366*24*3600, phase2Key+".dlq_ttl_seconds", "must be between 1 and a year, not %d", p2.DLQTTLSeconds)
 	v.require(namePattern.MatchString(p2.Redis.KeyPrefix), redisKey+".key_prefix", "must be "+name, p2.Redis.KeyPrefix)
