@@ -118,7 +118,7 @@ type Nodes struct {
 type TaskBinding struct {
 	LeaseSeconds        Seconds `toml:"lease_seconds" env:"LEASE_SECONDS" doc:"How long the record of an ended job is kept, so that a repeated request gets the same answer."`
 	ReservedTTLSeconds  Seconds `toml:"reserved_ttl_seconds" env:"RESERVED_TTL_SECONDS" doc:"The age at which a reservation that its node did not acknowledge is reconciled with the jobs that the node lists; its job is not sent after that."`
-	SpreadEnabled       bool    `toml:"spread_enabled" env:"SPREAD_ENABLED" doc:"Whether a session's next utterance avoids the node of its last."`
+	SpreadEnabled       bool    `toml:"spread_enabled" env:"SPREAD_ENABLED" doc:"Whether a session's next job avoids the node of its last, on all instances. A job whose only other choice is a refusal is given to that node. The metric lingua_session_successions_total shows how often a job goes to the node of the job before."`
 	SpreadWindowSeconds Seconds `toml:"spread_window_seconds" env:"SPREAD_WINDOW_SECONDS" doc:"How long it avoids that node."`
 }
 

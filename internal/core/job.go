@@ -31,6 +31,8 @@ type Spec struct {
 	AudioRef    string
 	Options     Options
 	Utterance   Utterance
+	// LastNode is the node of the session's last job, which this one avoids; empty: none. It is not part of the request.
+	LastNode NodeID
 }
 
 // Utterance is the place of a job in its session. A job of an HTTP dispatch has none.

@@ -88,7 +88,7 @@ func (j *jobRun) deliveryContext() (context.Context, context.CancelFunc) {
 
 // awaitACK arms the ACK timeout of a delivered job.
 func (j *jobRun) awaitACK() {
-	j.runner.selector.lastNodes.set(j.job.SessionRef(), j.job.Node)
+	j.runner.spread.delivered(j.runner.deliver.Context(), j.job)
 	j.runner.metrics.CountSelection()
 	j.entry.arm(j.job.Token, phaseACK, time.Now().Add(j.runner.cfg.ACKTimeout), j.runner.timerFunc(j.entry))
 }

@@ -47,7 +47,7 @@ type Config struct {
 	JobTimeout     time.Duration // a job ends within this time
 	MaxRetry       int           // how many attempts may follow the first
 	AudioGrace     time.Duration // how long a job waits for audio that was lost
-	SpreadWindow   time.Duration // utterances of a session avoid the node of the last one for this long; 0: they do not
+	SpreadWindow   time.Duration // jobs of a session avoid the node of the last one for this long; 0: they do not
 	// HasAudio reports whether this instance has the audio of a job. An instance that does not leaves the job to the one that
 	// does. Nil: the audio is always available.
 	HasAudio func(job *core.Job) bool
@@ -61,6 +61,7 @@ type Store interface {
 	store.Ledger
 	store.LeaseReader
 	store.Jobs
+	store.LastNodes
 }
 
 // Outcomes receives the outcomes of the jobs of sessions.
@@ -89,6 +90,7 @@ type Dispatcher struct {
 	decide   *deadline.Limit // for decisions about requests
 	tokens   *tokenSource
 	selector *selector
+	spread   *spreader
 	slots    *slots
 	waiting  *waitQueue
 	inFlight *inFlightTable
@@ -111,9 +113,10 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.tokens = &tokenSource{instance: cfg.Instance}
 	d.waiting = newWaitQueue(fl, pk)
 	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.waiting, tasks: d.tasks}
-	d.selector = newSelector(&cfg, d.store, fl, pk, d.slots, d.decide, m, log)
+	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
+	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
 	d.runner = &runner{
-		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
+		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
 		deliver: deadline.New(d.tasks.Context(), cfg.ACKTimeout, nil),
 	}

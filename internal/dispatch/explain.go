@@ -35,6 +35,7 @@ type ExplainedNode struct {
 // Explain says which nodes could take a job and why each of the others could not. It lists at most limit nodes and
 // reserves nothing.
 func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Explanation, error) {
+	spec.LastNode = d.spread.lastNode(ctx, &spec)
 	return d.selector.explain(ctx, &spec, limit)
 }
 
@@ -42,7 +43,7 @@ func (s *selector) explain(ctx context.Context, spec *core.Spec, limit int) (Exp
 	pool := s.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
 		Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant,
-		LastNode: s.lastNodes.get(spec.SessionRef()), Now: s.fleet.Now(),
+		LastNode: spec.LastNode, Now: s.fleet.Now(),
 	}
 	all := slices.SortedFunc(s.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
 	ids := make([]core.NodeID, len(all))

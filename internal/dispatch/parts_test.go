@@ -1,10 +1,8 @@
 package dispatch
 
 import (
-	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -12,37 +10,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
-
-func TestLastNodesExpireAndAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ref := func(id string) core.SessionRef {
-			spec := core.Spec{Session: core.SessionID(id)}
-			return spec.SessionRef()
-		}
-		l := newLastNodes(time.Minute)
-		l.set(ref("s1"), "a")
-		l.set(ref("s1"), "b")
-		if got := l.get(ref("s1")); got != "b" {
-			t.Errorf("last node %q, want b", got)
-		}
-		time.Sleep(time.Minute)
-		if got := l.get(ref("s1")); got != "" {
-			t.Errorf("last node %q after the window", got)
-		}
-		for i := range maxLastNodes + 10 {
-			l.set(ref(fmt.Sprint("many-", i)), "a")
-		}
-		if n := len(l.sessions); n > maxLastNodes {
-			t.Errorf("%d sessions are remembered, want at most %d", n, maxLastNodes)
-		}
-		off := newLastNodes(0)
-		off.set(ref("s1"), "a")
-		if got := off.get(ref("s1")); got != "" {
-			t.Errorf("last node %q without a window", got)
-		}
-	})
-}
 
 func TestTokensBelongToTheirInstance(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,8 @@ type Request struct {
 	// UntilPlaced means that Dispatch returns when a node has the job or the job has ended: once a slot was reserved, the
 	// caller is not refused because nodes are busy.
 	UntilPlaced bool
+	// Previous is the job of the same session before this one, if the caller knows it.
+	Previous PreviousJob
 
 	since time.Time // when the request began to wait for a free slot; zero: it does not wait
 }
@@ -83,6 +85,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Place
 		return d.refuse(d.decide.Context(), id, fingerprint, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
+	previous := d.spread.prepare(decide, r)
 	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), repeated: !r.since.IsZero()}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	if refusal != nil {
@@ -108,7 +111,11 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Place
 	if r.UntilPlaced {
 		c = callerUntilPlaced
 	}
-	return d.runner.start(job, reserved.reservedAt, c).run(d.tasks.Context()) // the caller may leave; the job continues
+	placed, refusal := d.runner.start(job, reserved.reservedAt, c).run(d.tasks.Context()) // the caller may leave; the job continues
+	if refusal == nil && previous != "" {
+		d.metrics.CountSuccession(placed.Node == previous)
+	}
+	return placed, refusal
 }
 
 // refuse returns the refusal of a request, unless the job has a record: then the record is the answer.

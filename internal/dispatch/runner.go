@@ -20,6 +20,7 @@ type runner struct {
 	cfg       *Config
 	store     *storeClient
 	fleet     *fleet.Fleet
+	spread    *spreader
 	selector  *selector
 	slots     *slots
 	inFlight  *inFlightTable

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -20,20 +19,19 @@ import (
 
 // selector chooses a node for a job and reserves a slot on it, or refuses with the reasons.
 type selector struct {
-	store     *storeClient
-	fleet     *fleet.Fleet
-	picker    *pick.Picker
-	slots     *slots
-	prober    *prober
-	lastNodes *lastNodes
-	metrics   *telemetry.Metrics
-	log       *slog.Logger
+	store   *storeClient
+	fleet   *fleet.Fleet
+	picker  *pick.Picker
+	slots   *slots
+	prober  *prober
+	metrics *telemetry.Metrics
+	log     *slog.Logger
 }
 
 func newSelector(
-	cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, sl *slots, decide *deadline.Limit, m *telemetry.Metrics, log *slog.Logger,
+	st *storeClient, fl *fleet.Fleet, pk *pick.Picker, sl *slots, decide *deadline.Limit, m *telemetry.Metrics, log *slog.Logger,
 ) *selector {
-	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, lastNodes: newLastNodes(cfg.SpreadWindow), metrics: m, log: log}
+	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, metrics: m, log: log}
 	s.prober = newProber(
 		func(fn func()) { sl.tasks.Go(func(context.Context) { fn() }) },
 		func(nodes []core.NodeID, into []store.Occupancy) error {
@@ -82,7 +80,7 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (reservation,
 	pool := s.fleet.Pool(r.spec.Direction, o.RequireTTS)
 	q := pick.Query{
 		Requirement: &pool.Requirement, Options: o, Tenant: r.spec.Tenant, Tried: r.tried,
-		LastNode: s.lastNodes.get(r.spec.SessionRef()), AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
+		LastNode: r.spec.LastNode, AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(r.tried) == 0 {
 		res, ok, refusal := s.selectPreferred(ctx, r, &q)
@@ -294,61 +292,4 @@ func reasonOf(v store.Verdict) core.Reason {
 		return core.ReasonNotReady
 	}
 	return core.ReasonChanged
-}
-
-// maxLastNodes bounds how many sessions lastNodes remembers; the utterances of other sessions are not spread.
-const maxLastNodes = 100_000
-
-// lastNodes remembers the node of each session's last utterance, so that the next utterance can go to another one. It
-// implements the configuration's spread option.
-type lastNodes struct {
-	window time.Duration // 0: nothing is remembered
-
-	mu       sync.Mutex
-	sessions map[core.SessionRef]lastNode
-	swept    time.Time
-}
-
-type lastNode struct {
-	node core.NodeID
-	at   time.Time
-}
-
-func newLastNodes(window time.Duration) *lastNodes {
-	return &lastNodes{window: window, sessions: make(map[core.SessionRef]lastNode)}
-}
-
-// get returns the node of the session's last utterance, if that was within the window.
-func (l *lastNodes) get(id core.SessionRef) core.NodeID {
-	if l.window <= 0 {
-		return ""
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last, ok := l.sessions[id]
-	if !ok || time.Since(last.at) >= l.window {
-		return ""
-	}
-	return last.node
-}
-
-// set remembers the node of an utterance.
-func (l *lastNodes) set(id core.SessionRef, node core.NodeID) {
-	if l.window <= 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if now.Sub(l.swept) >= l.window {
-		l.swept = now
-		for old, last := range l.sessions {
-			if now.Sub(last.at) >= l.window {
-				delete(l.sessions, old)
-			}
-		}
-	}
-	if _, known := l.sessions[id]; known || len(l.sessions) < maxLastNodes {
-		l.sessions[id] = lastNode{node: node, at: now}
-	}
 }

@@ -229,30 +229,6 @@ func TestSilentPreferredNodeIsNotIncapable(t *testing.T) {
 	})
 }
 
-func TestUtterancesOfASessionAreSpread(t *testing.T) {
-	t.Parallel()
-	runWith(t, func(c *dispatch.Config) { c.SpreadWindow = 30 * time.Second }, func(h *harness) {
-		h.addNode("node-a", 100)
-		h.addNode("node-b", 100)
-		var last core.NodeID
-		for i := range 40 {
-			p := h.dispatch(withRequestID(fmt.Sprint("req-", i)))
-			if p.Node == last {
-				t.Fatalf("utterance %d went to %s, like the one before", i, last)
-			}
-			last = p.Node
-		}
-		if _, err := h.registry.Drain(h.t.Context(), "node-a", true); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 5 { // without another node the last one is chosen
-			if p := h.dispatch(withRequestID(fmt.Sprint("alone-", i))); p.Node != "node-b" {
-				t.Errorf("placed on %s, want node-b", p.Node)
-			}
-		}
-	})
-}
-
 func TestLoweredMaxJobs(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {

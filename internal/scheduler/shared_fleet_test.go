@@ -333,3 +333,38 @@ func TestJobsAreListedByEveryInstance(t *testing.T) {
 		}
 	}
 }
+
+// TestJobsOfASessionAreSpreadOverInstances: HTTP requests of one session that reach two instances in turn avoid the node of the job
+// before, which the instances share through Redis.
+func TestJobsOfASessionAreSpreadOverInstances(t *testing.T) {
+	t.Parallel()
+	cfg := fastConfig()
+	cfg.Scheduler.TaskBinding.SpreadEnabled = true
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
+	slots := 100
+	for _, id := range []string{"n1", "n2"} {
+		n, err := sim.StartCallbackNode(t.Context(), instances[0].peer, sim.CallbackNodeOptions{ID: id, Declaration: wire.Declaration{
+			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(n.Kill)
+	}
+	waitUntil(t, "both instances to see the nodes", waitLimit, func() bool { return instances.allSee("n1", "n2") })
+	last := ""
+	for i := range 30 {
+		var placed wire.DispatchResponse
+		in := wire.DispatchRequest{SessionID: "session-1", SrcLang: "en", TgtLang: "zh"}
+		if err := instances[i%2].peer.Post(t.Context(), "/v1/dispatch/f2f", in, &placed); err != nil {
+			t.Fatal(err)
+		}
+		if placed.NodeID == last {
+			t.Errorf("job %d was given to %s, like the one before", i, last)
+		}
+		last = placed.NodeID
+	}
+	if got := instances.sumMetric(t, "lingua_session_successions_total", "same_node"); got["true"] != 0 || got["false"] != 29 {
+		t.Errorf("successions: %v", got)
+	}
+}

@@ -26,6 +26,7 @@ type Config struct {
 	MaxUnanswered     int           // utterances of a session that may wait for their results at once
 	UtteranceRate     int           // utterances that a session may begin each second
 	MaxUtteranceBytes int           // bytes of audio of one utterance
+	Spread            bool          // utterances avoid the node of the one before; each placement is saved
 	OutboxBytes       int64         // bytes of durable messages of one session that its client has not acknowledged
 	FirstMessage      time.Duration // reported to clients: how long a new connection may take to send its first message
 	Ping              time.Duration // reported to clients: the interval of pings

@@ -24,6 +24,7 @@ type fakeDispatcher struct {
 
 	mu      sync.Mutex
 	order   []core.JobID
+	before  map[core.JobID]dispatch.PreviousJob // the job before each job, as its request named it
 	placed  map[core.JobID]core.Spec
 	refusal *wire.Error
 	calls   int
@@ -61,6 +62,10 @@ func (d *fakeDispatcher) dispatch(r dispatch.Request, w dispatch.Wait) (dispatch
 		d.order = append(d.order, id)
 	}
 	d.placed[id] = r.Spec
+	if d.before == nil {
+		d.before = make(map[core.JobID]dispatch.PreviousJob)
+	}
+	d.before[id] = r.Previous
 	return dispatch.Placement{Job: id, Node: "n1", Attempt: 1}, nil
 }
 
@@ -103,6 +108,13 @@ func (d *fakeDispatcher) forgetJobs() {
 }
 
 func (d *fakeDispatcher) EndedElsewhere(core.JobID) {}
+
+// nodeBefore returns the node of the job before a job, as its request named it.
+func (d *fakeDispatcher) nodeBefore(id core.JobID) core.NodeID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.before[id].Node
+}
 
 // jobs returns the jobs in the order in which they were dispatched.
 func (d *fakeDispatcher) jobs() []core.JobID {

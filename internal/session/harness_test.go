@@ -116,6 +116,20 @@ func (h *harness) complete(id core.JobID, text string) {
 	}
 }
 
+// completeOn ends a job that was retried with the result of another node.
+func (h *harness) completeOn(node core.NodeID, id core.JobID) {
+	h.t.Helper()
+	h.dispatcher.mu.Lock()
+	spec := h.dispatcher.placed[id]
+	h.dispatcher.mu.Unlock()
+	job := endedJob(id, spec, core.StateDone, "", `{"text_tgt":"retried"}`)
+	job.Attempt, job.Node = 2, node
+	if err := h.registry.JobEnded(h.t.Context(), job); err != nil {
+		h.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
 // failJob ends a job without a result.
 func (h *harness) failJob(id core.JobID, reason core.Reason) {
 	h.t.Helper()

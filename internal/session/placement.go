@@ -130,6 +130,32 @@ func (u *utterance) isReplaying() bool {
 	return u.session.intake.isReplaying(u)
 }
 
+// lastPlacement is where the last utterance of a session runs, or ran.
+type lastPlacement struct {
+	Turn int64
+	Node core.NodeID
+	At   time.Time
+}
+
+// recordPlacement records the node of an utterance, unless a later one was placed before. The caller holds the lock.
+func (s *Session) recordPlacement(turn int64, node core.NodeID) {
+	if last := &s.lastPlaced; turn < last.Turn || turn == last.Turn && node == last.Node {
+		return
+	}
+	s.lastPlaced = lastPlacement{Turn: turn, Node: node, At: time.Now()}
+	if s.registry.cfg.Spread {
+		s.saver.markChanged()
+	}
+}
+
+// previousJob returns where the utterance before runs, or ran.
+func (u *utterance) previousJob() dispatch.PreviousJob {
+	u.session.mu.Lock()
+	defer u.session.mu.Unlock()
+	last := &u.session.lastPlaced
+	return dispatch.PreviousJob{Node: last.Node, At: last.At}
+}
+
 // dispatchWait is how long the utterance waits for a node.
 func (u *utterance) dispatchWait(cfg *Config) dispatch.Wait {
 	u.session.mu.Lock()
@@ -185,7 +211,13 @@ func (p *placer) dispatch(ctx context.Context, u *utterance) (placed bool, _ *wi
 		known, err = p.jobs.ResumeWithAudio(ctx, u.job)
 	}
 	if err == nil && !known {
-		_, err = p.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, UntilPlaced: true}, wait)
+		var placed dispatch.Placement
+		placed, err = p.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, UntilPlaced: true, Previous: u.previousJob()}, wait)
+		if err == nil {
+			u.session.mu.Lock()
+			u.session.recordPlacement(u.turn, placed.Node)
+			u.session.mu.Unlock()
+		}
 	}
 	if err == nil {
 		return true, nil

@@ -233,3 +233,38 @@ func TestLatencyCountsTheWait(t *testing.T) {
 		}
 	})
 }
+
+// TestLastNodeOfASession: a request names the node of the utterance before, also after a retry on another node and after the session
+// has moved to another instance.
+func TestLastNodeOfASession(t *testing.T) {
+	run(t, func(h *harness) {
+		h.cfg.Spread = true
+		h.restartWith(h.store, h.dispatcher)
+		s, conn := h.start()
+		token := conn.resumeToken(t)
+		nodeBefore := func(id core.JobID, want core.NodeID) {
+			t.Helper()
+			if got := h.dispatcher.nodeBefore(id); got != want {
+				t.Errorf("the node before is %q, want %q", got, want)
+			}
+		}
+		first := h.commit(s)
+		nodeBefore(first, "")
+		nodeBefore(h.commit(s), "n1")
+		h.completeOn("n2", first) // of an earlier utterance than the last
+		retried := h.commit(s)
+		nodeBefore(retried, "n1")
+		h.complete(h.dispatcher.jobs()[1], "b")
+		h.completeOn("n3", retried)
+		last := h.commit(s)
+		nodeBefore(last, "n3")
+		h.complete(last, "d")
+		time.Sleep(time.Second) // the state is saved
+		h.replaceInstance()
+		resumed, _, err := h.resume(s, token, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodeBefore(h.commit(resumed), "n1")
+	})
+}

@@ -225,7 +225,7 @@ func (s *Session) startRestored() bool {
 // restoreSession makes a session of its saved state and of the messages that were appended to its outbox since.
 func restoreSession(ctx context.Context, r *Registry, ref core.SessionRef, state *savedSession) (*Session, error) {
 	s := newSession(r, ref)
-	s.tokenHash, s.settings, s.turns = state.TokenHash, state.Settings, state.Turns
+	s.tokenHash, s.settings, s.turns, s.lastPlaced = state.TokenHash, state.Settings, state.Turns, state.LastPlaced
 	in, o := &s.intake, &s.outbox
 	in.assigned, in.received, in.closed = state.Assigned, state.Assigned, state.Closed
 	o.acked, o.totals = state.Acked, wire.SessionEnded{Results: state.Results, Errors: state.Errors, AudioMS: state.AudioMS}

@@ -34,6 +34,7 @@ type Session struct {
 	monitor monitor
 
 	turns        int64 // utterances that were committed
+	lastPlaced   lastPlacement
 	requests     requestHistory
 	unfinished   map[core.JobID]*utterance   // utterances that a result or speech may still follow
 	lastEnqueued map[placementKey]*utterance // the last utterance that waits to be placed

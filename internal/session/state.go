@@ -22,6 +22,7 @@ type savedSession struct {
 	Counted                  int64 // the last durable message that is in the totals, or was lost before it could be
 	Results, Errors, AudioMS int64
 	Closed                   closedUtterances
+	LastPlaced               lastPlacement
 	Pending                  []savedUtterance
 }
 
@@ -42,7 +43,7 @@ type savedUtterance struct {
 func (s *Session) encodeState() ([]byte, error) {
 	state := savedSession{
 		TokenHash: s.tokenHash, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
-		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed,
+		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed, LastPlaced: s.lastPlaced,
 	}
 	index := map[*optionSet]int{s.options: 0}
 	state.Options = append(state.Options, s.options.Options)

@@ -15,10 +15,12 @@ import (
 // it. The outbox holds it as two lines: its fields as JSON, and the message as it is sent, which the scheduler does not have
 // to parse.
 type terminalMessage struct {
-	Result  bool   `json:"result,omitempty"` // false: it is an error
-	Attempt int    `json:"attempt,omitempty"`
-	AudioMS int64  `json:"audio_ms,omitempty"`
-	Speech  string `json:"speech,omitempty"` // whether speech follows the result; empty: none was requested
+	Result  bool `json:"result,omitempty"` // false: it is an error
+	Attempt int  `json:"attempt,omitempty"`
+	// Node is the node of the attempt, if the utterance was first given to another.
+	Node    core.NodeID `json:"node,omitempty"`
+	AudioMS int64       `json:"audio_ms,omitempty"`
+	Speech  string      `json:"speech,omitempty"` // whether speech follows the result; empty: none was requested
 	// Audio is the format of the speech that follows, as its node declared it; nil if it did not.
 	Audio *wire.AudioFormat `json:"audio,omitempty"`
 
@@ -103,6 +105,9 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 		return nil, err
 	}
 	m := &terminalMessage{Result: true, Attempt: job.Attempt, AudioMS: u.AudioMS, body: body}
+	if job.Attempt > 1 {
+		m.Node = job.Node
+	}
 	if job.Options.RequireTTS {
 		m.Speech, m.result = speechNone, &r
 		if result.TTS {

@@ -35,6 +35,7 @@ type Store interface {
 	Marks
 	Outbox
 	Sessions
+	LastNodes
 	Instances
 	Inboxes
 	AbandonedInboxes

@@ -23,12 +23,14 @@ type Dispatch struct {
 	Jobs               *prometheus.CounterVec   // state
 	JobDuration        *prometheus.HistogramVec // state
 	Fenced             *prometheus.CounterVec   // message, cause
+	Successions        *prometheus.CounterVec   // same_node
 
 	// The series below are resolved once: looking up a label for every job would cost.
 	reserve                      [16]prometheus.Counter // by store.Verdict
 	accepted, refused            prometheus.Observer
 	poolWithNodes, poolWithout   prometheus.Counter
 	selectedCount, deliveryCount prometheus.Counter
+	sameNode, otherNode          prometheus.Counter
 	outcomes                     [core.StateCancelled + 1]jobOutcome
 }
 
@@ -55,6 +57,8 @@ func newDispatch(f factory) Dispatch {
 			prometheus.ExponentialBuckets(1e-3, 2, 16), "state"),
 		Fenced: f.counterVec("lingua_fenced_total",
 			"Messages that changed nothing because their sender does not hold the job.", "message", "cause"),
+		Successions: f.counterVec("lingua_session_successions_total",
+			"Jobs whose session had a job before, by whether they were given to the same node.", "same_node"),
 	}
 	duration := f.histogramVec("lingua_dispatch_duration_seconds", "From the request to the delivery or the refusal.",
 		prometheus.ExponentialBuckets(50e-6, 2, 18), "outcome")
@@ -66,6 +70,7 @@ func newDispatch(f factory) Dispatch {
 	d.poolWithNodes, d.poolWithout = d.PoolQuery.WithLabelValues("true"), d.PoolQuery.WithLabelValues("false")
 	d.selectedCount = d.NodeSelection.WithLabelValues("OK")
 	d.deliveryCount = d.Deliveries.WithLabelValues("delivered")
+	d.sameNode, d.otherNode = d.Successions.WithLabelValues("true"), d.Successions.WithLabelValues("false")
 	for s := range core.States() {
 		if s.Terminal() {
 			d.outcomes[s] = jobOutcome{d.Jobs.WithLabelValues(s.String()), d.JobDuration.WithLabelValues(s.String())}
@@ -94,6 +99,15 @@ func (d *Dispatch) ObserveJobEnd(state core.State, took time.Duration) {
 
 // CountSelection counts a selection that found a node.
 func (d *Dispatch) CountSelection() { d.selectedCount.Inc() }
+
+// CountSuccession counts a job whose session had a job before, by whether it is on the same node.
+func (d *Dispatch) CountSuccession(same bool) {
+	if same {
+		d.sameNode.Inc()
+	} else {
+		d.otherNode.Inc()
+	}
+}
 
 // CountDelivery counts a job that was delivered.
 func (d *Dispatch) CountDelivery() { d.deliveryCount.Inc() }

@@ -47,6 +47,7 @@ var exported = map[string]metric{
 	"Events":             {"lingua_sessions_total", "COUNTER", []string{"event"}},
 	"Utterances":         {"lingua_utterances_total", "COUNTER", []string{"reason"}},
 	"PauseProbes":        {Name: "lingua_pause_probes_total", Kind: "COUNTER"},
+	"Successions":        {"lingua_session_successions_total", "COUNTER", []string{"same_node"}},
 	"Messages":           {"lingua_session_messages_total", "COUNTER", []string{"kind"}},
 	"MessagesSent":       {"lingua_messages_sent_total", "COUNTER", []string{"kind", "result"}},
 	"MessagesHandled":    {"lingua_messages_handled_total", "COUNTER", []string{"kind", "result"}},
@@ -168,7 +169,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "code", "event", "kind", "message", "operation", "outcome", "path", "reason", "result", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "code", "event", "kind", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
 		for _, l := range e.Labels {

@@ -29,6 +29,7 @@ type Store struct {
 
 	watchers  watchers
 	sessions  sessions
+	lastNodes lastNodes
 	board     board
 	instances instances
 }
@@ -49,6 +50,7 @@ func New(timing store.Timing) *Store {
 	}
 	s.sessions.streams = make(map[core.SessionRef]*stream)
 	s.sessions.states = make(map[core.SessionKey]state)
+	s.lastNodes.nodes = make(map[core.SessionKey]lastNode)
 	s.instances.byID = make(map[core.InstanceID]*instance)
 	s.board.init()
 	return s

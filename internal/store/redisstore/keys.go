@@ -52,6 +52,11 @@ func (k keys) session(key core.SessionKey) string {
 	return k.prefix + ":v1:sessions:{session:" + key.String() + "}:state"
 }
 
+// lastNode returns the key of the node of a session's last HTTP job.
+func (k keys) lastNode(key core.SessionKey) string {
+	return k.prefix + ":v1:sessions:{session:" + key.String() + "}:last_node"
+}
+
 // presence returns the key that exists while an instance is present. The keys of its inbox and its dead letters share its slot.
 func (k keys) presence(id core.InstanceID) string {
 	return k.prefix + ":schedulers:presence:{instance:" + string(id) + "}"

@@ -34,6 +34,7 @@ type recordBody struct {
 	AudioRef    string                  `json:"a"`
 	Options     core.Options            `json:"o"`
 	Utterance   *recordUtterance        `json:"u,omitempty"`
+	LastNode    core.NodeID             `json:"l,omitempty"`
 	Fingerprint string                  `json:"p"`
 	Detail      string                  `json:"d,omitempty"`
 	Result      json.RawMessage         `json:"z,omitempty"`
@@ -158,6 +159,9 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 		}
 		b = append(b, '}')
 	}
+	if j.LastNode != "" {
+		b = append(append(append(b, `,"l":"`...), j.LastNode...), '"')
+	}
 	b = append(append(append(b, `,"p":"`...), j.Fingerprint...), '"')
 	if j.Detail != "" {
 		b = appendText(append(b, `,"d":`...), j.Detail)
@@ -201,7 +205,7 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	job.ID, job.Fingerprint, job.Detail, job.Result = id, b.Fingerprint, b.Detail, b.Result
 	job.Spec = core.Spec{
 		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
-		AudioRef: b.AudioRef, Options: b.Options,
+		AudioRef: b.AudioRef, Options: b.Options, LastNode: b.LastNode,
 	}
 	if u := b.Utterance; u != nil {
 		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS}

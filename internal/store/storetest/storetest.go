@@ -36,6 +36,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Jobs", jobBehaviours},
 		{"Outbox", outboxBehaviours},
 		{"Sessions", sessionBehaviours},
+		{"Last nodes", lastNodeBehaviours},
 		{"Instances", instanceBehaviours},
 		{"Inboxes", inboxBehaviours},
 		{"Abandoned inboxes and dead letters", deadLetterBehaviours},
