@@ -20,7 +20,7 @@ var direction = core.Direction{Src: "en", Tgt: "de"}
 // defaultPolicy is the policy of the default configuration.
 func defaultPolicy() pick.Policy {
 	return pick.Policy{
-		SampleK: 20, ScanMax: 512, StaleAfter: 15 * time.Second, Shuffle: true,
+		SampleK: 20, ScanMax: 512, StaleAfter: 15 * time.Second, LateAfter: 10 * time.Second, Shuffle: true,
 		CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95,
 	}
 }

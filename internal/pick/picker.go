@@ -18,6 +18,7 @@ type Policy struct {
 	SampleK    int           // how many members are sampled before all are surveyed
 	ScanMax    int           // how many candidates a survey returns
 	StaleAfter time.Duration // a node whose last heartbeat is older is rejected
+	LateAfter  time.Duration // of two nodes with the same in-flight share, one whose last heartbeat is older is tried last; 0: either is first
 	Shuffle    bool          // sample at random; false: in the order of the pool
 	CPUMax     float64       // a node with a higher load is rejected, as for the next two
 	GPUMax     float64

@@ -73,6 +73,50 @@ func TestLowerInFlightShareIsFirstOfTwo(t *testing.T) {
 	}
 }
 
+// TestLateHeartbeatIsTheTieBreaker: of two nodes with the same share, one that has missed a heartbeat is tried last. Two nodes that have
+// not missed one, or both, are chosen at random, however old their heartbeats are.
+func TestLateHeartbeatIsTheTieBreaker(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		ageA, ageB time.Duration // of the last heartbeats
+		inFlightA  int           // of four slots; the other is idle
+		first      int           // of the two; unknown: either
+	}{
+		{"one is late", 11 * time.Second, time.Second, 0, 1},
+		{"the other is late", 9 * time.Second, 14 * time.Second, 0, 0},
+		{"both are on time", 9 * time.Second, 0, 0, unknown},
+		{"both are late", 11 * time.Second, 14 * time.Second, 0, unknown},
+		{"the late one is less busy", 0, 14 * time.Second, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := emptyPool()
+			for i, age := range []time.Duration{c.ageA, c.ageB} {
+				s := status(declared(nodeID(i)))
+				s.Age = age
+				f.Update(s)
+			}
+			q := f.query()
+			f.Observe(f.node(0), c.inFlightA, 4, q.Now)
+			f.Observe(f.node(1), 0, 4, q.Now)
+			picker := pick.New(f.Fleet, defaultPolicy(), seeded(1))
+			first := make(map[core.NodeID]int)
+			const rounds = 2000
+			for range rounds {
+				r := picker.Select(q, f.pool.Members())
+				first[candidates(r)[0]]++
+				r.End()
+			}
+			if c.first == unknown {
+				checkUniform(t, "first of two", first, 2)
+			} else if diff := cmp.Diff(map[core.NodeID]int{nodeID(c.first): rounds}, first); diff != "" {
+				t.Errorf("first of two (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // In-flight shares are compared, not numbers of jobs.
 func TestSharesOfNodesOfDifferentSizeAreCompared(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func busConfig(c *config.Scheduler, instance core.InstanceID) bus.Config {
 func pickPolicy(c *config.Scheduler) pick.Policy {
 	return pick.Policy{
 		SampleK: c.Dispatch.SampleK, ScanMax: c.Dispatch.ScanMax, StaleAfter: c.Dispatch.HeartbeatStaleMS.Duration(),
-		Shuffle: c.Dispatch.CandidateShuffle,
+		LateAfter: 2 * c.Nodes.HeartbeatIntervalMS.Duration(), Shuffle: c.Dispatch.CandidateShuffle,
 		CPUMax:  c.ResourceLimits.CPUMax, GPUMax: c.ResourceLimits.GPUMax, MemoryMax: c.ResourceLimits.MemoryMax,
 	}
 }
