@@ -31,7 +31,7 @@ func pickPolicy(c *config.Scheduler) pick.Policy {
 	return pick.Policy{
 		SampleK: c.Dispatch.SampleK, ScanMax: c.Dispatch.ScanMax, StaleAfter: c.Dispatch.HeartbeatStaleMS.Duration(),
 		LateAfter: 2 * c.Nodes.HeartbeatIntervalMS.Duration(), Shuffle: c.Dispatch.CandidateShuffle,
-		CPUMax:  c.ResourceLimits.CPUMax, GPUMax: c.ResourceLimits.GPUMax, MemoryMax: c.ResourceLimits.MemoryMax,
+		CPUMax: c.ResourceLimits.CPUMax, GPUMax: c.ResourceLimits.GPUMax, MemoryMax: c.ResourceLimits.MemoryMax,
 	}
 }
 
