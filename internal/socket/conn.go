@@ -136,10 +136,11 @@ var (
 
 // Read waits for the next message. The error, if any, is a *CloseError, and the last thing that Read returns. A message that is
 // too large or malformed is answered with an error frame and a close. During the closing handshake further messages are dropped,
-// and Read returns when the peer has closed too; after it, at once.
+// and Read returns when the connection has ended; after that, at once.
 func (c *Conn) Read() (Message, error) {
 	c.freeMessage()
 	if !c.beginRead() {
+		<-c.done // the caller may drop what the connection is still sending
 		return Message{}, c.closeError()
 	}
 	for {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,6 +254,44 @@ func TestLongFeedDoesNotFillTheQueue(t *testing.T) {
 	}
 	c.expect(fin|text, `{"type":"test","n":2}`)
 	c.expectClose(wire.CloseNormal)
+}
+
+// TestReadWaitsForWhatIsFed: a reader that comes back while the connection closes learns of its end only when everything was sent. It
+// may free what the source still has.
+func TestReadWaitsForWhatIsFed(t *testing.T) {
+	t.Parallel()
+	const n, size = 60, 200_000
+	var left atomic.Int64
+	left.Store(n)
+	s := startServer(t, socket.Options{}, func(conn *socket.Conn, _ socket.Message) {
+		feed := frames("a", n, size)
+		conn.Feed(func() []byte {
+			b := feed()
+			if b != nil {
+				left.Add(-1)
+			}
+			return b
+		})
+		conn.SendFinal(testFrame{N: 1})
+	})
+	c := dial(t, s.address)
+	c.send(frame(fin|text, "end"))
+	ended := make(chan int64, 1)
+	go func() {
+		s.awaitClose()
+		ended <- left.Load()
+	}()
+	for range n {
+		if f := c.next(); len(f.Payload) != size {
+			t.Fatalf("a frame of %d bytes", len(f.Payload))
+		}
+	}
+	c.expect(fin|text, `{"type":"test","n":1}`)
+	c.expectClose(wire.CloseNormal)
+	c.Close()
+	if n := receive(t, ended); n != 0 {
+		t.Errorf("Read returned while %d frames were not sent", n)
+	}
 }
 
 // TestQueuedFrameOvertakesFeed: a long feed does not delay messages.
