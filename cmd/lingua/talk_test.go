@@ -74,12 +74,12 @@ func TestTalkInterrupted(t *testing.T) {
 	t.Parallel()
 	url, file := startDemoFleet(t), wavFile(t, 20_000, true)
 	ctx, interrupt := context.WithCancel(t.Context())
-	out := &firstWrite{written: make(chan struct{})}
+	var out bytes.Buffer
 	var errs bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
 		args := []string{"talk", file, "--from", "en", "--to", "es", "--server", url}
-		code <- run(ctx, args, streams{out: out, err: &errs, environ: []string{}})
+		code <- run(ctx, args, streams{out: &out, err: &errs, environ: []string{}})
 	}()
 	interrupt()
 	if got := <-code; got != exitFailed || !strings.Contains(errs.String(), "interrupted") || strings.Contains(errs.String(), "Start one") {
