@@ -40,6 +40,7 @@ func ExampleRun() {
 	// job_ack
 	// job_partial
 	// job_result {"latency":{"asr":120,"nmt":45},"text_src":"hello","text_tgt":"hola"}
+	// node_leave
 	// Run: <nil>
 }
 

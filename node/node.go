@@ -125,6 +125,7 @@ func (n *Node) shutDown(connectorEnded <-chan struct{}) {
 	conn := n.conn
 	n.mu.Unlock()
 	if conn != nil {
+		conn.send(wire.NodeLeave{})
 		conn.closeWhenSent()
 		waitEither(n.timing.stopTimeout, conn.done, connectorEnded)
 	}

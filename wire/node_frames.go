@@ -104,6 +104,13 @@ type Drain struct {
 	Drained bool `json:"drained"`
 }
 
+// NodeLeave says that the node stops. It is removed at once, and the jobs that it still has are given to other nodes. The scheduler
+// closes the connection normally.
+type NodeLeave struct{}
+
+// Type implements Frame.
+func (NodeLeave) Type() FrameType { return "node_leave" }
+
 // Type implements Frame.
 func (NodeRegister) Type() FrameType { return "node_register" }
 

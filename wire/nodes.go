@@ -104,6 +104,13 @@ type OKResponse struct {
 	OK bool `json:"ok"`
 }
 
+// NodeRemoved is the answer to the removal of a node.
+type NodeRemoved struct {
+	NodeID    string   `json:"node_id"`
+	MovedJobs int      `json:"moved_jobs" doc:"Jobs that the node had and that are given to other nodes."`
+	Warnings  []string `json:"warnings,omitempty" doc:"Why the node may come back."`
+}
+
 // NodeCapabilities is what a node can do, as part of Node.
 type NodeCapabilities struct {
 	ASRLangs          []string          `json:"asr_langs,omitzero"`

@@ -13,7 +13,7 @@ var bodies = []any{
 	ActiveAttempt{}, ActiveJob{}, Assignment{}, Attempt{}, CancelResponse{}, CapabilityByType{}, Declaration{}, DispatchOptions{},
 	DispatchRequest{}, DispatchResponse{}, Error{}, ExplainNode{}, ExplainResponse{}, HealthResponse{}, HeartbeatRequest{},
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
-	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
+	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 
@@ -25,7 +25,7 @@ var bodies = []any{
 
 // frames lists every text frame.
 var frames = []Frame{
-	NodeRegister{}, NodeRegisterAck{}, NodeHeartbeat{}, JobAssign{}, JobAck{}, JobReject{}, JobPartial{}, JobResult{}, JobFail{}, JobResultAck{},
+	NodeRegister{}, NodeRegisterAck{}, NodeHeartbeat{}, NodeLeave{}, JobAssign{}, JobAck{}, JobReject{}, JobPartial{}, JobResult{}, JobFail{}, JobResultAck{},
 	JobCancel{}, JobCancelled{}, ModelNotAvailable{}, Drain{},
 	SessionStart{}, SessionStarted{}, SessionResume{}, SessionResumed{}, UtteranceStart{}, AudioChunk{}, AudioAck{}, AudioGone{}, UtteranceCommitted{},
 	SessionPartial{}, SessionResult{}, SessionResultAck{}, SessionUpdate{}, SessionCancel{}, SessionKeepalive{}, SessionEnd{}, SessionEnded{},

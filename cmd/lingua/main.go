@@ -28,7 +28,7 @@ type cli struct {
 	Demo      demoCmd      `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
 	Talk      talkCmd      `cmd:"" help:"Stream a WAV file into a session and print the results."`
 	Node      nodeCmd      `cmd:"" help:"Run a simulated node."`
-	Nodes     nodesCmd     `cmd:"" help:"List the registered nodes, or show one."`
+	Nodes     nodesCmd     `cmd:"" help:"List the registered nodes, show one, or remove one."`
 	Jobs      jobsCmd      `cmd:"" help:"List jobs, or show one with its attempts."`
 	Pools     poolsCmd     `cmd:"" help:"List the directions with their nodes and slots."`
 	Instances instancesCmd `cmd:"" help:"List the scheduler instances that share a fleet."`

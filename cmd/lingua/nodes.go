@@ -13,6 +13,11 @@ import (
 )
 
 type nodesCmd struct {
+	List   listNodesCmd  `cmd:"" default:"withargs" help:"List the registered nodes, or show one."`
+	Remove removeNodeCmd `cmd:"" help:"Remove a node at once: its jobs are given to others."`
+}
+
+type listNodesCmd struct {
 	apiClient
 	ID       string `arg:"" optional:"" help:"Show only this node."`
 	State    string `help:"Only nodes in this state: ready, degraded, draining, offline or silent." placeholder:"STATE"`
@@ -23,10 +28,10 @@ type nodesCmd struct {
 }
 
 // Validate checks the flags before a request is sent.
-func (c *nodesCmd) Validate() error { return checkLimit(c.Limit) }
+func (c *listNodesCmd) Validate() error { return checkLimit(c.Limit) }
 
 // Run lists nodes.
-func (c *nodesCmd) Run(ctx context.Context, io streams) error {
+func (c *listNodesCmd) Run(ctx context.Context, io streams) error {
 	if c.ID != "" {
 		var n wire.Node
 		if err := c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(c.ID), nil, &n); err != nil {
@@ -55,6 +60,25 @@ func (c *nodesCmd) Run(ctx context.Context, io streams) error {
 		}
 		writeNodes(t, list.Nodes)
 		writeMoreHint(t, list.NextCursor)
+	})
+}
+
+type removeNodeCmd struct {
+	apiClient
+	ID string `arg:"" help:"The node. One that still runs registers again: stop it first, or drain it instead."`
+}
+
+// Run removes a node.
+func (c *removeNodeCmd) Run(ctx context.Context, io streams) error {
+	var removed wire.NodeRemoved
+	if err := c.request(ctx, "DELETE", "/v1/nodes/"+url.PathEscape(c.ID), nil, &removed); err != nil {
+		return err
+	}
+	return c.print(io.out, removed, func(t *tabwriter.Writer) {
+		fmt.Fprintf(t, "%s is removed; %d jobs are given to other nodes\n", removed.NodeID, removed.MovedJobs)
+		for _, w := range removed.Warnings {
+			fmt.Fprintln(t, "warning:", w)
+		}
 	})
 }
 

@@ -318,7 +318,7 @@ func (c *fakeTransport) drop(p dispatch.Placement) {
 // removeNode removes a node from the store.
 func (h *harness) removeNode(id string) {
 	h.t.Helper()
-	if err := h.mem.Remove(h.t.Context(), store.RemoveParams{Node: core.NodeID(id)}); err != nil {
+	if _, err := h.mem.Remove(h.t.Context(), store.RemoveParams{Node: core.NodeID(id)}); err != nil {
 		h.t.Error(err)
 	}
 }

@@ -200,7 +200,7 @@ func (f *followerHarness) advance(d time.Duration, ids ...core.NodeID) {
 
 func (f *followerHarness) remove(id core.NodeID) {
 	f.t.Helper()
-	if err := f.store.Remove(context.Background(), store.RemoveParams{Node: id}); err != nil {
+	if _, err := f.store.Remove(context.Background(), store.RemoveParams{Node: id}); err != nil {
 		f.t.Fatal(err)
 	}
 }

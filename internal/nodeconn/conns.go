@@ -118,6 +118,15 @@ func (c *Conns) remove(n *conn) bool {
 	return true
 }
 
+// forget removes the connection of a node that has left: nothing waits for the node to come back.
+func (c *Conns) forget(n *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes[n.id] == n {
+		delete(c.nodes, n.id)
+	}
+}
+
 // isLost reports whether a lost connection was the node's last one: it has not reconnected here since.
 func (c *Conns) isLost(n *conn) bool {
 	c.mu.Lock()

@@ -42,6 +42,7 @@ var messageHandlers = map[wire.FrameType]func(*Server, context.Context, *conn, [
 	wire.JobFail{}.Type():           decoded((*Server).handleFail),
 	wire.JobCancelled{}.Type():      decoded((*Server).handleCancelled),
 	wire.ModelNotAvailable{}.Type(): decoded((*Server).handleUnavailable),
+	wire.NodeLeave{}.Type():         decoded((*Server).handleLeave),
 }
 
 // decoded is a handler that decodes a message for fn.
@@ -262,6 +263,20 @@ func (s *Server) handleUnavailable(ctx context.Context, n *conn, in *wire.ModelN
 	if err := s.Nodes.ReportUnavailable(ctx, u); err != nil {
 		return convert.Error(err)
 	}
+	return nil
+}
+
+// handleLeave removes a node that stops. If the store does not answer, the node is lost with its connection instead.
+func (s *Server) handleLeave(ctx context.Context, n *conn, _ *wire.NodeLeave) *wire.Error {
+	defer s.Conns.lockNode(n.id)()
+	if s.Conns.get(n.id) != n {
+		return nil // the node has another connection, over which it has not left
+	}
+	if err := s.Nodes.Leave(ctx, n.id, n.currentEpoch()); err != nil {
+		return convert.Error(err)
+	}
+	s.Conns.forget(n)
+	n.ws.Close(wire.CloseNormal, nil)
 	return nil
 }
 

@@ -44,34 +44,3 @@ func (r *Registry) connect(ctx context.Context, p store.ConnectParams) (*core.No
 	r.fleet.Redeclare(declared)
 	return declared, nil
 }
-
-// MarkLost marks a node as offline whose connection was lost and did not come back, and moves its jobs, long before its
-// silence would show. It does nothing if the node has begun another epoch.
-func (r *Registry) MarkLost(ctx context.Context, id core.NodeID, epoch core.Epoch) error {
-	n := r.fleet.Node(id)
-	if n == nil {
-		return nil // silent or removed: the fleet's follower handles it
-	}
-	known := n.Declared()
-	for again := false; ; again = true {
-		offline := *known
-		offline.Health = core.HealthOffline
-		result, err := r.store.Heartbeat(ctx, store.HeartbeatParams{
-			Node: id, Epoch: epoch, Known: known, Declared: &offline, Load: core.UnknownLoad, OnBehalf: true, Repeat: again,
-		})
-		if err != nil {
-			return r.storeError(ctx, "gone", err)
-		}
-		if result.Verdict != store.OK {
-			return nil
-		}
-		r.updateFleet(ctx, result.NodeStatus)
-		if result.Node.Health == core.HealthOffline {
-			break
-		}
-		known = result.Node // it had changed since this instance last read it
-	}
-	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
-	r.log.Info("node did not reconnect; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
-	return err
-}

@@ -112,7 +112,7 @@ func TestRegisterCountsNodesTakenOver(t *testing.T) {
 func TestRestoreNodeRegistersTheWholeDeclaration(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		declared := *h.add("a", 3, connectedTo("i-1", 1), func(p *nodes.Patch) { p.Models = []string{"m"} })
-		if err := h.mem.Remove(t.Context(), store.RemoveParams{Node: "a"}); err != nil {
+		if _, err := h.mem.Remove(t.Context(), store.RemoveParams{Node: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := h.registry.RestoreNode(t.Context(), declared, 1, store.Activity{Lists: true})
@@ -153,7 +153,7 @@ func TestStoreErrorsAreRetryable(t *testing.T) {
 			})
 		}
 		h.wantStoreDown("connect", func() error { return h.registry.Disconnected(ctx, "a", node.Epoch, 1) })
-		h.wantStoreDown("gone", func() error { return h.registry.MarkLost(ctx, "a", node.Epoch) })
+		h.wantStoreDown("offline", func() error { return h.registry.MarkLost(ctx, "a", node.Epoch) })
 		h.wantStoreDown("drain", func() error {
 			_, err := h.registry.Drain(ctx, "a", true)
 			return err

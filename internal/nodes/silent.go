@@ -84,7 +84,7 @@ func (r *Registry) EvictSilent(ctx context.Context) {
 			if s.Age < r.cfg.Retention {
 				continue
 			}
-			if err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil {
+			if removed, err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil && removed {
 				r.log.Info("node evicted", "node_id", s.Node, "silent_for", s.Age.Round(time.Second).String())
 			}
 		}

@@ -255,9 +255,7 @@ func TestCancelOfWaitingJob(t *testing.T) {
 	if c := ts.cancelJob(d.JobID); !c.Cancelled {
 		t.Errorf("the answer: %+v", c)
 	}
-	if s := ts.getNode("n1"); s.EffectiveLoad != 0 {
-		t.Errorf("no node has the job: %+v", s)
-	}
+	ts.eventually("no node has the job", func() bool { return ts.getNode("n1").EffectiveLoad == 0 })
 	ts.eventually("nothing is in flight", func() bool { return ts.scheduler.Jobs.InFlight() == 0 })
 	ts.expectNoDelivery()
 }

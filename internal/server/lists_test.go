@@ -68,7 +68,7 @@ func TestNodePages(t *testing.T) {
 	between := func() { // a node is added before and one after the current page, and one is removed
 		ts.registerNode(fmt.Sprintf("a%02d", came), nil)
 		ts.registerNode(fmt.Sprintf("z%02d", came), nil)
-		if err := ts.scheduler.Store.Remove(t.Context(), store.RemoveParams{Node: core.NodeID(fmt.Sprintf("n%02d", came))}); err != nil {
+		if _, err := ts.scheduler.Store.Remove(t.Context(), store.RemoveParams{Node: core.NodeID(fmt.Sprintf("n%02d", came))}); err != nil {
 			t.Error(err)
 		}
 		came++

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -58,6 +59,12 @@ func (h *nodeHandlers) routes() []route {
 			method: "GET", path: "/v1/nodes/{id}", tag: "nodes", summary: "Show a node", handler: handle(h.responder, h.get),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "DELETE", path: "/v1/nodes/{id}", tag: "nodes", summary: "Remove a node",
+			description: "The node is removed at once, with its drain, and its jobs are given to other nodes. A node that still runs registers again: stop it first, or drain it instead.",
+			handler:     handle(h.responder, h.remove), out: reflect.TypeFor[wire.NodeRemoved](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/drain", tag: "nodes", summary: "Drain a node",
@@ -230,4 +237,21 @@ func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
 		h.conns.Drain(r.Context(), core.NodeID(id), drained)
 		return h.view(st), nil
 	}
+}
+
+// remove removes a node.
+func (h *nodeHandlers) remove(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	if e := convert.CheckID("id", id); e != nil {
+		return nil, e
+	}
+	removed, err := h.registry.Remove(r.Context(), core.NodeID(id))
+	if err != nil {
+		return nil, err
+	}
+	answer := wire.NodeRemoved{NodeID: id, MovedJobs: removed.Moved}
+	if state := h.registry.StateOf(removed.Before.Node, removed.Before.Age); state != nodes.StateSilent && state != core.HealthOffline.String() {
+		answer.Warnings = []string{fmt.Sprintf("node %s sent a heartbeat %s ago: if it still runs, it registers again", id, removed.Before.Age.Round(100*time.Millisecond))}
+	}
+	return answer, nil
 }

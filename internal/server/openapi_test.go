@@ -124,6 +124,8 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("GET /v1/nodes/{id}", ts.get("/v1/nodes/n1"))
 	good("GET /v1/jobs/{id}", ts.get("/v1/jobs/"+d.JobID))
 
+	good("DELETE /v1/nodes/{id}", ts.request("DELETE", "/v1/nodes/n1", "", nil))
+
 	for path, item := range loadOpenAPI(t, ts.scheduler.Server).doc.Paths.Map() {
 		for method := range item.Operations() {
 			if operation := method + " " + path; !seen[operation] && path != metricsPath {

@@ -199,7 +199,7 @@ func TestRemovedNodeIsReadmitted(t *testing.T) {
 	before := ts.getNode("n1")
 	n.send(object{"type": "node_heartbeat", "hb_seq": 1, "active": []object{}, "max_concurrent_jobs": 7, "semantic_langs": []string{"es", "en", "de"}})
 	ts.eventually("the change is known", func() bool { return ts.getNode("n1").MaxConcurrentJobs == 7 })
-	if err := ts.scheduler.Store.Remove(t.Context(), store.RemoveParams{Node: "n1"}); err != nil {
+	if _, err := ts.scheduler.Store.Remove(t.Context(), store.RemoveParams{Node: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	n.send(object{"type": "node_heartbeat", "hb_seq": 2, "active": []object{}})
@@ -224,7 +224,7 @@ func TestReadmittedNodeKeepsDeclaration(t *testing.T) {
 		"max_concurrent_jobs": 2, "active": []object{}, "tenant_id": "acme", "region": "eu", "installed_models": []string{"m1"},
 	})
 	first := n.readUntil("node_register_ack")
-	if err := ts.scheduler.Store.Remove(t.Context(), store.RemoveParams{Node: "n1"}); err != nil {
+	if _, err := ts.scheduler.Store.Remove(t.Context(), store.RemoveParams{Node: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	n.send(object{

@@ -26,9 +26,9 @@ type Nodes interface {
 	// are. A report about another epoch, or about an earlier connection than the last one, changes nothing. It returns ErrNoNode for
 	// a node that is not registered.
 	Connect(ctx context.Context, p ConnectParams) (*core.Node, error)
-	// Remove removes a node, its leases and its marks, if it has been silent for p.SilentFor. Otherwise, and for a node that is not
-	// registered, it does nothing.
-	Remove(ctx context.Context, p RemoveParams) error
+	// Remove removes a node, its leases and its marks, if it is in p.Epoch and has been silent for p.SilentFor; otherwise it does
+	// nothing. It reports whether the node is not registered any more.
+	Remove(ctx context.Context, p RemoveParams) (removed bool, err error)
 }
 
 // NodeReader is the read side of the fleet.
@@ -117,10 +117,11 @@ type HeartbeatResult struct {
 	Young bool
 }
 
-// RemoveParams names a node that is removed if it has been silent for SilentFor; 0: in any case.
+// RemoveParams names a node that is removed.
 type RemoveParams struct {
 	Node      core.NodeID
-	SilentFor time.Duration
+	Epoch     core.Epoch    // only in this epoch; 0: in any
+	SilentFor time.Duration // only if it has been silent this long; 0: in any case
 }
 
 // DrainParams sets (Drained) or clears the drain of a node.

@@ -48,6 +48,7 @@ func Frames() []FrameInfo {
 		{wire.JobCancel{}, ToNode, "The node should stop a job."},
 		{wire.JobCancelled{}, FromNode, "The node has stopped the job."},
 		{wire.ModelNotAvailable{}, FromNode, "A service that the node declared is not available."},
+		{wire.NodeLeave{}, FromNode, "The node stops: it is removed, and the jobs that it still has are given to other nodes. The connection is closed with 1000."},
 		{wire.Drain{}, ToNode, "An operator has drained the node, or has ended the drain."},
 		{wire.GoAway{}, ToNode, "Connect to another instance: this one stops."},
 		{wire.Warning{}, ToNode, "A part of a message was ignored."},

@@ -191,26 +191,26 @@ func (s *Store) publishChange(n *node, next *core.Node) {
 }
 
 // Remove implements store.Nodes.
-func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
+func (s *Store) Remove(ctx context.Context, p store.RemoveParams) (bool, error) {
 	shard := &s.nodes[s.shardOf(string(p.Node))]
 	shard.Lock()
 	defer shard.Unlock() // until the change is published: a registration that follows must be published later
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
 	n := shard.nodes[p.Node]
 	if n == nil {
-		return nil
+		return true, nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.silence(s.now()) < p.SilentFor {
-		return nil
+	if n.silence(s.now()) < p.SilentFor || p.Epoch != 0 && n.current.Epoch != p.Epoch {
+		return false, nil
 	}
 	n.removed = true
 	delete(shard.nodes, p.Node)
 	s.watchers.publish(store.Change{Node: p.Node, Removed: true})
-	return nil
+	return true, nil
 }
 
 // Node implements store.NodeReader.

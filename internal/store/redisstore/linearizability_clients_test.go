@@ -288,7 +288,7 @@ func (c *ledgerClient) call(ctx context.Context, q *request) (*answer, error) {
 	case doRevoke:
 		err = c.store.Revoke(ctx, q.lease)
 	case doRemove:
-		err = c.store.Remove(ctx, store.RemoveParams{Node: c.id, SilentFor: linearTiming.Presence})
+		_, err = c.store.Remove(ctx, store.RemoveParams{Node: c.id, SilentFor: linearTiming.Presence})
 	case doList:
 		var leases []core.Lease
 		leases, err = c.store.Orphans(ctx, c.id)

@@ -103,7 +103,8 @@ func markService(ctx context.Context, s *redisstore.Store, x *subject) (string, 
 }
 
 func removeNode(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	return "", s.Remove(ctx, store.RemoveParams{Node: x.node.ID})
+	removed, err := s.Remove(ctx, store.RemoveParams{Node: x.node.ID})
+	return fmt.Sprint(removed), err
 }
 
 var nodeLostReplies = []lostReply{

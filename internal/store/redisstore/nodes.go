@@ -164,17 +164,17 @@ func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node,
 }
 
 // Remove implements store.Nodes.
-func (s *Store) Remove(ctx context.Context, p store.RemoveParams) error {
+func (s *Store) Remove(ctx context.Context, p store.RemoveParams) (bool, error) {
 	_, r, err := s.client.runScript(ctx, &scriptRemove, []string{s.keys.meta(p.Node), s.keys.leases(p.Node), s.keys.unavailable(p.Node)},
-		strconv.FormatInt(p.SilentFor.Milliseconds(), 10))
+		strconv.FormatInt(p.SilentFor.Milliseconds(), 10), strconv.FormatInt(int64(p.Epoch), 10))
 	if err != nil || r.int(0) == 0 {
-		return err
+		return false, err
 	}
 	if err := s.lastSeen.remove(ctx, p.Node); err != nil {
-		return err
+		return false, err
 	}
 	s.publishChange(ctx, p.Node, changeRemoved)
-	return nil
+	return true, nil
 }
 
 // Node implements store.NodeReader.

@@ -151,7 +151,7 @@ func testOutdatedHandle(t *testing.T, h *Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
+	if _, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
 		t.Fatal(err)
 	}
 	n := h.register(t, "node-a", 1)

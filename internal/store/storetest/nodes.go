@@ -171,9 +171,15 @@ func testDrain(t *testing.T, h *Harness) {
 func testRemove(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 1)
 	h.mustReserve(t, n, "job-1")
+	if removed, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a", Epoch: n.Epoch + 1}); err != nil || removed {
+		t.Errorf("removed in another epoch: %v, %v", removed, err)
+	}
+	if _, err := h.Store.Node(t.Context(), "node-a"); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the second call changes nothing
-		if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
-			t.Fatal(err)
+		if removed, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a", Epoch: n.Epoch}); err != nil || !removed {
+			t.Fatalf("removed: %v, %v", removed, err)
 		}
 	}
 	if v := h.reserve(t, n, "job-2"); v != store.UnknownNode {
@@ -190,7 +196,7 @@ func testRemoveOnlySilentNodes(t *testing.T, h *Harness) {
 		silentFor  time.Duration
 		registered bool
 	}{{h.Timing.Presence, true}, {h.Timing.Presence / 4, false}} {
-		if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: n.ID, SilentFor: c.silentFor}); err != nil {
+		if _, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: n.ID, SilentFor: c.silentFor}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.Store.Node(t.Context(), n.ID); (err == nil) != c.registered {

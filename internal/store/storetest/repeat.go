@@ -44,9 +44,9 @@ func (r RepeatingStore) Connect(ctx context.Context, p store.ConnectParams) (*co
 }
 
 // Remove implements store.Nodes.
-func (r RepeatingStore) Remove(ctx context.Context, p store.RemoveParams) error {
-	if err := r.Store.Remove(ctx, p); err != nil {
-		return err
+func (r RepeatingStore) Remove(ctx context.Context, p store.RemoveParams) (bool, error) {
+	if removed, err := r.Store.Remove(ctx, p); err != nil {
+		return removed, err
 	}
 	return r.Store.Remove(ctx, p)
 }

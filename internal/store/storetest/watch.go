@@ -57,7 +57,7 @@ func testWatchMarks(t *testing.T, h *Harness) {
 func testWatchRemovals(t *testing.T, h *Harness) {
 	changes := h.watch(t)
 	h.register(t, "node-a", 2)
-	if err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
+	if _, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a"}); err != nil {
 		t.Fatal(err)
 	}
 	for c := range changes {
