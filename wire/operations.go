@@ -74,3 +74,21 @@ type DeadLettersResponse struct {
 	Done   []string          `json:"done"`
 	Failed map[string]string `json:"failed,omitempty" doc:"The dead letters for which it failed, and why."`
 }
+
+// EventList is a part of the event log of the fleet.
+type EventList struct {
+	Events []Event `json:"events"`
+	Next   string  `json:"next,omitempty" doc:"The position after the last event that was read: after of the next request. Absent: the log is empty."`
+	Gap    bool    `json:"gap,omitempty" doc:"Events after the given position may have been dropped before they were read."`
+}
+
+// Event is something that happened to the fleet.
+type Event struct {
+	ID       string `json:"id" doc:"Its position in the log."`
+	AtMS     int64  `json:"at_ms" doc:"When it happened, Unix milliseconds on the clock of the instance that recorded it."`
+	Kind     string `json:"kind" enum:"node_registered,node_lost,node_left,node_removed,node_evicted,node_drained,node_resumed,instance_started,instance_stopping,takeover,dead_letter,store_down,store_up"`
+	NodeID   string `json:"node_id,omitempty" doc:"The node that it is about."`
+	Instance string `json:"instance" doc:"The instance that recorded it."`
+	Jobs     int    `json:"jobs,omitempty" doc:"How many jobs were moved to other nodes."`
+	Detail   string `json:"detail,omitempty"`
+}

@@ -31,6 +31,7 @@ type cli struct {
 	Nodes     nodesCmd     `cmd:"" help:"List the registered nodes, show one, or remove one."`
 	Jobs      jobsCmd      `cmd:"" help:"List jobs, or show one with its attempts."`
 	Pools     poolsCmd     `cmd:"" help:"List the directions with their nodes and slots."`
+	Events    eventsCmd    `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
 	Instances instancesCmd `cmd:"" help:"List the scheduler instances that share a fleet."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
 	Explain   explainCmd   `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -23,6 +24,8 @@ type Config struct {
 	Keep     time.Duration   // how long dead letters are kept
 	// About is called at every renewal of the presence.
 	About func() About
+	// Events records dead letters; nil: they are not recorded.
+	Events *events.Recorder
 }
 
 // About is what an instance publishes about itself.

@@ -255,6 +255,7 @@ func (r *Receiver) deadLetter(ctx context.Context, inbox core.InstanceID, raw *s
 		return nil // it became one before
 	}
 	r.metrics.MessagesHandled.WithLabelValues("", "dead").Inc()
+	r.cfg.Events.Record(store.Event{Kind: store.EventDeadLetter, Detail: deadLetterName(inbox, id) + ": " + f.reason})
 	facts := []any{"id", deadLetterName(inbox, id), "reason", f.reason, "tries", f.tries, "bytes", len(raw.Body)}
 	if f.cause != nil {
 		facts = append(facts, "error", f.cause)

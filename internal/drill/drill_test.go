@@ -30,9 +30,10 @@ const (
 type drill struct {
 	faults          []fault
 	timeouts        timeouts
-	checkKeys       bool // checks the leftover keys in the short form, too, which takes as long as the timeouts
-	watchGrowth     bool // checks that no resource grows
-	needsLateWrites bool // fails if no write came late, because the drill would prove nothing
+	wantEvent       string // a kind of event that must be in the event log
+	checkKeys       bool   // checks the leftover keys in the short form, too, which takes as long as the timeouts
+	watchGrowth     bool   // checks that no resource grows
+	needsLateWrites bool   // fails if no write came late, because the drill would prove nothing
 }
 
 // run runs the drill, and fails the test for each violation.
@@ -73,6 +74,9 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 			violations = append(violations, violation{leftoverKey, key})
 		}
 		leftovers = strconv.Itoa(len(keys))
+	}
+	if d.wantEvent != "" && !c.hasEvent(d.wantEvent) {
+		violations = append(violations, violation{missingEvent, d.wantEvent})
 	}
 	violations = append(violations, growth.growth()...)
 	violations = append(violations, c.findCrashes(l.drivers(c)...)...)

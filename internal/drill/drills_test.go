@@ -10,7 +10,7 @@ import (
 // TestInstanceKilled kills an instance under load and restarts it. The dead instance cleans nothing up, so this drill also
 // checks that no keys remain.
 func TestInstanceKilled(t *testing.T) {
-	drill{timeouts: shortTimeouts, faults: []fault{killInstance(4 * time.Second)}, checkKeys: true}.run(t)
+	drill{timeouts: shortTimeouts, faults: []fault{killInstance(4 * time.Second)}, checkKeys: true, wantEvent: "takeover"}.run(t)
 }
 
 // TestInstanceStopped stops an instance for three times its presence.
@@ -44,7 +44,7 @@ func TestConnectionsCut(t *testing.T) {
 
 // TestRedisOutage stops Redis, and kills a primary where a replica can take over or else separates one instance from Redis.
 func TestRedisOutage(t *testing.T) {
-	drill{timeouts: resumableTimeouts, faults: redisFaults()}.run(t)
+	drill{timeouts: resumableTimeouts, faults: redisFaults(), wantEvent: "store_up"}.run(t)
 }
 
 // TestSoak injects all faults in random order, and checks that no resource grows. In full:

@@ -87,7 +87,7 @@ func checkDeadLetters(deadLetters []clustertest.DeadLetter, marks []string) []vi
 }
 
 // permanentKeys are the keys of the store itself.
-var permanentKeys = []string{keyPrefix + ":v1:incarnation", keyPrefix + ":v1:nodes:changes", keyPrefix + ":v1:ping"}
+var permanentKeys = []string{keyPrefix + ":v1:incarnation", keyPrefix + ":v1:nodes:changes", keyPrefix + ":v1:ping", keyPrefix + ":v1:events"}
 
 // isExpectedKey reports whether a key belongs to the store, to a running instance, or to the dead letters of malformed
 // messages.
@@ -132,6 +132,16 @@ func (c *testCluster) leftoverKeys(ctx context.Context, timeout time.Duration, m
 		list = append(list, fmt.Sprintf("%s (TTL %v ms)", f.Key, ttl))
 	}
 	return append(list, c.unknownInstances(running)...), nil
+}
+
+// hasEvent reports whether the event log has an event of a kind.
+func (c *testCluster) hasEvent(kind string) bool {
+	key := keyPrefix + ":v1:events"
+	server, err := c.Redis.ServerOf(key)
+	c.Must(err)
+	entries, err := server.Do("XRANGE", key, "-", "+")
+	c.Must(err)
+	return strings.Contains(fmt.Sprint(entries), `"kind":"`+kind+`"`)
 }
 
 // unknownInstances lists registered instances that neither run nor have dead letters. An instance with dead letters stays

@@ -17,6 +17,7 @@ func (r *Registry) MarkLost(ctx context.Context, id core.NodeID, epoch core.Epoc
 	}
 	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
 	r.log.Info("node did not reconnect; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Jobs: moved, Detail: "did not reconnect"})
 	return err
 }
 
@@ -36,6 +37,7 @@ func (r *Registry) Leave(ctx context.Context, id core.NodeID, epoch core.Epoch) 
 			return err
 		}
 	}
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeLeft, Node: id, Jobs: moved})
 	r.log.Info("node left", "node_id", id, "epoch", epoch, "jobs", moved, "stays_drained", offline.Drained)
 	return nil
 }
@@ -81,7 +83,7 @@ func (r *Registry) Remove(ctx context.Context, id core.NodeID) (Removed, error) 
 	if err != nil {
 		return Removed{}, err
 	}
-	if _, err := r.Drain(ctx, id, true); err != nil {
+	if err := r.setDrained(ctx, id, true); err != nil {
 		return Removed{}, err
 	}
 	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
@@ -94,10 +96,11 @@ func (r *Registry) Remove(ctx context.Context, id core.NodeID) (Removed, error) 
 	}
 	if !removed {
 		if !before.Node.Drained {
-			_, _ = r.Drain(ctx, id, false) // after an error the operator sees that it is drained
+			_ = r.setDrained(ctx, id, false) // after an error the operator sees that it is drained
 		}
 		return Removed{}, wire.FieldErrorf(wire.StaleEpoch, "node_id", "node %s has registered again meanwhile, so it still runs: stop it first, or drain it", id)
 	}
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRemoved, Node: id, Jobs: moved})
 	r.log.Info("node removed", "node_id", id, "epoch", before.Node.Epoch, "jobs", moved)
 	return Removed{Before: before, Moved: moved}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -27,6 +28,7 @@ type Config struct {
 	Retention time.Duration // a node that has been silent for this long is evicted
 	MarkFor   time.Duration // how long a service that a node reported as unavailable is marked
 	MarkRate  int           // how many such reports a node may send in a minute
+	Events    *events.Recorder
 }
 
 // Store is the part of the store that this package uses.
@@ -114,6 +116,7 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams) (Regist
 	r.metrics.NodeRegistration.WithLabelValues(status).Inc()
 	r.log.Info("node registered", "node_id", p.Node.ID, "epoch", reply.Node.Epoch, "status", status,
 		"max_concurrent_jobs", reply.Node.MaxJobs, "kept", len(reply.Kept), "orphans", len(reply.Orphans), "strays", len(reply.Strays))
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRegistered, Node: p.Node.ID, Detail: status})
 
 	// The jobs that the node still has belong to the new epoch before the node learns of it.
 	cancel, err := r.jobs.RebindJobs(ctx, reply.Node.Epoch, reply.Kept)
@@ -251,18 +254,32 @@ func (r *Registry) updateFleet(ctx context.Context, s store.NodeStatus) {
 
 // Drain sets or clears the operator's order that a node gets no new jobs.
 func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
-	if _, err := r.store.Drain(ctx, store.DrainParams{Node: id, Drained: drained}); err != nil {
-		if errors.Is(err, store.ErrNoNode) {
-			return store.NodeStatus{}, unknownNodeError(id)
-		}
-		return store.NodeStatus{}, r.storeError(ctx, "drain", err)
+	if err := r.setDrained(ctx, id, drained); err != nil {
+		return store.NodeStatus{}, err
 	}
 	status, err := r.Node(ctx, id)
 	if err == nil {
 		r.updateFleet(ctx, status)
 		r.log.Info("node drained or resumed", "node_id", id, "drained", drained)
+		kind := store.EventNodeResumed
+		if drained {
+			kind = store.EventNodeDrained
+		}
+		r.cfg.Events.Record(store.Event{Kind: kind, Node: id})
 	}
 	return status, err
+}
+
+// setDrained sets or clears the drain of a node in the store.
+func (r *Registry) setDrained(ctx context.Context, id core.NodeID, drained bool) error {
+	_, err := r.store.Drain(ctx, store.DrainParams{Node: id, Drained: drained})
+	switch {
+	case errors.Is(err, store.ErrNoNode):
+		return unknownNodeError(id)
+	case err != nil:
+		return r.storeError(ctx, "drain", err)
+	}
+	return nil
 }
 
 func unknownNodeError(id core.NodeID) *wire.Error {

@@ -34,6 +34,10 @@ func (r *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[
 	var mu sync.Mutex
 	parallel.ForEach(silentWorkers, ids, func(id core.NodeID) {
 		if !hasJobs[id] {
+			// All instances notice it; one of them records it.
+			if first, err := r.store.Debounce(ctx, "silent:"+string(id), r.cfg.Presence); err == nil && first {
+				r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Detail: "silent"})
+			}
 			return
 		}
 		if err := r.moveJobsOfSilentNode(ctx, id); err != nil {
@@ -66,6 +70,7 @@ func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) err
 	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
 	if moved > 0 {
 		r.log.Warn("node is silent; its jobs are moved", "node_id", id, "jobs", moved)
+		r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Jobs: moved, Detail: "silent"})
 	}
 	if err != nil {
 		return err
@@ -85,6 +90,7 @@ func (r *Registry) EvictSilent(ctx context.Context) {
 				continue
 			}
 			if removed, err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil && removed {
+				r.cfg.Events.Record(store.Event{Kind: store.EventNodeEvicted, Node: s.Node})
 				r.log.Info("node evicted", "node_id", s.Node, "silent_for", s.Age.Round(time.Second).String())
 			}
 		}

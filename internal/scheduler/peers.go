@@ -65,6 +65,7 @@ func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
 	if err := s.Jobs.TakeOverJobs(ctx, dead); err != nil {
 		return err
 	}
+	s.events.Record(store.Event{Kind: store.EventTakeover, Detail: "from " + string(dead)})
 	s.takeovers.Go(func() {
 		if backoff.Sleep(s.running, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
 			s.takeOverNodes(s.running, dead)

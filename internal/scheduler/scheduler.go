@@ -22,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -60,6 +61,7 @@ type Scheduler struct {
 	receiver  *bus.Receiver
 	follower  *fleet.Follower
 	caller    *callback.Caller
+	events    *events.Recorder
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -77,11 +79,12 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), version: version.Version, started: time.Now()}
 	instance := s.newIncarnation()
 
-	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, log); err != nil {
+	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, log)
+	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, log); err != nil {
 		return nil, err
 	}
 	busCfg := busConfig(c, instance)
-	busCfg.About = s.describe
+	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
 	s.Fleet = fleet.New(c.Nodes.PresenceTTLMS.Duration())
 	picker := pick.New(s.Fleet, pickPolicy(c), nil)
@@ -100,7 +103,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
-	s.Nodes = nodes.New(nodesConfig(c, instance), s.Store, s.Fleet, s.Jobs, s.Metrics, log)
+	nodesCfg := nodesConfig(c, instance)
+	nodesCfg.Events = s.events
+	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
 
@@ -116,7 +121,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.Server = server.New(server.Options{
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Keys: keys, FirstMessage: firstMessageTimeout,
-		Jobs: s.Jobs, Nodes: s.Nodes, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keys.Empty(),
@@ -156,6 +161,8 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })
+	background.Go(func() { s.events.Run(loops, s.Store) })
+	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
 		background.Go(func() { detector.watch(loops, s.logSuspension) })
@@ -191,6 +198,7 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	s.Jobs.Leave()
 	s.Server.SetNotReady()
 	_ = s.Bus.Announce(deadline) // that it drains; if that fails, the next renewal announces it
+	s.events.Record(store.Event{Kind: store.EventInstanceStopping})
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.nodeConns.Len())
 	const reason = "this instance is stopping"
 	goAway := min(s.cfg.Server.ShutdownSeconds.Duration()/2, maxGoAway)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
@@ -16,7 +17,7 @@ import (
 
 // openStore opens the configured store. It also returns log attributes that say where the store is, without secrets: all
 // instances of one fleet must have the same.
-func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, log *slog.Logger) (store.Store, []any, error) {
+func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *events.Recorder, log *slog.Logger) (store.Store, []any, error) {
 	c := &cfg.Scheduler
 	timing := store.Timing{
 		Presence:    c.Nodes.PresenceTTLMS.Duration(),
@@ -37,9 +38,11 @@ func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, lo
 		OnHealth: func(up bool) {
 			if up {
 				m.StoreUp.Set(1)
+				recorder.Record(store.Event{Kind: store.EventStoreUp})
 				log.Info("the shared store is available again")
 			} else {
 				m.StoreUp.Set(0)
+				recorder.Record(store.Event{Kind: store.EventStoreDown})
 				log.Error("the shared store does not answer, or takes no writes: dispatches are refused until it does; /readyz says what is wrong")
 			}
 		},

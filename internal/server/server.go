@@ -23,6 +23,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -31,6 +32,7 @@ import (
 type Options struct {
 	Jobs    *dispatch.Dispatcher
 	Nodes   *nodes.Registry
+	Events  store.Events
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Version wire.VersionResponse
@@ -82,6 +84,7 @@ type Server struct {
 	nodes    *nodeHandlers
 	jobs     *jobHandlers
 	operator *operatorHandlers
+	events   *eventHandlers
 	audio    *audioHandlers
 	sockets  *socketHandlers
 	status   *statusHandlers
@@ -99,6 +102,7 @@ func New(o Options) *Server {
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
+	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
 		access: s.access, hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),

@@ -42,6 +42,7 @@ var exported = map[string]metric{
 	"CandidatesRejected": {"lingua_candidates_rejected_total", "COUNTER", []string{"reason"}},
 	"ModelNA":            {"scheduler_model_na_received_total", "COUNTER", nil},
 	"StoreLost":          {"lingua_store_lost_total", "COUNTER", []string{"kind"}},
+	"EventsDropped":      {"lingua_events_dropped_total", "COUNTER", nil},
 	"StoreUp":            {"lingua_store_up", "GAUGE", nil},
 	"Closes":             {"lingua_socket_closes_total", "COUNTER", []string{"code", "side"}},
 	"Events":             {"lingua_sessions_total", "COUNTER", []string{"event"}},

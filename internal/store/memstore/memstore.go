@@ -30,6 +30,7 @@ type Store struct {
 	watchers  watchers
 	sessions  sessions
 	lastNodes lastNodes
+	events    eventLog
 	board     board
 	instances instances
 }

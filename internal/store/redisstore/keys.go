@@ -81,6 +81,9 @@ func (k keys) replayed(to core.InstanceID, name string) string {
 // schedulers returns the key of the list of instances.
 func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
 
+// events returns the key of the event log.
+func (k keys) events() string { return k.prefix + ":v1:events" }
+
 func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
 
 func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }

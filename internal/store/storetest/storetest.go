@@ -37,6 +37,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Outbox", outboxBehaviours},
 		{"Sessions", sessionBehaviours},
 		{"Last nodes", lastNodeBehaviours},
+		{"Events", eventBehaviours},
 		{"Instances", instanceBehaviours},
 		{"Inboxes", inboxBehaviours},
 		{"Abandoned inboxes and dead letters", deadLetterBehaviours},

@@ -1,0 +1,133 @@
+package events_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeLog is an event log that can be unavailable.
+type fakeLog struct {
+	store.Events
+	mu     sync.Mutex
+	down   bool
+	events []store.Event
+}
+
+func (l *fakeLog) AppendEvents(_ context.Context, events []store.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return store.ErrDown
+	}
+	l.events = append(l.events, events...)
+	return nil
+}
+
+func (l *fakeLog) setDown(down bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = down
+}
+
+// details returns what was written, in order.
+func (l *fakeLog) details() (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		all = append(all, e.Detail)
+	}
+	return all
+}
+
+// run runs a test with a recorder that writes to a log.
+func run(t *testing.T, fn func(r *events.Recorder, l *fakeLog, dropped prometheus.Counter, stop func())) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"})
+		r, l := events.NewRecorder("i-1", dropped, slog.New(slog.DiscardHandler)), &fakeLog{}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { r.Run(ctx, l) })
+		stop := func() {
+			cancel()
+			running.Wait()
+		}
+		defer stop()
+		fn(r, l, dropped, stop)
+	})
+}
+
+// Events that happen while the store is unavailable are written afterwards, in their order and with their times.
+func TestEventsWaitForTheStore(t *testing.T) {
+	run(t, func(r *events.Recorder, l *fakeLog, dropped prometheus.Counter, _ func()) {
+		r.Record(store.Event{Detail: "before"})
+		synctest.Wait()
+		l.setDown(true)
+		began := time.Now()
+		r.Record(store.Event{Kind: store.EventStoreDown, Detail: "down"})
+		time.Sleep(time.Minute)
+		r.Record(store.Event{Detail: "meanwhile"})
+		l.setDown(false)
+		time.Sleep(10 * time.Second)
+		if diff := cmp.Diff([]string{"before", "down", "meanwhile"}, l.details()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+		if e := l.events[1]; !e.At.Equal(began) || e.Instance != "i-1" {
+			t.Errorf("the outage: %+v", e)
+		}
+		if n := testutil.ToFloat64(dropped); n != 0 {
+			t.Errorf("%v were dropped", n)
+		}
+	})
+}
+
+// A recorder that cannot write never blocks its callers, and counts what it drops.
+func TestFullQueueDropsEvents(t *testing.T) {
+	run(t, func(r *events.Recorder, l *fakeLog, dropped prometheus.Counter, stop func()) {
+		l.setDown(true)
+		const n = 10_000
+		for range n {
+			r.Record(store.Event{Detail: "x"})
+		}
+		stop()
+		if got := testutil.ToFloat64(dropped); got != n {
+			t.Errorf("%v of %d events are counted as dropped, and %d were written", got, n, len(l.details()))
+		}
+	})
+}
+
+// What is queued when the instance stops is written.
+func TestLastEventsAreWritten(t *testing.T) {
+	run(t, func(r *events.Recorder, l *fakeLog, _ prometheus.Counter, stop func()) {
+		l.setDown(true)
+		r.Record(store.Event{Detail: "a"})
+		synctest.Wait() // it is being tried
+		r.Record(store.Event{Detail: "b"})
+		l.setDown(false)
+		stop()
+		if diff := cmp.Diff([]string{"a", "b"}, l.details()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A nil recorder records nothing.
+func TestNilRecorder(t *testing.T) {
+	t.Parallel()
+	var r *events.Recorder
+	r.Record(store.Event{})
+}

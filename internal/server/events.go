@@ -1,0 +1,103 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// eventHandlers serves the event log of the fleet.
+type eventHandlers struct {
+	responder
+	log store.Events
+}
+
+func (h *eventHandlers) routes() []route {
+	return []route{{
+		method: "GET", path: "/v1/events", tag: "operation", summary: "Read the event log of the fleet, the oldest first",
+		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without after, the newest events are returned. An event that could not be written at once may appear twice.",
+		handler:     handle(h.responder, h.list), out: reflect.TypeFor[wire.EventList](),
+		params: []param{
+			{name: "after", description: "Only events after this position: next of the answer before.", kind: "string"},
+			{name: "kind", description: "Only events of this kind.", kind: "string"},
+			{name: "node", description: "Only events about this node.", kind: "string"},
+			{name: "limit", description: "The maximum number of events, 100 by default, at most 1000.", kind: "integer"},
+		},
+		codes: []wire.Code{wire.SchedulerDependencyDown},
+	}}
+}
+
+const (
+	defaultEvents = 100
+	maxEvents     = 1000
+)
+
+// eventQuery is what a request asks for.
+type eventQuery struct {
+	after, kind, node string
+	limit             int
+}
+
+func readEventQuery(r *http.Request) (eventQuery, *wire.Error) {
+	q, values := eventQuery{limit: defaultEvents}, r.URL.Query()
+	for name := range values {
+		switch text := values.Get(name); name {
+		case "after":
+			q.after = text
+		case "kind":
+			if !slices.Contains(store.EventKinds(), store.EventKind(text)) {
+				return q, wire.Invalid("kind", "there is no kind %s; one of %v", wire.Quote(text), store.EventKinds())
+			}
+			q.kind = text
+		case "node":
+			if e := convert.CheckID("node", text); e != nil {
+				return q, e
+			}
+			q.node = text
+		case "limit":
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 || n > maxEvents {
+				return q, wire.Invalid("limit", "must be a number between 1 and %d", maxEvents)
+			}
+			q.limit = n
+		default:
+			return q, wire.Invalid(wire.Quote(name), "is not known; use after, kind, node or limit")
+		}
+	}
+	return q, nil
+}
+
+func (h *eventHandlers) list(r *http.Request) (any, error) {
+	q, e := readEventQuery(r)
+	if e != nil {
+		return nil, e
+	}
+	read := store.ReadEventsParams{After: q.after, Limit: q.limit}
+	if q.after == "" && (q.kind != "" || q.node != "") {
+		read.Limit = maxEvents // the newest that match are among these, or are older
+	}
+	page, err := h.log.ReadEvents(r.Context(), read)
+	switch {
+	case errors.Is(err, store.ErrBadPosition):
+		return nil, wire.Invalid("after", "%s is no position in the event log; use next of an earlier answer, or leave it out", wire.Quote(q.after))
+	case err != nil:
+		return nil, store.Unavailable()
+	}
+	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
+	for _, e := range page.Events {
+		list.Next = e.ID
+		if (q.kind == "" || string(e.Kind) == q.kind) && (q.node == "" || string(e.Node) == q.node) {
+			list.Events = append(list.Events, wire.Event{
+				ID: e.ID, AtMS: e.At.UnixMilli(), Kind: string(e.Kind), NodeID: string(e.Node), Instance: string(e.Instance), Jobs: e.Jobs, Detail: e.Detail,
+			})
+		}
+	}
+	list.Events = list.Events[max(0, len(list.Events)-q.limit):]
+	return list, nil
+}

@@ -1,0 +1,59 @@
+package server_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// eventsAfter reads the event log and returns a line for each event.
+func (ts *testScheduler) eventsAfter(query string) (list wire.EventList, lines []string) {
+	ts.t.Helper()
+	ts.get("/v1/events" + query).decode(&list)
+	for _, e := range list.Events {
+		lines = append(lines, fmt.Sprintf("%s %s %s", e.Kind, e.NodeID, e.Detail))
+	}
+	return list, lines
+}
+
+// TestEvents: what happens to nodes is in the event log, in its order, and can be followed.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	ts.registerNode("n1", nil)
+	ts.registerNode("n1", nil)
+	ts.registerNode("n2", nil)
+	want := []string{"node_registered n1 new", "node_registered n1 again", "node_registered n2 new"}
+	var first wire.EventList
+	var got []string
+	ts.eventually("the registrations are in the log", func() bool {
+		first, got = ts.eventsAfter("?kind=node_registered")
+		return len(got) == len(want)
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	ts.request("POST", "/v1/nodes/n1/drain", "", nil).decode(new(wire.Node))
+	ts.request("POST", "/v1/nodes/n1/resume", "", nil).decode(new(wire.Node))
+	ts.request("DELETE", "/v1/nodes/n1", "", nil).decode(new(wire.NodeRemoved))
+	n := ts.connectNode("n3")
+	n.send(object{"type": "node_leave"})
+	n.expectNormalClose()
+	want = []string{"node_drained n1 ", "node_resumed n1 ", "node_removed n1 ", "node_registered n3 new", "node_left n3 "}
+	ts.eventually("the rest is in the log", func() bool {
+		_, got = ts.eventsAfter("?after=" + first.Next)
+		return len(got) == len(want)
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after %s (-want +got)\n%s", first.Next, diff)
+	}
+	if _, got := ts.eventsAfter("?node=n1&limit=1"); !cmp.Equal(got, []string{"node_removed n1 "}) {
+		t.Errorf("the newest event about n1: %v", got)
+	}
+	for _, bad := range []string{"after=x", "kind=party", "limit=0", "limit=x", "limit=1001", "node=a/b", "since=1"} {
+		ts.get("/v1/events?" + bad).expectError(wire.InvalidRequest)
+	}
+}

@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// MaxEvents is how many events are kept, about: the oldest are dropped first.
+const MaxEvents = 10_000
+
+// EventKind is what happened. The names are stable: they are in responses.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventNodeRegistered   EventKind = "node_registered"   // a node began an epoch
+	EventNodeLost         EventKind = "node_lost"         // a node did not reconnect, or fell silent, and its jobs moved
+	EventNodeLeft         EventKind = "node_left"         // a node stopped and said so
+	EventNodeRemoved      EventKind = "node_removed"      // an operator removed a node
+	EventNodeEvicted      EventKind = "node_evicted"      // a node that was silent for the retention time was removed
+	EventNodeDrained      EventKind = "node_drained"      // an operator drained a node
+	EventNodeResumed      EventKind = "node_resumed"      // an operator ended the drain of a node
+	EventInstanceStarted  EventKind = "instance_started"  // an instance began to serve
+	EventInstanceStopping EventKind = "instance_stopping" // an instance began to stop
+	EventTakeover         EventKind = "takeover"          // an instance took over from one that is gone
+	EventDeadLetter       EventKind = "dead_letter"       // a message between instances could not be handled
+	EventStoreDown        EventKind = "store_down"        // an instance could not use the store
+	EventStoreUp          EventKind = "store_up"          // the store answered the instance again
+)
+
+// EventKinds lists every kind.
+func EventKinds() []EventKind {
+	return []EventKind{
+		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed,
+		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp,
+	}
+}
+
+// Event is something that happened to the fleet, for people who operate it. It never has text of speech.
+type Event struct {
+	ID       string          `json:"-"` // its position in the log, which the store decides; opaque
+	At       time.Time       `json:"at"`
+	Kind     EventKind       `json:"kind"`
+	Instance core.InstanceID `json:"instance"`       // that recorded it
+	Node     core.NodeID     `json:"node,omitempty"` // that it is about
+	Jobs     int             `json:"jobs,omitempty"` // that were moved
+	Detail   string          `json:"detail,omitempty"`
+}
+
+// Events is a log of what happened to the fleet. Old entries are dropped.
+type Events interface {
+	// AppendEvents appends events in their order. After a lost reply the caller repeats the call, and the log may have them twice.
+	AppendEvents(ctx context.Context, events []Event) error
+	// ReadEvents reads events in the order of the log.
+	ReadEvents(ctx context.Context, p ReadEventsParams) (EventPage, error)
+}
+
+// ReadEventsParams describes a part of the log.
+type ReadEventsParams struct {
+	After string // the events after this position; empty: the newest ones
+	Limit int
+}
+
+// EventPage is a part of the log.
+type EventPage struct {
+	Events []Event
+	// Gap says that events after the given position may have been dropped before they could be read.
+	Gap bool
+}
