@@ -50,6 +50,11 @@ opus-tools: ## install opus-tools, with which the tests check our Ogg Opus strea
 	{ command -v opusinfo && command -v opusdec && command -v opusenc; } >/dev/null || $(APT) opus-tools || \
 	  { echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; exit 1; }
 
+.PHONY: python
+python: ## install python3, with which the tests run the programs in Python, where it is missing
+	@command -v python3 >/dev/null || $(APT) python3 || \
+	  { echo 'Install Python 3.9 or newer and put python3 on PATH.' >&2; exit 1; }
+
 # Sessions and nodes in JavaScript, for the tests of internal/interop. package-lock.json pins their dependencies.
 JS := internal/interop/js
 
@@ -77,7 +82,7 @@ modules: ## build and vet every nested module, with its go.sum as it is
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
 # another.
 .PHONY: race
-race: redis promtool opus-tools interop ## every test under the race detector
+race: redis promtool opus-tools python interop ## every test under the race detector
 	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop)$$')
 	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -race -timeout 12m ./internal/drill

@@ -55,7 +55,7 @@ func (r *receiver) handle(conn *connection, kind wire.FrameType, body []byte) er
 		return decode(body, func(e *wire.ErrorFrame) error { return r.handleError(conn, e, len(body)) })
 	case wire.Warning{}.Type():
 		return decode(body, func(w *wire.Warning) error {
-			return r.emit(Warning{Code: w.Code, Detail: w.Detail}, len(body))
+			return r.emit(Warning{Code: string(w.Code), Detail: w.Detail}, len(body))
 		})
 	case wire.GoAway{}.Type():
 		return decode(body, func(g *wire.GoAway) error { conn.goAway(g); return nil })

@@ -46,7 +46,9 @@ func (r *receiver) receive(m message) {
 	case wire.ErrorFrame{}.Type():
 		r.handleError(data)
 	case wire.Warning{}.Type():
-		handle(r, data, func(w *wire.Warning) { r.log.Warn("warning of the scheduler", "code", w.Code, "detail", w.Detail) })
+		handle(r, data, func(w *wire.Warning) {
+			r.log.Warn("warning of the scheduler", "code", string(w.Code), "detail", w.Detail)
+		})
 	default:
 		r.log.Debug("ignored a message of an unknown type", "type", string(frameType))
 	}

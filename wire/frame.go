@@ -103,10 +103,20 @@ type ErrorFrame struct {
 // Type implements Frame.
 func (ErrorFrame) Type() FrameType { return "error" }
 
-// Warning reports that a part of a message was invalid and ignored.
+// WarningCode is the stable name of a warning.
+type WarningCode string
+
+// The warnings of a session.
+const (
+	LateAudio        WarningCode = "LATE_AUDIO"
+	DuplicateRequest WarningCode = "DUPLICATE_REQUEST"
+	SpeechLost       WarningCode = "SPEECH_LOST"
+)
+
+// Warning reports that a part of a message was ignored, or that something that was promised does not come.
 type Warning struct {
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
+	Code   WarningCode `json:"code" doc:"A stable name of the warning."`
+	Detail string      `json:"detail" doc:"A sentence for people."`
 }
 
 // Type implements Frame.
@@ -114,8 +124,8 @@ func (Warning) Type() FrameType { return "warning" }
 
 // GoAway asks the peer to connect to another instance, because this one is about to stop.
 type GoAway struct {
-	Reason      string `json:"reason"`
-	ReconnectMS int64  `json:"reconnect_ms" doc:"The time to reconnect within. The connection is closed soon after."`
+	Reason      string `json:"reason" doc:"A sentence for people."`
+	ReconnectMS int64  `json:"reconnect_ms" doc:"The time to reconnect within: leave at a random moment of its first half. In the second half the connection is closed. 0: it is closed at once."`
 }
 
 // Type implements Frame.

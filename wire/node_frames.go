@@ -50,16 +50,16 @@ type JobAck struct{ ActiveJob }
 // JobReject refuses a job. With the reason NODE_BUSY the job loses no attempt.
 type JobReject struct {
 	ActiveJob
-	Reason string `json:"reason"`
+	Reason string `json:"reason" doc:"NODE_BUSY: the node has no free slot, and the job loses no attempt. Other names as in job_fail."`
 }
 
 // JobPartial is a partial result. A higher rev replaces a lower one.
 type JobPartial struct {
 	ActiveJob
-	Rev     int64  `json:"rev"`
-	Stage   string `json:"stage,omitempty" enum:"asr,semantic,nmt,tts"`
-	TextSrc string `json:"text_src,omitempty"`
-	TextTgt string `json:"text_tgt,omitempty"`
+	Rev     int64  `json:"rev" doc:"Counts up within the attempt."`
+	Stage   string `json:"stage,omitempty" enum:"asr,semantic,nmt,tts" doc:"How far the node is."`
+	TextSrc string `json:"text_src,omitempty" doc:"All that is recognised so far."`
+	TextTgt string `json:"text_tgt,omitempty" doc:"All that is translated so far."`
 }
 
 // JobResult is the result of a job. The node keeps it and resends it until it is acknowledged.
@@ -74,7 +74,7 @@ type JobResult struct {
 // JobFail reports that the node could not do the job.
 type JobFail struct {
 	ActiveJob
-	Reason string `json:"reason,omitempty" doc:"With NODE_BUSY the job loses no attempt."`
+	Reason string `json:"reason,omitempty" doc:"A name such as OUT_OF_MEMORY; docs/codes.md lists those with a meaning. With NODE_BUSY the job loses no attempt."`
 }
 
 // JobResultAck acknowledges a result or a failure, accepted or not: the node can forget the job.

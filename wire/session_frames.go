@@ -110,7 +110,7 @@ type AudioChunk struct {
 
 // AudioAck acknowledges all audio frames up to seq.
 type AudioAck struct {
-	Seq int64 `json:"seq"`
+	Seq int64 `json:"seq" doc:"The last frame that has arrived. A client keeps acknowledged audio until the terminal message of its utterance."`
 }
 
 // AudioGone reports that the client no longer has the audio of an utterance that the scheduler asked for. The utterance
@@ -196,8 +196,8 @@ type SessionUpdate struct {
 
 // SessionCancel cancels an utterance: the named one, or the open one if none is named.
 type SessionCancel struct {
-	UtteranceID string `json:"utterance_id,omitempty"`
-	JobID       string `json:"job_id,omitempty"`
+	UtteranceID string `json:"utterance_id,omitempty" doc:"All parts of this utterance."`
+	JobID       string `json:"job_id,omitempty" doc:"The utterance of this job. Without either field: the open utterance."`
 }
 
 // SessionKeepalive reports that the client is alive.

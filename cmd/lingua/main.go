@@ -67,17 +67,7 @@ func run(ctx context.Context, args []string, io streams) int {
 	}
 	var c cli
 	helpCode := -1
-	parser, err := kong.New(&c,
-		kong.Name("lingua"),
-		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
-			"Exit codes: 0 success, 1 the command failed, 2 invalid usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL sets --server (several addresses with commas for talk and node), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
-		kong.Writers(io.out, io.err),
-		kong.Exit(func(n int) { helpCode = n }),
-		kong.Resolvers(environmentResolver(io.environ)),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(io),
-	)
+	parser, err := newParser(ctx, &c, io, func(n int) { helpCode = n })
 	if err != nil {
 		fmt.Fprintln(io.err, "lingua:", err)
 		return exitFailed
@@ -91,6 +81,21 @@ func run(ctx context.Context, args []string, io streams) int {
 		return exitUsage
 	}
 	return reportError(io.err, k.Run())
+}
+
+// newParser returns the parser of the command line. It calls exit after it printed the help.
+func newParser(ctx context.Context, c *cli, io streams, exit func(int)) (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("lingua"),
+		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
+			"Exit codes: 0 success, 1 the command failed, 2 invalid usage or configuration, 3 the scheduler cannot be reached.\n\n"+
+			"Environment: LINGUA_URL sets --server (several addresses with commas for talk and node), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
+		kong.Writers(io.out, io.err),
+		kong.Exit(exit),
+		kong.Resolvers(environmentResolver(io.environ)),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(io),
+	)
 }
 
 // commandPath returns the command whose arguments could not be parsed, such as "lingua config check".

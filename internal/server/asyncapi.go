@@ -255,30 +255,12 @@ func convertSchema(s *huma.Schema) {
 	}
 }
 
-// closeCodes are the close codes and their causes.
-var closeCodes = []struct {
-	code  wire.CloseCode
-	cause string
-}{
-	{wire.CloseNormal, "the session has ended"},
-	{wire.CloseBadMessage, "an invalid first message; later ones are answered with an `error` that is not fatal"},
-	{wire.CloseUnauthorized, "no valid credential"},
-	{wire.CloseForbidden, "the credential is not for this"},
-	{wire.CloseNotFound, "the session is not known any more"},
-	{wire.CloseIdle, "no first message in time; a session that sends nothing for too long"},
-	{wire.CloseReplaced, "the same node or session has connected again; a newer epoch of the node"},
-	{wire.CloseTooLarge, "a message or an utterance that is too large"},
-	{wire.CloseTooFast, "too many requests"},
-	{wire.CloseInternal, "an internal error"},
-	{wire.CloseDraining, "this instance is stopping"},
-	{wire.CloseSlow, "messages were not read in time; pings were not answered"},
-	{wire.CloseOverloaded, "audio that cannot be accepted now: resume after the error's retry_after_ms"},
-}
-
 // socketsDescription is the description of what both WebSockets have in common.
 func socketsDescription() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `The WebSockets of the scheduler: one for nodes, which receive jobs, and one for sessions, which send audio and receive results.
+docs/sockets.md describes what both have in common, docs/node-protocol.md and docs/session-protocol.md the rest, with transcripts;
+docs/codes.md lists every code.
 
 The application of this document is the scheduler: it receives what nodes and sessions send, and sends what they receive.
 
@@ -286,14 +268,23 @@ Both use the subprotocol %s. Text frames are JSON objects with a %s. Unknown fie
 type is answered with an %s that is not fatal. No message is larger than %d bytes. The scheduler sends pings; the connection of a
 peer that reads too slowly is closed.
 
-Every close except a normal one is preceded by an %[3]s. The close code tells whether to reconnect: 44xx, not without a change;
-45xx, after a while, with jitter.
+Every close except a normal one is preceded by an %[3]s with the code in the second column. The close code tells whether to
+reconnect: 44xx, 1002 and 1007, not without a change; any other but 1000, with a jittered backoff.
 
-| close | cause |
-|---|---|
+| close | error | cause | what to do |
+|---|---|---|---|
 `, "`"+wire.Subprotocol+"`", "`type`", "`error`", wire.MaxFrame)
-	for _, c := range closeCodes {
-		fmt.Fprintf(&b, "| %d | %s |\n", c.code, c.cause)
+	for _, c := range wirespec.Closes() {
+		fmt.Fprintf(&b, "| %d | %s | %s | %s |\n", c.Code, joinCodes(c.Errors), c.Cause, c.Action)
 	}
 	return b.String()
+}
+
+// joinCodes lists error codes.
+func joinCodes(codes []wire.Code) string {
+	names := make([]string, len(codes))
+	for i, code := range codes {
+		names[i] = "`" + string(code) + "`"
+	}
+	return strings.Join(names, ", ")
 }

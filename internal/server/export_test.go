@@ -1,5 +1,7 @@
 package server
 
+import "reflect"
+
 // Routes lists every route as "METHOD path".
 func (s *Server) Routes() []string {
 	var routes []string
@@ -16,3 +18,12 @@ func (s *Server) DeadLetterDetail(err error) string {
 
 // DescribeSockets makes the AsyncAPI description for a version.
 func DescribeSockets(version string) ([]byte, error) { return describeSockets(version) }
+
+// RouteTypes returns the types of the bodies of requests and of answers, by "METHOD path"; nil where there is none.
+func (s *Server) RouteTypes() (requests, answers map[string]reflect.Type) {
+	requests, answers = make(map[string]reflect.Type), make(map[string]reflect.Type)
+	for _, r := range s.routes() {
+		requests[r.method+" "+r.path], answers[r.method+" "+r.path] = r.in, r.out
+	}
+	return requests, answers
+}

@@ -68,7 +68,7 @@ func newSession(r *Registry, ref core.SessionRef) *Session {
 }
 
 // warn sends a warning to the client.
-func (s *Session) warn(code, detail string) {
+func (s *Session) warn(code wire.WarningCode, detail string) {
 	if s.conn != nil {
 		s.conn.Send(wire.Warning{Code: code, Detail: detail})
 	}

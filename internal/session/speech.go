@@ -200,7 +200,7 @@ func (d *speechDelivery) connectionLost(conn Conn) {
 // lose gives up the speech of an utterance and warns the client.
 func (d *speechDelivery) lose(u *utterance, why string) {
 	u.speech.lose(d.session.registry.audio)
-	d.session.warn("SPEECH_LOST", "the spoken result of "+string(u.job)+" "+why)
+	d.session.warn(wire.SpeechLost, "the spoken result of "+string(u.job)+" "+why)
 }
 
 // loseOverdue gives up speech that was promised and does not arrive.

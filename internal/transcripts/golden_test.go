@@ -1,0 +1,170 @@
+package transcripts
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/docpage"
+)
+
+var update = flag.Bool("update", false, "write the transcripts into the pages")
+
+// root is the root of the repository.
+const root = "../.."
+
+// transcripts are all transcripts by name: who is recorded, a dash, and what happens.
+var transcripts = map[string]func(*testing.T, *recorder){
+	"node-happy-path":   recordNodeHappyPath,
+	"node-speech":       recordNodeSpeech,
+	"node-resume":       recordNodeResume,
+	"node-failover":     recordNodeFailover,
+	"node-go-away":      recordNodeGoAway,
+	"node-drain":        recordNodeDrain,
+	"node-cancel":       recordNodeCancel,
+	"node-busy":         recordNodeBusy,
+	"node-fail":         recordNodeFail,
+	"node-model":        recordNodeModel,
+	"node-remote-audio": recordNodeRemoteAudio,
+	"node-errors":       recordNodeErrors,
+
+	"session-happy-path":   recordSessionHappyPath,
+	"session-speech":       recordSessionSpeech,
+	"session-resume":       recordSessionResume,
+	"session-failover":     recordSessionFailover,
+	"session-audio-gone":   recordSessionAudioGone,
+	"session-go-away":      recordSessionGoAway,
+	"session-cancel":       recordSessionCancel,
+	"session-continuation": recordSessionContinuation,
+	"session-limit":        recordSessionLimit,
+	"session-pace":         recordSessionPace,
+	"session-warnings":     recordSessionWarnings,
+	"session-update":       recordSessionUpdate,
+}
+
+func TestTranscripts(t *testing.T) {
+	t.Parallel()
+	for name, record := range transcripts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := &recorder{}
+			record(t, rec)
+			compare(t, docpage.TranscriptInfo(name), docpage.FormatTranscript(rec.entries), canonical)
+		})
+	}
+}
+
+// TestEveryTranscriptIsRecorded checks that the pages have no transcript that these tests do not record.
+func TestEveryTranscriptIsRecorded(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]int)
+	for _, page := range loadPages(t) {
+		for _, b := range page.Blocks() {
+			if name := b.TranscriptName(); name != "" {
+				seen[name]++
+			}
+		}
+	}
+	for name, n := range seen {
+		if transcripts[name] == nil {
+			t.Errorf("no test records the transcript %s", name)
+		}
+		if n > 1 {
+			t.Errorf("the transcript %s is in the pages %d times", name, n)
+		}
+	}
+}
+
+func loadPages(t *testing.T) []docpage.Page {
+	t.Helper()
+	pages, err := docpage.Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// pageFiles is held while pages are written.
+var pageFiles sync.Mutex
+
+// compare compares a recorded body with the block of an info string, or writes it there. canonical returns what does not differ
+// from run to run.
+func compare(t *testing.T, info, recorded string, canonical func(string) []string) {
+	t.Helper()
+	pageFiles.Lock()
+	defer pageFiles.Unlock()
+	for _, page := range loadPages(t) {
+		blocks := page.Blocks()
+		at := slices.IndexFunc(blocks, func(b docpage.Block) bool { return b.Info == info })
+		if at < 0 {
+			continue
+		}
+		want, got := canonical(blocks[at].Body), canonical(recorded)
+		switch {
+		case cmp.Equal(want, got):
+		case *update:
+			next, _ := page.ReplaceBlock(info, recorded)
+			if err := os.WriteFile(filepath.Join(root, page.Path), []byte(next.Text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s:%d differs from what happens; write it again with -update (-page +recorded)\n%s", page.Path, blocks[at].Line, cmp.Diff(want, got))
+		}
+		return
+	}
+	t.Errorf("no page has a block %q; recorded:\n%s", info, recorded)
+}
+
+// Values that differ from run to run. An identity is compared by where it occurs: the same value at the same places.
+var (
+	identity = regexp.MustCompile(`"(job_id|resume_token|epoch|url|tts_upload)": (?:"([^"]+)"|(\d+))`)
+	measured = regexp.MustCompile(`"(deadline_ms|total_ms|wait_ms|dispatch_ms|node_ms|retry_after|retry_after_ms)": \d+`)
+	space    = regexp.MustCompile(`\n +`)
+)
+
+// canonical returns the lines of a transcript with placeholders for values that differ from run to run.
+func canonical(body string) []string {
+	body = measured.ReplaceAllString(space.ReplaceAllString(body, " "), `"$1": 0`)
+	names, count := make(map[string]string), make(map[string]int)
+	var values []string
+	for _, m := range identity.FindAllStringSubmatch(body, -1) {
+		value := m[2] + m[3]
+		if names[value] == "" {
+			count[m[1]]++
+			names[value] = fmt.Sprintf("<%s %d>", m[1], count[m[1]])
+			values = append(values, value)
+		}
+	}
+	// The longest first: a URL contains a job id.
+	slices.SortStableFunc(values, func(a, b string) int { return len(b) - len(a) })
+	for _, value := range values {
+		body = strings.ReplaceAll(body, value, names[value])
+	}
+	return strings.Split(strings.TrimSpace(body), "\n")
+}
+
+func TestCanonicalTranscripts(t *testing.T) {
+	t.Parallel()
+	a := canonical("→ {\"job_id\": \"job-1\",\n   \"attempt_id\": 1}\n← {\"url\": \"http://a/job-1\", \"total_ms\": 17, \"detail\": \"the job is job-1\"}\n")
+	b := canonical("→ {\"job_id\": \"job-2\", \"attempt_id\": 1}\n← {\"url\": \"http://b/job-2\",\n   \"total_ms\": 3, \"detail\": \"the job is job-2\"}\n")
+	if diff := cmp.Diff(a, b); diff != "" {
+		t.Errorf("two records of the same differ (-a +b)\n%s", diff)
+	}
+	for name, other := range map[string]string{
+		"another identity": "→ {\"job_id\": \"job-2\", \"attempt_id\": 1}\n← {\"url\": \"http://b/job-2\", \"total_ms\": 3, \"detail\": \"the job is job-1\"}\n",
+		"another value":    "→ {\"job_id\": \"job-2\", \"attempt_id\": 2}\n← {\"url\": \"http://b/job-2\", \"total_ms\": 3, \"detail\": \"the job is job-2\"}\n",
+		"another order":    "← {\"url\": \"http://b/job-2\", \"total_ms\": 3, \"detail\": \"the job is job-2\"}\n→ {\"job_id\": \"job-2\", \"attempt_id\": 1}\n",
+	} {
+		if cmp.Equal(a, canonical(other)) {
+			t.Errorf("%s makes no difference", name)
+		}
+	}
+}
