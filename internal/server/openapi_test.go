@@ -25,9 +25,9 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-const goldenOpenAPI = "testdata/openapi.yaml"
+const goldenOpenAPI = "../../api/openapi.yaml"
 
-// TestOpenAPIGolden: /openapi.yaml is valid OpenAPI 3.1, and equal to the copy in testdata, so that a change of the API shows in
+// TestOpenAPIGolden: /openapi.yaml is valid OpenAPI 3.1, and equal to the copy in api, so that a change of the API shows in
 // the diff of a commit. The flag -update rewrites the copy.
 func TestOpenAPIGolden(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,7 @@ var transcripts = map[string]func(*testing.T, *recorder){
 	"node-failover":     recordNodeFailover,
 	"node-go-away":      recordNodeGoAway,
 	"node-drain":        recordNodeDrain,
+	"node-leave":        recordNodeLeave,
 	"node-cancel":       recordNodeCancel,
 	"node-busy":         recordNodeBusy,
 	"node-fail":         recordNodeFail,

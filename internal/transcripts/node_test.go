@@ -261,3 +261,21 @@ func recordNodeErrors(t *testing.T, rec *recorder) {
 	expect[wire.ErrorFrame](node)
 	node.expectClose(wire.CloseReplaced)
 }
+
+func recordNodeLeave(t *testing.T, rec *recorder) {
+	i := startInstance(t)
+	node, ack := registerNode(t, i, nil)
+	node.rec = rec
+	client, _ := startSession(t, i, nil, startOf(wire.EncodingOpus))
+	speak(client, 1, "u-1", packets(1)...)
+	_, job := accept(node)
+	node.expectAudio()
+	rec.note("the node is asked to stop, and wants no new jobs")
+	node.send(wire.NodeHeartbeat{Epoch: &ack.Epoch, Declaration: wire.Declaration{
+		Health: "draining", Active: []wire.ActiveAttempt{{ActiveJob: job, AudioChunks: 1}},
+	}})
+	sendResult(node, job)
+	expect[wire.JobResultAck](node)
+	node.send(wire.NodeLeave{})
+	node.expectClose(wire.CloseNormal)
+}
