@@ -159,6 +159,14 @@ bench: ## the benchmarks whose results are in docs/benchmarks.md
 	$(GO) test -run '^$$' -bench 'Lifecycle' ./bench
 	$(GO) test -run '^$$' -bench 'Relay|SlowReaders' -benchtime 1x -timeout 10m ./bench/conversations
 
+# What the benchmarks are compared with: a commit, or a directory with another copy of the repository.
+BASE ?= HEAD~1
+PAIRS ?= 10
+
+.PHONY: bench-compare
+bench-compare: ## make bench on BASE=commit and on this tree, PAIRS=10 times in turn, compared by benchstat
+	@GO=$(GO) PAIRS=$(PAIRS) tools/bench-compare.sh $(BASE)
+
 # The packages, and how often each must pass. Passed rounds are recorded in bin/flake, by test binary.
 PKG ?= ./...
 N   ?= 20
