@@ -30,12 +30,12 @@ var layers = [][]string{
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch"},
 	{"internal/nodes", "internal/callback", "internal/sim"},
-	{"internal/convert"},
+	{"internal/convert", "internal/loadtest"},
 	{"internal/session", "internal/nodeconn"},
 	{"internal/server"},
 	{"internal/scheduler"},
 	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile"},
-	{"bench", "bench/peers", "bench/conversations", "bench/cluster"},
+	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement"},
 }
 
 // public are the packages for users of the module. Of the internal packages they may import only sharedByPublic, which import
