@@ -28,6 +28,7 @@ type cli struct {
 	Demo      demoCmd      `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
 	Talk      talkCmd      `cmd:"" help:"Stream a WAV file into a session and print the results."`
 	Node      nodeCmd      `cmd:"" help:"Run a simulated node."`
+	Bench     benchCmd     `cmd:"" help:"Send load to a running scheduler at a fixed rate, and report latencies and failures."`
 	Nodes     nodesCmd     `cmd:"" help:"List the registered nodes, or show one."`
 	Jobs      jobsCmd      `cmd:"" help:"List jobs, or show one with its attempts."`
 	Pools     poolsCmd     `cmd:"" help:"List the directions with their nodes and slots."`
@@ -70,7 +71,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.Name("lingua"),
 		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
 			"Exit codes: 0 success, 1 the command failed, 2 invalid usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL sets --server (several addresses with commas for talk and node), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
+			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(func(n int) { helpCode = n }),
 		kong.Resolvers(environmentResolver(io.environ)),

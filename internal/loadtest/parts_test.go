@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -260,5 +262,35 @@ the run is valid
 `
 	if diff := cmp.Diff(want, report.text(true)); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+// TestReportIsDocumented checks that docs/load-testing.md names every field of the JSON report.
+func TestReportIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/load-testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	var check func(reflect.Type)
+	check = func(r reflect.Type) {
+		for r.Kind() == reflect.Pointer || r.Kind() == reflect.Slice {
+			r = r.Elem()
+		}
+		if r.Kind() != reflect.Struct || r == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range r.NumField() {
+			name, _, _ := strings.Cut(r.Field(i).Tag.Get("json"), ",")
+			if seen++; name == "" || !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("the page does not name the field %q of %s", name, r)
+			}
+			check(r.Field(i).Type)
+		}
+	}
+	check(reflect.TypeFor[Report]())
+	if seen < 60 {
+		t.Errorf("only %d fields were found", seen)
 	}
 }
