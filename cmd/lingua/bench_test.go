@@ -37,7 +37,7 @@ func TestBench(t *testing.T) {
 				t.Errorf("%s: the summary does not match %s:\n%s", mode, pattern, got.out)
 			}
 		}
-		for _, word := range []string{string(loadtest.PhaseNodes), "warm-up 0 of 0 s", string(loadtest.PhaseEnd)} {
+		for _, word := range []string{string(loadtest.PhaseNodes), "warm-up 0/0 s, done 0, failed 0", string(loadtest.PhaseEnd)} {
 			if !strings.Contains(got.err, word) {
 				t.Errorf("%s: the progress does not contain %q:\n%s", mode, word, got.err)
 			}

@@ -265,6 +265,27 @@ the run is valid
 	}
 }
 
+// TestSummaryOfNodes checks that the summary says whether a node was sent more jobs than its slots, and what is left of the nodes.
+func TestSummaryOfNodes(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(HTTP, "")
+	for want, nodes := range map[string]NodesReport{
+		"slots      no node was sent more jobs than its slots\n":            {},
+		"slots      3 JOBS WERE SENT TO NODES WITHOUT A FREE SLOT\n":        {OverAssigned: 3},
+		"note: 1 stand-in nodes ended during the run\n":                     {Lost: 1},
+		"note: slots of 2 stand-in nodes are still taken\n":                 {StillBusy: 2},
+		"note: 2 stand-in nodes have left; the scheduler lists them until ": {StillListed: 2},
+		"note: what is left of 2 stand-in nodes could not be read\n":        {Unknown: 2},
+	} {
+		report := (&run{cfg: cfg, recorder: newRecorder(time.Minute)}).report(false)
+		report.Nodes = &nodes
+		report.judge(&cfg)
+		if text := report.text(true); !strings.Contains(text, want) || !strings.Contains(text, "INVALID: no request was sent") {
+			t.Errorf("%+v: want %q in\n%s", nodes, want, text)
+		}
+	}
+}
+
 // TestReportIsDocumented checks that docs/load-testing.md names every field of the JSON report.
 func TestReportIsDocumented(t *testing.T) {
 	t.Parallel()

@@ -29,15 +29,15 @@ type Progress struct {
 	Sent         int           // after the warm-up, as are Done and Failed
 	Done, Failed int
 	Open         int    // requests without an outcome, with those of the warm-up
-	Latency      string // the whole latency of the last seconds
+	P50, P99     string // of the whole latency in the last seconds
 	Lag          string // the 99th percentile of the generator's lag in the last seconds
 }
 
 func (p Progress) String() string {
 	switch p.Phase {
 	case PhaseWarmup, PhaseLoad:
-		return fmt.Sprintf("%s %.0f of %.0f s · sent %d · done %d · failed %d · open %d · %s · lag p99 %s",
-			p.Phase, p.Elapsed.Seconds(), p.Of.Seconds(), p.Sent, p.Done, p.Failed, p.Open, p.Latency, p.Lag)
+		return fmt.Sprintf("%s %.0f/%.0f s, done %d, failed %d, open %d, p50 %s, p99 %s, lag %s",
+			p.Phase, p.Elapsed.Seconds(), p.Of.Seconds(), p.Done, p.Failed, p.Open, p.P50, p.P99, p.Lag)
 	case PhaseWait:
 		return fmt.Sprintf("%s: %d", p.Phase, p.Open)
 	}
@@ -118,7 +118,8 @@ func (m *monitor) report() {
 	m.recorder.update(func(r *recorder) {
 		p.Sent, p.Done, p.Failed = r.measured.sent, r.measured.done, r.measured.failed
 		p.Open = r.measured.open() + r.warmup.open()
-		p.Latency = r.latencies[whole].FormatRecent()
+		recent := r.latencies[whole].Recent()
+		p.P50, p.P99 = latency.FormatQuantile(recent, 50), latency.FormatQuantile(recent, 99)
 		p.Lag = latency.FormatQuantile(r.latencies[lag].Recent(), 99)
 	})
 	m.cfg.OnProgress(p)
