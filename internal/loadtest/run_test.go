@@ -189,8 +189,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 			if r.Requests.Done == 0 || r.Requests.Failed == 0 || r.Failures[0].Code != string(wire.AllCandidatesFullOrFailed) || r.Failures[0].Detail == "" {
 				t.Errorf("%+v %+v", r.Requests, r.Failures)
 			}
-			if mode == HTTP && r.Failures[0].Reason == "" {
-				t.Errorf("no reason: %+v", r.Failures)
+			if want := map[Mode]string{HTTP: "FULL"}[mode]; r.Failures[0].Reason != want { // in sockets it is the code
+				t.Errorf("want the reason %q: %+v", want, r.Failures)
 			}
 			if text := r.text(false); !strings.Contains(text, "× ALL_CANDIDATES_FULL_OR_FAILED") || !strings.Contains(text, "the stand-in nodes can do 1 jobs a second") {
 				t.Errorf("the summary does not say so:\n%s", text)

@@ -259,9 +259,7 @@ func (s *speaker) receive(session *client.Session) {
 			received := time.Now()
 			s.end(e.UtteranceID, func(q request) { s.finish(q, &e, received) })
 		case client.UtteranceFailed:
-			s.end(e.UtteranceID, func(q request) {
-				rec.fail(q, failure{code: string(e.Err.Code), reason: e.Reason, detail: e.Err.Detail})
-			})
+			s.end(e.UtteranceID, func(q request) { rec.fail(q, utteranceFailure(&e)) })
 		case client.Warning:
 			rec.warn(e.Code, e.Detail)
 		case client.SessionResumed:
@@ -270,6 +268,15 @@ func (s *speaker) receive(session *client.Session) {
 	}
 	_ = session.Close()
 	s.abandon(session, without)
+}
+
+// utteranceFailure returns why an utterance has no result.
+func utteranceFailure(e *client.UtteranceFailed) failure {
+	f := failure{code: string(e.Err.Code), reason: e.Reason, detail: e.Err.Detail}
+	if f.reason == f.code {
+		f.reason = "" // many reasons are codes
+	}
+	return f
 }
 
 // failureOf classifies the error of an utterance. When the time for results is over, the sessions are closed.
