@@ -11,7 +11,7 @@ FUZZTIME ?= 30s
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build bin/lingua
@@ -150,6 +150,10 @@ bench-peers: redis ## the lifecycle of a job over Redis compared with task queue
 .PHONY: bench-cluster
 bench-cluster: redis ## the cost of a hop between instances, of each operation in Redis, and the distribution of keys
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 15m ./bench/cluster
+
+.PHONY: bench-agreement
+bench-agreement: redis ## compare the latencies of `lingua bench` with the metrics of the scheduler over Redis (5 minutes); keep the machine idle
+	$(GO) test -count=1 -timeout 10m -v -run TestMetricsAgree ./bench/agreement -rate 50 -during 2m -within 0.05
 
 .PHONY: bench
 bench: ## the benchmarks whose results are in docs/benchmarks.md

@@ -22,7 +22,7 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // layers are the packages from the lowest layer up. A package may import only packages of lower layers.
 var layers = [][]string{
-	{"wire", "wire/oggopus", "internal/backoff", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/child", "internal/docpage", "internal/clustertest/journal", "bench/stats"},
+	{"wire", "wire/oggopus", "internal/backoff", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "internal/child", "internal/docpage", "internal/clustertest/journal", "bench/stats"},
 	{"internal/wirespec", "internal/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth"},
@@ -30,12 +30,12 @@ var layers = [][]string{
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch"},
 	{"internal/nodes", "internal/callback", "internal/sim"},
-	{"internal/convert"},
+	{"internal/convert", "internal/loadtest"},
 	{"internal/session", "internal/nodeconn"},
 	{"internal/server"},
 	{"internal/scheduler"},
 	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile"},
-	{"bench", "bench/peers", "bench/conversations", "bench/cluster"},
+	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement"},
 }
 
 // public are the packages for users of the module. Of the internal packages they may import only sharedByPublic, which import

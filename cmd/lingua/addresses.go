@@ -23,7 +23,7 @@ func parseAddress(text string) (*url.URL, error) {
 // serverAddresses holds the addresses of the instances of one scheduler, for commands that keep a connection open. Any
 // instance will do; when the connection to one is lost, they connect to another.
 type serverAddresses struct {
-	Server []string `help:"Address of the scheduler; several, with commas or by repeating the flag, if its instances have no load balancer in front. Default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL"`
+	Server []string `help:"Address of the scheduler; several, with commas or by repeating the flag, if its instances have no load balancer in front. Default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL" aliases:"url"`
 }
 
 // urls returns the addresses as URLs.

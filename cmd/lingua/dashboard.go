@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/latency"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 )
@@ -28,8 +29,8 @@ type dashboard struct {
 	ran         time.Duration // set when the run has ended
 
 	mu          sync.Mutex
-	overhead    *latencyRecorder
-	utterance   *latencyRecorder
+	overhead    *latency.Recorder
+	utterance   *latency.Recorder
 	done        int
 	failed      map[string]int // by reason
 	resumed     int            // sessions that lost their connection and resumed
@@ -41,7 +42,7 @@ type dashboard struct {
 func newDashboard(out io.Writer, url string, s *scheduler.Scheduler) *dashboard {
 	return &dashboard{
 		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: sim.DemoNodes(), started: time.Now(),
-		overhead: newLatencyRecorder(), utterance: newLatencyRecorder(), failed: make(map[string]int),
+		overhead: latency.NewRecorder(time.Minute), utterance: latency.NewRecorder(time.Minute), failed: make(map[string]int),
 	}
 }
 
@@ -58,13 +59,13 @@ func isTerminal(w io.Writer) bool {
 func (d *dashboard) recordUtterance(u sim.Utterance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.utterance.record(u.Total)
+	d.utterance.Record(u.Total)
 	if u.Reason != "" {
 		d.failed[u.Reason]++
 		return
 	}
 	d.done++
-	d.overhead.record(u.Overhead)
+	d.overhead.Record(u.Overhead)
 }
 
 // recordResume records that a session resumed after its connection was lost.
@@ -105,8 +106,8 @@ func (d *dashboard) run(ctx context.Context) {
 func (d *dashboard) rotate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.overhead.rotate()
-	d.utterance.rotate()
+	d.overhead.Rotate()
+	d.utterance.Rotate()
 }
 
 // finish draws the last state, with the figures of the whole run, and prints whether a node was ever over-committed.
@@ -181,7 +182,7 @@ func (d *dashboard) summaryLine() string {
 	t := d.totals()
 	return fmt.Sprintf("%4.0fs  %5.0f utterances/s  done %d  failed %d  in flight %d/%d  overhead %s  retries %d  resumed %d",
 		time.Since(d.started).Seconds(), t.rate, t.done, t.failed, t.inFlight, t.slots,
-		d.overhead.formatRecent(), sum(d.retries()), d.resumed)
+		d.overhead.FormatRecent(), sum(d.retries()), d.resumed)
 }
 
 // render is the dashboard as a page.
@@ -193,9 +194,9 @@ func (d *dashboard) render() string {
 	fmt.Fprintf(b, "lingua demo · %s · %s · Ctrl-C ends it\n\n", time.Since(d.started).Round(time.Second), d.url)
 	fmt.Fprintf(b, "  utterances %d done · %d in flight · %.0f a second\n", t.done, t.inFlight, t.rate)
 	fmt.Fprintf(b, "  failed     %s\n", formatCounts(d.failed))
-	format := (*latencyRecorder).formatRecent
+	format := (*latency.Recorder).FormatRecent
 	if d.ran > 0 {
-		format = (*latencyRecorder).formatOverall
+		format = (*latency.Recorder).FormatOverall
 	}
 	fmt.Fprintf(b, "  latency    %s\n", format(d.utterance))
 	fmt.Fprintf(b, "  overhead   %s\n", format(d.overhead))

@@ -28,6 +28,7 @@ type cli struct {
 	Demo      demoCmd      `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
 	Talk      talkCmd      `cmd:"" help:"Stream a WAV file into a session and print the results."`
 	Node      nodeCmd      `cmd:"" help:"Run a simulated node."`
+	Bench     benchCmd     `cmd:"" help:"Send load to a running scheduler at a fixed rate, and report latencies and failures."`
 	Nodes     nodesCmd     `cmd:"" help:"List the registered nodes, show one, or remove one."`
 	Jobs      jobsCmd      `cmd:"" help:"List jobs, or show one with its attempts."`
 	Pools     poolsCmd     `cmd:"" help:"List the directions with their nodes and slots."`
@@ -89,7 +90,7 @@ func newParser(ctx context.Context, c *cli, io streams, exit func(int)) (*kong.K
 		kong.Name("lingua"),
 		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
 			"Exit codes: 0 success, 1 the command failed, 2 invalid usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL sets --server (several addresses with commas for talk and node), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
+			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(exit),
 		kong.Resolvers(environmentResolver(io.environ)),

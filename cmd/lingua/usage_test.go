@@ -22,6 +22,7 @@ func TestHelp(t *testing.T) {
 		"demo":             "--duration",
 		"talk":             "--from",
 		"node":             "--latency",
+		"bench":            "--rate",
 		"nodes":            "nodes remove",
 		"nodes list":       "LINGUA_URL",
 		"nodes remove":     "<id>",
@@ -90,6 +91,20 @@ func TestInvalidUsage(t *testing.T) {
 		"serve --listen 192.0.2.1:0":        {"--listen: 192.0.2.1:0 is not loopback", "--listen 127.0.0.1:0", "--insecure"},
 		"serve --listen gpu-7.internal:80":  {"--listen: gpu-7.internal:80 is not loopback", "--listen 127.0.0.1:80", "--insecure"},
 		"config check /does/not/exist.toml": {"/does/not/exist.toml"},
+		"bench --rate 0":                    {"--rate", "between 0.01 and 100000", "Try: lingua bench --help\n"},
+		"bench --rate NaN":                  {"--rate", "Try: lingua bench --help\n"},
+		"bench --mode smoke":                {"--mode", "http", "sockets"},
+		"bench --duration 0s":               {"--duration", "100ms", "Try: lingua bench --help\n"},
+		"bench --timeout 1h":                {"--timeout", "10m", "Try: lingua bench --help\n"},
+		"bench --slots 0":                   {"--slots", "Try: lingua bench --help\n"},
+		"bench --nodes 0":                   {"--langs: is required with --nodes 0", "lingua pools", "Try: lingua bench --help\n"},
+		"bench --langs en":                  {"--langs", "en-zh", "Try: lingua bench --help\n"},
+		"bench --langs en-zh-TW":            {"--langs", "en-US:zh-TW", "Try: lingua bench --help\n"},
+		"bench --max-errors many":           {"--max-errors", "0.1%", "Try: lingua bench --help\n"},
+		"bench --max-errors 101%":           {"--max-errors", "Try: lingua bench --help\n"},
+		"bench --name a/b":                  {"--name", "Try: lingua bench --help\n"},
+		"bench --mode sockets --sessions 1": {"--sessions", "23 sessions or more", "Try: lingua bench --help\n"},
+		"bench --url nonsense":              {"nonsense", "http://127.0.0.1:5010"},
 	} {
 		got := runCommandEnv(cancelledContext(), nil, strings.Fields(line)...) // a command that starts by mistake ends at once
 		if got.code != exitUsage || got.out != "" {

@@ -16,8 +16,9 @@ import (
 
 // API is a client of the scheduler's HTTP API, for nodes and callers.
 type API struct {
-	URL  string
-	HTTP *http.Client
+	URL   string
+	Token string // sent as Authorization: Bearer; empty: none is sent
+	HTTP  *http.Client
 }
 
 // NewAPI returns a client with an HTTP client of its own that keeps many connections open.
@@ -52,6 +53,9 @@ func (a *API) do(ctx context.Context, method, path string, body []byte, out any)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if a.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+a.Token)
 	}
 	resp, err := a.HTTP.Do(req)
 	if err != nil {

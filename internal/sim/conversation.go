@@ -34,14 +34,18 @@ type Utterance struct {
 // LanguagePairs are the languages of the demo's conversations.
 var LanguagePairs = [][2]string{{"en", "de"}, {"en", "zh"}, {"fr", "es"}, {"ja", "en"}, {"de", "fr"}, {"ko", "en"}, {"zh", "ja"}, {"es", "en"}}
 
-// utteranceAudio is the audio of every utterance: 300 ms of a tone in the default format of sessions.
-var utteranceAudio = func() []byte {
-	pcm := make([]byte, 2*16_000*3/10)
+// utteranceAudio is the audio of every utterance of a conversation.
+var utteranceAudio = Tone(300 * time.Millisecond)
+
+// Tone returns a tone in the default format of sessions.
+func Tone(d time.Duration) []byte {
+	const sampleRate = 16_000
+	pcm := make([]byte, 2*int(d*sampleRate/time.Second))
 	for i := range len(pcm) / 2 {
 		pcm[2*i+1] = byte(i % 64) // a sawtooth of 250 Hz
 	}
 	return pcm
-}()
+}
 
 // Run sends utterances until the context ends or the session is lost, and returns the error.
 func (c *Conversation) Run(ctx context.Context) error {
@@ -74,8 +78,8 @@ func (c *Conversation) sendUtterance(s *client.Session, src string) error {
 	return s.Commit()
 }
 
-// workTime returns how long the worker reports that it worked.
-func workTime(result json.RawMessage) time.Duration {
+// WorkTime returns how long a Worker worked, according to its result; 0 for a result of another node.
+func WorkTime(result json.RawMessage) time.Duration {
 	var fields map[string]any
 	if json.Unmarshal(result, &fields) != nil {
 		return 0
@@ -93,7 +97,7 @@ func (c *Conversation) waitOutcome(s *client.Session, since time.Time) error {
 		switch e := e.(type) {
 		case client.Result:
 			total := time.Since(since)
-			c.OnUtterance(Utterance{Total: total, Overhead: total - workTime(e.Result)})
+			c.OnUtterance(Utterance{Total: total, Overhead: total - WorkTime(e.Result)})
 			return nil
 		case client.UtteranceFailed:
 			c.OnUtterance(Utterance{Total: time.Since(since), Reason: e.Reason})

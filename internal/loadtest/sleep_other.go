@@ -1,0 +1,13 @@
+//go:build !linux
+
+package loadtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+)
+
+// sleepPrecisely sleeps for a short time, as precisely as a timer of the runtime does.
+func sleepPrecisely(ctx context.Context, d time.Duration) { backoff.Sleep(ctx, d) }
