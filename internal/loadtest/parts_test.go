@@ -274,7 +274,7 @@ func TestSummaryOfNodes(t *testing.T) {
 		"slots      3 JOBS WERE SENT TO NODES WITHOUT A FREE SLOT\n":        {OverAssigned: 3},
 		"note: 1 stand-in nodes ended during the run\n":                     {Lost: 1},
 		"note: slots of 2 stand-in nodes are still taken\n":                 {StillBusy: 2},
-		"note: 2 stand-in nodes have left; the scheduler lists them until ": {StillListed: 2},
+		"note: 2 stand-in nodes could not leave; the scheduler lists them until ": {StillListed: 2},
 		"note: what is left of 2 stand-in nodes could not be read\n":        {Unknown: 2},
 	} {
 		report := (&run{cfg: cfg, recorder: newRecorder(time.Minute)}).report(false)

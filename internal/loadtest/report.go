@@ -279,7 +279,7 @@ func (r *Report) judge(cfg *Config) {
 			note("what is left of %d stand-in nodes could not be read", n.Unknown)
 		}
 		if n.StillListed > 0 {
-			note("%d stand-in nodes have left; the scheduler lists them until scheduler.nodes.retention_seconds have passed", n.StillListed)
+			note("%d stand-in nodes could not leave; the scheduler lists them until scheduler.nodes.retention_seconds have passed", n.StillListed)
 		}
 	}
 }
