@@ -6,8 +6,19 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
+
+// giveJob has a session say something, and the node accept it as a job.
+func giveJob(t *testing.T, i *clustertest.Instance, node *peer) (client *peer, job wire.ActiveJob) {
+	t.Helper()
+	client, _ = startSession(t, i, nil, startOf(wire.EncodingOpus))
+	speak(client, 1, "u-1", packets(1)...)
+	_, job = accept(node)
+	node.expectAudio()
+	return client, job
+}
 
 func recordNodeHappyPath(t *testing.T, rec *recorder) {
 	i := startInstance(t)
@@ -105,10 +116,7 @@ func recordNodeGoAway(t *testing.T, rec *recorder) {
 	rec.note(instanceNote("the node is connected to", a))
 	node, ack := registerNode(t, a, nil)
 	node.rec = rec
-	client, _ := startSession(t, a, nil, startOf(wire.EncodingOpus))
-	speak(client, 1, "u-1", packets(1)...)
-	_, job := accept(node)
-	node.expectAudio()
+	_, job := giveJob(t, a, node)
 	terminate(t, a)
 	expect[wire.GoAway](node)
 	rec.note("after a random time in the first half of reconnect_ms the node opens a second connection, to instance b")
@@ -123,10 +131,7 @@ func recordNodeGoAway(t *testing.T, rec *recorder) {
 func recordNodeDrain(t *testing.T, rec *recorder) {
 	i := startInstance(t)
 	node, ack := registerNode(t, i, rec)
-	client, _ := startSession(t, i, nil, startOf(wire.EncodingOpus))
-	speak(client, 1, "u-1", packets(1)...)
-	_, job := accept(node)
-	node.expectAudio()
+	_, job := giveJob(t, i, node)
 	rec.note("an operator drains the node: POST /v1/nodes/gpu-1/drain, or lingua drain gpu-1")
 	post(t, i, "/v1/nodes/"+nodeName+"/drain")
 	expect[wire.Drain](node)
@@ -143,10 +148,7 @@ func recordNodeCancel(t *testing.T, rec *recorder) {
 	i := startInstance(t)
 	node, _ := registerNode(t, i, nil)
 	node.rec = rec
-	client, _ := startSession(t, i, nil, startOf(wire.EncodingOpus))
-	speak(client, 1, "u-1", packets(1)...)
-	_, job := accept(node)
-	node.expectAudio()
+	client, job := giveJob(t, i, node)
 	rec.note("the session cancels the utterance")
 	client.send(wire.SessionCancel{UtteranceID: "u-1"})
 	expect[wire.JobCancel](node)
@@ -171,10 +173,7 @@ func recordNodeFail(t *testing.T, rec *recorder) {
 	i := startInstance(t)
 	node, _ := registerNode(t, i, nil)
 	node.rec = rec
-	client, _ := startSession(t, i, nil, startOf(wire.EncodingOpus))
-	speak(client, 1, "u-1", packets(1)...)
-	_, job := accept(node)
-	node.expectAudio()
+	_, job := giveJob(t, i, node)
 	node.send(wire.JobFail{ActiveJob: job, Reason: "OUT_OF_MEMORY"})
 	expect[wire.JobResultAck](node)
 	rec.note("there is no other node, so this one is asked again; the attempt is another")
@@ -189,10 +188,7 @@ func recordNodeModel(t *testing.T, rec *recorder) {
 	declared.InstalledServices = []wire.Service{{ServiceID: "nmt-en-es", Version: "3.1", Type: "nmt", Status: "ready"}}
 	node.send(wire.NodeRegister{NodeID: nodeName, Declaration: declared})
 	expect[wire.NodeRegisterAck](node)
-	client, _ := startSession(t, i, nil, startOf(wire.EncodingOpus))
-	speak(client, 1, "u-1", packets(1)...)
-	_, job := accept(node)
-	node.expectAudio()
+	_, job := giveJob(t, i, node)
 	node.send(wire.ModelNotAvailable{
 		ServiceID: "nmt-en-es", Version: "3.1", Reason: "CHECKSUM_MISMATCH", JobID: job.JobID, AttemptID: job.AttemptID,
 	})
@@ -266,10 +262,7 @@ func recordNodeLeave(t *testing.T, rec *recorder) {
 	i := startInstance(t)
 	node, ack := registerNode(t, i, nil)
 	node.rec = rec
-	client, _ := startSession(t, i, nil, startOf(wire.EncodingOpus))
-	speak(client, 1, "u-1", packets(1)...)
-	_, job := accept(node)
-	node.expectAudio()
+	_, job := giveJob(t, i, node)
 	rec.note("the node is asked to stop, and wants no new jobs")
 	node.send(wire.NodeHeartbeat{Epoch: &ack.Epoch, Declaration: wire.Declaration{
 		Health: "draining", Active: []wire.ActiveAttempt{{ActiveJob: job, AudioChunks: 1}},
