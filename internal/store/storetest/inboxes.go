@@ -123,6 +123,7 @@ func testConcurrentPosts(t *testing.T, h *Harness) {
 			}
 		})
 	}
+	defer wg.Wait() // also if the test fails before all were fetched
 	seen := make(map[string]int)
 	for len(seen) < senders*each {
 		messages := h.fetch(t, "i-1", 16)
