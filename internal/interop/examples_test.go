@@ -33,8 +33,9 @@ func pairs(t *testing.T, sameLanguage bool, test func(t *testing.T, node, sessio
 // memory is the embedded store, which a restart empties.
 const memory = "memory"
 
-// joinWait makes utterances wait for a node that is still reconnecting after a restart. The default is made for shorter ones.
-const joinWait = "LINGUA_SCHEDULER_SESSIONS_JOIN_WAIT_MS=60000"
+// patient makes utterances wait for a node that is still starting or reconnecting, for longer than by default: processes take
+// seconds to start on a busy machine.
+var patient = []string{"LINGUA_SCHEDULER_SESSIONS_JOIN_WAIT_MS=60000", "LINGUA_SCHEDULER_SESSIONS_WAIT_MS=60000"}
 
 func TestExamplesTogether(t *testing.T) {
 	t.Parallel()
@@ -56,7 +57,7 @@ func TestExamplesContinueOnAnotherInstance(t *testing.T) {
 			t.Run(fault+"-"+where, func(t *testing.T) {
 				t.Parallel()
 				pairs(t, false, func(t *testing.T, node, session string) {
-					c := startInstances(t, redistest.Start(t).URL(), 2, joinWait)
+					c := startInstances(t, redistest.Start(t).URL(), 2, patient...)
 					n := c.startExampleNode(node, first)
 					s := c.startExampleSession(session, 0, utteranceMS...)
 					n.waitNthLine("assigned", 2)
@@ -87,7 +88,7 @@ func TestExamplesSurviveRestart(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			pairs(t, false, func(t *testing.T, node, session string) {
-				c := startInstances(t, memory, 1, joinWait)
+				c := startInstances(t, memory, 1, patient...)
 				n := c.startExampleNode(node, 0)
 				s := c.startExampleSession(session, 0, utteranceMS...)
 				n.waitNthLine("assigned", 2)
@@ -135,7 +136,7 @@ func TestExampleSessionPauses(t *testing.T) {
 func TestExampleNodeStops(t *testing.T) {
 	t.Parallel()
 	pairs(t, false, func(t *testing.T, node, session string) {
-		c := startInstances(t, memory, 1, joinWait)
+		c := startInstances(t, memory, 1, patient...)
 		first := c.startExampleNode(node, 0)
 		s := c.startExampleSession(session, 0, 900, 700, 800)
 		first.waitLine("assigned")
