@@ -62,8 +62,12 @@ func TestExamplesContinueOnAnotherInstance(t *testing.T) {
 					s := c.startExampleSession(session, 0, utteranceMS...)
 					n.waitNthLine("assigned", 2)
 					end(c, c.instances[0])
+					c.startExampleNode(session, 1) // for a job whose attempt is lost with the instance
 					s.check()
 					s.waitLine("goes on at audio frame")
+					if first == 0 {
+						n.waitNthLine("registered as", 2)
+					}
 					if fault == "terminated" {
 						c.checkExit(c.instances[0])
 					}
