@@ -37,7 +37,7 @@ class Session {
       type: 'session_start', langs: [options.from, options.to], segmentation: { mode: options.mode },
       audio: { encoding: 'pcm_s16le', sample_rate: rate, framing: 'numbered' },
     };
-    this.#source = frames(recordings, rate * 2 * FRAME_MS / 1000, options.mode === 'manual');
+    this.#source = frames(recordings, 2 * Math.floor(rate * FRAME_MS / 1000), options.mode === 'manual'); // whole samples
     this.connection = new Connection(options, '/ws/session', {
       opened: () => this.#open(),
       text: (message) => this.#receive(message),
@@ -186,5 +186,7 @@ await main(() => {
   const recordings = files.length ? files.map((file) => readAudio(file, Number(values.rate))) : [tone(Number(values.rate))];
   const rates = new Set(recordings.map(({ rate }) => rate));
   if (rates.size > 1) throw new Error(`the files have different sample rates: ${[...rates].join(', ')}`);
-  return new Session(values, recordings.map(({ audio }) => audio), recordings[0].rate).run();
+  const [rate] = rates;
+  if (!(rate >= 8000 && rate <= 48000)) throw new Error(`the sample rate is ${rate}; it must be from 8000 to 48000`);
+  return new Session(values, recordings.map(({ audio }) => audio), rate).run();
 });

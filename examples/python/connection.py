@@ -33,7 +33,7 @@ def run(program):
     """Runs a coroutine. An error ends the program with code 1."""
     try:
         asyncio.run(program)
-    except (Refused, OSError, ValueError) as error:
+    except (Refused, OSError) as error:
         sys.exit(str(error))
     except asyncio.CancelledError:
         pass  # the program has stopped itself
@@ -120,7 +120,7 @@ async def stay_connected(options, path, serve, restart=lambda code: False):
 
 def socket_url(url, path):
     if not url.startswith(("http://", "https://", "ws://", "wss://")):
-        raise ValueError(f"{url}: not the URL of a scheduler, such as http://127.0.0.1:5010")
+        raise SystemExit(f"{url}: not the URL of a scheduler, such as http://127.0.0.1:5010")
     return url.replace("http", "ws", 1).rstrip("/") + path
 
 

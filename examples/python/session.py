@@ -17,7 +17,7 @@ FRAME_MS = 100
 class Session:
     def __init__(self, options, recordings, rate):
         self.options, self.recordings = options, recordings
-        self.frame_bytes = rate * 2 * FRAME_MS // 1000
+        self.frame_bytes = rate * FRAME_MS // 1000 * 2  # whole samples
         self.start = {
             "type": "session_start", "langs": [options.source, options.target], "segmentation": {"mode": options.mode},
             "audio": {"encoding": "pcm_s16le", "sample_rate": rate, "framing": "numbered"},
@@ -157,7 +157,7 @@ def read_audio(file, rate):
                 return opened.readframes(opened.getnframes()), opened.getframerate()
     except (wave.Error, EOFError):
         pass
-    raise ValueError(f"{file}: not a WAV file with PCM of 16 bits, mono")
+    raise SystemExit(f"{file}: not a WAV file with PCM of 16 bits, mono")
 
 
 def tone(rate):
@@ -177,8 +177,11 @@ async def main():
     recordings = [read_audio(file, options.rate) for file in options.files] or [tone(options.rate)]
     rates = {rate for _, rate in recordings}
     if len(rates) > 1:
-        raise ValueError(f"the files have different sample rates: {', '.join(map(str, rates))}")
-    await Session(options, [audio for audio, _ in recordings], rates.pop()).run()
+        raise SystemExit(f"the files have different sample rates: {', '.join(map(str, rates))}")
+    rate = rates.pop()
+    if not 8000 <= rate <= 48000:
+        raise SystemExit(f"the sample rate is {rate}; it must be from 8000 to 48000")
+    await Session(options, [audio for audio, _ in recordings], rate).run()
 
 
 run(main())

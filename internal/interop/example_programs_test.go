@@ -103,7 +103,7 @@ func (c *testCluster) startExampleSession(lang string, first int, ms ...int) *ex
 		s.want = append(s.want, exampleResult{Utterance: n, TextSrc: text, TextTgt: strings.ToUpper(text)})
 		content := audio
 		if n%2 == 0 {
-			content = wavFile(audio)
+			content = wavFile(16_000, audio)
 		}
 		args = append(args, writeFile(c.t, content))
 	}
@@ -120,14 +120,14 @@ func noise(ms int) []byte {
 	return audio
 }
 
-// wavFile returns a WAV file of 16 kHz, with a chunk before the audio that a reader has to skip.
-func wavFile(audio []byte) []byte {
+// wavFile returns a WAV file with a chunk before the audio that a reader has to skip.
+func wavFile(rate uint32, audio []byte) []byte {
 	le := binary.LittleEndian
 	chunk := func(name string, body []byte) []byte {
 		return append(le.AppendUint32([]byte(name), uint32(len(body))), body...)
 	}
 	format := le.AppendUint16(le.AppendUint16(nil, 1), 1) // PCM, mono
-	format = le.AppendUint32(le.AppendUint32(format, 16_000), 32_000)
+	format = le.AppendUint32(le.AppendUint32(format, rate), 2*rate)
 	format = le.AppendUint16(le.AppendUint16(format, 2), 16)
 	return chunk("RIFF", slices.Concat([]byte("WAVE"), chunk("fmt ", format), chunk("LIST", []byte("INFO")), chunk("data", audio)))
 }

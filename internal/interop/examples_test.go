@@ -2,7 +2,6 @@ package interop
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,7 +109,7 @@ func TestExamplesSurviveRestart(t *testing.T) {
 	}
 }
 
-// In mode auto the scheduler ends utterances at pauses, here in one recording.
+// In mode auto the scheduler ends utterances at pauses, here in one recording. At its rate 100 ms are no whole number of samples.
 func TestExampleSessionPauses(t *testing.T) {
 	t.Parallel()
 	for lang := range languages {
@@ -119,7 +118,7 @@ func TestExampleSessionPauses(t *testing.T) {
 			c := startInstances(t, memory, 1)
 			c.startExampleNode(lang, 0)
 			pause := make([]byte, 32*1500)
-			file := writeFile(t, wavFile(slices.Concat(noise(700), pause, noise(1200), pause)))
+			file := writeFile(t, wavFile(11_025, slices.Concat(noise(700), pause, noise(1200), pause)))
 			s := &exampleSession{program: startProgram(t, "the session", exampleCommand(t, lang, "session",
 				append(c.urlArguments(0), "--token", c.mint("session"), file)...))}
 			results := s.finish()
@@ -188,9 +187,7 @@ func TestExamplesRefuse(t *testing.T) {
 	t.Parallel()
 	c := startInstances(t, memory, 1)
 	url := c.instances[0].URL()
-	wrongRate := wavFile(noise(100))
-	binary.LittleEndian.PutUint32(wrongRate[24:], 8000)
-	stereo := wavFile(noise(100))
+	stereo := wavFile(16_000, noise(100))
 	stereo[22] = 2
 	cases := map[string]struct {
 		program string
@@ -210,7 +207,8 @@ func TestExamplesRefuse(t *testing.T) {
 		"no such file":      {"session", []string{"--url", url, "missing.wav"}, 1, "missing.wav"},
 		"stereo":            {"session", []string{"--url", url, writeFile(t, stereo)}, 1, "not a WAV file with PCM of 16 bits, mono"},
 		"not a WAV file":    {"session", []string{"--url", url, writeFile(t, []byte("RIFF, but no more"))}, 1, "not a WAV file"},
-		"two rates":         {"session", []string{"--url", url, writeFile(t, wrongRate), writeFile(t, wavFile(noise(100)))}, 1, "different sample rates"},
+		"wrong rate":        {"session", []string{"--url", url, "--rate", "1"}, 1, "from 8000 to 48000"},
+		"two rates":         {"session", []string{"--url", url, writeFile(t, wavFile(8_000, noise(100))), writeFile(t, wavFile(16_000, noise(100)))}, 1, "different sample rates"},
 	}
 	for lang := range languages {
 		for name, test := range cases {
