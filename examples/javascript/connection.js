@@ -38,7 +38,7 @@ export async function main(run) {
 export class Connection {
   #socket; // the last one, open or not
   #stop = new AbortController();
-  #moving = false; // go_away asked for another instance
+  #elsewhere = false; // the next connection should be to another instance
   #unanswered = false; // a connection was lost between its first message and the answer
 
   /**
@@ -67,7 +67,8 @@ export class Connection {
     log(`going to another instance: ${reason}`);
     const socket = this.#socket;
     setTimeout(() => {
-      this.#moving = socket === this.#socket; // otherwise it was lost meanwhile
+      if (socket !== this.#socket) return; // it was lost meanwhile
+      this.#elsewhere = true;
       socket.close(1000);
     }, Math.random() * withinMs / 2).unref();
   }
@@ -80,19 +81,22 @@ export class Connection {
 
   /** Keeps a connection open until stop is called. Throws if the scheduler refuses the client and would refuse the same again. */
   async run() {
-    for (let at = 0, failures = 0; !this.#stop.signal.aborted;) {
+    let at = Math.floor(Math.random() * this.urls.length); // so that clients spread over the instances
+    for (let failures = 0; !this.#stop.signal.aborted;) {
       const url = this.urls[at];
+      const began = performance.now();
       const end = await this.#connect(url);
       this.handlers.closed();
       if (this.#stop.signal.aborted) return;
       const why = `${url}: ${end.detail ?? `closed with ${end.code}`}`;
       if (this.#isFinal(end) && !this.handlers.restart?.(end.code)) throw new Error(why);
       log(`connecting again: ${why}`);
+      if (performance.now() - began > 5000) failures = 0;
+      const round = Math.floor(failures++ / this.urls.length);
+      const wait = (end.retryAfter ?? 0) + Math.random() * Math.min(5000, 200 * 2 ** round);
       // The instance that had the connection still has its audio: try it first, unless it stops or cannot be reached.
-      if (!end.answered || end.code === 4503 || this.#moving) at = (at + 1) % this.urls.length;
-      this.#moving = false;
-      failures = end.answered ? 0 : failures + 1;
-      const wait = end.retryAfter ?? Math.random() * Math.min(5000, 200 * 2 ** failures);
+      if (!end.answered || end.code === 4503 || this.#elsewhere) at = (at + 1) % this.urls.length;
+      this.#elsewhere = false;
       await sleep(wait, undefined, this.#stop).catch(() => {}); // stop ends the wait
     }
   }
@@ -115,7 +119,10 @@ export class Connection {
       this.#socket = socket;
       let heard = true; // since the last tick; a connection can be dead without being closed
       const alive = setInterval(() => {
-        if (!heard) return socket.terminate();
+        if (!heard || !end.answered) {
+          this.#elsewhere = true;
+          return socket.terminate();
+        }
         heard = false;
         if (socket.readyState === WebSocket.OPEN) socket.ping();
       }, 10_000);

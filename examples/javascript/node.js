@@ -58,13 +58,18 @@ class Node {
 
   /** Takes no more jobs, finishes those that it has, and ends; called again, ends at once. */
   stop() {
-    if (this.#stopping) process.exit(1);
+    if (this.#stopping) return this.#leave(); // the jobs go to other nodes
     this.#stopping = true;
     this.#heartbeat();
-    this.#stopIfIdle();
+    this.#leaveIfIdle();
   }
 
-  #stopIfIdle() { if (this.#stopping && this.#jobs.size === 0) this.connection.stop(); }
+  #leave() {
+    if (this.#registered) this.connection.send({ type: 'node_leave' });
+    this.connection.stop();
+  }
+
+  #leaveIfIdle() { if (this.#stopping && this.#jobs.size === 0) this.#leave(); }
 
   /** What registrations and heartbeats both report. */
   #state() {
@@ -149,7 +154,7 @@ class Node {
     } catch (error) {
       if (job.abort.signal.aborted) return;
       log(`job ${job.ids.job_id}: ${error.message}`);
-      this.#finish(job, { type: 'job_fail', reason: error.reason ?? 'TRANSLATION_FAILED' });
+      this.#finish(job, { type: 'job_fail', reason: error.reason ?? (signal.aborted ? 'DEADLINE_EXCEEDED' : 'NODE_FAILED') });
     }
   }
 
@@ -165,7 +170,7 @@ class Node {
     if (!job) return;
     job.abort.abort();
     this.#jobs.delete(key(job.ids));
-    this.#stopIfIdle();
+    this.#leaveIfIdle();
   }
 }
 
@@ -175,7 +180,7 @@ const key = ({ job_id, attempt_id }) => `${job_id} ${attempt_id}`;
 /** Fetches the audio of a job. The URL holds its own permission: send no token with it. If its instance is gone, fail soon. */
 async function fetchAudio(url, signal) {
   try {
-    const response = await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(5000)]) });
+    const response = await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(5000)]), redirect: 'error' });
     if (!response.ok) throw new Error(`HTTP ${response.status}`);
     return Buffer.from(await response.arrayBuffer());
   } catch (error) {

@@ -25,7 +25,8 @@ class Session {
   #first = 1; // the number of the first of them
   #next = 1; // the number of the next frame to send
   #lastFrame = new Map(); // the number of the last frame of each committed utterance
-  #lastSeq = 0; // of the durable messages that were received
+  #lastSeq = 0; // of the terminal messages that were received
+  #nextIndex = 0; // of the next utterance to end
   #printed = 0;
   #live = false; // the session was started or resumed on this connection
   #endSent = false; // on this connection
@@ -68,7 +69,7 @@ class Session {
     log(`session ${this.id} is lost: starting another`);
     this.id = this.start.resume_token = undefined;
     this.#first = this.#next = 1;
-    this.#lastSeq = 0;
+    this.#lastSeq = this.#nextIndex = 0;
     this.#lastFrame.clear();
     return true;
   }
@@ -84,7 +85,6 @@ class Session {
         break;
       case 'session_resumed': {
         log(`session ${message.session_id} goes on at audio frame ${message.next_audio_seq}`);
-        if (!message.recovered) log('some results are lost');
         const next = Math.max(this.#first, message.next_audio_seq); // ended utterances may be left out
         this.#budget += (this.#next - next) * FRAME_MS; // what is sent again is not ahead of real time
         this.#next = next;
@@ -108,7 +108,10 @@ class Session {
     if (seq <= this.#lastSeq) return;
     this.#lastSeq = seq;
     this.connection.send({ type: 'result_ack', seq });
-    console.log(JSON.stringify({ utterance: this.#printed++, ...outcome }));
+    const print = (fields) => console.log(JSON.stringify({ utterance: this.#printed++, ...fields }));
+    for (; this.#nextIndex < index; this.#nextIndex++) print({ error: 'RESULT_LOST' }); // a resume was not recovered
+    print(outcome);
+    this.#nextIndex++;
     const last = this.#lastFrame.get(index);
     if (last === undefined) return; // its commit was lost with a connection: its audio goes with that of the next utterance
     this.#lastFrame.delete(index);

@@ -5,11 +5,14 @@ import json
 import os
 import random
 import sys
+import time
 
 import websockets
 
 # Version 14 of the package renamed this parameter. Debian 12 has version 10.
 HEADERS = "additional_headers" if int(websockets.__version__.split(".")[0]) >= 14 else "extra_headers"
+
+PING_TIMEOUT = 1011  # the package closes with this code when the scheduler does not answer its pings
 
 
 class Refused(Exception):
@@ -48,7 +51,7 @@ class Connection:
         self.socket = None  # once it is open
         self.answered = False  # the first message was accepted
         self.error = {}  # the error that the scheduler sent before it closed the connection
-        self.leaving = None  # the task that leaves for another instance
+        self.leaving = None  # the task that closes the connection after go_away
 
     async def send(self, message):
         """Sends an object as JSON, or bytes as a binary frame. On a lost connection it is dropped: send it again after the next one."""
@@ -59,7 +62,7 @@ class Connection:
 
     async def __aiter__(self):
         while True:
-            data = await self.socket.recv()  # raises ConnectionClosed at the end
+            data = await asyncio.wait_for(self.socket.recv(), None if self.answered else 10)  # raises ConnectionClosed at the end
             message = data if isinstance(data, bytes) else json.loads(data)
             if isinstance(message, bytes) or message["type"] != "error":
                 self.answered = True
@@ -86,10 +89,10 @@ async def stay_connected(options, path, serve, restart=lambda code: False):
     urls = [socket_url(url, path) for url in options.url or [os.environ.get("LINGUA_URL", "http://127.0.0.1:5010")]]
     token = options.token or os.environ.get("LINGUA_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    at = failures = 0
+    at, failures = random.randrange(len(urls)), 0  # at random, so that clients spread over the instances
     unanswered = False  # a connection was lost between its first message and the answer
     while True:
-        connection, code = Connection(), None
+        connection, code, began = Connection(), None, time.monotonic()
         try:
             # The pings of the package detect a connection that is dead without being closed.
             async with websockets.connect(urls[at], subprotocols=["lingua.v1"], open_timeout=10, ping_interval=10, ping_timeout=10,
@@ -97,25 +100,27 @@ async def stay_connected(options, path, serve, restart=lambda code: False):
                 await serve(connection)
                 return
         except websockets.ConnectionClosed as closed:
-            code = closed.rcvd.code if closed.rcvd else 1006
+            code = closed.rcvd.code if closed.rcvd else closed.sent.code if closed.sent else 1006
             why = "{error}: {detail}".format(**connection.error) if connection.error else str(closed)
-            # A first message whose answer was lost may arrive after the next one, and replace that connection: 4409, once.
-            replaced_by_own = code == 4409 and unanswered
-            final = 4400 <= code < 4500 and not replaced_by_own or code in (1002, 1007)
-            unanswered = not replaced_by_own and (unanswered or code < 4000 and not connection.answered)
+            final = 4400 <= code < 4500 or code in (1002, 1007)
         except (OSError, asyncio.TimeoutError, websockets.InvalidHandshake) as error:
             why = str(error) or "no answer"
             status = status_of(error)
             final = 400 <= status < 500 and status != 429
+        if code == 4409 and unanswered:  # the message whose answer was lost arrived after this connection's: once more
+            unanswered = final = False
+        elif connection.socket and not connection.answered:
+            unanswered = True
         if final and not restart(code):
             raise Refused(f"{urls[at]}: {why}")
         log(f"connecting again: {urls[at]}: {why}")
+        failures = 0 if time.monotonic() - began > 5 else failures
+        wait = connection.error.get("retry_after_ms", 0) / 1000 + random.uniform(0, min(5, 0.2 * 2 ** (failures // len(urls))))
+        failures += 1
         # The instance that had the connection still has its audio: try it first, unless it stops or cannot be reached.
-        if not connection.answered or code == 4503 or connection.leaving:
+        if not connection.answered or connection.leaving or code in (4503, PING_TIMEOUT):
             at = (at + 1) % len(urls)
-        failures = 0 if connection.answered else failures + 1
-        retry_after = connection.error.get("retry_after_ms", 0) / 1000
-        await asyncio.sleep(retry_after or random.uniform(0, min(5, 0.2 * 2 ** failures)))
+        await asyncio.sleep(wait)
 
 
 def socket_url(url, path):

@@ -14,9 +14,9 @@ from connection import command_line, log, run, stay_connected
 async def translate(audio, job):
     """Translates the audio of a job. This stand-in takes half a second and describes the audio that it received.
 
-    audio has the format of job["audio"] (encoding, sample_rate, channels); it is empty for a job that was dispatched over HTTP,
-    whose audio is wherever job["audio"]["ref"] says. job is the job_assign message: src_lang, tgt_lang, options and more. When
-    nobody needs the result any more, or the time for it is over, this is cancelled at its await: run models in a thread or a process.
+    job is the job_assign message: src_lang, tgt_lang, options and more. audio has the format of job["audio"]; it is empty for a job
+    that was dispatched over HTTP, whose audio is wherever job["audio"]["ref"] says. Run models in a thread or a process and await
+    them: this is cancelled when nobody needs the result any more, or the time for it is over.
     """
     await asyncio.sleep(0.5)
     text = f"{len(audio)} bytes of {job['src_lang']}, sha256 {hashlib.sha256(audio).hexdigest()[:8]}"
@@ -66,7 +66,7 @@ class Node:
     def stop(self):
         """Takes no more jobs, finishes those that it has, and ends; called again, ends at once."""
         if self.stopping or not self.jobs:
-            self.main.cancel()  # which closes the connection
+            self.main.cancel()
         self.stopping = True
         self.wake.set()
 
@@ -91,6 +91,9 @@ class Node:
                     connection.move(message)
                 else:
                     await self.receive(message)
+        except asyncio.CancelledError:  # stopped: jobs that are left go to other nodes
+            await connection.send({"type": "node_leave"})
+            raise
         finally:
             self.connection = None
             if heartbeats:
@@ -145,14 +148,12 @@ class Node:
     async def assigned(self, message):
         if key(message) in self.jobs:  # it came twice: confirm it again, do it once
             return await self.report(self.jobs[key(message)], {"type": "job_ack"})
-        working = sum(not job.outcome for job in self.jobs.values())
-        if self.drained or self.stopping or working >= self.options.slots:
+        if self.drained or self.stopping or sum(not job.outcome for job in self.jobs.values()) >= self.options.slots:
             return await self.connection.send({"type": "job_reject", **ids(message), "reason": "NODE_BUSY"})
         log(f"job {message['job_id']}: assigned")
         job = self.jobs[key(message)] = Job(message)
         await self.report(job, {"type": "job_ack"})
-        audio = message.get("audio", {"ref": "none"})
-        if "url" in audio or "ref" in audio:  # otherwise it follows in binary frames
+        if {"url", "ref"} & message.get("audio", {"ref": "none"}).keys():  # otherwise the audio follows in binary frames
             job.task = asyncio.create_task(self.work(job))
 
     def receive_audio(self, frame):
@@ -172,12 +173,12 @@ class Node:
             audio, url = b"".join(job.chunks), job.assignment.get("audio", {}).get("url")
             if url:  # which holds its own permission: send no token with it
                 audio = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read())
-            reason = "TRANSLATION_FAILED"
+            reason = "NODE_FAILED"
             result = await asyncio.wait_for(translate(audio, job.assignment), job.assignment["timeout_ms"] / 1000)
             job.outcome = {"type": "job_result", "result": result}
         except Exception as error:
             log(f"job {job.ids['job_id']}: {error!r}")
-            job.outcome = {"type": "job_fail", "reason": reason}
+            job.outcome = {"type": "job_fail", "reason": "DEADLINE_EXCEEDED" if isinstance(error, asyncio.TimeoutError) else reason}
         await self.report(job, job.outcome)
 
     async def report(self, job, message):

@@ -34,7 +34,8 @@ class Session:
         self.start["resume_token"] = secrets.token_hex(16)
         self.first = self.next = 1  # the numbers of the first frame that is kept and of the next one to send
         self.last_frame = {}  # of each committed utterance
-        self.last_seq = 0  # the last durable message that was received
+        self.last_seq = 0  # of the terminal messages that were received
+        self.next_index = 0  # of the next utterance to end
         self.budget = 0  # seconds of audio that may be sent now; real time adds to it, every frame takes from it
         self.paced = 0  # when the budget was brought up to date
 
@@ -92,8 +93,6 @@ class Session:
             self.paced = time.monotonic()
             return
         log(f"session {message['session_id']} goes on at audio frame {message['next_audio_seq']}")
-        if not message["recovered"]:
-            log("some results are lost")
         again = max(self.first, message["next_audio_seq"])  # ended utterances may be left out
         self.budget += (self.next - again) * FRAME_MS / 1000  # what is sent again is not ahead of real time
         self.next = again
@@ -116,8 +115,11 @@ class Session:
         if message["seq"] <= self.last_seq:
             return
         self.last_seq = message["seq"]
-        print(json.dumps({"utterance": self.printed, **outcome}, ensure_ascii=False), flush=True)
-        self.printed += 1
+        lost = message["utterance_index"] - self.next_index  # a resume was not recovered
+        for each in [{"error": "RESULT_LOST"}] * lost + [outcome]:
+            print(json.dumps({"utterance": self.printed, **each}, ensure_ascii=False), flush=True)
+            self.printed += 1
+        self.next_index = message["utterance_index"] + 1
         # If its commit was lost with a connection, its audio goes with that of the next utterance.
         last = self.last_frame.pop(message["utterance_index"], self.first - 1)
         del self.kept[:last + 1 - self.first]

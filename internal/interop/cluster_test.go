@@ -172,19 +172,19 @@ func (c *testCluster) startSession(t *testing.T, name string, s sessionScript) *
 func (c *testCluster) mint(session string) string {
 	c.t.Helper()
 	var minted wire.SessionTokenResponse
-	c.post("/v1/sessions", wire.SessionTokenRequest{SessionID: session, TTLSeconds: 600}, &minted)
+	c.call(http.MethodPost, "/v1/sessions", wire.SessionTokenRequest{SessionID: session, TTLSeconds: 600}, &minted)
 	return minted.Token
 }
 
-// post sends a request of the operator to the first instance that can be reached, and decodes the answer.
-func (c *testCluster) post(path string, body, answer any) {
+// call sends a request of the operator to the first instance that can be reached, and decodes the answer.
+func (c *testCluster) call(method, path string, body, answer any) {
 	c.t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, i := range c.instances {
-		request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, i.URL()+path, bytes.NewReader(text))
+		request, err := http.NewRequestWithContext(c.t.Context(), method, i.URL()+path, bytes.NewReader(text))
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -196,9 +196,9 @@ func (c *testCluster) post(path string, body, answer any) {
 		}
 		err = errors.Join(json.NewDecoder(response.Body).Decode(answer), response.Body.Close())
 		if err != nil || response.StatusCode != http.StatusOK {
-			c.t.Fatalf("POST %s: %s %v", path, response.Status, err)
+			c.t.Fatalf("%s %s: %s %v", method, path, response.Status, err)
 		}
 		return
 	}
-	c.t.Fatalf("POST %s: no instance can be reached", path)
+	c.t.Fatalf("%s %s: no instance can be reached", method, path)
 }

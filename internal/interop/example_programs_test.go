@@ -57,23 +57,34 @@ func exampleCommand(t *testing.T, lang, program string, args ...string) *exec.Cm
 	return cmd
 }
 
-// urlArguments returns the arguments with which an example connects to all instances, to one of them first.
-func (c *testCluster) urlArguments(first int) []string {
-	var args []string
-	for _, address := range c.addresses(first) {
-		args = append(args, "--url", "http://"+address)
+// urlArguments returns the arguments with which an example connects to an instance. It can go to the others after open was called:
+// an example begins at a random address.
+func (c *testCluster) urlArguments(first int) (args []string, open func()) {
+	c.t.Helper()
+	args = []string{"--url", c.instances[first].URL()}
+	var others []*proxy
+	for n, i := range c.instances {
+		if n != first {
+			p := newProxy(c.t, i.Addr())
+			others, args = append(others, p), append(args, "--url", "http://"+p.address)
+		}
 	}
-	return args
+	return args, func() {
+		for _, p := range others {
+			p.open()
+		}
+	}
 }
 
-// startExampleNode starts the node of a language and waits until it is registered.
+// startExampleNode starts the node of a language on one instance and waits until it is registered.
 func (c *testCluster) startExampleNode(lang string, first int) *program {
 	c.t.Helper()
 	id := fmt.Sprintf("n-%d", len(c.nodes))
-	args := append(c.urlArguments(first), "--token", nodeToken, "--id", id)
-	p := startProgram(c.t, id, exampleCommand(c.t, lang, "node", args...))
+	args, open := c.urlArguments(first)
+	p := startProgram(c.t, id, exampleCommand(c.t, lang, "node", append(args, "--token", nodeToken, "--id", id)...))
 	c.nodes = append(c.nodes, p)
 	p.waitLine("registered as " + id)
+	open()
 	return p
 }
 
@@ -92,10 +103,11 @@ type exampleResult struct {
 	Reason    string `json:"reason"`
 }
 
-// startExampleSession starts the session of a language with utterances of given durations, each of which is a file.
+// startExampleSession starts the session of a language on one instance, with utterances of given durations, each of which is a file.
 func (c *testCluster) startExampleSession(lang string, first int, ms ...int) *exampleSession {
 	c.t.Helper()
-	args := append(c.urlArguments(first), "--token", c.mint("session-of-"+lang), "--mode", "manual")
+	args, open := c.urlArguments(first)
+	args = append(args, "--token", c.mint("session-of-"+lang), "--mode", "manual")
 	s := &exampleSession{}
 	for n, duration := range ms {
 		audio := noise(duration)
@@ -108,6 +120,8 @@ func (c *testCluster) startExampleSession(lang string, first int, ms ...int) *ex
 		args = append(args, writeFile(c.t, content))
 	}
 	s.program = startProgram(c.t, "the session in "+lang, exampleCommand(c.t, lang, "session", args...))
+	s.waitLine("has started")
+	open()
 	return s
 }
 

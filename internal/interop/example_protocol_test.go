@@ -218,6 +218,7 @@ func TestExampleNodeProtocol(t *testing.T) {
 			c.send(wire.Drain{Drained: true}, assign(third))
 			expectEqual(c, wire.JobReject{ActiveJob: third, Reason: "NODE_BUSY"})
 			node.signal(syscall.SIGTERM)
+			expect[wire.NodeLeave](c)
 			c.expectClose()
 			if err := node.WaitExit(waitTimeout); err != nil {
 				t.Error(err)
@@ -244,7 +245,8 @@ func (c *scriptedConn) expectAudio(first, last int64) []byte {
 	return append(audio, chunk.Data...)
 }
 
-// A session sends audio again from the frame that the scheduler asks for, and session_end; it ignores a result that comes again.
+// A session sends audio again from the frame that the scheduler asks for, and session_end; it ignores a result that comes again, and
+// reports one that is lost.
 func TestExampleSessionProtocol(t *testing.T) {
 	t.Parallel()
 	for lang := range languages {
@@ -255,7 +257,9 @@ func TestExampleSessionProtocol(t *testing.T) {
 			session := &exampleSession{
 				program: startProgram(t, "the session", exampleCommand(t, lang, "session", "--url", s.url, "--mode", "manual",
 					writeFile(t, utterances[0]), writeFile(t, utterances[1]))),
-				want: []exampleResult{{Utterance: 0, TextSrc: "one", TextTgt: "uno"}, {Utterance: 1, TextSrc: "two", TextTgt: "dos"}},
+				want: []exampleResult{
+					{Utterance: 0, TextSrc: "one", TextTgt: "uno"}, {Utterance: 1, Error: "RESULT_LOST"}, {Utterance: 2, TextSrc: "two", TextTgt: "dos"},
+				},
 			}
 			checkAudio := func(want, got []byte) {
 				t.Helper()
@@ -265,7 +269,7 @@ func TestExampleSessionProtocol(t *testing.T) {
 			}
 			results := []wire.SessionResult{
 				{Seq: 1, UtteranceIndex: 0, TextSrc: "one", TextTgt: "uno"},
-				{Seq: 2, UtteranceIndex: 1, TextSrc: "two", TextTgt: "dos"},
+				{Seq: 3, UtteranceIndex: 2, TextSrc: "two", TextTgt: "dos"},
 			}
 			resume := wire.SessionResume{SessionID: "s-1", LastSeq: 1}
 
@@ -291,14 +295,14 @@ func TestExampleSessionProtocol(t *testing.T) {
 			expect[wire.SessionEnd](c)
 			c.cut()
 
-			c = s.accept() // another instance does not have the audio of the second utterance
+			c = s.accept() // another instance has neither the audio of the second utterance nor one of the results
 			expectEqual(c, resume)
-			c.send(wire.SessionResumed{SessionID: "s-1", Recovered: true, NextAudioSeq: 4, LastSeq: 1})
+			c.send(wire.SessionResumed{SessionID: "s-1", NextAudioSeq: 4, LastSeq: 2})
 			checkAudio(utterances[1], c.expectAudio(4, 7))
 			expect[wire.SessionEnd](c)
-			c.send(wire.UtteranceCommitted{UtteranceIndex: 1, FirstSeq: 4, LastSeq: 7}, results[1])
-			expectEqual(c, wire.SessionResultAck{Seq: 2})
-			c.send(wire.SessionEnded{SessionID: "s-1", Utterances: 2, Results: 2})
+			c.send(wire.UtteranceCommitted{UtteranceIndex: 2, FirstSeq: 4, LastSeq: 7}, results[1])
+			expectEqual(c, wire.SessionResultAck{Seq: 3})
+			c.send(wire.SessionEnded{SessionID: "s-1", Utterances: 3, Results: 3})
 			c.expectClose()
 			session.check()
 		})

@@ -3,6 +3,7 @@ package interop
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,7 +121,7 @@ func TestExampleSessionPauses(t *testing.T) {
 			pause := make([]byte, 32*1500)
 			file := writeFile(t, wavFile(11_025, slices.Concat(noise(700), pause, noise(1200), pause)))
 			s := &exampleSession{program: startProgram(t, "the session", exampleCommand(t, lang, "session",
-				append(c.urlArguments(0), "--token", c.mint("session"), file)...))}
+				"--url", c.instances[0].URL(), "--token", c.mint("session"), file))}
 			results := s.finish()
 			if len(results) != 2 {
 				t.Fatalf("%d results, want 2: %+v", len(results), results)
@@ -147,6 +148,10 @@ func TestExampleNodeStops(t *testing.T) {
 		if err := first.WaitExit(waitTimeout); err != nil {
 			t.Errorf("the node: %v", err)
 		}
+		var registered wire.NodeList
+		if c.call(http.MethodGet, "/v1/nodes", struct{}{}, &registered); len(registered.Nodes) > 0 {
+			t.Errorf("the node has stopped and is still registered: %+v", registered.Nodes)
+		}
 		c.startExampleNode(session, 0)
 		s.check()
 	})
@@ -163,19 +168,19 @@ func TestExampleNodeObeysOperator(t *testing.T) {
 			cancelled := 0
 			for n := 1; cancelled == 0; n++ { // the node may be faster than the operator
 				var job wire.DispatchResponse
-				c.post("/v1/dispatch/f2f", wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}, &job)
+				c.call(http.MethodPost, "/v1/dispatch/f2f", wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}, &job)
 				node.waitNthLine("assigned", n)
 				var answer wire.CancelResponse
-				c.post("/v1/jobs/"+job.JobID+"/cancel", struct{}{}, &answer)
+				c.call(http.MethodPost, "/v1/jobs/"+job.JobID+"/cancel", struct{}{}, &answer)
 				if answer.Cancelled {
 					node.waitLine(job.JobID + ": cancelled")
 					cancelled++
 				}
 			}
 			var node0 wire.Node
-			c.post("/v1/nodes/n-0/drain", struct{}{}, &node0)
+			c.call(http.MethodPost, "/v1/nodes/n-0/drain", struct{}{}, &node0)
 			node.waitLine("drained")
-			c.post("/v1/nodes/n-0/resume", struct{}{}, &node0)
+			c.call(http.MethodPost, "/v1/nodes/n-0/resume", struct{}{}, &node0)
 			node.waitLine("no longer drained")
 		})
 	}
