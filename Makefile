@@ -55,17 +55,24 @@ python: ## install python3, with which the tests run the programs in Python, whe
 	@command -v python3 >/dev/null || $(APT) python3 || \
 	  { echo 'Install Python 3.9 or newer and put python3 on PATH.' >&2; exit 1; }
 
-# Sessions and nodes in JavaScript, for the tests of internal/interop. package-lock.json pins their dependencies.
-JS := internal/interop/js
+# Sessions and nodes in JavaScript: those of the tests of internal/interop, and the examples. package-lock.json pins their dependencies.
+JS := internal/interop/js examples/javascript
 
 .PHONY: interop
-interop: $(JS)/node_modules/.package-lock.json ## install the dependencies of the JavaScript sessions and nodes of the tests (needs Node.js 20)
+interop: $(JS:%=%/node_modules/.package-lock.json) python-websockets ## install the dependencies of the sessions and nodes in JavaScript and Python (needs Node.js 20)
 
-$(JS)/node_modules/.package-lock.json: $(JS)/package.json $(JS)/package-lock.json
+%/node_modules/.package-lock.json: %/package.json %/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' || \
 	  { echo 'the tests need Node.js 20 or newer with npm; put node and npm on PATH' >&2; exit 1; }
-	npm --prefix $(JS) ci --no-audit --no-fund --loglevel error
+	npm --prefix $* ci --no-audit --no-fund --loglevel error
 	@touch $@
+
+# Debian installs the package for its own interpreter, which need not be the first python3 in PATH.
+.PHONY: python-websockets
+python-websockets: ## install python3-websockets, which the examples in Python use, where it is missing
+	@set -e; \
+	{ python3 -c 'import websockets' || /usr/bin/python3 -c 'import websockets'; } >/dev/null 2>&1 || $(APT) python3-websockets || \
+	  { echo 'Install Python 3.11 or newer with the package websockets (version 10 or newer) and put it on PATH as python3.' >&2; exit 1; }
 
 # Modules of their own, so that the scheduler does not depend on what only they need. `./...` does not include them.
 NESTED := $(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/node_modules/*' -printf '%h ')

@@ -35,7 +35,7 @@ func check(t *testing.T, p *program, want expectation) {
 			if !e.Recovered {
 				t.Errorf("%s: a resume lost messages: %s", p.name, e.line)
 			}
-		case "error_received", "warning", "refused", "unreadable":
+		case "error_received", "warning", "refused", unreadable:
 			t.Errorf("%s: %s", p.name, e.line)
 		}
 	}

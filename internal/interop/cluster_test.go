@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 	sessionSecret = "session-secret-of-these-tests-0123456789"
 )
 
-// testCluster is some instances with one Redis, with keys as in production and default settings.
+// testCluster is some instances with one store, with keys as in production.
 type testCluster struct {
 	t         *testing.T
 	instances []*clustertest.Instance
@@ -31,19 +32,31 @@ type testCluster struct {
 	http      *http.Client
 }
 
+// startCluster starts instances with one Redis and default settings.
 func startCluster(t *testing.T, instances int) *testCluster {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join("js", "node_modules", "ws")); err != nil {
-		t.Fatalf("the dependencies of internal/interop/js are not installed; install them with: make interop (%v)", err)
+	requireModules(t, "js")
+	return startInstances(t, redistest.Start(t).URL(), instances)
+}
+
+// requireModules checks that the dependencies of programs in JavaScript are installed.
+func requireModules(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "ws")); err != nil {
+		t.Fatalf("the dependencies of the programs in JavaScript are not installed; install them with: make interop (%v)", err)
 	}
+}
+
+// startInstances starts instances with a store and with settings in the form of environment variables.
+func startInstances(t *testing.T, store string, instances int, settings ...string) *testCluster {
+	t.Helper()
 	c := &testCluster{t: t, http: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	redis := redistest.Start(t)
 	for n := range instances {
-		c.instances = append(c.instances, c.launchInstance(binary, redis.URL(), n))
+		c.instances = append(c.instances, c.launchInstance(binary, store, n, settings))
 	}
 	for _, i := range c.instances {
 		if err := i.WaitReady(t.Context()); err != nil {
@@ -54,7 +67,7 @@ func startCluster(t *testing.T, instances int) *testCluster {
 }
 
 // launchInstance starts an instance, which may not be ready yet. The test fails if the instance has a data race.
-func (c *testCluster) launchInstance(binary, store string, number int) *clustertest.Instance {
+func (c *testCluster) launchInstance(binary, store string, number int, settings []string) *clustertest.Instance {
 	c.t.Helper()
 	name := fmt.Sprintf("instance-%d", number)
 	logPath := filepath.Join(c.t.TempDir(), name+".log")
@@ -65,7 +78,9 @@ func (c *testCluster) launchInstance(binary, store string, number int) *clustert
 	})
 	i := clustertest.NewInstance(c.t, name, binary, logPath)
 	i.Args = []string{"--store", store}
-	i.Env = []string{"LINGUA_AUTH_OPERATOR_KEYS=" + operatorKey, "LINGUA_AUTH_NODE_TOKENS=n-*=" + nodeToken, "LINGUA_AUTH_SESSION_SECRET=" + sessionSecret}
+	i.Env = append([]string{
+		"LINGUA_AUTH_OPERATOR_KEYS=" + operatorKey, "LINGUA_AUTH_NODE_TOKENS=n-*=" + nodeToken, "LINGUA_AUTH_SESSION_SECRET=" + sessionSecret,
+	}, settings...)
 	if err := i.Launch(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -114,7 +129,7 @@ func (c *testCluster) startNode(first int, s nodeScript) *program {
 	if s.Slots == 0 {
 		s.Slots = 8
 	}
-	p := startProgram(c.t, s.NodeID, "run-node.js", s)
+	p := startScript(c.t, s.NodeID, "run-node.js", s)
 	c.nodes = append(c.nodes, p)
 	p.waitEvent("registered", nil)
 	return p
@@ -150,36 +165,40 @@ func (c *testCluster) startSession(t *testing.T, name string, s sessionScript) *
 	if s.Addresses == nil {
 		s.Addresses = c.addresses(0)
 	}
-	return startProgram(t, name, "run-session.js", s)
+	return startScript(t, name, "run-session.js", s)
 }
 
 // mint creates a session token, as the backend of an operator does.
 func (c *testCluster) mint(session string) string {
 	c.t.Helper()
-	body, err := json.Marshal(map[string]any{"session_id": session, "ttl_seconds": 600})
+	var minted wire.SessionTokenResponse
+	c.call(http.MethodPost, "/v1/sessions", wire.SessionTokenRequest{SessionID: session, TTLSeconds: 600}, &minted)
+	return minted.Token
+}
+
+// call sends a request of the operator to the first instance that can be reached, and decodes the answer.
+func (c *testCluster) call(method, path string, body, answer any) {
+	c.t.Helper()
+	text, err := json.Marshal(body)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var minted struct {
-		Token string `json:"token"`
-	}
 	for _, i := range c.instances {
-		request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://"+i.Addr()+"/v1/sessions", bytes.NewReader(body))
+		request, err := http.NewRequestWithContext(c.t.Context(), method, i.URL()+path, bytes.NewReader(text))
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		request.Header.Set("Authorization", "Bearer "+operatorKey)
 		request.Header.Set("Content-Type", "application/json")
-		answer, err := c.http.Do(request)
+		response, err := c.http.Do(request)
 		if err != nil {
 			continue
 		}
-		err = errors.Join(json.NewDecoder(answer.Body).Decode(&minted), answer.Body.Close())
-		if err != nil || minted.Token == "" {
-			c.t.Fatalf("create a session token: %s %v", answer.Status, err)
+		err = errors.Join(json.NewDecoder(response.Body).Decode(answer), response.Body.Close())
+		if err != nil || response.StatusCode != http.StatusOK {
+			c.t.Fatalf("%s %s: %s %v", method, path, response.Status, err)
 		}
-		return minted.Token
+		return
 	}
-	c.t.Fatal("no instance creates a session token")
-	return ""
+	c.t.Fatalf("%s %s: no instance can be reached", method, path)
 }

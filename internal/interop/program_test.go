@@ -16,19 +16,20 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
 
-// program is a running program of the directory js, with everything that it has printed.
+// program is a running program in another language, with everything that it has printed.
 type program struct {
 	t    *testing.T
 	name string
 	*clustertest.Process
 
 	mu      sync.Mutex
-	events  []event
+	events  []event       // a line each
 	changed chan struct{} // closed and replaced at every event
+	ended   chan struct{} // closed when the process has exited and everything that it printed was read
 }
 
-// startProgram starts a program with its script. It ends with the test.
-func startProgram(t *testing.T, name, file string, script any) *program {
+// startScript starts a program of the directory js with its script. It ends with the test.
+func startScript(t *testing.T, name, file string, script any) *program {
 	t.Helper()
 	argument, err := json.Marshal(script)
 	if err != nil {
@@ -36,22 +37,39 @@ func startProgram(t *testing.T, name, file string, script any) *program {
 	}
 	cmd := exec.Command("node", file, string(argument))
 	cmd.Dir = "js"
-	cmd.WaitDelay = time.Second
 	stdin, err := cmd.StdinPipe() // the program ends when this closes, also if this process is killed
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, out := io.Pipe()
 	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = out, &stderr
-	p := &program{t: t, name: name, changed: make(chan struct{})}
-	if p.Process, err = clustertest.StartProcess(cmd); err != nil {
-		t.Fatalf("start node, which must be version 20 or newer: %v", err)
+	cmd.Stderr = &stderr
+	t.Cleanup(func() { // after the program was killed
+		_ = stdin.Close()
+		if t.Failed() {
+			t.Logf("%s printed as errors:\n%s", name, stderr.String())
+		}
+	})
+	return startProgram(t, name, cmd)
+}
+
+// startProgram starts a program, which ends with the test. Its standard error is read like its standard output unless the command
+// has another writer for it.
+func startProgram(t *testing.T, name string, cmd *exec.Cmd) *program {
+	t.Helper()
+	printed, out := io.Pipe()
+	cmd.Stdout = out
+	if cmd.Stderr == nil {
+		cmd.Stderr = out
 	}
-	read := make(chan struct{})
+	cmd.WaitDelay = time.Second
+	p := &program{t: t, name: name, changed: make(chan struct{}), ended: make(chan struct{})}
+	var err error
+	if p.Process, err = clustertest.StartProcess(cmd); err != nil {
+		t.Fatalf("start %s: %v", cmd, err)
+	}
 	go func() {
-		defer close(read)
-		p.read(stdout)
+		defer close(p.ended)
+		p.read(printed)
 	}()
 	go func() {
 		<-p.Exited
@@ -59,14 +77,16 @@ func startProgram(t *testing.T, name, file string, script any) *program {
 	}()
 	t.Cleanup(func() {
 		p.KillAndWait()
-		_ = stdin.Close()
-		<-read
+		<-p.ended
 		if t.Failed() {
-			t.Logf("%s printed:\n%s%s", name, p.transcript(), stderr.String())
+			t.Logf("%s printed:\n%s", name, p.transcript())
 		}
 	})
 	return p
 }
+
+// unreadable is the event of a line that is none.
+const unreadable = "unreadable"
 
 func (p *program) read(from io.Reader) {
 	lines := bufio.NewScanner(from)
@@ -74,7 +94,7 @@ func (p *program) read(from io.Reader) {
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			e = event{Event: "unreadable"}
+			e = event{Event: unreadable}
 		}
 		e.line = lines.Text()
 		p.mu.Lock()
@@ -108,7 +128,7 @@ func (p *program) waitEvent(kind string, match func(event) bool) event {
 		}
 		select {
 		case <-changed:
-		case <-p.Exited:
+		case <-p.ended:
 			if later, _ := p.eventsSoFar(); len(later) == seen {
 				p.t.Fatalf("%s exited (%v) without the event %s", p.name, p.ExitErr, kind)
 			}

@@ -25,17 +25,30 @@ type proxiedConn struct{ client, server net.Conn }
 
 func startProxy(t *testing.T, target string) *proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", child.Address(0))
+	p := newProxy(t, target)
+	p.open()
+	return p
+}
+
+// newProxy returns a proxy that refuses connections until it is opened.
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	return &proxy{t: t, target: target, address: child.Address(child.Port(t)), conns: make(map[*proxiedConn]bool)}
+}
+
+// open lets the proxy accept connections.
+func (p *proxy) open() {
+	p.t.Helper()
+	listener, err := net.Listen("tcp", p.address)
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	p := &proxy{t: t, target: target, address: listener.Addr().String(), conns: make(map[*proxiedConn]bool)}
 	p.running.Add(1)
 	go func() {
 		defer p.running.Done()
 		p.accept(listener)
 	}()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		_ = listener.Close()
 		p.mu.Lock()
 		for c := range p.conns {
@@ -44,7 +57,6 @@ func startProxy(t *testing.T, target string) *proxy {
 		p.mu.Unlock()
 		p.running.Wait()
 	})
-	return p
 }
 
 // cut passes half of the next bytes from the client and resets the connection. It returns after the reset.
