@@ -270,12 +270,12 @@ func TestSummaryOfNodes(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(HTTP, "")
 	for want, nodes := range map[string]NodesReport{
-		"slots      no node was sent more jobs than its slots\n":            {},
-		"slots      3 JOBS WERE SENT TO NODES WITHOUT A FREE SLOT\n":        {OverAssigned: 3},
-		"note: 1 stand-in nodes ended during the run\n":                     {Lost: 1},
-		"note: slots of 2 stand-in nodes are still taken\n":                 {StillBusy: 2},
+		"slots      no node was sent more jobs than its slots\n":                  {},
+		"slots      3 JOBS WERE SENT TO NODES WITHOUT A FREE SLOT\n":              {OverAssigned: 3},
+		"note: 1 stand-in nodes ended during the run\n":                           {Lost: 1},
+		"note: slots of 2 stand-in nodes are still taken\n":                       {StillBusy: 2},
 		"note: 2 stand-in nodes could not leave; the scheduler lists them until ": {StillListed: 2},
-		"note: what is left of 2 stand-in nodes could not be read\n":        {Unknown: 2},
+		"note: what is left of 2 stand-in nodes could not be read\n":              {Unknown: 2},
 	} {
 		report := (&run{cfg: cfg, recorder: newRecorder(time.Minute)}).report(false)
 		report.Nodes = &nodes
