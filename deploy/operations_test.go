@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"bytes"
 	"log/slog"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,41 +54,6 @@ func TestEveryAlertHasItsSection(t *testing.T) {
 	}
 	for name := range sections {
 		t.Errorf("there is no alert %s, but a section", name)
-	}
-}
-
-func TestPageCommandsExist(t *testing.T) {
-	t.Parallel()
-	binary := built(t)
-	makefile := text(t, "../Makefile")
-	seen := 0
-	for _, line := range commands(text(t, operationsPage) + text(t, alertsPage)) {
-		words := strings.Fields(line)
-		switch {
-		case len(words) > 1 && words[0] == "lingua":
-			seen++
-			command := words[1:2]
-			if words[1] == "config" || words[1] == "dlq" {
-				command = words[1:3]
-			}
-			help, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(command), "--help")...).CombinedOutput()
-			if err != nil {
-				t.Errorf("%s: %v\n%s", line, err, help)
-			}
-			for _, w := range words {
-				if strings.HasPrefix(w, "--") && !regexp.MustCompile(regexp.QuoteMeta(w)+`[= \n]`).Match(help) {
-					t.Errorf("%s: there is no %s", line, w)
-				}
-			}
-		case len(words) > 1 && words[0] == "make":
-			seen++
-			if !strings.Contains(makefile, "\n"+words[1]+":") {
-				t.Errorf("%s: there is no such target", line)
-			}
-		}
-	}
-	if seen < 20 {
-		t.Errorf("only %d commands were found", seen)
 	}
 }
 

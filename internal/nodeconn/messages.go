@@ -132,10 +132,17 @@ func (s *Server) handleAck(ctx context.Context, n *conn, in *wire.JobAck) *wire.
 		return nil
 	}
 	if e := convert.Error(err); e.Code == wire.SchedulerDependencyDown {
-		return e // the ACK timer reads the lease before it decides
+		return aboutJob(e, in.ActiveJob) // the ACK timer reads the lease before it decides
 	}
 	n.ws.Send(wire.JobCancel(*in)) // another node has the job, or it has ended
 	return nil
+}
+
+// aboutJob returns an error that names the job of the message that it answers: a node may have sent several.
+func aboutJob(e *wire.Error, job wire.ActiveJob) *wire.Error {
+	named := *e
+	named.JobID = job.JobID
+	return &named
 }
 
 func (s *Server) handleReject(ctx context.Context, n *conn, in *wire.JobReject) *wire.Error {
@@ -235,7 +242,7 @@ func (s *Server) acknowledge(n *conn, job wire.ActiveJob, err error) *wire.Error
 	if err != nil {
 		e := convert.Error(err)
 		if e.Code == wire.SchedulerDependencyDown || e.Code == wire.DeadlineExceeded || e.Code == wire.Internal {
-			return e
+			return aboutJob(e, job)
 		}
 		ack.Code = e.Code
 	}
