@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -20,10 +21,10 @@ type connection struct {
 	ws          *websocket.Conn
 	ctx         context.Context // ends when the connection is dropped; its cause is the reason
 	drop        context.CancelCauseFunc
-	idleTimer   *time.Timer      // drops the connection when neither a message nor a ping arrives
-	idleTimeout time.Duration    // 0: none
-	moveTimer   *time.Timer      // drops the connection after GoAway; nil: there was none
-	reported    *wire.ErrorFrame // the fatal error that the scheduler sent; nil: none
+	idleTimer   *time.Timer                     // drops the connection when neither a message nor a ping arrives
+	idleTimeout time.Duration                   // 0: none
+	moveTimer   *time.Timer                     // drops the connection after GoAway; nil: there was none
+	reported    atomic.Pointer[wire.ErrorFrame] // the fatal error that the scheduler sent; nil: none
 
 	replacedByOwnConn bool // if the connection is replaced, that may be by an earlier attempt of this session
 }
@@ -78,7 +79,7 @@ func (c *connection) await(ctx context.Context, answer wire.Frame) error {
 			if !e.Fatal {
 				return &ConnectionError{Code: wire.CloseBadMessage, Frame: &e}
 			}
-			c.reported = &e
+			c.reported.Store(&e)
 		case wire.GoAway{}.Type():
 			var g wire.GoAway
 			if err := wire.Decode(body, &g); err != nil {
@@ -145,7 +146,7 @@ func (c *connection) resetIdleTimer() {
 
 // lost returns the error of a connection that ended with err.
 func (c *connection) lost(err error) error {
-	lost := &ConnectionError{Frame: c.reported, Err: err, replacedByOwnConn: c.replacedByOwnConn}
+	lost := &ConnectionError{Frame: c.reported.Load(), Err: err, replacedByOwnConn: c.replacedByOwnConn}
 	if code := websocket.CloseStatus(err); code > 0 {
 		lost.Code = wire.CloseCode(code)
 	}

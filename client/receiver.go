@@ -141,7 +141,7 @@ func (r *receiver) handleError(conn *connection, e *wire.ErrorFrame, size int) e
 		r.sender.acknowledge(e.Seq)
 		return nil
 	case e.Fatal:
-		conn.reported = e // the close follows
+		conn.reported.Store(e) // the close follows
 		return nil
 	}
 	return r.emit(Warning{Code: string(e.Code), Detail: e.Detail, ReplyTo: e.ReplyTo}, size)

@@ -1,7 +1,9 @@
 package client
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -63,4 +65,21 @@ func TestSpeechFormat(t *testing.T) {
 	tracker.announce(&wire.SessionResult{JobID: "missed", AttemptID: 2})
 	tracker.announce(&wire.SessionResult{JobID: "missed", AttemptID: 2, TTSAudio: &wav})
 	accept("missed", 2, 1, nil, wav)
+}
+
+// TestFatalErrorWhileSending: the sender notices the end of a connection while the receiver handles the error that precedes it. The race
+// detector finds unsynchronised access.
+func TestFatalErrorWhileSending(t *testing.T) {
+	t.Parallel()
+	conn := newConnection(t.Context())
+	sent := make(chan error)
+	go func() { sent <- conn.lost(io.ErrClosedPipe) }()
+	if err := new(receiver).handleError(conn, &wire.ErrorFrame{Error: wire.Error{Code: wire.Forbidden}, Fatal: true}, 0); err != nil {
+		t.Fatal(err)
+	}
+	<-sent
+	var lost *ConnectionError
+	if !errors.As(conn.lost(io.ErrClosedPipe), &lost) || lost.Frame == nil || lost.Frame.Code != wire.Forbidden {
+		t.Errorf("the connection was lost with %v", lost)
+	}
 }
