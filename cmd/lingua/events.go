@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -91,16 +92,8 @@ func (c *eventsCmd) writeEvents(out io.Writer, events []wire.Event) error {
 		if e.Jobs > 0 {
 			facts = append(facts, fmt.Sprintf("%d jobs moved", e.Jobs))
 		}
-		fmt.Fprintf(out, "%s  %-17s  %-20s  %s\n", time.UnixMilli(e.AtMS).Format("2006-01-02 15:04:05.000"), e.Kind, orDash(e.NodeID),
+		fmt.Fprintf(out, "%s  %-17s  %-20s  %s\n", time.UnixMilli(e.AtMS).Format("2006-01-02 15:04:05.000"), e.Kind, cmp.Or(e.NodeID, "–"),
 			strings.TrimSpace(strings.Trim(strings.Join(facts, ", "), ", ")+"  (by "+e.Instance+")"))
 	}
 	return nil
-}
-
-// orDash returns a text, or a dash in place of none.
-func orDash(text string) string {
-	if text == "" {
-		return "–"
-	}
-	return text
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -17,6 +19,9 @@ type eventLog struct {
 	last   int // the number of the last event
 }
 
+// eventPrefix begins the positions of this store.
+func (s *Store) eventPrefix() string { return strconv.FormatInt(s.base.UnixMilli(), 10) }
+
 // AppendEvents implements store.Events.
 func (s *Store) AppendEvents(ctx context.Context, events []store.Event) error {
 	l := &s.events
@@ -27,7 +32,7 @@ func (s *Store) AppendEvents(ctx context.Context, events []store.Event) error {
 	}
 	for _, e := range events {
 		l.last++
-		e.ID = fmt.Sprintf("%d-%d", s.base.UnixMilli(), l.last)
+		e.ID = s.eventPrefix() + "-" + strconv.Itoa(l.last)
 		l.events = append(l.events, e)
 	}
 	if len(l.events) > 2*store.MaxEvents { // drop many at a time: each drop copies the rest
@@ -45,13 +50,14 @@ func (s *Store) ReadEvents(_ context.Context, p store.ReadEventsParams) (store.E
 	if p.After == "" {
 		return store.EventPage{Events: slices.Clone(kept[max(0, len(kept)-p.Limit):])}, nil
 	}
-	var made int64
-	var after int
-	if n, err := fmt.Sscanf(p.After, "%d-%d", &made, &after); err != nil || n != 2 || after < 0 {
+	made, number, _ := strings.Cut(p.After, "-")
+	_, errMade := strconv.ParseUint(made, 10, 64)
+	after, err := strconv.Atoi(number)
+	if errMade != nil || err != nil || after < 0 {
 		return store.EventPage{}, fmt.Errorf("%w: %q", store.ErrBadPosition, p.After)
 	}
-	if made != s.base.UnixMilli() {
-		after = -1
+	if made != s.eventPrefix() {
+		after = -1 // a position of an earlier process
 	}
 	first := l.last - len(kept) // the number before the first event that is kept
 	from := min(max(0, after-first), len(kept))

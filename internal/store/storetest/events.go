@@ -62,7 +62,7 @@ func testReadEvents(t *testing.T, h *Harness) {
 	if page, got := readEvents(t, h, all.Events[2].ID, 10); len(got) != 0 || page.Gap {
 		t.Errorf("after the last: %v, gap %v", got, page.Gap)
 	}
-	for _, bad := range []string{"x", "1", "-", "1-", "1-x", "(1-1", "-1--1"} {
+	for _, bad := range []string{"x", "1", "-", "1-", "1-x", "1-2x", "(1-1", "-1--1"} {
 		if _, err := h.Store.ReadEvents(t.Context(), store.ReadEventsParams{After: bad, Limit: 1}); !errors.Is(err, store.ErrBadPosition) {
 			t.Errorf("after %q: %v, want ErrBadPosition", bad, err)
 		}
