@@ -123,7 +123,7 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams) (Regist
 	if err != nil {
 		return Registered{}, err
 	}
-	cancel = append(cancel, r.jobs.ResolveStrays(ctx, reply.Strays, reply.Young)...)
+	cancel = append(append(cancel, reply.Cancels...), r.jobs.ResolveStrays(ctx, reply.Strays, reply.Young)...)
 	r.jobs.MoveOrphans(reply.Orphans)
 	r.notifyFreeSlots(reply.Node.ID, reply.Occupancy)
 	return Registered{Node: reply.Node, Cancel: cancel}, nil

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -92,5 +94,34 @@ func TestRemoveNode(t *testing.T) {
 	n.readUntil("node_register_ack")
 	if got := ts.getNode("n1"); got.Drained {
 		t.Error("the node came back drained")
+	}
+}
+
+// TestMovedJobIsCancelledAtRegistration: a node that comes back too late, with a job that another node has by now, is told to cancel it
+// in the answer to its registration.
+func TestMovedJobIsCancelledAtRegistration(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.Sessions.DisconnectGraceMS = 10 })
+	n := ts.connectNode("n1")
+	d := ts.dispatch(dispatchBody(object{"tgt_lang": "es"}))
+	n.readUntil("job_assign")
+	n.send(object{"type": "job_ack", "job_id": d.JobID, "attempt_id": 1})
+	other := ts.connectNode("n2")
+	_ = n.ws.CloseNow()
+	other.readUntil("job_assign")
+	other.send(object{"type": "job_ack", "job_id": d.JobID, "attempt_id": 2})
+	ts.eventually("the other node has the job", func() bool { return ts.getJob(d.JobID).State == "ACKED" })
+	back := ts.connect("/ws/node")
+	back.send(object{
+		"type": "node_register", "node_id": "n1", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2,
+		"active": []object{{"job_id": d.JobID, "attempt_id": 1}},
+	})
+	ack := back.readUntil("node_register_ack")
+	want := []any{map[string]any{"job_id": d.JobID, "attempt_id": 1.0}}
+	if diff := cmp.Diff(want, ack["cancel"]); diff != "" {
+		t.Errorf("to be cancelled (-want +got):\n%s", diff)
+	}
+	if ack["no_audio"] != nil {
+		t.Errorf("no_audio: %v", ack["no_audio"])
 	}
 }

@@ -89,6 +89,7 @@ type Registration struct {
 	Kept    []core.Lease // listed by the node: moved to the new epoch
 	Orphans []core.Lease // not listed: their jobs have to be moved
 	Strays  []core.Lease // listed without a lease: adopted, so that their slots count
+	Cancels []ActiveJob  // listed with a lease that was revoked: the node should cancel these
 	Young   bool         // as in HeartbeatResult
 }
 

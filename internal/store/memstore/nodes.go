@@ -80,6 +80,7 @@ func (s *Store) reconcileRegistration(n *node, a *store.Activity, r *store.Regis
 		case listed && (l.state == core.LeaseRevoked || l.adopted()):
 			if l.state == core.LeaseRevoked {
 				l.omitted = once
+				r.Cancels = append(r.Cancels, store.ActiveJob{Job: l.job, Attempt: int(l.attempt)})
 			}
 			s.renewLease(l, now)
 		case listed:

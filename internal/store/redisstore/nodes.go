@@ -37,6 +37,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 		Known: r.int(0) == 1, Young: young,
 		NodeStatus: store.NodeStatus{Node: &n, Load: p.Load, Occupancy: occupancy(r.list(2))},
 		Kept:       s.decodeLeases(n.ID, r.texts(3), now), Orphans: s.decodeLeases(n.ID, r.texts(4), now), Strays: s.decodeLeases(n.ID, r.texts(5), now),
+		Cancels: decodeCancels(r.texts(6)),
 	}
 	// From here on nothing may fail: the epoch has begun. Other instances find a change that is not published by comparing.
 	s.lastSeen.reportNow(ctx, n.ID)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -20,6 +22,27 @@ var revokedBehaviours = []behaviour{
 	{"a registration renews a revoked lease whose job may be on its way", func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, true) }},
 	{"a registration renews a reservation whose job may be on its way", func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, false) }},
 	{"a heartbeat that is repeated for ever does not keep a revoked lease", testRepeatedHeartbeatFreesRevoked},
+	{"a registration that lists a revoked job is answered with its cancellation", testRegistrationCancelsRevoked},
+}
+
+func testRegistrationCancelsRevoked(t *testing.T, h *Harness) {
+	n := h.register(t, "node-a", 2)
+	h.mustReserve(t, n, "job-1")
+	h.mustReserve(t, n, "job-2")
+	h.revoke(t, "node-a", "job-1")
+	listed := []store.ActiveJob{{Job: "job-1", Attempt: 1}, {Job: "job-2", Attempt: 1}}
+	r, err := h.Store.Register(t.Context(), store.RegisterParams{
+		Node: declaredNode("node-a", 2), Load: core.UnknownLoad, Activity: store.Activity{Lists: true, Active: listed},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(listed[:1], r.Cancels); diff != "" {
+		t.Errorf("cancels (-want +got):\n%s", diff)
+	}
+	if len(r.Kept) != 1 || r.Kept[0].Job != "job-2" || r.InFlight() != 2 {
+		t.Errorf("kept %v, %d slots are taken; want job-2, and both slots", r.Kept, r.InFlight())
+	}
 }
 
 func (h *Harness) revoke(t *testing.T, node core.NodeID, job core.JobID) {

@@ -3,7 +3,7 @@
 -- KEYS  meta, leases
 -- ARGV  not_after, presence in ms, reserved ttl in ms, attempt in ms, body, healthy, offline, max, load, lists, counts, current,
 --       returning, connection, job|attempt …
--- Returns {now, known, {epoch, rev, ver, drained, disconnected}, occupancy, kept, orphans, strays}.
+-- Returns {now, known, {epoch, rev, ver, drained, disconnected}, occupancy, kept, orphans, strays, cancels}.
 local now = clock()
 if is_late(now) then return { now } end
 local presence, reserved_ttl, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -22,7 +22,7 @@ epoch = string.format('%.0f', epoch)
 
 local tick = tick_of(now)
 local expires = expiry(tick, presence)
-local writes, removed, known, kept, orphans, strays = {}, {}, {}, {}, {}, {}
+local writes, removed, known, kept, orphans, strays, cancels = {}, {}, {}, {}, {}, {}, {}
 local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 for i = 1, #members, 2 do
   local member, lease = members[i], unpack_score(members[i + 1])
@@ -31,7 +31,9 @@ for i = 1, #members, 2 do
   if lists == '1' and listed[job] then
     if lease.state == REVOKED or adopted then
       writes[#writes + 1] = pack_score(expires, lease.reserved, lease.state + (lease.state == REVOKED and ONCE or lease.omitted))
-      if lease.state ~= REVOKED then
+      if lease.state == REVOKED then
+        cancels[#cancels + 1] = job
+      else
         strays[#strays + 1] = member
         strays[#strays + 1] = string.format('%.0f', writes[#writes])
       end
@@ -74,5 +76,5 @@ redis.call('HSET', KEYS[1], 'epoch', epoch, 'rev', rev, 'ver', ver, 'drained', d
 local meta = { max = ARGV[8], foreign = foreign, ready = ready, seen = now, held = held }
 return {
   now, old.epoch and 1 or 0, { epoch, tostring(rev), tostring(ver), drained, '0' },
-  occupancy(now, tick, meta, KEYS[2], presence), kept, orphans, strays,
+  occupancy(now, tick, meta, KEYS[2], presence), kept, orphans, strays, cancels,
 }
