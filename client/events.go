@@ -30,6 +30,8 @@ type UtteranceFailed struct {
 	UtteranceID    string
 	RequestID      string
 	Continues      *int64 // the index of the utterance that this one continues; nil: none
+	FirstSeq       int64  // its first audio frame
+	LastSeq        int64  // its last audio frame
 	JobID          string
 	Reason         string      // for which the job ended, such as CANCELLED
 	Err            *wire.Error // the error, with advice

@@ -124,6 +124,13 @@ func resultFrame(seq, index int64) wire.SessionResult {
 	return wire.SessionResult{Seq: seq, JobID: jobID(index), UtteranceIndex: index, AttemptID: 1}
 }
 
+// resultOfFrames is the result of an utterance that consists of these audio frames.
+func resultOfFrames(seq, index, first, last int64) wire.SessionResult {
+	r := resultFrame(seq, index)
+	r.FirstSeq, r.LastSeq = first, last
+	return r
+}
+
 func failureFrame(seq, index int64) wire.ErrorFrame {
 	return wire.ErrorFrame{Error: wire.Error{Code: wire.NoCapableNode, JobID: jobID(index)}, Seq: seq, UtteranceIndex: &index, Reason: "CANCELLED"}
 }

@@ -10,9 +10,6 @@ import (
 // maxTracked limits how many unfinished utterances are tracked. The scheduler allows far fewer.
 const maxTracked = 4096
 
-// frameRange is the range of audio frames of an utterance.
-type frameRange struct{ first, last int64 }
-
 // partialRevision is the attempt and the revision of a partial result.
 type partialRevision struct {
 	attempt int
@@ -28,7 +25,7 @@ type receiver struct {
 
 	lastSeq       int64                     // of the last durable message
 	finishedIndex int64                     // the last utterance with a terminal message; -1: none
-	frames        map[int64]frameRange      // of committed utterances that are not finished, by index
+	firstFrames   map[int64]int64           // the first audio frame of committed utterances that are not finished, by index
 	partials      map[int64]partialRevision // the last partial result of unfinished utterances, by index
 	speech        speechTracker
 }
@@ -36,7 +33,7 @@ type receiver struct {
 func newReceiver(ctx context.Context, events *eventQueue, s *sender) *receiver {
 	return &receiver{
 		ctx: ctx, events: events, sender: s, finishedIndex: -1,
-		frames: make(map[int64]frameRange), partials: make(map[int64]partialRevision),
+		firstFrames: make(map[int64]int64), partials: make(map[int64]partialRevision),
 	}
 }
 
@@ -88,18 +85,14 @@ func (r *receiver) emit(e Event, size int) error {
 }
 
 func (r *receiver) handleCommitted(c *wire.UtteranceCommitted, size int) error {
-	_, known := r.frames[c.UtteranceIndex]
-	switch {
-	case c.UtteranceIndex <= r.finishedIndex:
-		r.sender.release(c.LastSeq)
+	if _, known := r.firstFrames[c.UtteranceIndex]; known || c.UtteranceIndex <= r.finishedIndex {
 		return nil
-	case known:
-		return nil
-	case c.UtteranceIndex == r.finishedIndex+1:
-		r.sender.release(c.FirstSeq - 1) // earlier utterances are over, even if their commits were lost
 	}
-	if len(r.frames) < maxTracked {
-		r.frames[c.UtteranceIndex] = frameRange{first: c.FirstSeq, last: c.LastSeq}
+	if c.UtteranceIndex == r.finishedIndex+1 {
+		r.sender.release(c.FirstSeq - 1)
+	}
+	if len(r.firstFrames) < maxTracked {
+		r.firstFrames[c.UtteranceIndex] = c.FirstSeq
 	}
 	return r.emit(UtteranceCommitted(*c), size)
 }
@@ -115,7 +108,7 @@ func (r *receiver) handlePartial(p *wire.SessionPartial, size int) error {
 }
 
 func (r *receiver) handleResult(res *wire.SessionResult, size int) error {
-	if !r.acceptTerminal(res.Seq, res.UtteranceIndex) {
+	if !r.acceptTerminal(res.Seq, res.UtteranceIndex, res.LastSeq) {
 		return nil
 	}
 	r.speech.announce(res)
@@ -129,12 +122,12 @@ func (r *receiver) handleResult(res *wire.SessionResult, size int) error {
 func (r *receiver) handleError(conn *connection, e *wire.ErrorFrame, size int) error {
 	switch {
 	case e.UtteranceIndex != nil:
-		if !r.acceptTerminal(e.Seq, *e.UtteranceIndex) {
+		if !r.acceptTerminal(e.Seq, *e.UtteranceIndex, e.LastSeq) {
 			return nil
 		}
 		if err := r.emit(UtteranceFailed{
 			Seq: e.Seq, UtteranceIndex: *e.UtteranceIndex, UtteranceID: e.UtteranceID, RequestID: e.RequestID,
-			Continues: e.Continues, JobID: e.JobID, Reason: e.Reason, Err: &e.Error,
+			Continues: e.Continues, FirstSeq: e.FirstSeq, LastSeq: e.LastSeq, JobID: e.JobID, Reason: e.Reason, Err: &e.Error,
 		}, size); err != nil {
 			return err
 		}
@@ -149,7 +142,7 @@ func (r *receiver) handleError(conn *connection, e *wire.ErrorFrame, size int) e
 
 // acceptTerminal reports whether a durable message arrives for the first time and is the first terminal message of its
 // utterance. It then finishes the utterance.
-func (r *receiver) acceptTerminal(seq, index int64) bool {
+func (r *receiver) acceptTerminal(seq, index, lastFrame int64) bool {
 	if seq <= r.lastSeq {
 		return false
 	}
@@ -157,20 +150,20 @@ func (r *receiver) acceptTerminal(seq, index int64) bool {
 	if index <= r.finishedIndex {
 		return false
 	}
-	r.finish(index)
+	r.finish(index, lastFrame)
 	return true
 }
 
 // finish releases the audio of an utterance and of all earlier ones: terminal messages arrive in order.
-func (r *receiver) finish(index int64) {
+func (r *receiver) finish(index, lastFrame int64) {
 	r.finishedIndex = max(r.finishedIndex, index)
-	for i, frames := range r.frames {
-		switch {
-		case i <= index:
-			r.sender.release(frames.last)
-			delete(r.frames, i)
-		case i == index+1:
-			r.sender.release(frames.first - 1)
+	r.sender.release(lastFrame)
+	if next, known := r.firstFrames[index+1]; known {
+		r.sender.release(next - 1)
+	}
+	for i := range r.firstFrames {
+		if i <= index {
+			delete(r.firstFrames, i)
 		}
 	}
 	for i := range r.partials {

@@ -21,7 +21,7 @@ func TestTrackedUtterancesAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, m := len(r.frames), len(r.partials); n != maxTracked || m != maxTracked {
+	if n, m := len(r.firstFrames), len(r.partials); n != maxTracked || m != maxTracked {
 		t.Errorf("%d and %d utterances are tracked, want %d", n, m, maxTracked)
 	}
 }

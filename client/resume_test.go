@@ -215,7 +215,7 @@ func TestResumeFailsWithoutAudio(t *testing.T) {
 			p.expectAudio("aa")
 			p.expectFinal(2)
 			p.expectAudio("bb")
-			p.send(committedFrame(0, 1, 2), resultFrame(1, 0))
+			p.send(committedFrame(0, 1, 2), resultOfFrames(1, 0, 1, 2))
 			p.drop()
 		}, func(p *schedulerConn) {
 			p.answerResume(1, c.ask)
@@ -240,15 +240,15 @@ func TestResumeFailsWithoutAudio(t *testing.T) {
 	}
 }
 
-// If the commit of an utterance was lost, the following messages show where its audio ended.
+// A terminal message releases the audio of its utterance and of those before it, also if their own messages were lost.
 func TestAudioIsReleasedWithoutCommit(t *testing.T) {
 	t.Parallel()
 	for name, frames := range map[string][]wire.Frame{
-		"next commit before":      {committedFrame(1, 3, 4), resultFrame(1, 0)},
-		"next commit after":       {resultFrame(1, 0), committedFrame(1, 3, 4)},
-		"commit after the result": {resultFrame(1, 0), committedFrame(0, 1, 2)},
-		"result of the next one":  {committedFrame(0, 1, 2), resultFrame(2, 1)},
-		"a later one ends":        {resultFrame(1, 0), resultFrame(2, 1), committedFrame(2, 3, 4)},
+		"result":                 {resultOfFrames(1, 0, 1, 2)},
+		"error":                  {wire.ErrorFrame{Error: wire.Error{Code: wire.NoCapableNode}, Seq: 1, UtteranceIndex: new(int64), FirstSeq: 1, LastSeq: 2}},
+		"next commit before":     {committedFrame(1, 3, 4), resultOfFrames(1, 0, 1, 1)},
+		"next commit after":      {resultOfFrames(1, 0, 1, 1), committedFrame(1, 3, 4)},
+		"result of the next one": {committedFrame(0, 1, 2), resultOfFrames(2, 1, 3, 4)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -115,7 +115,7 @@ func TestDiscardedAudioIsReported(t *testing.T) {
 		p.answerStartNumbered(defaultLimits)
 		p.expectNumbered(1, "aa")
 		p.expectFinal(2)
-		p.send(committedFrame(0, 1, 1), resultFrame(1, 0)) // releases its audio
+		p.send(committedFrame(0, 1, 1), resultOfFrames(1, 0, 1, 1)) // releases its audio
 		p.expectNumbered(3, "bb")
 		p.drop()
 	}, func(p *schedulerConn) {

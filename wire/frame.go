@@ -97,6 +97,8 @@ type ErrorFrame struct {
 	UtteranceID    string `json:"utterance_id,omitempty"`
 	UtteranceIndex *int64 `json:"utterance_index,omitempty" doc:"The utterance that ended with this error, counted from 0."`
 	Continues      *int64 `json:"continues,omitempty" doc:"As in utterance_committed."`
+	FirstSeq       int64  `json:"first_seq,omitempty" doc:"The utterance's first audio frame."`
+	LastSeq        int64  `json:"last_seq,omitempty" doc:"The utterance's last audio frame. It and those before it are not needed any more."`
 	Reason         string `json:"reason,omitempty" doc:"Why the utterance's job ended."`
 }
 

@@ -159,6 +159,8 @@ type SessionResult struct {
 	UtteranceID    string          `json:"utterance_id,omitempty"`
 	UtteranceIndex int64           `json:"utterance_index"`
 	Continues      *int64          `json:"continues,omitempty" doc:"As in utterance_committed."`
+	FirstSeq       int64           `json:"first_seq" doc:"The utterance's first audio frame."`
+	LastSeq        int64           `json:"last_seq" doc:"The utterance's last audio frame. It and those before it are not needed any more."`
 	AttemptID      int             `json:"attempt_id"`
 	SrcLang        string          `json:"src_lang"`
 	TgtLang        string          `json:"tgt_lang"`

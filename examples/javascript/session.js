@@ -24,7 +24,6 @@ class Session {
   #kept = []; // frames whose utterance has not ended: the scheduler may ask for them again
   #first = 1; // the number of the first of them
   #next = 1; // the number of the next frame to send
-  #lastFrame = new Map(); // the number of the last frame of each committed utterance
   #lastSeq = 0; // of the terminal messages that were received
   #nextIndex = 0; // of the next utterance to end
   #printed = 0;
@@ -70,7 +69,6 @@ class Session {
     this.id = this.start.resume_token = undefined;
     this.#first = this.#next = 1;
     this.#lastSeq = this.#nextIndex = 0;
-    this.#lastFrame.clear();
     return true;
   }
 
@@ -91,7 +89,6 @@ class Session {
         this.#live = true;
         break;
       }
-      case 'utterance_committed': this.#lastFrame.set(message.utterance_index, message.last_seq); break;
       case 'result': this.#ended(message, { text_src: message.text_src, text_tgt: message.text_tgt }); break;
       case 'error':
         if (message.utterance_index !== undefined) this.#ended(message, { error: message.error, reason: message.reason, detail: message.detail });
@@ -104,7 +101,7 @@ class Session {
   }
 
   /** An utterance has ended with a result or an error. They come in order, each once; its audio is not needed any more. */
-  #ended({ seq, utterance_index: index }, outcome) {
+  #ended({ seq, utterance_index: index, last_seq: last }, outcome) {
     if (seq <= this.#lastSeq) return;
     this.#lastSeq = seq;
     this.connection.send({ type: 'result_ack', seq });
@@ -112,9 +109,6 @@ class Session {
     for (; this.#nextIndex < index; this.#nextIndex++) print({ error: 'RESULT_LOST' }); // a resume was not recovered
     print(outcome);
     this.#nextIndex++;
-    const last = this.#lastFrame.get(index);
-    if (last === undefined) return; // its commit was lost with a connection: its audio goes with that of the next utterance
-    this.#lastFrame.delete(index);
     this.#kept.splice(0, last + 1 - this.#first);
     this.#first = last + 1;
     this.#next = Math.max(this.#next, this.#first);

@@ -33,7 +33,6 @@ class Session:
         # A secret of our own makes session_start repeatable: if its answer is lost, the repeated one gets the same session.
         self.start["resume_token"] = secrets.token_hex(16)
         self.first = self.next = 1  # the numbers of the first frame that is kept and of the next one to send
-        self.last_frame = {}  # of each committed utterance
         self.last_seq = 0  # of the terminal messages that were received
         self.next_index = 0  # of the next utterance to end
         self.budget = 0  # seconds of audio that may be sent now; real time adds to it, every frame takes from it
@@ -99,9 +98,7 @@ class Session:
 
     async def receive(self, connection, message):
         kind = message["type"]
-        if kind == "utterance_committed":
-            self.last_frame[message["utterance_index"]] = message["last_seq"]
-        elif kind == "result":
+        if kind == "result":
             await self.ended(connection, message, {"text_src": message.get("text_src"), "text_tgt": message.get("text_tgt")})
         elif kind == "error" and "utterance_index" in message:
             await self.ended(connection, message, {"error": message["error"], "reason": message.get("reason"), "detail": message["detail"]})
@@ -120,10 +117,8 @@ class Session:
             print(json.dumps({"utterance": self.printed, **each}, ensure_ascii=False), flush=True)
             self.printed += 1
         self.next_index = message["utterance_index"] + 1
-        # If its commit was lost with a connection, its audio goes with that of the next utterance.
-        last = self.last_frame.pop(message["utterance_index"], self.first - 1)
-        del self.kept[:last + 1 - self.first]
-        self.first = last + 1
+        del self.kept[:message["last_seq"] + 1 - self.first]
+        self.first = message["last_seq"] + 1
         self.next = max(self.next, self.first)
         await connection.send({"type": "result_ack", "seq": self.last_seq})
 

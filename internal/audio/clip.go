@@ -2,6 +2,7 @@ package audio
 
 import (
 	"hash/fnv"
+	"strconv"
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -11,6 +12,31 @@ import (
 
 // RefPrefix begins the audio_ref of a job whose audio a session holds.
 const RefPrefix = "session:"
+
+// Frames is the range of a session's audio frames that an utterance consists of, the last one included. Frames are counted
+// from 1.
+type Frames struct{ First, Last int64 }
+
+// Ref returns the audio_ref of these frames of a session.
+func (f Frames) Ref(session core.SessionRef) string {
+	return RefPrefix + session.String() + "/" + strconv.FormatInt(f.First, 10) + "-" + strconv.FormatInt(f.Last, 10)
+}
+
+// FramesOf returns the frames that a session's audio_ref names. For any other audio_ref it returns no frames.
+func FramesOf(ref string) Frames {
+	if !IsSession(ref) {
+		return Frames{}
+	}
+	first, last, _ := strings.Cut(ref[strings.LastIndexByte(ref, '/')+1:], "-")
+	var f Frames
+	var errFirst, errLast error
+	f.First, errFirst = strconv.ParseInt(first, 10, 64)
+	f.Last, errLast = strconv.ParseInt(last, 10, 64)
+	if errFirst != nil || errLast != nil {
+		return Frames{}
+	}
+	return f
+}
 
 // IsSession reports whether an audio_ref names audio that a session holds.
 func IsSession(ref string) bool { return strings.HasPrefix(ref, RefPrefix) }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )
@@ -138,6 +139,20 @@ func TestIsSession(t *testing.T) {
 	for ref, want := range map[string]bool{audio.RefPrefix + "acme/s/1-3": true, "": false, "https://example.com/session:": false} {
 		if got := audio.IsSession(ref); got != want {
 			t.Errorf("%q: %v", ref, got)
+		}
+	}
+}
+
+func TestFramesOf(t *testing.T) {
+	t.Parallel()
+	frames := audio.Frames{First: 4, Last: 12}
+	session := core.SessionRef{SessionKey: core.SessionKey{Tenant: "acme", Name: "room/7-9"}, Incarnation: "i-1"}
+	if got := audio.FramesOf(frames.Ref(session)); got != frames {
+		t.Errorf("the frames of %q are %+v, want %+v", frames.Ref(session), got, frames)
+	}
+	for _, ref := range []string{"", "https://example.com/4-12", audio.RefPrefix, audio.RefPrefix + "acme/s/4", audio.RefPrefix + "acme/s/x-12", audio.RefPrefix + "acme/s/4-12x"} {
+		if got := audio.FramesOf(ref); got != (audio.Frames{}) {
+			t.Errorf("the frames of %q are %+v, want none", ref, got)
 		}
 	}
 }

@@ -52,6 +52,34 @@ func TestAcknowledgedMessagesAreDropped(t *testing.T) {
 	})
 }
 
+// A terminal message has the frames of its utterance, so that a client that missed the commit knows which audio to drop.
+func TestTerminalMessagesNameTheirFrames(t *testing.T) {
+	run(t, func(h *harness) {
+		s, conn := h.start()
+		h.complete(h.commit(s), "done")
+		h.failJob(h.commit(s), core.ReasonMaxRetry)
+		synctest.Wait()
+		committed, terminals := conn.received("utterance_committed"), conn.received("result", "error")
+		if len(committed) != 2 || len(terminals) != 2 {
+			t.Fatalf("%d commits and %d terminal messages, want 2 each", len(committed), len(terminals))
+		}
+		for i, m := range terminals {
+			if c := committed[i]; m["first_seq"] != c["first_seq"] || m["last_seq"] != c["last_seq"] {
+				t.Errorf("%s has the frames %v-%v, committed were %v-%v", m["type"], m["first_seq"], m["last_seq"], c["first_seq"], c["last_seq"])
+			}
+		}
+		s.Detach()
+		_, nextConn, err := h.resume(s, conn.resumeToken(t), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if m := nextConn.last(t, "result"); m["last_seq"] != committed[0]["last_seq"] {
+			t.Errorf("after a resume: %v", m)
+		}
+	})
+}
+
 func TestOutboxIsBoundedInBytes(t *testing.T) {
 	run(t, func(h *harness) {
 		h.cfg.OutboxBytes = 100 << 10

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -87,10 +88,10 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 	}
 	var result convert.NodeResult
 	_ = json.Unmarshal(job.Result, &result) // a result of another form is passed on all the same
-	last, u := job.History[len(job.History)-1], &job.Utterance
+	last, u, frames := job.History[len(job.History)-1], &job.Utterance, audio.FramesOf(job.AudioRef)
 	r := wire.SessionResult{
 		Seq: u.Turn, JobID: string(job.ID), RequestID: string(job.Request), UtteranceID: u.ID,
-		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), AttemptID: job.Attempt,
+		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), FirstSeq: frames.First, LastSeq: frames.Last, AttemptID: job.Attempt,
 		SrcLang: string(job.Direction.Src), TgtLang: string(job.Direction.Tgt),
 		TextSrc: result.TextSrc, TextTgt: result.TextTgt, Result: job.Result,
 		Latency: wire.SessionLatency{
@@ -119,10 +120,10 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 
 // failureMessage makes the terminal message of an utterance without a result, whether or not it had become a job.
 func failureMessage(spec *core.Spec, job core.JobID, e *wire.Error, reason core.Reason) (*terminalMessage, error) {
-	index := spec.Utterance.Turn - 1
+	index, frames := spec.Utterance.Turn-1, audio.FramesOf(spec.AudioRef)
 	f := wire.ErrorFrame{
 		Error: *e, Seq: spec.Utterance.Turn, RequestID: string(spec.Request), UtteranceID: spec.Utterance.ID,
-		UtteranceIndex: &index, Continues: continuesIndex(spec), Reason: string(reason),
+		UtteranceIndex: &index, Continues: continuesIndex(spec), FirstSeq: frames.First, LastSeq: frames.Last, Reason: string(reason),
 	}
 	f.JobID = string(job)
 	body, err := wire.EncodeFrame(f)

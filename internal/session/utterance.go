@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
@@ -109,7 +108,7 @@ func (u *utterance) setSpec(options core.Options, audioMS int64) {
 	u.spec = core.Spec{
 		Request: u.request, Tenant: ref.Tenant, Session: ref.Name, Incarnation: ref.Incarnation,
 		Direction: u.direction, Options: options,
-		AudioRef:  audio.RefPrefix + ref.String() + "/" + strconv.FormatInt(u.firstSeq, 10) + "-" + strconv.FormatInt(u.lastSeq, 10),
+		AudioRef:  audio.Frames{First: u.firstSeq, Last: u.lastSeq}.Ref(ref),
 		Utterance: core.Utterance{Turn: u.turn, ID: u.id, AudioMS: audioMS},
 	}
 	if u.continues != nil {
