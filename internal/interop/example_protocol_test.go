@@ -268,8 +268,8 @@ func TestExampleSessionProtocol(t *testing.T) {
 				}
 			}
 			results := []wire.SessionResult{
-				{Seq: 1, UtteranceIndex: 0, TextSrc: "one", TextTgt: "uno"},
-				{Seq: 3, UtteranceIndex: 2, TextSrc: "two", TextTgt: "dos"},
+				{Seq: 1, UtteranceIndex: 0, FirstSeq: 1, LastSeq: 3, TextSrc: "one", TextTgt: "uno"},
+				{Seq: 3, UtteranceIndex: 2, FirstSeq: 4, LastSeq: 7, TextSrc: "two", TextTgt: "dos"},
 			}
 			resume := wire.SessionResume{SessionID: "s-1", LastSeq: 1}
 
