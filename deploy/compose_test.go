@@ -15,6 +15,7 @@ import (
 	yaml "github.com/oasdiff/yaml3"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
@@ -302,20 +303,20 @@ func TestNodesConnectThroughTheBalancer(t *testing.T) {
 		t.Fatalf("the nodes are %v, want two or more", names)
 	}
 	cfg := c.config(t, c.servicesRunning("serve")[0])
-	doors, err := cfg.Auth.Keys()
+	keyring, err := cfg.Auth.Keyring()
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, token, _ := strings.Cut(strings.TrimSpace(text(t, filepath.Join(secrets(t), "node.env"))), "=")
-	grant, err := doors.NodeGrant(token)
-	if err != nil {
-		t.Fatalf("the token of node.env is not one of the schedulers': %v", err)
+	caller, reason := auth.NewAuthenticator(keyring, nil).Authenticate(token)
+	if reason != "" {
+		t.Fatalf("the token of node.env is not one of the schedulers': %s", reason)
 	}
 	ids := make(map[string]bool)
 	for _, name := range names {
 		words := c.Services[name].Command
 		id := flag(words, "--id")
-		if ids[id] || !grant.Covers(core.NodeID(id)) {
+		if ids[id] || !caller.ActsForNode(core.NodeID(id)) {
 			t.Errorf("%s is node %q: the id is not unique, or not allowed for its token", name, id)
 		}
 		ids[id] = true

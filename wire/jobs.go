@@ -100,22 +100,24 @@ type JobFailRequest struct {
 
 // Job is the scheduler's record of a job.
 type Job struct {
-	JobID      string          `json:"job_id"`
-	RequestID  string          `json:"request_id"`
-	SessionID  string          `json:"session_id"`
-	TenantID   string          `json:"tenant_id,omitempty"`
-	SrcLang    string          `json:"src_lang"`
-	TgtLang    string          `json:"tgt_lang"`
-	State      string          `json:"state" enum:"DISPATCHED,ACKED,RETRYING,DONE,FAILED,CANCELLED"`
-	NodeID     string          `json:"node_id" doc:"The node that has the job, or had it last."`
-	AttemptID  int             `json:"attempt_id"`
-	Reason     string          `json:"reason,omitempty" doc:"The reason for which the last attempt or the job ended."`
-	Detail     string          `json:"detail,omitempty" doc:"The reason in the node's own words."`
-	Result     json.RawMessage `json:"result,omitempty"`
-	CreatedMS  int64           `json:"created_ms"`
-	UpdatedMS  int64           `json:"updated_ms"`
-	DeadlineMS int64           `json:"deadline_ms"`
-	Attempts   []Attempt       `json:"attempts"`
+	JobID     string          `json:"job_id"`
+	RequestID string          `json:"request_id"`
+	SessionID string          `json:"session_id"`
+	TenantID  string          `json:"tenant_id,omitempty"`
+	SrcLang   string          `json:"src_lang"`
+	TgtLang   string          `json:"tgt_lang"`
+	State     string          `json:"state" enum:"DISPATCHED,ACKED,RETRYING,DONE,FAILED,CANCELLED"`
+	NodeID    string          `json:"node_id" doc:"The node that has the job, or had it last."`
+	AttemptID int             `json:"attempt_id"`
+	Reason    string          `json:"reason,omitempty" doc:"The reason for which the last attempt or the job ended."`
+	Detail    string          `json:"detail,omitempty" doc:"The reason in the node's own words."`
+	Result    json.RawMessage `json:"result,omitempty"`
+	// ResultWithheld says that there is a result, and that the caller may not read what was said.
+	ResultWithheld bool      `json:"result_withheld,omitempty" doc:"There is a result, and the key may not read what was said."`
+	CreatedMS      int64     `json:"created_ms"`
+	UpdatedMS      int64     `json:"updated_ms"`
+	DeadlineMS     int64     `json:"deadline_ms"`
+	Attempts       []Attempt `json:"attempts"`
 }
 
 // Attempt is one attempt in a job's history.

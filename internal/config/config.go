@@ -6,8 +6,6 @@ import (
 	"net"
 	"strconv"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/auth"
 )
 
 // Millis is a duration in milliseconds, as in the file.
@@ -50,19 +48,6 @@ func (s *Server) Address() string { return net.JoinHostPort(s.Host, strconv.Itoa
 type Log struct {
 	Level  string `toml:"level" env:"LEVEL" doc:"Minimum level: debug, info, warn or error."`
 	Format string `toml:"format" env:"FORMAT" doc:"text or json."`
-}
-
-// Auth holds the credentials of clients. Without operator keys every client may do everything, and only this machine can
-// connect.
-type Auth struct {
-	OperatorKeys  []string `toml:"operator_keys" env:"OPERATOR_KEYS" doc:"Keys with all permissions, sent as Authorization: Bearer. At least 16 characters each."`
-	NodeTokens    []string `toml:"node_tokens" env:"NODE_TOKENS" doc:"Tokens for nodes, each with a pattern of node ids: gpu-*=token, or gpu-*@tenant=token for the nodes of a tenant."`
-	SessionSecret string   `toml:"session_secret" env:"SESSION_SECRET" doc:"Signs the tokens that POST /v1/sessions creates; the same for every instance. At least 32 characters."`
-}
-
-// Keys returns the checker of these credentials.
-func (a *Auth) Keys() (*auth.Keys, error) {
-	return auth.New(auth.Config{OperatorKeys: a.OperatorKeys, NodeTokens: a.NodeTokens, Secret: a.SessionSecret})
 }
 
 // Callback configures requests to HTTP nodes.
@@ -158,7 +143,7 @@ func Default() Config {
 	return Config{
 		Server: Server{Host: "127.0.0.1", Port: 5010, PerAddress: 1024, ShutdownSeconds: 20},
 		Log:    Log{Level: "info", Format: "text"},
-		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}},
+		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30},
 		Callback: Callback{
 			AllowedTargets: []string{"127.0.0.0/8", "::1/128"},
 		},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -46,12 +47,16 @@ func (u *Unvalidated) decodeTable(file, path string, into reflect.Value, table m
 		delete(table, name)
 		key, field := path+name, into.Field(i)
 		u.source[key], u.fromFile[key] = file+": "+key, true
-		if field.Kind() == reflect.Struct {
+		if field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[time.Time]() {
 			if inner, ok := value.(map[string]any); ok {
 				u.decodeTable(file, key+".", field, inner)
 			} else {
 				u.rejectValue(key, fmt.Sprintf("this is a table, not %s; write [%s] and its keys below it", describeValue(key, value), key))
 			}
+			continue
+		}
+		if isTableList(field.Type()) {
+			u.decodeTables(file, key, field, value)
 			continue
 		}
 		if rejected, want := setField(field, value); want != "" {
@@ -68,10 +73,47 @@ func (u *Unvalidated) decodeTable(file, path string, into reflect.Value, table m
 	}
 }
 
+// isTableList reports whether a field is a list of tables.
+func isTableList(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
+}
+
+// decodeTables decodes a list of tables. The key of the first is key[0].
+func (u *Unvalidated) decodeTables(file, key string, into reflect.Value, value any) {
+	list, ok := value.([]any)
+	tables := make([]map[string]any, len(list))
+	for i := range list {
+		var isTable bool
+		tables[i], isTable = list[i].(map[string]any)
+		ok = ok && isTable
+	}
+	if !ok {
+		u.rejectValue(key, fmt.Sprintf("this is a list of tables; write [[%s]] and its keys below it, for each", key))
+		return
+	}
+	into.Set(reflect.MakeSlice(into.Type(), len(tables), len(tables)))
+	for i, table := range tables {
+		u.decodeTable(file, fmt.Sprintf("%s[%d].", key, i), into.Index(i), table)
+	}
+}
+
 // setField stores a value of the file in a field. If the value has the wrong type it returns the part of it that has, and
 // a description of the right type.
 func setField(field reflect.Value, value any) (rejected any, want string) {
+	if field.Kind() == reflect.Pointer {
+		pointer := reflect.New(field.Type().Elem())
+		if rejected, want := setField(pointer.Elem(), value); want != "" {
+			return rejected, want
+		}
+		field.Set(pointer)
+		return nil, ""
+	}
 	switch v := value.(type) {
+	case time.Time:
+		if field.Type() == reflect.TypeFor[time.Time]() {
+			field.Set(reflect.ValueOf(v))
+			return nil, ""
+		}
 	case string:
 		if field.Kind() == reflect.String {
 			field.SetString(v)
@@ -119,8 +161,12 @@ func describeType(t reflect.Type) string {
 		return "a whole number of milliseconds"
 	case reflect.TypeFor[Seconds]():
 		return "a whole number of seconds"
+	case reflect.TypeFor[time.Time]():
+		return "a time with its zone such as 2026-01-31T08:00:00Z, without quotes"
 	}
 	switch t.Kind() {
+	case reflect.Pointer:
+		return describeType(t.Elem())
 	case reflect.Bool:
 		return "true or false"
 	case reflect.String:

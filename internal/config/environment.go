@@ -85,6 +85,9 @@ func listSettings(c *Config) []setting {
 				visit(v.Field(i), key+".", env+f.Tag.Get("envPrefix"))
 				continue
 			}
+			if isTableList(f.Type) {
+				continue // a table of a list has no variable
+			}
 			all = append(all, setting{key: key, env: env + f.Tag.Get("env"), doc: f.Tag.Get("doc"), field: v.Field(i)})
 		}
 	}

@@ -128,6 +128,9 @@ func TestEveryVariable(t *testing.T) {
 			case reflect.Float64:
 				at.SetFloat(0.25)
 				value = "0.25"
+			case reflect.Pointer:
+				at.Set(reflect.ValueOf(new(bool)))
+				value = "false"
 			case reflect.Slice:
 				at.Set(reflect.ValueOf([]string{"a", "b"}))
 				value = "a,b"

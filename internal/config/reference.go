@@ -21,7 +21,7 @@ func WriteReference(w io.Writer) error {
 // writeTable writes one table: its own keys first, then the tables inside it.
 func writeTable(out *strings.Builder, v reflect.Value, table, env string) {
 	t := v.Type()
-	var inner []int
+	var inner, lists []int
 	hasHeader := false
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -29,11 +29,22 @@ func writeTable(out *strings.Builder, v reflect.Value, table, env string) {
 			inner = append(inner, i)
 			continue
 		}
+		if isTableList(f.Type) {
+			lists = append(lists, i)
+			continue
+		}
 		if table != "" && !hasHeader {
 			fmt.Fprintf(out, "\n[%s]\n", table)
 			hasHeader = true
 		}
-		fmt.Fprintf(out, "\n# %s\n# %s\n%s = %s\n", f.Tag.Get("doc"), env+f.Tag.Get("env"), f.Tag.Get("toml"), formatTOML(v.Field(i)))
+		assignment := f.Tag.Get("toml") + " = " + formatTOML(v.Field(i))
+		if v.Field(i).Kind() == reflect.Pointer {
+			assignment = "# " + f.Tag.Get("toml") + " = " // what it is by default depends on other keys
+		}
+		fmt.Fprintf(out, "\n# %s\n# %s\n%s\n", f.Tag.Get("doc"), env+f.Tag.Get("env"), assignment)
+	}
+	for _, i := range lists {
+		writeListExample(out, t.Field(i), table)
 	}
 	for _, i := range inner {
 		f := t.Field(i)
@@ -42,6 +53,14 @@ func writeTable(out *strings.Builder, v reflect.Value, table, env string) {
 			name = table + "." + name
 		}
 		writeTable(out, v.Field(i), name, env+f.Tag.Get("envPrefix"))
+	}
+}
+
+// writeListExample writes the keys of a list of tables, commented out: by default the list is empty.
+func writeListExample(out *strings.Builder, list reflect.StructField, table string) {
+	fmt.Fprintf(out, "\n# %s\n# [[%s.%s]]\n", list.Tag.Get("doc"), table, list.Tag.Get("toml"))
+	for f := range list.Type.Elem().Fields() {
+		fmt.Fprintf(out, "# %s: %s\n", f.Tag.Get("toml"), f.Tag.Get("doc"))
 	}
 }
 

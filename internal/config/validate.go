@@ -102,15 +102,14 @@ func (c *Config) validateServer(v *validator, shared bool) {
 	v.require(s.Port >= 0 && s.Port <= 65535, "server.port", "a port must be between 0 and 65535, not %d", s.Port)
 	v.requireMin("server.per_address", int64(s.PerAddress), 0)
 	v.requireRange("server.shutdown_seconds", int64(s.ShutdownSeconds), 0, 3600)
-	keys, err := c.Auth.Keys()
+	keys, err := c.Auth.Keyring()
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			key, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
 			v.require(false, key, "%s", text)
 		}
 	}
-	v.require(!shared || len(c.Auth.OperatorKeys) == 0 || c.Auth.SessionSecret != "", "auth.session_secret",
-		"is missing: instances that share a fleet need the same one, or a token of one instance is refused by the others")
+	v.requireRange("auth.session_grace_seconds", int64(c.Auth.SessionGraceSeconds), 0, 3600)
 	v.require(s.Insecure || IsLoopback(s.Host) || keys != nil && !keys.Empty(), "server.host", "%s", s.exposureText()).comparedWith("server.insecure")
 }
 

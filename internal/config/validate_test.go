@@ -66,9 +66,6 @@ var rules = []struct {
 	{"scheduler.phase2.heartbeat_ttl_seconds", "none", func(c *Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 0 }},
 	{"scheduler.phase2.stream_block_ms", "too short", func(c *Config) { c.Scheduler.Phase2.StreamBlockMS = 9 }},
 	{"scheduler.phase2.dlq_ttl_seconds", "none", func(c *Config) { c.Scheduler.Phase2.DLQTTLSeconds = 0 }},
-	{"auth.session_secret", "none, but shared", func(c *Config) {
-		c.Auth, c.Store = Auth{OperatorKeys: []string{"0123456789abcdef"}}, "redis://127.0.0.1:6379/0"
-	}},
 	{"server.advertise_url", "no address", func(c *Config) { c.Server.AdvertiseURL = "somewhere" }},
 	{"server.advertise_url", "another scheme", func(c *Config) { c.Server.AdvertiseURL = "redis://10.0.0.1:5010" }},
 	{"server.advertise_url", "no host", func(c *Config) { c.Server.AdvertiseURL = "http://:5010" }},
@@ -86,6 +83,8 @@ var rules = []struct {
 	{"auth.session_secret", "short", func(c *Config) {
 		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, SessionSecret: "short"}
 	}},
+	{"auth.cluster_secret", "short", func(c *Config) { c.Auth.ClusterSecrets = []string{"short"} }},
+	{"auth.session_grace_seconds", "negative", func(c *Config) { c.Auth.SessionGraceSeconds = -1 }},
 	{"scheduler.web_task_segmentation.pause_ms", "none", func(c *Config) { c.Scheduler.Segmentation.PauseMS = 0 }},
 	{"scheduler.web_task_segmentation.max_utterance_ms", "too long", func(c *Config) { c.Scheduler.Segmentation.MaxUtteranceMS = 60_001 }},
 	{"scheduler.web_task_segmentation.silence_level", "too loud", func(c *Config) { c.Scheduler.Segmentation.SilenceLevel = 1.5 }},
@@ -132,7 +131,7 @@ var rules = []struct {
 
 // unchecked are the keys for which every value is valid.
 var unchecked = map[string]bool{
-	"server.insecure": true, "callback.secret": true,
+	"server.insecure": true, "callback.secret": true, "auth.require_node_secret": true,
 	"scheduler.task_binding.spread_enabled": true, "scheduler.dispatch.candidate_shuffle": true,
 	"scheduler.sessions.origins": true,
 	"scheduler.phase2.enabled":   true, "scheduler.phase2.redis.sentinel_master": true,

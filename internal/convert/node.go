@@ -245,14 +245,14 @@ func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Er
 	return u, nil
 }
 
-// Tenant is the tenant that a node's credential names. What the node declares must not contradict it; a nil grant is that of an
-// operator, who may name any.
-func Tenant(grant *auth.NodeGrant, declared *core.TenantID) (*core.TenantID, *wire.Error) {
-	if grant == nil || grant.Tenant == "" {
-		return declared, nil
+// SetTenant sets the tenant of a node to that of its credential. An operator's names none, and the node may declare any.
+func SetTenant(p *auth.Principal, declared *nodes.Patch) *wire.Error {
+	if p.Role == auth.Operator {
+		return nil
 	}
-	if declared != nil && *declared != grant.Tenant {
-		return nil, wire.FieldErrorf(wire.Forbidden, "tenant_id", "this token is of another tenant")
+	if declared.Tenant != nil && *declared.Tenant != p.Tenant {
+		return wire.FieldErrorf(wire.Forbidden, "tenant_id", "this key is of another tenant: leave it out")
 	}
-	return &grant.Tenant, nil
+	declared.Tenant = &p.Tenant
+	return nil
 }

@@ -177,24 +177,29 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestTenantOfCredential: the tenant of a node's token takes precedence, and the declaration must not contradict it.
+// TestTenantOfCredential: the tenant of a node is that of its key, and the declaration must not contradict it.
 func TestTenantOfCredential(t *testing.T) {
 	t.Parallel()
-	acme, other := core.TenantID("acme"), core.TenantID("other")
+	acme, other, none := core.TenantID("acme"), core.TenantID("other"), core.TenantID("")
+	operator, ofAcme, ofNone := &auth.Principal{Role: auth.Operator}, &auth.Principal{Role: auth.Node, Tenant: acme}, &auth.Principal{Role: auth.Node}
 	for name, c := range map[string]struct {
-		grant          *auth.NodeGrant
+		caller         *auth.Principal
 		declared, want *core.TenantID
 		refused        bool
 	}{
-		"an operator":              {nil, &other, &other, false},
-		"a token of all tenants":   {&auth.NodeGrant{}, &other, &other, false},
-		"nothing declared":         {&auth.NodeGrant{Tenant: acme}, nil, &acme, false},
-		"the same tenant declared": {&auth.NodeGrant{Tenant: acme}, &acme, &acme, false},
-		"another tenant declared":  {&auth.NodeGrant{Tenant: acme}, &other, nil, true},
+		"an operator":                     {operator, &other, &other, false},
+		"an operator, nothing declared":   {operator, nil, nil, false},
+		"a key without a tenant":          {ofNone, nil, &none, false},
+		"a key without a tenant, claimed": {ofNone, &other, &other, true},
+		"nothing declared":                {ofAcme, nil, &acme, false},
+		"the same tenant declared":        {ofAcme, &acme, &acme, false},
+		"another tenant declared":         {ofAcme, &other, &other, true},
+		"no tenant declared":              {ofAcme, &none, &none, true},
 	} {
-		got, e := convert.Tenant(c.grant, c.declared)
-		if (e != nil) != c.refused || !cmp.Equal(got, c.want) || e != nil && e.Code != wire.Forbidden {
-			t.Errorf("%s: %v, %v", name, got, e)
+		p := nodes.Patch{Tenant: c.declared}
+		e := convert.SetTenant(c.caller, &p)
+		if (e != nil) != c.refused || !cmp.Equal(p.Tenant, c.want) || e != nil && e.Code != wire.Forbidden {
+			t.Errorf("%s: %v, %v", name, p.Tenant, e)
 		}
 	}
 }

@@ -234,6 +234,9 @@ func (n *Node) AcceptsJobs() bool { return n.EffectiveHealth() == HealthReady &&
 // Reachable reports whether jobs can be delivered to the node.
 func (n *Node) Reachable() bool { return n.Callback != "" || n.Owner != "" }
 
+// Serves reports whether the node serves a tenant: its own, or any if it has none.
+func (n *Node) Serves(tenant TenantID) bool { return n.Tenant == "" || n.Tenant == tenant }
+
 // SameService reports whether o serves the same requests: a selection that chose n would have chosen o.
 func (n *Node) SameService(o *Node) bool {
 	return n.Region == o.Region && n.Zone == o.Zone && n.Tenant == o.Tenant && n.Callback == o.Callback &&

@@ -32,14 +32,23 @@ type ExplainedNode struct {
 	store.Occupancy
 }
 
-// Explain says which nodes could take a job and why each of the others could not. It lists at most limit nodes and
-// reserves nothing.
-func (d *Dispatcher) Explain(ctx context.Context, spec core.Spec, limit int) (Explanation, error) {
-	spec.LastNode = d.spread.lastNode(ctx, &spec)
-	return d.selector.explain(ctx, &spec, limit)
+// ExplainParams describes an explanation.
+type ExplainParams struct {
+	Spec  core.Spec
+	Limit int // the maximum number of nodes that are listed
+	// OnlyTenant makes it an explanation for the tenant of the job: nodes of other tenants do not exist, and nodes that serve all
+	// tenants count and are not listed.
+	OnlyTenant bool
 }
 
-func (s *selector) explain(ctx context.Context, spec *core.Spec, limit int) (Explanation, error) {
+// Explain says which nodes could take a job and why each of the others could not. It reserves nothing.
+func (d *Dispatcher) Explain(ctx context.Context, p ExplainParams) (Explanation, error) {
+	p.Spec.LastNode = d.spread.lastNode(ctx, &p.Spec)
+	return d.selector.explain(ctx, &p)
+}
+
+func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, error) {
+	spec := &p.Spec
 	pool := s.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
 		Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant,
@@ -57,7 +66,7 @@ func (s *selector) explain(ctx context.Context, spec *core.Spec, limit int) (Exp
 	}
 
 	e := explainer{
-		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, limit: limit,
+		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, ExplainParams: p,
 		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict,
 	}
 	for i, n := range all {
@@ -77,7 +86,7 @@ func (s *selector) explain(ctx context.Context, spec *core.Spec, limit int) (Exp
 // explainer collects an Explanation.
 type explainer struct {
 	Explanation
-	limit         int
+	*ExplainParams
 	capable, free int
 
 	preferred       core.NodeID // empty: none
@@ -88,6 +97,9 @@ type explainer struct {
 
 // add adds one node.
 func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) {
+	if e.OnlyTenant && n.Tenant != "" && n.Tenant != e.Spec.Tenant {
+		return
+	}
 	if !reason.Incapable() {
 		e.capable++
 	}
@@ -100,7 +112,10 @@ func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) {
 	if reason != core.ReasonNone {
 		e.Reasons[reason]++
 	}
-	if len(e.Nodes) < e.limit {
+	if e.OnlyTenant && n.Tenant == "" {
+		return
+	}
+	if len(e.Nodes) < e.Limit {
 		e.Nodes = append(e.Nodes, ExplainedNode{Node: n, Reason: reason, Occupancy: o})
 	} else {
 		e.Truncated = true
@@ -134,7 +149,9 @@ func (e *explainer) conclude(spec *core.Spec) {
 func (s *selector) refuse(r *slotRequest, code wire.Code, rejections map[core.Reason]int) *wire.Error {
 	e := &wire.Error{Code: code, Reasons: make(map[string]int, len(rejections))}
 	for reason, n := range rejections {
-		e.Reasons[string(reason)] = n
+		if reason != core.ReasonTenant || r.spec.Tenant == "" { // a tenant does not learn how many nodes others have
+			e.Reasons[string(reason)] = n
+		}
 	}
 	required := describeRequirements(r.spec)
 	if code == wire.NoCapableNode {

@@ -209,7 +209,7 @@ func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event
 		d.store.recordError("stop", err)
 		return nil, false, storeError(ctx)
 	case applied.Outcome == store.NoJob:
-		return nil, false, unknownJobError(id)
+		return nil, false, UnknownJob(id)
 	}
 	if applied.Outcome.Stands() {
 		d.runner.jobEnded(&applied)
@@ -243,7 +243,7 @@ func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (*core.Job, error) 
 	job, err := d.store.Get(ctx, id)
 	if err != nil {
 		if errors.Is(err, store.ErrNoJob) {
-			return nil, unknownJobError(id)
+			return nil, UnknownJob(id)
 		}
 		d.store.recordError("get", err)
 		return nil, storeError(ctx)
@@ -305,7 +305,8 @@ func (d *Dispatcher) setAcked(ctx context.Context, jobs []*core.Job) error {
 	return nil
 }
 
-func unknownJobError(id core.JobID) *wire.Error {
+// UnknownJob is the error for a job that is not known.
+func UnknownJob(id core.JobID) *wire.Error {
 	return wire.Errorf(wire.NotFound, "no job %s is known; the record of an ended job is kept for a limited time", id)
 }
 

@@ -109,6 +109,14 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (reservation,
 	return s.selectAny(ctx, r, &q, selection)
 }
 
+// unknownPreferred refuses a preferred node that is not registered, or that belongs to another tenant, of which nobody else learns.
+func unknownPreferred(id core.NodeID) *wire.Error {
+	return &wire.Error{
+		Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
+		Detail: fmt.Sprintf("options.preferred_node_id: no node %s is registered; name another one or none", id),
+	}
+}
+
 // selectPreferred tries the node that the client prefers. It returns false without an error when another node is to be
 // selected.
 func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.Query) (reservation, bool, *wire.Error) {
@@ -117,17 +125,19 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 	n := s.fleet.Node(id)
 	if n == nil {
 		// A node that is registered but silent is away, not incapable.
-		_, err := s.store.Node(ctx, id)
+		silent, err := s.store.Node(ctx, id)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNoNode):
 			s.store.recordError("node", err)
 			return reservation{}, false, store.Unavailable()
-		case err != nil && r.requirePreferred():
-			return reservation{}, false, &wire.Error{
-				Code: wire.PreferredNodeNotCapable, Field: "options.preferred_node_id",
-				Detail: fmt.Sprintf("options.preferred_node_id: no node %s is registered; name another one or none", id),
-			}
+		case r.requirePreferred() && (err != nil || !silent.Node.Serves(r.spec.Tenant)):
+			return reservation{}, false, unknownPreferred(id)
 		}
+	} else if !n.Declared().Serves(r.spec.Tenant) {
+		if r.requirePreferred() {
+			return reservation{}, false, unknownPreferred(id)
+		}
+		reason = core.ReasonTenant
 	} else {
 		m := fleet.Member{Node: n, Revision: n.Declared().Revision, Handle: n.Handle()}
 		reason = s.picker.Filter(q, n)

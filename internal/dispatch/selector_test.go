@@ -63,7 +63,7 @@ func TestExplainFindsPreferredNodeBeyondItsLimit(t *testing.T) {
 		for i := range 12 {
 			h.addNode(fmt.Sprintf("node-%02d", i), 1)
 		}
-		x, err := h.dispatcher.Explain(h.t.Context(), spec(func(s *core.Spec) { s.Options.PreferredNode = "node-11" }), 10)
+		x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Options.PreferredNode = "node-11" }), Limit: 10})
 		if err != nil || x.Verdict != "" || !x.Truncated {
 			t.Errorf("verdict %q %q truncated %v, %v", x.Verdict, x.Detail, x.Truncated, err)
 		}
@@ -83,7 +83,7 @@ func TestSilentNodeIsStaleNotIncapable(t *testing.T) {
 		if e.Code != wire.AllCandidatesFullOrFailed || e.Reasons["HEARTBEAT_STALE"] != 1 {
 			t.Errorf("refusal %+v", e)
 		}
-		x, err := h.dispatcher.Explain(h.t.Context(), spec(), 10)
+		x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10})
 		if err != nil || x.Verdict != wire.AllCandidatesFullOrFailed || len(x.Nodes) != 1 || x.Nodes[0].Reason != core.ReasonStale {
 			t.Errorf("explanation %+v, %v", x, err)
 		}

@@ -60,7 +60,7 @@ session_secret = "` + sessionSecret + `"
 //
 //	go test -count=1 -v -run TestSessionIncarnationsStaySeparate ./internal/drill -incarnation-steps 20000 -incarnation-names 200
 func TestSessionIncarnationsStaySeparate(t *testing.T) {
-	keys, err := auth.New(auth.Config{OperatorKeys: []string{operatorKey}, Secret: sessionSecret})
+	keys, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}, SessionSecret: sessionSecret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func conversationName(number uint64) string { return fmt.Sprintf("c%d", number) 
 type nameReuseTest struct {
 	t         *testing.T
 	cluster   *testCluster
-	keys      *auth.Keys
+	keys      *auth.Keyring
 	nameCount int
 
 	mu            sync.Mutex
@@ -236,7 +236,7 @@ func (run *nameReuseTest) resume(conv *conversation) {
 func (run *nameReuseTest) connect(conv *conversation, first wire.Frame) bool {
 	ctx, cancel := context.WithTimeout(run.t.Context(), 5*time.Second)
 	defer cancel()
-	token, err := run.keys.MintSession(auth.SessionGrant{Session: core.SessionID(conv.session), Tenant: conv.tenant}, time.Now().Add(time.Minute))
+	token, err := mintAsOperator(run.keys, core.SessionID(conv.session), conv.tenant, time.Minute)
 	if err != nil {
 		run.t.Error(err)
 		return false

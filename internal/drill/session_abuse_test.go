@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -45,13 +47,13 @@ func TestOneSessionTokenHasBoundedCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := auth.New(auth.Config{OperatorKeys: []string{operatorKey}, Secret: sessionSecret})
+	keys, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}, SessionSecret: sessionSecret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := startTestCluster(t, binary, rand.New(rand.NewPCG(1, 2)), []byte("[auth]\noperator_keys = [\""+operatorKey+"\"]\nsession_secret = \""+sessionSecret+"\"\n"))
 	startFastNode(t, c.NodeBalancer.URL())
-	token, err := keys.MintSession(auth.SessionGrant{Session: "room-1", Tenant: "acme"}, time.Now().Add(time.Hour))
+	token, err := mintAsOperator(keys, "room-1", "acme", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,4 +308,14 @@ func (a *abuser) attack(ctx context.Context, r *rand.Rand, do attackPattern) {
 		a.bytes.Add(int64(len(data)))
 		return conn.Write(ctx, typ, data) == nil
 	})
+}
+
+// mintAsOperator mints a session token as the instances would for an operator.
+func mintAsOperator(keys *auth.Keyring, session core.SessionID, tenant core.TenantID, ttl time.Duration) (string, error) {
+	operator, reason := auth.NewAuthenticator(keys, nil).Authenticate(operatorKey)
+	if reason != "" {
+		return "", errors.New(string(reason))
+	}
+	token, _, err := keys.MintSession(operator, session, tenant, ttl)
+	return token, err
 }

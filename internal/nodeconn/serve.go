@@ -64,14 +64,14 @@ func NewServer(o ServerOptions) *Server {
 func (s *Server) Close() { s.work.Close() }
 
 // Serve serves a connection in the background, until it ends.
-func (s *Server) Serve(ws *socket.Conn, grant auth.NodeGrant) {
-	s.work.Go(func(ctx context.Context) { socket.Protect(ws, s.Log, func() { s.serve(ctx, ws, &grant) }) })
+func (s *Server) Serve(ws *socket.Conn, caller *auth.Principal) {
+	s.work.Go(func(ctx context.Context) { socket.Protect(ws, s.Log, func() { s.serve(ctx, ws, caller) }) })
 }
 
 // serve serves a connection until it ends. Before the node has registered there is no conn, so nothing that it sends can reach a
 // job.
-func (s *Server) serve(ctx context.Context, ws *socket.Conn, grant *auth.NodeGrant) {
-	n, e := s.awaitRegister(ctx, ws, grant)
+func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Principal) {
+	n, e := s.awaitRegister(ctx, ws, caller)
 	if e != nil {
 		socket.Refuse(ws, e)
 		return
@@ -89,7 +89,7 @@ func (s *Server) serve(ctx context.Context, ws *socket.Conn, grant *auth.NodeGra
 }
 
 // awaitRegister reads the first message, which must be node_register, and admits the node.
-func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, grant *auth.NodeGrant) (*conn, *wire.Error) {
+func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *auth.Principal) (*conn, *wire.Error) {
 	var in wire.NodeRegister
 	_, text, err := socket.ReadFirst(ws, s.FirstMessage, in.Type())
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, grant *auth
 	if err != nil {
 		return nil, convert.Error(err)
 	}
-	return s.admit(ctx, ws, grant, &in)
+	return s.admit(ctx, ws, caller, &in)
 }
 
 // errCallback is the answer to a node that asks for its jobs in two ways.
@@ -107,12 +107,12 @@ func errCallback() *wire.Error {
 }
 
 // admit registers a node, or resumes its epoch, and makes the connection its current one.
-func (s *Server) admit(ctx context.Context, ws *socket.Conn, grant *auth.NodeGrant, in *wire.NodeRegister) (*conn, *wire.Error) {
+func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Principal, in *wire.NodeRegister) (*conn, *wire.Error) {
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
-	if !grant.Covers(core.NodeID(in.NodeID)) {
-		return nil, wire.FieldErrorf(wire.Forbidden, "node_id", "this token is not for a node of this name")
+	if !caller.ActsForNode(core.NodeID(in.NodeID)) {
+		return nil, wire.FieldErrorf(wire.Forbidden, "node_id", "this key is not for a node of this name")
 	}
 	if in.CallbackURL != nil {
 		return nil, errCallback()
@@ -121,7 +121,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, grant *auth.NodeGra
 	if e != nil {
 		return nil, e
 	}
-	if p.Tenant, e = convert.Tenant(grant, p.Tenant); e != nil {
+	if e = convert.SetTenant(caller, &p); e != nil {
 		return nil, e
 	}
 	if in.NodeID == "" {

@@ -18,7 +18,7 @@ func (r *Registry) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, 
 	status, err := r.store.Node(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNoNode):
-		return store.NodeStatus{}, unknownNodeError(id)
+		return store.NodeStatus{}, UnknownNode(id)
 	case err != nil:
 		return store.NodeStatus{}, r.storeError(ctx, "node", err)
 	}
@@ -60,12 +60,13 @@ type Filter struct {
 	State  string    // as StateOf returns it
 	Lang   core.Lang // that the node has for any service
 	Region string
+	Tenant *core.TenantID // only nodes of this tenant
 }
 
 // matches reports whether a declaration is selected, whatever the state of the node.
 func (f *Filter) matches(n *core.Node) bool {
 	c := &n.Capability
-	return (f.Region == "" || f.Region == n.Region) &&
+	return (f.Region == "" || f.Region == n.Region) && (f.Tenant == nil || *f.Tenant == n.Tenant) &&
 		(f.Lang == "" || slices.Contains(c.Semantic, f.Lang) || slices.Contains(c.ASR, f.Lang) || slices.Contains(c.TTS, f.Lang))
 }
 
@@ -119,9 +120,10 @@ const maxNodeDirections = 2_000
 
 // PoolFilter selects directions, and the nodes that count for them. Zero fields select all.
 type PoolFilter struct {
-	Lang   core.Lang   // source or target
-	Region string      // only nodes of this region
-	Node   core.NodeID // only this node
+	Lang   core.Lang      // source or target
+	Region string         // only nodes of this region
+	Node   core.NodeID    // only this node
+	Tenant *core.TenantID // only nodes of this tenant
 }
 
 // ListPools lists the directions that nodes declare and how well each is served, ordered by direction, after a given one, and
@@ -204,7 +206,7 @@ func (r *Registry) isGrantable(n *fleet.Node) bool {
 
 // directions returns the selected directions of a node.
 func (f *PoolFilter) directions(n *core.Node) []core.Direction {
-	if f.Region != "" && f.Region != n.Region || f.Node != "" && f.Node != n.ID {
+	if f.Region != "" && f.Region != n.Region || f.Node != "" && f.Node != n.ID || f.Tenant != nil && *f.Tenant != n.Tenant {
 		return nil
 	}
 	all := n.Capability.Directions(maxNodeDirections)

@@ -275,14 +275,15 @@ func (r *Registry) setDrained(ctx context.Context, id core.NodeID, drained bool)
 	_, err := r.store.Drain(ctx, store.DrainParams{Node: id, Drained: drained})
 	switch {
 	case errors.Is(err, store.ErrNoNode):
-		return unknownNodeError(id)
+		return UnknownNode(id)
 	case err != nil:
 		return r.storeError(ctx, "drain", err)
 	}
 	return nil
 }
 
-func unknownNodeError(id core.NodeID) *wire.Error {
+// UnknownNode is the error for a node that is not registered.
+func UnknownNode(id core.NodeID) *wire.Error {
 	return wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)
 }
 

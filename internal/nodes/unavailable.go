@@ -29,7 +29,7 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 	if known, err := r.knownDeclaration(ctx, u.Node); err != nil {
 		return err
 	} else if known == nil {
-		return unknownNodeError(u.Node)
+		return UnknownNode(u.Node)
 	}
 	holds := false
 	if u.Job != "" {
@@ -64,7 +64,7 @@ func (r *Registry) mark(ctx context.Context, u *Unavailable) error {
 	mark := store.Mark{Node: u.Node, Service: u.Service, For: r.cfg.MarkFor}
 	if err := r.store.Mark(ctx, mark); err != nil {
 		if errors.Is(err, store.ErrNoNode) {
-			return unknownNodeError(u.Node)
+			return UnknownNode(u.Node)
 		}
 		return r.storeError(ctx, "mark", err)
 	}

@@ -57,7 +57,11 @@ type Query struct {
 // Filter returns why a node is rejected for a job, ReasonNone if it passes. Reasons that it is incapable come before reasons
 // that it cannot take the job now, and soft reasons come last.
 func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
-	if r := q.Requirement.Mismatch(&n.Declared().Capability); r != core.ReasonNone {
+	declared := n.Declared()
+	if !declared.Serves(q.Tenant) {
+		return core.ReasonTenant // whatever else is true of it
+	}
+	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
 	return p.filterMember(q, n)
@@ -65,6 +69,9 @@ func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
 
 // FilterDeclared returns why a node with this declaration is incapable of the job, ReasonNone if it is capable.
 func (p *Picker) FilterDeclared(q *Query, declared *core.Node) core.Reason {
+	if !declared.Serves(q.Tenant) {
+		return core.ReasonTenant
+	}
 	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
@@ -136,7 +143,7 @@ func (q *Query) hasRequirements() bool {
 func filterCapability(q *Query, declared *core.Node) core.Reason {
 	o := q.Options
 	switch {
-	case declared.Tenant != "" && declared.Tenant != q.Tenant:
+	case !declared.Serves(q.Tenant):
 		return core.ReasonTenant
 	case o.Region != "" && o.Region != declared.Region:
 		return core.ReasonRegion

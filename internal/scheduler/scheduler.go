@@ -3,7 +3,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -71,7 +70,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if err != nil {
 		return nil, err
 	}
-	keys, err := cfg.Auth.Keys()
+	keyring, err := cfg.Auth.Keyring()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if transport == nil {
 		transport = s.caller
 	}
-	signer := auth.Signer(cmp.Or(cfg.Auth.SessionSecret, rand.Text()))
+	signer := auth.Signer(rand.Text()) // what it signs, only this instance verifies
 	urls := audio.URLs{Signer: signer}
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	directory := session.NewDirectory(sessionConfig(c, instance), s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
@@ -120,11 +119,11 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	s.Server = server.New(server.Options{
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Keys: keys, FirstMessage: firstMessageTimeout,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, nil), FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keys.Empty(),
+		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keyring.Empty(),
 	})
 	s.registerMetrics()
 	return s, nil

@@ -3,68 +3,112 @@ package server
 import (
 	"context"
 	"net/http"
-	"reflect"
-	"time"
-
-	"github.com/google/uuid"
+	"slices"
+	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// access is who may call a route.
-type access uint8
+// rule says who may use a route. The zero rule is invalid, so that no route is without one.
+type rule struct {
+	public     bool        // everyone: there is nothing to protect, or the request has a credential of its own
+	roles      []auth.Role // who may use it
+	allTenants bool        // only callers that have access to all tenants
+}
 
-const (
-	operatorsOnly access = iota
-	nodesToo             // operators, and nodes for themselves
-	public               // everyone, or the handler checks the credential itself
+// The rules of all routes. A handler of a rule that admits callers of one tenant limits itself to the objects of that tenant.
+var (
+	everyone       = rule{public: true}
+	operators      = rule{roles: []auth.Role{auth.Operator}}
+	readers        = rule{roles: []auth.Role{auth.Operator, auth.Viewer}}
+	fleetReaders   = rule{roles: []auth.Role{auth.Operator, auth.Viewer}, allTenants: true}
+	metricsReaders = rule{roles: []auth.Role{auth.Operator, auth.Viewer, auth.Metrics}, allTenants: true}
+	jobReaders     = rule{roles: []auth.Role{auth.Operator, auth.Viewer, auth.Minter}}
+	jobOwners      = rule{roles: []auth.Role{auth.Operator, auth.Minter}}
+	nodesOnly      = rule{roles: []auth.Role{auth.Operator, auth.Node}}
+	sessionsOnly   = rule{roles: []auth.Role{auth.Operator, auth.Session}}
 )
 
-// accessControl checks the credentials of requests.
+// valid reports whether the rule says something.
+func (r *rule) valid() bool { return r.public || len(r.roles) > 0 }
+
+// check returns why a caller may not use the route, empty if it may.
+func (r *rule) check(p *auth.Principal) auth.Reason {
+	switch {
+	case !slices.Contains(r.roles, p.Role):
+		return auth.WrongRole
+	case r.allTenants && !p.AllTenants():
+		return auth.WrongTenant
+	}
+	return ""
+}
+
+// accessControl authenticates callers and checks what they may use.
 type accessControl struct {
 	responder
-	keys *auth.Keys
+	auth *auth.Authenticator
 	hub  *socket.Hub
 }
 
-func (a *accessControl) routes() []route {
-	return []route{
-		{
-			method: "POST", path: "/v1/sessions", tag: "sockets", summary: "Mint a session token",
-			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
-			handler:     handleBody(a.responder, a.mintToken), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
-			codes: []wire.Code{wire.NotFound},
-		},
+// require is the handler of a route for callers that its rule admits.
+func (a *accessControl) require(r *route) http.HandlerFunc {
+	switch {
+	case !r.rule.valid():
+		panic("the route " + r.method + " " + r.path + " has no rule: nobody says who may use it")
+	case r.rule.public:
+		return r.handler
+	}
+	deny := a.writeDenied
+	if r.upgrade {
+		deny = a.refuseSocket
+	}
+	return func(w http.ResponseWriter, req *http.Request) {
+		p, e := a.authenticate(req, &r.rule)
+		if e != nil {
+			deny(w, req, e)
+			return
+		}
+		r.handler(w, req.WithContext(withPrincipal(req.Context(), p)))
 	}
 }
 
-// require is a handler that calls next only for requests whose credential allows it.
-func (a *accessControl) require(level access, next http.HandlerFunc) http.HandlerFunc {
-	if level == public {
-		return next
+// authenticate returns the caller of a request, if the rule admits it.
+func (a *accessControl) authenticate(req *http.Request, r *rule) (*auth.Principal, *wire.Error) {
+	p, reason := a.auth.Authenticate(socket.Token(req))
+	if reason != "" {
+		return nil, errUnauthorized(reason)
 	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		token := socket.Token(r)
-		if a.keys.IsOperator(token) {
-			next(w, r)
-			return
-		}
-		if level == nodesToo {
-			if grant, err := a.keys.NodeGrant(token); err == nil {
-				next(w, r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)))
-				return
-			}
-		}
-		a.writeDenied(w, a.errDenied(token, "operators: use an operator's key"))
+	if reason = r.check(p); reason != "" {
+		return nil, errForbidden(r, p, reason)
 	}
+	return p, nil
+}
+
+// errUnauthorized is the answer to a credential that is not valid. It does not say why: that would help to guess.
+func errUnauthorized(reason auth.Reason) *wire.Error {
+	if reason == auth.Missing {
+		return wire.Errorf(wire.Unauthorized, "this needs a credential: send Authorization: Bearer <key> (lingua: --token, or LINGUA_TOKEN)")
+	}
+	return wire.Errorf(wire.Unauthorized, "the credential is not valid here, or not any more: use another, or mint a new session token")
+}
+
+// errForbidden is the answer to a valid credential that the rule does not admit.
+func errForbidden(r *rule, p *auth.Principal, reason auth.Reason) *wire.Error {
+	if reason == auth.WrongTenant {
+		return wire.Errorf(wire.Forbidden, "this is about all tenants: use a key without a tenant")
+	}
+	roles := make([]string, len(r.roles))
+	for i, role := range r.roles {
+		roles[i] = string(role)
+	}
+	return wire.Errorf(wire.Forbidden, "this is for the role %s, and this credential has the role %s: use another key", strings.Join(roles, " or "), p.Role)
 }
 
 // writeDenied answers a request whose credential does not allow it.
-func (a *accessControl) writeDenied(w http.ResponseWriter, e *wire.Error) {
+func (a *accessControl) writeDenied(w http.ResponseWriter, _ *http.Request, e *wire.Error) {
 	if e.Code == wire.Unauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -75,67 +119,48 @@ func (a *accessControl) writeDenied(w http.ResponseWriter, e *wire.Error) {
 // A page cannot see the answer to a refused upgrade, so a browser is upgraded and closed with an error frame.
 func (a *accessControl) refuseSocket(w http.ResponseWriter, r *http.Request, e *wire.Error) {
 	if r.Header.Get("Origin") == "" {
-		a.writeDenied(w, e)
+		a.writeDenied(w, r, e)
 		return
 	}
 	a.hub.Refuse(w, r, socket.CloseCode(e.Code), e)
 }
 
-// errDenied is the error for a credential that is invalid, or that is not for what it was used for.
-func (a *accessControl) errDenied(token, audience string) *wire.Error {
-	if a.keys.IsValid(token) {
-		return wire.Errorf(wire.Forbidden, "this is for %s", audience)
-	}
-	if token == "" {
-		return wire.Errorf(wire.Unauthorized, "this needs a credential: send Authorization: Bearer <key> (lingua: --token, or LINGUA_TOKEN)")
-	}
-	return wire.Errorf(wire.Unauthorized, "the credential is not valid here, or not any more: use another, or mint a new session token")
+type principalKey struct{}
+
+func withPrincipal(ctx context.Context, p *auth.Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
 }
 
-type grantKey struct{}
+// principalOf is the caller of a request that a rule has admitted.
+func principalOf(ctx context.Context) *auth.Principal {
+	return ctx.Value(principalKey{}).(*auth.Principal)
+}
 
-// checkNode checks that the caller may act for a node. An operator may for any.
+// checkNode checks that the caller may act for a node.
 func checkNode(ctx context.Context, id core.NodeID) *wire.Error {
-	if grant := grantOf(ctx); grant != nil && !grant.Covers(id) {
-		return wire.FieldErrorf(wire.Forbidden, "node_id", "this token is not for node %s", id)
+	if !principalOf(ctx).ActsForNode(id) {
+		return wire.FieldErrorf(wire.Forbidden, "node_id", "this key is not for a node of this name")
 	}
 	return nil
 }
 
-// grantOf is the grant of the caller's node token; nil for operators.
-func grantOf(ctx context.Context) *auth.NodeGrant {
-	if grant, ok := ctx.Value(grantKey{}).(auth.NodeGrant); ok {
-		return &grant
+// tenantOf is the tenant that a request is about: the caller's. A caller with access to all tenants may name one; what any other
+// names must be its own.
+func tenantOf(ctx context.Context, named string) (core.TenantID, *wire.Error) {
+	p := principalOf(ctx)
+	if p.AllTenants() {
+		return core.TenantID(named), nil
 	}
-	return nil
+	if named != "" && core.TenantID(named) != p.Tenant {
+		return "", wire.FieldErrorf(wire.Forbidden, "tenant_id", "this key is of another tenant: leave it out")
+	}
+	return p.Tenant, nil
 }
 
-const (
-	defaultTokenTTL = time.Hour
-	maxTokenTTL     = 24 * time.Hour
-)
-
-// mintToken makes a token for a session.
-func (a *accessControl) mintToken(_ context.Context, in *wire.SessionTokenRequest) (any, error) {
-	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
-		return nil, e
+// visibleTenant is the tenant whose objects the caller sees; nil: those of all tenants.
+func visibleTenant(ctx context.Context) *core.TenantID {
+	if p := principalOf(ctx); !p.AllTenants() {
+		return &p.Tenant
 	}
-	if e := convert.CheckOptionalID("tenant_id", in.TenantID); e != nil {
-		return nil, e
-	}
-	ttl := defaultTokenTTL
-	if in.TTLSeconds != 0 {
-		if ttl = time.Duration(in.TTLSeconds) * time.Second; ttl < time.Second || ttl > maxTokenTTL {
-			return nil, wire.Invalid("ttl_seconds", "must be between 1 and %d", int(maxTokenTTL.Seconds()))
-		}
-	}
-	if in.SessionID == "" {
-		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
-	}
-	expires := time.Now().Add(ttl).Truncate(time.Second) // a token has a resolution of seconds
-	token, err := a.keys.MintSession(auth.SessionGrant{Session: core.SessionID(in.SessionID), Tenant: core.TenantID(in.TenantID)}, expires)
-	if err != nil {
-		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret")
-	}
-	return &wire.SessionTokenResponse{SessionID: in.SessionID, Token: token, ExpiresMS: expires.UnixMilli()}, nil
+	return nil
 }

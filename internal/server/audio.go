@@ -25,14 +25,14 @@ func (h *audioHandlers) routes() []route {
 	params := []param{idParam("The job's id."), {name: "token", description: "The token of the URL that came with the job.", kind: "string"}}
 	return []route{
 		{
-			method: "GET", path: "/v1/audio/{id}", access: public, tag: "sockets", summary: "Fetch the audio of a session's job",
+			method: "GET", path: "/v1/audio/{id}", rule: everyone, tag: "sockets", summary: "Fetch the audio of a session's job",
 			description: "For nodes that are not connected to this instance; the URL, with its token, comes with the job and is valid for one attempt. " +
 				"Content-Type and X-Lingua-Audio are its format: audio/pcm, audio/wav, or audio/ogg with packets of Opus.",
 			handler: h.serveClip, media: "audio/*", params: params,
 			codes: []wire.Code{wire.Unauthorized, wire.NotFound},
 		},
 		{
-			method: "PUT", path: "/v1/audio/{id}/tts", access: public, tag: "sockets", summary: "Upload the spoken result of a session's job",
+			method: "PUT", path: "/v1/audio/{id}/tts", rule: everyone, tag: "sockets", summary: "Upload the spoken result of a session's job",
 			description: "Must precede the result itself. The URL comes with the job. X-Lingua-Audio names the format (\"pcm_s16le; rate=24000; channels=1\"), " +
 				"or Content-Type does (audio/pcm, audio/wav, audio/ogg with Opus); without either it is pcm_s16le, 16000, 1.",
 			handler: h.receiveSpeech, out: reflect.TypeFor[wire.OKResponse](), params: params,

@@ -20,7 +20,7 @@ type eventHandlers struct {
 
 func (h *eventHandlers) routes() []route {
 	return []route{{
-		method: "GET", path: "/v1/events", tag: "operation", summary: "Read the event log of the fleet, the oldest first",
+		method: "GET", path: "/v1/events", rule: readers, tag: "operation", summary: "Read the event log of the fleet, the oldest first",
 		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without after, the newest events are returned. An event that could not be written at once may appear twice.",
 		handler:     handle(h.responder, h.list), out: reflect.TypeFor[wire.EventList](),
 		params: []param{

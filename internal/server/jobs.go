@@ -27,7 +27,7 @@ type jobHandlers struct {
 func (h *jobHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/dispatch/f2f", tag: "dispatch", summary: "Dispatch an utterance to a node",
+			method: "POST", path: "/v1/dispatch/f2f", rule: jobOwners, tag: "dispatch", summary: "Dispatch an utterance to a node",
 			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job.",
 			handler:     handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
 			codes: []wire.Code{
@@ -36,20 +36,20 @@ func (h *jobHandlers) routes() []route {
 			},
 		},
 		{
-			method: "POST", path: "/v1/job/ack", access: nodesToo, tag: "jobs", summary: "Acknowledge a job", handler: handleBody(h.responder, h.ack),
+			method: "POST", path: "/v1/job/ack", rule: nodesOnly, tag: "jobs", summary: "Acknowledge a job", handler: handleBody(h.responder, h.ack),
 			in: reflect.TypeFor[wire.JobAckRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "POST", path: "/v1/job/done", access: nodesToo, tag: "jobs", summary: "Deliver a result",
+			method: "POST", path: "/v1/job/done", rule: nodesOnly, tag: "jobs", summary: "Deliver a result",
 			description: "Repeat it if the answer is 503 or does not come: a repeated result is accepted once.", handler: handleBody(h.responder, h.done),
 			in: reflect.TypeFor[wire.JobDoneRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "POST", path: "/v1/job/fail", access: nodesToo, tag: "jobs", summary: "Report that a job failed", handler: handleBody(h.responder, h.fail),
+			method: "POST", path: "/v1/job/fail", rule: nodesOnly, tag: "jobs", summary: "Report that a job failed", handler: handleBody(h.responder, h.fail),
 			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "GET", path: "/v1/jobs", tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
+			method: "GET", path: "/v1/jobs", rule: jobReaders, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
 			out: reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state.", kind: "string"},
@@ -62,12 +62,12 @@ func (h *jobHandlers) routes() []route {
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/jobs/{id}", tag: "jobs", summary: "Show a job and its attempts", handler: handle(h.responder, h.get),
+			method: "GET", path: "/v1/jobs/{id}", rule: jobReaders, tag: "jobs", summary: "Show a job and its attempts", handler: handle(h.responder, h.get),
 			out: reflect.TypeFor[wire.Job](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/jobs/{id}/cancel", tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
+			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
 			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -80,6 +80,9 @@ var reportCodes = []wire.Code{wire.NotFound, wire.StaleAttempt, wire.StaleEpoch,
 func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest) (any, error) {
 	spec, e := h.read.Spec(in)
 	if e != nil {
+		return nil, e
+	}
+	if spec.Tenant, e = tenantOf(ctx, in.TenantID); e != nil {
 		return nil, e
 	}
 	r := dispatch.Request{Spec: spec}
@@ -194,13 +197,14 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 	if scope != "" && scope != scopeHere {
 		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
+	p.Tenant = visibleTenant(r.Context())
 	jobs, err := h.dispatcher.Jobs(r.Context(), p)
 	if err != nil {
 		return nil, err
 	}
 	out := &wire.JobList{Jobs: make([]wire.Job, len(jobs))}
 	for i := range jobs {
-		out.Jobs[i] = convert.Job(jobs[i])
+		out.Jobs[i] = viewJob(r.Context(), jobs[i])
 	}
 	more := false
 	if scope != scopeHere {
@@ -251,11 +255,29 @@ func (h *jobHandlers) get(r *http.Request) (any, error) {
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
-	j, err := h.dispatcher.Job(r.Context(), core.JobID(id))
+	j, err := h.visibleJob(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
 	}
-	return convert.Job(j), nil
+	return viewJob(r.Context(), j), nil
+}
+
+// visibleJob returns a job that the caller may see. One of another tenant does not exist for it.
+func (h *jobHandlers) visibleJob(ctx context.Context, id core.JobID) (*core.Job, error) {
+	j, err := h.dispatcher.Job(ctx, id)
+	if err == nil && !principalOf(ctx).SeesTenant(j.Tenant) {
+		return nil, dispatch.UnknownJob(id)
+	}
+	return j, err
+}
+
+// viewJob is a job as the API shows it to the caller.
+func viewJob(ctx context.Context, j *core.Job) wire.Job {
+	v := convert.Job(j)
+	if !principalOf(ctx).SeesText() && v.Result != nil {
+		v.Result, v.ResultWithheld = nil, true
+	}
+	return v
 }
 
 func (h *jobHandlers) cancel(r *http.Request) (any, error) {
@@ -263,9 +285,12 @@ func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
+	if _, err := h.visibleJob(r.Context(), core.JobID(id)); err != nil {
+		return nil, err
+	}
 	j, cancelled, err := h.dispatcher.Cancel(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
 	}
-	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: convert.Job(j)}, nil
+	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: viewJob(r.Context(), j)}, nil
 }

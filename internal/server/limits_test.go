@@ -136,12 +136,12 @@ func (p *pipeListener) dial(t *testing.T) net.Conn {
 // servePipes serves HTTP over pipes until the test ends, with keys, so that requests can be refused.
 func servePipes(t *testing.T, version string) *pipeListener {
 	t.Helper()
-	keys, err := auth.New(auth.Config{OperatorKeys: []string{operatorKey}})
+	keyring, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Keys: keys,
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Auth: auth.NewAuthenticator(keyring, nil),
 		Ping: func(context.Context) error { return nil }, Version: wire.VersionResponse{Version: version},
 	}).HTTP()
 	p := &pipeListener{accepted: make(chan net.Conn), closed: make(chan struct{})}

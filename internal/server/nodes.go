@@ -29,25 +29,25 @@ type nodeHandlers struct {
 func (h *nodeHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/node/register", access: nodesToo, tag: "nodes", summary: "Register a node",
+			method: "POST", path: "/v1/node/register", rule: nodesOnly, tag: "nodes", summary: "Register a node",
 			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
 			handler:     handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/node/heartbeat", access: nodesToo, tag: "nodes", summary: "Send a heartbeat",
+			method: "POST", path: "/v1/node/heartbeat", rule: nodesOnly, tag: "nodes", summary: "Send a heartbeat",
 			description: "Renews the node's presence and its leases, and applies the changes of its declaration. The answer names the jobs that it should cancel. A heartbeat with everything that a registration needs registers a node that is not known.",
 			handler:     handleBody(h.responder, h.handleHeartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](), out: reflect.TypeFor[wire.HeartbeatResponse](),
 			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/node/model_not_available", access: nodesToo, tag: "nodes", summary: "Report that a service is unavailable",
+			method: "POST", path: "/v1/node/model_not_available", rule: nodesOnly, tag: "nodes", summary: "Report that a service is unavailable",
 			description: "For a while the node gets no job that requires the service. The job that failed because of it, if one is named, is given to another node.",
 			handler:     handleBody(h.responder, h.reportUnavailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](), out: reflect.TypeFor[wire.OKResponse](),
 			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/nodes", tag: "nodes", summary: "List the nodes, ordered by name", handler: handle(h.responder, h.list),
+			method: "GET", path: "/v1/nodes", rule: readers, tag: "nodes", summary: "List the nodes, ordered by name", handler: handle(h.responder, h.list),
 			out: reflect.TypeFor[wire.NodeList](), codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "state", description: "Only nodes in this state: ready, degraded, draining, offline or silent.", kind: "string"},
@@ -56,24 +56,24 @@ func (h *nodeHandlers) routes() []route {
 			),
 		},
 		{
-			method: "GET", path: "/v1/nodes/{id}", tag: "nodes", summary: "Show a node", handler: handle(h.responder, h.get),
+			method: "GET", path: "/v1/nodes/{id}", rule: readers, tag: "nodes", summary: "Show a node", handler: handle(h.responder, h.get),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "DELETE", path: "/v1/nodes/{id}", tag: "nodes", summary: "Remove a node",
+			method: "DELETE", path: "/v1/nodes/{id}", rule: operators, tag: "nodes", summary: "Remove a node",
 			description: "The node is removed at once, with its drain, and its jobs are given to other nodes. A node that still runs registers again: stop it first, or drain it instead.",
 			handler:     handle(h.responder, h.remove), out: reflect.TypeFor[wire.NodeRemoved](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/nodes/{id}/drain", tag: "nodes", summary: "Drain a node",
+			method: "POST", path: "/v1/nodes/{id}/drain", rule: operators, tag: "nodes", summary: "Drain a node",
 			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drain(true)),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/nodes/{id}/resume", tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
+			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -91,7 +91,7 @@ func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (
 	if e != nil {
 		return nil, e
 	}
-	if p.Tenant, e = convert.Tenant(grantOf(ctx), p.Tenant); e != nil {
+	if e = convert.SetTenant(principalOf(ctx), &p); e != nil {
 		return nil, e
 	}
 	r, err := h.registry.Register(ctx, core.NodeID(in.NodeID), p, a)
@@ -119,7 +119,7 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRe
 	if e != nil {
 		return nil, e
 	}
-	if p.Tenant, e = convert.Tenant(grantOf(ctx), p.Tenant); e != nil {
+	if e = convert.SetTenant(principalOf(ctx), &p); e != nil {
 		return nil, e
 	}
 	a, e := convert.Activity(&in.Declaration)
@@ -181,7 +181,7 @@ func (h *nodeHandlers) list(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
-	f := nodes.Filter{State: q.Get("state"), Region: q.Get("region")}
+	f := nodes.Filter{State: q.Get("state"), Region: q.Get("region"), Tenant: visibleTenant(r.Context())}
 	if f.State != "" && !slices.Contains(nodeStates, f.State) {
 		return nil, wire.Invalid("state", "must be "+strings.Join(nodeStates, ", ")+", not %q", f.State)
 	}
@@ -219,6 +219,9 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 	st, err := h.registry.Node(r.Context(), core.NodeID(id))
 	if err != nil {
 		return nil, err
+	}
+	if !principalOf(r.Context()).SeesTenant(st.Node.Tenant) {
+		return nil, nodes.UnknownNode(core.NodeID(id))
 	}
 	return h.view(st), nil
 }

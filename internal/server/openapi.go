@@ -33,11 +33,11 @@ func newDocHandlers(p responder, version string, routes func() []route) *docHand
 func (h *docHandlers) routes() []route {
 	return []route{
 		{
-			method: "GET", path: "/openapi.yaml", access: public, tag: "operations", summary: "This description", media: "application/yaml",
+			method: "GET", path: "/openapi.yaml", rule: everyone, tag: "operations", summary: "This description", media: "application/yaml",
 			handler: h.serve(h.openAPI),
 		},
 		{
-			method: "GET", path: "/asyncapi.yaml", access: public, tag: "operations", summary: "The description of the WebSockets", media: "application/yaml",
+			method: "GET", path: "/asyncapi.yaml", rule: everyone, tag: "operations", summary: "The description of the WebSockets", media: "application/yaml",
 			handler: h.serve(h.asyncAPI),
 		},
 	}
@@ -121,7 +121,7 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 	if r.alsoStatus != 0 {
 		op.Responses[strconv.Itoa(r.alsoStatus)] = &huma.Response{Description: http.StatusText(r.alsoStatus), Content: ok.Content}
 	}
-	if r.access != public {
+	if !r.rule.public {
 		codes = append(codes, wire.Unauthorized)
 		op.Security = []map[string][]string{{}, {"key": {}}}
 	}

@@ -30,13 +30,13 @@ type operatorHandlers struct {
 func (h *operatorHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/dispatch/explain", tag: "dispatch", summary: "Explain how a dispatch would be decided",
+			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch", summary: "Explain how a dispatch would be decided",
 			description: "Takes the body of a dispatch and lists for each node why it would not be chosen. Nothing is reserved.",
 			handler:     handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.ExplainResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/pools", tag: "dispatch", summary: "List the directions and the capacity of each",
+			method: "GET", path: "/v1/pools", rule: readers, tag: "dispatch", summary: "List the directions and the capacity of each",
 			handler: handle(h.responder, h.pools), out: reflect.TypeFor[wire.PoolList](), codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "language", description: "Only directions from or to this language.", kind: "string"},
@@ -45,12 +45,12 @@ func (h *operatorHandlers) routes() []route {
 			),
 		},
 		{
-			method: "GET", path: "/v1/instances", tag: "instances", summary: "List the instances that share the fleet",
+			method: "GET", path: "/v1/instances", rule: fleetReaders, tag: "instances", summary: "List the instances that share the fleet",
 			description: "Includes dead instances whose inboxes are not taken over yet.",
 			handler:     handle(h.responder, h.instances), out: reflect.TypeFor[wire.InstanceList](), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/dlq", tag: "instances", summary: "List dead letters, or show one",
+			method: "GET", path: "/v1/dlq", rule: readers, tag: "instances", summary: "List dead letters, or show one",
 			description: "Dead letters are messages between instances that could not be handled. The body of a message is shown only when it is requested by its id.",
 			handler:     handle(h.responder, h.deadLetters), out: reflect.TypeFor[wire.DeadLetterList](),
 			params: []param{
@@ -60,13 +60,13 @@ func (h *operatorHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/dlq/replay", tag: "instances", summary: "Replay dead letters",
+			method: "POST", path: "/v1/dlq/replay", rule: operators, tag: "instances", summary: "Replay dead letters",
 			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a dead letter.",
 			handler:     handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/dlq/purge", tag: "instances", summary: "Delete dead letters",
+			method: "POST", path: "/v1/dlq/purge", rule: operators, tag: "instances", summary: "Delete dead letters",
 			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
@@ -87,7 +87,10 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 	if e != nil {
 		return nil, e
 	}
-	x, err := h.dispatcher.Explain(ctx, spec, maxExplained)
+	if spec.Tenant, e = tenantOf(ctx, in.TenantID); e != nil {
+		return nil, e
+	}
+	x, err := h.dispatcher.Explain(ctx, dispatch.ExplainParams{Spec: spec, Limit: maxExplained, OnlyTenant: !principalOf(ctx).AllTenants()})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +117,7 @@ func (h *operatorHandlers) pools(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
-	f := nodes.PoolFilter{Region: q.Get("region"), Node: core.NodeID(q.Get("node_id"))}
+	f := nodes.PoolFilter{Region: q.Get("region"), Node: core.NodeID(q.Get("node_id")), Tenant: visibleTenant(r.Context())}
 	if e := convert.CheckOptionalID("node_id", string(f.Node)); e != nil {
 		return nil, e
 	}

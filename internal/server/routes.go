@@ -21,7 +21,7 @@ type route struct {
 	codes        []wire.Code // the errors of this route, beside those of every route
 	alsoStatus   int         // a further status with the same body
 	upgrade      bool        // the answer switches protocols
-	access       access
+	rule         rule
 }
 
 type param struct {
@@ -46,7 +46,7 @@ func listParams(defaultLimit string, filters ...param) []param {
 func (s *Server) routes() []route {
 	var all []route
 	for _, group := range []interface{ routes() []route }{
-		s.nodes, s.jobs, s.operator, s.events, s.access, s.audio, s.sockets, s.status, s.docs,
+		s.nodes, s.jobs, s.operator, s.events, s.tokens, s.audio, s.sockets, s.status, s.docs,
 	} {
 		all = append(all, group.routes()...)
 	}

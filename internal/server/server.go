@@ -54,8 +54,8 @@ type Options struct {
 	AudioURLs audio.URLs
 	// Bus reaches the other instances.
 	Bus *bus.Bus
-	// Keys checks credentials.
-	Keys *auth.Keys
+	// Auth authenticates callers.
+	Auth *auth.Authenticator
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -81,6 +81,7 @@ type Server struct {
 	handler      http.Handler
 
 	access   *accessControl
+	tokens   *tokenHandlers
 	nodes    *nodeHandlers
 	jobs     *jobHandlers
 	operator *operatorHandlers
@@ -98,14 +99,15 @@ func New(o Options) *Server {
 		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
-	s.access = &accessControl{responder: p, keys: o.Keys, hub: o.Hub}
+	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
+	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		access: s.access, hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
+		hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
@@ -155,8 +157,9 @@ func (s *Server) HTTP() *http.Server {
 func (s *Server) mount(routes []route) http.Handler {
 	mux := http.NewServeMux()
 	methods := make(map[string][]string)
-	for _, r := range routes {
-		mux.Handle(r.method+" "+r.path, s.guard(r.path, s.access.require(r.access, r.handler)))
+	for i := range routes {
+		r := &routes[i]
+		mux.Handle(r.method+" "+r.path, s.guard(r.path, s.access.require(r)))
 		methods[r.path] = append(methods[r.path], r.method)
 	}
 	for p, allowed := range methods {

@@ -35,7 +35,7 @@ func (s *sessionServer) close() { s.work.Close() }
 // sessionConn is the WebSocket of a session. The goroutine that reads it sets session when the session has started or resumed.
 type sessionConn struct {
 	ws      *socket.Conn
-	grant   auth.SessionGrant
+	caller  *auth.Principal
 	session *session.Connection
 }
 
@@ -108,10 +108,10 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
-	if c.grant.Session != "" && in.SessionID == "" {
-		in.SessionID = string(c.grant.Session)
+	if c.caller.Role == auth.Session && in.SessionID == "" {
+		in.SessionID = string(c.caller.Session)
 	}
-	if e := checkSession(&c.grant, in.SessionID); e != nil {
+	if e := checkSession(c.caller, in.SessionID); e != nil {
 		return nil, e
 	}
 	if n := len(in.ResumeToken); n != 0 && (n < 16 || n > 128) {
@@ -120,7 +120,7 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 	if len(in.Langs) != 2 {
 		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
 	}
-	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.grant.Tenant, Request: in}
+	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Request: in}
 	var e *wire.Error
 	for i, tag := range in.Langs {
 		if p.Langs[i], e = s.read.Lang("langs", tag); e != nil {
@@ -141,9 +141,9 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 	return s.sessions.Start(ctx, p, c.ws)
 }
 
-// checkSession checks that a token is for a session.
-func checkSession(grant *auth.SessionGrant, id string) *wire.Error {
-	if grant.Session != "" && string(grant.Session) != id {
+// checkSession checks that a caller may use a session. An operator may use any.
+func checkSession(p *auth.Principal, id string) *wire.Error {
+	if p.Role == auth.Session && string(p.Session) != id {
 		return wire.FieldErrorf(wire.Forbidden, "session_id", "this token is for another session")
 	}
 	return nil
@@ -153,14 +153,14 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 	if e := convert.CheckID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}
-	if e := checkSession(&c.grant, in.SessionID); e != nil {
+	if e := checkSession(c.caller, in.SessionID); e != nil {
 		return nil, e
 	}
 	if in.LastSeq < 0 {
 		return nil, wire.Invalid("last_seq", "counts from 0")
 	}
 	return s.sessions.Resume(ctx, session.ResumeParams{
-		Session: core.SessionID(in.SessionID), Tenant: c.grant.Tenant, Token: in.ResumeToken, Last: in.LastSeq,
+		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Token: in.ResumeToken, Last: in.LastSeq,
 	}, c.ws)
 }
 

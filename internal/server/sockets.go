@@ -9,7 +9,6 @@ import (
 
 // socketHandlers upgrade requests to the WebSockets of nodes and sessions, which outlive the requests.
 type socketHandlers struct {
-	access   *accessControl
 	hub      *socket.Hub
 	nodes    *nodeconn.Server
 	sessions *sessionServer
@@ -18,11 +17,11 @@ type socketHandlers struct {
 func (h *socketHandlers) routes() []route {
 	return []route{
 		{
-			method: "GET", path: "/ws/node", access: public, tag: "sockets", summary: "Connect a node (WebSocket, subprotocol lingua.v1)",
+			method: "GET", path: "/ws/node", rule: nodesOnly, tag: "sockets", summary: "Connect a node (WebSocket, subprotocol lingua.v1)",
 			description: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: h.connectNode, media: "application/octet-stream", upgrade: true,
 		},
 		{
-			method: "GET", path: "/ws/session", access: public, tag: "sockets", summary: "Start or resume a session (WebSocket, subprotocol lingua.v1)",
+			method: "GET", path: "/ws/session", rule: sessionsOnly, tag: "sockets", summary: "Start or resume a session (WebSocket, subprotocol lingua.v1)",
 			description: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: h.connectSession, media: "application/octet-stream", upgrade: true,
 		},
 	}
@@ -30,28 +29,17 @@ func (h *socketHandlers) routes() []route {
 
 // connectNode upgrades a request to the connection of a node.
 func (h *socketHandlers) connectNode(w http.ResponseWriter, r *http.Request) {
-	token := socket.Token(r)
-	grant, err := h.access.keys.NodeGrant(token)
-	if err != nil {
-		h.access.refuseSocket(w, r, h.access.errDenied(token, "nodes: use a node's token"))
-		return
-	}
 	conn, err := h.hub.Accept(w, r)
 	if err != nil {
 		return // Accept has answered
 	}
-	h.nodes.Serve(conn, grant)
+	h.nodes.Serve(conn, principalOf(r.Context()))
 }
 
 // connectSession upgrades a request to the connection of a session.
 func (h *socketHandlers) connectSession(w http.ResponseWriter, r *http.Request) {
-	token := socket.Token(r)
-	grant, err := h.access.keys.SessionGrant(token)
-	if err != nil {
-		h.access.refuseSocket(w, r, h.access.errDenied(token, "sessions: mint a session token"))
-		return
-	}
-	c := &sessionConn{grant: grant}
+	c := &sessionConn{caller: principalOf(r.Context())}
+	var err error
 	if c.ws, err = h.hub.AcceptWithPong(w, r, c.handlePong); err != nil {
 		return // AcceptWithPong has answered
 	}

@@ -30,19 +30,19 @@ type statusHandlers struct {
 func (h *statusHandlers) routes() []route {
 	return []route{
 		{
-			method: "GET", path: "/v1/version", access: public, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
+			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
 			out: reflect.TypeFor[wire.VersionResponse](),
 		},
 		{
-			method: "GET", path: "/healthz", access: public, tag: "operations", summary: "Liveness probe", handler: handle(h.responder, h.live),
+			method: "GET", path: "/healthz", rule: everyone, tag: "operations", summary: "Liveness probe", handler: handle(h.responder, h.live),
 			out: reflect.TypeFor[wire.HealthResponse](),
 		},
 		{
-			method: "GET", path: "/readyz", access: public, tag: "operations", summary: "Readiness probe: whether this instance takes new work", handler: h.ready,
+			method: "GET", path: "/readyz", rule: everyone, tag: "operations", summary: "Readiness probe: whether this instance takes new work", handler: h.ready,
 			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
 		},
 		{
-			method: "GET", path: "/metrics", tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
+			method: "GET", path: "/metrics", rule: metricsReaders, tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
 			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP,
 		},
 	}

@@ -103,8 +103,9 @@ type ListParams struct {
 	State   core.State
 	Node    core.NodeID
 	Session core.SessionID
-	Lang    core.Lang // source or target
-	Region  string    // as requested
+	Lang    core.Lang      // source or target
+	Region  string         // as requested
+	Tenant  *core.TenantID // nil: of all tenants
 	Limit   int
 	After   JobPosition // only records after this position
 }
@@ -140,6 +141,6 @@ func (p *ListParams) Selects(job *core.Job) bool {
 		(p.Node == "" || p.Node == job.Node) &&
 		(p.Session == "" || p.Session == job.Session) &&
 		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&
-		(p.Region == "" || p.Region == job.Options.Region) &&
+		(p.Region == "" || p.Region == job.Options.Region) && (p.Tenant == nil || *p.Tenant == job.Tenant) &&
 		(p.After == JobPosition{} || PositionOf(job).Compare(p.After) > 0)
 }

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// tokenHandlers mint session tokens.
+type tokenHandlers struct {
+	responder
+	auth *auth.Authenticator
+}
+
+func (h *tokenHandlers) routes() []route {
+	return []route{
+		{
+			method: "POST", path: "/v1/sessions", rule: jobOwners, tag: "sockets", summary: "Mint a session token",
+			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
+			handler:     handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
+			codes: []wire.Code{wire.NotFound},
+		},
+	}
+}
+
+const defaultTokenTTL = time.Hour
+
+// mint makes a token for a session.
+func (h *tokenHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) (any, error) {
+	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
+		return nil, e
+	}
+	if e := convert.CheckOptionalID("tenant_id", in.TenantID); e != nil {
+		return nil, e
+	}
+	tenant, e := tenantOf(ctx, in.TenantID)
+	if e != nil {
+		return nil, e
+	}
+	p := principalOf(ctx)
+	longest := auth.MaxTokenTTL
+	if p.MaxTTL > 0 {
+		longest = p.MaxTTL
+	}
+	ttl := min(defaultTokenTTL, longest)
+	if in.TTLSeconds != 0 {
+		if ttl = time.Duration(in.TTLSeconds) * time.Second; ttl < time.Second || ttl > longest {
+			return nil, wire.Invalid("ttl_seconds", "must be between 1 and %d", int(longest.Seconds()))
+		}
+	}
+	if in.SessionID == "" {
+		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
+	}
+	token, expires, err := h.auth.Keyring().MintSession(p, core.SessionID(in.SessionID), tenant, ttl)
+	if err != nil {
+		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret, or auth.keys and auth.signers")
+	}
+	return &wire.SessionTokenResponse{SessionID: in.SessionID, Token: token, ExpiresMS: expires.UnixMilli()}, nil
+}
