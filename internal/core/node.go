@@ -216,6 +216,7 @@ type Node struct {
 	Region       string
 	Zone         string
 	Tenant       TenantID
+	Key          string     // the name of the key with which it registered; empty: there are no credentials
 	Callback     string     // URL at which an HTTP node receives its jobs
 	Owner        InstanceID // the instance to which its WebSocket is connected; empty: none
 }
@@ -245,7 +246,7 @@ func (n *Node) SameService(o *Node) bool {
 
 // SameDeclaration reports whether o declares the same as n, apart from epoch, revision and version.
 func (n *Node) SameDeclaration(o *Node) bool {
-	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.SameService(o)
+	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.Key == o.Key && n.SameService(o)
 }
 
 // Supersede numbers n as the successor of old: the next version, and the next revision if it serves differently.

@@ -79,6 +79,11 @@ type Removed struct {
 // Remove removes a node at an operator's request, whether or not it still runs, and moves its jobs. The node is drained first, so that
 // it gets no job meanwhile. If this process dies on the way, the node stays drained, and the removal can be repeated.
 func (r *Registry) Remove(ctx context.Context, id core.NodeID) (Removed, error) {
+	return r.removeFor(ctx, id, "")
+}
+
+// removeFor removes a node, for a reason that is recorded with the event.
+func (r *Registry) removeFor(ctx context.Context, id core.NodeID, reason string) (Removed, error) {
 	before, err := r.Node(ctx, id)
 	if err != nil {
 		return Removed{}, err
@@ -100,8 +105,8 @@ func (r *Registry) Remove(ctx context.Context, id core.NodeID) (Removed, error) 
 		}
 		return Removed{}, wire.FieldErrorf(wire.StaleEpoch, "node_id", "node %s has registered again meanwhile, so it still runs: stop it first, or drain it", id)
 	}
-	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRemoved, Node: id, Jobs: moved})
-	r.log.Info("node removed", "node_id", id, "epoch", before.Node.Epoch, "jobs", moved)
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRemoved, Node: id, Jobs: moved, Detail: reason})
+	r.log.Info("node removed", "node_id", id, "epoch", before.Node.Epoch, "jobs", moved, "reason", reason)
 	return Removed{Before: before, Moved: moved}, nil
 }
 

@@ -22,6 +22,7 @@ type Patch struct {
 	Region   *string
 	Zone     *string
 	Tenant   *core.TenantID
+	Key      *string // the name of the caller's key
 	Callback *string
 	Owner    *core.InstanceID // the instance to which it is connected
 	Load     *core.Load
@@ -51,6 +52,7 @@ func (p *Patch) Apply(n *core.Node) {
 	set(&n.Region, p.Region)
 	set(&n.Zone, p.Zone)
 	set(&n.Tenant, p.Tenant)
+	set(&n.Key, p.Key)
 	set(&n.Callback, p.Callback)
 	set(&n.Owner, p.Owner)
 	set(&c.Types, p.Types)

@@ -29,6 +29,8 @@ type Config struct {
 	MarkFor   time.Duration // how long a service that a node reported as unavailable is marked
 	MarkRate  int           // how many such reports a node may send in a minute
 	Events    *events.Recorder
+	// Revocations says which nodes are revoked; nil: none.
+	Revocations Revocations
 }
 
 // Store is the part of the store that this package uses.
@@ -99,6 +101,10 @@ func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, connecti
 }
 
 func (r *Registry) register(ctx context.Context, p store.RegisterParams) (Registered, error) {
+	if e := r.CheckName(p.Node.ID); e != nil {
+		r.metrics.NodeRegistration.WithLabelValues("revoked").Inc()
+		return Registered{}, e
+	}
 	takenOver := r.hasOtherOwner(&p.Node)
 	reply, err := r.store.Register(ctx, p)
 	if err != nil {
@@ -156,6 +162,9 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 	defer func() {
 		r.metrics.HeartbeatLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
 	}()
+	if e := r.CheckName(b.Node); e != nil {
+		return nil, e
+	}
 	b.Patch.normalise()
 	known, err := r.knownDeclaration(ctx, b.Node)
 	if err != nil {

@@ -30,6 +30,9 @@ type Config struct {
 	OutboxBytes       int64         // bytes of durable messages of one session that its client has not acknowledged
 	FirstMessage      time.Duration // reported to clients: how long a new connection may take to send its first message
 	Ping              time.Duration // reported to clients: the interval of pings
+
+	// Revocations says which sessions are revoked; nil: none.
+	Revocations Revocations
 }
 
 // keep is how long the durable messages of a session are kept after the last of them.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -17,6 +18,7 @@ import (
 type ResumeParams struct {
 	Session core.SessionID
 	Tenant  core.TenantID
+	Caller  *auth.Principal
 	Token   string
 	Last    int64 // the last durable message that the client received
 
@@ -100,7 +102,7 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 	}
 	s.registry.metrics.Events.WithLabelValues("resumed").Inc()
 	s.intake.pace.credit = max(s.intake.pace.credit, time.Since(s.monitor.lastReceived))
-	s.attach(conn)
+	s.attach(conn, p.Caller)
 	o.sent = min(o.sent, p.Last) // messages that were sent and did not arrive are sent again
 	recovered := o.rewind(p.Last, found)
 	o.confirm(p.Last)
@@ -178,6 +180,9 @@ func (r *Registry) tryTakeOver(ctx context.Context, p *ResumeParams) (*Session, 
 	if err := json.Unmarshal(stored.Body, &state); err != nil {
 		return nil, fmt.Errorf("the state of session %s cannot be read: %w", p.Session, err)
 	}
+	if r.cfg.isRevoked(p.key(), state.Started) {
+		return nil, unknownSession(p.Session)
+	}
 	if !p.authorized(state.TokenHash) {
 		return nil, wrongToken()
 	}
@@ -226,6 +231,7 @@ func (s *Session) startRestored() bool {
 func restoreSession(ctx context.Context, r *Registry, ref core.SessionRef, state *savedSession) (*Session, error) {
 	s := newSession(r, ref)
 	s.tokenHash, s.settings, s.turns, s.lastPlaced = state.TokenHash, state.Settings, state.Turns, state.LastPlaced
+	s.started = state.Started
 	in, o := &s.intake, &s.outbox
 	in.assigned, in.received, in.closed = state.Assigned, state.Assigned, state.Closed
 	o.acked, o.totals = state.Acked, wire.SessionEnded{Results: state.Results, Errors: state.Errors, AudioMS: state.AudioMS}

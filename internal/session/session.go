@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -21,11 +22,13 @@ type Session struct {
 	ref       core.SessionRef
 	tokenHash string          // of the resume token
 	ownership store.Ownership // by which this instance owns the session
+	started   time.Time
 
 	mu       sync.Mutex
 	settings settings
-	options  *optionSet // of utterances that begin now
-	conn     Conn       // nil while no client is connected
+	options  *optionSet      // of utterances that begin now
+	conn     Conn            // nil while no client is connected
+	caller   *auth.Principal // of the last connection
 
 	intake  intake
 	outbox  outbox
@@ -43,9 +46,10 @@ type Session struct {
 	finished     bool // the session has left this instance: it has ended, expired or moved
 }
 
-// endState is the state of a session that its client has asked to end.
+// endState is the state of a session that its client has asked to end, or that was terminated.
 type endState struct {
 	requested      bool
+	dropped        bool        // it was terminated: its state is not saved any more
 	speechTimer    *time.Timer // ends the wait for speech; nil: it is not awaited
 	speechTimedOut bool
 }
@@ -95,13 +99,13 @@ func (s *Session) closeReplaced() {
 	}
 }
 
-// attach makes a connection the session's, and closes the one that it replaces.
-func (s *Session) attach(conn Conn) {
+// attach makes the connection of a caller the session's, and closes the one that it replaces.
+func (s *Session) attach(conn Conn, caller *auth.Principal) {
 	if s.conn != nil {
 		s.speech.connectionLost(s.conn)
 	}
 	s.closeReplaced()
-	s.conn = conn
+	s.conn, s.caller = conn, caller
 	now := time.Now()
 	s.intake.connectionChanged(now)
 	for _, u := range s.outbox.pending {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -18,6 +19,7 @@ import (
 type StartParams struct {
 	ID      core.SessionID // empty: one is made
 	Tenant  core.TenantID
+	Caller  *auth.Principal
 	Langs   [2]core.Lang
 	Src     core.Lang // empty: the first of Langs
 	Options core.Options
@@ -42,8 +44,14 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 		token = rand.Text()
 	}
 	s.tokenHash = hashToken(token)
-	s.ownership.Epoch = 1
+	s.ownership.Epoch, s.started = 1, r.cfg.startTime(&p)
 	created, err := r.create(ctx, s)
+	if err == nil && !created {
+		var dropped bool
+		if dropped, err = r.dropRevoked(ctx, s.ref.SessionKey); dropped {
+			created, err = r.create(ctx, s)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +67,7 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 		return nil, nameTaken()
 	}
 	r.metrics.Events.WithLabelValues("started").Inc()
-	s.attach(conn)
+	s.attach(conn, p.Caller)
 	conn.Send(wire.SessionStarted{
 		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.settings.Langs[0]), string(s.settings.Langs[1])},
 		SrcLang: string(s.settings.Src), Audio: s.settings.audio(), Segmentation: s.settings.segmentation(), Limits: r.cfg.limits(),

@@ -14,6 +14,7 @@ import (
 // savedSession is the state of a session in the store. It has no text and no audio, and of the resume token only the hash.
 type savedSession struct {
 	TokenHash                string
+	Started                  time.Time `json:",omitzero"`
 	Settings                 settings
 	Options                  []core.Options // with which its pending utterances began, each once; the first is the current one
 	Turns                    int64
@@ -42,7 +43,7 @@ type savedUtterance struct {
 // encodeState returns the session's state as it is saved. The caller holds the lock.
 func (s *Session) encodeState() ([]byte, error) {
 	state := savedSession{
-		TokenHash: s.tokenHash, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
+		TokenHash: s.tokenHash, Started: s.started, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
 		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed, LastPlaced: s.lastPlaced,
 	}
 	index := map[*optionSet]int{s.options: 0}
@@ -61,7 +62,7 @@ func (s *Session) encodeState() ([]byte, error) {
 	return json.Marshal(state)
 }
 
-// errSuperseded says that another instance has taken the session over.
+// errSuperseded says that another instance has taken the session over, or that it was terminated.
 var errSuperseded = errors.New("the session continues on another instance")
 
 // saveInterval is the minimum time between two saves of changes that nothing waits for.
@@ -121,6 +122,10 @@ func (v *stateSaver) save(ctx context.Context) error {
 	if v.saved >= wanted {
 		s.mu.Unlock()
 		return nil
+	}
+	if s.end.dropped {
+		s.mu.Unlock()
+		return errSuperseded
 	}
 	body, err := s.encodeState()
 	version, last, acked, keep := v.version, s.outbox.last, s.outbox.acked, s.registry.cfg.keep()

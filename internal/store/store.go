@@ -39,6 +39,7 @@ type Store interface {
 	Sessions
 	LastNodes
 	Events
+	Revocations
 	Instances
 	Inboxes
 	AbandonedInboxes

@@ -8,7 +8,7 @@ import (
 
 // Sessions counts sessions, their utterances and the messages to them.
 type Sessions struct {
-	Events      *prometheus.CounterVec // event: started, resumed, revived, superseded, ended, abandoned
+	Events      *prometheus.CounterVec // event: started, resumed, revived, superseded, ended, abandoned, terminated
 	Utterances  *prometheus.CounterVec // reason
 	Messages    *prometheus.CounterVec // kind: result, error, partial, speech
 	PauseProbes prometheus.Counter
@@ -25,7 +25,7 @@ var endReasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 func newSessions(f factory) Sessions {
 	s := Sessions{
 		Events: f.counterVec("lingua_sessions_total",
-			"Sessions that were started, resumed, revived from another instance, superseded by one, ended or abandoned.", "event"),
+			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by an operator.", "event"),
 		Utterances:  f.counterVec("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
 		Messages:    f.counterVec("lingua_session_messages_total", "Results, errors, partial results and pieces of speech that were sent to sessions.", "kind"),
 		PauseProbes: f.counter("lingua_pause_probes_total", "Pings that were sent to distinguish a pause in the audio from a stalled connection."),

@@ -27,12 +27,13 @@ type Store struct {
 	nodes [shards]nodeShard
 	jobs  [shards]jobShard
 
-	watchers  watchers
-	sessions  sessions
-	lastNodes lastNodes
-	events    eventLog
-	board     board
-	instances instances
+	watchers    watchers
+	sessions    sessions
+	lastNodes   lastNodes
+	events      eventLog
+	revocations revocations
+	board       board
+	instances   instances
 }
 
 var _ store.Store = (*Store)(nil)
@@ -52,6 +53,7 @@ func New(timing store.Timing) *Store {
 	s.sessions.streams = make(map[core.SessionRef]*stream)
 	s.sessions.states = make(map[core.SessionKey]state)
 	s.lastNodes.nodes = make(map[core.SessionKey]lastNode)
+	s.revocations.entries = make(map[store.RevocationTarget]store.Revocation)
 	s.instances.byID = make(map[core.InstanceID]*instance)
 	s.board.init()
 	return s

@@ -34,12 +34,14 @@ func KeysByLabel(prefix, name string) map[string]string {
 	node, session := core.NodeID(name), SessionNamed(name)
 	out, waiting := k.outbox(session)
 	lock, fence := k.lock(name)
+	revocations, _, _, _ := k.revocations()
 	return map[string]string{
 		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(lastSeenShard(core.NodeID(name))),
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
 		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(name), "incarnation": k.incarnation(),
 		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
-		"inbox": k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
+		"revocations": revocations,
+		"inbox":       k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
 	}
 }
 

@@ -84,6 +84,13 @@ func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
 // events returns the key of the event log.
 func (k keys) events() string { return k.prefix + ":v1:events" }
 
+// revocations returns the keys of the list of revocations: the entries by their targets, their times, when they are dropped, and the
+// version of the list.
+func (k keys) revocations() (entries, times, expiries, version string) {
+	base := k.prefix + ":v1:auth:{revocations}:"
+	return base + "entries", base + "times", base + "expiries", base + "version"
+}
+
 func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
 
 func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }

@@ -193,6 +193,12 @@ func acquireLock(holder string) func(ctx context.Context, s *redisstore.Store, x
 	}
 }
 
+func (x *subject) revocation() store.AddRevocationParams {
+	return store.AddRevocationParams{Keep: time.Hour, Revocation: store.Revocation{
+		RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: x.name}, Reason: "because",
+	}}
+}
+
 var boardLostReplies = []lostReply{
 	{name: "append", command: "append", prepare: after(withNothing, appendMessage(0)), call: appendMessage(1)},
 	{name: "append with a gap", command: "append", prepare: withNothing, call: appendMessage(1)},
@@ -203,6 +209,15 @@ var boardLostReplies = []lostReply{
 	}},
 	{name: "snapshot", command: "SET", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		return "", s.SaveSnapshot(ctx, store.SnapshotParams{Name: x.name, Body: []byte("body"), TTL: time.Minute})
+	}},
+	{name: "add revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		r, err := s.AddRevocation(ctx, x.revocation())
+		return fmt.Sprint(r.RevocationTarget, r.Reason, !r.At.IsZero(), !r.Until.IsZero()), err
+	}},
+	{name: "restore revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		r := x.revocation().Revocation
+		r.At = time.UnixMicro(1_700_000_000_000_000)
+		return "", s.RestoreRevocations(ctx, []store.Revocation{r})
 	}},
 	// These two count calls by design. A repeated call is refused earlier, never later.
 	{name: "allow", command: "allow", prepare: withNothing, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

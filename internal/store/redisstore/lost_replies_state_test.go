@@ -57,8 +57,8 @@ func readState(server *redistest.Server, prefix, name string) (redisState, error
 	return s, nil
 }
 
-// add adds the parts of a key. The last-seen times of many nodes are in one key; the expiry of leases is left out, because every write
-// renews it.
+// add adds the parts of a key. The last-seen times of many nodes, and all revocations, are in one key; the expiry of leases and the times
+// of revocations are left out, because every write renews them.
 func (s redisState) add(label, name string, parts []any) {
 	switch label {
 	case "out":
@@ -78,6 +78,11 @@ func (s redisState) add(label, name string, parts []any) {
 			if key != name {
 				continue
 			}
+		case "revocations":
+			if !strings.HasSuffix(key, "~"+name) {
+				continue
+			}
+			value = value[strings.Index(value, "{"):]
 		case "leases":
 			score, _ := strconv.ParseFloat(value, 64)
 			r := redisstore.ParseScore(score)

@@ -45,6 +45,8 @@ var (
 	scriptReplace         = loadScript("replace")
 	scriptAppend          = loadScript("append")
 	scriptSave            = loadScript("save")
+	scriptRevocations     = loadScript("revocations")
+	scriptMergeRevocation = loadScript("merge_revocations")
 	scriptAnnounce        = loadScript("announce")
 	scriptInstance        = loadScript("instance")
 	scriptPost            = loadScript("post")

@@ -196,3 +196,19 @@ func (r RepeatingStore) RemoveInbox(ctx context.Context, id core.InstanceID) (bo
 	}
 	return r.Store.RemoveInbox(ctx, id)
 }
+
+// AddRevocation implements store.Revocations.
+func (r RepeatingStore) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
+	if added, err := r.Store.AddRevocation(ctx, p); err != nil {
+		return added, err
+	}
+	return r.Store.AddRevocation(ctx, p)
+}
+
+// RestoreRevocations implements store.Revocations.
+func (r RepeatingStore) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
+	if err := r.Store.RestoreRevocations(ctx, entries); err != nil {
+		return err
+	}
+	return r.Store.RestoreRevocations(ctx, entries)
+}

@@ -1,0 +1,59 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Revocations says which nodes are revoked. A *revocation.Follower does.
+type Revocations interface {
+	// NodeRevoked reports whether a registered node is revoked: its name, or the key or the tenant with which it registered.
+	NodeRevoked(n *core.Node) bool
+	// NodeNameRevoked reports whether a name is revoked.
+	NodeNameRevoked(id core.NodeID) bool
+}
+
+// CheckName returns the answer to a node whose name is revoked; nil if it is not.
+func (r *Registry) CheckName(id core.NodeID) *wire.Error {
+	if r.cfg.Revocations == nil || !r.cfg.Revocations.NodeNameRevoked(id) {
+		return nil
+	}
+	return wire.FieldErrorf(wire.Forbidden, "node_id", "the node %s is revoked: stop it, or let an operator lift that (lingua revoke list)", id)
+}
+
+const (
+	revokedWorkers = 8               // nodes that are removed concurrently
+	revokedLock    = 5 * time.Second // for how long one instance alone removes a node
+)
+
+// RemoveRevoked removes every node of this instance's fleet that is revoked, whether or not it still runs, and moves its jobs. Of several
+// instances one does. What fails is left to the next call.
+func (r *Registry) RemoveRevoked(ctx context.Context) {
+	if r.cfg.Revocations == nil {
+		return
+	}
+	var revoked []core.NodeID
+	for n := range r.fleet.All() {
+		if declared := n.Declared(); r.cfg.Revocations.NodeRevoked(declared) {
+			revoked = append(revoked, declared.ID)
+		}
+	}
+	parallel.ForEach(revokedWorkers, revoked, func(id core.NodeID) {
+		lock := store.LockParams{Name: "revoked:" + string(id), Holder: string(r.cfg.Instance), TTL: revokedLock}
+		if held, err := r.store.Lock(ctx, lock); err != nil || !held.Held {
+			return
+		}
+		defer func() { _ = r.store.Unlock(ctx, lock) }() // otherwise it expires
+		_, err := r.removeFor(ctx, id, "revoked")
+		var e *wire.Error
+		if err != nil && (!errors.As(err, &e) || e.Code != wire.NotFound) {
+			r.log.Warn("a revoked node could not be removed; it is tried again", "node_id", id, "error", err)
+		}
+	})
+}

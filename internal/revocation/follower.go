@@ -1,0 +1,247 @@
+package revocation
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+const (
+	// pollInterval is how often the version of the list is read. With the time of a read and of closing connections it must stay well
+	// below the second within which a revocation takes effect on every instance.
+	pollInterval = 250 * time.Millisecond
+	// partialAbove is the number of entries above which a change is read alone at first: a tenant may end many sessions.
+	partialAbove = 1000
+	// completeInterval is after what time the whole of such a list is read, to find what the store has lost.
+	completeInterval = 5 * time.Second
+)
+
+const (
+	// clockTolerance is how far the clock of an instance that minted a token may be ahead of that of the instance that revokes it. A
+	// revocation of everything until now covers as much of the future.
+	clockTolerance = 5 * time.Second
+	// tokenLifetime is after what time no token can be alive that was minted before a revocation.
+	tokenLifetime = auth.MaxTokenTTL + 10*time.Minute
+	// keepLifted is how long a lifted entry is kept. An instance that was cut off from the store for longer may still have the entry as
+	// it was before, and would restore it.
+	keepLifted = 7 * 24 * time.Hour
+)
+
+// Follower has this instance's copy of the revocations, which follows the store. It is used by many goroutines.
+type Follower struct {
+	store    store.Revocations
+	log      *slog.Logger
+	list     atomic.Pointer[list]
+	ready    atomic.Bool
+	onChange []func()
+
+	mu         sync.Mutex // serialises changes of the list, and guards the fields below
+	version    string     // of the list that was read last
+	last       time.Time  // when the latest entry was added, on the store's clock
+	incomplete bool       // a part of the list was read since the whole was
+	completed  time.Time  // when the whole was read, on this instance's clock
+}
+
+var _ auth.Revocations = (*Follower)(nil)
+
+// NewFollower makes a follower with an empty list. Read or Run reads it.
+func NewFollower(st store.Revocations, log *slog.Logger) *Follower {
+	f := &Follower{store: st, log: log}
+	f.list.Store(&list{})
+	return f
+}
+
+// OnChange makes fn be called after every change of the list. It must be called before Run. fn may be called by several goroutines at
+// once, and must not call the follower's methods that change it.
+func (f *Follower) OnChange(fn func()) { f.onChange = append(f.onChange, fn) }
+
+// Ready reports whether the list was read.
+func (f *Follower) Ready() bool { return f.ready.Load() }
+
+func (f *Follower) current() list { return *f.list.Load() }
+
+// Revoked implements auth.Revocations.
+func (f *Follower) Revoked(p *auth.Principal) bool { return f.current().revoked(p) }
+
+// SessionRevoked returns the entry by which a session that started at a time is revoked; nil when there is none.
+func (f *Follower) SessionRevoked(key core.SessionKey, started time.Time) *store.Revocation {
+	return f.current().session(key, started)
+}
+
+// NodeRevoked reports whether a node is revoked: its name, or the key or the tenant with which it registered.
+func (f *Follower) NodeRevoked(n *core.Node) bool { return f.current().node(n) }
+
+// NodeNameRevoked reports whether the name of a node is revoked.
+func (f *Follower) NodeNameRevoked(id core.NodeID) bool {
+	return f.current().find(store.RevokedNode, "", string(id)) != nil
+}
+
+// ValidFrom returns the earliest time of issue at which a caller with these names is not revoked; zero if at any time.
+func (f *Follower) ValidFrom(p *auth.Principal) time.Time { return f.current().validFrom(p) }
+
+// Entries returns the entries that are in force, in the order of their targets.
+func (f *Follower) Entries() []store.Revocation { return f.current().inForce() }
+
+// Find returns the entry in force for a target.
+func (f *Follower) Find(t store.RevocationTarget) (store.Revocation, bool) {
+	if r := f.current().find(t.Kind, t.Tenant, t.Name); r != nil {
+		return *r, true
+	}
+	return store.Revocation{}, false
+}
+
+// CountSessions returns how many revoked sessions of a tenant the list has.
+func (f *Follower) CountSessions(tenant core.TenantID) (n int) {
+	for target := range f.current() {
+		if target.Kind == store.RevokedSession && target.Tenant == tenant {
+			n++
+		}
+	}
+	return n
+}
+
+// Add adds a revocation to the store and to this instance's list, and returns when the change has taken effect here. A zero Before means
+// everything until now. After an error nothing has changed here; if the store has the entry nevertheless, it takes effect with the next
+// read.
+func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocation, error) {
+	if r.Before.IsZero() && r.Kind != store.RevokedNode {
+		r.Before = time.Now().Add(clockTolerance).UTC().Truncate(time.Millisecond)
+	}
+	p := store.AddRevocationParams{Revocation: r}
+	if r.Kind == store.RevokedSession || r.Kind == store.RevokedKID {
+		p.Keep = max(time.Until(r.Before), 0) + tokenLifetime
+	}
+	return f.add(ctx, p)
+}
+
+// Lift lifts the revocation of a target.
+func (f *Follower) Lift(ctx context.Context, t store.RevocationTarget, by string) error {
+	_, err := f.add(ctx, store.AddRevocationParams{
+		Revocation: store.Revocation{RevocationTarget: t, Lifted: true, By: by}, Keep: keepLifted,
+	})
+	return err
+}
+
+func (f *Follower) add(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
+	added, err := f.store.AddRevocation(ctx, p)
+	if err == nil {
+		f.apply([]store.Revocation{added}, added.At)
+	}
+	return added, err
+}
+
+// apply merges entries into the list, and calls the subscribers if it has changed.
+func (f *Follower) apply(entries []store.Revocation, now time.Time) {
+	f.mu.Lock()
+	merged, changed := f.current().merge(entries, now)
+	if changed {
+		f.list.Store(&merged)
+	}
+	f.mu.Unlock()
+	if changed {
+		for _, fn := range f.onChange {
+			fn()
+		}
+	}
+}
+
+// Run follows the store until the context ends. While the store does not answer, the last list stays in force.
+func (f *Follower) Run(ctx context.Context) {
+	for failing := false; ; {
+		err := f.Read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if failed := err != nil; failed != failing {
+			failing = failed
+			if failed {
+				f.log.Warn("the revocations could not be read: the last list stays in force", "read_before", f.Ready(), "error", err)
+			} else {
+				f.log.Info("the revocations are read again")
+			}
+		}
+		if !backoff.SleepJitter(ctx, pollInterval, 0.1) {
+			return
+		}
+	}
+}
+
+// Read reads the list if it has changed since it was last read, and restores what the store has lost.
+func (f *Follower) Read(ctx context.Context) error {
+	version, err := f.store.RevocationVersion(ctx)
+	if err != nil {
+		return err
+	}
+	after, needed := f.nextRead(version)
+	if !needed {
+		return nil
+	}
+	page, err := f.readFrom(ctx, after)
+	if err == nil && !after.IsZero() && page.Count != len(f.current()) { // something is missing, here or there
+		after = time.Time{}
+		page, err = f.readFrom(ctx, after)
+	}
+	if err != nil {
+		return err
+	}
+	f.recordRead(page, after.IsZero())
+	return nil
+}
+
+// readFrom reads the entries after a time. If it reads all, it puts back what this instance had before and the store has lost.
+func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.RevocationPage, error) {
+	before := f.current() // all of it was in the store
+	page, err := f.store.ReadRevocations(ctx, after)
+	if err != nil {
+		return page, err
+	}
+	f.apply(page.Entries, page.Now)
+	if !after.IsZero() {
+		return page, nil
+	}
+	lost := before.missing(page.Entries, page.Now)
+	if len(lost) == 0 {
+		return page, nil
+	}
+	f.log.Warn("the store has lost revocations: they are put back", "count", len(lost))
+	return page, f.store.RestoreRevocations(ctx, lost)
+}
+
+// nextRead decides what is to be read now that the store's list has a version: the entries after a time, or with the zero time all.
+func (f *Follower) nextRead(version string) (after time.Time, needed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	due := time.Since(f.completed) >= completeInterval
+	switch {
+	case !f.ready.Load():
+		return time.Time{}, true
+	case version == f.version:
+		return time.Time{}, f.incomplete && due
+	case len(f.current()) > partialAbove && !due:
+		return f.last, true
+	}
+	return time.Time{}, true
+}
+
+// recordRead records what was read. Changes that were made meanwhile have another version, and are read next.
+func (f *Follower) recordRead(page store.RevocationPage, complete bool) {
+	f.mu.Lock()
+	f.version, f.incomplete = page.Version, !complete
+	if complete {
+		f.completed = time.Now()
+	}
+	for i := range page.Entries {
+		if at := page.Entries[i].At; at.After(f.last) {
+			f.last = at
+		}
+	}
+	f.mu.Unlock()
+	f.ready.Store(true)
+}

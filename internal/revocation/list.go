@@ -1,0 +1,125 @@
+// Package revocation holds this instance's copy of the revocations: which keys, tokens, sessions and nodes are not valid any more. Every
+// check is a lookup in memory. The copy follows the store, and is the source from which entries that the store has lost are restored.
+package revocation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// list is the revocations at one time. It does not change.
+type list map[store.RevocationTarget]*store.Revocation
+
+// find returns the entry for a target that is in force; nil when there is none.
+func (l list) find(kind store.RevocationKind, tenant core.TenantID, name string) *store.Revocation {
+	if len(l) == 0 || name == "" {
+		return nil
+	}
+	if r := l[store.RevocationTarget{Kind: kind, Tenant: tenant, Name: name}]; r != nil && !r.Lifted {
+		return r
+	}
+	return nil
+}
+
+// covers reports whether an entry is about what was issued, or began, at a time.
+func covers(r *store.Revocation, issued time.Time) bool { return r != nil && issued.Before(r.Before) }
+
+// revoked reports whether a caller is revoked. The time that counts is when its key became valid or its token was minted: what is
+// issued after a revocation is valid.
+func (l list) revoked(p *auth.Principal) bool {
+	return covers(l.find(store.RevokedKey, "", p.Key), p.Issued) ||
+		covers(l.find(store.RevokedTenant, "", string(p.Tenant)), p.Issued) ||
+		p.Role == auth.Session &&
+			(covers(l.find(store.RevokedKID, "", p.KID), p.Issued) || covers(l.find(store.RevokedSession, p.Tenant, string(p.Session)), p.Issued))
+}
+
+// session returns the entry by which a session that started at a time is revoked; nil when there is none.
+func (l list) session(key core.SessionKey, started time.Time) *store.Revocation {
+	if r := l.find(store.RevokedSession, key.Tenant, string(key.Name)); covers(r, started) {
+		return r
+	}
+	if r := l.find(store.RevokedTenant, "", string(key.Tenant)); covers(r, started) {
+		return r
+	}
+	return nil
+}
+
+// node reports whether a node is revoked: its name, or the key or the tenant with which it registered before a revocation. The epoch of
+// a node is the time of its registration in microseconds.
+func (l list) node(n *core.Node) bool {
+	registered := time.UnixMicro(int64(n.Epoch))
+	return l.find(store.RevokedNode, "", string(n.ID)) != nil ||
+		covers(l.find(store.RevokedKey, "", n.Key), registered) ||
+		covers(l.find(store.RevokedTenant, "", string(n.Tenant)), registered)
+}
+
+// validFrom returns the earliest time of issue at which no entry covers what has these names.
+func (l list) validFrom(p *auth.Principal) (from time.Time) {
+	for _, r := range []*store.Revocation{
+		l.find(store.RevokedKey, "", p.Key), l.find(store.RevokedTenant, "", string(p.Tenant)),
+		l.find(store.RevokedKID, "", p.KID), l.find(store.RevokedSession, p.Tenant, string(p.Session)),
+	} {
+		if covers(r, from) {
+			from = r.Before
+		}
+	}
+	return from
+}
+
+// merge returns the list with further entries, and without those that have expired; of two entries for a target the later one stays. It
+// reports whether that is another list.
+func (l list) merge(entries []store.Revocation, now time.Time) (list, bool) {
+	merged, changed := make(list, len(l)+len(entries)), false
+	maps.Copy(merged, l)
+	for i := range entries {
+		r := entries[i]
+		if old := merged[r.RevocationTarget]; old == nil || r.At.After(old.At) {
+			merged[r.RevocationTarget], changed = &r, true
+		}
+	}
+	for target, r := range merged {
+		if r.Expired(now) {
+			delete(merged, target)
+			changed = true
+		}
+	}
+	if !changed {
+		return l, false
+	}
+	return merged, true
+}
+
+// missing returns the entries of the list that have not expired and that others do not have, or only in an older version.
+func (l list) missing(others []store.Revocation, now time.Time) []store.Revocation {
+	have := make(map[store.RevocationTarget]time.Time, len(others))
+	for i := range others {
+		have[others[i].RevocationTarget] = others[i].At
+	}
+	var lost []store.Revocation
+	for target, r := range l {
+		if at, ok := have[target]; !r.Expired(now) && (!ok || at.Before(r.At)) {
+			lost = append(lost, *r)
+		}
+	}
+	return lost
+}
+
+// inForce returns the entries that are not lifted, in the order of their targets.
+func (l list) inForce() []store.Revocation {
+	entries := make([]store.Revocation, 0, len(l))
+	for _, r := range l {
+		if !r.Lifted {
+			entries = append(entries, *r)
+		}
+	}
+	slices.SortFunc(entries, func(a, b store.Revocation) int {
+		return strings.Compare(a.RevocationTarget.String(), b.RevocationTarget.String())
+	})
+	return entries
+}

@@ -1,0 +1,162 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Revocations says which sessions are revoked. A *revocation.Follower does.
+type Revocations interface {
+	// SessionRevoked returns the entry by which a session that started at a time is revoked; nil when there is none.
+	SessionRevoked(key core.SessionKey, started time.Time) *store.Revocation
+	// ValidFrom returns the earliest time of issue at which a caller with these names is not revoked; zero if at any time.
+	ValidFrom(p *auth.Principal) time.Time
+}
+
+// Info describes a session of this instance.
+type Info struct {
+	core.SessionKey
+	Caller     *auth.Principal // of its last connection; nil: it is not known
+	Langs      [2]core.Lang
+	Started    time.Time
+	Connected  bool
+	Utterances int64 // that were committed
+	Pending    int   // utterances of these whose terminal message was not sent
+}
+
+// info describes the session. The caller holds the lock.
+func (s *Session) info() *Info {
+	return &Info{
+		SessionKey: s.ref.SessionKey, Caller: s.caller, Langs: s.settings.Langs, Started: s.started, Connected: s.conn != nil,
+		Utterances: s.turns, Pending: len(s.outbox.pending),
+	}
+}
+
+// List describes the sessions of this instance that have not ended, in any order.
+func (r *Registry) List() []*Info {
+	var list []*Info
+	for _, s := range r.all() {
+		s.mu.Lock()
+		if !s.finished && !s.hasEnded() {
+			list = append(list, s.info())
+		}
+		s.mu.Unlock()
+	}
+	return list
+}
+
+// Verdict says whether a session is to be terminated: with an error and the code with which its connection is closed, or a nil error.
+type Verdict func(*Info) (wire.CloseCode, *wire.Error)
+
+// TerminateIf terminates the sessions of this instance for which the verdict has an error, and returns how many.
+func (r *Registry) TerminateIf(verdict Verdict) (terminated int) {
+	for _, s := range r.all() {
+		if s.terminateIf(verdict) {
+			terminated++
+		}
+	}
+	return terminated
+}
+
+// TerminateIf terminates the session of the connection if the verdict has an error.
+func (c *Connection) TerminateIf(verdict Verdict) { c.session.terminateIf(verdict) }
+
+// terminateIf ends the session here and for good: its pending jobs are cancelled, its connection is closed, and its state is dropped, so
+// that it cannot be resumed anywhere.
+func (s *Session) terminateIf(verdict Verdict) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return false
+	}
+	code, e := verdict(s.info())
+	if e == nil {
+		return false
+	}
+	s.registry.metrics.Events.WithLabelValues("terminated").Inc()
+	s.end.dropped = true
+	for _, u := range s.outbox.pending {
+		if !u.result.stored {
+			s.cancelUtterance(u)
+		}
+	}
+	if s.conn != nil {
+		s.conn.Close(code, e)
+	}
+	s.finish()
+	s.registry.background.Go(s.dropState)
+	return true
+}
+
+// dropKeep is how long the state of a session is kept that is dropped: it replaces the state by one that expires at once.
+const dropKeep = time.Millisecond
+
+// dropState drops the state of a terminated session and its outbox, retrying until the store answers.
+func (s *Session) dropState(ctx context.Context) {
+	select {
+	case s.saver.slot <- struct{}{}: // no save is in progress, and none follows
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-s.saver.slot }()
+	s.mu.Lock()
+	body, err := s.encodeState()
+	s.mu.Unlock()
+	if err != nil {
+		return // it cannot have been saved either
+	}
+	storeBackoff.Retry(ctx, func() error {
+		_, err := s.registry.store.SaveSession(ctx, store.SaveParams{Session: s.ref, Ownership: s.ownership, Body: body, Keep: dropKeep})
+		return err
+	})
+}
+
+// isRevoked reports whether a session that started at a time is revoked.
+func (c *Config) isRevoked(key core.SessionKey, started time.Time) bool {
+	return c.Revocations != nil && c.Revocations.SessionRevoked(key, started) != nil
+}
+
+// startTime is the time at which a session of a caller starts now. A revocation of everything until now covers a part of the future,
+// because clocks differ; a session that starts after it is not covered.
+func (c *Config) startTime(p *StartParams) time.Time {
+	now := time.Now()
+	if c.Revocations == nil {
+		return now
+	}
+	named := auth.Principal{Tenant: p.Tenant, Session: p.ID}
+	if from := c.Revocations.ValidFrom(&named); from.After(now) {
+		return from
+	}
+	return now
+}
+
+// dropRevoked drops the stored state of a session if it is revoked: its instance is gone, or has not ended it yet. It reports whether it
+// did.
+func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (bool, error) {
+	if r.cfg.Revocations == nil {
+		return false, nil
+	}
+	stored, err := r.store.LoadSession(ctx, key)
+	if err != nil {
+		return false, r.storeDown(err)
+	}
+	var state savedSession
+	if stored.Epoch == 0 || json.Unmarshal(stored.Body, &state) != nil || !r.cfg.isRevoked(key, state.Started) {
+		return false, nil
+	}
+	held, err := r.store.SaveSession(ctx, store.SaveParams{
+		Session:   core.SessionRef{SessionKey: key, Incarnation: stored.Incarnation},
+		Ownership: store.Ownership{Owner: r.cfg.Instance, Epoch: stored.Epoch + 1}, TakeOver: true, Expected: stored.Body, Body: stored.Body, Keep: dropKeep,
+	})
+	if err != nil {
+		return false, r.storeDown(err)
+	}
+	return held && backoff.Sleep(ctx, 2*dropKeep), nil
+}

@@ -1,0 +1,126 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// AddRevocation implements store.Revocations.
+func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
+	added := p.Revocation
+	body, err := json.Marshal(&added)
+	if err != nil {
+		return store.Revocation{}, err
+	}
+	r, err := s.mergeRevocations(ctx, []string{added.RevocationTarget.String(), "0", millis(p.Keep), string(body)})
+	if err != nil {
+		return store.Revocation{}, err
+	}
+	added.At, added.Until = microTime(r.list(0).text(0)), milliTime(r.list(0).text(1))
+	return added, nil
+}
+
+// maxRestored is how many entries one call puts back, so that it does not block Redis for long.
+const maxRestored = 256
+
+// RestoreRevocations implements store.Revocations.
+func (s *Store) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
+	for from := 0; from < len(entries); from += maxRestored {
+		var args []string
+		for i := range entries[from:min(from+maxRestored, len(entries))] {
+			r := &entries[from+i]
+			body, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			until := "0"
+			if !r.Until.IsZero() {
+				until = strconv.FormatInt(r.Until.UnixMilli(), 10)
+			}
+			args = append(args, r.RevocationTarget.String(), strconv.FormatInt(r.At.UnixMicro(), 10), until, string(body))
+		}
+		if _, err := s.mergeRevocations(ctx, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergeRevocations runs merge_revocations.lua with the arguments of entries.
+func (s *Store) mergeRevocations(ctx context.Context, entries []string) (reply, error) {
+	_, r, err := s.client.runScript(ctx, &scriptMergeRevocation, s.revocationKeys(), append([]string{uuid.NewString()}, entries...)...)
+	return r, err
+}
+
+func (s *Store) revocationKeys() []string {
+	entries, times, expiries, version := s.keys.revocations()
+	return []string{entries, times, expiries, version}
+}
+
+// RevocationVersion implements store.Revocations.
+func (s *Store) RevocationVersion(ctx context.Context) (string, error) {
+	_, _, _, key := s.keys.revocations()
+	version, err := s.getValue(ctx, key)
+	return string(version), err
+}
+
+// ReadRevocations implements store.Revocations.
+func (s *Store) ReadRevocations(ctx context.Context, after time.Time) (store.RevocationPage, error) {
+	since := "0"
+	if !after.IsZero() {
+		since = strconv.FormatInt(after.UnixMicro(), 10)
+	}
+	now, r, err := s.client.readScript(ctx, &scriptRevocations, s.revocationKeys(), since)
+	if err != nil {
+		return store.RevocationPage{}, err
+	}
+	page := store.RevocationPage{Now: time.UnixMilli(now).UTC(), Count: int(r.int(1))}
+	if !r.isNil(0) {
+		page.Version = r.text(0)
+	}
+	for _, text := range r.texts(2) {
+		entry, err := decodeRevocation(text)
+		if err != nil {
+			return store.RevocationPage{}, err
+		}
+		if !entry.Expired(page.Now) {
+			page.Entries = append(page.Entries, entry)
+		}
+	}
+	return page, nil
+}
+
+// decodeRevocation decodes a stored entry: its time, when it is dropped, and its body.
+func decodeRevocation(text string) (store.Revocation, error) {
+	at, rest, _ := strings.Cut(text, " ")
+	until, body, _ := strings.Cut(rest, " ")
+	var entry store.Revocation
+	if err := json.Unmarshal([]byte(body), &entry); err != nil {
+		return entry, fmt.Errorf("a revocation cannot be read: %w", err)
+	}
+	entry.At, entry.Until = microTime(at), milliTime(until)
+	return entry, nil
+}
+
+// microTime is a time in microseconds of a server's clock.
+func microTime(text string) time.Time {
+	micros, _ := strconv.ParseInt(text, 10, 64)
+	return time.UnixMicro(micros).UTC()
+}
+
+// milliTime is a time in milliseconds of a server's clock; 0 is the zero time.
+func milliTime(text string) time.Time {
+	ms, _ := strconv.ParseInt(text, 10, 64)
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

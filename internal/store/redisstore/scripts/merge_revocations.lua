@@ -1,0 +1,39 @@
+-- Merges entries into the list of revocations: of two entries for a target the later one stays. Drops entries that have expired.
+-- KEYS  entries, times, expiries, version
+-- ARGV  not_after, next version, then for each entry: target; time in µs, 0 for a new one; when it is dropped in ms, 0 for never, of a
+--       new one after how many ms; body
+-- Returns {now, {time and expiry of each entry that was written}}.
+local now = clock()
+if is_late(now) then return { now } end
+local expired = redis.call('ZRANGE', KEYS[3], '-inf', now, 'BYSCORE', 'LIMIT', 0, MAX_UNPACK)
+for _, target in ipairs(expired) do
+  redis.call('HDEL', KEYS[1], target)
+  redis.call('ZREM', KEYS[2], target)
+  redis.call('ZREM', KEYS[3], target)
+end
+-- A new entry is later than every other one, also after the clock was set back: readers ask for what was added after the last entry.
+local t, last = redis.call('TIME'), redis.call('ZRANGE', KEYS[2], 0, 0, 'REV', 'WITHSCORES')
+local next_time = math.max(t[1] * 1000000 + t[2], tonumber(last[2] or 0) + 1)
+local written = {}
+for i = 3, #ARGV, 4 do
+  local target, at, expires = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  local stored = tonumber(redis.call('ZSCORE', KEYS[2], target) or 0)
+  if at == 0 then
+    at = next_time
+    if expires > 0 then expires = now + expires end
+  end
+  if at > stored and (expires == 0 or expires > now) then
+    local at_text, expires_text = string.format('%.0f', at), string.format('%.0f', expires)
+    redis.call('HSET', KEYS[1], target, at_text .. ' ' .. expires_text .. ' ' .. ARGV[i + 3])
+    redis.call('ZADD', KEYS[2], at_text, target)
+    if expires > 0 then
+      redis.call('ZADD', KEYS[3], expires_text, target)
+    else
+      redis.call('ZREM', KEYS[3], target)
+    end
+    written[#written + 1] = at_text
+    written[#written + 1] = expires_text
+  end
+end
+if #written > 0 then redis.call('SET', KEYS[4], ARGV[2]) end
+return { now, written }

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// RevocationKind is what a revocation is about. The names are stable: they are in requests and responses.
+type RevocationKind string
+
+// The kinds of revocations.
+const (
+	RevokedKey     RevocationKind = "key"     // a key, and the tokens that it has minted
+	RevokedKID     RevocationKind = "kid"     // the tokens of a signer
+	RevokedTenant  RevocationKind = "tenant"  // the keys, tokens, nodes and sessions of a tenant
+	RevokedSession RevocationKind = "session" // the tokens of a session, and the session
+	RevokedNode    RevocationKind = "node"    // the name of a node
+)
+
+// RevocationKinds lists every kind.
+func RevocationKinds() []RevocationKind {
+	return []RevocationKind{RevokedKey, RevokedKID, RevokedTenant, RevokedSession, RevokedNode}
+}
+
+// RevocationTarget is what a revocation is about. The list has at most one entry for each target.
+type RevocationTarget struct {
+	Kind   RevocationKind `json:"kind"`
+	Tenant core.TenantID  `json:"tenant,omitempty"` // of a session
+	Name   string         `json:"name"`
+}
+
+// targetSeparator separates the parts of a target. No identifier contains it, and a URL does not have to escape it.
+const targetSeparator = "~"
+
+// String joins the parts: key~NAME, or session~TENANT~NAME.
+func (t RevocationTarget) String() string {
+	if t.Kind == RevokedSession {
+		return string(t.Kind) + targetSeparator + string(t.Tenant) + targetSeparator + t.Name
+	}
+	return string(t.Kind) + targetSeparator + t.Name
+}
+
+// ParseRevocationTarget parses what String returns.
+func ParseRevocationTarget(text string) (RevocationTarget, error) {
+	parts := strings.Split(text, targetSeparator)
+	t := RevocationTarget{Kind: RevocationKind(parts[0])}
+	want := 2
+	if t.Kind == RevokedSession {
+		want = 3
+	}
+	if len(parts) != want || parts[want-1] == "" {
+		return t, fmt.Errorf("%q is not the id of a revocation, such as key%[2]sNAME or session%[2]sTENANT%[2]sNAME", text, targetSeparator)
+	}
+	if want == 3 {
+		t.Tenant = core.TenantID(parts[1])
+	}
+	t.Name = parts[want-1]
+	return t, nil
+}
+
+// Revocation is an entry of the list of revocations.
+type Revocation struct {
+	RevocationTarget
+	// Before is the time before which what is revoked was issued or began. It is not used for nodes: a name is revoked until that is
+	// lifted.
+	Before time.Time `json:"before,omitzero"`
+	// Ended says that a session was ended in the ordinary course, rather than because a credential is not trusted any more.
+	Ended  bool   `json:"ended,omitempty"`
+	Lifted bool   `json:"lifted,omitempty"` // nothing is revoked any more
+	By     string `json:"by,omitempty"`     // the name of the key with which it was requested
+	Reason string `json:"reason,omitempty"` // a text of that person
+
+	// At is when the entry was added, on the store's clock, and later than every entry that the list had then. Of two entries for a
+	// target the later one is in force.
+	At time.Time `json:"-"`
+	// Until is when the entry is dropped, on the store's clock; zero: never.
+	Until time.Time `json:"-"`
+}
+
+// Expired reports whether the entry is dropped at a time of the store's clock.
+func (r *Revocation) Expired(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
+
+// AddRevocationParams describes a new entry.
+type AddRevocationParams struct {
+	Revocation               // without At and Until, which the store decides
+	Keep       time.Duration // after this time the entry is dropped; 0: never
+}
+
+// RevocationPage is the part of the list that was read.
+type RevocationPage struct {
+	Version string    // as RevocationVersion returns it
+	Now     time.Time // the store's time
+	Count   int       // how many entries the whole list has
+	Entries []Revocation
+}
+
+// Revocations is the list of revocations that all instances follow. Each instance has a copy of it, and puts back what the store has
+// lost: so an entry is lost only with the store and all instances that had read it.
+type Revocations interface {
+	// AddRevocation adds an entry, which replaces an earlier one for its target, and returns it. Repeated, it replaces its first entry
+	// by the same one with a later time.
+	AddRevocation(ctx context.Context, p AddRevocationParams) (Revocation, error)
+	// RestoreRevocations puts entries back that were read before, with their times. An entry that is expired, or not later than the one
+	// that the store has, changes nothing.
+	RestoreRevocations(ctx context.Context, entries []Revocation) error
+	// RevocationVersion returns a text that differs after every change of the list, also after a loss. It is empty when there was none.
+	RevocationVersion(ctx context.Context) (string, error)
+	// ReadRevocations returns the entries that were added after a time of the store's clock, and not yet dropped; all for the zero time.
+	ReadRevocations(ctx context.Context, after time.Time) (RevocationPage, error)
+}

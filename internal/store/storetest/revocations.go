@@ -1,0 +1,197 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// revocationBehaviours is the specification of Revocations.
+var revocationBehaviours = []behaviour{
+	{"an added revocation is read with the store's time, and replaces the one for its target", testAddRevocation},
+	{"the version of the revocations changes with every change, and only then", testRevocationVersion},
+	{"a lost revocation is put back, and an older one does not replace a newer one", testRestoreRevocations},
+	{"an expired revocation is not read, does not count and is not put back", testRevocationsExpire},
+	{"revocations after a time are read alone, with the count of all", testReadRevocationsAfter},
+	{"all revocations of concurrent callers are in the list", testConcurrentRevocations},
+	{"a late revocation is not added", testLateRevocation},
+}
+
+// revocationOf describes a revocation of a key that is kept until it is lifted.
+func revocationOf(key, reason string) store.AddRevocationParams {
+	return store.AddRevocationParams{Revocation: store.Revocation{
+		RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: key},
+		Before:           time.UnixMilli(1_700_000_000_123).UTC(), By: "ops", Reason: reason,
+	}}
+}
+
+func (h *Harness) addRevocation(t *testing.T, p store.AddRevocationParams) store.Revocation {
+	t.Helper()
+	r, err := h.Store.AddRevocation(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (h *Harness) restoreRevocations(t *testing.T, entries ...store.Revocation) {
+	t.Helper()
+	if err := h.Store.RestoreRevocations(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readRevocations reads the entries after a time, in the order of their targets.
+func (h *Harness) readRevocations(t *testing.T, after time.Time) store.RevocationPage {
+	t.Helper()
+	page, err := h.Store.ReadRevocations(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := h.Store.RevocationVersion(t.Context())
+	if err != nil || version != page.Version {
+		t.Errorf("the version is %q, and was read with the list as %q: %v", version, page.Version, err)
+	}
+	slices.SortFunc(page.Entries, func(a, b store.Revocation) int {
+		return strings.Compare(a.RevocationTarget.String(), b.RevocationTarget.String())
+	})
+	return page
+}
+
+// wantRevocations compares the whole list.
+func (h *Harness) wantRevocations(t *testing.T, want ...store.Revocation) {
+	t.Helper()
+	page := h.readRevocations(t, time.Time{})
+	if diff := cmp.Diff(want, page.Entries); diff != "" || page.Count != len(want) {
+		t.Errorf("%d revocations (-want +got):\n%s", page.Count, diff)
+	}
+}
+
+func testAddRevocation(t *testing.T, h *Harness) {
+	if page := h.readRevocations(t, time.Time{}); page.Version != "" || page.Count != 0 || len(page.Entries) != 0 {
+		t.Errorf("an empty list: %+v", page)
+	}
+	first := h.addRevocation(t, revocationOf("a", "first"))
+	session := h.addRevocation(t, store.AddRevocationParams{Keep: time.Hour, Revocation: store.Revocation{
+		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: "acme", Name: "room-1"}, Ended: true,
+	}})
+	if first.At.IsZero() || !first.Until.IsZero() || session.Until.Sub(session.At).Round(time.Second) != time.Hour {
+		t.Errorf("times: %+v, %+v", first, session)
+	}
+	h.wantRevocations(t, first, session)
+	lift := revocationOf("a", "second")
+	lift.Lifted = true
+	lifted := h.addRevocation(t, lift)
+	if !lifted.At.After(first.At) {
+		t.Errorf("the second entry of a target is of %v, the first of %v", lifted.At, first.At)
+	}
+	h.wantRevocations(t, lifted, session)
+	if now := h.readRevocations(t, time.Time{}).Now; now.Before(session.At.Add(-time.Second)) || now.After(session.At.Add(time.Minute)) {
+		t.Errorf("the store's time is %v, of the last entry %v", now, session.At)
+	}
+}
+
+func testRevocationVersion(t *testing.T, h *Harness) {
+	seen := make(map[string]bool)
+	changed := func(what string, want bool) {
+		t.Helper()
+		version := h.readRevocations(t, time.Time{}).Version
+		if seen[version] == want {
+			t.Errorf("after %s the version is %q; want a new one: %v", what, version, want)
+		}
+		seen[version] = true
+	}
+	changed("nothing", true)
+	a := h.addRevocation(t, revocationOf("a", ""))
+	changed("an entry", true)
+	h.addRevocation(t, revocationOf("a", ""))
+	changed("the same entry", true)
+	h.restoreRevocations(t, a)
+	changed("an older entry was put back", false)
+	b := revocationOf("b", "").Revocation
+	b.At = a.At.Add(-time.Hour)
+	h.restoreRevocations(t, b)
+	changed("a lost entry was put back", true)
+}
+
+func testRestoreRevocations(t *testing.T, h *Harness) {
+	current := h.addRevocation(t, revocationOf("a", "current"))
+	older, newer, lost := current, current, current
+	older.At, older.Reason = current.At.Add(-time.Microsecond), "older"
+	lost.Name, lost.Reason = "b", "lost"
+	lost.At, lost.Until = current.At.Add(-time.Hour), current.At.Add(time.Hour).Truncate(time.Millisecond)
+	h.restoreRevocations(t, older, lost)
+	h.wantRevocations(t, current, lost)
+	newer.At, newer.Reason = current.At.Add(time.Hour), "newer"
+	h.restoreRevocations(t, newer)
+	h.wantRevocations(t, newer, lost)
+	// After the clock was set back a new entry is still later than all others.
+	for _, key := range []string{"a", "b"} {
+		if added := h.addRevocation(t, revocationOf(key, "last")); !added.At.After(newer.At) {
+			t.Errorf("an entry of %v was added after one of %v", added.At, newer.At)
+		}
+	}
+}
+
+func testRevocationsExpire(t *testing.T, h *Harness) {
+	short := revocationOf("a", "")
+	short.Keep = h.Timing.Presence
+	a, b := h.addRevocation(t, short), h.addRevocation(t, revocationOf("b", ""))
+	h.wantRevocations(t, a, b)
+	h.Wait(h.Timing.Presence + h.Slack)
+	h.wantRevocations(t, b)
+	h.restoreRevocations(t, a)
+	h.wantRevocations(t, b)
+	c := h.addRevocation(t, revocationOf("c", "")) // which drops it
+	h.wantRevocations(t, b, c)
+	again := h.addRevocation(t, revocationOf("a", "without an end"))
+	h.Wait(h.Timing.Presence + h.Slack)
+	h.wantRevocations(t, again, b, c)
+}
+
+func testReadRevocationsAfter(t *testing.T, h *Harness) {
+	a := h.addRevocation(t, revocationOf("a", ""))
+	b := h.addRevocation(t, revocationOf("b", ""))
+	page := h.readRevocations(t, a.At)
+	if diff := cmp.Diff([]store.Revocation{b}, page.Entries); diff != "" || page.Count != 2 {
+		t.Errorf("after the first of %d (-want +got):\n%s", page.Count, diff)
+	}
+	if page := h.readRevocations(t, b.At); len(page.Entries) != 0 || page.Count != 2 {
+		t.Errorf("after the last: %+v", page)
+	}
+}
+
+func testConcurrentRevocations(t *testing.T, h *Harness) {
+	const callers, each = 8, 10
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for i := range each {
+				for _, p := range []store.AddRevocationParams{revocationOf(fmt.Sprintf("k%d-%d", caller, i), ""), revocationOf("shared", fmt.Sprint(caller, i))} {
+					if _, err := h.Store.AddRevocation(t.Context(), p); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	page := h.readRevocations(t, time.Time{})
+	if want := callers*each + 1; page.Count != want || len(page.Entries) != want {
+		t.Errorf("%d entries, and a count of %d; want %d", len(page.Entries), page.Count, want)
+	}
+}
+
+func testLateRevocation(t *testing.T, h *Harness) {
+	if _, err := h.Store.AddRevocation(expiredContext(t), revocationOf("a", "")); err == nil {
+		t.Error("a late revocation was added")
+	}
+	h.wantRevocations(t)
+}
