@@ -294,7 +294,7 @@ func TestCloseCodes(t *testing.T) {
 		1000: "", 1001: "", 1011: "",
 		wire.CloseInternal: wire.Internal, wire.CloseDraining: wire.SchedulerDependencyDown, wire.CloseSlow: wire.RateLimited,
 		wire.CloseBadMessage: wire.InvalidRequest, wire.CloseUnauthorized: wire.Unauthorized, wire.CloseForbidden: wire.Forbidden,
-		wire.CloseNotFound: wire.NotFound, wire.CloseIdle: wire.DeadlineExceeded, wire.CloseReplaced: wire.StaleEpoch,
+		wire.CloseNotFound: wire.NotFound, wire.CloseIdle: wire.DeadlineExceeded, wire.CloseReplaced: wire.StaleEpoch, wire.CloseEnded: wire.SessionEndedCode,
 		wire.CloseTooLarge: wire.PayloadTooLarge, wire.CloseTooFast: wire.RateLimited,
 	} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {

@@ -22,10 +22,11 @@ const (
 	RateLimited          Code = "RATE_LIMITED"
 	Internal             Code = "INTERNAL"
 
-	StaleAttempt    Code = "STALE_ATTEMPT"
-	StaleEpoch      Code = "STALE_EPOCH"
-	NotHolder       Code = "NOT_HOLDER"
-	RequestMismatch Code = "REQUEST_MISMATCH"
+	StaleAttempt     Code = "STALE_ATTEMPT"
+	StaleEpoch       Code = "STALE_EPOCH"
+	NotHolder        Code = "NOT_HOLDER"
+	RequestMismatch  Code = "REQUEST_MISMATCH"
+	SessionEndedCode Code = "SESSION_ENDED"
 
 	PreferredNodeNotCapable   Code = "PREFERRED_NODE_NOT_CAPABLE"
 	NoCapableNode             Code = "NO_CAPABLE_NODE"
@@ -39,7 +40,7 @@ const (
 func (c Code) Retryable() bool {
 	switch c {
 	case InvalidRequest, MethodNotAllowed, UnsupportedMediaType, PayloadTooLarge, Unauthorized, Forbidden, NotFound,
-		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, PreferredNodeNotCapable:
+		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, SessionEndedCode, PreferredNodeNotCapable:
 		return false
 	}
 	return true

@@ -75,6 +75,7 @@ const (
 	CloseNotFound     CloseCode = 4404
 	CloseIdle         CloseCode = 4408
 	CloseReplaced     CloseCode = 4409
+	CloseEnded        CloseCode = 4410
 	CloseTooLarge     CloseCode = 4413
 	CloseTooFast      CloseCode = 4429
 	CloseInternal     CloseCode = 4500

@@ -114,6 +114,20 @@ func (k *Keyring) Empty() bool { return len(k.bySecret) == 0 }
 // Mints reports whether session tokens can be minted.
 func (k *Keyring) Mints() bool { return k.sign != nil }
 
+// SigningKID is the kid of new session tokens; empty if none can be minted.
+func (k *Keyring) SigningKID() string {
+	if k.sign == nil {
+		return ""
+	}
+	return k.sign.kid
+}
+
+// HasKey reports whether there is a key of a name.
+func (k *Keyring) HasKey(name string) bool { return k.byName[name] != nil }
+
+// HasSigner reports whether there is a signer with a kid.
+func (k *Keyring) HasSigner(kid string) bool { return k.signers[kid] != nil }
+
 // Digest identifies the credentials without revealing them: two instances with the same digest accept the same.
 func (k *Keyring) Digest() string { return k.digest }
 

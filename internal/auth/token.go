@@ -34,15 +34,27 @@ var ErrNoSigner = errors.New("no secret for session tokens is configured")
 
 // MintSession makes a token for one session, in the name of a key.
 func (k *Keyring) MintSession(by *Principal, session core.SessionID, tenant core.TenantID, ttl time.Duration) (token string, expires time.Time, err error) {
+	return k.MintSessionAfter(time.Time{}, by, session, tenant, ttl)
+}
+
+// MintSessionAfter makes a token that is dated not earlier than a time: the earliest time of issue that no revocation covers. That may be
+// a moment ahead, because a revocation allows for clocks that differ.
+func (k *Keyring) MintSessionAfter(
+	from time.Time, by *Principal, session core.SessionID, tenant core.TenantID, ttl time.Duration,
+) (token string, expires time.Time, err error) {
 	if k.sign == nil {
 		return "", time.Time{}, ErrNoSigner
 	}
 	now := time.Now()
 	expires = now.Add(ttl).Truncate(time.Second) // a token has a resolution of seconds
+	issued := now.Truncate(time.Second)
+	if from = from.Add(time.Second - 1).Truncate(time.Second); from.After(issued) {
+		issued = from
+	}
 	t := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: by.Key, Subject: string(session), Audience: jwt.ClaimStrings{sessionAudience},
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(expires), ID: uuid.NewString(),
+			IssuedAt: jwt.NewNumericDate(issued), ExpiresAt: jwt.NewNumericDate(expires), ID: uuid.NewString(),
 		},
 		Tenant: string(tenant),
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Options are the dependencies of Conns.
@@ -168,6 +169,15 @@ func (c *Conns) all() []*conn {
 		all = append(all, n)
 	}
 	return all
+}
+
+// CloseIf closes the connections of the nodes whose names match, as socket.Conn.Close does.
+func (c *Conns) CloseIf(match func(core.NodeID) bool, code wire.CloseCode, e *wire.Error) {
+	for _, n := range c.all() {
+		if match(n.id) {
+			n.ws.Close(code, e)
+		}
+	}
 }
 
 // GoAway asks every node to connect to another instance within a time, and closes the connections that are left. It returns

@@ -159,6 +159,9 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	if replaced := s.Conns.add(n); replaced != nil {
 		replaced.ws.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
 	}
+	if e := s.Nodes.CheckName(n.id); e != nil { // it was revoked before the connection could be found here
+		socket.Refuse(ws, e)
+	}
 	s.resendAudio(n, in.Active)
 	return n, nil
 }

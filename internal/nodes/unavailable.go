@@ -25,6 +25,9 @@ type Unavailable struct {
 // A report about a job that the node never held changes nothing.
 func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 	r.metrics.ModelNA.Inc()
+	if e := r.CheckName(u.Node); e != nil {
+		return e
+	}
 	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}}
 	if known, err := r.knownDeclaration(ctx, u.Node); err != nil {
 		return err

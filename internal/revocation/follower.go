@@ -34,7 +34,8 @@ const (
 	keepLifted = 7 * 24 * time.Hour
 )
 
-// Follower has this instance's copy of the revocations, which follows the store. It is used by many goroutines.
+// Follower has this instance's copy of the revocations, which follows the store. It is used by many goroutines. A nil follower has an
+// empty list, which was read.
 type Follower struct {
 	store    store.Revocations
 	log      *slog.Logger
@@ -63,9 +64,14 @@ func NewFollower(st store.Revocations, log *slog.Logger) *Follower {
 func (f *Follower) OnChange(fn func()) { f.onChange = append(f.onChange, fn) }
 
 // Ready reports whether the list was read.
-func (f *Follower) Ready() bool { return f.ready.Load() }
+func (f *Follower) Ready() bool { return f == nil || f.ready.Load() }
 
-func (f *Follower) current() list { return *f.list.Load() }
+func (f *Follower) current() list {
+	if f == nil {
+		return nil
+	}
+	return *f.list.Load()
+}
 
 // Revoked implements auth.Revocations.
 func (f *Follower) Revoked(p *auth.Principal) bool { return f.current().revoked(p) }
@@ -245,3 +251,6 @@ func (f *Follower) recordRead(page store.RevocationPage, complete bool) {
 	f.mu.Unlock()
 	f.ready.Store(true)
 }
+
+// Any reports whether the list has entries.
+func (f *Follower) Any() bool { return len(f.current()) > 0 }

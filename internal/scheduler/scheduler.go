@@ -26,6 +26,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -59,8 +60,11 @@ type Scheduler struct {
 	nodeConns *nodeconn.Conns
 	receiver  *bus.Receiver
 	follower  *fleet.Follower
-	caller    *callback.Caller
-	events    *events.Recorder
+
+	revocations *revocation.Follower
+	revoked     chan struct{} // has an element when nodes may have been revoked
+	caller      *callback.Caller
+	events      *events.Recorder
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -82,6 +86,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, log); err != nil {
 		return nil, err
 	}
+	s.revocations, s.revoked = revocation.NewFollower(s.Store, log), make(chan struct{}, 1)
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
@@ -95,7 +100,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	signer := auth.Signer(rand.Text()) // what it signs, only this instance verifies
 	urls := audio.URLs{Signer: signer}
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
-	directory := session.NewDirectory(sessionConfig(c, instance), s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
+	sessionCfg := sessionConfig(c, instance)
+	sessionCfg.Revocations = s.revocations
+	directory := session.NewDirectory(sessionCfg, s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
 		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
 	})
@@ -103,7 +110,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	nodesCfg := nodesConfig(c, instance)
-	nodesCfg.Events = s.events
+	nodesCfg.Events, nodesCfg.Revocations = s.events, s.revocations
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
@@ -119,12 +126,14 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	s.Server = server.New(server.Options{
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, nil), FirstMessage: firstMessageTimeout,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, s.revocations), Revocations: s.revocations, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keyring.Empty(),
 	})
+	_ = s.revocations.Read(ctx) // after an error this instance is not ready, and refuses requests, until the follower has read them
+	s.revocations.OnChange(s.enforceRevocations)
 	s.registerMetrics()
 	return s, nil
 }
@@ -158,6 +167,8 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	var background sync.WaitGroup
 	background.Go(func() { s.receiver.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
+	background.Go(func() { s.revocations.Run(loops) })
+	background.Go(func() { s.removeRevokedNodes(loops) })
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })

@@ -8,7 +8,9 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -49,8 +51,9 @@ func (r *rule) check(p *auth.Principal) auth.Reason {
 // accessControl authenticates callers and checks what they may use.
 type accessControl struct {
 	responder
-	auth *auth.Authenticator
-	hub  *socket.Hub
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
+	hub         *socket.Hub
 }
 
 // require is the handler of a route for callers that its rule admits.
@@ -77,6 +80,9 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 
 // authenticate returns the caller of a request, if the rule admits it.
 func (a *accessControl) authenticate(req *http.Request, r *rule) (*auth.Principal, *wire.Error) {
+	if !a.revocations.Ready() { // whoever was revoked would be admitted
+		return nil, store.Unavailable()
+	}
 	p, reason := a.auth.Authenticate(socket.Token(req))
 	if reason != "" {
 		return nil, errUnauthorized(reason)

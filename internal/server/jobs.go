@@ -1,17 +1,20 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -21,7 +24,8 @@ type jobHandlers struct {
 	responder
 	dispatcher *dispatch.Dispatcher
 	read       *convert.Reader
-	peers      *peerJobs
+	registry   *nodes.Registry
+	peers      *peerLists
 }
 
 func (h *jobHandlers) routes() []route {
@@ -107,7 +111,7 @@ func newRequestID() core.RequestID {
 }
 
 // parseReport checks which attempt a node reports about, and that the caller may report for the node.
-func parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
+func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
 	var r dispatch.Report
 	if e := convert.CheckID("job_id", in.JobID); e != nil {
 		return r, e
@@ -116,6 +120,9 @@ func parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, 
 		return r, e
 	}
 	if e := checkNode(ctx, core.NodeID(in.NodeID)); e != nil {
+		return r, e
+	}
+	if e := h.registry.CheckName(core.NodeID(in.NodeID)); e != nil {
 		return r, e
 	}
 	if e := convert.CheckAttempt("attempt_id", in.AttemptID); e != nil {
@@ -132,7 +139,7 @@ func parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, 
 }
 
 func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, error) {
-	r, e := parseReport(ctx, in)
+	r, e := h.parseReport(ctx, in)
 	if e != nil {
 		return nil, e
 	}
@@ -143,7 +150,7 @@ func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, err
 }
 
 func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, error) {
-	r, e := parseReport(ctx, &in.JobAckRequest)
+	r, e := h.parseReport(ctx, &in.JobAckRequest)
 	if e != nil {
 		return nil, e
 	}
@@ -160,7 +167,7 @@ func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, e
 }
 
 func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (any, error) {
-	r, e := parseReport(ctx, &in.JobAckRequest)
+	r, e := h.parseReport(ctx, &in.JobAckRequest)
 	if e != nil {
 		return nil, e
 	}
@@ -208,7 +215,7 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 	}
 	more := false
 	if scope != scopeHere {
-		more = h.peers.addTo(out, r)
+		more = h.addFromPeers(out, r)
 	}
 	if more = more || len(out.Jobs) > q.limit; more && len(out.Jobs) > 0 {
 		out.Jobs = out.Jobs[:min(len(out.Jobs), q.limit)]
@@ -216,6 +223,20 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 		out.NextCursor = encodeCursor("jobs", strconv.FormatInt(last.CreatedMS, 10), last.JobID)
 	}
 	return out, nil
+}
+
+// addFromPeers adds the jobs of the other instances to the answer of r: the store has the jobs that run, and each instance lists those
+// whose end it recorded. It reports whether an instance has more jobs than it listed.
+func (h *jobHandlers) addFromPeers(list *wire.JobList, r *http.Request) (more bool) {
+	fetchFromPeers(h.peers, r, func(found *wire.JobList) {
+		list.Jobs = append(list.Jobs, found.Jobs...)
+		more = more || found.NextCursor != ""
+	})
+	slices.SortStableFunc(list.Jobs, func(a, b wire.Job) int {
+		return cmp.Or(cmp.Compare(b.CreatedMS, a.CreatedMS), cmp.Compare(a.JobID, b.JobID), cmp.Compare(b.UpdatedMS, a.UpdatedMS))
+	})
+	list.Jobs = slices.CompactFunc(list.Jobs, func(a, b wire.Job) bool { return a.JobID == b.JobID })
+	return more
 }
 
 // jobFilter converts the query of a list of jobs. Its limit is one more than the page has, to know whether there are more.

@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -54,8 +55,9 @@ type Options struct {
 	AudioURLs audio.URLs
 	// Bus reaches the other instances.
 	Bus *bus.Bus
-	// Auth authenticates callers.
-	Auth *auth.Authenticator
+	// Auth authenticates callers; Revocations has those that are not valid any more.
+	Auth        *auth.Authenticator
+	Revocations *revocation.Follower
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -80,16 +82,19 @@ type Server struct {
 	stopping     atomic.Bool
 	handler      http.Handler
 
-	access   *accessControl
-	tokens   *tokenHandlers
-	nodes    *nodeHandlers
-	jobs     *jobHandlers
-	operator *operatorHandlers
-	events   *eventHandlers
-	audio    *audioHandlers
-	sockets  *socketHandlers
-	status   *statusHandlers
-	docs     *docHandlers
+	access      *accessControl
+	enforcer    *enforcer
+	tokens      *tokenHandlers
+	sessions    *sessionHandlers
+	revocations *revocationHandlers
+	nodes       *nodeHandlers
+	jobs        *jobHandlers
+	operator    *operatorHandlers
+	events      *eventHandlers
+	audio       *audioHandlers
+	sockets     *socketHandlers
+	status      *statusHandlers
+	docs        *docHandlers
 }
 
 // New makes a server. End it with Close.
@@ -99,17 +104,21 @@ func New(o Options) *Server {
 		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
-	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
-	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
+	peers := newPeerLists(o.Bus, o.Log)
+	s.access = &accessControl{responder: p, auth: o.Auth, revocations: o.Revocations, hub: o.Hub}
+	s.enforcer = &enforcer{revocations: o.Revocations, hub: o.Hub, nodes: o.NodeConns, sessions: o.Sessions}
+	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: o.Revocations}
+	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: o.Revocations, peers: peers}
+	s.revocations = &revocationHandlers{responder: p, list: o.Revocations, auth: o.Auth}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, read: o.Read, peers: peers}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
+		hub: o.Hub, nodes: o.NodeServer, enforcer: s.enforcer, sessions: newSessionServer(o.Sessions, o.Read, s.enforcer.judge, o.FirstMessage, o.Log),
 	}
-	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
+	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, revocations: o.Revocations, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
 	s.handler = s.mount(s.routes())
 	return s
@@ -120,6 +129,10 @@ func (s *Server) Close(ctx context.Context) {
 	_ = s.hub.Close(ctx) // connections that did not close in time were aborted
 	s.sockets.close()
 }
+
+// EnforceRevocations ends what is open on this instance and revoked: sessions, and connections. It is to be called after every change of
+// the list of revocations.
+func (s *Server) EnforceRevocations() { s.enforcer.enforce() }
 
 // Handler is the server as an http.Handler.
 func (s *Server) Handler() http.Handler { return s.handler }

@@ -20,13 +20,14 @@ import (
 type sessionServer struct {
 	sessions     *session.Registry
 	read         *convert.Reader
+	judge        session.Verdict // on sessions that are revoked
 	firstMessage time.Duration
 	log          *slog.Logger
 	work         *parallel.Group // the goroutines of connections
 }
 
-func newSessionServer(sessions *session.Registry, read *convert.Reader, firstMessage time.Duration, log *slog.Logger) *sessionServer {
-	return &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage, log: log, work: parallel.NewGroup()}
+func newSessionServer(sessions *session.Registry, read *convert.Reader, judge session.Verdict, firstMessage time.Duration, log *slog.Logger) *sessionServer {
+	return &sessionServer{sessions: sessions, read: read, judge: judge, firstMessage: firstMessage, log: log, work: parallel.NewGroup()}
 }
 
 // close waits for everything that runs for connections. The connections must be closed before.
@@ -58,6 +59,7 @@ func (s *sessionServer) serve(ctx context.Context, c *sessionConn) {
 		return
 	}
 	defer c.session.Detach()
+	c.session.TerminateIf(s.judge) // it may have been revoked before it could be found
 	for {
 		m, err := c.ws.Read()
 		if err != nil {
@@ -120,7 +122,7 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 	if len(in.Langs) != 2 {
 		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
 	}
-	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Request: in}
+	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Request: in}
 	var e *wire.Error
 	for i, tag := range in.Langs {
 		if p.Langs[i], e = s.read.Lang("langs", tag); e != nil {
@@ -160,7 +162,7 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 		return nil, wire.Invalid("last_seq", "counts from 0")
 	}
 	return s.sessions.Resume(ctx, session.ResumeParams{
-		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Token: in.ResumeToken, Last: in.LastSeq,
+		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Token: in.ResumeToken, Last: in.LastSeq,
 	}, c.ws)
 }
 

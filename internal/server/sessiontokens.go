@@ -10,13 +10,15 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // tokenHandlers mint session tokens.
 type tokenHandlers struct {
 	responder
-	auth *auth.Authenticator
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
 }
 
 func (h *tokenHandlers) routes() []route {
@@ -58,7 +60,10 @@ func (h *tokenHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) 
 	if in.SessionID == "" {
 		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
 	}
-	token, expires, err := h.auth.Keyring().MintSession(p, core.SessionID(in.SessionID), tenant, ttl)
+	ring := h.auth.Keyring()
+	id := core.SessionID(in.SessionID)
+	from := h.revocations.ValidFrom(&auth.Principal{Key: p.Key, KID: ring.SigningKID(), Tenant: tenant, Session: id})
+	token, expires, err := ring.MintSessionAfter(from, p, id, tenant, ttl)
 	if err != nil {
 		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret, or auth.keys and auth.signers")
 	}

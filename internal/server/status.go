@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -25,6 +26,8 @@ type statusHandlers struct {
 	partial  func() bool
 	stopping *atomic.Bool
 	pings    sharedCheck
+
+	revocations *revocation.Follower
 }
 
 func (h *statusHandlers) routes() []route {
@@ -69,6 +72,8 @@ func (h *statusHandlers) ready(w http.ResponseWriter, r *http.Request) {
 			}
 		} else if h.partial != nil && h.partial() {
 			out.Ready, out.Reason = false, "it has just started and does not know every node yet"
+		} else if !h.revocations.Ready() {
+			out.Ready, out.Reason = false, "it has not read the list of revocations yet"
 		}
 	}
 	status := http.StatusOK

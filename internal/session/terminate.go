@@ -52,6 +52,15 @@ func (r *Registry) List() []*Info {
 	return list
 }
 
+// Exists reports whether there is a session of a name, on any instance, that could be resumed.
+func (r *Registry) Exists(ctx context.Context, key core.SessionKey) (bool, error) {
+	if r.find(key) != nil {
+		return true, nil
+	}
+	stored, err := r.store.LoadSession(ctx, key)
+	return stored.Epoch > 0, err
+}
+
 // Verdict says whether a session is to be terminated: with an error and the code with which its connection is closed, or a nil error.
 type Verdict func(*Info) (wire.CloseCode, *wire.Error)
 

@@ -78,6 +78,8 @@ func CloseCode(code wire.Code) wire.CloseCode {
 		return wire.CloseNotFound
 	case wire.StaleEpoch:
 		return wire.CloseReplaced
+	case wire.SessionEndedCode:
+		return wire.CloseEnded
 	case wire.PayloadTooLarge:
 		return wire.CloseTooLarge
 	case wire.RateLimited:

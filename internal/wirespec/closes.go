@@ -32,7 +32,7 @@ func Closes() []CloseInfo {
 			"correct the message, see the error's `field` and `detail`",
 		},
 		{
-			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized}, "no valid credential, from a browser; others get HTTP 401 before the upgrade",
+			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized}, "no valid credential, from a browser; others get HTTP 401 before the upgrade; or the credential was revoked",
 			"use another credential, or mint another session token",
 		},
 		{
@@ -50,6 +50,10 @@ func Closes() []CloseInfo {
 		{
 			wire.CloseReplaced, []wire.Code{wire.StaleEpoch}, "the same node or session has connected again, or the node has registered again",
 			"nothing, if the newer connection is yours; otherwise two programs use the same name",
+		},
+		{
+			wire.CloseEnded, []wire.Code{wire.SessionEndedCode}, "the session was ended with `DELETE /v1/sessions/{id}`",
+			"nothing; mint another session token and start another session, if there is to be one",
 		},
 		{
 			wire.CloseTooLarge, []wire.Code{wire.PayloadTooLarge}, "a message, or the audio of an utterance, that is too large",

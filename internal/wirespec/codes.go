@@ -25,10 +25,11 @@ var codes = map[wire.Code]codeInfo{
 	wire.RateLimited:          {status: http.StatusTooManyRequests},
 	wire.Internal:             {status: http.StatusInternalServerError, fatal: true},
 
-	wire.StaleAttempt:    {status: http.StatusConflict},
-	wire.StaleEpoch:      {status: http.StatusConflict, fatal: true},
-	wire.NotHolder:       {status: http.StatusConflict},
-	wire.RequestMismatch: {status: http.StatusUnprocessableEntity},
+	wire.StaleAttempt:     {status: http.StatusConflict},
+	wire.StaleEpoch:       {status: http.StatusConflict, fatal: true},
+	wire.NotHolder:        {status: http.StatusConflict},
+	wire.RequestMismatch:  {status: http.StatusUnprocessableEntity},
+	wire.SessionEndedCode: {status: http.StatusGone, fatal: true},
 
 	wire.PreferredNodeNotCapable:   {status: http.StatusConflict},
 	wire.NoCapableNode:             {status: http.StatusServiceUnavailable},

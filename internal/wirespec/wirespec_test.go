@@ -79,6 +79,7 @@ var wantCodes = map[wire.Code]meaning{
 	"STALE_EPOCH":      {Status: 409, Fatal: true},
 	"NOT_HOLDER":       {Status: 409},
 	"REQUEST_MISMATCH": {Status: 422},
+	"SESSION_ENDED":    {Status: 410, Fatal: true},
 
 	"PREFERRED_NODE_NOT_CAPABLE":    {Status: 409},
 	"NO_CAPABLE_NODE":               {Status: 503},

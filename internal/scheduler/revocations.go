@@ -1,0 +1,37 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+)
+
+// enforceRevocations ends what is open on this instance and revoked, and has revoked nodes removed. It is called after every change of the
+// list of revocations.
+func (s *Scheduler) enforceRevocations() {
+	s.Server.EnforceRevocations()
+	select {
+	case s.revoked <- struct{}{}:
+	default: // they are about to be removed
+	}
+}
+
+// revokedInterval is how often revoked nodes are looked for without a change of the list: the removal of one may have failed, or one may
+// have registered through an instance that had not read the list.
+const revokedInterval = time.Second
+
+// removeRevokedNodes removes revoked nodes until the context ends.
+func (s *Scheduler) removeRevokedNodes(ctx context.Context) {
+	tick := time.NewTicker(revokedInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.revoked:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.revocations.Any() {
+			s.Nodes.RemoveRevoked(ctx)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// enforcer ends what is open here and revoked: sessions, and the connections of callers and nodes. Whatever is opened checks the list once
+// more after an enforcer can find it, so that a revocation that comes meanwhile is not missed.
+type enforcer struct {
+	revocations *revocation.Follower
+	hub         *socket.Hub
+	nodes       *nodeconn.Conns
+	sessions    *session.Registry
+}
+
+// enforce ends what is open on this instance and revoked. It does not wait until the connections are closed.
+func (e *enforcer) enforce() {
+	e.sessions.TerminateIf(e.judge)
+	e.hub.CloseIf(func(owner any) bool {
+		caller, ok := owner.(*auth.Principal)
+		return ok && e.revocations.Revoked(caller)
+	}, wire.CloseUnauthorized, errRevoked())
+	e.nodes.CloseIf(e.revocations.NodeNameRevoked, wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "this node is revoked: stop it, or let an operator lift that"))
+}
+
+// admit records who opened a connection, and closes it if that caller was revoked since it was authenticated.
+func (e *enforcer) admit(conn *socket.Conn, caller *auth.Principal) {
+	conn.SetOwner(caller)
+	if e.revocations.Revoked(caller) {
+		conn.Close(wire.CloseUnauthorized, errRevoked())
+	}
+}
+
+// judge is the session.Verdict on sessions that are revoked: themselves, or the credential of their connection.
+func (e *enforcer) judge(s *session.Info) (wire.CloseCode, *wire.Error) {
+	r := e.revocations.SessionRevoked(s.SessionKey, s.Started)
+	switch {
+	case r != nil && r.Ended:
+		return wire.CloseEnded, wire.Errorf(wire.SessionEndedCode, "the session was ended: start another one with a new token, if there is to be one")
+	case r != nil, s.Caller != nil && e.revocations.Revoked(s.Caller):
+		return wire.CloseUnauthorized, errRevoked()
+	}
+	return 0, nil
+}
+
+func errRevoked() *wire.Error {
+	return wire.Errorf(wire.Unauthorized, "the credential of this connection is not valid any more: use another, or mint a new session token")
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// revocationHandlers add, list and lift revocations.
+type revocationHandlers struct {
+	responder
+	list *revocation.Follower
+	auth *auth.Authenticator
+}
+
+func (h *revocationHandlers) routes() []route {
+	return []route{
+		{
+			method: "POST", path: "/v1/auth/revocations", rule: operators, tag: "credentials", summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
+			description: "It takes effect on the instance that answers at once, and on all others within a second: requests are refused, connections closed, sessions ended and nodes removed. If the store does not answer, nothing is revoked.",
+			handler:     handleBody(h.responder, h.add), in: reflect.TypeFor[wire.RevocationRequest](), out: reflect.TypeFor[wire.Revocation](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/auth/revocations", rule: fleetReaders, tag: "credentials", summary: "List the revocations in force, ordered by id",
+			handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.RevocationList](), params: listParams("1000"),
+		},
+		{
+			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: operators, tag: "credentials", summary: "Lift a revocation",
+			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back.",
+			handler:     handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](), params: []param{idParam("The id of the revocation.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+	}
+}
+
+// maxReason is the maximum length of the reason of a revocation.
+const maxReason = 256
+
+func (h *revocationHandlers) add(ctx context.Context, in *wire.RevocationRequest) (any, error) {
+	r, e := h.read(ctx, in)
+	if e != nil {
+		return nil, e
+	}
+	added, err := h.list.Add(ctx, r)
+	if err != nil {
+		return nil, h.storeDown(err)
+	}
+	out := viewRevocation(&added)
+	ring := h.auth.Keyring()
+	if r.Kind == store.RevokedKey && !ring.HasKey(r.Name) {
+		out.Warnings = append(out.Warnings, "no key of this name is configured on this instance: check the name")
+	}
+	if r.Kind == store.RevokedKID && !ring.HasSigner(r.Name) {
+		out.Warnings = append(out.Warnings, "no signer with this kid is configured on this instance: check it")
+	}
+	return out, nil
+}
+
+// storeDown logs an error of the store and returns the answer to the request.
+func (h *revocationHandlers) storeDown(err error) *wire.Error {
+	h.log.Warn("the store did not answer", "operation", "revocations", "error", err)
+	return store.Unavailable()
+}
+
+// read checks a request and converts it to an entry.
+func (h *revocationHandlers) read(ctx context.Context, in *wire.RevocationRequest) (store.Revocation, *wire.Error) {
+	r := store.Revocation{By: principalOf(ctx).Key, Reason: in.Reason}
+	given := 0
+	for _, named := range []struct {
+		kind store.RevocationKind
+		name string
+	}{
+		{store.RevokedKey, in.Key}, {store.RevokedKID, in.KID}, {store.RevokedTenant, in.Tenant}, {store.RevokedSession, in.Session}, {store.RevokedNode, in.Node},
+	} {
+		if named.name != "" {
+			r.Kind, r.Name = named.kind, named.name
+			given++
+		}
+	}
+	if given != 1 {
+		return r, wire.Errorf(wire.InvalidRequest, "give one of key, kid, tenant, session and node, not %d", given)
+	}
+	if e := checkTargetName(r.Kind, r.Name); e != nil {
+		return r, e
+	}
+	if r.Kind == store.RevokedKey && r.Name == r.By {
+		return r, wire.Invalid("key", "is the key of this request, with which it could not be lifted: revoke it with the key of another operator")
+	}
+	if in.TenantID != "" {
+		if r.Kind != store.RevokedSession {
+			return r, wire.Invalid("tenant_id", "is for a session; to revoke a tenant give tenant")
+		}
+		if e := convert.CheckID("tenant_id", in.TenantID); e != nil {
+			return r, e
+		}
+		r.Tenant = core.TenantID(in.TenantID)
+	}
+	if len(in.Reason) > maxReason {
+		return r, wire.Invalid("reason", "must be at most %d bytes", maxReason)
+	}
+	var e *wire.Error
+	r.Before, e = readBefore(r.Kind, in.Before)
+	return r, e
+}
+
+// checkTargetName checks the name of what is revoked. The names of keys of the short form auth.node_tokens contain a slash.
+func checkTargetName(kind store.RevocationKind, name string) *wire.Error {
+	if kind == store.RevokedKey {
+		name = strings.Replace(name, "/", ".", 1)
+	}
+	return convert.CheckID(string(kind), name)
+}
+
+// readBefore parses the time before which something is revoked; zero: now.
+func readBefore(kind store.RevocationKind, text string) (time.Time, *wire.Error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	before, err := time.Parse(time.RFC3339, text)
+	switch {
+	case kind == store.RevokedNode:
+		return before, wire.Invalid("before", "a node has none: its name is revoked until that is lifted")
+	case err != nil:
+		return before, wire.Invalid("before", "must be a time such as 2026-01-31T12:00:00Z, or absent for now")
+	case before.After(time.Now()):
+		return before, wire.Invalid("before", "must not be in the future")
+	}
+	return before.UTC(), nil
+}
+
+func viewRevocation(r *store.Revocation) wire.Revocation {
+	v := wire.Revocation{
+		ID: r.RevocationTarget.String(), Kind: string(r.Kind), Name: r.Name, TenantID: string(r.Tenant),
+		AtMS: r.At.UnixMilli(), Ended: r.Ended, By: r.By, Reason: r.Reason,
+	}
+	if !r.Before.IsZero() {
+		v.BeforeMS = r.Before.UnixMilli()
+	}
+	if !r.Until.IsZero() {
+		v.UntilMS = r.Until.UnixMilli()
+	}
+	return v
+}
+
+// show lists the revocations in force.
+func (h *revocationHandlers) show(r *http.Request) (any, error) {
+	q, e := parseList(r.URL.Query(), "revocations", 1, maxPage)
+	if e != nil {
+		return nil, e
+	}
+	entries := h.list.Entries()
+	if q.after != nil {
+		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].RevocationTarget.String() > q.after[0] }):]
+	}
+	out := &wire.RevocationList{Revocations: make([]wire.Revocation, min(len(entries), q.limit))}
+	for i := range out.Revocations {
+		out.Revocations[i] = viewRevocation(&entries[i])
+	}
+	if len(entries) > q.limit {
+		out.NextCursor = encodeCursor("revocations", out.Revocations[q.limit-1].ID)
+	}
+	return out, nil
+}
+
+// lift lifts a revocation.
+func (h *revocationHandlers) lift(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	target, err := store.ParseRevocationTarget(id)
+	if err != nil {
+		return nil, wire.Invalid("id", "%s", err)
+	}
+	entry, ok := h.list.Find(target)
+	if !ok {
+		return nil, wire.FieldErrorf(wire.NotFound, "id", "nothing is revoked as %s; lingua revoke list shows what is", id)
+	}
+	if err := h.list.Lift(r.Context(), target, principalOf(r.Context()).Key); err != nil {
+		return nil, h.storeDown(err)
+	}
+	return viewRevocation(&entry), nil
+}

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// sessionHandlers list and end sessions.
+type sessionHandlers struct {
+	responder
+	sessions *session.Registry
+	list     *revocation.Follower
+	peers    *peerLists
+}
+
+func (h *sessionHandlers) routes() []route {
+	return []route{
+		{
+			method: "GET", path: "/v1/sessions", rule: jobReaders, tag: "sessions", summary: "List the sessions of all instances, ordered by tenant and name",
+			description: "An instance that does not answer is left out.",
+			handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.SessionList](),
+			params: listParams("1000",
+				param{name: "tenant_id", description: "Only sessions of this tenant.", kind: "string"},
+				param{name: "scope", description: "here: only the sessions of this instance.", kind: "string"},
+			),
+		},
+		{
+			method: "DELETE", path: "/v1/sessions/{id}", rule: jobOwners, tag: "sessions", summary: "End a session",
+			description: "Every token that was minted for the session until now is revoked. The session, on whatever instance it is, ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A token that is minted afterwards can start another session of the same name.",
+			handler:     handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
+			params: []param{
+				idParam("The session's name."),
+				{name: "tenant_id", description: "The tenant of the session, if the key has none.", kind: "string"},
+			},
+			codes: []wire.Code{wire.RateLimited, wire.SchedulerDependencyDown},
+		},
+	}
+}
+
+// show lists sessions.
+func (h *sessionHandlers) show(r *http.Request) (any, error) {
+	q, e := parseList(r.URL.Query(), "sessions", 2, maxPage, "tenant_id", "scope")
+	if e != nil {
+		return nil, e
+	}
+	scope := q.Get("scope")
+	if scope != "" && scope != scopeHere {
+		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
+	}
+	tenant := visibleTenant(r.Context())
+	if named := q.Get("tenant_id"); named != "" {
+		t, e := tenantOf(r.Context(), named)
+		if e != nil {
+			return nil, e
+		}
+		tenant = &t
+	}
+	out := &wire.SessionList{Sessions: []wire.SessionInfo{}}
+	instance := string(h.peers.bus.Instance())
+	for _, s := range h.sessions.List() {
+		if tenant == nil || *tenant == s.Tenant {
+			out.Sessions = append(out.Sessions, viewSession(s, instance))
+		}
+	}
+	if q.after != nil { // the other instances do the same
+		out.Sessions = slices.DeleteFunc(out.Sessions, func(s wire.SessionInfo) bool {
+			return cmp.Or(cmp.Compare(s.TenantID, q.after[0]), cmp.Compare(s.SessionID, q.after[1])) <= 0
+		})
+	}
+	more := false
+	if scope != scopeHere {
+		fetchFromPeers(h.peers, r, func(found *wire.SessionList) {
+			out.Sessions = append(out.Sessions, found.Sessions...)
+			more = more || found.NextCursor != ""
+		})
+	}
+	out.Sessions = sortSessions(out.Sessions)
+	if more = more || len(out.Sessions) > q.limit; more && len(out.Sessions) > 0 {
+		out.Sessions = out.Sessions[:min(len(out.Sessions), q.limit)]
+		last := &out.Sessions[len(out.Sessions)-1]
+		out.NextCursor = encodeCursor("sessions", last.TenantID, last.SessionID)
+	}
+	return out, nil
+}
+
+// sortSessions orders sessions. One that has just moved from one instance to another is listed once, by the instance to which a client is
+// connected.
+func sortSessions(list []wire.SessionInfo) []wire.SessionInfo {
+	connectedFirst := func(s *wire.SessionInfo) int {
+		if s.Connected {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(list, func(a, b wire.SessionInfo) int {
+		return cmp.Or(cmp.Compare(a.TenantID, b.TenantID), cmp.Compare(a.SessionID, b.SessionID), cmp.Compare(connectedFirst(&a), connectedFirst(&b)))
+	})
+	return slices.CompactFunc(list, func(a, b wire.SessionInfo) bool { return a.TenantID == b.TenantID && a.SessionID == b.SessionID })
+}
+
+func viewSession(s *session.Info, instance string) wire.SessionInfo {
+	v := wire.SessionInfo{
+		SessionID: string(s.Name), TenantID: string(s.Tenant), Instance: instance, Langs: []string{string(s.Langs[0]), string(s.Langs[1])},
+		StartedMS: s.Started.UnixMilli(), Connected: s.Connected, Utterances: s.Utterances, Pending: s.Pending,
+	}
+	if s.Caller != nil {
+		v.Key = s.Caller.Key
+	}
+	return v
+}
+
+// maxEndedSessions is how many ended sessions of a tenant are kept, until their tokens must have expired. It limits what the keys of one
+// tenant can make every instance hold in memory; operators are not limited.
+const maxEndedSessions = 10_000
+
+// end ends a session.
+func (h *sessionHandlers) end(r *http.Request) (any, error) {
+	id, q := r.PathValue("id"), r.URL.Query()
+	if e := convert.CheckID("id", id); e != nil {
+		return nil, e
+	}
+	for name := range q {
+		if name != "tenant_id" {
+			return nil, wire.Invalid(name, "is not known; use tenant_id")
+		}
+	}
+	if e := convert.CheckOptionalID("tenant_id", q.Get("tenant_id")); e != nil {
+		return nil, e
+	}
+	tenant, e := tenantOf(r.Context(), q.Get("tenant_id"))
+	if e != nil {
+		return nil, e
+	}
+	entry := store.Revocation{
+		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: tenant, Name: id}, Ended: true, By: principalOf(r.Context()).Key,
+	}
+	if _, again := h.list.Find(entry.RevocationTarget); !again && !principalOf(r.Context()).AllTenants() && h.list.CountSessions(tenant) >= maxEndedSessions {
+		return nil, wire.Errorf(wire.RateLimited, "%d sessions of this tenant were ended whose tokens may be alive: give tokens a shorter life, or let an operator end it", maxEndedSessions)
+	}
+	exists, err := h.sessions.Exists(r.Context(), core.SessionKey{Tenant: tenant, Name: core.SessionID(id)})
+	if err == nil {
+		_, err = h.list.Add(r.Context(), entry)
+	}
+	if err != nil {
+		h.log.Warn("the store did not answer", "operation", "end session", "error", err)
+		return nil, store.Unavailable()
+	}
+	return &wire.SessionTerminated{SessionID: id, TenantID: string(tenant), Ended: exists}, nil
+}

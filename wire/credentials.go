@@ -1,0 +1,62 @@
+package wire
+
+// This file holds the bodies of requests about credentials and sessions.
+
+// RevocationRequest is the body of POST /v1/auth/revocations. It has exactly one of key, kid, tenant, session and node.
+type RevocationRequest struct {
+	Key      string `json:"key,omitempty" maxLength:"128" doc:"The name of a key: the key, and every token that it has minted."`
+	KID      string `json:"kid,omitempty" maxLength:"128" doc:"A signer: every token that was signed with it."`
+	Tenant   string `json:"tenant,omitempty" maxLength:"128" doc:"A tenant: its keys, tokens, sessions and nodes."`
+	Session  string `json:"session,omitempty" maxLength:"128" doc:"A session: its tokens, and the running session."`
+	TenantID string `json:"tenant_id,omitempty" maxLength:"128" doc:"The tenant of the session."`
+	Node     string `json:"node,omitempty" maxLength:"128" doc:"The name of a node, which cannot register until the revocation is lifted."`
+	Before   string `json:"before,omitempty" doc:"Only what was issued or began before this time, in the format of RFC 3339. Absent: now. A node has none."`
+	Reason   string `json:"reason,omitempty" maxLength:"256" doc:"A text for people that is listed with the revocation."`
+}
+
+// Revocation is an entry of the list of revocations.
+type Revocation struct {
+	ID       string   `json:"id" doc:"What is revoked: kind~name, or session~tenant~name."`
+	Kind     string   `json:"kind" enum:"key,kid,tenant,session,node"`
+	Name     string   `json:"name"`
+	TenantID string   `json:"tenant_id,omitempty" doc:"The tenant of the session."`
+	BeforeMS int64    `json:"before_ms,omitempty" doc:"What was issued or began before this time is revoked, Unix milliseconds."`
+	AtMS     int64    `json:"at_ms" doc:"When it was added, Unix milliseconds on the clock of the store."`
+	UntilMS  int64    `json:"until_ms,omitempty" doc:"When it is dropped, because no such token can be alive then. Absent: when it is lifted."`
+	Ended    bool     `json:"ended,omitempty" doc:"The session was ended by DELETE /v1/sessions/{id}."`
+	By       string   `json:"by,omitempty" doc:"The name of the key with which it was requested."`
+	Reason   string   `json:"reason,omitempty"`
+	Warnings []string `json:"warnings,omitempty" doc:"What may be a mistake in the request, for people."`
+}
+
+// RevocationList is the answer of GET /v1/auth/revocations.
+type RevocationList struct {
+	Revocations []Revocation `json:"revocations"`
+	NextCursor  string       `json:"next_cursor,omitempty" doc:"The cursor of the next page. Absent: this is the last."`
+}
+
+// SessionList is the answer of GET /v1/sessions.
+type SessionList struct {
+	Sessions   []SessionInfo `json:"sessions"`
+	NextCursor string        `json:"next_cursor,omitempty" doc:"The cursor of the next page. Absent: this is the last."`
+}
+
+// SessionInfo is a session of one instance.
+type SessionInfo struct {
+	SessionID  string   `json:"session_id"`
+	TenantID   string   `json:"tenant_id,omitempty"`
+	Instance   string   `json:"instance" doc:"The incarnation of the instance that has the session."`
+	Langs      []string `json:"langs" doc:"Its two languages."`
+	StartedMS  int64    `json:"started_ms" doc:"Unix milliseconds."`
+	Connected  bool     `json:"connected" doc:"A client is connected. Otherwise the session can be resumed for resume_seconds."`
+	Utterances int64    `json:"utterances"`
+	Pending    int      `json:"pending" doc:"Utterances of these whose result was not sent yet."`
+	Key        string   `json:"key,omitempty" doc:"The name of the key that minted the token of its connection, or of the key with which it is connected."`
+}
+
+// SessionTerminated is the answer of DELETE /v1/sessions/{id}.
+type SessionTerminated struct {
+	SessionID string `json:"session_id"`
+	TenantID  string `json:"tenant_id,omitempty"`
+	Ended     bool   `json:"ended" doc:"There was such a session. Otherwise only its tokens are revoked."`
+}
