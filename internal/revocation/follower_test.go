@@ -1,0 +1,365 @@
+package revocation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testStore is a store that can be away, and can lose its entries.
+type testStore struct {
+	t     *testing.T
+	inner atomic.Pointer[memstore.Store]
+	down  atomic.Bool
+	reads atomic.Int64 // of the whole list
+}
+
+var errDown = errors.New("down")
+
+func newTestStore(t *testing.T) *testStore {
+	s := &testStore{t: t}
+	s.inner.Store(memstore.New(store.Timing{}))
+	return s
+}
+
+// failOver replaces the store by one that has only the given entries.
+func (s *testStore) failOver(entries ...store.Revocation) {
+	s.t.Helper()
+	next := memstore.New(store.Timing{})
+	if err := next.RestoreRevocations(s.t.Context(), entries); err != nil {
+		s.t.Fatal(err)
+	}
+	s.inner.Store(next)
+}
+
+func (s *testStore) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
+	if s.down.Load() {
+		return store.Revocation{}, errDown
+	}
+	return s.inner.Load().AddRevocation(ctx, p)
+}
+
+func (s *testStore) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
+	if s.down.Load() {
+		return errDown
+	}
+	return s.inner.Load().RestoreRevocations(ctx, entries)
+}
+
+func (s *testStore) RevocationVersion(ctx context.Context) (string, error) {
+	if s.down.Load() {
+		return "", errDown
+	}
+	version, err := s.inner.Load().RevocationVersion(ctx)
+	if version != "" { // of another store the same number is another version
+		version += fmt.Sprintf(" of %p", s.inner.Load())
+	}
+	return version, err
+}
+
+func (s *testStore) ReadRevocations(ctx context.Context, after time.Time) (store.RevocationPage, error) {
+	if s.down.Load() {
+		return store.RevocationPage{}, errDown
+	}
+	if after.IsZero() {
+		s.reads.Add(1)
+	}
+	page, err := s.inner.Load().ReadRevocations(ctx, after)
+	if page.Version != "" {
+		page.Version += fmt.Sprintf(" of %p", s.inner.Load())
+	}
+	return page, err
+}
+
+// newFollower makes a follower that has read the list.
+func newFollower(t *testing.T, s store.Revocations) *revocation.Follower {
+	t.Helper()
+	f := revocation.NewFollower(s, slog.New(slog.DiscardHandler))
+	if err := f.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// follow runs a follower until the test ends.
+func follow(t *testing.T, s store.Revocations, onChange func()) *revocation.Follower {
+	t.Helper()
+	f := revocation.NewFollower(s, slog.New(slog.DiscardHandler))
+	if onChange != nil {
+		f.OnChange(onChange)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return f
+}
+
+func mustAdd(t *testing.T, f *revocation.Follower, r store.Revocation) store.Revocation {
+	t.Helper()
+	added, err := f.Add(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
+// keyOf is the caller with a key.
+func keyOf(name string) *auth.Principal { return &auth.Principal{Key: name, Role: auth.Minter} }
+
+// revokeKey is the revocation of a key until now.
+func revokeKey(name string) store.Revocation {
+	return store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: name}}
+}
+
+// TestEveryInstanceFollows: a revocation is in force where it was added when Add returns, and on every other instance within a second; so
+// is that it was lifted. Subscribers are called after each change.
+func TestEveryInstanceFollows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		var changes atomic.Int64
+		a, b := follow(t, s, nil), follow(t, s, func() { changes.Add(1) })
+		synctest.Wait()
+		for i := range int64(20) {
+			time.Sleep(time.Duration(i) * 37 * time.Millisecond) // at any moment of the other's poll
+			mustAdd(t, a, revokeKey("shop"))
+			if !a.Revoked(keyOf("shop")) {
+				t.Fatal("it is not in force where it was added")
+			}
+			time.Sleep(time.Second)
+			if !b.Revoked(keyOf("shop")) || b.Revoked(keyOf("other")) || changes.Load() != 2*i+1 {
+				t.Fatalf("after a second it is not in force elsewhere, or others are affected; %d changes", changes.Load())
+			}
+			if err := a.Lift(t.Context(), revokeKey("shop").RevocationTarget, "ops"); err != nil || a.Revoked(keyOf("shop")) {
+				t.Fatalf("lifted: %v", err)
+			}
+			time.Sleep(time.Second)
+			if b.Revoked(keyOf("shop")) || changes.Load() != 2*i+2 {
+				t.Fatalf("after a second it is not lifted elsewhere; %d changes", changes.Load())
+			}
+		}
+	})
+}
+
+// TestNotReadyBeforeTheFirstRead: an instance that has never read the list is not ready.
+func TestNotReadyBeforeTheFirstRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		mustAdd(t, newFollower(t, s), revokeKey("shop"))
+		s.down.Store(true)
+		f := follow(t, s, nil)
+		time.Sleep(time.Minute)
+		if f.Ready() {
+			t.Fatal("it is ready, and the store was never read")
+		}
+		s.down.Store(false)
+		time.Sleep(time.Second)
+		if !f.Ready() || !f.Revoked(keyOf("shop")) {
+			t.Errorf("ready: %v", f.Ready())
+		}
+	})
+}
+
+// TestLastListHoldsWhileTheStoreIsAway: without the store nothing can be revoked or lifted, and the last list stays in force.
+func TestLastListHoldsWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		var changes atomic.Int64
+		f := follow(t, s, func() { changes.Add(1) })
+		mustAdd(t, f, revokeKey("shop"))
+		time.Sleep(time.Second)
+		s.down.Store(true)
+		if _, err := f.Add(t.Context(), revokeKey("other")); !errors.Is(err, errDown) {
+			t.Errorf("add: %v", err)
+		}
+		if err := f.Lift(t.Context(), revokeKey("shop").RevocationTarget, "ops"); !errors.Is(err, errDown) {
+			t.Errorf("lift: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if !f.Ready() || !f.Revoked(keyOf("shop")) || f.Revoked(keyOf("other")) || changes.Load() != 1 {
+			t.Errorf("ready %v, entries %v, %d changes", f.Ready(), f.Entries(), changes.Load())
+		}
+	})
+}
+
+// TestLostEntriesArePutBack: what a failover has lost is written again by an instance that has it, in a second, and an instance that starts
+// afterwards reads it. A lost entry that replaced another one is among that, whether it revoked or lifted.
+func TestLostEntriesArePutBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		a, b := follow(t, s, nil), follow(t, s, nil)
+		lifted, again := mustAdd(t, a, revokeKey("lifted")), mustAdd(t, a, revokeKey("again"))
+		kept := mustAdd(t, a, revokeKey("kept"))
+		if err := a.Lift(t.Context(), lifted.RevocationTarget, "ops"); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Lift(t.Context(), again.RevocationTarget, "ops"); err != nil {
+			t.Fatal(err)
+		}
+		mustAdd(t, a, revokeKey("again"))
+		mustAdd(t, a, revokeKey("lost"))
+		for _, survivors := range [][]store.Revocation{nil, {kept}, {lifted, again, kept}} {
+			s.failOver(survivors...)
+			time.Sleep(time.Second)
+			for name, f := range map[string]*revocation.Follower{"the first": a, "the second": b, "a new one": newFollower(t, s)} {
+				for key, want := range map[string]bool{"lifted": false, "again": true, "kept": true, "lost": true} {
+					if got := f.Revoked(keyOf(key)); got != want {
+						t.Errorf("with %d survivors %s has %q revoked: %v", len(survivors), name, key, got)
+					}
+				}
+			}
+		}
+		reads := s.reads.Load()
+		time.Sleep(time.Minute)
+		if n := s.reads.Load() - reads; n != 0 {
+			t.Errorf("without a change the list is read %d times a minute", n)
+		}
+	})
+}
+
+// TestEntriesExpire: the revocation of tokens is dropped when none of them can be alive, that of a key or a node never.
+func TestEntriesExpire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		f := follow(t, s, nil)
+		for _, kind := range store.RevocationKinds() {
+			mustAdd(t, f, store.Revocation{RevocationTarget: store.RevocationTarget{Kind: kind, Name: "x"}})
+		}
+		time.Sleep(auth.MaxTokenTTL)
+		if n := len(f.Entries()); n != 5 {
+			t.Errorf("%d entries are left while tokens may be alive", n)
+		}
+		time.Sleep(time.Hour)
+		mustAdd(t, f, revokeKey("y"))
+		left := make(map[store.RevocationKind]int)
+		for _, r := range f.Entries() {
+			left[r.Kind]++
+		}
+		if left[store.RevokedSession] != 0 || left[store.RevokedKID] != 0 || left[store.RevokedKey] != 2 || left[store.RevokedNode] != 1 || left[store.RevokedTenant] != 1 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// TestLongList: with many ended sessions a change is read alone, and what was lost is found nevertheless.
+func TestLongList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		a := newFollower(t, s)
+		for i := range 1500 {
+			mustAdd(t, a, store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: "acme", Name: fmt.Sprint(i)}})
+		}
+		first := mustAdd(t, a, revokeKey("replaced"))
+		b := follow(t, s, nil)
+		synctest.Wait()
+		reads := s.reads.Load()
+		for i := range 16 {
+			mustAdd(t, a, revokeKey(fmt.Sprintf("k%d", i)))
+			time.Sleep(300 * time.Millisecond)
+			if !b.Revoked(keyOf(fmt.Sprintf("k%d", i))) {
+				t.Fatalf("change %d is not in force after the poll", i)
+			}
+		}
+		if n := s.reads.Load() - reads; n > 2 {
+			t.Errorf("the whole list was read %d times in 5 s", n)
+		}
+		if err := a.Lift(t.Context(), first.RevocationTarget, "ops"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		page, err := s.ReadRevocations(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page.Entries { // all survive, but one in its older version
+			if page.Entries[i].RevocationTarget == first.RevocationTarget {
+				page.Entries[i] = first
+			}
+		}
+		s.failOver(page.Entries...)
+		time.Sleep(6 * time.Second)
+		if c := newFollower(t, s); c.Revoked(keyOf("replaced")) || b.Revoked(keyOf("replaced")) || len(c.Entries()) != 1516 {
+			t.Errorf("the lift that was lost is not back; %d entries", len(c.Entries()))
+		}
+	})
+}
+
+// TestRevocationUntilNowCoversFastClocks: a token of an instance whose clock is a little ahead is revoked too, and a token that is minted
+// afterwards is not.
+func TestRevocationUntilNowCoversFastClocks(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, newTestStore(t))
+	mustAdd(t, f, store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: "acme", Name: "room-1"}})
+	ring, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{"an-operators-key-0123"}, SessionSecret: "a secret of at least thirty-two characters"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authenticator := auth.NewAuthenticator(ring, f)
+	operator, _ := authenticator.Authenticate("an-operators-key-0123")
+	ahead := auth.Principal{Key: "operator_keys", Role: auth.Session, Tenant: "acme", Session: "room-1", Issued: time.Now().Add(3 * time.Second)}
+	if !f.Revoked(&ahead) {
+		t.Error("a token of a clock that is 3 s ahead is not revoked")
+	}
+	from := f.ValidFrom(&ahead)
+	if from.Before(time.Now()) || from.After(time.Now().Add(10*time.Second)) {
+		t.Errorf("valid from %v", from)
+	}
+	for after, want := range map[time.Time]auth.Reason{{}: auth.Revoked, from: ""} {
+		token, _, err := ring.MintSessionAfter(after, operator, "room-1", "acme", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, reason := authenticator.Authenticate(token); reason != want {
+			t.Errorf("a token that is dated from %v: %q, want %q", after, reason, want)
+		}
+	}
+}
+
+// TestConcurrentChanges: changes here, there and in the store are all in force in the end.
+func TestConcurrentChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		followers := []*revocation.Follower{follow(t, s, nil), follow(t, s, nil), follow(t, s, nil)}
+		var adding sync.WaitGroup
+		for i, f := range followers {
+			adding.Go(func() {
+				for n := range 100 {
+					mustAdd(t, f, revokeKey(fmt.Sprintf("k%d-%d", i, n)))
+					time.Sleep(7 * time.Millisecond)
+				}
+			})
+		}
+		adding.Wait()
+		time.Sleep(time.Second)
+		for _, f := range followers {
+			if n := len(f.Entries()); n != 300 {
+				t.Errorf("%d entries, want 300", n)
+			}
+		}
+	})
+}

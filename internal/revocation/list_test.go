@@ -1,0 +1,155 @@
+package revocation_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+var (
+	revokedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	earlier   = revokedAt.Add(-time.Second)
+)
+
+// revoke returns an entry about everything until revokedAt.
+func revoke(kind store.RevocationKind, tenant core.TenantID, name string) store.Revocation {
+	r := store.Revocation{RevocationTarget: store.RevocationTarget{Kind: kind, Tenant: tenant, Name: name}}
+	if kind != store.RevokedNode {
+		r.Before = revokedAt
+	}
+	return r
+}
+
+// TestRevokedCallers: a caller is revoked by an entry for its key, signer, tenant or session if it was issued before that.
+func TestRevokedCallers(t *testing.T) {
+	t.Parallel()
+	key := auth.Principal{Key: "ops", Role: auth.Operator}
+	token := auth.Principal{Key: "shop", Role: auth.Session, Tenant: "acme", Session: "room-1", KID: "2026", Issued: earlier}
+	later, exact := token, token
+	later.Issued, exact.Issued = revokedAt.Add(time.Second), revokedAt
+	node := auth.Principal{Key: "gpus", Role: auth.Node, Tenant: "acme", KID: "2026", Session: "room-1", Issued: earlier}
+	for _, c := range []struct {
+		name   string
+		caller auth.Principal
+		by     store.Revocation
+		want   bool
+	}{
+		{"a key without not_before", key, revoke(store.RevokedKey, "", "ops"), true},
+		{"another key", key, revoke(store.RevokedKey, "", "ops2"), false},
+		{"another kind of the same name", key, revoke(store.RevokedTenant, "", "ops"), false},
+		{"the token of a key", token, revoke(store.RevokedKey, "", "shop"), true},
+		{"a later token of a key", later, revoke(store.RevokedKey, "", "shop"), false},
+		{"a token of that time", exact, revoke(store.RevokedKey, "", "shop"), false},
+		{"a signer", token, revoke(store.RevokedKID, "", "2026"), true},
+		{"a later token of a signer", later, revoke(store.RevokedKID, "", "2026"), false},
+		{"a caller that has no token", node, revoke(store.RevokedKID, "", "2026"), false},
+		{"the key of a tenant", node, revoke(store.RevokedTenant, "", "acme"), true},
+		{"the token of a tenant", token, revoke(store.RevokedTenant, "", "acme"), true},
+		{"another tenant", token, revoke(store.RevokedTenant, "", "acme2"), false},
+		{"a caller without a tenant", key, revoke(store.RevokedTenant, "", "acme"), false},
+		{"a session", token, revoke(store.RevokedSession, "acme", "room-1"), true},
+		{"a later token of a session", later, revoke(store.RevokedSession, "acme", "room-1"), false},
+		{"a session of another tenant", token, revoke(store.RevokedSession, "", "room-1"), false},
+		{"a caller that is no session", node, revoke(store.RevokedSession, "acme", "room-1"), false},
+		{"a caller without credentials", auth.Principal{Role: auth.Operator}, revoke(store.RevokedKey, "", "ops"), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFollower(t, newTestStore(t))
+			mustAdd(t, f, c.by)
+			if got := f.Revoked(&c.caller); got != c.want {
+				t.Errorf("revoked: %v, want %v", got, c.want)
+			}
+			if err := f.Lift(t.Context(), c.by.RevocationTarget, "ops"); err != nil {
+				t.Fatal(err)
+			}
+			if f.Revoked(&c.caller) || len(f.Entries()) != 0 {
+				t.Error("it is still revoked after the revocation was lifted")
+			}
+		})
+	}
+}
+
+// TestRevokedNodes: a node is revoked by its name, or by the key or the tenant with which it registered before that.
+func TestRevokedNodes(t *testing.T) {
+	t.Parallel()
+	node := core.Node{ID: "gpu-1", Key: "gpus", Tenant: "acme", Epoch: core.Epoch(earlier.UnixMicro())}
+	later, shared := node, node
+	later.Epoch, shared.Tenant, shared.Key = core.Epoch(revokedAt.UnixMicro()), "", ""
+	for _, c := range []struct {
+		name string
+		node core.Node
+		by   store.Revocation
+		want bool
+	}{
+		{"its name", node, revoke(store.RevokedNode, "", "gpu-1"), true},
+		{"its name, whenever it registered", later, revoke(store.RevokedNode, "", "gpu-1"), true},
+		{"another name", node, revoke(store.RevokedNode, "", "gpu-2"), false},
+		{"its key", node, revoke(store.RevokedKey, "", "gpus"), true},
+		{"its key, registered later", later, revoke(store.RevokedKey, "", "gpus"), false},
+		{"its tenant", node, revoke(store.RevokedTenant, "", "acme"), true},
+		{"its tenant, registered later", later, revoke(store.RevokedTenant, "", "acme"), false},
+		{"a node without key and tenant", shared, revoke(store.RevokedTenant, "", "acme"), false},
+	} {
+		f := newFollower(t, newTestStore(t))
+		mustAdd(t, f, c.by)
+		if got := f.NodeRevoked(&c.node); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+		if got := f.NodeNameRevoked(c.node.ID); got != (c.want && c.by.Kind == store.RevokedNode) {
+			t.Errorf("%s: the name is revoked: %v", c.name, got)
+		}
+	}
+}
+
+// TestRevokedSessions: a session is revoked by its name or its tenant if it started before that.
+func TestRevokedSessions(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, newTestStore(t))
+	mustAdd(t, f, revoke(store.RevokedSession, "acme", "room-1"))
+	mustAdd(t, f, revoke(store.RevokedTenant, "", "umbrella"))
+	for _, c := range []struct {
+		key     core.SessionKey
+		started time.Time
+		want    bool
+	}{
+		{core.SessionKey{Tenant: "acme", Name: "room-1"}, earlier, true},
+		{core.SessionKey{Tenant: "acme", Name: "room-1"}, time.Time{}, true}, // of an earlier version, which did not record it
+		{core.SessionKey{Tenant: "acme", Name: "room-1"}, revokedAt, false},
+		{core.SessionKey{Tenant: "acme", Name: "room-2"}, earlier, false},
+		{core.SessionKey{Name: "room-1"}, earlier, false},
+		{core.SessionKey{Tenant: "umbrella", Name: "room-1"}, earlier, true},
+		{core.SessionKey{Tenant: "umbrella", Name: "room-1"}, revokedAt, false},
+	} {
+		if got := f.SessionRevoked(c.key, c.started) != nil; got != c.want {
+			t.Errorf("%s of %v: revoked %v, want %v", c.key, c.started, got, c.want)
+		}
+	}
+}
+
+// TestValidFrom: what is issued from the given time on is not revoked, by whatever name it was.
+func TestValidFrom(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, newTestStore(t))
+	p := auth.Principal{Key: "shop", Role: auth.Session, Tenant: "acme", Session: "room-1", KID: "2026"}
+	if from := f.ValidFrom(&p); !from.IsZero() {
+		t.Errorf("an empty list: %v", from)
+	}
+	latest := revokedAt
+	for i, r := range []store.Revocation{
+		revoke(store.RevokedKey, "", "shop"), revoke(store.RevokedSession, "acme", "room-1"), revoke(store.RevokedKID, "", "2026"), revoke(store.RevokedTenant, "", "acme"),
+	} {
+		r.Before = revokedAt.Add(time.Duration(i) * time.Minute)
+		latest = r.Before
+		mustAdd(t, f, r)
+		from := f.ValidFrom(&p)
+		issued, before := p, p
+		issued.Issued, before.Issued = from, from.Add(-time.Second)
+		if !from.Equal(latest) || f.Revoked(&issued) || !f.Revoked(&before) {
+			t.Errorf("after %s: %v, want %v", r.RevocationTarget, from, latest)
+		}
+	}
+}
