@@ -38,6 +38,8 @@ type cli struct {
 	Explain   explainCmd   `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
 	Drain     drainCmd     `cmd:"" help:"Give a node no new jobs; those that it has continue."`
 	Resume    resumeCmd    `cmd:"" help:"End the drain of a node."`
+	Sessions  sessionsCmd  `cmd:"" help:"List the sessions, or end one."`
+	Revoke    revokeCmd    `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
 	Config    configCmd    `cmd:"" help:"Check a config file, or print a documented one."`
 	Health    healthCmd    `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`

@@ -35,6 +35,14 @@ func formatAge(unixMS int64) string {
 	return d.Round(time.Minute).String() + " ago"
 }
 
+// formatTime formats a time in UTC; 0 is no time.
+func formatTime(unixMS int64) string {
+	if unixMS == 0 {
+		return ""
+	}
+	return time.UnixMilli(unixMS).UTC().Format(time.RFC3339)
+}
+
 // secondsOf formats milliseconds as whole seconds, such as "1m5s".
 func secondsOf(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()

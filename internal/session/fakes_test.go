@@ -29,7 +29,8 @@ type fakeDispatcher struct {
 	refusal *wire.Error
 	calls   int
 
-	resumed []core.JobID
+	resumed   []core.JobID
+	cancelled []core.JobID
 }
 
 func (d *fakeDispatcher) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
@@ -72,6 +73,7 @@ func (d *fakeDispatcher) dispatch(r dispatch.Request, w dispatch.Wait) (dispatch
 func (d *fakeDispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error) {
 	d.mu.Lock()
 	spec, ok := d.placed[id]
+	d.cancelled = append(d.cancelled, id)
 	d.mu.Unlock()
 	if !ok {
 		return nil, false, wire.Errorf(wire.NotFound, "no such job")

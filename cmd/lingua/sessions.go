@@ -1,0 +1,86 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+type sessionsCmd struct {
+	List sessionsListCmd `cmd:"" help:"List the sessions of all instances."`
+	End  sessionsEndCmd  `cmd:"" help:"End a session: its tokens are revoked, its jobs cancelled and its connection closed."`
+}
+
+type sessionsListCmd struct {
+	apiClient
+	Tenant string `help:"Only sessions of this tenant." placeholder:"NAME"`
+	Limit  int    `help:"Maximum number of sessions." default:"100"`
+	All    bool   `help:"List all sessions, without a limit."`
+}
+
+// Validate checks the flags before a request is sent.
+func (c *sessionsListCmd) Validate() error { return checkLimit(c.Limit) }
+
+// Run lists sessions.
+func (c *sessionsListCmd) Run(ctx context.Context, io streams) error {
+	list := wire.SessionList{Sessions: []wire.SessionInfo{}}
+	q := makeQuery("tenant_id", c.Tenant)
+	err := fetchPages(ctx, &c.apiClient, "/v1/sessions", q, maxEntries(c.Limit, c.All), func(page *wire.SessionList) (int, string) {
+		list.Sessions, list.NextCursor = append(list.Sessions, page.Sessions...), page.NextCursor
+		return len(page.Sessions), page.NextCursor
+	})
+	if err != nil {
+		return err
+	}
+	return c.print(io.out, list, func(t *tabwriter.Writer) {
+		if len(list.Sessions) == 0 {
+			fmt.Fprintln(t, "no sessions")
+			return
+		}
+		fmt.Fprintln(t, "SESSION\tTENANT\tLANGUAGES\tCONNECTED\tUTTERANCES\tPENDING\tSTARTED\tKEY\tINSTANCE")
+		for i := range list.Sessions {
+			s := &list.Sessions[i]
+			connected := "no"
+			if s.Connected {
+				connected = "yes"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", printable(s.SessionID), cmp.Or(printable(s.TenantID), "–"), strings.Join(s.Langs, "↔"),
+				connected, s.Utterances, s.Pending, formatAge(s.StartedMS), cmp.Or(printable(s.Key), "–"), printable(s.Instance))
+		}
+		writeMoreHint(t, list.NextCursor)
+	})
+}
+
+type sessionsEndCmd struct {
+	apiClient
+	ID     string `arg:"" help:"The session."`
+	Tenant string `help:"The tenant of the session, if the key has none." placeholder:"NAME"`
+}
+
+// Run ends a session.
+func (c *sessionsEndCmd) Run(ctx context.Context, io streams) error {
+	path := "/v1/sessions/" + url.PathEscape(c.ID)
+	if q := makeQuery("tenant_id", c.Tenant); len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	var out wire.SessionTerminated
+	if err := c.request(ctx, "DELETE", path, nil, &out); err != nil {
+		return err
+	}
+	return c.print(io.out, out, func(t *tabwriter.Writer) {
+		what := "no such session is running"
+		if out.Ended {
+			what = "the session is ended"
+		}
+		name := out.SessionID
+		if out.TenantID != "" {
+			name = out.TenantID + "/" + name
+		}
+		fmt.Fprintf(t, "%s: %s, and its tokens are revoked\n", printable(name), what)
+	})
+}
