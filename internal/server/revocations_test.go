@@ -1,0 +1,343 @@
+package server_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// The secrets of the named keys of these tests. The name of a key is its secret without the padding.
+const (
+	alice    = "alice-0123456789abcdef"
+	bob      = "bob-0123456789abcdef"
+	viewer   = "viewer-0123456789abcdef"
+	acmeView = "acme-view-0123456789abcdef"
+	acmeMint = "acme-mint-0123456789abcdef"
+	zetaMint = "zeta-mint-0123456789abcdef"
+	acmeGPU  = "acme-gpu-0123456789abcdef"
+	sharedGP = "shared-gpu-0123456789abcdef"
+)
+
+// startSchedulerWithNamedKeys starts a scheduler with a key of each role, for two tenants.
+func startSchedulerWithNamedKeys(t *testing.T, changes ...func(*config.Config)) *testScheduler {
+	t.Helper()
+	key := func(secret string, k config.Key) config.Key {
+		sum := sha256.Sum256([]byte(secret))
+		k.Name, k.SHA256 = secret[:len(secret)-len("-0123456789abcdef")], []string{hex.EncodeToString(sum[:])}
+		return k
+	}
+	return startScheduler(t, append(changes, func(c *config.Config) {
+		c.Auth = config.Auth{SessionSecret: "a secret of at least thirty-two characters", Keys: []config.Key{
+			key(alice, config.Key{Role: "operator"}), key(bob, config.Key{Role: "operator"}), key(viewer, config.Key{Role: "viewer"}),
+			key(acmeView, config.Key{Role: "viewer", Tenant: "acme"}),
+			key(acmeMint, config.Key{Role: "minter", Tenant: "acme"}), key(zetaMint, config.Key{Role: "minter", Tenant: "zeta"}),
+			key(acmeGPU, config.Key{Role: "node", Tenant: "acme", Nodes: "acme-*"}), key(sharedGP, config.Key{Role: "node", Nodes: "shared-*"}),
+		}}
+	})...)
+}
+
+// mint mints a token for a session.
+func (ts *testScheduler) mint(key, session string) string {
+	ts.t.Helper()
+	var minted wire.SessionTokenResponse
+	ts.requestAs(key, "POST", "/v1/sessions", object{"session_id": session}).decode(&minted)
+	return minted.Token
+}
+
+// startSessionAs starts the session of a token.
+func (ts *testScheduler) startSessionAs(token string, more object) *wsClient {
+	ts.t.Helper()
+	s := ts.dialAs("/ws/session", token, false)
+	s.send(object{"type": "session_start", "langs": []string{"en", "es"}}.with(more))
+	s.readUntil("session_started")
+	return s
+}
+
+// connectNodeAs connects a node with a key.
+func (ts *testScheduler) connectNodeAs(key, id string) *wsClient {
+	ts.t.Helper()
+	n := ts.dialAs("/ws/node", key, false)
+	n.send(minimalDeclaration(id).with(object{"type": "node_register", "max_concurrent_jobs": 4}))
+	n.readUntil("node_register_ack")
+	return n
+}
+
+// revoke adds a revocation with alice's key.
+func (ts *testScheduler) revoke(body object) wire.Revocation {
+	ts.t.Helper()
+	var r wire.Revocation
+	ts.requestAs(alice, "POST", "/v1/auth/revocations", body).decode(&r)
+	return r
+}
+
+// lift lifts a revocation.
+func (ts *testScheduler) lift(id string) response {
+	ts.t.Helper()
+	return ts.requestAs(alice, "DELETE", "/v1/auth/revocations/"+url.PathEscape(id), nil)
+}
+
+// expectOpen wants that a connection still answers.
+func (c *wsClient) expectOpen(what string) {
+	c.t.Helper()
+	if err := c.ws.Ping(c.ws.CloseRead(c.t.Context())); err != nil {
+		c.t.Errorf("%s was closed: %v", what, err)
+	}
+}
+
+// TestRevokeKey: the key, the tokens that it minted, their sessions and its nodes are refused and closed when the answer comes; others are
+// not. A lifted revocation admits the key again.
+func TestRevokeKey(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	token, other := ts.mint(acmeMint, "room-1"), ts.mint(zetaMint, "room-1")
+	s, otherSession := ts.startSessionAs(token, nil), ts.startSessionAs(other, nil)
+	n, otherNode := ts.connectNodeAs(acmeGPU, "acme-1"), ts.connectNodeAs(sharedGP, "shared-1")
+	r := ts.revoke(object{"key": "acme-mint", "reason": "it was published"})
+	if r.ID != "key~acme-mint" || r.By != "alice" || r.Reason != "it was published" || r.BeforeMS == 0 || r.UntilMS != 0 || r.Warnings != nil {
+		t.Errorf("%+v", r)
+	}
+	s.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+	ts.requestAs(acmeMint, "POST", "/v1/sessions", object{}).expectError(wire.Unauthorized)
+	expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
+	ts.revoke(object{"key": "acme-gpu"})
+	n.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+	ts.eventually("the node is removed", func() bool { return ts.requestAs(alice, "GET", "/v1/nodes/acme-1", nil).status == 404 })
+	expectNotUpgraded(ts, "/ws/node", acmeGPU, wire.Unauthorized)
+	otherSession.expectOpen("the session of another key")
+	otherNode.expectOpen("the node of another key")
+	ts.requestAs(alice, "GET", "/v1/nodes/shared-1", nil).decode(&wire.Node{})
+
+	ts.lift("key~acme-mint").decode(&r)
+	ts.startSessionAs(token, object{"session_id": "room-1"})
+	ts.lift("key~acme-mint").expectError(wire.NotFound)
+}
+
+// TestRevokeTenant: everything of the tenant is refused and closed, its HTTP nodes are removed and their jobs move.
+func TestRevokeTenant(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	s, otherSession := ts.startSessionAs(ts.mint(acmeMint, "room-1"), nil), ts.startSessionAs(ts.mint(zetaMint, "room-1"), nil)
+	n := ts.connectNodeAs(acmeGPU, "acme-1")
+	ts.requestAs(acmeGPU, "POST", "/v1/node/register", nodeDeclaration(object{"node_id": "acme-http"})).decode(&wire.RegisterResponse{})
+	ts.revoke(object{"tenant": "acme"})
+	s.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+	n.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+	ts.eventually("the nodes are removed", func() bool {
+		var list wire.NodeList
+		ts.requestAs(alice, "GET", "/v1/nodes", nil).decode(&list)
+		return len(list.Nodes) == 0
+	})
+	for _, key := range []string{acmeMint, acmeView, acmeGPU} {
+		ts.requestAs(key, "GET", "/v1/nodes", nil).expectError(wire.Unauthorized)
+	}
+	otherSession.expectOpen("the session of another tenant")
+	// What is issued from now on is valid: an operator may mint for the tenant.
+	var minted wire.SessionTokenResponse
+	ts.requestAs(alice, "POST", "/v1/sessions", object{"session_id": "room-2", "tenant_id": "acme"}).decode(&minted)
+	ts.startSessionAs(minted.Token, nil).expectOpen("a session that started after the revocation")
+}
+
+// TestRevokeSigner: tokens that were signed with it until now are refused; later ones are not.
+func TestRevokeSigner(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	token := ts.mint(acmeMint, "room-1")
+	s := ts.startSessionAs(token, nil)
+	r := ts.revoke(object{"kid": "session_secret"})
+	if day := 24 * time.Hour.Milliseconds(); r.UntilMS < time.Now().UnixMilli()+day || r.UntilMS > time.Now().UnixMilli()+2*day {
+		t.Errorf("%+v", r)
+	}
+	s.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+	expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
+	ts.startSessionAs(ts.mint(acmeMint, "room-1"), nil)
+}
+
+// TestRevokeNode: the name of a node cannot register, send heartbeats or report until the revocation is lifted, with any key; its jobs move.
+func TestRevokeNode(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	n := ts.registerNode("n1", nil)
+	d, _ := ts.dispatchAndReceive(dispatchBody(nil))
+	n2 := ts.registerNode("n2", nil)
+	connected := ts.connectNode("n3")
+	for _, id := range []string{"n1", "n3"} {
+		ts.post("/v1/auth/revocations", object{"node": id}).decode(&wire.Revocation{})
+	}
+	connected.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+	if moved, at := ts.nextDelivery(); moved.JobID != d.JobID || at != n2 {
+		t.Errorf("%s was delivered to %s", moved.JobID, at.id)
+	}
+	for _, id := range []string{"n1", "n3"} {
+		ts.eventually(id+" is removed", func() bool { return ts.get("/v1/nodes/"+id).status == 404 })
+	}
+	for _, a := range []response{
+		ts.post("/v1/node/register", n.declaration), ts.post("/v1/node/heartbeat", n.declaration), n.ack(d, nil), n.done(d, nil), n.fail(d, nil),
+		ts.post("/v1/node/model_not_available", object{"node_id": "n1", "service_id": "s"}),
+	} {
+		if e := a.expectError(wire.Forbidden); e.Field != "node_id" {
+			t.Errorf("%s: %+v", a.label, e)
+		}
+	}
+	again := ts.connect("/ws/node")
+	again.send(minimalDeclaration("n3").with(object{"type": "node_register"}))
+	again.expectClose(wire.Forbidden, wire.CloseForbidden)
+	ts.request("DELETE", "/v1/auth/revocations/node~n1", "", nil).decode(&wire.Revocation{})
+	n.register(nil)
+	ts.eventually("events say why the nodes were removed", func() bool {
+		list, _ := ts.eventsAfter("?kind=node_removed")
+		return len(list.Events) == 2 && list.Events[0].Detail == "revoked"
+	})
+}
+
+// TestEndSession: the session ends with a code of its own, its job is cancelled, its token is refused and it cannot be resumed. A token that
+// is minted at once can start another session of the same name.
+func TestEndSession(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	n := ts.connectNodeAs(acmeGPU, "acme-1")
+	token := ts.mint(acmeMint, "room-1")
+	s := ts.dialAs("/ws/session", token, false)
+	s.send(object{"type": "session_start", "langs": []string{"en", "es"}, "resume_token": "a resume token of the client"})
+	s.readUntil("session_started")
+	otherTenant, otherName := ts.startSessionAs(ts.mint(zetaMint, "room-1"), nil), ts.startSessionAs(ts.mint(acmeMint, "room-2"), nil)
+	s.sendUtterance()
+	job := n.readUntil("job_assign")["job_id"].(string)
+	n.send(object{"type": "job_ack", "job_id": job, "attempt_id": 1})
+
+	var list wire.SessionList
+	ts.requestAs(acmeMint, "GET", "/v1/sessions", nil).decode(&list)
+	if len(list.Sessions) != 2 || list.Sessions[0].SessionID != "room-1" || list.Sessions[0].Key != "acme-mint" || !list.Sessions[0].Connected || list.Sessions[0].Pending != 1 {
+		t.Errorf("%+v", list)
+	}
+	var ended wire.SessionTerminated
+	ts.requestAs(zetaMint, "DELETE", "/v1/sessions/room-1?tenant_id=acme", nil).expectError(wire.Forbidden)
+	ts.requestAs(acmeMint, "DELETE", "/v1/sessions/room-1", nil).decode(&ended)
+	if want := (wire.SessionTerminated{SessionID: "room-1", TenantID: "acme", Ended: true}); ended != want {
+		t.Errorf("%+v, want %+v", ended, want)
+	}
+	for m := s.read(); ; m = s.read() {
+		if m["fatal"] == true {
+			if m["error"] != string(wire.SessionEndedCode) {
+				t.Errorf("%v", m)
+			}
+			break
+		}
+	}
+	if m := n.readUntil("job_cancel"); m["job_id"] != job {
+		t.Errorf("%v", m)
+	}
+	ts.eventually("the job is cancelled", func() bool {
+		var j wire.Job
+		ts.requestAs(alice, "GET", "/v1/jobs/"+job, nil).decode(&j)
+		return j.State == "CANCELLED"
+	})
+	expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
+	next := ts.mint(acmeMint, "room-1")
+	resumed := ts.dialAs("/ws/session", next, false)
+	resumed.send(object{"type": "session_resume", "session_id": "room-1", "resume_token": "a resume token of the client", "last_seq": 0})
+	resumed.expectClose(wire.NotFound, wire.CloseNotFound)
+	ts.startSessionAs(next, nil).expectOpen("the next session of the name")
+	otherTenant.expectOpen("a session of another tenant")
+	otherName.expectOpen("another session of the tenant")
+
+	ts.requestAs(acmeMint, "DELETE", "/v1/sessions/room-9", nil).decode(&ended)
+	if ended.Ended {
+		t.Errorf("a session that never was: %+v", ended)
+	}
+}
+
+// TestSessionsAreListedByTenant: each caller sees the sessions of its tenant, in pages.
+func TestSessionsAreListedByTenant(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	for i := range 3 {
+		ts.startSessionAs(ts.mint(acmeMint, fmt.Sprintf("room-%d", i)), nil)
+	}
+	ts.startSessionAs(ts.mint(zetaMint, "room-0"), nil)
+	list := func(key, query string) (names []string, next string) {
+		t.Helper()
+		var l wire.SessionList
+		ts.requestAs(key, "GET", "/v1/sessions"+query, nil).decode(&l)
+		for _, s := range l.Sessions {
+			names = append(names, s.TenantID+"/"+s.SessionID)
+		}
+		return names, l.NextCursor
+	}
+	all := []string{"acme/room-0", "acme/room-1", "acme/room-2", "zeta/room-0"}
+	for query, want := range map[[2]string][]string{
+		{alice, ""}: all, {viewer, "?scope=here"}: all, {acmeMint, ""}: all[:3], {acmeView, ""}: all[:3], {zetaMint, ""}: all[3:],
+		{alice, "?tenant_id=zeta"}: all[3:], {zetaMint, "?tenant_id=zeta"}: all[3:],
+	} {
+		if got, next := list(query[0], query[1]); !slices.Equal(got, want) || next != "" {
+			t.Errorf("%s with %s: %v, next %q", query[1], query[0], got, next)
+		}
+	}
+	first, next := list(alice, "?limit=3")
+	second, end := list(alice, "?limit=3&cursor="+next)
+	if got := append(first, second...); !slices.Equal(got, all) || end != "" {
+		t.Errorf("in pages: %v", got)
+	}
+	ts.requestAs(zetaMint, "GET", "/v1/sessions?tenant_id=acme", nil).expectError(wire.Forbidden)
+	ts.requestAs(acmeView, "DELETE", "/v1/sessions/room-0", nil).expectError(wire.Forbidden)
+	ts.requestAs(alice, "GET", "/v1/sessions?nope=1", nil).expectError(wire.InvalidRequest)
+	ts.requestAs(alice, "GET", "/v1/sessions?scope=there", nil).expectError(wire.InvalidRequest)
+}
+
+// TestRevocationRequests: what is not one target with a valid name and time is refused, and changes nothing.
+func TestRevocationRequests(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	future, past := time.Now().Add(time.Hour).Format(time.RFC3339), time.Now().Add(-time.Hour).Format(time.RFC3339)
+	for _, body := range []object{
+		{}, {"reason": "no target"}, {"key": "a", "node": "b"}, {"key": "a b"}, {"key": "a/b/c"}, {"node": "a/b"}, {"session": "ä"}, {"tenant": "~"},
+		{"key": "bob", "before": "yesterday"}, {"key": "bob", "before": future}, {"node": "n", "before": past}, {"key": "bob", "tenant_id": "acme"},
+		{"session": "s", "tenant_id": "a b"}, {"key": "alice"},
+	} {
+		ts.requestAs(alice, "POST", "/v1/auth/revocations", body).expectError(wire.InvalidRequest)
+	}
+	for _, key := range []string{viewer, acmeMint, acmeView, acmeGPU} {
+		ts.requestAs(key, "POST", "/v1/auth/revocations", object{"key": "bob"}).expectError(wire.Forbidden)
+		ts.requestAs(key, "DELETE", "/v1/auth/revocations/key~bob", nil).expectError(wire.Forbidden)
+	}
+	for _, key := range []string{acmeMint, acmeView, acmeGPU} {
+		ts.requestAs(key, "GET", "/v1/auth/revocations", nil).expectError(wire.Forbidden)
+	}
+	for _, id := range []string{"key", "bob", "session~room-1", "key~", "party~x~y"} {
+		ts.lift(id).expectError(wire.InvalidRequest)
+	}
+	var list wire.RevocationList
+	if ts.requestAs(viewer, "GET", "/v1/auth/revocations", nil).decode(&list); len(list.Revocations) != 0 {
+		t.Errorf("%+v", list)
+	}
+	ts.revoke(object{"session": "room-1", "tenant_id": "acme", "before": past})
+	ts.revoke(object{"node": "n1"})
+	if r := ts.revoke(object{"key": "node_tokens/1"}); len(r.Warnings) != 1 {
+		t.Errorf("a key that is not configured: %+v", r)
+	}
+	if r := ts.revoke(object{"kid": "2024"}); len(r.Warnings) != 1 {
+		t.Errorf("a signer that is not configured: %+v", r)
+	}
+	var ids []string
+	for cursor := ""; ; {
+		var page wire.RevocationList
+		ts.requestAs(viewer, "GET", "/v1/auth/revocations?limit=3&cursor="+cursor, nil).decode(&page)
+		for _, r := range page.Revocations {
+			ids = append(ids, r.ID)
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			break
+		}
+	}
+	if want := []string{"key~node_tokens/1", "kid~2024", "node~n1", "session~acme~room-1"}; !slices.Equal(ids, want) {
+		t.Errorf("%v, want %v", ids, want)
+	}
+	ts.lift("key~node_tokens/1").decode(&wire.Revocation{})
+	ts.startSessionAs(ts.mint(acmeMint, "room-1"), nil) // which was minted after the time of the revocation
+}
