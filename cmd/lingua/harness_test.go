@@ -10,8 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // result is the outcome of a command.
@@ -116,4 +121,34 @@ func unusedURL(t *testing.T) string {
 	}
 	defer l.Close()
 	return "http://" + l.Addr().String()
+}
+
+// startSession starts a session and returns the close code of its connection when it ends.
+func (s *testServer) startSession(t *testing.T, id string) <-chan wire.CloseCode {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), strings.Replace(s.url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	text, err := wire.EncodeFrame(wire.SessionStart{SessionID: id, Langs: []string{"en", "zh"}})
+	if err == nil {
+		err = conn.Write(t.Context(), websocket.MessageText, text)
+	}
+	if err == nil {
+		_, _, err = conn.Read(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan wire.CloseCode, 1)
+	go func() {
+		for {
+			if _, _, err := conn.Read(t.Context()); err != nil {
+				closed <- wire.CloseCode(websocket.CloseStatus(err))
+				return
+			}
+		}
+	}()
+	return closed
 }

@@ -45,6 +45,7 @@ type Follower struct {
 
 	mu         sync.Mutex // serialises changes of the list, and guards the fields below
 	version    string     // of the list that was read last
+	written    bool       // this instance has written to the store since: the version of that is not known, and the store may have lost it
 	last       time.Time  // when the latest entry was added, on the store's clock
 	incomplete bool       // a part of the list was read since the whole was
 	completed  time.Time  // when the whole was read, on this instance's clock
@@ -137,10 +138,18 @@ func (f *Follower) Lift(ctx context.Context, t store.RevocationTarget, by string
 
 func (f *Follower) add(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
 	added, err := f.store.AddRevocation(ctx, p)
+	f.recordWrite()
 	if err == nil {
 		f.apply([]store.Revocation{added}, added.At)
 	}
 	return added, err
+}
+
+// recordWrite records that this instance has written to the store.
+func (f *Follower) recordWrite() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.written = true
 }
 
 // apply merges entries into the list, and calls the subscribers if it has changed.
@@ -195,6 +204,7 @@ func (f *Follower) Read(ctx context.Context) error {
 		page, err = f.readFrom(ctx, after)
 	}
 	if err != nil {
+		f.recordWrite() // it is to be read again, whatever the version is
 		return err
 	}
 	f.recordRead(page, after.IsZero())
@@ -217,6 +227,7 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 		return page, nil
 	}
 	f.log.Warn("the store has lost revocations: they are put back", "count", len(lost))
+	f.recordWrite()
 	return page, f.store.RestoreRevocations(ctx, lost)
 }
 
@@ -224,11 +235,12 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 func (f *Follower) nextRead(version string) (after time.Time, needed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	due := time.Since(f.completed) >= completeInterval
+	due, written := time.Since(f.completed) >= completeInterval, f.written
+	f.written = false
 	switch {
 	case !f.ready.Load():
 		return time.Time{}, true
-	case version == f.version:
+	case version == f.version && !written:
 		return time.Time{}, f.incomplete && due
 	case len(f.current()) > partialAbove && !due:
 		return f.last, true

@@ -27,6 +27,8 @@ type testStore struct {
 	inner atomic.Pointer[memstore.Store]
 	down  atomic.Bool
 	reads atomic.Int64 // of the whole list
+
+	failRead atomic.Bool // the version can be read, the list cannot
 }
 
 var errDown = errors.New("down")
@@ -73,7 +75,7 @@ func (s *testStore) RevocationVersion(ctx context.Context) (string, error) {
 }
 
 func (s *testStore) ReadRevocations(ctx context.Context, after time.Time) (store.RevocationPage, error) {
-	if s.down.Load() {
+	if s.down.Load() || s.failRead.Load() {
 		return store.RevocationPage{}, errDown
 	}
 	if after.IsZero() {
@@ -237,6 +239,31 @@ func TestLostEntriesArePutBack(t *testing.T) {
 			t.Errorf("without a change the list is read %d times a minute", n)
 		}
 	})
+}
+
+// TestLossBeforeTheNextRead: an entry that is lost before its instance has read it once is put back, also when it is lost again at once, and
+// when the read after that fails.
+func TestLossBeforeTheNextRead(t *testing.T) {
+	t.Parallel()
+	s := newTestStore(t)
+	f := newFollower(t, s)
+	mustAdd(t, f, revokeKey("shop"))
+	for i := range 3 {
+		s.failOver()
+		if i == 2 {
+			s.failRead.Store(true)
+			if err := f.Read(t.Context()); !errors.Is(err, errDown) {
+				t.Fatalf("read: %v", err)
+			}
+			s.failRead.Store(false)
+		}
+		if err := f.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !newFollower(t, s).Revoked(keyOf("shop")) {
+			t.Fatalf("loss %d: it is not put back", i+1)
+		}
+	}
 }
 
 // TestEntriesExpire: the revocation of tokens is dropped when none of them can be alive, that of a key or a node never.

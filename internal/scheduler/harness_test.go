@@ -48,9 +48,15 @@ type cluster []*instance
 // startCluster runs two instances on the store at a URL until the test ends. A nil transport calls nodes over HTTP.
 func startCluster(t *testing.T, url string, cfg config.Config, transport dispatch.Transport) cluster {
 	t.Helper()
+	return startInstances(t, 2, url, cfg, transport)
+}
+
+// startInstances runs instances on the store at a URL until the test ends.
+func startInstances(t *testing.T, count int, url string, cfg config.Config, transport dispatch.Transport) cluster {
+	t.Helper()
 	cfg.Store = url
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
-	instances := make(cluster, 2)
+	instances := make(cluster, count)
 	t.Cleanup(func() {
 		// The wait of a cluster client before it reads the topology again cannot be cancelled.
 		waitUntil(t, "the Redis client to end", waitLimit, func() bool { return !hasGoroutine("rueidis.(*call).DelayDo") })

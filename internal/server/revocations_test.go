@@ -1,15 +1,29 @@
 package server_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/server"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -290,6 +304,45 @@ func TestSessionsAreListedByTenant(t *testing.T) {
 	ts.requestAs(alice, "GET", "/v1/sessions?scope=there", nil).expectError(wire.InvalidRequest)
 }
 
+// TestNotReadyBeforeRevocationsAreRead: an instance that has not read the list is not ready and admits nobody; what needs no credential is
+// answered.
+func TestNotReadyBeforeRevocationsAreRead(t *testing.T) {
+	t.Parallel()
+	list := revocation.NewFollower(memstore.New(store.Timing{}), slog.New(slog.DiscardHandler))
+	ring, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := server.New(server.Options{
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Revocations: list, Auth: auth.NewAuthenticator(ring, list),
+		Ping: func(context.Context) error { return nil },
+	})
+	get := func(path string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Authorization", "Bearer "+operatorKey)
+		w := httptest.NewRecorder()
+		srv.Handler().ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	if status, body := get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "revocations") {
+		t.Errorf("/readyz: %d %s", status, body)
+	}
+	if status, body := get("/metrics"); status != http.StatusServiceUnavailable || !strings.Contains(body, string(wire.SchedulerDependencyDown)) {
+		t.Errorf("/metrics: %d %s", status, body)
+	}
+	if status, body := get("/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: %d %s", status, body)
+	}
+	if err := list.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/readyz", "/metrics"} {
+		if status, body := get(path); status != http.StatusOK {
+			t.Errorf("after the list was read %s: %d %s", path, status, body)
+		}
+	}
+}
+
 // TestRevocationRequests: what is not one target with a valid name and time is refused, and changes nothing.
 func TestRevocationRequests(t *testing.T) {
 	t.Parallel()
@@ -340,4 +393,51 @@ func TestRevocationRequests(t *testing.T) {
 	}
 	ts.lift("key~node_tokens/1").decode(&wire.Revocation{})
 	ts.startSessionAs(ts.mint(acmeMint, "room-1"), nil) // which was minted after the time of the revocation
+}
+
+// TestRevokeWhileConnecting: whatever connects at the moment of a revocation is refused or closed: none stays open.
+func TestRevokeWhileConnecting(t *testing.T) {
+	t.Parallel()
+	const rounds, clients = 5, 16
+	ts := startSchedulerWithNamedKeys(t)
+	for round := range rounds {
+		var clientsEnded sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range clients {
+			name := fmt.Sprintf("room-%d-%d", round, i)
+			token, path := ts.mint(acmeMint, name), "/ws/session"
+			first := object{"type": "session_start", "langs": []string{"en", "es"}}
+			if i%2 == 0 {
+				token, path = acmeGPU, "/ws/node"
+				first = minimalDeclaration(fmt.Sprintf("acme-%d-%d", round, i)).with(object{"type": "node_register"})
+			}
+			clientsEnded.Go(func() {
+				<-begin
+				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+				defer cancel()
+				ws, _, err := websocket.Dial(ctx, strings.Replace(ts.url, "http", "ws", 1)+path, dialOptions(ts.url, token, false))
+				if err != nil {
+					return // it came too late
+				}
+				defer ws.CloseNow()
+				for err = ws.Write(ctx, websocket.MessageText, encode(t, first)); err == nil; {
+					_, _, err = ws.Read(ctx)
+				}
+				if ctx.Err() != nil {
+					t.Errorf("%s stays open", path)
+				}
+			})
+		}
+		close(begin)
+		ts.revoke(object{"tenant": "acme"})
+		clientsEnded.Wait()
+		ts.eventually("no session and no node is left", func() bool {
+			var sessions wire.SessionList
+			var nodes wire.NodeList
+			ts.requestAs(alice, "GET", "/v1/sessions", nil).decode(&sessions)
+			ts.requestAs(alice, "GET", "/v1/nodes", nil).decode(&nodes)
+			return len(sessions.Sessions)+len(nodes.Nodes) == 0
+		})
+		ts.lift("tenant~acme").decode(&wire.Revocation{})
+	}
 }
