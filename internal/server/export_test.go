@@ -1,6 +1,14 @@
 package server
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/socket"
+)
+
+// AdmitConnection does what follows the upgrade of a caller that was authenticated.
+func (s *Server) AdmitConnection(c *socket.Conn, caller *auth.Principal) { s.enforcer.admit(c, caller) }
 
 // Routes lists every route as "METHOD path".
 func (s *Server) Routes() []string {

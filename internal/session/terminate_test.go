@@ -55,6 +55,10 @@ func TestTerminate(t *testing.T) {
 		h.commit(s)
 		jobs := h.dispatcher.jobs()
 		h.commit(other)
+		time.Sleep(time.Second)
+		if e := s.Update("es", nil, &wire.SessionUpdate{}); e != nil { // which is saved after a moment
+			t.Fatal(e)
+		}
 		if n := h.registry.TerminateIf(endSession("s1")); n != 1 {
 			t.Fatalf("%d sessions were terminated", n)
 		}
