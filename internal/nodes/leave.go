@@ -79,11 +79,11 @@ type Removed struct {
 // Remove removes a node at an operator's request, whether or not it still runs, and moves its jobs. The node is drained first, so that
 // it gets no job meanwhile. If this process dies on the way, the node stays drained, and the removal can be repeated.
 func (r *Registry) Remove(ctx context.Context, id core.NodeID) (Removed, error) {
-	return r.removeFor(ctx, id, "")
+	return removeFor(ctx, r, id, "")
 }
 
 // removeFor removes a node, for a reason that is recorded with the event.
-func (r *Registry) removeFor(ctx context.Context, id core.NodeID, reason string) (Removed, error) {
+func removeFor(ctx context.Context, r *Registry, id core.NodeID, reason string) (Removed, error) {
 	before, err := r.Node(ctx, id)
 	if err != nil {
 		return Removed{}, err

@@ -63,6 +63,7 @@ var _ Jobs = (*dispatch.Dispatcher)(nil)
 
 // Registry registers nodes and follows their state.
 type Registry struct {
+	nameCheck
 	cfg     Config
 	store   Store
 	fleet   *fleet.Fleet
@@ -73,7 +74,7 @@ type Registry struct {
 
 // New makes a registry.
 func New(cfg Config, st Store, fl *fleet.Fleet, jobs Jobs, m *telemetry.Metrics, log *slog.Logger) *Registry {
-	return &Registry{cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
+	return &Registry{nameCheck: nameCheck{cfg.Revocations}, cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
 }
 
 // Registered is the result of a registration.

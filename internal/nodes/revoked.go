@@ -19,9 +19,12 @@ type Revocations interface {
 	NodeNameRevoked(id core.NodeID) bool
 }
 
+// nameCheck refuses nodes whose names are revoked.
+type nameCheck struct{ revocations Revocations }
+
 // CheckName returns the answer to a node whose name is revoked; nil if it is not.
-func (r *Registry) CheckName(id core.NodeID) *wire.Error {
-	if r.cfg.Revocations == nil || !r.cfg.Revocations.NodeNameRevoked(id) {
+func (c nameCheck) CheckName(id core.NodeID) *wire.Error {
+	if c.revocations == nil || !c.revocations.NodeNameRevoked(id) {
 		return nil
 	}
 	return wire.FieldErrorf(wire.Forbidden, "node_id", "the node %s is revoked: stop it, or let an operator lift that (lingua revoke list)", id)
@@ -32,15 +35,15 @@ const (
 	revokedLock    = 5 * time.Second // for how long one instance alone removes a node
 )
 
-// RemoveRevoked removes every node of this instance's fleet that is revoked, whether or not it still runs, and moves its jobs. Of several
+// RemoveRevoked removes every node of a registry's fleet that is revoked, whether or not it still runs, and moves its jobs. Of several
 // instances one does. What fails is left to the next call.
-func (r *Registry) RemoveRevoked(ctx context.Context) {
-	if r.cfg.Revocations == nil {
+func RemoveRevoked(ctx context.Context, r *Registry) {
+	if r.revocations == nil {
 		return
 	}
 	var revoked []core.NodeID
 	for n := range r.fleet.All() {
-		if declared := n.Declared(); r.cfg.Revocations.NodeRevoked(declared) {
+		if declared := n.Declared(); r.revocations.NodeRevoked(declared) {
 			revoked = append(revoked, declared.ID)
 		}
 	}
@@ -50,7 +53,7 @@ func (r *Registry) RemoveRevoked(ctx context.Context) {
 			return
 		}
 		defer func() { _ = r.store.Unlock(ctx, lock) }() // otherwise it expires
-		_, err := r.removeFor(ctx, id, "revoked")
+		_, err := removeFor(ctx, r, id, "revoked")
 		var e *wire.Error
 		if err != nil && (!errors.As(err, &e) || e.Code != wire.NotFound) {
 			r.log.Warn("a revoked node could not be removed; it is tried again", "node_id", id, "error", err)

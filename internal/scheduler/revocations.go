@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 )
 
 // enforceRevocations ends what is open on this instance and revoked, and has revoked nodes removed. It is called after every change of the
@@ -31,7 +33,7 @@ func (s *Scheduler) removeRevokedNodes(ctx context.Context) {
 			return
 		}
 		if s.revocations.Any() {
-			s.Nodes.RemoveRevoked(ctx)
+			nodes.RemoveRevoked(ctx, s.Nodes)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 
 // authenticate returns the caller of a request, if the rule admits it.
 func (a *accessControl) authenticate(req *http.Request, r *rule) (*auth.Principal, *wire.Error) {
-	if !a.revocations.Ready() { // whoever was revoked would be admitted
+	if !a.revocations.Ready() { // callers that were revoked would be admitted
 		return nil, store.Unavailable()
 	}
 	p, reason := a.auth.Authenticate(socket.Token(req))

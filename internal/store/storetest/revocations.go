@@ -32,7 +32,7 @@ func revocationOf(key, reason string) store.AddRevocationParams {
 	}}
 }
 
-func (h *Harness) addRevocation(t *testing.T, p store.AddRevocationParams) store.Revocation {
+func addRevocation(t *testing.T, h *Harness, p store.AddRevocationParams) store.Revocation {
 	t.Helper()
 	r, err := h.Store.AddRevocation(t.Context(), p)
 	if err != nil {
@@ -41,7 +41,7 @@ func (h *Harness) addRevocation(t *testing.T, p store.AddRevocationParams) store
 	return r
 }
 
-func (h *Harness) restoreRevocations(t *testing.T, entries ...store.Revocation) {
+func restoreRevocations(t *testing.T, h *Harness, entries ...store.Revocation) {
 	t.Helper()
 	if err := h.Store.RestoreRevocations(t.Context(), entries); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func (h *Harness) restoreRevocations(t *testing.T, entries ...store.Revocation) 
 }
 
 // readRevocations reads the entries after a time, in the order of their targets.
-func (h *Harness) readRevocations(t *testing.T, after time.Time) store.RevocationPage {
+func readRevocations(t *testing.T, h *Harness, after time.Time) store.RevocationPage {
 	t.Helper()
 	page, err := h.Store.ReadRevocations(t.Context(), after)
 	if err != nil {
@@ -66,34 +66,34 @@ func (h *Harness) readRevocations(t *testing.T, after time.Time) store.Revocatio
 }
 
 // wantRevocations compares the whole list.
-func (h *Harness) wantRevocations(t *testing.T, want ...store.Revocation) {
+func wantRevocations(t *testing.T, h *Harness, want ...store.Revocation) {
 	t.Helper()
-	page := h.readRevocations(t, time.Time{})
+	page := readRevocations(t, h, time.Time{})
 	if diff := cmp.Diff(want, page.Entries); diff != "" || page.Count != len(want) {
 		t.Errorf("%d revocations (-want +got):\n%s", page.Count, diff)
 	}
 }
 
 func testAddRevocation(t *testing.T, h *Harness) {
-	if page := h.readRevocations(t, time.Time{}); page.Version != "" || page.Count != 0 || len(page.Entries) != 0 {
+	if page := readRevocations(t, h, time.Time{}); page.Version != "" || page.Count != 0 || len(page.Entries) != 0 {
 		t.Errorf("an empty list: %+v", page)
 	}
-	first := h.addRevocation(t, revocationOf("a", "first"))
-	session := h.addRevocation(t, store.AddRevocationParams{Keep: time.Hour, Revocation: store.Revocation{
+	first := addRevocation(t, h, revocationOf("a", "first"))
+	session := addRevocation(t, h, store.AddRevocationParams{Keep: time.Hour, Revocation: store.Revocation{
 		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: "acme", Name: "room-1"}, Ended: true,
 	}})
 	if first.At.IsZero() || !first.Until.IsZero() || session.Until.Sub(session.At).Round(time.Second) != time.Hour {
 		t.Errorf("times: %+v, %+v", first, session)
 	}
-	h.wantRevocations(t, first, session)
+	wantRevocations(t, h, first, session)
 	lift := revocationOf("a", "second")
 	lift.Lifted = true
-	lifted := h.addRevocation(t, lift)
+	lifted := addRevocation(t, h, lift)
 	if !lifted.At.After(first.At) {
 		t.Errorf("the second entry of a target is of %v, the first of %v", lifted.At, first.At)
 	}
-	h.wantRevocations(t, lifted, session)
-	if now := h.readRevocations(t, time.Time{}).Now; now.Before(session.At.Add(-time.Second)) || now.After(session.At.Add(time.Minute)) {
+	wantRevocations(t, h, lifted, session)
+	if now := readRevocations(t, h, time.Time{}).Now; now.Before(session.At.Add(-time.Second)) || now.After(session.At.Add(time.Minute)) {
 		t.Errorf("the store's time is %v, of the last entry %v", now, session.At)
 	}
 }
@@ -102,39 +102,39 @@ func testRevocationVersion(t *testing.T, h *Harness) {
 	seen := make(map[string]bool)
 	changed := func(what string, want bool) {
 		t.Helper()
-		version := h.readRevocations(t, time.Time{}).Version
+		version := readRevocations(t, h, time.Time{}).Version
 		if seen[version] == want {
 			t.Errorf("after %s the version is %q; want a new one: %v", what, version, want)
 		}
 		seen[version] = true
 	}
 	changed("nothing", true)
-	a := h.addRevocation(t, revocationOf("a", ""))
+	a := addRevocation(t, h, revocationOf("a", ""))
 	changed("an entry", true)
-	h.addRevocation(t, revocationOf("a", ""))
+	addRevocation(t, h, revocationOf("a", ""))
 	changed("the same entry", true)
-	h.restoreRevocations(t, a)
+	restoreRevocations(t, h, a)
 	changed("an older entry was put back", false)
 	b := revocationOf("b", "").Revocation
 	b.At = a.At.Add(-time.Hour)
-	h.restoreRevocations(t, b)
+	restoreRevocations(t, h, b)
 	changed("a lost entry was put back", true)
 }
 
 func testRestoreRevocations(t *testing.T, h *Harness) {
-	current := h.addRevocation(t, revocationOf("a", "current"))
+	current := addRevocation(t, h, revocationOf("a", "current"))
 	older, newer, lost := current, current, current
 	older.At, older.Reason = current.At.Add(-time.Microsecond), "older"
 	lost.Name, lost.Reason = "b", "lost"
 	lost.At, lost.Until = current.At.Add(-time.Hour), current.At.Add(time.Hour).Truncate(time.Millisecond)
-	h.restoreRevocations(t, older, lost)
-	h.wantRevocations(t, current, lost)
+	restoreRevocations(t, h, older, lost)
+	wantRevocations(t, h, current, lost)
 	newer.At, newer.Reason = current.At.Add(time.Hour), "newer"
-	h.restoreRevocations(t, newer)
-	h.wantRevocations(t, newer, lost)
+	restoreRevocations(t, h, newer)
+	wantRevocations(t, h, newer, lost)
 	// After the clock was set back a new entry is still later than all others.
 	for _, key := range []string{"a", "b"} {
-		if added := h.addRevocation(t, revocationOf(key, "last")); !added.At.After(newer.At) {
+		if added := addRevocation(t, h, revocationOf(key, "last")); !added.At.After(newer.At) {
 			t.Errorf("an entry of %v was added after one of %v", added.At, newer.At)
 		}
 	}
@@ -143,27 +143,27 @@ func testRestoreRevocations(t *testing.T, h *Harness) {
 func testRevocationsExpire(t *testing.T, h *Harness) {
 	short := revocationOf("a", "")
 	short.Keep = h.Timing.Presence
-	a, b := h.addRevocation(t, short), h.addRevocation(t, revocationOf("b", ""))
-	h.wantRevocations(t, a, b)
+	a, b := addRevocation(t, h, short), addRevocation(t, h, revocationOf("b", ""))
+	wantRevocations(t, h, a, b)
 	h.Wait(h.Timing.Presence + h.Slack)
-	h.wantRevocations(t, b)
-	h.restoreRevocations(t, a)
-	h.wantRevocations(t, b)
-	c := h.addRevocation(t, revocationOf("c", "")) // which drops it
-	h.wantRevocations(t, b, c)
-	again := h.addRevocation(t, revocationOf("a", "without an end"))
+	wantRevocations(t, h, b)
+	restoreRevocations(t, h, a)
+	wantRevocations(t, h, b)
+	c := addRevocation(t, h, revocationOf("c", "")) // which drops it
+	wantRevocations(t, h, b, c)
+	again := addRevocation(t, h, revocationOf("a", "without an end"))
 	h.Wait(h.Timing.Presence + h.Slack)
-	h.wantRevocations(t, again, b, c)
+	wantRevocations(t, h, again, b, c)
 }
 
 func testReadRevocationsAfter(t *testing.T, h *Harness) {
-	a := h.addRevocation(t, revocationOf("a", ""))
-	b := h.addRevocation(t, revocationOf("b", ""))
-	page := h.readRevocations(t, a.At)
+	a := addRevocation(t, h, revocationOf("a", ""))
+	b := addRevocation(t, h, revocationOf("b", ""))
+	page := readRevocations(t, h, a.At)
 	if diff := cmp.Diff([]store.Revocation{b}, page.Entries); diff != "" || page.Count != 2 {
 		t.Errorf("after the first of %d (-want +got):\n%s", page.Count, diff)
 	}
-	if page := h.readRevocations(t, b.At); len(page.Entries) != 0 || page.Count != 2 {
+	if page := readRevocations(t, h, b.At); len(page.Entries) != 0 || page.Count != 2 {
 		t.Errorf("after the last: %+v", page)
 	}
 }
@@ -183,7 +183,7 @@ func testConcurrentRevocations(t *testing.T, h *Harness) {
 		})
 	}
 	wg.Wait()
-	page := h.readRevocations(t, time.Time{})
+	page := readRevocations(t, h, time.Time{})
 	if want := callers*each + 1; page.Count != want || len(page.Entries) != want {
 		t.Errorf("%d entries, and a count of %d; want %d", len(page.Entries), page.Count, want)
 	}
@@ -193,5 +193,5 @@ func testLateRevocation(t *testing.T, h *Harness) {
 	if _, err := h.Store.AddRevocation(expiredContext(t), revocationOf("a", "")); err == nil {
 		t.Error("a late revocation was added")
 	}
-	h.wantRevocations(t)
+	wantRevocations(t, h)
 }
