@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"wire", "wire/oggopus", "internal/backoff", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "internal/child", "internal/docpage", "internal/clustertest/journal", "bench/stats"},
 	{"internal/wirespec", "internal/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
-	{"internal/store", "internal/auth"},
+	{"internal/store", "internal/auth", "internal/logqueue"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events"},
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch"},

@@ -78,7 +78,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
-	read := store.ReadEventsParams{After: q.after, Limit: q.limit}
+	read := store.ReadLogParams{After: q.after, Limit: q.limit}
 	if q.after == "" && (q.kind != "" || q.node != "") {
 		read.Limit = maxEvents // the newest that match are among these, or are older
 	}
@@ -90,7 +90,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 		return nil, store.Unavailable()
 	}
 	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
-	for _, e := range page.Events {
+	for _, e := range page.Entries {
 		list.Next = e.ID
 		if (q.kind == "" || string(e.Kind) == q.kind) && (q.node == "" || string(e.Node) == q.node) {
 			list.Events = append(list.Events, wire.Event{
