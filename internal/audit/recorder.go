@@ -30,7 +30,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Recorder records the entries of one instance.
+// Recorder records the entries of one instance. A nil Recorder records nothing.
 type Recorder struct {
 	instance core.InstanceID
 	stored   *logqueue.Queue[store.AuditEntry]
@@ -58,6 +58,9 @@ func NewRecorder(o Options) (*Recorder, error) {
 // Record records an entry about something that has just happened. It never waits. Of the denials of one address only some are
 // recorded; the next entry has the number of those that were not.
 func (r *Recorder) Record(e store.AuditEntry) {
+	if r == nil {
+		return
+	}
 	now := time.Now()
 	if e.Outcome == store.AuditDenied {
 		suppressed, idle, ok := r.denials.allow(e.Address, now)

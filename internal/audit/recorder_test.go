@@ -209,6 +209,12 @@ func TestManyAddresses(t *testing.T) {
 	})
 }
 
+func TestNilRecorder(t *testing.T) {
+	t.Parallel()
+	var r *audit.Recorder
+	r.Record(store.AuditEntry{Outcome: store.AuditDenied})
+}
+
 func TestAddressOf(t *testing.T) {
 	t.Parallel()
 	for remote, want := range map[string]string{

@@ -47,6 +47,8 @@ var rules = []struct {
 	{"log.level", "empty", func(c *Config) { c.Log.Level = "" }},
 	{"log.format", "unknown", func(c *Config) { c.Log.Format = "xml" }},
 	{"log.format", "empty", func(c *Config) { c.Log.Format = "" }},
+	{"audit.output", "a relative path", func(c *Config) { c.Audit.Output = "audit.log" }},
+	{"audit.output", "another stream", func(c *Config) { c.Audit.Output = "stdout" }},
 	{"callback.allowed_targets", "an address", func(c *Config) { c.Callback.AllowedTargets = []string{"10.0.0.1"} }},
 
 	{"scheduler.nodes.heartbeat_interval_ms", "too short", func(c *Config) { c.Scheduler.Nodes.HeartbeatIntervalMS = 9 }},

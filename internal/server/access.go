@@ -66,25 +66,26 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 		deny = a.refuseSocket
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
-		p, e := a.authenticate(req, &r.rule)
-		if e != nil {
+		if e := a.authenticate(callOf(req.Context()), req, &r.rule); e != nil {
 			deny(w, req, e)
 			return
 		}
-		r.handler(w, req.WithContext(withPrincipal(req.Context(), p)))
+		r.handler(w, req)
 	}
 }
 
-// authenticate returns the caller of a request, if the rule admits it.
-func (a *accessControl) authenticate(req *http.Request, r *rule) (*auth.Principal, *wire.Error) {
+// authenticate sets the caller of a request, and checks that the rule admits it.
+func (a *accessControl) authenticate(c *call, req *http.Request, r *rule) (e *wire.Error) {
 	p, reason := a.auth.Authenticate(socket.Token(req))
-	if reason != "" {
-		return nil, errUnauthorized(reason)
+	if c.caller = p; reason != "" {
+		e = errUnauthorized(reason)
+	} else if reason = r.check(p); reason != "" {
+		e = errForbidden(r, p, reason)
 	}
-	if reason = r.check(p); reason != "" {
-		return nil, errForbidden(r, p, reason)
+	if e != nil {
+		c.fail(e, string(reason))
 	}
-	return p, nil
+	return e
 }
 
 // errUnauthorized is the answer to a credential that is not valid. It does not say why: that would help to guess.
@@ -123,17 +124,6 @@ func (a *accessControl) refuseSocket(w http.ResponseWriter, r *http.Request, e *
 		return
 	}
 	a.hub.Refuse(w, r, socket.CloseCode(e.Code), e)
-}
-
-type principalKey struct{}
-
-func withPrincipal(ctx context.Context, p *auth.Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
-}
-
-// principalOf is the caller of a request that a rule has admitted.
-func principalOf(ctx context.Context) *auth.Principal {
-	return ctx.Value(principalKey{}).(*auth.Principal)
 }
 
 // checkNode checks that the caller may act for a node.

@@ -67,7 +67,7 @@ func (h *jobHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
+			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
 			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -285,12 +285,18 @@ func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
-	if _, err := h.visibleJob(r.Context(), core.JobID(id)); err != nil {
+	visible, err := h.visibleJob(r.Context(), core.JobID(id))
+	if err != nil {
 		return nil, err
 	}
+	c := callOf(r.Context())
+	c.concerns("job", id, visible.Tenant)
 	j, cancelled, err := h.dispatcher.Cancel(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
+	}
+	if !cancelled {
+		c.reason = "ended" // before
 	}
 	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: viewJob(r.Context(), j)}, nil
 }

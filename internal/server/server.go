@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -30,9 +31,12 @@ import (
 
 // Options are the dependencies and the limits of a Server.
 type Options struct {
-	Jobs    *dispatch.Dispatcher
-	Nodes   *nodes.Registry
-	Events  store.Events
+	Jobs   *dispatch.Dispatcher
+	Nodes  *nodes.Registry
+	Events store.Events
+	Audits store.Audit
+	// Audit records changes of state and denials.
+	Audit   *audit.Recorder
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Version wire.VersionResponse
@@ -80,12 +84,14 @@ type Server struct {
 	stopping     atomic.Bool
 	handler      http.Handler
 
+	audit    *auditor
 	access   *accessControl
 	tokens   *tokenHandlers
 	nodes    *nodeHandlers
 	jobs     *jobHandlers
 	operator *operatorHandlers
 	events   *eventHandlers
+	audits   *auditHandlers
 	audio    *audioHandlers
 	sockets  *socketHandlers
 	status   *statusHandlers
@@ -99,15 +105,17 @@ func New(o Options) *Server {
 		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
+	s.audit = &auditor{recorder: o.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
+	s.audits = &auditHandlers{responder: p, log: o.Audits}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
+		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
@@ -139,7 +147,7 @@ func (s *Server) Stopping() bool { return s.stopping.Load() }
 
 // HTTP makes the http.Server that serves s, with limits on slow peers.
 func (s *Server) HTTP() *http.Server {
-	limit := newAddressLimit(s.perAddress, s.log)
+	limit := newAddressLimit(s.perAddress, s.log, s.audit.connectionRefused)
 	return &http.Server{
 		Handler:           s.handler,
 		ConnState:         limit.connState,
@@ -159,13 +167,13 @@ func (s *Server) mount(routes []route) http.Handler {
 	methods := make(map[string][]string)
 	for i := range routes {
 		r := &routes[i]
-		mux.Handle(r.method+" "+r.path, s.guard(r.path, s.access.require(r)))
+		mux.Handle(r.method+" "+r.path, s.guard(r, s.access.require(r)))
 		methods[r.path] = append(methods[r.path], r.method)
 	}
 	for p, allowed := range methods {
-		mux.Handle(p, s.guard(p, methodNotAllowed(allowed)))
+		mux.Handle(p, s.guard(&route{method: otherMethod, path: p}, methodNotAllowed(allowed)))
 	}
-	notFound := s.guard("other", func(w http.ResponseWriter, _ *http.Request) {
+	notFound := s.guard(&route{method: otherMethod, path: otherPath}, func(w http.ResponseWriter, _ *http.Request) {
 		writeWireError(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
 	})
 	mux.Handle("/", notFound)
@@ -178,10 +186,18 @@ func (s *Server) mount(routes []route) http.Handler {
 	})
 }
 
-// guard wraps every handler: it checks the host and the origin of the request, recovers from panics, and counts slow requests.
-func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// The method and the path of requests that no route is for.
+const (
+	otherMethod = "other"
+	otherPath   = "other"
+)
+
+// guard wraps every handler: it gives the request an id, checks its host and origin, recovers from panics, counts slow requests and
+// records the outcome.
+func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
+	return func(writer http.ResponseWriter, r *http.Request) {
 		started := time.Now()
+		w, r := newCall(writer, r)
 		limitUnreadBody(w, r)
 		if s.stopping.Load() {
 			w.Header().Set("Connection", "close") // a client that keeps the connection would send its next request here
@@ -191,19 +207,22 @@ func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(p)
 				}
-				s.log.Error("a handler panicked", "path", route, "panic", p, "stack", string(debug.Stack()))
+				s.log.Error("a handler panicked", "path", route.path, "request_id", w.id, "panic", p, "stack", string(debug.Stack()))
 				writeWireError(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
 			}
 			if took := time.Since(started); took > s.slowAfter {
-				s.metrics.SlowPath.WithLabelValues(route).Inc()
-				s.log.Warn("slow request", "path", route, "took_ms", took.Milliseconds())
+				s.metrics.SlowPath.WithLabelValues(route.path).Inc()
+				s.log.Warn("slow request", "path", route.path, "request_id", w.id, "took_ms", took.Milliseconds())
 			}
+			s.audit.finish(route, w, r)
 		}()
 		if s.loopbackOnly && !isLoopback(r.Host) {
+			w.reason = deniedHost
 			writeWireError(w, wire.Errorf(wire.Forbidden, "without keys this scheduler answers only to localhost and loopback addresses"))
 			return
 		}
 		if err := s.crossOrigin.Check(r); err != nil {
+			w.reason = deniedCrossOrigin
 			writeWireError(w, wire.Errorf(wire.Forbidden, "a page of another site may not do this"))
 			return
 		}

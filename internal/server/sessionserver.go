@@ -36,6 +36,7 @@ func (s *sessionServer) close() { s.work.Close() }
 type sessionConn struct {
 	ws      *socket.Conn
 	caller  *auth.Principal
+	audit   *socketAudit
 	session *session.Connection
 }
 
@@ -63,7 +64,10 @@ func (s *sessionServer) serve(ctx context.Context, c *sessionConn) {
 		if err != nil {
 			return
 		}
-		if e := s.handleMessage(c.session, m); e != nil {
+		if e := s.handleMessage(c, m); e != nil {
+			if e.Code == wire.Unauthorized || e.Code == wire.Forbidden {
+				c.audit.record("session.message", string(c.session.ID()), "", e)
+			}
 			if e.Code == wire.RateLimited && isAudio(m) {
 				c.ws.Close(wire.CloseOverloaded, e) // the client sends the refused audio again after a resume
 				continue
@@ -91,17 +95,28 @@ func (s *sessionServer) open(ctx context.Context, c *sessionConn) *wire.Error {
 		var in wire.SessionStart
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.start(ctx, c, &in)
+			c.recordOpened("session.start", in.SessionID, err)
 		}
 	default:
 		var in wire.SessionResume
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.resume(ctx, c, &in)
+			c.recordOpened("session.resume", in.SessionID, err)
 		}
 	}
 	if err != nil {
 		return convert.Error(err)
 	}
 	return nil
+}
+
+// recordOpened records that the connection has started or resumed a session, or why it has not.
+func (c *sessionConn) recordOpened(action, id string, err error) {
+	if err == nil {
+		c.audit.record(action, string(c.session.ID()), "", nil)
+		return
+	}
+	c.audit.record(action, id, "", convert.Error(err))
 }
 
 func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.SessionStart) (*session.Connection, error) {
@@ -165,7 +180,8 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 }
 
 // handleMessage handles one message of a session. The error, if any, is the answer to the message.
-func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message) *wire.Error {
+func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Error {
+	conn := c.session
 	if m.Binary {
 		return handleBinary(conn, m.Data)
 	}
@@ -189,9 +205,15 @@ func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message
 	case wire.SessionKeepalive{}.Type():
 		return decoded(m.Data, func(*wire.SessionKeepalive) *wire.Error { conn.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
-		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { conn.End(); return nil })
+		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { c.end(); return nil })
 	}
 	return wire.Invalid("type", "there is no message %s from a session", typ)
+}
+
+// end ends the session, as its client asks for.
+func (c *sessionConn) end() {
+	c.session.End()
+	c.audit.record("session.end", string(c.session.ID()), "", nil)
 }
 
 // handleBinary handles a binary frame: audio, after its sequence number if the session's frames are numbered.
