@@ -85,6 +85,9 @@ var rules = []struct {
 	{"auth.session_secret", "short", func(c *Config) {
 		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, SessionSecret: "short"}
 	}},
+	{"auth.cluster_secret", "three", func(c *Config) {
+		c.Auth.ClusterSecrets = []string{strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)}
+	}},
 	{"auth.cluster_secret", "short", func(c *Config) { c.Auth.ClusterSecrets = []string{"short"} }},
 	{"auth.session_grace_seconds", "negative", func(c *Config) { c.Auth.SessionGraceSeconds = -1 }},
 	{"scheduler.web_task_segmentation.pause_ms", "none", func(c *Config) { c.Scheduler.Segmentation.PauseMS = 0 }},

@@ -26,6 +26,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/session"
@@ -123,14 +124,19 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Signer: signer, Log: log,
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
+	authenticator, secrets := auth.NewAuthenticator(keyring, nil), peer.NewSecrets(cfg.Auth.ClusterSecrets)
 	s.Server = server.New(server.Options{
+		Auth: authenticator, PeerSecrets: secrets, Peers: peer.NewClient(instance, secrets, func() bool { return !authenticator.Keyring().Empty() }),
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, nil), FirstMessage: firstMessageTimeout,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Audits: s.Store, Audit: s.audit, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keyring.Empty(),
 	})
+	if s.sharesStore() && !keyring.Empty() && len(cfg.Auth.ClusterSecrets) == 0 {
+		log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
+	}
 	s.registerMetrics()
 	return s, nil
 }

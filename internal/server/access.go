@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -51,6 +52,9 @@ type accessControl struct {
 	responder
 	auth *auth.Authenticator
 	hub  *socket.Hub
+	// secrets verify the requests of other instances to self, the address of this one.
+	secrets *peer.Secrets
+	self    func() string
 }
 
 // require is the handler of a route for callers that its rule admits.
@@ -58,6 +62,8 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 	switch {
 	case !r.rule.valid():
 		panic("the route " + r.method + " " + r.path + " has no rule: nobody says who may use it")
+	case r.peers && r.method != http.MethodGet:
+		panic("the route " + r.method + " " + r.path + " changes something: a request of another instance could be repeated")
 	case r.rule.public:
 		return r.handler
 	}
@@ -66,7 +72,7 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 		deny = a.refuseSocket
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
-		if e := a.authenticate(callOf(req.Context()), req, &r.rule); e != nil {
+		if e := a.authenticate(callOf(req.Context()), req, r); e != nil {
 			deny(w, req, e)
 			return
 		}
@@ -75,17 +81,26 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 }
 
 // authenticate sets the caller of a request, and checks that the rule admits it.
-func (a *accessControl) authenticate(c *call, req *http.Request, r *rule) (e *wire.Error) {
-	p, reason := a.auth.Authenticate(socket.Token(req))
+func (a *accessControl) authenticate(c *call, req *http.Request, r *route) (e *wire.Error) {
+	p, reason := a.identify(req, r)
 	if c.caller = p; reason != "" {
 		e = errUnauthorized(reason)
-	} else if reason = r.check(p); reason != "" {
-		e = errForbidden(r, p, reason)
+	} else if reason = r.rule.check(p); reason != "" {
+		e = errForbidden(&r.rule, p, reason)
 	}
 	if e != nil {
 		c.fail(e, string(reason))
 	}
 	return e
+}
+
+// identify returns the caller of a request. For a route that instances ask of each other it may be one that another instance has
+// authenticated.
+func (a *accessControl) identify(req *http.Request, r *route) (*auth.Principal, auth.Reason) {
+	if r.peers && req.Header.Get(peer.Header) != "" && !a.auth.Keyring().Empty() {
+		return a.secrets.Verify(req, a.self())
+	}
+	return a.auth.Authenticate(socket.Token(req))
 }
 
 // errUnauthorized is the answer to a credential that is not valid. It does not say why: that would help to guess.

@@ -34,9 +34,11 @@ func startSchedulerWithRoles(t *testing.T, changes ...func(*config.Config)) *tes
 		sum := sha256.Sum256([]byte(secret))
 		return []string{hex.EncodeToString(sum[:])}
 	}
+	withoutSecret := false // of nodes, which these tests are not about
 	return startScheduler(t, append([]func(*config.Config){func(c *config.Config) {
 		c.Auth = config.Auth{
-			SessionSecret: "a secret of at least thirty-two characters",
+			RequireNodeSecret: &withoutSecret,
+			SessionSecret:     "a secret of at least thirty-two characters",
 			Keys: []config.Key{
 				{Name: "ops", Role: "operator", SHA256: hash(operatorKey)},
 				{Name: "grafana", Role: "viewer", SHA256: hash(viewerKey)},

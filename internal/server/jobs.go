@@ -49,7 +49,7 @@ func (h *jobHandlers) routes() []route {
 			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "GET", path: "/v1/jobs", rule: jobReaders, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
+			method: "GET", path: "/v1/jobs", rule: jobReaders, peers: true, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
 			out: reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state.", kind: "string"},

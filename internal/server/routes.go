@@ -25,6 +25,8 @@ type route struct {
 	// action names the change of state in audit entries, such as node.drain. A route without one changes nothing, or is part of the
 	// data plane, which is not audited.
 	action string
+	// peers says that another instance may send the request on behalf of its caller. It must change nothing.
+	peers bool
 }
 
 type param struct {

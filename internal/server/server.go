@@ -22,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -60,6 +61,9 @@ type Options struct {
 	Bus *bus.Bus
 	// Auth authenticates callers.
 	Auth *auth.Authenticator
+	// Peers sends requests to other instances. PeerSecrets verify theirs.
+	Peers       *peer.Client
+	PeerSecrets *peer.Secrets
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -106,10 +110,10 @@ func New(o Options) *Server {
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.audit = &auditor{recorder: o.Audit, denied: o.Metrics.Denied}
-	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
+	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub, secrets: o.PeerSecrets, self: o.NodeConns.Address}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: &peerJobs{bus: o.Bus, client: o.Peers, log: o.Log}}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audits = &auditHandlers{responder: p, log: o.Audits}
