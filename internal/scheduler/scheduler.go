@@ -126,10 +126,13 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	authenticator, secrets := auth.NewAuthenticator(keyring, nil), peer.NewSecrets(cfg.Auth.ClusterSecrets)
 	s.Server = server.New(server.Options{
-		Auth: authenticator, PeerSecrets: secrets, Peers: peer.NewClient(instance, secrets, func() bool { return !authenticator.Keyring().Empty() }),
+		Auth: authenticator, Access: server.Access{
+			Audit: s.audit, AuditLog: s.Store,
+			PeerSecrets: secrets, Peers: peer.NewClient(instance, secrets, func() bool { return !authenticator.Keyring().Empty() }),
+		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
-		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Audits: s.Store, Audit: s.audit, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keyring.Empty(),

@@ -32,12 +32,9 @@ import (
 
 // Options are the dependencies and the limits of a Server.
 type Options struct {
-	Jobs   *dispatch.Dispatcher
-	Nodes  *nodes.Registry
-	Events store.Events
-	Audits store.Audit
-	// Audit records changes of state and denials.
-	Audit   *audit.Recorder
+	Jobs    *dispatch.Dispatcher
+	Nodes   *nodes.Registry
+	Events  store.Events
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Version wire.VersionResponse
@@ -61,9 +58,8 @@ type Options struct {
 	Bus *bus.Bus
 	// Auth authenticates callers.
 	Auth *auth.Authenticator
-	// Peers sends requests to other instances. PeerSecrets verify theirs.
-	Peers       *peer.Client
-	PeerSecrets *peer.Secrets
+	// Access has what the answer to a caller depends on beside its credential.
+	Access Access
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -73,6 +69,16 @@ type Options struct {
 	// LoopbackOnly refuses requests whose Host is not a name of this machine. Without keys, a page in a browser must not reach the
 	// scheduler through a DNS name that points to a loopback address (DNS rebinding).
 	LoopbackOnly bool
+}
+
+// Access has the dependencies of a Server that record callers, and ask other instances for them.
+type Access struct {
+	// Audit records changes of state and denials in the log AuditLog, among others.
+	Audit    *audit.Recorder
+	AuditLog store.Audit
+	// Peers sends requests to other instances. PeerSecrets verify theirs.
+	Peers       *peer.Client
+	PeerSecrets *peer.Secrets
 }
 
 // Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
@@ -109,14 +115,14 @@ func New(o Options) *Server {
 		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
-	s.audit = &auditor{recorder: o.Audit, denied: o.Metrics.Denied}
-	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub, secrets: o.PeerSecrets, self: o.NodeConns.Address}
+	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
+	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: &peerJobs{bus: o.Bus, client: o.Peers, log: o.Log}}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: &peerJobs{bus: o.Bus, client: o.Access.Peers, log: o.Log}}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
-	s.audits = &auditHandlers{responder: p, log: o.Audits}
+	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
 		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
