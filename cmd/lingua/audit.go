@@ -25,25 +25,14 @@ func (c *auditCmd) Validate() error { return checkLimit(c.Limit) }
 
 // Run lists entries of the audit log, or follows them.
 func (c *auditCmd) Run(ctx context.Context, io streams) error {
-	list, err := c.list(ctx, c.After)
-	if err != nil {
-		return err
+	log := logCommand[wire.AuditList, wire.AuditEntry]{
+		apiClient: &c.apiClient, name: "entries", path: "/v1/audit", follow: c.Follow, format: formatAuditEntry,
+		query: makeQuery("key", c.Key, "action", c.Action, "outcome", c.Outcome, "limit", strconv.Itoa(min(c.Limit, maxLogPage))),
+		page: func(l *wire.AuditList) logPage[wire.AuditEntry] {
+			return logPage[wire.AuditEntry]{l.Entries, l.Next, l.Gap}
+		},
 	}
-	if c.JSON && !c.Follow {
-		return c.print(io.out, list, nil)
-	}
-	log := logCommand[wire.AuditEntry]{name: "entries", json: c.JSON, follow: c.Follow, format: formatAuditEntry, read: func(ctx context.Context, after string) (logPage[wire.AuditEntry], error) {
-		list, err := c.list(ctx, after)
-		return logPage[wire.AuditEntry]{list.Entries, list.Next, list.Gap}, err
-	}}
-	return log.run(ctx, io, logPage[wire.AuditEntry]{list.Entries, cmp.Or(list.Next, c.After), list.Gap})
-}
-
-// list requests the entries after a position.
-func (c *auditCmd) list(ctx context.Context, after string) (list wire.AuditList, err error) {
-	q := makeQuery("after", after, "key", c.Key, "action", c.Action, "outcome", c.Outcome, "limit", strconv.Itoa(min(c.Limit, maxLogPage)))
-	err = c.request(ctx, "GET", "/v1/audit?"+q.Encode(), nil, &list)
-	return list, err
+	return log.run(ctx, io, c.After)
 }
 
 func formatAuditEntry(e *wire.AuditEntry) string {

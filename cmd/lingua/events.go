@@ -24,25 +24,12 @@ func (c *eventsCmd) Validate() error { return checkLimit(c.Limit) }
 
 // Run lists events, or follows them.
 func (c *eventsCmd) Run(ctx context.Context, io streams) error {
-	list, err := c.list(ctx, c.After)
-	if err != nil {
-		return err
+	log := logCommand[wire.EventList, wire.Event]{
+		apiClient: &c.apiClient, name: "events", path: "/v1/events", follow: c.Follow, format: formatEvent,
+		query: makeQuery("kind", c.Kind, "node", c.Node, "limit", strconv.Itoa(min(c.Limit, maxLogPage))),
+		page:  func(l *wire.EventList) logPage[wire.Event] { return logPage[wire.Event]{l.Events, l.Next, l.Gap} },
 	}
-	if c.JSON && !c.Follow {
-		return c.print(io.out, list, nil)
-	}
-	log := logCommand[wire.Event]{name: "events", json: c.JSON, follow: c.Follow, format: formatEvent, read: func(ctx context.Context, after string) (logPage[wire.Event], error) {
-		list, err := c.list(ctx, after)
-		return logPage[wire.Event]{list.Events, list.Next, list.Gap}, err
-	}}
-	return log.run(ctx, io, logPage[wire.Event]{list.Events, cmp.Or(list.Next, c.After), list.Gap})
-}
-
-// list requests the events after a position.
-func (c *eventsCmd) list(ctx context.Context, after string) (list wire.EventList, err error) {
-	q := makeQuery("after", after, "kind", c.Kind, "node", c.Node, "limit", strconv.Itoa(min(c.Limit, maxLogPage)))
-	err = c.request(ctx, "GET", "/v1/events?"+q.Encode(), nil, &list)
-	return list, err
+	return log.run(ctx, io, c.After)
 }
 
 func formatEvent(e *wire.Event) string {

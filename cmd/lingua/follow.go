@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"net/url"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
@@ -24,16 +27,37 @@ type logPage[T any] struct {
 }
 
 // logCommand lists the entries of a log, or follows them.
-type logCommand[T any] struct {
-	name         string // of the entries
-	json, follow bool
-	read         func(ctx context.Context, after string) (logPage[T], error)
-	format       func(*T) string // as a line
+type logCommand[L, T any] struct {
+	*apiClient
+	name   string // of the entries
+	path   string // of the list
+	query  url.Values
+	follow bool
+	page   func(*L) logPage[T]
+	format func(*T) string // as a line
 }
 
-// run writes a page, and with follow those after it until the context ends.
-func (c *logCommand[T]) run(ctx context.Context, io streams, page logPage[T]) error {
-	if len(page.entries) == 0 && !c.follow {
+// read requests the entries after a position.
+func (c *logCommand[L, T]) read(ctx context.Context, after string) (list L, page logPage[T], err error) {
+	q := maps.Clone(c.query)
+	if after != "" {
+		q.Set("after", after)
+	}
+	err = c.request(ctx, "GET", c.path+"?"+q.Encode(), nil, &list)
+	page = c.page(&list)
+	page.next = cmp.Or(page.next, after)
+	return list, page, err
+}
+
+// run writes the entries after a position, or the newest, and with follow those after them until the context ends.
+func (c *logCommand[L, T]) run(ctx context.Context, io streams, after string) error {
+	list, page, err := c.read(ctx, after)
+	switch {
+	case err != nil:
+		return err
+	case c.JSON && !c.follow:
+		return c.print(io.out, list, nil)
+	case len(page.entries) == 0 && !c.follow:
 		fmt.Fprintln(io.out, "no "+c.name)
 	}
 	for {
@@ -46,11 +70,8 @@ func (c *logCommand[T]) run(ctx context.Context, io streams, page logPage[T]) er
 		if !c.follow || !backoff.Sleep(ctx, followInterval) {
 			return nil
 		}
-		next, err := c.read(ctx, page.next)
+		_, next, err := c.read(ctx, page.next)
 		if err == nil {
-			if next.next == "" {
-				next.next = page.next
-			}
 			page = next
 			continue
 		}
@@ -62,9 +83,9 @@ func (c *logCommand[T]) run(ctx context.Context, io streams, page logPage[T]) er
 }
 
 // write writes entries, one a line.
-func (c *logCommand[T]) write(out io.Writer, entries []T) error {
+func (c *logCommand[L, T]) write(out io.Writer, entries []T) error {
 	for i := range entries {
-		if !c.json {
+		if !c.JSON {
 			fmt.Fprintln(out, c.format(&entries[i]))
 			continue
 		}

@@ -69,8 +69,8 @@ func (l *denialLimiter) budgetOf(address string, now time.Time) (b *denialBudget
 		prefix, _ := addr.Prefix(64) // an IPv6 address has one
 		addr = prefix.Addr()
 	}
-	if b = l.byAddr[addr]; b != nil {
-		return b, nil
+	if known := l.byAddr[addr]; known != nil {
+		return known, nil
 	}
 	if len(l.byAddr) >= maxAddresses && now.Sub(l.swept) >= maxSweepRate {
 		idle = l.sweepLocked(now)

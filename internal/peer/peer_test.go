@@ -131,6 +131,19 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// verifyAt verifies a request with these headers at an instance.
+func verifyAt(t *testing.T, secrets *peer.Secrets, self string, r *http.Request, headers ...string) auth.Reason {
+	t.Helper()
+	for _, h := range headers {
+		r.Header.Add(peer.Header, h)
+	}
+	p, reason := secrets.Verify(r, self)
+	if (p == nil) == (reason == "") {
+		t.Errorf("%v, %q", p, reason)
+	}
+	return reason
+}
+
 // TestForgeries: only the request that was signed is accepted, at the instance that it is for, and only for a while.
 func TestForgeries(t *testing.T) {
 	t.Parallel()
@@ -149,15 +162,7 @@ func TestForgeries(t *testing.T) {
 			t.Fatal(header)
 		}
 		verify := func(method, uri, body string, headers ...string) auth.Reason {
-			r := httptest.NewRequestWithContext(t.Context(), method, uri, strings.NewReader(body))
-			for _, h := range headers {
-				r.Header.Add(peer.Header, h)
-			}
-			p, reason := secrets.Verify(r, self)
-			if (p == nil) == (reason == "") {
-				t.Errorf("%v, %q", p, reason)
-			}
-			return reason
+			return verifyAt(t, secrets, self, httptest.NewRequestWithContext(t.Context(), method, uri, strings.NewReader(body)), headers...)
 		}
 		if reason := verify("GET", jobsURI, "", with(5, "A,"+part[5])); reason != "" {
 			t.Errorf("a request with two signatures, of which one is valid, is refused: %s", reason)

@@ -216,7 +216,7 @@ func TestRequestIDs(t *testing.T) {
 	ts := startScheduler(t)
 	send := func(id string) string {
 		t.Helper()
-		req, err := http.NewRequest("POST", ts.url+"/v1/nodes/n1/drain", nil)
+		req, err := http.NewRequest(http.MethodPost, ts.url+"/v1/nodes/n1/drain", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
