@@ -249,9 +249,9 @@ func TestCancelOfWaitingJob(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", nil)
-	ts.registerNode("n2", object{"health": "degraded"}) // the job waits for this one
+	ts.registerNode("n2", object{"health": "degraded"}) // the job waits for this one: it is not given to n1 again
 	d, _ := ts.dispatchAndReceive(dispatchBody(nil))
-	n.fail(d, nil).expectOK()
+	n.fail(d, object{"reason": "MODEL_NOT_AVAILABLE"}).expectOK()
 	if c := ts.cancelJob(d.JobID); !c.Cancelled {
 		t.Errorf("the answer: %+v", c)
 	}
