@@ -80,6 +80,7 @@ const (
 	CloseInternal     CloseCode = 4500
 	CloseDraining     CloseCode = 4503
 	CloseSlow         CloseCode = 4504
+	CloseNameInUse    CloseCode = 4509
 	CloseOverloaded   CloseCode = 4529
 )
 

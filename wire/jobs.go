@@ -81,6 +81,7 @@ type JobAckRequest struct {
 	AttemptID int    `json:"attempt_id"`
 	NodeID    string `json:"node_id"`
 	Epoch     *int64 `json:"epoch,omitempty" doc:"Checked when present."`
+	NodeToken string `json:"node_token,omitempty" maxLength:"128" doc:"The node_token of the registration."`
 }
 
 // JobDoneRequest is the body of POST /v1/job/done.

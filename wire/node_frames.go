@@ -7,7 +7,7 @@ import "encoding/json"
 // NodeRegister registers a node, or resumes its registration over a new connection.
 type NodeRegister struct {
 	NodeID      string `json:"node_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The node's id. Absent: the scheduler generates one."`
-	ResumeToken string `json:"resume_token,omitempty" doc:"The token of the previous registration. The epoch continues if the scheduler still knows it; otherwise a new one begins."`
+	ResumeToken string `json:"resume_token,omitempty" doc:"The token of the previous registration, needed while the node is present. The epoch continues if the scheduler still knows it; otherwise a new one begins. One of 16 to 128 random characters that a node chooses for its first registration makes that repeatable."`
 	Declaration
 }
 

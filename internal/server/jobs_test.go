@@ -146,11 +146,11 @@ func TestRegisterAnswers(t *testing.T) {
 
 	var given wire.RegisterResponse
 	ts.post("/v1/node/register", nodeDeclaration(object{"node_id": "node-123", "callback_url": ts.newNode("node-123").srv.URL})).decode(&given)
-	if diff := cmp.Diff(wire.RegisterResponse{OK: true, NodeID: "node-123", Epoch: given.Epoch, HeartbeatIntervalMS: 5000}, given); diff != "" {
+	if diff := cmp.Diff(wire.RegisterResponse{OK: true, NodeID: "node-123", Epoch: given.Epoch, NodeToken: given.NodeToken, HeartbeatIntervalMS: 5000}, given); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if given.Epoch <= 0 {
-		t.Errorf("epoch %d", given.Epoch)
+	if given.Epoch <= 0 || len(given.NodeToken) < 16 {
+		t.Errorf("epoch %d, node_token %q", given.Epoch, given.NodeToken)
 	}
 
 	var made, again wire.RegisterResponse

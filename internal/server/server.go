@@ -30,12 +30,14 @@ import (
 
 // Options are the dependencies and the limits of a Server.
 type Options struct {
-	Jobs    *dispatch.Dispatcher
-	Nodes   *nodes.Registry
-	Events  store.Events
-	Metrics *telemetry.Metrics
-	Log     *slog.Logger
-	Version wire.VersionResponse
+	Jobs  *dispatch.Dispatcher
+	Nodes *nodes.Registry
+	// Verifier checks that the reports of nodes over HTTP are theirs.
+	Verifier *nodes.Verifier
+	Events   store.Events
+	Metrics  *telemetry.Metrics
+	Log      *slog.Logger
+	Version  wire.VersionResponse
 	// Read converts requests.
 	Read *convert.Reader
 	// Ping reports whether the store answers. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
@@ -101,8 +103,8 @@ func New(o Options) *Server {
 	}
 	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
-	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
+	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Verifier, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}

@@ -73,6 +73,10 @@ func Closes() []CloseInfo {
 			"connect again, and resume; read faster",
 		},
 		{
+			wire.CloseNameInUse, []wire.Code{wire.NameInUse}, "`node_register` under the name of a node that is present, without its `resume_token`",
+			"connect again after `retry_after_ms`: the name is free when that node has been gone for a while; otherwise two programs use the same name",
+		},
+		{
 			wire.CloseOverloaded, []wire.Code{wire.RateLimited}, "audio that cannot be accepted now; the refused frame is not counted",
 			"resume after `retry_after_ms`",
 		},
