@@ -25,7 +25,7 @@ type NodeRegisterAck struct {
 // NodeHeartbeat reports that the node is alive, which jobs it has, and changes of its declaration.
 type NodeHeartbeat struct {
 	Epoch *int64  `json:"epoch,omitempty" doc:"The epoch acknowledged last. A heartbeat of an earlier epoch is ignored."`
-	HBSeq *uint64 `json:"hb_seq,omitempty" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
+	HBSeq *uint64 `json:"hb_seq,omitempty" minimum:"1" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
 	Declaration
 }
 

@@ -81,7 +81,7 @@ type RegisterResponse struct {
 type HeartbeatRequest struct {
 	NodeID    string  `json:"node_id" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
 	Epoch     *int64  `json:"epoch,omitempty" doc:"The epoch of the registration."`
-	HBSeq     *uint64 `json:"hb_seq,omitempty" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
+	HBSeq     *uint64 `json:"hb_seq,omitempty" minimum:"1" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
 	NodeToken string  `json:"node_token,omitempty" maxLength:"128" doc:"The node_token of the registration."`
 	Declaration
 }
