@@ -114,6 +114,7 @@ const (
 	LateAudio        WarningCode = "LATE_AUDIO"
 	DuplicateRequest WarningCode = "DUPLICATE_REQUEST"
 	SpeechLost       WarningCode = "SPEECH_LOST"
+	TokenExpired     WarningCode = "TOKEN_EXPIRED"
 )
 
 // Warning reports that a part of a message was ignored, or that something that was promised does not come.

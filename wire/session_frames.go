@@ -195,6 +195,7 @@ type SessionUpdate struct {
 	Partials     *bool                `json:"partials,omitempty"`
 	TTS          *bool                `json:"tts,omitempty"`
 	Options      *DispatchOptions     `json:"options,omitempty"`
+	Token        string               `json:"token,omitempty" doc:"Another session token for the same session, minted with the same key. It replaces the one with which the connection was made."`
 }
 
 // SessionCancel cancels an utterance: the named one, or the open one if none is named.

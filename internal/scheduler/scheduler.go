@@ -119,7 +119,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
 	s.Server = server.New(server.Options{
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, nil), FirstMessage: firstMessageTimeout,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, nil), FirstMessage: firstMessageTimeout, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(),
 		Jobs: s.Jobs, Nodes: s.Nodes, Verifier: verifier, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),

@@ -60,6 +60,8 @@ type Options struct {
 	Auth *auth.Authenticator
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
+	// TokenGrace is how long a session may stay connected after its token has expired.
+	TokenGrace time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
 	SlowAfter time.Duration
 	// PerAddress is the maximum number of connections of one address that are not WebSockets; 0: no limit.
@@ -109,7 +111,7 @@ func New(o Options) *Server {
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
+		hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(&o),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)

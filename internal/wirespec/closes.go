@@ -32,7 +32,7 @@ func Closes() []CloseInfo {
 			"correct the message, see the error's `field` and `detail`",
 		},
 		{
-			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized}, "no valid credential, from a browser; others get HTTP 401 before the upgrade",
+			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized}, "no valid credential, from a browser; others get HTTP 401 before the upgrade. Or the token of a connected session has expired",
 			"use another credential, or mint another session token",
 		},
 		{
