@@ -126,6 +126,9 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 	if len(c.cfg.Secret) > 0 {
 		req.Header.Set(wire.SignatureHeader, Sign(c.cfg.Secret, time.Now(), body))
 	}
+	if to.SecretHash != "" {
+		req.Header.Set(wire.NodeSignatureHeader, Sign([]byte(to.SecretHash), time.Now(), body))
+	}
 	if dispatch.Expired(ctx) {
 		return fmt.Errorf("%w: it was too late to send it", dispatch.ErrRefused)
 	}

@@ -130,7 +130,7 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	r.metrics.NodeRegistration.WithLabelValues(status).Inc()
 	r.log.Info("node registered", "node_id", p.Node.ID, "epoch", reply.Node.Epoch, "status", status,
 		"max_concurrent_jobs", reply.Node.MaxJobs, "kept", len(reply.Kept), "orphans", len(reply.Orphans), "strays", len(reply.Strays))
-	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRegistered, Node: p.Node.ID, Detail: status})
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRegistered, Node: p.Node.ID, Tenant: p.Node.Tenant, Detail: status})
 
 	// The jobs that the node still has belong to the new epoch before the node learns of it.
 	cancel, err := r.jobs.RebindJobs(ctx, reply.Node.Epoch, reply.Kept)
@@ -287,7 +287,7 @@ func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (sto
 		if drained {
 			kind = store.EventNodeDrained
 		}
-		r.cfg.Events.Record(store.Event{Kind: kind, Node: id})
+		r.cfg.Events.Record(store.Event{Kind: kind, Node: id, Tenant: status.Node.Tenant})
 	}
 	return status, err
 }
