@@ -15,6 +15,7 @@ import (
 type keyedNode struct {
 	ts        *testScheduler
 	id, key   string
+	callback  string
 	nodeToken string
 	epoch     int64
 }
@@ -22,9 +23,9 @@ type keyedNode struct {
 // registerKeyed registers an HTTP node with a key.
 func registerKeyed(ts *testScheduler, id, key string) *keyedNode {
 	ts.t.Helper()
-	n := &keyedNode{ts: ts, id: id, key: key}
+	n := &keyedNode{ts: ts, id: id, key: key, callback: ts.callbackURL(id)}
 	var r wire.RegisterResponse
-	ts.requestAs(key, "POST", "/v1/node/register", declaration(id, ts.callbackURL(id))).decode(&r)
+	ts.requestAs(key, "POST", "/v1/node/register", declaration(id, n.callback)).decode(&r)
 	n.nodeToken, n.epoch = r.NodeToken, r.Epoch
 	if len(n.nodeToken) < 16 {
 		ts.t.Fatalf("registered with the node_token %q", n.nodeToken)
