@@ -99,8 +99,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if transport == nil {
 		transport = s.caller
 	}
-	signer := auth.Signer(rand.Text()) // what it signs, only this instance verifies
-	urls := audio.URLs{Signer: signer}
+	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	directory := session.NewDirectory(sessionConfig(c, instance), s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
@@ -110,7 +109,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	nodesCfg := nodesConfig(c, instance)
-	nodesCfg.Events = s.events
+	nodesCfg.Events, nodesCfg.RequireSecret = s.events, cfg.Auth.NodeSecretRequired()
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
@@ -121,13 +120,14 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.countClose, Log: log})
 	read := convert.NewReader(s.caller.Check)
 	nodeServer := nodeconn.NewServer(nodeconn.ServerOptions{
-		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Signer: signer, Log: log,
+		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Log: log,
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
+	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
 	authenticator, secrets := auth.NewAuthenticator(keyring, nil), peer.NewSecrets(cfg.Auth.ClusterSecrets)
 	s.Server = server.New(server.Options{
 		Auth: authenticator, Access: server.Access{
-			Audit: s.audit, AuditLog: s.Store,
+			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), Audit: s.audit, AuditLog: s.Store,
 			PeerSecrets: secrets, Peers: peer.NewClient(instance, secrets, func() bool { return !authenticator.Keyring().Empty() }),
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,

@@ -141,9 +141,13 @@ func (a *accessControl) refuseSocket(w http.ResponseWriter, r *http.Request, e *
 	a.hub.Refuse(w, r, socket.CloseCode(e.Code), e)
 }
 
-// checkNode checks that the caller may act for a node.
+// checkNode checks that the caller may act for a node, whose id is valid, and records that the call is about it.
 func checkNode(ctx context.Context, id core.NodeID) *wire.Error {
-	if !principalOf(ctx).ActsForNode(id) {
+	c := callOf(ctx)
+	if id != "" {
+		c.concerns("node", string(id), "")
+	}
+	if !c.caller.ActsForNode(id) {
 		return wire.FieldErrorf(wire.Forbidden, "node_id", "this key is not for a node of this name")
 	}
 	return nil

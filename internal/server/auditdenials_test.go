@@ -42,7 +42,7 @@ func TestDenialsAreAuditedAndCounted(t *testing.T) {
 		"grafana/viewer@ node.drain node/gpu-1 denied wrong_role",
 		"acme-grafana/viewer@acme GET /v1/instances  denied wrong_tenant",
 		"gpus/node@ node.register node/cpu-1 denied wrong_node",
-		"gpus/node@ POST /v1/job/ack  denied wrong_node",
+		"gpus/node@ POST /v1/job/ack node/cpu-1 denied wrong_node",
 		"acme-backend/minter@acme session.mint  denied wrong_tenant",
 		"/@ GET /v1/audio/{id} sockets/job-1 denied audio_url",
 	)
@@ -85,7 +85,7 @@ func TestDenialsAreAuditedAndCounted(t *testing.T) {
 		return len(got) >= 6
 	})
 	if diff := cmp.Diff([]string{
-		"gpus/node@ POST /v1/node/model_not_available  denied reports",
+		"gpus/node@ POST /v1/node/model_not_available node/gpu-1 denied reports",
 		"/@ GET /ws/node  denied missing",
 		"gpus/node@ GET /ws/session  denied wrong_role",
 		"gpus/node@ node.register node/cpu-1 denied wrong_node",

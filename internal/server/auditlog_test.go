@@ -106,6 +106,9 @@ func TestChangesAreAudited(t *testing.T) {
 	ts.requestAs(minterKey, "POST", "/v1/sessions", object{"session_id": "room-1", "ttl_seconds": -1}).expectError(wire.InvalidRequest)
 	ts.requestAs(gpuToken, "POST", "/v1/node/register", minimalDeclaration("gpu-1")).decode(new(wire.RegisterResponse))
 	ts.requestAs(gpuToken, "POST", "/v1/node/register", minimalDeclaration("gpu-2").with(object{"max_concurrent_jobs": -1})).expectError(wire.InvalidRequest)
+	full := minimalDeclaration("gpu-3").with(object{"callback_url": "http://127.0.0.1:9/jobs"})
+	ts.requestAs(gpuToken, "POST", "/v1/node/heartbeat", full).decode(new(wire.HeartbeatResponse)) // it registers the node
+	ts.requestAs(gpuToken, "POST", "/v1/node/heartbeat", full).decode(new(wire.HeartbeatResponse)) // it does not
 	ts.requestAs(operatorKey, "POST", "/v1/nodes/gpu-1/drain", nil).decode(new(wire.Node))
 	ts.requestAs(operatorKey, "POST", "/v1/nodes/gpu-1/resume", nil).decode(new(wire.Node))
 	ts.requestAs(operatorKey, "DELETE", "/v1/nodes/gpu-1", nil).decode(new(wire.NodeRemoved))
@@ -119,6 +122,7 @@ func TestChangesAreAudited(t *testing.T) {
 		"acme-backend/minter@acme session.mint  failed INVALID_REQUEST",
 		"gpus/node@ node.register node/gpu-1 ok",
 		"gpus/node@ node.register node/gpu-2 failed INVALID_REQUEST",
+		"gpus/node@ node.register node/gpu-3 ok",
 		"ops/operator@ node.drain node/gpu-1 ok",
 		"ops/operator@ node.resume node/gpu-1 ok",
 		"ops/operator@ node.remove node/gpu-1 ok",
@@ -154,6 +158,11 @@ func (ts *testScheduler) auditSockets(next, token string) {
 	s = ts.dialAs("/ws/session", token, true)
 	s.send(object{"type": "session_resume", "session_id": "room-1", "resume_token": started["resume_token"], "last_seq": 0})
 	s.readUntil("session_resumed")
+	for _, renewal := range []string{"not-a-token", operatorKey} {
+		s.send(object{"type": "session_update", "token": renewal})
+		s.readUntil("error")
+	}
+	s.send(object{"type": "session_update", "token": token})
 	s.send(object{"type": "session_end"})
 	s.readUntil("session_ended")
 	ts.expectAudit(next,
@@ -164,6 +173,9 @@ func (ts *testScheduler) auditSockets(next, token string) {
 		"acme-backend/session@acme session.start session/room-1 ok",
 		"acme-backend/session@acme session.resume session/room-1 denied resume_token",
 		"acme-backend/session@acme session.resume session/room-1 ok",
+		"acme-backend/session@acme session.renew session/room-1 denied unknown",
+		"acme-backend/session@acme session.renew session/room-1 failed INVALID_REQUEST",
+		"acme-backend/session@acme session.renew session/room-1 ok",
 		"acme-backend/session@acme session.end session/room-1 ok",
 	)
 }

@@ -184,10 +184,19 @@ func (a *auditor) of(c *call, r *http.Request) *socketAudit {
 
 // record records an action over the socket, on an object and its tenant, with the error by which it failed. An id that is not valid is left out.
 func (s *socketAudit) record(action, id string, tenant core.TenantID, e *wire.Error) {
+	s.auditor.record(socketEntry(action, id, tenant), s.by, e, "")
+}
+
+// deny records that a credential that came over the socket is not valid.
+func (s *socketAudit) deny(action, id string, reason auth.Reason) {
+	s.auditor.record(socketEntry(action, id, ""), s.by, wire.Errorf(wire.Unauthorized, ""), string(reason))
+}
+
+func socketEntry(action, id string, tenant core.TenantID) *store.AuditEntry {
 	entry := store.AuditEntry{Action: action, Tenant: tenant}
 	if core.ValidID(id) {
 		kind, _, _ := strings.Cut(action, ".")
 		entry.Object = kind + "/" + id
 	}
-	s.auditor.record(&entry, s.by, e, "")
+	return &entry
 }

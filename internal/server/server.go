@@ -58,7 +58,7 @@ type Options struct {
 	Bus *bus.Bus
 	// Auth authenticates callers.
 	Auth *auth.Authenticator
-	// Access has what the answer to a caller depends on beside its credential.
+	// Access has what else the answer to a caller depends on.
 	Access Access
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
@@ -71,8 +71,12 @@ type Options struct {
 	LoopbackOnly bool
 }
 
-// Access has the dependencies of a Server that record callers, and ask other instances for them.
+// Access has the dependencies of a Server that check and record callers, and ask other instances for them.
 type Access struct {
+	// Verifier checks that the reports of nodes over HTTP are theirs.
+	Verifier *nodes.Verifier
+	// TokenGrace is how long a session may stay connected after its token has expired.
+	TokenGrace time.Duration
 	// Audit records changes of state and denials in the log AuditLog, among others.
 	Audit    *audit.Recorder
 	AuditLog store.Audit
@@ -118,14 +122,14 @@ func New(o Options) *Server {
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
-	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: &peerJobs{bus: o.Bus, client: o.Access.Peers, log: o.Log}}
+	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, read: o.Read, peers: &peerJobs{bus: o.Bus, client: o.Access.Peers, log: o.Log}}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
+		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, sessions: newSessionServer(&o),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)

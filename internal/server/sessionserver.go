@@ -20,13 +20,17 @@ import (
 type sessionServer struct {
 	sessions     *session.Registry
 	read         *convert.Reader
+	auth         *auth.Authenticator
 	firstMessage time.Duration
+	tokenGrace   time.Duration // how long a session may stay connected after its token has expired
 	log          *slog.Logger
 	work         *parallel.Group // the goroutines of connections
 }
 
-func newSessionServer(sessions *session.Registry, read *convert.Reader, firstMessage time.Duration, log *slog.Logger) *sessionServer {
-	return &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage, log: log, work: parallel.NewGroup()}
+func newSessionServer(o *Options) *sessionServer {
+	return &sessionServer{
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, firstMessage: o.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: parallel.NewGroup(),
+	}
 }
 
 // close waits for everything that runs for connections. The connections must be closed before.
@@ -38,6 +42,7 @@ type sessionConn struct {
 	caller  *auth.Principal
 	audit   *socketAudit
 	session *session.Connection
+	expiry  *tokenExpiry // nil: the credential does not expire
 }
 
 // handlePong passes a pong to the session. It is called by the goroutine that reads the connection.
@@ -59,6 +64,8 @@ func (s *sessionServer) serve(ctx context.Context, c *sessionConn) {
 		return
 	}
 	defer c.session.Detach()
+	c.expiry = watchExpiry(c.ws, c.caller, s.tokenGrace)
+	defer c.expiry.stop()
 	for {
 		m, err := c.ws.Read()
 		if err != nil {
@@ -195,7 +202,7 @@ func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Er
 	case wire.UtteranceStart{}.Type():
 		return decoded(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.handleUtteranceStart(conn, in) })
 	case wire.SessionUpdate{}.Type():
-		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(conn, in) })
+		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(c, in) })
 	case wire.SessionCancel{}.Type():
 		return decoded(m.Data, func(in *wire.SessionCancel) *wire.Error { return conn.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
 	case wire.AudioGone{}.Type():
@@ -281,9 +288,14 @@ func (s *sessionServer) parseUtterance(utterance, request, src string) (core.Lan
 	return s.read.Lang("src_lang", src)
 }
 
-func (s *sessionServer) handleUpdate(conn *session.Connection, in *wire.SessionUpdate) *wire.Error {
+func (s *sessionServer) handleUpdate(c *sessionConn, in *wire.SessionUpdate) *wire.Error {
 	var src core.Lang
 	var e *wire.Error
+	if in.Token != "" {
+		if e = s.renewToken(c, in.Token); e != nil {
+			return e
+		}
+	}
 	if in.SrcLang != "" {
 		if src, e = s.read.Lang("src_lang", in.SrcLang); e != nil {
 			return e
@@ -297,5 +309,18 @@ func (s *sessionServer) handleUpdate(conn *session.Connection, in *wire.SessionU
 		}
 		options = &o
 	}
-	return conn.Update(src, options, in)
+	return c.session.Update(src, options, in)
+}
+
+// renewToken replaces the token of a connection. A token that is refused changes nothing: the other one is valid until it expires.
+func (s *sessionServer) renewToken(c *sessionConn, token string) *wire.Error {
+	const action = "session.renew"
+	p, reason := s.auth.Authenticate(token)
+	if reason != "" {
+		c.audit.deny(action, string(c.session.ID()), reason)
+		return wire.Invalid("token", "is not valid, or not any more: mint another one")
+	}
+	e := c.expiry.renew(p)
+	c.audit.record(action, string(c.session.ID()), "", e)
+	return e
 }
