@@ -39,6 +39,7 @@ type RevocationList struct {
 type SessionList struct {
 	Sessions   []SessionInfo `json:"sessions"`
 	NextCursor string        `json:"next_cursor,omitempty" doc:"The cursor of the next page. Absent: this is the last."`
+	Partial    bool          `json:"partial,omitempty" doc:"Some instances were not asked, or did not answer: their sessions are missing."`
 }
 
 // SessionInfo is a session of one instance.

@@ -33,6 +33,7 @@ type cli struct {
 	Jobs      jobsCmd      `cmd:"" help:"List jobs, or show one with its attempts."`
 	Pools     poolsCmd     `cmd:"" help:"List the directions with their nodes and slots."`
 	Events    eventsCmd    `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
+	Audit     auditCmd     `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`
 	Instances instancesCmd `cmd:"" help:"List the scheduler instances that share a fleet."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
 	Explain   explainCmd   `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
@@ -49,6 +50,8 @@ type cli struct {
 type streams struct {
 	out, err io.Writer
 	environ  []string
+	// hangups returns the signals on which serve opens its files again, and how to end them; nil: there are none.
+	hangups func() (<-chan os.Signal, func())
 }
 
 // usageError is an error in the command line or the configuration.
@@ -60,7 +63,14 @@ func main() {
 		<-ctx.Done()
 		stop() // a second Ctrl-C ends the program at once
 	}()
-	os.Exit(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr, environ: os.Environ()}))
+	os.Exit(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr, environ: os.Environ(), hangups: notifyHangups}))
+}
+
+// notifyHangups catches SIGHUP, which would end the process.
+func notifyHangups() (<-chan os.Signal, func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
 }
 
 // run executes one command line and returns its exit code. It touches nothing of the process, so that tests can call it.

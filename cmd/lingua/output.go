@@ -35,8 +35,8 @@ func formatAge(unixMS int64) string {
 	return d.Round(time.Minute).String() + " ago"
 }
 
-// formatTime formats a time in UTC; 0 is no time.
-func formatTime(unixMS int64) string {
+// formatDate formats a time in UTC; 0 is no time.
+func formatDate(unixMS int64) string {
 	if unixMS == 0 {
 		return ""
 	}

@@ -139,8 +139,8 @@ func (c *revokeListCmd) Run(ctx context.Context, io streams) error {
 			if r.Ended {
 				reason = cmp.Or(reason, "the session was ended")
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.ID), formatTime(r.BeforeMS), formatAge(r.AtMS), cmp.Or(printable(r.By), "–"),
-				cmp.Or(formatTime(r.UntilMS), "when lifted"), cmp.Or(printable(reason), "–"))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.ID), formatDate(r.BeforeMS), formatAge(r.AtMS), cmp.Or(printable(r.By), "–"),
+				cmp.Or(formatDate(r.UntilMS), "when lifted"), cmp.Or(printable(reason), "–"))
 		}
 		writeMoreHint(t, list.NextCursor)
 	})

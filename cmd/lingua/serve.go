@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
+	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -72,12 +74,42 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	defer onHangup(io.hangups, func() {
+		if err := s.ReopenAudit(); err != nil {
+			log.Error("the audit file could not be opened again; the open one stays in use", "error", err)
+		}
+	})()
 	switch {
-	case len(cfg.Auth.OperatorKeys) > 0:
+	case cfg.Auth.Configured():
 	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
 		log.Warn("INSECURE: no keys are configured; every client that reaches this address controls the fleet", "address", l.Addr().String())
 	default:
 		log.Info("no keys are configured: only this machine can reach the scheduler")
 	}
 	return s.Run(ctx, l)
+}
+
+// onHangup calls fn on every signal, until the returned function is called.
+func onHangup(hangups func() (<-chan os.Signal, func()), fn func()) (stop func()) {
+	if hangups == nil {
+		return func() {}
+	}
+	signals, stopSignals := hangups()
+	ended := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		for {
+			select {
+			case <-signals:
+				fn()
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		stopSignals()
+		close(ended)
+		waiting.Wait()
+	}
 }

@@ -47,6 +47,8 @@ var rules = []struct {
 	{"log.level", "empty", func(c *Config) { c.Log.Level = "" }},
 	{"log.format", "unknown", func(c *Config) { c.Log.Format = "xml" }},
 	{"log.format", "empty", func(c *Config) { c.Log.Format = "" }},
+	{"audit.output", "a relative path", func(c *Config) { c.Audit.Output = "audit.log" }},
+	{"audit.output", "another stream", func(c *Config) { c.Audit.Output = "stdout" }},
 	{"callback.allowed_targets", "an address", func(c *Config) { c.Callback.AllowedTargets = []string{"10.0.0.1"} }},
 
 	{"scheduler.nodes.heartbeat_interval_ms", "too short", func(c *Config) { c.Scheduler.Nodes.HeartbeatIntervalMS = 9 }},
@@ -82,6 +84,9 @@ var rules = []struct {
 	}},
 	{"auth.session_secret", "short", func(c *Config) {
 		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, SessionSecret: "short"}
+	}},
+	{"auth.cluster_secret", "three", func(c *Config) {
+		c.Auth.ClusterSecrets = []string{strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)}
 	}},
 	{"auth.cluster_secret", "short", func(c *Config) { c.Auth.ClusterSecrets = []string{"short"} }},
 	{"auth.session_grace_seconds", "negative", func(c *Config) { c.Auth.SessionGraceSeconds = -1 }},

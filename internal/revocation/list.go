@@ -119,7 +119,7 @@ func (l list) inForce() []store.Revocation {
 		}
 	}
 	slices.SortFunc(entries, func(a, b store.Revocation) int {
-		return strings.Compare(a.RevocationTarget.String(), b.RevocationTarget.String())
+		return strings.Compare(a.String(), b.String())
 	})
 	return entries
 }

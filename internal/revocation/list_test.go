@@ -138,12 +138,11 @@ func TestValidFrom(t *testing.T) {
 	if from := f.ValidFrom(&p); !from.IsZero() {
 		t.Errorf("an empty list: %v", from)
 	}
-	latest := revokedAt
 	for i, r := range []store.Revocation{
 		revoke(store.RevokedKey, "", "shop"), revoke(store.RevokedSession, "acme", "room-1"), revoke(store.RevokedKID, "", "2026"), revoke(store.RevokedTenant, "", "acme"),
 	} {
 		r.Before = revokedAt.Add(time.Duration(i) * time.Minute)
-		latest = r.Before
+		latest := r.Before
 		mustAdd(t, f, r)
 		from := f.ValidFrom(&p)
 		issued, before := p, p

@@ -23,10 +23,11 @@ import (
 // secretOf is the secret of a named key of these tests.
 func secretOf(name string) string { return name + "-0123456789abcdef" }
 
-// keyedConfig has an operator, and for each of the tenants a, b and c a minter and a key for nodes; key gpu-d is for nodes without a tenant.
-func keyedConfig() config.Config {
+// tenantConfig has an operator, and for each of the tenants a, b and c a minter and a key for nodes; key gpu-d is for nodes without a tenant.
+func tenantConfig() config.Config {
 	cfg := fastConfig()
 	cfg.Auth.SessionSecret = "a secret of at least thirty-two characters"
+	cfg.Auth.ClusterSecrets = []string{newPeerSecret}
 	add := func(k config.Key) {
 		sum := sha256.Sum256([]byte(secretOf(k.Name)))
 		k.SHA256 = []string{hex.EncodeToString(sum[:])}
@@ -161,7 +162,7 @@ func openNode(t *testing.T, in *instance, id string) *watchedSocket {
 // a second, with the documented code, and nothing else.
 func TestRevocationsTakeEffectOnEveryInstance(t *testing.T) {
 	t.Parallel()
-	instances := startInstances(t, 3, redistest.Start(t).URL(), keyedConfig(), nil)
+	instances := startInstances(t, 3, redistest.Start(t).URL(), tenantConfig(), nil)
 	stalled := detectStalls(t)
 	open := make(map[string]*watchedSocket)
 	for i, in := range instances {
@@ -259,7 +260,7 @@ func setOf(names []string) map[string]bool {
 func TestLostRevocationsArePutBack(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	cfg := keyedConfig()
+	cfg := tenantConfig()
 	instances := startInstances(t, 2, redis.URL(), cfg, nil)
 	kept := openSession(t, instances[1], "b", "s1")
 	instances[0].mustCall(t, "POST", "/v1/auth/revocations", wire.RevocationRequest{Key: "mint-a"}, nil)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/callback"
@@ -25,6 +26,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/server"
@@ -60,11 +62,12 @@ type Scheduler struct {
 	nodeConns *nodeconn.Conns
 	receiver  *bus.Receiver
 	follower  *fleet.Follower
+	caller    *callback.Caller
+	events    *events.Recorder
+	audit     *audit.Recorder
 
 	revocations *revocation.Follower
 	revoked     chan struct{} // has an element when nodes may have been revoked
-	caller      *callback.Caller
-	events      *events.Recorder
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -83,6 +86,10 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	instance := s.newIncarnation()
 
 	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, log)
+	s.audit, err = audit.NewRecorder(audit.Options{Instance: instance, Output: cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: log})
+	if err != nil {
+		return nil, err
+	}
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, log); err != nil {
 		return nil, err
 	}
@@ -97,8 +104,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if transport == nil {
 		transport = s.caller
 	}
-	signer := auth.Signer(rand.Text()) // what it signs, only this instance verifies
-	urls := audio.URLs{Signer: signer}
+	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	sessionCfg := sessionConfig(c, instance)
 	sessionCfg.Revocations = s.revocations
@@ -110,7 +116,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	nodesCfg := nodesConfig(c, instance)
-	nodesCfg.Events, nodesCfg.Revocations = s.events, s.revocations
+	nodesCfg.Events, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, cfg.Auth.NodeSecretRequired(), s.revocations
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
@@ -121,12 +127,18 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.countClose, Log: log})
 	read := convert.NewReader(s.caller.Check)
 	nodeServer := nodeconn.NewServer(nodeconn.ServerOptions{
-		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Signer: signer, Log: log,
+		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Log: log,
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
+	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
+	authenticator, secrets := auth.NewAuthenticator(keyring, s.revocations), peer.NewSecrets(cfg.Auth.ClusterSecrets)
 	s.Server = server.New(server.Options{
+		Auth: authenticator, Access: server.Access{
+			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations,
+			PeerSecrets: secrets, Peers: peer.NewClient(instance, secrets, func() bool { return !authenticator.Keyring().Empty() }),
+		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, s.revocations), Revocations: s.revocations, FirstMessage: firstMessageTimeout,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
@@ -134,9 +146,15 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	_ = s.revocations.Read(ctx) // after an error this instance is not ready, and refuses requests, until the follower has read them
 	s.revocations.OnChange(s.enforceRevocations)
+	if s.sharesStore() && !keyring.Empty() && len(cfg.Auth.ClusterSecrets) == 0 {
+		log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
+	}
 	s.registerMetrics()
 	return s, nil
 }
+
+// ReopenAudit opens the audit file again, after it was renamed by a log rotation.
+func (s *Scheduler) ReopenAudit() error { return s.audit.Reopen() }
 
 // Listen opens the scheduler's port.
 func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
@@ -172,6 +190,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })
+	background.Go(func() { s.audit.Run(loops, s.Store) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -100,4 +101,30 @@ func TestSessionsAreListedByTenant(t *testing.T) {
 	ts.requestAs(acmeView, "DELETE", "/v1/sessions/room-0", nil).expectError(wire.Forbidden)
 	ts.requestAs(alice, "GET", "/v1/sessions?nope=1", nil).expectError(wire.InvalidRequest)
 	ts.requestAs(alice, "GET", "/v1/sessions?scope=there", nil).expectError(wire.InvalidRequest)
+}
+
+// TestRevocationIsAboutTheRenewedToken: a connected session that has sent another token is not closed by a revocation of the first one, and
+// is by one of the other.
+func TestRevocationIsAboutTheRenewedToken(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	renewed, stale := ts.startSessionAs(ts.mint(acmeMint, "room-1"), nil), ts.startSessionAs(ts.mint(acmeMint, "room-2"), nil)
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // tokens are dated in seconds
+	between := time.Now().Truncate(time.Second)
+	var next wire.SessionTokenResponse
+	ts.requestAs(acmeMint, "POST", "/v1/sessions", object{"session_id": "room-1", "ttl_seconds": 7200}).decode(&next)
+	renewed.send(object{"type": "session_update", "token": next.Token})
+	ts.eventually("the token is renewed", func() bool {
+		var log wire.AuditList
+		ts.requestAs(alice, "GET", "/v1/audit?action=session.renew", nil).decode(&log)
+		return len(log.Entries) == 1
+	})
+	ts.revoke(object{"kid": "session_secret", "before": between.Format(time.RFC3339)})
+	stale.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+	renewed.send(object{"type": "cancel", "utterance_id": "unknown"})
+	if m := renewed.readUntil("error"); m["error"] != string(wire.NotFound) {
+		t.Fatalf("the session with the later token: %v", m)
+	}
+	ts.revoke(object{"kid": "session_secret"})
+	renewed.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 }

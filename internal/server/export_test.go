@@ -8,7 +8,9 @@ import (
 )
 
 // AdmitConnection does what follows the upgrade of a caller that was authenticated.
-func (s *Server) AdmitConnection(c *socket.Conn, caller *auth.Principal) { s.enforcer.admit(c, caller) }
+func (s *Server) AdmitConnection(c *socket.Conn, caller *auth.Principal) {
+	s.revocations.enforcer.admit(c, caller)
+}
 
 // Routes lists every route as "METHOD path".
 func (s *Server) Routes() []string {
@@ -34,4 +36,13 @@ func (s *Server) RouteTypes() (requests, answers map[string]reflect.Type) {
 		requests[r.method+" "+r.path], answers[r.method+" "+r.path] = r.in, r.out
 	}
 	return requests, answers
+}
+
+// Actions returns the action of every route, by "METHOD path".
+func (s *Server) Actions() map[string]string {
+	actions := make(map[string]string)
+	for _, r := range s.routes() {
+		actions[r.method+" "+r.path] = r.action
+	}
+	return actions
 }

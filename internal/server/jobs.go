@@ -23,6 +23,7 @@ import (
 type jobHandlers struct {
 	responder
 	dispatcher *dispatch.Dispatcher
+	verifier   *nodes.Verifier
 	read       *convert.Reader
 	registry   *nodes.Registry
 	peers      *peerLists
@@ -53,7 +54,7 @@ func (h *jobHandlers) routes() []route {
 			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "GET", path: "/v1/jobs", rule: jobReaders, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
+			method: "GET", path: "/v1/jobs", rule: jobReaders, peers: true, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
 			out: reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state.", kind: "string"},
@@ -71,7 +72,7 @@ func (h *jobHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
+			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
 			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -110,8 +111,8 @@ func newRequestID() core.RequestID {
 	return core.RequestID(hex.AppendEncode(append(id, "req-"...), random[:]))
 }
 
-// parseReport checks which attempt a node reports about, and that the caller may report for the node.
-func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
+// parseReport checks which attempt a node reports about, and that the caller is the node.
+func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, error) {
 	var r dispatch.Report
 	if e := convert.CheckID("job_id", in.JobID); e != nil {
 		return r, e
@@ -132,6 +133,9 @@ func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (
 	if e != nil {
 		return r, e
 	}
+	if err := h.verifier.Check(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken)); err != nil {
+		return r, err
+	}
 	return dispatch.Report{
 		Job:    core.JobID(in.JobID),
 		Holder: core.Holder{Attempt: in.AttemptID, Node: core.NodeID(in.NodeID), Epoch: epoch},
@@ -139,9 +143,9 @@ func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (
 }
 
 func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, error) {
-	r, e := h.parseReport(ctx, in)
-	if e != nil {
-		return nil, e
+	r, err := h.parseReport(ctx, in)
+	if err != nil {
+		return nil, err
 	}
 	if err := h.dispatcher.Ack(ctx, r); err != nil {
 		return nil, err
@@ -150,9 +154,9 @@ func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, err
 }
 
 func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, error) {
-	r, e := h.parseReport(ctx, &in.JobAckRequest)
-	if e != nil {
-		return nil, e
+	r, err := h.parseReport(ctx, &in.JobAckRequest)
+	if err != nil {
+		return nil, err
 	}
 	if in.Status != "" && in.Status != "ok" {
 		return h.reportFailure(ctx, r, in.Reason)
@@ -167,9 +171,9 @@ func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, e
 }
 
 func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (any, error) {
-	r, e := h.parseReport(ctx, &in.JobAckRequest)
-	if e != nil {
-		return nil, e
+	r, err := h.parseReport(ctx, &in.JobAckRequest)
+	if err != nil {
+		return nil, err
 	}
 	return h.reportFailure(ctx, r, in.Reason)
 }
@@ -228,7 +232,7 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 // addFromPeers adds the jobs of the other instances to the answer of r: the store has the jobs that run, and each instance lists those
 // whose end it recorded. It reports whether an instance has more jobs than it listed.
 func (h *jobHandlers) addFromPeers(list *wire.JobList, r *http.Request) (more bool) {
-	fetchFromPeers(h.peers, r, func(found *wire.JobList) {
+	list.Partial = fetchFromPeers(h.peers, r, func(found *wire.JobList) {
 		list.Jobs = append(list.Jobs, found.Jobs...)
 		more = more || found.NextCursor != ""
 	})
@@ -306,12 +310,18 @@ func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
-	if _, err := h.visibleJob(r.Context(), core.JobID(id)); err != nil {
+	visible, err := h.visibleJob(r.Context(), core.JobID(id))
+	if err != nil {
 		return nil, err
 	}
+	c := callOf(r.Context())
+	c.concerns("job", id, visible.Tenant)
 	j, cancelled, err := h.dispatcher.Cancel(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
+	}
+	if !cancelled {
+		c.reason = "ended" // before
 	}
 	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: viewJob(r.Context(), j)}, nil
 }

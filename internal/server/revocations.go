@@ -21,12 +21,14 @@ type revocationHandlers struct {
 	responder
 	list *revocation.Follower
 	auth *auth.Authenticator
+
+	enforcer *enforcer
 }
 
 func (h *revocationHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/auth/revocations", rule: operators, tag: "credentials", summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
+			method: "POST", path: "/v1/auth/revocations", rule: operators, action: "auth.revoke", tag: "credentials", summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
 			description: "It takes effect on the instance that answers at once, and on all others within a second: requests are refused, connections closed, sessions ended and nodes removed. If the store does not answer, nothing is revoked.",
 			handler:     handleBody(h.responder, h.add), in: reflect.TypeFor[wire.RevocationRequest](), out: reflect.TypeFor[wire.Revocation](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
@@ -36,7 +38,7 @@ func (h *revocationHandlers) routes() []route {
 			handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.RevocationList](), params: listParams("1000"),
 		},
 		{
-			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: operators, tag: "credentials", summary: "Lift a revocation",
+			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: operators, action: "auth.lift", tag: "credentials", summary: "Lift a revocation",
 			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back.",
 			handler:     handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](), params: []param{idParam("The id of the revocation.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
@@ -52,6 +54,7 @@ func (h *revocationHandlers) add(ctx context.Context, in *wire.RevocationRequest
 	if e != nil {
 		return nil, e
 	}
+	callOf(ctx).concerns("revocation", r.String(), r.Tenant)
 	added, err := h.list.Add(ctx, r)
 	if err != nil {
 		return nil, h.storeDown(err)
@@ -141,7 +144,7 @@ func readBefore(kind store.RevocationKind, text string) (time.Time, *wire.Error)
 
 func viewRevocation(r *store.Revocation) wire.Revocation {
 	v := wire.Revocation{
-		ID: r.RevocationTarget.String(), Kind: string(r.Kind), Name: r.Name, TenantID: string(r.Tenant),
+		ID: r.String(), Kind: string(r.Kind), Name: r.Name, TenantID: string(r.Tenant),
 		AtMS: r.At.UnixMilli(), Ended: r.Ended, By: r.By, Reason: r.Reason,
 	}
 	if !r.Before.IsZero() {
@@ -161,7 +164,7 @@ func (h *revocationHandlers) show(r *http.Request) (any, error) {
 	}
 	entries := h.list.Entries()
 	if q.after != nil {
-		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].RevocationTarget.String() > q.after[0] }):]
+		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].String() > q.after[0] }):]
 	}
 	out := &wire.RevocationList{Revocations: make([]wire.Revocation, min(len(entries), q.limit))}
 	for i := range out.Revocations {
@@ -180,6 +183,10 @@ func (h *revocationHandlers) lift(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, wire.Invalid("id", "%s", err)
 	}
+	if e := checkTargetName(target.Kind, target.Name); e != nil {
+		return nil, wire.Invalid("id", "is not the id of a revocation")
+	}
+	callOf(r.Context()).concerns("revocation", target.String(), target.Tenant)
 	entry, ok := h.list.Find(target)
 	if !ok {
 		return nil, wire.FieldErrorf(wire.NotFound, "id", "nothing is revoked as %s; lingua revoke list shows what is", id)

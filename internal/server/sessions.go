@@ -25,8 +25,8 @@ type sessionHandlers struct {
 func (h *sessionHandlers) routes() []route {
 	return []route{
 		{
-			method: "GET", path: "/v1/sessions", rule: jobReaders, tag: "sessions", summary: "List the sessions of all instances, ordered by tenant and name",
-			description: "An instance that does not answer is left out.",
+			method: "GET", path: "/v1/sessions", rule: jobReaders, peers: true, tag: "sessions", summary: "List the sessions of all instances, ordered by tenant and name",
+			description: "If an instance could not be asked, or does not answer, the list is partial.",
 			handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.SessionList](),
 			params: listParams("1000",
 				param{name: "tenant_id", description: "Only sessions of this tenant.", kind: "string"},
@@ -34,7 +34,7 @@ func (h *sessionHandlers) routes() []route {
 			),
 		},
 		{
-			method: "DELETE", path: "/v1/sessions/{id}", rule: jobOwners, tag: "sessions", summary: "End a session",
+			method: "DELETE", path: "/v1/sessions/{id}", rule: jobOwners, action: "session.end", tag: "sessions", summary: "End a session",
 			description: "Every token that was minted for the session until now is revoked. The session, on whatever instance it is, ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A token that is minted afterwards can start another session of the same name.",
 			handler:     handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
 			params: []param{
@@ -78,7 +78,7 @@ func (h *sessionHandlers) show(r *http.Request) (any, error) {
 	}
 	more := false
 	if scope != scopeHere {
-		fetchFromPeers(h.peers, r, func(found *wire.SessionList) {
+		out.Partial = fetchFromPeers(h.peers, r, func(found *wire.SessionList) {
 			out.Sessions = append(out.Sessions, found.Sessions...)
 			more = more || found.NextCursor != ""
 		})
@@ -140,6 +140,7 @@ func (h *sessionHandlers) end(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
+	callOf(r.Context()).concerns("session", id, tenant)
 	entry := store.Revocation{
 		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: tenant, Name: id}, Ended: true, By: principalOf(r.Context()).Key,
 	}

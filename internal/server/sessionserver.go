@@ -20,14 +20,18 @@ import (
 type sessionServer struct {
 	sessions     *session.Registry
 	read         *convert.Reader
-	judge        session.Verdict // on sessions that are revoked
+	auth         *auth.Authenticator
+	enforcer     *enforcer
 	firstMessage time.Duration
+	tokenGrace   time.Duration // how long a session may stay connected after its token has expired
 	log          *slog.Logger
 	work         *parallel.Group // the goroutines of connections
 }
 
-func newSessionServer(sessions *session.Registry, read *convert.Reader, judge session.Verdict, firstMessage time.Duration, log *slog.Logger) *sessionServer {
-	return &sessionServer{sessions: sessions, read: read, judge: judge, firstMessage: firstMessage, log: log, work: parallel.NewGroup()}
+func newSessionServer(o *Options, e *enforcer) *sessionServer {
+	return &sessionServer{
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: parallel.NewGroup(),
+	}
 }
 
 // close waits for everything that runs for connections. The connections must be closed before.
@@ -37,7 +41,9 @@ func (s *sessionServer) close() { s.work.Close() }
 type sessionConn struct {
 	ws      *socket.Conn
 	caller  *auth.Principal
+	audit   *socketAudit
 	session *session.Connection
+	expiry  *tokenExpiry // nil: the credential does not expire
 }
 
 // handlePong passes a pong to the session. It is called by the goroutine that reads the connection.
@@ -59,13 +65,18 @@ func (s *sessionServer) serve(ctx context.Context, c *sessionConn) {
 		return
 	}
 	defer c.session.Detach()
-	c.session.TerminateIf(s.judge) // it may have been revoked before it could be found
+	c.session.TerminateIf(s.enforcer.judge) // it may have been revoked before it could be found
+	c.expiry = watchExpiry(c.ws, c.caller, s.tokenGrace)
+	defer c.expiry.stop()
 	for {
 		m, err := c.ws.Read()
 		if err != nil {
 			return
 		}
-		if e := s.handleMessage(c.session, m); e != nil {
+		if e := s.handleMessage(c, m); e != nil {
+			if e.Code == wire.Unauthorized || e.Code == wire.Forbidden {
+				c.audit.record("session.message", string(c.session.ID()), "", e)
+			}
 			if e.Code == wire.RateLimited && isAudio(m) {
 				c.ws.Close(wire.CloseOverloaded, e) // the client sends the refused audio again after a resume
 				continue
@@ -93,17 +104,28 @@ func (s *sessionServer) open(ctx context.Context, c *sessionConn) *wire.Error {
 		var in wire.SessionStart
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.start(ctx, c, &in)
+			c.recordOpened("session.start", in.SessionID, err)
 		}
 	default:
 		var in wire.SessionResume
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.resume(ctx, c, &in)
+			c.recordOpened("session.resume", in.SessionID, err)
 		}
 	}
 	if err != nil {
 		return convert.Error(err)
 	}
 	return nil
+}
+
+// recordOpened records that the connection has started or resumed a session, or why it has not.
+func (c *sessionConn) recordOpened(action, id string, err error) {
+	if err == nil {
+		c.audit.record(action, string(c.session.ID()), "", nil)
+		return
+	}
+	c.audit.record(action, id, "", convert.Error(err))
 }
 
 func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.SessionStart) (*session.Connection, error) {
@@ -167,7 +189,8 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 }
 
 // handleMessage handles one message of a session. The error, if any, is the answer to the message.
-func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message) *wire.Error {
+func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Error {
+	conn := c.session
 	if m.Binary {
 		return handleBinary(conn, m.Data)
 	}
@@ -181,7 +204,7 @@ func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message
 	case wire.UtteranceStart{}.Type():
 		return decoded(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.handleUtteranceStart(conn, in) })
 	case wire.SessionUpdate{}.Type():
-		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(conn, in) })
+		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(c, in) })
 	case wire.SessionCancel{}.Type():
 		return decoded(m.Data, func(in *wire.SessionCancel) *wire.Error { return conn.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
 	case wire.AudioGone{}.Type():
@@ -191,9 +214,15 @@ func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message
 	case wire.SessionKeepalive{}.Type():
 		return decoded(m.Data, func(*wire.SessionKeepalive) *wire.Error { conn.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
-		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { conn.End(); return nil })
+		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { c.end(); return nil })
 	}
 	return wire.Invalid("type", "there is no message %s from a session", typ)
+}
+
+// end ends the session, as its client asks for.
+func (c *sessionConn) end() {
+	c.session.End()
+	c.audit.record("session.end", string(c.session.ID()), "", nil)
 }
 
 // handleBinary handles a binary frame: audio, after its sequence number if the session's frames are numbered.
@@ -261,9 +290,14 @@ func (s *sessionServer) parseUtterance(utterance, request, src string) (core.Lan
 	return s.read.Lang("src_lang", src)
 }
 
-func (s *sessionServer) handleUpdate(conn *session.Connection, in *wire.SessionUpdate) *wire.Error {
+func (s *sessionServer) handleUpdate(c *sessionConn, in *wire.SessionUpdate) *wire.Error {
 	var src core.Lang
 	var e *wire.Error
+	if in.Token != "" {
+		if e = s.renewToken(c, in.Token); e != nil {
+			return e
+		}
+	}
 	if in.SrcLang != "" {
 		if src, e = s.read.Lang("src_lang", in.SrcLang); e != nil {
 			return e
@@ -277,5 +311,24 @@ func (s *sessionServer) handleUpdate(conn *session.Connection, in *wire.SessionU
 		}
 		options = &o
 	}
-	return conn.Update(src, options, in)
+	return c.session.Update(src, options, in)
+}
+
+// renewToken replaces the token of a connection. A token that is refused changes nothing: the other one is valid until it expires.
+func (s *sessionServer) renewToken(c *sessionConn, token string) *wire.Error {
+	const action = "session.renew"
+	p, reason := s.auth.Authenticate(token)
+	if reason != "" {
+		c.audit.deny(action, string(c.session.ID()), reason)
+		return wire.Invalid("token", "is not valid, or not any more: mint another one")
+	}
+	e := c.expiry.renew(p)
+	c.audit.record(action, string(c.session.ID()), "", e)
+	if e == nil { // from now on revocations are about the token that is in force
+		current := c.expiry.current()
+		c.session.SetCaller(current)
+		s.enforcer.admit(c.ws, current)
+		c.session.TerminateIf(s.enforcer.judge)
+	}
+	return e
 }

@@ -24,7 +24,7 @@ type tokenHandlers struct {
 func (h *tokenHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/sessions", rule: jobOwners, tag: "sockets", summary: "Mint a session token",
+			method: "POST", path: "/v1/sessions", rule: jobOwners, action: "session.mint", tag: "sockets", summary: "Mint a session token",
 			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
 			handler:     handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
 			codes: []wire.Code{wire.NotFound},
@@ -60,8 +60,9 @@ func (h *tokenHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) 
 	if in.SessionID == "" {
 		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
 	}
-	ring := h.auth.Keyring()
 	id := core.SessionID(in.SessionID)
+	callOf(ctx).concerns("session", in.SessionID, tenant)
+	ring := h.auth.Keyring()
 	from := h.revocations.ValidFrom(&auth.Principal{Key: p.Key, KID: ring.SigningKID(), Tenant: tenant, Session: id})
 	token, expires, err := ring.MintSessionAfter(from, p, id, tenant, ttl)
 	if err != nil {

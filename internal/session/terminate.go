@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
@@ -72,6 +73,14 @@ func (r *Registry) TerminateIf(verdict Verdict) (terminated int) {
 		}
 	}
 	return terminated
+}
+
+// SetCaller records that the client of the connection has another credential.
+func (c *Connection) SetCaller(caller *auth.Principal) {
+	_ = c.handle(func(s *Session) *wire.Error {
+		s.caller = caller
+		return nil
+	})
 }
 
 // TerminateIf terminates the session of the connection if the verdict has an error.
@@ -156,8 +165,14 @@ func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (bool, 
 	if err != nil {
 		return false, r.storeDown(err)
 	}
+	if stored.Epoch == 0 {
+		return false, nil
+	}
 	var state savedSession
-	if stored.Epoch == 0 || json.Unmarshal(stored.Body, &state) != nil || !r.cfg.isRevoked(key, state.Started) {
+	if err := json.Unmarshal(stored.Body, &state); err != nil {
+		return false, fmt.Errorf("the state of session %s cannot be read: %w", key.Name, err)
+	}
+	if !r.cfg.isRevoked(key, state.Started) {
 		return false, nil
 	}
 	held, err := r.store.SaveSession(ctx, store.SaveParams{

@@ -80,6 +80,8 @@ func CloseCode(code wire.Code) wire.CloseCode {
 		return wire.CloseReplaced
 	case wire.SessionEndedCode:
 		return wire.CloseEnded
+	case wire.NameInUse:
+		return wire.CloseNameInUse
 	case wire.PayloadTooLarge:
 		return wire.CloseTooLarge
 	case wire.RateLimited:

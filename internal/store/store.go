@@ -14,10 +14,12 @@ var (
 	ErrBreakerOpen = errors.New("its last calls failed; it is tried again in a moment")
 	// ErrNoNode says that a node is not registered.
 	ErrNoNode = errors.New("no such node is registered")
+	// ErrNameTaken says that another node is registered by this name and is present.
+	ErrNameTaken = errors.New("a node of this name is registered and present")
 	// ErrNoJob says that there is no record of a job, or that it has expired.
 	ErrNoJob = errors.New("no such job is known")
-	// ErrBadPosition says that a text is no position in the event log.
-	ErrBadPosition = errors.New("this is no position in the event log")
+	// ErrBadPosition says that a text is no position in a log.
+	ErrBadPosition = errors.New("this is no position in the log")
 )
 
 // UnavailableError says why a store that answers cannot serve, in a sentence for operators that contains no secret. It comes with
@@ -39,6 +41,7 @@ type Store interface {
 	Sessions
 	LastNodes
 	Events
+	Audit
 	Revocations
 	Instances
 	Inboxes

@@ -84,6 +84,9 @@ func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
 // events returns the key of the event log.
 func (k keys) events() string { return k.prefix + ":v1:events" }
 
+// audit returns the key of the audit log.
+func (k keys) audit() string { return k.prefix + ":v1:audit" }
+
 // revocations returns the keys of the list of revocations: the entries by their targets, their times, when they are dropped, and the
 // version of the list.
 func (k keys) revocations() (entries, times, expiries, version string) {

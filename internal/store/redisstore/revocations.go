@@ -20,7 +20,7 @@ func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) 
 	if err != nil {
 		return store.Revocation{}, err
 	}
-	r, err := s.mergeRevocations(ctx, []string{added.RevocationTarget.String(), "0", millis(p.Keep), string(body)})
+	r, err := s.mergeRevocations(ctx, []string{added.String(), "0", millis(p.Keep), string(body)})
 	if err != nil {
 		return store.Revocation{}, err
 	}
@@ -45,7 +45,7 @@ func (s *Store) RestoreRevocations(ctx context.Context, entries []store.Revocati
 			if !r.Until.IsZero() {
 				until = strconv.FormatInt(r.Until.UnixMilli(), 10)
 			}
-			args = append(args, r.RevocationTarget.String(), strconv.FormatInt(r.At.UnixMicro(), 10), until, string(body))
+			args = append(args, r.String(), strconv.FormatInt(r.At.UnixMicro(), 10), until, string(body))
 		}
 		if _, err := s.mergeRevocations(ctx, args); err != nil {
 			return err

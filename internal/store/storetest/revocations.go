@@ -60,7 +60,7 @@ func readRevocations(t *testing.T, h *Harness, after time.Time) store.Revocation
 		t.Errorf("the version is %q, and was read with the list as %q: %v", version, page.Version, err)
 	}
 	slices.SortFunc(page.Entries, func(a, b store.Revocation) int {
-		return strings.Compare(a.RevocationTarget.String(), b.RevocationTarget.String())
+		return strings.Compare(a.String(), b.String())
 	})
 	return page
 }

@@ -26,6 +26,7 @@ func Exercise(t *testing.T, backend Backend) {
 		behaviours []behaviour
 	}{
 		{"Nodes", nodeBehaviours},
+		{"Identity of nodes", identityBehaviours},
 		{"Heartbeat", heartbeatBehaviours},
 		{"Heartbeat without lists", unlistedBehaviours},
 		{"Revoked leases", revokedBehaviours},
@@ -38,6 +39,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Sessions", sessionBehaviours},
 		{"Last nodes", lastNodeBehaviours},
 		{"Events", eventBehaviours},
+		{"Audit", auditBehaviours},
 		{"Revocations", revocationBehaviours},
 		{"Instances", instanceBehaviours},
 		{"Inboxes", inboxBehaviours},
