@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	yaml "github.com/oasdiff/yaml3"
 
-	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 

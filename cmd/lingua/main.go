@@ -90,7 +90,7 @@ func newParser(ctx context.Context, c *cli, io streams, exit func(int)) (*kong.K
 		kong.Name("lingua"),
 		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
 			"Exit codes: 0 success, 1 the command failed, 2 invalid usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
+			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token, LINGUA_CA sets --ca; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(exit),
 		kong.Resolvers(environmentResolver(io.environ)),
@@ -111,7 +111,7 @@ func commandPath(err error) string {
 }
 
 // flagVariables maps flags to the environment variables that set them.
-var flagVariables = map[string]string{"server": "LINGUA_URL", "token": "LINGUA_TOKEN"}
+var flagVariables = map[string]string{"server": "LINGUA_URL", "token": "LINGUA_TOKEN", "ca": "LINGUA_CA"}
 
 // environmentResolver reads the values of flags from environ. Kong itself would read the environment of the process,
 // which tests cannot share.

@@ -66,14 +66,14 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		return usageError{err}
 	}
 	for _, w := range warnings {
-		log.Warn("a configuration value is not used as it is", "warning", w)
+		log.Warn("the configuration has a warning", "warning", w)
 	}
 	s, l, err := newListeningScheduler(ctx, cfg, log, "serve")
 	if err != nil {
 		return err
 	}
 	switch {
-	case len(cfg.Auth.OperatorKeys) > 0:
+	case cfg.Auth.Configured():
 	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
 		log.Warn("INSECURE: no keys are configured; every client that reaches this address controls the fleet", "address", l.Addr().String())
 	default:

@@ -61,6 +61,8 @@ type Scheduler struct {
 	follower  *fleet.Follower
 	caller    *callback.Caller
 	events    *events.Recorder
+
+	credentials credentials
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -70,12 +72,11 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if err != nil {
 		return nil, err
 	}
-	keyring, err := cfg.Auth.Keyring()
-	if err != nil {
-		return nil, err
-	}
 	c := &cfg.Scheduler
 	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), version: version.Version, started: time.Now()}
+	if s.credentials, err = loadCredentials(&cfg, log); err != nil {
+		return nil, err
+	}
 	instance := s.newIncarnation()
 
 	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, log)
@@ -118,12 +119,12 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
 	s.Server = server.New(server.Options{
-		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: auth.NewAuthenticator(keyring, nil), FirstMessage: firstMessageTimeout,
+		Bus: s.Bus, PeerTLS: s.credentials.peers, Read: read, Audio: s.Audio, AudioURLs: urls,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: s.credentials.auth, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keyring.Empty(),
+		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(),
 	})
 	s.registerMetrics()
 	return s, nil
@@ -169,8 +170,8 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
-	background.Go(func() { served <- srv.Serve(l) })
-	s.log.Info("listening", append([]any{"address", l.Addr().String(), "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
+	background.Go(func() { served <- s.serve(srv, l) })
+	s.log.Info("listening", append([]any{"address", l.Addr().String(), "tls", s.credentials.certificate != nil, "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
 
 	var failure error
 	select {

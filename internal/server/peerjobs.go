@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -30,9 +31,9 @@ type peerJobs struct {
 }
 
 // newPeerJobs makes a peerJobs. Its client sends the operator's credential, so it does not follow redirects.
-func newPeerJobs(b *bus.Bus, log *slog.Logger) *peerJobs {
+func newPeerJobs(b *bus.Bus, secure *tls.Config, log *slog.Logger) *peerJobs {
 	return &peerJobs{bus: b, log: log, client: &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -52,8 +53,9 @@ type Options struct {
 	// Audio has the audio of jobs, AudioURLs the URLs at which nodes fetch it.
 	Audio     *audio.Buffer
 	AudioURLs audio.URLs
-	// Bus reaches the other instances.
-	Bus *bus.Bus
+	// Bus reaches the other instances; PeerTLS is for requests to them, nil: the default.
+	Bus     *bus.Bus
+	PeerTLS *tls.Config
 	// Auth authenticates callers.
 	Auth *auth.Authenticator
 	// FirstMessage is within what time a new connection must send its first message.
@@ -102,7 +104,7 @@ func New(o Options) *Server {
 	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.Log)}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.PeerTLS, o.Log)}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
@@ -148,9 +150,17 @@ func (s *Server) HTTP() *http.Server {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    32 << 10,
+		Protocols:         http1,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
+
+// http1 are the protocols of the server. A WebSocket begins with an upgrade of HTTP/1.1, on the same port as everything else.
+var http1 = func() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	return p
+}()
 
 // mount makes the handler of the routes. A path with another method is answered with METHOD_NOT_ALLOWED, and every other path with
 // NOT_FOUND, in the same form as all errors.

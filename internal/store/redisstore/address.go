@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,8 @@ type Address struct {
 	Username string
 	Password string
 	TLS      bool
+	// Authorities are trusted for TLS; nil: those of the system.
+	Authorities *x509.CertPool
 	// SentinelUsername and SentinelPassword log in to the sentinels, if they require it.
 	SentinelUsername, SentinelPassword string
 }
@@ -166,7 +169,7 @@ func (a Address) options() rueidis.ClientOption {
 		ForceSingleClient: a.Kind == KindStandalone,
 	}
 	if a.TLS {
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Authorities}
 	}
 	if a.Kind == KindSentinel {
 		o.Sentinel = rueidis.SentinelOption{
