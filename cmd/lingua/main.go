@@ -38,13 +38,15 @@ type cli struct {
 	Explain   explainCmd   `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
 	Drain     drainCmd     `cmd:"" help:"Give a node no new jobs; those that it has continue."`
 	Resume    resumeCmd    `cmd:"" help:"End the drain of a node."`
+	Keys      keysCmd      `cmd:"" help:"Make, hash and check the keys of a config file."`
 	Config    configCmd    `cmd:"" help:"Check a config file, or print a documented one."`
 	Health    healthCmd    `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
-// streams holds the output streams and the environment of a command.
+// streams holds the streams and the environment of a command.
 type streams struct {
+	in       io.Reader // nil: empty
 	out, err io.Writer
 	environ  []string
 }
@@ -58,7 +60,7 @@ func main() {
 		<-ctx.Done()
 		stop() // a second Ctrl-C ends the program at once
 	}()
-	os.Exit(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr, environ: os.Environ()}))
+	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}))
 }
 
 // run executes one command line and returns its exit code. It touches nothing of the process, so that tests can call it.
