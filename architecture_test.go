@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"internal/store", "internal/auth"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events"},
 	{"internal/pick", "internal/config", "internal/bus"},
-	{"internal/dispatch"},
+	{"internal/dispatch", "internal/reload"},
 	{"internal/nodes", "internal/callback", "internal/sim"},
 	{"internal/convert", "internal/loadtest"},
 	{"internal/session", "internal/nodeconn"},

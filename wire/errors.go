@@ -20,6 +20,7 @@ const (
 	Forbidden            Code = "FORBIDDEN"
 	NotFound             Code = "NOT_FOUND"
 	RateLimited          Code = "RATE_LIMITED"
+	ConfigInvalid        Code = "CONFIG_INVALID"
 	Internal             Code = "INTERNAL"
 
 	StaleAttempt    Code = "STALE_ATTEMPT"
@@ -38,7 +39,7 @@ const (
 // not know counts as Internal, which is retryable.
 func (c Code) Retryable() bool {
 	switch c {
-	case InvalidRequest, MethodNotAllowed, UnsupportedMediaType, PayloadTooLarge, Unauthorized, Forbidden, NotFound,
+	case InvalidRequest, MethodNotAllowed, UnsupportedMediaType, PayloadTooLarge, Unauthorized, Forbidden, NotFound, ConfigInvalid,
 		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, PreferredNodeNotCapable:
 		return false
 	}

@@ -15,7 +15,7 @@ var bodies = []any{
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
 	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, Event{}, EventList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
-	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
+	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{}, ReloadResponse{},
 
 	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, SessionCancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
 	JobFail{}, JobPartial{}, SessionTokenRequest{}, SessionTokenResponse{}, JobReject{}, JobResult{}, JobResultAck{}, SessionLatency{}, SessionLimits{}, ModelNotAvailable{}, NodeHeartbeat{},

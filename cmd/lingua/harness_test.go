@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
 )
@@ -42,6 +43,13 @@ type testServer struct {
 // startServer starts a scheduler with `lingua serve` and reads its address from its log.
 func startServer(t *testing.T, args ...string) *testServer {
 	t.Helper()
+	return startServerWithSignals(t, nil, args...)
+}
+
+// startServerWithSignals is startServer with signals that reload the configuration.
+func startServerWithSignals(t *testing.T, hangups <-chan os.Signal, args ...string) *testServer {
+	t.Helper()
+	notify := func() (<-chan os.Signal, func()) { return hangups, func() {} }
 	ctx, cancel := context.WithCancel(context.Background())
 	read, write := io.Pipe()
 	code := make(chan int, 1)
@@ -52,7 +60,7 @@ func startServer(t *testing.T, args ...string) *testServer {
 	}
 	go func() {
 		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...),
-			streams{out: io.Discard, err: write, environ: environ})
+			streams{out: io.Discard, err: write, environ: environ, hangups: notify})
 		_ = write.Close()
 	}()
 	address, logRead := make(chan string, 1), make(chan struct{})

@@ -39,7 +39,7 @@ type cli struct {
 	Drain     drainCmd     `cmd:"" help:"Give a node no new jobs; those that it has continue."`
 	Resume    resumeCmd    `cmd:"" help:"End the drain of a node."`
 	Keys      keysCmd      `cmd:"" help:"Make, hash and check the keys of a config file."`
-	Config    configCmd    `cmd:"" help:"Check a config file, or print a documented one."`
+	Config    configCmd    `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
 	Health    healthCmd    `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
@@ -49,6 +49,8 @@ type streams struct {
 	in       io.Reader // nil: empty
 	out, err io.Writer
 	environ  []string
+	// hangups returns the signals on which serve reloads its configuration, and how to end them; nil: there are none.
+	hangups func() (<-chan os.Signal, func())
 }
 
 // usageError is an error in the command line or the configuration.
@@ -60,7 +62,14 @@ func main() {
 		<-ctx.Done()
 		stop() // a second Ctrl-C ends the program at once
 	}()
-	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}))
+	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), hangups: notifyHangups}))
+}
+
+// notifyHangups catches SIGHUP, which would end the process.
+func notifyHangups() (<-chan os.Signal, func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
 }
 
 // run executes one command line and returns its exit code. It touches nothing of the process, so that tests can call it.

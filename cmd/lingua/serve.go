@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
+	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -72,6 +75,8 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	s.SetConfigSource(func() (config.Config, []string, error) { return c.loadConfig(io.environ) })
+	defer reloadOnHangup(s, io.hangups)()
 	switch {
 	case cfg.Auth.Configured():
 	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
@@ -80,4 +85,29 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		log.Info("no keys are configured: only this machine can reach the scheduler")
 	}
 	return s.Run(ctx, l)
+}
+
+// reloadOnHangup reloads the configuration on every signal, until the returned function is called.
+func reloadOnHangup(s *scheduler.Scheduler, hangups func() (<-chan os.Signal, func())) (stop func()) {
+	if hangups == nil {
+		return func() {}
+	}
+	signals, stopSignals := hangups()
+	ended := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		for {
+			select {
+			case <-signals:
+				_, _ = s.Reload() // it logs the error
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		stopSignals()
+		close(ended)
+		waiting.Wait()
+	}
 }

@@ -2,12 +2,14 @@ package scheduler
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
 
@@ -16,13 +18,16 @@ type credentials struct {
 	auth        *auth.Authenticator
 	certificate *tlsfile.Certificate // nil: no TLS
 	peers       *tls.Config          // for requests to other instances
+	reloader    *reload.Reloader
+	replaced    func() // called after the keys were replaced
 }
 
 // loadCredentials reads the keys and the certificates of a configuration.
-func loadCredentials(cfg *config.Config, log *slog.Logger) (c credentials, err error) {
+func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err error) {
+	c = new(credentials)
 	keyring, err := cfg.Auth.Keyring()
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	c.auth = auth.NewAuthenticator(keyring, nil)
 	if cfg.Server.TLSCert != "" {
@@ -30,8 +35,33 @@ func loadCredentials(cfg *config.Config, log *slog.Logger) (c credentials, err e
 			return c, err
 		}
 	}
+	c.reloader = reload.New(*cfg, log)
+	c.reloader.Register(reload.Section{
+		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers"},
+		Prepare: c.prepareKeys,
+	})
 	c.peers, err = cfg.Server.PeerTLS()
 	return c, err
+}
+
+// errKeysAppear says that a reload cannot begin or end the use of keys: whether there are any decides about other things too, such as
+// which hosts the server answers to and whether nodes need a secret.
+var errKeysAppear = errors.New("auth: a scheduler without keys gets its first ones, and one with keys loses its last ones, only by a restart")
+
+// prepareKeys is the section of a reload that replaces the keys and signers.
+func (c *credentials) prepareKeys(next *config.Config) (reload.Change, error) {
+	keyring, err := next.Auth.Keyring()
+	if err != nil {
+		return reload.Change{}, err
+	}
+	current := c.auth.Keyring()
+	if current.Empty() != keyring.Empty() {
+		return reload.Change{}, errKeysAppear
+	}
+	return reload.Change{Changed: current.Changes(keyring), Apply: func() {
+		c.auth.Replace(keyring)
+		c.replaced()
+	}}, nil
 }
 
 // serve serves a listener, with TLS if there is a certificate.
@@ -42,3 +72,9 @@ func (s *Scheduler) serve(srv *http.Server, l net.Listener) error {
 	srv.TLSConfig = s.credentials.certificate.ServerConfig()
 	return srv.ServeTLS(l, "", "")
 }
+
+// SetConfigSource sets where a reload loads the configuration from. Without it there is nothing to reload.
+func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reloader.SetSource(source) }
+
+// Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
+func (s *Scheduler) Reload() (reload.Result, error) { return s.credentials.reloader.Reload() }

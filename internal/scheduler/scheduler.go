@@ -62,7 +62,7 @@ type Scheduler struct {
 	caller    *callback.Caller
 	events    *events.Recorder
 
-	credentials credentials
+	credentials *credentials
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -120,12 +120,13 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	s.Server = server.New(server.Options{
 		Bus: s.Bus, PeerTLS: s.credentials.peers, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: s.credentials.auth, FirstMessage: firstMessageTimeout,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: s.credentials.auth, Reload: s.credentials.reloader, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(),
 	})
+	s.credentials.replaced = s.Server.CloseRemovedKeys
 	s.registerMetrics()
 	return s, nil
 }

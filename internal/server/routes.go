@@ -46,7 +46,7 @@ func listParams(defaultLimit string, filters ...param) []param {
 func (s *Server) routes() []route {
 	var all []route
 	for _, group := range []interface{ routes() []route }{
-		s.nodes, s.jobs, s.operator, s.events, s.tokens, s.audio, s.sockets, s.status, s.docs,
+		s.nodes, s.jobs, s.operator, s.events, s.tokens, s.audio, s.sockets, s.status, s.config, s.docs,
 	} {
 		all = append(all, group.routes()...)
 	}

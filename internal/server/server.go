@@ -22,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -56,8 +57,9 @@ type Options struct {
 	// Bus reaches the other instances; PeerTLS is for requests to them, nil: the default.
 	Bus     *bus.Bus
 	PeerTLS *tls.Config
-	// Auth authenticates callers.
-	Auth *auth.Authenticator
+	// Auth authenticates callers. Reload replaces its keys.
+	Auth   *auth.Authenticator
+	Reload *reload.Reloader
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -83,6 +85,7 @@ type Server struct {
 	handler      http.Handler
 
 	access   *accessControl
+	config   *configHandlers
 	tokens   *tokenHandlers
 	nodes    *nodeHandlers
 	jobs     *jobHandlers
@@ -102,6 +105,7 @@ func New(o Options) *Server {
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
+	s.config = &configHandlers{responder: p, reloader: o.Reload, auth: o.Auth}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.PeerTLS, o.Log)}
@@ -109,7 +113,7 @@ func New(o Options) *Server {
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, nodes: o.NodeServer, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
+		hub: o.Hub, nodes: o.NodeServer, access: s.access, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)

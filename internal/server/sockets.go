@@ -12,6 +12,7 @@ type socketHandlers struct {
 	hub      *socket.Hub
 	nodes    *nodeconn.Server
 	sessions *sessionServer
+	access   *accessControl
 }
 
 func (h *socketHandlers) routes() []route {
@@ -33,6 +34,7 @@ func (h *socketHandlers) connectNode(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // Accept has answered
 	}
+	h.access.watch(conn, principalOf(r.Context()))
 	h.nodes.Serve(conn, principalOf(r.Context()))
 }
 
@@ -43,6 +45,7 @@ func (h *socketHandlers) connectSession(w http.ResponseWriter, r *http.Request) 
 	if c.ws, err = h.hub.AcceptWithPong(w, r, c.handlePong); err != nil {
 		return // AcceptWithPong has answered
 	}
+	h.access.watch(c.ws, c.caller)
 	h.sessions.serveInBackground(c)
 }
 

@@ -33,6 +33,7 @@ type Conn struct {
 	message    *[]byte     // the buffer that Read returned; used by the reader only
 
 	mu              sync.Mutex
+	owner           any // as SetOwner set it
 	users           int // the open transport, the writer and the reader; the last one to release the connection frees it
 	queue           sendQueue
 	reading         bool // a Read is in progress
@@ -69,6 +70,19 @@ func (e *CloseError) Error() string {
 
 // RemoteAddr is the address of the peer, with its port.
 func (c *Conn) RemoteAddr() string { return c.remoteAddr }
+
+// SetOwner records who opened the connection, for Hub.CloseIf.
+func (c *Conn) SetOwner(owner any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owner = owner
+}
+
+func (c *Conn) currentOwner() any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owner
+}
 
 // Done is closed when the connection has ended and everything of it is freed.
 func (c *Conn) Done() <-chan struct{} { return c.done }

@@ -136,6 +136,15 @@ func (h *Hub) appendConns(list []*Conn) []*Conn {
 	return list
 }
 
+// CloseIf closes every connection whose owner matches, as Conn.Close does. A connection without an owner does not match.
+func (h *Hub) CloseIf(match func(owner any) bool, code wire.CloseCode, e *wire.Error) {
+	for _, c := range h.appendConns(nil) {
+		if owner := c.currentOwner(); owner != nil && match(owner) {
+			c.Close(code, e)
+		}
+	}
+}
+
 func errStopping() *wire.Error {
 	return wire.Errorf(wire.Internal, "this instance is stopping: connect again, and another will answer").RetryIn(time.Second)
 }

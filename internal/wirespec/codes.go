@@ -23,6 +23,7 @@ var codes = map[wire.Code]codeInfo{
 	wire.Forbidden:            {status: http.StatusForbidden, fatal: true},
 	wire.NotFound:             {status: http.StatusNotFound},
 	wire.RateLimited:          {status: http.StatusTooManyRequests},
+	wire.ConfigInvalid:        {status: http.StatusUnprocessableEntity},
 	wire.Internal:             {status: http.StatusInternalServerError, fatal: true},
 
 	wire.StaleAttempt:    {status: http.StatusConflict},
