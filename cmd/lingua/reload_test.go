@@ -34,7 +34,9 @@ func TestConfigReload(t *testing.T) {
 	t.Parallel()
 	file := writeConfig(t, operatorsFile("", firstOperator))
 	s := startServer(t, "--config", file)
-	reload := func(token string) result { return runCommand(t, "config", "reload", "--server", s.url, "--token", token) }
+	reload := func(token string) result {
+		return runCommand(t, "config", "reload", "--server", s.url, "--token", token)
+	}
 	if got := reload(firstOperator); got.code != exitOK || !strings.HasPrefix(got.out, "nothing has changed\n") {
 		t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
 	}

@@ -56,12 +56,16 @@ func TestKnows(t *testing.T) {
 		change  func(*auth.Config)
 		unknown string // separated by commas
 	}{
-		"nothing":                      {func(*auth.Config) {}, ""},
-		"other secrets":                {func(c *auth.Config) { c.Keys[0].SHA256, c.OperatorKeys[0] = c.Keys[0].SHA256[1:], "operator-key-next-0123" }, ""},
-		"a removed minter":             {func(c *auth.Config) { c.Keys = c.Keys[1:] }, "minter,session"},
-		"another tenant":               {func(c *auth.Config) { c.Keys[0].Tenant = "beta" }, "minter,session"},
-		"another role":                 {func(c *auth.Config) { c.Keys[1].Role = auth.Metrics }, "viewer"},
-		"a removed signer":             {func(c *auth.Config) { c.Signers = []auth.SignerConfig{{KID: "2026-12", Use: "sign", Secret: nextSecret}} }, "session"},
+		"nothing": {func(*auth.Config) {}, ""},
+		"other secrets": {func(c *auth.Config) {
+			c.Keys[0].SHA256, c.OperatorKeys[0] = c.Keys[0].SHA256[1:], "operator-key-next-0123"
+		}, ""},
+		"a removed minter": {func(c *auth.Config) { c.Keys = c.Keys[1:] }, "minter,session"},
+		"another tenant":   {func(c *auth.Config) { c.Keys[0].Tenant = "beta" }, "minter,session"},
+		"another role":     {func(c *auth.Config) { c.Keys[1].Role = auth.Metrics }, "viewer"},
+		"a removed signer": {func(c *auth.Config) {
+			c.Signers = []auth.SignerConfig{{KID: "2026-12", Use: "sign", Secret: nextSecret}}
+		}, "session"},
 		"a removed node token":         {func(c *auth.Config) { c.NodeTokens = c.NodeTokens[1:] }, "gpu"},
 		"another secret of node token": {func(c *auth.Config) { c.NodeTokens = []string{"gpu-*=gpu-token-next-0123456789", c.NodeTokens[1]} }, ""},
 		"another order of node tokens": {func(c *auth.Config) { c.NodeTokens[0], c.NodeTokens[1] = c.NodeTokens[1], c.NodeTokens[0] }, ""},

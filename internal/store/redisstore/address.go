@@ -165,7 +165,8 @@ func (a Address) options() rueidis.ClientOption {
 		ConnWriteTimeout: writeTimeout, RingScaleEachConn: ringScale,
 		ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
 		DisableCache: true, DisableRetry: true, MaxFlushDelay: 20 * time.Microsecond,
-		PipelineMultiplex: -1, // one connection: the commands of concurrent callers share packets
+		ClientSetInfo:     rueidis.DisableClientSetInfo, // the Redis user of a deployment may run only what the store needs
+		PipelineMultiplex: -1,                           // one connection: the commands of concurrent callers share packets
 		ForceSingleClient: a.Kind == KindStandalone,
 	}
 	if a.TLS {
