@@ -83,16 +83,18 @@ func (c *keysNewCmd) Run(io streams) error {
 
 // writeTable writes the table of the key for the config file.
 func (c *keysNewCmd) writeTable(w io.Writer, hash string) error {
-	table := fmt.Sprintf("\n[[auth.keys]]\nname = %q\nrole = %q\n", c.Name, c.Role)
+	var table strings.Builder
+	fmt.Fprintf(&table, "\n[[auth.keys]]\nname = %q\nrole = %q\n", c.Name, c.Role)
 	for _, field := range []struct{ name, value string }{{"tenant", c.Tenant}, {"nodes", c.Nodes}} {
 		if field.value != "" {
-			table += fmt.Sprintf("%s = %q\n", field.name, field.value)
+			fmt.Fprintf(&table, "%s = %q\n", field.name, field.value)
 		}
 	}
 	if c.MaxTTL != 0 {
-		table += fmt.Sprintf("max_ttl = %d\n", int(c.MaxTTL.Seconds()))
+		fmt.Fprintf(&table, "max_ttl = %d\n", int(c.MaxTTL.Seconds()))
 	}
-	_, err := fmt.Fprintf(w, "%ssha256 = [%q]\n", table, hash)
+	fmt.Fprintf(&table, "sha256 = [%q]\n", hash)
+	_, err := io.WriteString(w, table.String())
 	return err
 }
 

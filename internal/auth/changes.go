@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +15,7 @@ func (k *Keyring) Changes(next *Keyring) []string {
 	before, after := k.describeKeys(), next.describeKeys()
 	changes = append(changes, compare("key", before, after)...)
 	changes = append(changes, compare("signer", k.describeSigners(), next.describeSigners())...)
-	if !slices.EqualFunc(k.cluster, next.cluster, func(a, b []byte) bool { return string(a) == string(b) }) {
+	if !slices.EqualFunc(k.cluster, next.cluster, bytes.Equal) {
 		changes = append(changes, "cluster_secret changed")
 	}
 	return changes
