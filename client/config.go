@@ -24,8 +24,8 @@ type Config struct {
 	URLs []string
 	// Token is a session token, sent as Authorization: Bearer. Empty: none is sent.
 	Token string
-	// TokenSource returns a token for each reconnect, and for the start if Token is empty: tokens expire, and a session may
-	// outlast them. Nil: Token is used again.
+	// TokenSource returns a token for each reconnect, for the start if Token is empty, and when the token of the connection has
+	// expired: a session may outlast its tokens. Nil: Token is used again.
 	TokenSource func(ctx context.Context) (string, error)
 	// Start is the first message: the two languages, the format of the audio, and further settings.
 	Start wire.SessionStart

@@ -52,6 +52,9 @@ func (r *receiver) handle(conn *connection, kind wire.FrameType, body []byte) er
 		return decode(body, func(e *wire.ErrorFrame) error { return r.handleError(conn, e, len(body)) })
 	case wire.Warning{}.Type():
 		return decode(body, func(w *wire.Warning) error {
+			if w.Code == wire.TokenExpired {
+				r.sender.renewToken()
+			}
 			return r.emit(Warning{Code: string(w.Code), Detail: w.Detail}, len(body))
 		})
 	case wire.GoAway{}.Type():

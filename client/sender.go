@@ -19,6 +19,8 @@ type sender struct {
 	isNumbered bool          // binary frames carry their number
 	keepalive  time.Duration // how often to send something; 0: never
 	queued     chan struct{} // of capacity 1: there may be something to send
+	// token returns another session token; nil: there is no source of tokens.
+	token func(context.Context) (string, error)
 
 	mu            sync.Mutex // guards the fields below
 	journal       journal
@@ -30,6 +32,7 @@ type sender struct {
 	received      int64               // the last durable message that was received
 	acked         int64               // the last one that was acknowledged
 	first         []wire.Frame        // what a resumed connection begins with
+	tokenExpired  bool                // the connection needs another token
 	space         chan struct{}       // closed when the journal has space again; nil: it is not awaited
 }
 
@@ -241,6 +244,35 @@ func (s *sender) acknowledge(seq int64) {
 	signal(s.queued)
 }
 
+// renewToken makes the sender send another token, if there is a source of tokens.
+func (s *sender) renewToken() {
+	s.mu.Lock()
+	s.tokenExpired = s.token != nil
+	s.mu.Unlock()
+	signal(s.queued)
+}
+
+// tokenTimeout limits how long another token is awaited. Audio waits meanwhile.
+const tokenTimeout = 10 * time.Second
+
+// sendToken sends another token if the connection needs one. Without one the scheduler closes the connection.
+func (s *sender) sendToken(conn *connection) error {
+	s.mu.Lock()
+	needed := s.tokenExpired
+	s.tokenExpired = false
+	s.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(conn.ctx, tokenTimeout)
+	defer cancel()
+	token, err := s.token(ctx)
+	if err != nil {
+		return &ConnectionError{Err: fmt.Errorf("no other session token: %w", err)}
+	}
+	return conn.send(conn.ctx, wire.SessionUpdate{Token: token})
+}
+
 // release drops audio of utterances that are over.
 func (s *sender) release(through int64) {
 	s.mu.Lock()
@@ -315,6 +347,11 @@ func (s *sender) sendFirst(conn *connection) error {
 	s.mu.Lock()
 	first := s.first
 	s.first = nil
+	s.mu.Unlock()
+	if err := s.sendToken(conn); err != nil {
+		return err
+	}
+	s.mu.Lock()
 	if s.received > s.acked {
 		s.acked = s.received
 		first = append(first, wire.SessionResultAck{Seq: s.received})

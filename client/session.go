@@ -50,6 +50,7 @@ func Start(ctx context.Context, cfg Config) (*Session, error) {
 	s.started = s.connector.started
 	s.log = cfg.log().With("session_id", s.started.SessionID)
 	s.sender = newSender(s.ctx, &s.started)
+	s.sender.token = cfg.TokenSource
 	s.receiver = newReceiver(s.ctx, s.events, s.sender)
 	go s.run(conn)
 	return s, nil

@@ -313,3 +313,28 @@ func TestContextEndsSession(t *testing.T) {
 		_ = s.Close()
 	})
 }
+
+// A session whose token has expired sends another one, if there is a source of tokens.
+func TestExpiredTokenIsRenewed(t *testing.T) {
+	t.Parallel()
+	f := newFakeScheduler(t, func(p *schedulerConn) {
+		p.answerStart(defaultLimits)
+		p.send(wire.Warning{Code: wire.TokenExpired, Detail: "expired"})
+		var update wire.SessionUpdate
+		p.expect(&update)
+		if update.Token != "another-token" {
+			p.fail("%+v", update)
+		}
+		p.expect(&wire.SessionEnd{})
+		p.send(wire.SessionEnded{SessionID: "s-1"})
+		p.drop()
+	})
+	cfg := f.config()
+	cfg.Token = "first-token"
+	cfg.TokenSource = func(context.Context) (string, error) { return "another-token", nil }
+	s := startSession(t, cfg)
+	if w := next[client.Warning](s); w.Code != string(wire.TokenExpired) {
+		t.Errorf("%+v", w)
+	}
+	s.endSession()
+}

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,7 +65,7 @@ func newNode(cfg Config, h Handler, t timing) (*Node, error) {
 	cfg.ShutdownTimeout = cmp.Or(cfg.ShutdownTimeout, defaultShutdownTimeout)
 	n := &Node{
 		cfg: cfg, handler: h, log: cfg.Log, timing: t, load: loadReader{read: cfg.Load}, endpoints: rotation, http: cfg.HTTPClient,
-		heartbeatNow: make(chan struct{}, 1), registration: registration{nodeID: cfg.ID}, attempts: newAttemptTable(),
+		heartbeatNow: make(chan struct{}, 1), registration: registration{nodeID: cfg.ID, resumeToken: rand.Text()}, attempts: newAttemptTable(),
 	}
 	if n.log == nil {
 		n.log = slog.Default()

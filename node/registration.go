@@ -23,7 +23,9 @@ const (
 
 // registration is what the scheduler assigned to the node.
 type registration struct {
-	nodeID      string
+	nodeID string
+	// resumeToken is the token of the last registration. Before the first it is a secret of the node's own choice, so that a
+	// registration whose answer was lost can be repeated.
 	resumeToken string
 	epoch       int64
 	heartbeats  uint64        // sent in this epoch

@@ -34,6 +34,10 @@ func TestRegistration(t *testing.T) {
 	if err := json.Unmarshal(m.text, &got); err != nil {
 		t.Fatal(err)
 	}
+	secret, _ := got["resume_token"].(string)
+	if delete(got, "resume_token"); len(secret) < 16 {
+		t.Errorf("the first registration has the secret %q", secret)
+	}
 	want := map[string]any{
 		"type": "node_register", "node_id": "gpu-7", "semantic_langs": []any{"en", "es"}, "max_concurrent_jobs": 3.0, "active": []any{},
 	}

@@ -19,6 +19,7 @@ const (
 	Unauthorized         Code = "UNAUTHORIZED"
 	Forbidden            Code = "FORBIDDEN"
 	NotFound             Code = "NOT_FOUND"
+	NameInUse            Code = "NAME_IN_USE"
 	RateLimited          Code = "RATE_LIMITED"
 	ConfigInvalid        Code = "CONFIG_INVALID"
 	Internal             Code = "INTERNAL"

@@ -80,6 +80,7 @@ const (
 	CloseInternal     CloseCode = 4500
 	CloseDraining     CloseCode = 4503
 	CloseSlow         CloseCode = 4504
+	CloseNameInUse    CloseCode = 4509
 	CloseOverloaded   CloseCode = 4529
 )
 
@@ -113,6 +114,7 @@ const (
 	LateAudio        WarningCode = "LATE_AUDIO"
 	DuplicateRequest WarningCode = "DUPLICATE_REQUEST"
 	SpeechLost       WarningCode = "SPEECH_LOST"
+	TokenExpired     WarningCode = "TOKEN_EXPIRED"
 )
 
 // Warning reports that a part of a message was ignored, or that something that was promised does not come.

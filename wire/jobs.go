@@ -75,12 +75,17 @@ type Assignment struct {
 // shared secret, of the time, a dot and the body.
 const SignatureHeader = "X-Lingua-Signature"
 
+// NodeSignatureHeader is the same under a key that only this node and the scheduler have: the SHA-256 of the node's node_token in
+// hexadecimal, as text.
+const NodeSignatureHeader = "X-Lingua-Node-Signature"
+
 // JobAckRequest is the body of POST /v1/job/ack: the node has received the job and will work on it.
 type JobAckRequest struct {
 	JobID     string `json:"job_id"`
 	AttemptID int    `json:"attempt_id"`
 	NodeID    string `json:"node_id"`
 	Epoch     *int64 `json:"epoch,omitempty" doc:"Checked when present."`
+	NodeToken string `json:"node_token,omitempty" maxLength:"128" doc:"The node_token of the registration."`
 }
 
 // JobDoneRequest is the body of POST /v1/job/done.

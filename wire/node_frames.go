@@ -7,7 +7,7 @@ import "encoding/json"
 // NodeRegister registers a node, or resumes its registration over a new connection.
 type NodeRegister struct {
 	NodeID      string `json:"node_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The node's id. Absent: the scheduler generates one."`
-	ResumeToken string `json:"resume_token,omitempty" doc:"The token of the previous registration. The epoch continues if the scheduler still knows it; otherwise a new one begins."`
+	ResumeToken string `json:"resume_token,omitempty" doc:"The token of the previous registration, needed while the node is present. The epoch continues if the scheduler still knows it; otherwise a new one begins. One of 16 to 128 random characters that a node chooses for its first registration makes that repeatable."`
 	Declaration
 }
 
@@ -25,7 +25,7 @@ type NodeRegisterAck struct {
 // NodeHeartbeat reports that the node is alive, which jobs it has, and changes of its declaration.
 type NodeHeartbeat struct {
 	Epoch *int64  `json:"epoch,omitempty" doc:"The epoch acknowledged last. A heartbeat of an earlier epoch is ignored."`
-	HBSeq *uint64 `json:"hb_seq,omitempty" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
+	HBSeq *uint64 `json:"hb_seq,omitempty" minimum:"1" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
 	Declaration
 }
 

@@ -61,7 +61,8 @@ type ActiveAttempt struct {
 
 // RegisterRequest is the body of POST /v1/node/register.
 type RegisterRequest struct {
-	NodeID string `json:"node_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The node's id. Absent: the scheduler generates one."`
+	NodeID    string `json:"node_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The node's id. Absent: the scheduler generates one."`
+	NodeToken string `json:"node_token,omitempty" maxLength:"128" doc:"The node_token of its registration, needed while the node is present. One of 16 to 128 random characters that a node chooses for its first registration makes that repeatable."`
 	Declaration
 }
 
@@ -70,6 +71,7 @@ type RegisterResponse struct {
 	OK                  bool        `json:"ok"`
 	NodeID              string      `json:"node_id"`
 	Epoch               int64       `json:"epoch" doc:"The epoch that this registration began. A later message may carry it, and is then refused if the node has registered again since."`
+	NodeToken           string      `json:"node_token" doc:"The secret of the node: send it with every report, and to register again."`
 	HeartbeatIntervalMS int64       `json:"heartbeat_interval_ms" doc:"The interval of heartbeats, to be jittered by a fifth."`
 	Cancel              []ActiveJob `json:"cancel,omitempty" doc:"Active jobs that the node should stop."`
 	Warnings            []string    `json:"warnings,omitempty" doc:"Why the node gets no jobs although it is registered."`
@@ -77,9 +79,10 @@ type RegisterResponse struct {
 
 // HeartbeatRequest is the body of POST /v1/node/heartbeat.
 type HeartbeatRequest struct {
-	NodeID string  `json:"node_id" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
-	Epoch  *int64  `json:"epoch,omitempty" doc:"The epoch of the registration."`
-	HBSeq  *uint64 `json:"hb_seq,omitempty" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
+	NodeID    string  `json:"node_id" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
+	Epoch     *int64  `json:"epoch,omitempty" doc:"The epoch of the registration."`
+	HBSeq     *uint64 `json:"hb_seq,omitempty" minimum:"1" doc:"The number of the heartbeat, from 1. A heartbeat that arrives after a later one is ignored."`
+	NodeToken string  `json:"node_token,omitempty" maxLength:"128" doc:"The node_token of the registration."`
 	Declaration
 }
 
@@ -87,6 +90,9 @@ type HeartbeatRequest struct {
 type HeartbeatResponse struct {
 	OK     bool        `json:"ok"`
 	Cancel []ActiveJob `json:"cancel" doc:"Jobs that the node should stop."`
+	// Epoch and NodeToken are those of the registration, if the heartbeat registered the node.
+	Epoch     int64  `json:"epoch,omitempty" doc:"The epoch that this heartbeat began, because the node was not registered."`
+	NodeToken string `json:"node_token,omitempty" doc:"The node_token of this registration."`
 }
 
 // ModelNotAvailableRequest is the body of POST /v1/node/model_not_available.
@@ -97,6 +103,7 @@ type ModelNotAvailableRequest struct {
 	Reason    string `json:"reason,omitempty"`
 	JobID     string `json:"job_id,omitempty" doc:"The job that failed because of it, if any: it is retried on another node."`
 	AttemptID int    `json:"attempt_id,omitempty"`
+	NodeToken string `json:"node_token,omitempty" maxLength:"128" doc:"The node_token of the registration."`
 }
 
 // OKResponse confirms a request without further content.

@@ -21,7 +21,7 @@ type SessionTokenResponse struct {
 // SessionStart starts a session between two languages. Each utterance is in one of them.
 type SessionStart struct {
 	SessionID    string              `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"Absent: the id of the session token, or one that the scheduler generates."`
-	ResumeToken  string              `json:"resume_token,omitempty" maxLength:"128" doc:"A secret that the client chooses, of at least 16 characters, in place of one that the scheduler generates. A client that lost the answer repeats session_start with the same session_id and secret and gets the same session."`
+	ResumeToken  string              `json:"resume_token,omitempty" minLength:"16" maxLength:"128" doc:"A secret that the client chooses, of at least 16 characters, in place of one that the scheduler generates. A client that lost the answer repeats session_start with the same session_id and secret and gets the same session."`
 	Langs        []string            `json:"langs" minItems:"2" maxItems:"2" doc:"The two languages, as BCP-47 tags."`
 	SrcLang      string              `json:"src_lang,omitempty" doc:"The language of utterances that do not name one. The first of langs unless given."`
 	TgtLang      string              `json:"tgt_lang,omitempty" doc:"The other language. Optional."`
@@ -82,7 +82,7 @@ type SessionLimits struct {
 	FrameBytes      int64 `json:"frame_bytes"`
 	UtteranceMS     int64 `json:"utterance_ms"`
 	BufferedMS      int64 `json:"buffered_ms" doc:"How far audio may run ahead of real time."`
-	ResumeMS        int64 `json:"resume_ms" doc:"How long after a lost connection the session can be resumed."`
+	ResumeMS        int64 `json:"resume_ms" doc:"How long after a lost connection the session can be resumed at least."`
 	IdleMS          int64 `json:"idle_ms" doc:"The session is closed after this time without any message of the client; a keepalive is one."`
 	OpenUtterances  int   `json:"open_utterances" doc:"The maximum number of utterances that wait for their results."`
 	FirstMessageMS  int64 `json:"first_message_ms"`
@@ -95,7 +95,7 @@ type SessionLimits struct {
 type UtteranceStart struct {
 	UtteranceID string `json:"utterance_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
 	SrcLang     string `json:"src_lang,omitempty" doc:"One of the session's languages; the other one is the target."`
-	RequestID   string `json:"request_id,omitempty" maxLength:"120" pattern:"^[A-Za-z0-9._:-]+$" doc:"The same request_id never creates a second job. Absent: the scheduler generates one."`
+	RequestID   string `json:"request_id,omitempty" maxLength:"120" pattern:"^[A-Za-z0-9._:-]+$" doc:"Within a session the same request_id never creates a second job. Absent: the scheduler generates one."`
 }
 
 // AudioChunk is audio of the open utterance, or its end. A binary frame carries the same audio without the other fields.
@@ -166,7 +166,7 @@ type SessionResult struct {
 	TgtLang        string          `json:"tgt_lang"`
 	TextSrc        string          `json:"text_src,omitempty"`
 	TextTgt        string          `json:"text_tgt,omitempty"`
-	Result         json.RawMessage `json:"result,omitempty" doc:"The node's result, unchanged."`
+	Result         json.RawMessage `json:"result,omitempty" doc:"The node's result, with tts and tts_audio of its job_result if its speech comes in frames."`
 	Latency        SessionLatency  `json:"latency"`
 	Usage          SessionUsage    `json:"usage"`
 	TTS            string          `json:"tts,omitempty" enum:"follows,none,lost" doc:"Whether speech follows in binary frames."`
@@ -187,13 +187,15 @@ type SessionUsage struct {
 	AudioMS int64 `json:"audio_ms"`
 }
 
-// SessionUpdate changes the settings of a session from the next utterance on. An absent field is unchanged.
+// SessionUpdate changes the settings of a session: segmentation at once, the others from the next utterance on. An absent field is
+// unchanged.
 type SessionUpdate struct {
 	SrcLang      string               `json:"src_lang,omitempty"`
 	Segmentation *SessionSegmentation `json:"segmentation,omitempty"`
 	Partials     *bool                `json:"partials,omitempty"`
 	TTS          *bool                `json:"tts,omitempty"`
 	Options      *DispatchOptions     `json:"options,omitempty"`
+	Token        string               `json:"token,omitempty" doc:"Another session token for the same session, minted with the same key. It replaces the one with which the connection was made."`
 }
 
 // SessionCancel cancels an utterance: the named one, or the open one if none is named.

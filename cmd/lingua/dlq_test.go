@@ -47,9 +47,13 @@ func TestDeadLettersArePrintable(t *testing.T) {
 		t.Errorf("the list is complete:\n%s", all)
 	}
 	for i, want := range []string{`"body": "\u009b31m"`, "no JSON \\x1b]0;mine\\a\\tat\nall\ufffd\n", "third"} {
-		got := lingua("dlq", "show", list.DeadLetters[i].ID).out
+		shown := lingua("dlq", "show", list.DeadLetters[i].ID)
+		for shown.code != exitOK && strings.Contains(shown.err, string(wire.SchedulerDependencyDown)) {
+			shown = lingua("dlq", "show", list.DeadLetters[i].ID) // the machine is too busy for Redis to answer in time
+		}
+		got := shown.out
 		if !strings.Contains(got, want) || !regexp.MustCompile(`(?m)^reason +NOT_UNDERSTOOD\ndeliveries +1$`).MatchString(got) {
-			t.Errorf("no %q:\n%q", want, got)
+			t.Errorf("no %q:\n%q\n%s", want, got, shown.err)
 		}
 	}
 	if got := lingua("dlq", "replay", list.DeadLetters[2].ID); !strings.Contains(got.out, "put into the inbox of the queried instance") {

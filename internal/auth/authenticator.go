@@ -67,7 +67,8 @@ func (a *Authenticator) Authenticate(token string) (*Principal, Reason) {
 	return p, reason
 }
 
-// authenticate looks a secret up by its hash: a caller that measures how long that takes learns about the hash, and not about the secret.
+// authenticate looks a secret up by its hash: how long that takes depends on the hash, which says nothing about
+// the secret.
 func (k *Keyring) authenticate(token string, now time.Time) (*Principal, Reason) {
 	if k.Empty() {
 		return anyone, ""

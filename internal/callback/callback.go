@@ -28,6 +28,8 @@ import (
 type Config struct {
 	Allowed []netip.Prefix // networks in which nodes may be
 	Secret  []byte         // signs requests; empty: not signed
+	// Resolver resolves the names of nodes; nil: the system's.
+	Resolver *net.Resolver
 }
 
 // Caller is a dispatch.Transport over HTTP.
@@ -47,7 +49,7 @@ const maxResponse = 4 << 10
 // New makes a Caller.
 func New(cfg Config) *Caller {
 	c := &Caller{cfg: cfg}
-	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 30 * time.Second, Control: c.checkDial}
+	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 30 * time.Second, Control: c.checkDial, Resolver: cfg.Resolver}
 	c.client = &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dialer.DialContext,
@@ -125,6 +127,9 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 	req.Header.Set("User-Agent", "lingua-scheduler")
 	if len(c.cfg.Secret) > 0 {
 		req.Header.Set(wire.SignatureHeader, Sign(c.cfg.Secret, time.Now(), body))
+	}
+	if to.SecretHash != "" {
+		req.Header.Set(wire.NodeSignatureHeader, Sign([]byte(to.SecretHash), time.Now(), body))
 	}
 	if dispatch.Expired(ctx) {
 		return fmt.Errorf("%w: it was too late to send it", dispatch.ErrRefused)

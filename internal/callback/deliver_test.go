@@ -2,6 +2,9 @@ package callback_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -265,5 +268,33 @@ func TestRequest(t *testing.T) {
 		if signed := got.signature != ""; signed != (secret != "") {
 			t.Errorf("secret %q, signature %q", secret, got.signature)
 		}
+	}
+}
+
+// TestNodeSignature: a node that has a secret gets requests that are signed with a key that only it can derive.
+func TestNodeSignature(t *testing.T) {
+	t.Parallel()
+	type call struct {
+		signature string
+		body      []byte
+	}
+	calls := make(chan call, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		calls <- call{r.Header.Get(wire.NodeSignatureHeader), body}
+	}))
+	t.Cleanup(srv.Close)
+	const token = "the-node-token-of-n1"
+	n := &core.Node{ID: "n1", Callback: srv.URL, SecretHash: core.HashSecret(token)}
+	if err := newCaller(t, callback.Config{}).Deliver(t.Context(), n, job); err != nil {
+		t.Fatal(err)
+	}
+	got := <-calls
+	unix, sum, _ := strings.Cut(strings.TrimPrefix(got.signature, "t="), ",v1=")
+	hashed := sha256.Sum256([]byte(token))
+	mac := hmac.New(sha256.New, []byte(hex.EncodeToString(hashed[:])))
+	mac.Write([]byte(unix + "." + string(got.body)))
+	if want := hex.EncodeToString(mac.Sum(nil)); sum != want {
+		t.Errorf("the signature is %q, want v1=%s", got.signature, want)
 	}
 }

@@ -2,6 +2,9 @@ package core
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -218,6 +221,19 @@ type Node struct {
 	Tenant       TenantID
 	Callback     string     // URL at which an HTTP node receives its jobs
 	Owner        InstanceID // the instance to which its WebSocket is connected; empty: none
+	// SecretHash is HashSecret of the secret of its registration. A caller that knows the secret is the node.
+	SecretHash string
+}
+
+// HashSecret is the hash of a node's secret, which is kept in its place.
+func HashSecret(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// HasSecret reports whether a secret is that of the node's registration.
+func (n *Node) HasSecret(secret string) bool {
+	return n.SecretHash != "" && subtle.ConstantTimeCompare([]byte(n.SecretHash), []byte(HashSecret(secret))) == 1
 }
 
 // EffectiveHealth returns the health with the drain of an operator applied.

@@ -111,13 +111,13 @@ func (h *harness) register(id string, slots int, a store.Activity, change ...fun
 // heartbeat sends a heartbeat; nil means that it does not list jobs. It returns the jobs that the node should stop.
 func (h *harness) heartbeat(id string, active []store.ActiveJob) []store.ActiveJob {
 	h.t.Helper()
-	cancel, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{
+	beat, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{
 		Node: core.NodeID(id), Activity: store.Activity{Lists: active != nil, Active: active},
 	})
 	if err != nil {
 		h.t.Fatalf("heartbeat %s: %v", id, err)
 	}
-	return cancel
+	return beat.Cancel
 }
 
 // advance lets time pass while the named nodes send heartbeats every second, which list the jobs that they received

@@ -279,6 +279,17 @@ func (f *Fleet) Mark(m store.Mark) {
 // Silent iterates over the last declarations of the silent nodes, in no order.
 func (f *Fleet) Silent() iter.Seq[*core.Node] { return f.silent.values() }
 
+// TenantOf returns the tenant of a node in view, or of a silent one; empty if neither is known.
+func (f *Fleet) TenantOf(id core.NodeID) core.TenantID {
+	if n := f.Node(id); n != nil {
+		return n.Declared().Tenant
+	}
+	if declared := f.silent.get(id); declared != nil {
+		return declared.Tenant
+	}
+	return ""
+}
+
 // setSilent records the declaration of a silent node; nil: the node is not silent.
 func (f *Fleet) setSilent(id core.NodeID, declared *core.Node) {
 	if declared == nil {

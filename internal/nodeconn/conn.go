@@ -16,6 +16,7 @@ type conn struct {
 	id core.NodeID
 	// connection tells this connection of the node from its earlier and later ones.
 	connection uint64
+	secret     string // of the node's registration
 
 	// Only the goroutine that reads the connection uses these: what the node has declared so far, and the attempts whose results
 	// were accepted and whose speech is to come.

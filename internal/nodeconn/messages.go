@@ -81,7 +81,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 	p.Apply(&n.declared)
 	b.Patch.Connection = n.connection
 	b.Patch.Health = n.declared.Health // a heartbeat without health repeats the last one
-	cancel, err := s.Nodes.Heartbeat(ctx, b)
+	beat, err := s.Nodes.Heartbeat(ctx, b)
 	var we *wire.Error
 	if errors.As(err, &we) && we.Code == wire.NotFound {
 		return s.readmit(ctx, n, a)
@@ -89,7 +89,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 	if err != nil {
 		return convert.Error(err)
 	}
-	for _, job := range cancel {
+	for _, job := range beat.Cancel {
 		n.ws.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt}})
 	}
 	return nil
@@ -97,13 +97,13 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 
 // readmit registers a node that the store has lost, by what it has declared so far.
 func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.Error {
-	r, err := s.Nodes.RestoreNode(ctx, n.declared, n.connection, a)
+	r, err := s.Nodes.RestoreNode(ctx, n.declared, n.secret, n.connection, a)
 	if err != nil {
 		return convert.Error(err)
 	}
 	n.setEpoch(r.Node.Epoch)
 	n.ws.Send(wire.NodeRegisterAck{
-		NodeID: string(n.id), Epoch: int64(r.Node.Epoch), ResumeToken: s.resumeToken(n.id, r.Node.Epoch),
+		NodeID: string(n.id), Epoch: int64(r.Node.Epoch), ResumeToken: resumeToken(r.Node.Epoch, n.secret),
 		HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", Cancel: convert.ActiveJobs(r.Cancel),
 	})
 	return nil

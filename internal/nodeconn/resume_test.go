@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
-	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -17,6 +16,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
+
+func secretOf(id core.NodeID) string { return "the-secret-of-node-" + string(id) }
 
 // TestResumeToken: a token resumes only the current epoch of its own node, on the instance to which the node was connected.
 func TestResumeToken(t *testing.T) {
@@ -27,6 +28,7 @@ func TestResumeToken(t *testing.T) {
 		{ID: "n", Health: core.HealthReady, Owner: "i-a"}, {ID: "elsewhere", Health: core.HealthReady, Owner: "i-b"},
 		{ID: "offline", Health: core.HealthOffline, Owner: "i-a"}, {ID: "other", Health: core.HealthReady, Owner: "i-a"},
 	} {
+		n.SecretHash = core.HashSecret(secretOf(n.ID))
 		r, err := st.Register(t.Context(), store.RegisterParams{Node: n, Load: core.UnknownLoad})
 		if err != nil {
 			t.Fatal(err)
@@ -34,11 +36,10 @@ func TestResumeToken(t *testing.T) {
 		epochs[n.ID] = r.Node.Epoch
 	}
 	s := &Server{ServerOptions: ServerOptions{
-		Instance: "i-a", Signer: auth.Signer("a secret"),
-		Nodes: nodes.New(nodes.Config{Instance: "i-a"}, st, fleet.New(15*time.Second), nil, telemetry.New(), slog.New(slog.DiscardHandler)),
+		Instance: "i-a",
+		Nodes:    nodes.New(nodes.Config{Instance: "i-a"}, st, fleet.New(15*time.Second), nil, telemetry.New(), slog.New(slog.DiscardHandler)),
 	}}
-	forger := &Server{ServerOptions: ServerOptions{Signer: auth.Signer("another secret")}}
-	token := func(id core.NodeID) string { return s.resumeToken(id, epochs[id]) }
+	token := func(id core.NodeID) string { return resumeToken(epochs[id], secretOf(id)) }
 	for name, c := range map[string]struct {
 		id    core.NodeID
 		token string
@@ -46,19 +47,21 @@ func TestResumeToken(t *testing.T) {
 	}{
 		"the node's own":          {"n", token("n"), true},
 		"none":                    {"n", "", false},
-		"without a signature":     {"n", "1", false},
+		"without a secret":        {"n", "1", false},
+		"without an epoch":        {"n", secretOf("n"), false},
 		"no number":               {"n", "x.y", false},
 		"of another node":         {"n", token("other"), false},
-		"of another secret":       {"n", forger.resumeToken("n", epochs["n"]), false},
-		"of an earlier epoch":     {"n", s.resumeToken("n", epochs["n"]-1), false},
+		"of another secret":       {"n", resumeToken(epochs["n"], "another-secret-of-a-node"), false},
+		"of an earlier epoch":     {"n", resumeToken(epochs["n"]-1, secretOf("n")), false},
 		"with another epoch":      {"n", "9" + token("n"), false},
 		"changed":                 {"n", token("n") + "x", false},
-		"of an unknown node":      {"unknown", s.resumeToken("unknown", 1), false},
+		"of an unknown node":      {"unknown", resumeToken(1, secretOf("unknown")), false},
 		"of an offline node":      {"offline", token("offline"), false},
 		"of another instance's":   {"elsewhere", token("elsewhere"), false},
 		"of a node with a prefix": {"n 1", token("n"), false},
 	} {
-		got := s.resumable(t.Context(), &wire.NodeRegister{NodeID: string(c.id), ResumeToken: c.token})
+		epoch, secret := parseResumeToken(c.token)
+		got := s.resumable(t.Context(), c.id, epoch, secret)
 		if (got != nil) != c.want || got != nil && (got.ID != c.id || got.Epoch != epochs[c.id]) {
 			t.Errorf("a token %s resumes %+v", name, got)
 		}

@@ -2,7 +2,6 @@ package nodeconn
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -39,9 +38,7 @@ type ServerOptions struct {
 	Nodes    *nodes.Registry
 	Sessions Sessions
 	Read     *convert.Reader
-	// Signer signs the resume tokens of nodes.
-	Signer auth.Signer
-	Log    *slog.Logger
+	Log      *slog.Logger
 	// HeartbeatInterval is how often nodes are asked to send a heartbeat.
 	HeartbeatInterval time.Duration
 	// FirstMessage is within what time a new connection must register, Grace how long a node that lost its connection has to
@@ -128,17 +125,18 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 		in.NodeID = string(nodes.NewID())
 	}
 	defer s.Conns.lockNode(core.NodeID(in.NodeID))()
-	p.Owner, p.Connection = &s.Instance, s.Conns.newConnectionID()
+	epoch, secret := parseResumeToken(in.ResumeToken)
+	p.Owner, p.Connection, p.Secret = &s.Instance, s.Conns.newConnectionID(), secret
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered"}
-	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection}
+	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret}
 	drained := false
-	if known := s.resumable(ctx, in); known != nil {
-		cancel, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: known.Epoch, Patch: p, Activity: a})
+	if known := s.resumable(ctx, n.id, epoch, secret); known != nil {
+		beat, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: known.Epoch, Patch: p, Activity: a})
 		if err == nil {
 			err = s.Nodes.Reconnected(ctx, n.id, known.Epoch, n.connection)
 		}
 		if err == nil {
-			n.epoch, drained, ack.Status, ack.Cancel = known.Epoch, known.Drained, "resumed", convert.ActiveJobs(cancel)
+			n.epoch, drained, ack.Status, ack.Cancel = known.Epoch, known.Drained, "resumed", convert.ActiveJobs(beat.Cancel)
 		}
 	}
 	if n.epoch == 0 {
@@ -146,11 +144,11 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 		if err != nil {
 			return nil, convert.Error(err)
 		}
-		n.epoch, drained, ack.Cancel = r.Node.Epoch, r.Node.Drained, convert.ActiveJobs(r.Cancel)
+		n.epoch, n.secret, drained, ack.Cancel = r.Node.Epoch, r.Secret, r.Node.Drained, convert.ActiveJobs(r.Cancel)
 	}
 	n.declared = p.Declare(n.id)
 	ack.NoAudio = s.withoutAudio(in.Active, ack.Cancel)
-	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), s.resumeToken(n.id, n.epoch)
+	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), resumeToken(n.epoch, n.secret)
 	ws.Send(ack)
 	if drained {
 		ws.Send(wire.Drain{Drained: true})
@@ -163,24 +161,34 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	return n, nil
 }
 
-// resumeToken is a signed epoch: it proves that the node was registered in it.
-func (s *Server) resumeToken(id core.NodeID, epoch core.Epoch) string {
-	return strconv.FormatInt(int64(epoch), 10) + "." + s.Signer.Sign(resumeMessage(id, epoch))
+// resumeToken is the token with which a node proves that it was registered in an epoch: the epoch, a dot and the node's secret.
+func resumeToken(epoch core.Epoch, secret string) string {
+	return strconv.FormatInt(int64(epoch), 10) + "." + secret
 }
 
-func resumeMessage(id core.NodeID, epoch core.Epoch) string { return fmt.Sprintf("%s %d", id, epoch) }
+// parseResumeToken returns the epoch and the secret of a token. The epoch is 0 if the node has chosen the secret itself, and the
+// secret is empty if the text is none.
+func parseResumeToken(token string) (core.Epoch, string) {
+	epoch, secret := core.Epoch(0), token
+	if number, rest, ok := strings.Cut(token, "."); ok {
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+			epoch, secret = core.Epoch(n), rest
+		}
+	}
+	if !nodes.ValidSecret(secret) {
+		return 0, ""
+	}
+	return epoch, secret
+}
 
 // resumable is the node whose epoch a registration resumes; nil when it must begin another. On another instance a node always
 // begins another epoch, which distinguishes it from its connection here.
-func (s *Server) resumable(ctx context.Context, in *wire.NodeRegister) *core.Node {
-	number, signature, _ := strings.Cut(in.ResumeToken, ".")
-	epoch, err := strconv.ParseInt(number, 10, 64)
-	id := core.NodeID(in.NodeID)
-	if err != nil || !s.Signer.Verify(resumeMessage(id, core.Epoch(epoch)), signature) {
+func (s *Server) resumable(ctx context.Context, id core.NodeID, epoch core.Epoch, secret string) *core.Node {
+	if epoch == 0 || secret == "" {
 		return nil
 	}
 	now, err := s.Nodes.Node(ctx, id)
-	if err != nil || now.Node.Epoch != core.Epoch(epoch) || now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance {
+	if err != nil || now.Node.Epoch != epoch || !now.Node.HasSecret(secret) || now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance {
 		return nil
 	}
 	return now.Node

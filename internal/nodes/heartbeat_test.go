@@ -15,11 +15,11 @@ import (
 // heartbeat sends a heartbeat and fails the test if it is refused.
 func (h *harness) heartbeat(b nodes.Heartbeat) []store.ActiveJob {
 	h.t.Helper()
-	stop, err := h.registry.Heartbeat(h.t.Context(), b)
+	beat, err := h.registry.Heartbeat(h.t.Context(), b)
 	if err != nil {
 		h.t.Fatalf("heartbeat of %s: %v", b.Node, err)
 	}
-	return stop
+	return beat.Cancel
 }
 
 func TestHeartbeatPatchChangesTheDeclaration(t *testing.T) {

@@ -17,7 +17,7 @@ func (r *Registry) MarkLost(ctx context.Context, id core.NodeID, epoch core.Epoc
 	}
 	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
 	r.log.Info("node did not reconnect; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
-	r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Jobs: moved, Detail: "did not reconnect"})
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: offline.Tenant, Jobs: moved, Detail: "did not reconnect"})
 	return err
 }
 
@@ -37,7 +37,7 @@ func (r *Registry) Leave(ctx context.Context, id core.NodeID, epoch core.Epoch) 
 			return err
 		}
 	}
-	r.cfg.Events.Record(store.Event{Kind: store.EventNodeLeft, Node: id, Jobs: moved})
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeLeft, Node: id, Tenant: offline.Tenant, Jobs: moved})
 	r.log.Info("node left", "node_id", id, "epoch", epoch, "jobs", moved, "stays_drained", offline.Drained)
 	return nil
 }
@@ -100,7 +100,7 @@ func (r *Registry) Remove(ctx context.Context, id core.NodeID) (Removed, error) 
 		}
 		return Removed{}, wire.FieldErrorf(wire.StaleEpoch, "node_id", "node %s has registered again meanwhile, so it still runs: stop it first, or drain it", id)
 	}
-	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRemoved, Node: id, Jobs: moved})
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRemoved, Node: id, Tenant: before.Node.Tenant, Jobs: moved})
 	r.log.Info("node removed", "node_id", id, "epoch", before.Node.Epoch, "jobs", moved)
 	return Removed{Before: before, Moved: moved}, nil
 }

@@ -27,6 +27,8 @@ type Patch struct {
 	Load     *core.Load
 	// Connection is the number of the connection over which the patch came, 0: none. It is not part of the declaration.
 	Connection uint64
+	// Secret is the secret that the node shows, empty: none. It is not part of the declaration.
+	Secret string
 }
 
 // Full reports whether the patch contains everything that an HTTP node must declare to get jobs.

@@ -5,6 +5,7 @@ package nodes
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -29,6 +30,8 @@ type Config struct {
 	MarkFor   time.Duration // how long a service that a node reported as unavailable is marked
 	MarkRate  int           // how many such reports a node may send in a minute
 	Events    *events.Recorder
+	// RequireSecret lets a node that is present be registered again only with its secret.
+	RequireSecret bool
 }
 
 // Store is the part of the store that this package uses.
@@ -77,6 +80,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, jobs Jobs, m *telemetry.Metrics,
 // Registered is the result of a registration.
 type Registered struct {
 	Node   *core.Node
+	Secret string            // of the node, from now on
 	Cancel []store.ActiveJob // jobs that the node should stop
 }
 
@@ -86,21 +90,31 @@ func (r *Registry) Register(ctx context.Context, id core.NodeID, p Patch, a stor
 		id = NewID()
 	}
 	p.normalise()
-	return r.register(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Connection: p.Connection})
+	return r.register(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Connection: p.Connection}, p.Secret)
 }
 
 // NewID makes an id for a node that has none.
 func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).String()) }
 
 // RestoreNode registers a connected node that the store has lost, with everything that it has declared so far.
-func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, connection uint64, a store.Activity) (Registered, error) {
+func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, secret string, connection uint64, a store.Activity) (Registered, error) {
 	declared.Capability.Normalise()
-	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection})
+	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection}, secret)
 }
 
-func (r *Registry) register(ctx context.Context, p store.RegisterParams) (Registered, error) {
+// register registers a node with the secret that it shows, or with a new one if that is empty.
+func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret string) (Registered, error) {
+	if secret == "" {
+		secret = rand.Text()
+	}
+	p.Node.SecretHash = core.HashSecret(secret)
 	takenOver := r.hasOtherOwner(&p.Node)
+	p.RequireSecret = r.cfg.RequireSecret
 	reply, err := r.store.Register(ctx, p)
+	if errors.Is(err, store.ErrNameTaken) {
+		r.metrics.NodeRegistration.WithLabelValues("refused").Inc()
+		return Registered{}, nameInUse(p.Node.ID)
+	}
 	if err != nil {
 		r.metrics.NodeRegistration.WithLabelValues("error").Inc()
 		return Registered{}, r.storeError(ctx, "register", err)
@@ -116,7 +130,7 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams) (Regist
 	r.metrics.NodeRegistration.WithLabelValues(status).Inc()
 	r.log.Info("node registered", "node_id", p.Node.ID, "epoch", reply.Node.Epoch, "status", status,
 		"max_concurrent_jobs", reply.Node.MaxJobs, "kept", len(reply.Kept), "orphans", len(reply.Orphans), "strays", len(reply.Strays))
-	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRegistered, Node: p.Node.ID, Detail: status})
+	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRegistered, Node: p.Node.ID, Tenant: p.Node.Tenant, Detail: status})
 
 	// The jobs that the node still has belong to the new epoch before the node learns of it.
 	cancel, err := r.jobs.RebindJobs(ctx, reply.Node.Epoch, reply.Kept)
@@ -126,7 +140,16 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams) (Regist
 	cancel = append(append(cancel, reply.Cancels...), r.jobs.ResolveStrays(ctx, reply.Strays, reply.Young)...)
 	r.jobs.MoveOrphans(reply.Orphans)
 	r.notifyFreeSlots(reply.Node.ID, reply.Occupancy)
-	return Registered{Node: reply.Node, Cancel: cancel}, nil
+	return Registered{Node: reply.Node, Secret: secret, Cancel: cancel}, nil
+}
+
+// nameRetry is when a node tries again whose name is in use.
+const nameRetry = 2 * time.Second
+
+// nameInUse is the answer to a node whose name another one uses.
+func nameInUse(id core.NodeID) *wire.Error {
+	return wire.FieldErrorf(wire.NameInUse, "node_id",
+		"node %s is registered and present, and this is not its secret: send the token of its last registration, wait until it is gone, or use another name", id).RetryIn(nameRetry)
 }
 
 // hasOtherOwner reports whether a node that registers was connected to another instance until now, as far as this instance
@@ -150,8 +173,8 @@ type Heartbeat struct {
 }
 
 // Heartbeat handles a heartbeat and returns the jobs that the node should stop. A heartbeat that contains everything that a
-// registration would registers an unknown node.
-func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJob, error) {
+// registration would registers an unknown node; the result then has the node.
+func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, error) {
 	began := time.Now()
 	defer func() {
 		r.metrics.HeartbeatLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
@@ -159,21 +182,21 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 	b.Patch.normalise()
 	known, err := r.knownDeclaration(ctx, b.Node)
 	if err != nil {
-		return nil, err
+		return Registered{}, err
 	}
 	for again := false; known != nil; again = true {
 		result, err := r.storeHeartbeat(ctx, &b, known, again)
 		if err != nil {
-			return nil, r.storeError(ctx, "heartbeat", err)
+			return Registered{}, r.storeError(ctx, "heartbeat", err)
 		}
 		switch result.Verdict {
 		case store.StaleEpoch:
-			return nil, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
+			return Registered{}, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
 		case store.TooLate:
 			if ctx.Err() != nil {
-				return nil, r.storeError(ctx, "heartbeat", ctx.Err())
+				return Registered{}, r.storeError(ctx, "heartbeat", ctx.Err())
 			}
-			return nil, nil // a later heartbeat arrived first and contains everything
+			return Registered{}, nil // a later heartbeat arrived first and contains everything
 		case store.OK:
 			if !b.Patch.isContainedIn(result.Node) {
 				known = result.Node // it had changed since this instance last read it: apply the patch to that
@@ -182,19 +205,18 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) ([]store.ActiveJo
 			if result.Node.Disconnected && (b.Patch.Connection != 0 || result.Node.Callback != "") {
 				// It has a callback_url now, or the store has lost that it is connected again.
 				if _, err := r.connect(ctx, store.ConnectParams{Node: b.Node, Epoch: result.Node.Epoch, Connection: b.Patch.Connection}); err != nil {
-					return nil, err
+					return Registered{}, err
 				}
 			}
-			return r.applyHeartbeat(ctx, known, &result), nil
+			return Registered{Cancel: r.applyHeartbeat(ctx, known, &result)}, nil
 		}
 		known = nil
 	}
 	if !b.Patch.Full() || b.Patch.Connection != 0 {
 		// A connected node is registered by the instance that has its connection, from all that it has declared over it.
-		return nil, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
+		return Registered{}, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
-	reply, err := r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true})
-	return reply.Cancel, err
+	return r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true}, b.Patch.Secret)
 }
 
 // knownDeclaration returns the declaration of a node, from the fleet or the store; nil if the node is unknown.
@@ -265,7 +287,7 @@ func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (sto
 		if drained {
 			kind = store.EventNodeDrained
 		}
-		r.cfg.Events.Record(store.Event{Kind: kind, Node: id})
+		r.cfg.Events.Record(store.Event{Kind: kind, Node: id, Tenant: status.Node.Tenant})
 	}
 	return status, err
 }

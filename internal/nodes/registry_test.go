@@ -115,7 +115,7 @@ func TestRestoreNodeRegistersTheWholeDeclaration(t *testing.T) {
 		if _, err := h.mem.Remove(t.Context(), store.RemoveParams{Node: "a"}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := h.registry.RestoreNode(t.Context(), declared, 1, store.Activity{Lists: true})
+		r, err := h.registry.RestoreNode(t.Context(), declared, "the-secret-of-the-node", 1, store.Activity{Lists: true})
 		if err != nil {
 			t.Fatal(err)
 		}

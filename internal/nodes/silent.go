@@ -36,7 +36,7 @@ func (r *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[
 		if !hasJobs[id] {
 			// All instances notice it; one of them records it.
 			if first, err := r.store.Debounce(ctx, "silent:"+string(id), r.cfg.Presence); err == nil && first {
-				r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Detail: "silent"})
+				r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: r.fleet.TenantOf(id), Detail: "silent"})
 			}
 			return
 		}
@@ -70,7 +70,7 @@ func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) err
 	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
 	if moved > 0 {
 		r.log.Warn("node is silent; its jobs are moved", "node_id", id, "jobs", moved)
-		r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Jobs: moved, Detail: "silent"})
+		r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: r.fleet.TenantOf(id), Jobs: moved, Detail: "silent"})
 	}
 	if err != nil {
 		return err
@@ -89,8 +89,9 @@ func (r *Registry) EvictSilent(ctx context.Context) {
 			if s.Age < r.cfg.Retention {
 				continue
 			}
+			tenant := r.fleet.TenantOf(s.Node)
 			if removed, err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil && removed {
-				r.cfg.Events.Record(store.Event{Kind: store.EventNodeEvicted, Node: s.Node})
+				r.cfg.Events.Record(store.Event{Kind: store.EventNodeEvicted, Node: s.Node, Tenant: tenant})
 				r.log.Info("node evicted", "node_id", s.Node, "silent_for", s.Age.Round(time.Second).String())
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
 
@@ -78,3 +79,8 @@ func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reload
 
 // Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
 func (s *Scheduler) Reload() (reload.Result, error) { return s.credentials.reloader.Reload() }
+
+// forServer returns the credentials as the HTTP server uses them.
+func (c *credentials) forServer(cfg *config.Config) server.Credentials {
+	return server.Credentials{Auth: c.auth, Reload: c.reloader, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), PeerTLS: c.peers}
+}

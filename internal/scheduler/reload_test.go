@@ -340,6 +340,7 @@ func TestInvalidReloadChangesNothing(t *testing.T) {
 func TestReloadClosesConnectionsOfRemovedKeys(t *testing.T) {
 	t.Parallel()
 	r := startRotation(t, 1)
+	committed := make(chan struct{}, 1)
 	start := func() (*client.Session, chan error) {
 		s, err := r.startSession(t.Context())
 		if err != nil {
@@ -348,10 +349,13 @@ func TestReloadClosesConnectionsOfRemovedKeys(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		ended := make(chan error, 2)
 		go func() {
-			for _, err := range s.Events() {
+			for e, err := range s.Events() {
 				if err != nil {
 					ended <- err
 					return
+				}
+				if _, ok := e.(client.UtteranceCommitted); ok {
+					committed <- struct{}{}
 				}
 			}
 			ended <- nil
@@ -359,9 +363,11 @@ func TestReloadClosesConnectionsOfRemovedKeys(t *testing.T) {
 		return s, ended
 	}
 	_, oldEnded := start()
+	renewed, renewedEnded := start()
 	r.reload("new", "old")
 	r.age.Store("new")
 	newSession, newEnded := start()
+	r.renew(renewed, committed)
 	r.reload("new") // removes the signer of the first session
 	var refused *client.ConnectionError
 	timeout := time.AfterFunc(waitLimit, func() { oldEnded <- errors.New("it is still open") })
@@ -369,10 +375,34 @@ func TestReloadClosesConnectionsOfRemovedKeys(t *testing.T) {
 	if err := <-oldEnded; !errors.As(err, &refused) || refused.Frame == nil || refused.Frame.Code != wire.Unauthorized {
 		t.Errorf("the session of a removed signer: %v", err)
 	}
-	if err := newSession.Close(); err != nil {
-		t.Error(err)
+	for s, ended := range map[*client.Session]chan error{newSession: newEnded, renewed: renewedEnded} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil && !errors.Is(err, client.ErrClosed) {
+			t.Errorf("another session: %v", err)
+		}
 	}
-	if err := <-newEnded; err != nil && !errors.Is(err, client.ErrClosed) {
-		t.Errorf("the other session: %v", err)
+}
+
+// renew sends a session another token, and waits until the instance has it.
+func (r *rotation) renew(s *client.Session, committed <-chan struct{}) {
+	r.t.Helper()
+	api := sim.NewAPI(r.anyURL())
+	defer api.Close()
+	api.Token = r.secret("minter")
+	var token wire.SessionTokenResponse
+	if err := api.Post(r.t.Context(), "/v1/sessions", wire.SessionTokenRequest{SessionID: s.ID(), TTLSeconds: 7200}, &token); err != nil {
+		r.t.Fatal(err)
 	}
+	if err := s.Update(wire.SessionUpdate{Token: token.Token}); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := s.Write(tone(100)); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := s.Commit(); err != nil {
+		r.t.Fatal(err)
+	}
+	<-committed // messages are handled in order
 }

@@ -93,8 +93,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if transport == nil {
 		transport = s.caller
 	}
-	signer := auth.Signer(rand.Text()) // what it signs, only this instance verifies
-	urls := audio.URLs{Signer: signer}
+	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	directory := session.NewDirectory(sessionConfig(c, instance), s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
@@ -104,7 +103,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	nodesCfg := nodesConfig(c, instance)
-	nodesCfg.Events = s.events
+	nodesCfg.Events, nodesCfg.RequireSecret = s.events, cfg.Auth.NodeSecretRequired()
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
@@ -115,13 +114,14 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.countClose, Log: log})
 	read := convert.NewReader(s.caller.Check)
 	nodeServer := nodeconn.NewServer(nodeconn.ServerOptions{
-		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Signer: signer, Log: log,
+		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Log: log,
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
+	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
 	s.Server = server.New(server.Options{
-		Bus: s.Bus, PeerTLS: s.credentials.peers, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, Auth: s.credentials.auth, Reload: s.credentials.reloader, FirstMessage: firstMessageTimeout,
-		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
+		Bus: s.Bus, Credentials: s.credentials.forServer(&cfg), Read: read, Audio: s.Audio, AudioURLs: urls,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
+		Jobs: s.Jobs, Nodes: s.Nodes, Verifier: verifier, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(),

@@ -22,12 +22,15 @@ const (
 
 func startSchedulerWithKeys(t *testing.T, changes ...func(*config.Config)) *testScheduler {
 	t.Helper()
-	return startScheduler(t, append(changes, func(c *config.Config) {
-		c.Auth = config.Auth{
-			OperatorKeys: []string{operatorKey}, NodeTokens: []string{"gpu-*=" + gpuToken, "acme-*@acme=" + acmeToken},
-			SessionSecret: "a secret of at least thirty-two characters",
-		}
-	})...)
+	return startScheduler(t, append(changes, setKeys)...)
+}
+
+// setKeys configures a key of each kind.
+func setKeys(c *config.Config) {
+	c.Auth = config.Auth{
+		OperatorKeys: []string{operatorKey}, NodeTokens: []string{"gpu-*=" + gpuToken, "acme-*@acme=" + acmeToken},
+		SessionSecret: "a secret of at least thirty-two characters",
+	}
 }
 
 // requestAs sends a request with a credential.

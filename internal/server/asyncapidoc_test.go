@@ -234,6 +234,9 @@ func fill(t *testing.T, v reflect.Value, field reflect.StructField, all bool) {
 		case text == "":
 			text = field.Name
 		}
+		if least, err := strconv.Atoi(field.Tag.Get("minLength")); err == nil && len(text) < least {
+			text += strings.Repeat("x", least-len(text))
+		}
 		v.SetString(text)
 	case reflect.Bool:
 		v.SetBool(true) // false would be omitted by omitempty

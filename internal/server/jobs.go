@@ -12,6 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -20,6 +21,7 @@ import (
 type jobHandlers struct {
 	responder
 	dispatcher *dispatch.Dispatcher
+	verifier   *nodes.Verifier
 	read       *convert.Reader
 	peers      *peerJobs
 }
@@ -106,8 +108,8 @@ func newRequestID() core.RequestID {
 	return core.RequestID(hex.AppendEncode(append(id, "req-"...), random[:]))
 }
 
-// parseReport checks which attempt a node reports about, and that the caller may report for the node.
-func parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, *wire.Error) {
+// parseReport checks which attempt a node reports about, and that the caller is the node.
+func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, error) {
 	var r dispatch.Report
 	if e := convert.CheckID("job_id", in.JobID); e != nil {
 		return r, e
@@ -125,6 +127,9 @@ func parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, 
 	if e != nil {
 		return r, e
 	}
+	if err := h.verifier.Check(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken)); err != nil {
+		return r, err
+	}
 	return dispatch.Report{
 		Job:    core.JobID(in.JobID),
 		Holder: core.Holder{Attempt: in.AttemptID, Node: core.NodeID(in.NodeID), Epoch: epoch},
@@ -132,9 +137,9 @@ func parseReport(ctx context.Context, in *wire.JobAckRequest) (dispatch.Report, 
 }
 
 func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, error) {
-	r, e := parseReport(ctx, in)
-	if e != nil {
-		return nil, e
+	r, err := h.parseReport(ctx, in)
+	if err != nil {
+		return nil, err
 	}
 	if err := h.dispatcher.Ack(ctx, r); err != nil {
 		return nil, err
@@ -143,9 +148,9 @@ func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, err
 }
 
 func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, error) {
-	r, e := parseReport(ctx, &in.JobAckRequest)
-	if e != nil {
-		return nil, e
+	r, err := h.parseReport(ctx, &in.JobAckRequest)
+	if err != nil {
+		return nil, err
 	}
 	if in.Status != "" && in.Status != "ok" {
 		return h.reportFailure(ctx, r, in.Reason)
@@ -160,9 +165,9 @@ func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, e
 }
 
 func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (any, error) {
-	r, e := parseReport(ctx, &in.JobAckRequest)
-	if e != nil {
-		return nil, e
+	r, err := h.parseReport(ctx, &in.JobAckRequest)
+	if err != nil {
+		return nil, err
 	}
 	return h.reportFailure(ctx, r, in.Reason)
 }

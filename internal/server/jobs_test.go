@@ -146,11 +146,11 @@ func TestRegisterAnswers(t *testing.T) {
 
 	var given wire.RegisterResponse
 	ts.post("/v1/node/register", nodeDeclaration(object{"node_id": "node-123", "callback_url": ts.newNode("node-123").srv.URL})).decode(&given)
-	if diff := cmp.Diff(wire.RegisterResponse{OK: true, NodeID: "node-123", Epoch: given.Epoch, HeartbeatIntervalMS: 5000}, given); diff != "" {
+	if diff := cmp.Diff(wire.RegisterResponse{OK: true, NodeID: "node-123", Epoch: given.Epoch, NodeToken: given.NodeToken, HeartbeatIntervalMS: 5000}, given); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if given.Epoch <= 0 {
-		t.Errorf("epoch %d", given.Epoch)
+	if given.Epoch <= 0 || len(given.NodeToken) < 16 {
+		t.Errorf("epoch %d, node_token %q", given.Epoch, given.NodeToken)
 	}
 
 	var made, again wire.RegisterResponse
@@ -249,9 +249,9 @@ func TestCancelOfWaitingJob(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", nil)
-	ts.registerNode("n2", object{"health": "degraded"}) // the job waits for this one
+	ts.registerNode("n2", object{"health": "degraded"}) // the job waits for this one: it is not given to n1 again
 	d, _ := ts.dispatchAndReceive(dispatchBody(nil))
-	n.fail(d, nil).expectOK()
+	n.fail(d, object{"reason": "MODEL_NOT_AVAILABLE"}).expectOK()
 	if c := ts.cancelJob(d.JobID); !c.Cancelled {
 		t.Errorf("the answer: %+v", c)
 	}

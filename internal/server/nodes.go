@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
@@ -21,6 +22,7 @@ import (
 type nodeHandlers struct {
 	responder
 	registry            *nodes.Registry
+	verifier            *nodes.Verifier
 	conns               *nodeconn.Conns
 	read                *convert.Reader
 	heartbeat, presence time.Duration
@@ -32,13 +34,13 @@ func (h *nodeHandlers) routes() []route {
 			method: "POST", path: "/v1/node/register", rule: nodesOnly, tag: "nodes", summary: "Register a node",
 			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
 			handler:     handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
-			codes: []wire.Code{wire.SchedulerDependencyDown},
+			codes: []wire.Code{wire.NameInUse, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/node/heartbeat", rule: nodesOnly, tag: "nodes", summary: "Send a heartbeat",
 			description: "Renews the node's presence and its leases, and applies the changes of its declaration. The answer names the jobs that it should cancel. A heartbeat with everything that a registration needs registers a node that is not known.",
 			handler:     handleBody(h.responder, h.handleHeartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](), out: reflect.TypeFor[wire.HeartbeatResponse](),
-			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
+			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.NameInUse, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/node/model_not_available", rule: nodesOnly, tag: "nodes", summary: "Report that a service is unavailable",
@@ -94,12 +96,15 @@ func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (
 	if e = convert.SetTenant(principalOf(ctx), &p); e != nil {
 		return nil, e
 	}
+	if p.Secret, e = nodeToken(in.NodeToken); e != nil {
+		return nil, e
+	}
 	r, err := h.registry.Register(ctx, core.NodeID(in.NodeID), p, a)
 	if err != nil {
 		return nil, err
 	}
 	out := &wire.RegisterResponse{
-		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch),
+		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch), NodeToken: r.Secret,
 		HeartbeatIntervalMS: h.heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel),
 	}
 	if !r.Node.Reachable() {
@@ -126,6 +131,12 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRe
 	if e != nil {
 		return nil, e
 	}
+	if p.Secret, e = nodeToken(in.NodeToken); e != nil {
+		return nil, e
+	}
+	if err := h.verifier.Check(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken)); err != nil {
+		return nil, err
+	}
 	b := nodes.Heartbeat{Node: core.NodeID(in.NodeID), Patch: p, Activity: a}
 	if b.Epoch, e = optionalEpoch(in.Epoch); e != nil {
 		return nil, e
@@ -136,11 +147,32 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRe
 		}
 		b.Seq = *in.HBSeq
 	}
-	cancel, err := h.registry.Heartbeat(ctx, b)
+	beat, err := h.registry.Heartbeat(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	return &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(cancel)}, nil
+	out := &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(beat.Cancel), NodeToken: beat.Secret}
+	if beat.Node != nil {
+		out.Epoch = int64(beat.Node.Epoch)
+	}
+	return out, nil
+}
+
+// nodeToken checks the form of a node's secret, which may be absent.
+func nodeToken(secret string) (string, *wire.Error) {
+	if secret != "" && !nodes.ValidSecret(secret) {
+		return "", wire.Invalid("node_token", "must be the one that registration answered, or 16 to 128 random characters")
+	}
+	return secret, nil
+}
+
+// proofOf is what a caller shows to act for a node.
+func proofOf(ctx context.Context, secret string) nodes.Proof {
+	p := principalOf(ctx)
+	if p.Role == auth.Operator {
+		return nodes.Proof{Secret: secret}
+	}
+	return nodes.Proof{Secret: secret, Tenant: &p.Tenant}
 }
 
 // optionalEpoch checks an epoch that may be absent.
@@ -164,6 +196,9 @@ func (h *nodeHandlers) reportUnavailable(ctx context.Context, in *wire.ModelNotA
 	u, e := convert.Unavailable(in)
 	if e != nil {
 		return nil, e
+	}
+	if err := h.verifier.Check(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken)); err != nil {
+		return nil, err
 	}
 	if err := h.registry.ReportUnavailable(ctx, u); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -187,20 +188,54 @@ func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 	}
 	if id := q.Get("id"); id != "" {
 		d, err := h.bus.DeadLetter(r.Context(), id)
+		if err == nil && !h.seesDeadLetter(r.Context(), &d) {
+			err = bus.ErrNoDeadLetter
+		}
 		if err != nil {
 			return nil, h.errDeadLetter(id, err)
 		}
-		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDeadLetter(&d, true)}, Total: 1}, nil
+		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDeadLetter(&d, principalOf(r.Context()).SeesText())}, Total: 1}, nil
 	}
-	dead, total, err := h.bus.DeadLetters(r.Context(), limit)
+	all := principalOf(r.Context()).AllTenants()
+	read := limit
+	if !all {
+		read = maxDeadLetters // those of the tenant are among them
+	}
+	dead, total, err := h.bus.DeadLetters(r.Context(), read)
 	if err != nil {
 		return nil, h.errStore("dlq", err)
+	}
+	if !all {
+		dead = slices.DeleteFunc(dead, func(d bus.DeadLetter) bool { return !h.seesDeadLetter(r.Context(), &d) })
+		total = len(dead)
+		dead = dead[:min(limit, total)]
 	}
 	list := wire.DeadLetterList{DeadLetters: make([]wire.DeadLetter, len(dead)), Total: total}
 	for i := range dead {
 		list.DeadLetters[i] = viewDeadLetter(&dead[i], false)
 	}
 	return &list, nil
+}
+
+// seesDeadLetter reports whether the caller may see a dead letter: a caller of one tenant sees those about the sessions and the nodes
+// of its tenant.
+func (h *operatorHandlers) seesDeadLetter(ctx context.Context, d *bus.DeadLetter) bool {
+	p := principalOf(ctx)
+	if p.AllTenants() {
+		return true
+	}
+	var about struct {
+		Session *core.SessionRef `json:"session"`
+		Node    core.NodeID      `json:"node"`
+	}
+	if json.Unmarshal(d.Message.Body, &about) != nil {
+		return false
+	}
+	if about.Session != nil {
+		return about.Session.Tenant == p.Tenant
+	}
+	status, err := h.registry.Node(ctx, about.Node)
+	return err == nil && status.Node.Tenant == p.Tenant
 }
 
 // viewDeadLetter is a dead letter as the API shows it. The body may contain the text of an utterance, so it is shown only when the

@@ -30,14 +30,27 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+// Credentials are what callers and other instances are authenticated with.
+type Credentials struct {
+	// Auth authenticates callers. Reload replaces its keys.
+	Auth   *auth.Authenticator
+	Reload *reload.Reloader
+	// TokenGrace is how long a session may stay connected after its token has expired.
+	TokenGrace time.Duration
+	// PeerTLS is for requests to other instances; nil: the default.
+	PeerTLS *tls.Config
+}
+
 // Options are the dependencies and the limits of a Server.
 type Options struct {
-	Jobs    *dispatch.Dispatcher
-	Nodes   *nodes.Registry
-	Events  store.Events
-	Metrics *telemetry.Metrics
-	Log     *slog.Logger
-	Version wire.VersionResponse
+	Jobs  *dispatch.Dispatcher
+	Nodes *nodes.Registry
+	// Verifier checks that the reports of nodes over HTTP are theirs.
+	Verifier *nodes.Verifier
+	Events   store.Events
+	Metrics  *telemetry.Metrics
+	Log      *slog.Logger
+	Version  wire.VersionResponse
 	// Read converts requests.
 	Read *convert.Reader
 	// Ping reports whether the store answers. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
@@ -54,12 +67,9 @@ type Options struct {
 	// Audio has the audio of jobs, AudioURLs the URLs at which nodes fetch it.
 	Audio     *audio.Buffer
 	AudioURLs audio.URLs
-	// Bus reaches the other instances; PeerTLS is for requests to them, nil: the default.
-	Bus     *bus.Bus
-	PeerTLS *tls.Config
-	// Auth authenticates callers. Reload replaces its keys.
-	Auth   *auth.Authenticator
-	Reload *reload.Reloader
+	// Bus reaches the other instances.
+	Bus *bus.Bus
+	Credentials
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -107,13 +117,13 @@ func New(o Options) *Server {
 	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
 	s.config = &configHandlers{responder: p, reloader: o.Reload, auth: o.Auth}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
-	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, read: o.Read, peers: newPeerJobs(o.Bus, o.PeerTLS, o.Log)}
+	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Verifier, read: o.Read, peers: newPeerJobs(o.Bus, o.PeerTLS, o.Log)}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, nodes: o.NodeServer, access: s.access, sessions: newSessionServer(o.Sessions, o.Read, o.FirstMessage, o.Log),
+		hub: o.Hub, nodes: o.NodeServer, access: s.access, sessions: newSessionServer(&o),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)

@@ -20,13 +20,17 @@ import (
 type sessionServer struct {
 	sessions     *session.Registry
 	read         *convert.Reader
+	auth         *auth.Authenticator
 	firstMessage time.Duration
+	tokenGrace   time.Duration // how long a session may stay connected after its token has expired
 	log          *slog.Logger
 	work         *parallel.Group // the goroutines of connections
 }
 
-func newSessionServer(sessions *session.Registry, read *convert.Reader, firstMessage time.Duration, log *slog.Logger) *sessionServer {
-	return &sessionServer{sessions: sessions, read: read, firstMessage: firstMessage, log: log, work: parallel.NewGroup()}
+func newSessionServer(o *Options) *sessionServer {
+	return &sessionServer{
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, firstMessage: o.FirstMessage, tokenGrace: o.TokenGrace, log: o.Log, work: parallel.NewGroup(),
+	}
 }
 
 // close waits for everything that runs for connections. The connections must be closed before.
@@ -37,6 +41,7 @@ type sessionConn struct {
 	ws      *socket.Conn
 	caller  *auth.Principal
 	session *session.Connection
+	expiry  *tokenExpiry // nil: the credential does not expire
 }
 
 // handlePong passes a pong to the session. It is called by the goroutine that reads the connection.
@@ -58,12 +63,14 @@ func (s *sessionServer) serve(ctx context.Context, c *sessionConn) {
 		return
 	}
 	defer c.session.Detach()
+	c.expiry = watchExpiry(c.ws, c.caller, s.tokenGrace)
+	defer c.expiry.stop()
 	for {
 		m, err := c.ws.Read()
 		if err != nil {
 			return
 		}
-		if e := s.handleMessage(c.session, m); e != nil {
+		if e := s.handleMessage(c, m); e != nil {
 			if e.Code == wire.RateLimited && isAudio(m) {
 				c.ws.Close(wire.CloseOverloaded, e) // the client sends the refused audio again after a resume
 				continue
@@ -165,7 +172,8 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 }
 
 // handleMessage handles one message of a session. The error, if any, is the answer to the message.
-func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message) *wire.Error {
+func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Error {
+	conn := c.session
 	if m.Binary {
 		return handleBinary(conn, m.Data)
 	}
@@ -179,7 +187,7 @@ func (s *sessionServer) handleMessage(conn *session.Connection, m socket.Message
 	case wire.UtteranceStart{}.Type():
 		return decoded(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.handleUtteranceStart(conn, in) })
 	case wire.SessionUpdate{}.Type():
-		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(conn, in) })
+		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(c, in) })
 	case wire.SessionCancel{}.Type():
 		return decoded(m.Data, func(in *wire.SessionCancel) *wire.Error { return conn.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
 	case wire.AudioGone{}.Type():
@@ -259,9 +267,14 @@ func (s *sessionServer) parseUtterance(utterance, request, src string) (core.Lan
 	return s.read.Lang("src_lang", src)
 }
 
-func (s *sessionServer) handleUpdate(conn *session.Connection, in *wire.SessionUpdate) *wire.Error {
+func (s *sessionServer) handleUpdate(c *sessionConn, in *wire.SessionUpdate) *wire.Error {
 	var src core.Lang
 	var e *wire.Error
+	if in.Token != "" {
+		if e = s.renewToken(c, in.Token); e != nil {
+			return e
+		}
+	}
 	if in.SrcLang != "" {
 		if src, e = s.read.Lang("src_lang", in.SrcLang); e != nil {
 			return e
@@ -275,5 +288,14 @@ func (s *sessionServer) handleUpdate(conn *session.Connection, in *wire.SessionU
 		}
 		options = &o
 	}
-	return conn.Update(src, options, in)
+	return c.session.Update(src, options, in)
+}
+
+// renewToken replaces the token of a connection. A token that is refused changes nothing: the other one is valid until it expires.
+func (s *sessionServer) renewToken(c *sessionConn, token string) *wire.Error {
+	p, reason := s.auth.Authenticate(token)
+	if reason != "" {
+		return wire.Invalid("token", "is not valid, or not any more: mint another one")
+	}
+	return c.expiry.renew(p)
 }

@@ -118,6 +118,9 @@ func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
 	if err != nil {
 		return err
 	}
+	if m.Speech == speechFollows {
+		m.At = d.cfg.Instance
+	}
 	return d.append(ctx, store.Ownership{}, &job.Spec, m)
 }
 

@@ -185,7 +185,8 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	if u == nil {
 		u = o.findSent(seq)
 	}
-	o.send(u, m)
+	speech := o.speechOf(u, m)
+	o.send(u, m, speech)
 	if u == nil || u.result.sent {
 		return
 	}
@@ -198,8 +199,8 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	u.releaseAudio()
 	s.registry.metrics.ObserveOutcome(u.committedAt, m.Result)
 	o.count(m.Result, u.spec.Utterance.AudioMS)
-	if m.Speech != speechFollows {
-		u.speech.lose(s.registry.audio) // it was of an attempt whose result does not stand
+	if speech != speechFollows {
+		u.speech.lose(s.registry.audio) // it was of an attempt whose result does not stand, or goes to another instance
 		s.dropUtterance(u)
 		return
 	}
@@ -222,18 +223,28 @@ func (o *outbox) findSent(seq int64) *utterance {
 	return nil
 }
 
-// send sends a terminal message. It announces speech only if the speech can still be delivered.
-func (o *outbox) send(u *utterance, m *terminalMessage) {
-	conn := o.session.conn
+// speechOf is what a terminal message says of speech: that it follows only if it can still be delivered.
+func (o *outbox) speechOf(u *utterance, m *terminalMessage) string {
 	switch {
 	case m.Speech != speechFollows:
-		conn.SendText(m.text(m.Speech, nil))
+		return m.Speech
 	case u == nil || u.speech.isLost(m.Attempt):
-		conn.SendText(m.text(speechLost, nil))
-	default:
-		format := u.speech.formatOf(m)
-		conn.SendText(m.text(speechFollows, &format))
+		return speechLost
+	case u.speech.hasBegun(m.Attempt) || m.At == o.session.registry.cfg.Instance:
+		return speechFollows
 	}
+	return speechLost
+}
+
+// send sends a terminal message.
+func (o *outbox) send(u *utterance, m *terminalMessage, speech string) {
+	conn := o.session.conn
+	if speech != speechFollows {
+		conn.SendText(m.text(speech, nil))
+		return
+	}
+	format := u.speech.formatOf(m)
+	conn.SendText(m.text(speech, &format))
 }
 
 // read reads durable messages from the store and sends them: messages that were appended elsewhere, or that are sent again.

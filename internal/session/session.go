@@ -178,6 +178,9 @@ func (s *Session) endIfComplete() {
 		s.awaitSpeech()
 		return
 	}
+	for _, u := range s.unfinished {
+		s.speech.lose(u, "did not arrive before the end of the session")
+	}
 	if !s.hasEnded() {
 		s.registry.metrics.Events.WithLabelValues("ended").Inc()
 	}

@@ -68,11 +68,14 @@ func (q *speechQueue) restart(buffer *audio.Buffer, attempt int) {
 // isLost reports whether the speech of an attempt can no longer be delivered.
 func (q *speechQueue) isLost(attempt int) bool { return q.attempt == attempt && q.lost }
 
+// hasBegun reports whether speech of an attempt has arrived.
+func (q *speechQueue) hasBegun(attempt int) bool { return q.attempt == attempt && q.nextChunk > 0 }
+
 // formatOf is the format of the speech that follows a result: that of the speech itself if it has begun to arrive, otherwise
 // the one that its node declared.
 func (q *speechQueue) formatOf(m *terminalMessage) wire.AudioFormat {
 	switch {
-	case q.attempt == m.Attempt && q.nextChunk > 0:
+	case q.hasBegun(m.Attempt):
 		return q.format
 	case m.Audio != nil:
 		return m.Audio.OrDefault()

@@ -158,6 +158,9 @@ func TestEndWaitsForSpeech(t *testing.T) {
 				if got := conn.received("binary"); len(got) != want {
 					t.Errorf("%d frames of speech, want %d", len(got), want)
 				}
+				if warned := len(conn.received("warning")) > 0; warned == arrives {
+					t.Errorf("the client was warned of lost speech: %v", warned)
+				}
 			})
 		})
 	}
@@ -304,6 +307,39 @@ func TestResultReportsLostSpeech(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Speech reaches only the instance that gets the result. If the session is on another one, the result says that it is lost, unless
+// the speech was uploaded there before.
+func TestSpeechOfAResultOnAnotherInstance(t *testing.T) {
+	for name, c := range map[string]struct {
+		uploaded bool
+		want     string
+	}{"it goes to the other instance": {false, "lost"}, "it was uploaded": {true, "follows"}} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				other := h.newRegistry(h.store, h.dispatcher) // the node is connected to this instance
+				defer other.Close()
+				s, conn := h.start(func(in *wire.SessionStart) { in.TTS = true })
+				job := h.commit(s)
+				if c.uploaded {
+					deliverSpeech(t, h, job, 1, 0, true)
+				}
+				here := h.registry
+				h.registry = other
+				h.completeAttempt(job, 1, `{"text_tgt":"x","tts":true}`)
+				h.registry = here
+				time.Sleep(10 * time.Second) // no message announces the result: the session finds it in its outbox
+				synctest.Wait()
+				if m := conn.last(t, "result"); m["tts"] != c.want {
+					t.Errorf("result: %v, want the speech %s", m, c.want)
+				}
+				s.End()
+				synctest.Wait()
+				conn.last(t, "session_ended") // it does not wait for speech that does not come
+			})
+		})
+	}
 }
 
 func TestSpeechLostWithItsConnectionIsNotAwaited(t *testing.T) {

@@ -22,6 +22,9 @@ type terminalMessage struct {
 	Node    core.NodeID `json:"node,omitempty"`
 	AudioMS int64       `json:"audio_ms,omitempty"`
 	Speech  string      `json:"speech,omitempty"` // whether speech follows the result; empty: none was requested
+	// At is the instance that received the result, if speech follows it. Speech that has not begun to arrive when its result is sent
+	// can only come there, over the connection of the node: it reaches no session of another instance.
+	At core.InstanceID `json:"at,omitempty"`
 	// Audio is the format of the speech that follows, as its node declared it; nil if it did not.
 	Audio *wire.AudioFormat `json:"audio,omitempty"`
 

@@ -78,6 +78,8 @@ func CloseCode(code wire.Code) wire.CloseCode {
 		return wire.CloseNotFound
 	case wire.StaleEpoch:
 		return wire.CloseReplaced
+	case wire.NameInUse:
+		return wire.CloseNameInUse
 	case wire.PayloadTooLarge:
 		return wire.CloseTooLarge
 	case wire.RateLimited:

@@ -43,9 +43,10 @@ type Event struct {
 	ID       string          `json:"-"` // its position in the log, which the store decides; opaque
 	At       time.Time       `json:"at"`
 	Kind     EventKind       `json:"kind"`
-	Instance core.InstanceID `json:"instance"`       // that recorded it
-	Node     core.NodeID     `json:"node,omitempty"` // that it is about
-	Jobs     int             `json:"jobs,omitempty"` // that were moved
+	Instance core.InstanceID `json:"instance"`         // that recorded it
+	Node     core.NodeID     `json:"node,omitempty"`   // that it is about
+	Tenant   core.TenantID   `json:"tenant,omitempty"` // of the node
+	Jobs     int             `json:"jobs,omitempty"`   // that were moved
 	Detail   string          `json:"detail,omitempty"`
 }
 

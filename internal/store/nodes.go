@@ -11,7 +11,9 @@ import (
 type Nodes interface {
 	// Register starts a new epoch of a node: the maximum of the old epoch + 1 and the store's time in µs. Leases of jobs that the node
 	// lists move to the new epoch. The others are returned as orphans, which the caller moves on and releases, except reservations
-	// that are younger than Timing.ReservedTTL: their jobs may be on their way. A repeated call starts another epoch.
+	// that are younger than Timing.ReservedTTL: their jobs may be on their way. A repeated call starts another epoch. It returns
+	// ErrNameTaken, and changes nothing, if the node is present and p does not prove to be that node: see RequireSecret. A node is present
+	// while it is not offline and was seen within Timing.Presence.
 	Register(ctx context.Context, p RegisterParams) (Registration, error)
 	// Heartbeat renews the presence of a node and its leases in one atomic step, and reports the leases and jobs that do not match.
 	// Leases of listed jobs are renewed, whatever the clock says. A lease that two heartbeats in a row omit is an orphan; the first
@@ -72,6 +74,9 @@ type RegisterParams struct {
 	// Returning says that the node was registered before and may be running work that this store does not know. Unless it lists its
 	// jobs, it gets none for one attempt.
 	Returning bool
+	// RequireSecret refuses the registration of a node that is present with another secret (Node.SecretHash). A node that is present is
+	// never registered for another tenant.
+	RequireSecret bool
 }
 
 // ConnectParams says that a connection of a node was established or lost.

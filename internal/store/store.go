@@ -14,6 +14,8 @@ var (
 	ErrBreakerOpen = errors.New("its last calls failed; it is tried again in a moment")
 	// ErrNoNode says that a node is not registered.
 	ErrNoNode = errors.New("no such node is registered")
+	// ErrNameTaken says that another node is registered by this name and is present.
+	ErrNameTaken = errors.New("a node of this name is registered and present")
 	// ErrNoJob says that there is no record of a job, or that it has expired.
 	ErrNoJob = errors.New("no such job is known")
 	// ErrBadPosition says that a text is no position in the event log.

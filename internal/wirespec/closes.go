@@ -32,7 +32,7 @@ func Closes() []CloseInfo {
 			"correct the message, see the error's `field` and `detail`",
 		},
 		{
-			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized}, "no valid credential, from a browser; others get HTTP 401 before the upgrade",
+			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized}, "no valid credential, from a browser; others get HTTP 401 before the upgrade. Or the token of a connected session has expired",
 			"use another credential, or mint another session token",
 		},
 		{
@@ -71,6 +71,10 @@ func Closes() []CloseInfo {
 		{
 			wire.CloseSlow, []wire.Code{wire.RateLimited, wire.DeadlineExceeded}, "the peer did not read what was sent, or did not answer pings",
 			"connect again, and resume; read faster",
+		},
+		{
+			wire.CloseNameInUse, []wire.Code{wire.NameInUse}, "`node_register` under the name of a node that is present, without its `resume_token`",
+			"connect again after `retry_after_ms`: the name is free when that node has been gone for a while; otherwise two programs use the same name",
 		},
 		{
 			wire.CloseOverloaded, []wire.Code{wire.RateLimited}, "audio that cannot be accepted now; the refused frame is not counted",

@@ -22,6 +22,7 @@ var codes = map[wire.Code]codeInfo{
 	wire.Unauthorized:         {status: http.StatusUnauthorized, fatal: true},
 	wire.Forbidden:            {status: http.StatusForbidden, fatal: true},
 	wire.NotFound:             {status: http.StatusNotFound},
+	wire.NameInUse:            {status: http.StatusServiceUnavailable, fatal: true},
 	wire.RateLimited:          {status: http.StatusTooManyRequests},
 	wire.ConfigInvalid:        {status: http.StatusUnprocessableEntity},
 	wire.Internal:             {status: http.StatusInternalServerError, fatal: true},

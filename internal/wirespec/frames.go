@@ -66,7 +66,7 @@ func Frames() []FrameInfo {
 		{wire.SessionPartial{}, ToClient, "A partial result of an utterance."},
 		{wire.SessionResult{}, ToClient, "The result of an utterance."},
 		{wire.SessionResultAck{}, FromClient, "All durable messages up to this one were received."},
-		{wire.SessionUpdate{}, FromClient, "Settings that apply from the next utterance on. It has no answer."},
+		{wire.SessionUpdate{}, FromClient, "Other settings: segmentation applies at once, the rest from the next utterance on. It has no answer."},
 		{wire.SessionCancel{}, FromClient, "Cancel an utterance."},
 		{wire.SessionKeepalive{}, FromClient, "The client is alive."},
 		{wire.SessionEnd{}, FromClient, "End the session."},

@@ -72,6 +72,7 @@ var wantCodes = map[wire.Code]meaning{
 	"UNAUTHORIZED":           {Status: 401, Fatal: true},
 	"FORBIDDEN":              {Status: 403, Fatal: true},
 	"NOT_FOUND":              {Status: 404},
+	"NAME_IN_USE":            {Status: 503, Fatal: true},
 	"RATE_LIMITED":           {Status: 429},
 	"CONFIG_INVALID":         {Status: 422},
 	"INTERNAL":               {Status: 500, Fatal: true},
@@ -161,7 +162,7 @@ func TestCodesThatShareAStatus(t *testing.T) {
 	want := map[int][]wire.Code{
 		409: {wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
 		422: {wire.ConfigInvalid, wire.RequestMismatch},
-		503: {wire.AllCandidatesFullOrFailed, wire.NoCapableNode, wire.SchedulerDependencyDown},
+		503: {wire.AllCandidatesFullOrFailed, wire.NameInUse, wire.NoCapableNode, wire.SchedulerDependencyDown},
 	}
 	if diff := cmp.Diff(want, shared); diff != "" {
 		t.Errorf("codes by status (-want +got):\n%s", diff)

@@ -16,6 +16,9 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	defer n.mu.Unlock()
 
 	now := s.now()
+	if known && s.isTaken(n, &p, now) {
+		return store.Registration{}, store.ErrNameTaken
+	}
 	next := p.Node
 	next.Epoch = core.Epoch(s.time(now).UnixMicro())
 	next.Revision, next.Version, next.Drained, next.Disconnected = 1, 1, false, false
@@ -39,6 +42,14 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	r.NodeStatus = s.status(n, now)
 	s.watchers.publish(store.Change{Node: next.ID, Now: r.NodeStatus})
 	return r, nil
+}
+
+// isTaken reports whether a node is present and a registration does not prove to be its own.
+func (s *Store) isTaken(n *node, p *store.RegisterParams, now moment) bool {
+	if n.current.Health == core.HealthOffline || n.silence(now) >= s.timing.Presence {
+		return false
+	}
+	return n.current.Tenant != p.Node.Tenant || p.RequireSecret && n.current.SecretHash != p.Node.SecretHash
 }
 
 // lockOrCreate finds or creates a node and returns it locked, unless the context has ended by then.

@@ -26,10 +26,14 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	args := appendActive([]string{
 		s.presenceMS, s.reservedTTLMS, s.attemptMS, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
 		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning), strconv.FormatUint(p.Connection, 10),
+		flag(p.RequireSecret), p.Node.SecretHash, string(p.Node.Tenant),
 	}, &p.Activity)
 	now, r, err := s.client.runScript(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID)}, args...)
 	if err != nil {
 		return store.Registration{}, err
+	}
+	if r.int(0) == replyNameTaken {
+		return store.Registration{}, store.ErrNameTaken
 	}
 	n := p.Node
 	fieldsOf(r.list(1)).apply(&n)

@@ -87,6 +87,7 @@ const (
 
 const (
 	replyNotRegistered = -2 // of scripts that change a node: it is not registered
+	replyNameTaken     = -1 // of register: the node is present, and this is not its registration
 
 	recordWritten  = 1 // of create and replace: the record was written
 	recordTooEarly = 2 // of replace: not_before is in the future

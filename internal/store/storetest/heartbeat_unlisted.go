@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,13 +19,16 @@ var unlistedBehaviours = []behaviour{
 
 func testUnlistedLeasesAreRenewed(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 1)
+	began := time.Now()
 	h.mustReserve(t, n, "job-1")
 	step := h.Timing.Presence / 3
 	var seq uint64
-	for waited := step; waited < h.Timing.Attempt-step; waited += step {
+	for time.Since(began) < h.Timing.Attempt-2*step {
 		h.Wait(step)
 		seq++
-		if result := h.heartbeat(t, n, heartbeat{seq: seq}); len(result.Orphans)+len(result.Overdue) != 0 || result.InFlight() != 1 {
+		result := h.heartbeat(t, n, heartbeat{seq: seq})
+		isBefore := time.Since(began) < h.Timing.Attempt // on a busy machine a step can take longer
+		if isBefore && (len(result.Orphans)+len(result.Overdue) != 0 || result.InFlight() != 1) {
 			t.Fatalf("before the deadline: %+v", result)
 		}
 	}
@@ -43,21 +47,27 @@ func testUnlistedLeasesAreRenewed(t *testing.T, h *Harness) {
 
 func testUnlistedRevokedLease(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 1)
+	began := time.Now()
 	h.mustReserve(t, n, "job-1")
 	if err := h.Store.Revoke(t.Context(), leaseRef("node-a", "job-1")); err != nil {
 		t.Fatal(err)
 	}
 	step := h.Timing.Presence / 3
 	seq := uint64(0)
-	for waited := step; waited < h.Timing.Attempt; waited += step {
+	for time.Since(began) < h.Timing.Attempt-step {
 		h.Wait(step)
 		seq++
 		result := h.heartbeat(t, n, heartbeat{seq: seq})
+		verdict := h.reserve(t, n, "job-2")
+		waited := time.Since(began)
+		if waited >= h.Timing.Attempt+h.Timing.ReservedTTL {
+			break // the step took so long on a busy machine that the job may be over
+		}
 		if diff := cmp.Diff([]store.ActiveJob{{Job: "job-1", Attempt: 1}}, result.Cancels); diff != "" {
 			t.Errorf("cancels (-want +got):\n%s", diff)
 		}
-		if v := h.reserve(t, n, "job-2"); v != store.Full {
-			t.Fatalf("reserve %s after the reservation of a job that the node may have: %s, want FULL", waited, v)
+		if verdict != store.Full {
+			t.Fatalf("reserve %s after the reservation of a job that the node may have: %s, want FULL", waited, verdict)
 		}
 	}
 	h.Wait(step + h.Timing.ReservedTTL + h.Slack)

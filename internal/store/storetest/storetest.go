@@ -26,6 +26,7 @@ func Exercise(t *testing.T, backend Backend) {
 		behaviours []behaviour
 	}{
 		{"Nodes", nodeBehaviours},
+		{"Identity of nodes", identityBehaviours},
 		{"Heartbeat", heartbeatBehaviours},
 		{"Heartbeat without lists", unlistedBehaviours},
 		{"Revoked leases", revokedBehaviours},

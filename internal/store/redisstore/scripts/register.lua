@@ -2,15 +2,19 @@
 -- young that their jobs may still be on their way.
 -- KEYS  meta, leases
 -- ARGV  not_after, presence in ms, reserved ttl in ms, attempt in ms, body, healthy, offline, max, load, lists, counts, current,
---       returning, connection, job|attempt …
--- Returns {now, known, {epoch, rev, ver, drained, disconnected}, occupancy, kept, orphans, strays, cancels}.
+--       returning, connection, require secret, secret hash, tenant, job|attempt …
+-- Returns {now, -1} if the node is present and this is not its registration, otherwise {now, known, {epoch, rev, ver, drained, disconnected}, occupancy, kept, orphans, strays, cancels}.
 local now = clock()
 if is_late(now) then return { now } end
 local presence, reserved_ttl, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local lists, counts, current, returning = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local listed, listed_count = listed_jobs(15)
+local listed, listed_count = listed_jobs(18)
 
-local old = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained')
+local old = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body')
+if old.epoch and old.offline ~= '1' and now - tonumber(old.seen) < presence then
+  local declared = cjson.decode(old.body)
+  if (declared.tenant or '') ~= ARGV[17] or ARGV[15] == '1' and declared.secret ~= ARGV[16] then return { now, -1 } end
+end
 local t = redis.call('TIME')
 local epoch = t[1] * 1000000 + t[2]
 local rev, ver, drained = 1, 1, '0'

@@ -1,0 +1,232 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// keyedNode is an HTTP node of a scheduler with keys. Its deliveries are read from the scheduler's.
+type keyedNode struct {
+	ts        *testScheduler
+	id, key   string
+	callback  string
+	nodeToken string
+	epoch     int64
+}
+
+// registerKeyed registers an HTTP node with a key.
+func registerKeyed(ts *testScheduler, id, key string) *keyedNode {
+	ts.t.Helper()
+	n := &keyedNode{ts: ts, id: id, key: key, callback: ts.callbackURL(id)}
+	var r wire.RegisterResponse
+	ts.requestAs(key, "POST", "/v1/node/register", declaration(id, n.callback)).decode(&r)
+	n.nodeToken, n.epoch = r.NodeToken, r.Epoch
+	if len(n.nodeToken) < 16 {
+		ts.t.Fatalf("registered with the node_token %q", n.nodeToken)
+	}
+	return n
+}
+
+func declaration(id, callback string) object {
+	return nodeDeclaration(object{"node_id": id, "callback_url": callback})
+}
+
+// callbackURL starts a node without registering it, and returns its address.
+func (ts *testScheduler) callbackURL(id string) string {
+	ts.t.Helper()
+	return ts.newNode(id).srv.URL + "/jobs"
+}
+
+// dispatchKeyed dispatches a job as an operator, and returns its delivery.
+func dispatchKeyed(ts *testScheduler) delivery {
+	ts.t.Helper()
+	var placed wire.DispatchResponse
+	ts.requestAs(operatorKey, "POST", "/v1/dispatch/f2f", dispatchBody(nil)).decode(&placed)
+	d, _ := ts.nextDelivery()
+	return d
+}
+
+// report sends a report of the node.
+func (n *keyedNode) report(path string, changes object) response {
+	n.ts.t.Helper()
+	return n.ts.requestAs(n.key, "POST", path, object{"node_id": n.id, "node_token": n.nodeToken}.with(changes))
+}
+
+// TestReportsNeedTheSecretOfTheNode: with one token for all nodes, one node cannot report for another.
+func TestReportsNeedTheSecretOfTheNode(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithKeys(t)
+	a := registerKeyed(ts, "gpu-1", gpuToken)
+	d := dispatchKeyed(ts)
+	b := registerKeyed(ts, "gpu-2", gpuToken)
+	about := object{"job_id": d.JobID, "attempt_id": d.AttemptID}
+	for name, proof := range map[string]object{
+		"none": {"node_token": ""}, "another node's": {"node_token": b.nodeToken}, "a guess": {"node_token": "a-guess-of-a-node-token"},
+	} {
+		for path, body := range map[string]object{
+			"/v1/job/ack": about, "/v1/job/done": about.with(object{"status": "ok"}), "/v1/job/fail": about.with(object{"reason": "X"}),
+			"/v1/node/heartbeat": {}, "/v1/node/model_not_available": {"service_id": "asr"},
+		} {
+			if e := a.report(path, body.with(proof)).expectError(wire.Forbidden); e.Field != "node_token" {
+				t.Errorf("%s with %s: %+v", path, name, e)
+			}
+		}
+	}
+	var beat wire.HeartbeatResponse
+	a.report("/v1/node/heartbeat", object{"epoch": a.epoch, "active": activeList(d)}).decode(&beat)
+	a.report("/v1/job/ack", about).expectOK()
+	a.report("/v1/job/done", about.with(object{"status": "ok", "result": object{"text_tgt": "hola"}})).expectOK()
+}
+
+// TestPresentNameNeedsItsSecret: while a node is present nobody else takes its name, or changes its callback_url.
+func TestPresentNameNeedsItsSecret(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithKeys(t)
+	a := registerKeyed(ts, "gpu-1", gpuToken)
+	again := declaration("gpu-1", ts.callbackURL("elsewhere"))
+	for _, token := range []string{"", "a-guess-of-a-node-token"} {
+		if e := ts.requestAs(gpuToken, "POST", "/v1/node/register", again.with(object{"node_token": token})).expectError(wire.NameInUse); e.RetryAfterMS == 0 {
+			t.Errorf("with %q: %+v", token, e)
+		}
+	}
+	var r wire.RegisterResponse
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", again.with(object{"node_token": a.nodeToken})).decode(&r)
+	if r.NodeToken != a.nodeToken || r.Epoch <= a.epoch {
+		t.Errorf("with its own token: %+v, was %+v", r, a)
+	}
+	for _, token := range []string{"short", fmt.Sprintf("%0129d", 0)} {
+		if e := ts.requestAs(gpuToken, "POST", "/v1/node/register", again.with(object{"node_token": token})).expectError(wire.InvalidRequest); e.Field != "node_token" {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestHeartbeatThatRegistersAnswersTheToken: a node that only sends heartbeats learns its epoch and its secret.
+func TestHeartbeatThatRegistersAnswersTheToken(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithKeys(t)
+	var r wire.HeartbeatResponse
+	ts.requestAs(gpuToken, "POST", "/v1/node/heartbeat", declaration("gpu-9", ts.callbackURL("gpu-9"))).decode(&r)
+	if r.Epoch == 0 || r.NodeToken == "" {
+		t.Fatalf("%+v", r)
+	}
+	n := &keyedNode{ts: ts, id: "gpu-9", key: gpuToken, nodeToken: r.NodeToken}
+	n.report("/v1/node/heartbeat", object{"epoch": r.Epoch}).decode(&wire.HeartbeatResponse{})
+	n.report("/v1/node/heartbeat", object{"node_token": ""}).expectError(wire.Forbidden)
+}
+
+// TestSecretIsOptional: where no secret is required the bodies without it are accepted, and a wrong one is not.
+func TestSecretIsOptional(t *testing.T) {
+	t.Parallel()
+	no := false
+	for name, ts := range map[string]*testScheduler{
+		"without keys":     startScheduler(t),
+		"by configuration": startScheduler(t, setKeys, func(c *config.Config) { c.Auth.RequireNodeSecret = &no }),
+	} {
+		registerKeyed(ts, "gpu-1", gpuToken)
+		registerKeyed(ts, "gpu-1", gpuToken)
+		var beat wire.HeartbeatResponse
+		ts.requestAs(gpuToken, "POST", "/v1/node/heartbeat", object{"node_id": "gpu-1"}).decode(&beat)
+		e := ts.requestAs(gpuToken, "POST", "/v1/node/heartbeat", object{"node_id": "gpu-1", "node_token": "a-guess-of-a-node-token"}).expectError(wire.Forbidden)
+		if e.Field != "node_token" {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// TestConnectedNodeKeepsItsName: a second connection takes the name of a connected node over only with its resume_token.
+func TestConnectedNodeKeepsItsName(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithKeys(t)
+	register := object{"type": "node_register", "node_id": "gpu-1", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2}
+	first := ts.dialAs("/ws/node", gpuToken, false)
+	first.send(register)
+	ack := first.readUntil("node_register_ack")
+	for _, token := range []string{"", "1.a-guess-of-a-resume-token", "a-guess-of-a-resume-token"} {
+		second := ts.dialAs("/ws/node", gpuToken, false)
+		second.send(register.with(object{"resume_token": token}))
+		second.expectClose(wire.NameInUse, wire.CloseNameInUse)
+	}
+	owner := ts.dialAs("/ws/node", gpuToken, false)
+	owner.send(register.with(object{"resume_token": ack["resume_token"]}))
+	if again := owner.readUntil("node_register_ack"); again["status"] != "resumed" || again["resume_token"] != ack["resume_token"] {
+		t.Errorf("with its token: %v, was %v", again, ack)
+	}
+	first.expectClose(wire.StaleEpoch, wire.CloseReplaced)
+}
+
+// TestNodeChoosesItsSecret: a node that chooses the secret of its first registration may repeat it, if the answer was lost.
+func TestNodeChoosesItsSecret(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithKeys(t)
+	register := object{"type": "node_register", "node_id": "gpu-1", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2, "resume_token": "chosen-by-the-node-itself"}
+	for range 2 {
+		conn := ts.dialAs("/ws/node", gpuToken, false)
+		conn.send(register)
+		if ack := conn.readUntil("node_register_ack"); ack["status"] != "registered" {
+			t.Errorf("%v", ack)
+		}
+	}
+}
+
+// TestForgedReports sends reports, heartbeats and registrations that are not the node's, with valid keys: none is accepted.
+func TestForgedReports(t *testing.T) {
+	t.Parallel()
+	const forgeries = 10_000
+	ts := startSchedulerWithKeys(t)
+	victim := registerKeyed(ts, "gpu-1", gpuToken)
+	d := dispatchKeyed(ts)
+	attacker := registerKeyed(ts, "gpu-2", gpuToken)
+	foreign := registerKeyed(ts, "acme-1", acmeToken)
+	before := ts.requestAs(operatorKey, "GET", "/v1/nodes/gpu-1", nil).body
+	elsewhere, random := ts.callbackURL("attacker"), rand.New(rand.NewPCG(14, 1))
+	pick := func(list ...string) string { return list[random.IntN(len(list))] }
+	accepted := 0
+	for range forgeries {
+		key := pick(gpuToken, acmeToken, "an-unknown-credential")
+		token := pick("", attacker.nodeToken, foreign.nodeToken, victim.nodeToken+"x", victim.nodeToken[1:], "a-guess-of-a-node-token")
+		if key == acmeToken {
+			token = pick(token, victim.nodeToken) // even the right secret does not help another tenant
+		}
+		body := object{
+			"node_id": "gpu-1", "node_token": token, "job_id": d.JobID, "attempt_id": 1 + random.IntN(3), "epoch": victim.epoch,
+			"status": "ok", "result": object{"text_tgt": "forged"}, "reason": "FORGED", "service_id": "asr",
+		}
+		path := pick("/v1/job/ack", "/v1/job/done", "/v1/job/fail", "/v1/node/heartbeat", "/v1/node/model_not_available", "/v1/node/register")
+		if path == "/v1/node/register" || path == "/v1/node/heartbeat" {
+			body = declaration("gpu-1", elsewhere).with(object{"node_token": token, "max_concurrent_jobs": 0})
+		}
+		if r := ts.requestAs(key, "POST", path, body); r.status == http.StatusOK {
+			accepted++
+			t.Errorf("%s with the key %s and the token %q is accepted: %s", path, key, token, r.body)
+		}
+	}
+	after := ts.requestAs(operatorKey, "GET", "/v1/nodes/gpu-1", nil).body
+	if before, after := callbackOf(t, before), callbackOf(t, after); before != after {
+		t.Errorf("the node's address was %s and is %s", before, after)
+	}
+	var job wire.Job
+	ts.requestAs(operatorKey, "GET", "/v1/jobs/"+d.JobID, nil).decode(&job)
+	for _, a := range job.Attempts {
+		if a.Reason == "NODE_FAILED" || a.Reason == "MODEL_NOT_AVAILABLE" || job.State == "DONE" {
+			t.Errorf("a forged report changed the job: %+v", job)
+		}
+	}
+	t.Logf("%d forgeries, %d accepted", forgeries, accepted)
+}
+
+// callbackOf is the address in the view of a node.
+func callbackOf(t *testing.T, view []byte) string {
+	t.Helper()
+	var n wire.Node
+	if err := json.Unmarshal(view, &n); err != nil || n.CallbackURL == "" {
+		t.Fatalf("%s: %v", view, err)
+	}
+	return n.CallbackURL
+}
