@@ -138,6 +138,7 @@ type Attempt struct {
 type JobList struct {
 	Jobs       []Job  `json:"jobs"`
 	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
+	Partial    bool   `json:"partial,omitempty" doc:"Some instances were not asked, or did not answer: jobs that ended there may be missing."`
 }
 
 // CancelResponse is the answer of POST /v1/jobs/{id}/cancel.

@@ -101,3 +101,27 @@ type Event struct {
 	Jobs     int    `json:"jobs,omitempty" doc:"How many jobs were moved to other nodes."`
 	Detail   string `json:"detail,omitempty"`
 }
+
+// AuditList is a part of the audit log.
+type AuditList struct {
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next,omitempty" doc:"The position after the last entry that was read: after of the next request. Absent: the log is empty."`
+	Gap     bool         `json:"gap,omitempty" doc:"Entries after the given position may have been dropped before they were read."`
+}
+
+// AuditEntry is a change of state by a person or a key, or a denial.
+type AuditEntry struct {
+	ID         string `json:"id" doc:"Its position in the log."`
+	AtMS       int64  `json:"at_ms" doc:"When it happened, Unix milliseconds on the clock of the instance that recorded it."`
+	Key        string `json:"key,omitempty" doc:"The name of the caller's key; for a session, of the key that minted its token; peer:<instance> for a request of another instance."`
+	Role       string `json:"role,omitempty" doc:"The role of the caller. Absent: it could not be authenticated."`
+	TenantID   string `json:"tenant_id,omitempty" doc:"The tenant of the caller; for a caller of all tenants, that of the object."`
+	Action     string `json:"action" doc:"What was done, such as node.drain. A denial of something that is not audited has the method and the path."`
+	Object     string `json:"object,omitempty" doc:"What it was done to, such as node/gpu-1."`
+	Outcome    string `json:"outcome" enum:"ok,denied,failed"`
+	Reason     string `json:"reason,omitempty" doc:"Why it was denied or failed."`
+	RequestID  string `json:"request_id,omitempty" doc:"The X-Request-Id of the request, or of the handshake of a WebSocket."`
+	Address    string `json:"address,omitempty" doc:"The address of the caller, or of the load balancer before it."`
+	Instance   string `json:"instance" doc:"The instance that recorded it."`
+	Suppressed int    `json:"suppressed,omitempty" doc:"How many denials of the same address were left out before this entry."`
+}

@@ -50,11 +50,14 @@ func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 	q := makeQuery("state", strings.ToUpper(c.State), "node_id", c.Node, "session_id", c.Session, "language", c.Language, "region", c.Region)
 	list := wire.JobList{Jobs: []wire.Job{}}
 	err := fetchPages(ctx, &c.apiClient, "/v1/jobs", q, maxEntries(c.Limit, c.All), func(page *wire.JobList) (int, string) {
-		list.Jobs, list.NextCursor = append(list.Jobs, page.Jobs...), page.NextCursor
+		list.Jobs, list.NextCursor, list.Partial = append(list.Jobs, page.Jobs...), page.NextCursor, list.Partial || page.Partial
 		return len(page.Jobs), page.NextCursor
 	})
 	if err != nil {
 		return err
+	}
+	if list.Partial {
+		fmt.Fprintln(io.err, "some instances were not asked, or did not answer: jobs that ended there may be missing")
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
 		if len(list.Jobs) == 0 {

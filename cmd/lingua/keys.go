@@ -231,7 +231,7 @@ func (c *keysCheckCmd) list(ring *auth.Keyring, out io.Writer) error {
 	for _, k := range ring.Keys() {
 		keys = append(keys, listedKey{
 			Name: k.Key, Role: string(k.Role), Tenant: string(k.Tenant), State: cmp.Or(string(k.Valid(time.Now())), "valid"),
-			NotBefore: formatTime(k.Issued), NotAfter: formatTime(k.NotAfter), Secrets: k.Secrets, May: permissions(&k.Principal),
+			NotBefore: formatValidity(k.Issued), NotAfter: formatValidity(k.NotAfter), Secrets: k.Secrets, May: permissions(&k.Principal),
 		})
 	}
 	for _, s := range ring.Signers() {
@@ -262,7 +262,7 @@ func (c *keysCheckCmd) list(ring *auth.Keyring, out io.Writer) error {
 	return t.Flush()
 }
 
-func formatTime(at time.Time) string {
+func formatValidity(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}

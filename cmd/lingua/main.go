@@ -33,6 +33,7 @@ type cli struct {
 	Jobs      jobsCmd      `cmd:"" help:"List jobs, or show one with its attempts."`
 	Pools     poolsCmd     `cmd:"" help:"List the directions with their nodes and slots."`
 	Events    eventsCmd    `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
+	Audit     auditCmd     `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`
 	Instances instancesCmd `cmd:"" help:"List the scheduler instances that share a fleet."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
 	Explain   explainCmd   `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
@@ -49,7 +50,7 @@ type streams struct {
 	in       io.Reader // nil: empty
 	out, err io.Writer
 	environ  []string
-	// hangups returns the signals on which serve reloads its configuration, and how to end them; nil: there are none.
+	// hangups returns the signals on which serve reloads its configuration and opens its files again, and how to end them; nil: there are none.
 	hangups func() (<-chan os.Signal, func())
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -76,7 +75,13 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	s.SetConfigSource(func() (config.Config, []string, error) { return c.loadConfig(io.environ) })
-	defer reloadOnHangup(s, io.hangups)()
+	defer onHangup(io.hangups, func() {
+		// First, and whatever becomes of the reload: a log rotation must not depend on the configuration.
+		if err := s.ReopenAudit(); err != nil {
+			log.Error("the audit file could not be opened again; the open one stays in use", "error", err)
+		}
+		_, _ = s.Reload() // it logs the error
+	})()
 	switch {
 	case cfg.Auth.Configured():
 	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
@@ -87,8 +92,8 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	return s.Run(ctx, l)
 }
 
-// reloadOnHangup reloads the configuration on every signal, until the returned function is called.
-func reloadOnHangup(s *scheduler.Scheduler, hangups func() (<-chan os.Signal, func())) (stop func()) {
+// onHangup calls fn on every signal, until the returned function is called.
+func onHangup(hangups func() (<-chan os.Signal, func()), fn func()) (stop func()) {
 	if hangups == nil {
 		return func() {}
 	}
@@ -99,7 +104,7 @@ func reloadOnHangup(s *scheduler.Scheduler, hangups func() (<-chan os.Signal, fu
 		for {
 			select {
 			case <-signals:
-				_, _ = s.Reload() // it logs the error
+				fn()
 			case <-ended:
 				return
 			}

@@ -92,6 +92,3 @@ func (k *Keyring) hasNodeToken(p *Principal) bool {
 	}
 	return false
 }
-
-// ClusterSecrets returns the secrets with which instances sign requests to each other: the first signs, all verify.
-func (k *Keyring) ClusterSecrets() [][]byte { return k.cluster }

@@ -27,6 +27,7 @@ type Config struct {
 	Server    Server    `toml:"server" envPrefix:"SERVER_"`
 	Log       Log       `toml:"log" envPrefix:"LOG_"`
 	Auth      Auth      `toml:"auth" envPrefix:"AUTH_"`
+	Audit     Audit     `toml:"audit" envPrefix:"AUDIT_"`
 	Callback  Callback  `toml:"callback" envPrefix:"CALLBACK_"`
 	Scheduler Scheduler `toml:"scheduler" envPrefix:"SCHEDULER_"`
 }
@@ -51,6 +52,11 @@ func (s *Server) Address() string { return net.JoinHostPort(s.Host, strconv.Itoa
 type Log struct {
 	Level  string `toml:"level" env:"LEVEL" doc:"Minimum level: debug, info, warn or error."`
 	Format string `toml:"format" env:"FORMAT" doc:"text or json."`
+}
+
+// Audit configures the audit log.
+type Audit struct {
+	Output string `toml:"output" env:"OUTPUT" doc:"Where changes of state and denials are written, one JSON object a line, beside the audit log in the store: stderr, or the absolute path of a file, which SIGHUP opens again. Empty: nowhere."`
 }
 
 // Callback configures requests to HTTP nodes.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 )
 
 // Auth holds the credentials of clients. Without any of them every client may do everything, and only this machine can connect.
@@ -16,7 +17,7 @@ type Auth struct {
 	OperatorKeys        []string `toml:"operator_keys" env:"OPERATOR_KEYS" doc:"Keys with all permissions, sent as Authorization: Bearer. At least 16 characters each. A short form of keys with the role operator."`
 	NodeTokens          []string `toml:"node_tokens" env:"NODE_TOKENS" doc:"Tokens for nodes, each with a pattern of node ids: gpu-*=token, or gpu-*@tenant=token for the nodes of a tenant. A short form of keys with the role node."`
 	SessionSecret       string   `toml:"session_secret" env:"SESSION_SECRET" doc:"Signs the tokens that POST /v1/sessions creates; the same for every instance. At least 32 characters. A short form of a signer."`
-	ClusterSecrets      []string `toml:"cluster_secret" env:"CLUSTER_SECRET" doc:"Signs the requests of instances to each other; the same for every instance. At least 32 characters. The first signs, all verify: have the old and the new one while it is rotated."`
+	ClusterSecrets      []string `toml:"cluster_secret" env:"CLUSTER_SECRET" doc:"Signs the requests of instances to each other; the same for every instance. At least 32 characters. Two while it is rotated, in any order: instances that have one in common understand each other. Without it and with keys, lists of jobs are of one instance."`
 	RequireNodeSecret   *bool    `toml:"require_node_secret" env:"REQUIRE_NODE_SECRET" doc:"Whether a node must send the node_token of its registration with every report over HTTP, and to register again while it is present. Default: true if there are keys."`
 	SessionGraceSeconds Seconds  `toml:"session_grace_seconds" env:"SESSION_GRACE_SECONDS" doc:"How long after the expiry of its token a session may stay connected, to be renewed by session_update."`
 	Keys                []Key    `toml:"keys" doc:"A key with a name and a role. Repeat the table for each key."`
@@ -90,6 +91,9 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 			continue
 		}
 		c.Signers = append(c.Signers, auth.SignerConfig{KID: s.KID, Use: s.Use, Secret: secrets[0]})
+	}
+	if n := len(a.ClusterSecrets); n > peer.MaxSecrets {
+		problems = append(problems, fmt.Errorf("auth.cluster_secret: has %d secrets; %d are enough to rotate them", n, peer.MaxSecrets))
 	}
 	for i, secret := range a.ClusterSecrets {
 		if len(secret) < minClusterSecret {

@@ -5,11 +5,13 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -121,6 +123,8 @@ func (c *Config) validateLogAndCallback(v *validator) {
 			v.require(false, l.key, "%s", strings.TrimPrefix(err.Error(), l.key+": "))
 		}
 	}
+	v.require(c.Audit.Output == "" || c.Audit.Output == audit.Stderr || filepath.IsAbs(c.Audit.Output), "audit.output",
+		"must be stderr, or an absolute path such as /var/log/lingua/audit.log, not %q", c.Audit.Output)
 	for _, target := range c.Callback.AllowedTargets {
 		_, err := netip.ParsePrefix(target)
 		v.require(err == nil, allowedTargetsKey, notAPrefix, target)

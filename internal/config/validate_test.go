@@ -55,6 +55,8 @@ var rules = []struct {
 		c.Store, c.Scheduler.Phase2.Redis.TLSCA = "rediss://a", "/does/not/exist.pem"
 	}},
 	{"callback.secret", "short", func(c *Config) { c.Callback.Secret = "short" }},
+	{"audit.output", "a relative path", func(c *Config) { c.Audit.Output = "audit.log" }},
+	{"audit.output", "another stream", func(c *Config) { c.Audit.Output = "stdout" }},
 	{"callback.allowed_targets", "an address", func(c *Config) { c.Callback.AllowedTargets = []string{"10.0.0.1"} }},
 
 	{"scheduler.nodes.heartbeat_interval_ms", "too short", func(c *Config) { c.Scheduler.Nodes.HeartbeatIntervalMS = 9 }},
@@ -90,6 +92,9 @@ var rules = []struct {
 	}},
 	{"auth.session_secret", "short", func(c *Config) {
 		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, SessionSecret: "short"}
+	}},
+	{"auth.cluster_secret", "three", func(c *Config) {
+		c.Auth.ClusterSecrets = []string{strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)}
 	}},
 	{"auth.cluster_secret", "short", func(c *Config) { c.Auth.ClusterSecrets = []string{"short"} }},
 	{"auth.session_grace_seconds", "negative", func(c *Config) { c.Auth.SessionGraceSeconds = -1 }},

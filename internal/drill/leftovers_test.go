@@ -87,7 +87,7 @@ func checkDeadLetters(deadLetters []clustertest.DeadLetter, marks []string) []vi
 }
 
 // permanentKeys are the keys of the store itself.
-var permanentKeys = []string{keyPrefix + ":v1:incarnation", keyPrefix + ":v1:nodes:changes", keyPrefix + ":v1:ping", keyPrefix + ":v1:events"}
+var permanentKeys = []string{keyPrefix + ":v1:incarnation", keyPrefix + ":v1:nodes:changes", keyPrefix + ":v1:ping", keyPrefix + ":v1:events", keyPrefix + ":v1:audit"}
 
 // isExpectedKey reports whether a key belongs to the store, to a running instance, or to the dead letters of malformed
 // messages.

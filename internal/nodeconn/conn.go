@@ -18,8 +18,10 @@ type conn struct {
 	connection uint64
 	secret     string // of the node's registration
 
-	// Only the goroutine that reads the connection uses these: what the node has declared so far, and the attempts whose results
-	// were accepted and whose speech is to come.
+	// Only the goroutine that reads the connection uses these: what records its actions, whether it has resumed its epoch, what the
+	// node has declared so far, and the attempts whose results were accepted and whose speech is to come.
+	audit    Audit
+	resumed  bool
 	declared core.Node
 	speech   expectedSpeech
 

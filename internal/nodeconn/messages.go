@@ -280,8 +280,11 @@ func (s *Server) handleLeave(ctx context.Context, n *conn, _ *wire.NodeLeave) *w
 		return nil // the node has another connection, over which it has not left
 	}
 	if err := s.Nodes.Leave(ctx, n.id, n.currentEpoch()); err != nil {
-		return convert.Error(err)
+		e := convert.Error(err)
+		n.audit(actionLeave, string(n.id), n.declared.Tenant, e)
+		return e
 	}
+	n.audit(actionLeave, string(n.id), n.declared.Tenant, nil)
 	s.Conns.forget(n)
 	n.ws.Close(wire.CloseNormal, nil)
 	return nil

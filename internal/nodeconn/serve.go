@@ -60,15 +60,27 @@ func NewServer(o ServerOptions) *Server {
 // Close waits for everything that runs for connections. The connections must be closed before.
 func (s *Server) Close() { s.work.Close() }
 
+// Audit records what a node does over its connection: an action, the name and the tenant of the node, and the error with
+// which it ended.
+type Audit func(action, node string, tenant core.TenantID, e *wire.Error)
+
+// The actions of nodes.
+const (
+	actionRegister  = "node.register"
+	actionReconnect = "node.reconnect" // to the epoch that it had
+	actionLeave     = "node.leave"
+	actionMessage   = "node.message" // that is denied
+)
+
 // Serve serves a connection in the background, until it ends.
-func (s *Server) Serve(ws *socket.Conn, caller *auth.Principal) {
-	s.work.Go(func(ctx context.Context) { socket.Protect(ws, s.Log, func() { s.serve(ctx, ws, caller) }) })
+func (s *Server) Serve(ws *socket.Conn, caller *auth.Principal, audit Audit) {
+	s.work.Go(func(ctx context.Context) { socket.Protect(ws, s.Log, func() { s.serve(ctx, ws, caller, audit) }) })
 }
 
 // serve serves a connection until it ends. Before the node has registered there is no conn, so nothing that it sends can reach a
 // job.
-func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Principal) {
-	n, e := s.awaitRegister(ctx, ws, caller)
+func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Principal, audit Audit) {
+	n, e := s.awaitRegister(ctx, ws, caller, audit)
 	if e != nil {
 		socket.Refuse(ws, e)
 		return
@@ -80,13 +92,16 @@ func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 			return
 		}
 		if e := s.handle(ctx, n, m); e != nil {
+			if e.Code == wire.Forbidden {
+				n.audit(actionMessage, string(n.id), n.declared.Tenant, e)
+			}
 			socket.ReplyError(ws, m, e)
 		}
 	}
 }
 
 // awaitRegister reads the first message, which must be node_register, and admits the node.
-func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *auth.Principal) (*conn, *wire.Error) {
+func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *auth.Principal, audit Audit) (*conn, *wire.Error) {
 	var in wire.NodeRegister
 	_, text, err := socket.ReadFirst(ws, s.FirstMessage, in.Type())
 	if err == nil {
@@ -95,7 +110,18 @@ func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *aut
 	if err != nil {
 		return nil, convert.Error(err)
 	}
-	return s.admit(ctx, ws, caller, &in)
+	n, e := s.admit(ctx, ws, caller, &in)
+	if e != nil {
+		audit(actionRegister, in.NodeID, "", e)
+		return nil, e
+	}
+	n.audit = audit
+	action := actionRegister
+	if n.resumed {
+		action = actionReconnect
+	}
+	audit(action, string(n.id), n.declared.Tenant, nil)
+	return n, nil
 }
 
 // errCallback is the answer to a node that asks for its jobs in two ways.
@@ -136,6 +162,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 			err = s.Nodes.Reconnected(ctx, n.id, known.Epoch, n.connection)
 		}
 		if err == nil {
+			n.resumed = true
 			n.epoch, drained, ack.Status, ack.Cancel = known.Epoch, known.Drained, "resumed", convert.ActiveJobs(beat.Cancel)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/reload"
-	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
 
@@ -19,6 +20,7 @@ type credentials struct {
 	auth        *auth.Authenticator
 	certificate *tlsfile.Certificate // nil: no TLS
 	peers       *tls.Config          // for requests to other instances
+	peerSecrets *peer.Secrets        // sign these requests
 	reloader    *reload.Reloader
 	replaced    func() // called after the keys were replaced
 }
@@ -30,7 +32,7 @@ func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err 
 	if err != nil {
 		return nil, err
 	}
-	c.auth = auth.NewAuthenticator(keyring, nil)
+	c.auth, c.peerSecrets = auth.NewAuthenticator(keyring, nil), peer.NewSecrets(cfg.Auth.ClusterSecrets)
 	if cfg.Server.TLSCert != "" {
 		if c.certificate, err = tlsfile.Load(cfg.Server.TLSCert, cfg.Server.TLSKey, log); err != nil {
 			return c, err
@@ -61,6 +63,7 @@ func (c *credentials) prepareKeys(next *config.Config) (reload.Change, error) {
 	}
 	return reload.Change{Changed: current.Changes(keyring), Apply: func() {
 		c.auth.Replace(keyring)
+		c.peerSecrets.Replace(next.Auth.ClusterSecrets)
 		c.replaced()
 	}}, nil
 }
@@ -80,7 +83,7 @@ func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reload
 // Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
 func (s *Scheduler) Reload() (reload.Result, error) { return s.credentials.reloader.Reload() }
 
-// forServer returns the credentials as the HTTP server uses them.
-func (c *credentials) forServer(cfg *config.Config) server.Credentials {
-	return server.Credentials{Auth: c.auth, Reload: c.reloader, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), PeerTLS: c.peers}
+// peerClient makes the client of an instance for requests to the others.
+func (c *credentials) peerClient(instance core.InstanceID) *peer.Client {
+	return peer.NewClient(instance, c.peerSecrets, c.peers, func() bool { return !c.auth.Keyring().Empty() })
 }

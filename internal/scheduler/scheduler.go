@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/callback"
@@ -61,6 +62,7 @@ type Scheduler struct {
 	follower  *fleet.Follower
 	caller    *callback.Caller
 	events    *events.Recorder
+	audit     *audit.Recorder
 
 	credentials *credentials
 }
@@ -80,6 +82,10 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	instance := s.newIncarnation()
 
 	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, log)
+	s.audit, err = audit.NewRecorder(audit.Options{Instance: instance, Output: cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: log})
+	if err != nil {
+		return nil, err
+	}
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, log); err != nil {
 		return nil, err
 	}
@@ -119,17 +125,27 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
 	s.Server = server.New(server.Options{
-		Bus: s.Bus, Credentials: s.credentials.forServer(&cfg), Read: read, Audio: s.Audio, AudioURLs: urls,
+		Auth: s.credentials.auth, Access: server.Access{
+			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), Audit: s.audit, AuditLog: s.Store,
+			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
+		},
+		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
-		Jobs: s.Jobs, Nodes: s.Nodes, Verifier: verifier, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(),
 	})
 	s.credentials.replaced = s.Server.CloseRemovedKeys
+	if s.sharesStore() && !s.credentials.auth.Keyring().Empty() && len(cfg.Auth.ClusterSecrets) == 0 {
+		log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
+	}
 	s.registerMetrics()
 	return s, nil
 }
+
+// ReopenAudit opens the audit file again, after it was renamed by a log rotation.
+func (s *Scheduler) ReopenAudit() error { return s.audit.Reopen() }
 
 // Listen opens the scheduler's port.
 func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
@@ -163,6 +179,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })
+	background.Go(func() { s.audit.Run(loops, s.Store) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -51,6 +52,9 @@ type accessControl struct {
 	responder
 	auth *auth.Authenticator
 	hub  *socket.Hub
+	// secrets verify the requests of other instances to self, the address of this one.
+	secrets *peer.Secrets
+	self    func() string
 }
 
 // require is the handler of a route for callers that its rule admits.
@@ -58,6 +62,8 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 	switch {
 	case !r.rule.valid():
 		panic("the route " + r.method + " " + r.path + " has no rule: nobody says who may use it")
+	case r.peers && r.method != http.MethodGet:
+		panic("the route " + r.method + " " + r.path + " changes something: a request of another instance could be repeated")
 	case r.rule.public:
 		return r.handler
 	}
@@ -66,25 +72,35 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 		deny = a.refuseSocket
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
-		p, e := a.authenticate(req, &r.rule)
-		if e != nil {
+		if e := a.authenticate(callOf(req.Context()), req, r); e != nil {
 			deny(w, req, e)
 			return
 		}
-		r.handler(w, req.WithContext(withPrincipal(req.Context(), p)))
+		r.handler(w, req)
 	}
 }
 
-// authenticate returns the caller of a request, if the rule admits it.
-func (a *accessControl) authenticate(req *http.Request, r *rule) (*auth.Principal, *wire.Error) {
-	p, reason := a.auth.Authenticate(socket.Token(req))
-	if reason != "" {
-		return nil, errUnauthorized(reason)
+// authenticate sets the caller of a request, and checks that the rule admits it.
+func (a *accessControl) authenticate(c *call, req *http.Request, r *route) (e *wire.Error) {
+	p, reason := a.identify(req, r)
+	if c.caller = p; reason != "" {
+		e = errUnauthorized(reason)
+	} else if reason = r.rule.check(p); reason != "" {
+		e = errForbidden(&r.rule, p, reason)
 	}
-	if reason = r.check(p); reason != "" {
-		return nil, errForbidden(r, p, reason)
+	if e != nil {
+		c.fail(e, string(reason))
 	}
-	return p, nil
+	return e
+}
+
+// identify returns the caller of a request. For a route that instances ask of each other it may be one that another instance has
+// authenticated.
+func (a *accessControl) identify(req *http.Request, r *route) (*auth.Principal, auth.Reason) {
+	if r.peers && req.Header.Get(peer.Header) != "" && !a.auth.Keyring().Empty() {
+		return a.secrets.Verify(req, a.self())
+	}
+	return a.auth.Authenticate(socket.Token(req))
 }
 
 // errUnauthorized is the answer to a credential that is not valid. It does not say why: that would help to guess.
@@ -125,20 +141,13 @@ func (a *accessControl) refuseSocket(w http.ResponseWriter, r *http.Request, e *
 	a.hub.Refuse(w, r, socket.CloseCode(e.Code), e)
 }
 
-type principalKey struct{}
-
-func withPrincipal(ctx context.Context, p *auth.Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
-}
-
-// principalOf is the caller of a request that a rule has admitted.
-func principalOf(ctx context.Context) *auth.Principal {
-	return ctx.Value(principalKey{}).(*auth.Principal)
-}
-
-// checkNode checks that the caller may act for a node.
+// checkNode checks that the caller may act for a node, whose id is valid, and records that the call is about it.
 func checkNode(ctx context.Context, id core.NodeID) *wire.Error {
-	if !principalOf(ctx).ActsForNode(id) {
+	c := callOf(ctx)
+	if id != "" {
+		c.concerns("node", string(id), "")
+	}
+	if !c.caller.ActsForNode(id) {
 		return wire.FieldErrorf(wire.Forbidden, "node_id", "this key is not for a node of this name")
 	}
 	return nil

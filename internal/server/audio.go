@@ -49,6 +49,7 @@ func (h *audioHandlers) checkGrant(r *http.Request) (audio.Grant, *wire.Error) {
 	}
 	g, ok := h.urls.Check(core.JobID(id), r.Method, r.URL.Query().Get("token"))
 	if !ok {
+		callOf(r.Context()).reason = deniedAudioURL
 		return audio.Grant{}, wire.Errorf(wire.Unauthorized, "the URL is not valid, or not any more: use the one that came with the job")
 	}
 	return g, nil

@@ -104,6 +104,9 @@ func isJSON(contentType string) bool {
 }
 
 func writeWireError(w http.ResponseWriter, e *wire.Error) {
+	if c, ok := w.(*call); ok {
+		c.failure = e
+	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}

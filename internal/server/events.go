@@ -78,7 +78,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
-	read := store.ReadEventsParams{After: q.after, Limit: q.limit}
+	read := store.ReadLogParams{After: q.after, Limit: q.limit}
 	if q.after == "" && (q.kind != "" || q.node != "" || visibleTenant(r.Context()) != nil) {
 		read.Limit = maxEvents // the newest that match are among these, or are older
 	}
@@ -91,7 +91,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	}
 	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
 	tenant := visibleTenant(r.Context())
-	for _, e := range page.Events {
+	for _, e := range page.Entries {
 		list.Next = e.ID
 		if tenant != nil && (e.Node == "" || e.Tenant != *tenant) {
 			continue // it is about another tenant, or about the scheduler as a whole

@@ -27,3 +27,12 @@ func (s *Server) RouteTypes() (requests, answers map[string]reflect.Type) {
 	}
 	return requests, answers
 }
+
+// Actions returns the action of every route, by "METHOD path".
+func (s *Server) Actions() map[string]string {
+	actions := make(map[string]string)
+	for _, r := range s.routes() {
+		actions[r.method+" "+r.path] = r.action
+	}
+	return actions
+}

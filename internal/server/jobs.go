@@ -51,7 +51,7 @@ func (h *jobHandlers) routes() []route {
 			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "GET", path: "/v1/jobs", rule: jobReaders, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
+			method: "GET", path: "/v1/jobs", rule: jobReaders, peers: true, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
 			out: reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state.", kind: "string"},
@@ -69,7 +69,7 @@ func (h *jobHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
+			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
 			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -290,12 +290,18 @@ func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
-	if _, err := h.visibleJob(r.Context(), core.JobID(id)); err != nil {
+	visible, err := h.visibleJob(r.Context(), core.JobID(id))
+	if err != nil {
 		return nil, err
 	}
+	c := callOf(r.Context())
+	c.concerns("job", id, visible.Tenant)
 	j, cancelled, err := h.dispatcher.Cancel(r.Context(), core.JobID(id))
 	if err != nil {
 		return nil, err
+	}
+	if !cancelled {
+		c.reason = "ended" // before
 	}
 	return &wire.CancelResponse{OK: true, Cancelled: cancelled, Job: viewJob(r.Context(), j)}, nil
 }

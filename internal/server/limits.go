@@ -56,16 +56,18 @@ func writeBody(w http.ResponseWriter, body []byte) {
 // addressLimit bounds the number of connections of one address: each costs a file descriptor and some kilobytes for as long as it is
 // open, and no credential is needed to open one. A connection that becomes a WebSocket is counted by the socket.Hub instead.
 type addressLimit struct {
-	max int // 0: no limit
-	log *slog.Logger
+	max     int // 0: no limit
+	log     *slog.Logger
+	refused func(address string)
 
 	mu    sync.Mutex
 	addrs map[net.Conn]netip.Addr // of the connections that count
 	open  map[netip.Addr]int
 }
 
-func newAddressLimit(limit int, log *slog.Logger) *addressLimit {
-	return &addressLimit{max: limit, log: log, addrs: make(map[net.Conn]netip.Addr), open: make(map[netip.Addr]int)}
+// newAddressLimit makes a limit. refused is called with the address of each connection that is refused.
+func newAddressLimit(limit int, log *slog.Logger, refused func(address string)) *addressLimit {
+	return &addressLimit{max: limit, log: log, refused: refused, addrs: make(map[net.Conn]netip.Addr), open: make(map[netip.Addr]int)}
 }
 
 // connState is the http.Server's hook for connections that begin and end.
@@ -77,6 +79,7 @@ func (l *addressLimit) connState(c net.Conn, state http.ConnState) {
 	case http.StateNew:
 		if addr, ok := l.admit(c); !ok {
 			l.log.Warn("refused a connection: its address has reached the limit", "remote", addr.String(), "max", l.max)
+			l.refused(addr.String())
 			l.refuse(c)
 		}
 	case http.StateHijacked, http.StateClosed:

@@ -31,7 +31,7 @@ type nodeHandlers struct {
 func (h *nodeHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/node/register", rule: nodesOnly, tag: "nodes", summary: "Register a node",
+			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, tag: "nodes", summary: "Register a node",
 			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
 			handler:     handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
 			codes: []wire.Code{wire.NameInUse, wire.SchedulerDependencyDown},
@@ -63,24 +63,27 @@ func (h *nodeHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "DELETE", path: "/v1/nodes/{id}", rule: operators, tag: "nodes", summary: "Remove a node",
+			method: "DELETE", path: "/v1/nodes/{id}", rule: operators, action: "node.remove", tag: "nodes", summary: "Remove a node",
 			description: "The node is removed at once, with its drain, and its jobs are given to other nodes. A node that still runs registers again: stop it first, or drain it instead.",
 			handler:     handle(h.responder, h.remove), out: reflect.TypeFor[wire.NodeRemoved](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/nodes/{id}/drain", rule: operators, tag: "nodes", summary: "Drain a node",
+			method: "POST", path: "/v1/nodes/{id}/drain", rule: operators, action: "node.drain", tag: "nodes", summary: "Drain a node",
 			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drain(true)),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
+			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, action: "node.resume", tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 	}
 }
+
+// actionRegister is the action of a registration, and of a heartbeat that registers.
+const actionRegister = "node.register"
 
 func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (any, error) {
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
@@ -103,6 +106,7 @@ func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (
 	if err != nil {
 		return nil, err
 	}
+	callOf(ctx).concerns("node", string(r.Node.ID), r.Node.Tenant)
 	out := &wire.RegisterResponse{
 		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch), NodeToken: r.Secret,
 		HeartbeatIntervalMS: h.heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel),
@@ -153,6 +157,9 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRe
 	}
 	out := &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(beat.Cancel), NodeToken: beat.Secret}
 	if beat.Node != nil {
+		c := callOf(ctx)
+		c.action = actionRegister
+		c.concerns("node", in.NodeID, beat.Node.Tenant)
 		out.Epoch = int64(beat.Node.Epoch)
 	}
 	return out, nil
@@ -272,6 +279,7 @@ func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		callOf(r.Context()).concerns("node", id, st.Node.Tenant)
 		h.conns.Drain(r.Context(), core.NodeID(id), drained)
 		return h.view(st), nil
 	}
@@ -287,6 +295,7 @@ func (h *nodeHandlers) remove(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	callOf(r.Context()).concerns("node", id, removed.Before.Node.Tenant)
 	answer := wire.NodeRemoved{NodeID: id, MovedJobs: removed.Moved}
 	if state := h.registry.StateOf(removed.Before.Node, removed.Before.Age); state != nodes.StateSilent && state != core.HealthOffline.String() {
 		answer.Warnings = []string{fmt.Sprintf("node %s sent a heartbeat %s ago: if it still runs, it registers again", id, removed.Before.Age.Round(100*time.Millisecond))}

@@ -64,7 +64,7 @@ func describeRoutes(routes []route, version string) ([]byte, error) {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Lingua Scheduler", Version: version,
-			Description: "The control plane of a real-time speech-translation system. Nodes register and send heartbeats; every utterance is one job, which is dispatched to a capable node and retried until it ends.",
+			Description: "The control plane of a real-time speech-translation system. Nodes register and send heartbeats; every utterance is one job, which is dispatched to a capable node and retried until it ends. Every answer has the header X-Request-Id: that of the request, if it is a valid identifier, or a new one.",
 			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Components: &huma.Components{

@@ -105,7 +105,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("POST /v1/node/model_not_available", ts.post("/v1/node/model_not_available", object{"node_id": "n1", "service_id": "s"}))
 	good("POST /v1/nodes/{id}/drain", ts.request("POST", "/v1/nodes/n1/drain", "", nil))
 	good("POST /v1/nodes/{id}/resume", ts.request("POST", "/v1/nodes/n1/resume", "", nil))
-	for _, path := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances", "/v1/dlq", "/v1/events"} {
+	for _, path := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances", "/v1/dlq", "/v1/events", "/v1/audit"} {
 		good("GET "+path, ts.get(path))
 	}
 	ts.get("/v1/audio/job-1").expectError(wire.Unauthorized) // another test has signed URLs

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -61,13 +62,13 @@ func (h *operatorHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/dlq/replay", rule: operators, tag: "instances", summary: "Replay dead letters",
+			method: "POST", path: "/v1/dlq/replay", rule: operators, action: "dlq.replay", tag: "instances", summary: "Replay dead letters",
 			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a dead letter.",
 			handler:     handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/dlq/purge", rule: operators, tag: "instances", summary: "Delete dead letters",
+			method: "POST", path: "/v1/dlq/purge", rule: operators, action: "dlq.purge", tag: "instances", summary: "Delete dead letters",
 			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
@@ -302,6 +303,11 @@ func (h *operatorHandlers) forDeadLetters(do func(*bus.Bus, context.Context, str
 				out.Failed = make(map[string]string)
 			}
 			out.Failed[id] = h.errDeadLetter(id, err).Detail
+		}
+		c := callOf(ctx)
+		c.object = fmt.Sprintf("dlq/%d messages", len(ids))
+		if len(out.Failed) > 0 {
+			c.reason = fmt.Sprintf("%d of %d failed", len(out.Failed), len(ids))
 		}
 		return &out, nil
 	}

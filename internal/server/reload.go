@@ -20,7 +20,7 @@ type configHandlers struct {
 func (h *configHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/config/reload", rule: operators, tag: "operations", summary: "Read the configuration again",
+			method: "POST", path: "/v1/config/reload", rule: operators, action: "config.reload", tag: "operations", summary: "Read the configuration again",
 			description: "This instance reads its configuration again, as on SIGHUP, and puts keys, signers and what else can change in force. A configuration with errors changes nothing. Each instance has to be asked itself.",
 			handler:     handle(h.responder, h.reload), out: reflect.TypeFor[wire.ReloadResponse](), codes: []wire.Code{wire.NotFound, wire.ConfigInvalid},
 		},

@@ -22,6 +22,11 @@ type route struct {
 	alsoStatus   int         // a further status with the same body
 	upgrade      bool        // the answer switches protocols
 	rule         rule
+	// action names the change of state in audit entries, such as node.drain. A route without one changes nothing, or is part of the
+	// data plane, which is not audited.
+	action string
+	// peers says that another instance may send the request on behalf of its caller. It must change nothing.
+	peers bool
 }
 
 type param struct {
@@ -46,7 +51,7 @@ func listParams(defaultLimit string, filters ...param) []param {
 func (s *Server) routes() []route {
 	var all []route
 	for _, group := range []interface{ routes() []route }{
-		s.nodes, s.jobs, s.operator, s.events, s.tokens, s.audio, s.sockets, s.status, s.config, s.docs,
+		s.nodes, s.jobs, s.operator, s.events, s.audits, s.tokens, s.audio, s.sockets, s.status, s.config, s.docs,
 	} {
 		all = append(all, group.routes()...)
 	}

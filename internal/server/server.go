@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -22,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -30,27 +31,14 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Credentials are what callers and other instances are authenticated with.
-type Credentials struct {
-	// Auth authenticates callers. Reload replaces its keys.
-	Auth   *auth.Authenticator
-	Reload *reload.Reloader
-	// TokenGrace is how long a session may stay connected after its token has expired.
-	TokenGrace time.Duration
-	// PeerTLS is for requests to other instances; nil: the default.
-	PeerTLS *tls.Config
-}
-
 // Options are the dependencies and the limits of a Server.
 type Options struct {
-	Jobs  *dispatch.Dispatcher
-	Nodes *nodes.Registry
-	// Verifier checks that the reports of nodes over HTTP are theirs.
-	Verifier *nodes.Verifier
-	Events   store.Events
-	Metrics  *telemetry.Metrics
-	Log      *slog.Logger
-	Version  wire.VersionResponse
+	Jobs    *dispatch.Dispatcher
+	Nodes   *nodes.Registry
+	Events  store.Events
+	Metrics *telemetry.Metrics
+	Log     *slog.Logger
+	Version wire.VersionResponse
 	// Read converts requests.
 	Read *convert.Reader
 	// Ping reports whether the store answers. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
@@ -69,7 +57,10 @@ type Options struct {
 	AudioURLs audio.URLs
 	// Bus reaches the other instances.
 	Bus *bus.Bus
-	Credentials
+	// Auth authenticates callers.
+	Auth *auth.Authenticator
+	// Access has what else the answer to a caller depends on.
+	Access Access
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -79,6 +70,22 @@ type Options struct {
 	// LoopbackOnly refuses requests whose Host is not a name of this machine. Without keys, a page in a browser must not reach the
 	// scheduler through a DNS name that points to a loopback address (DNS rebinding).
 	LoopbackOnly bool
+}
+
+// Access has the dependencies of a Server that check and record callers, and ask other instances for them.
+type Access struct {
+	// Verifier checks that the reports of nodes over HTTP are theirs.
+	Verifier *nodes.Verifier
+	// TokenGrace is how long a session may stay connected after its token has expired.
+	TokenGrace time.Duration
+	// Audit records changes of state and denials in the log AuditLog, among others.
+	Audit    *audit.Recorder
+	AuditLog store.Audit
+	// Peers sends requests to other instances. PeerSecrets verify theirs.
+	Peers       *peer.Client
+	PeerSecrets *peer.Secrets
+	// Reload puts a changed configuration in force.
+	Reload *reload.Reloader
 }
 
 // Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
@@ -94,6 +101,7 @@ type Server struct {
 	stopping     atomic.Bool
 	handler      http.Handler
 
+	audit    *auditor
 	access   *accessControl
 	config   *configHandlers
 	tokens   *tokenHandlers
@@ -101,6 +109,7 @@ type Server struct {
 	jobs     *jobHandlers
 	operator *operatorHandlers
 	events   *eventHandlers
+	audits   *auditHandlers
 	audio    *audioHandlers
 	sockets  *socketHandlers
 	status   *statusHandlers
@@ -114,16 +123,18 @@ func New(o Options) *Server {
 		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
-	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub}
-	s.config = &configHandlers{responder: p, reloader: o.Reload, auth: o.Auth}
+	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
+	s.access = &accessControl{responder: p, auth: o.Auth, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
+	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth}
-	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Verifier, read: o.Read, peers: newPeerJobs(o.Bus, o.PeerTLS, o.Log)}
+	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, read: o.Read, peers: &peerJobs{bus: o.Bus, client: o.Access.Peers, log: o.Log}}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
 	s.events = &eventHandlers{responder: p, log: o.Events}
+	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, nodes: o.NodeServer, access: s.access, sessions: newSessionServer(&o),
+		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, access: s.access, sessions: newSessionServer(&o),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, stopping: &s.stopping}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
@@ -155,7 +166,7 @@ func (s *Server) Stopping() bool { return s.stopping.Load() }
 
 // HTTP makes the http.Server that serves s, with limits on slow peers.
 func (s *Server) HTTP() *http.Server {
-	limit := newAddressLimit(s.perAddress, s.log)
+	limit := newAddressLimit(s.perAddress, s.log, s.audit.connectionRefused)
 	return &http.Server{
 		Handler:           s.handler,
 		ConnState:         limit.connState,
@@ -183,13 +194,13 @@ func (s *Server) mount(routes []route) http.Handler {
 	methods := make(map[string][]string)
 	for i := range routes {
 		r := &routes[i]
-		mux.Handle(r.method+" "+r.path, s.guard(r.path, s.access.require(r)))
+		mux.Handle(r.method+" "+r.path, s.guard(r, s.access.require(r)))
 		methods[r.path] = append(methods[r.path], r.method)
 	}
 	for p, allowed := range methods {
-		mux.Handle(p, s.guard(p, methodNotAllowed(allowed)))
+		mux.Handle(p, s.guard(&route{method: otherMethod, path: p}, methodNotAllowed(allowed)))
 	}
-	notFound := s.guard("other", func(w http.ResponseWriter, _ *http.Request) {
+	notFound := s.guard(&route{method: otherMethod, path: otherPath}, func(w http.ResponseWriter, _ *http.Request) {
 		writeWireError(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
 	})
 	mux.Handle("/", notFound)
@@ -202,10 +213,18 @@ func (s *Server) mount(routes []route) http.Handler {
 	})
 }
 
-// guard wraps every handler: it checks the host and the origin of the request, recovers from panics, and counts slow requests.
-func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// The method and the path of requests that no route is for.
+const (
+	otherMethod = "other"
+	otherPath   = "other"
+)
+
+// guard wraps every handler: it gives the request an id, checks its host and origin, recovers from panics, counts slow requests and
+// records the outcome.
+func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
+	return func(writer http.ResponseWriter, r *http.Request) {
 		started := time.Now()
+		w, r := newCall(writer, r)
 		limitUnreadBody(w, r)
 		if s.stopping.Load() {
 			w.Header().Set("Connection", "close") // a client that keeps the connection would send its next request here
@@ -215,19 +234,22 @@ func (s *Server) guard(route string, next http.HandlerFunc) http.HandlerFunc {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(p)
 				}
-				s.log.Error("a handler panicked", "path", route, "panic", p, "stack", string(debug.Stack()))
+				s.log.Error("a handler panicked", "path", route.path, "request_id", w.id, "panic", p, "stack", string(debug.Stack()))
 				writeWireError(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
 			}
 			if took := time.Since(started); took > s.slowAfter {
-				s.metrics.SlowPath.WithLabelValues(route).Inc()
-				s.log.Warn("slow request", "path", route, "took_ms", took.Milliseconds())
+				s.metrics.SlowPath.WithLabelValues(route.path).Inc()
+				s.log.Warn("slow request", "path", route.path, "request_id", w.id, "took_ms", took.Milliseconds())
 			}
+			s.audit.finish(route, w, r)
 		}()
 		if s.loopbackOnly && !isLoopback(r.Host) {
+			w.reason = deniedHost
 			writeWireError(w, wire.Errorf(wire.Forbidden, "without keys this scheduler answers only to localhost and loopback addresses"))
 			return
 		}
 		if err := s.crossOrigin.Check(r); err != nil {
+			w.reason = deniedCrossOrigin
 			writeWireError(w, wire.Errorf(wire.Forbidden, "a page of another site may not do this"))
 			return
 		}

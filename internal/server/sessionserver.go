@@ -29,7 +29,7 @@ type sessionServer struct {
 
 func newSessionServer(o *Options) *sessionServer {
 	return &sessionServer{
-		sessions: o.Sessions, read: o.Read, auth: o.Auth, firstMessage: o.FirstMessage, tokenGrace: o.TokenGrace, log: o.Log, work: parallel.NewGroup(),
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, firstMessage: o.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: parallel.NewGroup(),
 	}
 }
 
@@ -40,6 +40,7 @@ func (s *sessionServer) close() { s.work.Close() }
 type sessionConn struct {
 	ws      *socket.Conn
 	caller  *auth.Principal
+	audit   *socketAudit
 	session *session.Connection
 	expiry  *tokenExpiry // nil: the credential does not expire
 }
@@ -71,6 +72,9 @@ func (s *sessionServer) serve(ctx context.Context, c *sessionConn) {
 			return
 		}
 		if e := s.handleMessage(c, m); e != nil {
+			if e.Code == wire.Unauthorized || e.Code == wire.Forbidden {
+				c.audit.record("session.message", string(c.session.ID()), "", e)
+			}
 			if e.Code == wire.RateLimited && isAudio(m) {
 				c.ws.Close(wire.CloseOverloaded, e) // the client sends the refused audio again after a resume
 				continue
@@ -98,17 +102,28 @@ func (s *sessionServer) open(ctx context.Context, c *sessionConn) *wire.Error {
 		var in wire.SessionStart
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.start(ctx, c, &in)
+			c.recordOpened("session.start", in.SessionID, err)
 		}
 	default:
 		var in wire.SessionResume
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.resume(ctx, c, &in)
+			c.recordOpened("session.resume", in.SessionID, err)
 		}
 	}
 	if err != nil {
 		return convert.Error(err)
 	}
 	return nil
+}
+
+// recordOpened records that the connection has started or resumed a session, or why it has not.
+func (c *sessionConn) recordOpened(action, id string, err error) {
+	if err == nil {
+		c.audit.record(action, string(c.session.ID()), "", nil)
+		return
+	}
+	c.audit.record(action, id, "", convert.Error(err))
 }
 
 func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.SessionStart) (*session.Connection, error) {
@@ -197,9 +212,15 @@ func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Er
 	case wire.SessionKeepalive{}.Type():
 		return decoded(m.Data, func(*wire.SessionKeepalive) *wire.Error { conn.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
-		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { conn.End(); return nil })
+		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { c.end(); return nil })
 	}
 	return wire.Invalid("type", "there is no message %s from a session", typ)
+}
+
+// end ends the session, as its client asks for.
+func (c *sessionConn) end() {
+	c.session.End()
+	c.audit.record("session.end", string(c.session.ID()), "", nil)
 }
 
 // handleBinary handles a binary frame: audio, after its sequence number if the session's frames are numbered.
@@ -293,9 +314,13 @@ func (s *sessionServer) handleUpdate(c *sessionConn, in *wire.SessionUpdate) *wi
 
 // renewToken replaces the token of a connection. A token that is refused changes nothing: the other one is valid until it expires.
 func (s *sessionServer) renewToken(c *sessionConn, token string) *wire.Error {
+	const action = "session.renew"
 	p, reason := s.auth.Authenticate(token)
 	if reason != "" {
+		c.audit.deny(action, string(c.session.ID()), reason)
 		return wire.Invalid("token", "is not valid, or not any more: mint another one")
 	}
-	return c.expiry.renew(p)
+	e := c.expiry.renew(p)
+	c.audit.record(action, string(c.session.ID()), "", e)
+	return e
 }

@@ -22,7 +22,7 @@ type tokenHandlers struct {
 func (h *tokenHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/sessions", rule: jobOwners, tag: "sockets", summary: "Mint a session token",
+			method: "POST", path: "/v1/sessions", rule: jobOwners, action: "session.mint", tag: "sockets", summary: "Mint a session token",
 			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
 			handler:     handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
 			codes: []wire.Code{wire.NotFound},
@@ -58,6 +58,7 @@ func (h *tokenHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) 
 	if in.SessionID == "" {
 		in.SessionID = "session-" + uuid.Must(uuid.NewV7()).String()
 	}
+	callOf(ctx).concerns("session", in.SessionID, tenant)
 	token, expires, err := h.auth.Keyring().MintSession(p, core.SessionID(in.SessionID), tenant, ttl)
 	if err != nil {
 		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret, or auth.keys and auth.signers")

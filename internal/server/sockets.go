@@ -10,6 +10,7 @@ import (
 // socketHandlers upgrade requests to the WebSockets of nodes and sessions, which outlive the requests.
 type socketHandlers struct {
 	hub      *socket.Hub
+	audit    *auditor
 	nodes    *nodeconn.Server
 	sessions *sessionServer
 	access   *accessControl
@@ -32,17 +33,19 @@ func (h *socketHandlers) routes() []route {
 func (h *socketHandlers) connectNode(w http.ResponseWriter, r *http.Request) {
 	conn, err := h.hub.Accept(w, r)
 	if err != nil {
+		callOf(r.Context()).refusedSocket(err)
 		return // Accept has answered
 	}
 	h.access.watch(conn, principalOf(r.Context()))
-	h.nodes.Serve(conn, principalOf(r.Context()))
+	h.nodes.Serve(conn, principalOf(r.Context()), h.audit.of(callOf(r.Context()), r).record)
 }
 
 // connectSession upgrades a request to the connection of a session.
 func (h *socketHandlers) connectSession(w http.ResponseWriter, r *http.Request) {
-	c := &sessionConn{caller: principalOf(r.Context())}
+	c := &sessionConn{caller: principalOf(r.Context()), audit: h.audit.of(callOf(r.Context()), r)}
 	var err error
 	if c.ws, err = h.hub.AcceptWithPong(w, r, c.handlePong); err != nil {
+		callOf(r.Context()).refusedSocket(err)
 		return // AcceptWithPong has answered
 	}
 	h.access.watch(c.ws, c.caller)

@@ -7,9 +7,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// MaxEvents is how many events are kept, about: the oldest are dropped first.
-const MaxEvents = 10_000
-
 // EventKind is what happened. The names are stable: they are in responses.
 type EventKind string
 
@@ -55,18 +52,5 @@ type Events interface {
 	// AppendEvents appends events in their order. After a lost reply the caller repeats the call, and the log may have them twice.
 	AppendEvents(ctx context.Context, events []Event) error
 	// ReadEvents reads events in the order of the log.
-	ReadEvents(ctx context.Context, p ReadEventsParams) (EventPage, error)
-}
-
-// ReadEventsParams describes a part of the log.
-type ReadEventsParams struct {
-	After string // the events after this position; empty: the newest ones
-	Limit int
-}
-
-// EventPage is a part of the log.
-type EventPage struct {
-	Events []Event
-	// Gap says that events after the given position may have been dropped before they could be read.
-	Gap bool
+	ReadEvents(ctx context.Context, p ReadLogParams) (LogPage[Event], error)
 }

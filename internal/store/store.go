@@ -18,8 +18,8 @@ var (
 	ErrNameTaken = errors.New("a node of this name is registered and present")
 	// ErrNoJob says that there is no record of a job, or that it has expired.
 	ErrNoJob = errors.New("no such job is known")
-	// ErrBadPosition says that a text is no position in the event log.
-	ErrBadPosition = errors.New("this is no position in the event log")
+	// ErrBadPosition says that a text is no position in a log.
+	ErrBadPosition = errors.New("this is no position in the log")
 )
 
 // UnavailableError says why a store that answers cannot serve, in a sentence for operators that contains no secret. It comes with
@@ -41,6 +41,7 @@ type Store interface {
 	Sessions
 	LastNodes
 	Events
+	Audit
 	Instances
 	Inboxes
 	AbandonedInboxes

@@ -13,6 +13,9 @@ import (
 type Metrics struct {
 	Registry *prometheus.Registry
 	Closes   *prometheus.CounterVec // code, side
+	// Denied counts denials by status and reason; AuditDropped counts audit entries that were never written, by the log that lacks them.
+	Denied       *prometheus.CounterVec
+	AuditDropped *prometheus.CounterVec
 
 	Nodes
 	Dispatch
@@ -30,6 +33,10 @@ func New() *Metrics {
 		Registry: reg,
 		Closes: f.counterVec("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by the side that closed them.", "code", "side"),
+		Denied: f.counterVec("lingua_denied_total",
+			"Requests and WebSockets that were denied, by status (401, 403, 429) and by reason.", "status", "reason"),
+		AuditDropped: f.counterVec("lingua_audit_dropped_total",
+			"Audit entries that were never written, by the log that lacks them: store or file.", "log"),
 		Nodes:    newNodes(f),
 		Dispatch: newDispatch(f),
 		Store:    newStore(f),

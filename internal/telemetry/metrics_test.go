@@ -45,6 +45,8 @@ var exported = map[string]metric{
 	"EventsDropped":      {"lingua_events_dropped_total", "COUNTER", nil},
 	"StoreUp":            {"lingua_store_up", "GAUGE", nil},
 	"Closes":             {"lingua_socket_closes_total", "COUNTER", []string{"code", "side"}},
+	"Denied":             {"lingua_denied_total", "COUNTER", []string{"reason", "status"}},
+	"AuditDropped":       {"lingua_audit_dropped_total", "COUNTER", []string{"log"}},
 	"Events":             {"lingua_sessions_total", "COUNTER", []string{"event"}},
 	"Utterances":         {"lingua_utterances_total", "COUNTER", []string{"reason"}},
 	"PauseProbes":        {Name: "lingua_pause_probes_total", Kind: "COUNTER"},
@@ -170,7 +172,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "code", "event", "kind", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "code", "event", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
 		for _, l := range e.Labels {

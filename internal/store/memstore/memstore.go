@@ -30,7 +30,8 @@ type Store struct {
 	watchers  watchers
 	sessions  sessions
 	lastNodes lastNodes
-	events    eventLog
+	events    logOf[store.Event]
+	audit     logOf[store.AuditEntry]
 	board     board
 	instances instances
 }

@@ -84,6 +84,9 @@ func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
 // events returns the key of the event log.
 func (k keys) events() string { return k.prefix + ":v1:events" }
 
+// audit returns the key of the audit log.
+func (k keys) audit() string { return k.prefix + ":v1:audit" }
+
 func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
 
 func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }

@@ -8,7 +8,7 @@ import (
 )
 
 // RepeatingStore repeats every write, as a caller does that lost the first reply. A store that passes the suite through it is
-// idempotent. Debounce, Allow, Post and AppendEvents count each call, and are not repeated.
+// idempotent. Debounce, Allow, Post, AppendEvents and AppendAudit count each call, and are not repeated.
 type RepeatingStore struct{ store.Store }
 
 // Register implements store.Nodes.

@@ -39,6 +39,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Sessions", sessionBehaviours},
 		{"Last nodes", lastNodeBehaviours},
 		{"Events", eventBehaviours},
+		{"Audit", auditBehaviours},
 		{"Instances", instanceBehaviours},
 		{"Inboxes", inboxBehaviours},
 		{"Abandoned inboxes and dead letters", deadLetterBehaviours},
