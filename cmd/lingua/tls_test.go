@@ -20,8 +20,8 @@ func TestCommandsWithOwnAuthority(t *testing.T) {
 		{"health", "--ready"},
 		{"nodes"},
 		{"instances", "--json"},
-		{"bench", "--rate", "20", "--duration", "300ms", "--warmup", "0s", "--nodes", "1", "--work", "1ms", "--max-lag", "1m"},
-		{"bench", "--mode", "sockets", "--rate", "5", "--duration", "300ms", "--warmup", "0s", "--nodes", "1", "--work", "1ms", "--speech", "100ms", "--max-lag", "1m"},
+		{"bench", "--arrivals", "even", "--rate", "20", "--duration", "300ms", "--warmup", "0s", "--nodes", "1", "--work", "1ms", "--max-lag", "1m"},
+		{"bench", "--mode", "sockets", "--arrivals", "even", "--rate", "10", "--duration", "300ms", "--warmup", "0s", "--nodes", "1", "--work", "1ms", "--speech", "100ms", "--max-lag", "1m"},
 	} {
 		args := append(command, "--server", url)
 		if got := runCommand(t, append(args, "--ca", a.File)...); got.code != exitOK {
