@@ -44,6 +44,11 @@ promtool: ## install promtool, with which the tests check the alerts, where it i
 	@command -v promtool >/dev/null || $(APT) prometheus prometheus || \
 	  { echo 'Install promtool, which is part of Prometheus, and put it on PATH.' >&2; exit 1; }
 
+.PHONY: haproxy
+haproxy: ## install haproxy, which the tests start with our configuration, where it is missing
+	@command -v haproxy >/dev/null || $(APT) haproxy haproxy || \
+	  { echo 'Install HAProxy 2.6 or newer and put haproxy on PATH; it need not run: the tests start their own.' >&2; exit 1; }
+
 .PHONY: opus-tools
 opus-tools: ## install opus-tools, with which the tests check our Ogg Opus streams, where they are missing
 	@set -e; \
@@ -89,7 +94,7 @@ modules: ## build and vet every nested module, with its go.sum as it is
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
 # another.
 .PHONY: race
-race: redis promtool opus-tools python interop ## every test under the race detector
+race: redis promtool haproxy opus-tools python interop ## every test under the race detector
 	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop)$$')
 	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -race -timeout 12m ./internal/drill
@@ -183,7 +188,7 @@ PKG ?= ./...
 N   ?= 20
 
 .PHONY: flake
-flake: redis promtool opus-tools interop ## repeat PKG=./internal/foo N=20 times, with the race detector, shuffled, beside a busy process; resumes where it stopped
+flake: redis promtool haproxy opus-tools interop ## repeat PKG=./internal/foo N=20 times, with the race detector, shuffled, beside a busy process; resumes where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
 .PHONY: bench-pauses
@@ -199,9 +204,14 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 	  done; \
 	done
 
+# Not part of `make test`: it needs the vulnerability database of Go on the network, and its verdict changes without a change here.
 .PHONY: vuln
-vuln: ## check the dependencies against the vulnerability database (needs network)
-	$(TOOLS) run golang.org/x/vuln/cmd/govulncheck -C .. ./...
+vuln: ## check the dependencies against the vulnerability database of Go (needs network)
+	@tools/vuln.sh
+
+.PHONY: sbom
+sbom: build ## list what bin/lingua is made of, with licenses, in bin/lingua.cdx.json (CycloneDX)
+	$(TOOLS) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod bin -json -licenses -std -version "v$$($(BIN)/lingua version | awk 'NR == 1 {print $$2}')" -output $(abspath $(BIN))/lingua.cdx.json $(abspath $(BIN))/lingua
 
 .PHONY: clean
 clean: ## remove bin

@@ -54,7 +54,8 @@ func TestBalancerHasEveryInstance(t *testing.T) {
 		// The health check fails while an instance shuts down, and a refused connection is retried on the next.
 		"backend schedulers": {"option httpchk", "http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host scheduler", "http-check expect status 200"},
 		"defaults":           {"retry-on conn-failure", "option redispatch 1"},
-		"frontend public":    {"bind :5010", "default_backend schedulers"},
+		"frontend public":    {"bind :5010", "default_backend schedulers", "http-request deny deny_status 404 unless for_clients"},
+		"frontend operators": {"bind :5011", "default_backend schedulers"},
 	} {
 		for _, line := range needed {
 			if !slices.Contains(lines[section], line) {
@@ -63,7 +64,7 @@ func TestBalancerHasEveryInstance(t *testing.T) {
 		}
 	}
 	mount := "./" + balancerFile + ":/usr/local/etc/haproxy/haproxy.cfg:ro"
-	if s := c.Services["balancer"]; !slices.Contains(s.Volumes, mount) || !slices.Equal(s.Ports, []string{"127.0.0.1:5010:5010"}) {
+	if s := c.Services["balancer"]; !slices.Contains(s.Volumes, mount) || !slices.Equal(s.Ports, []string{"127.0.0.1:5010:5010", "127.0.0.1:5011:5011"}) {
 		t.Errorf("the balancer does not mount %s, or has another port: %v %v", balancerFile, s.Volumes, s.Ports)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	yaml "github.com/oasdiff/yaml3"
 
-	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
@@ -25,7 +25,9 @@ type composeFile struct {
 	Services map[string]service
 	Secrets  map[string]struct{ File string }
 	Volumes  map[string]struct{}
+	Networks map[string]struct{ Internal bool }
 
+	Sandbox  any `yaml:"x-sandbox"`
 	Image    any `yaml:"x-image"`
 	Instance any `yaml:"x-instance"`
 	Settings any `yaml:"x-settings"`
@@ -42,6 +44,8 @@ type service struct {
 	Secrets     []string
 	Volumes     []string
 	Ports       []string
+	Networks    []string
+	User        string
 	DependsOn   dependencies `yaml:"depends_on"`
 	Healthcheck struct {
 		Test              []string
@@ -144,11 +148,24 @@ func (c *composeFile) config(t *testing.T, name string, more ...string) config.C
 	if !ok || !slices.Contains(s.Secrets, file) {
 		t.Fatalf("%s reads %s, which is not one of its secrets %v", name, s.Command[at+1], s.Secrets)
 	}
-	cfg, _, err := config.Load(filepath.Join(secrets(t), file), append(environment(s), more...)).Validate()
-	if err != nil {
-		t.Fatalf("%s would not start: %v", name, err)
+	cfg, warnings, err := config.Load(filepath.Join(secrets(t), file), append(runEnvironment(t, s), more...)).Validate()
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("%s would not start, or with warnings: %v %q", name, err, warnings)
 	}
 	return cfg
+}
+
+// runEnvironment returns the variables of a service as its container has them, with those of its files and with paths of this machine.
+func runEnvironment(t *testing.T, s service) []string {
+	t.Helper()
+	var all []string
+	for _, file := range s.EnvFile {
+		all = append(all, strings.Fields(text(t, filepath.Join(secrets(t), filepath.Base(file))))...)
+	}
+	for _, v := range environment(s) {
+		all = append(all, strings.Replace(v, "=/run/secrets/", "="+secrets(t)+"/", 1))
+	}
+	return all
 }
 
 func environment(s service) []string {
@@ -254,12 +271,12 @@ func TestInstancesShareTheirConfiguration(t *testing.T) {
 	if len(addresses) != len(names) {
 		t.Errorf("%d schedulers share %d addresses", len(names), len(addresses))
 	}
-	if len(first.Auth.OperatorKeys) == 0 || len(first.Auth.NodeTokens) == 0 || first.Auth.SessionSecret == "" || first.Server.Insecure {
+	if len(first.Auth.Keys) != 3 || first.Auth.SessionSecret == "" || len(first.Auth.ClusterSecrets) != 1 || first.Callback.Secret == "" || first.Server.Insecure {
 		t.Error("the schedulers have no keys")
 	}
 	redis, shared, err := first.RedisAddress()
-	if err != nil || !shared || redis.Password == "" {
-		t.Errorf("the schedulers do not share a Redis with a password: shared %v, %v", shared, err)
+	if err != nil || !shared || redis.Password == "" || redis.Username != "lingua" || !redis.TLS || redis.Authorities == nil {
+		t.Errorf("the schedulers do not share a Redis with TLS and a user of their own: shared %v, %v", shared, err)
 	}
 	if !strings.Contains(first.Scheduler.Phase2.Redis.URL, "//redis:6379") {
 		t.Errorf("the address of Redis is %s", first.Scheduler.Phase2.Redis.URL)
@@ -284,13 +301,66 @@ func TestStopGracePeriodCoversTheShutdown(t *testing.T) {
 	}
 }
 
+// TestContainersAreSandboxed checks that no container has a privilege, or writes anywhere but into a volume, as a user that is not root.
 func TestContainersAreSandboxed(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	for _, name := range append(c.servicesRunning("serve"), c.servicesRunning("node")...) {
-		s := c.Services[name]
+	for name, s := range c.Services {
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s has more privileges than it needs", name)
+		}
+	}
+	// The other images do not run as root; without capabilities that of Redis could not give up being it.
+	if user := c.Services["redis"].User; user == "" || strings.HasPrefix(user, "0") {
+		t.Errorf("Redis runs as %q", user)
+	}
+}
+
+// TestOnlyTheBalancerIsBetweenTheNetworks checks that clients reach the balancer and nothing behind it.
+func TestOnlyTheBalancerIsBetweenTheNetworks(t *testing.T) {
+	t.Parallel()
+	c := compose(t)
+	if !c.Networks["private"].Internal || c.Networks["public"].Internal || len(c.Networks) != 2 {
+		t.Errorf("the networks are %v", c.Networks)
+	}
+	for name, s := range c.Services {
+		want := []string{"private"}
+		if name == "balancer" || name == "prometheus" {
+			want = []string{"public", "private"}
+		} else if len(s.Ports) > 0 {
+			t.Errorf("%s publishes %v", name, s.Ports)
+		}
+		if !slices.Equal(s.Networks, want) {
+			t.Errorf("%s is in %v, want %v", name, s.Networks, want)
+		}
+	}
+}
+
+// TestSecretFilesHaveNarrowModes checks that only files which a container mounts can be read by other users, and that these cannot enter
+// the directory.
+func TestSecretFilesHaveNarrowModes(t *testing.T) {
+	t.Parallel()
+	c := compose(t)
+	dir := secrets(t)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory has mode %v, %v", info.Mode(), err)
+	}
+	mounted := make(map[string]bool)
+	for _, secret := range c.Secrets {
+		mounted[filepath.Base(secret.File)] = true
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		info, err := file.Info()
+		want := os.FileMode(0o600)
+		if mounted[file.Name()] {
+			want = 0o644
+		}
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v (%v)", file.Name(), info.Mode().Perm(), want, err)
 		}
 	}
 }

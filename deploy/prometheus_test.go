@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
@@ -251,8 +252,12 @@ func TestPrometheusScrapesEveryInstance(t *testing.T) {
 	}
 	key := text(t, filepath.Join(secrets(t), secret))
 	cfg := c.config(t, "lingua-1")
-	if !slices.Contains(cfg.Auth.OperatorKeys, key) {
-		t.Error("its key is not an operator key")
+	keyring, err := cfg.Auth.Keyring()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if caller, reason := auth.NewAuthenticator(keyring, nil).Authenticate(key); reason != "" || caller.Role != auth.Metrics {
+		t.Errorf("its key is not one for metrics: %+v %s", caller, reason)
 	}
 	for _, interval := range []string{p.Global.ScrapeInterval, p.Global.EvaluationInterval} {
 		if d, err := time.ParseDuration(interval); err != nil || d > 30*time.Second {

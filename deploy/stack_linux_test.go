@@ -27,8 +27,10 @@ type composeStack struct {
 	keys        string
 	instances   map[string]*process
 	urls        map[string]string // of the instances
-	balancerURL string            // empty if haproxy is not installed
+	balancerURL string            // for clients; empty if haproxy is not installed
+	operatorURL string            // the same for operators
 	nodes       map[string]*process
+	redis       *redistest.Server
 }
 
 // TestComposeStackRuns starts all services, runs a job, and stops an instance.
@@ -48,6 +50,8 @@ func TestComposeStackRuns(t *testing.T) {
 	}
 	s.runJob("first", s.entryURL(0))
 	s.checkMetrics()
+	s.checkPublicRoutes()
+	s.checkRedisUser()
 
 	first := s.instances[names[0]]
 	grace, err := time.ParseDuration(s.compose.Services[names[0]].StopGracePeriod)
@@ -66,35 +70,57 @@ func TestComposeStackRuns(t *testing.T) {
 	}
 }
 
-// startRedis runs Redis with redis.conf and the password of keys.sh, and returns its URL.
+// startRedis runs Redis with redis.conf, the certificate and the users of keys.sh, and returns its address for TLS.
 func (s *composeStack) startRedis() string {
 	s.t.Helper()
-	var settings []redistest.Option
+	settings := []redistest.Option{}
+	add := func(key, value string) { settings = append(settings, redistest.WithConfig(key, value)) }
+	address := child.Address(child.Port(s.t))
 	for _, line := range strings.Split(text(s.t, "redis/redis.conf"), "\n") {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch {
-		case key == "" || key[0] == '#', key == "dir":
+		case key == "" || key[0] == '#', key == "dir", key == "port": // redistest has a port of its own, without TLS
+		case key == "tls-port":
+			add(key, address[strings.LastIndex(address, ":")+1:])
 		case key == "include":
 			if want := "/run/secrets/redis.conf"; value != want || !slices.Contains(s.compose.Services["redis"].Secrets, "redis.conf") {
 				s.t.Errorf("redis.conf includes %s, not the secret %s", value, want)
 			}
 		default:
-			settings = append(settings, redistest.WithConfig(key, value))
+			add(key, strings.Replace(value, "/run/secrets/", s.keys+"/", 1))
 		}
 	}
-	redis := redistest.Start(s.t, settings...)
-	password, ok := strings.CutPrefix(strings.TrimSpace(text(s.t, filepath.Join(s.keys, "redis.conf"))), "requirepass ")
-	if !ok {
+	password := ""
+	for line := range strings.Lines(text(s.t, filepath.Join(s.keys, "redis.conf"))) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == "user" {
+			add(key, value)
+		} else if key == "requirepass" {
+			password = value
+		}
+	}
+	if password == "" {
 		s.t.Fatal("the secret redis.conf does not set a password")
 	}
-	if info, err := redis.Do("INFO", "persistence"); err != nil || !strings.Contains(fmt.Sprint(info), "aof_enabled:1") {
+	s.redis = redistest.Start(s.t, settings...)
+	if info, err := s.redis.Do("INFO", "persistence"); err != nil || !strings.Contains(fmt.Sprint(info), "aof_enabled:1") {
 		s.t.Errorf("Redis has no append-only file (%v)", err)
 	}
-	// Set last: redistest has no password.
-	if _, err := redis.Do("CONFIG", "SET", "requirepass", password); err != nil {
-		s.t.Fatal(err)
+	return address
+}
+
+// checkRedisUser checks that the user of the schedulers was refused nothing, and can do nothing else.
+func (s *composeStack) checkRedisUser() {
+	s.t.Helper()
+	refused, err := s.redis.Do("ACL", "LOG")
+	if list, _ := refused.([]any); err != nil || len(list) > 0 {
+		s.t.Errorf("Redis refused what the schedulers tried: %v %v", list, err)
 	}
-	return redis.Addr()
+	for _, command := range [][]string{{"FLUSHALL"}, {"CONFIG", "GET", "*"}, {"KEYS", "*"}, {"ACL", "LIST"}, {"SET", "other:key", "x"}, {"GET", "other:key"}, {"SUBSCRIBE", "lingua"}} {
+		answer, err := s.redis.Do(append([]string{"ACL", "DRYRUN", "lingua"}, command...)...)
+		if err != nil || fmt.Sprint(answer) == "OK" {
+			s.t.Errorf("%v is %v, %v", command, answer, err)
+		}
+	}
 }
 
 // startInstances runs the schedulers, each on a free port.
@@ -103,7 +129,7 @@ func (s *composeStack) startInstances(binary, redis string) {
 	for _, name := range s.compose.servicesRunning("serve") {
 		service := s.compose.Services[name]
 		var environ []string
-		for _, v := range environment(service) {
+		for _, v := range runEnvironment(s.t, service) {
 			if !strings.HasPrefix(v, "LINGUA_SERVER_ADVERTISE_URL=") {
 				environ = append(environ, strings.Replace(v, "//redis:6379", "//"+redis, 1))
 			}
@@ -137,8 +163,9 @@ func (s *composeStack) startBalancer() {
 		s.t.Log("haproxy is not installed: the nodes connect to the instances themselves")
 		return
 	}
-	address := child.Address(child.Port(s.t))
+	address, operators := child.Address(child.Port(s.t)), child.Address(child.Port(s.t))
 	body := strings.Replace(text(s.t, balancerFile), "bind :5010", "bind "+address, 1)
+	body = strings.Replace(body, "bind :5011", "bind "+operators, 1)
 	body = strings.Replace(body, "maxconn 30000", "maxconn 1000", 1) // the limit of open files may be lower here
 	for name, url := range s.urls {
 		body = strings.Replace(body, "server "+name+" "+name+":5010", "server "+name+" "+strings.TrimPrefix(url, "http://"), 1)
@@ -148,7 +175,7 @@ func (s *composeStack) startBalancer() {
 		s.t.Fatal(err)
 	}
 	p := startProcess(s.t, "balancer", os.Environ(), program, "-db", "-f", file)
-	s.balancerURL = "http://" + address
+	s.balancerURL, s.operatorURL = "http://"+address, "http://"+operators
 	waitUntil(s.t, "waiting for the balancer", p, func() error { return s.request("GET", s.balancerURL+"/readyz", "", "", nil) })
 }
 

@@ -1,6 +1,8 @@
 package deploy_test
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 const (
 	unitFile = "systemd/lingua.service"
 	envFile  = "systemd/lingua.env.example"
+	keysFile = "systemd/lingua.toml.example"
 )
 
 // parseUnit parses the unit file: every value, by section and name.
@@ -77,10 +80,18 @@ func TestUnitIsSandboxed(t *testing.T) {
 		"Restart": "always", "KillSignal": "SIGTERM", "Type": "exec",
 		// Restarting does not correct an invalid configuration.
 		"RestartPreventExitStatus": "2",
+		"MemoryMax":                "1G", "IPAddressDeny": "any", "ExecReload": "/bin/kill -HUP $MAINPID", "SupplementaryGroups": "lingua",
 	} {
 		if diff := cmp.Diff([]string{want}, got["Service."+name]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	allowed := strings.Fields(strings.Join(got["Service.IPAddressAllow"], " "))
+	if !slices.Contains(allowed, "localhost") || slices.Contains(allowed, "any") {
+		t.Errorf("it may talk to %v", allowed)
+	}
+	if diff := cmp.Diff([]string{"GOMEMLIMIT=900MiB"}, got["Service.Environment"]); diff != "" {
+		t.Errorf("the garbage collector does not know MemoryMax:\n%s", diff)
 	}
 	if got["Service.User"] != nil {
 		t.Error("it has a fixed user and a dynamic one")
@@ -92,7 +103,7 @@ func TestUnitIsSandboxed(t *testing.T) {
 
 func TestUnitStopTimeoutCoversTheDrain(t *testing.T) {
 	t.Parallel()
-	cfg, _, err := config.Load("", environList(filledExample(t))).Validate()
+	cfg, _, err := config.Load(filledKeys(t), environList(filledExample(t))).Validate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +128,7 @@ func filledExample(t *testing.T) map[string]string {
 	t.Helper()
 	all := parseEnvFile(t, envFile)
 	for name, value := range map[string]string{
-		"LINGUA_AUTH_OPERATOR_KEYS": strings.Repeat("o", 16) + "," + strings.Repeat("p", 16), "LINGUA_AUTH_NODE_TOKENS": "gpu-*=" + strings.Repeat("n", 16),
-		"LINGUA_AUTH_SESSION_SECRET": strings.Repeat("s", 32), "LINGUA_SCHEDULER_PHASE2_REDIS_PASSWORD": "r",
+		"LINGUA_AUTH_CLUSTER_SECRET": strings.Repeat("c", 32), "LINGUA_SCHEDULER_PHASE2_REDIS_PASSWORD": "r",
 		"LINGUA_SERVER_ADVERTISE_URL": "http://10.0.0.1:5010",
 	} {
 		if old, there := all[name]; !there || old != "" {
@@ -134,6 +144,22 @@ func filledExample(t *testing.T) map[string]string {
 	return all
 }
 
+// filledKeys returns a copy of the example of keys with its placeholders filled in.
+func filledKeys(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	signer := filepath.Join(dir, "signer-1")
+	body := strings.Replace(text(t, keysFile), "/etc/lingua/signer-1\"", signer+"\"", 1)
+	for i := 0; strings.Contains(body, "sha256 = []"); i++ {
+		body = strings.Replace(body, "sha256 = []", fmt.Sprintf("sha256 = [\"%064x\"]", i+1), 1)
+	}
+	file := filepath.Join(dir, "lingua.toml")
+	if err := errors.Join(os.WriteFile(signer, []byte(strings.Repeat("s", 32)+"\n"), 0o600), os.WriteFile(file, []byte(body), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func TestExampleEnvironmentIsValid(t *testing.T) {
 	t.Parallel()
 	given := parseEnvFile(t, envFile)
@@ -142,17 +168,17 @@ func TestExampleEnvironmentIsValid(t *testing.T) {
 			t.Errorf("%s has a value: an example must not contain a secret", name)
 		}
 	}
-	// Without keys it is refused, for that reason only.
-	_, _, err := config.Load("", environList(given)).Validate()
-	if err == nil || strings.Count(err.Error(), "\n") != 0 || !strings.Contains(err.Error(), "without keys") {
-		t.Errorf("it should be refused because it has no keys, not because of %v", err)
+	// Without secrets it is refused, for that reason only.
+	_, _, err := config.Load(keysFile, environList(given)).Validate()
+	if err == nil || strings.Count(err.Error(), "has no secret") != 3 && !strings.Contains(err.Error(), "/etc/lingua/signer-1") {
+		t.Errorf("it should be refused because it has no secrets, not because of %v", err)
 	}
-	cfg, _, err := config.Load("", environList(filledExample(t))).Validate()
-	if err != nil {
-		t.Fatalf("filled in it should be valid: %v", err)
+	cfg, warnings, err := config.Load(filledKeys(t), environList(filledExample(t))).Validate()
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("filled in it should be valid: %v %q", err, warnings)
 	}
-	if _, shared, err := cfg.RedisAddress(); err != nil || !shared || len(cfg.Auth.OperatorKeys) != 2 {
-		t.Errorf("shared %v, %v, %d keys", shared, err, len(cfg.Auth.OperatorKeys))
+	if _, shared, err := cfg.RedisAddress(); err != nil || !shared || len(cfg.Auth.Keys) != 3 {
+		t.Errorf("shared %v, %v, %d keys", shared, err, len(cfg.Auth.Keys))
 	}
 	if diff := cmp.Diff([]string{"/etc/lingua/lingua.env"}, parseUnit(t)["Service.EnvironmentFile"]); diff != "" {
 		t.Errorf("the unit reads another environment file:\n%s", diff)
@@ -164,12 +190,12 @@ func TestSystemdAnalyze(t *testing.T) {
 	t.Parallel()
 	binary := built(t)
 	name := filepath.Join(t.TempDir(), "lingua.service")
-	const start = "ExecStart=/usr/local/bin/lingua serve\n"
+	const start = "ExecStart=/usr/local/bin/lingua serve "
 	body := text(t, unitFile)
 	if !strings.Contains(body, start) {
 		t.Fatalf("%s does not contain %q", unitFile, start)
 	}
-	if err := os.WriteFile(name, []byte(strings.Replace(body, start, "ExecStart="+binary+" serve\n", 1)), 0o600); err != nil {
+	if err := os.WriteFile(name, []byte(strings.Replace(body, start, "ExecStart="+binary+" serve ", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// Unknown settings are only warnings.

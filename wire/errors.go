@@ -21,6 +21,7 @@ const (
 	NotFound             Code = "NOT_FOUND"
 	NameInUse            Code = "NAME_IN_USE"
 	RateLimited          Code = "RATE_LIMITED"
+	ConfigInvalid        Code = "CONFIG_INVALID"
 	Internal             Code = "INTERNAL"
 
 	StaleAttempt     Code = "STALE_ATTEMPT"
@@ -40,7 +41,7 @@ const (
 // not know counts as Internal, which is retryable.
 func (c Code) Retryable() bool {
 	switch c {
-	case InvalidRequest, MethodNotAllowed, UnsupportedMediaType, PayloadTooLarge, Unauthorized, Forbidden, NotFound,
+	case InvalidRequest, MethodNotAllowed, UnsupportedMediaType, PayloadTooLarge, Unauthorized, Forbidden, NotFound, ConfigInvalid,
 		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, SessionEndedCode, PreferredNodeNotCapable:
 		return false
 	}

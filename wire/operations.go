@@ -34,6 +34,7 @@ type Instance struct {
 	Draining     bool   `json:"draining,omitempty"`
 	AdvertiseURL string `json:"advertise_url,omitempty" doc:"The URL at which the other instances and all nodes reach it."`
 	Version      string `json:"version,omitempty"`
+	KeysDigest   string `json:"keys_digest,omitempty" doc:"Identifies the keys and signers that it has in force, without revealing them: instances with the same digest accept the same credentials."`
 	StartedMS    int64  `json:"started_ms,omitempty" doc:"Unix milliseconds."`
 	Nodes        int    `json:"nodes" doc:"Nodes that are connected to it."`
 	Sessions     int    `json:"sessions"`
@@ -41,6 +42,14 @@ type Instance struct {
 	Inbox        int    `json:"inbox" doc:"Messages of other instances in its inbox."`
 	Pending      int    `json:"unsettled" doc:"Messages that it has fetched and not acknowledged."`
 	DeadLetters  int    `json:"dead_letters"`
+}
+
+// ReloadResponse is the answer of POST /v1/config/reload.
+type ReloadResponse struct {
+	Changed      []string `json:"changed" doc:"What this instance has put in force, such as: key admin changed."`
+	NeedsRestart []string `json:"needs_restart" doc:"Keys of the configuration that have changed since the start and that only a restart puts in force."`
+	Warnings     []string `json:"warnings,omitempty" doc:"As lingua config check prints them."`
+	KeysDigest   string   `json:"keys_digest" doc:"As in GET /v1/instances."`
 }
 
 // DeadLetterList is the answer of GET /v1/dlq.

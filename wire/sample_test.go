@@ -15,7 +15,7 @@ var bodies = []any{
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
 	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
-	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionList{}, SessionTerminated{},
+	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionList{}, SessionTerminated{}, ReloadResponse{},
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 
 	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, SessionCancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},

@@ -1,11 +1,54 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
+
+// trust has the authorities that commands trust when they connect to a scheduler.
+type trust struct {
+	CA string `help:"File with the authorities, in PEM, that signed the certificate of the scheduler; default from LINGUA_CA. Without it those of the system are trusted." name:"ca" placeholder:"FILE"`
+}
+
+// tlsConfig returns the TLS configuration that trusts them; nil, the default, without a file.
+func (t *trust) tlsConfig() (*tls.Config, error) {
+	if t.CA == "" {
+		return nil, nil
+	}
+	cfg, err := tlsfile.ClientConfig(t.CA)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--ca or LINGUA_CA: %w", err)}
+	}
+	return cfg, nil
+}
+
+// httpClient returns an HTTP client that trusts them; nil, the default client, without a file.
+func (t *trust) httpClient() (*http.Client, error) {
+	cfg, err := t.tlsConfig()
+	if cfg == nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, Proxy: http.ProxyFromEnvironment}}, nil
+}
+
+// doRequest sends a request with the authorities that are trusted.
+func (t *trust) doRequest(req *http.Request) (*http.Response, error) {
+	c, err := t.httpClient()
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
+		return http.DefaultClient.Do(req)
+	}
+	req.Close = true // the client is used once
+	return c.Do(req)
+}
 
 // parseAddress parses the address of a scheduler: a URL, or a host and a port, which means http.
 func parseAddress(text string) (*url.URL, error) {
@@ -23,6 +66,7 @@ func parseAddress(text string) (*url.URL, error) {
 // serverAddresses holds the addresses of the instances of one scheduler, for commands that keep a connection open. Any
 // instance will do; when the connection to one is lost, they connect to another.
 type serverAddresses struct {
+	trust
 	Server []string `help:"Address of the scheduler; several, with commas or by repeating the flag, if its instances have no load balancer in front. Default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL" aliases:"url"`
 }
 

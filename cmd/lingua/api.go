@@ -19,7 +19,8 @@ import (
 type apiClient struct {
 	Server string `help:"Address of the scheduler, such as 127.0.0.1:5010 or https://scheduler.internal; default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL"`
 	Token  string `help:"Operator key; default from LINGUA_TOKEN." placeholder:"TOKEN"`
-	JSON   bool   `help:"Print the response as JSON." name:"json"`
+	trust
+	JSON bool `help:"Print the response as JSON." name:"json"`
 }
 
 // unreachableError is the error of a request that got no response.
@@ -62,8 +63,12 @@ func (c *apiClient) request(ctx context.Context, method, path string, in, out an
 	if c.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.doRequest(req)
 	if err != nil {
+		var usage usageError
+		if errors.As(err, &usage) {
+			return err
+		}
 		var urlErr *url.Error
 		if errors.As(err, &urlErr) {
 			err = urlErr.Err // without the URL, which may hold a password

@@ -187,6 +187,9 @@ func (c *benchCmd) Run(ctx context.Context, io streams) error {
 	if cfg.URLs, err = c.urls(); err != nil {
 		return err
 	}
+	if cfg.TLS, err = c.tlsConfig(); err != nil {
+		return err
+	}
 	if err := c.checkJSON(); err != nil {
 		return usageError{err}
 	}

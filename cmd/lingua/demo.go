@@ -43,6 +43,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	cfg.Scheduler.Dispatch.AttemptTimeoutMS = 4_000
 	cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 0, 0
 	cfg.Server.ShutdownSeconds = 3
+	cfg.Server.TLSCert, cfg.Server.TLSKey = "", "" // its nodes and conversations are on this machine
 	log, err := telemetry.Logger(io.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return usageError{err}

@@ -12,7 +12,7 @@ import (
 )
 
 // linguaCommand finds the arguments of lingua in a command line, which may be a part of another one.
-var linguaCommand = regexp.MustCompile(`(?:^|exec )lingua( [^|)]*|$)`)
+var linguaCommand = regexp.MustCompile(`(?:^|exec )lingua( [^|)<]*|$)`)
 
 // TestCommandsInDocs parses every command line of lingua in docs, in blocks and within sentences.
 func TestCommandsInDocs(t *testing.T) {

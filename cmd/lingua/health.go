@@ -13,7 +13,8 @@ import (
 
 type healthCmd struct {
 	Server string `help:"Address of the scheduler; default from LINGUA_URL." default:"http://127.0.0.1:5010" placeholder:"URL"`
-	Ready  bool   `help:"Check that it accepts new work: not while it shuts down, nor while the shared store is unavailable."`
+	trust
+	Ready bool `help:"Check that it accepts new work: not while it shuts down, nor while the shared store is unavailable."`
 }
 
 // healthTimeout bounds one check; health checks are repeated every few seconds.
@@ -35,8 +36,12 @@ func (c *healthCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
+	resp, err := c.doRequest(req)
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		return err
+	case err != nil:
 		return &unreachableError{url: base.Redacted(), cause: err}
 	}
 	defer resp.Body.Close()

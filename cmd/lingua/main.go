@@ -41,16 +41,18 @@ type cli struct {
 	Resume    resumeCmd    `cmd:"" help:"End the drain of a node."`
 	Sessions  sessionsCmd  `cmd:"" help:"List the sessions, or end one."`
 	Revoke    revokeCmd    `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
-	Config    configCmd    `cmd:"" help:"Check a config file, or print a documented one."`
+	Keys      keysCmd      `cmd:"" help:"Make, hash and check the keys of a config file."`
+	Config    configCmd    `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
 	Health    healthCmd    `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
-// streams holds the output streams and the environment of a command.
+// streams holds the streams and the environment of a command.
 type streams struct {
+	in       io.Reader // nil: empty
 	out, err io.Writer
 	environ  []string
-	// hangups returns the signals on which serve opens its files again, and how to end them; nil: there are none.
+	// hangups returns the signals on which serve reloads its configuration and opens its files again, and how to end them; nil: there are none.
 	hangups func() (<-chan os.Signal, func())
 }
 
@@ -63,7 +65,7 @@ func main() {
 		<-ctx.Done()
 		stop() // a second Ctrl-C ends the program at once
 	}()
-	os.Exit(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr, environ: os.Environ(), hangups: notifyHangups}))
+	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), hangups: notifyHangups}))
 }
 
 // notifyHangups catches SIGHUP, which would end the process.
@@ -102,7 +104,7 @@ func newParser(ctx context.Context, c *cli, io streams, exit func(int)) (*kong.K
 		kong.Name("lingua"),
 		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
 			"Exit codes: 0 success, 1 the command failed, 2 invalid usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token; lingua config reference lists the variables of serve and demo."),
+			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token, LINGUA_CA sets --ca; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(exit),
 		kong.Resolvers(environmentResolver(io.environ)),
@@ -123,7 +125,7 @@ func commandPath(err error) string {
 }
 
 // flagVariables maps flags to the environment variables that set them.
-var flagVariables = map[string]string{"server": "LINGUA_URL", "token": "LINGUA_TOKEN"}
+var flagVariables = map[string]string{"server": "LINGUA_URL", "token": "LINGUA_TOKEN", "ca": "LINGUA_CA"}
 
 // environmentResolver reads the values of flags from environ. Kong itself would read the environment of the process,
 // which tests cannot share.

@@ -55,13 +55,17 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	httpClient, err := c.httpClient()
+	if err != nil {
+		return err
+	}
 	log, err := telemetry.Logger(io.err, c.LogLevel, "text")
 	if err != nil {
 		return usageError{err}
 	}
 	worker := &sim.Worker{JobDuration: sim.LogNormal(c.Latency, c.Spread), Reject: c.Busy, Hang: c.Lose, Fail: c.Fail}
 	err = node.Run(ctx, node.Config{
-		URLs: urls, ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log,
+		URLs: urls, ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log, HTTPClient: httpClient,
 		Declaration: wire.Declaration{SemanticLangs: c.Langs, TTSLangs: c.Langs},
 	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 		started := time.Now()

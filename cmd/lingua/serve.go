@@ -68,16 +68,19 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		return usageError{err}
 	}
 	for _, w := range warnings {
-		log.Warn("a configuration value is not used as it is", "warning", w)
+		log.Warn("the configuration has a warning", "warning", w)
 	}
 	s, l, err := newListeningScheduler(ctx, cfg, log, "serve")
 	if err != nil {
 		return err
 	}
+	s.SetConfigSource(func() (config.Config, []string, error) { return c.loadConfig(io.environ) })
 	defer onHangup(io.hangups, func() {
+		// First, and whatever becomes of the reload: a log rotation must not depend on the configuration.
 		if err := s.ReopenAudit(); err != nil {
 			log.Error("the audit file could not be opened again; the open one stays in use", "error", err)
 		}
+		_, _ = s.Reload() // it logs the error
 	})()
 	switch {
 	case cfg.Auth.Configured():

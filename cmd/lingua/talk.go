@@ -32,6 +32,10 @@ func (c *talkCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	httpClient, err := c.httpClient()
+	if err != nil {
+		return err
+	}
 	file, err := os.Open(c.File)
 	if err != nil {
 		return usageError{err}
@@ -45,7 +49,7 @@ func (c *talkCmd) Run(ctx context.Context, io streams) error {
 	sessionCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s, err := client.Start(sessionCtx, client.Config{
-		URLs: urls, Token: c.Token, Log: slog.New(slog.DiscardHandler),
+		URLs: urls, Token: c.Token, HTTPClient: httpClient, Log: slog.New(slog.DiscardHandler),
 		Start: wire.SessionStart{Langs: []string{c.From, c.To}, Audio: wire.SessionAudio{Encoding: format.Encoding, SampleRate: format.SampleRate, Channels: format.Channels}, Partials: c.Partials},
 	})
 	if err != nil {

@@ -22,6 +22,8 @@ type Config struct {
 	NodeTokens    []string // pattern=token, or pattern@tenant=token
 	SessionSecret string   // signs session tokens
 
+	ClusterSecrets []string // sign the requests of instances to each other; the first signs, all verify
+
 	Keys    []KeyConfig
 	Signers []SignerConfig
 }
@@ -87,6 +89,7 @@ type Keyring struct {
 	byName   map[string]*key
 	signers  map[string]*signer
 	sign     *signer // nil: no tokens are minted
+	cluster  [][]byte
 	digest   string
 }
 
@@ -99,6 +102,10 @@ func NewKeyring(c Config) (*Keyring, error) {
 	}
 	for i := range c.Signers {
 		b.addSigner(i, &c.Signers[i])
+	}
+	for i, secret := range c.ClusterSecrets {
+		b.ring.cluster = append(b.ring.cluster, []byte(secret))
+		b.summary = append(b.summary, fmt.Sprintf("cluster %d %x", i, sha256.Sum256([]byte(secret))))
 	}
 	b.checkTogether(&c)
 	if b.problems != nil {

@@ -38,6 +38,8 @@ type About struct {
 	Nodes    int    `json:"nodes"`
 	Sessions int    `json:"sessions"`
 	Jobs     int    `json:"jobs"`
+	// KeysDigest identifies the credentials that the instance has in force.
+	KeysDigest string `json:"keys_digest,omitempty"`
 }
 
 // Store is the part of the store that this package uses.

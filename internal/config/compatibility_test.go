@@ -12,7 +12,10 @@ import (
 // gives them.
 func TestSamplesOfTheDesignLoad(t *testing.T) {
 	t.Parallel()
-	keys := []string{"LINGUA_AUTH_OPERATOR_KEYS=0123456789abcdef", "LINGUA_AUTH_SESSION_SECRET=0123456789abcdef0123456789abcdef"}
+	keys := []string{
+		"LINGUA_AUTH_OPERATOR_KEYS=0123456789abcdef", "LINGUA_AUTH_SESSION_SECRET=0123456789abcdef0123456789abcdef",
+		"LINGUA_CALLBACK_ALLOWED_TARGETS=10.0.0.0/8", // which keys require for HTTP nodes
+	}
 	want := map[string][]string{ // the beginning of each warning
 		"several-instances.toml": {"scheduler.phase2.owner_ttl_seconds: has no effect", "scheduler.phase2.heartbeat_ttl_seconds: 180 counts as 60"},
 		"single-instance.toml":   {"scheduler.observability.lock_wait_warn_ms: has no effect"},

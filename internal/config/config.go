@@ -37,7 +37,10 @@ type Server struct {
 	Host            string  `toml:"host" env:"HOST" doc:"Address to listen on. Any other than loopback requires keys, or insecure."`
 	Port            int     `toml:"port" env:"PORT" doc:"Port to listen on; 0 picks a free one."`
 	Insecure        bool    `toml:"insecure" env:"INSECURE" doc:"Listen on other addresses than loopback without keys. Every client that reaches the port then controls the fleet."`
-	AdvertiseURL    string  `toml:"advertise_url" env:"ADVERTISE_URL" doc:"URL at which the other instances and all nodes reach this one, with nothing after the port: nodes that are connected to another instance fetch audio here. Default: the address that it listens on or, if that is every interface (0.0.0.0), the address from which it reaches the first host of Redis."`
+	AdvertiseURL    string  `toml:"advertise_url" env:"ADVERTISE_URL" doc:"URL at which the other instances and all nodes reach this one, with nothing after the port: nodes that are connected to another instance fetch audio here. Default: http, or https with tls_cert, and the address that it listens on or, if that is every interface (0.0.0.0), the address from which it reaches the first host of Redis."`
+	TLSCert         string  `toml:"tls_cert" env:"TLS_CERT" doc:"A file with the certificate of this instance in PEM, followed by intermediate ones, for https and wss with TLS 1.2 or newer. It is read again when it changes. Empty: no TLS."`
+	TLSKey          string  `toml:"tls_key" env:"TLS_KEY" doc:"The file with the key of the certificate."`
+	TLSCA           string  `toml:"tls_ca" env:"TLS_CA" doc:"A file with the authorities, in PEM, that this instance trusts when it connects to the other instances. Empty: those of the system."`
 	PerAddress      int     `toml:"per_address" env:"PER_ADDRESS" doc:"Maximum number of connections of one client address that are not WebSockets, 0: no limit. Behind a load balancer all connections come from its address: set 0 and limit them there."`
 	ShutdownSeconds Seconds `toml:"shutdown_seconds" env:"SHUTDOWN_SECONDS" doc:"How long in-flight jobs may take to end during a shutdown."`
 }
@@ -58,8 +61,8 @@ type Audit struct {
 
 // Callback configures requests to HTTP nodes.
 type Callback struct {
-	AllowedTargets []string `toml:"allowed_targets" env:"ALLOWED_TARGETS" doc:"Networks to which callback_url of a node may point, as CIDR prefixes."`
-	Secret         string   `toml:"secret" env:"SECRET" doc:"Signs requests to callback_url, in the header X-Lingua-Signature. Empty: not signed."`
+	AllowedTargets []string `toml:"allowed_targets" env:"ALLOWED_TARGETS" doc:"Networks to which callback_url of a node may point, as CIDR prefixes. If it is not set and there are keys, it is empty: no node may have a callback_url."`
+	Secret         string   `toml:"secret" env:"SECRET" doc:"Signs requests to callback_url, in the header X-Lingua-Signature. At least 32 characters. Empty: not signed."`
 }
 
 // Scheduler configures jobs, nodes and sessions.

@@ -63,7 +63,7 @@ func (a *Auth) NodeSecretRequired() bool {
 
 // Keyring reads the secrets and returns the credentials. The error has a line for each problem.
 func (a *Auth) Keyring() (*auth.Keyring, error) {
-	c := auth.Config{OperatorKeys: a.OperatorKeys, NodeTokens: a.NodeTokens, SessionSecret: a.SessionSecret}
+	c := auth.Config{OperatorKeys: a.OperatorKeys, NodeTokens: a.NodeTokens, SessionSecret: a.SessionSecret, ClusterSecrets: a.ClusterSecrets}
 	var problems []error
 	for i := range a.Keys {
 		k := &a.Keys[i]

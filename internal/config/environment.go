@@ -15,7 +15,7 @@ import (
 const EnvPrefix = "LINGUA_"
 
 // clientVariables begin like ours and are read by the commands that call a scheduler.
-var clientVariables = []string{EnvPrefix + "URL", EnvPrefix + "TOKEN"}
+var clientVariables = []string{EnvPrefix + "URL", EnvPrefix + "TOKEN", EnvPrefix + "CA"}
 
 // applyEnvironment sets the keys that variables name. An unknown variable with our prefix is an error: it is misspelled and
 // would have no effect.

@@ -12,6 +12,7 @@ import (
 type Unvalidated struct {
 	Config Config
 
+	file       string              // the file, if one is named
 	source     map[string]string   // by key: its name in the source that set it, such as a variable
 	invalid    map[string]bool     // keys that were given a value of the wrong type and kept their former one
 	unreadable bool                // the file could not be read or parsed
@@ -25,6 +26,7 @@ type Unvalidated struct {
 // Load loads a configuration: the defaults, then the file if one is named, then the environment.
 func Load(file string, environ []string) *Unvalidated {
 	u := newUnvalidated()
+	u.file = file
 	if file != "" {
 		body, err := os.ReadFile(file)
 		if err != nil {
@@ -50,12 +52,16 @@ func (u *Unvalidated) RecordSource(name string, keys ...string) {
 	}
 }
 
-// Validate returns the configuration with warnings about values that are not used as they are, or all errors in it.
+// Validate returns the configuration with warnings, or all errors in it. A warning is about a value that is not
+// used as it is, about a default that depends on another key, or about a file that too many can read.
 func (u *Unvalidated) Validate() (Config, []string, error) {
 	problems, warnings := slices.Clone(u.problems), slices.Clone(u.warnings)
-	if w := u.limitHeartbeatTTL(); w != "" {
-		warnings = append(warnings, w)
+	for _, adjust := range []func() string{u.limitHeartbeatTTL, u.withoutTargets} {
+		if w := adjust(); w != "" {
+			warnings = append(warnings, w)
+		}
 	}
+	warnings = append(warnings, u.warnFiles()...)
 	if !u.unreadable {
 		for _, p := range u.Config.validate() {
 			// An invalid key still has its default, which was not meant: nothing is compared with it.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
 
 // Phase2 configures several scheduler instances that share one fleet.
@@ -27,6 +28,7 @@ type Redis struct {
 	Password         string   `toml:"password" env:"PASSWORD" doc:"Password for Redis, if the URL has none."`
 	SentinelUsername string   `toml:"sentinel_username" env:"SENTINEL_USERNAME" doc:"User name for the sentinels, if they require one."`
 	SentinelPassword string   `toml:"sentinel_password" env:"SENTINEL_PASSWORD" doc:"Password for the sentinels, if they require one."`
+	TLSCA            string   `toml:"tls_ca" env:"TLS_CA" doc:"A file with the authorities, in PEM, that are trusted for Redis over TLS (rediss://). Empty: those of the system."`
 	KeyPrefix        string   `toml:"key_prefix" env:"KEY_PREFIX" doc:"Begins every key, so that several fleets can share a Redis."`
 }
 
@@ -74,6 +76,13 @@ func (c *Config) redisAddress() (redisstore.Address, bool, *problem) {
 		a.Password = r.Password
 	}
 	a.SentinelUsername, a.SentinelPassword = r.SentinelUsername, r.SentinelPassword
+	if r.TLSCA != "" {
+		cfg, err := tlsfile.ClientConfig(r.TLSCA)
+		if err != nil {
+			return a, true, &problem{key: redisKey + ".tls_ca", text: err.Error()}
+		}
+		a.Authorities = cfg.RootCAs
+	}
 	return a, true, nil
 }
 

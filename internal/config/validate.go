@@ -102,6 +102,7 @@ func (c *Config) validateServer(v *validator, shared bool) {
 	v.require(s.AdvertiseURL == "" || isBareURL(s.AdvertiseURL), "server.advertise_url",
 		"must be an address such as http://10.0.0.1:5010, with no user before the host and nothing after the port")
 	v.require(s.Port >= 0 && s.Port <= 65535, "server.port", "a port must be between 0 and 65535, not %d", s.Port)
+	c.validateTLS(v)
 	v.requireMin("server.per_address", int64(s.PerAddress), 0)
 	v.requireRange("server.shutdown_seconds", int64(s.ShutdownSeconds), 0, 3600)
 	keys, err := c.Auth.Keyring()
@@ -128,6 +129,7 @@ func (c *Config) validateLogAndCallback(v *validator) {
 		_, err := netip.ParsePrefix(target)
 		v.require(err == nil, allowedTargetsKey, notAPrefix, target)
 	}
+	v.require(c.Callback.Secret == "" || len(c.Callback.Secret) >= minCallbackSecret, "callback.secret", "is shorter than %d characters", minCallbackSecret)
 }
 
 // validateNodes checks the times of nodes and of leases.
@@ -242,6 +244,9 @@ func (s *Server) exposureText() string {
 	return fmt.Sprintf("%s %s, and without keys every client that reaches it controls the fleet; use 127.0.0.1 (--listen %s), or --insecure if no other client can reach it",
 		s.Address(), exposure, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)))
 }
+
+// minCallbackSecret is the minimum length of a secret that signs requests, as of every secret that signs.
+const minCallbackSecret = 32
 
 const notAPrefix = "%q is not a CIDR prefix such as 10.0.0.0/8 or ::1/128"
 

@@ -47,6 +47,14 @@ var rules = []struct {
 	{"log.level", "empty", func(c *Config) { c.Log.Level = "" }},
 	{"log.format", "unknown", func(c *Config) { c.Log.Format = "xml" }},
 	{"log.format", "empty", func(c *Config) { c.Log.Format = "" }},
+	{"server.tls_cert", "without its key", func(c *Config) { c.Server.TLSKey = "key.pem" }},
+	{"server.tls_cert", "missing", func(c *Config) { c.Server.TLSCert, c.Server.TLSKey = "/does/not/exist.pem", "/does/not/exist.key" }},
+	{"server.tls_key", "without its certificate", func(c *Config) { c.Server.TLSCert = "cert.pem" }},
+	{"server.tls_ca", "missing", func(c *Config) { c.Server.TLSCA = "/does/not/exist.pem" }},
+	{"scheduler.phase2.redis.tls_ca", "missing", func(c *Config) {
+		c.Store, c.Scheduler.Phase2.Redis.TLSCA = "rediss://a", "/does/not/exist.pem"
+	}},
+	{"callback.secret", "short", func(c *Config) { c.Callback.Secret = "short" }},
 	{"audit.output", "a relative path", func(c *Config) { c.Audit.Output = "audit.log" }},
 	{"audit.output", "another stream", func(c *Config) { c.Audit.Output = "stdout" }},
 	{"callback.allowed_targets", "an address", func(c *Config) { c.Callback.AllowedTargets = []string{"10.0.0.1"} }},
@@ -136,7 +144,7 @@ var rules = []struct {
 
 // unchecked are the keys for which every value is valid.
 var unchecked = map[string]bool{
-	"server.insecure": true, "callback.secret": true, "auth.require_node_secret": true,
+	"server.insecure": true, "auth.require_node_secret": true,
 	"scheduler.task_binding.spread_enabled": true, "scheduler.dispatch.candidate_shuffle": true,
 	"scheduler.sessions.origins": true,
 	"scheduler.phase2.enabled":   true, "scheduler.phase2.redis.sentinel_master": true,

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -29,6 +30,8 @@ type Config struct {
 	Token     string   // an operator's key
 	NodeToken string   // of the stand-in nodes; empty: Token
 	Name      string   // begins the ids of the nodes, sessions and requests
+	// TLS is for https and wss; nil: the authorities of the system are trusted.
+	TLS *tls.Config
 
 	Mode     Mode
 	Rate     float64 // requests a second

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -50,7 +51,8 @@ type run struct {
 	cfg        Config
 	name       string // unique among all runs
 	clock      clock
-	apis       []*sim.API // one for each address
+	apis       []*sim.API   // one for each address
+	sockets    *http.Client // of the sessions and the stand-in nodes; nil: each has one of its own
 	schedulers []Scheduler
 	recorder   *recorder
 	monitor    *monitor
@@ -104,8 +106,12 @@ func newRun(cfg Config) *run {
 	r := &run{cfg: cfg, name: cfg.Name + "-" + strings.ToLower(rand.Text()[:6]), recorder: newRecorder(cfg.Timeout)}
 	r.clock = clock{run: r.name, start: time.Now()}
 	r.monitor = &monitor{cfg: &r.cfg, recorder: r.recorder}
+	if cfg.TLS != nil {
+		r.sockets = &http.Client{Transport: &http.Transport{TLSClientConfig: cfg.TLS, Proxy: http.ProxyFromEnvironment}}
+	}
 	for _, address := range cfg.URLs {
 		api := sim.NewAPI(address)
+		api.SetTLS(cfg.TLS)
 		api.Token, api.HTTP.Timeout = cfg.Token, cfg.Timeout
 		r.apis = append(r.apis, api)
 	}
@@ -114,6 +120,9 @@ func newRun(cfg Config) *run {
 
 // close closes the idle connections.
 func (r *run) close() {
+	if r.sockets != nil {
+		r.sockets.CloseIdleConnections()
+	}
 	for _, api := range r.apis {
 		api.Close()
 	}

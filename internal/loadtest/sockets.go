@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type socketDriver struct {
 	run      string
 	clock    clock
 	apis     []*sim.API
+	http     *http.Client // of the sessions; nil: each has one of its own
 	recorder *recorder
 	frames   [][]byte // the audio of an utterance
 
@@ -42,7 +44,7 @@ type socketDriver struct {
 
 // newSocketDriver opens the sessions.
 func newSocketDriver(ctx context.Context, r *run) (*socketDriver, error) {
-	d := &socketDriver{cfg: &r.cfg, run: r.name, clock: r.clock, apis: r.apis, recorder: r.recorder}
+	d := &socketDriver{cfg: &r.cfg, run: r.name, clock: r.clock, apis: r.apis, http: r.sockets, recorder: r.recorder}
 	d.ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for rest := r.cfg.Speech; rest > 0; rest -= frameDuration {
 		d.frames = append(d.frames, sim.Tone(min(rest, frameDuration)))
@@ -143,7 +145,7 @@ func (s *speaker) start(ctx context.Context) error {
 	sessionCtx, cancel := context.WithCancel(d.ctx)
 	defer context.AfterFunc(ctx, cancel)()
 	session, err := client.Start(sessionCtx, client.Config{
-		URLs: d.cfg.URLs, TokenSource: d.tokenSource(id), Log: slog.New(slog.DiscardHandler),
+		URLs: d.cfg.URLs, TokenSource: d.tokenSource(id), HTTPClient: d.http, Log: slog.New(slog.DiscardHandler),
 		Start: wire.SessionStart{
 			SessionID: id, Langs: []string{s.pair.Src, s.pair.Tgt}, SrcLang: s.pair.Src,
 			Segmentation: wire.SessionSegmentation{Mode: wire.SegmentManual},

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -24,9 +25,10 @@ type Client struct {
 }
 
 // NewClient makes a client of this instance. keyed reports whether instances require credentials: if not, requests are not signed.
-func NewClient(instance core.InstanceID, secrets *Secrets, keyed func() bool) *Client {
+// secure is for instances with TLS; nil: the default.
+func NewClient(instance core.InstanceID, secrets *Secrets, secure *tls.Config, keyed func() bool) *Client {
 	return &Client{instance: instance, secrets: secrets, keyed: keyed, http: &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

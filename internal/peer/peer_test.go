@@ -53,7 +53,7 @@ func serve(t *testing.T, secrets *peer.Secrets) (address string, last func() ver
 // ask asks an instance on behalf of the minter.
 func ask(t *testing.T, secrets *peer.Secrets, keyed bool, address string) error {
 	t.Helper()
-	return peer.NewClient("i-1", secrets, func() bool { return keyed }).Get(t.Context(), address, jobsURI, minter, new(verification))
+	return peer.NewClient("i-1", secrets, nil, func() bool { return keyed }).Get(t.Context(), address, jobsURI, minter, new(verification))
 }
 
 func TestSignedRequest(t *testing.T) {
@@ -83,10 +83,10 @@ func TestWithoutKeys(t *testing.T) {
 	if signed := last().header.Get(peer.Header); signed != "" {
 		t.Errorf("signed: %s", signed)
 	}
-	if peer.NewClient("i-1", none, func() bool { return true }).Enabled() || ask(t, none, true, address) == nil {
+	if peer.NewClient("i-1", none, nil, func() bool { return true }).Enabled() || ask(t, none, true, address) == nil {
 		t.Error("an unsigned request was sent, though there are keys")
 	}
-	if !peer.NewClient("i-1", none, func() bool { return false }).Enabled() {
+	if !peer.NewClient("i-1", none, nil, func() bool { return false }).Enabled() {
 		t.Error("without keys no secret is needed")
 	}
 }
@@ -118,7 +118,7 @@ func TestRotation(t *testing.T) {
 func sign(t *testing.T, secret, self string) string {
 	t.Helper()
 	var header string
-	client := peer.NewClient("i-1", peer.NewSecrets([]string{secret}), func() bool { return true })
+	client := peer.NewClient("i-1", peer.NewSecrets([]string{secret}), nil, func() bool { return true })
 	peer.SetTransport(client, roundTripper(func(r *http.Request) (*http.Response, error) {
 		header = r.Header.Get(peer.Header)
 		return nil, context.Canceled

@@ -12,13 +12,21 @@ func (s *Scheduler) advertise(ctx context.Context, listening net.Addr) {
 	url := s.cfg.Server.AdvertiseURL
 	if url == "" {
 		address := s.reachableAddress(ctx, listening)
-		url = "http://" + address
+		url = s.scheme() + "://" + address
 		if listensOnAll(listening) && isLocalOnly(address) {
 			s.log.Warn("this instance listens for other machines, and found no address at which they reach it; set server.advertise_url: nodes fetch audio there, and other instances ask for jobs",
 				"advertise_url", url)
 		}
 	}
 	s.nodeConns.Advertise(url)
+}
+
+// scheme is that of the URLs of this instance.
+func (s *Scheduler) scheme() string {
+	if s.credentials.certificate != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // listensOnAll reports whether a listening address covers all addresses of this machine.

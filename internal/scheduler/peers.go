@@ -28,7 +28,7 @@ func (s *Scheduler) newIncarnation() core.InstanceID {
 func (s *Scheduler) describe() bus.About {
 	return bus.About{
 		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
-		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
+		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(), KeysDigest: s.credentials.auth.Keyring().Digest(),
 	}
 }
 

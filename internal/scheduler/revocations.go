@@ -5,14 +5,21 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 )
+
+// revocations is this instance's copy of the list of revocations.
+type revocations struct {
+	*revocation.Follower
+	nodes chan struct{} // has an element when nodes may have been revoked
+}
 
 // enforceRevocations ends what is open on this instance and revoked, and has revoked nodes removed. It is called after every change of the
 // list of revocations.
 func (s *Scheduler) enforceRevocations() {
 	s.Server.EnforceRevocations()
 	select {
-	case s.revoked <- struct{}{}:
+	case s.revocations.nodes <- struct{}{}:
 	default: // they are about to be removed
 	}
 }
@@ -27,7 +34,7 @@ func (s *Scheduler) removeRevokedNodes(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.revoked:
+		case <-s.revocations.nodes:
 		case <-tick.C:
 		case <-ctx.Done():
 			return

@@ -20,8 +20,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// secretOf is the secret of a named key of these tests.
-func secretOf(name string) string { return name + "-0123456789abcdef" }
+// keySecret is the secret of a named key of these tests.
+func keySecret(name string) string { return name + "-0123456789abcdef" }
 
 // tenantConfig has an operator, and for each of the tenants a, b and c a minter and a key for nodes; key gpu-d is for nodes without a tenant.
 func tenantConfig() config.Config {
@@ -29,7 +29,7 @@ func tenantConfig() config.Config {
 	cfg.Auth.SessionSecret = "a secret of at least thirty-two characters"
 	cfg.Auth.ClusterSecrets = []string{newPeerSecret}
 	add := func(k config.Key) {
-		sum := sha256.Sum256([]byte(secretOf(k.Name)))
+		sum := sha256.Sum256([]byte(keySecret(k.Name)))
 		k.SHA256 = []string{hex.EncodeToString(sum[:])}
 		cfg.Auth.Keys = append(cfg.Auth.Keys, k)
 	}
@@ -65,7 +65,7 @@ func (in *instance) callOnce(t *testing.T, key, method, path string, body, out a
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+secretOf(key))
+	req.Header.Set("Authorization", "Bearer "+keySecret(key))
 	resp, err := in.peer.HTTP.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func openSession(t *testing.T, in *instance, tenant, id string) *watchedSocket {
 // openNode connects a node with the key that is for its name.
 func openNode(t *testing.T, in *instance, id string) *watchedSocket {
 	t.Helper()
-	return openSocket(t, in, id, "/ws/node", secretOf("gpu-"+id[:1]), map[string]any{
+	return openSocket(t, in, id, "/ws/node", keySecret("gpu-"+id[:1]), map[string]any{
 		"type": "node_register", "node_id": id, "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2, "active": []any{},
 	})
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/server"
@@ -66,8 +65,8 @@ type Scheduler struct {
 	events    *events.Recorder
 	audit     *audit.Recorder
 
-	revocations *revocation.Follower
-	revoked     chan struct{} // has an element when nodes may have been revoked
+	credentials *credentials
+	revocations *revocations
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -77,12 +76,11 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if err != nil {
 		return nil, err
 	}
-	keyring, err := cfg.Auth.Keyring()
-	if err != nil {
-		return nil, err
-	}
 	c := &cfg.Scheduler
 	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), version: version.Version, started: time.Now()}
+	if s.credentials, err = loadCredentials(&cfg, log); err != nil {
+		return nil, err
+	}
 	instance := s.newIncarnation()
 
 	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, log)
@@ -93,7 +91,8 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, log); err != nil {
 		return nil, err
 	}
-	s.revocations, s.revoked = revocation.NewFollower(s.Store, log), make(chan struct{}, 1)
+	s.revocations = &revocations{Follower: revocation.NewFollower(s.Store, log), nodes: make(chan struct{}, 1)}
+	s.credentials.authenticate(s.revocations)
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
@@ -131,22 +130,22 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
 	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
-	authenticator, secrets := auth.NewAuthenticator(keyring, s.revocations), peer.NewSecrets(cfg.Auth.ClusterSecrets)
 	s.Server = server.New(server.Options{
-		Auth: authenticator, Access: server.Access{
-			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations,
-			PeerSecrets: secrets, Peers: peer.NewClient(instance, secrets, func() bool { return !authenticator.Keyring().Empty() }),
+		Auth: s.credentials.auth, Access: server.Access{
+			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations.Follower,
+			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
 		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && keyring.Empty(),
+		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(),
 	})
 	_ = s.revocations.Read(ctx) // after an error this instance is not ready, and refuses requests, until the follower has read them
 	s.revocations.OnChange(s.enforceRevocations)
-	if s.sharesStore() && !keyring.Empty() && len(cfg.Auth.ClusterSecrets) == 0 {
+	s.credentials.replaced = s.Server.CloseRemovedKeys
+	if s.sharesStore() && !s.credentials.auth.Keyring().Empty() && len(cfg.Auth.ClusterSecrets) == 0 {
 		log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
 	}
 	s.registerMetrics()
@@ -199,8 +198,8 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
-	background.Go(func() { served <- srv.Serve(l) })
-	s.log.Info("listening", append([]any{"address", l.Addr().String(), "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
+	background.Go(func() { served <- s.serve(srv, l) })
+	s.log.Info("listening", append([]any{"address", l.Addr().String(), "tls", s.credentials.certificate != nil, "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
 
 	var failure error
 	select {

@@ -12,6 +12,7 @@ import (
 // enforcer ends what is open here and revoked: sessions, and the connections of callers and nodes. Whatever is opened checks the list once
 // more after an enforcer can find it, so that a revocation that comes meanwhile is not missed.
 type enforcer struct {
+	auth        *auth.Authenticator
 	revocations *revocation.Follower
 	hub         *socket.Hub
 	nodes       *nodeconn.Conns
@@ -28,10 +29,10 @@ func (e *enforcer) enforce() {
 	e.nodes.CloseIf(e.revocations.NodeNameRevoked, wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "this node is revoked: stop it, or let an operator lift that"))
 }
 
-// admit records who opened a connection, and closes it if that caller was revoked since it was authenticated.
+// admit records who opened a connection, and closes it if that caller was revoked, or its key removed, since it was authenticated.
 func (e *enforcer) admit(conn *socket.Conn, caller *auth.Principal) {
 	conn.SetOwner(caller)
-	if e.revocations.Revoked(caller) {
+	if e.revocations.Revoked(caller) || !e.auth.Keyring().Knows(caller) {
 		conn.Close(wire.CloseUnauthorized, errRevoked())
 	}
 }

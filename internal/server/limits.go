@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -115,9 +116,13 @@ func (l *addressLimit) release(c net.Conn) {
 // refusalTimeout bounds the answer to a refused connection. The answer fits into the kernel's send buffer.
 const refusalTimeout = 100 * time.Millisecond
 
-// refuse answers a connection without waiting for its request, and closes it.
+// refuse answers a connection without waiting for its request, and closes it. A connection with TLS is closed without an answer: the
+// handshake that would have to precede the answer waits for the peer, and here every other connection would wait for it too.
 func (l *addressLimit) refuse(c net.Conn) {
 	defer func() { _ = c.Close() }() // the connection is given up in any case
+	if _, secure := c.(*tls.Conn); secure {
+		return
+	}
 	e := wire.Errorf(wire.RateLimited, "your address has %d connections, which is the limit: close one first", l.max).RetryIn(refusedRetry)
 	body, err := json.Marshal(e)
 	if err != nil {

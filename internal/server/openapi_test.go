@@ -20,6 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -115,6 +116,8 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	seen["GET /v1/audio/{id}"], seen["PUT /v1/audio/{id}/tts"] = true, true
 	ts.post("/v1/sessions", object{}).expectError(wire.NotFound) // without keys; another test mints tokens
 	seen["POST /v1/sessions"] = true
+	ts.scheduler.SetConfigSource(func() (config.Config, []string, error) { return config.Default(), nil, nil })
+	good("POST /v1/config/reload", ts.request("POST", "/v1/config/reload", "", nil))
 	for _, path := range []string{"/ws/node", "/ws/session"} { // without a WebSocket handshake
 		if a := ts.get(path); a.status != http.StatusUpgradeRequired {
 			t.Errorf("%s: %d %s", path, a.status, a.body)

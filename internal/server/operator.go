@@ -160,7 +160,7 @@ func (h *operatorHandlers) instances(r *http.Request) (any, error) {
 	for i, p := range peers {
 		list.Instances[i] = wire.Instance{
 			InstanceID: p.Name, Incarnation: string(p.ID), Present: p.Present, This: p.This, Draining: p.Draining, AdvertiseURL: p.URL,
-			Version: p.Version, StartedMS: p.Started, Nodes: p.Nodes, Sessions: p.Sessions, Jobs: p.Jobs,
+			Version: p.Version, KeysDigest: p.KeysDigest, StartedMS: p.Started, Nodes: p.Nodes, Sessions: p.Sessions, Jobs: p.Jobs,
 			Inbox: p.Inbox, Pending: p.Pending, DeadLetters: p.DeadLetters,
 		}
 	}

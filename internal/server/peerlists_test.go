@@ -18,7 +18,7 @@ func TestPeersMayAskForListsOnly(t *testing.T) {
 	t.Parallel()
 	const secret = "a-cluster-secret-of-at-least-32-characters"
 	ts := startSchedulerWithRoles(t, func(c *config.Config) { c.Auth.ClusterSecrets = []string{secret} })
-	client := peer.NewClient("i-9", peer.NewSecrets([]string{secret}), func() bool { return true })
+	client := peer.NewClient("i-9", peer.NewSecrets([]string{secret}), nil, func() bool { return true })
 	var allowed []string
 	for _, route := range ts.scheduler.Server.Routes() {
 		method, path, _ := strings.Cut(route, " ")

@@ -51,7 +51,7 @@ func listParams(defaultLimit string, filters ...param) []param {
 func (s *Server) routes() []route {
 	var all []route
 	for _, group := range []interface{ routes() []route }{
-		s.nodes, s.jobs, s.operator, s.events, s.audits, s.tokens, s.sessions, s.revocations, s.audio, s.sockets, s.status, s.docs,
+		s.nodes, s.jobs, s.operator, s.events, s.audits, s.tokens, s.sessions, s.revocations, s.audio, s.sockets, s.status, s.config, s.docs,
 	} {
 		all = append(all, group.routes()...)
 	}

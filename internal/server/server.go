@@ -23,6 +23,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/peer"
+	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -86,6 +87,8 @@ type Access struct {
 	// Peers sends requests to other instances. PeerSecrets verify theirs.
 	Peers       *peer.Client
 	PeerSecrets *peer.Secrets
+	// Reload puts a changed configuration in force.
+	Reload *reload.Reloader
 }
 
 // Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
@@ -103,6 +106,7 @@ type Server struct {
 
 	audit       *auditor
 	access      *accessControl
+	config      *configHandlers
 	tokens      *tokenHandlers
 	sessions    *sessionHandlers
 	revocations *revocationHandlers
@@ -125,9 +129,10 @@ func New(o Options) *Server {
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
 	revoked, peers := o.Access.Revocations, &peerLists{bus: o.Bus, client: o.Access.Peers, log: o.Log}
-	enforcer := &enforcer{revocations: revoked, hub: o.Hub, nodes: o.NodeConns, sessions: o.Sessions}
+	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, sessions: o.Sessions}
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
+	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
@@ -183,9 +188,17 @@ func (s *Server) HTTP() *http.Server {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    32 << 10,
+		Protocols:         http1,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
+
+// http1 are the protocols of the server. A WebSocket begins with an upgrade of HTTP/1.1, on the same port as everything else.
+var http1 = func() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	return p
+}()
 
 // mount makes the handler of the routes. A path with another method is answered with METHOD_NOT_ALLOWED, and every other path with
 // NOT_FOUND, in the same form as all errors.

@@ -14,6 +14,7 @@ type socketHandlers struct {
 	nodes    *nodeconn.Server
 	enforcer *enforcer
 	sessions *sessionServer
+	access   *accessControl
 }
 
 func (h *socketHandlers) routes() []route {

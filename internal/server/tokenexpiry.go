@@ -66,6 +66,7 @@ func (e *tokenExpiry) renew(p *auth.Principal) *wire.Error {
 		return nil // the other one is valid for longer
 	}
 	e.caller = p
+	e.ws.SetOwner(p)
 	e.timer.Stop()
 	e.timer = time.AfterFunc(time.Until(p.Expires), e.warn)
 	return nil

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,11 +24,15 @@ type API struct {
 
 // NewAPI returns a client with an HTTP client of its own that keeps many connections open.
 func NewAPI(url string) *API {
-	return &API{URL: url, HTTP: &http.Client{
-		Transport: &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, IdleConnTimeout: time.Minute},
-		Timeout:   30 * time.Second,
-	}}
+	return &API{URL: url, HTTP: &http.Client{Transport: newTransport(nil), Timeout: 30 * time.Second}}
 }
+
+func newTransport(secure *tls.Config) *http.Transport {
+	return &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, IdleConnTimeout: time.Minute, TLSClientConfig: secure}
+}
+
+// SetTLS sets the configuration of TLS, before the first request; nil: the default.
+func (a *API) SetTLS(secure *tls.Config) { a.HTTP.Transport = newTransport(secure) }
 
 // Close closes the idle connections.
 func (a *API) Close() { a.HTTP.CloseIdleConnections() }

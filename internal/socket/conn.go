@@ -104,8 +104,9 @@ func (c *Conn) closeTransport(code wire.CloseCode, reset bool) {
 	if !first {
 		return
 	}
-	if tcp, ok := c.transport.Conn.(*net.TCPConn); ok && reset {
+	if tcp := tcpOf(c.transport.Conn); tcp != nil && reset {
 		_ = tcp.SetLinger(0)
+		_ = tcp.Close() // before TLS, which would write an alert and wait for a peer that does not read
 	}
 	_ = c.transport.Conn.Close() // the connection is given up in any case
 	c.release()

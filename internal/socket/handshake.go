@@ -3,6 +3,7 @@ package socket
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"maps"
 	"net"
@@ -163,11 +164,20 @@ func (u *upgrader) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	early, _ := rw.Peek(rw.Reader.Buffered())
 	t := &transport{Conn: nc, conn: u.conn, early: slices.Clone(early)}
-	if tcp, ok := nc.(*net.TCPConn); ok {
+	if tcp := tcpOf(nc); tcp != nil {
 		_ = tcp.SetWriteBuffer(kernelSendBuffer) // without it, slow readers are noticed later
 	}
 	u.conn.transport = t
 	return t, bufio.NewReadWriter(bufio.NewReaderSize(t, readBuffer), bufio.NewWriterSize(t, controlFrameBuffer)), nil
+}
+
+// tcpOf returns the TCP connection that a network connection is, or uses below TLS; nil: there is none.
+func tcpOf(nc net.Conn) *net.TCPConn {
+	if secure, ok := nc.(*tls.Conn); ok {
+		nc = secure.NetConn()
+	}
+	tcp, _ := nc.(*net.TCPConn)
+	return tcp
 }
 
 // Token returns the bearer token of a handshake, "" if there is none: from the Authorization header, or, because browsers cannot

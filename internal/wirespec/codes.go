@@ -24,6 +24,7 @@ var codes = map[wire.Code]codeInfo{
 	wire.NotFound:             {status: http.StatusNotFound},
 	wire.NameInUse:            {status: http.StatusServiceUnavailable, fatal: true},
 	wire.RateLimited:          {status: http.StatusTooManyRequests},
+	wire.ConfigInvalid:        {status: http.StatusUnprocessableEntity},
 	wire.Internal:             {status: http.StatusInternalServerError, fatal: true},
 
 	wire.StaleAttempt:     {status: http.StatusConflict},

@@ -74,6 +74,7 @@ var wantCodes = map[wire.Code]meaning{
 	"NOT_FOUND":              {Status: 404},
 	"NAME_IN_USE":            {Status: 503, Fatal: true},
 	"RATE_LIMITED":           {Status: 429},
+	"CONFIG_INVALID":         {Status: 422},
 	"INTERNAL":               {Status: 500, Fatal: true},
 
 	"STALE_ATTEMPT":    {Status: 409},
@@ -145,8 +146,8 @@ func TestStatusAgreesWithRetryable(t *testing.T) {
 	}
 }
 
-// Codes share a status only where HTTP has no finer one: conflicts over the holder of a job, and a service that is
-// unavailable.
+// Codes share a status only where HTTP has no finer one: conflicts over the holder of a job, contents that cannot be
+// used, and a service that is unavailable.
 func TestCodesThatShareAStatus(t *testing.T) {
 	t.Parallel()
 	byStatus := make(map[int][]wire.Code)
@@ -161,6 +162,7 @@ func TestCodesThatShareAStatus(t *testing.T) {
 	}
 	want := map[int][]wire.Code{
 		409: {wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
+		422: {wire.ConfigInvalid, wire.RequestMismatch},
 		503: {wire.AllCandidatesFullOrFailed, wire.NameInUse, wire.NoCapableNode, wire.SchedulerDependencyDown},
 	}
 	if diff := cmp.Diff(want, shared); diff != "" {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,8 @@ type Address struct {
 	Username string
 	Password string
 	TLS      bool
+	// Authorities are trusted for TLS; nil: those of the system.
+	Authorities *x509.CertPool
 	// SentinelUsername and SentinelPassword log in to the sentinels, if they require it.
 	SentinelUsername, SentinelPassword string
 }
@@ -162,11 +165,12 @@ func (a Address) options() rueidis.ClientOption {
 		ConnWriteTimeout: writeTimeout, RingScaleEachConn: ringScale,
 		ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
 		DisableCache: true, DisableRetry: true, MaxFlushDelay: 20 * time.Microsecond,
-		PipelineMultiplex: -1, // one connection: the commands of concurrent callers share packets
+		ClientSetInfo:     rueidis.DisableClientSetInfo, // the Redis user of a deployment may run only what the store needs
+		PipelineMultiplex: -1,                           // one connection: the commands of concurrent callers share packets
 		ForceSingleClient: a.Kind == KindStandalone,
 	}
 	if a.TLS {
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Authorities}
 	}
 	if a.Kind == KindSentinel {
 		o.Sentinel = rueidis.SentinelOption{

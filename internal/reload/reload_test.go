@@ -1,0 +1,96 @@
+package reload_test
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/reload"
+)
+
+var discard = slog.New(slog.DiscardHandler)
+
+// portSection puts server.port in force.
+type portSection struct{ port int }
+
+func (s *portSection) section() reload.Section {
+	return reload.Section{Keys: []string{"server.port"}, Prepare: func(next *config.Config) (reload.Change, error) {
+		if next.Server.Port == 13 {
+			return reload.Change{}, errors.New("server.port: 13 is not possible")
+		}
+		var changed []string
+		if next.Server.Port != s.port {
+			changed = []string{"port changed"}
+		}
+		return reload.Change{Changed: changed, Apply: func() { s.port = next.Server.Port }}, nil
+	}}
+}
+
+func TestReload(t *testing.T) {
+	t.Parallel()
+	start := config.Default()
+	first, second := &portSection{start.Server.Port}, &portSection{start.Server.Port}
+	r := reload.New(start, discard)
+	if _, err := r.Reload(); !errors.Is(err, reload.ErrNoSource) {
+		t.Errorf("without a source: %v", err)
+	}
+	r.Register(first.section())
+	r.Register(second.section())
+	next := start
+	var loadErr error
+	r.SetSource(func() (config.Config, []string, error) { return next, []string{"a warning"}, loadErr })
+
+	steps := []struct {
+		name   string
+		change func()
+		want   reload.Result
+		port   int
+	}{
+		{"unchanged", func() {}, reload.Result{Changed: []string{}, NeedsRestart: []string{}}, 5010},
+		{"one of ours", func() { next.Server.Port = 6000 }, reload.Result{Changed: []string{"port changed", "port changed"}, NeedsRestart: []string{}}, 6000},
+		{"another too", func() { next.Log.Level, next.Server.Port = "debug", 7000 },
+			reload.Result{Changed: []string{"port changed", "port changed"}, NeedsRestart: []string{"log.level"}}, 7000},
+		{"the other still waits", func() {}, reload.Result{Changed: []string{}, NeedsRestart: []string{"log.level"}}, 7000},
+		{"the other is back", func() { next.Log.Level = "info" }, reload.Result{Changed: []string{}, NeedsRestart: []string{}}, 7000},
+	}
+	for _, step := range steps {
+		step.change()
+		got, err := r.Reload()
+		step.want.Warnings = []string{"a warning"}
+		if diff := cmp.Diff(step.want, got); err != nil || diff != "" || first.port != step.port || second.port != step.port {
+			t.Errorf("%s: %v, ports %d and %d (-want +got)\n%s", step.name, err, first.port, second.port, diff)
+		}
+	}
+	var invalid *reload.InvalidError
+	next.Server.Port = 13 // both sections refuse it, and both say so
+	if _, err := r.Reload(); !errors.As(err, &invalid) || err.Error() != "server.port: 13 is not possible\nserver.port: 13 is not possible" {
+		t.Errorf("a port that is refused: %v", err)
+	}
+	next.Server.Port, loadErr = 8000, errors.New("the file is not valid")
+	if _, err := r.Reload(); !errors.As(err, &invalid) || !errors.Is(err, loadErr) {
+		t.Errorf("a file that is not valid: %v", err)
+	}
+	if first.port != 7000 || second.port != 7000 {
+		t.Errorf("a refused configuration is in force: %d, %d", first.port, second.port)
+	}
+}
+
+// TestRefusalOfOneSectionChangesNone: a section that comes after the others refuses for all of them.
+func TestRefusalOfOneSectionChangesNone(t *testing.T) {
+	t.Parallel()
+	s := &portSection{5010}
+	r := reload.New(config.Default(), discard)
+	r.Register(s.section())
+	r.Register(reload.Section{Prepare: func(*config.Config) (reload.Change, error) { return reload.Change{}, errors.New("no") }})
+	r.SetSource(func() (config.Config, []string, error) {
+		c := config.Default()
+		c.Server.Port = 6000
+		return c, nil, nil
+	})
+	if _, err := r.Reload(); err == nil || s.port != 5010 {
+		t.Errorf("port %d, %v", s.port, err)
+	}
+}

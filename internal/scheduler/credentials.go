@@ -1,0 +1,93 @@
+package scheduler
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/peer"
+	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/tlsfile"
+)
+
+// credentials are what this instance authenticates callers with, and itself to them.
+type credentials struct {
+	keyring     *auth.Keyring // that was loaded at the start
+	auth        *auth.Authenticator
+	certificate *tlsfile.Certificate // nil: no TLS
+	peers       *tls.Config          // for requests to other instances
+	peerSecrets *peer.Secrets        // sign these requests
+	reloader    *reload.Reloader
+	replaced    func() // called after the keys were replaced
+}
+
+// loadCredentials reads the keys and the certificates of a configuration.
+func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err error) {
+	c = &credentials{peerSecrets: peer.NewSecrets(cfg.Auth.ClusterSecrets)}
+	if c.keyring, err = cfg.Auth.Keyring(); err != nil {
+		return nil, err
+	}
+	if cfg.Server.TLSCert != "" {
+		if c.certificate, err = tlsfile.Load(cfg.Server.TLSCert, cfg.Server.TLSKey, log); err != nil {
+			return c, err
+		}
+	}
+	c.reloader = reload.New(*cfg, log)
+	c.reloader.Register(reload.Section{
+		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers"},
+		Prepare: c.prepareKeys,
+	})
+	c.peers, err = cfg.Server.PeerTLS()
+	return c, err
+}
+
+// authenticate begins to authenticate callers, except for those that are revoked.
+func (c *credentials) authenticate(revocations auth.Revocations) {
+	c.auth = auth.NewAuthenticator(c.keyring, revocations)
+}
+
+// errKeysAppear says that a reload cannot begin or end the use of keys: whether there are any decides about other things too, such as
+// which hosts the server answers to and whether nodes need a secret.
+var errKeysAppear = errors.New("auth: a scheduler without keys gets its first ones, and one with keys loses its last ones, only by a restart")
+
+// prepareKeys is the section of a reload that replaces the keys and signers.
+func (c *credentials) prepareKeys(next *config.Config) (reload.Change, error) {
+	keyring, err := next.Auth.Keyring()
+	if err != nil {
+		return reload.Change{}, err
+	}
+	current := c.auth.Keyring()
+	if current.Empty() != keyring.Empty() {
+		return reload.Change{}, errKeysAppear
+	}
+	return reload.Change{Changed: current.Changes(keyring), Apply: func() {
+		c.auth.Replace(keyring)
+		c.peerSecrets.Replace(next.Auth.ClusterSecrets)
+		c.replaced()
+	}}, nil
+}
+
+// serve serves a listener, with TLS if there is a certificate.
+func (s *Scheduler) serve(srv *http.Server, l net.Listener) error {
+	if s.credentials.certificate == nil {
+		return srv.Serve(l)
+	}
+	srv.TLSConfig = s.credentials.certificate.ServerConfig()
+	return srv.ServeTLS(l, "", "")
+}
+
+// SetConfigSource sets where a reload loads the configuration from. Without it there is nothing to reload.
+func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reloader.SetSource(source) }
+
+// Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
+func (s *Scheduler) Reload() (reload.Result, error) { return s.credentials.reloader.Reload() }
+
+// peerClient makes the client of an instance for requests to the others.
+func (c *credentials) peerClient(instance core.InstanceID) *peer.Client {
+	return peer.NewClient(instance, c.peerSecrets, c.peers, func() bool { return !c.auth.Keyring().Empty() })
+}
