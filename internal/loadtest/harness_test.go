@@ -34,7 +34,8 @@ func startScheduler(t *testing.T, changes ...func(*config.Config)) *testSchedule
 	t.Helper()
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
-	// on a busy machine nodes are slow to acknowledge
+	// On a busy machine nodes are slow to acknowledge, and a decision takes longer.
+	cfg.Scheduler.Dispatch.DecideWithinMS = 5000
 	cfg.Scheduler.Dispatch.ACKTimeoutMS, cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 10_000, 60
 	cfg.Scheduler.Sessions.ResumeSeconds = 1
 	for _, change := range changes {
