@@ -300,10 +300,8 @@ func TestAuditQueries(t *testing.T) {
 	}
 	// By pages of one, every entry is read once, also with a filter.
 	for key, want := range map[string]int{viewerKey: 13, acmeViewerKey: 6} {
-		first := ts.auditAs(viewerKey, "").Entries[0]
-		before, _, _ := strings.Cut(first.ID, "-")
 		var lines []string
-		for after := before + "-0"; ; {
+		for after := "1-0"; ; { // before everything
 			list := ts.auditAs(key, "?limit=1&after="+after)
 			if after = list.Next; len(list.Entries) == 0 {
 				break
