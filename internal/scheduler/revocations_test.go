@@ -158,12 +158,9 @@ func openNode(t *testing.T, in *instance, id string) *watchedSocket {
 	})
 }
 
-// TestRevocationsTakeEffectOnEveryInstance: with three instances, a revocation that one accepts closes what it covers on all of them within
-// a second, with the documented code, and nothing else.
-func TestRevocationsTakeEffectOnEveryInstance(t *testing.T) {
-	t.Parallel()
-	instances := startInstances(t, 3, redistest.Start(t).URL(), tenantConfig(), nil)
-	stalled := detectStalls(t)
+// openEverywhere opens a session of each tenant and a node of each key on every instance, and returns them by name.
+func openEverywhere(t *testing.T, instances cluster) map[string]*watchedSocket {
+	t.Helper()
 	open := make(map[string]*watchedSocket)
 	for i, in := range instances {
 		for _, tenant := range []string{"a", "b", "c"} {
@@ -175,6 +172,16 @@ func TestRevocationsTakeEffectOnEveryInstance(t *testing.T) {
 			open[w.name] = w
 		}
 	}
+	return open
+}
+
+// TestRevocationsTakeEffectOnEveryInstance: with three instances, a revocation that one accepts closes what it covers on all of them within
+// a second, with the documented code, and nothing else.
+func TestRevocationsTakeEffectOnEveryInstance(t *testing.T) {
+	t.Parallel()
+	instances := startInstances(t, 3, redistest.Start(t).URL(), tenantConfig(), nil)
+	stalled := detectStalls(t)
+	open := openEverywhere(t, instances)
 	for _, in := range instances {
 		var list wire.SessionList
 		in.mustCall(t, "GET", "/v1/sessions", nil, &list)
