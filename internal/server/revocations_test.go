@@ -171,7 +171,7 @@ func TestRevokeSigner(t *testing.T) {
 	}
 	s.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 	expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
-	ts.startSessionAs(ts.mint(acmeMint, "room-1"), nil)
+	ts.startSessionAs(ts.mint(acmeMint, "room-2"), nil)
 }
 
 // TestRevokeNode: the name of a node cannot register, send heartbeats or report until the revocation is lifted, with any key; its jobs move.

@@ -47,8 +47,8 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 	s.ownership.Epoch, s.started = 1, r.cfg.startTime(&p)
 	created, err := r.create(ctx, s)
 	if err == nil && !created {
-		var dropped bool
-		if dropped, err = r.dropRevoked(ctx, s.ref.SessionKey); dropped {
+		var free bool
+		if free, err = r.dropRevoked(ctx, s.ref.SessionKey); free {
 			created, err = r.create(ctx, s)
 		}
 	}

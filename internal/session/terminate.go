@@ -155,8 +155,8 @@ func (c *Config) startTime(p *StartParams) time.Time {
 	return now
 }
 
-// dropRevoked drops the stored state of a session if it is revoked: its instance is gone, or has not ended it yet. It reports whether it
-// did.
+// dropRevoked drops the stored state of a session if it is revoked: its instance is gone, or has not ended it yet. It reports whether the
+// name is free.
 func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (bool, error) {
 	if r.cfg.Revocations == nil {
 		return false, nil
@@ -166,7 +166,7 @@ func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (bool, 
 		return false, r.storeDown(err)
 	}
 	if stored.Epoch == 0 {
-		return false, nil
+		return true, nil // another instance has just dropped it
 	}
 	var state savedSession
 	if err := json.Unmarshal(stored.Body, &state); err != nil {
