@@ -70,14 +70,8 @@ type forgery struct {
 	claims jwt.MapClaims
 }
 
-// TestForgedTokensAreRefused tries the known ways to forge a JWT, with a signature that would be valid where that is possible.
-func TestForgedTokensAreRefused(t *testing.T) {
-	t.Parallel()
-	ring := keyring(t, config())
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+// forgedTokens are the known ways to forge a token, most of them with a signature that would be valid.
+func forgedTokens(rsaKey *rsa.PrivateKey) []forgery {
 	now := time.Now()
 	with := func(change jwt.MapClaims) jwt.MapClaims {
 		c := jwt.MapClaims{
@@ -94,7 +88,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	kid := map[string]any{"kid": "2026-11"}
 	header := func(name string, value any) map[string]any { return map[string]any{"kid": "2026-11", name: value} }
 	hs256 := jwt.SigningMethodHS256
-	forgeries := []forgery{
+	return []forgery{
 		{"unsigned", jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, kid, with(nil)},
 		{"of another HMAC", jwt.SigningMethodHS512, []byte(secret), kid, with(nil)},
 		{"of an RSA key", jwt.SigningMethodRS256, rsaKey, kid, with(nil)},
@@ -136,6 +130,17 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		{"for an invalid name", hs256, []byte(secret), kid, with(jwt.MapClaims{"sub": "a b"})},
 		{"of a megabyte", hs256, []byte(secret), kid, with(jwt.MapClaims{"x": strings.Repeat("x", 1<<20)})},
 	}
+}
+
+// TestForgedTokensAreRefused tries the known ways to forge a JWT, with a signature that would be valid where that is possible.
+func TestForgedTokensAreRefused(t *testing.T) {
+	t.Parallel()
+	ring := keyring(t, config())
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forgeries := forgedTokens(rsaKey)
 	sign := func(f *forgery) string {
 		token := jwt.NewWithClaims(f.method, f.claims)
 		for name, value := range f.header {
@@ -147,7 +152,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		}
 		return text
 	}
-	valid := sign(&forgery{"valid", hs256, []byte(secret), kid, with(nil)})
+	valid := mint(t, ring, authenticate(t, ring, minterKey), "acme", time.Minute)
 	tokens := map[string]string{
 		"changed": valid[:len(valid)-2] + "xx", "without its signature": valid[:strings.LastIndex(valid, ".")+1], "of dots": "..",
 		"with a fourth part": valid + ".e30", "of no base64": "a.b.c", "with a space": valid + " ", "in quotes": `"` + valid + `"`,

@@ -58,8 +58,8 @@ func (v *validator) requireYear(key string, value int64, unit time.Duration) {
 // a timeout that another always precedes would have no effect.
 func (c *Config) validate() []*problem {
 	v := new(validator)
-	shared := c.validateStore(v)
-	c.validateServer(v, shared)
+	c.validateStore(v)
+	c.validateServer(v)
 	c.validateLogAndCallback(v)
 	c.validateNodes(v)
 	c.validateDispatch(v)
@@ -80,9 +80,9 @@ const (
 // namePattern is the pattern of key prefixes and instance ids: no character that has a meaning in a Redis key.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// validateStore checks where state is stored, and returns whether instances share it.
-func (c *Config) validateStore(v *validator) (shared bool) {
-	_, shared, p := c.redisAddress()
+// validateStore checks where state is stored.
+func (c *Config) validateStore(v *validator) {
+	_, _, p := c.redisAddress()
 	if p != nil {
 		v.problems = append(v.problems, p)
 	}
@@ -93,11 +93,10 @@ func (c *Config) validateStore(v *validator) (shared bool) {
 	v.requireRange(phase2Key+".stream_block_ms", int64(p2.StreamBlockMS), 10, 10_000)
 	v.require(p2.DLQTTLSeconds >= 1 && p2.DLQTTLSeconds <= 366*24*3600, phase2Key+".dlq_ttl_seconds", "must be between 1 and a year, not %d", p2.DLQTTLSeconds)
 	v.require(namePattern.MatchString(p2.Redis.KeyPrefix), redisKey+".key_prefix", "must be "+name, p2.Redis.KeyPrefix)
-	return shared
 }
 
 // validateServer checks the listener and the credentials that it needs.
-func (c *Config) validateServer(v *validator, shared bool) {
+func (c *Config) validateServer(v *validator) {
 	s := &c.Server
 	v.require(s.AdvertiseURL == "" || isBareURL(s.AdvertiseURL), "server.advertise_url",
 		"must be an address such as http://10.0.0.1:5010, with no user before the host and nothing after the port")

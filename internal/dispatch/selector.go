@@ -123,7 +123,8 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 	id := r.spec.Options.PreferredNode
 	reason := core.ReasonStale
 	n := s.fleet.Node(id)
-	if n == nil {
+	switch {
+	case n == nil:
 		// A node that is registered but silent is away, not incapable.
 		silent, err := s.store.Node(ctx, id)
 		switch {
@@ -133,12 +134,12 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 		case r.requirePreferred() && (err != nil || !silent.Node.Serves(r.spec.Tenant)):
 			return reservation{}, false, unknownPreferred(id)
 		}
-	} else if !n.Declared().Serves(r.spec.Tenant) {
+	case !n.Declared().Serves(r.spec.Tenant):
 		if r.requirePreferred() {
 			return reservation{}, false, unknownPreferred(id)
 		}
 		reason = core.ReasonTenant
-	} else {
+	default:
 		m := fleet.Member{Node: n, Revision: n.Declared().Revision, Handle: n.Handle()}
 		reason = s.picker.Filter(q, n)
 		if reason.Incapable() && r.requirePreferred() {

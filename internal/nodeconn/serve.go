@@ -144,7 +144,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	if e != nil {
 		return nil, e
 	}
-	if e = convert.SetTenant(caller, &p); e != nil {
+	if e := convert.SetTenant(caller, &p); e != nil {
 		return nil, e
 	}
 	if in.NodeID == "" {

@@ -96,7 +96,7 @@ func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (
 	if e != nil {
 		return nil, e
 	}
-	if e = convert.SetTenant(principalOf(ctx), &p); e != nil {
+	if e := convert.SetTenant(principalOf(ctx), &p); e != nil {
 		return nil, e
 	}
 	if p.Secret, e = nodeToken(in.NodeToken); e != nil {
@@ -128,7 +128,7 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRe
 	if e != nil {
 		return nil, e
 	}
-	if e = convert.SetTenant(principalOf(ctx), &p); e != nil {
+	if e := convert.SetTenant(principalOf(ctx), &p); e != nil {
 		return nil, e
 	}
 	a, e := convert.Activity(&in.Declaration)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -20,7 +21,10 @@ func longGrace(c *config.Config) {
 func (ts *testScheduler) disconnectNode(n *wsClient, id string) {
 	ts.t.Helper()
 	_ = n.ws.CloseNow()
-	ts.eventually("the lost connection is noticed", func() bool { return ts.getNode(id).Disconnected })
+	ts.eventually("the lost connection is noticed", func() bool {
+		known := ts.scheduler.Fleet.Node(core.NodeID(id)) // the fleet follows the store
+		return ts.getNode(id).Disconnected && known != nil && known.Declared().Disconnected
+	})
 }
 
 // resumeNode reconnects a node and resumes its epoch.

@@ -294,7 +294,7 @@ func (s *sessionServer) handleUpdate(c *sessionConn, in *wire.SessionUpdate) *wi
 	var src core.Lang
 	var e *wire.Error
 	if in.Token != "" {
-		if e = s.renewToken(c, in.Token); e != nil {
+		if e := s.renewToken(c, in.Token); e != nil {
 			return e
 		}
 	}

@@ -14,7 +14,6 @@ type socketHandlers struct {
 	nodes    *nodeconn.Server
 	enforcer *enforcer
 	sessions *sessionServer
-	access   *accessControl
 }
 
 func (h *socketHandlers) routes() []route {
