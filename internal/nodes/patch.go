@@ -28,6 +28,8 @@ type Patch struct {
 	Load     *core.Load
 	// Connection is the number of the connection over which the patch came, 0: none. It is not part of the declaration.
 	Connection uint64
+	// MaxNodes is how many nodes may be registered with the key, 0: any number. It is not part of the declaration.
+	MaxNodes int
 	// Secret is the secret that the node shows, empty: none. It is not part of the declaration.
 	Secret string
 }

@@ -93,6 +93,9 @@ func (r *Registry) Register(ctx context.Context, id core.NodeID, p Patch, a stor
 		id = NewID()
 	}
 	p.normalise()
+	if e := checkNumber(r.fleet, id, &p); e != nil {
+		return Registered{}, e
+	}
 	return r.register(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Connection: p.Connection}, p.Secret)
 }
 
@@ -225,6 +228,9 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 	if !b.Patch.Full() || b.Patch.Connection != 0 {
 		// A connected node is registered by the instance that has its connection, from all that it has declared over it.
 		return Registered{}, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
+	}
+	if e := checkNumber(r.fleet, b.Node, &b.Patch); e != nil {
+		return Registered{}, e
 	}
 	return r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true}, b.Patch.Secret)
 }

@@ -148,6 +148,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.sharesStore() && !s.credentials.auth.Keyring().Empty() && len(cfg.Auth.ClusterSecrets) == 0 {
 		log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
 	}
+	if !s.credentials.auth.Keyring().Empty() && cfg.Auth.RequireNodeSecret == nil {
+		log.Warn("auth.require_node_secret is not set: with keys it is true, and HTTP nodes must send the node_token of their registration; false accepts reports without it")
+	}
 	s.registerMetrics()
 	return s, nil
 }

@@ -44,6 +44,12 @@ var matrixKeys = map[string]config.Key{
 // keySecret is the secret of a key of the matrix.
 func keySecret(name string) string { return "secret-of-the-key-" + name }
 
+// hashOf is the hash of a secret, as in a configuration.
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
 func startMatrix(t *testing.T) *testScheduler {
 	t.Helper()
 	secret := t.TempDir() + "/signer"
@@ -52,8 +58,7 @@ func startMatrix(t *testing.T) *testScheduler {
 	}
 	return startScheduler(t, func(c *config.Config) {
 		for name, k := range matrixKeys {
-			sum := sha256.Sum256([]byte(keySecret(name)))
-			k.Name, k.SHA256 = name, []string{hex.EncodeToString(sum[:])}
+			k.Name, k.SHA256 = name, []string{hashOf(keySecret(name))}
 			c.Auth.Keys = append(c.Auth.Keys, k)
 		}
 		c.Auth.Signers = []config.Signer{{KID: "1", Use: "sign", SecretFile: secret}}

@@ -34,13 +34,13 @@ func (h *nodeHandlers) routes() []route {
 			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, tag: "nodes", summary: "Register a node",
 			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
 			handler:     handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
-			codes: []wire.Code{wire.NameInUse, wire.SchedulerDependencyDown},
+			codes: []wire.Code{wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/node/heartbeat", rule: nodesOnly, tag: "nodes", summary: "Send a heartbeat",
 			description: "Renews the node's presence and its leases, and applies the changes of its declaration. The answer names the jobs that it should cancel. A heartbeat with everything that a registration needs registers a node that is not known.",
 			handler:     handleBody(h.responder, h.handleHeartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](), out: reflect.TypeFor[wire.HeartbeatResponse](),
-			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.NameInUse, wire.SchedulerDependencyDown},
+			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/node/model_not_available", rule: nodesOnly, tag: "nodes", summary: "Report that a service is unavailable",
