@@ -184,6 +184,7 @@ func (s *Session) endIfComplete() {
 	}
 	for _, u := range s.unfinished {
 		s.speech.lose(u, "did not arrive before the end of the session")
+		s.dropUtterance(u) // a resume that repeats the end does not warn again
 	}
 	if !s.hasEnded() {
 		s.registry.metrics.Events.WithLabelValues("ended").Inc()

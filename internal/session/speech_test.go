@@ -161,6 +161,15 @@ func TestEndWaitsForSpeech(t *testing.T) {
 				if warned := len(conn.received("warning")) > 0; warned == arrives {
 					t.Errorf("the client was warned of lost speech: %v", warned)
 				}
+				_, nextConn, err := h.resume(s, conn.resumeToken(t), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				nextConn.last(t, "session_ended")
+				if again := nextConn.received("warning"); len(again) != 0 {
+					t.Errorf("after a resume the client is warned again: %v", again)
+				}
 			})
 		})
 	}
