@@ -179,6 +179,11 @@ bench: ## the benchmarks whose results are in docs/benchmarks.md
 BASE ?= HEAD~1
 PAIRS ?= 10
 
+.PHONY: bench-authentication
+bench-authentication: ## which part of the CPU time of a dispatch is its authentication, by profile
+	$(GO) test -run '^$$' -bench AuthenticationShare -benchtime 1x ./bench
+	$(GO) test -run '^$$' -bench Authenticate ./internal/auth
+
 .PHONY: bench-compare
 bench-compare: ## make bench on BASE=commit and on this tree, PAIRS=10 times in turn, compared by benchstat
 	@GO=$(GO) PAIRS=$(PAIRS) tools/bench-compare.sh $(BASE)

@@ -35,11 +35,11 @@ func BenchmarkDispatchHTTP(b *testing.B) {
 
 	for b.Loop() {
 		var echoed, dispatched []float64
-		measureRate(b, client, bare.URL, httpWindow/4) // warm-up of both
-		measureRate(b, client, ours.URL+"/v1/dispatch/f2f", httpWindow/4)
+		measureRate(b, client, bare.URL, "", httpWindow/4) // warm-up of both
+		measureRate(b, client, ours.URL+"/v1/dispatch/f2f", "", httpWindow/4)
 		for range httpRounds {
-			echoed = append(echoed, measureRate(b, client, bare.URL, httpWindow))
-			dispatched = append(dispatched, measureRate(b, client, ours.URL+"/v1/dispatch/f2f", httpWindow))
+			echoed = append(echoed, measureRate(b, client, bare.URL, "", httpWindow))
+			dispatched = append(dispatched, measureRate(b, client, ours.URL+"/v1/dispatch/f2f", "", httpWindow))
 		}
 		b.ReportMetric(stats.Median(echoed), "echo/s")
 		b.ReportMetric(stats.Median(dispatched), "dispatch/s")
@@ -59,8 +59,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(wire.DispatchResponse{JobID: in.SessionID, NodeID: in.SrcLang, AttemptID: 1})
 }
 
-// measureRate has the clients post for a while and returns the answers a second.
-func measureRate(b *testing.B, client *http.Client, url string, d time.Duration) float64 {
+// measureRate has the clients post for a while, with a key unless it is empty, and returns the answers a second.
+func measureRate(b *testing.B, client *http.Client, url, key string, d time.Duration) float64 {
 	body := []byte(`{"session_id":"room-888","src_lang":"en","tgt_lang":"zh","audio_ref":"blob://a","options":{"require_tts":false,"preferred_node_id":null}}`)
 	var done atomic.Int64
 	var clients sync.WaitGroup
@@ -68,7 +68,16 @@ func measureRate(b *testing.B, client *http.Client, url string, d time.Duration)
 	for range httpClients {
 		clients.Go(func() {
 			for time.Since(began) < d {
-				resp, err := client.Post(url, "application/json", bytes.NewReader(body))
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, url, bytes.NewReader(body))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				req.Header.Set("Content-Type", "application/json")
+				if key != "" {
+					req.Header.Set("Authorization", "Bearer "+key)
+				}
+				resp, err := client.Do(req)
 				if err != nil {
 					b.Error(err)
 					return

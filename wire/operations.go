@@ -123,5 +123,5 @@ type AuditEntry struct {
 	RequestID  string `json:"request_id,omitempty" doc:"The X-Request-Id of the request, or of the handshake of a WebSocket."`
 	Address    string `json:"address,omitempty" doc:"The address of the caller, or of the load balancer before it."`
 	Instance   string `json:"instance" doc:"The instance that recorded it."`
-	Suppressed int    `json:"suppressed,omitempty" doc:"How many denials of the same address were left out before this entry."`
+	Suppressed int    `json:"suppressed,omitempty" doc:"How many denials of the same address, or failures of the same key, were left out before this entry."`
 }

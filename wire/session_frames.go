@@ -8,7 +8,7 @@ import "encoding/json"
 type SessionTokenRequest struct {
 	SessionID  string `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The session that the token is for. Absent: the scheduler generates an id."`
 	TenantID   string `json:"tenant_id,omitempty" doc:"The tenant of the session."`
-	TTLSeconds int64  `json:"ttl_seconds,omitempty" minimum:"1" maximum:"86400" doc:"How long the token can be used to connect, 3600 unless given. A running session is not ended by it."`
+	TTLSeconds int64  `json:"ttl_seconds,omitempty" minimum:"1" maximum:"86400" doc:"How long the token is valid, 3600 unless given. A session that lasts longer sends another one in session_update."`
 }
 
 // SessionTokenResponse is the answer of POST /v1/sessions.

@@ -55,15 +55,15 @@ func NewRecorder(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Record records an entry about something that has just happened. It never waits. Of the denials of one address only some are
-// recorded; the next entry has the number of those that were not.
+// Record records an entry about something that has just happened. It never waits. Of the denials of one address, and of the failures of
+// one key, only some are recorded; the next such entry has the number of those that were not.
 func (r *Recorder) Record(e store.AuditEntry) {
 	if r == nil {
 		return
 	}
 	now := time.Now()
-	if e.Outcome == store.AuditDenied {
-		suppressed, idle, ok := r.denials.allow(e.Address, now)
+	if e.Outcome != store.AuditOK {
+		suppressed, idle, ok := r.denials.allow(sourceOf(&e), now)
 		r.recordSuppressed(idle, now)
 		if !ok {
 			return
@@ -87,10 +87,20 @@ const (
 	ReasonSuppressed = "suppressed"
 )
 
-// recordSuppressed records how many denials were left out of addresses that have stopped, or that are not followed any more.
+// maxSummaries is of how many sources at once it is recorded how many denials were left out; of more, the sum is.
+const maxSummaries = 20
+
+// recordSuppressed records how many denials were left out of sources that have stopped, or that are not followed any more.
 func (r *Recorder) recordSuppressed(idle []suppressedDenials, now time.Time) {
+	if len(idle) > maxSummaries {
+		sum := 0
+		for _, s := range idle {
+			sum += s.count
+		}
+		idle = []suppressedDenials{{count: sum}}
+	}
 	for _, s := range idle {
-		e := store.AuditEntry{Action: ActionDenials, Outcome: store.AuditDenied, Reason: ReasonSuppressed, Suppressed: s.count}
+		e := store.AuditEntry{Action: ActionDenials, Outcome: store.AuditDenied, Reason: ReasonSuppressed, Key: s.key, Suppressed: s.count}
 		if s.address.IsValid() {
 			e.Address = s.address.String()
 		}

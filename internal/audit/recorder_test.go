@@ -147,11 +147,14 @@ func TestDenialsAreLimitedPerAddress(t *testing.T) {
 		if diff := cmp.Diff(want, f.log.take()); diff != "" {
 			t.Errorf("a second later (-want +got):\n%s", diff)
 		}
-		f.Record(store.AuditEntry{Action: "node.drain", Outcome: store.AuditFailed, Address: "192.0.2.1"})
 		f.Record(store.AuditEntry{Action: "node.drain", Outcome: store.AuditOK, Address: "192.0.2.1"})
+		for range 30 {
+			f.Record(store.AuditEntry{Action: "job.cancel", Outcome: store.AuditFailed, Key: "shop", Address: "192.0.2.1"})
+		}
+		f.Record(store.AuditEntry{Action: "job.cancel", Outcome: store.AuditFailed, Key: "other", Address: "192.0.2.1"})
 		synctest.Wait()
-		if got := f.log.take(); len(got) != 2 {
-			t.Errorf("of a success and a failure %v were recorded: only denials are limited", got)
+		if got := f.log.take(); len(got) != 1+20+1 || got[0] != "node.drain  192.0.2.1 0" {
+			t.Errorf("%q: want a change, which is never left out, 20 failures of one key and one of another", got)
 		}
 	})
 }
@@ -178,7 +181,8 @@ func TestSuppressedDenialsAreNotLost(t *testing.T) {
 	})
 }
 
-// TestManyAddresses: addresses are told apart up to a number; all others share one limit. Addresses of one IPv6 network count as one.
+// TestManyAddresses: all addresses together have a limit, and one entry says how many were left out. Addresses of one IPv6 network count
+// as one.
 func TestManyAddresses(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		deny := func(from, n int) (recorded int) {
@@ -188,14 +192,13 @@ func TestManyAddresses(t *testing.T) {
 			}
 			return len(f.log.take())
 		}
-		if n := deny(0, 4096); n != 4096 {
-			t.Errorf("%d of 4096 addresses were recorded", n)
-		}
-		if n := deny(4096, 1000); n != 20 {
-			t.Errorf("%d of 1000 further addresses were recorded, want the 20 that they share", n)
+		if n := deny(0, 6000); n != 400 {
+			t.Errorf("%d of 6000 addresses were recorded, want the 400 of all together", n)
 		}
 		time.Sleep(time.Minute)
-		f.log.take()
+		if diff := cmp.Diff([]string{"denials suppressed  5600"}, f.log.take()); diff != "" {
+			t.Errorf("afterwards (-want +got):\n%s", diff)
+		}
 		if n := deny(8192, 100); n != 100 {
 			t.Errorf("%d of 100 addresses were recorded after the others had stopped", n)
 		}

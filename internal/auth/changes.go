@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Changes describes what differs in another keyring, for people: which keys and signers were added, removed or changed. It contains no
@@ -64,9 +65,9 @@ func (k *Keyring) describeSigners() map[string]string {
 	return all
 }
 
-// Knows reports whether a caller's key is still in the keyring, with the same role and tenant, and for a session the signer of its token
-// too. It does not say that the caller's secret is: a connection does not keep it.
-func (k *Keyring) Knows(p *Principal) bool {
+// Knows reports whether a caller's key is still in the keyring and has not expired, with the same role, tenant and nodes, and for a session
+// the signer of its token too. It does not say that the caller's secret is: a connection does not keep it.
+func (k *Keyring) Knows(p *Principal, now time.Time) bool {
 	if p.Key == "" {
 		return k.Empty()
 	}
@@ -79,11 +80,20 @@ func (k *Keyring) Knows(p *Principal) bool {
 	case p.Role == Session:
 		return (owner.Role == Operator || owner.Role == Minter && owner.Tenant == p.Tenant) && k.signers[p.KID] != nil
 	}
-	return owner.Role == p.Role && owner.Tenant == p.Tenant
+	return owner.Role == p.Role && owner.Tenant == p.Tenant && owner.Nodes == p.Nodes && owner.check(now) != Expired
 }
 
-// hasNodeToken reports whether the short form has a token for the same nodes. Its names are positions in a list, which change when an
-// earlier entry is removed, as at the end of a rotation.
+// Expires reports whether some key of the keyring expires.
+func (k *Keyring) Expires() bool {
+	for _, key := range k.byName {
+		if !key.notAfter.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// hasNodeToken reports whether the short form has a token for the same nodes: at the end of a rotation another one than the caller's.
 func (k *Keyring) hasNodeToken(p *Principal) bool {
 	for name, key := range k.byName {
 		if strings.HasPrefix(name, shortFormNode+"/") && key.Tenant == p.Tenant && key.Nodes == p.Nodes {

@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,12 +76,13 @@ func TestKnows(t *testing.T) {
 		c.change(&next)
 		after := keyring(t, next)
 		for who, p := range callers {
-			if got, want := after.Knows(p), !strings.Contains(","+c.unknown+",", ","+who+","); got != want {
+			if got, want := after.Knows(p, time.Now()), !strings.Contains(","+c.unknown+",", ","+who+","); got != want {
 				t.Errorf("%s: %s is known: %v", name, who, got)
 			}
 		}
 	}
-	if none := keyring(t, auth.Config{}); !none.Knows(&auth.Principal{Role: auth.Operator}) || none.Knows(callers["operator"]) || ring.Knows(&auth.Principal{Role: auth.Operator}) {
+	now := time.Now()
+	if none := keyring(t, auth.Config{}); !none.Knows(&auth.Principal{Role: auth.Operator}, now) || none.Knows(callers["operator"], now) || ring.Knows(&auth.Principal{Role: auth.Operator}, now) {
 		t.Error("a caller without a key is known only where there are no keys")
 	}
 }
@@ -96,10 +98,54 @@ func TestKeyringInspection(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 	}
-	if diff := cmp.Diff([]string{"acme-backend", "grafana", "node_tokens/1", "node_tokens/2", "operator_keys", "prometheus"}, names); diff != "" {
+	want := []string{"acme-backend", "grafana", nodeTokenName(acmeToken), nodeTokenName(gpuToken), "operator_keys", "prometheus"}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]auth.SignerInfo{{KID: "2026-11", Use: "sign"}, {KID: "2026-12", Use: "verify"}}, ring.Signers()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestKnowsOfChangedNodeKey: a connection of a node does not outlast its key, or the pattern of names under which it was made.
+func TestKnowsOfChangedNodeKey(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	key := auth.KeyConfig{Name: "gpus", Role: auth.Node, Nodes: "gpu-*", Secrets: []string{gpuToken}}
+	ringOf := func(k auth.KeyConfig) *auth.Keyring {
+		return keyring(t, auth.Config{OperatorKeys: []string{operatorKey}, Keys: []auth.KeyConfig{k}})
+	}
+	caller := authenticate(t, ringOf(key), gpuToken)
+	expiring, narrowed := key, key
+	expiring.NotAfter, narrowed.Nodes = now.Add(time.Hour), "gpu-1"
+	for name, c := range map[string]struct {
+		key  auth.KeyConfig
+		at   time.Time
+		want bool
+	}{
+		"the same":                 {key, now, true},
+		"before it expires":        {expiring, now, true},
+		"after it has expired":     {expiring, now.Add(time.Hour), false},
+		"another pattern of names": {narrowed, now, false},
+	} {
+		ring := ringOf(c.key)
+		if got := ring.Knows(caller, c.at); got != c.want {
+			t.Errorf("%s: known %v, want %v", name, got, c.want)
+		}
+		if ring.Expires() != !c.key.NotAfter.IsZero() {
+			t.Errorf("%s: some key expires: %v", name, ring.Expires())
+		}
+	}
+}
+
+// TestNodeTokenKeepsItsName: the name of a token of the short form does not depend on the others, so that a revocation stays with it.
+func TestNodeTokenKeepsItsName(t *testing.T) {
+	t.Parallel()
+	for _, tokens := range [][]string{{"gpu-*=" + gpuToken}, {"cpu-*=cpu-token-0123456789", "gpu-*=" + gpuToken}, {"gpu-*=" + gpuToken, "gpu-*=gpu-token-next-0123456789"}} {
+		ring := keyring(t, auth.Config{OperatorKeys: []string{operatorKey}, NodeTokens: tokens})
+		if got := authenticate(t, ring, gpuToken).Key; got != nodeTokenName(gpuToken) {
+			t.Errorf("the name is %s, want %s", got, nodeTokenName(gpuToken))
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -169,10 +168,11 @@ func (b *keyringBuilder) addShortForms(c *Config) {
 			b.reject("auth.node_tokens", "entry %d %s", i+1, err)
 			continue
 		}
-		p.Key = shortFormNode + "/" + strconv.Itoa(i+1)
+		sum := sha256.Sum256([]byte(secret))
+		p.Key = nodeTokenName(sum)
 		k := &key{Principal: p}
 		b.ring.byName[p.Key] = k
-		b.addSecret("auth.node_tokens", sha256.Sum256([]byte(secret)), k)
+		b.addSecret("auth.node_tokens", sum, k)
 	}
 	if c.SessionSecret != "" {
 		if len(c.SessionSecret) < minSecretLength {
@@ -185,6 +185,10 @@ func (b *keyringBuilder) addShortForms(c *Config) {
 		b.summarySigner(s)
 	}
 }
+
+// nodeTokenName is the name of a token of the short form. It does not depend on its place in the list, so that a revocation stays with
+// the token when others are added or removed.
+func nodeTokenName(sum digest) string { return fmt.Sprintf("%s/%x", shortFormNode, sum[:4]) }
 
 // parseNodeToken parses pattern=token or pattern@tenant=token.
 func parseNodeToken(entry string) (secret string, p Principal, err error) {

@@ -1,6 +1,8 @@
 package auth_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,11 @@ func TestEveryCallerIsOperatorWithoutCredentials(t *testing.T) {
 	}
 }
 
+// nodeTokenName is the name of a token of the short form, as docs/credentials.md describes it.
+func nodeTokenName(token string) string {
+	return fmt.Sprintf("node_tokens/%x", sha256.Sum256([]byte(token)))[:len("node_tokens/")+8]
+}
+
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	ring := keyring(t, config())
@@ -25,8 +32,8 @@ func TestKeys(t *testing.T) {
 		minterNext:  {Key: "acme-backend", Role: auth.Minter, Tenant: "acme", MaxTTL: time.Hour},
 		viewerKey:   {Key: "grafana", Role: auth.Viewer},
 		metricsKey:  {Key: "prometheus", Role: auth.Metrics},
-		gpuToken:    {Key: "node_tokens/1", Role: auth.Node, Nodes: "gpu-*"},
-		acmeToken:   {Key: "node_tokens/2", Role: auth.Node, Nodes: "a-?", Tenant: "acme"},
+		gpuToken:    {Key: nodeTokenName(gpuToken), Role: auth.Node, Nodes: "gpu-*"},
+		acmeToken:   {Key: nodeTokenName(acmeToken), Role: auth.Node, Nodes: "a-?", Tenant: "acme"},
 	} {
 		if got := authenticate(t, ring, token); *got != want {
 			t.Errorf("%s: %+v, want %+v", want.Key, got, want)

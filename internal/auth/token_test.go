@@ -122,7 +122,7 @@ func forgedTokens(rsaKey *rsa.PrivateKey) []forgery {
 		{"without an issuer", hs256, []byte(secret), kid, with(jwt.MapClaims{"iss": nil})},
 		{"of an unknown issuer", hs256, []byte(secret), kid, with(jwt.MapClaims{"iss": "nobody"})},
 		{"of an issuer that may not mint", hs256, []byte(secret), kid, with(jwt.MapClaims{"iss": "grafana"})},
-		{"of a node as issuer", hs256, []byte(secret), kid, with(jwt.MapClaims{"iss": "node_tokens/2"})},
+		{"of a node as issuer", hs256, []byte(secret), kid, with(jwt.MapClaims{"iss": nodeTokenName(acmeToken)})},
 		{"for another tenant", hs256, []byte(secret), kid, with(jwt.MapClaims{"tenant": "beta"})},
 		{"without the minter's tenant", hs256, []byte(secret), kid, with(jwt.MapClaims{"tenant": nil})},
 		{"with an invalid tenant", hs256, []byte(secret), kid, with(jwt.MapClaims{"iss": "operator_keys", "tenant": "a b"})},

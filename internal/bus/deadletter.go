@@ -18,12 +18,6 @@ type DeadLetter struct {
 	Message // as far as it can be read
 }
 
-// Content is the body of the message, empty if the message cannot be read.
-func (d *DeadLetter) Content() json.RawMessage {
-	m := d.Message
-	return m.Body
-}
-
 // Name identifies the dead letter among those of all instances.
 func (d *DeadLetter) Name() string { return deadLetterName(d.Inbox, d.DeadLetter.ID) }
 

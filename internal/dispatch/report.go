@@ -133,6 +133,13 @@ func (p *Reports) IsHolder(r *Report) bool {
 	return job != nil && isHolder(job, r)
 }
 
+// IsHeldByOther reports whether another node than the sender of a report holds the job, as far as this instance knows. It does not
+// ask the store.
+func (p *Reports) IsHeldByOther(r *Report) bool {
+	job := p.inFlight.record(r.Job)
+	return job != nil && !isHolder(job, r)
+}
+
 // CheckHolder reports whether the sender of a report holds the job now. It returns an error if the sender never held that
 // attempt.
 func (p *Reports) CheckHolder(ctx context.Context, r Report) (holds bool, err error) {
@@ -230,6 +237,9 @@ func (p *Reports) fence(message string, r *Report, outcome store.Outcome, job *c
 	if message != "ack" {
 		p.releasePast(r, outcome, job)
 	}
+	if p.isOfOtherTenant(job, r) {
+		outcome = store.NoJob // that there is such a job is not the node's business
+	}
 	switch outcome {
 	case store.NoJob:
 		return wire.FieldErrorf(wire.NotFound, "job_id", "no job %s is known; drop it", r.Job)
@@ -245,6 +255,16 @@ func (p *Reports) fence(message string, r *Report, outcome store.Outcome, job *c
 		state = fmt.Sprintf("in state %s", job.State)
 	}
 	return wire.FieldErrorf(wire.StaleAttempt, "attempt_id", "attempt %d of job %s is over, the job is %s; drop it", r.Attempt, r.Job, state)
+}
+
+// isOfOtherTenant reports whether a job is of another tenant than the node that reports about it.
+func (p *Reports) isOfOtherTenant(job *core.Job, r *Report) bool {
+	n := p.fleet.Node(r.Node)
+	if job == nil || n == nil {
+		return false
+	}
+	tenant := n.Declared().Tenant
+	return tenant != "" && tenant != job.Tenant
 }
 
 // releasePast releases the slot of an attempt that the job has left and that its node reports as over. A message that names

@@ -61,9 +61,14 @@ func TestResumeToken(t *testing.T) {
 		"of a node with a prefix": {"n 1", token("n"), false},
 	} {
 		epoch, secret := parseResumeToken(c.token)
-		got := s.resumable(t.Context(), c.id, epoch, secret)
+		got := s.resumable(t.Context(), c.id, epoch, &nodes.Patch{Secret: secret})
 		if (got != nil) != c.want || got != nil && (got.ID != c.id || got.Epoch != epochs[c.id]) {
 			t.Errorf("a token %s resumes %+v", name, got)
+		}
+	}
+	for tenant, want := range map[core.TenantID]bool{"": true, "acme": false} {
+		if got := s.resumable(t.Context(), "n", epochs["n"], &nodes.Patch{Secret: secretOf("n"), Tenant: &tenant}); (got != nil) != want {
+			t.Errorf("with a key of tenant %q: %+v", tenant, got)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered"}
 	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret}
 	drained := false
-	if known := s.resumable(ctx, n.id, epoch, secret); known != nil {
+	if known := s.resumable(ctx, n.id, epoch, &p); known != nil {
 		beat, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: known.Epoch, Patch: p, Activity: a})
 		if err == nil {
 			err = s.Nodes.Reconnected(ctx, n.id, known.Epoch, n.connection)
@@ -212,13 +212,16 @@ func parseResumeToken(token string) (core.Epoch, string) {
 }
 
 // resumable is the node whose epoch a registration resumes; nil when it must begin another. On another instance a node always
-// begins another epoch, which distinguishes it from its connection here.
-func (s *Server) resumable(ctx context.Context, id core.NodeID, epoch core.Epoch, secret string) *core.Node {
-	if epoch == 0 || secret == "" {
+// begins another epoch, which distinguishes it from its connection here; so does a node whose key is of another tenant now.
+func (s *Server) resumable(ctx context.Context, id core.NodeID, epoch core.Epoch, p *nodes.Patch) *core.Node {
+	if epoch == 0 || p.Secret == "" {
 		return nil
 	}
 	now, err := s.Nodes.Node(ctx, id)
-	if err != nil || now.Node.Epoch != epoch || !now.Node.HasSecret(secret) || now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance {
+	switch {
+	case err != nil || now.Node.Epoch != epoch || !now.Node.HasSecret(p.Secret):
+		return nil
+	case now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance || p.Tenant != nil && now.Node.Tenant != *p.Tenant:
 		return nil
 	}
 	return now.Node

@@ -21,7 +21,8 @@ func ValidSecret(secret string) bool { return len(secret) >= minSecret && len(se
 
 // Proof is what a caller shows to act for a node without a connection of the node.
 type Proof struct {
-	Secret string // of the node's registration; empty: none
+	Secret string     // of the node's registration; empty: none
+	Epoch  core.Epoch // that the caller names; 0: none
 	// Tenant is the tenant of the caller's key; nil: the caller may act for the nodes of all tenants.
 	Tenant *core.TenantID
 }
@@ -34,28 +35,50 @@ type Verifier struct {
 	RequireSecret bool
 }
 
-// Check returns an error unless the caller is the node. A node that is not registered passes: there is nothing that it could act on.
-func (v *Verifier) Check(ctx context.Context, id core.NodeID, p Proof) error {
-	var declared *core.Node
+// Check returns the registration of the node, unless the caller is not the node. It returns nil for a node that is not registered.
+func (v *Verifier) Check(ctx context.Context, id core.NodeID, p Proof) (*core.Node, error) {
+	var known *core.Node
 	if n := v.Fleet.Node(id); n != nil {
-		declared = n.Declared()
+		known = n.Declared()
 	}
-	if declared != nil && v.isProof(declared, p) {
-		return nil
+	// Where secrets are required a caller acts for the registration whose secret it shows: the current one, which the store knows.
+	if known != nil && v.isProof(known, p) && (p.Epoch == known.Epoch || !v.RequireSecret) {
+		return known, nil
 	}
 	// The node may have registered on another instance a moment ago.
 	status, err := v.Nodes.Node(ctx, id)
 	switch {
-	case errors.Is(err, store.ErrNoNode):
-		return nil
-	case err != nil:
-		return store.Unavailable()
-	case v.isProof(status.Node, p):
-		return nil
-	case p.Tenant != nil && *p.Tenant != status.Node.Tenant:
-		return wire.FieldErrorf(wire.Forbidden, "node_id", "this key is not for a node of this name")
+	case err == nil:
+		known = status.Node
+	case !errors.Is(err, store.ErrNoNode):
+		return nil, store.Unavailable()
+	case known == nil:
+		return nil, nil
+	} // else the store has lost it, and the fleet still knows whose name it is
+	switch {
+	case v.isProof(known, p):
+		return known, nil
+	case p.Tenant != nil && *p.Tenant != known.Tenant:
+		return nil, wire.FieldErrorf(wire.Forbidden, "node_id", "this key is not for a node of this name")
 	}
-	return wire.FieldErrorf(wire.Forbidden, "node_token", "this is not the node_token of the last registration of node %s: send that one, or register again", id)
+	return nil, wire.FieldErrorf(wire.Forbidden, "node_token", "this is not the node_token of the last registration of node %s: send that one, or register again", id)
+}
+
+// CheckReport checks that the caller is the node that it reports for, and returns the epoch that the report is about. Where secrets are
+// required that is the one whose secret the caller has shown, and a node that is not registered cannot report.
+func (v *Verifier) CheckReport(ctx context.Context, id core.NodeID, p Proof) (core.Epoch, error) {
+	known, err := v.Check(ctx, id, p)
+	switch {
+	case err != nil:
+		return 0, err
+	case !v.RequireSecret:
+		return p.Epoch, nil
+	case known == nil:
+		return 0, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register, and drop the job", id)
+	case p.Epoch != 0 && p.Epoch != known.Epoch:
+		return 0, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since; use the epoch of its last registration", id)
+	}
+	return known.Epoch, nil
 }
 
 // isProof reports whether a proof is that of a node.
@@ -67,6 +90,17 @@ func (v *Verifier) isProof(n *core.Node, p Proof) bool {
 		return !v.RequireSecret
 	}
 	return n.HasSecret(p.Secret)
+}
+
+// usesNameOfOther reports whether a present node of a fleet has the name and another secret. The store decides that too;
+// this is for names that the store has lost.
+func usesNameOfOther(f *fleet.Fleet, next *core.Node) bool {
+	n := f.Node(next.ID)
+	if n == nil {
+		return false
+	}
+	known := n.Declared()
+	return known.SecretHash != "" && known.SecretHash != next.SecretHash && known.Health != core.HealthOffline
 }
 
 // checkNumber refuses a node if as many as its key allows are registered with the key. It counts the nodes that this instance sees: two

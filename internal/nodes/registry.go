@@ -120,7 +120,10 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	p.Node.SecretHash = core.HashSecret(secret)
 	takenOver := r.hasOtherOwner(&p.Node)
 	p.RequireSecret = r.cfg.RequireSecret
-	reply, err := r.store.Register(ctx, p)
+	reply, err := store.Registration{}, store.ErrNameTaken
+	if !p.RequireSecret || !usesNameOfOther(r.fleet, &p.Node) {
+		reply, err = r.store.Register(ctx, p)
+	}
 	if errors.Is(err, store.ErrNameTaken) {
 		r.metrics.NodeRegistration.WithLabelValues("refused").Inc()
 		return Registered{}, nameInUse(p.Node.ID)
@@ -180,6 +183,8 @@ type Heartbeat struct {
 	Seq      uint64     // 0: the node does not number its heartbeats
 	Patch    Patch
 	Activity store.Activity
+	// Registers is set for a caller that was not shown to be a registered node: its heartbeat may only register the node.
+	Registers bool
 }
 
 // Heartbeat handles a heartbeat and returns the jobs that the node should stop. A heartbeat that contains everything that a
@@ -193,9 +198,12 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 		return Registered{}, e
 	}
 	b.Patch.normalise()
-	known, err := r.knownDeclaration(ctx, b.Node)
-	if err != nil {
-		return Registered{}, err
+	var known *core.Node
+	if !b.Registers {
+		var err error
+		if known, err = r.knownDeclaration(ctx, b.Node); err != nil {
+			return Registered{}, err
+		}
 	}
 	for again := false; known != nil; again = true {
 		result, err := r.storeHeartbeat(ctx, &b, known, again)

@@ -2,16 +2,21 @@ package nodes_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -204,4 +209,46 @@ func TestDrainAndResume(t *testing.T) {
 		_, err := h.registry.Drain(t.Context(), "unknown", true)
 		wantCode(t, err, wire.NotFound)
 	})
+}
+
+// TestUnprovenHeartbeatOnlyRegisters: the heartbeat of a caller that was not shown to be the node, which may have registered since, does
+// not change the node.
+func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(timing)
+		h := &harness{t: t, mem: mem, store: &failingStore{Store: mem}, fleet: fleet.New(timing.Presence), jobs: &fakeJobs{}, metrics: telemetry.New()}
+		h.registry = nodes.New(nodes.Config{Instance: "i-1", Presence: timing.Presence, RequireSecret: true}, h.store, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+		first, err := h.registry.Register(t.Context(), "a", patchOf(2), store.Activity{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		evil := "http://127.0.0.1:666/"
+		for name, p := range map[string]nodes.Patch{"partial": {Callback: &evil}, "full": patchOf(0, func(p *nodes.Patch) { p.Callback = &evil })} {
+			_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: p, Registers: true})
+			var e *wire.Error
+			if !errors.As(err, &e) || e.Code != wire.NotFound && e.Code != wire.NameInUse {
+				t.Errorf("a %s heartbeat: %v", name, err)
+			}
+		}
+		now, err := mem.Node(t.Context(), "a")
+		if err != nil || now.Node.Callback == evil || now.Node.Epoch != first.Node.Epoch || now.Node.MaxJobs != 2 {
+			t.Errorf("the node is %+v, %v", now.Node, err)
+		}
+		// The store has lost the node, and the fleet still knows whose name it is.
+		if removed, err := mem.Remove(t.Context(), store.RemoveParams{Node: "a", Epoch: first.Node.Epoch}); err != nil || !removed {
+			t.Fatal(removed, err)
+		}
+		if _, err := h.registry.Register(t.Context(), "a", patchOf(2), store.Activity{}); !isCode(err, wire.NameInUse) {
+			t.Errorf("a registration without its secret: %v", err)
+		}
+		if _, err := h.registry.Register(t.Context(), "a", patchOf(2, func(p *nodes.Patch) { p.Secret = first.Secret }), store.Activity{}); err != nil {
+			t.Errorf("a registration with its secret: %v", err)
+		}
+	})
+}
+
+func isCode(err error, code wire.Code) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && e.Code == code
 }

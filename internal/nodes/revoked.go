@@ -53,6 +53,10 @@ func RemoveRevoked(ctx context.Context, r *Registry) {
 			return
 		}
 		defer func() { _ = r.store.Unlock(ctx, lock) }() // otherwise it expires
+		if now, err := r.Node(ctx, id); err == nil && !r.revocations.NodeRevoked(now.Node) {
+			r.updateFleet(ctx, now) // it has registered again, with another key
+			return
+		}
 		_, err := removeFor(ctx, r, id, "revoked")
 		var e *wire.Error
 		if err != nil && (!errors.As(err, &e) || e.Code != wire.NotFound) {

@@ -115,11 +115,14 @@ func (f *Follower) CountSessions(tenant core.TenantID) (n int) {
 }
 
 // Add adds a revocation to the store and to this instance's list, and returns when the change has taken effect here. A zero Before means
-// everything until now. After an error nothing has changed here; if the store has the entry nevertheless, it takes effect with the next
-// read.
+// everything until now. It never weakens an entry that is in force: of two times the later one stays, and only Lift lifts. After an
+// error nothing has changed here; if the store has the entry nevertheless, it takes effect with the next read.
 func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocation, error) {
 	if r.Before.IsZero() && r.Kind != store.RevokedNode {
 		r.Before = time.Now().Add(clockTolerance).UTC().Truncate(time.Millisecond)
+	}
+	if old, ok := f.Find(r.RevocationTarget); ok && old.Before.After(r.Before) {
+		r.Before = old.Before
 	}
 	p := store.AddRevocationParams{Revocation: r}
 	if r.Kind == store.RevokedSession || r.Kind == store.RevokedKID {
@@ -137,6 +140,7 @@ func (f *Follower) Lift(ctx context.Context, t store.RevocationTarget, by string
 }
 
 func (f *Follower) add(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
+	p.After = f.current().latest()
 	added, err := f.store.AddRevocation(ctx, p)
 	f.recordWrite()
 	if err == nil {

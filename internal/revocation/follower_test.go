@@ -390,3 +390,30 @@ func TestConcurrentChanges(t *testing.T) {
 		}
 	})
 }
+
+// TestRevocationIsNotWeakened: a later revocation of the same target with an earlier time does not make anything valid again.
+func TestRevocationIsNotWeakened(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, newTestStore(t))
+	now := time.Now()
+	first := mustAdd(t, f, revokeKey("shop"))
+	weaker := revokeKey("shop")
+	weaker.Before = now.Add(-time.Hour)
+	if second := mustAdd(t, f, weaker); !second.Before.Equal(first.Before) {
+		t.Errorf("it covers what was issued before %v, and before that %v", second.Before, first.Before)
+	}
+	if p := keyOf("shop"); !f.Revoked(p) {
+		t.Error("the key is valid again")
+	}
+	issued := &auth.Principal{Key: "shop", Role: auth.Minter, Issued: now.Add(-time.Minute)}
+	if !f.Revoked(issued) {
+		t.Error("what was issued between the two times is valid again")
+	}
+	if err := f.Lift(t.Context(), weaker.RevocationTarget, "ops"); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, f, weaker)
+	if f.Revoked(issued) {
+		t.Error("after it was lifted, an earlier time covers more than was asked for")
+	}
+}

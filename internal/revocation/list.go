@@ -95,6 +95,16 @@ func (l list) merge(entries []store.Revocation, now time.Time) (list, bool) {
 	return merged, true
 }
 
+// latest returns the time of the latest entry.
+func (l list) latest() (at time.Time) {
+	for _, r := range l {
+		if r.At.After(at) {
+			at = r.At
+		}
+	}
+	return at
+}
+
 // missing returns the entries of the list that have not expired and that others do not have, or only in an older version.
 func (l list) missing(others []store.Revocation, now time.Time) []store.Revocation {
 	have := make(map[store.RevocationTarget]time.Time, len(others))

@@ -25,10 +25,10 @@ func (s *Scheduler) enforceRevocations() {
 }
 
 // revokedInterval is how often revoked nodes are looked for without a change of the list: the removal of one may have failed, or one may
-// have registered through an instance that had not read the list.
+// have registered through an instance that had not read the list. It is also how often expired keys are looked for.
 const revokedInterval = time.Second
 
-// removeRevokedNodes removes revoked nodes until the context ends.
+// removeRevokedNodes removes revoked nodes, and closes the connections of keys that have expired, until the context ends.
 func (s *Scheduler) removeRevokedNodes(ctx context.Context) {
 	tick := time.NewTicker(revokedInterval)
 	defer tick.Stop()
@@ -41,6 +41,9 @@ func (s *Scheduler) removeRevokedNodes(ctx context.Context) {
 		}
 		if s.revocations.Any() {
 			nodes.RemoveRevoked(ctx, s.Nodes)
+		}
+		if s.credentials.auth.Keyring().Expires() {
+			s.Server.CloseRemovedKeys()
 		}
 	}
 }

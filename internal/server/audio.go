@@ -9,6 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -18,6 +19,7 @@ type audioHandlers struct {
 	responder
 	buffer   *audio.Buffer
 	urls     audio.URLs
+	jobs     *dispatch.Dispatcher
 	sessions *session.Registry
 }
 
@@ -48,7 +50,7 @@ func (h *audioHandlers) checkGrant(r *http.Request) (audio.Grant, *wire.Error) {
 		return audio.Grant{}, e
 	}
 	g, ok := h.urls.Check(core.JobID(id), r.Method, r.URL.Query().Get("token"))
-	if !ok {
+	if !ok || h.jobs.IsHeldByOther(&dispatch.Report{Job: g.Job, Holder: core.Holder{Attempt: g.Attempt, Node: g.Node}}) {
 		callOf(r.Context()).reason = deniedAudioURL
 		return audio.Grant{}, wire.Errorf(wire.Unauthorized, "the URL is not valid, or not any more: use the one that came with the job")
 	}

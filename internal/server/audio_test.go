@@ -348,3 +348,38 @@ func TestInvalidOpusPacketIsRefused(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 }
+
+// TestAudioURLIsForOneNode: the URLs that came with a job are of no use to a node that has given the job back, although the next node has
+// the same attempt.
+func TestAudioURLIsForOneNode(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	busy := ts.registerNode("busy", nil)
+	busy.setAnswer(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusTooManyRequests) })
+	s := ts.startSpeechSession("en", "zh")
+	first, _ := ts.nextDelivery()
+	ts.registerNode("next", nil)
+	second, n := ts.nextDelivery()
+	for second.NodeID == "busy" {
+		second, n = ts.nextDelivery()
+	}
+	if first.AttemptID != second.AttemptID {
+		t.Fatalf("attempt %d after a refusal, which was %d", second.AttemptID, first.AttemptID)
+	}
+	for method, address := range map[string]string{"GET": first.AudioRef, "PUT": first.TTSUpload} {
+		if a := ts.fetchURL(method, address, []byte("forged")); a.status != http.StatusUnauthorized {
+			t.Errorf("%s with the URL of the node before: %d %s", method, a.status, a.body)
+		}
+	}
+	n.ack(second, nil).expectOK()
+	if a := ts.fetchURL("GET", second.AudioRef, nil); a.status != http.StatusOK {
+		t.Errorf("the audio for its node: %d %s", a.status, a.body)
+	}
+	if a := ts.fetchURL("PUT", second.TTSUpload, []byte("spoken")); a.status != http.StatusOK {
+		t.Errorf("the speech of its node: %d %s", a.status, a.body)
+	}
+	n.done(second, object{"result": object{"text_tgt": "好", "tts": true}}).expectOK()
+	if _, chunks := s.readSpeech(); len(chunks) != 1 || string(chunks[0]) != "spoken" {
+		t.Errorf("%q", chunks)
+	}
+}

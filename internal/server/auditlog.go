@@ -111,14 +111,18 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 	return list, nil
 }
 
-// viewAuditEntry is an entry as the API shows it. From where operators work does not concern a tenant.
+// viewAuditEntry is an entry as the API shows it. From where operators work does not concern a tenant, and neither does how much of others was
+// left out: behind a load balancer all have one address.
 func viewAuditEntry(e *store.AuditEntry, toTenant bool) wire.AuditEntry {
 	v := wire.AuditEntry{
 		ID: e.ID, AtMS: e.At.UnixMilli(), Key: e.Key, Role: e.Role, TenantID: string(e.Tenant), Action: e.Action, Object: e.Object,
 		Outcome: string(e.Outcome), Reason: e.Reason, RequestID: e.Request, Address: e.Address, Instance: string(e.Instance), Suppressed: e.Suppressed,
 	}
-	if toTenant && e.Role == string(auth.Operator) {
-		v.Address = ""
+	if toTenant {
+		v.Suppressed = 0
+		if e.Role == string(auth.Operator) {
+			v.Address = ""
+		}
 	}
 	return v
 }

@@ -162,7 +162,10 @@ func (ts *testScheduler) auditSockets(next, token string) {
 		s.send(object{"type": "session_update", "token": renewal})
 		s.readUntil("error")
 	}
-	s.send(object{"type": "session_update", "token": token})
+	var longer wire.SessionTokenResponse
+	ts.requestAs(minterKey, "POST", "/v1/sessions", object{"session_id": "room-1", "ttl_seconds": 7200}).decode(&longer)
+	s.send(object{"type": "session_update", "token": token}) // which is in force, so that nothing changes
+	s.send(object{"type": "session_update", "token": longer.Token})
 	s.send(object{"type": "session_end"})
 	s.readUntil("session_ended")
 	ts.expectAudit(next,
@@ -175,6 +178,7 @@ func (ts *testScheduler) auditSockets(next, token string) {
 		"acme-backend/session@acme session.resume session/room-1 ok",
 		"acme-backend/session@acme session.renew session/room-1 denied unknown",
 		"acme-backend/session@acme session.renew session/room-1 failed INVALID_REQUEST",
+		"acme-backend/minter@acme session.mint session/room-1 ok",
 		"acme-backend/session@acme session.renew session/room-1 ok",
 		"acme-backend/session@acme session.end session/room-1 ok",
 	)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
@@ -32,7 +34,7 @@ func (e *enforcer) enforce() {
 // admit records who opened a connection, and closes it if that caller was revoked, or its key removed, since it was authenticated.
 func (e *enforcer) admit(conn *socket.Conn, caller *auth.Principal) {
 	conn.SetOwner(caller)
-	if e.revocations.Revoked(caller) || !e.auth.Keyring().Knows(caller) {
+	if e.revocations.Revoked(caller) || !e.auth.Keyring().Knows(caller, time.Now()) {
 		conn.Close(wire.CloseUnauthorized, errRevoked())
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -175,50 +177,115 @@ func TestNodeChoosesItsSecret(t *testing.T) {
 	}
 }
 
-// TestForgedReports sends reports, heartbeats and registrations that are not the node's, with valid keys: none is accepted.
+// forger sends reports, heartbeats, registrations, uploads and resumptions in the name of others, with valid keys.
+type forger struct {
+	ts                        *testScheduler
+	random                    *rand.Rand
+	victim, attacker, foreign *keyedNode
+	connected                 string // the resume_token of the connected node gpu-3
+	job                       delivery
+	elsewhere                 string // an address of the attacker
+	reports, uploads, resumes int
+}
+
+func (f *forger) pick(list ...string) string { return list[f.random.IntN(len(list))] }
+
+// forgeReport sends a report, a heartbeat or a registration for the victim, and reports whether it was accepted.
+func (f *forger) forgeReport() bool {
+	f.reports++
+	key := f.pick(gpuToken, acmeToken, "an-unknown-credential")
+	token := f.pick("", f.attacker.nodeToken, f.foreign.nodeToken, f.victim.nodeToken+"x", f.victim.nodeToken[1:], "a-guess-of-a-node-token")
+	if key == acmeToken {
+		token = f.pick(token, f.victim.nodeToken) // even the right secret does not help another tenant
+	}
+	body := object{
+		"node_id": "gpu-1", "node_token": token, "job_id": f.job.JobID, "attempt_id": 1 + f.random.IntN(3), "epoch": f.victim.epoch,
+		"status": "ok", "result": object{"text_tgt": "forged"}, "reason": "FORGED", "service_id": "asr",
+	}
+	path := f.pick("/v1/job/ack", "/v1/job/done", "/v1/job/fail", "/v1/node/heartbeat", "/v1/node/model_not_available", "/v1/node/register")
+	if path == "/v1/node/register" || path == "/v1/node/heartbeat" {
+		body = declaration("gpu-1", f.elsewhere).with(object{"node_token": token, "max_concurrent_jobs": 0})
+	}
+	return f.ts.requestAs(key, "POST", path, body).status == http.StatusOK
+}
+
+// forgeUpload uploads speech for the victim's job, and reports whether it was accepted.
+func (f *forger) forgeUpload() bool {
+	f.uploads++
+	address, token, _ := strings.Cut(f.job.TTSUpload, "?token=")
+	_, readToken, _ := strings.Cut(f.job.AudioRef, "?token=")
+	at := f.random.IntN(len(token))
+	changed := token[:at] + string('a'+rune(token[at])%26) + token[at+1:]
+	if changed == token {
+		changed = token + "a"
+	}
+	switch f.pick("none", "changed", "for reading", "shorter", "of another job") {
+	case "none":
+		token = ""
+	case "changed":
+		token = changed
+	case "for reading":
+		token = readToken
+	case "shorter":
+		token = token[:at]
+	case "of another job":
+		address = strings.Replace(address, f.job.JobID, "job-"+strconv.Itoa(at), 1)
+	}
+	return f.ts.fetchURL("PUT", address+"?token="+token, []byte("forged")).status == http.StatusOK
+}
+
+// forgeResumption connects as the node gpu-3, and reports whether that was accepted.
+func (f *forger) forgeResumption() bool {
+	f.resumes++
+	conn := f.ts.dialAs("/ws/node", gpuToken, false)
+	defer func() { _ = conn.ws.CloseNow() }()
+	token := f.pick("", f.connected+"x", f.connected[:len(f.connected)-1], "1.a-guess-of-a-resume-token", f.attacker.nodeToken)
+	conn.send(minimalDeclaration("gpu-3").with(object{"type": "node_register", "resume_token": token}))
+	return conn.read()["type"] != "error"
+}
+
+// TestForgedReports sends reports, heartbeats, registrations, uploads of speech and resumptions that are not the node's, with valid
+// keys: none is accepted.
 func TestForgedReports(t *testing.T) {
 	t.Parallel()
 	const forgeries = 10_000
 	ts := startSchedulerWithKeys(t)
-	victim := registerKeyed(ts, "gpu-1", gpuToken)
-	d := dispatchKeyed(ts)
-	attacker := registerKeyed(ts, "gpu-2", gpuToken)
-	foreign := registerKeyed(ts, "acme-1", acmeToken)
+	f := &forger{ts: ts, random: rand.New(rand.NewPCG(14, 1)), victim: registerKeyed(ts, "gpu-1", gpuToken), elsewhere: ts.callbackURL("attacker")}
+	s := ts.startSessionAs(ts.mint(operatorKey, "room-1"), object{"langs": []string{"en", "zh"}, "tts": true})
+	s.sendUtterance()
+	f.job, _ = ts.nextDelivery()
+	f.attacker, f.foreign = registerKeyed(ts, "gpu-2", gpuToken), registerKeyed(ts, "acme-1", acmeToken)
+	connected := ts.dialAs("/ws/node", gpuToken, false)
+	connected.send(minimalDeclaration("gpu-3").with(object{"type": "node_register"}))
+	f.connected = connected.readUntil("node_register_ack")["resume_token"].(string)
 	before := ts.requestAs(operatorKey, "GET", "/v1/nodes/gpu-1", nil).body
-	elsewhere, random := ts.callbackURL("attacker"), rand.New(rand.NewPCG(14, 1))
-	pick := func(list ...string) string { return list[random.IntN(len(list))] }
-	accepted := 0
-	for range forgeries {
-		key := pick(gpuToken, acmeToken, "an-unknown-credential")
-		token := pick("", attacker.nodeToken, foreign.nodeToken, victim.nodeToken+"x", victim.nodeToken[1:], "a-guess-of-a-node-token")
-		if key == acmeToken {
-			token = pick(token, victim.nodeToken) // even the right secret does not help another tenant
+
+	for i := range forgeries {
+		forge := f.forgeReport
+		switch {
+		case i%10 == 0:
+			forge = f.forgeUpload
+		case i%10 == 5:
+			forge = f.forgeResumption
 		}
-		body := object{
-			"node_id": "gpu-1", "node_token": token, "job_id": d.JobID, "attempt_id": 1 + random.IntN(3), "epoch": victim.epoch,
-			"status": "ok", "result": object{"text_tgt": "forged"}, "reason": "FORGED", "service_id": "asr",
-		}
-		path := pick("/v1/job/ack", "/v1/job/done", "/v1/job/fail", "/v1/node/heartbeat", "/v1/node/model_not_available", "/v1/node/register")
-		if path == "/v1/node/register" || path == "/v1/node/heartbeat" {
-			body = declaration("gpu-1", elsewhere).with(object{"node_token": token, "max_concurrent_jobs": 0})
-		}
-		if r := ts.requestAs(key, "POST", path, body); r.status == http.StatusOK {
-			accepted++
-			t.Errorf("%s with the key %s and the token %q is accepted: %s", path, key, token, r.body)
+		if forge() {
+			t.Errorf("forgery %d was accepted", i)
 		}
 	}
+	t.Logf("%d reports, heartbeats and registrations, %d uploads, %d resumptions", f.reports, f.uploads, f.resumes)
+
 	after := ts.requestAs(operatorKey, "GET", "/v1/nodes/gpu-1", nil).body
 	if before, after := callbackOf(t, before), callbackOf(t, after); before != after {
 		t.Errorf("the node's address was %s and is %s", before, after)
 	}
 	var job wire.Job
-	ts.requestAs(operatorKey, "GET", "/v1/jobs/"+d.JobID, nil).decode(&job)
+	ts.requestAs(operatorKey, "GET", "/v1/jobs/"+f.job.JobID, nil).decode(&job)
 	for _, a := range job.Attempts {
 		if a.Reason == "NODE_FAILED" || a.Reason == "MODEL_NOT_AVAILABLE" || job.State == "DONE" {
 			t.Errorf("a forged report changed the job: %+v", job)
 		}
 	}
-	t.Logf("%d forgeries, %d accepted", forgeries, accepted)
+	connected.expectOpen("the node gpu-3")
 }
 
 // callbackOf is the address in the view of a node.
@@ -229,4 +296,50 @@ func callbackOf(t *testing.T, view []byte) string {
 		t.Fatalf("%s: %v", view, err)
 	}
 	return n.CallbackURL
+}
+
+// TestReportNeedsTheCurrentRegistration: nobody reports under a name that is free, and a node that registers a free name does not finish
+// the jobs of the node that had it before.
+func TestReportNeedsTheCurrentRegistration(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithKeys(t)
+	before := registerKeyed(ts, "gpu-1", gpuToken)
+	d := dispatchKeyed(ts)
+	ts.requestAs(operatorKey, "DELETE", "/v1/nodes/gpu-1", nil).decode(&wire.NodeRemoved{})
+	about := object{"job_id": d.JobID, "attempt_id": d.AttemptID, "result": object{"text_tgt": "forged"}}
+	for _, token := range []string{"", before.nodeToken} {
+		for _, epoch := range []any{nil, before.epoch} {
+			before.report("/v1/job/done", about.with(object{"node_token": token, "epoch": epoch})).expectError(wire.NotFound)
+		}
+	}
+	next := &keyedNode{ts: ts, id: "gpu-1", key: gpuToken}
+	var r wire.RegisterResponse
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", before.callback).with(object{"max_concurrent_jobs": 0})).decode(&r)
+	next.nodeToken = r.NodeToken
+	for _, epoch := range []any{nil, before.epoch} {
+		next.report("/v1/job/done", about.with(object{"epoch": epoch})).expectError(wire.StaleEpoch)
+	}
+	var job wire.Job
+	ts.requestAs(operatorKey, "GET", "/v1/jobs/"+d.JobID, nil).decode(&job)
+	if job.State == "DONE" {
+		t.Errorf("a forged report ended the job: %+v", job)
+	}
+}
+
+// TestJobsOfOtherTenantsAreUnknown: a node is told the same about a job of another tenant as about one that does not exist.
+func TestJobsOfOtherTenantsAreUnknown(t *testing.T) {
+	t.Parallel()
+	ts := startMatrix(t)
+	m := newMatrixObjects(ts)
+	acme := m.nodes["acme"]
+	for _, path := range []string{"/v1/job/ack", "/v1/job/done", "/v1/job/fail"} {
+		for attempt := 1; attempt <= 2; attempt++ {
+			about := object{"attempt_id": attempt, "status": "ok", "reason": "X"}
+			foreign := acme.report(path, about.with(object{"job_id": m.jobs["beta"].JobID})).expectError(wire.NotFound)
+			unknown := acme.report(path, about.with(object{"job_id": "job-unknown"})).expectError(wire.NotFound)
+			if strings.ReplaceAll(foreign.Detail, m.jobs["beta"].JobID, "X") != strings.ReplaceAll(unknown.Detail, "job-unknown", "X") || foreign.Field != unknown.Field {
+				t.Errorf("%s: %+v about a job of another tenant, %+v about an unknown one", path, foreign, unknown)
+			}
+		}
+	}
 }

@@ -133,7 +133,8 @@ func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (
 	if e != nil {
 		return r, e
 	}
-	if err := h.verifier.Check(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken)); err != nil {
+	epoch, err := h.verifier.CheckReport(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken, epoch))
+	if err != nil {
 		return r, err
 	}
 	return dispatch.Report{

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -88,8 +89,7 @@ func (l *addressLimit) connState(c net.Conn, state http.ConnState) {
 }
 
 func (l *addressLimit) admit(c net.Conn) (netip.Addr, bool) {
-	peer, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // all that cannot be parsed count as one address
-	addr := peer.Addr().Unmap()
+	addr := peeraddr.Of(c.RemoteAddr().String())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[addr] >= l.max {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -39,7 +40,16 @@ var matrixKeys = map[string]config.Key{
 	"node-beta":     {Role: "node", Tenant: "beta", Nodes: "beta-*"},
 	"expired":       {Role: "operator", NotAfter: time.Unix(1, 0)},
 	"not-yet-valid": {Role: "operator", NotBefore: time.Now().Add(24 * time.Hour)},
+	"revoked":       {Role: "operator"},
 }
+
+// invalidCredentials are credentials of the matrix that nobody may use for anything.
+var invalidCredentials = []string{
+	"", "unknown", "expired", "not-yet-valid", "revoked", "session-expired", "session-not-yet-valid", "session-revoked", "session-of-revoked",
+}
+
+// matrixSecret signs the session tokens of the matrix.
+const matrixSecret = "a-secret-of-more-than-32-characters-for-tokens"
 
 // keySecret is the secret of a key of the matrix.
 func keySecret(name string) string { return "secret-of-the-key-" + name }
@@ -53,7 +63,7 @@ func hashOf(secret string) string {
 func startMatrix(t *testing.T) *testScheduler {
 	t.Helper()
 	secret := t.TempDir() + "/signer"
-	if err := os.WriteFile(secret, []byte("a-secret-of-more-than-32-characters-for-tokens"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(matrixSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return startScheduler(t, func(c *config.Config) {
@@ -91,7 +101,32 @@ func newMatrixObjects(ts *testScheduler) *matrixObjects {
 		m.tokens["session-"+tenant] = minted.Token
 	}
 	m.nodes[""] = registerKeyed(ts, "gpu-1", keySecret("node-shared"))
+	m.addInvalidTokens()
 	return m
+}
+
+// addInvalidTokens adds session tokens that are not valid now, and revokes those that are to be revoked.
+func (m *matrixObjects) addInvalidTokens() {
+	t := m.ts.t
+	t.Helper()
+	ring, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}, Signers: []auth.SignerConfig{{KID: "1", Use: auth.UseSign, Secret: matrixSecret}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	minter := &auth.Principal{Key: "minter-acme", Role: auth.Minter, Tenant: "acme"}
+	for name, c := range map[string]struct {
+		from time.Time
+		ttl  time.Duration
+	}{"session-expired": {ttl: -time.Minute}, "session-not-yet-valid": {from: time.Now().Add(time.Hour), ttl: 2 * time.Hour}} {
+		if m.tokens[name], _, err = ring.MintSessionAfter(c.from, minter, "room-acme", "acme", c.ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.tokens["session-revoked"] = m.ts.mint(keySecret("minter-acme"), "room-revoked")
+	m.tokens["session-of-revoked"] = m.ts.mint(keySecret("revoked"), "room-acme")
+	for _, what := range []object{{"key": "revoked"}, {"session": "room-revoked", "tenant_id": "acme"}} {
+		m.ts.requestAs(keySecret("operator"), "POST", "/v1/auth/revocations", what).decode(&wire.Revocation{})
+	}
 }
 
 // call sends the request of a route about the objects of acme.
@@ -178,7 +213,6 @@ func TestEveryRouteWithEveryCredential(t *testing.T) {
 	// A reload that is allowed is answered with this error, and changes nothing.
 	ts.scheduler.SetConfigSource(func() (config.Config, []string, error) { return config.Config{}, nil, errors.New("there is no file") })
 	m := newMatrixObjects(ts)
-	invalid := []string{"", "unknown", "expired", "not-yet-valid"}
 	tried := 0
 	routes := ts.scheduler.Server.Routes()
 	slices.SortStableFunc(routes, func(a, b string) int { return strings.Index(b, "DELETE") - strings.Index(a, "DELETE") }) // they come last
@@ -200,7 +234,7 @@ func TestEveryRouteWithEveryCredential(t *testing.T) {
 		for _, name := range names {
 			expected := forbidden
 			switch {
-			case slices.Contains(invalid, name):
+			case slices.Contains(invalidCredentials, name):
 				expected = unauthorized
 			case slices.Contains(want[allowed], name):
 				expected = allowed

@@ -138,12 +138,19 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRe
 	if p.Secret, e = nodeToken(in.NodeToken); e != nil {
 		return nil, e
 	}
-	if err := h.verifier.Check(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken)); err != nil {
-		return nil, err
-	}
 	b := nodes.Heartbeat{Node: core.NodeID(in.NodeID), Patch: p, Activity: a}
 	if b.Epoch, e = optionalEpoch(in.Epoch); e != nil {
 		return nil, e
+	}
+	known, err := h.verifier.Check(ctx, b.Node, proofOf(ctx, in.NodeToken, b.Epoch))
+	switch {
+	case err != nil:
+		return nil, err
+	case !h.verifier.RequireSecret:
+	case known == nil:
+		b.Registers = true
+	case b.Epoch == 0:
+		b.Epoch = known.Epoch
 	}
 	if in.HBSeq != nil {
 		if *in.HBSeq == 0 {
@@ -174,12 +181,12 @@ func nodeToken(secret string) (string, *wire.Error) {
 }
 
 // proofOf is what a caller shows to act for a node.
-func proofOf(ctx context.Context, secret string) nodes.Proof {
+func proofOf(ctx context.Context, secret string, epoch core.Epoch) nodes.Proof {
 	p := principalOf(ctx)
 	if p.Role == auth.Operator {
-		return nodes.Proof{Secret: secret}
+		return nodes.Proof{Secret: secret, Epoch: epoch}
 	}
-	return nodes.Proof{Secret: secret, Tenant: &p.Tenant}
+	return nodes.Proof{Secret: secret, Epoch: epoch, Tenant: &p.Tenant}
 }
 
 // optionalEpoch checks an epoch that may be absent.
@@ -204,7 +211,7 @@ func (h *nodeHandlers) reportUnavailable(ctx context.Context, in *wire.ModelNotA
 	if e != nil {
 		return nil, e
 	}
-	if err := h.verifier.Check(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken)); err != nil {
+	if _, err := h.verifier.CheckReport(ctx, core.NodeID(in.NodeID), proofOf(ctx, in.NodeToken, 0)); err != nil {
 		return nil, err
 	}
 	if err := h.registry.ReportUnavailable(ctx, u); err != nil {

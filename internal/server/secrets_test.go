@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -144,9 +145,88 @@ func TestNodeAnswerIsNotLogged(t *testing.T) {
 // expectNoSecrets wants a text to contain no secret.
 func expectNoSecrets(t *testing.T, where, text string) {
 	t.Helper()
-	for _, secret := range []string{spokenText, spokenWord, audioPath, audioKey, callbackKey, signingKey, signatureTag} {
+	expectNone(t, where, text, []string{spokenText, spokenWord, audioPath, audioKey, callbackKey, signingKey, signatureTag})
+}
+
+// expectNone wants a text to contain none of these secrets.
+func expectNone(t *testing.T, where, text string, secrets []string) {
+	t.Helper()
+	for _, secret := range secrets {
 		if i := strings.Index(text, secret); i >= 0 {
 			t.Errorf("%s holds %q: …%s…", where, secret, text[max(0, i-200):min(len(text), i+100)])
 		}
 	}
+}
+
+// TestConversationIsNotDisclosed runs a whole conversation with every kind of credential, and with wrong ones, at debug level. Neither
+// what was said nor a credential is in the log, in the metrics, in a list or in an error.
+func TestConversationIsNotDisclosed(t *testing.T) {
+	t.Parallel()
+	const wrong, chosen = "wrong-credential-4715", "resume-token-chosen-by-the-client-4716"
+	ts := startSchedulerWithNamedKeys(t, func(c *config.Config) {
+		c.Scheduler.Observability.PathWarnMS = 0 // every request is logged
+	})
+	secrets := []string{spokenText, spokenWord, wrong, chosen, alice, bob, viewer, acmeView, acmeMint, zetaMint, acmeGPU, sharedGP}
+	n := ts.dialAs("/ws/node", acmeGPU, false)
+	n.send(minimalDeclaration("acme-1").with(object{"type": "node_register", "tts_langs": []string{"en", "es"}}))
+	secrets = append(secrets, n.readUntil("node_register_ack")["resume_token"].(string))
+	polled := registerKeyed(ts, "shared-1", sharedGP)
+	token := ts.mint(acmeMint, "room-1")
+	secrets = append(secrets, polled.nodeToken, token)
+
+	s := ts.startSessionAs(token, object{"resume_token": chosen, "tts": true, "partials": true})
+	s.sendUtterance()
+	about := object{"job_id": n.readUntil("job_assign")["job_id"], "attempt_id": 1}
+	n.send(about.with(object{"type": "job_ack"}))
+	n.send(about.with(object{"type": "job_partial", "rev": 1, "text_src": spokenText}))
+	s.readUntil("partial")
+	n.send(about.with(object{"type": "job_result", "result": object{"text_src": spokenText, "text_tgt": spokenText}, "tts": true}))
+	s.readUntil("result")
+	h := wire.BinaryHeader{Kind: wire.KindTTS, ActiveJob: wire.ActiveJob{JobID: about["job_id"].(string), AttemptID: 1}, Last: true}
+	speech, err := wire.AppendBinary(nil, &h, []byte(spokenText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.sendBinary(speech)
+	s.readUntil("binary")
+	n.sendBinary(speech) // once more, which is an error
+	errors := []any{n.readUntil("error")}
+
+	s.sendUtterance()
+	about["job_id"] = n.readUntil("job_assign")["job_id"]
+	n.send(about.with(object{"type": "job_fail", "reason": spokenText}))
+	n.readUntil("job_result_ack")
+	for _, update := range []object{{"token": wrong}, {"token": token + "x"}, {"token": acmeMint}, {"src_lang": "no language"}} {
+		s.send(update.with(object{"type": "session_update"}))
+		errors = append(errors, s.readUntil("error"))
+	}
+	for _, first := range []object{
+		{"type": "session_resume", "session_id": "room-1", "resume_token": wrong, "last_seq": 0},
+		{"type": "session_start", "langs": []string{"en", "es"}, "session_id": "room-2"},
+	} {
+		other := ts.dialAs("/ws/session", token, true)
+		other.send(first)
+		errors = append(errors, other.readUntil("error"))
+	}
+	for _, credential := range []string{wrong, token + "x", "e30." + wrong + ".x", token} {
+		errors = append(errors, string(ts.requestAs(credential, "GET", "/v1/nodes?token="+wrong, nil).body))
+	}
+	report := object{"job_id": about["job_id"], "attempt_id": 1, "status": "ok", "result": object{"text_tgt": spokenText}}
+	errors = append(errors, string(polled.report("/v1/job/done", report).body), string(polled.report("/v1/job/done", report.with(object{"node_token": wrong})).body))
+	ts.requestAs(acmeMint, "DELETE", "/v1/sessions/room-1", nil).decode(&wire.SessionTerminated{})
+	ts.revoke(object{"key": "acme-gpu"})
+
+	for _, path := range []string{
+		"/metrics", "/v1/audit?limit=1000", "/v1/events", "/v1/dlq", "/v1/auth/revocations", "/v1/sessions", "/v1/nodes", "/v1/instances", "/v1/pools",
+	} {
+		expectNone(t, path, string(ts.requestAs(alice, "GET", path, nil).body), secrets)
+	}
+	expectNone(t, "/v1/jobs for a viewer", string(ts.requestAs(viewer, "GET", "/v1/jobs", nil).body), secrets)
+	expectNone(t, "a job for a viewer", string(ts.requestAs(viewer, "GET", "/v1/jobs/"+h.JobID, nil).body), secrets)
+	expectNone(t, "the errors", fmt.Sprint(errors...), secrets)
+	text := ts.log.String()
+	if failed := about["job_id"].(string); !strings.Contains(text, failed) || !strings.Contains(text, "slow request") {
+		t.Error("the failed job and the requests are not in the log: the test does not cover it")
+	}
+	expectNone(t, "the log", text, secrets)
 }

@@ -221,8 +221,9 @@ func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Er
 
 // end ends the session, as its client asks for.
 func (c *sessionConn) end() {
-	c.session.End()
-	c.audit.record("session.end", string(c.session.ID()), "", nil)
+	if c.session.End() {
+		c.audit.record("session.end", string(c.session.ID()), "", nil)
+	}
 }
 
 // handleBinary handles a binary frame: audio, after its sequence number if the session's frames are numbered.
@@ -317,14 +318,19 @@ func (s *sessionServer) handleUpdate(c *sessionConn, in *wire.SessionUpdate) *wi
 // renewToken replaces the token of a connection. A token that is refused changes nothing: the other one is valid until it expires.
 func (s *sessionServer) renewToken(c *sessionConn, token string) *wire.Error {
 	const action = "session.renew"
+	if e := c.session.AllowControl(); e != nil {
+		return e
+	}
 	p, reason := s.auth.Authenticate(token)
 	if reason != "" {
 		c.audit.deny(action, string(c.session.ID()), reason)
 		return wire.Invalid("token", "is not valid, or not any more: mint another one")
 	}
-	e := c.expiry.renew(p)
-	c.audit.record(action, string(c.session.ID()), "", e)
-	if e == nil { // from now on revocations are about the token that is in force
+	renewed, e := c.expiry.renew(p)
+	if renewed || e != nil {
+		c.audit.record(action, string(c.session.ID()), "", e)
+	}
+	if renewed { // from now on revocations are about the token that is in force
 		current := c.expiry.current()
 		c.session.SetCaller(current)
 		s.enforcer.admit(c.ws, current)

@@ -52,24 +52,25 @@ func (e *tokenExpiry) close() {
 	}
 }
 
-// renew replaces the token by another one of the same session and of the same issuer.
-func (e *tokenExpiry) renew(p *auth.Principal) *wire.Error {
+// renew replaces the token by another one of the same session and of the same issuer. It reports false if the one in force is valid for
+// longer.
+func (e *tokenExpiry) renew(p *auth.Principal) (renewed bool, _ *wire.Error) {
 	if e == nil {
-		return wire.Invalid("token", "this connection was not made with a session token")
+		return false, wire.Invalid("token", "this connection was not made with a session token")
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p.Role != auth.Session || p.Session != e.caller.Session || p.Tenant != e.caller.Tenant || p.Key != e.caller.Key {
-		return wire.FieldErrorf(wire.InvalidRequest, "token", "must be a token for this session that was minted with the same key")
+		return false, wire.FieldErrorf(wire.InvalidRequest, "token", "must be a token for this session that was minted with the same key")
 	}
 	if e.stopped || !p.Expires.After(e.caller.Expires) {
-		return nil // the other one is valid for longer
+		return false, nil
 	}
 	e.caller = p
 	e.ws.SetOwner(p)
 	e.timer.Stop()
 	e.timer = time.AfterFunc(time.Until(p.Expires), e.warn)
-	return nil
+	return true, nil
 }
 
 // current returns the caller with the token that is in force.

@@ -58,3 +58,46 @@ func TestTokenIsRenewed(t *testing.T) {
 	c.send(object{"type": "session_end"})
 	c.readUntil("session_ended")
 }
+
+// TestExpiredKeyClosesItsConnections: the connection of a node does not outlast the key with which it was made.
+func TestExpiredKeyClosesItsConnections(t *testing.T) {
+	t.Parallel()
+	expiring := func(c *config.Config) {
+		c.Auth.Keys = []config.Key{{Name: "short", Role: "node", Nodes: "gpu-*", SHA256: []string{hashOf(gpuToken)}, NotAfter: time.Now().Add(2 * time.Second)}}
+		c.Auth.NodeTokens = nil
+	}
+	ts := startScheduler(t, setKeys, expiring)
+	n := ts.dialAs("/ws/node", gpuToken, false)
+	n.send(minimalDeclaration("gpu-1").with(object{"type": "node_register"}))
+	n.readUntil("node_register_ack")
+	n.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
+}
+
+// TestRepeatedMessagesAreAuditedOnce: a client cannot fill the audit log with messages that change nothing.
+func TestRepeatedMessagesAreAuditedOnce(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t, setKeys)
+	token := ts.mintToken("room-1", 60)
+	c := ts.startAs(token)
+	c.sendUtterance() // nobody can do it, so the session does not end
+	for range 30 {
+		c.send(object{"type": "session_update", "token": token})
+		c.send(object{"type": "session_end"})
+	}
+	c.send(object{"type": "session_update", "token": "not-a-token"})
+	c.readUntil("error")
+	ts.requestAs(operatorKey, "POST", "/v1/nodes/gpu-9/drain", nil).expectError(wire.NotFound)
+	count := make(map[string]int)
+	ts.eventually("the last entry is in the log", func() bool {
+		var log wire.AuditList
+		ts.requestAs(operatorKey, "GET", "/v1/audit?limit=1000", nil).decode(&log)
+		clear(count)
+		for _, e := range log.Entries {
+			count[e.Action+" "+e.Outcome]++
+		}
+		return count["node.drain failed"] > 0
+	})
+	if count["session.end ok"] != 1 || count["session.renew ok"] != 0 || count["session.renew denied"] != 1 {
+		t.Errorf("%v", count)
+	}
+}

@@ -69,6 +69,12 @@ func (c *Connection) handleControl(fn func(s *Session) *wire.Error) *wire.Error 
 	})
 }
 
+// AllowControl counts a message that is not audio, and returns an error if there are too many of them. It is for work that precedes the
+// message's own method.
+func (c *Connection) AllowControl() *wire.Error {
+	return c.handleControl(func(*Session) *wire.Error { return nil })
+}
+
 // Keepalive handles a message that only shows that the client uses the session.
 func (c *Connection) Keepalive() { _ = c.handle(func(*Session) *wire.Error { return nil }) }
 
@@ -216,13 +222,15 @@ func (c *Connection) Update(src core.Lang, options *core.Options, u *wire.Sessio
 }
 
 // End commits the open utterance, and ends the session when every utterance has its terminal message.
-func (c *Connection) End() {
+func (c *Connection) End() (first bool) {
 	_ = c.handle(func(s *Session) *wire.Error {
+		first = !s.end.requested
 		s.intake.commit(utteranceEnd{reason: reasonEnd, through: s.intake.received, final: true})
 		s.end.requested = true
 		s.endIfComplete()
 		return nil
 	})
+	return first
 }
 
 func endRequested() *wire.Error {

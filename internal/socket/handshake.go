@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -33,7 +33,8 @@ func (h *Hub) AcceptWithPong(w http.ResponseWriter, r *http.Request, onPong func
 }
 
 // Refuse upgrades a request only to close the connection with an error: a page in a browser cannot see the answer to a refused
-// handshake. The connection does not count towards the limit of its address, and the peer has a short time to close too.
+// handshake. The connection does not count towards the limit of its address, and the peer has a short time to close too. Of such
+// connections there is a limit of their own, beyond which the handshake itself is refused.
 func (h *Hub) Refuse(w http.ResponseWriter, r *http.Request, code wire.CloseCode, e *wire.Error) {
 	c, err := h.accept(w, r, &Conn{})
 	if err != nil {
@@ -47,8 +48,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, c *Conn) (*Conn, er
 	if status, e := h.checkHandshake(w, r); e != nil {
 		return nil, writeRefusal(w, status, e)
 	}
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // all that cannot be parsed count as one address
-	c.hub, c.remoteAddr, c.addr, c.done, c.users = h, r.RemoteAddr, peer.Addr().Unmap(), make(chan struct{}), 1
+	c.hub, c.remoteAddr, c.addr, c.done, c.users = h, r.RemoteAddr, peeraddr.Of(r.RemoteAddr), make(chan struct{}), 1
 	if status, e := h.admit(c.addr, c.counted); e != nil {
 		return nil, writeRefusal(w, status, e)
 	}

@@ -62,6 +62,7 @@ type Hub struct {
 	conns      map[*Conn]struct{}
 	perAddress map[netip.Addr]int // connections and handshakes of each address, if those are limited
 	open       int                // connections and handshakes
+	refusals   int                // those of them that are open only to be refused
 	closed     bool
 	drained    chan struct{} // closed when the hub is closed and no connection or handshake is left
 }
@@ -81,6 +82,9 @@ func (h *Hub) Len() int {
 	return len(h.conns)
 }
 
+// maxRefusals is how many connections at a time are open only to be refused.
+const maxRefusals = 256
+
 // retryAfter is the Retry-After of a client that has too many connections.
 const retryAfter = 5 * time.Second
 
@@ -91,6 +95,12 @@ func (h *Hub) admit(addr netip.Addr, counted bool) (int, *wire.Error) {
 	defer h.mu.Unlock()
 	if h.closed {
 		return http.StatusServiceUnavailable, errStopping()
+	}
+	if !counted {
+		if h.refusals >= maxRefusals {
+			return http.StatusTooManyRequests, wire.Errorf(wire.RateLimited, "too many connections are being refused: try again with a valid credential").RetryIn(retryAfter)
+		}
+		h.refusals++
 	}
 	if limit := h.opts.PerAddress; counted && limit > 0 {
 		if h.perAddress[addr] >= limit {
@@ -120,6 +130,8 @@ func (h *Hub) remove(c *Conn) {
 		if h.perAddress[c.addr]--; h.perAddress[c.addr] <= 0 {
 			delete(h.perAddress, c.addr)
 		}
+	} else {
+		h.refusals--
 	}
 	if h.open--; h.closed && h.open == 0 {
 		close(h.drained)

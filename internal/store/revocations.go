@@ -88,6 +88,9 @@ func (r *Revocation) Expired(now time.Time) bool { return !r.Until.IsZero() && !
 type AddRevocationParams struct {
 	Revocation               // without At and Until, which the store decides
 	Keep       time.Duration // after this time the entry is dropped; 0: never
+	// After is the time of the latest entry that the caller knows. The new one is later, even if the store has lost that one and
+	// its clock is behind.
+	After time.Time
 }
 
 // RevocationPage is the part of the list that was read.

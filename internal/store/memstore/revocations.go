@@ -51,8 +51,10 @@ func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) 
 	if p.Keep > 0 {
 		r.Until = r.At.Add(p.Keep).Truncate(time.Millisecond)
 	}
-	if !r.At.After(l.last) {
-		r.At = l.last.Add(time.Microsecond)
+	for _, earlier := range []time.Time{l.last, p.After} {
+		if !r.At.After(earlier) {
+			r.At = earlier.Add(time.Microsecond)
+		}
 	}
 	l.put(r, now, s.wallClock(now))
 	return r, nil

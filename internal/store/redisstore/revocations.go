@@ -20,7 +20,7 @@ func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) 
 	if err != nil {
 		return store.Revocation{}, err
 	}
-	r, err := s.mergeRevocations(ctx, []string{added.String(), "0", millis(p.Keep), string(body)})
+	r, err := s.mergeRevocations(ctx, p.After, []string{added.String(), "0", millis(p.Keep), string(body)})
 	if err != nil {
 		return store.Revocation{}, err
 	}
@@ -47,17 +47,26 @@ func (s *Store) RestoreRevocations(ctx context.Context, entries []store.Revocati
 			}
 			args = append(args, r.String(), strconv.FormatInt(r.At.UnixMicro(), 10), until, string(body))
 		}
-		if _, err := s.mergeRevocations(ctx, args); err != nil {
+		if _, err := s.mergeRevocations(ctx, time.Time{}, args); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mergeRevocations runs merge_revocations.lua with the arguments of entries.
-func (s *Store) mergeRevocations(ctx context.Context, entries []string) (reply, error) {
-	_, r, err := s.client.runScript(ctx, &scriptMergeRevocation, s.revocationKeys(), append([]string{uuid.NewString()}, entries...)...)
+// mergeRevocations runs merge_revocations.lua with the arguments of entries. New ones are later than a time.
+func (s *Store) mergeRevocations(ctx context.Context, after time.Time, entries []string) (reply, error) {
+	args := append([]string{uuid.NewString(), microText(after)}, entries...)
+	_, r, err := s.client.runScript(ctx, &scriptMergeRevocation, s.revocationKeys(), args...)
 	return r, err
+}
+
+// microText returns a time in microseconds as a number, "0" for none.
+func microText(t time.Time) string {
+	if t.IsZero() {
+		return "0"
+	}
+	return strconv.FormatInt(t.UnixMicro(), 10)
 }
 
 func (s *Store) revocationKeys() []string {
@@ -74,11 +83,7 @@ func (s *Store) RevocationVersion(ctx context.Context) (string, error) {
 
 // ReadRevocations implements store.Revocations.
 func (s *Store) ReadRevocations(ctx context.Context, after time.Time) (store.RevocationPage, error) {
-	since := "0"
-	if !after.IsZero() {
-		since = strconv.FormatInt(after.UnixMicro(), 10)
-	}
-	now, r, err := s.client.readScript(ctx, &scriptRevocations, s.revocationKeys(), since)
+	now, r, err := s.client.readScript(ctx, &scriptRevocations, s.revocationKeys(), microText(after))
 	if err != nil {
 		return store.RevocationPage{}, err
 	}

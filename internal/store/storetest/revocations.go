@@ -96,6 +96,11 @@ func testAddRevocation(t *testing.T, h *Harness) {
 	if now := readRevocations(t, h, time.Time{}).Now; now.Before(session.At.Add(-time.Second)) || now.After(session.At.Add(time.Minute)) {
 		t.Errorf("the store's time is %v, of the last entry %v", now, session.At)
 	}
+	ahead := revocationOf("b", "after an entry that the store does not have")
+	ahead.After = session.At.Add(time.Hour)
+	if added := addRevocation(t, h, ahead); !added.At.After(ahead.After) {
+		t.Errorf("the entry is of %v, want one after %v", added.At, ahead.After)
+	}
 }
 
 func testRevocationVersion(t *testing.T, h *Harness) {

@@ -1,7 +1,7 @@
 -- Merges entries into the list of revocations: of two entries for a target the later one stays. Drops entries that have expired.
 -- KEYS  entries, times, expiries, version
--- ARGV  not_after, next version, then for each entry: target; time in µs, 0 for a new one; when it is dropped in ms, 0 for never, of a
---       new one after how many ms; body
+-- ARGV  not_after, next version, a time in µs after which new entries are; then for each entry: target; time in µs, 0 for a new one;
+--       when it is dropped in ms, 0 for never, of a new one after how many ms; body
 -- Returns {now, {time and expiry of each entry that was written}}.
 local now = clock()
 if is_late(now) then return { now } end
@@ -12,10 +12,11 @@ for _, target in ipairs(expired) do
   redis.call('ZREM', KEYS[3], target)
 end
 -- A new entry is later than every other one, also after the clock was set back: readers ask for what was added after the last entry.
+-- It is later than those that only its writer knows, too: a new primary may have lost them.
 local t, last = redis.call('TIME'), redis.call('ZRANGE', KEYS[2], 0, 0, 'REV', 'WITHSCORES')
-local next_time = math.max(t[1] * 1000000 + t[2], tonumber(last[2] or 0) + 1)
+local next_time = math.max(t[1] * 1000000 + t[2], tonumber(last[2] or 0) + 1, tonumber(ARGV[3]) + 1)
 local written = {}
-for i = 3, #ARGV, 4 do
+for i = 4, #ARGV, 4 do
   local target, at, expires = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   local stored = tonumber(redis.call('ZSCORE', KEYS[2], target) or 0)
   if at == 0 then

@@ -1,0 +1,81 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// TestRevocationsDuringFailover revokes one session after the other, and kills the primary of Redis meanwhile. Each call is refused, or
+// its revocation takes effect on every instance within a second, counted from the return of Redis, and is not forgotten, even if the
+// new primary had not received it.
+func TestRevocationsDuringFailover(t *testing.T) {
+	const sessions, killAt = 30, 10
+	redis := redistest.StartSentinel(t)
+	cfg := tenantConfig()
+	instances := startInstances(t, 2, redis.URL(), cfg, nil)
+	stalled := detectStalls(t)
+	var open []*watchedSocket
+	for i := range sessions {
+		open = append(open, openSession(t, instances[i/2%2], "a", fmt.Sprint("s", i)))
+	}
+	control := openSession(t, instances[1], "b", "s0")
+
+	stalled.longestSince()
+	accepted, refused := make([]time.Time, sessions), 0
+	var killed *redistest.Server
+	for i := 0; i < sessions && !t.Failed(); {
+		if i == killAt && killed == nil {
+			killed = redis.KillPrimary()
+		}
+		status, e := instances[i%2].callOnce(t, "ops", "POST", "/v1/auth/revocations", wire.RevocationRequest{Session: fmt.Sprint("s", i), TenantID: "a"}, nil)
+		switch status {
+		case http.StatusOK:
+			accepted[i] = time.Now()
+			i++
+		case http.StatusServiceUnavailable:
+			refused++
+		default:
+			t.Errorf("the revocation of s%d: %d %v", i, status, e)
+		}
+	}
+	back, longest := accepted[killAt], time.Duration(0) // Redis was back before this call was accepted
+	for i, w := range open {
+		select {
+		case <-w.closed:
+		case <-time.After(waitLimit):
+			t.Fatalf("s%d was not closed", i)
+		}
+		if w.code != websocket.StatusCode(wire.CloseUnauthorized) {
+			t.Errorf("s%d was closed with %d", i, w.code)
+		}
+		since := accepted[i]
+		if i < killAt && w.at.After(back) {
+			since = back // Redis was killed before every instance had read it
+		}
+		longest = max(longest, w.at.Sub(since))
+	}
+	t.Logf("%d revocations were accepted and %d refused; all sessions were closed within %v of the answer, or of the return of Redis", sessions, refused, longest)
+	if stall := stalled.longestSince(); longest > time.Second+3*stall {
+		t.Errorf("a session was closed after %v; this process was stalled for %v", longest, stall)
+	}
+	if err := control.conn.Ping(t.Context()); err != nil {
+		t.Errorf("a session that was not revoked: %v", err)
+	}
+
+	redis.WaitHealthy(waitLimit)
+	killed.Restart()
+	redis.WaitHealthy(waitLimit)
+	later := startInstances(t, 1, redis.URL(), cfg, nil)[0]
+	waitUntil(t, "every revocation to be in the store", waitLimit, func() bool {
+		var list wire.RevocationList
+		status, _ := later.callOnce(t, "ops", "GET", "/v1/auth/revocations", nil, &list)
+		return status == http.StatusOK && len(list.Revocations) == sessions
+	})
+}
