@@ -4,7 +4,8 @@
 # tools/bench-compare.sh BASE, where BASE is a commit, or a directory with another copy of this repository.
 #
 # The order within a pair alternates, so that a machine that becomes slower or faster favours neither. Results are added to
-# those of an earlier run with the same BASE.
+# those of an earlier run with the same BASE. A benchmark that fails is reported and left out of the comparison, which exits with 1 if one
+# failed on this tree.
 set -euo pipefail
 
 base=${1:?usage: tools/bench-compare.sh BASE}
@@ -40,14 +41,21 @@ for side in old new; do
   done
 done
 
+failed_old=0
+failed_new=0
+
 # run runs every benchmark of one side once.
 run() {
   local side=$1 package pattern flags
+  local -n failed=failed_$side
   for line in "${runs[@]}"; do
     read -r package pattern flags <<<"$line"
     [[ $pattern =~ $only ]] || continue
     # shellcheck disable=SC2086 # the flags are words
-    (cd "${!side}/$package" && "$dir/$side-${package//\//-}.test" -test.run '^$' -test.bench "$pattern" -test.timeout 20m $flags) >>"$dir/$name-$side.txt"
+    (cd "${!side}/$package" && "$dir/$side-${package//\//-}.test" -test.run '^$' -test.bench "$pattern" -test.timeout 20m $flags) >>"$dir/$name-$side.txt" || {
+      failed=$((failed + 1))
+      echo "$pattern failed on the $side tree; the output is in $dir/$name-$side.txt" >&2
+    }
   done
 }
 
@@ -57,3 +65,5 @@ for ((pair = 1; pair <= pairs; pair++)); do
   echo "pair $pair of $pairs, $((SECONDS - began)) s" >&2
 done
 "$go" -C tools tool benchstat "old=$dir/$name-old.txt" "new=$dir/$name-new.txt"
+echo "failed: $failed_old on the old tree, $failed_new on the new one" >&2
+((failed_new == 0))

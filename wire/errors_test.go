@@ -136,3 +136,16 @@ func TestErrorDetailsTruncateQuotedText(t *testing.T) {
 		t.Errorf("cut to %q, want %q", got, want)
 	}
 }
+
+// TestRetryAfterClose repeats by hand after which close codes clients reconnect, as docs/codes.md says.
+func TestRetryAfterClose(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[CloseCode]bool{
+		1001: true, CloseProtocolError: false, 1005: true, 1006: true, CloseInvalidText: false, 1011: true, 1012: true,
+		CloseBadMessage: false, CloseUnauthorized: false, CloseReplaced: false, 4499: false, CloseInternal: true, CloseOverloaded: true,
+	} {
+		if got := code.Retry(); got != want {
+			t.Errorf("reconnect after %d: %v, want %v", code, got, want)
+		}
+	}
+}

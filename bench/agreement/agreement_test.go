@@ -23,10 +23,14 @@ var (
 	within = flag.Float64("within", 0, "the maximum difference, as a fraction; 0: the differences are only printed")
 )
 
-// workArgs are the arguments of the stand-in nodes. Their work takes so long that what only one side measures (the network,
-// the HTTP request) hardly counts. It is distributed so that the bounds of the scheduler's buckets, which are powers of two
-// milliseconds, are close to the median, the 88th and the 99th percentile.
-var workArgs = []string{"--nodes", "8", "--slots", "16", "--work", "128ms", "--work-spread", "0.6"}
+// workArgs are the arguments of the stand-in nodes. Their work takes so long that what only one side measures (the network and
+// the HTTP request, which take 1 to 2 ms) hardly counts. It is distributed so that the bounds of the scheduler's buckets, which
+// are powers of two milliseconds, are close to the median, the 87th and the 99th percentile.
+var workArgs = []string{"--nodes", "8", "--slots", "16", "--work", "512ms", "--work-spread", "0.6"}
+
+// maxRuns is how often a run is made that is to be judged, until one is fit for it: the load generator was on time, and nothing
+// failed. On a machine that others use at the same time it may not be.
+const maxRuns = 3
 
 // minBeyond is how many observations must be on both sides of a bound for it to be compared: with fewer, the distance between
 // two neighbouring observations is as large as the allowed difference.
@@ -53,16 +57,24 @@ func TestMetricsAgree(t *testing.T) {
 	} {
 		t.Run(c.mode, func(t *testing.T) {
 			instance := startScheduler(t, binary)
-			before := scrape(t, instance)
-			report := runBench(t, binary, append([]string{"--mode", c.mode, "--server", instance.URL()}, workArgs...)...)
-			after := scrape(t, instance)
-			served := difference(t, before, after, c.metric, c.labels)
-			if want := float64(report.Requests.Done); served.count != want || want == 0 {
-				t.Fatalf("the scheduler counts %v results, lingua bench %v; its failures are %+v", served.count, want, report.Failures)
+			var before, after string
+			var report *loadtest.Report
+			var served histogram
+			fit := false
+			for run := 1; !fit && (run == 1 || *within > 0 && run <= maxRuns); run++ {
+				before = scrape(t, instance)
+				report = runBench(t, binary, append([]string{"--mode", c.mode, "--server", instance.URL()}, workArgs...)...)
+				after = scrape(t, instance)
+				served = difference(t, before, after, c.metric, c.labels)
+				if want := float64(report.Requests.Done); served.count != want || want == 0 {
+					t.Fatalf("the scheduler counts %v results, lingua bench %v; its failures are %+v", served.count, want, report.Failures)
+				}
+				if fit = report.Valid && report.Requests.Failed == 0; !fit {
+					t.Logf("run %d is not fit for a comparison: %v %+v", run, report.Invalid, report.Failures)
+				}
 			}
-			fit := report.Valid && report.Requests.Failed == 0
 			if !fit && *within > 0 {
-				t.Errorf("the run is not fit for a comparison: %v %+v", report.Invalid, report.Failures)
+				t.Errorf("none of %d runs is fit for a comparison: the machine is too busy", maxRuns)
 			}
 			t.Logf("whole of lingua bench, %s{%s} of the scheduler, %v a second for %v\n%s",
 				c.metric, c.labels, *rate, *during, compare(t, report.Latency.Whole, served, fit))

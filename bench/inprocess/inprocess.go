@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +39,8 @@ func (n *InlineNodes) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 // queuedNodes is a transport to nodes in the same process, each of which does its jobs in a goroutine of its own.
 type queuedNodes struct {
 	InlineNodes
-	queues map[core.NodeID]chan *wire.Assignment
+	queues  map[core.NodeID]chan *wire.Assignment
+	stopped atomic.Bool
 }
 
 // Deliver implements dispatch.Transport.
@@ -47,10 +49,11 @@ func (n *queuedNodes) Deliver(_ context.Context, to *core.Node, a *wire.Assignme
 	return nil
 }
 
-// work does the jobs of one node.
+// work does the jobs of one node. Those that are left when the scheduler stops may fail.
 func (n *queuedNodes) work(tb testing.TB, queue <-chan *wire.Assignment) {
+	ctx := context.WithoutCancel(tb.Context()) // which ends before the scheduler does
 	for a := range queue {
-		if err := n.InlineNodes.Deliver(tb.Context(), nil, a); err != nil {
+		if err := n.InlineNodes.Deliver(ctx, nil, a); err != nil && !n.stopped.Load() {
 			tb.Error(err)
 		}
 	}
@@ -101,6 +104,7 @@ func Start(tb testing.TB, count, slots int, inline bool, changes ...func(*config
 		go queued.work(tb, q)
 	}
 	stop = sync.OnceFunc(func() {
+		queued.stopped.Store(true)
 		stopRenewing()
 		renewal.Wait()
 		s.Jobs.Close()

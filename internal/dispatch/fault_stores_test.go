@@ -200,6 +200,18 @@ func (s *slowProbeStore) Probe(ctx context.Context, nodes []core.NodeID, into []
 	return s.Store.Probe(ctx, nodes, into)
 }
 
+// slowReserveStore is a store whose reservations take time, and which counts them.
+type slowReserveStore struct {
+	store.Store
+	reserved atomic.Int64
+}
+
+func (s *slowReserveStore) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
+	s.reserved.Add(1)
+	time.Sleep(10 * time.Millisecond)
+	return s.Store.Reserve(ctx, p)
+}
+
 // lossyStore is a store that lost records or leases in a failover: it does not have them
 // until they are written again.
 type lossyStore struct {

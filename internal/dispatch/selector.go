@@ -246,18 +246,14 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 			member: m, epoch: m.Epoch(), reservedAt: time.Now(),
 			lease: core.LeaseRef{Node: m.ID(), Job: r.job, Attempt: r.attempt, Token: r.token},
 		}
-		reply, err := s.store.Reserve(ctx, store.ReserveParams{
+		reply, err := s.askLedger(ctx, store.ReserveParams{
 			Lease: res.lease, Handle: m.Handle, Epoch: res.epoch, Revision: m.Revision,
-		})
+		}, m.Node, q.Now)
 		if err != nil {
-			s.store.recordError("reserve", err)
 			s.slots.release(res.lease, m.Node, false) // it may have been granted
 			return reservation{}, 0, err
 		}
-		s.metrics.CountReserve(reply.Verdict)
 		switch reply.Verdict {
-		case store.OK, store.Full:
-			s.fleet.ObserveFree(m.Node, reply.Free, q.Now)
 		case store.UnknownNode:
 			s.fleet.Remove(m.ID())
 		case store.TooLate:
@@ -279,6 +275,22 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 		}
 		return res, reply.Verdict, nil
 	}
+}
+
+// askLedger makes one reservation. While the ledger is asked, other selections count the slot as taken.
+func (s *selector) askLedger(ctx context.Context, p store.ReserveParams, n *fleet.Node, now fleet.Instant) (store.Reservation, error) {
+	s.fleet.BeginReserving(n)
+	defer s.fleet.EndReserving(n)
+	reply, err := s.store.Reserve(ctx, p)
+	if err != nil {
+		s.store.recordError("reserve", err)
+		return reply, err
+	}
+	s.metrics.CountReserve(reply.Verdict)
+	if reply.Verdict == store.OK || reply.Verdict == store.Full {
+		s.fleet.ObserveFree(n, reply.Free, now)
+	}
+	return reply, nil
 }
 
 // unfreeReason says why a node without a free slot has none.

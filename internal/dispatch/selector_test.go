@@ -15,9 +15,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestRetryAvoidsNodesOfAnInstanceThatMissedACKs: if a node that is connected to another instance does not acknowledge a job, the
-// next attempt goes to
-// a node of a third instance, if there is one.
+// TestRetryAvoidsNodesOfAnInstanceThatMissedACKs: if a node that is connected to another instance does not acknowledge a job,
+// the next attempt goes to a node of a third instance, if there is one.
 func TestRetryAvoidsNodesOfAnInstanceThatMissedACKs(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
@@ -125,6 +124,34 @@ func TestManyRefusalsShareProbes(t *testing.T) {
 		}
 		if limit := int64(3 * size); slow.probed.Load() > limit {
 			t.Errorf("%d nodes were probed, want at most %d", slow.probed.Load(), limit)
+		}
+	})
+}
+
+// TestSlotsBeingReservedAreNotChosen: a selection does not choose a slot that another one is reserving. Otherwise a slow store
+// would be asked more often for each job the slower it is.
+func TestSlotsBeingReservedAreNotChosen(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		const nodes, slots = 10, 2
+		for i := range nodes {
+			h.addNode(fmt.Sprint("node-", i), slots)
+		}
+		slow := &slowReserveStore{Store: h.store.Store}
+		h.store.Store = slow
+		var all sync.WaitGroup
+		for i := range nodes * slots {
+			all.Go(func() { h.dispatch(withRequestID(fmt.Sprint("req-", i))) })
+			synctest.Wait() // its reservation is under way
+		}
+		all.Wait()
+		if got := slow.reserved.Load(); got != nodes*slots {
+			t.Errorf("%d reservations for %d jobs", got, nodes*slots)
+		}
+		for n := range h.fleet.All() {
+			if inFlight, _ := h.fleet.InFlight(n, h.fleet.Now()); inFlight != slots || h.fleet.Utilization(n, h.fleet.Now()) != 1 {
+				t.Errorf("%s has %d jobs in flight, utilization %v, after the store has answered", n.ID(), inFlight, h.fleet.Utilization(n, h.fleet.Now()))
+			}
 		}
 	})
 }

@@ -90,6 +90,7 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 	c.Must(err)
 	t.Logf("seed %d, %s, %d instances, %d nodes: %s; Redis ran %s; pending messages %d, dead letters %d of %d malformed messages, leftover keys %s",
 		seed, c.Redis.Topology, len(c.Instances), c.nodeCount, result.summary(), scripts, b.Pending+b.Undelivered, len(deadLetters), len(marks), leftovers)
+	result.logHistories(t, c.Instances)
 	if result.results == 0 {
 		t.Error("the drill proves nothing: there was no result")
 	}

@@ -17,14 +17,15 @@ type Node struct {
 	inFlight      atomic.Uint64 // packed observation of the in-flight count
 	load          atomic.Uint64 // packed core.Load
 	setAsideUntil atomic.Int64  // Instant until which it is set aside
-	epoch         atomic.Int64
+	reserving     atomic.Int32  // reservations of this instance that the store has not answered yet
+	missedACKs    atomic.Int32  // consecutive
 	id            core.NodeID
 
-	declared   atomic.Pointer[core.Node]
-	marks      atomic.Pointer[map[string]Instant]
-	missedACKs atomic.Int32 // consecutive
-	handle     store.Handle
-	_          [24]byte // fills the second cache line, so that no node extends into a third
+	declared atomic.Pointer[core.Node]
+	marks    atomic.Pointer[map[string]Instant]
+	epoch    atomic.Int64
+	handle   store.Handle
+	_        [24]byte // fills the second cache line, so that no node extends into a third
 }
 
 func newNode(s store.NodeStatus) *Node {

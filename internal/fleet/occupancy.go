@@ -46,6 +46,13 @@ func (o *occupancy) Observe(n *Node, inFlight, limit int, now Instant) {
 	}
 }
 
+// BeginReserving records that a slot of a node is about to be reserved. Until EndReserving, other selections count the slot as
+// taken: while the store is slow they would all choose the same free slots, and all but one of them would be refused.
+func (*occupancy) BeginReserving(n *Node) { n.reserving.Add(1) }
+
+// EndReserving records that the store has answered a reservation. Call it after the answer was observed.
+func (*occupancy) EndReserving(n *Node) { n.reserving.Add(-1) }
+
 // ObserveFree records the number of free slots after a reservation.
 func (o *occupancy) ObserveFree(n *Node, free int, now Instant) {
 	limit := n.Summary().MaxJobs()
@@ -68,18 +75,24 @@ func (o *occupancy) ObserveServiceTime(d time.Duration) {
 	updateAverage(&o.meanServiceTime, d.Seconds())
 }
 
-// Utilization returns the estimated fraction of the slots of a node that are in use, 1 or more if it is full.
+// Utilization returns the estimated fraction of the slots of a node that are in use or being reserved, 1 or more if it is
+// full.
 func (o *occupancy) Utilization(n *Node, now Instant) float64 {
+	limit := n.Summary().MaxJobs()
+	reserving := int(n.reserving.Load())
 	inFlight, known := o.InFlight(n, now)
 	if !known {
 		// A node without a valid observation is worth a reservation, even if all others are full.
-		return min(math.Float64frombits(o.meanUtilization.Load()), 0.99)
+		mean := min(math.Float64frombits(o.meanUtilization.Load()), 0.99)
+		if reserving == 0 || limit <= 0 {
+			return mean
+		}
+		return max(mean, float64(reserving)/float64(limit))
 	}
-	limit := n.Summary().MaxJobs()
 	if limit <= 0 {
 		return 1
 	}
-	return float64(inFlight) / float64(limit)
+	return float64(inFlight+reserving) / float64(limit)
 }
 
 // InFlight returns the last observed number of jobs of a node, if the observation is still valid.

@@ -125,6 +125,34 @@ func TestObservationOfTheFirstInstantCounts(t *testing.T) {
 	}
 }
 
+// TestReservationsUnderWayCount checks that a slot counts as taken while it is being reserved, also on a node without a valid
+// observation, which otherwise is never full.
+func TestReservationsUnderWayCount(t *testing.T) {
+	t.Parallel()
+	f, n := fleetWithNode(t, 4)
+	now := f.Now()
+	f.Observe(n, 2, 4, now)
+	unknown := now + Instant(believed) + Instant(time.Millisecond)
+	for i, want := range []float64{0.5, 0.75, 1, 1.25} {
+		if got := f.Utilization(n, now); got != want {
+			t.Errorf("share %v with %d reservations under way, want %v", got, i, want)
+		}
+		if got := f.Utilization(n, unknown); i == 3 && got != 0.75 || got >= 1 {
+			t.Errorf("share %v without an observation and with %d reservations under way", got, i)
+		}
+		f.BeginReserving(n)
+	}
+	if got := f.Utilization(n, unknown); got != 1 {
+		t.Errorf("share %v without an observation and with every slot being reserved, want 1", got)
+	}
+	for range 4 {
+		f.EndReserving(n)
+	}
+	if got := f.Utilization(n, now); got != 0.5 {
+		t.Errorf("share %v after every reservation was answered, want 0.5", got)
+	}
+}
+
 func TestUnknownUtilizationIsTheMean(t *testing.T) {
 	t.Parallel()
 	f, seen := fleetWithNode(t, 4)

@@ -9,8 +9,8 @@ import (
 
 // Selection chooses candidates for one job. It samples members of a pool at random without replacement, no more than it
 // needs, and returns them in the order in which they should be tried: of each two that pass the filters and seem to have a
-// free slot, the one with the lower in-flight share first, or the one that has not missed a heartbeat. The least of many by numbers that are a little old would send all
-// jobs to the same node; the lesser of two does not.
+// free slot, the one with the lower in-flight share first, or the one that has not missed a heartbeat. The least of many by
+// numbers that are a little old would send all jobs to the same node; the lesser of two does not.
 type Selection struct {
 	picker  *Picker
 	query   Query
@@ -67,9 +67,9 @@ func (s *Selection) Next() fleet.Member {
 	return first
 }
 
-// isBefore reports whether of two candidates the first should be tried before the second: its in-flight share is lower, or is the same
-// and only the second has missed a heartbeat. Among nodes that have not missed one the choice stays random: the more recent heartbeat
-// says nothing about them, and a node that sends more of them would get more jobs.
+// isBefore reports whether of two candidates the first should be tried before the second: its in-flight share is lower, or is
+// the same and only the second has missed a heartbeat. Among nodes that have not missed one the choice stays random: the more
+// recent heartbeat says nothing about them, and a node that sends more of them would get more jobs.
 func (s *Selection) isBefore(a, b *fleet.Node) bool {
 	if x, y := s.inFlightShare(a), s.inFlightShare(b); x != y {
 		return x < y

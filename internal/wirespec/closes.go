@@ -20,11 +20,11 @@ func Closes() []CloseInfo {
 			"nothing",
 		},
 		{
-			1002, []wire.Code{wire.InvalidRequest}, "a frame that RFC 6455 does not allow",
+			wire.CloseProtocolError, []wire.Code{wire.InvalidRequest}, "a frame that RFC 6455 does not allow",
 			"correct the program",
 		},
 		{
-			1007, []wire.Code{wire.InvalidRequest}, "a text frame, or the reason of a close, that is not UTF-8",
+			wire.CloseInvalidText, []wire.Code{wire.InvalidRequest}, "a text frame, or the reason of a close, that is not UTF-8",
 			"correct the program",
 		},
 		{
