@@ -217,15 +217,15 @@ func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(timing)
-		h := &harness{t: t, mem: mem, store: &failingStore{Store: mem}, fleet: fleet.New(timing.Presence), jobs: &fakeJobs{}, metrics: telemetry.New()}
-		h.registry = nodes.New(nodes.Config{Instance: "i-1", Presence: timing.Presence, RequireSecret: true}, h.store, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
-		first, err := h.registry.Register(t.Context(), "a", patchOf(2), store.Activity{})
+		cfg := nodes.Config{Instance: "i-1", Presence: timing.Presence, RequireSecret: true}
+		registry := nodes.New(cfg, &failingStore{Store: mem}, fleet.New(timing.Presence), &fakeJobs{}, telemetry.New(), slog.New(slog.DiscardHandler))
+		first, err := registry.Register(t.Context(), "a", patchOf(2), store.Activity{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		evil := "http://127.0.0.1:666/"
 		for name, p := range map[string]nodes.Patch{"partial": {Callback: &evil}, "full": patchOf(0, func(p *nodes.Patch) { p.Callback = &evil })} {
-			_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: p, Registers: true})
+			_, err := registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: p, Registers: true})
 			var e *wire.Error
 			if !errors.As(err, &e) || e.Code != wire.NotFound && e.Code != wire.NameInUse {
 				t.Errorf("a %s heartbeat: %v", name, err)
@@ -239,10 +239,10 @@ func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
 		if removed, err := mem.Remove(t.Context(), store.RemoveParams{Node: "a", Epoch: first.Node.Epoch}); err != nil || !removed {
 			t.Fatal(removed, err)
 		}
-		if _, err := h.registry.Register(t.Context(), "a", patchOf(2), store.Activity{}); !isCode(err, wire.NameInUse) {
+		if _, err := registry.Register(t.Context(), "a", patchOf(2), store.Activity{}); !isCode(err, wire.NameInUse) {
 			t.Errorf("a registration without its secret: %v", err)
 		}
-		if _, err := h.registry.Register(t.Context(), "a", patchOf(2, func(p *nodes.Patch) { p.Secret = first.Secret }), store.Activity{}); err != nil {
+		if _, err := registry.Register(t.Context(), "a", patchOf(2, func(p *nodes.Patch) { p.Secret = first.Secret }), store.Activity{}); err != nil {
 			t.Errorf("a registration with its secret: %v", err)
 		}
 	})

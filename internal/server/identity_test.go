@@ -262,10 +262,10 @@ func TestForgedReports(t *testing.T) {
 
 	for i := range forgeries {
 		forge := f.forgeReport
-		switch {
-		case i%10 == 0:
+		switch i % 10 {
+		case 0:
 			forge = f.forgeUpload
-		case i%10 == 5:
+		case 5:
 			forge = f.forgeResumption
 		}
 		if forge() {

@@ -229,7 +229,7 @@ func (h *operatorHandlers) seesDeadLetter(ctx context.Context, d *bus.DeadLetter
 		Session *core.SessionRef `json:"session"`
 		Node    core.NodeID      `json:"node"`
 	}
-	if json.Unmarshal(d.Message.Body, &about) != nil {
+	if json.Unmarshal(d.Body, &about) != nil {
 		return false
 	}
 	if about.Session != nil {
