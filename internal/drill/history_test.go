@@ -69,7 +69,9 @@ func (c *checker) history(job string, logs map[string][]byte) []string {
 }
 
 // logTime returns the time of an entry as logs have it.
-func logTime(e journal.Entry) string { return time.Unix(0, e.At).UTC().Format("2006-01-02T15:04:05.000Z") }
+func logTime(e journal.Entry) string {
+	return time.Unix(0, e.At).UTC().Format("2006-01-02T15:04:05.000Z")
+}
 
 func TestHistoryOfAJob(t *testing.T) {
 	t.Parallel()
