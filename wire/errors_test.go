@@ -141,7 +141,7 @@ func TestErrorDetailsTruncateQuotedText(t *testing.T) {
 func TestRetryAfterClose(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[CloseCode]bool{
-		1001: true, CloseProtocolError: false, 1005: true, 1006: true, CloseInvalidText: false, 1011: true, 1012: true,
+		1001: true, CloseProtocolError: false, 1005: true, 1006: true, CloseInvalidPayload: false, 1011: true, 1012: true,
 		CloseBadMessage: false, CloseUnauthorized: false, CloseReplaced: false, 4499: false, CloseInternal: true, CloseOverloaded: true,
 	} {
 		if got := code.Retry(); got != want {

@@ -69,28 +69,28 @@ type CloseCode int
 
 // The close codes. An error frame with the details precedes the close.
 const (
-	CloseNormal        CloseCode = 1000
-	CloseProtocolError CloseCode = 1002
-	CloseInvalidText   CloseCode = 1007
-	CloseBadMessage    CloseCode = 4400
-	CloseUnauthorized  CloseCode = 4401
-	CloseForbidden     CloseCode = 4403
-	CloseNotFound      CloseCode = 4404
-	CloseIdle          CloseCode = 4408
-	CloseReplaced      CloseCode = 4409
-	CloseEnded         CloseCode = 4410
-	CloseTooLarge      CloseCode = 4413
-	CloseTooFast       CloseCode = 4429
-	CloseInternal      CloseCode = 4500
-	CloseDraining      CloseCode = 4503
-	CloseSlow          CloseCode = 4504
-	CloseNameInUse     CloseCode = 4509
-	CloseOverloaded    CloseCode = 4529
+	CloseNormal         CloseCode = 1000
+	CloseProtocolError  CloseCode = 1002
+	CloseInvalidPayload CloseCode = 1007
+	CloseBadMessage     CloseCode = 4400
+	CloseUnauthorized   CloseCode = 4401
+	CloseForbidden      CloseCode = 4403
+	CloseNotFound       CloseCode = 4404
+	CloseIdle           CloseCode = 4408
+	CloseReplaced       CloseCode = 4409
+	CloseEnded          CloseCode = 4410
+	CloseTooLarge       CloseCode = 4413
+	CloseTooFast        CloseCode = 4429
+	CloseInternal       CloseCode = 4500
+	CloseDraining       CloseCode = 4503
+	CloseSlow           CloseCode = 4504
+	CloseNameInUse      CloseCode = 4509
+	CloseOverloaded     CloseCode = 4529
 )
 
 // Retry reports whether to reconnect, with a jittered backoff.
 func (c CloseCode) Retry() bool {
-	return (c < 4400 || c >= 4500) && c != CloseProtocolError && c != CloseInvalidText
+	return (c < 4400 || c >= 4500) && c != CloseProtocolError && c != CloseInvalidPayload
 }
 
 // ErrorFrame reports an error. If it names an utterance, the utterance ended with it, and the frame is durable and has a

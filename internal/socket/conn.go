@@ -50,12 +50,10 @@ type CloseError struct {
 	ByPeer bool           // the peer began the closing handshake
 }
 
-// The close codes of RFC 6455, section 7.4.1, that package wire does not have. The last two are never sent.
+// The codes of RFC 6455, section 7.4.1, that are never sent.
 const (
-	CloseProtocolError  wire.CloseCode = 1002
-	CloseInvalidPayload wire.CloseCode = 1007 // a text message that is not UTF-8
-	CloseNoStatus       wire.CloseCode = 1005 // the close frame had no code
-	CloseAbnormal       wire.CloseCode = 1006 // no close frame came
+	CloseNoStatus wire.CloseCode = 1005 // the close frame had no code
+	CloseAbnormal wire.CloseCode = 1006 // no close frame came
 )
 
 func (e *CloseError) Error() string {
@@ -254,16 +252,16 @@ func (c *Conn) closeForReadError(err error) {
 	case errors.As(err, &peerClose) && utf8.ValidString(peerClose.Reason):
 		c.replyClose(wire.CloseCode(peerClose.Code))
 	case errors.As(err, &peerClose):
-		c.Close(CloseInvalidPayload, wire.Errorf(wire.InvalidRequest, "the reason of a close must be UTF-8"))
+		c.Close(wire.CloseInvalidPayload, wire.Errorf(wire.InvalidRequest, "the reason of a close must be UTF-8"))
 	case errors.Is(err, errTooLarge):
 		c.Close(wire.CloseTooLarge, wire.Errorf(wire.PayloadTooLarge,
 			"a message may be %d bytes long: send less in each", c.hub.opts.MaxFrame))
 	case errors.Is(err, errNotUTF8):
-		c.Close(CloseInvalidPayload, wire.Errorf(wire.InvalidRequest, "a text message must be UTF-8"))
+		c.Close(wire.CloseInvalidPayload, wire.Errorf(wire.InvalidRequest, "a text message must be UTF-8"))
 	case c.transport.readFailed.Load():
 		c.Abort()
 	default:
-		c.Close(CloseProtocolError, wire.Errorf(wire.InvalidRequest, "protocol error: a frame is not as RFC 6455 requires"))
+		c.Close(wire.CloseProtocolError, wire.Errorf(wire.InvalidRequest, "protocol error: a frame is not as RFC 6455 requires"))
 	}
 }
 

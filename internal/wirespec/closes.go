@@ -24,7 +24,7 @@ func Closes() []CloseInfo {
 			"correct the program",
 		},
 		{
-			wire.CloseInvalidText, []wire.Code{wire.InvalidRequest}, "a text frame, or the reason of a close, that is not UTF-8",
+			wire.CloseInvalidPayload, []wire.Code{wire.InvalidRequest}, "a text frame, or the reason of a close, that is not UTF-8",
 			"correct the program",
 		},
 		{
