@@ -363,7 +363,7 @@ func TestWholeDoesNotDependOnPolling(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(wire.DispatchResponse{JobID: "job-1"})
 	}, wire.Job{State: core.StateDone.String(), CreatedMS: 1000, UpdatedMS: 1001})
 	cfg := testConfig(HTTP, url)
-	cfg.Nodes, cfg.Poll, cfg.Rate, cfg.Warmup = 0, time.Second, 10, 0
+	cfg.Nodes, cfg.Poll, cfg.Rate, cfg.Warmup = 0, time.Second, 100, 0
 	r := mustRun(t, t.Context(), cfg)
 	if r.Latency.Whole.MaxMS > 1.002*r.Latency.Dispatch.MaxMS+1 { // the job took 1 ms; maxima are rounded by 0.1 %
 		t.Errorf("whole %+v, dispatch %+v", r.Latency.Whole, r.Latency.Dispatch)
