@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -77,17 +78,21 @@ func (s *settings) segmentRules() segmentRules {
 // direction returns the direction of an utterance in a source language, or in the session's when src is empty. It reports
 // false if the language is neither of the session's two.
 func (s *settings) direction(src core.Lang) (core.Direction, bool) {
-	switch src {
-	case "", s.Src:
-		src = s.Src
-	case s.Langs[0], s.Langs[1]:
-	default:
-		return core.Direction{}, false
+	switch cmp.Or(src, s.Src) {
+	case s.Langs[0]:
+		return core.Direction{Src: s.Langs[0], Tgt: s.Langs[1]}, true
+	case s.Langs[1]:
+		return core.Direction{Src: s.Langs[1], Tgt: s.Langs[0]}, true
 	}
-	if src == s.Langs[0] {
-		return core.Direction{Src: src, Tgt: s.Langs[1]}, true
+	return core.Direction{}, false
+}
+
+// checkSrc returns an error unless a language is one of the session's, or empty.
+func (s *settings) checkSrc(src core.Lang) *wire.Error {
+	if _, ok := s.direction(src); !ok {
+		return wire.Invalid("src_lang", "must be one of the session's languages, %s or %s", s.Langs[0], s.Langs[1])
 	}
-	return core.Direction{Src: src, Tgt: s.Langs[0]}, true
+	return nil
 }
 
 // setSegmentation applies what a client requests of the segmentation.

@@ -125,6 +125,9 @@ func (c *Connection) Begin(id string, src core.Lang, request core.RequestID) *wi
 		if in.open != nil && in.open.id == id && id != "" {
 			return nil // it is repeated
 		}
+		if e := s.settings.checkSrc(src); e != nil {
+			return e // and the open utterance stays open
+		}
 		in.commit(utteranceEnd{reason: reasonManual, through: in.received})
 		if closed := in.closed.find(id); closed != nil && !closed.Final && closed.Turn > 0 {
 			in.beginPart(closed)
@@ -184,8 +187,8 @@ func (c *Connection) Update(src core.Lang, options *core.Options, u *wire.Sessio
 	return c.handleControl(func(s *Session) *wire.Error {
 		next := s.settings
 		if src != "" {
-			if _, ok := next.direction(src); !ok {
-				return wire.Invalid("src_lang", "must be one of the session's languages")
+			if e := next.checkSrc(src); e != nil {
+				return e
 			}
 			next.Src = src
 		}

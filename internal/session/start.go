@@ -20,6 +20,7 @@ type StartParams struct {
 	Tenant  core.TenantID
 	Langs   [2]core.Lang
 	Src     core.Lang // empty: the first of Langs
+	Tgt     core.Lang // empty: the other one
 	Options core.Options
 	Request *wire.SessionStart // the other fields of the request
 }
@@ -89,8 +90,12 @@ func (r *Registry) prepare(p *StartParams) (*Session, *wire.Error) {
 	if s.settings.Src == "" {
 		s.settings.Src = p.Langs[0]
 	}
-	if _, ok := s.settings.direction(s.settings.Src); !ok {
-		return nil, wire.Invalid("src_lang", "must be one of the session's languages")
+	direction, ok := s.settings.direction("")
+	switch {
+	case !ok:
+		return nil, s.settings.checkSrc("")
+	case p.Tgt != "" && p.Tgt != direction.Tgt:
+		return nil, wire.Invalid("tgt_lang", "must be %s, the other language of the session", direction.Tgt)
 	}
 	if e := s.settings.setSegmentation(&r.cfg, &p.Request.Segmentation); e != nil {
 		return nil, e
