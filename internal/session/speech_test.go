@@ -105,6 +105,33 @@ func TestUtteranceWithCompleteSpeechIsForgotten(t *testing.T) {
 	})
 }
 
+// A client learns a minute after a result, or after the last chunk, that no more of its speech comes.
+func TestOverdueSpeechIsReportedInTime(t *testing.T) {
+	for name, chunks := range map[string]int{"without a chunk": 0, "after a chunk": 1} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				s, conn := h.start(func(in *wire.SessionStart) { in.TTS = true })
+				job := h.commit(s)
+				h.completeAttempt(job, 1, `{"text_tgt":"x","tts":true}`)
+				for chunk := range chunks {
+					time.Sleep(20 * time.Second)
+					deliverSpeech(t, h, job, 1, chunk, false)
+				}
+				time.Sleep(59 * time.Second)
+				synctest.Wait()
+				if n := len(conn.received("warning")); n != 0 {
+					t.Error("the speech was given up too early")
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if n := len(conn.received("warning")); n != 1 {
+					t.Errorf("%d warnings after a minute, want 1", n)
+				}
+			})
+		})
+	}
+}
+
 // Speech that its node promises and never sends takes no memory while the session continues.
 func TestOverdueSpeechIsLost(t *testing.T) {
 	run(t, func(h *harness) {
