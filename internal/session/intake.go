@@ -59,7 +59,8 @@ const (
 // init prepares the intake of a new session.
 func (in *intake) init(s *Session, now time.Time) {
 	in.session, in.pace.last = s, now
-	in.startLimit = rate.NewLimiter(rate.Limit(s.registry.cfg.UtteranceRate), s.registry.cfg.MaxUnanswered)
+	perSecond := s.registry.cfg.UtteranceRate
+	in.startLimit = rate.NewLimiter(rate.Limit(perSecond), max(perSecond, s.registry.cfg.MaxUnanswered))
 	in.pauseTimer = time.AfterFunc(time.Hour, in.checkPause)
 	in.pauseTimer.Stop()
 }
