@@ -148,7 +148,7 @@ func TestResultTooLargeForMessage(t *testing.T) {
 func TestCancelRightAfterCommit(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
-	n, s := ts.connectNode("n1"), ts.startSession(nil)
+	n := ts.connectNode("n1")
 	go func() { // a node that acknowledges assignments and cancellations
 		for {
 			_, data, err := n.ws.Read(context.Background())
@@ -166,7 +166,11 @@ func TestCancelRightAfterCommit(t *testing.T) {
 			}
 		}
 	}()
+	var s *wsClient
 	for i := range 50 {
+		if i%10 == 0 { // more utterances in so short a time would be too many for one session
+			s = ts.startSession(nil)
+		}
 		id := "u" + string(encode(t, i))
 		s.send(object{"type": "utterance_start", "utterance_id": id})
 		s.sendUtterance()
