@@ -228,7 +228,7 @@ func TestSchedulerIsLost(t *testing.T) {
 			s := startScheduler(t)
 			ctx, interrupt := context.WithCancel(t.Context())
 			cfg := testConfig(mode, s.url)
-			cfg.Duration, cfg.Timeout, cfg.Warmup = time.Hour, 2*time.Second, 0
+			cfg.Duration, cfg.Timeout, cfg.Warmup = time.Hour, 10*time.Second, 0
 			var sentBefore int // when the scheduler had stopped
 			lost := make(chan struct{})
 			stop := sync.OnceFunc(func() {
