@@ -125,7 +125,7 @@ func (c *Connection) Begin(id string, src core.Lang, request core.RequestID) *wi
 		if in.open != nil && in.open.id == id && id != "" {
 			return nil // it is repeated
 		}
-		if e := s.settings.checkSrc(src); e != nil {
+		if _, e := s.settings.direction(src); e != nil {
 			return e // and the open utterance stays open
 		}
 		in.commit(utteranceEnd{reason: reasonManual, through: in.received})
@@ -187,7 +187,7 @@ func (c *Connection) Update(src core.Lang, options *core.Options, u *wire.Sessio
 	return c.handleControl(func(s *Session) *wire.Error {
 		next := s.settings
 		if src != "" {
-			if e := next.checkSrc(src); e != nil {
+			if _, e := next.direction(src); e != nil {
 				return e
 			}
 			next.Src = src

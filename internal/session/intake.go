@@ -80,10 +80,10 @@ func (in *intake) stop() {
 // begin opens an utterance.
 func (in *intake) begin(id string, src core.Lang, request core.RequestID) *wire.Error {
 	s := in.session
-	if e := s.settings.checkSrc(src); e != nil {
+	direction, e := s.settings.direction(src)
+	if e != nil {
 		return e
 	}
-	direction, _ := s.settings.direction(src)
 	in.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options}
 	return nil
 }

@@ -90,10 +90,10 @@ func (r *Registry) prepare(p *StartParams) (*Session, *wire.Error) {
 	if s.settings.Src == "" {
 		s.settings.Src = p.Langs[0]
 	}
-	direction, ok := s.settings.direction("")
+	direction, e := s.settings.direction("")
 	switch {
-	case !ok:
-		return nil, s.settings.checkSrc("")
+	case e != nil:
+		return nil, e
 	case p.Tgt != "" && p.Tgt != direction.Tgt:
 		return nil, wire.Invalid("tgt_lang", "must be %s, the other language of the session", direction.Tgt)
 	}
