@@ -56,7 +56,7 @@ func (p *partialPosition) advance(attempt int, rev int64) bool {
 	if attempt > p.attempt {
 		*p = partialPosition{attempt: attempt}
 	}
-	if rev <= p.rev && p.rev > 0 {
+	if rev <= p.rev {
 		return false
 	}
 	p.rev = rev
