@@ -15,7 +15,7 @@ type DispatchRequest struct {
 
 // DispatchOptions are the requirements of a job beyond its direction.
 type DispatchOptions struct {
-	RequireTTS       bool     `json:"require_tts,omitempty" doc:"The node must speak the target language."`
+	RequireTTS       bool     `json:"require_tts,omitempty" doc:"The node must speak the target language. In a session the same as tts."`
 	PreferredNodeID  *string  `json:"preferred_node_id,omitempty" nullable:"true" doc:"A node to try first."`
 	Strict           bool     `json:"strict,omitempty" doc:"The preferred node or none."`
 	RequiredServices []string `json:"required_services,omitempty"`

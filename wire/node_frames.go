@@ -56,7 +56,7 @@ type JobReject struct {
 // JobPartial is a partial result. A higher rev replaces a lower one.
 type JobPartial struct {
 	ActiveJob
-	Rev     int64  `json:"rev" doc:"Counts up within the attempt."`
+	Rev     int64  `json:"rev" minimum:"1" doc:"Counts up within the attempt."`
 	Stage   string `json:"stage,omitempty" enum:"asr,semantic,nmt,tts" doc:"How far the node is."`
 	TextSrc string `json:"text_src,omitempty" doc:"All that is recognised so far."`
 	TextTgt string `json:"text_tgt,omitempty" doc:"All that is translated so far."`

@@ -24,7 +24,7 @@ type SessionStart struct {
 	ResumeToken  string              `json:"resume_token,omitempty" minLength:"16" maxLength:"128" doc:"A secret that the client chooses, of at least 16 characters, in place of one that the scheduler generates. A client that lost the answer repeats session_start with the same session_id and secret and gets the same session."`
 	Langs        []string            `json:"langs" minItems:"2" maxItems:"2" doc:"The two languages, as BCP-47 tags."`
 	SrcLang      string              `json:"src_lang,omitempty" doc:"The language of utterances that do not name one. The first of langs unless given."`
-	TgtLang      string              `json:"tgt_lang,omitempty" doc:"The other language. Optional."`
+	TgtLang      string              `json:"tgt_lang,omitempty" doc:"The other language. Optional; it must be the one that src_lang is not."`
 	Audio        SessionAudio        `json:"audio,omitzero"`
 	Segmentation SessionSegmentation `json:"segmentation,omitzero"`
 	Partials     bool                `json:"partials,omitempty" doc:"Send partial results."`

@@ -103,6 +103,18 @@ func CheckResult(result json.RawMessage) *wire.Error {
 	return e
 }
 
+// CheckPartial checks the fields of a partial result that a session receives unchanged.
+func CheckPartial(p *wire.JobPartial) *wire.Error {
+	if p.Rev < 1 {
+		return wire.Invalid("rev", "must be 1 or more, not %d", p.Rev)
+	}
+	switch p.Stage {
+	case "", "asr", "semantic", "nmt", "tts":
+		return nil
+	}
+	return wire.Invalid("stage", "must be asr, semantic, nmt or tts, or absent")
+}
+
 const (
 	// alwaysFits is the size up to which a result fits into a message however it is encoded: its texts are in it twice, and one
 	// byte of a text takes at most six.

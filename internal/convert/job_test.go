@@ -115,6 +115,27 @@ func TestCheckResult(t *testing.T) {
 	}
 }
 
+func TestCheckPartial(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		partial wire.JobPartial
+		field   string
+	}{
+		{wire.JobPartial{Rev: 1}, ""},
+		{wire.JobPartial{Rev: 7, Stage: "asr"}, ""},
+		{wire.JobPartial{Rev: 7, Stage: "semantic"}, ""},
+		{wire.JobPartial{Rev: 7, Stage: "nmt"}, ""},
+		{wire.JobPartial{Rev: 7, Stage: "tts"}, ""},
+		{wire.JobPartial{}, "rev"},
+		{wire.JobPartial{Rev: -1}, "rev"},
+		{wire.JobPartial{Rev: 1, Stage: "ASR"}, "stage"},
+	} {
+		if e := convert.CheckPartial(&c.partial); field(e) != c.field {
+			t.Errorf("%+v: %v, want %q", c.partial, e, c.field)
+		}
+	}
+}
+
 // TestAcceptedResultsFitIntoMessages: a result that is accepted fits into the message to its session, whatever its text.
 func TestAcceptedResultsFitIntoMessages(t *testing.T) {
 	t.Parallel()

@@ -320,3 +320,29 @@ func TestLateACKWhileRetrying(t *testing.T) {
 		h.wantFree("node-a")
 	})
 }
+
+// TestResultIsRepeatedAfterRegistration: a node that did not receive the acknowledgement of its result and has registered again
+// sends the result again. It is accepted, and the job keeps its first result.
+func TestResultIsRepeatedAfterRegistration(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		p := h.dispatch()
+		if err := h.done(p); err != nil {
+			t.Fatal(err)
+		}
+		first := h.job(p.Job)
+		h.addNode("node-a", 1)
+		r := reportOf(p)
+		if r.Epoch = h.fleet.Node("node-a").Epoch(); r.Epoch <= first.Epoch {
+			t.Fatalf("registered again in epoch %d, after %d", r.Epoch, first.Epoch)
+		}
+		if err := h.dispatcher.Done(t.Context(), r, []byte(`{"text_tgt":"another"}`)); err != nil {
+			t.Errorf("the repeated result: %v", err)
+		}
+		if now := h.job(p.Job); now.State != core.StateDone || string(now.Result) != string(first.Result) {
+			t.Errorf("the job is %s with the result %s, which was %s", now.State, now.Result, first.Result)
+		}
+		h.wantFree("node-a")
+	})
+}

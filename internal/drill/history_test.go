@@ -28,6 +28,9 @@ func (c *checker) logHistories(t *testing.T, instances []*clustertest.Instance) 
 			jobs = append(jobs, job)
 		}
 	}
+	if len(jobs) == 0 {
+		return
+	}
 	logs := make(map[string][]byte, len(instances))
 	for _, i := range instances {
 		text, err := os.ReadFile(i.LogPath)

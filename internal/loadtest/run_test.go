@@ -228,7 +228,7 @@ func TestSchedulerIsLost(t *testing.T) {
 			s := startScheduler(t)
 			ctx, interrupt := context.WithCancel(t.Context())
 			cfg := testConfig(mode, s.url)
-			cfg.Duration, cfg.Timeout, cfg.Warmup = time.Hour, 2*time.Second, 0
+			cfg.Duration, cfg.Timeout, cfg.Warmup = time.Hour, 10*time.Second, 0
 			var sentBefore int // when the scheduler had stopped
 			lost := make(chan struct{})
 			stop := sync.OnceFunc(func() {
@@ -363,7 +363,7 @@ func TestWholeDoesNotDependOnPolling(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(wire.DispatchResponse{JobID: "job-1"})
 	}, wire.Job{State: core.StateDone.String(), CreatedMS: 1000, UpdatedMS: 1001})
 	cfg := testConfig(HTTP, url)
-	cfg.Nodes, cfg.Poll, cfg.Rate, cfg.Warmup = 0, time.Second, 10, 0
+	cfg.Nodes, cfg.Poll, cfg.Rate, cfg.Warmup = 0, time.Second, 100, 0
 	r := mustRun(t, t.Context(), cfg)
 	if r.Latency.Whole.MaxMS > 1.002*r.Latency.Dispatch.MaxMS+1 { // the job took 1 ms; maxima are rounded by 0.1 %
 		t.Errorf("whole %+v, dispatch %+v", r.Latency.Whole, r.Latency.Dispatch)

@@ -170,6 +170,9 @@ func (s *Server) handlePartial(ctx context.Context, n *conn, in *wire.JobPartial
 	if e != nil {
 		return e
 	}
+	if e := convert.CheckPartial(in); e != nil {
+		return e
+	}
 	if s.Jobs.IsHolder(&r) {
 		s.Sessions.DeliverPartial(in)
 	} else if to := n.partialReceiver(in.ActiveJob); to != "" {

@@ -148,7 +148,7 @@ func TestResultTooLargeForMessage(t *testing.T) {
 func TestCancelRightAfterCommit(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
-	n, s := ts.connectNode("n1"), ts.startSession(nil)
+	n := ts.connectNode("n1")
 	go func() { // a node that acknowledges assignments and cancellations
 		for {
 			_, data, err := n.ws.Read(context.Background())
@@ -166,7 +166,11 @@ func TestCancelRightAfterCommit(t *testing.T) {
 			}
 		}
 	}()
+	var s *wsClient
 	for i := range 50 {
+		if i%10 == 0 { // more utterances in so short a time would be too many for one session
+			s = ts.startSession(nil)
+		}
 		id := "u" + string(encode(t, i))
 		s.send(object{"type": "utterance_start", "utterance_id": id})
 		s.sendUtterance()
@@ -259,5 +263,26 @@ func TestAudioOfReplacedConnectionIsDropped(t *testing.T) {
 		}
 		_ = s.ws.CloseNow()
 		<-stopped
+	}
+}
+
+// TestLanguagesOfASession: the source and the target language, where they are given, are the two languages of the session.
+func TestLanguagesOfASession(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	for _, c := range []struct {
+		src, tgt any
+		field    string // that is refused
+		want     string // the source language of the session
+	}{
+		{nil, nil, "", "en"}, {"es", nil, "", "es"}, {"es", "en", "", "es"}, {nil, "es", "", "en"},
+		{"fr", nil, "src_lang", ""}, {nil, "en", "tgt_lang", ""}, {"es", "es", "tgt_lang", ""}, {nil, "de", "tgt_lang", ""}, {nil, "no language", "tgt_lang", ""},
+	} {
+		s := ts.connect("/ws/session")
+		s.send(object{"type": "session_start", "langs": []string{"en", "es"}}.with(object{"src_lang": c.src, "tgt_lang": c.tgt}))
+		m := s.read()
+		if c.field != "" && (m["error"] != string(wire.InvalidRequest) || m["field"] != c.field) || c.field == "" && m["src_lang"] != c.want {
+			t.Errorf("from %v to %v: %v", c.src, c.tgt, m)
+		}
 	}
 }

@@ -159,6 +159,11 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 			return nil, e
 		}
 	}
+	if in.TgtLang != "" {
+		if p.Tgt, e = s.read.Lang("tgt_lang", in.TgtLang); e != nil {
+			return nil, e
+		}
+	}
 	if p.Options, e = s.read.Options(&in.Options); e != nil {
 		return nil, e
 	}

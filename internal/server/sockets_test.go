@@ -123,7 +123,15 @@ func TestUtteranceRoundTrip(t *testing.T) {
 		if m := n.readUntil("binary"); len(m["data"].([]byte)) < 6400 {
 			t.Fatalf("audio: %d", len(m["data"].([]byte)))
 		}
-		n.send(object{"type": "job_partial", "job_id": a["job_id"], "attempt_id": 1, "rev": 1, "text_src": "hel"})
+		for field, value := range map[string]any{"rev": 0, "stage": "dreaming"} {
+			invalid := object{"type": "job_partial", "job_id": a["job_id"], "attempt_id": 1, "rev": 9, "text_src": "bad"}
+			invalid[field] = value
+			n.send(invalid)
+			if e := n.readUntil("error"); e["error"] != "INVALID_REQUEST" || e["field"] != field || e["reply_to"] != "job_partial" {
+				t.Errorf("a partial result with %s %v: %v", field, value, e)
+			}
+		}
+		n.send(object{"type": "job_partial", "job_id": a["job_id"], "attempt_id": 1, "rev": 1, "stage": "asr", "text_src": "hel"})
 		if m := s.readUntil("partial"); m["text_src"] != "hel" {
 			t.Errorf("%v", m)
 		}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -77,20 +78,16 @@ func (s *settings) segmentRules() segmentRules {
 	return segmentRules{auto: !s.Manual, pause: s.Pause, maxDuration: s.MaxUtterance, silence: s.Silence}
 }
 
-// direction returns the direction of an utterance in a source language, or in the session's when src is empty. It reports
-// false if the language is neither of the session's two.
-func (s *settings) direction(src core.Lang) (core.Direction, bool) {
-	switch src {
-	case "", s.Src:
-		src = s.Src
-	case s.Langs[0], s.Langs[1]:
-	default:
-		return core.Direction{}, false
+// direction returns the direction of an utterance in a source language, or in the session's when src is empty. It returns an
+// error if the language is neither of the session's two.
+func (s *settings) direction(src core.Lang) (core.Direction, *wire.Error) {
+	switch cmp.Or(src, s.Src) {
+	case s.Langs[0]:
+		return core.Direction{Src: s.Langs[0], Tgt: s.Langs[1]}, nil
+	case s.Langs[1]:
+		return core.Direction{Src: s.Langs[1], Tgt: s.Langs[0]}, nil
 	}
-	if src == s.Langs[0] {
-		return core.Direction{Src: src, Tgt: s.Langs[1]}, true
-	}
-	return core.Direction{Src: src, Tgt: s.Langs[0]}, true
+	return core.Direction{}, wire.Invalid("src_lang", "must be one of the session's languages, %s or %s", s.Langs[0], s.Langs[1])
 }
 
 // setSegmentation applies what a client requests of the segmentation.

@@ -131,6 +131,9 @@ func (c *Connection) Begin(id string, src core.Lang, request core.RequestID) *wi
 		if in.open != nil && in.open.id == id && id != "" {
 			return nil // it is repeated
 		}
+		if _, e := s.settings.direction(src); e != nil {
+			return e // and the open utterance stays open
+		}
 		in.commit(utteranceEnd{reason: reasonManual, through: in.received})
 		if closed := in.closed.find(id); closed != nil && !closed.Final && closed.Turn > 0 {
 			in.beginPart(closed)
@@ -190,8 +193,8 @@ func (c *Connection) Update(src core.Lang, options *core.Options, u *wire.Sessio
 	return c.handleControl(func(s *Session) *wire.Error {
 		next := s.settings
 		if src != "" {
-			if _, ok := next.direction(src); !ok {
-				return wire.Invalid("src_lang", "must be one of the session's languages")
+			if _, e := next.direction(src); e != nil {
+				return e
 			}
 			next.Src = src
 		}

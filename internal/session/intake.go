@@ -59,7 +59,8 @@ const (
 // init prepares the intake of a new session.
 func (in *intake) init(s *Session, now time.Time) {
 	in.session, in.pace.last = s, now
-	in.startLimit = rate.NewLimiter(rate.Limit(s.registry.cfg.UtteranceRate), s.registry.cfg.MaxUnanswered)
+	perSecond := s.registry.cfg.UtteranceRate
+	in.startLimit = rate.NewLimiter(rate.Limit(perSecond), max(perSecond, s.registry.cfg.MaxUnanswered))
 	in.pauseTimer = time.AfterFunc(time.Hour, in.checkPause)
 	in.pauseTimer.Stop()
 }
@@ -79,9 +80,9 @@ func (in *intake) stop() {
 // begin opens an utterance.
 func (in *intake) begin(id string, src core.Lang, request core.RequestID) *wire.Error {
 	s := in.session
-	direction, ok := s.settings.direction(src)
-	if !ok {
-		return wire.Invalid("src_lang", "must be one of the session's languages, %s or %s", s.settings.Langs[0], s.settings.Langs[1])
+	direction, e := s.settings.direction(src)
+	if e != nil {
+		return e
 	}
 	in.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options}
 	return nil
@@ -176,6 +177,7 @@ func (in *intake) assignClosed(c *closedUtterance, f *AudioFrame) *wire.Error {
 		return e
 	}
 	in.beginPart(&part)
+	in.open.counted = true
 	if e := in.add(f); e != nil {
 		in.open = nil // it has no audio
 		return e
@@ -197,13 +199,16 @@ func (in *intake) assignNone() {
 	}
 }
 
-// addOrBegin adds audio to the open utterance, or begins one.
+// addOrBegin adds audio to the open utterance, or begins one. The first audio of an utterance counts towards the limits, however the
+// utterance was opened.
 func (in *intake) addOrBegin(f *AudioFrame) *wire.Error {
 	begun := false
-	if in.open == nil {
+	if in.open == nil || !in.open.counted {
 		if e := in.checkBegin(); e != nil {
 			return e
 		}
+	}
+	if in.open == nil {
 		if c := in.closed.continuable(); c != nil && f.Utterance == "" {
 			in.beginPart(c)
 		} else if e := in.begin(f.Utterance, f.Src, f.Request); e != nil {
@@ -211,6 +216,7 @@ func (in *intake) addOrBegin(f *AudioFrame) *wire.Error {
 		}
 		begun = true
 	}
+	in.open.counted = true
 	e := in.add(f)
 	if e != nil && begun {
 		in.open = nil // a refused frame begins no utterance

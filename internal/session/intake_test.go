@@ -1,6 +1,8 @@
 package session_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,13 @@ import (
 )
 
 func TestUtteranceRateIsBounded(t *testing.T) {
+	t.Run("opened by audio", func(t *testing.T) { testUtteranceRate(t, func(*session.Connection, int) {}) })
+	t.Run("opened by utterance_start", func(t *testing.T) {
+		testUtteranceRate(t, func(s *session.Connection, i int) { _ = s.Begin(fmt.Sprint("u-", i), "", "") }) // some of these are too many
+	})
+}
+
+func testUtteranceRate(t *testing.T, open func(s *session.Connection, i int)) {
 	run(t, func(h *harness) {
 		h.cfg.MaxUnanswered = 1000
 		h.cfg.Ahead = time.Hour
@@ -20,7 +29,8 @@ func TestUtteranceRateIsBounded(t *testing.T) {
 		s, _ := h.start()
 		begun := 0
 		var last *wire.Error
-		for range 10 * 60 * 100 { // ten minutes, a hundred a second
+		for i := range 10 * 60 * 100 { // ten minutes, a hundred a second
+			open(s, i)
 			if e := s.Audio(session.AudioFrame{Data: tone(1), Final: true}); e == nil {
 				begun++
 				for _, id := range h.dispatcher.jobs()[max(0, len(h.dispatcher.jobs())-1):] {
@@ -340,4 +350,57 @@ func TestManualSegmentation(t *testing.T) {
 		synctest.Wait()
 		wantCommitted(t, conn, "manual", "max_duration")
 	})
+}
+
+// The limit of utterances that wait for their results holds however they are opened.
+func TestPendingUtterancesAreBounded(t *testing.T) {
+	run(t, func(h *harness) {
+		h.cfg.MaxUnanswered, h.cfg.UtteranceRate = 2, 1000
+		h.restartWith(h.store, h.dispatcher)
+		s, _ := h.start()
+		begun := 0
+		for i := range 20 {
+			time.Sleep(100 * time.Millisecond)
+			if e := s.Begin(fmt.Sprint("u-", i), "", ""); e != nil {
+				t.Fatal(e)
+			}
+			if e := s.Audio(session.AudioFrame{Data: tone(100), Final: true}); e == nil {
+				begun++
+			}
+		}
+		if begun != 4*2 {
+			t.Errorf("%d utterances began, want 8", begun)
+		}
+	})
+}
+
+// A refused utterance_start changes nothing: the open utterance stays open.
+func TestRefusedUtteranceStartChangesNothing(t *testing.T) {
+	run(t, func(h *harness) {
+		s, conn := h.start()
+		if e := errors.Join(asError(s.Begin("a", "es", "")), asError(s.Audio(session.AudioFrame{Data: tone(100)}))); e != nil {
+			t.Fatal(e)
+		}
+		if e := s.Begin("b", "de", ""); e == nil || e.Field != "src_lang" {
+			t.Fatalf("a language that is not the session's: %v", e)
+		}
+		if n := len(conn.received("utterance_committed")); n != 0 {
+			t.Error("the open utterance was committed")
+		}
+		if e := s.Audio(session.AudioFrame{Data: tone(100), Final: true}); e != nil {
+			t.Fatal(e)
+		}
+		synctest.Wait()
+		if m := conn.last(t, "utterance_committed"); m["utterance_id"] != "a" || m["src_lang"] != "es" || m["duration_ms"] != float64(200) {
+			t.Errorf("%v", m)
+		}
+	})
+}
+
+// asError makes a nil *wire.Error a nil error.
+func asError(e *wire.Error) error {
+	if e == nil {
+		return nil
+	}
+	return e
 }

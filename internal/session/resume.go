@@ -116,6 +116,7 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 	conn.Send(answer)
 	s.intake.acked = s.intake.received
 	s.announceCommitted(-1) // all that are saved
+	s.speech.warnInterrupted(p.Last)
 	o.flush()
 	return &Connection{s, conn, s.settings.Numbered}, nil
 }

@@ -256,7 +256,7 @@ func (m *monitor) expect() {
 }
 
 // schedule schedules the next check: when nothing was received for too long, when the saved state is to be renewed, when an
-// utterance times out, and every checkInterval while utterances wait.
+// utterance or the speech of a result times out, and every checkInterval while utterances wait.
 func (m *monitor) schedule() {
 	s, cfg := m.session, &m.session.registry.cfg
 	next := min(m.timeout()-time.Since(m.lastReceived), backoff.Jitter(cfg.renewInterval(), checkJitter))
@@ -266,6 +266,11 @@ func (m *monitor) schedule() {
 	for _, u := range s.outbox.pending {
 		if s.conn != nil && !u.result.stored && !u.placement.expired {
 			next = min(next, cfg.resultTimeout()-time.Since(u.waitingSince))
+		}
+	}
+	for _, u := range s.unfinished {
+		if u.result.sent {
+			next = min(next, speechTimeout-time.Since(u.speech.progressAt))
 		}
 	}
 	next = max(next, 0)

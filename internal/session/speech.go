@@ -118,13 +118,20 @@ func (q *speechQueue) isEmpty() bool {
 // speechFeed is speech that a connection is taking.
 type speechFeed struct {
 	conn Conn
-	*speechQueue
+	u    *utterance
 }
 
 // speechDelivery delivers the speech of a session's results. The session's mutex guards it.
 type speechDelivery struct {
-	session *Session
-	feeds   []speechFeed
+	session     *Session
+	feeds       []speechFeed
+	interrupted []interruptedSpeech // of which the client is to be warned when it resumes
+}
+
+// interruptedSpeech is speech that was cut off with the connection of its client.
+type interruptedSpeech struct {
+	job core.JobID
+	seq int64 // of its result
 }
 
 // accepts reports whether the speech of an attempt may reach the client. For a newer attempt it restarts the speech.
@@ -174,7 +181,7 @@ func (d *speechDelivery) add(u *utterance, h *wire.BinaryHeader, data []byte) bo
 func (d *speechDelivery) send(u *utterance) {
 	s := d.session
 	s.registry.metrics.Messages.WithLabelValues("speech").Inc()
-	d.feeds = append(slices.DeleteFunc(d.feeds, func(f speechFeed) bool { return f.speechQueue == &u.speech || f.isEmpty() }), speechFeed{s.conn, &u.speech})
+	d.feeds = append(slices.DeleteFunc(d.feeds, func(f speechFeed) bool { return f.u == u || f.u.speech.isEmpty() }), speechFeed{s.conn, u})
 	u.speech.feed(s.registry.audio, s.conn)
 	if u.speech.complete {
 		s.dropUtterance(u) // the connection takes the frames that are left
@@ -188,21 +195,47 @@ func (d *speechDelivery) connectionLost(conn Conn) {
 	s := d.session
 	d.feeds = slices.DeleteFunc(d.feeds, func(f speechFeed) bool {
 		if f.conn == conn {
-			f.discard(s.registry.audio)
+			if !f.u.speech.isEmpty() {
+				d.interrupt(f.u)
+			}
+			f.u.speech.discard(s.registry.audio)
 		}
 		return f.conn == conn
 	})
 	for _, u := range s.unfinished {
 		if u.result.sent && u.speech.nextChunk > 0 && s.conn == conn {
+			d.interrupt(u)
 			u.speech.lose(s.registry.audio)
 			s.dropUtterance(u)
 		}
 	}
 }
 
-// lose gives up the speech of an utterance and warns the client.
+// interrupt records that speech was cut off.
+func (d *speechDelivery) interrupt(u *utterance) {
+	if !slices.ContainsFunc(d.interrupted, func(i interruptedSpeech) bool { return i.job == u.job }) {
+		d.interrupted = append(d.interrupted, interruptedSpeech{u.job, u.turn})
+	}
+}
+
+// warnInterrupted warns a client that has resumed of the speech that was cut off, if it has the result: one that is sent again says
+// itself that its speech is lost.
+func (d *speechDelivery) warnInterrupted(received int64) {
+	for _, i := range d.interrupted {
+		if i.seq <= received {
+			d.session.warn(wire.SpeechLost, "the spoken result of "+string(i.job)+" was cut off with the connection; it is not sent again")
+		}
+	}
+	d.interrupted = nil
+}
+
+// lose gives up the speech of an utterance and warns the client, now or when it resumes.
 func (d *speechDelivery) lose(u *utterance, why string) {
 	u.speech.lose(d.session.registry.audio)
+	if d.session.conn == nil && u.result.sent {
+		d.interrupt(u)
+		return
+	}
 	d.session.warn(wire.SpeechLost, "the spoken result of "+string(u.job)+" "+why)
 }
 

@@ -22,6 +22,7 @@ type StartParams struct {
 	Caller  *auth.Principal
 	Langs   [2]core.Lang
 	Src     core.Lang // empty: the first of Langs
+	Tgt     core.Lang // empty: the other one
 	Options core.Options
 	Request *wire.SessionStart // the other fields of the request
 }
@@ -97,8 +98,12 @@ func (r *Registry) prepare(p *StartParams) (*Session, *wire.Error) {
 	if s.settings.Src == "" {
 		s.settings.Src = p.Langs[0]
 	}
-	if _, ok := s.settings.direction(s.settings.Src); !ok {
-		return nil, wire.Invalid("src_lang", "must be one of the session's languages")
+	direction, e := s.settings.direction("")
+	switch {
+	case e != nil:
+		return nil, e
+	case p.Tgt != "" && p.Tgt != direction.Tgt:
+		return nil, wire.Invalid("tgt_lang", "must be %s, the other language of the session", direction.Tgt)
 	}
 	if e := s.settings.setSegmentation(&r.cfg, &p.Request.Segmentation); e != nil {
 		return nil, e

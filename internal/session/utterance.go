@@ -22,6 +22,7 @@ type utterance struct {
 	direction core.Direction
 	options   *optionSet
 	continues *closedUtterance // the utterance of which it is a further part; nil: none
+	counted   bool             // it counts towards the limits of utterances, from its first audio on
 
 	// Set when it is committed.
 	turn         int64
@@ -55,7 +56,7 @@ func (p *partialPosition) advance(attempt int, rev int64) bool {
 	if attempt > p.attempt {
 		*p = partialPosition{attempt: attempt}
 	}
-	if rev <= p.rev && p.rev > 0 {
+	if rev <= p.rev {
 		return false
 	}
 	p.rev = rev

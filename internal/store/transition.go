@@ -69,7 +69,7 @@ func alreadyApplied(job *core.Job, p *ApplyParams) bool {
 	held := p.AnyHolder || checkHolder(job, p) == 0
 	switch p.Event {
 	case core.EventDone:
-		return job.State == core.StateDone && held
+		return job.State == core.StateDone && (held || isRegisteredAgain(job, p))
 	case core.EventRetry:
 		return job.State == core.StateRetrying && held && job.Owner == p.Owner
 	case core.EventMove:
@@ -82,6 +82,12 @@ func alreadyApplied(job *core.Job, p *ApplyParams) bool {
 		return job.State == core.StateCancelled
 	}
 	return false
+}
+
+// isRegisteredAgain reports whether the caller is the holder of the record in a later epoch: a node that did not receive the
+// acknowledgement of its result, has registered again on another instance, and sends the result again.
+func isRegisteredAgain(job *core.Job, p *ApplyParams) bool {
+	return job.Attempt == p.Holder.Attempt && job.Node == p.Holder.Node && p.Holder.Epoch > job.Epoch
 }
 
 // checkHolder returns why the holder of the record is not the one that the caller believes it to have, 0 when it is.

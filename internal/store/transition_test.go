@@ -42,6 +42,7 @@ func TestTransitionOutcomes(t *testing.T) {
 	newAttempt := with(holder, func(h *core.Holder) { h.Attempt = 3 })
 	otherNode := with(holder, func(h *core.Holder) { h.Node = "node-z" })
 	oldEpoch := with(holder, func(h *core.Holder) { h.Epoch = 6 })
+	newEpoch := with(holder, func(h *core.Holder) { h.Epoch = 8 })
 	anyEpoch := with(holder, func(h *core.Holder) { h.Epoch = 0 })
 
 	for _, c := range []struct {
@@ -58,6 +59,9 @@ func TestTransitionOutcomes(t *testing.T) {
 		{"a result of an earlier epoch", dispatched, store.ApplyParams{Event: core.EventDone, Holder: oldEpoch}, store.HolderStaleEpoch},
 		{"a late result before the job has moved", retrying, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Decided},
 		{"a result twice", done, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Repeated},
+		{"a result twice, after the node has registered again", done, store.ApplyParams{Event: core.EventDone, Holder: newEpoch}, store.Repeated},
+		{"a result twice, from an earlier epoch", done, store.ApplyParams{Event: core.EventDone, Holder: oldEpoch}, store.HolderStaleEpoch},
+		{"a first result of a later epoch", dispatched, store.ApplyParams{Event: core.EventDone, Holder: newEpoch}, store.HolderStaleEpoch},
 		{"a result of an old attempt after the end", done, store.ApplyParams{Event: core.EventDone, Holder: oldAttempt}, store.StaleAttempt},
 		{"a result after a cancel", cancelled, store.ApplyParams{Event: core.EventDone, Holder: holder}, store.Ended},
 		{"a cancel", dispatched, store.ApplyParams{Event: core.EventCancel, AnyHolder: true}, store.Decided},

@@ -70,7 +70,7 @@ func Closes() []CloseInfo {
 		{
 			wire.CloseDraining, []wire.Code{wire.Internal, wire.AllCandidatesFullOrFailed, wire.SchedulerDependencyDown},
 			"the instance is stopping, or the store did not answer the first message",
-			"connect to another instance, after `retry_after_ms` if the error has it",
+			"connect to another instance, or to the same one after `retry_after_ms`",
 		},
 		{
 			wire.CloseSlow, []wire.Code{wire.RateLimited, wire.DeadlineExceeded}, "the peer did not read what was sent, or did not answer pings",
