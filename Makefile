@@ -181,7 +181,7 @@ PAIRS ?= 10
 
 .PHONY: bench-authentication
 bench-authentication: ## which part of the CPU time of a dispatch is its authentication, by profile
-	$(GO) test -run '^$$' -bench AuthenticationShare -benchtime 1x ./bench
+	$(GO) test -run '^$$' -bench AuthenticationShare -benchtime 6x ./bench
 	$(GO) test -run '^$$' -bench Authenticate ./internal/auth
 
 .PHONY: bench-compare
