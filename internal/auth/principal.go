@@ -41,6 +41,7 @@ type Principal struct {
 	Session core.SessionID // role session: the session that the token is for
 	KID     string         // role session: the signer of the token
 	TokenID string         // role session: the token's own id
+	Issuer  *Principal     // role session: the key that minted the token
 	Expires time.Time      // role session: when the token expires
 }
 

@@ -126,7 +126,7 @@ func (k *Keyring) checkClaims(c *claims, kid string, now time.Time) (*Principal,
 	}
 	return &Principal{
 		Key: issuer.Key, Role: Session, Tenant: core.TenantID(c.Tenant), Issued: issued,
-		Session: core.SessionID(c.Subject), KID: kid, TokenID: c.ID, Expires: expires,
+		Session: core.SessionID(c.Subject), KID: kid, TokenID: c.ID, Expires: expires, Issuer: &issuer.Principal,
 	}, ""
 }
 

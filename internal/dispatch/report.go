@@ -17,6 +17,8 @@ import (
 type Report struct {
 	Job core.JobID
 	core.Holder
+	// Tenant is that of the node: jobs of other tenants do not exist for it. Empty: it serves all tenants.
+	Tenant core.TenantID
 }
 
 // Reports handles messages from nodes about their jobs. Only the holder that the record names may acknowledge or end a job.
@@ -133,11 +135,14 @@ func (p *Reports) IsHolder(r *Report) bool {
 	return job != nil && isHolder(job, r)
 }
 
-// IsHeldByOther reports whether another node than the sender of a report holds the job, as far as this instance knows. It does not
-// ask the store.
-func (p *Reports) IsHeldByOther(r *Report) bool {
+// MayUseAudio reports whether the sender of a report may read the audio of the job and upload its speech, as far as this instance knows:
+// the node is registered, and no other node holds the job. It does not ask the store.
+func (p *Reports) MayUseAudio(r *Report) bool {
+	if p.fleet.Node(r.Node) == nil {
+		return false
+	}
 	job := p.inFlight.record(r.Job)
-	return job != nil && !isHolder(job, r)
+	return job == nil || isHolder(job, r)
 }
 
 // CheckHolder reports whether the sender of a report holds the job now. It returns an error if the sender never held that
@@ -237,7 +242,7 @@ func (p *Reports) fence(message string, r *Report, outcome store.Outcome, job *c
 	if message != "ack" {
 		p.releasePast(r, outcome, job)
 	}
-	if p.isOfOtherTenant(job, r) {
+	if job != nil && r.Tenant != "" && r.Tenant != job.Tenant {
 		outcome = store.NoJob // that there is such a job is not the node's business
 	}
 	switch outcome {
@@ -255,16 +260,6 @@ func (p *Reports) fence(message string, r *Report, outcome store.Outcome, job *c
 		state = fmt.Sprintf("in state %s", job.State)
 	}
 	return wire.FieldErrorf(wire.StaleAttempt, "attempt_id", "attempt %d of job %s is over, the job is %s; drop it", r.Attempt, r.Job, state)
-}
-
-// isOfOtherTenant reports whether a job is of another tenant than the node that reports about it.
-func (p *Reports) isOfOtherTenant(job *core.Job, r *Report) bool {
-	n := p.fleet.Node(r.Node)
-	if job == nil || n == nil {
-		return false
-	}
-	tenant := n.Declared().Tenant
-	return tenant != "" && tenant != job.Tenant
 }
 
 // releasePast releases the slot of an attempt that the job has left and that its node reports as over. A message that names

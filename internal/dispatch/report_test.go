@@ -30,6 +30,24 @@ func TestResultBeforeACK(t *testing.T) {
 	})
 }
 
+// TestReportAboutAJobOfAnotherTenant: a job of another tenant does not exist for a node, also for one that this instance does not see any
+// more.
+func TestReportAboutAJobOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		p := h.dispatch()
+		for tenant, want := range map[core.TenantID]wire.Code{"beta": wire.NotFound, "": wire.NotHolder} {
+			r := dispatch.Report{Job: p.Job, Holder: core.Holder{Attempt: p.Attempt, Node: "node-gone"}, Tenant: tenant}
+			wantCode(t, h.dispatcher.Ack(t.Context(), r), want)
+			wantCode(t, h.dispatcher.Done(t.Context(), r, nil), want)
+			wantCode(t, h.dispatcher.Fail(t.Context(), r, core.ReasonNodeFailed, ""), want)
+			_, err := h.dispatcher.CheckHolder(t.Context(), r)
+			wantCode(t, err, want)
+		}
+	})
+}
+
 // TestReportDuringStoreFailureCanBeRepeated: a report during a store failure is refused as retryable, and the
 // repeat takes effect once, whether or not the first was applied.
 func TestReportDuringStoreFailureCanBeRepeated(t *testing.T) {

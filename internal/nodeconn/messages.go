@@ -119,6 +119,7 @@ func (n *conn) reportOf(job *wire.ActiveJob) (dispatch.Report, *wire.Error) {
 	}
 	return dispatch.Report{
 		Job: core.JobID(job.JobID), Holder: core.Holder{Attempt: job.AttemptID, Node: n.id, Epoch: n.currentEpoch()},
+		Tenant: n.declared.Tenant,
 	}, nil
 }
 

@@ -102,22 +102,3 @@ func usesNameOfOther(f *fleet.Fleet, next *core.Node) bool {
 	known := n.Declared()
 	return known.SecretHash != "" && known.SecretHash != next.SecretHash && known.Health != core.HealthOffline
 }
-
-// checkNumber refuses a node if as many as its key allows are registered with the key. It counts the nodes that this instance sees: two
-// instances that register at the same moment may exceed the number for a while.
-func checkNumber(f *fleet.Fleet, id core.NodeID, p *Patch) *wire.Error {
-	if p.MaxNodes == 0 || p.Key == nil {
-		return nil
-	}
-	registered := 0
-	for n := range f.All() {
-		declared := n.Declared()
-		if declared.ID != id && declared.Key == *p.Key && declared.Health != core.HealthOffline {
-			registered++
-		}
-	}
-	if registered < p.MaxNodes {
-		return nil
-	}
-	return wire.FieldErrorf(wire.RateLimited, "node_id", "%d nodes are registered with this key, which is its maximum (max_nodes): stop one, or use another key", registered).RetryIn(nameRetry)
-}

@@ -73,6 +73,7 @@ type Registry struct {
 	jobs    Jobs
 	metrics *telemetry.Metrics
 	log     *slog.Logger
+	limits  keyLimits
 }
 
 // New makes a registry.
@@ -93,9 +94,11 @@ func (r *Registry) Register(ctx context.Context, id core.NodeID, p Patch, a stor
 		id = NewID()
 	}
 	p.normalise()
-	if e := checkNumber(r.fleet, id, &p); e != nil {
+	end, e := r.limits.begin(r.fleet, id, &p)
+	if e != nil {
 		return Registered{}, e
 	}
+	defer end()
 	return r.register(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Connection: p.Connection}, p.Secret)
 }
 
@@ -237,9 +240,11 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 		// A connected node is registered by the instance that has its connection, from all that it has declared over it.
 		return Registered{}, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
-	if e := checkNumber(r.fleet, b.Node, &b.Patch); e != nil {
+	end, e := r.limits.begin(r.fleet, b.Node, &b.Patch)
+	if e != nil {
 		return Registered{}, e
 	}
+	defer end()
 	return r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true}, b.Patch.Secret)
 }
 

@@ -28,15 +28,16 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 	if e := r.CheckName(u.Node); e != nil {
 		return e
 	}
-	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}}
-	if known, err := r.knownDeclaration(ctx, u.Node); err != nil {
+	known, err := r.knownDeclaration(ctx, u.Node)
+	if err != nil {
 		return err
-	} else if known == nil {
+	}
+	if known == nil {
 		return UnknownNode(u.Node)
 	}
+	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}, Tenant: known.Tenant}
 	holds := false
 	if u.Job != "" {
-		var err error
 		if holds, err = r.jobs.CheckHolder(ctx, report); err != nil {
 			return err
 		}

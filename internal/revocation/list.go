@@ -31,10 +31,15 @@ func (l list) find(kind store.RevocationKind, tenant core.TenantID, name string)
 func covers(r *store.Revocation, issued time.Time) bool { return r != nil && issued.Before(r.Before) }
 
 // revoked reports whether a caller is revoked. The time that counts is when its key became valid or its token was minted: what is
-// issued after a revocation is valid.
+// issued after a revocation is valid. The tokens of a revoked key are not, whenever they were minted: an instance that had not read the
+// revocation yet may have minted one.
 func (l list) revoked(p *auth.Principal) bool {
+	if len(l) == 0 {
+		return false
+	}
 	return covers(l.find(store.RevokedKey, "", p.Key), p.Issued) ||
 		covers(l.find(store.RevokedTenant, "", string(p.Tenant)), p.Issued) ||
+		p.Issuer != nil && l.revoked(p.Issuer) ||
 		p.Role == auth.Session &&
 			(covers(l.find(store.RevokedKID, "", p.KID), p.Issued) || covers(l.find(store.RevokedSession, p.Tenant, string(p.Session)), p.Issued))
 }

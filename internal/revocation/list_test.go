@@ -30,6 +30,9 @@ func TestRevokedCallers(t *testing.T) {
 	token := auth.Principal{Key: "shop", Role: auth.Session, Tenant: "acme", Session: "room-1", KID: "2026", Issued: earlier}
 	later, exact := token, token
 	later.Issued, exact.Issued = revokedAt.Add(time.Second), revokedAt
+	ofRevoked, ofRenewed := later, later
+	ofRevoked.Issuer = &auth.Principal{Key: "shop", Role: auth.Minter, Tenant: "acme"}
+	ofRenewed.Issuer = &auth.Principal{Key: "shop", Role: auth.Minter, Tenant: "acme", Issued: revokedAt}
 	node := auth.Principal{Key: "gpus", Role: auth.Node, Tenant: "acme", KID: "2026", Session: "room-1", Issued: earlier}
 	for _, c := range []struct {
 		name   string
@@ -43,6 +46,10 @@ func TestRevokedCallers(t *testing.T) {
 		{"the token of a key", token, revoke(store.RevokedKey, "", "shop"), true},
 		{"a later token of a key", later, revoke(store.RevokedKey, "", "shop"), false},
 		{"a token of that time", exact, revoke(store.RevokedKey, "", "shop"), false},
+		{"a later token that a revoked key minted", ofRevoked, revoke(store.RevokedKey, "", "shop"), true},
+		{"a token that a key minted which became valid later", ofRenewed, revoke(store.RevokedKey, "", "shop"), false},
+		{"a later token that a key of a revoked tenant minted", ofRevoked, revoke(store.RevokedTenant, "", "acme"), true},
+		{"a later token of another key", ofRevoked, revoke(store.RevokedKey, "", "shop2"), false},
 		{"a signer", token, revoke(store.RevokedKID, "", "2026"), true},
 		{"a later token of a signer", later, revoke(store.RevokedKID, "", "2026"), false},
 		{"a caller that has no token", node, revoke(store.RevokedKID, "", "2026"), false},

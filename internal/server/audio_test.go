@@ -349,6 +349,26 @@ func TestInvalidOpusPacketIsRefused(t *testing.T) {
 	}
 }
 
+// TestAudioURLOfARemovedNode: the URLs that came with a job are of no use to a node that was removed, also while no other node has the job.
+func TestAudioURLOfARemovedNode(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	n := ts.registerNode("only", nil)
+	ts.startSpeechSession("en", "zh")
+	a, _ := ts.nextDelivery()
+	n.ack(a, nil).expectOK()
+	if got := ts.fetchURL("GET", a.AudioRef, nil); got.status != http.StatusOK {
+		t.Fatalf("the audio for its node: %d %s", got.status, got.body)
+	}
+	var removed wire.NodeRemoved
+	ts.request("DELETE", "/v1/nodes/only", "", nil).decode(&removed)
+	for method, address := range map[string]string{"GET": a.AudioRef, "PUT": a.TTSUpload} {
+		if got := ts.fetchURL(method, address, []byte("forged")); got.status != http.StatusUnauthorized {
+			t.Errorf("%s with the URL of a removed node: %d %s", method, got.status, got.body)
+		}
+	}
+}
+
 // TestAudioURLIsForOneNode: the URLs that came with a job are of no use to a node that has given the job back, although the next node has
 // the same attempt.
 func TestAudioURLIsForOneNode(t *testing.T) {

@@ -102,6 +102,9 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 		if q.after != "" && len(list.Entries) == q.limit {
 			return list, nil // the next request continues after the last one that is listed
 		}
+		if q.tenant != nil && entry.Tenant != *q.tenant {
+			continue // also the position must not tell that there is such an entry
+		}
 		list.Next = entry.ID
 		if q.matches(entry) {
 			list.Entries = append(list.Entries, viewAuditEntry(entry, q.tenant != nil))

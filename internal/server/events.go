@@ -78,8 +78,12 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
+	tenant := visibleTenant(r.Context())
 	read := store.ReadLogParams{After: q.after, Limit: q.limit}
-	if q.after == "" && (q.kind != "" || q.node != "" || visibleTenant(r.Context()) != nil) {
+	switch {
+	case tenant != nil:
+		read.Limit = store.MaxLogEntries // the position must not tell how many events of others there are
+	case q.after == "" && (q.kind != "" || q.node != ""):
 		read.Limit = maxEvents // the newest that match are among these, or are older
 	}
 	page, err := h.log.ReadEvents(r.Context(), read)
@@ -90,12 +94,14 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 		return nil, store.Unavailable()
 	}
 	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
-	tenant := visibleTenant(r.Context())
 	for _, e := range page.Entries {
-		list.Next = e.ID
 		if tenant != nil && (e.Node == "" || e.Tenant != *tenant) {
 			continue // it is about another tenant, or about the scheduler as a whole
 		}
+		if tenant != nil && q.after != "" && len(list.Events) == q.limit {
+			return list, nil // the next request continues after the last one that is listed
+		}
+		list.Next = e.ID
 		if (q.kind == "" || string(e.Kind) == q.kind) && (q.node == "" || string(e.Node) == q.node) {
 			list.Events = append(list.Events, wire.Event{
 				ID: e.ID, AtMS: e.At.UnixMilli(), Kind: string(e.Kind), NodeID: string(e.Node), Instance: string(e.Instance), Jobs: e.Jobs, Detail: e.Detail,

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +18,56 @@ func (ts *testScheduler) eventsAfter(query string) (list wire.EventList, lines [
 		lines = append(lines, fmt.Sprintf("%s %s %s", e.Kind, e.NodeID, e.Detail))
 	}
 	return list, lines
+}
+
+// TestPositionsDoNotTellOfOtherTenants: neither the entries that a key of a tenant reads nor its position in the log change when something
+// happens to another tenant, and it reads all entries of its own tenant page by page.
+func TestPositionsDoNotTellOfOtherTenants(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	read := func(path string) (page struct {
+		Next            string
+		Events, Entries []struct{ ID string }
+	}) {
+		t.Helper()
+		ts.requestAs(acmeView, "GET", path, nil).decode(&page)
+		return page
+	}
+	for i := range 3 {
+		ts.connectNodeAs(acmeGPU, fmt.Sprint("acme-", i))
+		ts.connectNodeAs(sharedGP, fmt.Sprint("shared-", i))
+		ts.mint(acmeMint, fmt.Sprint("room-", i))
+		ts.mint(zetaMint, fmt.Sprint("room-", i))
+	}
+	for _, log := range []string{"/v1/events", "/v1/audit"} {
+		var all int
+		ts.eventually("all is in "+log, func() bool {
+			newest := read(log)
+			all = len(newest.Events) + len(newest.Entries)
+			return all >= 3
+		})
+		before := read(log).Next
+		ts.connectNodeAs(sharedGP, "shared-last"+strings.ReplaceAll(log, "/", "-"))
+		ts.mint(zetaMint, "room-last")
+		ts.eventually("what happened to others is in "+log, func() bool {
+			var page struct{ Next string }
+			ts.requestAs(alice, "GET", log, nil).decode(&page)
+			return page.Next != before
+		})
+		if after := read(log).Next; after != before {
+			t.Errorf("%s: the position was %s and is %s", log, before, after)
+		}
+		pages, position := 0, "0-0"
+		for page := read(log + "?limit=1&after=" + position); len(page.Events)+len(page.Entries) > 0; page = read(log + "?limit=1&after=" + position) {
+			if len(page.Events)+len(page.Entries) != 1 || page.Next == position {
+				t.Fatalf("%s after %s: %+v", log, position, page)
+			}
+			pages, position = pages+1, page.Next
+		}
+		if pages != all || position != before {
+			t.Errorf("%s: %d pages of one entry until %s, want %d until %s", log, pages, position, all, before)
+		}
+	}
 }
 
 // TestEvents: what happens to nodes is in the event log, in its order, and can be followed.

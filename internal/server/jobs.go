@@ -140,6 +140,7 @@ func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (
 	return dispatch.Report{
 		Job:    core.JobID(in.JobID),
 		Holder: core.Holder{Attempt: in.AttemptID, Node: core.NodeID(in.NodeID), Epoch: epoch},
+		Tenant: principalOf(ctx).Tenant,
 	}, nil
 }
 

@@ -49,7 +49,7 @@ func startSchedulerWithNamedKeys(t *testing.T, changes ...func(*config.Config)) 
 		return k
 	}
 	return startScheduler(t, append(changes, func(c *config.Config) {
-		c.Auth = config.Auth{SessionSecret: "a secret of at least thirty-two characters", Keys: []config.Key{
+		c.Auth = config.Auth{SessionSecret: namedSecret, Keys: []config.Key{
 			key(alice, config.Key{Role: "operator"}), key(bob, config.Key{Role: "operator"}), key(viewer, config.Key{Role: "viewer"}),
 			key(acmeView, config.Key{Role: "viewer", Tenant: "acme"}),
 			key(acmeMint, config.Key{Role: "minter", Tenant: "acme"}), key(zetaMint, config.Key{Role: "minter", Tenant: "zeta"}),
@@ -64,6 +64,23 @@ func (ts *testScheduler) mint(key, session string) string {
 	var minted wire.SessionTokenResponse
 	ts.requestAs(key, "POST", "/v1/sessions", object{"session_id": session}).decode(&minted)
 	return minted.Token
+}
+
+// namedSecret signs the session tokens of startSchedulerWithNamedKeys.
+const namedSecret = "a secret of at least thirty-two characters"
+
+// mintUnaware mints a token as an instance does that has not read any revocation, dated not before a time.
+func (ts *testScheduler) mintUnaware(by auth.Principal, from time.Time) string {
+	ts.t.Helper()
+	ring, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}, SessionSecret: namedSecret})
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	token, _, err := ring.MintSessionAfter(from, &by, "room-1", by.Tenant, time.Hour)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	return token
 }
 
 // startSessionAs starts the session of a token.
@@ -121,6 +138,9 @@ func TestRevokeKey(t *testing.T) {
 	s.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 	ts.requestAs(acmeMint, "POST", "/v1/sessions", object{}).expectError(wire.Unauthorized)
 	expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
+	minter := auth.Principal{Key: "acme-mint", Role: auth.Minter, Tenant: "acme"}
+	// An instance that has not read the revocation yet may mint with the key, and date the token after it.
+	expectNotUpgraded(ts, "/ws/session", ts.mintUnaware(minter, time.UnixMilli(r.BeforeMS).Add(time.Second)), wire.Unauthorized)
 	ts.revoke(object{"key": "acme-gpu"})
 	n.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 	ts.eventually("the node is removed", func() bool { return ts.requestAs(alice, "GET", "/v1/nodes/acme-1", nil).status == 404 })
@@ -130,6 +150,7 @@ func TestRevokeKey(t *testing.T) {
 	ts.requestAs(alice, "GET", "/v1/nodes/shared-1", nil).decode(&wire.Node{})
 
 	ts.lift("key~acme-mint").decode(&r)
+	ts.dialAs("/ws/session", ts.mintUnaware(minter, time.Time{}), false) // it was refused for the revocation alone
 	ts.startSessionAs(token, object{"session_id": "room-1"})
 	ts.lift("key~acme-mint").expectError(wire.NotFound)
 }
