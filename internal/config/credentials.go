@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -70,6 +71,7 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 		secrets, err := readSecrets(k.SecretFile, k.SecretEnv)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("auth.keys[%d]: %w", i, err))
+			secrets = []string{unreadable()}
 		}
 		if k.Pool != "" {
 			problems = append(problems, fmt.Errorf("auth.keys[%d]: pool: no pools are configured", i))
@@ -85,10 +87,10 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("auth.signers[%d]: %w", i, err))
-			continue
+			secrets = []string{unreadable()}
 		case len(secrets) != 1:
 			problems = append(problems, fmt.Errorf("auth.signers[%d]: has %d secrets, and needs one: give secret_file with one line, or secret_env", i, len(secrets)))
-			continue
+			secrets = []string{unreadable()}
 		}
 		c.Signers = append(c.Signers, auth.SignerConfig{KID: s.KID, Use: s.Use, Secret: secrets[0]})
 	}
@@ -100,11 +102,15 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 			problems = append(problems, fmt.Errorf("auth.cluster_secret: secret %d is shorter than %d characters", i+1, minClusterSecret))
 		}
 	}
-	if problems != nil {
-		return nil, errors.Join(problems...)
+	ring, err := auth.NewKeyring(c)
+	if err != nil || problems != nil {
+		return nil, errors.Join(append(problems, err)...)
 	}
-	return auth.NewKeyring(c)
+	return ring, nil
 }
+
+// unreadable takes the place of a secret that cannot be read, so that everything else is checked, too.
+func unreadable() string { return rand.Text() + rand.Text() }
 
 const (
 	minClusterSecret = 32

@@ -45,6 +45,42 @@ role = "operator"
 sha256 = ["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
 `
 
+// TestAllProblemsOfCredentialsAtOnce: a problem with one credential does not hide those with others.
+func TestAllProblemsOfCredentialsAtOnce(t *testing.T) {
+	t.Parallel()
+	file := writeConfig(t, `
+[auth]
+operator_keys = ["short"]
+node_tokens = ["gpu"]
+session_secret = "short"
+cluster_secret = ["short"]
+
+[[auth.keys]]
+name = "lost"
+role = "minter"
+secret_file = "/nonexistent/secret"
+
+[[auth.signers]]
+kid = "2026"
+use = "nothing"
+`)
+	_, _, err := Load(file, nil).Validate()
+	if err == nil {
+		t.Fatal("it is valid")
+	}
+	for _, part := range []string{
+		"auth.operator_keys: key 1", "auth.node_tokens: entry 1", "auth.session_secret: is shorter", "auth.cluster_secret: secret 1",
+		"auth.keys[0]: ", "a minter needs a tenant", "auth.signers[0]: has 0 secrets", "use must be sign or verify",
+	} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in:\n%v", part, err)
+		}
+	}
+	if strings.Contains(err.Error(), "has no secret") {
+		t.Errorf("a secret that cannot be read is reported twice:\n%v", err)
+	}
+}
+
 func TestKeysFromFile(t *testing.T) {
 	t.Parallel()
 	secrets := writeConfig(t, "old-secret-of-the-fleet\nnew-secret-of-the-fleet\n")

@@ -197,6 +197,7 @@ func (f *fakeJobs) Fail(_ context.Context, r dispatch.Report, reason core.Reason
 type failingStore struct {
 	store.Store
 	down atomic.Bool
+	slow atomic.Pointer[chan struct{}] // registrations wait until it is closed; nil: they do not wait
 }
 
 func (s *failingStore) err() error {
@@ -207,6 +208,9 @@ func (s *failingStore) err() error {
 }
 
 func (s *failingStore) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
+	if wait := s.slow.Load(); wait != nil {
+		<-*wait
+	}
 	if err := s.err(); err != nil {
 		return store.Registration{}, err
 	}

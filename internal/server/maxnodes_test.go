@@ -1,37 +1,11 @@
 package server_test
 
 import (
-	"fmt"
-	"net/http"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/wire"
 )
-
-// TestMaxNodesTogether: a key does not register more nodes than it may when all register at the same moment.
-func TestMaxNodesTogether(t *testing.T) {
-	t.Parallel()
-	const secret = "secret-of-a-key-for-two-nodes"
-	ts := startScheduler(t, setKeys, func(c *config.Config) {
-		c.Auth.Keys = []config.Key{{Name: "two", Role: "node", Nodes: "two-*", MaxNodes: 2, SHA256: []string{hashOf(secret)}}}
-	})
-	var accepted atomic.Int32
-	var wg sync.WaitGroup
-	for i := range 40 {
-		wg.Go(func() {
-			if a := ts.requestAs(secret, "POST", "/v1/node/register", declaration(fmt.Sprintf("two-%d", i), "http://127.0.0.1:9/jobs")); a.status == http.StatusOK {
-				accepted.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if n := accepted.Load(); n != 2 {
-		t.Errorf("%d nodes were registered, want 2", n)
-	}
-}
 
 // TestMaxNodesOfAKey: a key registers as many nodes as it may, over HTTP and WebSockets together, and registers one again at any time.
 func TestMaxNodesOfAKey(t *testing.T) {
