@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -51,21 +50,6 @@ func (h *Harness) revoke(t *testing.T, node core.NodeID, job core.JobID) {
 	if err := h.Store.Revoke(t.Context(), leaseRef(node, job)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// maxSlowTries is how often a test is repeated on a machine that is too slow for it.
-const maxSlowTries = 10
-
-// repeatWhileSlow runs a test with another node each time, until the test reports that its calls were made in time: on a real clock a busy
-// machine may be too slow to make two calls before something expires, and then there is nothing to check.
-func repeatWhileSlow(t *testing.T, test func(node core.NodeID) (inTime bool)) {
-	t.Helper()
-	for try := range maxSlowTries {
-		if test(core.NodeID(fmt.Sprintf("node-%d", try))) || t.Failed() {
-			return
-		}
-	}
-	t.Errorf("the machine was too slow %d times", maxSlowTries)
 }
 
 func testHeartbeatRenewsRevoked(t *testing.T, h *Harness, age time.Duration) {
