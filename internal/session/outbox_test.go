@@ -182,6 +182,57 @@ func TestStoreLosesTheLastMessage(t *testing.T) {
 	})
 }
 
+// The store is emptied while results wait in it for an earlier one. They are delivered all the same, in order; of those that are not in
+// memory any more the client is told that they were lost.
+func TestStoreLosesWaitingResults(t *testing.T) {
+	for _, sent := range []int{0, 3} {
+		t.Run(fmt.Sprint(sent, " results were sent before"), func(t *testing.T) {
+			run(t, func(h *harness) {
+				h.cfg.MaxUnanswered = 16
+				primary := &switchableStore{Store: h.store}
+				h.restartWith(primary, h.dispatcher)
+				s, conn := h.start()
+				var want []string
+				for i := range sent {
+					h.complete(h.commit(s), fmt.Sprint("sent", i))
+					want = append(want, fmt.Sprintf("%d sent%d", i, i))
+				}
+				first, second, large, last := h.commit(s), h.commit(s), h.commit(s), h.commit(s)
+				h.complete(second, "second")
+				h.complete(large, strings.Repeat("x", 120<<10)) // it fills the cache
+				h.complete(last, strings.Repeat("y", 30<<10))
+				synctest.Wait()
+				primary.Store = memstore.New(store.Timing{Presence: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute})
+				h.complete(first, "first")
+				for range 12 {
+					time.Sleep(5 * time.Second)
+					s.Keepalive()
+				}
+				synctest.Wait()
+				got := conn.terminals()
+				for i, text := range got {
+					got[i] = text[:min(len(text), 12)]
+				}
+				want = append(want, fmt.Sprint(sent, " first"), fmt.Sprint(sent+1, " second"), fmt.Sprint(sent+2, " xxxxxxxxxx"), fmt.Sprint(sent+3, " INTERNAL"))
+				for i, text := range want {
+					want[i] = text[:min(len(text), 12)]
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				after := h.commit(s)
+				h.complete(after, "after")
+				s.End()
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				if m := conn.last(t, "session_ended"); m["results"] != float64(sent+4) || m["errors"] != 1.0 {
+					t.Errorf("session_ended: %v", m)
+				}
+			})
+		})
+	}
+}
+
 // Large results that waited for an earlier one are all delivered when that has ended.
 func TestLargeResultsOutOfOrderAreAllDelivered(t *testing.T) {
 	run(t, func(h *harness) {
