@@ -215,6 +215,9 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	speech := o.speechOf(u, m)
 	o.send(u, m, speech)
 	if u == nil || u.result.sent {
+		if u != nil && speech == speechFollows && !u.speech.isEmpty() {
+			s.speech.send(u) // it arrived while no client was connected
+		}
 		return
 	}
 	delete(o.pending, seq)
