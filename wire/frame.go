@@ -127,6 +127,7 @@ const (
 type Warning struct {
 	Code   WarningCode `json:"code" doc:"A stable name of the warning."`
 	Detail string      `json:"detail" doc:"A sentence for people."`
+	JobID  string      `json:"job_id,omitempty" doc:"The job that it is about, if it is about one."`
 }
 
 // Type implements Frame.

@@ -223,6 +223,8 @@ type SessionResumed struct {
 	OpenUtterance string `json:"open_utterance,omitempty" doc:"The open utterance, if any."`
 	// AudioNeeded lists the utterances for which frames from next_audio_seq on are needed.
 	AudioNeeded []AudioSpan `json:"audio_needed,omitempty" doc:"The utterances whose audio is needed again, in order. The client resends it, or sends audio_gone for each utterance whose audio it no longer has."`
+	// Speech lists the jobs whose speech still comes, of results up to the last_seq of the resume.
+	Speech []string `json:"speech,omitempty" doc:"The jobs of results that the client has whose speech still comes, from chunk 0. All other speech of such results is over, complete or not."`
 }
 
 // AudioSpan is the range of audio frames of a committed utterance.

@@ -37,6 +37,13 @@ func (f *faultyStore) failNext(down bool, operation string, times int) {
 	}
 }
 
+// remaining returns how many more calls of an operation fail.
+func (f *faultyStore) remaining(operation string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fail[operation]
+}
+
 func (f *faultyStore) consume(m map[string]int, operation string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

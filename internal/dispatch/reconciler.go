@@ -142,14 +142,19 @@ func isCurrent(job *core.Job, l *core.Lease) bool {
 }
 
 // ResolveStrays decides about jobs that a node lists without a lease, and returns those that the node should stop: jobs whose
-// record does not name the node, and jobs without a record, unless the store is too young to have one.
-func (c *Reconciler) ResolveStrays(ctx context.Context, leases []core.Lease, young bool) []store.ActiveJob {
+// record does not name the node, and jobs without a record, unless the store is too young to have one. A job whose record names the node
+// in an earlier epoch is moved to the current one.
+func (c *Reconciler) ResolveStrays(ctx context.Context, epoch core.Epoch, leases []core.Lease, young bool) []store.ActiveJob {
 	var stop []store.ActiveJob
 	for _, l := range leases {
 		job, err := c.store.Get(ctx, l.Job)
 		switch {
 		case err == nil && !job.State.Terminal() && isCurrent(job, &l):
-			continue // the ledger lost the lease, the record is there
+			// The ledger lost the lease, the record is there.
+			if job.Epoch != epoch {
+				c.rebind(ctx, epoch, &l)
+			}
+			continue
 		case errors.Is(err, store.ErrNoJob) && young:
 			continue
 		case err != nil && !errors.Is(err, store.ErrNoJob):
@@ -171,16 +176,53 @@ func (c *Reconciler) ResolveStrays(ctx context.Context, leases []core.Lease, you
 	return stop
 }
 
+// rebind moves a job that a node lists without a lease to the node's current epoch. If it fails, the next heartbeat lists it again.
+func (c *Reconciler) rebind(ctx context.Context, epoch core.Epoch, l *core.Lease) {
+	applied, err := c.store.Apply(ctx, rebindParams(epoch, l))
+	switch {
+	case err != nil:
+		c.store.recordError("rebind", err)
+	case applied.Outcome.Stands():
+		c.count(kindRebound)
+		if f := c.runner.inFlight.get(l.Job); f != nil {
+			f.setRebound(applied.Job)
+		}
+	}
+}
+
+// rebindParams is the step by which a job moves to the current epoch of its node.
+func rebindParams(epoch core.Epoch, l *core.Lease) store.ApplyParams {
+	return store.ApplyParams{
+		Job: l.Job, Event: core.EventRebind,
+		Holder: core.Holder{Attempt: l.Attempt, Node: l.Node},
+		To:     core.Holder{Attempt: l.Attempt, Node: l.Node, Epoch: epoch},
+	}
+}
+
+// RestoreRecords writes the records of all in-flight jobs again that the store has lost, in the background: the store was emptied.
+func (c *Reconciler) RestoreRecords() {
+	c.runner.tasks.Go(func(ctx context.Context) {
+		var jobs []core.JobID
+		c.runner.inFlight.each(func(f *inFlightJob) { jobs = append(jobs, f.id) })
+		parallel.ForEach(takeoverWorkers, jobs, func(id core.JobID) {
+			c.store.retry(ctx, func() error {
+				_, err := c.store.Get(ctx, id)
+				if errors.Is(err, store.ErrNoJob) {
+					c.runner.restoreRecord(ctx, id)
+					return nil
+				}
+				return err
+			})
+		})
+	})
+}
+
 // RebindJobs moves the jobs that a node kept over a new registration to its new epoch, and returns those that the node should
 // stop because it no longer holds them.
 func (c *Reconciler) RebindJobs(ctx context.Context, epoch core.Epoch, leases []core.Lease) ([]store.ActiveJob, error) {
 	var stop []store.ActiveJob
 	for _, l := range leases {
-		applied, err := c.store.Apply(ctx, store.ApplyParams{
-			Job: l.Job, Event: core.EventRebind,
-			Holder: core.Holder{Attempt: l.Attempt, Node: l.Node},
-			To:     core.Holder{Attempt: l.Attempt, Node: l.Node, Epoch: epoch},
-		})
+		applied, err := c.store.Apply(ctx, rebindParams(epoch, &l))
 		if err != nil {
 			c.store.recordError("rebind", err)
 			return nil, storeError(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -43,7 +44,7 @@ func (p *Reports) Ack(ctx context.Context, r Report) error {
 			return p.commit(ctx, &r, job)
 		}
 	}
-	job, err := p.store.Get(ctx, r.Job)
+	job, err := p.readOrRestore(ctx, r.Job)
 	if err != nil {
 		return p.readFailed(ctx, "ack", &r, err)
 	}
@@ -88,7 +89,7 @@ func (p *Reports) commit(ctx context.Context, r *Report, job *core.Job) error {
 // restoreLease handles the ACK of a job that has no lease. The record decides who holds the job: if it is the sender, the
 // ledger has lost the lease or let it expire, and the slot is taken again if it can be.
 func (p *Reports) restoreLease(ctx context.Context, r *Report, known *core.Job) error {
-	job, err := p.store.Get(ctx, r.Job)
+	job, err := p.readOrRestore(ctx, r.Job)
 	if err != nil {
 		return p.readFailed(ctx, "ack", r, err)
 	}
@@ -169,6 +170,8 @@ func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
 	switch {
 	case err != nil:
 		return p.readFailed(ctx, "done", &r, err)
+	case applied.Outcome == store.NoJob:
+		return p.readFailed(ctx, "done", &r, store.ErrNoJob)
 	case !applied.Outcome.Stands():
 		return p.fence("done", &r, applied.Outcome, applied.Job)
 	}
@@ -210,10 +213,7 @@ func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail
 
 // readHeld returns the record of a job that is dispatched to the sender of a report.
 func (p *Reports) readHeld(ctx context.Context, message string, r *Report) (*core.Job, error) {
-	job, err := p.store.Get(ctx, r.Job)
-	if errors.Is(err, store.ErrNoJob) && p.runner.restoreRecord(ctx, r.Job) {
-		job, err = p.store.Get(ctx, r.Job)
-	}
+	job, err := p.readOrRestore(ctx, r.Job)
 	if err != nil {
 		return nil, p.readFailed(ctx, message, r, err)
 	}
@@ -226,10 +226,34 @@ func (p *Reports) readHeld(ctx context.Context, message string, r *Report) (*cor
 	return job, nil
 }
 
+// isAdopted reports whether a job was adopted from the node's list and may have a record soon: the store was emptied, and the instance that
+// dispatched the job has not restored its record yet. If no instance does, a later heartbeat of the node is answered with its cancellation.
+func (p *Reports) isAdopted(ctx context.Context, r *Report) (bool, error) {
+	leases, err := p.store.Orphans(ctx, r.Node)
+	return slices.ContainsFunc(leases, func(l core.Lease) bool {
+		return l.Job == r.Job && l.Attempt == r.Attempt && l.Token == "" && l.State == core.LeaseRunning
+	}), err
+}
+
+// readOrRestore returns the record of a job. If the store has lost that of a job that is in flight here, it is written again.
+func (p *Reports) readOrRestore(ctx context.Context, id core.JobID) (*core.Job, error) {
+	job, err := p.store.Get(ctx, id)
+	if errors.Is(err, store.ErrNoJob) && p.runner.restoreRecord(ctx, id) {
+		return p.store.Get(ctx, id)
+	}
+	return job, err
+}
+
 // readFailed returns the error for a node whose message could not be compared with the record.
 func (p *Reports) readFailed(ctx context.Context, message string, r *Report, err error) error {
+	adopted := false
 	if errors.Is(err, store.ErrNoJob) {
-		return p.fence(message, r, store.NoJob, nil)
+		if adopted, err = p.isAdopted(ctx, r); err == nil && !adopted {
+			return p.fence(message, r, store.NoJob, nil)
+		}
+	}
+	if adopted {
+		return store.Unavailable() // the node sends it again
 	}
 	p.store.recordError(message, err)
 	return storeError(ctx)

@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -202,6 +204,28 @@ const (
 	lostLease  = "lease"
 )
 
+// currentHolder returns the holder of an in-flight job as a new record has to name it: if the node has registered again, in its new
+// epoch, and lists the job, the job belongs to that epoch.
+func (r *runner) currentHolder(ctx context.Context, job *core.Job) (core.Holder, error) {
+	holder := job.Holder
+	if job.State != core.StateDispatched {
+		return holder, nil
+	}
+	leases, err := r.store.Orphans(ctx, job.Node)
+	if err != nil || !slices.ContainsFunc(leases, func(l core.Lease) bool { return l.Job == job.ID && l.Attempt == job.Attempt }) {
+		return holder, err
+	}
+	status, err := r.store.Node(ctx, job.Node)
+	switch {
+	case errors.Is(err, store.ErrNoNode):
+		return holder, nil
+	case err != nil:
+		return holder, err
+	}
+	holder.Epoch = status.Node.Epoch
+	return holder, nil
+}
+
 // restoreRecord writes the record of an in-flight job again if the store lost it in a failover. It reports whether the record
 // exists now. The history of earlier attempts is lost.
 func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
@@ -214,18 +238,25 @@ func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
 		return false // the record has expired
 	}
 	job := f.record()
+	holder, err := r.currentHolder(ctx, job)
+	if err != nil {
+		r.store.recordError("restore", err)
+		return false
+	}
 	r.metrics.StoreLost.WithLabelValues(lostRecord).Inc()
 	r.log.Warn("the store has lost the record of an in-flight job; it is written again", "job_id", id, "node_id", job.Node, "attempt_id", job.Attempt)
-	if _, _, err := r.store.Create(ctx, store.CreateParams{
-		ID: id, Spec: job.Spec, Fingerprint: job.Fingerprint, Holder: job.Holder, Token: job.Token, Timeout: left,
-	}); err != nil {
+	created, _, err := r.store.Create(ctx, store.CreateParams{
+		ID: id, Spec: job.Spec, Fingerprint: job.Fingerprint, Holder: holder, Token: job.Token, Timeout: left,
+	})
+	if err != nil {
 		r.store.recordError("restore", err)
 		return false
 	}
 	if job.State != core.StateRetrying {
+		f.setRebound(created)
 		return true
 	}
-	_, err := r.store.Apply(ctx, store.ApplyParams{
+	_, err = r.store.Apply(ctx, store.ApplyParams{
 		Job: id, Event: core.EventRetry, Holder: job.Holder, Owner: job.Owner, RetryFor: retryLease, Reason: job.Reason, Detail: job.Detail,
 	})
 	if err != nil {

@@ -250,7 +250,7 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 			Lease: res.lease, Handle: m.Handle, Epoch: res.epoch, Revision: m.Revision,
 		}, m.Node, q.Now)
 		if err != nil {
-			s.slots.release(res.lease, m.Node, false) // it may have been granted
+			s.slots.releaseUncertain(res.lease, m.Node) // it may have been granted
 			return reservation{}, 0, err
 		}
 		switch reply.Verdict {

@@ -73,6 +73,18 @@ func (s *slots) release(lease core.LeaseRef, n *fleet.Node, park bool) {
 	}
 }
 
+// releaseUncertain releases a lease that may not have been granted. No request is woken for its slot: while reservations fail, a request
+// would be woken by its own failure, without end.
+func (s *slots) releaseUncertain(lease core.LeaseRef, n *fleet.Node) {
+	p := store.ReleaseParams{Lease: lease, Handle: n.Handle()}
+	if err := s.store.Release(s.tasks.Context(), p); err != nil {
+		s.store.recordError("release", err)
+		s.tasks.Go(func(ctx context.Context) {
+			s.store.retry(ctx, func() error { return s.store.Release(ctx, p) })
+		})
+	}
+}
+
 func (s *slots) tryRelease(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
 	err := s.store.Release(ctx, p)
 	if err == nil && n != nil {

@@ -72,6 +72,24 @@ func (h *harness) countRefusals() (n, selections float64) {
 	return n, selections
 }
 
+// TestFailedReservationWakesNobody: a request that waits is not woken by its own reservation that failed.
+func TestFailedReservationWakesNobody(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		const fails = 1000
+		h.store.failNext(true, "reserve", fails)
+		one := h.startWaiting(h.t.Context(), "one", 10*time.Second)
+		<-one.done
+		if one.err == nil || one.err.Code != wire.SchedulerDependencyDown {
+			t.Errorf("%+v, %v", one.placement, one.err)
+		}
+		if tries := fails - h.store.remaining("reserve"); tries < 5 || tries > 20 {
+			t.Errorf("%d tries in 10 seconds, want about one each second", tries)
+		}
+	})
+}
+
 // Waiting requests are woken by the release of a slot, the one that has waited longest first, and none of their tries
 // counts as a refusal.
 func TestWaitersAreWokenOldestFirst(t *testing.T) {

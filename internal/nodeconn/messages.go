@@ -132,8 +132,11 @@ func (s *Server) handleAck(ctx context.Context, n *conn, in *wire.JobAck) *wire.
 	if err == nil {
 		return nil
 	}
-	if e := convert.Error(err); e.Code == wire.SchedulerDependencyDown {
+	switch e := convert.Error(err); e.Code {
+	case wire.SchedulerDependencyDown:
 		return aboutJob(e, in.ActiveJob) // the ACK timer reads the lease before it decides
+	case wire.NotFound:
+		return nil // the store may have been emptied: the node's next list of jobs decides
 	}
 	n.ws.Send(wire.JobCancel(*in)) // another node has the job, or it has ended
 	return nil
@@ -311,7 +314,8 @@ func (s *Server) handleSpeech(n *conn, frame []byte) *wire.Error {
 	}
 	format, expected := n.speech.format(h.ActiveJob)
 	if !expected {
-		return wire.FieldErrorf(wire.NotHolder, "job_id", "no result of attempt %d of job %s was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
+		e := wire.FieldErrorf(wire.NotHolder, "job_id", "no result of attempt %d of job %s was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
+		return aboutJob(e, h.ActiveJob)
 	}
 	e := audio.CheckSpeech(&h, format, data)
 	if h.Last || e != nil {

@@ -153,7 +153,7 @@ func (f *fakeJobs) RebindJobs(_ context.Context, epoch core.Epoch, leases []core
 	return f.stopOf(leases), f.rebindErr
 }
 
-func (f *fakeJobs) ResolveStrays(_ context.Context, leases []core.Lease, _ bool) []store.ActiveJob {
+func (f *fakeJobs) ResolveStrays(_ context.Context, _ core.Epoch, leases []core.Lease, _ bool) []store.ActiveJob {
 	f.strays = append(f.strays, jobsOf(leases)...)
 	return f.stopOf(leases)
 }

@@ -48,7 +48,7 @@ type Store interface {
 // JobMover moves or ends jobs that do not match what their node reports. A *dispatch.Reconciler does it.
 type JobMover interface {
 	RebindJobs(ctx context.Context, epoch core.Epoch, leases []core.Lease) ([]store.ActiveJob, error)
-	ResolveStrays(ctx context.Context, leases []core.Lease, young bool) []store.ActiveJob
+	ResolveStrays(ctx context.Context, epoch core.Epoch, leases []core.Lease, young bool) []store.ActiveJob
 	MoveOrphans(leases []core.Lease)
 	MoveOverdue(leases []core.Lease)
 	MoveJobsOfNode(ctx context.Context, node core.NodeID) (moved int, err error)
@@ -153,7 +153,7 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	if err != nil {
 		return Registered{}, err
 	}
-	cancel = append(append(cancel, reply.Cancels...), r.jobs.ResolveStrays(ctx, reply.Strays, reply.Young)...)
+	cancel = append(append(cancel, reply.Cancels...), r.jobs.ResolveStrays(ctx, reply.Node.Epoch, reply.Strays, reply.Young)...)
 	r.jobs.MoveOrphans(reply.Orphans)
 	r.notifyFreeSlots(reply.Node.ID, reply.Occupancy)
 	return Registered{Node: reply.Node, Secret: secret, Cancel: cancel}, nil
@@ -286,7 +286,7 @@ func (r *Registry) applyHeartbeat(ctx context.Context, known *core.Node, result 
 	r.notifyFreeSlots(known.ID, result.Occupancy)
 	r.jobs.MoveOrphans(result.Orphans)
 	r.jobs.MoveOverdue(result.Overdue)
-	return append(result.Cancels, r.jobs.ResolveStrays(ctx, result.Strays, result.Young)...)
+	return append(result.Cancels, r.jobs.ResolveStrays(ctx, result.Node.Epoch, result.Strays, result.Young)...)
 }
 
 // notifyFreeSlots wakes a request that waits for a slot, if the node has a free one.

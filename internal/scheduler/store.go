@@ -17,7 +17,9 @@ import (
 
 // openStore opens the configured store. It also returns log attributes that say where the store is, without secrets: all
 // instances of one fleet must have the same.
-func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *events.Recorder, log *slog.Logger) (store.Store, []any, error) {
+func openStore(
+	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *events.Recorder, onEmptied func(), log *slog.Logger,
+) (store.Store, []any, error) {
 	c := &cfg.Scheduler
 	timing := store.Timing{
 		Presence:    c.Nodes.PresenceTTLMS.Duration(),
@@ -35,6 +37,7 @@ func openStore(ctx context.Context, cfg *config.Config, m *telemetry.Metrics, re
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
 		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Timeout: c.Dispatch.DecideWithinMS.Duration(), Log: log,
+		OnEmptied: onEmptied,
 		OnHealth: func(up bool) {
 			if up {
 				m.StoreUp.Set(1)

@@ -167,7 +167,7 @@ func (in *intake) assignClosed(c *closedUtterance, f *AudioFrame) *wire.Error {
 		return nil
 	}
 	if c.Final {
-		in.session.warn(wire.LateAudio, "utterance "+f.Utterance+" has ended; audio after its end is dropped")
+		in.session.warn(wire.LateAudio, "", "utterance "+f.Utterance+" has ended; audio after its end is dropped")
 		in.assignNone()
 		return nil
 	}
@@ -296,7 +296,7 @@ func (in *intake) commit(end utteranceEnd) {
 	if first := s.requests.find(u.request); first != nil {
 		end.final = true
 		in.discard(u, end)
-		s.warn(wire.DuplicateRequest, "request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
+		s.warn(wire.DuplicateRequest, first.job, "request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
 		return
 	}
 	s.assignTurn(u, end.reason)

@@ -140,7 +140,8 @@ func (o *outbox) messageAppended(turn, last int64, m *terminalMessage) {
 	if s.finished {
 		return
 	}
-	if last < o.last {
+	countsOn := last >= o.last
+	if !countsOn {
 		s.saver.markChanged() // the store has lost messages that were sent: the saved state says where the count continues
 	}
 	o.last = max(o.last, last)
@@ -156,7 +157,33 @@ func (o *outbox) messageAppended(turn, last int64, m *terminalMessage) {
 		s.registry.audio.Remove(u.job) // no attempt needs it any more
 	}
 	o.flush()
+	if countsOn {
+		o.restoreNext()
+	}
 }
+
+// restoreNext appends the next message again if the store has lost it: it was appended and waited for the one before, which is there now,
+// and the outbox still ends with that one.
+func (o *outbox) restoreNext() {
+	seq := o.last + 1
+	u := o.pending[seq]
+	if u == nil || !u.result.stored {
+		return
+	}
+	u.result.stored = false
+	s, m := o.session, o.cached[seq]
+	s.registry.log.Warn("the store has lost a result that waited for an earlier one", "session_id", s.ref.Name, "job_id", u.job, "known", m != nil)
+	s.registry.background.Go(func(ctx context.Context) {
+		if m != nil {
+			s.registry.placer.appendTerminal(ctx, u, m)
+			return
+		}
+		s.registry.placer.fail(ctx, u, wire.Errorf(wire.Internal, lostResult), core.ReasonNone)
+	})
+}
+
+// lostResult is the detail of the error that a client gets in place of a result that was lost.
+const lostResult = "this utterance had ended, and its result was lost before it could be sent"
 
 // flush sends the durable messages that were not sent yet, in order. Cached messages are sent now; others are read in the
 // background.
@@ -188,6 +215,9 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	speech := o.speechOf(u, m)
 	o.send(u, m, speech)
 	if u == nil || u.result.sent {
+		if u != nil && speech == speechFollows && !u.speech.isEmpty() {
+			s.speech.send(u) // it arrived while no client was connected
+		}
 		return
 	}
 	delete(o.pending, seq)
@@ -304,7 +334,7 @@ func (o *outbox) deliverLost(to int64) {
 		if u == nil {
 			continue
 		}
-		m, err := failureMessage(&u.spec, u.job, wire.Errorf(wire.Internal, "this utterance had ended, and its result was lost before it could be sent"), core.ReasonNone)
+		m, err := failureMessage(&u.spec, u.job, wire.Errorf(wire.Internal, lostResult), core.ReasonNone)
 		if err != nil {
 			s.registry.log.Error("a message could not be written", "job_id", u.job, "error", err)
 			continue
@@ -354,6 +384,7 @@ func (o *outbox) readLast(ctx context.Context) {
 	if err == nil && !s.finished {
 		o.last = max(o.last, last)
 		o.flush()
+		o.restoreNext()
 	}
 }
 

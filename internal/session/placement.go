@@ -294,6 +294,12 @@ func (p *placer) fail(ctx context.Context, u *utterance, e *wire.Error, reason c
 		d.log.Error("a message could not be written", "job_id", u.job, "error", err)
 		return
 	}
+	p.appendTerminal(ctx, u, message)
+}
+
+// appendTerminal saves the session's state and appends the terminal message of an utterance, retrying until the store answers.
+func (p *placer) appendTerminal(ctx context.Context, u *utterance, message *terminalMessage) {
+	d := p.directory
 	storeBackoff.Retry(ctx, func() error {
 		err := u.session.saver.save(ctx)
 		if errors.Is(err, errSuperseded) {

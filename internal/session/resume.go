@@ -109,6 +109,7 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 	s.intake.skipEnded()
 	answer := wire.SessionResumed{
 		SessionID: string(s.ref.Name), Recovered: recovered, NextAudioSeq: s.intake.received + 1, LastSeq: o.last, AudioNeeded: s.intake.neededAudio(),
+		Speech: s.speech.announced(p.Last),
 	}
 	if s.intake.open != nil {
 		answer.OpenUtterance = s.intake.open.id
@@ -117,6 +118,7 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 	s.intake.acked = s.intake.received
 	s.announceCommitted(-1) // all that are saved
 	s.speech.warnInterrupted(p.Last)
+	s.speech.resume(p.Last)
 	o.flush()
 	return &Connection{s, conn, s.settings.Numbered}, nil
 }

@@ -72,9 +72,9 @@ func newSession(r *Registry, ref core.SessionRef) *Session {
 }
 
 // warn sends a warning to the client.
-func (s *Session) warn(code wire.WarningCode, detail string) {
+func (s *Session) warn(code wire.WarningCode, about core.JobID, detail string) {
 	if s.conn != nil {
-		s.conn.Send(wire.Warning{Code: code, Detail: detail})
+		s.conn.Send(wire.Warning{Code: code, Detail: detail, JobID: string(about)})
 	}
 }
 

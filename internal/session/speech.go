@@ -165,16 +165,47 @@ func (d *speechDelivery) add(u *utterance, h *wire.BinaryHeader, data []byte) bo
 	frame, err := wire.AppendBinary(nil, &header, data)
 	gap := h.Chunk != q.nextChunk || err != nil
 	q.nextChunk, q.complete, q.progressAt = h.Chunk+1, h.Last, time.Now()
-	if gap || u.result.sent && s.conn == nil || !q.push(s.registry.audio, frame) {
+	if gap || !q.push(s.registry.audio, frame) {
 		d.lose(u, "has a gap, or is too large to wait")
 	}
 	switch {
 	case u.result.sent && s.conn != nil:
 		d.send(u)
-	case u.result.sent:
+	case u.result.sent && q.lost:
 		s.dropUtterance(u)
 	}
 	return !q.lost
+}
+
+// announced returns the jobs whose speech still comes, of results up to one that the client has.
+func (d *speechDelivery) announced(received int64) (jobs []string) {
+	for _, u := range d.sent() {
+		if u.turn <= received {
+			jobs = append(jobs, string(u.job))
+		}
+	}
+	return jobs
+}
+
+// resume sends the speech that arrived while no client was connected, of results up to one that the client has. That of later ones is
+// sent after their results, which are sent again.
+func (d *speechDelivery) resume(received int64) {
+	for _, u := range d.sent() {
+		if u.turn <= received && !u.speech.isEmpty() {
+			d.send(u)
+		}
+	}
+}
+
+// sent returns the utterances whose results were sent and whose speech was not, in the order of their turns.
+func (d *speechDelivery) sent() (list []*utterance) {
+	for _, u := range d.session.unfinished {
+		if u.result.sent && !u.speech.lost {
+			list = append(list, u)
+		}
+	}
+	sortByTurn(list)
+	return list
 }
 
 // send sends the speech of an utterance whose result was sent.
@@ -223,7 +254,7 @@ func (d *speechDelivery) interrupt(u *utterance) {
 func (d *speechDelivery) warnInterrupted(received int64) {
 	for _, i := range d.interrupted {
 		if i.seq <= received {
-			d.session.warn(wire.SpeechLost, "the spoken result of "+string(i.job)+" was cut off with the connection; it is not sent again")
+			d.session.warn(wire.SpeechLost, i.job, "the spoken result of "+string(i.job)+" was cut off with the connection; it is not sent again")
 		}
 	}
 	d.interrupted = nil
@@ -236,7 +267,7 @@ func (d *speechDelivery) lose(u *utterance, why string) {
 		d.interrupt(u)
 		return
 	}
-	d.session.warn(wire.SpeechLost, "the spoken result of "+string(u.job)+" "+why)
+	d.session.warn(wire.SpeechLost, u.job, "the spoken result of "+string(u.job)+" "+why)
 }
 
 // loseOverdue gives up speech that was promised and does not arrive.

@@ -45,7 +45,7 @@ func Closes() []CloseInfo {
 		},
 		{
 			wire.CloseIdle, []wire.Code{wire.DeadlineExceeded}, "no first message within `first_message_ms`, or no message of a session within `idle_ms`",
-			"send the first message at once, and `keepalive` while nobody speaks; then start another session",
+			"send the first message at once, and `keepalive` while nobody speaks; an idle session can be resumed, or another one started after 4404",
 		},
 		{
 			wire.CloseReplaced, []wire.Code{wire.StaleEpoch}, "the same node or session has connected again, or the node has registered again",

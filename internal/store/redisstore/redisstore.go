@@ -36,6 +36,8 @@ type Options struct {
 	Log     *slog.Logger
 	// OnHealth is called when Redis becomes unavailable (false) and when it is available again (true). It may be nil.
 	OnHealth func(up bool)
+	// OnEmptied is called when Redis was emptied: nothing that was stored before is known any more. It must not block, and may be nil.
+	OnEmptied func()
 }
 
 // Store implements store.Store.
@@ -48,6 +50,7 @@ type Store struct {
 	presenceMS, reservedTTLMS, attemptMS string // in milliseconds, as arguments of scripts
 
 	incarnation incarnation
+	onEmptied   func()
 	lastSeen    *lastSeenReporter
 	recent      recentJobs
 
@@ -87,11 +90,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.OnHealth == nil {
 		o.OnHealth = func(bool) {}
 	}
+	if o.OnEmptied == nil {
+		o.OnEmptied = func() {}
+	}
 	if err := check(ctx, redis, &o); err != nil {
 		redis.Close()
 		return nil, err
 	}
-	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, log: o.Log}
+	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, log: o.Log, onEmptied: o.OnEmptied}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth)
@@ -162,6 +168,7 @@ func (s *Store) checkIncarnation(ctx context.Context) (bool, error) {
 	i.began.Store(time.Since(i.base).Milliseconds() - age)
 	if old := i.id.Swap(&id); old != nil && *old != id {
 		s.log.Warn("the store was emptied: this is a new incarnation; nodes register again and running jobs are adopted")
+		s.onEmptied()
 	}
 	return i.isYoung(), nil
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -175,19 +176,27 @@ func testListedAgain(t *testing.T, h *Harness) {
 }
 
 func testYoungReservationIsNoOrphan(t *testing.T, h *Harness) {
-	n := h.register(t, "node-a", 1)
-	h.mustReserve(t, n, "job-1")
-	for seq := uint64(1); seq <= 4; seq++ { // its job may still be on its way to the node
-		if result := h.heartbeat(t, n, heartbeat{seq: seq, active: []core.JobID{}}); len(result.Orphans) != 0 {
-			t.Fatalf("orphans at heartbeat %d: %v", seq, result.Orphans)
+	repeatWhileSlow(t, func(node core.NodeID) (inTime bool) {
+		n := h.register(t, node, 1)
+		began := time.Now()
+		h.mustReserve(t, n, "job-1")
+		for seq := uint64(1); seq <= 4; seq++ { // its job may still be on its way to the node
+			result := h.heartbeat(t, n, heartbeat{seq: seq, active: []core.JobID{}})
+			if time.Since(began) >= h.Timing.ReservedTTL {
+				return false
+			}
+			if len(result.Orphans) != 0 {
+				t.Fatalf("orphans at heartbeat %d: %v", seq, result.Orphans)
+			}
 		}
-	}
-	h.Wait(h.Timing.ReservedTTL + h.Slack)
-	h.heartbeat(t, n, heartbeat{seq: 5, active: []core.JobID{}})
-	result := h.heartbeat(t, n, heartbeat{seq: 6, active: []core.JobID{}})
-	if diff := cmp.Diff(map[core.JobID]core.LeaseState{"job-1": core.LeaseReserved}, statesByJob(result.Orphans)); diff != "" {
-		t.Errorf("orphans (-want +got):\n%s", diff)
-	}
+		h.Wait(h.Timing.ReservedTTL + h.Slack)
+		h.heartbeat(t, n, heartbeat{seq: 5, active: []core.JobID{}})
+		result := h.heartbeat(t, n, heartbeat{seq: 6, active: []core.JobID{}})
+		if diff := cmp.Diff(map[core.JobID]core.LeaseState{"job-1": core.LeaseReserved}, statesByJob(result.Orphans)); diff != "" {
+			t.Errorf("orphans (-want +got):\n%s", diff)
+		}
+		return true
+	})
 }
 
 func testOrphanExpires(t *testing.T, h *Harness) {
@@ -261,22 +270,28 @@ func testRevokedLeaseKeepsSlot(t *testing.T, h *Harness) {
 }
 
 func testRevokedReservationInTransit(t *testing.T, h *Harness) {
-	n := h.register(t, "node-a", 1)
-	h.mustReserve(t, n, "job-1")
-	if err := h.Store.Revoke(t.Context(), leaseRef("node-a", "job-1")); err != nil {
-		t.Fatal(err)
-	}
-	for seq := range uint64(4) {
-		h.heartbeat(t, n, heartbeat{seq: 1 + seq, active: []core.JobID{}})
-		if v := h.reserve(t, n, "job-2"); v != store.Full {
-			t.Fatalf("reserve while the revoked job may be on its way: %s, want FULL", v)
+	repeatWhileSlow(t, func(node core.NodeID) (inTime bool) {
+		n := h.register(t, node, 1)
+		began := time.Now()
+		h.mustReserve(t, n, "job-1")
+		h.revoke(t, node, "job-1")
+		for seq := range uint64(4) {
+			h.heartbeat(t, n, heartbeat{seq: 1 + seq, active: []core.JobID{}})
+			verdict := h.reserve(t, n, "job-2")
+			if time.Since(began) >= h.Timing.ReservedTTL {
+				return false // the job can not be on its way any more
+			}
+			if verdict != store.Full {
+				t.Fatalf("reserve while the revoked job may be on its way: %s, want FULL", verdict)
+			}
 		}
-	}
-	h.Wait(h.Timing.ReservedTTL + h.Slack)
-	for seq := range uint64(2) {
-		h.heartbeat(t, n, heartbeat{seq: 5 + seq, active: []core.JobID{}})
-	}
-	h.mustReserve(t, n, "job-2")
+		h.Wait(h.Timing.ReservedTTL + h.Slack)
+		for seq := range uint64(2) {
+			h.heartbeat(t, n, heartbeat{seq: 5 + seq, active: []core.JobID{}})
+		}
+		h.mustReserve(t, n, "job-2")
+		return true
+	})
 }
 
 func testRevokedLeaseAfterOneOmission(t *testing.T, h *Harness) {

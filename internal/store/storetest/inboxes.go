@@ -123,10 +123,18 @@ func testConcurrentPosts(t *testing.T, h *Harness) {
 			}
 		})
 	}
+	posted := make(chan struct{})
+	go func() { wg.Wait(); close(posted) }()
 	defer wg.Wait() // also if the test fails before all were fetched
 	seen := make(map[string]int)
-	for len(seen) < senders*each {
+	for fetched, complete := 0, false; !complete || fetched > 0; {
+		select {
+		case <-posted: // what was posted can be fetched: the test ends with the first fetch that finds nothing
+			complete = true
+		default:
+		}
 		messages := h.fetch(t, "i-1", 16)
+		fetched = len(messages)
 		for _, m := range messages {
 			seen[string(m.Body)]++
 			if err := h.Store.Acknowledge(t.Context(), "i-1", m.ID); err != nil {
@@ -134,7 +142,9 @@ func testConcurrentPosts(t *testing.T, h *Harness) {
 			}
 		}
 	}
-	wg.Wait()
+	if len(seen) != senders*each {
+		t.Errorf("%d messages were fetched, want %d", len(seen), senders*each)
+	}
 	for body, n := range seen {
 		if n != 1 {
 			t.Errorf("%s was fetched %d times", body, n)
