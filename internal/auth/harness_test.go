@@ -63,7 +63,7 @@ func authenticate(t *testing.T, ring *auth.Keyring, token string) *auth.Principa
 // mint mints a token for room-1 of a tenant.
 func mint(t *testing.T, ring *auth.Keyring, by *auth.Principal, tenant core.TenantID, ttl time.Duration) string {
 	t.Helper()
-	token, _, err := ring.MintSession(by, "room-1", tenant, ttl)
+	token, _, err := ring.MintSession(by, "room-1", tenant, ttl, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

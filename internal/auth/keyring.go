@@ -128,6 +128,14 @@ func (k *Keyring) SigningKID() string {
 	return k.sign.kid
 }
 
+// Key returns the key of a name; nil when there is none.
+func (k *Keyring) Key(name string) *Principal {
+	if key := k.byName[name]; key != nil {
+		return &key.Principal
+	}
+	return nil
+}
+
 // HasKey reports whether there is a key of a name.
 func (k *Keyring) HasKey(name string) bool { return k.byName[name] != nil }
 

@@ -42,7 +42,9 @@ type Principal struct {
 	KID     string         // role session: the signer of the token
 	TokenID string         // role session: the token's own id
 	Issuer  *Principal     // role session: the key that minted the token
-	Expires time.Time      // role session: when the token expires
+	// Known is, for the role session, the time of the latest revocation that the instance knew which minted the token.
+	Known   time.Time
+	Expires time.Time // role session: when the token expires
 }
 
 // AllTenants reports whether the caller has access to the objects of every tenant. An operator or a viewer without a tenant has; a

@@ -27,37 +27,33 @@ var tokenHeaders = map[string]bool{"alg": true, "typ": true, "kid": true}
 type claims struct {
 	jwt.RegisteredClaims
 	Tenant string `json:"tenant,omitempty"`
+	// Known is the time of the latest revocation that the instance knew which minted the token, in microseconds; 0: it knew none.
+	Known int64 `json:"rvk,omitempty"`
 }
 
 // ErrNoSigner says that no session tokens can be minted.
 var ErrNoSigner = errors.New("no secret for session tokens is configured")
 
-// MintSession makes a token for one session, in the name of a key.
-func (k *Keyring) MintSession(by *Principal, session core.SessionID, tenant core.TenantID, ttl time.Duration) (token string, expires time.Time, err error) {
-	return k.MintSessionAfter(time.Time{}, by, session, tenant, ttl)
-}
-
-// MintSessionAfter makes a token that is dated not earlier than a time: the earliest time of issue that no revocation covers. That may be
-// a moment ahead, because a revocation allows for clocks that differ.
-func (k *Keyring) MintSessionAfter(
-	from time.Time, by *Principal, session core.SessionID, tenant core.TenantID, ttl time.Duration,
+// MintSession makes a token for one session, in the name of a key, on an instance that knows the revocations up to a time.
+func (k *Keyring) MintSession(
+	by *Principal, session core.SessionID, tenant core.TenantID, ttl time.Duration, known time.Time,
 ) (token string, expires time.Time, err error) {
 	if k.sign == nil {
 		return "", time.Time{}, ErrNoSigner
 	}
 	now := time.Now()
 	expires = now.Add(ttl).Truncate(time.Second) // a token has a resolution of seconds
-	issued := now.Truncate(time.Second)
-	if from = from.Add(time.Second - 1).Truncate(time.Second); from.After(issued) {
-		issued = from
-	}
-	t := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
+	c := claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: by.Key, Subject: string(session), Audience: jwt.ClaimStrings{sessionAudience},
-			IssuedAt: jwt.NewNumericDate(issued), ExpiresAt: jwt.NewNumericDate(expires), ID: uuid.NewString(),
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(expires), ID: uuid.NewString(),
 		},
 		Tenant: string(tenant),
-	})
+	}
+	if !known.IsZero() {
+		c.Known = known.UnixMicro()
+	}
+	t := jwt.NewWithClaims(jwt.SigningMethodHS256, c)
 	t.Header["kid"] = k.sign.kid
 	token, err = t.SignedString(k.sign.secret)
 	return token, expires, err
@@ -124,10 +120,14 @@ func (k *Keyring) checkClaims(c *claims, kid string, now time.Time) (*Principal,
 	case expires.Sub(issued) > min(MaxTokenTTL, maxTTL(issuer))+time.Second: // both are in whole seconds
 		return nil, Malformed
 	}
-	return &Principal{
+	p := &Principal{
 		Key: issuer.Key, Role: Session, Tenant: core.TenantID(c.Tenant), Issued: issued,
 		Session: core.SessionID(c.Subject), KID: kid, TokenID: c.ID, Expires: expires, Issuer: &issuer.Principal,
-	}, ""
+	}
+	if c.Known > 0 {
+		p.Known = time.UnixMicro(c.Known)
+	}
+	return p, ""
 }
 
 // maxTTL is the maximum lifetime of the tokens that a key mints.

@@ -199,7 +199,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 	a := auth.NewAuthenticator(ring, nil)
 	operator, _ := a.Authenticate(operatorKey)
-	token, _, err := ring.MintSession(operator, "room-1", core.TenantID("acme"), time.Hour)
+	token, _, err := ring.MintSession(operator, "room-1", core.TenantID("acme"), time.Hour, time.Time{})
 	if err != nil {
 		b.Fatal(err)
 	}

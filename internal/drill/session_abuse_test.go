@@ -316,6 +316,6 @@ func mintAsOperator(keys *auth.Keyring, session core.SessionID, tenant core.Tena
 	if reason != "" {
 		return "", errors.New(string(reason))
 	}
-	token, _, err := keys.MintSession(operator, session, tenant, ttl)
+	token, _, err := keys.MintSession(operator, session, tenant, ttl, time.Time{})
 	return token, err
 }

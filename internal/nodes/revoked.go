@@ -30,6 +30,15 @@ func (c nameCheck) CheckName(id core.NodeID) *wire.Error {
 	return wire.FieldErrorf(wire.Forbidden, "node_id", "the node %s is revoked: stop it, or let an operator lift that (lingua revoke list)", id)
 }
 
+// IsRevoked reports whether a node of a registry's fleet is revoked: its name, or the key or the tenant with which it is registered.
+func IsRevoked(r *Registry, id core.NodeID) bool {
+	if r.revocations == nil {
+		return false
+	}
+	n := r.fleet.Node(id)
+	return r.revocations.NodeNameRevoked(id) || n != nil && r.revocations.NodeRevoked(n.Declared())
+}
+
 const (
 	revokedWorkers = 8               // nodes that are removed concurrently
 	revokedLock    = 5 * time.Second // for how long one instance alone removes a node

@@ -24,9 +24,6 @@ const (
 )
 
 const (
-	// clockTolerance is how far the clock of an instance that minted a token may be ahead of that of the instance that revokes it. A
-	// revocation of everything until now covers as much of the future.
-	clockTolerance = 5 * time.Second
 	// tokenLifetime is after what time no token can be alive that was minted before a revocation.
 	tokenLifetime = auth.MaxTokenTTL + 10*time.Minute
 	// keepLifted is how long a lifted entry is kept. An instance that was cut off from the store for longer may still have the entry as
@@ -77,9 +74,10 @@ func (f *Follower) current() list {
 // Revoked implements auth.Revocations.
 func (f *Follower) Revoked(p *auth.Principal) bool { return f.current().revoked(p) }
 
-// SessionRevoked returns the entry by which a session that started at a time is revoked; nil when there is none.
-func (f *Follower) SessionRevoked(key core.SessionKey, started time.Time) *store.Revocation {
-	return f.current().session(key, started)
+// SessionRevoked returns the entry by which a session is revoked that started at a time, on an instance that knew the entries up to a time;
+// nil when there is none.
+func (f *Follower) SessionRevoked(key core.SessionKey, started, known time.Time) *store.Revocation {
+	return f.current().session(key, started, known)
 }
 
 // NodeRevoked reports whether a node is revoked: its name, or the key or the tenant with which it registered.
@@ -90,8 +88,8 @@ func (f *Follower) NodeNameRevoked(id core.NodeID) bool {
 	return f.current().find(store.RevokedNode, "", string(id)) != nil
 }
 
-// ValidFrom returns the earliest time of issue at which a caller with these names is not revoked; zero if at any time.
-func (f *Follower) ValidFrom(p *auth.Principal) time.Time { return f.current().validFrom(p) }
+// Latest returns the time of the latest entry that this instance knows, on the store's clock.
+func (f *Follower) Latest() time.Time { return f.current().latest() }
 
 // Entries returns the entries that are in force, in the order of their targets.
 func (f *Follower) Entries() []store.Revocation { return f.current().inForce() }
@@ -118,15 +116,18 @@ func (f *Follower) CountSessions(tenant core.TenantID) (n int) {
 // everything until now. It never weakens an entry that is in force: of two times the later one stays, and only Lift lifts. After an
 // error nothing has changed here; if the store has the entry nevertheless, it takes effect with the next read.
 func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocation, error) {
-	if r.Before.IsZero() && r.Kind != store.RevokedNode {
-		r.Before = time.Now().Add(clockTolerance).UTC().Truncate(time.Millisecond)
-	}
-	if old, ok := f.Find(r.RevocationTarget); ok && old.Before.After(r.Before) {
-		r.Before = old.Before
+	r.Now = r.Before.IsZero() && r.Kind != store.RevokedNode
+	if old, ok := f.Find(r.RevocationTarget); ok {
+		if old.Before.After(r.Before) {
+			r.Before = old.Before
+		}
+		if !r.Now {
+			r.Unknown = old.Since()
+		}
 	}
 	p := store.AddRevocationParams{Revocation: r}
 	if r.Kind == store.RevokedSession || r.Kind == store.RevokedKID {
-		p.Keep = max(time.Until(r.Before), 0) + tokenLifetime
+		p.Keep = tokenLifetime
 	}
 	return f.add(ctx, p)
 }

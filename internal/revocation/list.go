@@ -27,54 +27,48 @@ func (l list) find(kind store.RevocationKind, tenant core.TenantID, name string)
 	return nil
 }
 
-// covers reports whether an entry is about what was issued, or began, at a time.
-func covers(r *store.Revocation, issued time.Time) bool { return r != nil && issued.Before(r.Before) }
+// covers reports whether an entry is about what was issued, or began, at a time, on an instance that knew the entries up to a time.
+func covers(r *store.Revocation, issued, known time.Time) bool {
+	return r != nil && r.Covers(issued, known)
+}
 
-// revoked reports whether a caller is revoked. The time that counts is when its key became valid or its token was minted: what is
-// issued after a revocation is valid. The tokens of a revoked key are not, whenever they were minted: an instance that had not read the
-// revocation yet may have minted one.
+// coversTime is covers for what does not say which entries were known.
+func coversTime(r *store.Revocation, issued time.Time) bool { return r != nil && r.CoversTime(issued) }
+
+// revoked reports whether a caller is revoked: a key that became valid before a revocation, or a token that was minted before it, or without
+// knowledge of it. The tokens of a revoked key are revoked, too, whenever they were minted.
 func (l list) revoked(p *auth.Principal) bool {
 	if len(l) == 0 {
 		return false
 	}
-	return covers(l.find(store.RevokedKey, "", p.Key), p.Issued) ||
-		covers(l.find(store.RevokedTenant, "", string(p.Tenant)), p.Issued) ||
-		p.Issuer != nil && l.revoked(p.Issuer) ||
-		p.Role == auth.Session &&
-			(covers(l.find(store.RevokedKID, "", p.KID), p.Issued) || covers(l.find(store.RevokedSession, p.Tenant, string(p.Session)), p.Issued))
+	key, tenant := l.find(store.RevokedKey, "", p.Key), l.find(store.RevokedTenant, "", string(p.Tenant))
+	if p.Role != auth.Session {
+		return coversTime(key, p.Issued) || coversTime(tenant, p.Issued)
+	}
+	return covers(key, p.Issued, p.Known) || covers(tenant, p.Issued, p.Known) || p.Issuer != nil && l.revoked(p.Issuer) ||
+		covers(l.find(store.RevokedKID, "", p.KID), p.Issued, p.Known) ||
+		covers(l.find(store.RevokedSession, p.Tenant, string(p.Session)), p.Issued, p.Known)
 }
 
-// session returns the entry by which a session that started at a time is revoked; nil when there is none.
-func (l list) session(key core.SessionKey, started time.Time) *store.Revocation {
-	if r := l.find(store.RevokedSession, key.Tenant, string(key.Name)); covers(r, started) {
+// session returns the entry by which a session is revoked that started at a time, on an instance that knew the entries up to a time; nil
+// when there is none.
+func (l list) session(key core.SessionKey, started, known time.Time) *store.Revocation {
+	if r := l.find(store.RevokedSession, key.Tenant, string(key.Name)); covers(r, started, known) {
 		return r
 	}
-	if r := l.find(store.RevokedTenant, "", string(key.Tenant)); covers(r, started) {
+	if r := l.find(store.RevokedTenant, "", string(key.Tenant)); covers(r, started, known) {
 		return r
 	}
 	return nil
 }
 
 // node reports whether a node is revoked: its name, or the key or the tenant with which it registered before a revocation. The epoch of
-// a node is the time of its registration in microseconds.
+// a node is the time of its registration in microseconds, on the store's clock, as is that of an entry.
 func (l list) node(n *core.Node) bool {
 	registered := time.UnixMicro(int64(n.Epoch))
 	return l.find(store.RevokedNode, "", string(n.ID)) != nil ||
-		covers(l.find(store.RevokedKey, "", n.Key), registered) ||
-		covers(l.find(store.RevokedTenant, "", string(n.Tenant)), registered)
-}
-
-// validFrom returns the earliest time of issue at which no entry covers what has these names.
-func (l list) validFrom(p *auth.Principal) (from time.Time) {
-	for _, r := range []*store.Revocation{
-		l.find(store.RevokedKey, "", p.Key), l.find(store.RevokedTenant, "", string(p.Tenant)),
-		l.find(store.RevokedKID, "", p.KID), l.find(store.RevokedSession, p.Tenant, string(p.Session)),
-	} {
-		if covers(r, from) {
-			from = r.Before
-		}
-	}
-	return from
+		coversTime(l.find(store.RevokedKey, "", n.Key), registered) ||
+		coversTime(l.find(store.RevokedTenant, "", string(n.Tenant)), registered)
 }
 
 // merge returns the list with further entries, and without those that have expired; of two entries for a target the later one stays. It
@@ -100,7 +94,7 @@ func (l list) merge(entries []store.Revocation, now time.Time) (list, bool) {
 	return merged, true
 }
 
-// latest returns the time of the latest entry.
+// latest returns the time of the latest entry: all that the list knows was added until then.
 func (l list) latest() (at time.Time) {
 	for _, r := range l {
 		if r.At.After(at) {

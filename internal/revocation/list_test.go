@@ -131,31 +131,38 @@ func TestRevokedSessions(t *testing.T) {
 		{core.SessionKey{Tenant: "umbrella", Name: "room-1"}, earlier, true},
 		{core.SessionKey{Tenant: "umbrella", Name: "room-1"}, revokedAt, false},
 	} {
-		if got := f.SessionRevoked(c.key, c.started) != nil; got != c.want {
+		if got := f.SessionRevoked(c.key, c.started, f.Latest()) != nil; got != c.want {
 			t.Errorf("%s of %v: revoked %v, want %v", c.key, c.started, got, c.want)
 		}
 	}
 }
 
-// TestValidFrom: what is issued from the given time on is not revoked, by whatever name it was.
-func TestValidFrom(t *testing.T) {
+// TestRevocationUntilNow: it covers what was issued by an instance that did not know it, whatever the clocks say, and nothing that was issued
+// with knowledge of it.
+func TestRevocationUntilNow(t *testing.T) {
 	t.Parallel()
 	f := newFollower(t, newTestStore(t))
 	p := auth.Principal{Key: "shop", Role: auth.Session, Tenant: "acme", Session: "room-1", KID: "2026"}
-	if from := f.ValidFrom(&p); !from.IsZero() {
-		t.Errorf("an empty list: %v", from)
-	}
-	for i, r := range []store.Revocation{
-		revoke(store.RevokedKey, "", "shop"), revoke(store.RevokedSession, "acme", "room-1"), revoke(store.RevokedKID, "", "2026"), revoke(store.RevokedTenant, "", "acme"),
+	for _, target := range []store.RevocationTarget{
+		{Kind: store.RevokedKey, Name: "shop"}, {Kind: store.RevokedSession, Tenant: "acme", Name: "room-1"},
+		{Kind: store.RevokedKID, Name: "2026"}, {Kind: store.RevokedTenant, Name: "acme"}, {Kind: store.RevokedSession, Tenant: "acme", Name: "room-1"},
 	} {
-		r.Before = revokedAt.Add(time.Duration(i) * time.Minute)
-		latest := r.Before
-		mustAdd(t, f, r)
-		from := f.ValidFrom(&p)
-		issued, before := p, p
-		issued.Issued, before.Issued = from, from.Add(-time.Second)
-		if !from.Equal(latest) || f.Revoked(&issued) || !f.Revoked(&before) {
-			t.Errorf("after %s: %v, want %v", r.RevocationTarget, from, latest)
+		before := p
+		before.Known, before.Issued = f.Latest(), time.Now().Add(time.Hour) // by a clock that is ahead
+		if f.Revoked(&before) {
+			t.Errorf("before %s was revoked", target)
+		}
+		mustAdd(t, f, store.Revocation{RevocationTarget: target})
+		after := p
+		after.Known, after.Issued = f.Latest(), time.Now().Add(-time.Hour) // by a clock that is behind
+		if !f.Revoked(&before) || f.Revoked(&after) {
+			t.Errorf("%s: a token of before is revoked: %v, one of after: %v", target, f.Revoked(&before), f.Revoked(&after))
+		}
+		key := core.SessionKey{Tenant: "acme", Name: "room-1"}
+		if covers := target.Kind == store.RevokedSession || target.Kind == store.RevokedTenant; covers {
+			if f.SessionRevoked(key, before.Issued, before.Known) == nil || f.SessionRevoked(key, after.Issued, after.Known) != nil {
+				t.Errorf("%s: the sessions", target)
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 )
@@ -11,7 +13,18 @@ import (
 // revocations is this instance's copy of the list of revocations.
 type revocations struct {
 	*revocation.Follower
-	nodes chan struct{} // has an element when nodes may have been revoked
+	keyring func() *auth.Keyring
+	nodes   chan struct{} // has an element when nodes may have been revoked
+}
+
+// NodeRevoked reports whether a node is revoked: its name, or the key or the tenant with which it registered. A key that is revoked is so
+// whenever the node registered: an instance that had not read the revocation may have registered it.
+func (r *revocations) NodeRevoked(n *core.Node) bool {
+	if r.Follower.NodeRevoked(n) {
+		return true
+	}
+	key := r.keyring().Key(n.Key)
+	return key != nil && r.Revoked(key)
 }
 
 // enforceRevocations ends what is open on this instance and revoked, and has revoked nodes removed. It is called after every change of the

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
@@ -68,15 +67,6 @@ type Scheduler struct {
 
 	credentials *credentials
 	revocations *revocations
-
-	restorer atomic.Pointer[dispatch.Dispatcher] // restores records after the store was emptied; nil while it is being made
-}
-
-// storeEmptied is called when the store was emptied.
-func (s *Scheduler) storeEmptied() {
-	if jobs := s.restorer.Load(); jobs != nil {
-		jobs.RestoreRecords()
-	}
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -98,11 +88,13 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if err != nil {
 		return nil, err
 	}
-	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, s.storeEmptied, log); err != nil {
+	var emptied restorer
+	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, log); err != nil {
 		return nil, err
 	}
 	s.revocations = &revocations{Follower: revocation.NewFollower(s.Store, log), nodes: make(chan struct{}, 1)}
 	s.credentials.authenticate(s.revocations)
+	s.revocations.keyring = s.credentials.auth.Keyring
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
@@ -124,7 +116,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
-	s.restorer.Store(s.Jobs)
+	emptied.jobs.Store(s.Jobs)
 	nodesCfg := nodesConfig(c, instance)
 	nodesCfg.Events, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, cfg.Auth.NodeSecretRequired(), s.revocations
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)

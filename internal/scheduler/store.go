@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
@@ -54,6 +56,17 @@ func openStore(
 		return nil, nil, fmt.Errorf("%w\nThe address and the credentials of Redis are configured by %s", err, cfg.RedisKeys())
 	}
 	return s, []any{"store", address.String(), "database", address.DB, "key_prefix", c.Phase2.Redis.KeyPrefix}, nil
+}
+
+// restorer writes records again after the store was emptied. The store is made before the dispatcher.
+type restorer struct {
+	jobs atomic.Pointer[dispatch.Dispatcher]
+}
+
+func (r *restorer) restore() {
+	if jobs := r.jobs.Load(); jobs != nil {
+		jobs.RestoreRecords()
+	}
 }
 
 // storeHealth checks whether the store is available, and remembers why it is not.

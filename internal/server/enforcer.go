@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -18,6 +20,7 @@ type enforcer struct {
 	revocations *revocation.Follower
 	hub         *socket.Hub
 	nodes       *nodeconn.Conns
+	registry    *nodes.Registry
 	sessions    *session.Registry
 }
 
@@ -28,7 +31,7 @@ func (e *enforcer) enforce() {
 		caller, ok := owner.(*auth.Principal)
 		return ok && e.revocations.Revoked(caller)
 	}, wire.CloseUnauthorized, errRevoked())
-	e.nodes.CloseIf(e.revocations.NodeNameRevoked, wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "this node is revoked: stop it, or let an operator lift that"))
+	e.nodes.CloseIf(func(id core.NodeID) bool { return nodes.IsRevoked(e.registry, id) }, wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "this node is revoked: stop it, or let an operator lift that"))
 }
 
 // admit records who opened a connection, and closes it if that caller was revoked, or its key removed, since it was authenticated.
@@ -41,7 +44,7 @@ func (e *enforcer) admit(conn *socket.Conn, caller *auth.Principal) {
 
 // judge is the session.Verdict on sessions that are revoked: themselves, or the credential of their connection.
 func (e *enforcer) judge(s *session.Info) (wire.CloseCode, *wire.Error) {
-	r := e.revocations.SessionRevoked(s.SessionKey, s.Started)
+	r := e.revocations.SessionRevoked(s.SessionKey, s.Started, s.Known)
 	switch {
 	case r != nil && r.Ended:
 		return wire.CloseEnded, wire.Errorf(wire.SessionEndedCode, "the session was ended: start another one with a new token, if there is to be one")

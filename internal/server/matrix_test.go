@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -105,6 +107,20 @@ func newMatrixObjects(ts *testScheduler) *matrixObjects {
 	return m
 }
 
+// signToken signs a token of a minter of acme with the secret of the matrix.
+func signToken(t testing.TB, issued, expires time.Time) string {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"iss": "minter-acme", "sub": "room-acme", "aud": "lingua.session", "tenant": "acme", "iat": issued.Unix(), "exp": expires.Unix(),
+	})
+	token.Header["kid"] = "1"
+	text, err := token.SignedString([]byte(matrixSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // addInvalidTokens adds session tokens that are not valid now, and revokes those that are to be revoked.
 func (m *matrixObjects) addInvalidTokens() {
 	t := m.ts.t
@@ -114,14 +130,10 @@ func (m *matrixObjects) addInvalidTokens() {
 		t.Fatal(err)
 	}
 	minter := &auth.Principal{Key: "minter-acme", Role: auth.Minter, Tenant: "acme"}
-	for name, c := range map[string]struct {
-		from time.Time
-		ttl  time.Duration
-	}{"session-expired": {ttl: -time.Minute}, "session-not-yet-valid": {from: time.Now().Add(time.Hour), ttl: 2 * time.Hour}} {
-		if m.tokens[name], _, err = ring.MintSessionAfter(c.from, minter, "room-acme", "acme", c.ttl); err != nil {
-			t.Fatal(err)
-		}
+	if m.tokens["session-expired"], _, err = ring.MintSession(minter, "room-acme", "acme", -time.Minute, time.Time{}); err != nil {
+		t.Fatal(err)
 	}
+	m.tokens["session-not-yet-valid"] = signToken(t, time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))
 	m.tokens["session-revoked"] = m.ts.mint(keySecret("minter-acme"), "room-revoked")
 	m.tokens["session-of-revoked"] = m.ts.mint(keySecret("revoked"), "room-acme")
 	for _, what := range []object{{"key": "revoked"}, {"session": "room-revoked", "tenant_id": "acme"}} {

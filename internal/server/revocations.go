@@ -147,8 +147,12 @@ func viewRevocation(r *store.Revocation) wire.Revocation {
 		ID: r.String(), Kind: string(r.Kind), Name: r.Name, TenantID: string(r.Tenant),
 		AtMS: r.At.UnixMilli(), Ended: r.Ended, By: r.By, Reason: r.Reason,
 	}
-	if !r.Before.IsZero() {
-		v.BeforeMS = r.Before.UnixMilli()
+	before := r.Before
+	if since := r.Since(); since.After(before) {
+		before = since
+	}
+	if !before.IsZero() {
+		v.BeforeMS = before.UnixMilli()
 	}
 	if !r.Until.IsZero() {
 		v.UntilMS = r.Until.UnixMilli()

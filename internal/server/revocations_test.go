@@ -69,14 +69,14 @@ func (ts *testScheduler) mint(key, session string) string {
 // namedSecret signs the session tokens of startSchedulerWithNamedKeys.
 const namedSecret = "a secret of at least thirty-two characters"
 
-// mintUnaware mints a token as an instance does that has not read any revocation, dated not before a time.
-func (ts *testScheduler) mintUnaware(by auth.Principal, from time.Time) string {
+// mintUnaware mints a token as an instance does that has not read any revocation.
+func (ts *testScheduler) mintUnaware(by auth.Principal) string {
 	ts.t.Helper()
 	ring, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}, SessionSecret: namedSecret})
 	if err != nil {
 		ts.t.Fatal(err)
 	}
-	token, _, err := ring.MintSessionAfter(from, &by, "room-1", by.Tenant, time.Hour)
+	token, _, err := ring.MintSession(&by, "room-1", by.Tenant, time.Hour, time.Time{})
 	if err != nil {
 		ts.t.Fatal(err)
 	}
@@ -139,8 +139,8 @@ func TestRevokeKey(t *testing.T) {
 	ts.requestAs(acmeMint, "POST", "/v1/sessions", object{}).expectError(wire.Unauthorized)
 	expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
 	minter := auth.Principal{Key: "acme-mint", Role: auth.Minter, Tenant: "acme"}
-	// An instance that has not read the revocation yet may mint with the key, and date the token after it.
-	expectNotUpgraded(ts, "/ws/session", ts.mintUnaware(minter, time.UnixMilli(r.BeforeMS).Add(time.Second)), wire.Unauthorized)
+	// An instance that has not read the revocation yet may mint with the key.
+	expectNotUpgraded(ts, "/ws/session", ts.mintUnaware(minter), wire.Unauthorized)
 	ts.revoke(object{"key": "acme-gpu"})
 	n.expectClose(wire.Unauthorized, wire.CloseUnauthorized)
 	ts.eventually("the node is removed", func() bool { return ts.requestAs(alice, "GET", "/v1/nodes/acme-1", nil).status == 404 })
@@ -150,9 +150,40 @@ func TestRevokeKey(t *testing.T) {
 	ts.requestAs(alice, "GET", "/v1/nodes/shared-1", nil).decode(&wire.Node{})
 
 	ts.lift("key~acme-mint").decode(&r)
-	ts.dialAs("/ws/session", ts.mintUnaware(minter, time.Time{}), false) // it was refused for the revocation alone
+	ts.dialAs("/ws/session", ts.mintUnaware(minter), false) // it was refused for the revocation alone
 	ts.startSessionAs(token, object{"session_id": "room-1"})
 	ts.lift("key~acme-mint").expectError(wire.NotFound)
+}
+
+// TestTokensBetweenTwoRevocations: a token that was minted after one revocation does not survive the next, however soon that comes. One that is
+// minted after both is valid.
+func TestTokensBetweenTwoRevocations(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	endSession := func() { ts.requestAs(acmeMint, "DELETE", "/v1/sessions/room-1", nil).decode(new(wire.SessionTerminated)) }
+	for name, c := range map[string]struct{ first, second func() }{
+		"a session, twice":            {endSession, endSession},
+		"a session, then its signer":  {endSession, func() { ts.revoke(object{"kid": "session_secret"}) }},
+		"a signer, then the session":  {func() { ts.revoke(object{"kid": "session_secret"}) }, endSession},
+		"a session, then the session": {endSession, func() { ts.revoke(object{"session": "room-1", "tenant_id": "acme"}) }},
+	} {
+		c.first()
+		token := ts.mint(acmeMint, "room-1")
+		s := ts.startSessionAs(token, object{"session_id": "room-1"})
+		c.second()
+		expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
+		if _, _, err := s.ws.Read(t.Context()); err == nil { // an error, and then the close
+			_, _, err = s.ws.Read(t.Context())
+			if err == nil {
+				t.Errorf("%s: the session goes on", name)
+			}
+		}
+		after := ts.mint(acmeMint, "room-1")
+		ts.startSessionAs(after, object{"session_id": "room-1"}).expectOpen("a session of a token that was minted after both: " + name)
+	}
+	between := ts.mint(acmeMint, "room-1")
+	ts.revoke(object{"key": "acme-mint"})
+	expectNotUpgraded(ts, "/ws/session", between, wire.Unauthorized)
 }
 
 // TestRevokeTenant: everything of the tenant is refused and closed, its HTTP nodes are removed and their jobs move.

@@ -129,7 +129,7 @@ func New(o Options) *Server {
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
 	revoked, peers := o.Access.Revocations, &peerLists{bus: o.Bus, client: o.Access.Peers, log: o.Log}
-	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, sessions: o.Sessions}
+	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
 	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth}

@@ -63,8 +63,7 @@ func (h *tokenHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) 
 	id := core.SessionID(in.SessionID)
 	callOf(ctx).concerns("session", in.SessionID, tenant)
 	ring := h.auth.Keyring()
-	from := h.revocations.ValidFrom(&auth.Principal{Key: p.Key, KID: ring.SigningKID(), Tenant: tenant, Session: id})
-	token, expires, err := ring.MintSessionAfter(from, p, id, tenant, ttl)
+	token, expires, err := ring.MintSession(p, id, tenant, ttl, h.revocations.Latest())
 	if err != nil {
 		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret, or auth.keys and auth.signers")
 	}

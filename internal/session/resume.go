@@ -183,7 +183,7 @@ func (r *Registry) tryTakeOver(ctx context.Context, p *ResumeParams) (*Session, 
 	if err := json.Unmarshal(stored.Body, &state); err != nil {
 		return nil, fmt.Errorf("the state of session %s cannot be read: %w", p.Session, err)
 	}
-	if r.cfg.isRevoked(p.key(), state.Started) {
+	if r.cfg.isRevoked(p.key(), &state) {
 		return nil, unknownSession(p.Session)
 	}
 	if !p.authorized(state.TokenHash) {
@@ -234,7 +234,7 @@ func (s *Session) startRestored() bool {
 func restoreSession(ctx context.Context, r *Registry, ref core.SessionRef, state *savedSession) (*Session, error) {
 	s := newSession(r, ref)
 	s.tokenHash, s.settings, s.turns, s.lastPlaced = state.TokenHash, state.Settings, state.Turns, state.LastPlaced
-	s.started = state.Started
+	s.started, s.known = state.Started, state.Known
 	in, o := &s.intake, &s.outbox
 	in.assigned, in.received, in.closed = state.Assigned, state.Assigned, state.Closed
 	o.acked, o.totals = state.Acked, wire.SessionEnded{Results: state.Results, Errors: state.Errors, AudioMS: state.AudioMS}

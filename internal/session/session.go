@@ -23,6 +23,7 @@ type Session struct {
 	tokenHash string          // of the resume token
 	ownership store.Ownership // by which this instance owns the session
 	started   time.Time
+	known     time.Time // the latest revocation that was known where it started
 
 	mu       sync.Mutex
 	settings settings

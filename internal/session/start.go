@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -45,7 +46,7 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 		token = rand.Text()
 	}
 	s.tokenHash = hashToken(token)
-	s.ownership.Epoch, s.started = 1, r.cfg.startTime(&p)
+	s.ownership.Epoch, s.started, s.known = 1, time.Now(), r.cfg.latestRevocation(p.Caller)
 	created, err := r.create(ctx, s)
 	if err == nil && !created {
 		var free bool

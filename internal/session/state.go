@@ -15,6 +15,7 @@ import (
 type savedSession struct {
 	TokenHash                string
 	Started                  time.Time `json:",omitzero"`
+	Known                    time.Time `json:",omitzero"` // the latest revocation that was known where it started
 	Settings                 settings
 	Options                  []core.Options // with which its pending utterances began, each once; the first is the current one
 	Turns                    int64
@@ -43,7 +44,7 @@ type savedUtterance struct {
 // encodeState returns the session's state as it is saved. The caller holds the lock.
 func (s *Session) encodeState() ([]byte, error) {
 	state := savedSession{
-		TokenHash: s.tokenHash, Started: s.started, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
+		TokenHash: s.tokenHash, Started: s.started, Known: s.known, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
 		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed, LastPlaced: s.lastPlaced,
 	}
 	index := map[*optionSet]int{s.options: 0}

@@ -15,10 +15,11 @@ import (
 
 // Revocations says which sessions are revoked. A *revocation.Follower does.
 type Revocations interface {
-	// SessionRevoked returns the entry by which a session that started at a time is revoked; nil when there is none.
-	SessionRevoked(key core.SessionKey, started time.Time) *store.Revocation
-	// ValidFrom returns the earliest time of issue at which a caller with these names is not revoked; zero if at any time.
-	ValidFrom(p *auth.Principal) time.Time
+	// SessionRevoked returns the entry by which a session is revoked that started at a time, on an instance that knew the entries up to
+	// a time; nil when there is none.
+	SessionRevoked(key core.SessionKey, started, known time.Time) *store.Revocation
+	// Latest returns the time of the latest entry that this instance knows.
+	Latest() time.Time
 }
 
 // Info describes a session of this instance.
@@ -27,6 +28,7 @@ type Info struct {
 	Caller     *auth.Principal // of its last connection; nil: it is not known
 	Langs      [2]core.Lang
 	Started    time.Time
+	Known      time.Time // the time of the latest revocation that was known where it started
 	Connected  bool
 	Utterances int64 // that were committed
 	Pending    int   // utterances of these whose terminal message was not sent
@@ -35,7 +37,7 @@ type Info struct {
 // info describes the session. The caller holds the lock.
 func (s *Session) info() *Info {
 	return &Info{
-		SessionKey: s.ref.SessionKey, Caller: s.caller, Langs: s.settings.Langs, Started: s.started, Connected: s.conn != nil,
+		SessionKey: s.ref.SessionKey, Caller: s.caller, Langs: s.settings.Langs, Started: s.started, Known: s.known, Connected: s.conn != nil,
 		Utterances: s.turns, Pending: len(s.outbox.pending),
 	}
 }
@@ -136,23 +138,21 @@ func (s *Session) dropState(ctx context.Context) {
 	})
 }
 
-// isRevoked reports whether a session that started at a time is revoked.
-func (c *Config) isRevoked(key core.SessionKey, started time.Time) bool {
-	return c.Revocations != nil && c.Revocations.SessionRevoked(key, started) != nil
+// isRevoked reports whether a session is revoked, by its saved state.
+func (c *Config) isRevoked(key core.SessionKey, state *savedSession) bool {
+	return c.Revocations != nil && c.Revocations.SessionRevoked(key, state.Started, state.Known) != nil
 }
 
-// startTime is the time at which a session of a caller starts now. A revocation of everything until now covers a part of the future,
-// because clocks differ; a session that starts after it is not covered.
-func (c *Config) startTime(p *StartParams) time.Time {
-	now := time.Now()
-	if c.Revocations == nil {
-		return now
+// latestRevocation is the time of the latest revocation that is known where a session starts: to this instance, or to the one that minted the
+// token of its client.
+func (c *Config) latestRevocation(caller *auth.Principal) (latest time.Time) {
+	if c.Revocations != nil {
+		latest = c.Revocations.Latest()
 	}
-	named := auth.Principal{Tenant: p.Tenant, Session: p.ID}
-	if from := c.Revocations.ValidFrom(&named); from.After(now) {
-		return from
+	if caller != nil && caller.Known.After(latest) {
+		return caller.Known
 	}
-	return now
+	return latest
 }
 
 // dropRevoked drops the stored state of a session if it is revoked: its instance is gone, or has not ended it yet. It reports whether the
@@ -172,7 +172,7 @@ func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (bool, 
 	if err := json.Unmarshal(stored.Body, &state); err != nil {
 		return false, fmt.Errorf("the state of session %s cannot be read: %w", key.Name, err)
 	}
-	if !r.cfg.isRevoked(key, state.Started) {
+	if !r.cfg.isRevoked(key, &state) {
 		return false, nil
 	}
 	held, err := r.store.SaveSession(ctx, store.SaveParams{

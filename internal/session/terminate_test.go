@@ -7,24 +7,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// revokedBefore is the revocation of all sessions that started before a time.
+// revokedBefore is the revocation of all sessions that started where it was not known.
 type revokedBefore struct{ time.Time }
 
-func (r *revokedBefore) SessionRevoked(_ core.SessionKey, started time.Time) *store.Revocation {
-	if started.Before(r.Time) {
-		return &store.Revocation{Before: r.Time}
+func (r *revokedBefore) SessionRevoked(_ core.SessionKey, started, known time.Time) *store.Revocation {
+	if entry := (&store.Revocation{Now: true, At: r.Time}); entry.Covers(started, known) {
+		return entry
 	}
 	return nil
 }
 
-func (r *revokedBefore) ValidFrom(*auth.Principal) time.Time { return r.Time }
+func (r *revokedBefore) Latest() time.Time { return r.Time }
 
 // endSession is the verdict that ends the session of a name.
 func endSession(name core.SessionID) session.Verdict {
@@ -146,7 +145,7 @@ func TestRevokedStateOfADeadInstance(t *testing.T) {
 		revoked.Time = time.Now().Add(5 * time.Second)
 		wantUnknown(t, h, s, conn.resumeToken(t))
 		next, nextConn := h.startNamed("", "s1")
-		if list := h.registry.List(); len(list) != 1 || list[0].Started.Before(revoked.Time) {
+		if list := h.registry.List(); len(list) != 1 || list[0].Known.Before(revoked.Time) {
 			t.Errorf("%+v", list)
 		}
 		h.replaceInstance()

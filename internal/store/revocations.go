@@ -65,9 +65,14 @@ func ParseRevocationTarget(text string) (RevocationTarget, error) {
 // Revocation is an entry of the list of revocations.
 type Revocation struct {
 	RevocationTarget
-	// Before is the time before which what is revoked was issued or began. It is not used for nodes: a name is revoked until that is
-	// lifted.
+	// Before is the time before which what is revoked was issued or began, if the request named one. It is not used for nodes: a name
+	// is revoked until that is lifted.
 	Before time.Time `json:"before,omitzero"`
+	// Now says that everything is revoked that was issued by an instance which did not know this entry. So it does not depend on clocks
+	// whether a token was minted before or after its revocation.
+	Now bool `json:"now,omitempty"`
+	// Unknown is the same for an earlier entry that this one replaces: what was issued without knowledge of that one stays revoked.
+	Unknown time.Time `json:"unknown,omitzero"`
 	// Ended says that a session was ended in the ordinary course, rather than because a credential is not trusted any more.
 	Ended  bool   `json:"ended,omitempty"`
 	Lifted bool   `json:"lifted,omitempty"` // nothing is revoked any more
@@ -80,6 +85,22 @@ type Revocation struct {
 	// Until is when the entry is dropped, on the store's clock; zero: never.
 	Until time.Time `json:"-"`
 }
+
+// Since is the time of the last entry whose knowledge makes what was issued valid; zero: what was issued is judged by its time alone.
+func (r *Revocation) Since() time.Time {
+	if r.Now {
+		return r.At
+	}
+	return r.Unknown
+}
+
+// Covers reports whether the entry is about what was issued, or began, at a time, on an instance that knew the entries up to a time.
+func (r *Revocation) Covers(issued, known time.Time) bool {
+	return issued.Before(r.Before) || known.Before(r.Since())
+}
+
+// CoversTime is Covers for what does not say which entries were known, such as a key: its time counts.
+func (r *Revocation) CoversTime(issued time.Time) bool { return issued.Before(r.Before) || issued.Before(r.Since()) }
 
 // Expired reports whether the entry is dropped at a time of the store's clock.
 func (r *Revocation) Expired(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
