@@ -155,32 +155,46 @@ func (c *Config) latestRevocation(caller *auth.Principal) (latest time.Time) {
 	return latest
 }
 
+// dropTries is how often the state of a revoked session is dropped while another instance writes it, too.
+const dropTries = 5
+
 // dropRevoked drops the stored state of a session if it is revoked: its instance is gone, or has not ended it yet. It reports whether the
 // name is free.
-func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (bool, error) {
+func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (free bool, err error) {
 	if r.cfg.Revocations == nil {
 		return false, nil
 	}
+	for range dropTries {
+		var revoked bool
+		if free, revoked, err = r.tryDropRevoked(ctx, key); free || !revoked || err != nil {
+			return free, err
+		}
+	}
+	return false, nil
+}
+
+// tryDropRevoked is one try of dropRevoked. It reports whether the name is free, and if not, whether there is a revoked session of the name.
+func (r *Registry) tryDropRevoked(ctx context.Context, key core.SessionKey) (free, revoked bool, err error) {
 	stored, err := r.store.LoadSession(ctx, key)
 	if err != nil {
-		return false, r.storeDown(err)
+		return false, false, r.storeDown(err)
 	}
 	if stored.Epoch == 0 {
-		return true, nil // another instance has just dropped it
+		return true, false, nil // another instance has just dropped it
 	}
 	var state savedSession
 	if err := json.Unmarshal(stored.Body, &state); err != nil {
-		return false, fmt.Errorf("the state of session %s cannot be read: %w", key.Name, err)
+		return false, false, fmt.Errorf("the state of session %s cannot be read: %w", key.Name, err)
 	}
 	if !r.cfg.isRevoked(key, &state) {
-		return false, nil
+		return false, false, nil
 	}
 	held, err := r.store.SaveSession(ctx, store.SaveParams{
 		Session:   core.SessionRef{SessionKey: key, Incarnation: stored.Incarnation},
 		Ownership: store.Ownership{Owner: r.cfg.Instance, Epoch: stored.Epoch + 1}, TakeOver: true, Expected: stored.Body, Body: stored.Body, Keep: dropKeep,
 	})
 	if err != nil {
-		return false, r.storeDown(err)
+		return false, false, r.storeDown(err)
 	}
-	return held && backoff.Sleep(ctx, 2*dropKeep), nil
+	return backoff.Sleep(ctx, 2*dropKeep) && held, true, nil
 }

@@ -75,7 +75,8 @@ type RegisterParams struct {
 	// jobs, it gets none for one attempt.
 	Returning bool
 	// RequireSecret refuses the registration of a node that is present with another secret (Node.SecretHash). A node that is present is
-	// never registered for another tenant.
+	// never registered for another tenant. One that takes the name of a node that is gone, without its secret or for another tenant, does
+	// not get its jobs: those that it lists are returned in Cancels.
 	RequireSecret bool
 }
 
@@ -94,7 +95,7 @@ type Registration struct {
 	Kept    []core.Lease // listed by the node: moved to the new epoch
 	Orphans []core.Lease // not listed: their jobs have to be moved
 	Strays  []core.Lease // listed without a lease: adopted, so that their slots count
-	Cancels []ActiveJob  // listed with a lease that was revoked: the node should cancel these
+	Cancels []ActiveJob  // listed with a lease that was revoked, or listed although they are another node's: the node should cancel these
 	Young   bool         // as in HeartbeatResult
 }
 

@@ -16,7 +16,8 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	defer n.mu.Unlock()
 
 	now := s.now()
-	if known && s.isTaken(n, &p, now) {
+	isOther := known && (n.current.Tenant != p.Node.Tenant || p.RequireSecret && n.current.SecretHash != p.Node.SecretHash)
+	if isOther && n.current.Health != core.HealthOffline && n.silence(now) < s.timing.Presence {
 		return store.Registration{}, store.ErrNameTaken
 	}
 	next := p.Node
@@ -36,20 +37,15 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	n.heldUntil = now.add(s.timing.Attempt)
 
 	r := store.Registration{Known: known, Young: s.isYoung(now)}
-	s.reconcileRegistration(n, &p.Activity, &r, now)
+	if isOther { // the jobs of the node that had the name are not its jobs
+		r.Cancels, p.Activity.Active = p.Activity.Active, nil
+	}
+	s.reconcileRegistration(n, &p.Activity, isOther, &r, now)
 	r.Strays = s.adoptStrays(n, &p.Activity, now)
 	s.updateForeign(n, &p.Activity, now)
 	r.NodeStatus = s.status(n, now)
 	s.watchers.publish(store.Change{Node: next.ID, Now: r.NodeStatus})
 	return r, nil
-}
-
-// isTaken reports whether a node is present and a registration does not prove to be its own.
-func (s *Store) isTaken(n *node, p *store.RegisterParams, now moment) bool {
-	if n.current.Health == core.HealthOffline || n.silence(now) >= s.timing.Presence {
-		return false
-	}
-	return n.current.Tenant != p.Node.Tenant || p.RequireSecret && n.current.SecretHash != p.Node.SecretHash
 }
 
 // lockOrCreate finds or creates a node and returns it locked, unless the context has ended by then.
@@ -83,7 +79,8 @@ func (s *Store) lockOrCreate(ctx context.Context, id core.NodeID) (n *node, know
 }
 
 // reconcileRegistration compares the leases of the earlier epoch with the node's list: listed jobs are kept, the others are orphans.
-func (s *Store) reconcileRegistration(n *node, a *store.Activity, r *store.Registration, now moment) {
+// The leases of another node that had the name are revoked: a later registration could list them.
+func (s *Store) reconcileRegistration(n *node, a *store.Activity, isOther bool, r *store.Registration, now moment) {
 	for i := len(n.leases) - 1; i >= 0; i-- {
 		l := &n.leases[i]
 		listed := a.Lists && isListed(a.Active, l)
@@ -103,6 +100,10 @@ func (s *Store) reconcileRegistration(n *node, a *store.Activity, r *store.Regis
 			s.renewLease(l, now)
 		case l.state == core.LeaseRevoked, l.adopted():
 			n.remove(i)
+		case isOther:
+			r.Orphans = append(r.Orphans, s.exportLease(n, l))
+			l.state, l.omitted = core.LeaseRevoked, once
+			s.renewLease(l, now)
 		case s.isYoungReservation(l, now):
 			// The job may be on its way to the node in its new epoch: the acknowledgement, or its absence, decides.
 			s.renewLease(l, now)

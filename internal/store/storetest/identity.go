@@ -2,7 +2,10 @@ package storetest
 
 import (
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -13,6 +16,7 @@ var identityBehaviours = []behaviour{
 	{"a node that is present is registered again only with its secret", testPresentNodeNeedsSecret},
 	{"a node that is not present is registered with any secret", testAbsentNodeNeedsNoSecret},
 	{"a node that is present is never registered for another tenant", testPresentNodeKeepsTenant},
+	{"a node that takes the name of one that is gone does not get its jobs", testNameWithoutJobs},
 	{"a heartbeat keeps the secret of a node", testHeartbeatKeepsSecret},
 }
 
@@ -26,6 +30,48 @@ func registerAs(t *testing.T, h *Harness, secret string, change ...func(*store.R
 	}
 	_, err := h.Store.Register(t.Context(), p)
 	return err
+}
+
+func testNameWithoutJobs(t *testing.T, h *Harness) {
+	for _, c := range []struct {
+		name   string
+		change func(*store.RegisterParams)
+		kept   bool
+	}{
+		{"with its secret", func(*store.RegisterParams) {}, true},
+		{"without its secret", func(p *store.RegisterParams) { p.Node.SecretHash = core.HashSecret("second") }, false},
+		{"for another tenant", func(p *store.RegisterParams) { p.Node.Tenant = "acme" }, false},
+	} {
+		p := store.RegisterParams{Node: declaredNode(core.NodeID("node-"+strings.ReplaceAll(c.name, " ", "-")), 2), Load: core.UnknownLoad, RequireSecret: true}
+		p.Node.SecretHash = core.HashSecret("first")
+		first, err := h.Store.Register(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.mustReserve(t, first.Node, "job-1")
+		h.commit(t, leaseRef(p.Node.ID, "job-1"))
+		h.Wait(h.Timing.Presence + h.Slack)
+		c.change(&p)
+		listed := []store.ActiveJob{{Job: "job-1", Attempt: 1}}
+		p.Activity = store.Activity{Lists: true, Active: listed}
+		next, err := h.Store.Register(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.kept {
+			if len(next.Kept) != 1 || len(next.Orphans)+len(next.Strays)+len(next.Cancels) != 0 {
+				t.Errorf("%s: %+v", c.name, next)
+			}
+			continue
+		}
+		if diff := cmp.Diff(listed, next.Cancels); diff != "" || len(next.Kept)+len(next.Strays) != 0 || len(next.Orphans) != 1 && !h.Repeats {
+			t.Errorf("%s: kept %v, strays %v, orphans %v, cancels (-want +got):\n%s", c.name, next.Kept, next.Strays, next.Orphans, diff)
+		}
+		again, err := h.Store.Register(t.Context(), p) // now with the secret of the registration before
+		if err != nil || len(again.Kept)+len(again.Strays) != 0 || len(again.Cancels) != 1 {
+			t.Errorf("%s, again: kept %v, strays %v, cancels %v, %v", c.name, again.Kept, again.Strays, again.Cancels, err)
+		}
+	}
 }
 
 // wantSecret checks which secret node-a has.

@@ -11,9 +11,15 @@ local lists, counts, current, returning = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local listed, listed_count = listed_jobs(18)
 
 local old = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body')
-if old.epoch and old.offline ~= '1' and now - tonumber(old.seen) < presence then
+local foreign_jobs, is_other = {}, false
+if old.epoch then
   local declared = cjson.decode(old.body)
-  if (declared.tenant or '') ~= ARGV[17] or ARGV[15] == '1' and declared.secret ~= ARGV[16] then return { now, -1 } end
+  is_other = (declared.tenant or '') ~= ARGV[17] or ARGV[15] == '1' and declared.secret ~= ARGV[16]
+  if is_other and old.offline ~= '1' and now - tonumber(old.seen) < presence then return { now, -1 } end
+  if is_other then -- the jobs of the node that had the name are not its jobs
+    for job in pairs(listed) do foreign_jobs[#foreign_jobs + 1] = job end
+    listed, listed_count = {}, 0
+  end
 end
 local t = redis.call('TIME')
 local epoch = t[1] * 1000000 + t[2]
@@ -26,7 +32,7 @@ epoch = string.format('%.0f', epoch)
 
 local tick = tick_of(now)
 local expires = expiry(tick, presence)
-local writes, removed, known, kept, orphans, strays, cancels = {}, {}, {}, {}, {}, {}, {}
+local writes, removed, known, kept, orphans, strays, cancels = {}, {}, {}, {}, {}, {}, foreign_jobs
 local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 for i = 1, #members, 2 do
   local member, lease = members[i], unpack_score(members[i + 1])
@@ -55,6 +61,12 @@ for i = 1, #members, 2 do
       writes[#writes + 1] = pack_score(expires, lease.reserved, lease.state + lease.omitted)
       writes[#writes + 1] = member
     end
+  elseif is_other then
+    -- Another registration of the same node could list it: it can only be cancelled.
+    orphans[#orphans + 1] = member
+    orphans[#orphans + 1] = members[i + 1]
+    writes[#writes + 1] = pack_score(expires, lease.reserved, REVOKED + ONCE)
+    writes[#writes + 1] = member
   elseif is_young_reservation(lease, tick, reserved_ttl) then
     writes[#writes + 1] = pack_score(expires, lease.reserved, lease.state + lease.omitted)
     writes[#writes + 1] = member
