@@ -2,12 +2,14 @@ package scheduler
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // revocations is this instance's copy of the list of revocations.
@@ -15,6 +17,14 @@ type revocations struct {
 	*revocation.Follower
 	keyring func() *auth.Keyring
 	nodes   chan struct{} // has an element when nodes may have been revoked
+}
+
+// newRevocations makes an empty list that follows a store, and makes the credentials be checked against it.
+func newRevocations(c *credentials, st store.Revocations, log *slog.Logger) *revocations {
+	r := &revocations{Follower: revocation.NewFollower(st, log), nodes: make(chan struct{}, 1)}
+	c.authenticate(r)
+	r.keyring = c.auth.Keyring
+	return r
 }
 
 // NodeRevoked reports whether a node is revoked: its name, or the key or the tenant with which it registered. A key that is revoked is so

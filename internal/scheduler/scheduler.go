@@ -27,7 +27,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
-	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -92,9 +91,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, log); err != nil {
 		return nil, err
 	}
-	s.revocations = &revocations{Follower: revocation.NewFollower(s.Store, log), nodes: make(chan struct{}, 1)}
-	s.credentials.authenticate(s.revocations)
-	s.revocations.keyring = s.credentials.auth.Keyring
+	s.revocations = newRevocations(s.credentials, s.Store, log)
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)

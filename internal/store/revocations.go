@@ -100,7 +100,9 @@ func (r *Revocation) Covers(issued, known time.Time) bool {
 }
 
 // CoversTime is Covers for what does not say which entries were known, such as a key: its time counts.
-func (r *Revocation) CoversTime(issued time.Time) bool { return issued.Before(r.Before) || issued.Before(r.Since()) }
+func (r *Revocation) CoversTime(issued time.Time) bool {
+	return issued.Before(r.Before) || issued.Before(r.Since())
+}
 
 // Expired reports whether the entry is dropped at a time of the store's clock.
 func (r *Revocation) Expired(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
