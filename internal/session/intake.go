@@ -34,6 +34,8 @@ type intake struct {
 	open     *utterance
 	replays  []*utterance // utterances that were committed on another instance and whose audio the client sends again, in order
 	closed   closedUtterances
+	// deferred is an utterance_start that came where audio is sent again: the number of the next frame says whether it is repeated, too.
+	deferred *utteranceStart
 
 	pace       paceLimiter
 	noise      noiseFloor
@@ -43,7 +45,17 @@ type intake struct {
 	ping       string      // the payload of the ping that tells a pause from a stall; empty: none is under way
 }
 
+// utteranceStart describes an utterance that its client opens.
+type utteranceStart struct {
+	id      string
+	src     core.Lang
+	request core.RequestID
+}
+
 const (
+	// silenceSaveInterval is how often it is saved that silence belongs to no utterance while nothing else is saved: a client keeps the
+	// audio that another instance could ask for.
+	silenceSaveInterval = 5 * time.Second
 	// maxPendingFactor times MaxUnanswered is how many utterances of a session may be pending before no more can begin. No
 	// speaker gets there.
 	maxPendingFactor = 4
@@ -88,6 +100,16 @@ func (in *intake) begin(id string, src core.Lang, request core.RequestID) *wire.
 	return nil
 }
 
+// openNext handles an utterance_start. An utterance that is open is committed.
+func (in *intake) openNext(start *utteranceStart) *wire.Error {
+	in.commit(utteranceEnd{reason: reasonManual, through: in.received})
+	if closed := in.closed.find(start.id); closed != nil && !closed.Final && closed.Turn > 0 {
+		in.beginPart(closed)
+		return nil
+	}
+	return in.begin(start.id, start.src, start.request)
+}
+
 // beginPart opens a further part of an utterance that has ended. If that utterance had nothing but silence and made no job,
 // beginPart opens it again.
 func (in *intake) beginPart(c *closedUtterance) {
@@ -124,6 +146,14 @@ func (in *intake) receive(f *AudioFrame) *wire.Error {
 			return wire.Invalid("seq", "the next audio frame is %d, not %d", in.received+1, f.Seq)
 		}
 		in.received = f.Seq - 1
+	}
+	if start := in.deferred; start != nil {
+		in.deferred = nil
+		if in.received >= in.assigned {
+			if e := in.openNext(start); e != nil {
+				return e
+			}
+		}
 	}
 	in.received++
 	if e := in.assign(f); e != nil {
@@ -250,12 +280,27 @@ func (in *intake) add(f *AudioFrame) *wire.Error {
 	rules := s.settings.segmentRules()
 	reason, dropped := u.add(&s.settings.Format, &rules, &in.noise, audioPiece{in.received, slices.Clone(f.Data), duration, now})
 	s.registry.audio.Release(dropped)
+	if dropped > 0 {
+		in.dropSilence(u)
+	}
 	if reason != "" {
 		in.commit(utteranceEnd{reason: reason, through: in.received})
 		return nil
 	}
 	in.awaitPause()
 	return nil
+}
+
+// dropSilence records that the frames before the first one of an open utterance belong to none, unless its client described it: the
+// client repeats its utterance_start only with its first frame.
+func (in *intake) dropSilence(u *utterance) {
+	if u.id != "" || u.request != "" || u.src != "" || u.continues != nil {
+		return
+	}
+	in.assigned = max(in.assigned, u.firstSeq-1)
+	if v := &in.session.saver; time.Since(v.savedAt) >= silenceSaveInterval {
+		v.markChanged()
+	}
 }
 
 // endManually ends the open utterance at its client's request. If a pause has ended it before, audio that follows is no
@@ -333,6 +378,7 @@ func (in *intake) hasOpenAudio() bool { return in.open != nil && len(in.open.fra
 
 // connectionChanged restarts the wait for a pause over another connection.
 func (in *intake) connectionChanged(now time.Time) {
+	in.deferred = nil // the client sends it again
 	if in.hasOpenAudio() {
 		in.open.receivedAt = now
 		in.awaitPause()
@@ -341,7 +387,7 @@ func (in *intake) connectionChanged(now time.Time) {
 
 // connectionLost stops the wait for a pause: the rest of the open utterance may arrive over the next connection.
 func (in *intake) connectionLost() {
-	in.ping = ""
+	in.ping, in.deferred = "", nil
 	in.pauseTimer.Stop()
 }
 
