@@ -53,6 +53,8 @@ type Config struct {
 	HasAudio func(job *core.Job) bool
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
+	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
+	Shared bool
 }
 
 // Store is the part of the store that this package uses.

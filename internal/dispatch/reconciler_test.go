@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -257,7 +258,7 @@ func TestRegistrationDuringRetryKeepsTheLease(t *testing.T) {
 
 func TestJobsOfEarlierStoreIncarnation(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runWith(t, func(c *dispatch.Config) { c.Shared = true }, func(h *harness) {
 		// The store has just started; the node runs a job that it received before.
 		stray := []store.ActiveJob{{Job: "job-of-old", Attempt: 2}}
 		if err := h.register("node-a", 2, store.Activity{Lists: true, Active: stray}); err != nil {

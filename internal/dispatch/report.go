@@ -248,6 +248,9 @@ func (p *Reports) readOrRestore(ctx context.Context, id core.JobID) (*core.Job, 
 func (p *Reports) readFailed(ctx context.Context, message string, r *Report, err error) error {
 	adopted := false
 	if errors.Is(err, store.ErrNoJob) {
+		if !p.runner.cfg.Shared {
+			return p.fence(message, r, store.NoJob, nil)
+		}
 		if adopted, err = p.isAdopted(ctx, r); err == nil && !adopted {
 			return p.fence(message, r, store.NoJob, nil)
 		}

@@ -111,7 +111,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
 	})
 	dispatchCfg := dispatchConfig(c, instance)
-	dispatchCfg.HasAudio, dispatchCfg.Fence = s.Audio.Has, s.fence()
+	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
 	nodesCfg := nodesConfig(c, instance)

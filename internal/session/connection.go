@@ -125,21 +125,18 @@ func (c *Connection) Begin(id string, src core.Lang, request core.RequestID) *wi
 		if s.end.requested {
 			return endRequested()
 		}
-		if in.received < in.assigned {
-			return nil // it is repeated with audio that is replayed: the numbers of the frames say where it belongs
-		}
 		if in.open != nil && in.open.id == id && id != "" {
 			return nil // it is repeated
 		}
 		if _, e := s.settings.direction(src); e != nil {
 			return e // and the open utterance stays open
 		}
-		in.commit(utteranceEnd{reason: reasonManual, through: in.received})
-		if closed := in.closed.find(id); closed != nil && !closed.Final && closed.Turn > 0 {
-			in.beginPart(closed)
+		start := &utteranceStart{id, src, request}
+		if in.received < in.assigned {
+			in.deferred = start
 			return nil
 		}
-		return in.begin(id, src, request)
+		return in.openNext(start)
 	})
 }
 

@@ -34,6 +34,8 @@ type intake struct {
 	open     *utterance
 	replays  []*utterance // utterances that were committed on another instance and whose audio the client sends again, in order
 	closed   closedUtterances
+	// deferred is an utterance_start that came where audio is sent again: the number of the next frame says whether it is repeated, too.
+	deferred *utteranceStart
 
 	pace       paceLimiter
 	noise      noiseFloor
@@ -44,6 +46,9 @@ type intake struct {
 }
 
 const (
+	// silenceSaveInterval is how often it is saved that silence belongs to no utterance while nothing else is saved: a client keeps the
+	// audio that another instance could ask for.
+	silenceSaveInterval = 5 * time.Second
 	// maxPendingFactor times MaxUnanswered is how many utterances of a session may be pending before no more can begin. No
 	// speaker gets there.
 	maxPendingFactor = 4
@@ -77,42 +82,6 @@ func (in *intake) stop() {
 	}
 }
 
-// begin opens an utterance.
-func (in *intake) begin(id string, src core.Lang, request core.RequestID) *wire.Error {
-	s := in.session
-	direction, e := s.settings.direction(src)
-	if e != nil {
-		return e
-	}
-	in.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options}
-	return nil
-}
-
-// beginPart opens a further part of an utterance that has ended. If that utterance had nothing but silence and made no job,
-// beginPart opens it again.
-func (in *intake) beginPart(c *closedUtterance) {
-	s := in.session
-	direction, _ := s.settings.direction(c.Src) // it was one of the session's languages, and those do not change
-	in.open = &utterance{session: s, id: c.Name, src: c.Src, request: c.Request, direction: direction, options: s.options}
-	if c.Turn == 0 {
-		return
-	}
-	part := *c
-	part.Parts++
-	in.open.request, in.open.continues = core.RequestID(string(c.Request)+partSeparator+strconv.Itoa(part.Parts)), &part
-}
-
-// checkBegin returns the reason why no utterance can begin now, or nil.
-func (in *intake) checkBegin() *wire.Error {
-	if n := len(in.session.outbox.pending); n >= maxPendingFactor*in.session.registry.cfg.MaxUnanswered {
-		return wire.Errorf(wire.RateLimited, "%d utterances wait for their results: send fewer at once", n).RetryIn(time.Second)
-	}
-	if !in.startLimit.Allow() {
-		return wire.Errorf(wire.RateLimited, "at most %d utterances may begin each second", in.session.registry.cfg.UtteranceRate).RetryIn(time.Second)
-	}
-	return nil
-}
-
 // receive counts a frame of audio and takes it in. A frame that is refused is not counted.
 func (in *intake) receive(f *AudioFrame) *wire.Error {
 	if f.Seq != 0 && f.Seq <= in.received {
@@ -124,6 +93,14 @@ func (in *intake) receive(f *AudioFrame) *wire.Error {
 			return wire.Invalid("seq", "the next audio frame is %d, not %d", in.received+1, f.Seq)
 		}
 		in.received = f.Seq - 1
+	}
+	if start := in.deferred; start != nil {
+		in.deferred = nil
+		if in.received >= in.assigned {
+			if e := in.openNext(start); e != nil {
+				return e
+			}
+		}
 	}
 	in.received++
 	if e := in.assign(f); e != nil {
@@ -250,12 +227,27 @@ func (in *intake) add(f *AudioFrame) *wire.Error {
 	rules := s.settings.segmentRules()
 	reason, dropped := u.add(&s.settings.Format, &rules, &in.noise, audioPiece{in.received, slices.Clone(f.Data), duration, now})
 	s.registry.audio.Release(dropped)
+	if dropped > 0 {
+		in.dropSilence(u)
+	}
 	if reason != "" {
 		in.commit(utteranceEnd{reason: reason, through: in.received})
 		return nil
 	}
 	in.awaitPause()
 	return nil
+}
+
+// dropSilence records that the frames before the first one of an open utterance belong to none, unless its client described it: the
+// client repeats its utterance_start only with its first frame.
+func (in *intake) dropSilence(u *utterance) {
+	if u.id != "" || u.request != "" || u.src != "" || u.continues != nil {
+		return
+	}
+	in.assigned = max(in.assigned, u.firstSeq-1)
+	if v := &in.session.saver; time.Since(v.savedAt) >= silenceSaveInterval {
+		v.markChanged()
+	}
 }
 
 // endManually ends the open utterance at its client's request. If a pause has ended it before, audio that follows is no
@@ -333,6 +325,7 @@ func (in *intake) hasOpenAudio() bool { return in.open != nil && len(in.open.fra
 
 // connectionChanged restarts the wait for a pause over another connection.
 func (in *intake) connectionChanged(now time.Time) {
+	in.deferred = nil // the client sends it again
 	if in.hasOpenAudio() {
 		in.open.receivedAt = now
 		in.awaitPause()
@@ -341,7 +334,7 @@ func (in *intake) connectionChanged(now time.Time) {
 
 // connectionLost stops the wait for a pause: the rest of the open utterance may arrive over the next connection.
 func (in *intake) connectionLost() {
-	in.ping = ""
+	in.ping, in.deferred = "", nil
 	in.pauseTimer.Stop()
 }
 

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -351,4 +352,77 @@ func TestClientMaySkipAudioOfAnUtteranceThatEnded(t *testing.T) {
 			t.Errorf("%d bytes are held", held)
 		}
 	})
+}
+
+// An utterance_start after audio that was left out opens an utterance; the same before audio that is sent again is repeated and opens none.
+func TestUtteranceStartAfterAudioThatWasLeftOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		next int64 // the frame after the utterance_start
+		want string
+	}{"the audio is left out": {5, "u-3 my-request es"}, "the audio is sent again": {1, ""}} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				s, conn := h.start()
+				job := h.commit(s) // frames 1 to 3, and 4 that ends it
+				h.replaceInstance()
+				resumed, next, err := h.resume(s, conn.resumeToken(t), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.complete(job, "a") // its node had the audio
+				synctest.Wait()
+				if e := resumed.Begin("u-3", "es", "my-request"); e != nil {
+					t.Fatal(e)
+				}
+				h.send(resumed, session.AudioFrame{Seq: c.next, Data: tone(100)})
+				h.send(resumed, session.AudioFrame{Seq: c.next + 1, Final: true})
+				synctest.Wait()
+				got := ""
+				for _, m := range next.received("utterance_committed") {
+					if m["utterance_index"] == 1.0 {
+						got = fmt.Sprint(m["utterance_id"], " ", m["request_id"], " ", m["src_lang"])
+					}
+				}
+				if got != c.want {
+					t.Errorf("committed %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Silence that was dropped is not needed again on another instance, also while nothing else is saved.
+func TestSilenceIsNotNeededAgain(t *testing.T) {
+	for name, change := range map[string]func(*session.Connection) *wire.Error{
+		"from the start":       nil,
+		"of a named utterance": func(s *session.Connection) *wire.Error { return s.Begin("u-1", "", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				s, conn := h.start()
+				if change != nil {
+					if e := change(s); e != nil {
+						t.Fatal(e)
+					}
+				}
+				const frames = 1200 // two minutes
+				for seq := int64(1); seq <= frames; seq++ {
+					h.send(s, session.AudioFrame{Seq: seq, Data: make([]byte, len(tone(100)))})
+					time.Sleep(100 * time.Millisecond)
+				}
+				h.replaceInstance()
+				_, next, err := h.resume(s, conn.resumeToken(t), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				needed := frames + 1 - int64(next.last(t, "session_resumed")["next_audio_seq"].(float64))
+				if change == nil && needed > 100 {
+					t.Errorf("%d frames of silence are needed again, want at most those of 10 seconds", needed)
+				}
+				if change != nil && needed != frames {
+					t.Errorf("%d frames are needed again, want all: the client repeats its utterance_start only with the first", needed)
+				}
+			})
+		})
+	}
 }
