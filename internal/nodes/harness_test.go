@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -123,6 +124,8 @@ func wantCode(t *testing.T, err error, code wire.Code) {
 
 // fakeJobs records what the registry passes to the dispatcher.
 type fakeJobs struct {
+	mu sync.Mutex // for tests that register several nodes at once
+
 	epoch                          core.Epoch
 	rebound, strays, orphans, late []core.JobID
 	moved                          []core.NodeID
@@ -149,11 +152,15 @@ func jobsOf(leases []core.Lease) []core.JobID {
 }
 
 func (f *fakeJobs) RebindJobs(_ context.Context, epoch core.Epoch, leases []core.Lease) ([]store.ActiveJob, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.epoch, f.rebound = epoch, append(f.rebound, jobsOf(leases)...)
 	return f.stopOf(leases), f.rebindErr
 }
 
 func (f *fakeJobs) ResolveStrays(_ context.Context, _ core.Epoch, leases []core.Lease, _ bool) []store.ActiveJob {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.strays = append(f.strays, jobsOf(leases)...)
 	return f.stopOf(leases)
 }
@@ -169,7 +176,11 @@ func (f *fakeJobs) stopOf(leases []core.Lease) []store.ActiveJob {
 	return stop
 }
 
-func (f *fakeJobs) MoveOrphans(leases []core.Lease) { f.orphans = append(f.orphans, jobsOf(leases)...) }
+func (f *fakeJobs) MoveOrphans(leases []core.Lease) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.orphans = append(f.orphans, jobsOf(leases)...)
+}
 
 func (f *fakeJobs) MoveOverdue(leases []core.Lease) { f.late = append(f.late, jobsOf(leases)...) }
 
@@ -179,6 +190,8 @@ func (f *fakeJobs) MoveJobsOfNode(_ context.Context, node core.NodeID) (int, err
 }
 
 func (f *fakeJobs) NotifyFreeSlots(n *fleet.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if n != nil {
 		f.notified = append(f.notified, n.ID())
 	}
