@@ -1,11 +1,9 @@
 package server
 
 import (
-	"errors"
 	"net/http"
 	"reflect"
 	"slices"
-	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -58,11 +56,10 @@ func readAuditQuery(r *http.Request) (auditQuery, *wire.Error) {
 				return q, wire.Invalid("outcome", "there is no outcome %s; one of %v", wire.Quote(text), store.AuditOutcomes())
 			}
 		case "limit":
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 1 || n > maxEvents {
-				return q, wire.Invalid("limit", "must be a number between 1 and %d", maxEvents)
+			var e *wire.Error
+			if q.limit, e = readLogLimit(text); e != nil {
+				return q, e
 			}
-			q.limit = n
 		default:
 			return q, wire.Invalid(wire.Quote(name), "is not known; use after, key, action, outcome or limit")
 		}
@@ -90,11 +87,8 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 		read.Limit = store.MaxLogEntries // the log has no index, and is small
 	}
 	page, err := h.log.ReadAudit(r.Context(), read)
-	switch {
-	case errors.Is(err, store.ErrBadPosition):
-		return nil, wire.Invalid("after", "%s is no position in the audit log; use next of an earlier answer, or leave it out", wire.Quote(q.after))
-	case err != nil:
-		return nil, store.Unavailable()
+	if err != nil {
+		return nil, logReadError(err, q.after)
 	}
 	list := wire.AuditList{Entries: []wire.AuditEntry{}, Next: q.after, Gap: page.Gap}
 	for i := range page.Entries {

@@ -38,6 +38,23 @@ const (
 	maxEvents     = 1000
 )
 
+// readLogLimit parses how many entries of a log a request asks for.
+func readLogLimit(text string) (int, *wire.Error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxEvents {
+		return 0, wire.Invalid("limit", "must be a number between 1 and %d", maxEvents)
+	}
+	return n, nil
+}
+
+// logReadError is the answer to a request for a log that could not be read after a position.
+func logReadError(err error, after string) *wire.Error {
+	if errors.Is(err, store.ErrBadPosition) {
+		return wire.Invalid("after", "%s is no position in this log; use next of an earlier answer, or leave it out", wire.Quote(after))
+	}
+	return store.Unavailable()
+}
+
 // eventQuery is what a request asks for.
 type eventQuery struct {
 	after, kind, node string
@@ -61,11 +78,10 @@ func readEventQuery(r *http.Request) (eventQuery, *wire.Error) {
 			}
 			q.node = text
 		case "limit":
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 1 || n > maxEvents {
-				return q, wire.Invalid("limit", "must be a number between 1 and %d", maxEvents)
+			var e *wire.Error
+			if q.limit, e = readLogLimit(text); e != nil {
+				return q, e
 			}
-			q.limit = n
 		default:
 			return q, wire.Invalid(wire.Quote(name), "is not known; use after, kind, node or limit")
 		}
@@ -87,11 +103,8 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 		read.Limit = maxEvents // the newest that match are among these, or are older
 	}
 	page, err := h.log.ReadEvents(r.Context(), read)
-	switch {
-	case errors.Is(err, store.ErrBadPosition):
-		return nil, wire.Invalid("after", "%s is no position in the event log; use next of an earlier answer, or leave it out", wire.Quote(q.after))
-	case err != nil:
-		return nil, store.Unavailable()
+	if err != nil {
+		return nil, logReadError(err, q.after)
 	}
 	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
 	for _, e := range page.Entries {
