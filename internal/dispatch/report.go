@@ -256,7 +256,8 @@ func (p *Reports) readFailed(ctx context.Context, message string, r *Report, err
 		}
 	}
 	if adopted {
-		return store.Unavailable() // the node sends it again
+		return wire.FieldErrorf(wire.SchedulerDependencyDown, "job_id",
+			"the store was emptied, and job %s is not known again yet: send it again", r.Job).RetryIn(time.Second)
 	}
 	p.store.recordError(message, err)
 	return storeError(ctx)

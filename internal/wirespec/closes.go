@@ -77,7 +77,7 @@ func Closes() []CloseInfo {
 			"connect again, and resume; read faster",
 		},
 		{
-			wire.CloseNameInUse, []wire.Code{wire.NameInUse}, "`node_register` under the name of a node that is present, without its `resume_token`",
+			wire.CloseNameInUse, []wire.Code{wire.NameInUse}, "`node_register` under the name of a node that is present, without its `resume_token`, where secrets are required (`auth.require_node_secret`, the default with keys); elsewhere it replaces that connection",
 			"connect again after `retry_after_ms`: the name is free when that node has been gone for a while; otherwise two programs use the same name",
 		},
 		{
