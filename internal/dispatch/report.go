@@ -229,6 +229,9 @@ func (p *Reports) readHeld(ctx context.Context, message string, r *Report) (*cor
 // isAdopted reports whether a job was adopted from the node's list and may have a record soon: the store was emptied, and the instance that
 // dispatched the job has not restored its record yet. If no instance does, a later heartbeat of the node is answered with its cancellation.
 func (p *Reports) isAdopted(ctx context.Context, r *Report) (bool, error) {
+	if !p.runner.cfg.Shared {
+		return false, nil // there is no other instance
+	}
 	leases, err := p.store.Orphans(ctx, r.Node)
 	return slices.ContainsFunc(leases, func(l core.Lease) bool {
 		return l.Job == r.Job && l.Attempt == r.Attempt && l.Token == "" && l.State == core.LeaseRunning
@@ -246,18 +249,15 @@ func (p *Reports) readOrRestore(ctx context.Context, id core.JobID) (*core.Job, 
 
 // readFailed returns the error for a node whose message could not be compared with the record.
 func (p *Reports) readFailed(ctx context.Context, message string, r *Report, err error) error {
-	adopted := false
 	if errors.Is(err, store.ErrNoJob) {
-		if !p.runner.cfg.Shared {
+		var adopted bool
+		switch adopted, err = p.isAdopted(ctx, r); {
+		case adopted:
+			return wire.FieldErrorf(wire.SchedulerDependencyDown, "job_id",
+				"the store was emptied, and job %s is not known again yet: send it again", r.Job).RetryIn(time.Second)
+		case err == nil:
 			return p.fence(message, r, store.NoJob, nil)
 		}
-		if adopted, err = p.isAdopted(ctx, r); err == nil && !adopted {
-			return p.fence(message, r, store.NoJob, nil)
-		}
-	}
-	if adopted {
-		return wire.FieldErrorf(wire.SchedulerDependencyDown, "job_id",
-			"the store was emptied, and job %s is not known again yet: send it again", r.Job).RetryIn(time.Second)
 	}
 	p.store.recordError(message, err)
 	return storeError(ctx)

@@ -37,6 +37,7 @@ type Follower struct {
 	store    store.Revocations
 	log      *slog.Logger
 	list     atomic.Pointer[list]
+	latest   atomic.Int64 // the time of the latest entry of the list in microseconds; 0: it is empty
 	ready    atomic.Bool
 	onChange []func()
 
@@ -89,7 +90,12 @@ func (f *Follower) NodeNameRevoked(id core.NodeID) bool {
 }
 
 // Latest returns the time of the latest entry that this instance knows, on the store's clock.
-func (f *Follower) Latest() time.Time { return f.current().latest() }
+func (f *Follower) Latest() time.Time {
+	if f == nil || f.latest.Load() == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(f.latest.Load())
+}
 
 // Entries returns the entries that are in force, in the order of their targets.
 func (f *Follower) Entries() []store.Revocation { return f.current().inForce() }
@@ -163,6 +169,7 @@ func (f *Follower) apply(entries []store.Revocation, now time.Time) {
 	merged, changed := f.current().merge(entries, now)
 	if changed {
 		f.list.Store(&merged)
+		f.latest.Store(max(0, merged.latest().UnixMicro())) // the zero time, of an empty list, is negative
 	}
 	f.mu.Unlock()
 	if changed {
