@@ -248,7 +248,12 @@ func tone(ms int) []byte {
 // startScheduler runs a scheduler until the test ends and returns its URL.
 func startScheduler(t *testing.T, cfg config.Config) string {
 	t.Helper()
-	s := newSchedulerWith(t, cfg, nil)
+	return serve(t, newSchedulerWith(t, cfg, nil))
+}
+
+// serve runs a scheduler until the test ends and returns its URL.
+func serve(t *testing.T, s *scheduler.Scheduler) string {
+	t.Helper()
 	l, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)

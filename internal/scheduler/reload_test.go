@@ -107,25 +107,6 @@ func startRotation(t *testing.T, instances int) *rotation {
 	return r
 }
 
-// serve runs a scheduler until the test ends and returns its URL.
-func serve(t *testing.T, s *scheduler.Scheduler) string {
-	t.Helper()
-	l, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return "http://" + l.Addr().String()
-}
-
 func (r *rotation) anyURL() string { return r.urls[rand.N(len(r.urls))] }
 
 // secret is the secret of a credential that callers use now.
