@@ -12,9 +12,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -134,13 +136,36 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 	if dispatch.Expired(ctx) {
 		return fmt.Errorf("%w: it was too late to send it", dispatch.ErrRefused)
 	}
+	return c.send(req)
+}
+
+// send sends a request and classifies the outcome. After one send that was not answered, no refusal is certain: it may have arrived.
+func (c *Caller) send(req *http.Request) error {
+	req, sends := repeatable(req)
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return classifyError(err)
+		return certain(classifyError(err), sends.Load() == 0)
 	}
 	defer resp.Body.Close()
 	response, _ := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
-	return classifyResponse(resp.StatusCode, response)
+	return certain(classifyResponse(resp.StatusCode, response), sends.Load() == 1)
+}
+
+// certain returns the outcome of a delivery, but not as a refusal if the refusal is not certain.
+func certain(err error, isCertain bool) error {
+	if !isCertain && (errors.Is(err, dispatch.ErrRefused) || errors.Is(err, dispatch.ErrBusy)) {
+		return errBroken
+	}
+	return err
+}
+
+// repeatable returns a request that the HTTP client may send once more, over a new connection, if the node closed the kept one while the
+// request was being written: a node takes the same assignment once. sends counts how often it was sent.
+func repeatable(req *http.Request) (_ *http.Request, sends *atomic.Int32) {
+	req.Header["Idempotency-Key"] = nil // tells the client; an empty header is not sent
+	sends = new(atomic.Int32)
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { sends.Add(1) }}
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace)), sends
 }
 
 var (

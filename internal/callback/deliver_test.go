@@ -173,6 +173,51 @@ func TestCutConnection(t *testing.T) {
 	}
 }
 
+// TestClosedKeptConnection checks that a job is sent again over a new connection if the node closes the kept one instead of an answer. What
+// the node answers then counts only if it accepts the job: the first request may have arrived.
+func TestClosedKeptConnection(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		repeat func(w http.ResponseWriter)
+		want   outcome
+	}{
+		{"accepted", func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, delivered},
+		{"busy", func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) }, unknown},
+		{"not found", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, unknown},
+		{"not listening", nil, unknown},
+	} {
+		var requests atomic.Int32
+		srv := httptest.NewUnstartedServer(nil)
+		srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			switch requests.Add(1) {
+			case 1: // its connection is kept
+			case 2:
+				if c.repeat == nil {
+					_ = srv.Listener.Close()
+				}
+				panic(http.ErrAbortHandler)
+			default:
+				c.repeat(w)
+			}
+		})
+		srv.Start()
+		caller := newCaller(t, callback.Config{})
+		if err := deliver(t, caller, srv.URL); err != nil {
+			t.Fatal(err)
+		}
+		err := deliver(t, caller, srv.URL)
+		if got := outcomeOf(err); got != c.want {
+			t.Errorf("%s: want %s, got %s (%v)", c.name, c.want, got, err)
+		}
+		if c.repeat != nil && requests.Load() != 3 {
+			t.Errorf("%s: the node got %d requests, want 3", c.name, requests.Load())
+		}
+		srv.Close()
+	}
+}
+
 // TestRedirectIsNotFollowed checks that a node cannot redirect the scheduler to another address.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()

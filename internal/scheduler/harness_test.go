@@ -157,7 +157,7 @@ func retryWhileDown(t *testing.T, operation func() error) {
 	waitUntil(t, "an answer", waitLimit, func() bool {
 		err := operation()
 		var e *wire.Error
-		if errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown {
+		if errors.Is(err, store.ErrDown) || errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown {
 			return false
 		}
 		if err != nil {

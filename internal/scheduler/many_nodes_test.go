@@ -114,7 +114,13 @@ type manyHeartbeats struct {
 	cluster  cluster
 	ids      []core.NodeID
 	interval time.Duration
-	alive    atomic.Int64 // how many nodes, from the first on, send heartbeats
+	alive    atomic.Int64   // how many nodes, from the first on, send heartbeats
+	accepted []atomic.Int64 // when a heartbeat of each node was last accepted, in ns
+}
+
+// sinceAccepted returns how long ago a heartbeat of the i-th node was last accepted.
+func (c *manyHeartbeats) sinceAccepted(i int) time.Duration {
+	return time.Since(time.Unix(0, c.accepted[i].Load()))
 }
 
 // send sends heartbeats until the context ends, spread over the interval.
@@ -126,7 +132,10 @@ func (c *manyHeartbeats) send(ctx context.Context) {
 			for round := 0; backoff.Sleep(ctx, c.interval/parts); round++ {
 				for i := round%parts + at*parts; i < int(c.alive.Load()); i += 16 * parts {
 					b := nodes.Heartbeat{Node: c.ids[i], Activity: store.Activity{Lists: true}}
-					_, _ = c.cluster[i%len(c.cluster)].Nodes.Heartbeat(ctx, b) // the next one makes up for one that failed
+					// The next heartbeat makes up for one that failed.
+					if _, err := c.cluster[i%len(c.cluster)].Nodes.Heartbeat(ctx, b); err == nil {
+						c.accepted[i].Store(time.Now().UnixNano())
+					}
 				}
 			}
 		})
@@ -154,10 +163,14 @@ func (c *manyHeartbeats) measureDispatches(ctx context.Context, name string) (ti
 	return sorted(times), refused
 }
 
-// longestSilence returns for how long any instance took one of the first nodes for silent, and how many of them were not in a fleet.
+// longestSilence returns for how long any instance took one of the first nodes for silent, and how many of them were not in a fleet. A node
+// counts only if one of its last two heartbeats was accepted: on a busy machine Redis may not answer in time.
 func (c *manyHeartbeats) longestSilence(first int) (silence time.Duration, missing int) {
 	for _, in := range c.cluster {
-		for _, id := range c.ids[:first] {
+		for i, id := range c.ids[:first] {
+			if c.sinceAccepted(i) > 2*c.interval {
+				continue
+			}
 			n := in.Fleet.Node(id)
 			if n == nil {
 				missing++
@@ -203,6 +216,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 	healthy := *manyNodes / 50
 	all := &manyHeartbeats{t: t, cluster: instances, interval: c.Nodes.HeartbeatIntervalMS.Duration()}
 	all.ids = registerMany(t, instances[0], *manyNodes, func(int) nodes.Patch { return declaration("en", "zh") })
+	all.accepted = make([]atomic.Int64, *manyNodes)
 	all.alive.Store(int64(*manyNodes))
 	ctx, stop := context.WithCancel(t.Context())
 	var beating sync.WaitGroup

@@ -56,6 +56,9 @@ func (a *API) do(ctx context.Context, method, path string, body []byte, out any)
 	if err != nil {
 		return err
 	}
+	// Every request may be repeated, so the HTTP client may send it once more if the scheduler closed the kept connection meanwhile. The
+	// header is empty, so it is not sent.
+	req.Header["Idempotency-Key"] = nil
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
