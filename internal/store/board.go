@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Board holds short-lived facts that instances share: debounces, rate limits, locks and published snapshots.
+// Board holds short-lived facts that instances share: debounces, rate limits and locks.
 type Board interface {
 	// Debounce reports true for the first call of a key, and false for every other until the window of the first has passed. Each
 	// call counts: it is not idempotent.
@@ -18,10 +18,6 @@ type Board interface {
 	Lock(ctx context.Context, p LockParams) (Lock, error)
 	// Unlock releases a lock if the holder has it, and does nothing otherwise.
 	Unlock(ctx context.Context, p LockParams) error
-	// SaveSnapshot publishes a value under a name for TTL and replaces the one before.
-	SaveSnapshot(ctx context.Context, p SnapshotParams) error
-	// LoadSnapshot returns a published value, nil when there is none or it has expired.
-	LoadSnapshot(ctx context.Context, name string) ([]byte, error)
 }
 
 // AllowParams describes a rate: Limit uses in each Window.
@@ -42,11 +38,4 @@ type LockParams struct {
 type Lock struct {
 	Held  bool  // by the caller
 	Fence int64 // of the current holder
-}
-
-// SnapshotParams describes a published value.
-type SnapshotParams struct {
-	Name string
-	Body []byte
-	TTL  time.Duration
 }

@@ -47,6 +47,7 @@ type Store interface {
 	Inboxes
 	AbandonedInboxes
 	Board
+	Stats
 
 	// Ping returns nil if the store would accept a write now.
 	Ping(ctx context.Context) error

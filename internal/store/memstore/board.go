@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ type board struct {
 	rates     map[string]rate
 	locks     map[string]lock
 	fence     int64 // of the last lock that was acquired; one counter for all locks, so that an expired lock can be dropped
-	snapshots map[string]snapshot
 	sweeper   sweeper
 }
 
@@ -31,16 +29,10 @@ type lock struct {
 	expires moment
 }
 
-type snapshot struct {
-	body    []byte
-	expires moment
-}
-
 func (b *board) init() {
 	b.debounced = make(map[string]moment)
 	b.rates = make(map[string]rate)
 	b.locks = make(map[string]lock)
-	b.snapshots = make(map[string]snapshot)
 }
 
 // sweep drops expired facts.
@@ -59,11 +51,6 @@ func (b *board) sweep(now moment) {
 		for k, l := range b.locks {
 			if expired(l.expires, now) {
 				delete(b.locks, k)
-			}
-		}
-		for k, s := range b.snapshots {
-			if expired(s.expires, now) {
-				delete(b.snapshots, k)
 			}
 		}
 	})
@@ -147,27 +134,4 @@ func (s *Store) Unlock(ctx context.Context, p store.LockParams) error {
 		delete(s.board.locks, p.Name)
 	}
 	return nil
-}
-
-// SaveSnapshot implements store.Board.
-func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
-	s.board.mu.Lock()
-	defer s.board.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	now := s.now()
-	s.board.sweep(now)
-	s.board.snapshots[p.Name] = snapshot{body: slices.Clone(p.Body), expires: now.add(p.TTL)}
-	return nil
-}
-
-// LoadSnapshot implements store.Board.
-func (s *Store) LoadSnapshot(_ context.Context, name string) ([]byte, error) {
-	s.board.mu.Lock()
-	defer s.board.mu.Unlock()
-	if snap, ok := s.board.snapshots[name]; ok && !expired(snap.expires, s.now()) {
-		return slices.Clone(snap.body), nil
-	}
-	return nil, nil
 }

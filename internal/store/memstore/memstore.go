@@ -34,6 +34,7 @@ type Store struct {
 	audit       logOf[store.AuditEntry]
 	revocations revocations
 	board       board
+	stats       stats
 	instances   instances
 }
 
@@ -57,6 +58,8 @@ func New(timing store.Timing) *Store {
 	s.revocations.entries = make(map[store.RevocationTarget]store.Revocation)
 	s.instances.byID = make(map[core.InstanceID]*instance)
 	s.board.init()
+	s.stats.counts = make(map[core.InstanceID]value)
+	s.stats.parts = make(map[string][]byte)
 	return s
 }
 

@@ -46,16 +46,3 @@ func (s *Store) Unlock(ctx context.Context, p store.LockParams) error {
 	_, _, err := s.client.runScript(ctx, &scriptUnlock, []string{lock}, p.Holder)
 	return err
 }
-
-// SaveSnapshot implements store.Board.
-func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
-	if err := s.setValue(ctx, s.keys.snapshot(p.Name), p.Body, p.TTL); err != nil {
-		return fmt.Errorf("save snapshot: %w", err)
-	}
-	return nil
-}
-
-// LoadSnapshot implements store.Board.
-func (s *Store) LoadSnapshot(ctx context.Context, name string) ([]byte, error) {
-	return s.getValue(ctx, s.keys.snapshot(name))
-}

@@ -104,7 +104,15 @@ func (k keys) lock(name string) (lock, fence string) {
 	return base, base + ":fence"
 }
 
-func (k keys) snapshot(name string) string { return k.prefix + ":v1:stats:snapshot:" + name }
+// counts returns the key of what an instance has counted.
+func (k keys) counts(id core.InstanceID) string {
+	return k.prefix + ":v1:stats:counts:{instance:" + string(id) + "}"
+}
+
+func (k keys) snapshot() string { return k.prefix + ":v1:stats:snapshot" }
+
+// history returns the key of the history of the stats.
+func (k keys) history() string { return k.prefix + ":v1:stats:history" }
 
 func (k keys) ping() string { return k.prefix + ":v1:ping" }
 

@@ -207,8 +207,16 @@ var boardLostReplies = []lostReply{
 	{name: "unlock", command: "unlock", prepare: after(withNothing, acquireLock("me")), call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		return "", s.Unlock(ctx, store.LockParams{Name: x.name, Holder: "me"})
 	}},
-	{name: "snapshot", command: "SET", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		return "", s.SaveSnapshot(ctx, store.SnapshotParams{Name: x.name, Body: []byte("body"), TTL: time.Minute})
+	{name: "counts", command: "SET", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return "", s.SaveCounts(ctx, store.CountsParams{ID: core.InstanceID(x.name), Body: []byte("body"), TTL: time.Minute})
+	}},
+	{name: "snapshot", command: "save_snapshot", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, _ *subject) (string, error) {
+		saved, err := s.SaveSnapshot(ctx, store.SnapshotParams{Fence: 1, Body: []byte("body"), TTL: time.Minute})
+		return fmt.Sprint(saved), err
+	}},
+	{name: "history", command: "save_history", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		saved, err := s.SaveHistory(ctx, store.HistoryParams{Fence: 1, Parts: map[string][]byte{x.name: []byte("body")}, TTL: time.Minute})
+		return fmt.Sprint(saved), err
 	}},
 	{name: "add revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		r, err := s.AddRevocation(ctx, x.revocation())

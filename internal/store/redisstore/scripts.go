@@ -62,6 +62,9 @@ var (
 	scriptLock            = loadScript("lock")
 	scriptUnlock          = loadScript("unlock")
 	scriptIncarnation     = loadScript("incarnation")
+	scriptSaveSnapshot    = loadScript("save_snapshot")
+	scriptSnapshot        = loadScript("snapshot")
+	scriptSaveHistory     = loadScript("save_history")
 )
 
 // How a score contains a lease, and how a compact reply contains a code and a count; scripts/lib.lua says why.

@@ -13,7 +13,6 @@ var boardBehaviours = []behaviour{
 	{"a debounce is true once per window", testDebounce},
 	{"a rate allows its limit in each window", testAllow},
 	{"a lock has one holder, and its fence grows with every change of holder", testLock},
-	{"a snapshot is loaded until it expires", testSnapshot},
 }
 
 func testDebounce(t *testing.T, h *Harness) {
@@ -93,23 +92,5 @@ func testLock(t *testing.T, h *Harness) {
 	}
 	if c := acquire("a"); !c.Held || c.Fence <= b.Fence {
 		t.Errorf("a released lock: %+v after %+v", c, b)
-	}
-}
-
-func testSnapshot(t *testing.T, h *Harness) {
-	if got, err := h.Store.LoadSnapshot(t.Context(), "stats"); err != nil || got != nil {
-		t.Errorf("before it was saved: %q, %v", got, err)
-	}
-	for _, body := range []string{"one", "two"} {
-		if err := h.Store.SaveSnapshot(t.Context(), store.SnapshotParams{Name: "stats", Body: []byte(body), TTL: h.Timing.Presence}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := h.Store.LoadSnapshot(t.Context(), "stats"); err != nil || string(got) != "two" {
-		t.Errorf("load: %q, %v", got, err)
-	}
-	h.Wait(h.Timing.Presence + h.Slack)
-	if got, err := h.Store.LoadSnapshot(t.Context(), "stats"); err != nil || got != nil {
-		t.Errorf("after it expired: %q, %v", got, err)
 	}
 }

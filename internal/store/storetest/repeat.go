@@ -139,12 +139,28 @@ func (r RepeatingStore) SaveSession(ctx context.Context, p store.SaveParams) (bo
 	return r.Store.SaveSession(ctx, p)
 }
 
-// SaveSnapshot implements store.Board.
-func (r RepeatingStore) SaveSnapshot(ctx context.Context, p store.SnapshotParams) error {
-	if err := r.Store.SaveSnapshot(ctx, p); err != nil {
+// SaveCounts implements store.Stats.
+func (r RepeatingStore) SaveCounts(ctx context.Context, p store.CountsParams) error {
+	if err := r.Store.SaveCounts(ctx, p); err != nil {
 		return err
 	}
+	return r.Store.SaveCounts(ctx, p)
+}
+
+// SaveSnapshot implements store.Stats.
+func (r RepeatingStore) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool, error) {
+	if saved, err := r.Store.SaveSnapshot(ctx, p); err != nil {
+		return saved, err
+	}
 	return r.Store.SaveSnapshot(ctx, p)
+}
+
+// SaveHistory implements store.Stats.
+func (r RepeatingStore) SaveHistory(ctx context.Context, p store.HistoryParams) (bool, error) {
+	if saved, err := r.Store.SaveHistory(ctx, p); err != nil {
+		return saved, err
+	}
+	return r.Store.SaveHistory(ctx, p)
 }
 
 // Announce implements store.Instances.

@@ -39,9 +39,6 @@ func testSaveSession(t *testing.T, h *Harness) {
 	if diff := cmp.Diff(want, h.load(t)); diff != "" {
 		t.Errorf("the last saved state (-want +got):\n%s", diff)
 	}
-	if got, err := h.Store.LoadSnapshot(t.Context(), "room-1"); err != nil || got != nil {
-		t.Errorf("the state of a session is loaded as a snapshot: %q, %v", got, err)
-	}
 	h.Wait(h.Timing.Presence + h.Slack)
 	if got := h.load(t); got.Epoch != 0 {
 		t.Errorf("after its expiry: %+v", got)

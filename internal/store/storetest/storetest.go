@@ -45,6 +45,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Inboxes", inboxBehaviours},
 		{"Abandoned inboxes and dead letters", deadLetterBehaviours},
 		{"Board", boardBehaviours},
+		{"Stats", statsBehaviours},
 		{"Crashes", crashBehaviours},
 	}
 	for _, group := range groups {

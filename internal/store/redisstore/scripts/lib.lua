@@ -191,3 +191,6 @@ local function read_fields(key, ...)
   for i, name in ipairs(names) do fields[name] = values[i] end
   return fields
 end
+
+-- Reports whether a hash was written with a higher fence than this one. Fences are shorter than the digits of a Lua number.
+local function is_fenced(key, fence) return tonumber(redis.call('HGET', key, 'fence') or 0) > tonumber(fence) end

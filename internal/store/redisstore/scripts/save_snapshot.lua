@@ -1,0 +1,11 @@
+-- Publishes a snapshot, unless the current one has a higher fence. A repeated call does not make the snapshot younger.
+-- KEYS  snapshot
+-- ARGV  not_after, fence, body, ttl in ms
+-- Returns {now, 1 if it was published, else 0}.
+local now = clock()
+if is_late(now) then return { now } end
+if is_fenced(KEYS[1], ARGV[2]) then return { now, 0 } end
+if redis.call('HGET', KEYS[1], 'body') ~= ARGV[3] then redis.call('HSET', KEYS[1], 'body', ARGV[3], 'published', now) end
+redis.call('HSET', KEYS[1], 'fence', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return { now, 1 }

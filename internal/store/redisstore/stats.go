@@ -1,0 +1,99 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// SaveCounts implements store.Stats.
+func (s *Store) SaveCounts(ctx context.Context, p store.CountsParams) error {
+	if err := s.setValue(ctx, s.keys.counts(p.ID), p.Body, p.TTL); err != nil {
+		return fmt.Errorf("save counts: %w", err)
+	}
+	return nil
+}
+
+// Counts implements store.Stats.
+func (s *Store) Counts(ctx context.Context, ids ...core.InstanceID) ([][]byte, error) {
+	bodies := make([][]byte, 0, len(ids))
+	for from := 0; from < len(ids); from += batchSize {
+		batch := ids[from:min(from+batchSize, len(ids))]
+		cmds := make([]rueidis.Completed, len(batch))
+		for i, id := range batch {
+			cmds[i] = s.client.redis.B().Get().Key(s.keys.counts(id)).Build()
+		}
+		results, err := s.client.doMulti(s.client.beginCall(ctx), cmds)
+		if err != nil {
+			return nil, fmt.Errorf("counts: %w", err)
+		}
+		for _, r := range results {
+			body, err := r.AsBytes()
+			if err = convertError(err); err != nil && !rueidis.IsRedisNil(err) {
+				return nil, fmt.Errorf("counts: %w", err)
+			}
+			bodies = append(bodies, body)
+		}
+	}
+	return bodies, nil
+}
+
+// SaveSnapshot implements store.Stats.
+func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool, error) {
+	_, r, err := s.client.runScript(ctx, &scriptSaveSnapshot, []string{s.keys.snapshot()}, strconv.FormatInt(p.Fence, 10), string(p.Body), millis(p.TTL))
+	if err != nil {
+		return false, err
+	}
+	return r.int(0) == 1, nil
+}
+
+// LoadSnapshot implements store.Stats.
+func (s *Store) LoadSnapshot(ctx context.Context) (store.Snapshot, error) {
+	now, r, err := s.client.readScript(ctx, &scriptSnapshot, []string{s.keys.snapshot()})
+	if err != nil || r.isNil(0) {
+		return store.Snapshot{}, err
+	}
+	return store.Snapshot{Fence: r.int(0), Body: []byte(r.text(2)), Age: max(0, time.Duration(now-r.int(1))*time.Millisecond)}, nil
+}
+
+// partPrefix begins the fields of the history's hash that are parts of it.
+const partPrefix = "part:"
+
+// SaveHistory implements store.Stats.
+func (s *Store) SaveHistory(ctx context.Context, p store.HistoryParams) (bool, error) {
+	args := []string{strconv.FormatInt(p.Fence, 10), millis(p.TTL)}
+	for name, body := range p.Parts {
+		args = append(args, partPrefix+name, string(body))
+	}
+	_, r, err := s.client.runScript(ctx, &scriptSaveHistory, []string{s.keys.history()}, args...)
+	if err != nil {
+		return false, err
+	}
+	return r.int(0) == 1, nil
+}
+
+// LoadHistory implements store.Stats.
+func (s *Store) LoadHistory(ctx context.Context) (map[string][]byte, error) {
+	m, err := s.client.command(ctx, s.client.redis.B().Hgetall().Key(s.keys.history()).Build())
+	if err != nil {
+		return nil, fmt.Errorf("load history: %w", err)
+	}
+	fields, err := m.AsStrMap()
+	if err != nil {
+		return nil, fmt.Errorf("load history: %w", err)
+	}
+	parts := make(map[string][]byte, len(fields))
+	for field, body := range fields {
+		if name, ok := strings.CutPrefix(field, partPrefix); ok {
+			parts[name] = []byte(body)
+		}
+	}
+	return parts, nil
+}
