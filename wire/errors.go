@@ -35,6 +35,8 @@ const (
 	AllCandidatesFullOrFailed Code = "ALL_CANDIDATES_FULL_OR_FAILED"
 	SchedulerDependencyDown   Code = "SCHEDULER_DEPENDENCY_DOWN"
 	DeadlineExceeded          Code = "DEADLINE_EXCEEDED"
+
+	StatsNotReady Code = "STATS_NOT_READY"
 )
 
 // Retryable reports whether the same request, unchanged, may succeed later. A code that this version of the package does

@@ -35,6 +35,7 @@ type cli struct {
 	Events    eventsCmd    `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
 	Audit     auditCmd     `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`
 	Instances instancesCmd `cmd:"" help:"List the scheduler instances that share a fleet."`
+	Stats     statsCmd     `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
 	Explain   explainCmd   `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
 	Drain     drainCmd     `cmd:"" help:"Give a node no new jobs; those that it has continue."`

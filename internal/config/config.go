@@ -74,6 +74,7 @@ type Scheduler struct {
 	ModelNotAvailable ModelNotAvailable `toml:"model_not_available" envPrefix:"MODEL_NOT_AVAILABLE_"`
 	Segmentation      Segmentation      `toml:"web_task_segmentation" envPrefix:"WEB_TASK_SEGMENTATION_"`
 	Sessions          Sessions          `toml:"sessions" envPrefix:"SESSIONS_"`
+	Stats             Stats             `toml:"stats" envPrefix:"STATS_"`
 	Observability     Observability     `toml:"observability" envPrefix:"OBSERVABILITY_"`
 	Phase2            Phase2            `toml:"phase2" envPrefix:"PHASE2_"`
 }
@@ -142,6 +143,12 @@ type ModelNotAvailable struct {
 	NodeRatePerMinute int     `toml:"node_rate_per_minute" env:"NODE_RATE_PER_MINUTE" doc:"Maximum number of such reports of a node a minute."`
 }
 
+// Stats configures the statistics of the fleet, GET /api/v1/stats.
+type Stats struct {
+	IntervalSeconds Seconds `toml:"interval_seconds" env:"INTERVAL_SECONDS" doc:"How often one of the instances computes the statistics of the fleet for all: every 5 to 10 seconds. Set the same on all instances."`
+	TTLSeconds      Seconds `toml:"ttl_seconds" env:"TTL_SECONDS" doc:"How long they stay in the store after they were computed: 30 to 60 seconds. An instance goes on answering with its last copy."`
+}
+
 // Observability configures warnings.
 type Observability struct {
 	PathWarnMS Millis `toml:"path_warn_ms" env:"PATH_WARN_MS" doc:"A request that takes longer is counted as slow and logged."`
@@ -170,6 +177,7 @@ func Default() Config {
 				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16, UtteranceRate: 5, OutboxKB: 1024, AudioBufferMB: 256,
 				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
 			},
+			Stats:         Stats{IntervalSeconds: 5, TTLSeconds: 45},
 			Observability: Observability{PathWarnMS: 50},
 			Phase2:        Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 		},

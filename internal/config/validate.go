@@ -213,6 +213,8 @@ func (c *Config) validateLimits(v *validator) {
 	v.requireYear(markKey, int64(m.MarkTTLSeconds), time.Second)
 	v.requireMin(markKey, int64(m.MarkTTLSeconds), 1)
 	v.requireMin("scheduler.model_not_available.node_rate_per_minute", int64(m.NodeRatePerMinute), 1)
+	v.requireRange("scheduler.stats.interval_seconds", int64(c.Scheduler.Stats.IntervalSeconds), 5, 10)
+	v.requireRange("scheduler.stats.ttl_seconds", int64(c.Scheduler.Stats.TTLSeconds), 30, 60)
 	v.requireYear(slowKey, int64(o.PathWarnMS), time.Millisecond)
 	v.requireMin(slowKey, int64(o.PathWarnMS), 1)
 }

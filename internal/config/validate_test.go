@@ -139,6 +139,10 @@ var rules = []struct {
 
 	{"scheduler.model_not_available.mark_ttl_seconds", "none", func(c *Config) { c.Scheduler.ModelNotAvailable.MarkTTLSeconds = 0 }},
 	{"scheduler.model_not_available.node_rate_per_minute", "none", func(c *Config) { c.Scheduler.ModelNotAvailable.NodeRatePerMinute = 0 }},
+	{"scheduler.stats.interval_seconds", "too short", func(c *Config) { c.Scheduler.Stats.IntervalSeconds = 4 }},
+	{"scheduler.stats.interval_seconds", "too long", func(c *Config) { c.Scheduler.Stats.IntervalSeconds = 11 }},
+	{"scheduler.stats.ttl_seconds", "too short", func(c *Config) { c.Scheduler.Stats.TTLSeconds = 29 }},
+	{"scheduler.stats.ttl_seconds", "too long", func(c *Config) { c.Scheduler.Stats.TTLSeconds = 61 }},
 	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
 }
 

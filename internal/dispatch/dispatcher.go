@@ -33,6 +33,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Config configures a Dispatcher.
@@ -53,6 +54,8 @@ type Config struct {
 	HasAudio func(job *core.Job) bool
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
+	// Observer is told what becomes of requests and jobs; nil: nobody is.
+	Observer Observer
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
 }
@@ -77,6 +80,15 @@ type Outcomes interface {
 	AudioWanted(ctx context.Context, job *core.Job)
 	// NotifyEnded notifies another instance that a job which it dispatched has ended. Nothing depends on its arrival.
 	NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID)
+}
+
+// Observer is told what becomes of requests and jobs, for statistics. Its methods are called on the path of every job: they must not wait
+// for anything.
+type Observer interface {
+	// JobEnded is called on the instance that decided the end of a job.
+	JobEnded(job *core.Job)
+	// RequestRefused is called for a request that got no node.
+	RequestRefused(d core.Direction, code wire.Code)
 }
 
 // Dispatcher accepts requests and runs their jobs. Make one with New; stop it with Drain and Close.

@@ -61,11 +61,17 @@ type Scheduler struct {
 	receiver  *bus.Receiver
 	follower  *fleet.Follower
 	caller    *callback.Caller
-	events    *events.Recorder
-	audit     *audit.Recorder
+	recorders
 
 	credentials *credentials
 	revocations *revocations
+	stats       *stats
+}
+
+// recorders write the logs of the store.
+type recorders struct {
+	events *events.Recorder
+	audit  *audit.Recorder
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -110,7 +116,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
 		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
 	})
+	s.stats = newStats(&c.Stats, instance, s.Store, s.Fleet, s.Bus, s.sharesStore(), s.Metrics, s.events, log)
 	dispatchCfg := dispatchConfig(c, instance)
+	dispatchCfg.Observer = s.stats.counter
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
@@ -137,7 +145,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
-		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Stats: s.stats.reader, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(),
@@ -145,14 +153,22 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	_ = s.revocations.Read(ctx) // after an error this instance is not ready, and refuses requests, until the follower has read them
 	s.revocations.OnChange(s.enforceRevocations)
 	s.credentials.replaced = s.Server.CloseRemovedKeys
-	if s.sharesStore() && !s.credentials.auth.Keyring().Empty() && len(cfg.Auth.ClusterSecrets) == 0 {
-		log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
-	}
-	if !s.credentials.auth.Keyring().Empty() && cfg.Auth.RequireNodeSecret == nil {
-		log.Warn("auth.require_node_secret is not set: with keys it is true, and HTTP nodes must send the node_token of their registration; false accepts reports without it")
-	}
+	s.warnOfUnsetKeys()
 	s.registerMetrics()
 	return s, nil
+}
+
+// warnOfUnsetKeys logs what the configuration leaves to a default that its author may not expect.
+func (s *Scheduler) warnOfUnsetKeys() {
+	if s.credentials.auth.Keyring().Empty() {
+		return
+	}
+	if s.sharesStore() && len(s.cfg.Auth.ClusterSecrets) == 0 {
+		s.log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
+	}
+	if s.cfg.Auth.RequireNodeSecret == nil {
+		s.log.Warn("auth.require_node_secret is not set: with keys it is true, and HTTP nodes must send the node_token of their registration; false accepts reports without it")
+	}
 }
 
 // ReopenAudit opens the audit file again, after it was renamed by a log rotation.
@@ -188,6 +204,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.receiver.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.revocations.Run(loops) })
+	background.Go(func() { s.stats.run(loops) })
 	background.Go(func() { s.removeRevokedNodes(loops) })
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })

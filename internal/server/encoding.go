@@ -123,12 +123,17 @@ func writeJSON(w http.ResponseWriter, status int, out any) {
 		http.Error(w, `{"error":"INTERNAL","detail":"the answer could not be encoded"}`, http.StatusInternalServerError)
 		return
 	}
+	writeEncoded(w, status, buf.Bytes())
+}
+
+// writeEncoded writes an answer that is JSON already.
+func writeEncoded(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(buf.Len()))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	writeBody(w, buf.Bytes())
+	writeBody(w, body)
 }
 
 // maxPage is the maximum number of entries on a page of a list.

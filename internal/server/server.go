@@ -56,6 +56,8 @@ type Options struct {
 	// Audio has the audio of jobs, AudioURLs the URLs at which nodes fetch it.
 	Audio     *audio.Buffer
 	AudioURLs audio.URLs
+	// Stats has the statistics of the fleet.
+	Stats StatsReader
 	// Bus reaches the other instances.
 	Bus *bus.Bus
 	// Auth authenticates callers.
@@ -146,6 +148,7 @@ func New(o Options) *Server {
 		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, enforcer: enforcer, sessions: newSessionServer(&o, enforcer),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
+	s.status.stats = &statsHandlers{responder: p, reader: o.Stats, metrics: o.Metrics}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
 	s.handler = s.mount(s.routes())
 	return s

@@ -26,12 +26,13 @@ type statusHandlers struct {
 	partial  func() bool
 	stopping *atomic.Bool
 	pings    sharedCheck
+	stats    *statsHandlers
 
 	revocations *revocation.Follower
 }
 
 func (h *statusHandlers) routes() []route {
-	return []route{
+	return append(h.stats.routes(), []route{
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
 			out: reflect.TypeFor[wire.VersionResponse](),
@@ -48,7 +49,7 @@ func (h *statusHandlers) routes() []route {
 			method: "GET", path: "/metrics", rule: metricsReaders, tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
 			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP,
 		},
-	}
+	}...)
 }
 
 func (h *statusHandlers) live(*http.Request) (any, error) {

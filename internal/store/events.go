@@ -25,13 +25,14 @@ const (
 	EventDeadLetter       EventKind = "dead_letter"       // a message between instances could not be handled
 	EventStoreDown        EventKind = "store_down"        // an instance could not use the store
 	EventStoreUp          EventKind = "store_up"          // the store answered the instance again
+	EventStatsLeader      EventKind = "stats_leader"      // an instance began to compute the statistics for all
 )
 
 // EventKinds lists every kind.
 func EventKinds() []EventKind {
 	return []EventKind{
 		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed,
-		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp,
+		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader,
 	}
 }
 

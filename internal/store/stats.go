@@ -16,8 +16,9 @@ type Stats interface {
 	Counts(ctx context.Context, ids ...core.InstanceID) ([][]byte, error)
 	// SaveSnapshot publishes a snapshot, and reports whether it did: not if the current one has a higher fence.
 	SaveSnapshot(ctx context.Context, p SnapshotParams) (bool, error)
-	// LoadSnapshot returns the current snapshot. Its body is nil when there is none or it has expired.
-	LoadSnapshot(ctx context.Context) (Snapshot, error)
+	// LoadSnapshot returns the current snapshot, without its body if it is the known one. The zero Snapshot means that there is none, or
+	// that it has expired; as the known one, that none is known.
+	LoadSnapshot(ctx context.Context, known SnapshotID) (Snapshot, error)
 	// SaveHistory replaces parts of the history, and reports whether it did: not if a part was written with a higher fence before. All
 	// parts expire at the same time: TTL after the last call.
 	SaveHistory(ctx context.Context, p HistoryParams) (bool, error)
@@ -39,11 +40,17 @@ type SnapshotParams struct {
 	TTL   time.Duration
 }
 
+// SnapshotID identifies a published snapshot.
+type SnapshotID struct {
+	Fence     int64
+	Published int64 // when it was published, in milliseconds on the clock of the store
+}
+
 // Snapshot is a published snapshot.
 type Snapshot struct {
-	Fence int64
-	Body  []byte
-	Age   time.Duration // since it was published
+	SnapshotID
+	Body []byte
+	Age  time.Duration // since it was published
 }
 
 // HistoryParams describes a change of the history.

@@ -22,6 +22,7 @@ type Metrics struct {
 	Store
 	Sessions
 	Bus
+	Stats
 }
 
 // New makes the metrics and their registry.
@@ -42,6 +43,7 @@ func New() *Metrics {
 		Store:    newStore(f),
 		Sessions: newSessions(f),
 		Bus:      newBus(f),
+		Stats:    newStats(f),
 	}
 }
 

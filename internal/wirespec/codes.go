@@ -38,6 +38,8 @@ var codes = map[wire.Code]codeInfo{
 	wire.AllCandidatesFullOrFailed: {status: http.StatusServiceUnavailable},
 	wire.SchedulerDependencyDown:   {status: http.StatusServiceUnavailable},
 	wire.DeadlineExceeded:          {status: http.StatusGatewayTimeout},
+
+	wire.StatsNotReady: {status: http.StatusServiceUnavailable},
 }
 
 // Codes returns every error code, sorted.

@@ -88,6 +88,8 @@ var wantCodes = map[wire.Code]meaning{
 	"ALL_CANDIDATES_FULL_OR_FAILED": {Status: 503},
 	"SCHEDULER_DEPENDENCY_DOWN":     {Status: 503},
 	"DEADLINE_EXCEEDED":             {Status: 504},
+
+	"STATS_NOT_READY": {Status: 503},
 }
 
 func TestCodeTable(t *testing.T) {
@@ -163,7 +165,7 @@ func TestCodesThatShareAStatus(t *testing.T) {
 	want := map[int][]wire.Code{
 		409: {wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
 		422: {wire.ConfigInvalid, wire.RequestMismatch},
-		503: {wire.AllCandidatesFullOrFailed, wire.NameInUse, wire.NoCapableNode, wire.SchedulerDependencyDown},
+		503: {wire.AllCandidatesFullOrFailed, wire.NameInUse, wire.NoCapableNode, wire.SchedulerDependencyDown, wire.StatsNotReady},
 	}
 	if diff := cmp.Diff(want, shared); diff != "" {
 		t.Errorf("codes by status (-want +got):\n%s", diff)

@@ -82,14 +82,19 @@ func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool,
 }
 
 // LoadSnapshot implements store.Stats.
-func (s *Store) LoadSnapshot(context.Context) (store.Snapshot, error) {
+func (s *Store) LoadSnapshot(_ context.Context, known store.SnapshotID) (store.Snapshot, error) {
 	s.stats.mu.Lock()
 	defer s.stats.mu.Unlock()
 	snap, now := &s.stats.snapshot, s.now()
 	if expired(snap.expires, now) {
 		return store.Snapshot{}, nil
 	}
-	return store.Snapshot{Fence: snap.fence, Body: slices.Clone(snap.body), Age: now.since(snap.at)}, nil
+	id := store.SnapshotID{Fence: snap.fence, Published: s.time(snap.at).UnixMilli()}
+	loaded := store.Snapshot{SnapshotID: id, Age: now.since(snap.at)}
+	if id != known {
+		loaded.Body = slices.Clone(snap.body)
+	}
+	return loaded, nil
 }
 
 // SaveHistory implements store.Stats.

@@ -55,12 +55,18 @@ func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool,
 }
 
 // LoadSnapshot implements store.Stats.
-func (s *Store) LoadSnapshot(ctx context.Context) (store.Snapshot, error) {
-	now, r, err := s.client.readScript(ctx, &scriptSnapshot, []string{s.keys.snapshot()})
+func (s *Store) LoadSnapshot(ctx context.Context, known store.SnapshotID) (store.Snapshot, error) {
+	now, r, err := s.client.readScript(ctx, &scriptSnapshot, []string{s.keys.snapshot()},
+		strconv.FormatInt(known.Fence, 10), strconv.FormatInt(known.Published, 10))
 	if err != nil || r.isNil(0) {
 		return store.Snapshot{}, err
 	}
-	return store.Snapshot{Fence: r.int(0), Body: []byte(r.text(2)), Age: max(0, time.Duration(now-r.int(1))*time.Millisecond)}, nil
+	snap := store.Snapshot{SnapshotID: store.SnapshotID{Fence: r.int(0), Published: r.int(1)}}
+	snap.Age = max(0, time.Duration(now-snap.Published)*time.Millisecond)
+	if !r.isNil(2) {
+		snap.Body = []byte(r.text(2))
+	}
+	return snap, nil
 }
 
 // partPrefix begins the fields of the history's hash that are parts of it.

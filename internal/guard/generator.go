@@ -1,0 +1,214 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Generator computes snapshots of the statistics: the leader's, which it publishes, and one for this instance alone when there is none.
+type Generator struct {
+	Instance core.InstanceID
+	Stats    store.Stats
+	Fleet    *fleet.Fleet
+	Peers    func(context.Context) ([]bus.Peer, error)
+	Interval time.Duration // between two snapshots
+	TTL      time.Duration // of a snapshot, after which it is gone
+	Log      *slog.Logger
+
+	mu       sync.Mutex // held while a snapshot is computed
+	survey   *survey
+	surveyed time.Time     // when the survey ended
+	took     time.Duration // how long the survey took
+}
+
+const (
+	historyTTL = 25 * time.Hour
+	// surveyShare bounds what the pass over all nodes costs: it takes at most one surveyShare-th of the time of one core.
+	surveyShare = 50
+)
+
+// Lead publishes snapshots with a fence until the context ends, or until a leader with a higher fence has published one.
+func (g *Generator) Lead(ctx context.Context, fence int64) {
+	var past *history
+	for {
+		began := time.Now()
+		saved := true
+		err := func() (err error) {
+			if past == nil {
+				if past, err = g.loadHistory(ctx); err != nil {
+					return err
+				}
+			}
+			saved, err = g.step(ctx, fence, past)
+			return err
+		}()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			g.Log.Warn("no snapshot of the statistics was published", "fence", fence, "error", err)
+		case !saved:
+			g.Log.Warn("another instance publishes snapshots of the statistics by now", "fence", fence)
+			return
+		}
+		if !backoff.Sleep(ctx, g.Interval-time.Since(began)) {
+			return
+		}
+	}
+}
+
+func (g *Generator) loadHistory(ctx context.Context) (*history, error) {
+	parts, err := g.Stats.LoadHistory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return decodeHistory(parts), nil
+}
+
+// step adds the counts of all instances to the history and publishes a snapshot. It reports whether the store accepted the fence.
+func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	peers, err := g.Peers(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := g.addCounts(ctx, past, peers, now); err != nil {
+		return false, err
+	}
+	parts, err := past.parts(now)
+	if err != nil {
+		return false, err
+	}
+	if saved, err = g.Stats.SaveHistory(ctx, store.HistoryParams{Fence: fence, Parts: parts, TTL: historyTTL}); err != nil || !saved {
+		return saved, err
+	}
+	body, err := json.Marshal(g.compute(past, peers, fence, now))
+	if err != nil {
+		return false, err
+	}
+	return g.Stats.SaveSnapshot(ctx, store.SnapshotParams{Fence: fence, Body: body, TTL: g.TTL})
+}
+
+// Generate computes a snapshot from what the store has, and publishes nothing.
+func (g *Generator) Generate(ctx context.Context) (*wire.Stats, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	past, err := g.loadHistory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	peers, err := g.Peers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return g.compute(past, peers, 0, time.Now()), nil
+}
+
+// addCounts adds what all instances have published. The last counts of an instance that has ended are read until they expire.
+func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Peer, now time.Time) error {
+	var ids []core.InstanceID
+	present := make(map[core.InstanceID]bool)
+	for i := range peers {
+		ids = append(ids, peers[i].ID)
+		present[peers[i].ID] = peers[i].Present
+	}
+	for id := range past.counted {
+		if _, listed := present[id]; !listed {
+			ids = append(ids, id)
+		}
+	}
+	bodies, err := g.Stats.Counts(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i, body := range bodies {
+		if body == nil {
+			continue
+		}
+		present[ids[i]] = true
+		var p published
+		if err := json.Unmarshal(body, &p); err != nil { // of another version
+			g.Log.Warn("the counts of an instance cannot be read; the statistics lack them", "instance", ids[i], "error", err)
+			continue
+		}
+		past.add(ids[i], p, now)
+	}
+	past.retain(present)
+	return nil
+}
+
+// compute makes a snapshot. The pass over all nodes is repeated only if it is cheap, or long ago.
+func (g *Generator) compute(past *history, peers []bus.Peer, fence int64, now time.Time) *wire.Stats {
+	day := past.sum(quarters, quarters.length, now)
+	if g.survey == nil || time.Since(g.surveyed) >= surveyShare*g.took {
+		began := time.Now()
+		g.survey = surveyFleet(g.Fleet, wantedDirections(day))
+		g.surveyed = time.Now()
+		g.took = g.surveyed.Sub(began)
+	}
+	s := &wire.Stats{
+		GeneratedMS: now.UnixMilli(), GeneratedBy: string(g.Instance), Fence: fence,
+		Nodes: g.survey.nodes, Coverage: g.survey.coverage, Compute: g.survey.compute,
+	}
+	recent, hour := past.sum(minutes, recentMinutes, now), past.sum(minutes, minutes.length, now)
+	s.Jobs = wire.StatsJobs{Last5m: outcomesOf(recent), LastHour: outcomesOf(hour), LastDay: outcomesOf(day)}
+	s.Languages = wire.StatsLanguages{Last5m: useOf(recent), LastHour: useOf(hour), LastDay: useOf(day)}
+	for i := range peers {
+		switch p := &peers[i]; {
+		case !p.Present:
+			s.Instances.Absent++
+		default:
+			s.Instances.Present++
+			s.Sessions += p.Sessions
+			s.InFlight += p.Jobs
+			if p.Draining {
+				s.Instances.Draining++
+			}
+		}
+	}
+	return s
+}
+
+// recentMinutes is the shortest period of a snapshot.
+const recentMinutes = 5
+
+// wantedDirections returns the directions that were requested in a period, the most requested first.
+func wantedDirections(t tally) []core.Direction {
+	var wanted []core.Direction
+	for _, c := range []counts{t.Directions, t.Refused} {
+		names, _ := c.largest(maxListed)
+		for _, name := range names {
+			if d, ok := parseDirection(name); ok && len(wanted) < maxListed && !slices.Contains(wanted, d) {
+				wanted = append(wanted, d)
+			}
+		}
+	}
+	return wanted
+}
+
+func outcomesOf(t tally) wire.StatsOutcomes {
+	return wire.StatsOutcomes{Total: t.Outcomes.sum(), Outcomes: t.Outcomes, Reasons: t.Reasons}
+}
+
+func useOf(t tally) wire.StatsUse {
+	names, rest := t.Directions.largest(maxListed)
+	u := wire.StatsUse{Directions: make([]wire.DirectionUse, 0, len(names)), Other: rest, Total: t.Directions.sum()}
+	for _, name := range names {
+		d, _ := parseDirection(name)
+		u.Directions = append(u.Directions, wire.DirectionUse{SrcLang: string(d.Src), TgtLang: string(d.Tgt), Jobs: t.Directions[name]})
+	}
+	return u
+}

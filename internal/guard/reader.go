@@ -1,0 +1,147 @@
+package guard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Reader has this instance's copy of the current snapshot. A request gets that copy, however old it is: it never waits, and computes
+// nothing.
+type Reader struct {
+	stats     store.Stats
+	generator *Generator
+	kind      string // of the store
+	log       *slog.Logger
+
+	current   atomic.Pointer[answer] // nil: there was none yet
+	reachable atomic.Bool            // the store answered the last read
+	wanted    chan struct{}          // a request found no snapshot
+}
+
+// NewReader makes a reader of the snapshots in a store of a kind. If there is none, the generator computes one.
+func NewReader(st store.Stats, generator *Generator, kind string, log *slog.Logger) *Reader {
+	return &Reader{stats: st, generator: generator, kind: kind, log: log, wanted: make(chan struct{}, 1)}
+}
+
+// answer is a snapshot as a request gets it, but for what depends on the time of the request.
+type answer struct {
+	id    store.SnapshotID
+	stats *wire.Stats
+	rest  []byte        // the encoded snapshot, without its opening brace and the fields of StatsAge
+	age   time.Duration // at read
+	read  time.Time
+}
+
+const (
+	readInterval = time.Second
+	// generateInterval is the least time between two snapshots that are computed because there was none.
+	generateInterval = 30 * time.Second
+	// notReadyRetry is when a request that found no snapshot may find one.
+	notReadyRetry = time.Second
+	// staleIntervals is how many intervals old a snapshot is when it counts as stale.
+	staleIntervals = 3
+)
+
+// Answer returns the current snapshot as JSON, and whether it is stale.
+func (r *Reader) Answer() (body []byte, stale bool, err *wire.Error) {
+	a := r.current.Load()
+	if a == nil {
+		select {
+		case r.wanted <- struct{}{}:
+		default:
+		}
+		return nil, false, wire.Errorf(wire.StatsNotReady, "no statistics were computed yet: try again in a moment").RetryIn(notReadyRetry)
+	}
+	live := r.age(a)
+	head, _ := json.Marshal(live) // of plain fields: it cannot fail
+	body = make([]byte, 0, len(head)+len(a.rest))
+	body = append(append(body, head[:len(head)-1]...), ',')
+	return append(body, a.rest...), live.Stale, nil
+}
+
+// Snapshot returns the current snapshot; nil if there was none yet.
+func (r *Reader) Snapshot() *wire.Stats {
+	a := r.current.Load()
+	if a == nil {
+		return nil
+	}
+	s := *a.stats
+	s.StatsAge = r.age(a)
+	return &s
+}
+
+func (r *Reader) age(a *answer) wire.StatsAge {
+	age, reachable := a.age+time.Since(a.read), r.reachable.Load()
+	return wire.StatsAge{
+		AgeMS: age.Milliseconds(), Stale: !reachable || age > staleIntervals*r.generator.Interval,
+		Store: wire.StatsStore{Kind: r.kind, Reachable: reachable},
+	}
+}
+
+// Run reads the snapshot again and again until the context ends.
+func (r *Reader) Run(ctx context.Context) {
+	var generating sync.WaitGroup
+	defer generating.Wait()
+	var generated time.Time
+	for {
+		r.read(ctx)
+		wanted := r.wanted
+		if r.current.Load() != nil || !generated.IsZero() && time.Since(generated) < generateInterval {
+			wanted = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wanted:
+			generated = time.Now()
+			generating.Go(func() { r.generate(ctx) })
+		case <-time.After(backoff.Jitter(readInterval, 0.1)):
+		}
+	}
+}
+
+// read reads the snapshot from the store, if it is another one. When there is none, or the store does not answer, the last one stays.
+func (r *Reader) read(ctx context.Context) {
+	var known store.SnapshotID
+	last := r.current.Load()
+	if last != nil {
+		known = last.id
+	}
+	snap, err := r.stats.LoadSnapshot(ctx, known)
+	r.reachable.Store(err == nil)
+	if err != nil || snap.Body == nil {
+		return
+	}
+	var s wire.Stats
+	if err := json.Unmarshal(snap.Body, &s); err != nil { // of another version
+		r.log.Warn("the snapshot of the statistics cannot be read", "error", err)
+		return
+	}
+	r.current.Store(newAnswer(snap, &s))
+}
+
+// generate computes a snapshot for this instance, unless one was published meanwhile.
+func (r *Reader) generate(ctx context.Context) {
+	s, err := r.generator.Generate(ctx)
+	if err != nil {
+		return // the requests are answered that there is none
+	}
+	r.current.CompareAndSwap(nil, newAnswer(store.Snapshot{}, s))
+}
+
+func newAnswer(snap store.Snapshot, s *wire.Stats) *answer {
+	s.StatsAge = wire.StatsAge{}
+	body, _ := json.Marshal(s)                // of plain fields: it cannot fail
+	live, _ := json.Marshal(&wire.StatsAge{}) // the first fields of the snapshot
+	rest := bytes.TrimPrefix(body, append(live[:len(live)-1], ','))
+	return &answer{id: snap.SnapshotID, stats: s, rest: rest, age: snap.Age, read: time.Now()}
+}

@@ -1,0 +1,64 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/guard"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// stats are the parts that count, compute and read the statistics.
+type stats struct {
+	counter   *guard.Counter
+	generator *guard.Generator
+	leader    *guard.Leader
+	reader    *guard.Reader
+	leads     func(bool)
+}
+
+func newStats(
+	c *config.Stats, instance core.InstanceID, st store.Store, fl *fleet.Fleet, b *bus.Bus, shared bool, m *telemetry.Metrics, recorder *events.Recorder, log *slog.Logger,
+) *stats {
+	interval, kind := c.IntervalSeconds.Duration(), "memory"
+	if shared {
+		kind = "redis"
+	}
+	s := &stats{counter: guard.NewCounter(instance, st, interval, log)}
+	s.generator = &guard.Generator{
+		Instance: instance, Stats: st, Fleet: fl, Peers: b.Peers, Interval: interval, TTL: c.TTLSeconds.Duration(), Log: log,
+	}
+	s.reader = guard.NewReader(st, s.generator, kind, log)
+	s.leader = &guard.Leader{Locks: st, Name: "stats", Instance: instance, Log: log}
+	s.leads = func(leads bool) {
+		if !leads {
+			m.StatsLeader.Set(0)
+			return
+		}
+		m.StatsLeader.Set(1)
+		recorder.Record(store.Event{Kind: store.EventStatsLeader})
+	}
+	return s
+}
+
+// run runs the parts until the context ends.
+func (s *stats) run(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() { s.counter.Run(ctx) })
+	parts.Go(func() {
+		s.leader.Run(ctx, func(ctx context.Context, fence int64) {
+			s.leads(true)
+			defer s.leads(false)
+			s.generator.Lead(ctx, fence)
+		})
+	})
+	parts.Go(func() { s.reader.Run(ctx) })
+	parts.Wait()
+}

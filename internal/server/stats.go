@@ -1,0 +1,44 @@
+package server
+
+import (
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// StatsReader has a copy of the last snapshot of the statistics.
+type StatsReader interface {
+	// Answer returns the snapshot as JSON, and whether it is stale. It does not wait.
+	Answer() (body []byte, stale bool, err *wire.Error)
+}
+
+// statsHandlers answer requests for statistics from copies in memory.
+type statsHandlers struct {
+	responder
+	reader  StatsReader
+	metrics *telemetry.Metrics
+}
+
+func (h *statsHandlers) routes() []route {
+	return []route{{
+		method: "GET", path: "/api/v1/stats", rule: fleetReaders, tag: "operations", summary: "Show statistics of the whole fleet",
+		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and age_ms say how old it is. " +
+			"A request never waits for a snapshot. Periods are made of whole minutes, and of whole quarters of an hour for the last day, and end with the current one.",
+		handler: h.show, out: reflect.TypeFor[wire.Stats](), codes: []wire.Code{wire.StatsNotReady},
+	}}
+}
+
+// show answers with the last snapshot.
+func (h *statsHandlers) show(w http.ResponseWriter, _ *http.Request) {
+	began := time.Now()
+	body, stale, err := h.reader.Answer()
+	if err != nil {
+		writeWireError(w, err)
+	} else {
+		writeEncoded(w, http.StatusOK, body)
+	}
+	h.metrics.ObserveStats(time.Since(began), stale)
+}
