@@ -139,7 +139,7 @@ type Node struct {
 	Drained           bool   `json:"drained" doc:"An operator drained the node: it gets no new jobs."`
 	Disconnected      bool   `json:"disconnected,omitempty" doc:"Its connection is lost and within the grace period: it keeps its jobs and gets no new ones."`
 	Held              bool   `json:"held,omitempty" doc:"It registered anew without a list of jobs: it gets none for the time of one attempt, in case it is still busy."`
-	SetAsideMS        int64  `json:"set_aside_ms,omitempty" doc:"How long the answering instance prefers other nodes, because this one did not acknowledge deliveries."`
+	SetAsideMS        int64  `json:"set_aside_ms,omitempty" doc:"How long the answering instance prefers other nodes, because this one did not acknowledge deliveries, or says nothing about its jobs."`
 	MaxConcurrentJobs int    `json:"max_concurrent_jobs"`
 	Reserved          int    `json:"reserved" doc:"Slots of jobs that the node has not acknowledged."`
 	Running           int    `json:"running" doc:"Slots of jobs that the node has acknowledged."`

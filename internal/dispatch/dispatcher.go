@@ -153,6 +153,9 @@ func (d *Dispatcher) LeavesJobs() bool { return d.runner.handedOff.Load() || d.i
 // Leave refuses new requests, except utterances of sessions that are still connected to this instance.
 func (d *Dispatcher) Leave() { d.leaving.Store(true) }
 
+// WatchSilent sets nodes aside that acknowledged jobs of this instance and then said nothing about them, until the context ends.
+func (d *Dispatcher) WatchSilent(ctx context.Context) { d.runner.watchSilent(ctx) }
+
 // Drain stops granting slots and waits until every in-flight job has ended or the context ends. It returns the number of
 // jobs that are left.
 func (d *Dispatcher) Drain(ctx context.Context) int {

@@ -27,6 +27,7 @@ type inFlightJob struct {
 	job         *core.Job
 	attemptEnds time.Time // by this process's clock
 	waitEnds    time.Time // of the current phase
+	heard       time.Time // in phaseRunning: when the node last sent something about the job
 	phase       phase
 	timer       *time.Timer
 	selecting   bool // a jobRun selects another node
@@ -47,6 +48,9 @@ func (f *inFlightJob) arm(token core.Token, p phase, until time.Time, onTimer fu
 	defer f.mu.Unlock()
 	if f.ended || f.selecting || f.job.Token != token || p == phaseACK && f.phase == phaseRunning {
 		return
+	}
+	if p == phaseRunning && f.phase != phaseRunning {
+		f.heard = time.Now()
 	}
 	f.phase = p
 	if until.IsZero() || until.After(f.attemptEnds) {

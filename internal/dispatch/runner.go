@@ -35,6 +35,8 @@ type runner struct {
 	decide    *deadline.Limit // for selections
 	deliver   *deadline.Limit // for deliveries
 
+	durations durations // of attempts that ended with a result
+
 	draining  atomic.Bool // no slots are granted any more
 	handedOff atomic.Bool // a retry was left to another instance
 }
@@ -194,7 +196,9 @@ func (r *runner) jobEnded(applied *store.Applied) {
 		r.cfg.Observer.JobEnded(job)
 	}
 	if job.State == core.StateDone {
-		r.fleet.ObserveServiceTime(job.Updated.Sub(job.History[len(job.History)-1].Started))
+		took := job.Updated.Sub(job.History[len(job.History)-1].Started)
+		r.fleet.ObserveServiceTime(took)
+		r.durations.observe(took)
 		return
 	}
 	r.log.Info("job ended without a result", "job_id", job.ID, "session_id", job.Session, "node_id", job.Node,

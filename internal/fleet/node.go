@@ -182,6 +182,16 @@ func (n *Node) RecordMissedACK(now Instant) {
 	n.setAsideUntil.Store(int64(now) + int64(min(time.Duration(misses)*setAsideStep, setAsideMax)))
 }
 
+// SetAside sets the node aside until a time, if it is not set aside for longer.
+func (n *Node) SetAside(until Instant) {
+	for {
+		old := n.setAsideUntil.Load()
+		if old >= int64(until) || n.setAsideUntil.CompareAndSwap(old, int64(until)) {
+			return
+		}
+	}
+}
+
 // ClearMissedACKs ends the time for which the node is set aside, after it acknowledged a job.
 func (n *Node) ClearMissedACKs() {
 	if n.missedACKs.Load() != 0 {

@@ -178,6 +178,7 @@ func (s *Server) handlePartial(ctx context.Context, n *conn, in *wire.JobPartial
 		return e
 	}
 	if s.Jobs.IsHolder(&r) {
+		s.Jobs.RecordPartial(r.Job, r.Attempt)
 		s.Sessions.DeliverPartial(in)
 	} else if to := n.partialReceiver(in.ActiveJob); to != "" {
 		s.Sessions.SendPartial(ctx, to, in)

@@ -207,6 +207,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.stats.run(loops) })
 	background.Go(func() { s.removeRevokedNodes(loops) })
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
+	background.Go(func() { s.Jobs.WatchSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })
 	background.Go(func() { s.audit.Run(loops, s.Store) })

@@ -111,6 +111,9 @@ func (d *fakeDispatcher) forgetJobs() {
 
 func (d *fakeDispatcher) EndedElsewhere(core.JobID) {}
 
+// RecordPartial implements session.Jobs.
+func (d *fakeDispatcher) RecordPartial(core.JobID, int) {}
+
 // nodeBefore returns the node of the job before a job, as its request named it.
 func (d *fakeDispatcher) nodeBefore(id core.JobID) core.NodeID {
 	d.mu.Lock()

@@ -54,6 +54,7 @@ func (r *Registry) Handlers() map[bus.Kind]bus.Handler {
 	return map[bus.Kind]bus.Handler{
 		kindEnded: {Handle: bus.Decoding(r.handleEnded)},
 		kindPartial: {Handle: bus.Decoding(func(_ context.Context, _ *bus.Message, p *wire.JobPartial) error {
+			r.jobs.RecordPartial(core.JobID(p.JobID), p.AttemptID)
 			r.DeliverPartial(p)
 			return nil
 		})},

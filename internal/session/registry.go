@@ -19,6 +19,8 @@ type Jobs interface {
 	ResumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error)
 	// Abandon ends a job that has not ended, for a reason, and reports whether there is such a job.
 	Abandon(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error)
+	// RecordPartial records that the node of an attempt has sent a partial result.
+	RecordPartial(id core.JobID, attempt int)
 	// EndedElsewhere drops a job that has ended on another instance.
 	EndedElsewhere(id core.JobID)
 }
