@@ -168,6 +168,12 @@ func testLimitWithForeignWork(t *testing.T, h *Harness) {
 	h.wantOccupancy(t, "node-a", store.Occupancy{Max: 5, Withheld: 2, Reserved: 1, Foreign: 1})
 	h.mustReserve(t, n, "job-2") // three admitted: a lease, foreign work, and this
 	wantFull(t, h, n, "beside foreign work")
+	admit(t, h, "node-a", 1, limitTo(2))
+	h.release(t, leaseRef("node-a", "job-2"), false)
+	wantFull(t, h, n, "beside foreign work, with a lower limit")
+	n = admit(t, h, "node-a", 1, limitTo(3))
+	h.mustReserve(t, n, "job-2")
+	wantFull(t, h, n, "beside foreign work, with the limit as before")
 	lower := h.heartbeat(t, n, heartbeat{seq: 2, active: []core.JobID{"job-1", "job-2"}, change: func(n *core.Node) { n.MaxJobs = 2 }}).Node
 	h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2, Reserved: 2})
 	wantFull(t, h, lower, "on a node that has lowered its maximum below the limit")
