@@ -214,7 +214,8 @@ type Node struct {
 	Drained  bool   // set by an operator
 	// Disconnected is true while the connection is lost and the grace period runs: its jobs continue, and it gets no others.
 	Disconnected bool
-	MaxJobs      int
+	MaxJobs      int       // declared by the node
+	Admission    Admission // how many of them may be granted; decided by the scheduler
 	Capability   Capability
 	Region       string
 	Zone         string
@@ -248,6 +249,12 @@ func (n *Node) EffectiveHealth() Health {
 // AcceptsJobs reports whether the node may get new jobs, if it has free slots.
 func (n *Node) AcceptsJobs() bool { return n.EffectiveHealth() == HealthReady && !n.Disconnected }
 
+// Slots returns how many slots may be granted: those that the node declares, with its admission applied.
+func (n *Node) Slots() int { return n.Admission.Admitted(max(n.MaxJobs, 0)) }
+
+// Ejected reports whether the node declares slots and none of them may be granted.
+func (n *Node) Ejected() bool { return n.MaxJobs > 0 && n.Admission.Ejected() }
+
 // Reachable reports whether jobs can be delivered to the node.
 func (n *Node) Reachable() bool { return n.Callback != "" || n.Owner != "" }
 
@@ -262,7 +269,8 @@ func (n *Node) SameService(o *Node) bool {
 
 // SameDeclaration reports whether o declares the same as n, apart from epoch, revision and version.
 func (n *Node) SameDeclaration(o *Node) bool {
-	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.Key == o.Key && n.SameService(o)
+	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.Admission.Equal(o.Admission) &&
+		n.Key == o.Key && n.SameService(o)
 }
 
 // Supersede numbers n as the successor of old: the next version, and the next revision if it serves differently.

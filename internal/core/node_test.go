@@ -62,6 +62,7 @@ func TestSupersedeRevision(t *testing.T) {
 		{"health", func(n *Node) { n.Health = HealthDegraded }, false, true},
 		{"drain", func(n *Node) { n.Drained = true }, false, true},
 		{"maximum", func(n *Node) { n.MaxJobs = 1 }, false, true},
+		{"admission", func(n *Node) { n.Admission = Admission{Limited: true, Reason: AdmissionFailing} }, false, true},
 		{"region", func(n *Node) { n.Region = "us" }, false, false},
 		{"zone", func(n *Node) { n.Zone = "b" }, false, false},
 		{"tenant", func(n *Node) { n.Tenant = "other" }, false, false},

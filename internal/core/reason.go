@@ -24,6 +24,7 @@ const (
 	ReasonDrained          Reason = "DRAINED"
 	ReasonDisconnected     Reason = "DISCONNECTED"
 	ReasonHeld             Reason = "HELD"
+	ReasonEjected          Reason = "EJECTED"
 	ReasonStale            Reason = "HEARTBEAT_STALE"
 	ReasonUnreachable      Reason = "NO_CALLBACK_URL"
 	ReasonServiceNotReady  Reason = "SERVICE_NOT_READY"

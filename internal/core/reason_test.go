@@ -37,6 +37,7 @@ var wantReasons = map[Reason]traits{
 	"DISCONNECTED":               plain,
 	"DRAINED":                    plain,
 	"HELD":                       plain,
+	"EJECTED":                    plain,
 	"HEARTBEAT_STALE":            plain,
 	"NO_CALLBACK_URL":            plain,
 	"SERVICE_NOT_READY":          plain,

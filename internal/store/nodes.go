@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -23,6 +24,11 @@ type Nodes interface {
 	// Drain sets or clears an operator's decision that the node gets no new jobs, and returns the node. The decision survives
 	// registrations. It returns ErrNoNode for a node that is not registered.
 	Drain(ctx context.Context, p DrainParams) (*core.Node, error)
+	// Admit decides how many slots of a node may be granted, and returns the node as it is then. The decision survives registrations,
+	// drains and connections; leases beyond it stay and only shrink. A call with a lower fence than the one that last decided changes
+	// nothing, and admitted is false. A call that repeats the decision in force changes only the fence, so that Since and Until stay. It
+	// returns ErrNoNode for a node that is not registered, and core.ErrBadAdmission for a decision that contradicts itself.
+	Admit(ctx context.Context, p AdmitParams) (n *core.Node, admitted bool, err error)
 	// Connect records that a connection of a node was established or lost, and returns the node as it is then. A node whose
 	// connection is lost gets no new jobs until it has another one or registers again; its last heartbeat and its leases stay as they
 	// are. A report about another epoch, or about an earlier connection than the last one, changes nothing. It returns ErrNoNode for
@@ -137,6 +143,39 @@ type DrainParams struct {
 	Drained bool
 }
 
+// AdmitParams describes a decision on how many slots of a node may be granted.
+type AdmitParams struct {
+	Node      core.NodeID
+	Fence     int64          // of the lock that the caller holds
+	Admission core.Admission // without Since and Until, which the store sets
+	For       time.Duration  // how long it is meant to last, from now; 0: nothing is planned
+}
+
+// Validate returns core.ErrBadAdmission, with the reason, for a decision that no store accepts.
+func (p *AdmitParams) Validate() error {
+	switch {
+	case p.Fence <= 0:
+		return fmt.Errorf("%w: the fence is %d, which no lock has", core.ErrBadAdmission, p.Fence)
+	case p.For < 0:
+		return fmt.Errorf("%w: it is meant to last %v", core.ErrBadAdmission, p.For)
+	}
+	return p.Admission.Validate()
+}
+
+// Decision returns the decision as it is made at a time of the store's clock.
+func (p *AdmitParams) Decision(now time.Time) core.Admission {
+	a := p.Admission
+	a.Since, a.Until = time.Time{}, time.Time{}
+	if a == (core.Admission{}) && p.For == 0 {
+		return a
+	}
+	a.Since = now
+	if p.For > 0 {
+		a.Until = now.Add(p.For)
+	}
+	return a
+}
+
 // Handle is a reference to where the store keeps a node. It is opaque to callers and saves a lookup. A missing or outdated handle
 // is always correct.
 type Handle interface {
@@ -146,7 +185,8 @@ type Handle interface {
 
 // Occupancy is how many slots of a node are taken, and by what.
 type Occupancy struct {
-	Max      int
+	Max      int // slots that the node declares
+	Withheld int // slots of Max that may not be granted, because of the node's admission
 	Reserved int
 	Running  int
 	Foreign  int // work that the node reports and that is not ours
@@ -160,8 +200,14 @@ type Occupancy struct {
 // InFlight is how many slots are taken.
 func (o Occupancy) InFlight() int { return o.Reserved + o.Running + o.Foreign }
 
+// Slots is how many slots may be granted, those that are taken included.
+func (o Occupancy) Slots() int { return o.Max - o.Withheld }
+
+// Ejected reports whether the node declares slots and none of them may be granted.
+func (o Occupancy) Ejected() bool { return o.Max > 0 && o.Withheld == o.Max }
+
 // Free reports whether one more job would be granted.
-func (o Occupancy) Free() bool { return !o.Closed && o.InFlight() < o.Max }
+func (o Occupancy) Free() bool { return !o.Closed && o.InFlight() < o.Slots() }
 
 // NodeStatus is a node as it is now.
 type NodeStatus struct {
@@ -169,6 +215,7 @@ type NodeStatus struct {
 	Handle Handle
 	Load   core.Load
 	Age    time.Duration // since it was last seen
+	At     time.Time     // when it was read, on the clock of the store, by which the times of the node are judged
 	Occupancy
 }
 

@@ -56,7 +56,7 @@ func (s *Store) applyDeclaration(n *node, p *store.HeartbeatParams) {
 		return
 	}
 	next := *p.Declared
-	next.ID, next.Drained, next.Disconnected = n.current.ID, n.current.Drained, n.current.Disconnected
+	next.ID, next.Drained, next.Disconnected, next.Admission = n.current.ID, n.current.Drained, n.current.Disconnected, n.current.Admission
 	if !next.SameDeclaration(n.current) {
 		s.publishChange(n, &next)
 	}

@@ -30,7 +30,7 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 			own, exists = i, live
 		}
 	}
-	answer := store.Reservation{Free: max(0, int(n.max)-taken)}
+	answer := store.Reservation{Free: max(0, int(n.slots)-taken)}
 	switch {
 	case exists:
 		answer.Verdict = store.OK
@@ -40,9 +40,9 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 		answer.Verdict = store.StaleRevision
 	case s.isClosed(n, now):
 		answer.Verdict = store.NotReady
-	case n.max <= 0:
+	case n.slots <= 0 && n.current.MaxJobs <= 0:
 		answer.Verdict = store.NoCapacity
-	case taken >= int(n.max):
+	case taken >= int(n.slots):
 		answer.Verdict = store.Full
 	default:
 		answer.Verdict = store.OK

@@ -18,7 +18,7 @@ type node struct {
 	revision core.Revision
 	seen     atomic.Int64 // moment of the last heartbeat; atomic, so that Prefetch may read it
 	leases   []lease
-	max      int16
+	slots    int16 // that may be granted: the declared ones, with the admission applied
 	foreign  int16
 	ready    bool // health, drain and connection allow new jobs
 	removed  bool // a caller that still has a pointer must find the node again
@@ -33,6 +33,7 @@ type node struct {
 	seq        uint64 // of the last accepted heartbeat
 	marks      map[string]moment
 	connection uint64 // the last connection; at the end, so that the fields above keep their cache lines
+	fence      int64  // of the last decision on its admission
 }
 
 // Prefetch implements store.Handle.
@@ -53,7 +54,7 @@ func newNode() *node {
 func (n *node) setCurrent(next *core.Node) {
 	n.current = next
 	n.epoch, n.revision = next.Epoch, next.Revision
-	n.max = int16(min(next.MaxJobs, math.MaxInt16))
+	n.slots = int16(min(next.Slots(), math.MaxInt16))
 	n.ready = next.AcceptsJobs()
 }
 
@@ -136,7 +137,8 @@ func (n *node) remove(i int) {
 }
 
 func (s *Store) occupancy(n *node, now moment) store.Occupancy {
-	o := store.Occupancy{Max: int(n.max), Foreign: int(n.foreign), Closed: s.isClosed(n, now), Held: s.isHeld(n, now)}
+	o := store.Occupancy{Max: n.current.MaxJobs, Foreign: int(n.foreign), Closed: s.isClosed(n, now), Held: s.isHeld(n, now)}
+	o.Withheld = max(0, o.Max-int(n.slots))
 	for i := range n.leases {
 		l := &n.leases[i]
 		switch {
@@ -158,7 +160,7 @@ func (s *Store) isClosed(n *node, now moment) bool {
 func (s *Store) isHeld(n *node, now moment) bool { return n.onHold && !expired(n.heldUntil, now) }
 
 func (s *Store) status(n *node, now moment) store.NodeStatus {
-	return store.NodeStatus{Node: n.current, Handle: n, Load: n.load, Age: n.silence(now), Occupancy: s.occupancy(n, now)}
+	return store.NodeStatus{Node: n.current, Handle: n, Load: n.load, Age: n.silence(now), At: s.time(now), Occupancy: s.occupancy(n, now)}
 }
 
 // updateForeign computes how much of the work that the node reports is not ours. A node that lists its jobs counts and lists them in

@@ -152,7 +152,7 @@ func (s *Store) decodeLeases(node core.NodeID, flat []string, now int64) []core.
 func occupancy(r reply) store.Occupancy {
 	return store.Occupancy{
 		Max: int(r.int(0)), Reserved: int(r.int(1)), Running: int(r.int(2)), Foreign: int(r.int(3)),
-		Closed: r.int(4) == 1, Held: r.int(5) == 1,
+		Closed: r.int(4) == 1, Held: r.int(5) == 1, Withheld: int(r.int(6)),
 	}
 }
 

@@ -95,6 +95,7 @@ type sharedNode struct {
 	id    core.NodeID
 	began time.Time
 	seq   atomic.Uint64
+	fence atomic.Int64
 
 	mu       sync.Mutex
 	epoch    core.Epoch
@@ -179,7 +180,7 @@ func (c *ledgerClient) runBurst(ctx context.Context) {
 var requestMix = []struct {
 	kind requestKind
 	of   int
-}{{doReserve, 40}, {doCommit, 16}, {doRelease, 15}, {doHeartbeat, 12}, {doList, 7}, {doRevoke, 4}, {doPark, 3}, {doRegister, 2}, {doRemove, 1}}
+}{{doReserve, 38}, {doCommit, 15}, {doRelease, 14}, {doHeartbeat, 12}, {doList, 6}, {doAdmit, 5}, {doRevoke, 4}, {doPark, 3}, {doRegister, 2}, {doRemove, 1}}
 
 // nextRequest makes a random request.
 func (c *ledgerClient) nextRequest() *request {
@@ -218,6 +219,12 @@ func (c *ledgerClient) nextRequest() *request {
 			q.seq = c.seq.Add(1) - uint64(c.rng.IntN(2)) // some are repeated, or late
 		}
 		q.activity = c.activity()
+	case doAdmit:
+		q.limit = modelLimit{limited: c.chance(40)}
+		if q.limit.limited {
+			q.limit.slots = c.rng.IntN(6)
+		}
+		q.fence = 10 + c.fence.Add(1) - int64(c.rng.IntN(8)) // some leaders are stale
 	}
 	return q
 }
@@ -297,6 +304,8 @@ func (c *ledgerClient) call(ctx context.Context, q *request) (*answer, error) {
 		err = c.register(ctx, q, a)
 	case doHeartbeat:
 		err = c.heartbeat(ctx, q, a)
+	case doAdmit:
+		err = c.admit(ctx, q, a)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", q.kind, err)
@@ -346,5 +355,20 @@ func (c *ledgerClient) heartbeat(ctx context.Context, q *request, a *answer) err
 	}
 	a.epoch, a.revision, a.occupancy = p.Node.Epoch, p.Node.Revision, p.Occupancy
 	a.lists = formatLeases("orphans", p.Orphans) + formatLeases("overdue", p.Overdue) + formatLeases("strays", p.Strays) + formatCancels(p.Cancels)
+	return nil
+}
+
+func (c *ledgerClient) admit(ctx context.Context, q *request, a *answer) error {
+	p := store.AdmitParams{Node: c.id, Fence: q.fence, Admission: core.Admission{Limited: q.limit.limited, Slots: q.limit.slots, Reason: core.AdmissionFailing}}
+	n, admitted, err := c.store.Admit(ctx, p)
+	if errors.Is(err, store.ErrNoNode) {
+		a.verdict = store.UnknownNode
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.ok, a.epoch, a.revision = admitted, n.Epoch, n.Revision
+	a.limit = modelLimit{limited: n.Admission.Limited, slots: n.Admission.Slots}
 	return nil
 }

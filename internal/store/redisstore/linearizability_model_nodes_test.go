@@ -50,6 +50,18 @@ func (m *modelLedger) register(q *request, a *answer, epoch core.Epoch) {
 	a.lists = formatLeases("kept", kept) + formatLeases("orphans", orphans) + formatLeases("strays", strays)
 }
 
+// admit decides how many slots may be granted. Registrations and heartbeats keep the decision.
+func (m *modelLedger) admit(q *request, a *answer) {
+	if m.epoch == 0 {
+		a.verdict = store.UnknownNode
+		return
+	}
+	if a.ok = q.fence >= m.fence; a.ok {
+		m.limit, m.fence = q.limit, q.fence
+	}
+	a.epoch, a.revision, a.limit = m.epoch, m.revision, m.limit
+}
+
 // isFreed reports whether a heartbeat removes a lease.
 func (m *modelLedger) isFreed(q *request, s modelLease, repeated bool, now int64) bool {
 	switch {

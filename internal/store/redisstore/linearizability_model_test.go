@@ -26,9 +26,10 @@ const (
 	doRevoke
 	doRemove
 	doList
+	doAdmit
 )
 
-var kindNames = [...]string{"register", "heartbeat", "reserve", "commit", "release", "park", "revoke", "remove", "list"}
+var kindNames = [...]string{"register", "heartbeat", "reserve", "commit", "release", "park", "revoke", "remove", "list", "admit"}
 
 func (k requestKind) String() string { return kindNames[k] }
 
@@ -42,18 +43,34 @@ type request struct {
 	max      int
 	returns  bool // RegisterParams.Returning
 	activity store.Activity
+	limit    modelLimit // admit
+	fence    int64      // admit
+}
+
+// modelLimit is how many slots may be granted.
+type modelLimit struct {
+	limited bool
+	slots   int
+}
+
+func (l modelLimit) admitted(declared int) int {
+	if l.limited && l.slots < declared {
+		return l.slots
+	}
+	return declared
 }
 
 // answer is the whole result of a call. It is comparable with ==, so lists are formatted.
 type answer struct {
 	now       int64 // the server's time of the call, 0 for a release, whose reply does not contain it
 	verdict   store.Verdict
-	ok        bool // commit: the lease is live; release: it existed; remove: the node is removed
+	ok        bool // commit: the lease is live; release: it existed; remove: the node is removed; admit: it is not fenced
 	free      int
 	epoch     core.Epoch
 	revision  core.Revision
 	known     bool
 	occupancy store.Occupancy
+	limit     modelLimit // admit: the decision in force
 	lists     string
 }
 
@@ -68,13 +85,15 @@ func (q *request) String() string {
 		return fmt.Sprintf("%s %s in epoch %d, revision %d", text, leaseName(q.lease), q.epoch, q.revision)
 	case doCommit, doRelease, doPark, doRevoke:
 		return text + " " + leaseName(q.lease)
+	case doAdmit:
+		return fmt.Sprintf("%s %+v with fence %d", text, q.limit, q.fence)
 	}
 	return text
 }
 
 func (a *answer) String() string {
-	return fmt.Sprintf("(at %d: %s %t, %d free, epoch %d, revision %d, known %t, %+v, %s)",
-		a.now, a.verdict, a.ok, a.free, a.epoch, a.revision, a.known, a.occupancy, a.lists)
+	return fmt.Sprintf("(at %d: %s %t, %d free, epoch %d, revision %d, known %t, %+v, %+v, %s)",
+		a.now, a.verdict, a.ok, a.free, a.epoch, a.revision, a.known, a.occupancy, a.limit, a.lists)
 }
 
 // formatLeases formats leases, independently of their order.
@@ -164,6 +183,8 @@ type modelNode struct {
 	lastSeen  int64 // when the node was last seen
 	heldUntil int64 // until then it gets no new jobs
 	seq       uint64
+	limit     modelLimit
+	fence     int64 // of the last decision on the limit
 }
 
 // ledgerModel is the specification of the ledger of one node; histories are partitioned by node.
@@ -241,7 +262,7 @@ func (m *modelLedger) isClosed(now int64) bool {
 }
 
 func (m *modelLedger) occupancy(now int64) store.Occupancy {
-	o := store.Occupancy{Max: m.max, Foreign: m.foreign, Closed: m.isClosed(now), Held: m.heldUntil > now}
+	o := store.Occupancy{Max: m.max, Withheld: m.max - m.limit.admitted(m.max), Foreign: m.foreign, Closed: m.isClosed(now), Held: m.heldUntil > now}
 	for i := range m.leases {
 		switch s := &m.leases[i]; {
 		case !s.isLive(now):
@@ -305,6 +326,8 @@ func (m *modelLedger) apply(q *request, given *answer) answer {
 			all = append(all, m.leases[i].export(now))
 		}
 		a.lists = formatLeases("leases", all)
+	case doAdmit:
+		m.admit(q, &a)
 	}
 	return a
 }
@@ -315,7 +338,8 @@ func (m *modelLedger) reserve(q *request, a *answer, givenFree int) {
 		a.verdict = store.UnknownNode
 		return
 	}
-	free := m.max - m.foreign - m.liveCount(a.now)
+	capacity := m.limit.admitted(m.max) - m.foreign
+	free := capacity - m.liveCount(a.now)
 	own, _ := m.find(q.lease)
 	switch {
 	case own != nil && own.isLive(a.now):
@@ -333,7 +357,7 @@ func (m *modelLedger) reserve(q *request, a *answer, givenFree int) {
 	default:
 		a.verdict = store.OK
 		m.put(modelLease{ref: q.lease, state: core.LeaseReserved, reserved: tickOf(a.now), expires: expiry(a.now)})
-		if free--; givenFree >= m.max-m.foreign-len(m.leases) {
+		if free--; givenFree >= capacity-len(m.leases) {
 			free = min(free, givenFree)
 		}
 	}

@@ -42,7 +42,7 @@ func TestLedgerIsLinearizable(t *testing.T) {
 	}
 	for _, must := range []string{
 		"reserve OK", "reserve FULL", "reserve NOT_READY", "reserve STALE_EPOCH", "reserve STALE_REVISION",
-		"heartbeat OK", "heartbeat STALE_EPOCH", "commit true", "commit false", "release true", "release false",
+		"heartbeat OK", "heartbeat STALE_EPOCH", "commit true", "commit false", "release true", "release false", "admit true", "admit false",
 	} {
 		if f.answers[must] == 0 {
 			t.Errorf("no call was answered with %q", must)
@@ -73,6 +73,8 @@ func TestBrokenLedgersAreCaught(t *testing.T) {
 		{"reserve ignores epoch and revision in the usual case", rewritten("reserve", "grant[1] == ARGV[3] and", "grant[1] and grant[1] ~= '' and"), porcupine.Illegal},
 		{"reserve ignores the leases in the usual case", rewritten("reserve", "grant[3] - redis.call('ZCARD', KEYS[2]) - 1", "grant[3] - 1"), porcupine.Illegal},
 		{"heartbeat ignores the epoch", rewritten("heartbeat", "epoch ~= '0' and epoch ~= meta.epoch", "false"), porcupine.Illegal},
+		{"heartbeat ignores the limit", rewritten("heartbeat", "capacity_of(meta.max, meta.admission, meta.foreign)", "meta.max - meta.foreign"), porcupine.Illegal},
+		{"admit ignores the fence", rewritten("admit", "local fenced = is_fenced(KEYS[1], ARGV[2])", "local fenced = false"), porcupine.Illegal},
 		{"reserve deletes expired leases", rewritten("reserve", "local ttl = math.ceil(presence / TICK) + 1\n", deleteExpired), porcupine.Illegal},
 		{"release removes every lease of the job", redisstore.RewriteRelease(releaseByJob), porcupine.Illegal},
 		{"release removes the lease of another token", redisstore.RewriteRelease(releaseOther), porcupine.Illegal},
@@ -166,7 +168,7 @@ func (f *checkResult) replay(order []porcupine.Operation) {
 		switch q.kind {
 		case doReserve, doHeartbeat:
 			f.answers[fmt.Sprintf("%s %s", q.kind, a.verdict)]++
-		case doCommit, doRelease, doRemove:
+		case doCommit, doRelease, doRemove, doAdmit:
 			f.answers[fmt.Sprintf("%s %t", q.kind, a.ok)]++
 		default:
 			f.answers[q.kind.String()]++

@@ -98,6 +98,33 @@ func reportConnection(connection uint64, lost bool) func(ctx context.Context, s 
 	}
 }
 
+func admitSlots(fence int64, a core.Admission, lasting time.Duration) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		n, admitted, err := s.Admit(ctx, store.AdmitParams{Node: core.NodeID(x.name), Fence: fence, Admission: a, For: lasting})
+		if err != nil {
+			return "", err
+		}
+		decided := n.Admission
+		return fmt.Sprintln(admitted, n.Version, decided.Limited, decided.Slots, decided.Reason, decided.Times, decided.Until.Sub(decided.Since)), nil
+	}
+}
+
+// withLimitedNode prepares a node with a running job, of which fewer slots may be granted.
+func withLimitedNode(ctx context.Context, x *subject) error {
+	if err := after(withRunningJob, admitSlots(3, limited, time.Minute))(ctx, x); err != nil {
+		return err
+	}
+	status, err := x.reliable.Node(ctx, x.node.ID)
+	x.node = status.Node
+	return err
+}
+
+// ejected and limited are decisions on how many slots may be granted.
+var (
+	ejected = core.Admission{Limited: true, Reason: core.AdmissionFailing, Times: 2}
+	limited = core.Admission{Limited: true, Slots: 4, Reason: core.AdmissionACKTimeouts, Times: 2}
+)
+
 func markService(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return "", s.Mark(ctx, store.Mark{Node: x.node.ID, Service: "asr", For: time.Minute})
 }
@@ -135,6 +162,13 @@ var nodeLostReplies = []lostReply{
 	{name: "end of a drain", command: "drain", prepare: after(withNode, setDrain(true)), call: setDrain(false)},
 	{name: "lost connection", command: "connect", prepare: withNode, call: reportConnection(1, true)},
 	{name: "another connection", command: "connect", prepare: after(withNode, reportConnection(1, true)), call: reportConnection(2, false)},
+	{name: "ejection", command: "admit", prepare: withRunningJob, call: admitSlots(3, ejected, time.Minute)},
+	{name: "limit", command: "admit", prepare: after(withRunningJob, admitSlots(3, ejected, time.Minute)), call: admitSlots(3, limited, 0)},
+	{name: "end of a limit", command: "admit", prepare: after(withRunningJob, admitSlots(3, limited, time.Minute)), call: admitSlots(4, core.Admission{}, 0)},
+	{name: "the same decision of the next leader", command: "admit", prepare: after(withNode, admitSlots(3, limited, time.Minute)), call: admitSlots(4, limited, time.Minute)},
+	{name: "register after a limit", command: "register", renews: epochFields, prepare: after(withRunningJob, admitSlots(3, limited, time.Minute)), call: registerNode("own"),
+		done: func(before, now redisState) bool { return before["meta.epoch"] != now["meta.epoch"] }},
+	{name: "declaration after a limit", command: "heartbeat", prepare: withLimitedNode, call: sendHeartbeat(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
 	{name: "mark", command: "mark", prepare: withNode, call: markService},
 	{name: "remove", command: "remove", prepare: after(withRunningJob, markService), call: removeNode},
 	{name: "removal from the list", command: "ZREM", prepare: after(withRunningJob, markService), call: removeNode,

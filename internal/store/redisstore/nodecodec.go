@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// nodeBody is the stored form of what a node declares. What the store decides (epoch, revision, version, drain) is in other fields of
-// the hash.
+// nodeBody is the stored form of what a node declares. What the store decides (epoch, revision, version, drain, admission) is in other
+// fields of the hash.
 type nodeBody struct {
 	Health   string            `json:"health"`
 	MaxJobs  int               `json:"max"`
@@ -45,10 +45,13 @@ func encodeNode(n *core.Node) (string, error) {
 }
 
 // nodeFields is what the store decides about a node, as scripts return it.
-type nodeFields struct{ epoch, rev, ver, drained, disconnected string }
+type nodeFields struct{ epoch, rev, ver, drained, disconnected, admission string }
+
+// fieldCount is how many parts of a reply nodeFields takes; the body of the node follows them, if the reply contains it.
+const fieldCount = 6
 
 func fieldsOf(r reply) nodeFields {
-	return nodeFields{epoch: r.text(0), rev: r.text(1), ver: r.text(2), drained: r.text(3), disconnected: r.text(4)}
+	return nodeFields{epoch: r.text(0), rev: r.text(1), ver: r.text(2), drained: r.text(3), disconnected: r.text(4), admission: r.text(5)}
 }
 
 // apply sets the fields in a node.
@@ -58,7 +61,7 @@ func (f nodeFields) apply(n *core.Node) {
 		return v
 	}
 	n.Epoch, n.Revision, n.Version = core.Epoch(number(f.epoch)), core.Revision(number(f.rev)), core.Version(number(f.ver))
-	n.Drained, n.Disconnected = f.drained == "1", f.disconnected == "1"
+	n.Drained, n.Disconnected, n.Admission = f.drained == "1", f.disconnected == "1", decodeAdmission(f.admission)
 }
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
@@ -110,13 +113,14 @@ func decodeStatus(id core.NodeID, now int64, r reply) (*store.NodeStatus, error)
 		return nil, nil
 	}
 	meta := r.list(0)
-	n, err := decodeNode(id, fieldsOf(meta), meta.text(5))
+	n, err := decodeNode(id, fieldsOf(meta), meta.text(fieldCount))
 	if err != nil {
 		return nil, err
 	}
-	seen := meta.int(7)
+	seen := meta.int(fieldCount + 2)
 	return &store.NodeStatus{
-		Node: n, Load: decodeLoad(meta.text(6)), Age: time.Duration(now-seen) * time.Millisecond, Occupancy: occupancy(r.list(1)),
+		Node: n, Load: decodeLoad(meta.text(fieldCount + 1)), Age: time.Duration(now-seen) * time.Millisecond, At: time.UnixMilli(now),
+		Occupancy: occupancy(r.list(1)),
 	}, nil
 }
 

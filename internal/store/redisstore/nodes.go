@@ -39,7 +39,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	fieldsOf(r.list(1)).apply(&n)
 	answer := store.Registration{
 		Known: r.int(0) == 1, Young: young,
-		NodeStatus: store.NodeStatus{Node: &n, Load: p.Load, Occupancy: occupancy(r.list(2))},
+		NodeStatus: store.NodeStatus{Node: &n, Load: p.Load, At: time.UnixMilli(now), Occupancy: occupancy(r.list(2))},
 		Kept:       s.decodeLeases(n.ID, r.texts(3), now), Orphans: s.decodeLeases(n.ID, r.texts(4), now), Strays: s.decodeLeases(n.ID, r.texts(5), now),
 		Cancels: decodeCancels(r.texts(6)),
 	}
@@ -88,7 +88,8 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	if result.Node, err = s.nodeAfterHeartbeat(&p, next, r.list(1)); err != nil {
 		return store.HeartbeatResult{}, err
 	}
-	result.Load, result.Occupancy, result.Age = p.Load, occupancy(r.list(2)), time.Duration(r.list(1).int(6))*time.Millisecond
+	result.Load, result.Occupancy, result.At = p.Load, occupancy(r.list(2)), time.UnixMilli(now)
+	result.Age = time.Duration(r.list(1).int(fieldCount+1)) * time.Millisecond
 	result.Orphans, result.Overdue = s.decodeLeases(p.Node, r.texts(3), now), s.decodeLeases(p.Node, r.texts(4), now)
 	result.Strays, result.Cancels = s.decodeLeases(p.Node, r.texts(5), now), decodeCancels(r.texts(6))
 	if !p.OnBehalf {
@@ -106,7 +107,7 @@ func nextDeclaration(p *store.HeartbeatParams) (*core.Node, string, error) {
 		return nil, "", nil
 	}
 	next := *p.Declared
-	next.ID, next.Drained, next.Disconnected = p.Known.ID, p.Known.Drained, p.Known.Disconnected
+	next.ID, next.Drained, next.Disconnected, next.Admission = p.Known.ID, p.Known.Drained, p.Known.Disconnected, p.Known.Admission
 	if next.SameDeclaration(p.Known) {
 		return nil, "", nil
 	}
@@ -119,8 +120,8 @@ func nextDeclaration(p *store.HeartbeatParams) (*core.Node, string, error) {
 func (s *Store) nodeAfterHeartbeat(p *store.HeartbeatParams, next *core.Node, meta reply) (*core.Node, error) {
 	fields := fieldsOf(meta)
 	switch {
-	case !meta.isNil(5):
-		return decodeNode(p.Node, fields, meta.text(5))
+	case !meta.isNil(fieldCount):
+		return decodeNode(p.Node, fields, meta.text(fieldCount))
 	case next != nil:
 		return next, nil
 	}

@@ -36,6 +36,7 @@ var (
 	scriptHeartbeat       = loadScript("heartbeat")
 	scriptDrain           = loadScript("drain")
 	scriptConnect         = loadScript("connect")
+	scriptAdmit           = loadScript("admit")
 	scriptRemove          = loadScript("remove")
 	scriptMark            = loadScript("mark")
 	scriptMarked          = loadScript("marked")

@@ -35,6 +35,14 @@ func (r RepeatingStore) Drain(ctx context.Context, p store.DrainParams) (*core.N
 	return r.Store.Drain(ctx, p)
 }
 
+// Admit implements store.Nodes.
+func (r RepeatingStore) Admit(ctx context.Context, p store.AdmitParams) (*core.Node, bool, error) {
+	if n, admitted, err := r.Store.Admit(ctx, p); err != nil || !admitted {
+		return n, admitted, err
+	}
+	return r.Store.Admit(ctx, p)
+}
+
 // Connect implements store.Nodes.
 func (r RepeatingStore) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
 	if n, err := r.Store.Connect(ctx, p); err != nil {

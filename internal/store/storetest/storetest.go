@@ -31,6 +31,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Heartbeat without lists", unlistedBehaviours},
 		{"Revoked leases", revokedBehaviours},
 		{"Connections", connectionBehaviours},
+		{"Admission", admissionBehaviours},
 		{"Watch", watchBehaviours},
 		{"Marks", markBehaviours},
 		{"Ledger", ledgerBehaviours},

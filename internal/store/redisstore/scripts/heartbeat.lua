@@ -7,8 +7,8 @@
 --       load, lists, counts, current, declared, body, ver, rev, healthy, offline, max, on_behalf, job|attempt …
 --       (body to max are the new declaration; they are used if declared is 1 and the node still has the known version;
 --       on_behalf is 1 if another party reports for the node: the time it was last seen stays as it is)
--- Returns {now, verdict, {epoch, rev, ver, drained, disconnected, body or false if it is the known one, ms since it was seen},
---       occupancy, orphans, overdue, strays, cancels}, or {now, verdict} when the verdict is not OK.
+-- Returns {now, verdict, {epoch, rev, ver, drained, disconnected, admission, body or false if it is the known one, ms since it was
+--       seen}, occupancy, orphans, overdue, strays, cancels}, or {now, verdict} when the verdict is not OK.
 local now = clock()
 if is_late(now) then return { now } end
 local presence, reserved_ttl, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -16,7 +16,8 @@ local epoch, seq, is_repeat, known_version = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local lists, counts, current = ARGV[10], ARGV[11], ARGV[12]
 local listed, listed_count = listed_jobs(21)
 
-local meta = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'body', 'disconnected')
+local meta = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'body', 'disconnected',
+  'admission')
 if not meta.epoch then return { now, UNKNOWN_NODE } end
 if epoch ~= '0' and epoch ~= meta.epoch then return { now, STALE_EPOCH } end
 -- After so long a silence it may be another process, which numbers its heartbeats from 1.
@@ -133,12 +134,12 @@ remove_leases(KEYS[2], removed)
 write_leases(KEYS[2], writes)
 
 meta.foreign, meta.seen = foreign_work(tick, KEYS[2], lists, listed_count, counts, current), seen
-for _, field in ipairs({ 'foreign', meta.foreign, 'capacity', meta.max - meta.foreign,
+for _, field in ipairs({ 'foreign', meta.foreign, 'capacity', capacity_of(meta.max, meta.admission, meta.foreign),
   'grant', grant_key(meta.epoch, meta.rev, meta.ready, meta.held) }) do
   fields[#fields + 1] = field
 end
 redis.call('HSET', KEYS[1], unpack(fields))
 return {
-  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, meta.disconnected or '0', body, now - seen },
+  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, meta.disconnected or '0', meta.admission or '', body, now - seen },
   occupancy(now, tick, meta, KEYS[2], presence), orphans, overdue, strays, cancels,
 }

@@ -65,7 +65,16 @@ end
 -- none may.
 local function grant_key(epoch, rev, ready, held) return (ready == '1' and tonumber(held) == 0) and epoch .. '.' .. rev or '' end
 
--- Returns how full a node is: max, reserved, running, foreign, closed, held.
+-- Returns how many slots of a node may be granted: the maximum that it declares, or the limit with which its admission begins.
+local function admitted_slots(max, admission)
+  local limit = string.match(admission or '', '^%d+')
+  return limit and math.min(tonumber(max), tonumber(limit)) or tonumber(max)
+end
+
+-- Returns the field capacity, with which a reservation compares the number of leases.
+local function capacity_of(max, admission, foreign) return admitted_slots(max, admission) - foreign end
+
+-- Returns how full a node is: max, reserved, running, foreign, closed, held, withheld.
 local function occupancy(now, tick, meta, leases, presence)
   local reserved, running = 0, 0
   local members = redis.call('ZRANGE', leases, min_live_score(tick), '+inf', 'BYSCORE', 'WITHSCORES')
@@ -77,7 +86,8 @@ local function occupancy(now, tick, meta, leases, presence)
     end
   end
   local closed, held = is_closed(now, meta.ready, meta.seen, meta.held, presence)
-  return { tonumber(meta.max), reserved, running, tonumber(meta.foreign), closed and 1 or 0, held and 1 or 0 }
+  local withheld = tonumber(meta.max) - admitted_slots(meta.max, meta.admission)
+  return { tonumber(meta.max), reserved, running, tonumber(meta.foreign), closed and 1 or 0, held and 1 or 0, withheld }
 end
 
 -- Returns how much of the work that a node reports is not ours. A node that lists its jobs counts and lists them in the same message;

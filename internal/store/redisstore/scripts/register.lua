@@ -3,14 +3,14 @@
 -- KEYS  meta, leases
 -- ARGV  not_after, presence in ms, reserved ttl in ms, attempt in ms, body, healthy, offline, max, load, lists, counts, current,
 --       returning, connection, require secret, secret hash, tenant, job|attempt …
--- Returns {now, -1} if the node is present and this is not its registration, otherwise {now, known, {epoch, rev, ver, drained, disconnected}, occupancy, kept, orphans, strays, cancels}.
+-- Returns {now, -1} if the node is present and this is not its registration, otherwise {now, known, {epoch, rev, ver, drained, disconnected, admission}, occupancy, kept, orphans, strays, cancels}.
 local now = clock()
 if is_late(now) then return { now } end
 local presence, reserved_ttl, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local lists, counts, current, returning = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local listed, listed_count = listed_jobs(18)
 
-local old = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body')
+local old = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body', 'admission')
 local foreign_jobs, is_other = {}, false
 if old.epoch then
   local declared = cjson.decode(old.body)
@@ -88,9 +88,9 @@ local foreign = foreign_work(tick, KEYS[2], lists, listed_count, counts, current
 redis.call('HSET', KEYS[1], 'epoch', epoch, 'rev', rev, 'ver', ver, 'drained', drained, 'body', ARGV[5],
   'healthy', ARGV[6], 'offline', ARGV[7], 'ready', ready, 'max', ARGV[8], 'load', ARGV[9], 'foreign', foreign,
   'seen', now, 'connection', ARGV[14], 'disconnected', '0', 'held', held, 'seq', '0',
-  'grant', grant_key(epoch, rev, ready, held), 'capacity', ARGV[8] - foreign)
-local meta = { max = ARGV[8], foreign = foreign, ready = ready, seen = now, held = held }
+  'grant', grant_key(epoch, rev, ready, held), 'capacity', capacity_of(ARGV[8], old.admission, foreign))
+local meta = { max = ARGV[8], foreign = foreign, ready = ready, seen = now, held = held, admission = old.admission }
 return {
-  now, old.epoch and 1 or 0, { epoch, tostring(rev), tostring(ver), drained, '0' },
+  now, old.epoch and 1 or 0, { epoch, tostring(rev), tostring(ver), drained, '0', old.admission or '' },
   occupancy(now, tick, meta, KEYS[2], presence), kept, orphans, strays, cancels,
 }
