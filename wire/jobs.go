@@ -52,6 +52,8 @@ type ExplainNode struct {
 	Detail            string `json:"detail,omitempty"`
 	InFlight          int    `json:"in_flight"`
 	MaxConcurrentJobs int    `json:"max_concurrent_jobs"`
+
+	Admission *Admission `json:"admission,omitempty" doc:"How many of its slots may be granted, because it failed too often. Absent: all."`
 }
 
 // Assignment is the body of the POST to a node's callback_url.

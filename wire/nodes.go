@@ -140,19 +140,31 @@ type Node struct {
 	Disconnected      bool   `json:"disconnected,omitempty" doc:"Its connection is lost and within the grace period: it keeps its jobs and gets no new ones."`
 	Held              bool   `json:"held,omitempty" doc:"It registered anew without a list of jobs: it gets none for the time of one attempt, in case it is still busy."`
 	SetAsideMS        int64  `json:"set_aside_ms,omitempty" doc:"How long the answering instance prefers other nodes, because this one did not acknowledge deliveries, or says nothing about its jobs."`
-	MaxConcurrentJobs int    `json:"max_concurrent_jobs"`
-	Reserved          int    `json:"reserved" doc:"Slots of jobs that the node has not acknowledged."`
-	Running           int    `json:"running" doc:"Slots of jobs that the node has acknowledged."`
-	Foreign           int    `json:"foreign" doc:"Jobs that the node reports and that are not from this scheduler."`
-	EffectiveLoad     int    `json:"effective_load" doc:"reserved + running + foreign, which counts against max_concurrent_jobs."`
-	CurrentLoad       *Load  `json:"current_load,omitempty"`
-	LastHeartbeatMS   int64  `json:"last_heartbeat_ms" doc:"When it was last seen, Unix milliseconds."`
+	MaxConcurrentJobs int    `json:"max_concurrent_jobs" doc:"The slots that the node declares."`
+
+	Admission *Admission `json:"admission,omitempty" doc:"How many of its slots may be granted, because it failed too often. Absent: all."`
+
+	Reserved        int   `json:"reserved" doc:"Slots of jobs that the node has not acknowledged."`
+	Running         int   `json:"running" doc:"Slots of jobs that the node has acknowledged."`
+	Foreign         int   `json:"foreign" doc:"Jobs that the node reports and that are not from this scheduler."`
+	EffectiveLoad   int   `json:"effective_load" doc:"reserved + running + foreign, which counts against max_concurrent_jobs."`
+	CurrentLoad     *Load `json:"current_load,omitempty"`
+	LastHeartbeatMS int64 `json:"last_heartbeat_ms" doc:"When it was last seen, Unix milliseconds."`
 	NodeCapabilities
 	Region      string `json:"region,omitempty"`
 	Zone        string `json:"zone,omitempty"`
 	TenantID    string `json:"tenant_id,omitempty"`
 	CallbackURL string `json:"callback_url,omitempty" doc:"Without its query."`
 	Incarnation string `json:"incarnation,omitempty" doc:"The incarnation of the instance that it is connected to."`
+}
+
+// Admission limits the slots of a node that may be granted. It is decided for all instances, and outlasts registrations.
+type Admission struct {
+	Slots   int    `json:"slots" doc:"How many slots may be granted, at most max_concurrent_jobs. 0: the node is ejected, it keeps its jobs and gets no new ones."`
+	Reason  string `json:"reason" enum:"failing,ack_timeouts,silent" doc:"Its jobs failed much more often than those of other nodes; it did not acknowledge them; or it acknowledged them and sent no results."`
+	SinceMS int64  `json:"since_ms,omitempty" doc:"When it was decided, Unix milliseconds."`
+	UntilMS int64  `json:"until_ms,omitempty" doc:"Until when it is meant to last, Unix milliseconds. Then more slots are admitted, step by step. Absent: nothing is planned."`
+	Times   int    `json:"times" doc:"How many times in a row the node was ejected."`
 }
 
 // NodeList is the answer of GET /v1/nodes.
@@ -167,7 +179,7 @@ type Pool struct {
 	TgtLang  string `json:"tgt_lang"`
 	Nodes    int    `json:"nodes" doc:"Nodes that serve the direction, whatever their health."`
 	Ready    int    `json:"ready" doc:"Those that can get jobs now."`
-	Capacity int    `json:"capacity" doc:"Slots of the ready nodes."`
+	Capacity int    `json:"capacity" doc:"Slots of the ready nodes that may be granted."`
 	InFlight int    `json:"in_flight" doc:"Slots of the ready nodes that are taken, by jobs of any direction."`
 }
 

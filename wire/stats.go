@@ -30,6 +30,7 @@ type StatsNodes struct {
 	Ready        int   `json:"ready" doc:"Nodes that may get jobs if they have a free slot."`
 	Degraded     int   `json:"degraded"`
 	Draining     int   `json:"draining"`
+	Ejected      int   `json:"ejected" doc:"Nodes that get no jobs for a while because they failed much more often than others."`
 	Disconnected int   `json:"disconnected" doc:"Nodes whose connection was lost a moment ago."`
 	Offline      int   `json:"offline" doc:"Nodes that are registered and silent."`
 	Connected    int   `json:"connected" doc:"Nodes with a WebSocket."`

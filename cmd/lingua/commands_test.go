@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"text/tabwriter"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -118,28 +120,45 @@ func TestDrainAndResume(t *testing.T) {
 	}
 }
 
+// limitedNode returns a node with four slots, of which only some may be granted, for some milliseconds from now; 0: no end is planned.
+func limitedNode(slots int, left int64) wire.Node {
+	a := &wire.Admission{Slots: slots, Reason: "failing", Times: 1}
+	if left != 0 {
+		a.UntilMS = time.Now().UnixMilli() + left
+	}
+	return wire.Node{Online: true, Health: "ready", MaxConcurrentJobs: 4, Admission: a}
+}
+
 // TestNodeHealthColumn checks the column for every state of a node; an offline node is not shown as silent.
 func TestNodeHealthColumn(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		node wire.Node
-		want string
-	}{
-		{wire.Node{Online: true, Health: "ready"}, "ready"},
-		{wire.Node{Online: true, Health: "ready", Held: true}, "ready, held"},
-		{wire.Node{Health: "ready"}, "silent"},
-		{wire.Node{Health: "offline"}, "offline"},
-		{wire.Node{Online: true, Health: "ready", Disconnected: true}, "disconnected"},
-		{wire.Node{Health: "offline", Disconnected: true}, "offline"},
-	} {
-		var out bytes.Buffer
-		table := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
-		c.node.NodeID = "n1"
-		writeNodes(table, []wire.Node{c.node})
-		if err := table.Flush(); err != nil || !strings.Contains(out.String(), "n1    "+c.want+"  ") {
-			t.Errorf("want %s:\n%s%v", c.want, out.String(), err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			node wire.Node
+			want string
+		}{
+			{wire.Node{Online: true, Health: "ready"}, "ready"},
+			{wire.Node{Online: true, Health: "ready", Held: true}, "ready, held"},
+			{wire.Node{Health: "ready"}, "silent"},
+			{wire.Node{Health: "offline"}, "offline"},
+			{wire.Node{Online: true, Health: "ready", Disconnected: true}, "disconnected"},
+			{wire.Node{Health: "offline", Disconnected: true}, "offline"},
+			{wire.Node{Online: true, Health: "ready", SetAsideMS: 4000}, "ready, set aside 4s"},
+			{limitedNode(0, 25_400), "ready, ejected 25s"},
+			{limitedNode(0, -5000), "ready, ejected"},
+			{limitedNode(0, 0), "ready, ejected"},
+			{limitedNode(1, 25_400), "ready, limited to 1 of 4"},
+			{limitedNode(4, 25_400), "ready"},
+		} {
+			var out bytes.Buffer
+			table := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
+			c.node.NodeID = "n1"
+			writeNodes(table, []wire.Node{c.node})
+			if err := table.Flush(); err != nil || !strings.Contains(out.String(), "n1    "+c.want+"  ") {
+				t.Errorf("want %s:\n%s%v", c.want, out.String(), err)
+			}
 		}
-	}
+	})
 }
 
 // TestErrorResponse checks that an error response exits with 1 and prints the error of the scheduler.

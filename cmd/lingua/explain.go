@@ -58,6 +58,9 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 		if n.Preference {
 			verdict += " (chosen only if no other node is eligible)"
 		}
+		if n.Detail != "" {
+			verdict += ": " + n.Detail
+		}
 		fmt.Fprintf(t, "%s\t%d of %d\t%s\n", n.NodeID, n.InFlight, n.MaxConcurrentJobs, verdict)
 	}
 	if e.Truncated {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -100,8 +101,21 @@ func nodeHealth(n *wire.Node) string {
 		return "silent"
 	case n.Held:
 		return n.Health + ", held"
+	case n.Admission != nil && n.Admission.Slots < n.MaxConcurrentJobs:
+		return n.Health + ", " + admissionOf(n)
 	case n.SetAsideMS > 0:
 		return n.Health + ", set aside " + secondsOf(n.SetAsideMS)
 	}
 	return n.Health
+}
+
+// admissionOf describes how the slots of a node are limited, with the time for which it is meant to stay ejected.
+func admissionOf(n *wire.Node) string {
+	if n.Admission.Slots > 0 {
+		return fmt.Sprintf("limited to %d of %d", n.Admission.Slots, n.MaxConcurrentJobs)
+	}
+	if left := time.Until(time.UnixMilli(n.Admission.UntilMS)); n.Admission.UntilMS != 0 && left > 0 {
+		return "ejected " + secondsOf(left.Milliseconds())
+	}
+	return "ejected"
 }

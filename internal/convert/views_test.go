@@ -44,6 +44,9 @@ func TestNodeView(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	if got.Admission != nil {
+		t.Errorf("all slots are admitted, shown as %+v", got.Admission)
+	}
 	load := 0.5
 	st.Load.CPU = load
 	if got := convert.Node(st, 15*time.Second, 0).CurrentLoad; !cmp.Equal(got, &wire.Load{CPU: &load}) {

@@ -29,6 +29,7 @@ type Explanation struct {
 type ExplainedNode struct {
 	Node   *core.Node
 	Reason core.Reason
+	At     time.Time // the time of the store's clock, by which the times of the node are judged; zero: unknown
 	store.Occupancy
 }
 
@@ -74,10 +75,12 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		if (reason == core.ReasonNone || reason.Soft()) && !occupancy[i].Free() {
 			reason = unfreeReason(&occupancy[i])
 		}
-		e.add(n.Declared(), reason, occupancy[i])
+		e.add(ExplainedNode{Node: n.Declared(), Reason: reason, At: n.StoreTime(q.Now), Occupancy: occupancy[i]})
 	}
 	for n := range s.fleet.Silent() {
-		e.add(n, cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})
+		e.add(ExplainedNode{
+			Node: n, Reason: cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale), Occupancy: store.Occupancy{Max: n.MaxJobs, Withheld: n.MaxJobs - n.Slots()},
+		})
 	}
 	e.conclude(spec)
 	return e.Explanation, nil
@@ -96,7 +99,8 @@ type explainer struct {
 }
 
 // add adds one node.
-func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) {
+func (e *explainer) add(x ExplainedNode) {
+	n, reason := x.Node, x.Reason
 	if e.OnlyTenant && n.Tenant != "" && n.Tenant != e.Spec.Tenant {
 		return
 	}
@@ -116,7 +120,7 @@ func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) {
 		return
 	}
 	if len(e.Nodes) < e.Limit {
-		e.Nodes = append(e.Nodes, ExplainedNode{Node: n, Reason: reason, Occupancy: o})
+		e.Nodes = append(e.Nodes, x)
 	} else {
 		e.Truncated = true
 	}

@@ -96,7 +96,7 @@ func (p *prober) send(b *probeBatch) {
 		b.err = p.probe(b.nodes, b.occupancy)
 		for i, o := range b.occupancy {
 			if o.Free() {
-				b.unclaimed[i] = o.Max - o.InFlight()
+				b.unclaimed[i] = o.Slots() - o.InFlight()
 			}
 		}
 		close(b.done)

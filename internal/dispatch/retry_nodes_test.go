@@ -77,6 +77,7 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 				t.Error(err)
 			}
 		}},
+		"the other is ejected": {other: func(_ *testing.T, h *harness) { admit(h, "a", 0) }},
 		"the other was lost": {other: func(t *testing.T, h *harness) {
 			if err := h.registry.MarkLost(t.Context(), "a", 0); err != nil {
 				t.Error(err)

@@ -203,7 +203,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 		}
 		for _, m := range chunk {
 			occupancy := batch.occupancyOf(m.ID())
-			s.fleet.Observe(m.Node, occupancy.InFlight(), occupancy.Max, q.Now)
+			s.fleet.Observe(m.Node, occupancy.InFlight(), occupancy.Slots(), q.Now)
 			reason := unfreeReason(occupancy)
 			if batch.claimSlot(m.ID()) {
 				res, verdict, err := s.reserve(ctx, r, q, m)
@@ -300,6 +300,8 @@ func unfreeReason(o *store.Occupancy) core.Reason {
 		return core.ReasonHeld
 	case o.Closed:
 		return core.ReasonNotReady
+	case o.Ejected():
+		return core.ReasonEjected
 	}
 	return core.ReasonFull
 }

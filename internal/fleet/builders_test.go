@@ -57,9 +57,16 @@ func health(h core.Health) func(*core.Node) { return func(n *core.Node) { n.Heal
 
 func slots(n int) func(*core.Node) { return func(node *core.Node) { node.MaxJobs = n } }
 
+// limitedTo limits the slots that may be granted.
+func limitedTo(n int) func(*core.Node) {
+	return func(node *core.Node) {
+		node.Admission = core.Admission{Limited: true, Slots: n, Reason: core.AdmissionFailing, Times: 1}
+	}
+}
+
 // status builds the status of a node in a store: just seen, idle, load unknown.
 func status(n *core.Node, changes ...func(*store.NodeStatus)) store.NodeStatus {
-	s := store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: n.MaxJobs}}
+	s := store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: n.MaxJobs, Withheld: n.MaxJobs - n.Slots()}}
 	for _, change := range changes {
 		change(&s)
 	}

@@ -89,8 +89,9 @@ func (f *Fleet) Update(s store.NodeStatus) {
 		return
 	}
 	n.recordSeen(now - Instant(s.Age))
+	n.recordClock(s.At, now)
 	n.load.Store(packLoad(s.Load))
-	f.Observe(n, s.InFlight(), s.Max, now)
+	f.Observe(n, s.InFlight(), s.Slots(), now)
 	switch {
 	case !known:
 		f.marksUnread[s.Node.ID] = true
@@ -181,7 +182,7 @@ func (f *Fleet) RecordHeartbeat(id core.NodeID, load core.Load, o store.Occupanc
 	now := f.Now()
 	n.recordSeen(now)
 	n.load.Store(packLoad(load))
-	f.Observe(n, o.InFlight(), o.Max, now)
+	f.Observe(n, o.InFlight(), o.Slots(), now)
 }
 
 // RecordSeen records that some instance received a heartbeat of a node, age ago.

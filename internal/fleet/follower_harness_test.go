@@ -212,6 +212,14 @@ func (f *followerHarness) drain(id core.NodeID, drained bool) {
 	}
 }
 
+func (f *followerHarness) admit(id core.NodeID, fence int64, a core.Admission) {
+	f.t.Helper()
+	p := store.AdmitParams{Node: id, Fence: fence, Admission: a, For: time.Minute}
+	if _, admitted, err := f.store.Admit(context.Background(), p); err != nil || !admitted {
+		f.t.Fatal(admitted, err)
+	}
+}
+
 func (f *followerHarness) mark(id core.NodeID, service string, d time.Duration) {
 	f.t.Helper()
 	if err := f.store.Mark(context.Background(), store.Mark{Node: id, Service: service, For: d}); err != nil {

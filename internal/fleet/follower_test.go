@@ -65,6 +65,22 @@ func TestFollowerAppliesChangesAtOnce(t *testing.T) {
 		if settle(); !n.Summary().Ready() {
 			t.Error("the end of a drain was not applied")
 		}
+		f.admit("a", 1, core.Admission{Limited: true, Slots: 1, Reason: core.AdmissionSilent, Times: 1})
+		if settle(); n.Summary().Slots() != 1 || n.Summary().Ejected() {
+			t.Error("a limit was not applied")
+		}
+		f.admit("a", 2, core.Admission{Limited: true, Reason: core.AdmissionSilent, Times: 2})
+		if settle(); n.Summary().Slots() != 0 || !n.Summary().Ejected() {
+			t.Error("an ejection was not applied")
+		}
+		f.register("a")
+		if settle(); !n.Summary().Ejected() || n.Declared().Admission.Times != 2 {
+			t.Error("a registration ended an ejection")
+		}
+		f.admit("a", 2, core.Admission{})
+		if settle(); n.Summary().Slots() != n.Declared().MaxJobs || n.Summary().Ejected() {
+			t.Error("the end of an ejection was not applied")
+		}
 		f.mark("a", "asr", time.Minute)
 		if settle(); len(marked(f.fleet, "a", "asr")) != 1 {
 			t.Error("a mark was not applied")

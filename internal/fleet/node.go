@@ -25,7 +25,8 @@ type Node struct {
 	marks    atomic.Pointer[map[string]Instant]
 	epoch    atomic.Int64
 	handle   store.Handle
-	_        [24]byte // fills the second cache line, so that no node extends into a third
+	clock    atomic.Int64 // the store's clock in Unix nanoseconds minus the Instant; 0: unknown
+	_        [16]byte     // fills the second cache line, so that no node extends into a third
 }
 
 func newNode(s store.NodeStatus) *Node {
@@ -73,6 +74,8 @@ const (
 	summaryReachable
 	// summaryMarked is set if services are marked: which stages are ready then depends on the time as well.
 	summaryMarked
+	// summaryEjected is set if the node declares slots and its admission grants none.
+	summaryEjected
 	summaryStage // the first of the stages that are not ready, four bits
 	summaryBits  = iota + stageBits - 1
 )
@@ -84,7 +87,10 @@ const (
 )
 
 func packSummary(declared *core.Node) uint64 {
-	b := Summary(max(declared.MaxJobs, 0)) << summaryBits
+	b := Summary(declared.Slots()) << summaryBits
+	if declared.Ejected() {
+		b |= summaryEjected
+	}
 	if declared.AcceptsJobs() {
 		b |= summaryReady
 	}
@@ -103,8 +109,11 @@ func noMarks(string) bool { return false }
 // Summary returns the summary of the declaration.
 func (n *Node) Summary() Summary { return Summary(n.summary.Load()) }
 
-// MaxJobs returns the number of slots.
-func (b Summary) MaxJobs() int { return int(b >> summaryBits) }
+// Slots returns the number of slots that may be granted: those that the node declares, with its admission applied.
+func (b Summary) Slots() int { return int(b >> summaryBits) }
+
+// Ejected reports whether the node declares slots and none of them may be granted.
+func (b Summary) Ejected() bool { return b&summaryEjected != 0 }
 
 // Ready reports whether the node may get new jobs.
 func (b Summary) Ready() bool { return b&summaryReady != 0 }
@@ -163,6 +172,23 @@ func (n *Node) recordSeen(at Instant) {
 			return
 		}
 	}
+}
+
+// recordClock records the time of the store's clock at an instant.
+func (n *Node) recordClock(at time.Time, now Instant) {
+	if !at.IsZero() {
+		n.clock.Store(at.UnixNano() - int64(now))
+	}
+}
+
+// StoreTime returns the time of the store's clock, by which the times of the declaration are judged; zero if it is unknown. It is behind by
+// as long as the last status of the node was on its way.
+func (n *Node) StoreTime(now Instant) time.Time {
+	clock := n.clock.Load()
+	if clock == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, clock+int64(now))
 }
 
 // Marked reports whether a service of the node is marked as unavailable.

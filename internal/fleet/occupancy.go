@@ -42,7 +42,8 @@ func packObservation(inFlight int, now Instant) uint64 {
 func (o *occupancy) Observe(n *Node, inFlight, limit int, now Instant) {
 	n.inFlight.Store(packObservation(inFlight, now))
 	if limit > 0 {
-		updateAverage(&o.meanUtilization, float64(inFlight)/float64(limit))
+		// A node whose limit was lowered below its jobs is full, not more than that: a few of them would distort the mean.
+		updateAverage(&o.meanUtilization, min(1, float64(inFlight)/float64(limit)))
 	}
 }
 
@@ -55,7 +56,7 @@ func (*occupancy) EndReserving(n *Node) { n.reserving.Add(-1) }
 
 // ObserveFree records the number of free slots after a reservation.
 func (o *occupancy) ObserveFree(n *Node, free int, now Instant) {
-	limit := n.Summary().MaxJobs()
+	limit := n.Summary().Slots()
 	o.Observe(n, max(0, limit-free), limit, now)
 }
 
@@ -78,7 +79,7 @@ func (o *occupancy) ObserveServiceTime(d time.Duration) {
 // Utilization returns the estimated fraction of the slots of a node that are in use or being reserved, 1 or more if it is
 // full.
 func (o *occupancy) Utilization(n *Node, now Instant) float64 {
-	limit := n.Summary().MaxJobs()
+	limit := n.Summary().Slots()
 	reserving := int(n.reserving.Load())
 	inFlight, known := o.InFlight(n, now)
 	if !known {

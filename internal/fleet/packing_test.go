@@ -13,9 +13,9 @@ import (
 func TestSummaryMatchesTheDeclaration(t *testing.T) {
 	t.Parallel()
 	type brief struct {
-		MaxJobs                  int
-		Ready, Tenant, Reachable bool
-		Unready                  core.Reason
+		Slots                             int
+		Ready, Tenant, Reachable, Ejected bool
+		Unready                           core.Reason
 	}
 	unready := map[string]core.Reason{
 		"asr": core.ReasonASRNotReady, "semantic": core.ReasonSemanticNotReady, "nmt": core.ReasonNMTNotReady, "tts": core.ReasonTTSNotReady,
@@ -30,8 +30,14 @@ func TestSummaryMatchesTheDeclaration(t *testing.T) {
 			Callback:     rapid.SampledFrom([]string{"", "http://node"}).Draw(t, "callback"),
 		}
 		want := brief{
-			MaxJobs: max(n.MaxJobs, 0), Ready: n.Health == core.HealthReady && !n.Drained && !n.Disconnected,
+			Slots: max(n.MaxJobs, 0), Ready: n.Health == core.HealthReady && !n.Drained && !n.Disconnected,
 			Tenant: n.Tenant != "", Reachable: n.Callback != "",
+		}
+		if rapid.Bool().Draw(t, "limited") {
+			limit := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, core.MaxConcurrentJobs)).Draw(t, "limit")
+			limitedTo(limit)(n)
+			want.Ejected = limit == 0 && n.MaxJobs > 0
+			want.Slots = min(want.Slots, limit)
 		}
 		if kind := rapid.SampledFrom([]string{"", "tone", "asr", "semantic", "nmt", "tts"}).Draw(t, "service"); kind != "" {
 			n.Capability.Services = []core.Service{{ID: "s", Type: kind, Status: core.ServiceStopped}}
@@ -43,7 +49,7 @@ func TestSummaryMatchesTheDeclaration(t *testing.T) {
 		if b.MaybeUnready() != (want.Unready != core.ReasonNone) {
 			t.Fatalf("doubtful %v with %+v", b.MaybeUnready(), n.Capability.Services)
 		}
-		if diff := cmp.Diff(want, brief{b.MaxJobs(), b.Ready(), b.Tenant(), b.Reachable(), view.Unready(true, 0)}); diff != "" {
+		if diff := cmp.Diff(want, brief{b.Slots(), b.Ready(), b.Tenant(), b.Reachable(), b.Ejected(), view.Unready(true, 0)}); diff != "" {
 			t.Fatalf("brief of %+v (-want +got):\n%s", n, diff)
 		}
 	})

@@ -81,13 +81,15 @@ func (s *surveyor) addDeclared(declared *core.Node) {
 // count counts one node.
 func (s *surveyor) count(n *fleet.Node) {
 	declared := n.Declared()
-	slots := n.Summary().MaxJobs()
+	slots := n.Summary().Slots()
 	s.nodes.Total++
 	if declared.Owner != "" {
 		s.nodes.Connected++
 	}
-	ready := declared.AcceptsJobs() && declared.Reachable()
+	ready := declared.AcceptsJobs() && declared.Reachable() && !declared.Ejected()
 	switch health := declared.EffectiveHealth(); {
+	case declared.Ejected():
+		s.nodes.Ejected++
 	case ready:
 		s.nodes.Ready++
 		s.nodes.Slots += slots

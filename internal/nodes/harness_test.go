@@ -104,6 +104,16 @@ func (h *harness) reserve(id core.NodeID, jobs ...core.JobID) {
 	}
 }
 
+// admit limits the slots of a node that may be granted.
+func (h *harness) admit(id core.NodeID, slots int) {
+	h.t.Helper()
+	limit := core.Admission{Limited: true, Slots: slots, Reason: core.AdmissionFailing, Times: 1}
+	if _, admitted, err := h.mem.Admit(h.t.Context(), store.AdmitParams{Node: id, Fence: 1, Admission: limit}); err != nil || !admitted {
+		h.t.Fatal(admitted, err)
+	}
+	h.fleet.Update(h.stored(id))
+}
+
 // stored returns a node from the store.
 func (h *harness) stored(id core.NodeID) store.NodeStatus {
 	h.t.Helper()

@@ -141,7 +141,7 @@ func (r *Registry) ListPools(ctx context.Context, f PoolFilter, after core.Direc
 			p.Nodes++
 			if r.isGrantable(n) {
 				p.Ready++
-				p.Capacity += declared.MaxJobs
+				p.Capacity += declared.Slots()
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func compareDirections(a, b core.Direction) int {
 // isGrantable reports whether a node would get a job of a direction that it serves, if it had a free slot.
 func (r *Registry) isGrantable(n *fleet.Node) bool {
 	declared := n.Declared()
-	return declared.AcceptsJobs() && declared.Reachable() && n.Unready(false, r.fleet.Now()) == core.ReasonNone
+	return declared.AcceptsJobs() && !declared.Ejected() && declared.Reachable() && n.Unready(false, r.fleet.Now()) == core.ReasonNone
 }
 
 // directions returns the selected directions of a node.

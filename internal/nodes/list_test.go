@@ -119,12 +119,16 @@ func TestListPools(t *testing.T) {
 		if _, err := h.registry.Drain(t.Context(), "drained", true); err != nil {
 			t.Fatal(err)
 		}
+		h.add("ejected", 6)
+		h.admit("ejected", 0)
+		h.add("limited", 7)
+		h.admit("limited", 1)
 		h.reserve("b", "job-1", "job-2")
 		pool := func(src, tgt core.Lang, nodesN, ready, capacity, inFlight int) nodes.Pool {
 			return nodes.Pool{Direction: core.Direction{Src: src, Tgt: tgt}, Nodes: nodesN, Ready: ready, Capacity: capacity, InFlight: inFlight}
 		}
 		deFr, frDe := pool("de", "fr", 1, 1, 4, 0), pool("fr", "de", 1, 1, 4, 0)
-		enZh, zhEn := pool("en", "zh", 3, 2, 5, 2), pool("zh", "en", 3, 2, 5, 2)
+		enZh, zhEn := pool("en", "zh", 5, 3, 6, 2), pool("zh", "en", 5, 3, 6, 2)
 		for name, c := range map[string]struct {
 			filter nodes.PoolFilter
 			after  core.Direction

@@ -32,6 +32,16 @@ func TestSelectionAllocatesNothing(t *testing.T) {
 		}
 	}
 	checkNoAllocations(t, f)
+	// Nor do nodes that are ejected (a third) or limited (a third).
+	for i := range 10_000 {
+		n := *f.node(i).Declared()
+		if i%3 < 2 {
+			limitedTo(i % 3)(&n)
+		}
+		n.Version++
+		f.Update(status(&n))
+	}
+	checkNoAllocations(t, f)
 }
 
 func checkNoAllocations(t *testing.T, f *poolFixture) {

@@ -120,6 +120,11 @@ var rejecting = []condition{
 	{"its last heartbeat is old", core.ReasonStale, elapse(15*time.Second + 1)},
 	{"it cannot be reached", core.ReasonUnreachable, withNode(func(n *core.Node) { n.Callback = "" })},
 	{"it has no slots", core.ReasonNoCapacity, withNode(func(n *core.Node) { n.MaxJobs = 0 })},
+	{"it is ejected", core.ReasonEjected, withNode(limitedTo(0))},
+	{"it has no slots and is ejected", core.ReasonNoCapacity, withNode(func(n *core.Node) {
+		limitedTo(0)(n)
+		n.MaxJobs = 0
+	})},
 	{"it had the job before", core.ReasonTried, func(s *filterCase) { s.query.Tried = []core.NodeID{"z", "a"} }},
 	{"its CPU is over the limit", core.ReasonCPU, func(s *filterCase) { s.load.CPU = 0.9502 }},
 	{"its GPU is over the limit", core.ReasonGPU, func(s *filterCase) { s.load.GPU = 0.9802 }},
@@ -173,6 +178,11 @@ var accepting = []condition{
 	{name: "no TTS, and none required", apply: both(withNode(func(n *core.Node) { n.Capability.TTS = nil }), func(s *filterCase) { s.tts = false })},
 	{name: "a heartbeat just within the time", apply: elapse(15 * time.Second)},
 	{name: "one slot", apply: withNode(func(n *core.Node) { n.MaxJobs = 1 })},
+	{name: "one slot of four", apply: withNode(limitedTo(1))},
+	{name: "a limit above its slots", apply: withNode(limitedTo(9))},
+	{name: "an ejection that is over", apply: withNode(func(n *core.Node) {
+		n.Admission = core.Admission{Reason: core.AdmissionSilent, Times: 3}
+	})},
 	{name: "other nodes had the job before", apply: func(s *filterCase) { s.query.Tried = []core.NodeID{"b", "c"} }},
 	{name: "another node had the last utterance", apply: func(s *filterCase) { s.query.LastNode = "b" }},
 	{name: "loads exactly at their limits", apply: func(s *filterCase) { s.load = core.Load{CPU: 0.95, GPU: 0.98, Memory: 0.95} }},

@@ -41,8 +41,15 @@ func declared(id core.NodeID, changes ...func(*core.Node)) *core.Node {
 	return n
 }
 
+// limitedTo limits the slots that may be granted.
+func limitedTo(slots int) func(*core.Node) {
+	return func(n *core.Node) {
+		n.Admission = core.Admission{Limited: true, Slots: slots, Reason: core.AdmissionFailing, Times: 1}
+	}
+}
+
 func status(n *core.Node) store.NodeStatus {
-	return store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: n.MaxJobs}}
+	return store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: n.MaxJobs, Withheld: n.MaxJobs - n.Slots()}}
 }
 
 // poolFixture is a fleet whose pool for the direction has its nodes in the order in which they were added.
@@ -137,7 +144,9 @@ func (s *filterCase) evaluate(t *testing.T) (reason core.Reason) {
 		s.node.Capability.Normalise()
 		f := fleet.New(time.Hour)
 		time.Sleep(time.Minute)
-		f.Update(store.NodeStatus{Node: &s.node, Load: s.load, Occupancy: store.Occupancy{Max: s.node.MaxJobs}})
+		st := status(&s.node)
+		st.Load = s.load
+		f.Update(st)
 		n := f.Node("a")
 		for _, fn := range s.events {
 			fn(f, n)

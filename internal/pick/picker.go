@@ -93,7 +93,9 @@ func (p *Picker) filterMember(q *Query, n *fleet.Node) core.Reason {
 		return core.ReasonStale
 	case !summary.Reachable():
 		return core.ReasonUnreachable
-	case summary.MaxJobs() == 0:
+	case summary.Ejected():
+		return core.ReasonEjected
+	case summary.Slots() == 0:
 		return core.ReasonNoCapacity
 	case len(q.Tried) > 0 && slices.Contains(q.Tried, n.ID()):
 		return core.ReasonTried

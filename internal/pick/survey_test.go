@@ -123,7 +123,7 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := emptyPool()
 		kinds := rapid.SliceOfN(rapid.SampledFrom([]string{
-			"fine", "fine", "full", "degraded", "tenant", "model", "slots", "aside", "spread", "tried", "cpu",
+			"fine", "fine", "full", "degraded", "tenant", "model", "slots", "ejected", "limited", "aside", "spread", "tried", "cpu",
 		}), 0, 40).Draw(t, "kinds")
 		q := f.query(func(q *pick.Query) { q.Options = &core.Options{RequiredModels: []string{"m"}} })
 		q.Now += fleet.Instant(time.Second)
@@ -139,6 +139,10 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 				n.Capability.Models = nil
 			case "slots":
 				n.MaxJobs, s.Max = 0, 0
+			case "ejected":
+				limitedTo(0)(n)
+			case "limited":
+				limitedTo(1)(n)
 			case "tried":
 				q.Tried = append(q.Tried, n.ID)
 			case "spread":

@@ -135,6 +135,35 @@ func TestSharesOfNodesOfDifferentSizeAreCompared(t *testing.T) {
 	}
 }
 
+// The share of a node is that of the slots that may be granted, not of those that it declares: a node that is limited to one slot and
+// has a job is full.
+func TestSharesAreOfAdmittedSlots(t *testing.T) {
+	t.Parallel()
+	f := emptyPool()
+	f.Update(status(declared("half", limitedTo(2)))) // 1 of 2
+	f.Update(status(declared("all")))                // 1 of 4
+	f.Update(status(declared("one", limitedTo(1))))  // 1 of 1
+	f.Update(status(declared("over", limitedTo(1)))) // 3 of 1: it had them before
+	f.Update(status(declared("ejected", limitedTo(0))))
+	q := f.query()
+	for id, inFlight := range map[core.NodeID]int{"half": 1, "all": 1, "one": 1, "over": 3, "ejected": 0} {
+		n := f.Node(id)
+		f.Observe(n, inFlight, n.Summary().Slots(), q.Now)
+	}
+	for id, want := range map[core.NodeID]float64{"half": 0.5, "all": 0.25, "one": 1, "over": 3, "ejected": 1} {
+		if got := f.Utilization(f.Node(id), q.Now); got != want {
+			t.Errorf("%s has a share of %v, want %v", id, got, want)
+		}
+	}
+	for seed := range uint64(100) {
+		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool.Members())
+		if diff := cmp.Diff([]core.NodeID{"all", "half"}, candidates(r)); diff != "" {
+			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
+		}
+		r.End()
+	}
+}
+
 // Of each two candidates the first has the lower share, whatever is known of them, and none is believed full.
 func TestEveryPairIsOrderedByShare(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func (s *Scheduler) directions() []telemetry.Direction {
 		d := telemetry.Direction{Name: p.Requirement.String()}
 		for m := range p.Members().All() {
 			if b := m.Summary(); b.Ready() && b.Reachable() {
-				d.Capacity += b.MaxJobs()
+				d.Capacity += b.Slots()
 			}
 		}
 		byName[p.Requirement.Direction] = d

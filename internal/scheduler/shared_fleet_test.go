@@ -230,6 +230,57 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 	}
 }
 
+// TestEjectionIsSeenByAllInstances: a decision on the slots of a node is in force on every instance within a second, whichever made it, and
+// a stale one is refused.
+func TestEjectionIsSeenByAllInstances(t *testing.T) {
+	t.Parallel()
+	cfg := fastConfig()
+	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 120_000, 120_000 // the node sends no heartbeats
+	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, nil)
+	register(t, instances[0], "n1", "en", "zh")
+	slotsAre := func(want int) func() bool {
+		return func() bool {
+			return !slices.ContainsFunc(instances, func(in *instance) bool {
+				n := in.Fleet.Node("n1")
+				return n == nil || n.Summary().Slots() != want || n.Summary().Ejected() != (want == 0)
+			})
+		}
+	}
+	waitUntil(t, "all instances to see the node", waitLimit, slotsAre(1000))
+	stalled := detectStalls(t)
+	admit := func(in *instance, fence int64, a core.Admission) (admitted bool) {
+		t.Helper()
+		retryWhileDown(t, func() (err error) {
+			_, admitted, err = in.Store.Admit(t.Context(), store.AdmitParams{Node: "n1", Fence: fence, Admission: a, For: time.Minute})
+			return err
+		})
+		return admitted
+	}
+	var longest time.Duration
+	for round := range 10 {
+		by, fence := instances[round%3], int64(2*round+2)
+		for i, want := range []int{0, 1, 500, 1000} {
+			a := core.Admission{Limited: want < 1000, Reason: core.AdmissionFailing, Times: round}
+			if a.Limited {
+				a.Slots = want
+			}
+			stalled.longestSince()
+			if !admit(by, fence, a) {
+				t.Fatalf("decision %d of round %d is fenced", i, round)
+			}
+			within := waitUntil(t, "all instances to see the decision", waitLimit, slotsAre(want))
+			if stall := stalled.longestSince(); within > time.Second+2*stall {
+				t.Errorf("%d slots were seen after %s; this process was stalled for %s", want, within, stall)
+			}
+			longest = max(longest, within)
+			if admit(instances[(round+1)%3], fence-1, core.Admission{Limited: true, Slots: 7, Reason: core.AdmissionSilent}) {
+				t.Error("a stale leader's decision was accepted")
+			}
+		}
+	}
+	t.Logf("decisions were seen by three instances within %s", longest)
+}
+
 // TestNodeThatReconnectsElsewhereRegistersAgain: a node that connects to another instance gets a new epoch, although its resume
 // token is valid there: so the end of its grace period at the first instance does not affect it.
 func TestNodeThatReconnectsElsewhereRegistersAgain(t *testing.T) {

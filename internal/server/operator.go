@@ -108,6 +108,7 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 		out.Nodes[i] = wire.ExplainNode{
 			NodeID: string(n.Node.ID), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(),
 			InFlight: n.InFlight(), MaxConcurrentJobs: n.Node.MaxJobs,
+			Detail: convert.AdmissionDetail(n.Node, n.At), Admission: convert.Admission(n.Node, n.At),
 		}
 	}
 	return out, nil

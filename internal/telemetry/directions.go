@@ -30,7 +30,7 @@ func NewDirections(read func() []Direction) *Directions {
 	return &Directions{
 		read:     read,
 		inFlight: prometheus.NewDesc("lingua_jobs_in_flight", "In-flight jobs of this instance, by direction.", labels, nil),
-		capacity: prometheus.NewDesc("lingua_capacity_slots", "Slots of ready nodes in a direction that was requested recently.", labels, nil),
+		capacity: prometheus.NewDesc("lingua_capacity_slots", "Slots of ready nodes that may be granted, in a direction that was requested recently.", labels, nil),
 	}
 }
 
