@@ -74,6 +74,7 @@ type Scheduler struct {
 	ModelNotAvailable ModelNotAvailable `toml:"model_not_available" envPrefix:"MODEL_NOT_AVAILABLE_"`
 	Segmentation      Segmentation      `toml:"web_task_segmentation" envPrefix:"WEB_TASK_SEGMENTATION_"`
 	Sessions          Sessions          `toml:"sessions" envPrefix:"SESSIONS_"`
+	OutlierEjection   OutlierEjection   `toml:"outlier_ejection" envPrefix:"OUTLIER_EJECTION_"`
 	Stats             Stats             `toml:"stats" envPrefix:"STATS_"`
 	Observability     Observability     `toml:"observability" envPrefix:"OBSERVABILITY_"`
 	Phase2            Phase2            `toml:"phase2" envPrefix:"PHASE2_"`
@@ -143,6 +144,11 @@ type ModelNotAvailable struct {
 	NodeRatePerMinute int     `toml:"node_rate_per_minute" env:"NODE_RATE_PER_MINUTE" doc:"Maximum number of such reports of a node a minute."`
 }
 
+// OutlierEjection configures what happens to nodes that fail much more often than others.
+type OutlierEjection struct {
+	Enabled bool `toml:"enabled" env:"ENABLED" doc:"Whether a node that fails much more often than the other nodes of its directions gets no jobs for a while. Set the same on all instances."`
+}
+
 // Stats configures the statistics of the fleet, GET /api/v1/stats.
 type Stats struct {
 	IntervalSeconds Seconds `toml:"interval_seconds" env:"INTERVAL_SECONDS" doc:"How often one of the instances computes the statistics of the fleet for all: every 5 to 10 seconds. Set the same on all instances."`
@@ -177,9 +183,10 @@ func Default() Config {
 				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16, UtteranceRate: 5, OutboxKB: 1024, AudioBufferMB: 256,
 				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
 			},
-			Stats:         Stats{IntervalSeconds: 5, TTLSeconds: 45},
-			Observability: Observability{PathWarnMS: 50},
-			Phase2:        Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
+			OutlierEjection: OutlierEjection{Enabled: true},
+			Stats:           Stats{IntervalSeconds: 5, TTLSeconds: 45},
+			Observability:   Observability{PathWarnMS: 50},
+			Phase2:          Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 		},
 	}
 }

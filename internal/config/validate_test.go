@@ -149,7 +149,7 @@ var rules = []struct {
 // unchecked are the keys for which every value is valid.
 var unchecked = map[string]bool{
 	"server.insecure": true, "auth.require_node_secret": true,
-	"scheduler.task_binding.spread_enabled": true, "scheduler.dispatch.candidate_shuffle": true,
+	"scheduler.task_binding.spread_enabled": true, "scheduler.outlier_ejection.enabled": true, "scheduler.dispatch.candidate_shuffle": true,
 	"scheduler.sessions.origins": true,
 	"scheduler.phase2.enabled":   true, "scheduler.phase2.redis.sentinel_master": true,
 	"scheduler.phase2.redis.username": true, "scheduler.phase2.redis.password": true,

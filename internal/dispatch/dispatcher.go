@@ -33,7 +33,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Config configures a Dispatcher.
@@ -82,15 +81,6 @@ type Outcomes interface {
 	NotifyEnded(ctx context.Context, at core.InstanceID, job core.JobID)
 }
 
-// Observer is told what becomes of requests and jobs, for statistics. Its methods are called on the path of every job: they must not wait
-// for anything.
-type Observer interface {
-	// JobEnded is called on the instance that decided the end of a job.
-	JobEnded(job *core.Job)
-	// RequestRefused is called for a request that got no node.
-	RequestRefused(d core.Direction, code wire.Code)
-}
-
 // Dispatcher accepts requests and runs their jobs. Make one with New; stop it with Drain and Close.
 type Dispatcher struct {
 	*Reports    // messages from nodes about their jobs
@@ -119,6 +109,9 @@ type Dispatcher struct {
 func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o Outcomes, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
 	if cfg.HasAudio == nil {
 		cfg.HasAudio = func(*core.Job) bool { return true }
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = noObserver{}
 	}
 	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable()}
 	d.tasks = parallel.NewGroup() // jobs outlive the requests that made them

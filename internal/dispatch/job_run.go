@@ -181,19 +181,20 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 	}
 	if !j.runner.cfg.HasAudio(j.job) {
 		if j.suspendForAudio(ctx, f) {
-			j.recordMissedACK(f)
+			j.recordFailure(j.job.Node, f)
 			j.runner.metrics.Retries.WithLabelValues(string(f.reason)).Inc()
 		}
 		return false
 	}
 	j.exclude(j.job.Holder, f.reason)
+	node := j.job.Node
 	j.owner = j.runner.tokens.next()
 	if !j.apply(ctx, store.ApplyParams{
 		Event: core.EventRetry, Holder: j.job.Holder, Owner: j.owner, RetryFor: retryLease, Reason: f.reason, Detail: f.detail,
 	}) {
 		return false
 	}
-	j.recordMissedACK(f)
+	j.recordFailure(node, f)
 	j.runner.metrics.Retries.WithLabelValues(string(f.reason)).Inc()
 	j.runner.log.Info("attempt given up", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "reason", f.reason)
 	if f.freeSlot {
@@ -203,13 +204,14 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 	return j.entry.beginSelection(j.job)
 }
 
-// recordMissedACK counts an attempt that ended without an ACK, also against the node.
-func (j *jobRun) recordMissedACK(f attemptFailure) {
+// recordFailure records an attempt that a node has failed. An ACK that it missed is counted, also against the node.
+func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
+	j.runner.cfg.Observer.AttemptEnded(node, j.job.Direction, f.reason)
 	if f.reason != core.ReasonACKTimeout && f.reason != core.ReasonDeliveryUnknown {
 		return
 	}
 	j.runner.metrics.ACKTimeouts.Inc()
-	if n := j.runner.fleet.Node(j.job.Node); n != nil {
+	if n := j.runner.fleet.Node(node); n != nil {
 		n.RecordMissedACK(j.runner.fleet.Now())
 	}
 }
@@ -321,7 +323,7 @@ func (j *jobRun) failJob(ctx context.Context, f attemptFailure, reason core.Reas
 		Event: core.EventFail, Holder: holder, Owner: j.owner, Reason: reason, Cause: f.reason, Detail: f.detail,
 	}) {
 		if old.State == core.StateDispatched {
-			j.recordMissedACK(f)
+			j.recordFailure(old.Node, f)
 		}
 		if j.runner.retryReportOutcome(ctx, j.job) {
 			j.runner.slots.releaseOrRevoke(old, f.confirmed)

@@ -77,13 +77,19 @@ func (p *Reports) commit(ctx context.Context, r *Report, job *core.Job) error {
 			return err
 		}
 	}
-	if n := p.fleet.Node(r.Node); n != nil {
-		n.ClearMissedACKs()
-	}
+	p.recordACK(r.Node)
 	if f := p.inFlight.get(r.Job); f != nil {
 		p.runner.armCheck(f, job.Token, time.Now())
 	}
 	return nil
+}
+
+// recordACK records that a node acknowledges jobs.
+func (p *Reports) recordACK(id core.NodeID) {
+	if n := p.fleet.Node(id); n != nil {
+		n.ClearMissedACKs()
+	}
+	p.runner.cfg.Observer.Acknowledged(id)
 }
 
 // restoreLease handles the ACK of a job that has no lease. The record decides who holds the job: if it is the sender, the
@@ -190,6 +196,9 @@ func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
 		n.ClearMissedACKs()
 	}
 	p.slots.release(leaseOf(applied.Job), n, false)
+	if applied.Outcome == store.Decided {
+		p.runner.cfg.Observer.AttemptEnded(r.Node, applied.Job.Direction, core.ReasonNone)
+	}
 	p.runner.jobEnded(&applied)
 	if at := dispatcherOf(applied.Job); p.runner.outcomes != nil && applied.Job.Utterance.Turn == 0 && at != p.runner.cfg.Instance {
 		p.runner.outcomes.NotifyEnded(ctx, at, r.Job) // of a session's job the session is notified

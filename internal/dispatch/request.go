@@ -41,9 +41,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error)
 	d.metrics.ObserveDispatch(time.Since(began), err != nil)
 	if err != nil {
 		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
-		if d.cfg.Observer != nil {
-			d.cfg.Observer.RequestRefused(r.Direction, err.Code)
-		}
+		d.cfg.Observer.RequestRefused(r.Direction, err.Code)
 		return Placement{}, err
 	}
 	return p, nil

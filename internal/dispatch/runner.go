@@ -192,9 +192,7 @@ func (r *runner) jobEnded(applied *store.Applied) {
 	}
 	took := job.Updated.Sub(job.Created)
 	r.metrics.ObserveJobEnd(job.State, took)
-	if r.cfg.Observer != nil {
-		r.cfg.Observer.JobEnded(job)
-	}
+	r.cfg.Observer.JobEnded(job)
 	if job.State == core.StateDone {
 		took := job.Updated.Sub(job.History[len(job.History)-1].Started)
 		r.fleet.ObserveServiceTime(took)

@@ -25,30 +25,60 @@ type Counter struct {
 	seed  maphash.Seed
 	queue queue[observation]
 
-	mu    sync.Mutex
-	seq   uint64
-	total tally // since the start
+	mu      sync.Mutex
+	seq     uint64
+	total   tally    // since the start
+	tracker *tracker // of the health of nodes
+
+	// suspect is called with each node that is an outlier by what this instance has seen itself; nil: nothing is called.
+	suspect func(core.NodeID)
 }
 
 // NewCounter makes the counter of an instance, which publishes at an interval.
 func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration, log *slog.Logger) *Counter {
-	return &Counter{instance: instance, store: st, interval: interval, log: log, seed: maphash.MakeSeed(), total: newTally()}
+	return &Counter{instance: instance, store: st, interval: interval, log: log, seed: maphash.MakeSeed(), total: newTally(), tracker: newTracker()}
 }
+
+// OnSuspect makes fn be called again and again with each node that is an outlier by what this instance has seen itself. It must be called
+// before Run.
+func (c *Counter) OnSuspect(fn func(core.NodeID)) { c.suspect = fn }
 
 // observation is something that dispatch has seen.
 type observation struct {
-	job     *core.Job      // it has ended
-	refused core.Direction // of a request, if there is no job
+	kind      observationKind
+	job       *core.Job
+	node      core.NodeID
+	direction core.Direction
+	reason    core.Reason
+}
+
+type observationKind uint8
+
+const (
+	jobEnded observationKind = iota
+	requestRefused
+	acknowledged
+	attemptEnded
+)
+
+// Acknowledged counts a job that a node has acknowledged.
+func (c *Counter) Acknowledged(node core.NodeID) {
+	c.queue.add(maphash.String(c.seed, string(node)), observation{kind: acknowledged, node: node})
+}
+
+// AttemptEnded counts an attempt that has ended.
+func (c *Counter) AttemptEnded(node core.NodeID, d core.Direction, reason core.Reason) {
+	c.queue.add(maphash.String(c.seed, string(node)), observation{kind: attemptEnded, node: node, direction: d, reason: reason})
 }
 
 // JobEnded counts a job whose end this instance has decided.
 func (c *Counter) JobEnded(job *core.Job) {
-	c.queue.add(maphash.String(c.seed, string(job.ID)), observation{job: job})
+	c.queue.add(maphash.String(c.seed, string(job.ID)), observation{kind: jobEnded, job: job})
 }
 
 // RequestRefused counts a request that was refused because no node could take it.
 func (c *Counter) RequestRefused(d core.Direction, _ wire.Code) {
-	c.queue.add(maphash.String(c.seed, string(d.Src)), observation{refused: d})
+	c.queue.add(maphash.String(c.seed, string(d.Src)), observation{kind: requestRefused, direction: d})
 }
 
 // Dropped returns how many observations were not counted because there were too many at once.
@@ -58,23 +88,44 @@ func (c *Counter) Dropped() int64 { return c.queue.dropped.Load() }
 func (c *Counter) collect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.tracker.advance(time.Now())
 	c.queue.take(func(o *observation) {
-		if o.job == nil {
-			c.total.Refused.add(o.refused.String(), 1, maxRefused)
-			return
-		}
-		c.total.Directions.add(o.job.Direction.String(), 1, maxNames)
-		c.total.Outcomes.add(o.job.State.String(), 1, maxNames)
-		if o.job.State != core.StateDone {
-			c.total.Reasons.add(string(o.job.Reason), 1, maxNames)
+		switch o.kind {
+		case acknowledged:
+			c.tracker.acknowledged(o.node)
+		case attemptEnded:
+			c.tracker.ended(o.node, o.direction, o.reason)
+		case requestRefused:
+			c.total.Refused.add(o.direction.String(), 1, maxRefused)
+		case jobEnded:
+			c.total.Directions.add(o.job.Direction.String(), 1, maxNames)
+			c.total.Outcomes.add(o.job.State.String(), 1, maxNames)
+			if o.job.State != core.StateDone {
+				c.total.Reasons.add(string(o.job.Reason), 1, maxNames)
+			}
 		}
 	})
+	if c.suspect == nil {
+		return
+	}
+	seen := c.tracker.observed()
+	for id := range seen.Nodes {
+		if seen.outlier(id) != "" {
+			c.suspect(id)
+		}
+	}
 }
 
-// published is what an instance publishes. A later one has a higher Seq.
-type published struct {
+// counted is what an instance has counted since it started. A later one has a higher Seq.
+type counted struct {
 	Seq   uint64 `json:"seq"`
-	Total tally  `json:"total"` // since the instance started
+	Total tally  `json:"total"`
+}
+
+// published is what an instance publishes.
+type published struct {
+	counted
+	Health Health `json:"health"`
 }
 
 const (
@@ -112,7 +163,7 @@ func (c *Counter) Run(ctx context.Context) {
 func (c *Counter) publish(ctx context.Context) error {
 	c.mu.Lock()
 	c.seq++
-	body, err := json.Marshal(published{Seq: c.seq, Total: c.total})
+	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total}, Health: c.tracker.observed()})
 	c.mu.Unlock()
 	if err != nil {
 		return err

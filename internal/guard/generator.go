@@ -25,6 +25,9 @@ type Generator struct {
 	Interval time.Duration // between two snapshots
 	TTL      time.Duration // of a snapshot, after which it is gone
 	Log      *slog.Logger
+	// Judge is called by the leader at every step, with what all instances have seen of nodes since the step before, and the directions
+	// that were requested in the last day; nil: nothing is called.
+	Judge func(ctx context.Context, fence int64, seen Health, directions []core.Direction)
 
 	mu       sync.Mutex // held while a snapshot is computed
 	survey   *survey
@@ -85,8 +88,12 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if err != nil {
 		return false, err
 	}
-	if err := g.addCounts(ctx, past, peers, now); err != nil {
+	seen, err := g.addCounts(ctx, past, peers, now)
+	if err != nil {
 		return false, err
+	}
+	if g.Judge != nil {
+		g.Judge(ctx, fence, seen, wantedDirections(past.sum(quarters, quarters.length, now)))
 	}
 	parts, err := past.parts(now)
 	if err != nil {
@@ -117,8 +124,9 @@ func (g *Generator) Generate(ctx context.Context) (*wire.Stats, error) {
 	return g.compute(past, peers, 0, time.Now()), nil
 }
 
-// addCounts adds what all instances have published. The last counts of an instance that has ended are read until they expire.
-func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Peer, now time.Time) error {
+// addCounts adds what all instances have published, and returns what they have seen of nodes lately. The last counts of an instance that has
+// ended are read until they expire.
+func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Peer, now time.Time) (seen Health, err error) {
 	var ids []core.InstanceID
 	present := make(map[core.InstanceID]bool)
 	for i := range peers {
@@ -132,7 +140,7 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 	}
 	bodies, err := g.Stats.Counts(ctx, ids...)
 	if err != nil {
-		return err
+		return seen, err
 	}
 	for i, body := range bodies {
 		if body == nil {
@@ -144,10 +152,13 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 			g.Log.Warn("the counts of an instance cannot be read; the statistics lack them", "instance", ids[i], "error", err)
 			continue
 		}
-		past.add(ids[i], p, now)
+		if p.Seq > past.counted[ids[i]].Seq { // else it was published before the last step
+			seen.merge(p.Health)
+		}
+		past.add(ids[i], p.counted, now)
 	}
 	past.retain(present)
-	return nil
+	return seen, nil
 }
 
 // compute makes a snapshot. The pass over all nodes is repeated only if it is cheap, or long ago.

@@ -38,11 +38,11 @@ type bucket struct {
 // leader neither loses nor repeats any.
 type history struct {
 	buckets map[string]*bucket
-	counted map[core.InstanceID]published
+	counted map[core.InstanceID]counted
 }
 
 func newHistory() *history {
-	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]published)}
+	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted)}
 }
 
 // countedPart is the name of the part of the stored history that has what was counted.
@@ -63,13 +63,13 @@ func decodeHistory(parts map[string][]byte) *history {
 		}
 	}
 	if h.counted == nil {
-		h.counted = make(map[core.InstanceID]published)
+		h.counted = make(map[core.InstanceID]counted)
 	}
 	return h
 }
 
 // add adds what an instance has published. What it published before is part of the history already.
-func (h *history) add(id core.InstanceID, p published, now time.Time) {
+func (h *history) add(id core.InstanceID, p counted, now time.Time) {
 	before := h.counted[id]
 	if p.Seq <= before.Seq {
 		return // it was read before, or arrived late

@@ -29,7 +29,7 @@ func copyOf[T any](t *rapid.T, v T) (c T) {
 func TestHistoryCountsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const instances = 3
-		var published1 [instances][]published // everything that each instance has published
+		var publications [instances][]counted // everything that each instance has published
 		totals := [instances]tally{newTally(), newTally(), newTally()}
 		h, saved := newHistory(), map[string][]byte{}
 		now := time.Unix(1_800_000_000, 0)
@@ -42,18 +42,18 @@ func TestHistoryCountsOnce(t *testing.T) {
 				saved[name] = body
 			}
 		}
-		read := func(i, k int) { h.add(core.InstanceID(fmt.Sprint("i-", i)), copyOf(t, published1[i][k]), now) }
+		read := func(i, k int) { h.add(core.InstanceID(fmt.Sprint("i-", i)), copyOf(t, publications[i][k]), now) }
 		t.Repeat(map[string]func(*rapid.T){
 			"publish": func(t *rapid.T) {
 				i := rapid.IntRange(0, instances-1).Draw(t, "instance")
 				name := rapid.SampledFrom([]string{"en→zh", "zh→en", "de→fr"}).Draw(t, "direction")
 				totals[i].Directions.add(name, int64(rapid.IntRange(1, 5).Draw(t, "jobs")), maxNames)
-				published1[i] = append(published1[i], published{Seq: uint64(len(published1[i]) + 1), Total: copyOf(t, totals[i])})
+				publications[i] = append(publications[i], counted{Seq: uint64(len(publications[i]) + 1), Total: copyOf(t, totals[i])})
 			},
 			"read any": func(t *rapid.T) { // also one that was read before, or is late
 				i := rapid.IntRange(0, instances-1).Draw(t, "instance")
-				if len(published1[i]) > 0 {
-					read(i, rapid.IntRange(0, len(published1[i])-1).Draw(t, "publication"))
+				if len(publications[i]) > 0 {
+					read(i, rapid.IntRange(0, len(publications[i])-1).Draw(t, "publication"))
 				}
 			},
 			"save":    func(*rapid.T) { save() },
@@ -62,7 +62,7 @@ func TestHistoryCountsOnce(t *testing.T) {
 		})
 		want := counts{}
 		for i := range instances {
-			if n := len(published1[i]); n > 0 {
+			if n := len(publications[i]); n > 0 {
 				read(i, n-1)
 			}
 			for name, n := range totals[i].Directions {
@@ -81,7 +81,7 @@ func TestHistoryForgets(t *testing.T) {
 	total := newTally()
 	for seq := range uint64(3 * 24 * 60) { // a job a minute for three days
 		total.Directions["en→zh"]++
-		h.add("i-1", published{Seq: seq + 1, Total: total.since(tally{})}, now)
+		h.add("i-1", counted{Seq: seq + 1, Total: total.since(tally{})}, now)
 		now = now.Add(time.Minute)
 	}
 	now = now.Add(-time.Minute)
@@ -133,7 +133,7 @@ func TestHistoryOfAnotherVersion(t *testing.T) {
 		now := time.Unix(60, 0)
 		total := newTally()
 		total.Directions["en→zh"] = 1
-		h.add("i-1", published{Seq: 1, Total: total}, now)
+		h.add("i-1", counted{Seq: 1, Total: total}, now)
 		if got := h.sum(minutes, 1, now).Directions["en→zh"]; got != 1 {
 			t.Errorf("after %q: %d", body, got)
 		}

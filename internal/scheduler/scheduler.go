@@ -116,7 +116,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
 		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
 	})
-	s.stats = newStats(&c.Stats, instance, s.Store, s.Fleet, s.Bus, s.sharesStore(), s.Metrics, s.events, log)
+	s.stats = newStats(&c.Stats, c.OutlierEjection, instance, s.Store, s.Fleet, s.Bus, s.sharesStore(), s.Metrics, s.events, log)
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.Observer = s.stats.counter
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()

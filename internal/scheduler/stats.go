@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -15,6 +16,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
+// suspectFor is how long this instance prefers other nodes after it has seen a node fail much more often than they do. The leader of all
+// instances decides within the next seconds whether the node is ejected.
+const suspectFor = 5 * time.Second
+
 // stats are the parts that count, compute and read the statistics.
 type stats struct {
 	counter   *guard.Counter
@@ -25,7 +30,7 @@ type stats struct {
 }
 
 func newStats(
-	c *config.Stats, instance core.InstanceID, st store.Store, fl *fleet.Fleet, b *bus.Bus, shared bool, m *telemetry.Metrics, recorder *events.Recorder, log *slog.Logger,
+	c *config.Stats, ejection config.OutlierEjection, instance core.InstanceID, st store.Store, fl *fleet.Fleet, b *bus.Bus, shared bool, m *telemetry.Metrics, recorder *events.Recorder, log *slog.Logger,
 ) *stats {
 	interval, kind := c.IntervalSeconds.Duration(), "memory"
 	if shared {
@@ -36,6 +41,15 @@ func newStats(
 		Instance: instance, Stats: st, Fleet: fl, Peers: b.Peers, Interval: interval, TTL: c.TTLSeconds.Duration(), Log: log,
 	}
 	s.reader = guard.NewReader(st, s.generator, kind, log)
+	if ejection.Enabled {
+		ejector := &guard.Ejector{Store: st, Fleet: fl, Events: recorder, Counted: m.Admissions, Log: log}
+		s.generator.Judge = ejector.Judge
+		s.counter.OnSuspect(func(id core.NodeID) {
+			if n := fl.Node(id); n != nil {
+				n.SetAside(fl.Now() + fleet.Instant(suspectFor))
+			}
+		})
+	}
 	s.leader = &guard.Leader{Locks: st, Name: "stats", Instance: instance, Log: log}
 	s.leads = func(leads bool) {
 		if !leads {

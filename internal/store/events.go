@@ -19,6 +19,8 @@ const (
 	EventNodeEvicted      EventKind = "node_evicted"      // a node that was silent for the retention time was removed
 	EventNodeDrained      EventKind = "node_drained"      // an operator drained a node
 	EventNodeResumed      EventKind = "node_resumed"      // an operator ended the drain of a node
+	EventNodeEjected      EventKind = "node_ejected"      // a node fails much more often than others, and gets no jobs for a while
+	EventNodeReadmitted   EventKind = "node_readmitted"   // a node that was ejected has all its slots again
 	EventInstanceStarted  EventKind = "instance_started"  // an instance began to serve
 	EventInstanceStopping EventKind = "instance_stopping" // an instance began to stop
 	EventTakeover         EventKind = "takeover"          // an instance took over from one that is gone
@@ -31,7 +33,7 @@ const (
 // EventKinds lists every kind.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed,
+		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
 		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader,
 	}
 }

@@ -38,6 +38,11 @@ var exported = map[string]metric{
 	"JobDuration":        {"lingua_job_duration_seconds", "HISTOGRAM", []string{"state"}},
 	"Fenced":             {"lingua_fenced_total", "COUNTER", []string{"cause", "message"}},
 	"Deliveries":         {"lingua_deliveries_total", "COUNTER", []string{"result"}},
+	"Admissions":         {"lingua_node_admissions_total", "COUNTER", []string{"decision", "reason"}},
+	"StatsRequests":      {"scheduler_stats_requests_total", "COUNTER", nil},
+	"StatsStale":         {"scheduler_stats_stale_total", "COUNTER", nil},
+	"StatsDuration":      {"scheduler_stats_request_duration_seconds", "HISTOGRAM", nil},
+	"StatsLeader":        {"lingua_stats_leader", "GAUGE", nil},
 	"Orphans":            {"lingua_reconciled_leases_total", "COUNTER", []string{"kind"}},
 	"CandidatesRejected": {"lingua_candidates_rejected_total", "COUNTER", []string{"reason"}},
 	"ModelNA":            {"scheduler_model_na_received_total", "COUNTER", nil},
@@ -172,7 +177,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "code", "event", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "code", "decision", "event", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
 		for _, l := range e.Labels {

@@ -1,0 +1,34 @@
+package dispatch
+
+import (
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// Observer is told what becomes of requests and jobs, for statistics. Its methods are called on the path of every job: they must not wait
+// for anything.
+type Observer interface {
+	// Acknowledged is called when a node has acknowledged a job to this instance.
+	Acknowledged(node core.NodeID)
+	// AttemptEnded is called on the instance that decided the end of an attempt: with ReasonNone it ended with a result.
+	AttemptEnded(node core.NodeID, d core.Direction, reason core.Reason)
+	// JobEnded is called on the instance that decided the end of a job.
+	JobEnded(job *core.Job)
+	// RequestRefused is called for a request that got no node.
+	RequestRefused(d core.Direction, code wire.Code)
+}
+
+// noObserver is the observer of a dispatcher that has none.
+type noObserver struct{}
+
+// Acknowledged implements Observer.
+func (noObserver) Acknowledged(core.NodeID) {}
+
+// AttemptEnded implements Observer.
+func (noObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) {}
+
+// JobEnded implements Observer.
+func (noObserver) JobEnded(*core.Job) {}
+
+// RequestRefused implements Observer.
+func (noObserver) RequestRefused(core.Direction, wire.Code) {}

@@ -1,0 +1,236 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// Admitter is the part of the store with which slots of nodes are withheld.
+type Admitter interface {
+	Admit(ctx context.Context, p store.AdmitParams) (n *core.Node, admitted bool, err error)
+}
+
+// Ejector withholds the slots of nodes that fail much more often than others: all of them for a while, then all but one, then half of
+// them. Its decisions are in the store, with the node, so that every instance applies them, and another leader continues them.
+//
+// A node that fails fast is never busy, so that without this it would attract most of the jobs.
+type Ejector struct {
+	Store   Admitter
+	Fleet   *fleet.Fleet
+	Events  *events.Recorder
+	Counted *prometheus.CounterVec // decisions, by decision and reason
+	Log     *slog.Logger
+}
+
+const (
+	ejectFor     = 30 * time.Second // the first time; twice as long each further time in a row …
+	ejectMost    = 10 * time.Minute // … but not longer than this
+	ejectJitter  = 0.2              // and up to this share longer, so that nodes do not return together
+	probationMin = 5 * time.Second  // with a success, a node on probation gets more slots after this
+	probationFor = 30 * time.Second // and without any attempt after this
+	// probationShare is the share of failures with which a node on probation is ejected again.
+	probationShare = 0.5
+	// forgetAfter is how long a node must have had all its slots for its earlier ejections to be forgotten.
+	forgetAfter = 10 * time.Minute
+	// maxEjections bounds how many nodes one step may eject: each is compared with the whole fleet.
+	maxEjections = 10
+)
+
+// Judge decides about all nodes: which are ejected, and which get more slots again. It is called by the leader, with its fence.
+func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, directions []core.Direction) {
+	var limited, outliers []*core.Node
+	for n := range e.Fleet.All() {
+		if declared := n.Declared(); declared.Admission.Limited || declared.Admission.Times > 0 {
+			limited = append(limited, declared)
+		} else if seen.outlier(n.ID()) != "" && len(outliers) < maxEjections {
+			outliers = append(outliers, declared)
+		}
+	}
+	if len(limited)+len(outliers) == 0 {
+		return
+	}
+	step := &step{Ejector: e, fence: fence, seen: &seen, covers: e.coverage(directions, append(limited, outliers...))}
+	for _, n := range limited {
+		step.continueWith(ctx, n)
+	}
+	for _, n := range outliers {
+		step.eject(ctx, n, seen.outlier(n.ID))
+	}
+}
+
+// step is one round of decisions.
+type step struct {
+	*Ejector
+	fence  int64
+	seen   *Health
+	covers []cover
+}
+
+// eject withholds all slots of a node, unless its directions need them.
+func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionReason) {
+	if cause := s.neededBy(n); cause != "" {
+		s.Counted.WithLabelValues("withheld", cause).Inc()
+		return
+	}
+	times := n.Admission.Times + 1
+	lasts := time.Duration(math.Min(float64(ejectMost), float64(ejectFor)*math.Pow(2, float64(times-1))))
+	lasts += time.Duration(rand.Float64() * ejectJitter * float64(lasts))
+	if !s.admit(ctx, n, core.Admission{Limited: true, Slots: 0, Reason: reason, Times: times}, lasts) {
+		return
+	}
+	s.Counted.WithLabelValues("ejected", string(reason)).Inc()
+	s.Log.Warn("a node fails much more often than others: it gets no jobs for a while", "node_id", n.ID, "reason", reason, "times", times, "for", lasts.Round(time.Second))
+	s.Events.Record(store.Event{Kind: store.EventNodeEjected, Node: n.ID, Tenant: n.Tenant, Detail: string(reason) + ", for " + lasts.Round(time.Second).String()})
+}
+
+// continueWith decides about a node that was ejected: whether its time is over, and whether it may have more slots.
+func (s *step) continueWith(ctx context.Context, n *core.Node) {
+	a, now := n.Admission, time.Now()
+	since, ends := now.Sub(a.Since), a.Remaining(now) == 0
+	own := s.seen.Nodes[n.ID]
+	switch {
+	case a.Limited && s.isLast(n):
+		s.readmit(ctx, n, n.MaxJobs)
+	case !a.Limited && s.seen.outlier(n.ID) != "":
+		s.eject(ctx, n, s.seen.outlier(n.ID))
+	case !a.Limited && since >= forgetAfter:
+		s.admit(ctx, n, core.Admission{}, 0)
+	case !a.Limited: // it has all its slots, and its ejections are remembered
+	case a.Ejected() && ends:
+		s.readmit(ctx, n, 1)
+	case a.Ejected():
+	case own.Failed > 0 && own.share() >= probationShare:
+		s.eject(ctx, n, a.Reason)
+	case ends || since >= probationMin && own.Ended > own.Failed:
+		s.readmit(ctx, n, nextSlots(a.Slots, n.MaxJobs))
+	}
+}
+
+// nextSlots returns how many slots a node on probation gets next: half of them after one, and then all.
+func nextSlots(slots, all int) int {
+	if half := all / 2; slots < half {
+		return half
+	}
+	return all
+}
+
+// readmit gives a node so many slots again.
+func (s *step) readmit(ctx context.Context, n *core.Node, slots int) {
+	a := core.Admission{Limited: slots < n.MaxJobs, Reason: n.Admission.Reason, Times: n.Admission.Times}
+	lasts := time.Duration(0)
+	if a.Limited {
+		a.Slots, lasts = slots, probationFor
+	}
+	if !s.admit(ctx, n, a, lasts) {
+		return
+	}
+	s.Counted.WithLabelValues("readmitted", string(n.Admission.Reason)).Inc()
+	if !a.Limited {
+		s.Log.Info("a node that was ejected has all its slots again", "node_id", n.ID)
+		s.Events.Record(store.Event{Kind: store.EventNodeReadmitted, Node: n.ID, Tenant: n.Tenant})
+	}
+}
+
+// admit writes a decision. It reports whether it stands.
+func (s *step) admit(ctx context.Context, n *core.Node, a core.Admission, lasts time.Duration) bool {
+	decided, admitted, err := s.Store.Admit(ctx, store.AdmitParams{Node: n.ID, Fence: s.fence, Admission: a, For: lasts})
+	switch {
+	case errors.Is(err, store.ErrNoNode):
+		return false
+	case err != nil:
+		s.Log.Warn("a decision about the slots of a node could not be written; it is made again", "node_id", n.ID, "error", err)
+		return false
+	case admitted:
+		s.Fleet.Redeclare(decided)
+		s.replace(n, decided)
+	}
+	return admitted
+}
+
+// cover is how well a direction is covered.
+type cover struct {
+	requirement     core.Requirement
+	nodes           int // that may get jobs
+	slots, withheld int // of all nodes that would get jobs if they were admitted
+}
+
+// coverage returns how well the directions are covered that some of the nodes serve.
+func (e *Ejector) coverage(directions []core.Direction, of []*core.Node) []cover {
+	var covers []cover
+	for _, d := range directions {
+		r := core.NewRequirement(d, false)
+		if slices.ContainsFunc(of, func(n *core.Node) bool { return r.Mismatch(&n.Capability) == core.ReasonNone }) {
+			covers = append(covers, cover{requirement: r})
+		}
+	}
+	for m := range e.Fleet.All() {
+		for i := range covers {
+			covers[i].count(m.Declared(), 1)
+		}
+	}
+	return covers
+}
+
+// count adds a node that serves the direction, or with -1 removes it.
+func (c *cover) count(n *core.Node, sign int) {
+	if !n.AcceptsJobs() || !n.Reachable() || c.requirement.Mismatch(&n.Capability) != core.ReasonNone {
+		return
+	}
+	c.slots += sign * n.MaxJobs
+	c.withheld += sign * (n.MaxJobs - n.Slots())
+	if n.Slots() > 0 {
+		c.nodes += sign
+	}
+}
+
+// replace counts a node as it is after a decision.
+func (s *step) replace(before, after *core.Node) {
+	for i := range s.covers {
+		s.covers[i].count(before, -1)
+		s.covers[i].count(after, 1)
+	}
+}
+
+// Why a node is not ejected although it is an outlier.
+const (
+	neededAsLast = "last_node"   // a direction would have no node
+	neededAsHalf = "half_of_all" // a direction would lack more than half of its slots
+)
+
+// neededBy says why a node must keep its slots: one of the directions that were requested lately would have no other node, or less than
+// half of its slots. Empty: no direction needs it.
+func (s *step) neededBy(n *core.Node) string {
+	for i := range s.covers {
+		c := s.covers[i] // a copy
+		if c.requirement.Mismatch(&n.Capability) != core.ReasonNone {
+			continue
+		}
+		c.count(n, -1)
+		switch {
+		case c.nodes == 0:
+			return neededAsLast
+		case 2*(c.withheld+n.MaxJobs) > c.slots+n.MaxJobs:
+			return neededAsHalf
+		}
+	}
+	return ""
+}
+
+// isLast reports whether a direction has no node because one that was ejected gets no jobs.
+func (s *step) isLast(n *core.Node) bool {
+	return slices.ContainsFunc(s.covers, func(c cover) bool {
+		return c.nodes == 0 && c.requirement.Mismatch(&n.Capability) == core.ReasonNone
+	})
+}

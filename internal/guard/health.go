@@ -1,0 +1,259 @@
+package guard
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// The health of nodes is judged by the attempts of the last window, which moves in steps.
+const (
+	windowStep  = 5 * time.Second
+	windowSteps = 6
+)
+
+const (
+	// maxUnhealthy bounds the nodes of which an instance publishes the attempts: those with most failures.
+	maxUnhealthy = 200
+	// maxNodeDirections bounds the directions in which the attempts of one node are counted; the others are counted as one.
+	maxNodeDirections = 8
+)
+
+// attempts counts the attempts that ended.
+type attempts struct {
+	Ended  int `json:"ended"`
+	Failed int `json:"failed,omitempty"` // of these, the ones whose node failed, did not acknowledge, or did not end in time
+}
+
+func (a *attempts) add(b attempts) {
+	a.Ended += b.Ended
+	a.Failed += b.Failed
+}
+
+// share is the share of attempts that failed.
+func (a attempts) share() float64 {
+	if a.Ended <= 0 {
+		return 0
+	}
+	return float64(a.Failed) / float64(a.Ended)
+}
+
+// countsAsFailure reports whether an attempt that ended for a reason says something about its node. What the caller caused does not, nor
+// that the node had no free slot, nor that it was lost: a lost node gets no jobs anyway.
+func countsAsFailure(r core.Reason) bool {
+	switch r {
+	case core.ReasonNodeFailed, core.ReasonACKTimeout, core.ReasonDeliveryUnknown, core.ReasonDeliveryRefused, core.ReasonAttemptTimeout:
+		return true
+	}
+	return false
+}
+
+// nodeHealth is what one instance has seen of a node.
+type nodeHealth struct {
+	steps    [windowSteps]map[string]attempts // by direction
+	missed   int                              // attempts in a row that were not acknowledged
+	overdue  int                              // attempts in a row that were acknowledged and did not end in time
+	acked    [windowSteps]int
+	lastStep int64
+}
+
+// tracker counts the attempts of nodes and directions in a window. It is used by one goroutine.
+type tracker struct {
+	step       int64 // the current one
+	nodes      map[core.NodeID]*nodeHealth
+	directions [windowSteps]map[string]attempts
+}
+
+func newTracker() *tracker { return &tracker{nodes: make(map[core.NodeID]*nodeHealth)} }
+
+// advance moves the window to a time. Steps that it leaves are forgotten, and nodes without attempts in it.
+func (t *tracker) advance(now time.Time) {
+	step := now.UnixNano() / int64(windowStep)
+	for first := max(t.step+1, step-windowSteps+1); first <= step; first++ {
+		slot := first % windowSteps
+		t.directions[slot] = nil
+		for id, n := range t.nodes {
+			n.steps[slot], n.acked[slot] = nil, 0
+			if step-n.lastStep >= windowSteps {
+				delete(t.nodes, id)
+			}
+		}
+	}
+	t.step = max(t.step, step)
+}
+
+// node returns what is known of a node.
+func (t *tracker) node(id core.NodeID) *nodeHealth {
+	n := t.nodes[id]
+	if n == nil {
+		n = new(nodeHealth)
+		t.nodes[id] = n
+	}
+	n.lastStep = t.step
+	return n
+}
+
+// acknowledged counts a job that a node has acknowledged.
+func (t *tracker) acknowledged(id core.NodeID) {
+	n := t.node(id)
+	n.acked[t.step%windowSteps]++
+	n.missed = 0
+}
+
+// ended counts an attempt that ended, for a reason or with a result.
+func (t *tracker) ended(id core.NodeID, d core.Direction, reason core.Reason) {
+	failed := countsAsFailure(reason)
+	if reason != core.ReasonNone && !failed {
+		return
+	}
+	n, slot, a := t.node(id), t.step%windowSteps, attempts{Ended: 1}
+	switch reason {
+	case core.ReasonNone:
+		n.missed, n.overdue = 0, 0
+	case core.ReasonACKTimeout, core.ReasonDeliveryUnknown:
+		n.missed++
+	case core.ReasonAttemptTimeout:
+		n.overdue++
+	}
+	if failed {
+		a.Failed = 1
+	}
+	n.steps[slot] = addAttempt(n.steps[slot], d.String(), a, maxNodeDirections)
+	t.directions[slot] = addAttempt(t.directions[slot], d.String(), a, maxNames)
+}
+
+// addAttempt counts an attempt under a name, or as other if there are too many names.
+func addAttempt(m map[string]attempts, name string, a attempts, limit int) map[string]attempts {
+	if m == nil {
+		m = make(map[string]attempts)
+	}
+	if _, known := m[name]; !known && len(m) >= limit {
+		name = other
+	}
+	sum := m[name]
+	sum.add(a)
+	m[name] = sum
+	return m
+}
+
+// observedNode is what instances have seen of a node in the window.
+type observedNode struct {
+	attempts
+	Directions map[string]attempts `json:"directions,omitempty"`
+	Acked      int                 `json:"acked,omitempty"`
+	Missed     int                 `json:"missed,omitempty"`  // in a row
+	Overdue    int                 `json:"overdue,omitempty"` // in a row
+}
+
+// Health is what instances have seen of nodes in the window: of those with failures, and in sum of each direction.
+type Health struct {
+	Nodes      map[core.NodeID]observedNode `json:"nodes,omitempty"`
+	Directions map[string]attempts          `json:"directions,omitempty"`
+}
+
+// observed returns what the tracker has seen in the window.
+func (t *tracker) observed() Health {
+	h := Health{Nodes: make(map[core.NodeID]observedNode), Directions: make(map[string]attempts)}
+	for _, step := range t.directions {
+		for name, a := range step {
+			h.Directions = addAttempt(h.Directions, name, a, maxNames)
+		}
+	}
+	for id, n := range t.nodes {
+		o := observedNode{Missed: n.missed, Overdue: n.overdue}
+		for i, step := range n.steps {
+			o.Acked += n.acked[i]
+			for name, a := range step {
+				o.add(a)
+				o.Directions = addAttempt(o.Directions, name, a, maxNodeDirections)
+			}
+		}
+		if o.Failed > 0 {
+			h.Nodes[id] = o
+		}
+	}
+	h.keepWorst(maxUnhealthy)
+	return h
+}
+
+// keepWorst keeps the nodes with most failures.
+func (h *Health) keepWorst(limit int) {
+	if len(h.Nodes) <= limit {
+		return
+	}
+	ids := make([]core.NodeID, 0, len(h.Nodes))
+	for id := range h.Nodes {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b core.NodeID) int {
+		return cmp.Or(cmp.Compare(h.Nodes[b].Failed, h.Nodes[a].Failed), cmp.Compare(a, b))
+	})
+	for _, id := range ids[limit:] {
+		delete(h.Nodes, id)
+	}
+}
+
+// merge adds what another instance has seen. Attempts in a row are those that one instance saw in a row; if no instance saw the node
+// acknowledge a job, or end one, those of all.
+func (h *Health) merge(b Health) {
+	for name, a := range b.Directions {
+		h.Directions = addAttempt(h.Directions, name, a, maxNames)
+	}
+	for id, n := range b.Nodes {
+		o := h.Nodes[id]
+		if o.Acked == 0 && n.Acked == 0 {
+			o.Missed += n.Missed
+		} else {
+			o.Missed = max(o.Missed, n.Missed)
+		}
+		if o.Ended == o.Failed && n.Ended == n.Failed {
+			o.Overdue += n.Overdue
+		} else {
+			o.Overdue = max(o.Overdue, n.Overdue)
+		}
+		o.add(n.attempts)
+		o.Acked += n.Acked
+		for name, a := range n.Directions {
+			o.Directions = addAttempt(o.Directions, name, a, maxNodeDirections)
+		}
+		if h.Nodes == nil {
+			h.Nodes = make(map[core.NodeID]observedNode)
+		}
+		h.Nodes[id] = o
+	}
+}
+
+// When a node is an outlier.
+const (
+	outlierAttempts = 10   // with fewer attempts in the window its share says nothing
+	outlierFactor   = 3.0  // its share of failures is so many times that of its directions …
+	outlierMargin   = 0.20 // … and so much higher
+	outlierMissed   = 3    // or so many attempts in a row were not acknowledged
+	outlierOverdue  = 2    // or so many in a row were acknowledged and did not end in time
+)
+
+// outlier says why a node is one; empty: it is none. Its share of failures is compared with that of the other nodes in the directions of its
+// attempts, weighted by how many of its attempts were in each.
+func (h *Health) outlier(id core.NodeID) core.AdmissionReason {
+	n := h.Nodes[id]
+	switch {
+	case n.Missed >= outlierMissed:
+		return core.AdmissionACKTimeouts
+	case n.Overdue >= outlierOverdue:
+		return core.AdmissionSilent
+	case n.Ended < outlierAttempts:
+		return ""
+	}
+	others := 0.0
+	for name, own := range n.Directions {
+		all := h.Directions[name]
+		rest := attempts{Ended: all.Ended - own.Ended, Failed: all.Failed - own.Failed}
+		others += rest.share() * float64(own.Ended) / float64(n.Ended)
+	}
+	if share := n.share(); share >= outlierFactor*others && share >= others+outlierMargin {
+		return core.AdmissionFailing
+	}
+	return ""
+}
