@@ -159,3 +159,29 @@ func TestUnclaimedSlotCanBeClaimedAgain(t *testing.T) {
 		t.Errorf("claims %v, %v, and %v after the claim was returned; want true, false, true", first, second, third)
 	}
 }
+
+// TestOnlyAdmittedSlotsAreClaimed: as many requests try to reserve as slots are free that may be granted, whatever the node declares.
+func TestOnlyAdmittedSlotsAreClaimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeProbe{gate: make(chan struct{}), occupancy: map[core.NodeID]store.Occupancy{
+			"limited": {Max: 8, Withheld: 5, Running: 1}, "over": {Max: 8, Withheld: 7, Running: 3}, "ejected": {Max: 8, Withheld: 8},
+		}}
+		close(c.gate)
+		k, err := newProber(func(fn func()) { go fn() }, c.probe).read(t.Context(), []core.NodeID{"limited", "over", "ejected"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[core.NodeID]int{"limited": 2, "over": 0, "ejected": 0} {
+			got := 0
+			for range 10 {
+				if k.claimSlot(id) {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("%d slots of %s were claimed, want %d", got, id, want)
+			}
+		}
+	})
+}

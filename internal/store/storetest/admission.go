@@ -238,8 +238,9 @@ func testAdmissionSurvives(t *testing.T, h *Harness) {
 	if n, admitted, err := h.Store.Admit(t.Context(), store.AdmitParams{Node: "node-a", Fence: 6}); err != nil || admitted || !n.Admission.Equal(want) {
 		t.Errorf("a stale decision after the registrations: %v, %v, %+v", admitted, err, n)
 	}
-	if h.register(t, "node-new", 2).Admission != (core.Admission{}) {
-		t.Error("a new node is limited")
+	declared.ID = "node-new"
+	if r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad}); err != nil || r.Node.Admission != (core.Admission{}) {
+		t.Errorf("a new node decides on its own admission: %+v, %v", r.Node, err)
 	}
 }
 
