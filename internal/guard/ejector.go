@@ -70,6 +70,15 @@ func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, direction
 	}
 }
 
+// Lift gives all nodes all their slots, for a cluster in which nobody is ejected any more: limits do not end by themselves.
+func (e *Ejector) Lift(ctx context.Context, fence int64, _ Health, _ []core.Direction) {
+	for n := range e.Fleet.All() {
+		if declared := n.Declared(); declared.Admission != (core.Admission{}) {
+			(&step{Ejector: e, fence: fence}).admit(ctx, declared, core.Admission{}, 0)
+		}
+	}
+}
+
 // step is one round of decisions.
 type step struct {
 	*Ejector

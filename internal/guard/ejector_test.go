@@ -280,6 +280,18 @@ func TestStaleLeaderEjectsNobody(t *testing.T) {
 	})
 }
 
+// TestLift: when ejection is turned off, the nodes that were ejected get their slots back.
+func TestLift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJudged(t, 8, fiveNodes(), enZH)
+		j.judge(seenOf("a", 20, 20))
+		j.Lift(t.Context(), 2, seenOf("a", 20, 20), j.directions)
+		if a := j.Fleet.Node("a").Declared().Admission; a != (core.Admission{}) || j.slots("a") != 8 {
+			t.Errorf("%d slots, %+v", j.slots("a"), a)
+		}
+	})
+}
+
 // TestEjectionKeepsHalf: whatever nodes fail in whatever order, each direction keeps a node and half of its slots.
 func TestEjectionKeepsHalf(t *testing.T) {
 	langs := []core.Lang{"de", "en", "fr", "ja", "zh"}

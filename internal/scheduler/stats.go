@@ -41,8 +41,9 @@ func newStats(
 		Instance: instance, Stats: st, Fleet: fl, Peers: b.Peers, Interval: interval, TTL: c.TTLSeconds.Duration(), Log: log,
 	}
 	s.reader = guard.NewReader(st, s.generator, kind, log)
+	ejector := &guard.Ejector{Store: st, Fleet: fl, Events: recorder, Counted: m.Admissions, Log: log}
+	s.generator.Judge = ejector.Lift
 	if ejection.Enabled {
-		ejector := &guard.Ejector{Store: st, Fleet: fl, Events: recorder, Counted: m.Admissions, Log: log}
 		s.generator.Judge = ejector.Judge
 		s.counter.OnSuspect(func(id core.NodeID) {
 			if n := fl.Node(id); n != nil {
