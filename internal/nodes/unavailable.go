@@ -15,6 +15,7 @@ import (
 type Unavailable struct {
 	Node    core.NodeID
 	Service string
+	Version string // of the service; empty: all its versions
 	Detail  string
 	Job     core.JobID // the job that failed because of it; empty: none
 	Attempt int
@@ -43,7 +44,7 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 		}
 	}
 	// The mark comes first, so that the retry and other jobs see it.
-	markErr := r.mark(ctx, &u)
+	markErr := r.mark(ctx, &u, known)
 	if holds {
 		if err := r.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail); err != nil {
 			return err
@@ -53,7 +54,7 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 }
 
 // mark marks a service of a node as unavailable, unless the node reports too often.
-func (r *Registry) mark(ctx context.Context, u *Unavailable) error {
+func (r *Registry) mark(ctx context.Context, u *Unavailable, known *core.Node) error {
 	ok, err := r.store.Allow(ctx, store.AllowParams{
 		Key: "model_na:" + string(u.Node), Limit: r.cfg.MarkRate, Window: time.Minute,
 	})
@@ -65,7 +66,7 @@ func (r *Registry) mark(ctx context.Context, u *Unavailable) error {
 			"node %s sent more than %d such reports in a minute, so %s was not marked; the job, if one was named, is retried; wait a minute",
 			u.Node, r.cfg.MarkRate, u.Service).RetryIn(time.Minute)
 	}
-	mark := store.Mark{Node: u.Node, Service: u.Service, For: r.cfg.MarkFor}
+	mark := store.Mark{Node: u.Node, Service: u.Service, Version: u.Version, Epoch: known.Epoch, NodeVersion: known.Version, For: r.cfg.MarkFor}
 	if err := r.store.Mark(ctx, mark); err != nil {
 		if errors.Is(err, store.ErrNoNode) {
 			return UnknownNode(u.Node)

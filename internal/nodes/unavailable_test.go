@@ -37,14 +37,14 @@ func TestUnavailableServiceIsMarkedForAWhile(t *testing.T) {
 		if diff := cmp.Diff([]string{"asr"}, h.marks("a")); diff != "" {
 			t.Errorf("marks (-want +got):\n%s", diff)
 		}
-		if !h.fleet.Node("a").Marked("asr", h.fleet.Now()) {
+		if !h.fleet.Node("a").Marked(&core.Service{ID: "asr"}, h.fleet.Now()) {
 			t.Error("the fleet does not have the mark")
 		}
 		if len(h.jobs.failed) != 0 {
 			t.Errorf("a report without a job failed %v", h.jobs.failed)
 		}
 		time.Sleep(time.Minute)
-		if marks := h.marks("a"); len(marks) != 0 || h.fleet.Node("a").Marked("asr", h.fleet.Now()) {
+		if marks := h.marks("a"); len(marks) != 0 || h.fleet.Node("a").Marked(&core.Service{ID: "asr"}, h.fleet.Now()) {
 			t.Errorf("marks %v after their time", marks)
 		}
 		wantCode(t, h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "unknown", Service: "asr"}), wire.NotFound)
