@@ -226,7 +226,8 @@ func CheckAttempt(field string, attempt int) *wire.Error {
 // Unavailable converts the report of a node that a service is unavailable.
 func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Error) {
 	u := nodes.Unavailable{
-		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Version: in.Version, Detail: identifierOrEmpty(in.Reason),
+		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Version: in.Version,
+		Reason: core.ClassifyReason(in.Reason), Detail: identifierOrEmpty(in.Reason),
 		Job: core.JobID(in.JobID), Attempt: in.AttemptID,
 	}
 	if e := CheckID("node_id", in.NodeID); e != nil {

@@ -159,7 +159,7 @@ func TestActivity(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	in := wire.ModelNotAvailableRequest{NodeID: "n", ServiceID: "s", Version: "3.1", Reason: "CHECKSUM", JobID: "j", AttemptID: 2}
-	want := nodes.Unavailable{Node: "n", Service: "s", Version: "3.1", Detail: "CHECKSUM", Job: "j", Attempt: 2}
+	want := nodes.Unavailable{Node: "n", Service: "s", Version: "3.1", Reason: core.UnavailableRuntimeError, Detail: "CHECKSUM", Job: "j", Attempt: 2}
 	if got, e := convert.Unavailable(&in); got != want || e != nil {
 		t.Errorf("%+v, %v", got, e)
 	}

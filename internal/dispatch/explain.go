@@ -30,6 +30,7 @@ type ExplainedNode struct {
 	Node   *core.Node
 	Reason core.Reason
 	store.Occupancy
+	Services []ExplainedService // that matter to the job, or to why the node is rejected
 }
 
 // ExplainParams describes an explanation.
@@ -74,10 +75,16 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		if (reason == core.ReasonNone || reason.Soft()) && !occupancy[i].Free() {
 			reason = unfreeReason(&occupancy[i])
 		}
-		e.add(n.Declared(), reason, occupancy[i])
+		declared := n.Declared()
+		if listed := e.add(declared, reason, occupancy[i]); listed != nil {
+			listed.Services = explainServices(spec.Options.RequiredServices, declared, n, q.Now)
+		}
 	}
 	for n := range s.fleet.Silent() {
-		e.add(n, cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale), store.Occupancy{Max: n.MaxJobs})
+		reason := cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale)
+		if listed := e.add(n, reason, store.Occupancy{Max: n.MaxJobs}); listed != nil {
+			listed.Services = explainServices(spec.Options.RequiredServices, n, nil, q.Now)
+		}
 	}
 	e.conclude(spec)
 	return e.Explanation, nil
@@ -95,10 +102,10 @@ type explainer struct {
 	preferredReason core.Reason // why the preferred node cannot take the job
 }
 
-// add adds one node.
-func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) {
+// add adds one node, and returns it if it is listed.
+func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) *ExplainedNode {
 	if e.OnlyTenant && n.Tenant != "" && n.Tenant != e.Spec.Tenant {
-		return
+		return nil
 	}
 	if !reason.Incapable() {
 		e.capable++
@@ -113,13 +120,14 @@ func (e *explainer) add(n *core.Node, reason core.Reason, o store.Occupancy) {
 		e.Reasons[reason]++
 	}
 	if e.OnlyTenant && n.Tenant == "" {
-		return
+		return nil
 	}
-	if len(e.Nodes) < e.Limit {
-		e.Nodes = append(e.Nodes, ExplainedNode{Node: n, Reason: reason, Occupancy: o})
-	} else {
+	if len(e.Nodes) >= e.Limit {
 		e.Truncated = true
+		return nil
 	}
+	e.Nodes = append(e.Nodes, ExplainedNode{Node: n, Reason: reason, Occupancy: o})
+	return &e.Nodes[len(e.Nodes)-1]
 }
 
 // preferredUnavailable reports whether the job accepts only its preferred node and that node cannot take it now.

@@ -25,6 +25,8 @@ const (
 	EventDeadLetter       EventKind = "dead_letter"       // a message between instances could not be handled
 	EventStoreDown        EventKind = "store_down"        // an instance could not use the store
 	EventStoreUp          EventKind = "store_up"          // the store answered the instance again
+	// EventServiceUnavailable says that a node reported a service as unavailable, the first of several reports within a short time.
+	EventServiceUnavailable EventKind = "service_unavailable"
 )
 
 // EventKinds lists every kind.
@@ -32,6 +34,7 @@ func EventKinds() []EventKind {
 	return []EventKind{
 		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed,
 		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp,
+		EventServiceUnavailable,
 	}
 }
 
