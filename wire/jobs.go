@@ -41,6 +41,17 @@ type ExplainResponse struct {
 	Reasons   map[string]int `json:"reasons" doc:"How many candidates were rejected, by reason."`
 	Nodes     []ExplainNode  `json:"nodes"`
 	Truncated bool           `json:"truncated" doc:"There are more nodes than are listed."`
+	// RequiredServices are absent without a ModelHub.
+	RequiredServices []CatalogService `json:"required_services,omitempty" doc:"The services that the job requires, as the ModelHub lists them. Absent without a ModelHub."`
+}
+
+// CatalogService is a service as a ModelHub lists it.
+type CatalogService struct {
+	ServiceID string   `json:"service_id"`
+	Listed    bool     `json:"listed" doc:"The ModelHub lists it."`
+	Name      string   `json:"name,omitempty"`
+	Type      string   `json:"type,omitempty"`
+	Versions  []string `json:"versions,omitempty" doc:"The newest first."`
 }
 
 // ExplainNode is one node of an ExplainResponse.
@@ -54,6 +65,19 @@ type ExplainNode struct {
 	MaxConcurrentJobs int    `json:"max_concurrent_jobs"`
 
 	Admission *Admission `json:"admission,omitempty" doc:"How many of its slots may be granted, because it failed too often. Absent: all."`
+	// Services are at most a hundred.
+	Services []ExplainService `json:"services,omitempty" doc:"Its services that the job requires, that are not ready, or that are marked as unavailable; at most 100."`
+}
+
+// ExplainService is a service of a node in an ExplainResponse.
+type ExplainService struct {
+	ServiceID     string `json:"service_id"`
+	Name          string `json:"name,omitempty" doc:"Its name at the ModelHub."`
+	Version       string `json:"version,omitempty" doc:"Its version on the node."`
+	LatestVersion string `json:"latest_version,omitempty" doc:"The newest version at the ModelHub."`
+	Type          string `json:"type,omitempty"`
+	Status        string `json:"status,omitempty" enum:"ready,downloading,verifying,installing,stopped,error" doc:"As the node declares it. Absent: the node does not declare the service."`
+	MarkedMS      int64  `json:"marked_ms,omitempty" doc:"How much longer it counts as not ready, because the node reported it as unavailable."`
 }
 
 // Assignment is the body of the POST to a node's callback_url.

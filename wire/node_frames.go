@@ -93,8 +93,8 @@ type JobCancelled struct{ ActiveJob }
 // ModelNotAvailable reports that a service which the node declared is not available.
 type ModelNotAvailable struct {
 	ServiceID string `json:"service_id"`
-	Version   string `json:"version,omitempty"`
-	Reason    string `json:"reason,omitempty"`
+	Version   string `json:"version,omitempty" doc:"The version that is unavailable. Absent: all versions."`
+	Reason    string `json:"reason,omitempty" doc:"Why: not_installed, installing, version_mismatch, runtime_error, state_drift, or a text that is normalised to one of these or to other."`
 	JobID     string `json:"job_id,omitempty" doc:"The job that failed because of it, if any: it is retried on another node."`
 	AttemptID int    `json:"attempt_id,omitempty"`
 }

@@ -99,8 +99,8 @@ type HeartbeatResponse struct {
 type ModelNotAvailableRequest struct {
 	NodeID    string `json:"node_id"`
 	ServiceID string `json:"service_id"`
-	Version   string `json:"version,omitempty"`
-	Reason    string `json:"reason,omitempty"`
+	Version   string `json:"version,omitempty" doc:"The version that is unavailable. Absent: all versions."`
+	Reason    string `json:"reason,omitempty" doc:"Why: not_installed, installing, version_mismatch, runtime_error, state_drift, or a text that is normalised to one of these or to other."`
 	JobID     string `json:"job_id,omitempty" doc:"The job that failed because of it, if any: it is retried on another node."`
 	AttemptID int    `json:"attempt_id,omitempty"`
 	NodeToken string `json:"node_token,omitempty" maxLength:"128" doc:"The node_token of the registration."`

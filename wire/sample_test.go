@@ -11,7 +11,7 @@ import (
 // bodies lists every type with JSON fields.
 var bodies = []any{
 	ActiveAttempt{}, ActiveJob{}, Admission{}, Assignment{}, Attempt{}, CancelResponse{}, CapabilityByType{}, Declaration{}, DispatchOptions{},
-	DispatchRequest{}, DispatchResponse{}, Error{}, ExplainNode{}, ExplainResponse{}, HealthResponse{}, HeartbeatRequest{},
+	DispatchRequest{}, DispatchResponse{}, Error{}, CatalogService{}, ExplainNode{}, ExplainResponse{}, ExplainService{}, HealthResponse{}, HeartbeatRequest{},
 	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
 	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},

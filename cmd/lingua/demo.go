@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -47,6 +48,14 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	log, err := telemetry.Logger(io.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return usageError{err}
+	}
+	if cfg.Scheduler.ModelHub.URL == "" {
+		hub, err := startModelHub(ctx, "127.0.0.1:0", modelhub.NewStandIn("", modelhub.DemoServices()...))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = hub.stop() }()
+		cfg.Scheduler.ModelHub.URL = hub.url
 	}
 	s, l, err := newListeningScheduler(ctx, cfg, log, "demo")
 	if err != nil {

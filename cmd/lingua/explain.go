@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -49,6 +51,13 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 	for _, reason := range slices.Sorted(maps.Keys(e.Reasons)) {
 		fmt.Fprintf(t, "  %s\t%d\n", reason, e.Reasons[reason])
 	}
+	for _, s := range e.RequiredServices {
+		if s.Listed {
+			fmt.Fprintf(t, "  service %s\t%s\n", s.ServiceID, strings.Join(append([]string{cmp.Or(s.Name, s.ServiceID)}, s.Versions...), ", "))
+		} else {
+			fmt.Fprintf(t, "  service %s\tis not listed by the ModelHub\n", s.ServiceID)
+		}
+	}
 	if len(e.Nodes) == 0 {
 		return
 	}
@@ -62,8 +71,28 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 			verdict += ": " + n.Detail
 		}
 		fmt.Fprintf(t, "%s\t%d of %d\t%s\n", n.NodeID, n.InFlight, n.MaxConcurrentJobs, verdict)
+		for i := range n.Services {
+			if text := describeService(&n.Services[i]); text != "" {
+				fmt.Fprintf(t, "\t\t  %s\n", text)
+			}
+		}
 	}
 	if e.Truncated {
 		fmt.Fprintln(t, "(there are more)")
 	}
+}
+
+// describeService describes what is wrong with a service of a node; empty if nothing is.
+func describeService(s *wire.ExplainService) string {
+	name := s.ServiceID
+	if s.Version != "" {
+		name += "@" + s.Version
+	}
+	switch {
+	case s.MarkedMS > 0:
+		return fmt.Sprintf("%s: reported as unavailable, for another %s", name, (time.Duration(s.MarkedMS) * time.Millisecond).Round(time.Second))
+	case s.Status != "ready":
+		return name + ": " + s.Status
+	}
+	return ""
 }

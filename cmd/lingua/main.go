@@ -28,6 +28,7 @@ type cli struct {
 	Demo      demoCmd      `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
 	Talk      talkCmd      `cmd:"" help:"Stream a WAV file into a session and print the results."`
 	Node      nodeCmd      `cmd:"" help:"Run a simulated node."`
+	ModelHub  modelHubCmd  `cmd:"" name:"modelhub" help:"Run a stand-in for a ModelHub, for demonstrations and tests."`
 	Bench     benchCmd     `cmd:"" help:"Send load to a running scheduler at a fixed rate, and report latencies and failures."`
 	Nodes     nodesCmd     `cmd:"" help:"List the registered nodes, show one, or remove one."`
 	Jobs      jobsCmd      `cmd:"" help:"List jobs, or show one with its attempts."`

@@ -22,6 +22,7 @@ func TestHelp(t *testing.T) {
 		"demo":             "--duration",
 		"talk":             "--from",
 		"node":             "--latency",
+		"modelhub":         "--fault",
 		"bench":            "--rate",
 		"nodes":            "nodes remove",
 		"nodes list":       "LINGUA_URL",

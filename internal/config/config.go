@@ -72,6 +72,7 @@ type Scheduler struct {
 	Dispatch          Dispatch          `toml:"dispatch" envPrefix:"DISPATCH_"`
 	ResourceLimits    ResourceLimits    `toml:"resource_limits" envPrefix:"RESOURCE_LIMITS_"`
 	ModelNotAvailable ModelNotAvailable `toml:"model_not_available" envPrefix:"MODEL_NOT_AVAILABLE_"`
+	ModelHub          ModelHub          `toml:"model_hub" envPrefix:"MODEL_HUB_"`
 	Segmentation      Segmentation      `toml:"web_task_segmentation" envPrefix:"WEB_TASK_SEGMENTATION_"`
 	Sessions          Sessions          `toml:"sessions" envPrefix:"SESSIONS_"`
 	OutlierEjection   OutlierEjection   `toml:"outlier_ejection" envPrefix:"OUTLIER_EJECTION_"`
@@ -138,12 +139,6 @@ type ResourceLimits struct {
 	MemoryMax float64 `toml:"memory_max" env:"MEMORY_MAX" doc:"The same for its memory."`
 }
 
-// ModelNotAvailable configures reports of nodes that a service is unavailable.
-type ModelNotAvailable struct {
-	MarkTTLSeconds    Seconds `toml:"mark_ttl_seconds" env:"MARK_TTL_SECONDS" doc:"How long the service then counts as not ready on that node."`
-	NodeRatePerMinute int     `toml:"node_rate_per_minute" env:"NODE_RATE_PER_MINUTE" doc:"Maximum number of such reports of a node a minute."`
-}
-
 // OutlierEjection configures what happens to nodes that fail much more often than others.
 type OutlierEjection struct {
 	Enabled bool `toml:"enabled" env:"ENABLED" doc:"Whether a node that fails much more often than the other nodes of its directions gets no jobs for a while. Set the same on all instances."`
@@ -177,7 +172,8 @@ func Default() Config {
 				MaxRetry: 2, HeartbeatStaleMS: 15_000, CandidateShuffle: true,
 			},
 			ResourceLimits:    ResourceLimits{CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95},
-			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, NodeRatePerMinute: 60},
+			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, DebounceSeconds: 5, NodeRatePerMinute: 60, RateWindowSeconds: 60},
+			ModelHub:          ModelHub{RefreshSeconds: 30, TimeoutMS: 3000},
 			Segmentation:      Segmentation{PauseMS: 1000, MaxUtteranceMS: 60_000, SilenceLevel: 0.01},
 			Sessions: Sessions{
 				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16, UtteranceRate: 5, OutboxKB: 1024, AudioBufferMB: 256,

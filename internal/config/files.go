@@ -72,7 +72,7 @@ func (u *Unvalidated) secretsInFile() []string {
 	var held []string
 	for _, key := range []string{
 		"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "callback.secret",
-		redisKey + ".password", redisKey + ".sentinel_password",
+		redisKey + ".password", redisKey + ".sentinel_password", "scheduler.model_hub.token",
 	} {
 		if u.fromFile[key] {
 			held = append(held, key)

@@ -65,6 +65,7 @@ func (c *Config) validate() []*problem {
 	c.validateDispatch(v)
 	c.validateSessions(v)
 	c.validateLimits(v)
+	c.validateGuards(v)
 	return v.problems
 }
 
@@ -197,22 +198,16 @@ func (c *Config) validateSessions(v *validator) {
 	v.requireRange(sessions+".disconnect_grace_ms", int64(s.DisconnectGraceMS), 0, 60_000)
 }
 
-// validateLimits checks the limits of resources, of marks and of slow requests.
+// validateLimits checks the limits of resources and of slow requests.
 func (c *Config) validateLimits(v *validator) {
-	const (
-		markKey = "scheduler.model_not_available.mark_ttl_seconds"
-		slowKey = "scheduler.observability.path_warn_ms"
-	)
-	r, m, o := &c.Scheduler.ResourceLimits, &c.Scheduler.ModelNotAvailable, &c.Scheduler.Observability
+	const slowKey = "scheduler.observability.path_warn_ms"
+	r, o := &c.Scheduler.ResourceLimits, &c.Scheduler.Observability
 	for _, l := range []struct {
 		name  string
 		value float64
 	}{{"cpu_max", r.CPUMax}, {"gpu_max", r.GPUMax}, {"memory_max", r.MemoryMax}} {
 		v.require(l.value > 0 && l.value <= 1, "scheduler.resource_limits."+l.name, "must be more than 0 and at most 1, not %v", l.value)
 	}
-	v.requireYear(markKey, int64(m.MarkTTLSeconds), time.Second)
-	v.requireMin(markKey, int64(m.MarkTTLSeconds), 1)
-	v.requireMin("scheduler.model_not_available.node_rate_per_minute", int64(m.NodeRatePerMinute), 1)
 	v.requireRange("scheduler.stats.interval_seconds", int64(c.Scheduler.Stats.IntervalSeconds), 5, 10)
 	v.requireRange("scheduler.stats.ttl_seconds", int64(c.Scheduler.Stats.TTLSeconds), 30, 60)
 	v.requireYear(slowKey, int64(o.PathWarnMS), time.Millisecond)

@@ -143,6 +143,17 @@ var rules = []struct {
 	{"scheduler.stats.interval_seconds", "too long", func(c *Config) { c.Scheduler.Stats.IntervalSeconds = 11 }},
 	{"scheduler.stats.ttl_seconds", "too short", func(c *Config) { c.Scheduler.Stats.TTLSeconds = 29 }},
 	{"scheduler.stats.ttl_seconds", "too long", func(c *Config) { c.Scheduler.Stats.TTLSeconds = 61 }},
+	{"scheduler.model_not_available.debounce_seconds", "none", func(c *Config) { c.Scheduler.ModelNotAvailable.DebounceSeconds = 0 }},
+	{"scheduler.model_not_available.rate_window_seconds", "none", func(c *Config) { c.Scheduler.ModelNotAvailable.RateWindowSeconds = 0 }},
+	{"scheduler.model_not_available.rate_window_seconds", "nothing is allowed in it", func(c *Config) {
+		c.Scheduler.ModelNotAvailable.NodeRatePerMinute, c.Scheduler.ModelNotAvailable.RateWindowSeconds = 7, 8
+	}},
+	{"scheduler.model_hub.url", "no address", func(c *Config) { c.Scheduler.ModelHub.URL = "hub:8080/services" }},
+	{"scheduler.model_hub.url", "with a user", func(c *Config) { c.Scheduler.ModelHub.URL = "https://user:pass@hub/services" }},
+	{"scheduler.model_hub.url", "with a fragment", func(c *Config) { c.Scheduler.ModelHub.URL = "https://hub/services#all" }},
+	{"scheduler.model_hub.refresh_seconds", "none", func(c *Config) { c.Scheduler.ModelHub.RefreshSeconds = 0 }},
+	{"scheduler.model_hub.timeout_ms", "none", func(c *Config) { c.Scheduler.ModelHub.TimeoutMS = 9 }},
+	{"scheduler.model_hub.token", "two lines", func(c *Config) { c.Scheduler.ModelHub.Token = "a\nb" }},
 	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
 }
 
@@ -269,8 +280,12 @@ func TestBoundsAreInclusive(t *testing.T) {
 		"limits of one": func(c *Config) {
 			c.Scheduler.ResourceLimits = ResourceLimits{CPUMax: 1, GPUMax: 1, MemoryMax: 1}
 		},
+		"one report in a window": func(c *Config) {
+			c.Scheduler.ModelNotAvailable.NodeRatePerMinute, c.Scheduler.ModelNotAvailable.RateWindowSeconds = 7, 9
+		},
 		"smallest of the rest": func(c *Config) {
-			c.Scheduler.ModelNotAvailable = ModelNotAvailable{MarkTTLSeconds: 1, NodeRatePerMinute: 1}
+			c.Scheduler.ModelNotAvailable = ModelNotAvailable{MarkTTLSeconds: 1, DebounceSeconds: 1, NodeRatePerMinute: 60, RateWindowSeconds: 1}
+			c.Scheduler.ModelHub = ModelHub{URL: "http://h", RefreshSeconds: 1, TimeoutMS: 10, Token: "!~"}
 			c.Scheduler.Observability.PathWarnMS = 1
 		},
 	} {

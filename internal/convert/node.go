@@ -226,7 +226,9 @@ func CheckAttempt(field string, attempt int) *wire.Error {
 // Unavailable converts the report of a node that a service is unavailable.
 func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Error) {
 	u := nodes.Unavailable{
-		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Detail: identifierOrEmpty(in.Reason), Job: core.JobID(in.JobID), Attempt: in.AttemptID,
+		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Version: in.Version,
+		Reason: core.ClassifyReason(in.Reason), Detail: identifierOrEmpty(in.Reason),
+		Job: core.JobID(in.JobID), Attempt: in.AttemptID,
 	}
 	if e := CheckID("node_id", in.NodeID); e != nil {
 		return u, e
@@ -236,6 +238,9 @@ func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Er
 	}
 	if in.ServiceID == "" || len(in.ServiceID) > maxName {
 		return u, wire.Invalid("service_id", "must be 1 to %d characters", maxName)
+	}
+	if len(in.Version) > maxName {
+		return u, wire.Invalid("version", "must be at most %d characters", maxName)
 	}
 	if in.JobID != "" {
 		if e := CheckAttempt("attempt_id", in.AttemptID); e != nil {

@@ -158,8 +158,8 @@ func TestActivity(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	in := wire.ModelNotAvailableRequest{NodeID: "n", ServiceID: "s", Reason: "CHECKSUM", JobID: "j", AttemptID: 2}
-	want := nodes.Unavailable{Node: "n", Service: "s", Detail: "CHECKSUM", Job: "j", Attempt: 2}
+	in := wire.ModelNotAvailableRequest{NodeID: "n", ServiceID: "s", Version: "3.1", Reason: "CHECKSUM", JobID: "j", AttemptID: 2}
+	want := nodes.Unavailable{Node: "n", Service: "s", Version: "3.1", Reason: core.UnavailableRuntimeError, Detail: "CHECKSUM", Job: "j", Attempt: 2}
 	if got, e := convert.Unavailable(&in); got != want || e != nil {
 		t.Errorf("%+v, %v", got, e)
 	}
@@ -169,7 +169,7 @@ func TestUnavailable(t *testing.T) {
 	}
 	for want, in := range map[string]wire.ModelNotAvailableRequest{
 		"node_id": {ServiceID: "s"}, "service_id": {NodeID: "n"}, "job_id": {NodeID: "n", ServiceID: "s", JobID: "a b"},
-		"attempt_id": {NodeID: "n", ServiceID: "s", JobID: "j"}, "": {NodeID: "n", ServiceID: "s"},
+		"version": {NodeID: "n", ServiceID: "s", Version: strings.Repeat("1", 257)}, "attempt_id": {NodeID: "n", ServiceID: "s", JobID: "j"}, "": {NodeID: "n", ServiceID: "s"},
 	} {
 		if _, e := convert.Unavailable(&in); field(e) != want {
 			t.Errorf("want %q, got %v", want, e)

@@ -101,6 +101,14 @@ type Service struct {
 	Version string
 	Type    string
 	Status  ServiceStatus
+	// ReadySince is the version of the node at which the service became ready. It is 0 for a service that was ready when the node
+	// registered, and for one that is not ready. Supersede sets it; it is not part of what the node declares.
+	ReadySince Version `json:",omitzero"`
+}
+
+// sameDeclared reports whether both are declared in the same way.
+func (s *Service) sameDeclared(o *Service) bool {
+	return s.ID == o.ID && s.Version == o.Version && s.Type == o.Type && s.Status == o.Status
 }
 
 // Capability is what a node can serve. It is immutable once it is part of a Node.
@@ -141,7 +149,12 @@ func (c *Capability) Equal(o *Capability) bool {
 	return c.AnyPair == o.AnyPair && c.Types == o.Types &&
 		slices.Equal(c.ASR, o.ASR) && slices.Equal(c.Semantic, o.Semantic) && slices.Equal(c.TTS, o.TTS) &&
 		slices.Equal(c.Pairs, o.Pairs) && slices.Equal(c.Models, o.Models) &&
-		slices.Equal(c.Services, o.Services) && slices.Equal(c.Features, o.Features)
+		sameServices(c.Services, o.Services) && slices.Equal(c.Features, o.Features)
+}
+
+// sameServices reports whether both lists declare the same services.
+func sameServices(a, b []Service) bool {
+	return slices.EqualFunc(a, b, func(s, o Service) bool { return s.sameDeclared(&o) })
 }
 
 func (c *Capability) hasPair(d Direction) bool {
@@ -161,14 +174,34 @@ func (c *Capability) HasFeature(name string) bool {
 	return ok || name == "tone" && c.Types.Tone == Yes
 }
 
+// versions returns the installed versions of a service.
+func versions(services []Service, id string) []Service {
+	from, _ := slices.BinarySearchFunc(services, id, func(s Service, id string) int { return cmp.Compare(s.ID, id) })
+	to := from
+	for to < len(services) && services[to].ID == id {
+		to++
+	}
+	return services[from:to]
+}
+
 // ServiceState reports whether the service is installed and whether some version of it is ready.
 func (c *Capability) ServiceState(id string) (installed, ready bool) {
-	i, _ := slices.BinarySearchFunc(c.Services, id, func(s Service, id string) int { return cmp.Compare(s.ID, id) })
-	for ; i < len(c.Services) && c.Services[i].ID == id; i++ {
-		installed = true
-		ready = ready || c.Services[i].Status == ServiceReady
+	all := versions(c.Services, id)
+	for i := range all {
+		ready = ready || all[i].Status == ServiceReady
 	}
-	return installed, ready
+	return len(all) > 0, ready
+}
+
+// Usable reports whether some version of the service is ready and not marked.
+func (c *Capability) Usable(id string, marked func(*Service) bool) bool {
+	all := versions(c.Services, id)
+	for i := range all {
+		if all[i].Status == ServiceReady && !marked(&all[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Directions lists the directions that the node declares exactly, at most limit of them.
@@ -273,10 +306,37 @@ func (n *Node) SameDeclaration(o *Node) bool {
 		n.Key == o.Key && n.SameService(o)
 }
 
-// Supersede numbers n as the successor of old: the next version, and the next revision if it serves differently.
+// Supersede numbers n as the successor of old: the next version, and the next revision if it serves differently. Services that are
+// ready in n and were not in old are ready since this version.
 func (n *Node) Supersede(old *Node) {
 	n.Epoch, n.Revision, n.Version = old.Epoch, old.Revision, old.Version+1
 	if !n.SameService(old) {
 		n.Revision++
 	}
+	n.Capability.Services = withReadySince(n.Capability.Services, old.Capability.Services, n.Version)
+}
+
+// withReadySince returns services with the version of the node since which each is ready: the one that it has in old, or this one.
+func withReadySince(services, old []Service, version Version) []Service {
+	if len(services) == 0 {
+		return services
+	}
+	if sameServices(services, old) {
+		return old
+	}
+	next := slices.Clone(services)
+	for i := range next {
+		s := &next[i]
+		s.ReadySince = 0
+		if s.Status != ServiceReady {
+			continue
+		}
+		s.ReadySince = version
+		for _, was := range versions(old, s.ID) {
+			if was.Version == s.Version && was.Status == ServiceReady {
+				s.ReadySince = was.ReadySince
+			}
+		}
+	}
+	return next
 }

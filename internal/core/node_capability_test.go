@@ -108,6 +108,42 @@ func TestEqualComparesEveryFieldOfAService(t *testing.T) {
 	}
 }
 
+// TestEqualIgnoresSinceWhenAServiceIsReady: it is not part of what a node declares.
+func TestEqualIgnoresSinceWhenAServiceIsReady(t *testing.T) {
+	t.Parallel()
+	declared := Capability{Services: []Service{{ID: "asr", Status: ServiceReady}}}
+	stored := Capability{Services: []Service{{ID: "asr", Status: ServiceReady, ReadySince: 7}}}
+	if !declared.Equal(&stored) {
+		t.Error("they differ")
+	}
+}
+
+func TestUsableVersions(t *testing.T) {
+	t.Parallel()
+	c := Capability{Services: []Service{
+		{ID: "asr", Version: "1", Status: ServiceReady}, {ID: "asr", Version: "2", Status: ServiceReady},
+		{ID: "nmt", Version: "1", Status: ServiceError}, {ID: "nmt", Version: "2", Status: ServiceReady},
+	}}
+	c.Normalise()
+	for _, test := range []struct {
+		id, marked string // a service, and what is marked: id@version
+		want       bool
+	}{
+		{"asr", "", true},
+		{"asr", "asr@1", true},
+		{"nmt", "nmt@1", true},
+		{"nmt", "nmt@2", false},
+		{"tts", "", false},
+	} {
+		if got := c.Usable(test.id, func(s *Service) bool { return s.ID+"@"+s.Version == test.marked }); got != test.want {
+			t.Errorf("%s with a mark on %q: %v, want %v", test.id, test.marked, got, test.want)
+		}
+	}
+	if c.Usable("asr", func(*Service) bool { return true }) {
+		t.Error("a service of which all versions are marked is usable")
+	}
+}
+
 func drawCapability(t *rapid.T) Capability {
 	lang := rapid.SampledFrom([]Lang{"de", "en", "fr", "zh"})
 	name := rapid.SampledFrom([]string{"a", "b", "c"})

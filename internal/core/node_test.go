@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,6 +121,47 @@ func TestSupersedeCountsEachChange(t *testing.T) {
 	got := []count{{second.Revision, second.Version}, {third.Revision, third.Version}, {back.Revision, back.Version}}
 	if diff := cmp.Diff([]count{{4, 11}, {4, 12}, {5, 13}}, got); diff != "" {
 		t.Errorf("revisions and versions (-want +got):\n%s", diff)
+	}
+}
+
+// TestSupersedeSetsSinceWhenServicesAreReady: a service is ready since the version at which its status became ready, whatever else
+// changes.
+func TestSupersedeSetsSinceWhenServicesAreReady(t *testing.T) {
+	t.Parallel()
+	last := Node{Version: 4}
+	declare := func(region string, services ...Service) []Service {
+		t.Helper()
+		next := last
+		next.Region, next.Capability.Services = region, services
+		next.Supersede(&last)
+		last = next
+		return last.Capability.Services
+	}
+	asr := func(version string, status ServiceStatus, since Version) Service {
+		return Service{ID: "asr", Version: version, Type: "asr", Status: status, ReadySince: since}
+	}
+	for _, step := range []struct {
+		name   string
+		region string
+		given  []Service
+		want   []Service
+	}{
+		{"added", "", []Service{asr("1", ServiceReady, 0)}, []Service{asr("1", ServiceReady, 5)}},
+		{"repeated", "", []Service{asr("1", ServiceReady, 0)}, []Service{asr("1", ServiceReady, 5)}},
+		{"another field changed", "eu", []Service{asr("1", ServiceReady, 0)}, []Service{asr("1", ServiceReady, 5)}},
+		{"another version added", "eu", []Service{asr("1", ServiceReady, 0), asr("2", ServiceInstalling, 0)}, []Service{asr("1", ServiceReady, 5), asr("2", ServiceInstalling, 0)}},
+		{"the other became ready", "eu", []Service{asr("1", ServiceReady, 0), asr("2", ServiceReady, 0)}, []Service{asr("1", ServiceReady, 5), asr("2", ServiceReady, 9)}},
+		{"the first failed", "eu", []Service{asr("1", ServiceError, 0), asr("2", ServiceReady, 0)}, []Service{asr("1", ServiceError, 0), asr("2", ServiceReady, 9)}},
+		{"it recovered", "eu", []Service{asr("1", ServiceReady, 99), asr("2", ServiceReady, 99)}, []Service{asr("1", ServiceReady, 11), asr("2", ServiceReady, 9)}},
+		{"removed", "eu", nil, nil},
+	} {
+		before := slices.Clone(step.given)
+		if diff := cmp.Diff(step.want, declare(step.region, step.given...)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+		if !slices.Equal(before, step.given) {
+			t.Errorf("%s: the list that was given has changed: %v", step.name, step.given)
+		}
 	}
 }
 

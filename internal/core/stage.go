@@ -46,13 +46,13 @@ func (c *Capability) Stages() Stages {
 
 // Unready returns the stages for which the node declares services of which none is ready and unmarked. A stage without a
 // declared service is built into the node.
-func (c *Capability) Unready(marked func(service string) bool) Stages {
+func (c *Capability) Unready(marked func(*Service) bool) Stages {
 	var declared, ready Stages
 	for i := range c.Services {
 		s := &c.Services[i]
 		stage := stageOf(s.Type)
 		declared |= stage
-		if s.Status == ServiceReady && !marked(s.ID) {
+		if s.Status == ServiceReady && !marked(s) {
 			ready |= stage
 		}
 	}

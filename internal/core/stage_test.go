@@ -24,7 +24,7 @@ func TestUnreadyStages(t *testing.T) {
 		{"types that no job needs", []Service{broken("a", ""), broken("b", "tone"), broken("c", "whatever")}, "", 0},
 	} {
 		capability := Capability{Services: c.services}
-		if got := capability.Unready(func(id string) bool { return id == c.marked }); got != c.want {
+		if got := capability.Unready(func(s *Service) bool { return s.ID == c.marked }); got != c.want {
 			t.Errorf("%s: %04b, want %04b", c.name, got, c.want)
 		}
 	}

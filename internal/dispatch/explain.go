@@ -31,6 +31,7 @@ type ExplainedNode struct {
 	Reason core.Reason
 	At     time.Time // the time of the store's clock, by which the times of the node are judged; zero: unknown
 	store.Occupancy
+	Services []ExplainedService // that matter to the job, or to why the node is rejected
 }
 
 // ExplainParams describes an explanation.
@@ -75,12 +76,16 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		if (reason == core.ReasonNone || reason.Soft()) && !occupancy[i].Free() {
 			reason = unfreeReason(&occupancy[i])
 		}
-		e.add(ExplainedNode{Node: n.Declared(), Reason: reason, At: n.StoreTime(q.Now), Occupancy: occupancy[i]})
+		declared := n.Declared()
+		if listed := e.add(ExplainedNode{Node: declared, Reason: reason, At: n.StoreTime(q.Now), Occupancy: occupancy[i]}); listed != nil {
+			listed.Services = explainServices(spec.Options.RequiredServices, declared, n, q.Now)
+		}
 	}
 	for n := range s.fleet.Silent() {
-		e.add(ExplainedNode{
-			Node: n, Reason: cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale), Occupancy: store.Occupancy{Max: n.MaxJobs, Withheld: n.MaxJobs - n.Slots()},
-		})
+		reason := cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale)
+		if listed := e.add(ExplainedNode{Node: n, Reason: reason, Occupancy: store.Occupancy{Max: n.MaxJobs, Withheld: n.MaxJobs - n.Slots()}}); listed != nil {
+			listed.Services = explainServices(spec.Options.RequiredServices, n, nil, q.Now)
+		}
 	}
 	e.conclude(spec)
 	return e.Explanation, nil
@@ -98,11 +103,11 @@ type explainer struct {
 	preferredReason core.Reason // why the preferred node cannot take the job
 }
 
-// add adds one node.
-func (e *explainer) add(x ExplainedNode) {
+// add adds one node, and returns it if it is listed.
+func (e *explainer) add(x ExplainedNode) *ExplainedNode {
 	n, reason := x.Node, x.Reason
 	if e.OnlyTenant && n.Tenant != "" && n.Tenant != e.Spec.Tenant {
-		return
+		return nil
 	}
 	if !reason.Incapable() {
 		e.capable++
@@ -117,13 +122,14 @@ func (e *explainer) add(x ExplainedNode) {
 		e.Reasons[reason]++
 	}
 	if e.OnlyTenant && n.Tenant == "" {
-		return
+		return nil
 	}
-	if len(e.Nodes) < e.Limit {
-		e.Nodes = append(e.Nodes, x)
-	} else {
+	if len(e.Nodes) >= e.Limit {
 		e.Truncated = true
+		return nil
 	}
+	e.Nodes = append(e.Nodes, x)
+	return &e.Nodes[len(e.Nodes)-1]
 }
 
 // preferredUnavailable reports whether the job accepts only its preferred node and that node cannot take it now.

@@ -21,6 +21,8 @@ type faultyStore struct {
 	stall map[string]time.Duration
 
 	afterGet func() // called once, after a record was read
+
+	hangs atomic.Bool // rate limits are not answered
 }
 
 func newFaultyStore(st store.Store) *faultyStore {
@@ -118,6 +120,14 @@ func (f *faultyStore) Get(ctx context.Context, id core.JobID) (*core.Job, error)
 		then()
 	}
 	return job, err
+}
+
+func (f *faultyStore) Allow(ctx context.Context, p store.AllowParams) (bool, error) {
+	if f.hangs.Load() {
+		<-ctx.Done()
+		return false, store.ErrDown
+	}
+	return f.Store.Allow(ctx, p)
 }
 
 func (f *faultyStore) Mark(ctx context.Context, m store.Mark) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -45,6 +46,8 @@ type harness struct {
 	metrics    *telemetry.Metrics
 	log        *slog.Logger
 	outcomes   fakeOutcomes
+	// unavailable marks the services that nodes report as unavailable.
+	unavailable *guard.UnavailableWorker
 	// stopFollower stops following the store: from then on the fleet becomes stale.
 	stopFollower func()
 }
@@ -70,7 +73,8 @@ func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 		m := telemetry.New()
 		h.picker, h.metrics, h.log = pick.New(h.fleet, policy, nil), m, log
 		h.dispatcher = dispatch.New(cfg, h.store, h.fleet, h.picker, h.transport, &h.outcomes, m, log)
-		h.registry = nodes.New(nodes.Config{Instance: "i-test", MarkFor: time.Minute, MarkRate: 60}, h.store, h.fleet, h.dispatcher, m, log)
+		defer h.startMarking()()
+		h.registry = nodes.New(nodes.Config{Instance: "i-test", Unavailable: h.unavailable}, h.store, h.fleet, h.dispatcher, m, log)
 		follower := &fleet.Follower{Fleet: h.fleet, Nodes: mem, Marks: mem, Log: log, OnSilent: h.registry.MoveJobsOfSilent}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -71,7 +71,7 @@ func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) 
 		case 1:
 			f.RecordHeartbeat(id, core.Load{CPU: rng.Float64()}, store.Occupancy{Max: 4, Running: rng.IntN(5)})
 		case 2:
-			f.Mark(store.Mark{Node: id, Service: "asr", For: time.Minute})
+			f.Mark(store.Mark{Node: id, Service: "asr", Epoch: 1, For: time.Minute})
 			if n := f.Node(id); n != nil {
 				n.RecordMissedACK(f.Now())
 				n.ClearMissedACKs()
@@ -106,7 +106,7 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 		f.Utilization(m.Node, f.Now())
 		m.Load()
 		m.IsSetAside(f.Now())
-		m.Marked("asr", f.Now())
+		m.Marked(&core.Service{ID: "asr"}, f.Now())
 	}
 	if len(seen) != members.Len() {
 		return fmt.Errorf("pool %v: iterated over %d members of %d", key, len(seen), members.Len())

@@ -106,7 +106,7 @@ func TestPoolsAreBuiltWithoutBlockingWriters(t *testing.T) {
 		func() { f.Update(status(declared("new"))) },
 		func() { f.Remove("n7") },
 		func() { f.Update(status(nextEpoch(declared("n8"), speaks("fr", "it")))) },
-		func() { f.Mark(store.Mark{Node: "n9", Service: "asr", For: time.Minute}) },
+		func() { f.Mark(store.Mark{Node: "n9", Service: "asr", Epoch: 1, For: time.Minute}) },
 		func() { f.Update(status(nextEpoch(declared("n10")))) },
 	}
 	f.onScan = func() {

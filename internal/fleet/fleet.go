@@ -121,6 +121,7 @@ func (f *Fleet) redeclare(n *Node, declared *core.Node) {
 	}
 	if declared.Epoch != old.Epoch {
 		n.ClearMissedACKs() // missed ACKs of an earlier epoch do not count
+		n.dropMarks(f.Now())
 	}
 }
 
@@ -160,6 +161,15 @@ func (f *Fleet) withUnreadMarks(statuses []store.NodeStatus) []core.NodeID {
 		}
 	}
 	return ids
+}
+
+// forgetReadMarks makes Admit read the marks of every node again.
+func (f *Fleet) forgetReadMarks() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for n := range f.All() {
+		f.marksUnread[n.id] = true
+	}
 }
 
 // SetPartial sets whether nodes may be missing from the view. Until the whole fleet was read once, an empty selection does
@@ -251,27 +261,6 @@ func (f *Fleet) removeSilent(silent []*Node, now Instant) {
 			f.setSilent(n.id, n.Declared())
 		}
 	}
-}
-
-// Mark records that a service of a node is unavailable for a while.
-func (f *Fleet) Mark(m store.Mark) {
-	n := f.Node(m.Node)
-	if n == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := f.Now()
-	next := map[string]Instant{m.Service: now + Instant(m.For)}
-	if old := n.marks.Load(); old != nil {
-		for service, until := range *old {
-			if until > now && service != m.Service {
-				next[service] = until
-			}
-		}
-	}
-	n.marks.Store(&next)
-	n.updateSummary()
 }
 
 // Silent nodes are registered and have no recent heartbeat. They are not in view and never selected, but a refusal must not

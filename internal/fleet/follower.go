@@ -49,7 +49,7 @@ func (f *Follower) Run(ctx context.Context) {
 // watch applies pushed changes.
 func (f *Follower) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := f.Nodes.Watch(ctx, func() { f.compare(ctx) }, func(c store.Change) { f.apply(ctx, c) })
+		err := f.Nodes.Watch(ctx, func() { f.compareMissed(ctx) }, func(c store.Change) { f.apply(ctx, c) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -61,7 +61,7 @@ func (f *Follower) watch(ctx context.Context) {
 func (f *Follower) apply(ctx context.Context, c store.Change) {
 	switch {
 	case c.Gap:
-		f.compare(ctx)
+		f.compareMissed(ctx)
 	case c.Removed:
 		f.Fleet.Remove(c.Node)
 	case c.Mark != nil:
@@ -81,6 +81,12 @@ func (f *Follower) update(ctx context.Context, s store.NodeStatus) {
 // admitBatch is how many nodes are admitted before their marks are read. Until then a new node may be selected in spite of
 // a mark.
 const admitBatch = 512
+
+// compareMissed updates the whole fleet from the store after changes may have been missed, marks among them.
+func (f *Follower) compareMissed(ctx context.Context) {
+	f.Fleet.forgetReadMarks()
+	f.compare(ctx)
+}
 
 // compare updates the whole fleet from the store.
 func (f *Follower) compare(ctx context.Context) {

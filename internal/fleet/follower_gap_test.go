@@ -52,6 +52,7 @@ func TestFollowerComparesAfterAGap(t *testing.T) {
 			f.register("changed", speaks("en", "zh"))
 			f.register("new")
 			f.mark("new", "asr", time.Minute)
+			f.mark("changed", "nmt", time.Minute)
 			synctest.Wait()
 			if diff := cmp.Diff([]core.NodeID{"busy", "changed", "removed"}, inView(f.fleet)); diff != "" {
 				t.Fatalf("in view while changes are held back (-want +got):\n%s", diff)
@@ -69,6 +70,9 @@ func TestFollowerComparesAfterAGap(t *testing.T) {
 		}
 		if len(marked(f.fleet, "new", "asr")) != 1 {
 			t.Error("the marks of a node found by comparison were not taken")
+		}
+		if len(marked(f.fleet, "changed", "nmt")) != 1 {
+			t.Error("a mark that was missed, of a node that was in view, was not taken")
 		}
 	})
 }

@@ -222,7 +222,11 @@ func (f *followerHarness) admit(id core.NodeID, fence int64, a core.Admission) {
 
 func (f *followerHarness) mark(id core.NodeID, service string, d time.Duration) {
 	f.t.Helper()
-	if err := f.store.Mark(context.Background(), store.Mark{Node: id, Service: service, For: d}); err != nil {
+	n, err := f.store.Node(context.Background(), id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.store.Mark(context.Background(), store.Mark{Node: id, Service: service, Epoch: n.Node.Epoch, NodeVersion: n.Node.Version, For: d}); err != nil {
 		f.t.Fatal(err)
 	}
 }

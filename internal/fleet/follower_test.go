@@ -186,7 +186,8 @@ func TestFollowerEvictsIdlePools(t *testing.T) {
 	})
 }
 
-// TestFollowerReadsMarksOfAReturningNode checks that a node which left the view and registers again still has its marks.
+// TestFollowerReadsMarksOfAReturningNode checks that a node which left the view and continues its heartbeats still has its marks, and
+// that it has none after it has registered again.
 func TestFollowerReadsMarksOfAReturningNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,10 +201,16 @@ func TestFollowerReadsMarksOfAReturningNode(t *testing.T) {
 		if f.fleet.Node("a") != nil {
 			t.Fatal("the silent node is still in view")
 		}
-		f.register("a")
+		f.heartbeat("a")
+		time.Sleep(2 * maxPollInterval)
 		synctest.Wait()
 		if diff := cmp.Diff(map[string]bool{"asr": true}, marked(f.fleet, "a", "asr")); diff != "" {
 			t.Errorf("marks (-want +got):\n%s", diff)
+		}
+		f.register("a")
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]bool{}, marked(f.fleet, "a", "asr")); diff != "" {
+			t.Errorf("marks after a registration (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,7 @@ func marked(f *Fleet, id core.NodeID, services ...string) map[string]bool {
 	}
 	found := make(map[string]bool)
 	for _, service := range services {
-		if n.Marked(service, f.Now()) {
+		if n.Marked(&core.Service{ID: service}, f.Now()) {
 			found[service] = true
 		}
 	}
@@ -32,7 +33,9 @@ func TestMarksExpire(t *testing.T) {
 		f := agedFleet()
 		f.Update(status(declared("a")))
 		f.Update(status(declared("b")))
-		mark := func(service string, d time.Duration) { f.Mark(store.Mark{Node: "a", Service: service, For: d}) }
+		mark := func(service string, d time.Duration) {
+			f.Mark(store.Mark{Node: "a", Service: service, Epoch: 1, For: d})
+		}
 		check := func(when string, want map[string]bool) {
 			t.Helper()
 			if diff := cmp.Diff(want, marked(f, "a", "asr", "nmt", "tts")); diff != "" {
@@ -70,9 +73,176 @@ func TestMarksSurviveAChangeOfTheDeclaration(t *testing.T) {
 	f := agedFleet()
 	now := declared("a")
 	f.Update(status(now))
-	f.Mark(store.Mark{Node: "a", Service: "asr", For: time.Minute})
+	f.Mark(store.Mark{Node: "a", Service: "asr", Epoch: 1, For: time.Minute})
 	f.Update(status(successor(now, speaks("en", "zh"), health(core.HealthDegraded))))
 	if diff := cmp.Diff(map[string]bool{"asr": true}, marked(f, "a", "asr")); diff != "" {
 		t.Errorf("marks (-want +got):\n%s", diff)
 	}
+}
+
+// offers makes a node declare versions of a service, each with its status.
+func offers(id string, versions map[string]core.ServiceStatus) func(*core.Node) {
+	return func(n *core.Node) {
+		n.Capability.Services = nil
+		for version, status := range versions {
+			n.Capability.Services = append(n.Capability.Services, core.Service{ID: id, Version: version, Type: "asr", Status: status})
+		}
+		n.Capability.Normalise()
+	}
+}
+
+// usable lists the versions of a service that are ready and not marked.
+func usable(f *Fleet, id core.NodeID, service string) []string {
+	n := f.Node(id)
+	found := []string{}
+	for _, s := range n.Declared().Capability.Services {
+		if s.ID == service && s.Status == core.ServiceReady && !n.Marked(&s, f.Now()) {
+			found = append(found, s.Version)
+		}
+	}
+	if n.Usable(service, f.Now()) != (len(found) > 0) || (n.Unready(false, f.Now()) == core.ReasonNone) != (len(found) > 0) {
+		return []string{"Usable and Unready do not agree"}
+	}
+	return found
+}
+
+// markNow marks a service of a node as the view has it.
+func markNow(f *Fleet, id core.NodeID, service, version string) store.Mark {
+	n := f.Node(id).Declared()
+	m := store.Mark{Node: id, Service: service, Version: version, Epoch: n.Epoch, NodeVersion: n.Version, For: time.Minute}
+	f.Mark(m)
+	return m
+}
+
+var bothReady = offers("asr", map[string]core.ServiceStatus{"1": core.ServiceReady, "2": core.ServiceReady})
+
+func TestMarkOfAVersionMarksOnlyThatVersion(t *testing.T) {
+	t.Parallel()
+	f := agedFleet()
+	f.Update(status(declared("a", bothReady)))
+	markNow(f, "a", "asr", "1")
+	if diff := cmp.Diff([]string{"2"}, usable(f, "a", "asr")); diff != "" {
+		t.Errorf("usable (-want +got):\n%s", diff)
+	}
+	markNow(f, "a", "asr", "")
+	if diff := cmp.Diff([]string{}, usable(f, "a", "asr")); diff != "" {
+		t.Errorf("usable after a mark of all versions (-want +got):\n%s", diff)
+	}
+}
+
+// TestMarkEndsWhenTheServiceBecomesReady checks which reports of a node end a mark: one by which the status becomes ready, or a
+// registration; not one that repeats what was declared, and not one about another service.
+func TestMarkEndsWhenTheServiceBecomesReady(t *testing.T) {
+	t.Parallel()
+	f := agedFleet()
+	now := declared("a", bothReady)
+	f.Update(status(now))
+	declare := func(name string, want []string, changes ...func(*core.Node)) {
+		t.Helper()
+		now = successor(now, changes...)
+		f.Update(status(now))
+		if diff := cmp.Diff(want, usable(f, "a", "asr")); diff != "" {
+			t.Errorf("%s: usable (-want +got):\n%s", name, diff)
+		}
+	}
+	markNow(f, "a", "asr", "")
+	declare("the same services in a heartbeat that changes another field", []string{}, bothReady, slots(9))
+	declare("one version fails", []string{}, offers("asr", map[string]core.ServiceStatus{"1": core.ServiceError, "2": core.ServiceReady}))
+	declare("it becomes ready", []string{"1"}, bothReady)
+	declare("another field changes", []string{"1"}, slots(8))
+	markNow(f, "a", "asr", "1")
+	declare("it was marked again", []string{}, slots(7))
+	now = nextEpoch(now)
+	f.Update(status(now))
+	if diff := cmp.Diff([]string{"1", "2"}, usable(f, "a", "asr")); diff != "" {
+		t.Errorf("after a registration (-want +got):\n%s", diff)
+	}
+	if f.Node("a").Summary()&summaryMarked != 0 {
+		t.Error("a node without marks is still looked at more closely")
+	}
+}
+
+// TestMarksDoNotDependOnTheirOrder: marks come from reports and from the stream of changes, declarations too, in any order.
+func TestMarksDoNotDependOnTheirOrder(t *testing.T) {
+	t.Parallel()
+	broken := offers("asr", map[string]core.ServiceStatus{"1": core.ServiceError})
+	ready := offers("asr", map[string]core.ServiceStatus{"1": core.ServiceReady})
+	first := declared("a", ready)
+	failed := successor(first, broken)
+	repaired := successor(failed, ready)
+	again := nextEpoch(repaired)
+	mark := func(n *core.Node) store.Mark {
+		return store.Mark{Node: "a", Service: "asr", Epoch: n.Epoch, NodeVersion: n.Version, For: time.Minute}
+	}
+	for _, c := range []struct {
+		name  string
+		nodes []*core.Node
+		marks []store.Mark
+		want  []string
+	}{
+		{"a mark of before it was repaired comes late", []*core.Node{repaired}, []store.Mark{mark(first)}, []string{"1"}},
+		{"it comes after a mark of later", []*core.Node{repaired}, []store.Mark{mark(repaired), mark(first)}, []string{}},
+		{"a mark of the epoch before comes late", []*core.Node{repaired, again}, []store.Mark{mark(repaired)}, []string{"1"}},
+		{"it comes after a mark of this epoch", []*core.Node{again}, []store.Mark{mark(again), mark(repaired)}, []string{}},
+	} {
+		f := agedFleet()
+		for _, n := range c.nodes {
+			f.Update(status(n))
+		}
+		for _, m := range c.marks {
+			f.Mark(m)
+		}
+		if diff := cmp.Diff(c.want, usable(f, "a", "asr")); diff != "" {
+			t.Errorf("%s: usable (-want +got):\n%s", c.name, diff)
+		}
+	}
+	// A mark of an epoch of which this instance has not learned yet is kept until it does.
+	f := agedFleet()
+	f.Update(status(repaired))
+	f.Mark(mark(again))
+	if diff := cmp.Diff([]string{"1"}, usable(f, "a", "asr")); diff != "" {
+		t.Errorf("in the epoch before (-want +got):\n%s", diff)
+	}
+	f.Update(status(again))
+	if diff := cmp.Diff([]string{}, usable(f, "a", "asr")); diff != "" {
+		t.Errorf("in its epoch (-want +got):\n%s", diff)
+	}
+}
+
+func TestMarksOfANodeAreLimited(t *testing.T) {
+	t.Parallel()
+	f := agedFleet()
+	f.Update(status(declared("a")))
+	for i := range 10 * store.MaxMarks {
+		f.Mark(store.Mark{Node: "a", Service: fmt.Sprint("s-", i), Epoch: 1, NodeVersion: 1, For: time.Minute})
+	}
+	if got := len(*f.Node("a").marks.Load()); got != store.MaxMarks {
+		t.Errorf("%d marks are kept, want %d", got, store.MaxMarks)
+	}
+}
+
+func TestRemainingTimeOfMarks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := agedFleet()
+		f.Update(status(declared("a", bothReady)))
+		markNow(f, "a", "asr", "1")
+		time.Sleep(10 * time.Second)
+		markNow(f, "a", "unknown", "3")
+		markNow(f, "a", "asr", "9")
+		n := f.Node("a")
+		for version, want := range map[string]time.Duration{"1": 50 * time.Second, "2": 0} {
+			if got := n.MarkedFor(&core.Service{ID: "asr", Version: version}, f.Now()); got != want {
+				t.Errorf("version %s is marked for %v, want %v", version, got, want)
+			}
+		}
+		want := []ServiceMark{{Service: "asr", Version: "9", For: time.Minute}, {Service: "unknown", Version: "3", For: time.Minute}}
+		if diff := cmp.Diff(want, n.UndeclaredMarks(f.Now())); diff != "" {
+			t.Errorf("marks on undeclared services (-want +got):\n%s", diff)
+		}
+		time.Sleep(time.Minute)
+		if marks := n.UndeclaredMarks(f.Now()); marks != nil {
+			t.Errorf("marks after their time: %v", marks)
+		}
+	})
 }

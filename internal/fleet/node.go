@@ -22,7 +22,7 @@ type Node struct {
 	id            core.NodeID
 
 	declared atomic.Pointer[core.Node]
-	marks    atomic.Pointer[map[string]Instant]
+	marks    atomic.Pointer[map[markKey]mark]
 	epoch    atomic.Int64
 	handle   store.Handle
 	clock    atomic.Int64 // the store's clock in Unix nanoseconds minus the Instant; 0: unknown
@@ -104,7 +104,7 @@ func packSummary(declared *core.Node) uint64 {
 	return uint64(b)
 }
 
-func noMarks(string) bool { return false }
+func noMarks(*core.Service) bool { return false }
 
 // Summary returns the summary of the declaration.
 func (n *Node) Summary() Summary { return Summary(n.summary.Load()) }
@@ -134,7 +134,7 @@ func (n *Node) Unready(tts bool, now Instant) core.Reason {
 	if b&summaryMarked == 0 {
 		return (core.Stages(b/summaryStage) & allStages).Reason(tts)
 	}
-	return n.Declared().Capability.Unready(func(service string) bool { return n.Marked(service, now) }).Reason(tts)
+	return n.Declared().Capability.Unready(func(s *core.Service) bool { return n.Marked(s, now) }).Reason(tts)
 }
 
 // A load is packed into three numbers of 16 bits, 0 for unknown, so that it is read atomically and from the same cache line.
@@ -189,12 +189,6 @@ func (n *Node) StoreTime(now Instant) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, clock+int64(now))
-}
-
-// Marked reports whether a service of the node is marked as unavailable.
-func (n *Node) Marked(service string, now Instant) bool {
-	marks := n.marks.Load()
-	return marks != nil && (*marks)[service] > now
 }
 
 const (

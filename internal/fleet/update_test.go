@@ -165,7 +165,7 @@ func TestHeartbeatOfAnUnknownNodeIsIgnored(t *testing.T) {
 	f := New(presence)
 	f.RecordHeartbeat("a", core.UnknownLoad, store.Occupancy{Max: 4})
 	f.RecordSeen("a", 0)
-	f.Mark(store.Mark{Node: "a", Service: "asr", For: time.Minute})
+	f.Mark(store.Mark{Node: "a", Service: "asr", Epoch: 1, For: time.Minute})
 	f.Remove("a")
 	if f.Len() != 0 || f.Node("a") != nil {
 		t.Error("a node came into view of which nothing is known")

@@ -116,7 +116,8 @@ func (s *surveyor) count(n *fleet.Node) {
 
 // countInstalled counts the services and models of a node.
 func (s *surveyor) countInstalled(n *fleet.Node, declared *core.Node, ready bool, slots int) {
-	for _, service := range declared.Capability.Services {
+	for i := range declared.Capability.Services {
+		service := &declared.Capability.Services[i]
 		key := core.Service{ID: service.ID, Version: service.Version, Type: service.Type}
 		use := s.services[key]
 		if use == nil {
@@ -128,7 +129,7 @@ func (s *surveyor) countInstalled(n *fleet.Node, declared *core.Node, ready bool
 			s.services[key] = use
 		}
 		use.Installed++
-		if ready && service.Status == core.ServiceReady && !n.Marked(service.ID, s.now) {
+		if ready && service.Status == core.ServiceReady && !n.Marked(service, s.now) {
 			use.Ready++
 			use.Slots += slots
 		}

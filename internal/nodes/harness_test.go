@@ -40,7 +40,13 @@ type harness struct {
 	jobs     *fakeJobs
 	metrics  *telemetry.Metrics
 	registry *nodes.Registry
+	queued   fakeQueue
 }
+
+// fakeQueue keeps the services that were reported as unavailable.
+type fakeQueue struct{ services []core.UnavailableService }
+
+func (q *fakeQueue) Enqueue(s core.UnavailableService) { q.services = append(q.services, s) }
 
 // run runs a test with a harness of its own, on a fake clock.
 func run(t *testing.T, fn func(t *testing.T, h *harness)) {
@@ -58,7 +64,7 @@ func run(t *testing.T, fn func(t *testing.T, h *harness)) {
 // registryOf makes the registry of an instance that shares the fleet and the jobs.
 func (h *harness) registryOf(instance core.InstanceID, st nodes.Store) *nodes.Registry {
 	cfg := nodes.Config{
-		Instance: instance, Heartbeat: 5 * time.Second, Presence: timing.Presence, Retention: retention, MarkFor: time.Minute, MarkRate: 3,
+		Instance: instance, Heartbeat: 5 * time.Second, Presence: timing.Presence, Retention: retention, Unavailable: &h.queued,
 	}
 	return nodes.New(cfg, st, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
 }
@@ -294,11 +300,4 @@ func (s *failingStore) Probe(ctx context.Context, ids []core.NodeID, into []stor
 		return err
 	}
 	return s.Store.Probe(ctx, ids, into)
-}
-
-func (s *failingStore) Allow(ctx context.Context, p store.AllowParams) (bool, error) {
-	if err := s.err(); err != nil {
-		return false, err
-	}
-	return s.Store.Allow(ctx, p)
 }

@@ -27,9 +27,9 @@ type Config struct {
 	Heartbeat time.Duration // how often nodes are asked to send a heartbeat
 	Presence  time.Duration // how long a node counts as alive after a heartbeat
 	Retention time.Duration // a node that has been silent for this long is evicted
-	MarkFor   time.Duration // how long a service that a node reported as unavailable is marked
-	MarkRate  int           // how many such reports a node may send in a minute
 	Events    *events.Recorder
+	// Unavailable takes the services that nodes report as unavailable; nil: they are not marked.
+	Unavailable UnavailableQueue
 	// Revocations says which nodes are revoked; nil: none.
 	Revocations Revocations
 	// RequireSecret lets a node that is present be registered again only with its secret.
@@ -78,6 +78,9 @@ type Registry struct {
 
 // New makes a registry.
 func New(cfg Config, st Store, fl *fleet.Fleet, jobs Jobs, m *telemetry.Metrics, log *slog.Logger) *Registry {
+	if cfg.Unavailable == nil {
+		cfg.Unavailable = noQueue{}
+	}
 	return &Registry{nameCheck: nameCheck{cfg.Revocations}, cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
 }
 

@@ -179,8 +179,8 @@ func TestStoreErrorsAreRetryable(t *testing.T) {
 			_, _, err := h.registry.ListPools(ctx, nodes.PoolFilter{}, core.Direction{}, 10)
 			return err
 		})
-		h.wantStoreDown("rate", func() error {
-			return h.registry.ReportUnavailable(ctx, nodes.Unavailable{Node: "a", Service: "asr"})
+		h.wantStoreDown("heartbeat", func() error {
+			return h.registry.ReportUnavailable(ctx, nodes.Unavailable{Node: "not-in-view", Service: "asr"})
 		})
 		if got := h.stored("a").Node; !got.SameDeclaration(node) {
 			t.Errorf("the node changed while the store was down: %+v", got)

@@ -2,29 +2,38 @@ package nodes
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Unavailable is a node's report that a service it declared is not available.
 type Unavailable struct {
 	Node    core.NodeID
 	Service string
+	Version string // of the service; empty: all its versions
+	Reason  core.UnavailableReason
 	Detail  string
 	Job     core.JobID // the job that failed because of it; empty: none
 	Attempt int
 }
 
-// ReportUnavailable marks a service of a node as unavailable, and retries the job that failed because of it. Only the mark is
-// rate limited: the node has given the job up, and dropping the report would leave the job waiting for its attempt timeout.
-// A report about a job that the node never held changes nothing.
+// UnavailableQueue takes services that nodes have reported as unavailable, to mark them later. Enqueue never waits.
+type UnavailableQueue interface {
+	Enqueue(s core.UnavailableService)
+}
+
+// noQueue drops what it takes.
+type noQueue struct{}
+
+// Enqueue implements UnavailableQueue.
+func (noQueue) Enqueue(core.UnavailableService) {}
+
+// ReportUnavailable accepts the report of a node that a service is unavailable: the service is queued to be marked, and the job that
+// failed because of it is retried at once, whether or not it will be marked. A report about a job that the node never held changes
+// nothing.
 func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
-	r.metrics.ModelNA.Inc()
+	r.metrics.NAReceived.Inc()
 	if e := r.CheckName(u.Node); e != nil {
 		return e
 	}
@@ -42,36 +51,11 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 			return err
 		}
 	}
-	// The mark comes first, so that the retry and other jobs see it.
-	markErr := r.mark(ctx, &u)
-	if holds {
-		if err := r.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail); err != nil {
-			return err
-		}
-	}
-	return markErr
-}
-
-// mark marks a service of a node as unavailable, unless the node reports too often.
-func (r *Registry) mark(ctx context.Context, u *Unavailable) error {
-	ok, err := r.store.Allow(ctx, store.AllowParams{
-		Key: "model_na:" + string(u.Node), Limit: r.cfg.MarkRate, Window: time.Minute,
+	r.cfg.Unavailable.Enqueue(core.UnavailableService{
+		Node: u.Node, Tenant: known.Tenant, Epoch: known.Epoch, NodeVersion: known.Version, Service: u.Service, Version: u.Version, Reason: u.Reason,
 	})
-	switch {
-	case err != nil:
-		return r.storeError(ctx, "rate", err)
-	case !ok:
-		return wire.FieldErrorf(wire.RateLimited, "node_id",
-			"node %s sent more than %d such reports in a minute, so %s was not marked; the job, if one was named, is retried; wait a minute",
-			u.Node, r.cfg.MarkRate, u.Service).RetryIn(time.Minute)
+	if holds {
+		return r.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)
 	}
-	mark := store.Mark{Node: u.Node, Service: u.Service, For: r.cfg.MarkFor}
-	if err := r.store.Mark(ctx, mark); err != nil {
-		if errors.Is(err, store.ErrNoNode) {
-			return UnknownNode(u.Node)
-		}
-		return r.storeError(ctx, "mark", err)
-	}
-	r.fleet.Mark(mark)
 	return nil
 }

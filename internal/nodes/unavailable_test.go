@@ -2,7 +2,6 @@ package nodes_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,76 +13,64 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-func (h *harness) marks(id core.NodeID) []string {
-	h.t.Helper()
-	marks, err := h.mem.Marked(h.t.Context(), id)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	services := []string{}
-	for _, m := range marks {
-		services = append(services, m.Service)
-	}
-	slices.Sort(services)
-	return services
-}
-
-func TestUnavailableServiceIsMarkedForAWhile(t *testing.T) {
+// TestUnavailableServiceIsQueued: a report is queued, as of the node's epoch and version, and makes no call to the store.
+func TestUnavailableServiceIsQueued(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		h.add("a", 1)
-		if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "asr"}); err != nil {
+		tenant := core.TenantID("acme")
+		n := h.add("a", 1, func(p *nodes.Patch) { p.Tenant = &tenant })
+		h.store.down.Store(true)
+		u := nodes.Unavailable{Node: "a", Service: "asr", Version: "2", Reason: core.UnavailableInstalling}
+		if err := h.registry.ReportUnavailable(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"asr"}, h.marks("a")); diff != "" {
-			t.Errorf("marks (-want +got):\n%s", diff)
+		h.store.down.Store(false)
+		slots := 2
+		if _, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: nodes.Patch{MaxJobs: &slots}}); err != nil {
+			t.Fatal(err)
 		}
-		if !h.fleet.Node("a").Marked("asr", h.fleet.Now()) {
-			t.Error("the fleet does not have the mark")
+		if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "nmt"}); err != nil {
+			t.Fatal(err)
+		}
+		want := []core.UnavailableService{
+			{Node: "a", Tenant: "acme", Epoch: n.Epoch, NodeVersion: n.Version, Service: "asr", Version: "2", Reason: core.UnavailableInstalling},
+			{Node: "a", Tenant: "acme", Epoch: n.Epoch, NodeVersion: n.Version + 1, Service: "nmt"},
+		}
+		if diff := cmp.Diff(want, h.queued.services); diff != "" {
+			t.Errorf("queued (-want +got):\n%s", diff)
 		}
 		if len(h.jobs.failed) != 0 {
 			t.Errorf("a report without a job failed %v", h.jobs.failed)
 		}
-		time.Sleep(time.Minute)
-		if marks := h.marks("a"); len(marks) != 0 || h.fleet.Node("a").Marked("asr", h.fleet.Now()) {
-			t.Errorf("marks %v after their time", marks)
-		}
 		wantCode(t, h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "unknown", Service: "asr"}), wire.NotFound)
+		if len(h.queued.services) != 2 {
+			t.Errorf("the report of an unknown node is queued: %+v", h.queued.services)
+		}
 	})
 }
 
-// A report over the rate marks nothing, but still fails the job that the node gave up.
-func TestUnavailableReportOverTheRateFailsTheJob(t *testing.T) {
+// TestUnavailableReportFailsTheJobAtOnce: the job that the node gave up fails with the report, however many reports there were.
+func TestUnavailableReportFailsTheJobAtOnce(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		h.add("a", 1)
-		h.add("b", 1)
 		h.jobs.holds = true
-		for _, service := range []string{"s1", "s2", "s3"} {
-			if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: service}); err != nil {
+		began := time.Now()
+		for range 10_000 {
+			if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "s"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		u := nodes.Unavailable{Node: "a", Service: "s4", Job: "job-1", Attempt: 2}
-		wantCode(t, h.registry.ReportUnavailable(t.Context(), u), wire.RateLimited)
+		u := nodes.Unavailable{Node: "a", Service: "s", Job: "job-1", Attempt: 2}
+		if err := h.registry.ReportUnavailable(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
 		want := []dispatch.Report{{Job: "job-1", Holder: core.Holder{Attempt: 2, Node: "a"}}}
-		if diff := cmp.Diff(want, h.jobs.failed); diff != "" || h.jobs.failReason != core.ReasonModelNotAvailable {
-			t.Errorf("failed for %s (-want +got):\n%s", h.jobs.failReason, diff)
-		}
-		if diff := cmp.Diff([]string{"s1", "s2", "s3"}, h.marks("a")); diff != "" {
-			t.Errorf("marks (-want +got):\n%s", diff)
-		}
-		u.Node = "b" // the rate is per node
-		if err := h.registry.ReportUnavailable(t.Context(), u); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(time.Minute)
-		u.Node = "a"
-		if err := h.registry.ReportUnavailable(t.Context(), u); err != nil {
-			t.Errorf("a minute later: %v", err)
+		if diff := cmp.Diff(want, h.jobs.failed); diff != "" || h.jobs.failReason != core.ReasonModelNotAvailable || time.Since(began) != 0 {
+			t.Errorf("failed for %s after %v (-want +got):\n%s", h.jobs.failReason, time.Since(began), diff)
 		}
 	})
 }
 
-// A report about a job that the node never held changes nothing; one about a job that it no longer holds only marks.
+// A report about a job that the node never held changes nothing; one about a job that it no longer holds is only queued.
 func TestUnavailableReportAboutAJobOfAnotherNode(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		h.add("a", 1)
@@ -92,15 +79,15 @@ func TestUnavailableReportAboutAJobOfAnotherNode(t *testing.T) {
 		if err := h.registry.ReportUnavailable(t.Context(), u); !errors.Is(err, h.jobs.checkErr) {
 			t.Errorf("error %v, want that of CheckHolder", err)
 		}
-		if marks := h.marks("a"); len(marks) != 0 {
-			t.Errorf("marks %v", marks)
+		if len(h.queued.services) != 0 {
+			t.Errorf("queued %+v", h.queued.services)
 		}
 		h.jobs.checkErr = nil
 		if err := h.registry.ReportUnavailable(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
-		if marks := h.marks("a"); len(marks) != 1 || len(h.jobs.failed) != 0 {
-			t.Errorf("marks %v, failed %v; want the mark only", marks, h.jobs.failed)
+		if len(h.queued.services) != 1 || len(h.jobs.failed) != 0 {
+			t.Errorf("queued %+v, failed %v; want the service only", h.queued.services, h.jobs.failed)
 		}
 	})
 }

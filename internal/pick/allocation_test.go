@@ -28,7 +28,7 @@ func TestSelectionAllocatesNothing(t *testing.T) {
 		n.Version++
 		f.Update(status(&n))
 		if i%3 == 1 {
-			f.Mark(store.Mark{Node: n.ID, Service: "asr-1", For: time.Hour})
+			f.Mark(store.Mark{Node: n.ID, Service: "asr-1", Epoch: n.Epoch, NodeVersion: n.Version, For: time.Hour})
 		}
 	}
 	checkNoAllocations(t, f)

@@ -70,8 +70,24 @@ func requireAndDeclareModel(s *filterCase) {
 
 func markService(id string, d time.Duration) func(*filterCase) {
 	return func(s *filterCase) {
-		s.after(func(f *fleet.Fleet, _ *fleet.Node) { f.Mark(store.Mark{Node: "a", Service: id, For: d}) })
+		s.after(func(f *fleet.Fleet, _ *fleet.Node) { markNow(f, store.Mark{Node: "a", Service: id, For: d}) })
 	}
+}
+
+// markVersion marks one version of a service.
+func markVersion(id, version string) func(*filterCase) {
+	return func(s *filterCase) {
+		s.after(func(f *fleet.Fleet, _ *fleet.Node) {
+			markNow(f, store.Mark{Node: "a", Service: id, Version: version, For: time.Hour})
+		})
+	}
+}
+
+// markNow marks a service of a node as the node is now.
+func markNow(f *fleet.Fleet, m store.Mark) {
+	declared := f.Node(m.Node).Declared()
+	m.Epoch, m.NodeVersion = declared.Epoch, declared.Version
+	f.Mark(m)
 }
 
 func elapse(d time.Duration) func(*filterCase) {
@@ -139,6 +155,8 @@ var rejecting = []condition{
 	{"a service is being installed", core.ReasonServiceNotReady, requireAndDeclare("installing", core.ServiceInstalling)},
 	{"a service is stopped", core.ReasonServiceNotReady, requireAndDeclare("stopped", core.ServiceStopped)},
 	{"a service is broken", core.ReasonServiceNotReady, requireAndDeclare("broken", core.ServiceError, core.ServiceStopped)},
+	{"the only ready version of a service is marked", core.ReasonMarked, both(requireAndDeclare("s", core.ServiceError, core.ServiceReady), markVersion("s", "2"))},
+	{"all versions of a service are marked", core.ReasonMarked, both(requireAndDeclare("s", core.ServiceReady, core.ServiceReady), markService("s", time.Hour))},
 	{"a service is marked", core.ReasonMarked, both(requireAndDeclare("marked", core.ServiceReady), markService("marked", time.Hour))},
 
 	// Soft reasons.
@@ -165,6 +183,8 @@ var accepting = []condition{
 	{name: "a service with one version ready", apply: requireAndDeclare("asr", core.ServiceError, core.ServiceReady, core.ServiceDownloading)},
 	{name: "a broken service that is not required", apply: declareService("asr", core.ServiceError)},
 	{name: "a mark on a service that is not required", apply: both(requireAndDeclare("asr", core.ServiceReady), markService("nmt", time.Hour))},
+	{name: "a mark on one of two ready versions", apply: both(requireAndDeclare("asr", core.ServiceReady, core.ServiceReady), markVersion("asr", "1"))},
+	{name: "a mark on a version it does not have", apply: both(requireAndDeclare("asr", core.ServiceReady), markVersion("asr", "9"))},
 	{name: "a mark that has expired", apply: both(requireAndDeclare("asr", core.ServiceReady), both(markService("asr", time.Second), elapse(time.Second)))},
 	{name: "one service of each type ready", apply: both(
 		both(declareServicesOfType("asr", core.ServiceError, core.ServiceReady), declareServicesOfType("semantic", core.ServiceReady)),

@@ -175,7 +175,7 @@ func filterServices(q *Query, n *fleet.Node) core.Reason {
 		if _, ready := declared.Capability.ServiceState(service); !ready {
 			return core.ReasonServiceNotReady
 		}
-		if n.Marked(service, q.Now) {
+		if !n.Usable(service, q.Now) {
 			return core.ReasonMarked
 		}
 	}

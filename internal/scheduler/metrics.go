@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"time"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -19,8 +21,29 @@ func (s *Scheduler) registerMetrics() {
 		func() float64 { return s.Bus.PresenceAge().Seconds() })
 	s.Metrics.RegisterGauge("lingua_audio_held_bytes", "Audio that is held until its jobs have ended.",
 		func() float64 { return float64(s.Audio.Held()) })
+	s.Metrics.RegisterGauge("scheduler_model_na_queue_length", "Reports of unavailable services that are queued on this instance.",
+		func() float64 { return float64(s.guards.unavailable.Queued()) })
+	if s.guards.catalog.State().Configured {
+		s.registerCatalogMetrics()
+	}
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
 		func() float64 { return float64(s.Jobs.Waiting()) })
+}
+
+// registerCatalogMetrics registers the gauges of the catalog of services, which are absent without a ModelHub.
+func (s *Scheduler) registerCatalogMetrics() {
+	s.Metrics.RegisterGauge("lingua_catalog_services", "Services in the catalog of this instance.",
+		func() float64 { return float64(s.guards.catalog.State().Services) })
+	s.Metrics.RegisterGauge("lingua_catalog_failures", "Refreshes of the catalog that failed in a row.",
+		func() float64 { return float64(s.guards.catalog.State().FailCount) })
+	s.Metrics.RegisterGauge("lingua_catalog_age_seconds", "Since the ModelHub last confirmed the catalog, or since this instance started if it never has.",
+		func() float64 {
+			confirmed := s.guards.catalog.State().LastSuccessAt
+			if confirmed.IsZero() {
+				confirmed = s.started
+			}
+			return time.Since(confirmed).Seconds()
+		})
 }
 
 // countClose counts the close of a connection.

@@ -7,8 +7,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/session"
 )
 
@@ -52,7 +54,25 @@ func nodesConfig(c *config.Scheduler, instance core.InstanceID) nodes.Config {
 	return nodes.Config{
 		Instance: instance, Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Retention: c.Nodes.RetentionSeconds.Duration(),
-		MarkFor:   c.ModelNotAvailable.MarkTTLSeconds.Duration(), MarkRate: c.ModelNotAvailable.NodeRatePerMinute,
+	}
+}
+
+func catalogOptions(c *config.Scheduler) guard.CatalogOptions {
+	h := &c.ModelHub
+	return guard.CatalogOptions{URL: h.URL, Token: h.Token, Refresh: h.RefreshSeconds.Duration(), Timeout: h.TimeoutMS.Duration()}
+}
+
+func unavailableOptions(c *config.Scheduler) guard.UnavailableOptions {
+	m := &c.ModelNotAvailable
+	return guard.UnavailableOptions{
+		MarkFor: m.MarkTTLSeconds.Duration(), Debounce: m.DebounceSeconds.Duration(), Limit: m.RateLimit(), Window: m.RateWindowSeconds.Duration(),
+	}
+}
+
+func serverLimits(cfg *config.Config, noKeys bool) server.Limits {
+	return server.Limits{
+		FirstMessage: firstMessageTimeout, SlowAfter: cfg.Scheduler.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress,
+		LoopbackOnly: !cfg.Server.Insecure && noKeys,
 	}
 }
 

@@ -51,8 +51,7 @@ type Scheduler struct {
 	Bus      *bus.Bus
 	Audio    *audio.Buffer
 
-	version   string
-	started   time.Time
+	process
 	running   context.Context // of the background loops; set by Run
 	takeovers sync.WaitGroup  // takeovers of dead instances that wait for their grace period
 
@@ -63,6 +62,7 @@ type Scheduler struct {
 	caller    *callback.Caller
 	recorders
 
+	guards      *guards
 	credentials *credentials
 	revocations *revocations
 	stats       *stats
@@ -74,6 +74,12 @@ type recorders struct {
 	audit  *audit.Recorder
 }
 
+// process says which program this is, and since when it runs.
+type process struct {
+	version string
+	started time.Time
+}
+
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
 // HTTP nodes by their callback URLs.
 func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
@@ -82,7 +88,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		return nil, err
 	}
 	c := &cfg.Scheduler
-	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), version: version.Version, started: time.Now()}
+	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), process: process{version.Version, time.Now()}}
 	if s.credentials, err = loadCredentials(&cfg, log); err != nil {
 		return nil, err
 	}
@@ -122,8 +128,11 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
+	if s.guards, err = s.newGuards(c); err != nil {
+		return nil, errors.Join(err, s.Store.Close())
+	}
 	nodesCfg := nodesConfig(c, instance)
-	nodesCfg.Events, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, cfg.Auth.NodeSecretRequired(), s.revocations
+	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable, cfg.Auth.NodeSecretRequired(), s.revocations
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
@@ -144,11 +153,11 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions, FirstMessage: firstMessageTimeout,
-		Jobs: s.Jobs, Nodes: s.Nodes, Events: s.Store, Stats: s.stats.reader, Metrics: s.Metrics, Log: log, Version: version,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions,
+		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Stats: s.stats.reader, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress, LoopbackOnly: !cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(),
+		Limits: serverLimits(&cfg, s.credentials.auth.Keyring().Empty()),
 	})
 	_ = s.revocations.Read(ctx) // after an error this instance is not ready, and refuses requests, until the follower has read them
 	s.revocations.OnChange(s.enforceRevocations)
@@ -209,6 +218,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.Nodes.EvictSilent(loops) })
 	background.Go(func() { s.Jobs.WatchSilent(loops) })
 	background.Go(func() { s.hub.Run(loops) })
+	background.Go(func() { s.guards.run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })
 	background.Go(func() { s.audit.Run(loops, s.Store) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})

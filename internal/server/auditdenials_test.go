@@ -24,7 +24,7 @@ func TestDenialsAreAuditedAndCounted(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithRoles(t, func(c *config.Config) {
 		c.Scheduler.Sessions.PerAddress = 1
-		c.Scheduler.ModelNotAvailable.NodeRatePerMinute = 1
+		c.Auth.Keys[slices.IndexFunc(c.Auth.Keys, func(k config.Key) bool { return k.Name == "gpus" })].MaxNodes = 1
 	})
 	ts.requestAs("", "GET", "/v1/nodes", nil).expectError(wire.Unauthorized)
 	ts.requestAs("an-unknown-credential", "POST", "/v1/nodes/gpu-1/drain", nil).expectError(wire.Unauthorized)
@@ -47,14 +47,9 @@ func TestDenialsAreAuditedAndCounted(t *testing.T) {
 		"/@ GET /v1/audio/{id} sockets/job-1 denied audio_url",
 	)
 
-	// Reports beyond the limit of a node.
-	ts.requestAs(gpuToken, "POST", "/v1/node/register", minimalDeclaration("gpu-1").with(object{"installed_services": []object{{"service_id": "s", "status": "ready"}}})).decode(new(wire.RegisterResponse))
-	for i := range 2 {
-		a := ts.requestAs(gpuToken, "POST", "/v1/node/model_not_available", object{"node_id": "gpu-1", "service_id": "s"})
-		if i == 1 {
-			a.expectError(wire.RateLimited)
-		}
-	}
+	// Nodes beyond the limit of a key.
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", minimalDeclaration("gpu-1")).decode(new(wire.RegisterResponse))
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", minimalDeclaration("gpu-2")).expectError(wire.RateLimited)
 	// Sockets: before the upgrade, after it for a browser, by their first message, and beyond the limit.
 	expectNotUpgraded(ts, "/ws/node", "", wire.Unauthorized)
 	ts.dialAs("/ws/session", gpuToken, true).expectClose(wire.Forbidden, wire.CloseForbidden)
@@ -85,7 +80,7 @@ func TestDenialsAreAuditedAndCounted(t *testing.T) {
 		return len(got) >= 6
 	})
 	if diff := cmp.Diff([]string{
-		"gpus/node@ POST /v1/node/model_not_available node/gpu-1 denied reports",
+		"gpus/node@ node.register node/gpu-2 denied nodes",
 		"/@ GET /ws/node  denied missing",
 		"gpus/node@ GET /ws/session  denied wrong_role",
 		"gpus/node@ node.register node/cpu-1 denied wrong_node",
@@ -98,7 +93,7 @@ func TestDenialsAreAuditedAndCounted(t *testing.T) {
 	for _, series := range []string{
 		`{reason="missing",status="401"} 2`, `{reason="unknown",status="401"} 1`, `{reason="malformed",status="401"} 1`, `{reason="audio_url",status="401"} 1`,
 		`{reason="wrong_role",status="403"} 2`, `{reason="wrong_tenant",status="403"} 2`, `{reason="wrong_node",status="403"} 3`, `{reason="origin",status="403"} 1`,
-		`{reason="reports",status="429"} 1`, `{reason="sockets",status="429"} `,
+		`{reason="nodes",status="429"} 1`, `{reason="sockets",status="429"} `,
 	} {
 		if !strings.Contains(metrics, "lingua_denied_total"+series) {
 			t.Errorf("lingua_denied_total%s is not in the metrics", series)

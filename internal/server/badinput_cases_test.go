@@ -273,6 +273,8 @@ func badModelReports(f *fixture) []badRequest {
 		badRequest{body: object{"service_id": nil}, field: "service_id"},
 		badRequest{body: object{"service_id": strings.Repeat("s", 257)}, field: "service_id"},
 		badRequest{body: object{"service_id": 1}, field: "service_id"},
+		badRequest{body: object{"version": strings.Repeat("1", 257)}, field: "version"},
+		badRequest{body: object{"version": 1}, field: "version"},
 		badRequest{body: object{"job_id": "a b", "attempt_id": 1}, field: "job_id"},
 		badRequest{body: object{"job_id": f.heldJob.JobID}, field: "attempt_id"},
 		badRequest{body: object{"job_id": f.heldJob.JobID, "attempt_id": -1}, field: "attempt_id"},

@@ -87,7 +87,7 @@ const (
 	// The limits.
 	limitConnections = "connections" // of an address
 	limitSockets     = "sockets"     // of an address
-	limitReports     = "reports"     // of unavailable services, of a node
+	limitNodes       = "nodes"       // of a key
 )
 
 // denialReasons are the reasons of errors by their code and field, for those that handlers return.
@@ -97,7 +97,7 @@ var denialReasons = map[wire.Code]map[string]string{
 		"node_id": string(auth.WrongNode), "tenant_id": string(auth.WrongTenant), "session_id": string(auth.WrongObject), "node_token": string(auth.NodeSecret),
 		"resume_token": deniedResumeToken,
 	},
-	wire.RateLimited: {"node_id": limitReports},
+	wire.RateLimited: {"node_id": limitNodes},
 }
 
 func denialReason(e *wire.Error) string { return cmp.Or(denialReasons[e.Code][e.Field], deniedOther) }

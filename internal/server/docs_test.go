@@ -17,6 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 
 	"github.com/lingua-scheduler/lingua/internal/docpage"
+	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -139,6 +140,8 @@ func TestJSONInDocs(t *testing.T) {
 	requests, answers := startScheduler(t).scheduler.Server.RouteTypes()
 	requests["POST callback_url"] = reflect.TypeFor[wire.Assignment]()
 	answers["error"] = reflect.TypeFor[wire.Error]()
+	answers["GET model_hub.url"] = reflect.TypeFor[modelhub.List]()
+	answers["GET model_hub.url/{service_id}"] = reflect.TypeFor[modelhub.Service]()
 	seen := 0
 	for _, page := range loadPages(t) {
 		for _, b := range page.Blocks() {

@@ -141,7 +141,7 @@ func servePipes(t *testing.T, version string) *pipeListener {
 		t.Fatal(err)
 	}
 	srv := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Auth: auth.NewAuthenticator(keyring, nil),
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, Auth: auth.NewAuthenticator(keyring, nil),
 		Ping: func(context.Context) error { return nil }, Version: wire.VersionResponse{Version: version},
 	}).HTTP()
 	p := &pipeListener{accepted: make(chan net.Conn), closed: make(chan struct{})}

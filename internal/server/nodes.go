@@ -44,9 +44,9 @@ func (h *nodeHandlers) routes() []route {
 		},
 		{
 			method: "POST", path: "/v1/node/model_not_available", rule: nodesOnly, tag: "nodes", summary: "Report that a service is unavailable",
-			description: "For a while the node gets no job that requires the service. The job that failed because of it, if one is named, is given to another node.",
+			description: "Accepted at once. Soon after, and for a while, the service, or the version of it that is named, counts as not ready on the node; if the node reports too often, it is not marked any more. The job that failed because of it, if one is named, is given to another node at once in any case.",
 			handler:     handleBody(h.responder, h.reportUnavailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](), out: reflect.TypeFor[wire.OKResponse](),
-			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.RateLimited, wire.SchedulerDependencyDown},
+			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/nodes", rule: readers, tag: "nodes", summary: "List the nodes, ordered by name", handler: handle(h.responder, h.list),

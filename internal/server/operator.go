@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -27,13 +28,14 @@ type operatorHandlers struct {
 	registry   *nodes.Registry
 	bus        *bus.Bus
 	read       *convert.Reader
+	catalog    *guard.Catalog
 }
 
 func (h *operatorHandlers) routes() []route {
 	return []route{
 		{
 			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch", summary: "Explain how a dispatch would be decided",
-			description: "Takes the body of a dispatch and lists for each node why it would not be chosen. Nothing is reserved.",
+			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. Nothing is reserved.",
 			handler:     handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.ExplainResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
@@ -107,11 +109,35 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 	for i, n := range x.Nodes {
 		out.Nodes[i] = wire.ExplainNode{
 			NodeID: string(n.Node.ID), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(),
-			InFlight: n.InFlight(), MaxConcurrentJobs: n.Node.MaxJobs,
+			InFlight: n.InFlight(), MaxConcurrentJobs: n.Node.MaxJobs, Services: h.viewServices(n.Services),
 			Detail: convert.AdmissionDetail(n.Node, n.At), Admission: convert.Admission(n.Node, n.At),
 		}
 	}
+	if h.catalog.State().Configured {
+		for _, id := range spec.Options.RequiredServices {
+			s, listed := h.catalog.Lookup(id)
+			out.RequiredServices = append(out.RequiredServices, wire.CatalogService{ServiceID: id, Listed: listed, Name: s.Name, Type: s.Type, Versions: s.Versions})
+		}
+	}
 	return out, nil
+}
+
+// viewServices returns services of a node as an explanation shows them, with what the catalog has about them.
+func (h *operatorHandlers) viewServices(services []dispatch.ExplainedService) []wire.ExplainService {
+	var out []wire.ExplainService
+	for _, s := range services {
+		view := wire.ExplainService{
+			ServiceID: s.ID, Version: s.Version, Type: s.Type, Status: s.Status.String(), MarkedMS: s.MarkedFor.Milliseconds(),
+		}
+		if listed, ok := h.catalog.Lookup(s.ID); ok {
+			view.Name = listed.Name
+			if len(listed.Versions) > 0 {
+				view.LatestVersion = listed.Versions[0]
+			}
+		}
+		out = append(out, view)
+	}
+	return out
 }
 
 // pools lists the directions, with the nodes and slots of each.

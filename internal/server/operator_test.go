@@ -120,6 +120,24 @@ func (ts *testScheduler) explain(body object) wire.ExplainResponse {
 	return x
 }
 
+// explainedServices are the services of a node of TestExplainReasons, as the explanation should have them.
+func explainedServices(t *testing.T, n *wire.ExplainNode) []wire.ExplainService {
+	t.Helper()
+	service := wire.ExplainService{ServiceID: "s", Status: "ready"}
+	switch n.NodeID {
+	case "SERVICE_MISSING":
+		return nil
+	case "SERVICE_NOT_READY":
+		service.Status = "downloading"
+	case "SERVICE_MARKED_UNAVAILABLE":
+		service.MarkedMS = n.Services[0].MarkedMS
+		if service.MarkedMS <= 0 || service.MarkedMS > 60_000 {
+			t.Errorf("the service is marked for %d ms", service.MarkedMS)
+		}
+	}
+	return []wire.ExplainService{service}
+}
+
 // TestExplainReasons: a fleet in which every node is rejected for another reason.
 func TestExplainReasons(t *testing.T) {
 	t.Parallel()
@@ -155,7 +173,7 @@ func TestExplainReasons(t *testing.T) {
 		}
 	}
 	ts.registerNode("fits", all.with(object{"current_load": object{"cpu": 0.9, "gpu": 0.9, "memory": 0.9}}))
-	ts.post("/v1/node/model_not_available", object{"node_id": "SERVICE_MARKED_UNAVAILABLE", "service_id": "s"}).expectOK()
+	ts.reportUnavailable(object{"node_id": "SERVICE_MARKED_UNAVAILABLE", "service_id": "s"})
 
 	body := dispatchBody(object{"options": object{
 		"require_tts": true, "required_models": []string{"m"}, "required_services": []string{"s"}, "features": []string{"f"}, "region": "eu",
@@ -174,6 +192,7 @@ func TestExplainReasons(t *testing.T) {
 		case "NO_CAPACITY":
 			node.MaxConcurrentJobs = 0
 		}
+		node.Services = explainedServices(t, &n)
 		want.Nodes = append(want.Nodes, node)
 		if node.Reason != "" {
 			want.Reasons[node.Reason] = 1

@@ -275,7 +275,7 @@ func TestNotReadyBeforeRevocationsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Access: server.Access{Revocations: list}, Auth: auth.NewAuthenticator(ring, list),
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, Access: server.Access{Revocations: list}, Auth: auth.NewAuthenticator(ring, list),
 		Ping: func(context.Context) error { return nil },
 	})
 	get := func(path string) (int, string) {

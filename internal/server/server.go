@@ -20,6 +20,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/peer"
@@ -34,8 +35,10 @@ import (
 
 // Options are the dependencies and the limits of a Server.
 type Options struct {
-	Jobs    *dispatch.Dispatcher
-	Nodes   *nodes.Registry
+	Jobs  *dispatch.Dispatcher
+	Nodes *nodes.Registry
+	// Catalog has the names and versions of services.
+	Catalog *guard.Catalog
 	Events  store.Events
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
@@ -64,6 +67,11 @@ type Options struct {
 	Auth *auth.Authenticator
 	// Access has what else the answer to a caller depends on.
 	Access Access
+	Limits Limits
+}
+
+// Limits are the limits on requests and connections.
+type Limits struct {
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
@@ -128,7 +136,7 @@ func New(o Options) *Server {
 	p := responder{log: o.Log}
 	s := &Server{
 		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
-		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
+		slowAfter: o.Limits.SlowAfter, perAddress: o.Limits.PerAddress, loopbackOnly: o.Limits.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
 	}
 	revoked, peers := o.Access.Revocations, &peerLists{bus: o.Bus, client: o.Access.Peers, log: o.Log}
 	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
@@ -140,7 +148,7 @@ func New(o Options) *Server {
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
-	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read}
+	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, jobs: o.Jobs, sessions: o.Sessions}

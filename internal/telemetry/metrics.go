@@ -1,5 +1,5 @@
-// Package telemetry is the metrics and the log of the scheduler. Labels are bounded: no node, session, job or tenant id is
-// ever one. No text of speech, no token and no secret is logged.
+// Package telemetry is the metrics and the log of the scheduler. Labels are bounded: no session, job or tenant id is ever one, and
+// values that nodes choose are counted by a CappedCounter. No text of speech, no token and no secret is logged.
 package telemetry
 
 import (
@@ -18,6 +18,8 @@ type Metrics struct {
 	AuditDropped *prometheus.CounterVec
 
 	Nodes
+	ModelNA
+	Catalog
 	Dispatch
 	Store
 	Sessions
@@ -39,6 +41,8 @@ func New() *Metrics {
 		AuditDropped: f.counterVec("lingua_audit_dropped_total",
 			"Audit entries that were never written, by the log that lacks them: store or file.", "log"),
 		Nodes:    newNodes(f),
+		ModelNA:  newModelNA(f),
+		Catalog:  newCatalog(f),
 		Dispatch: newDispatch(f),
 		Store:    newStore(f),
 		Sessions: newSessions(f),

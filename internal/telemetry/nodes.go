@@ -2,11 +2,10 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Nodes counts registrations, heartbeats and reports of nodes.
+// Nodes counts registrations and heartbeats of nodes.
 type Nodes struct {
 	NodeRegistration *prometheus.CounterVec // status
 	HeartbeatLatency prometheus.Histogram
-	ModelNA          prometheus.Counter
 	Orphans          *prometheus.CounterVec // kind
 	Admissions       *prometheus.CounterVec // decision, reason
 }
@@ -15,7 +14,6 @@ func newNodes(f factory) Nodes {
 	return Nodes{
 		NodeRegistration: f.counterVec("node_registration_total", "Registrations of nodes.", "status"),
 		HeartbeatLatency: f.histogram("node_heartbeat_latency_ms", "Time to handle a heartbeat.", prometheus.ExponentialBuckets(0.01, 2, 18)),
-		ModelNA:          f.counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
 		Admissions: f.counterVec("lingua_node_admissions_total",
 			"Decisions about nodes that fail much more often than others: ejected, readmitted, or withheld because a direction needs the node.", "decision", "reason"),
 		Orphans: f.counterVec("lingua_reconciled_leases_total", "Leases that did not match the jobs that their node listed.", "kind"),

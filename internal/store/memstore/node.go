@@ -31,7 +31,7 @@ type node struct {
 	heldUntil  moment
 	load       core.Load
 	seq        uint64 // of the last accepted heartbeat
-	marks      map[string]moment
+	marks      map[markKey]mark
 	connection uint64 // the last connection; at the end, so that the fields above keep their cache lines
 	fence      int64  // of the last decision on its admission
 }

@@ -35,6 +35,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	n.connection = p.Connection
 	n.onHold = p.Returning && !p.Activity.Lists
 	n.heldUntil = now.add(s.timing.Attempt)
+	n.marks = nil
 
 	r := store.Registration{Known: known, Young: s.isYoung(now)}
 	if isOther { // the jobs of the node that had the name are not its jobs
@@ -267,47 +268,4 @@ func (s *Store) LastSeen(context.Context) ([]store.LastSeen, error) {
 		n.mu.Unlock()
 	})
 	return all, nil
-}
-
-// Mark implements store.Marks.
-func (s *Store) Mark(ctx context.Context, m store.Mark) error {
-	n := s.lockNode(nil, m.Node)
-	if n == nil {
-		return store.ErrNoNode
-	}
-	defer n.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	now := s.now()
-	if n.marks == nil {
-		n.marks = make(map[string]moment)
-	}
-	for service, until := range n.marks {
-		if expired(until, now) {
-			delete(n.marks, service)
-		}
-	}
-	n.marks[m.Service] = now.add(m.For)
-	s.watchers.publish(store.Change{Node: m.Node, Mark: &m})
-	return nil
-}
-
-// Marked implements store.Marks.
-func (s *Store) Marked(_ context.Context, nodes ...core.NodeID) ([]store.Mark, error) {
-	var marks []store.Mark
-	for _, id := range nodes {
-		n := s.lockNode(nil, id)
-		if n == nil {
-			continue
-		}
-		now := s.now()
-		for service, until := range n.marks {
-			if !expired(until, now) {
-				marks = append(marks, store.Mark{Node: id, Service: service, For: until.since(now)})
-			}
-		}
-		n.mu.Unlock()
-	}
-	return marks, nil
 }

@@ -126,7 +126,7 @@ var (
 )
 
 func markService(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-	return "", s.Mark(ctx, store.Mark{Node: x.node.ID, Service: "asr", For: time.Minute})
+	return "", s.Mark(ctx, store.Mark{Node: x.node.ID, Service: "asr", Version: "1", Epoch: x.node.Epoch, NodeVersion: x.node.Version, For: time.Minute})
 }
 
 func removeNode(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

@@ -28,7 +28,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning), strconv.FormatUint(p.Connection, 10),
 		flag(p.RequireSecret), p.Node.SecretHash, string(p.Node.Tenant),
 	}, &p.Activity)
-	now, r, err := s.client.runScript(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID)}, args...)
+	now, r, err := s.client.runScript(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID), s.keys.unavailable(p.Node.ID)}, args...)
 	if err != nil {
 		return store.Registration{}, err
 	}
@@ -224,37 +224,4 @@ func (s *Store) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStat
 		return err
 	})
 	return all, err
-}
-
-// Mark implements store.Marks.
-func (s *Store) Mark(ctx context.Context, m store.Mark) error {
-	_, r, err := s.client.runScript(ctx, &scriptMark, []string{s.keys.meta(m.Node), s.keys.unavailable(m.Node)}, m.Service, millis(m.For))
-	switch {
-	case err != nil:
-		return err
-	case r.int(0) == replyNotRegistered:
-		return store.ErrNoNode
-	}
-	s.publishChange(ctx, m.Node, changeMark, "service", m.Service, "for", millis(m.For))
-	return nil
-}
-
-// Marked implements store.Marks.
-func (s *Store) Marked(ctx context.Context, nodes ...core.NodeID) ([]store.Mark, error) {
-	calls := make([]scriptCall, len(nodes))
-	for i, node := range nodes {
-		calls[i] = scriptCall{keys: []string{s.keys.unavailable(node)}}
-	}
-	var marks []store.Mark
-	err := s.client.readEach(ctx, &scriptMarked, calls, func(i int, now int64, r reply) error {
-		flat := r.texts(0)
-		for j := 0; j+1 < len(flat); j += 2 {
-			until, _ := strconv.ParseInt(flat[j+1], 10, 64)
-			if until > now {
-				marks = append(marks, store.Mark{Node: nodes[i], Service: flat[j], For: time.Duration(until-now) * time.Millisecond})
-			}
-		}
-		return nil
-	})
-	return marks, err
 }

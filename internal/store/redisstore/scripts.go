@@ -119,7 +119,7 @@ var luaConstants = func() map[string]string {
 		"COMPACT_CODES": compactCodes, "COMPACT_COUNTS": compactCounts,
 		"NOT_REGISTERED": replyNotRegistered, "RECORD_WRITTEN": recordWritten, "RECORD_TOO_EARLY": recordTooEarly,
 		"ACCEPTED": int64(store.Accepted), "INSTANCE_ABSENT": int64(store.InstanceAbsent), "INBOX_FULL": int64(store.InboxFull),
-		"MAX_DEAD_LETTERS": maxDeadLetters, "MAX_OUTBOX": maxOutbox, "MAX_UNPACK": maxUnpack,
+		"MAX_DEAD_LETTERS": maxDeadLetters, "MAX_OUTBOX": maxOutbox, "MAX_UNPACK": maxUnpack, "MAX_MARKS": store.MaxMarks,
 	}
 	for code, state := range leaseStateByCode {
 		numbers[strings.ToUpper(state.String())] = int64(code)

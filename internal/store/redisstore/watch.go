@@ -95,9 +95,10 @@ func (s *Store) readChanges(ctx context.Context, after string) ([]change, string
 	list := make([]change, len(entries))
 	for i, e := range entries {
 		after = e.ID
-		ms, _ := strconv.ParseInt(e.FieldValues["for"], 10, 64)
 		list[i] = change{node: core.NodeID(e.FieldValues["node"]), kind: e.FieldValues["kind"]}
-		list[i].mark = store.Mark{Node: list[i].node, Service: e.FieldValues["service"], For: time.Duration(ms) * time.Millisecond}
+		if list[i].kind == changeMark {
+			list[i].mark = markOf(list[i].node, e.FieldValues)
+		}
 	}
 	return list, after, nil
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -40,14 +42,13 @@ func testWatchChanges(t *testing.T, h *Harness) {
 
 func testWatchMarks(t *testing.T, h *Harness) {
 	changes := h.watch(t)
-	h.register(t, "node-a", 2)
-	if err := h.Store.Mark(t.Context(), store.Mark{Node: "node-a", Service: "asr", For: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
+	n := h.register(t, "node-a", 2)
+	want := store.Mark{Node: "node-a", Service: "asr", Version: "2", Epoch: n.Epoch, NodeVersion: n.Version, For: time.Minute}
+	h.mark(t, want)
 	for c := range changes {
 		if c.Mark != nil {
-			if c.Node != "node-a" || c.Mark.Service != "asr" || c.Mark.For != time.Minute {
-				t.Errorf("the mark comes as %+v", c.Mark)
+			if diff := cmp.Diff(want, *c.Mark); diff != "" || c.Node != "node-a" {
+				t.Errorf("the mark of %s (-want +got):\n%s", c.Node, diff)
 			}
 			break
 		}

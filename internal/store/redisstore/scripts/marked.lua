@@ -1,4 +1,4 @@
 -- Lists the marks of a node. Writes nothing.
 -- KEYS  unavailable
--- Returns {now, {service, expiry, …}}.
+-- Returns {now, {mark, expiry:epoch:version of the node, …}}.
 return { clock(), redis.call('HGETALL', KEYS[1]) }

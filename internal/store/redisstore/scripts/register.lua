@@ -1,6 +1,6 @@
 -- Starts a new epoch of a node. Leases of jobs that the node lists move to it; the others are orphans, except reservations that are so
--- young that their jobs may still be on their way.
--- KEYS  meta, leases
+-- young that their jobs may still be on their way. Its marks are removed: they are about the epoch before.
+-- KEYS  meta, leases, unavailable
 -- ARGV  not_after, presence in ms, reserved ttl in ms, attempt in ms, body, healthy, offline, max, load, lists, counts, current,
 --       returning, connection, require secret, secret hash, tenant, job|attempt …
 -- Returns {now, -1} if the node is present and this is not its registration, otherwise {now, known, {epoch, rev, ver, drained, disconnected, admission}, occupancy, kept, orphans, strays, cancels}.
@@ -80,6 +80,7 @@ if lists == '1' then
 end
 write_leases(KEYS[2], writes)
 remove_leases(KEYS[2], removed)
+redis.call('DEL', KEYS[3])
 
 local ready = ready_flag(ARGV[6], drained, '0')
 local held = 0

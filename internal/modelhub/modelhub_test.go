@@ -1,0 +1,52 @@
+package modelhub_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/modelhub"
+)
+
+func TestCheckList(t *testing.T) {
+	t.Parallel()
+	valid := modelhub.Service{ServiceID: "asr", Name: "名称", Type: "asr", Versions: []string{"2", "1"}}
+	change := func(fn func(*modelhub.Service)) []modelhub.Service {
+		s := valid
+		fn(&s)
+		return []modelhub.Service{{ServiceID: "first"}, s}
+	}
+	var tooMany []modelhub.Service
+	for i := range modelhub.MaxServices + 1 {
+		tooMany = append(tooMany, modelhub.Service{ServiceID: fmt.Sprint(i)})
+	}
+	long := strings.Repeat("x", modelhub.MaxText+1)
+	for name, c := range map[string]struct {
+		services []modelhub.Service
+		want     string // in the error; empty: none
+	}{
+		"valid":             {change(func(*modelhub.Service) {}), ""},
+		"only an id":        {[]modelhub.Service{{ServiceID: "asr"}}, ""},
+		"as many as can be": {tooMany[1:], ""},
+		"none":              {nil, "no services"},
+		"too many":          {tooMany, "10001 services"},
+		"twice":             {[]modelhub.Service{valid, valid}, "services[1]: the service_id is listed twice"},
+		"no id":             {change(func(s *modelhub.Service) { s.ServiceID = "" }), "services[1]: the service_id is missing"},
+		"a long id":         {change(func(s *modelhub.Service) { s.ServiceID = long }), "longer than"},
+		"a long name":       {change(func(s *modelhub.Service) { s.Name = long }), "longer than"},
+		"a long type":       {change(func(s *modelhub.Service) { s.Type = long }), "longer than"},
+		"a long version":    {change(func(s *modelhub.Service) { s.Versions = []string{long} }), "longer than"},
+		"an empty version":  {change(func(s *modelhub.Service) { s.Versions = []string{""} }), "a version is empty"},
+		"many versions":     {change(func(s *modelhub.Service) { s.Versions = make([]string, modelhub.MaxVersions+1) }), "101 versions"},
+		"a control":         {change(func(s *modelhub.Service) { s.Name = "a\x1b[2J" }), "control characters"},
+	} {
+		list := modelhub.List{Services: c.services}
+		err := list.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "xxx") || strings.Contains(err.Error(), "2J")) {
+			t.Errorf("%s: the error repeats what was sent: %v", name, err)
+		}
+	}
+}
