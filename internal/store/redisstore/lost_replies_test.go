@@ -74,7 +74,7 @@ func newLostReplyWorker(t *testing.T, server *redistest.Server) *lostReplyWorker
 				o.Prefix = *prefix
 			}
 			*prefix = o.Prefix
-			o.Timing.Presence, o.Timeout = time.Minute, 5*time.Second
+			o.Timing.Presence, o.Timing.ReservedTTL, o.Timeout = time.Minute, 30*time.Second, 5*time.Second // no lease ages during a test
 		}
 	}
 	w.reliable = open(t, server.URL(), options(&w.prefix, false))
