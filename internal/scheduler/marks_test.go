@@ -85,7 +85,9 @@ func TestMarksAreSharedByInstances(t *testing.T) {
 
 	var events wire.EventList
 	waitUntil(t, "the event", waitLimit, func() bool {
-		retryWhileDown(t, func() error { return instances[0].peer.Get(t.Context(), "/v1/events?kind=service_unavailable", &events) })
+		retryWhileDown(t, func() error {
+			return instances[0].peer.Get(t.Context(), "/v1/events?kind=service_unavailable", &events)
+		})
 		return len(events.Events) > 0
 	})
 	if len(events.Events) != 1 || events.Events[0].Detail != "nmt@3: runtime_error" {
