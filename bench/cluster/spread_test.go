@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -195,6 +197,25 @@ const (
 	maxKeysPerSlot                   = 12 // a few nodes, sessions or jobs share a slot by chance
 )
 
+// markService has a node report a service as unavailable, and waits until an explanation shows the mark.
+func (t *shardedCluster) markService(tb testing.TB, node string) {
+	tb.Helper()
+	post(tb, t.instances[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: node, ServiceID: "nmt"}, nil)
+	marked := backoff.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}.Retry(tb.Context(), func() error {
+		var x wire.ExplainResponse
+		post(tb, t.instances[0], "/v1/dispatch/explain", wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es"}, &x)
+		for _, n := range x.Nodes {
+			if n.NodeID == node && len(n.Services) > 0 {
+				return nil
+			}
+		}
+		return errors.New("it is not marked")
+	})
+	if !marked {
+		tb.Fatal("the test ended before the service was marked")
+	}
+}
+
 // TestKeysAreSpread checks a Redis Cluster: all keys of a node, a session or a job are in one slot, the keys are spread
 // over the primaries, and no key is used more than its share.
 func TestKeysAreSpread(t *testing.T) {
@@ -202,7 +223,7 @@ func TestKeysAreSpread(t *testing.T) {
 	w := startSharded(t, 20, 20)
 	m := startKeyCounter(t, w.primaries)
 	results := runUtterances(t, w.fleet, w.sessions, 8, 0)
-	post(t, w.instances[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: nodeName(0, 0), ServiceID: "nmt"}, nil)
+	w.markService(t, nodeName(0, 0))
 	used, all := m.total(t)
 	if want := 8 * len(w.sessions); len(results) != want {
 		t.Errorf("%d results, want %d", len(results), want)

@@ -20,6 +20,7 @@ var markBehaviours = []behaviour{
 	{"marks of a service and of its versions are distinct", testMarksOfVersions},
 	{"a mark of the same service replaces the first, and keeps the higher version of the node", testMarkReplaced},
 	{"a registration removes the marks, and refuses those of the epoch before", testMarksEndWithEpoch},
+	{"a node remembers since which version each service is ready", testReadySince},
 	{"a mark after a missed deadline changes nothing", testLateMark},
 	{"a node has a limited number of marks", testMarksAreLimited},
 	{"the marks of any number of nodes are listed in the order of the nodes", testMarksOfManyNodes},
@@ -113,6 +114,42 @@ func testMarksEndWithEpoch(t *testing.T, h *Harness) {
 	h.mark(t, markOf(second, "asr-x", "", time.Hour))
 	if marks := listMarks(t, h, "node-a", time.Hour); len(marks) != 1 {
 		t.Errorf("marks in the new epoch: %v", marks)
+	}
+}
+
+func testReadySince(t *testing.T, h *Harness) {
+	n := h.register(t, "node-a", 1)
+	declare := func(status core.ServiceStatus, slots int) {
+		t.Helper()
+		n = h.heartbeat(t, n, heartbeat{change: func(next *core.Node) {
+			next.MaxJobs = slots
+			next.Capability.Services = []core.Service{{ID: "asr", Version: "1", Status: status}}
+		}}).Node
+	}
+	for _, step := range []struct {
+		status core.ServiceStatus
+		slots  int
+		ready  bool // since this step
+	}{
+		{core.ServiceReady, 1, true}, {core.ServiceReady, 2, false}, {core.ServiceError, 2, false}, {core.ServiceReady, 2, true}, {core.ServiceReady, 3, false},
+	} {
+		var want core.Version
+		if step.status == core.ServiceReady && len(n.Capability.Services) > 0 {
+			want = n.Capability.Services[0].ReadySince
+		}
+		declare(step.status, step.slots)
+		if step.ready {
+			want = n.Version
+		}
+		stored, err := h.Store.Node(t.Context(), n.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, got := range map[string]*core.Node{"the heartbeat": n, "the store": stored.Node} {
+			if since := got.Capability.Services[0].ReadySince; since != want {
+				t.Errorf("%s with %d slots: %s has it ready since version %d, want %d", step.status, step.slots, name, since, want)
+			}
+		}
 	}
 }
 
