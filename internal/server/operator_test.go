@@ -131,7 +131,7 @@ func explainedServices(t *testing.T, n *wire.ExplainNode) []wire.ExplainService 
 		service.Status = "downloading"
 	case "SERVICE_MARKED_UNAVAILABLE":
 		service.MarkedMS = n.Services[0].MarkedMS
-		if service.MarkedMS <= 0 || service.MarkedMS > 60_000 {
+		if service.MarkedMS <= 0 || service.MarkedMS > 60_100 { // the time of Redis is known to some milliseconds
 			t.Errorf("the service is marked for %d ms", service.MarkedMS)
 		}
 	}
