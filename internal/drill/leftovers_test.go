@@ -89,11 +89,17 @@ func checkDeadLetters(deadLetters []clustertest.DeadLetter, marks []string) []vi
 // permanentKeys are the keys of the store itself.
 var permanentKeys = []string{keyPrefix + ":v1:incarnation", keyPrefix + ":v1:nodes:changes", keyPrefix + ":v1:ping", keyPrefix + ":v1:events", keyPrefix + ":v1:audit"}
 
+// isStatsKey reports whether a key belongs to the statistics: what instances have counted, the snapshot, the history, and the lock of the
+// instance that computes it. They all expire.
+func isStatsKey(key string) bool {
+	return strings.HasPrefix(key, keyPrefix+":v1:stats:") || strings.HasPrefix(key, keyPrefix+":v1:locks:{lock:stats}")
+}
+
 // isExpectedKey reports whether a key belongs to the store, to a running instance, or to the dead letters of malformed
 // messages.
 func isExpectedKey(key string, running []string, malformed bool) bool {
-	if slices.Contains(permanentKeys, key) || key == keyPrefix+":schedulers:all" && len(running) > 0 ||
-		strings.HasPrefix(key, keyPrefix+":v1:stats:snapshot:") || malformed && strings.HasSuffix(key, ":dlq") {
+	if slices.Contains(permanentKeys, key) || key == keyPrefix+":schedulers:all" && len(running) > 0 || isStatsKey(key) ||
+		malformed && strings.HasSuffix(key, ":dlq") {
 		return true
 	}
 	return slices.ContainsFunc(running, func(name string) bool {
@@ -210,6 +216,10 @@ func TestExpectedKeys(t *testing.T) {
 		keyPrefix + ":nodes:owner:{node:n}":               false,
 		keyPrefix + ":v1:sessions:{session:/s}:i:out":     false,
 		keyPrefix + ":v1:locks:{lock:silent:n}:fence":     false,
+		keyPrefix + ":v1:locks:{lock:stats}":              true,
+		keyPrefix + ":v1:locks:{lock:stats}:fence":        true,
+		keyPrefix + ":v1:stats:snapshot":                  true,
+		keyPrefix + ":v1:stats:counts:{instance:i-9}":     true,
 		keyPrefix + ":v1:nodes:last_seen:3":               false,
 		"other:v1:incarnation":                            false,
 	} {
