@@ -92,8 +92,9 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if err != nil {
 		return false, err
 	}
+	day := past.sum(quarters, quarters.length, now)
 	if g.Judge != nil {
-		g.Judge(ctx, fence, seen, wantedDirections(past.sum(quarters, quarters.length, now)))
+		g.Judge(ctx, fence, seen, wantedDirections(day))
 	}
 	parts, err := past.parts(now)
 	if err != nil {
@@ -102,7 +103,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if saved, err = g.Stats.SaveHistory(ctx, store.HistoryParams{Fence: fence, Parts: parts, TTL: historyTTL}); err != nil || !saved {
 		return saved, err
 	}
-	body, err := json.Marshal(g.compute(past, peers, fence, now))
+	body, err := json.Marshal(g.compute(past, day, peers, fence, now))
 	if err != nil {
 		return false, err
 	}
@@ -121,7 +122,8 @@ func (g *Generator) Generate(ctx context.Context) (*wire.Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.compute(past, peers, 0, time.Now()), nil
+	now := time.Now()
+	return g.compute(past, past.sum(quarters, quarters.length, now), peers, 0, now), nil
 }
 
 // addCounts adds what all instances have published, and returns what they have seen of nodes lately. The last counts of an instance that has
@@ -161,9 +163,8 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 	return seen, nil
 }
 
-// compute makes a snapshot. The pass over all nodes is repeated only if it is cheap, or long ago.
-func (g *Generator) compute(past *history, peers []bus.Peer, fence int64, now time.Time) *wire.Stats {
-	day := past.sum(quarters, quarters.length, now)
+// compute makes a snapshot from the history and what it has of the last day. The pass over all nodes is repeated only if it is cheap, or long ago.
+func (g *Generator) compute(past *history, day tally, peers []bus.Peer, fence int64, now time.Time) *wire.Stats {
 	if g.survey == nil || time.Since(g.surveyed) >= surveyShare*g.took {
 		began := time.Now()
 		g.survey = surveyFleet(g.Fleet, wantedDirections(day))

@@ -34,11 +34,10 @@ func NewReader(st store.Stats, generator *Generator, kind string, log *slog.Logg
 
 // answer is a snapshot as a request gets it, but for what depends on the time of the request.
 type answer struct {
-	id    store.SnapshotID
-	stats *wire.Stats
-	rest  []byte        // the encoded snapshot, without its opening brace and the fields of StatsAge
-	age   time.Duration // at read
-	read  time.Time
+	id   store.SnapshotID
+	rest []byte        // the encoded snapshot, without its opening brace and the fields of StatsAge
+	age  time.Duration // at read
+	read time.Time
 }
 
 const (
@@ -66,17 +65,6 @@ func (r *Reader) Answer() (body []byte, stale bool, err *wire.Error) {
 	body = make([]byte, 0, len(head)+len(a.rest))
 	body = append(append(body, head[:len(head)-1]...), ',')
 	return append(body, a.rest...), live.Stale, nil
-}
-
-// Snapshot returns the current snapshot; nil if there was none yet.
-func (r *Reader) Snapshot() *wire.Stats {
-	a := r.current.Load()
-	if a == nil {
-		return nil
-	}
-	s := *a.stats
-	s.StatsAge = r.age(a)
-	return &s
 }
 
 func (r *Reader) age(a *answer) wire.StatsAge {
@@ -143,5 +131,5 @@ func newAnswer(snap store.Snapshot, s *wire.Stats) *answer {
 	body, _ := json.Marshal(s)                // of plain fields: it cannot fail
 	live, _ := json.Marshal(&wire.StatsAge{}) // the first fields of the snapshot
 	rest := bytes.TrimPrefix(body, append(live[:len(live)-1], ','))
-	return &answer{id: snap.SnapshotID, stats: s, rest: rest, age: snap.Age, read: time.Now()}
+	return &answer{id: snap.SnapshotID, rest: rest, age: snap.Age, read: time.Now()}
 }

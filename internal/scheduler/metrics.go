@@ -26,6 +26,8 @@ func (s *Scheduler) registerMetrics() {
 	if s.guards.catalog.State().Configured {
 		s.registerCatalogMetrics()
 	}
+	s.Metrics.RegisterCounter("lingua_observations_dropped_total", "Attempts and jobs that ended too fast to be counted in the statistics.",
+		func() float64 { return float64(s.stats.counter.Dropped()) })
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
 		func() float64 { return float64(s.Jobs.Waiting()) })
 }

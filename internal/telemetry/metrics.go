@@ -56,6 +56,11 @@ func (m *Metrics) RegisterGauge(name, help string, read func() float64) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
+// RegisterCounter registers a counter that is read at each scrape.
+func (m *Metrics) RegisterCounter(name, help string, read func() float64) {
+	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
+}
+
 // CountClose counts a connection that ended. A peer may send any close code: only the standard ones are a label.
 func (m *Metrics) CountClose(code int, byPeer bool) {
 	label, side := strconv.Itoa(code), "scheduler"
