@@ -32,7 +32,7 @@ func printStats(t *tabwriter.Writer, s *wire.Stats) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("snapshot", "%s", age)
 	row("nodes", "%d ready with %d slots, %d degraded, %d draining, %d ejected, %d disconnected, %d offline", n.Ready, n.Slots, n.Degraded, n.Draining, n.Ejected, n.Disconnected, n.Offline)
-	row("now", "%d sessions, %d jobs in flight, %d instances", s.Sessions, s.InFlight, s.Instances.Present)
+	row("now", "%d sessions, %d jobs in flight, instances: %d", s.Sessions, s.InFlight, s.Instances.Present)
 	row("last 5 min", "%s", describeOutcomes(&s.Jobs.Last5m))
 	row("last hour", "%s", describeOutcomes(&s.Jobs.LastHour))
 	row("last day", "%s", describeOutcomes(&s.Jobs.LastDay))
