@@ -96,6 +96,9 @@ type StatsCompute struct {
 	OtherServices int          `json:"other_services" doc:"How many others there are."`
 	Models        []ModelUse   `json:"models" doc:"The most installed ones, at most 200."`
 	OtherModels   int          `json:"other_models" doc:"How many others there are."`
+	// NotInstalled and OtherNotInstalled are absent without a ModelHub.
+	NotInstalled      []CatalogService `json:"not_installed,omitempty" doc:"Services that the ModelHub lists and no node has, at most 200. Absent without a ModelHub."`
+	OtherNotInstalled int              `json:"other_not_installed,omitempty" doc:"How many others there are."`
 }
 
 // ServiceUse counts the nodes that have a version of a service.
@@ -106,6 +109,9 @@ type ServiceUse struct {
 	Installed int    `json:"installed" doc:"Nodes on which it is installed, whatever its status."`
 	Ready     int    `json:"ready" doc:"Nodes on which it is ready and that may get jobs."`
 	Slots     int    `json:"slots" doc:"The slots of these nodes."`
+	// Name and LatestVersion are absent if the ModelHub does not list the service.
+	Name          string `json:"name,omitempty" doc:"The name for people, as the ModelHub lists it."`
+	LatestVersion string `json:"latest_version,omitempty" doc:"The newest version that the ModelHub lists."`
 }
 
 // ModelUse counts the nodes that have a model.

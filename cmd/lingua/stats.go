@@ -53,6 +53,30 @@ func printStats(t *tabwriter.Writer, s *wire.Stats) {
 	if s.Languages.LastDay.Other > 0 {
 		fmt.Fprintf(t, "others\t%d\t%d\t%d\t\t\n", s.Languages.Last5m.Other, s.Languages.LastHour.Other, s.Languages.LastDay.Other)
 	}
+	printServices(t, &s.Compute)
+}
+
+// printServices lists the services that are installed, and those that the ModelHub lists and no node has.
+func printServices(t *tabwriter.Writer, c *wire.StatsCompute) {
+	if len(c.Services)+len(c.NotInstalled) == 0 {
+		return
+	}
+	_ = t.Flush() // the columns below are others; an error of the terminal is returned by the last flush
+	fmt.Fprintln(t, "\nSERVICE\tVERSION\tNEWEST\tINSTALLED\tREADY\tSLOTS\tNAME")
+	for i := range c.Services {
+		u := &c.Services[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", u.ServiceID, u.Version, u.LatestVersion, u.Installed, u.Ready, u.Slots, u.Name)
+	}
+	for _, listed := range c.NotInstalled {
+		newest := ""
+		if len(listed.Versions) > 0 {
+			newest = listed.Versions[0]
+		}
+		fmt.Fprintf(t, "%s\t\t%s\t0\t0\t0\t%s\n", listed.ServiceID, newest, listed.Name)
+	}
+	if others := c.OtherServices + c.OtherNotInstalled; others > 0 {
+		fmt.Fprintf(t, "and %d others\n", others)
+	}
 }
 
 // describeOutcomes says how many jobs ended, and how.

@@ -18,6 +18,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 const (
@@ -108,6 +109,18 @@ func (c *Catalog) Lookup(id string) (modelhub.Service, bool) {
 		return modelhub.Service{}, false
 	}
 	return services[i], true
+}
+
+// Describe returns a service as the API shows it, listed or not.
+func (c *Catalog) Describe(id string) wire.CatalogService {
+	if s, listed := c.Lookup(id); listed {
+		return describeService(&s)
+	}
+	return wire.CatalogService{ServiceID: id}
+}
+
+func describeService(s *modelhub.Service) wire.CatalogService {
+	return wire.CatalogService{ServiceID: s.ServiceID, Listed: true, Name: s.Name, Type: s.Type, Versions: s.Versions}
 }
 
 // State returns how fresh the catalog is.

@@ -21,6 +21,7 @@ type Generator struct {
 	Instance core.InstanceID
 	Stats    store.Stats
 	Fleet    *fleet.Fleet
+	Catalog  *Catalog // has the names and versions of services
 	Peers    func(context.Context) ([]bus.Peer, error)
 	Interval time.Duration // between two snapshots
 	TTL      time.Duration // of a snapshot, after which it is gone
@@ -167,7 +168,7 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 func (g *Generator) compute(past *history, day tally, peers []bus.Peer, fence int64, now time.Time) *wire.Stats {
 	if g.survey == nil || time.Since(g.surveyed) >= surveyShare*g.took {
 		began := time.Now()
-		g.survey = surveyFleet(g.Fleet, wantedDirections(day))
+		g.survey = surveyFleet(g.Fleet, g.Catalog.Services(), wantedDirections(day))
 		g.surveyed = time.Now()
 		g.took = g.surveyed.Sub(began)
 	}

@@ -85,11 +85,14 @@ type fakeInstance struct {
 	reader    *Reader
 }
 
+// emptyCatalog is that of an instance without a ModelHub.
+var emptyCatalog, _ = NewCatalog(CatalogOptions{})
+
 // newInstance makes an instance among others.
 func newInstance(id core.InstanceID, st store.Store, all ...core.InstanceID) *fakeInstance {
 	i := &fakeInstance{id: id, counter: NewCounter(id, st, 5*time.Second, discardLog)}
 	i.generator = &Generator{
-		Instance: id, Stats: st, Fleet: fleet.New(15 * time.Second), Interval: 5 * time.Second, TTL: 45 * time.Second, Log: discardLog,
+		Catalog: emptyCatalog, Instance: id, Stats: st, Fleet: fleet.New(15 * time.Second), Interval: 5 * time.Second, TTL: 45 * time.Second, Log: discardLog,
 		Peers: func(context.Context) ([]bus.Peer, error) {
 			peers := make([]bus.Peer, len(all))
 			for k := range all {

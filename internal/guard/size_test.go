@@ -58,6 +58,6 @@ func BenchmarkSurvey(b *testing.B) {
 	}
 	b.ResetTimer()
 	for range b.N {
-		surveyFleet(f, nil)
+		surveyFleet(f, nil, nil)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -25,8 +26,8 @@ type survey struct {
 	compute  wire.StatsCompute
 }
 
-// surveyFleet counts the nodes of a fleet, and those that serve each direction.
-func surveyFleet(f *fleet.Fleet, directions []core.Direction) *survey {
+// surveyFleet counts the nodes of a fleet, and those that serve each direction. The catalog, ordered by id, has the names of services.
+func surveyFleet(f *fleet.Fleet, catalog []modelhub.Service, directions []core.Direction) *survey {
 	s := &surveyor{now: f.Now(), services: make(map[core.Service]*wire.ServiceUse), models: make(map[string]*wire.ModelUse)}
 	s.wanted = slices.Clone(directions)
 	for n := range f.All() {
@@ -49,6 +50,7 @@ func surveyFleet(f *fleet.Fleet, directions []core.Direction) *survey {
 	result := &survey{nodes: s.nodes}
 	result.coverage = s.sortCoverage()
 	result.compute.Services, result.compute.OtherServices = mostInstalled(s.services, s.otherServices, func(u *wire.ServiceUse) (int, string) { return u.Installed, u.ServiceID + "@" + u.Version })
+	s.addCatalog(&result.compute, catalog)
 	result.compute.Models, result.compute.OtherModels = mostInstalled(s.models, s.otherModels, func(u *wire.ModelUse) (int, string) { return u.Installed, u.ModelID })
 	return result
 }
@@ -148,6 +150,32 @@ func (s *surveyor) countInstalled(n *fleet.Node, declared *core.Node, ready bool
 		if ready {
 			use.Ready++
 			use.Slots += slots
+		}
+	}
+}
+
+// addCatalog adds what the catalog has about the installed services, and lists those that no node has.
+func (s *surveyor) addCatalog(c *wire.StatsCompute, catalog []modelhub.Service) {
+	for i := range c.Services {
+		use := &c.Services[i]
+		if at, listed := findService(catalog, use.ServiceID); listed {
+			use.Name = catalog[at].Name
+			if versions := catalog[at].Versions; len(versions) > 0 {
+				use.LatestVersion = versions[0]
+			}
+		}
+	}
+	installed := make(map[string]bool, len(s.services))
+	for key := range s.services {
+		installed[key.ID] = true
+	}
+	for i := range catalog {
+		switch service := &catalog[i]; {
+		case installed[service.ServiceID]:
+		case len(c.NotInstalled) < maxListed:
+			c.NotInstalled = append(c.NotInstalled, describeService(service))
+		default:
+			c.OtherNotInstalled++
 		}
 	}
 }

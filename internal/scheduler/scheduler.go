@@ -122,15 +122,15 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
 		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
 	})
-	s.stats = newStats(&c.Stats, c.OutlierEjection, instance, s.Store, s.Fleet, s.Bus, s.sharesStore(), s.Metrics, s.events, log)
+	if s.guards, err = s.newGuards(c); err != nil {
+		return nil, errors.Join(err, s.Store.Close())
+	}
+	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.Observer = s.stats.counter
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
-	if s.guards, err = s.newGuards(c); err != nil {
-		return nil, errors.Join(err, s.Store.Close())
-	}
 	nodesCfg := nodesConfig(c, instance)
 	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable, cfg.Auth.NodeSecretRequired(), s.revocations
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)

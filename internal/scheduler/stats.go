@@ -2,18 +2,14 @@ package scheduler
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // suspectFor is how long this instance prefers other nodes after it has seen a node fail much more often than they do. The leader of all
@@ -29,38 +25,38 @@ type stats struct {
 	leads     func(bool)
 }
 
-func newStats(
-	c *config.Stats, ejection config.OutlierEjection, instance core.InstanceID, st store.Store, fl *fleet.Fleet, b *bus.Bus, shared bool, m *telemetry.Metrics, recorder *events.Recorder, log *slog.Logger,
-) *stats {
-	interval, kind := c.IntervalSeconds.Duration(), "memory"
-	if shared {
+// newStats makes the statistics of an instance.
+func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *stats {
+	interval, kind := c.Stats.IntervalSeconds.Duration(), "memory"
+	if s.sharesStore() {
 		kind = "redis"
 	}
-	s := &stats{counter: guard.NewCounter(instance, st, interval, log)}
-	s.generator = &guard.Generator{
-		Instance: instance, Stats: st, Fleet: fl, Peers: b.Peers, Interval: interval, TTL: c.TTLSeconds.Duration(), Log: log,
+	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log)}
+	st.generator = &guard.Generator{
+		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Peers,
+		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log,
 	}
-	s.reader = guard.NewReader(st, s.generator, kind, log)
-	ejector := &guard.Ejector{Store: st, Fleet: fl, Events: recorder, Counted: m.Admissions, Log: log}
-	s.generator.Judge = ejector.Lift
-	if ejection.Enabled {
-		s.generator.Judge = ejector.Judge
-		s.counter.OnSuspect(func(id core.NodeID) {
-			if n := fl.Node(id); n != nil {
-				n.SetAside(fl.Now() + fleet.Instant(suspectFor))
+	st.reader = guard.NewReader(s.Store, st.generator, kind, s.log)
+	ejector := &guard.Ejector{Store: s.Store, Fleet: s.Fleet, Events: s.events, Counted: s.Metrics.Admissions, Log: s.log}
+	st.generator.Judge = ejector.Lift
+	if c.OutlierEjection.Enabled {
+		st.generator.Judge = ejector.Judge
+		st.counter.OnSuspect(func(id core.NodeID) {
+			if n := s.Fleet.Node(id); n != nil {
+				n.SetAside(s.Fleet.Now() + fleet.Instant(suspectFor))
 			}
 		})
 	}
-	s.leader = &guard.Leader{Locks: st, Name: "stats", Instance: instance, Log: log}
-	s.leads = func(leads bool) {
+	st.leader = &guard.Leader{Locks: s.Store, Name: "stats", Instance: instance, Log: s.log}
+	st.leads = func(leads bool) {
 		if !leads {
-			m.StatsLeader.Set(0)
+			s.Metrics.StatsLeader.Set(0)
 			return
 		}
-		m.StatsLeader.Set(1)
-		recorder.Record(store.Event{Kind: store.EventStatsLeader})
+		s.Metrics.StatsLeader.Set(1)
+		s.events.Record(store.Event{Kind: store.EventStatsLeader})
 	}
-	return s
+	return st
 }
 
 // run runs the parts until the context ends.

@@ -115,8 +115,7 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 	}
 	if h.catalog.State().Configured {
 		for _, id := range spec.Options.RequiredServices {
-			s, listed := h.catalog.Lookup(id)
-			out.RequiredServices = append(out.RequiredServices, wire.CatalogService{ServiceID: id, Listed: listed, Name: s.Name, Type: s.Type, Versions: s.Versions})
+			out.RequiredServices = append(out.RequiredServices, h.catalog.Describe(id))
 		}
 	}
 	return out, nil
