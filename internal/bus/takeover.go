@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
@@ -62,6 +61,7 @@ const takeoverLock = 10 * time.Second
 // does no harm.
 func (r *Receiver) reap(ctx context.Context, id core.InstanceID) {
 	lock := store.LockParams{Name: "takeover:" + string(id), Holder: string(r.cfg.Instance), TTL: takeoverLock}
+	requested := time.Now()
 	held, err := r.store.Lock(ctx, lock)
 	if err != nil || !held.Held {
 		return // another instance is the reaper, or it is tried again
@@ -71,7 +71,7 @@ func (r *Receiver) reap(ctx context.Context, id core.InstanceID) {
 		return // it is running
 	}
 	defer r.endTakeover(t)
-	holding, release := r.keepLock(ctx, lock)
+	holding, release := store.KeepLock(ctx, r.store, lock, held.Fence, requested)
 	err = r.takeOver(holding, id, t)
 	release()
 	if err != nil {
@@ -82,29 +82,6 @@ func (r *Receiver) reap(ctx context.Context, id core.InstanceID) {
 	}
 	r.metrics.Takeovers.WithLabelValues("instance").Inc()
 	_ = r.store.Unlock(ctx, lock) // else it expires
-}
-
-// keepLock renews a lock until the caller releases it, which it must. The context ends when another holder has the lock, or it
-// could not be renewed in time.
-func (r *Receiver) keepLock(ctx context.Context, lock store.LockParams) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var renewing sync.WaitGroup
-	renewing.Go(func() {
-		defer cancel()
-		for renewed := time.Now(); backoff.SleepJitter(ctx, lock.TTL/3, 0.1); {
-			held, err := r.store.Lock(ctx, lock)
-			switch {
-			case err == nil && held.Held:
-				renewed = time.Now()
-			case err == nil || time.Since(renewed) >= lock.TTL*2/3:
-				return
-			}
-		}
-	})
-	return ctx, func() {
-		cancel()
-		renewing.Wait()
-	}
 }
 
 // takeOver calls onDead and then empties the inbox of a dead instance. Its name is removed last, because it is found by that.

@@ -162,7 +162,7 @@ func TestLeaderStopsInTime(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		cut := &faultyStore{Store: st}
-		for i, locks := range []Locks{cut, st} {
+		for i, locks := range []store.Locks{cut, st} {
 			l := &Leader{Locks: locks, Name: "task", Instance: core.InstanceID(fmt.Sprint("i-", i)), Log: discardLog}
 			running.Go(func() { l.Run(ctx, lead) })
 			synctest.Wait() // the first one leads

@@ -13,11 +13,7 @@ type Board interface {
 	// Allow counts one use of a key and reports whether it is within the limit. The first use opens a window, and the first one
 	// after its end opens the next. Each call counts: it is not idempotent.
 	Allow(ctx context.Context, p AllowParams) (bool, error)
-	// Lock acquires a lock for TTL, or renews it for its holder, and reports whether the holder has it. The fence grows with every
-	// change of holder and stays the same at a renewal.
-	Lock(ctx context.Context, p LockParams) (Lock, error)
-	// Unlock releases a lock if the holder has it, and does nothing otherwise.
-	Unlock(ctx context.Context, p LockParams) error
+	Locks
 }
 
 // AllowParams describes a rate: Limit uses in each Window.
@@ -25,17 +21,4 @@ type AllowParams struct {
 	Key    string
 	Limit  int
 	Window time.Duration
-}
-
-// LockParams names a lock and its holder.
-type LockParams struct {
-	Name   string
-	Holder string
-	TTL    time.Duration
-}
-
-// Lock is the answer to an attempt to acquire a lock.
-type Lock struct {
-	Held  bool  // by the caller
-	Fence int64 // of the current holder
 }
