@@ -356,3 +356,28 @@ func (j *judged) uncovered(d core.Direction) string {
 	}
 	return ""
 }
+
+// TestFailuresLeaveTheWindow checks that a node is listed while it has a failure in the window, and not longer.
+func TestFailuresLeaveTheWindow(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(0, 0).Add(1000 * windowStep)
+	d := core.Direction{Src: "en", Tgt: "zh"}
+	tr := newTracker()
+	for second := range 90 {
+		tr.advance(start.Add(time.Duration(second) * time.Second))
+		reason := core.ReasonNone
+		if second%60 == 3 {
+			reason = core.ReasonNodeFailed
+		}
+		tr.ended("n1", d, reason)
+		tr.ended("n2", d, core.ReasonNone)
+		// The step of the failure is 0, and the window has windowSteps steps.
+		_, listed := tr.observed().Nodes["n1"]
+		if want := second%60 >= 3 && second%60/int(windowStep/time.Second) < windowSteps; listed != want {
+			t.Errorf("after %d s the node is listed: %v, want %v", second, listed, want)
+		}
+		if _, listed := tr.observed().Nodes["n2"]; listed {
+			t.Errorf("after %d s a node without failures is listed", second)
+		}
+	}
+}

@@ -57,16 +57,20 @@ type nodeHealth struct {
 	overdue  int                              // attempts in a row that were acknowledged and did not end in time
 	acked    [windowSteps]int
 	lastStep int64
+	lastFail int64 // the step of its last failure
 }
 
 // tracker counts the attempts of nodes and directions in a window. It is used by one goroutine.
 type tracker struct {
 	step       int64 // the current one
 	nodes      map[core.NodeID]*nodeHealth
+	failing    map[core.NodeID]*nodeHealth // those of the nodes with failures in the window
 	directions [windowSteps]map[string]attempts
 }
 
-func newTracker() *tracker { return &tracker{nodes: make(map[core.NodeID]*nodeHealth)} }
+func newTracker() *tracker {
+	return &tracker{nodes: make(map[core.NodeID]*nodeHealth), failing: make(map[core.NodeID]*nodeHealth)}
+}
 
 // advance moves the window to a time. Steps that it leaves are forgotten, and nodes without attempts in it.
 func (t *tracker) advance(now time.Time) {
@@ -78,6 +82,9 @@ func (t *tracker) advance(now time.Time) {
 			n.steps[slot], n.acked[slot] = nil, 0
 			if step-n.lastStep >= windowSteps {
 				delete(t.nodes, id)
+			}
+			if step-n.lastFail >= windowSteps {
+				delete(t.failing, id)
 			}
 		}
 	}
@@ -118,7 +125,7 @@ func (t *tracker) ended(id core.NodeID, d core.Direction, reason core.Reason) {
 		n.overdue++
 	}
 	if failed {
-		a.Failed = 1
+		a.Failed, n.lastFail, t.failing[id] = 1, t.step, n
 	}
 	n.steps[slot] = addAttempt(n.steps[slot], d.String(), a, maxNodeDirections)
 	t.directions[slot] = addAttempt(t.directions[slot], d.String(), a, maxNames)
@@ -161,7 +168,7 @@ func (t *tracker) observed() Health {
 			h.Directions = addAttempt(h.Directions, name, a, maxNames)
 		}
 	}
-	for id, n := range t.nodes {
+	for id, n := range t.failing {
 		o := observedNode{Missed: n.missed, Overdue: n.overdue}
 		for i, step := range n.steps {
 			o.Acked += n.acked[i]
@@ -170,9 +177,7 @@ func (t *tracker) observed() Health {
 				o.Directions = addAttempt(o.Directions, name, a, maxNodeDirections)
 			}
 		}
-		if o.Failed > 0 {
-			h.Nodes[id] = o
-		}
+		h.Nodes[id] = o
 	}
 	h.keepWorst(maxUnhealthy)
 	return h
