@@ -1,0 +1,156 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var leaderRounds = flag.Int("leader-rounds", 1, "how often TestStatsLeaderKilled kills the instance that computes the statistics, and how often it stops it")
+
+// leaderLimit is in how much time another instance computes the statistics after the one that did has died.
+const leaderLimit = 10 * time.Second
+
+// TestStatsLeaderKilled kills and stops the instance that computes the statistics for all: another one does within leaderLimit, never two at
+// a time, and what an instance that was stopped still publishes replaces nothing newer. In full:
+//
+//	go test -count=1 -v -run TestStatsLeaderKilled ./internal/drill -leader-rounds 10
+func TestStatsLeaderKilled(t *testing.T) {
+	t.Parallel()
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startTestCluster(t, binary, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
+	w := &statsWatcher{t: t, newest: make(map[string]wire.Stats), leaders: make(map[int64]string), computed: make(map[int64]map[int64]bool)}
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	for _, i := range c.Instances {
+		watching.Go(func() { w.watch(ctx, i) })
+	}
+
+	leader, fence := w.waitForLeader(c, 0)
+	calm := 3 * 5 * time.Second
+	before := w.count(fence)
+	backoff.Sleep(t.Context(), calm)
+	if n := w.count(fence) - before; n < 2 || n > 4 || w.latest() != fence {
+		t.Errorf("in %v without a fault %d snapshots were computed, and the fence went from %d to %d; want 3, and the same", calm, n, fence, w.latest())
+	}
+	for range *leaderRounds {
+		began := time.Now()
+		leader.Kill()
+		next, successor := w.waitForLeader(c, fence)
+		t.Logf("%s was killed: %s computed the statistics after %v", leader.Name, next.Name, time.Since(began).Round(time.Millisecond))
+		c.Must(leader.Start(t.Context()))
+
+		leader = next
+		began = time.Now()
+		c.Must(leader.Process.Stop(t.Context()))
+		next, fence = w.waitForLeader(c, successor)
+		t.Logf("%s was stopped: %s computed the statistics after %v", leader.Name, next.Name, time.Since(began).Round(time.Millisecond))
+		c.Must(leader.Process.Continue())
+		backoff.Sleep(t.Context(), 3*time.Second) // for what it had begun to publish
+		leader = next
+	}
+	t.Logf("%d snapshots of %d leaders were read %d times", w.snapshots, len(w.leaders), w.reads)
+}
+
+// statsWatcher reads the statistics of all instances again and again, and checks that they are never older than before.
+type statsWatcher struct {
+	t *testing.T
+
+	mu        sync.Mutex
+	newest    map[string]wire.Stats    // by the instance that answered
+	leaders   map[int64]string         // which instance computed them, by fence
+	computed  map[int64]map[int64]bool // the times of the snapshots, by fence
+	snapshots int
+	reads     int
+}
+
+// watch reads the statistics of an instance until the context ends. An instance that is down or was just started has none.
+func (w *statsWatcher) watch(ctx context.Context, i *clustertest.Instance) {
+	for backoff.Sleep(ctx, 50*time.Millisecond) {
+		body, err := i.Get(ctx, "/api/v1/stats")
+		if err != nil {
+			continue
+		}
+		var s wire.Stats
+		if err := json.Unmarshal(body, &s); err != nil {
+			w.t.Errorf("the statistics of %s: %v", i.Name, err)
+		}
+		w.check(i.Name, s)
+	}
+}
+
+// check compares statistics with those that the same instance had before. Without a fence an instance computed them for itself.
+func (w *statsWatcher) check(instance string, s wire.Stats) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reads++
+	if s.Fence == 0 {
+		return
+	}
+	if last := w.newest[instance]; s.Fence < last.Fence || s.Fence == last.Fence && s.GeneratedMS < last.GeneratedMS {
+		w.t.Errorf("%s showed the snapshot %d of the fence %d after %d of the fence %d", instance, s.GeneratedMS, s.Fence, last.GeneratedMS, last.Fence)
+	}
+	w.newest[instance] = s
+	if by := w.leaders[s.Fence]; by != "" && by != s.GeneratedBy {
+		w.t.Errorf("%s and %s computed the statistics with the same fence, %d", by, s.GeneratedBy, s.Fence)
+	}
+	w.leaders[s.Fence] = s.GeneratedBy
+	if w.computed[s.Fence] == nil {
+		w.computed[s.Fence] = make(map[int64]bool)
+	}
+	if !w.computed[s.Fence][s.GeneratedMS] {
+		w.computed[s.Fence][s.GeneratedMS] = true
+		w.snapshots++
+	}
+}
+
+// latest returns the highest fence.
+func (w *statsWatcher) latest() (fence int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for f := range w.leaders {
+		fence = max(fence, f)
+	}
+	return fence
+}
+
+// count returns how many snapshots were computed with a fence.
+func (w *statsWatcher) count(fence int64) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.computed[fence])
+}
+
+// waitForLeader waits until an instance shows statistics of a later fence, and returns the instance that computed them.
+func (w *statsWatcher) waitForLeader(c *testCluster, after int64) (leader *clustertest.Instance, fence int64) {
+	c.Must(clustertest.EventuallyEvery(w.t.Context(), 20*time.Millisecond, leaderLimit, func() error {
+		if fence = w.latest(); fence <= after {
+			return fmt.Errorf("no instance computes the statistics: the fence is still %d", fence)
+		}
+		return nil
+	}))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range c.Instances {
+		if strings.HasPrefix(w.leaders[fence], i.Name+"-") {
+			return i, fence
+		}
+	}
+	c.TB.Fatalf("the statistics were computed by %q, which is none of the instances", w.leaders[fence])
+	return nil, 0
+}
