@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/scheduler"},
 	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile"},
-	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement"},
+	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement", "bench/guards"},
 }
 
 // public are the packages for users of the module. Of the internal packages they may import only sharedByPublic, which import

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,9 +60,106 @@ func (n *queuedNodes) work(tb testing.TB, queue <-chan *wire.Assignment) {
 	}
 }
 
+// NodeID returns the id of a node by its number.
+func NodeID(i int) core.NodeID { return core.NodeID(fmt.Sprintf("node-%05d", i)) }
+
+// register registers nodes and starts their goroutines.
+func (n *queuedNodes) register(tb testing.TB, s *scheduler.Scheduler, count, slots int) {
+	tb.Helper()
+	url := "http://127.0.0.1:9/jobs"
+	for i := range count {
+		queue := make(chan *wire.Assignment, slots)
+		n.queues[NodeID(i)] = queue
+		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
+		if _, err := s.Nodes.Register(tb.Context(), NodeID(i), p, store.Activity{}); err != nil {
+			tb.Fatal(err)
+		}
+		go n.work(tb, queue)
+	}
+}
+
+// end ends the goroutines of the nodes.
+func (n *queuedNodes) end() {
+	for _, q := range n.queues {
+		close(q)
+	}
+}
+
 // Start starts a scheduler with nodes in the same process, with the memory store unless a change of the configuration sets
-// another. With inline, a job has ended when its dispatch returns. The scheduler stops with stop, or at the end of the test.
+// another. With inline, a job has ended when its dispatch returns. Only what dispatch needs runs: no listener and no periodic work. The
+// scheduler stops with stop, or at the end of the test.
 func Start(tb testing.TB, count, slots int, inline bool, changes ...func(*config.Config)) (s *scheduler.Scheduler, stop func()) {
+	tb.Helper()
+	s, queued := newScheduler(tb, inline, changes)
+	if err := s.Bus.Announce(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	renewing, stopRenewing := context.WithCancel(tb.Context())
+	var renewal sync.WaitGroup
+	renewal.Go(func() {
+		for backoff.Sleep(renewing, 10*time.Second) {
+			_ = s.Bus.Announce(renewing)
+		}
+	})
+	queued.register(tb, s, count, slots)
+	stop = sync.OnceFunc(func() {
+		queued.stopped.Store(true)
+		stopRenewing()
+		renewal.Wait()
+		s.Jobs.Close()
+		_ = s.Store.Close()
+		queued.end()
+	})
+	tb.Cleanup(stop)
+	return s, stop
+}
+
+// Serve starts a whole scheduler, with its listener and its periodic work, and nodes in the same process. It returns when the scheduler is
+// ready, with its URL. The scheduler stops at the end of the test.
+func Serve(tb testing.TB, count, slots int, changes ...func(*config.Config)) (s *scheduler.Scheduler, url string) {
+	tb.Helper()
+	s, queued := newScheduler(tb, false, changes)
+	l, err := s.Listen(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, l) }()
+	tb.Cleanup(func() {
+		queued.stopped.Store(true)
+		stop()
+		if err := <-ended; err != nil {
+			tb.Error(err)
+		}
+		queued.end()
+	})
+	url = "http://" + l.Addr().String()
+	for !isReady(tb, url) {
+		backoff.Sleep(tb.Context(), 10*time.Millisecond)
+	}
+	queued.register(tb, s, count, slots)
+	return s, url
+}
+
+// isReady reports whether a scheduler says that it is ready.
+func isReady(tb testing.TB, url string) bool {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, url+"/readyz", http.NoBody)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// newScheduler makes a scheduler whose nodes are in the same process.
+func newScheduler(tb testing.TB, inline bool, changes []func(*config.Config)) (*scheduler.Scheduler, *queuedNodes) {
 	tb.Helper()
 	cfg := config.Default()
 	cfg.Server.Port = 0
@@ -81,38 +179,5 @@ func Start(tb testing.TB, count, slots int, inline bool, changes ...func(*config
 		tb.Fatal(err)
 	}
 	queued.Jobs = s.Jobs
-	if err := s.Bus.Announce(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	renewing, stopRenewing := context.WithCancel(tb.Context())
-	var renewal sync.WaitGroup
-	renewal.Go(func() {
-		for backoff.Sleep(renewing, 10*time.Second) {
-			_ = s.Bus.Announce(renewing)
-		}
-	})
-	url := "http://127.0.0.1:9/jobs"
-	for i := range count {
-		id := core.NodeID(fmt.Sprintf("node-%05d", i))
-		queued.queues[id] = make(chan *wire.Assignment, slots)
-		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
-		if _, err := s.Nodes.Register(tb.Context(), id, p, store.Activity{}); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	for _, q := range queued.queues {
-		go queued.work(tb, q)
-	}
-	stop = sync.OnceFunc(func() {
-		queued.stopped.Store(true)
-		stopRenewing()
-		renewal.Wait()
-		s.Jobs.Close()
-		_ = s.Store.Close()
-		for _, q := range queued.queues {
-			close(q)
-		}
-	})
-	tb.Cleanup(stop)
-	return s, stop
+	return s, queued
 }
