@@ -18,7 +18,7 @@ func newBus(f factory) Bus {
 		MessagesSent:    f.counterVec("lingua_messages_sent_total", "Messages to other instances, by kind and result.", "kind", "result"),
 		MessagesHandled: f.counterVec("lingua_messages_handled_total", "Messages of this inbox and of those that were taken over, by kind and result.", "kind", "result"),
 		Takeovers: f.counterVec("lingua_takeovers_total",
-			"Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in lingua_sessions_total as revived.", "kind"),
+			"Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in lingua_session_events_total as revived.", "kind"),
 		Instances:     f.gauge("lingua_instances", "Instances that are present."),
 		InboxMessages: f.gauge("lingua_inbox_messages", "Messages in the inbox of this instance."),
 		InboxPending:  f.gauge("lingua_inbox_pending", "Messages that were fetched from the inbox and are not acknowledged."),

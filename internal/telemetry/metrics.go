@@ -95,13 +95,13 @@ func (f factory) gauge(name, help string) prometheus.Gauge {
 }
 
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	h := prometheus.NewHistogram(histogramOpts(name, help, buckets))
 	f.reg.MustRegister(h)
 	return h
 }
 
 func (f factory) histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	h := prometheus.NewHistogramVec(histogramOpts(name, help, buckets), labels)
 	f.reg.MustRegister(h)
 	return h
 }

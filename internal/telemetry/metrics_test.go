@@ -58,7 +58,7 @@ var exported = map[string]metric{
 	"Closes":             {"lingua_socket_closes_total", "COUNTER", []string{"code", "side"}},
 	"Denied":             {"lingua_denied_total", "COUNTER", []string{"reason", "status"}},
 	"AuditDropped":       {"lingua_audit_dropped_total", "COUNTER", []string{"log"}},
-	"Events":             {"lingua_sessions_total", "COUNTER", []string{"event"}},
+	"Events":             {"lingua_session_events_total", "COUNTER", []string{"event"}},
 	"Utterances":         {"lingua_utterances_total", "COUNTER", []string{"reason"}},
 	"PauseProbes":        {Name: "lingua_pause_probes_total", Kind: "COUNTER"},
 	"Successions":        {"lingua_session_successions_total", "COUNTER", []string{"same_node"}},

@@ -24,7 +24,7 @@ var endReasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 
 func newSessions(f factory) Sessions {
 	s := Sessions{
-		Events: f.counterVec("lingua_sessions_total",
+		Events: f.counterVec("lingua_session_events_total",
 			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by an operator.", "event"),
 		Utterances:  f.counterVec("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
 		Messages:    f.counterVec("lingua_session_messages_total", "Results, errors, partial results and pieces of speech that were sent to sessions.", "kind"),
