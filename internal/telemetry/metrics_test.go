@@ -76,6 +76,7 @@ var exported = map[string]metric{
 // methods lists the metrics that are used through a method.
 var methods = []metric{
 	{"lingua_dispatch_duration_seconds", "HISTOGRAM", []string{"outcome"}},
+	{"lingua_redis_errors_total", "COUNTER", []string{"class"}},
 	{"lingua_reserve_total", "COUNTER", []string{"verdict"}},
 	{"lingua_utterance_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 }
@@ -167,6 +168,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 		want[e.Name] = e
 	}
 	m.CountReserve(store.OK)
+	m.CountRedisError(store.ErrorOther)
 	m.ObserveDispatch(time.Millisecond, false)
 	m.ObserveOutcome(time.Now(), true)
 	for _, e := range methods {
@@ -185,7 +187,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "code", "decision", "event", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "class", "code", "decision", "event", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)
