@@ -70,6 +70,8 @@ var exported = map[string]metric{
 	"InboxMessages":      {"lingua_inbox_messages", "GAUGE", nil},
 	"InboxPending":       {"lingua_inbox_pending", "GAUGE", nil},
 	"DeadLetters":        {"lingua_dead_letters", "GAUGE", nil},
+	"InboxLag":           {"lingua_inbox_lag_seconds", "HISTOGRAM", nil},
+	"Reclaimed":          {"lingua_messages_reclaimed_total", "COUNTER", []string{"from"}},
 	"StoreErrors":        {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
 }
 
@@ -187,7 +189,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "class", "code", "decision", "event", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "class", "code", "decision", "event", "from", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)
