@@ -78,6 +78,7 @@ var exported = map[string]metric{
 // methods lists the metrics that are used through a method.
 var methods = []metric{
 	{"lingua_dispatch_duration_seconds", "HISTOGRAM", []string{"outcome"}},
+	{"lingua_lag_seconds", "HISTOGRAM", []string{"part"}},
 	{"lingua_redis_errors_total", "COUNTER", []string{"class"}},
 	{"lingua_reserve_total", "COUNTER", []string{"verdict"}},
 	{"lingua_utterance_duration_seconds", "HISTOGRAM", []string{"outcome"}},
@@ -189,7 +190,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "class", "code", "decision", "event", "from", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "class", "code", "decision", "event", "from", "kind", "log", "message", "operation", "outcome", "part", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)
