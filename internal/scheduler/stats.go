@@ -27,6 +27,7 @@ type stats struct {
 	leader    *guard.Leader
 	reader    *guard.Reader
 	leads     func(bool)
+	rate      *telemetry.Rate
 }
 
 func newStats(
@@ -36,7 +37,7 @@ func newStats(
 	if shared {
 		kind = "redis"
 	}
-	s := &stats{counter: guard.NewCounter(instance, st, interval, log)}
+	s := &stats{counter: guard.NewCounter(instance, st, interval, log), rate: m.DispatchRate}
 	s.generator = &guard.Generator{
 		Instance: instance, Stats: st, Fleet: fl, Peers: b.Peers, Interval: interval, TTL: c.TTLSeconds.Duration(), Log: log,
 	}
@@ -75,5 +76,6 @@ func (s *stats) run(ctx context.Context) {
 		})
 	})
 	parts.Go(func() { s.reader.Run(ctx) })
+	parts.Go(func() { s.rate.Run(ctx) })
 	parts.Wait()
 }

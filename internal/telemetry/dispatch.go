@@ -32,6 +32,8 @@ type Dispatch struct {
 	selectedCount, deliveryCount prometheus.Counter
 	sameNode, otherNode          prometheus.Counter
 	outcomes                     [core.StateCancelled + 1]jobOutcome
+
+	decisions
 }
 
 // jobOutcome has the series of the jobs that ended in one state.
@@ -42,6 +44,7 @@ type jobOutcome struct {
 
 func newDispatch(f factory) Dispatch {
 	d := Dispatch{
+		decisions:     newDecisions(f),
 		PoolQuery:     f.counterVec("pool_query_total", "Queries of the pool of a direction; success is false if it is empty.", "success"),
 		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
 		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",
@@ -84,6 +87,7 @@ func (d *Dispatch) CountReserve(v store.Verdict) { d.reserve[v].Inc() }
 
 // ObserveDispatch records the duration of a dispatch.
 func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool) {
+	d.count(refused)
 	if refused {
 		d.refused.Observe(took.Seconds())
 	} else {

@@ -25,15 +25,19 @@ type Metrics struct {
 	Sessions
 	Bus
 	Stats
+
+	index *index
 }
 
 // New makes the metrics and their registry.
 func New() *Metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	f := factory{reg}
+	own := &index{Registry: reg, byName: make(map[string]prometheus.Collector)}
+	f := factory{own}
 	return &Metrics{
 		Registry: reg,
+		index:    own,
 		Closes: f.counterVec("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by the side that closed them.", "code", "side"),
 		Denied: f.counterVec("lingua_denied_total",
@@ -74,7 +78,7 @@ func (m *Metrics) CountClose(code int, byPeer bool) {
 }
 
 // factory makes metrics and registers them.
-type factory struct{ reg *prometheus.Registry }
+type factory struct{ reg prometheus.Registerer }
 
 func (f factory) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
