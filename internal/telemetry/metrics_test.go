@@ -33,6 +33,7 @@ var exported = map[string]metric{
 	"SlowPath":           {"scheduler_slow_path_total", "COUNTER", []string{"path"}},
 	"Refusals":           {"lingua_refusals_total", "COUNTER", []string{"reason"}},
 	"ACKTimeouts":        {"lingua_ack_timeouts_total", "COUNTER", nil},
+	"NodeBusy":           {"lingua_node_busy_total", "COUNTER", nil},
 	"Retries":            {"lingua_retries_total", "COUNTER", []string{"reason"}},
 	"Jobs":               {"lingua_jobs_total", "COUNTER", []string{"state"}},
 	"JobDuration":        {"lingua_job_duration_seconds", "HISTOGRAM", []string{"state"}},
