@@ -46,6 +46,12 @@ func TestEveryRecordingRuleHasAValue(t *testing.T) {
 			t.Errorf("no rule test gives %s a value", name)
 		}
 	}
+	page := text(t, "../docs/metrics.md")
+	for name := range recorded {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("docs/metrics.md does not explain %s", name)
+		}
+	}
 	for _, name := range []string{"pool_empty_rate", "ack_timeout_rate", "reserve_success_rate"} {
 		if recorded[name] == "" {
 			t.Errorf("%s, a name of the design, is not recorded", name)
