@@ -58,7 +58,7 @@ func (x *index) series(name string) []*dto.Metric {
 	if c == nil {
 		return nil
 	}
-	collected := make(chan prometheus.Metric)
+	collected := make(chan prometheus.Metric, 2*maxLabelValues) // most metrics fit, so that the collector does not wait
 	go func() {
 		c.Collect(collected)
 		close(collected)
