@@ -40,16 +40,25 @@ type scraping struct {
 type ruleTests struct {
 	RuleFiles          []string `yaml:"rule_files"`
 	EvaluationInterval string   `yaml:"evaluation_interval"`
-	Tests              []struct {
-		Name        string
-		Interval    string
-		InputSeries []struct{ Series, Values string } `yaml:"input_series"`
-		AlertTests  []struct {
-			EvalTime string `yaml:"eval_time"`
-			Name     string `yaml:"alertname"`
-			Expected []any  `yaml:"exp_alerts"`
-		} `yaml:"alert_rule_test"`
-	}
+	Tests              []ruleTest
+}
+
+type ruleTest struct {
+	Name        string
+	Interval    string
+	InputSeries []struct{ Series, Values string } `yaml:"input_series"`
+	AlertTests  []struct {
+		EvalTime string `yaml:"eval_time"`
+		Name     string `yaml:"alertname"`
+		Expected []any  `yaml:"exp_alerts"`
+	} `yaml:"alert_rule_test"`
+	ExprTests []exprTest `yaml:"promql_expr_test"`
+}
+
+type exprTest struct {
+	Expr     string
+	EvalTime string `yaml:"eval_time"`
+	Expected []any  `yaml:"exp_samples"`
 }
 
 // alerts is a file of rules.
@@ -121,15 +130,11 @@ var (
 	labelPattern  = regexp.MustCompile(`(\w+)="`)
 )
 
-// TestEveryAlertFiresOnExistingSeries checks that the rule tests, which promtool runs, make every alert fire, and that they
-// do so with series that a scheduler has. An alert that reads a metric or a label that does not exist would not fire.
-func TestEveryAlertFiresOnExistingSeries(t *testing.T) {
-	t.Parallel()
-	var file ruleTests
-	decode(t, "prometheus/lingua.rules.test.yml", &file)
+// checkSeries checks that a scheduler has the series of the tests.
+func (f *ruleTests) checkSeries(t *testing.T) {
+	t.Helper()
 	existing := metrics(t)
-	fires := make(map[string]bool)
-	for _, test := range file.Tests {
+	for _, test := range f.Tests {
 		for _, input := range test.InputSeries {
 			m := seriesPattern.FindStringSubmatch(input.Series)
 			if m == nil {
@@ -146,6 +151,18 @@ func TestEveryAlertFiresOnExistingSeries(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestEveryAlertFiresOnExistingSeries checks that the rule tests, which promtool runs, make every alert fire, and that they
+// do so with series that a scheduler has. An alert that reads a metric or a label that does not exist would not fire.
+func TestEveryAlertFiresOnExistingSeries(t *testing.T) {
+	t.Parallel()
+	var file ruleTests
+	decode(t, "prometheus/lingua.rules.test.yml", &file)
+	file.checkSeries(t)
+	fires := make(map[string]bool)
+	for _, test := range file.Tests {
 		for _, alert := range test.AlertTests {
 			fires[alert.Name] = fires[alert.Name] || len(alert.Expected) > 0
 		}
@@ -280,6 +297,8 @@ func TestPromtool(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustTool(t, "promtool", "check", "config", name)
-	mustTool(t, "promtool", "check", "rules", filepath.Join(dir, "lingua.rules.yml"))
-	mustTool(t, "promtool", "test", "rules", filepath.Join(dir, "lingua.rules.test.yml"))
+	for _, name := range []string{"lingua.rules", "lingua.recording"} {
+		mustTool(t, "promtool", "check", "rules", filepath.Join(dir, name+".yml"))
+		mustTool(t, "promtool", "test", "rules", filepath.Join(dir, name+".test.yml"))
+	}
 }

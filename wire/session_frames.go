@@ -175,11 +175,13 @@ type SessionResult struct {
 
 // SessionLatency is the latency of an utterance by phase, in milliseconds.
 type SessionLatency struct {
-	TotalMS    int64            `json:"total_ms" doc:"From the end of the utterance to its result: the sum of wait, dispatch and node."`
-	WaitMS     int64            `json:"wait_ms" doc:"Until a node with a free slot was found."`
-	DispatchMS int64            `json:"dispatch_ms" doc:"From then until the node that produced the result had the job, including retries."`
-	NodeMS     int64            `json:"node_ms" doc:"Time on the node."`
-	StagesMS   map[string]int64 `json:"stages_ms,omitempty" doc:"On the node, by stage, as the node reports it."`
+	TotalMS    int64 `json:"total_ms" doc:"From the end of the utterance to its result: the sum of wait, dispatch and node."`
+	WaitMS     int64 `json:"wait_ms" doc:"Until a node with a free slot was found."`
+	DispatchMS int64 `json:"dispatch_ms" doc:"From then until the node that produced the result had the job, including retries."`
+	NodeMS     int64 `json:"node_ms" doc:"Time on the node."`
+	// SegmentationMS comes before the others in time and is not part of their sum.
+	SegmentationMS int64            `json:"segmentation_ms" doc:"Before the end of the utterance: since the last audio that contained speech; 0 if the client ended the utterance."`
+	StagesMS       map[string]int64 `json:"stages_ms,omitempty" doc:"On the node, by stage, as the node reports it."`
 }
 
 // SessionUsage is what an utterance is charged with, once, whatever the number of attempts.

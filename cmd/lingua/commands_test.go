@@ -75,7 +75,7 @@ func TestQueryCommands(t *testing.T) {
 	}
 
 	for line, into := range map[string]any{
-		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.Job), "pools": new(wire.PoolList),
+		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.Job), "pools": new(wire.PoolList), "metrics": new(wire.Metrics),
 		"explain --from en --to zh": new(wire.ExplainResponse), "drain n2": new(wire.Node), "resume n2": new(wire.Node),
 		"instances": new(wire.InstanceList), "dlq list": new(wire.DeadLetterList), "dlq purge --all": new(wire.DeadLettersResponse),
 	} {

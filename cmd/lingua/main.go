@@ -37,6 +37,7 @@ type cli struct {
 	Audit     auditCmd     `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`
 	Instances instancesCmd `cmd:"" help:"List the scheduler instances that share a fleet."`
 	Stats     statsCmd     `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
+	Metrics   metricsCmd   `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
 	Explain   explainCmd   `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
 	Drain     drainCmd     `cmd:"" help:"Give a node no new jobs; those that it has continue."`

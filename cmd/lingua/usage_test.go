@@ -9,7 +9,7 @@ import (
 
 // apiCommands are the commands that call the API, with their required arguments.
 var apiCommands = map[string][]string{
-	"nodes": nil, "jobs": nil, "pools": nil, "explain": {"--from", "en", "--to", "zh"}, "drain": {"n1"}, "resume": {"n1"},
+	"nodes": nil, "jobs": nil, "pools": nil, "explain": {"--from", "en", "--to", "zh"}, "drain": {"n1"}, "resume": {"n1"}, "metrics": nil,
 }
 
 // TestHelp checks the help of the program and of each command.
@@ -29,6 +29,7 @@ func TestHelp(t *testing.T) {
 		"nodes remove":     "<id>",
 		"jobs":             "--state",
 		"pools":            "--json",
+		"metrics":          "--json",
 		"explain":          "--from",
 		"drain":            "<id>",
 		"resume":           "<id>",

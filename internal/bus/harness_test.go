@@ -46,6 +46,7 @@ type harness struct {
 // instance is a running instance.
 type instance struct {
 	*bus.Receiver
+	metrics *telemetry.Metrics
 	h       *harness
 	cancel  context.CancelFunc
 	stopped chan struct{}
@@ -84,9 +85,10 @@ func withHarness(t *testing.T, fn func(h *harness)) {
 // startInstance runs an instance until the test ends or it is killed.
 func (h *harness) startInstance(id core.InstanceID) *instance {
 	h.t.Helper()
+	metrics := telemetry.New()
 	b := bus.New(bus.Config{
 		Instance: id, TTL: ttl, Block: time.Second, Keep: time.Hour, About: func() bus.About { return bus.About{Name: string(id)} },
-	}, instanceStore{h, id}, telemetry.New(), slog.New(slog.DiscardHandler))
+	}, instanceStore{h, id}, metrics, slog.New(slog.DiscardHandler))
 	handle := bus.Decoding(func(_ context.Context, _ *bus.Message, text *string) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -122,7 +124,7 @@ func (h *harness) startInstance(id core.InstanceID) *instance {
 		h.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	i := &instance{Receiver: r, h: h, cancel: cancel, stopped: make(chan struct{})}
+	i := &instance{Receiver: r, metrics: metrics, h: h, cancel: cancel, stopped: make(chan struct{})}
 	go func() {
 		defer close(i.stopped)
 		r.Run(ctx)

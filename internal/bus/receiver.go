@@ -12,6 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -114,6 +115,7 @@ func (r *Receiver) retryPending(ctx context.Context) {
 	for backoff.SleepJitter(ctx, retryAfter/2, 0.2) {
 		messages, err := r.store.Pending(ctx, store.FetchParams{Inbox: r.cfg.Instance, MinIdle: retryAfter, Limit: fetchLimit})
 		if err == nil {
+			r.metrics.Reclaimed.WithLabelValues(telemetry.ReclaimedOwn).Add(float64(len(messages)))
 			r.process(ctx, messages)
 		}
 	}
@@ -185,6 +187,7 @@ func (r *Receiver) failures(raw *store.InboxMessage) int {
 func (r *Receiver) handle(ctx context.Context, received time.Time, raw *store.InboxMessage, m *Message, h Handler) bool {
 	ctx, cancel := context.WithDeadline(ctx, received.Add(m.ttl()-raw.Age))
 	defer cancel()
+	r.metrics.InboxLag.Observe((raw.Age + time.Since(received)).Seconds()) // the age is by the store's clock, and only a duration is added
 	err := recovered(func() error { return h.Handle(ctx, m) })
 	switch {
 	case err == nil:

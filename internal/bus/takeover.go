@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // watchInstances looks for dead instances, and takes over what they leave behind.
@@ -143,7 +144,10 @@ func (r *Receiver) drainAbandoned(ctx context.Context, id core.InstanceID, t *ta
 		}
 		var failed error
 		for i := range messages {
-			if err := r.handleAbandoned(ctx, id, t, &messages[i]); err != nil {
+			err := r.handleAbandoned(ctx, id, t, &messages[i])
+			if err == nil {
+				r.metrics.Reclaimed.WithLabelValues(telemetry.ReclaimedAbandoned).Inc()
+			} else {
 				failed = err
 				if isStoreDown(err) {
 					break

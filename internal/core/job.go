@@ -44,6 +44,8 @@ type Utterance struct {
 	Continues int64
 	// WaitMS is how long it waited for a node before the job was created. It is not part of the request.
 	WaitMS int64
+	// SegmentationMS is how long after the end of the speech it was known that the utterance had ended. It is not part of the request.
+	SegmentationMS int64
 }
 
 // SessionRef identifies the session that the job belongs to.

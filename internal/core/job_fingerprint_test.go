@@ -11,7 +11,7 @@ import (
 func fullSpec() Spec {
 	return Spec{
 		Request: "req-1", Tenant: "acme", Session: "s-1", Incarnation: "inc-1", Direction: Direction{"zh", "en"},
-		Utterance: Utterance{Turn: 3, ID: "u-3", AudioMS: 600, Continues: 2, WaitMS: 40}, AudioRef: "https://audio.example/1.wav?sig=abc",
+		Utterance: Utterance{Turn: 3, ID: "u-3", AudioMS: 600, Continues: 2, WaitMS: 40, SegmentationMS: 50}, AudioRef: "https://audio.example/1.wav?sig=abc",
 		Options: Options{
 			RequireTTS: true, RequiredServices: []string{"asr-2", "nmt-1"}, RequiredModels: []string{"m-1", "m-2"},
 			Features: []string{"tone", "vad"}, PreferredNode: "node-1", Strict: true, Region: "eu",
@@ -60,7 +60,7 @@ func TestFingerprintChangesWithEveryField(t *testing.T) {
 		alter(t, leaves(reflect.ValueOf(&changed).Elem(), "Spec")[name])
 		same := changed.Fingerprint() == base
 		// The request id is what the fingerprint is kept under, not part of the content; nor is how long it waited or which node it avoids.
-		if want := name == "Spec.Request" || name == "Spec.Utterance.WaitMS" || name == "Spec.LastNode"; same != want {
+		if want := name == "Spec.Request" || name == "Spec.Utterance.WaitMS" || name == "Spec.Utterance.SegmentationMS" || name == "Spec.LastNode"; same != want {
 			t.Errorf("%s changed: same fingerprint: %v, want %v", name, same, want)
 		}
 	}

@@ -204,9 +204,13 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 	return j.entry.beginSelection(j.job)
 }
 
-// recordFailure records an attempt that a node has failed. An ACK that it missed is counted, also against the node.
+// recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted,
+// the latter also against the node.
 func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 	j.runner.cfg.Observer.AttemptEnded(node, j.job.Direction, f.reason)
+	if f.reason == core.ReasonNodeBusy {
+		j.runner.metrics.NodeBusy.Inc()
+	}
 	if f.reason != core.ReasonACKTimeout && f.reason != core.ReasonDeliveryUnknown {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -217,6 +218,9 @@ func TestBusyNodeCostsNoAttempt(t *testing.T) {
 			t.Errorf("all busy: %+v", e)
 		}
 		h.wantFree("node-a", "node-b", "node-c")
+		if got := testutil.ToFloat64(h.metrics.NodeBusy); got != 3 {
+			t.Errorf("%v refusals of busy nodes are counted, want 3", got)
+		}
 		h.transport.failWith("node-b", nil)
 		p := h.dispatch() // the refusal has no record
 		if p.Node != "node-b" || p.Attempt != 1 {
@@ -242,6 +246,9 @@ func TestBusyReportAfterDeliveryCostsNoAttempt(t *testing.T) {
 		now := h.placementOf(p.Job)
 		if now.Node == p.Node || now.Attempt != 1 {
 			t.Errorf("after NODE_BUSY: %+v, want the first attempt on another node", now)
+		}
+		if got := testutil.ToFloat64(h.metrics.NodeBusy); got != 1 {
+			t.Errorf("%v refusals of busy nodes are counted, want 1", got)
 		}
 		wantCode(t, h.done(p), wire.NotHolder)
 		h.wantFree(string(p.Node))

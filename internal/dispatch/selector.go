@@ -179,6 +179,7 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 // the fleet believes about their occupancy only orders them.
 func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query, selection *pick.Selection) (reservation, *wire.Error) {
 	survey := selection.Survey()
+	examples := s.beginExamples(q)
 	if survey.Capable == 0 {
 		for n := range s.fleet.Silent() {
 			if s.picker.FilterDeclared(q, n) == core.ReasonNone {
@@ -219,6 +220,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 				reason = reasonOf(verdict)
 			}
 			survey.Rejections[reason]++
+			examples.add(reason, m.ID())
 		}
 	}
 	return reservation{}, s.refuse(r, wire.AllCandidatesFullOrFailed, survey.Rejections)

@@ -230,6 +230,7 @@ func (c *Catalog) refreshList(ctx context.Context) {
 		next.state.LastSuccessAt, next.state.FailCount, next.state.LastError = time.Now(), 0, ""
 	}
 	c.current.Store(next)
+	c.opts.Metrics.SetModelHubDown(next.state.FailCount > 0)
 	c.count("list", result)
 	c.logChange(&last.state, &next.state)
 }

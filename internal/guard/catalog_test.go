@@ -81,11 +81,17 @@ func TestCatalogSurvivesEveryFault(t *testing.T) {
 					if !state.LastSuccessAt.Equal(before.LastSuccessAt) || !state.FetchedAt.Equal(before.FetchedAt) {
 						t.Errorf("failure %d counts as a success: %+v", n, state)
 					}
+					if !h.metrics.ModelHubDown() {
+						t.Error("dispatches are not counted as during an outage of the ModelHub")
+					}
 				}
 				h.hub.SetFault(modelhub.FaultNone)
 				h.pass()
 				if state := h.catalog.State(); state.FailCount != 0 || state.LastError != "" || !state.LastSuccessAt.After(before.LastSuccessAt) {
 					t.Errorf("after it has recovered: %+v", state)
+				}
+				if h.metrics.ModelHubDown() {
+					t.Error("dispatches are counted as during an outage of the ModelHub, which is over")
 				}
 			})
 		})

@@ -35,6 +35,7 @@ func NewReader(st store.Stats, generator *Generator, kind string, log *slog.Logg
 // answer is a snapshot as a request gets it, but for what depends on the time of the request.
 type answer struct {
 	id   store.SnapshotID
+	made int64         // when it was computed, in Unix milliseconds on the clock of the instance that did
 	rest []byte        // the encoded snapshot, without its opening brace and the fields of StatsAge
 	age  time.Duration // at read
 	read time.Time
@@ -65,6 +66,15 @@ func (r *Reader) Answer() (body []byte, stale bool, err *wire.Error) {
 	body = make([]byte, 0, len(head)+len(a.rest))
 	body = append(append(body, head[:len(head)-1]...), ',')
 	return append(body, a.rest...), live.Stale, nil
+}
+
+// Snapshot returns when the current snapshot was computed, in Unix milliseconds, and its age; 0 if there is none.
+func (r *Reader) Snapshot() (generatedMS int64, age time.Duration) {
+	a := r.current.Load()
+	if a == nil {
+		return 0, 0
+	}
+	return a.made, a.age + time.Since(a.read)
 }
 
 func (r *Reader) age(a *answer) wire.StatsAge {
@@ -131,5 +141,5 @@ func newAnswer(snap store.Snapshot, s *wire.Stats) *answer {
 	body, _ := json.Marshal(s)                // of plain fields: it cannot fail
 	live, _ := json.Marshal(&wire.StatsAge{}) // the first fields of the snapshot
 	rest := bytes.TrimPrefix(body, append(live[:len(live)-1], ','))
-	return &answer{id: snap.SnapshotID, rest: rest, age: snap.Age, read: time.Now()}
+	return &answer{id: snap.SnapshotID, made: s.GeneratedMS, rest: rest, age: snap.Age, read: time.Now()}
 }

@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("the scheduler counts %d results, want 20", got)
 			}
 			s.awaitNoSessions(t)
-			if mode == Sockets && s.counter(t, `lingua_sessions_total{event="ended"}`) != r.Settings.Sessions {
+			if mode == Sockets && s.counter(t, `lingua_session_events_total{event="ended"}`) != r.Settings.Sessions {
 				t.Errorf("not all of %d sessions were ended", r.Settings.Sessions)
 			}
 			if r.Schedulers[1].Version != "test" || len(r.Schedulers) != 2 {

@@ -65,11 +65,11 @@ func TestConversationsEndToEnd(t *testing.T) {
 	clients.Wait()
 	t.Logf("at most %d jobs at once", maxRunning.Load())
 	wantMetrics(t, url, map[string]float64{
-		`lingua_sessions_total{event="started"}`:   4,
-		`lingua_sessions_total{event="ended"}`:     4,
-		`lingua_utterances_total{reason="manual"}`: 24,
-		`lingua_connected_nodes`:                   3,
-		`lingua_audio_held_bytes`:                  0,
+		`lingua_session_events_total{event="started"}`: 4,
+		`lingua_session_events_total{event="ended"}`:   4,
+		`lingua_utterances_total{reason="manual"}`:     24,
+		`lingua_connected_nodes`:                       3,
+		`lingua_audio_held_bytes`:                      0,
 	})
 }
 

@@ -54,6 +54,7 @@ func (s *Scheduler) countClose(c socket.CloseError) { s.Metrics.CountClose(int(c
 // directions returns capacity and in-flight jobs of the directions that were requested recently.
 func (s *Scheduler) directions() []telemetry.Direction {
 	inFlight := s.Jobs.InFlightByDirection()
+	now := s.Fleet.Now()
 	byName := make(map[core.Direction]telemetry.Direction)
 	for p := range s.Fleet.Pools() {
 		if p.Requirement.TTS {
@@ -63,6 +64,8 @@ func (s *Scheduler) directions() []telemetry.Direction {
 		for m := range p.Members().All() {
 			if b := m.Summary(); b.Ready() && b.Reachable() {
 				d.Capacity += b.Slots()
+				inFlight, _ := s.Fleet.InFlight(m.Node, now)
+				d.Used += min(inFlight, b.Slots())
 			}
 		}
 		byName[p.Requirement.Direction] = d

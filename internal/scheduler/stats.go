@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // suspectFor is how long this instance prefers other nodes after it has seen a node fail much more often than they do. The leader of all
@@ -23,6 +24,7 @@ type stats struct {
 	leader    *guard.Leader
 	reader    *guard.Reader
 	leads     func(bool)
+	rate      *telemetry.Rate
 }
 
 // newStats makes the statistics of an instance.
@@ -31,7 +33,7 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 	if s.sharesStore() {
 		kind = "redis"
 	}
-	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log)}
+	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log), rate: s.Metrics.DispatchRate}
 	st.generator = &guard.Generator{
 		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Peers,
 		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log,
@@ -71,5 +73,6 @@ func (s *stats) run(ctx context.Context) {
 		})
 	})
 	parts.Go(func() { s.reader.Run(ctx) })
+	parts.Go(func() { s.rate.Run(ctx) })
 	parts.Wait()
 }

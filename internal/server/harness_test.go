@@ -80,6 +80,12 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
+func (l *logBuffer) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b = bytes.Buffer{}
+}
+
 // startScheduler starts a scheduler and stops it with the test. Each change is made to the default configuration.
 func startScheduler(t testing.TB, changes ...func(*config.Config)) *testScheduler {
 	t.Helper()

@@ -112,6 +112,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 		good("GET "+path, ts.get(path))
 	}
 	good("GET /api/v1/stats", ts.waitForStats())
+	good("GET /api/v1/metrics", ts.get("/api/v1/metrics"))
 	ts.get("/v1/audio/job-1").expectError(wire.Unauthorized) // another test has signed URLs
 	ts.request("PUT", "/v1/audio/job-1/tts", "", nil).expectError(wire.Unauthorized)
 	seen["GET /v1/audio/{id}"], seen["PUT /v1/audio/{id}/tts"] = true, true

@@ -61,6 +61,8 @@ type Options struct {
 	AudioURLs audio.URLs
 	// Stats has the statistics of the fleet.
 	Stats StatsReader
+	// QueuedReports is how many reports of unavailable services are queued.
+	QueuedReports func() int
 	// Bus reaches the other instances.
 	Bus *bus.Bus
 	// Auth authenticates callers.
@@ -157,6 +159,9 @@ func New(o Options) *Server {
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
 	s.status.stats = &statsHandlers{responder: p, reader: o.Stats, metrics: o.Metrics}
+	s.status.counts = &metricsHandlers{
+		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Stats, queued: o.QueuedReports,
+	}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
 	s.handler = s.mount(s.routes())
 	return s

@@ -13,6 +13,8 @@ import (
 type StatsReader interface {
 	// Answer returns the snapshot as JSON, and whether it is stale. It does not wait.
 	Answer() (body []byte, stale bool, err *wire.Error)
+	// Snapshot returns when the snapshot was computed, in Unix milliseconds, and its age; 0 if there is none.
+	Snapshot() (generatedMS int64, age time.Duration)
 }
 
 // statsHandlers answer requests for statistics from copies in memory.

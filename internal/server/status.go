@@ -27,12 +27,13 @@ type statusHandlers struct {
 	stopping *atomic.Bool
 	pings    sharedCheck
 	stats    *statsHandlers
+	counts   *metricsHandlers
 
 	revocations *revocation.Follower
 }
 
 func (h *statusHandlers) routes() []route {
-	return append(h.stats.routes(), []route{
+	return append(append(h.stats.routes(), h.counts.routes()...), []route{
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
 			out: reflect.TypeFor[wire.VersionResponse](),
@@ -47,7 +48,8 @@ func (h *statusHandlers) routes() []route {
 		},
 		{
 			method: "GET", path: "/metrics", rule: metricsReaders, tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
-			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP,
+			description: "In the text format; also in OpenMetrics, with exemplars, and in protobuf, with native histograms, for a scraper that accepts these.",
+			handler:     promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP,
 		},
 	}...)
 }

@@ -127,6 +127,7 @@ func TestMetricFamilies(t *testing.T) {
 		`lingua_deliveries_total{result="delivered"} 2`,
 		`lingua_jobs_in_flight{direction="en→zh"} 1`,
 		`lingua_capacity_slots{direction="en→zh"} 2`,
+		`lingua_used_slots{direction="en→zh"} `,
 	} {
 		if !strings.Contains(text, "\n"+sample) {
 			t.Errorf("/metrics does not show %s", sample)

@@ -32,7 +32,8 @@ type harness struct {
 	cfg        session.Config
 	buses      map[core.InstanceID]*bus.Bus // nil: the instances do not send messages
 
-	instances int // started so far
+	instances int                // started so far
+	metrics   *telemetry.Metrics // of the last one
 }
 
 // replaceInstance ends the instance and starts another one in its place.
@@ -45,9 +46,10 @@ func (h *harness) replaceInstance() {
 // newRegistry starts one more instance.
 func (h *harness) newRegistry(st session.Store, jobs session.Jobs) *session.Registry {
 	h.instances++
+	h.metrics = telemetry.New()
 	cfg := h.cfg
 	cfg.Instance = core.InstanceID(fmt.Sprintf("i-%d", h.instances))
-	return session.NewRegistry(session.NewDirectory(cfg, st, h.newBus(cfg.Instance), audio.NewBuffer(4<<20), &telemetry.New().Sessions, slog.New(slog.DiscardHandler)), jobs)
+	return session.NewRegistry(session.NewDirectory(cfg, st, h.newBus(cfg.Instance), audio.NewBuffer(4<<20), &h.metrics.Sessions, slog.New(slog.DiscardHandler)), jobs)
 }
 
 // newBus makes the bus of an instance; nil if the instances of the harness do not send messages.

@@ -228,6 +228,9 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	u.result.stored, u.result.sent = true, true
 	u.releaseAudio()
 	s.registry.metrics.ObserveOutcome(u.committedAt, m.Result)
+	if m.Lag != nil && !u.committedAt.IsZero() {
+		s.registry.metrics.ObserveLag(m.Lag.sent(time.Since(u.committedAt)))
+	}
 	o.count(m.Result, u.spec.Utterance.AudioMS)
 	if speech != speechFollows {
 		u.speech.lose(s.registry.audio) // it was of an attempt whose result does not stand, or goes to another instance

@@ -47,6 +47,7 @@ type segment struct {
 	trailingSilence   time.Duration // how long it has been silent at the end
 	duration          time.Duration
 	receivedAt        time.Time // when its last audio arrived
+	spokenAt          time.Time // when its last audio arrived that contained speech
 }
 
 // append adds one frame.
@@ -73,7 +74,7 @@ func (g *segment) firstFrame(next []byte) []byte {
 func (g *segment) add(f *wire.AudioFormat, r *segmentRules, noise *noiseFloor, p audioPiece) (reason string, dropped int) {
 	g.append(p)
 	if !r.auto || r.silence <= 0 || f.Encoding != wire.EncodingPCM {
-		g.hasSpeech = true
+		g.hasSpeech, g.spokenAt = true, p.receivedAt
 		return g.checkDuration(r), 0
 	}
 	threshold := g.measure(f, r.silence, noise, p.data)
@@ -85,6 +86,15 @@ func (g *segment) add(f *wire.AudioFormat, r *segmentRules, noise *noiseFloor, p
 		return reasonSilence, 0
 	}
 	return g.checkDuration(r), 0
+}
+
+// segmentation is how long after the end of the speech the utterance ended: since its last audio arrived that contained speech, or not at
+// all if its client ended it.
+func (g *segment) segmentation(reason string, ended time.Time) time.Duration {
+	if g.spokenAt.IsZero() || reason == reasonManual || reason == reasonEnd {
+		return 0
+	}
+	return max(0, ended.Sub(g.spokenAt))
 }
 
 // measure measures the level of PCM block by block. It returns the threshold between silence and speech after it.
@@ -99,7 +109,7 @@ func (g *segment) measure(f *wire.AudioFormat, base float64, noise *noiseFloor, 
 		if threshold = noise.threshold(base); level < threshold {
 			g.trailingSilence += duration
 		} else {
-			g.trailingSilence = 0
+			g.trailingSilence, g.spokenAt = 0, g.receivedAt
 			g.speechConfirmed = g.speechConfirmed || noise.isKnown() // it stays speech, however loud the background becomes after it
 		}
 	}

@@ -27,6 +27,8 @@ type terminalMessage struct {
 	At core.InstanceID `json:"at,omitempty"`
 	// Audio is the format of the speech that follows, as its node declared it; nil if it did not.
 	Audio *wire.AudioFormat `json:"audio,omitempty"`
+	// Lag has the parts of the lag of a result that are known when it is stored; nil: they are not known.
+	Lag *lag `json:"lag,omitempty"`
 
 	body   []byte              // the message without its speech fields (tts, tts_audio)
 	result *wire.SessionResult // the same before it was encoded; nil: it is decoded if it is needed
@@ -91,16 +93,16 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 	}
 	var result convert.NodeResult
 	_ = json.Unmarshal(job.Result, &result) // a result of another form is passed on all the same
-	last, u, frames := job.History[len(job.History)-1], &job.Utterance, audio.FramesOf(job.AudioRef)
+	u, frames := &job.Utterance, audio.FramesOf(job.AudioRef)
+	parts := lagOf(job)
 	r := wire.SessionResult{
 		Seq: u.Turn, JobID: string(job.ID), RequestID: string(job.Request), UtteranceID: u.ID,
 		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), FirstSeq: frames.First, LastSeq: frames.Last, AttemptID: job.Attempt,
 		SrcLang: string(job.Direction.Src), TgtLang: string(job.Direction.Tgt),
 		TextSrc: result.TextSrc, TextTgt: result.TextTgt, Result: job.Result,
 		Latency: wire.SessionLatency{
-			TotalMS: u.WaitMS + job.Updated.Sub(job.Created).Milliseconds(), WaitMS: u.WaitMS,
-			DispatchMS: last.Started.Sub(job.Created).Milliseconds(), NodeMS: job.Updated.Sub(last.Started).Milliseconds(),
-			StagesMS: result.Latency,
+			TotalMS: parts.WaitMS + parts.DispatchMS + parts.NodeMS, WaitMS: parts.WaitMS, DispatchMS: parts.DispatchMS, NodeMS: parts.NodeMS,
+			SegmentationMS: parts.SegmentationMS, StagesMS: result.Latency,
 		},
 		Usage: wire.SessionUsage{AudioMS: u.AudioMS},
 	}
@@ -108,7 +110,7 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &terminalMessage{Result: true, Attempt: job.Attempt, AudioMS: u.AudioMS, body: body}
+	m := &terminalMessage{Result: true, Attempt: job.Attempt, AudioMS: u.AudioMS, Lag: &parts, body: body}
 	if job.Attempt > 1 {
 		m.Node = job.Node
 	}

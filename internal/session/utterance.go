@@ -260,6 +260,7 @@ func (s *Session) submit(u *utterance) {
 	options := u.options.Options
 	options.RequireTTS = options.RequireTTS || s.settings.TTS
 	u.setSpec(options, u.duration.Milliseconds())
+	u.spec.Utterance.SegmentationMS = u.segmentation(u.reason, u.committedAt).Milliseconds()
 	s.requests.add(u)
 	s.expect(u)
 	u.storeAudio()

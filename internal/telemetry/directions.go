@@ -12,6 +12,7 @@ type Direction struct {
 	Name     string
 	InFlight int
 	Capacity int
+	Used     int // of Capacity, by jobs of all directions
 }
 
 // maxDirections bounds the label: the busiest directions have their own, the rest is "other".
@@ -22,6 +23,7 @@ type Directions struct {
 	read     func() []Direction
 	inFlight *prometheus.Desc
 	capacity *prometheus.Desc
+	used     *prometheus.Desc
 }
 
 // NewDirections makes the collector; read is called at every scrape.
@@ -31,6 +33,8 @@ func NewDirections(read func() []Direction) *Directions {
 		read:     read,
 		inFlight: prometheus.NewDesc("lingua_jobs_in_flight", "In-flight jobs of this instance, by direction.", labels, nil),
 		capacity: prometheus.NewDesc("lingua_capacity_slots", "Slots of ready nodes that may be granted, in a direction that was requested recently.", labels, nil),
+		used: prometheus.NewDesc("lingua_used_slots",
+			"Of lingua_capacity_slots, those in use by jobs of any direction and instance, as far as this instance has learned in the last seconds.", labels, nil),
 	}
 }
 
@@ -38,6 +42,7 @@ func NewDirections(read func() []Direction) *Directions {
 func (d *Directions) Describe(ch chan<- *prometheus.Desc) {
 	ch <- d.inFlight
 	ch <- d.capacity
+	ch <- d.used
 }
 
 // Collect implements prometheus.Collector.
@@ -45,6 +50,7 @@ func (d *Directions) Collect(ch chan<- prometheus.Metric) {
 	for _, direction := range mergeRest(d.read()) {
 		ch <- prometheus.MustNewConstMetric(d.inFlight, prometheus.GaugeValue, float64(direction.InFlight), direction.Name)
 		ch <- prometheus.MustNewConstMetric(d.capacity, prometheus.GaugeValue, float64(direction.Capacity), direction.Name)
+		ch <- prometheus.MustNewConstMetric(d.used, prometheus.GaugeValue, float64(direction.Used), direction.Name)
 	}
 }
 
@@ -60,6 +66,7 @@ func mergeRest(all []Direction) []Direction {
 	for _, d := range all[maxDirections:] {
 		rest.InFlight += d.InFlight
 		rest.Capacity += d.Capacity
+		rest.Used += d.Used
 	}
 	return append(all[:maxDirections:maxDirections], rest)
 }

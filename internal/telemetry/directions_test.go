@@ -14,7 +14,7 @@ import (
 func directions(n int) []Direction {
 	all := make([]Direction, n)
 	for i := range all {
-		all[i] = Direction{Name: fmt.Sprintf("l%03d→en", i), InFlight: i, Capacity: 10 * i}
+		all[i] = Direction{Name: fmt.Sprintf("l%03d→en", i), InFlight: i, Capacity: 10 * i, Used: 3 * i}
 	}
 	return all
 }
@@ -41,6 +41,7 @@ func TestMergeRest(t *testing.T) {
 			if n > maxDirections {
 				rest := Direction{Name: "other"}
 				rest.InFlight, rest.Capacity = total(want[maxDirections:])
+				rest.Used = 3 * rest.InFlight
 				want = append(want[:maxDirections:maxDirections], rest)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -78,14 +79,14 @@ func TestMergeRestIgnoresOrder(t *testing.T) {
 
 func TestDirectionsCollector(t *testing.T) {
 	t.Parallel()
-	now := []Direction{{Name: "zh→en", InFlight: 2, Capacity: 8}, {Name: "en→zh", Capacity: 4}}
+	now := []Direction{{Name: "zh→en", InFlight: 2, Capacity: 8, Used: 3}, {Name: "en→zh", Capacity: 4}}
 	reg := prometheus.NewPedanticRegistry() // also holds what is collected against what was described
 	reg.MustRegister(NewDirections(func() []Direction { return slices.Clone(now) }))
 
 	_, series := gather(t, reg)
 	want := map[string]float64{
-		"lingua_jobs_in_flight{direction=zh→en}": 2, "lingua_capacity_slots{direction=zh→en}": 8,
-		"lingua_jobs_in_flight{direction=en→zh}": 0, "lingua_capacity_slots{direction=en→zh}": 4,
+		"lingua_jobs_in_flight{direction=zh→en}": 2, "lingua_capacity_slots{direction=zh→en}": 8, "lingua_used_slots{direction=zh→en}": 3,
+		"lingua_jobs_in_flight{direction=en→zh}": 0, "lingua_capacity_slots{direction=en→zh}": 4, "lingua_used_slots{direction=en→zh}": 0,
 	}
 	if diff := cmp.Diff(want, series); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
@@ -94,7 +95,7 @@ func TestDirectionsCollector(t *testing.T) {
 	// A direction that is no longer requested is gone at the next scrape.
 	now = now[1:]
 	_, series = gather(t, reg)
-	want = map[string]float64{"lingua_jobs_in_flight{direction=en→zh}": 0, "lingua_capacity_slots{direction=en→zh}": 4}
+	want = map[string]float64{"lingua_jobs_in_flight{direction=en→zh}": 0, "lingua_capacity_slots{direction=en→zh}": 4, "lingua_used_slots{direction=en→zh}": 0}
 	if diff := cmp.Diff(want, series); diff != "" {
 		t.Errorf("series afterwards (-want +got):\n%s", diff)
 	}
@@ -105,7 +106,7 @@ func TestDirectionsCollectorIsBounded(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(NewDirections(func() []Direction { return directions(5000) }))
 	_, series := gather(t, reg)
-	if want := 2 * (maxDirections + 1); len(series) != want {
+	if want := 3 * (maxDirections + 1); len(series) != want {
 		t.Errorf("there are %d series, want %d", len(series), want)
 	}
 	others := 0
@@ -114,7 +115,7 @@ func TestDirectionsCollectorIsBounded(t *testing.T) {
 			others++
 		}
 	}
-	if others != 2 {
+	if others != 3 {
 		t.Errorf("there are %d series for the rest, want one of each metric", others)
 	}
 }

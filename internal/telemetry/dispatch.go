@@ -19,6 +19,7 @@ type Dispatch struct {
 	CandidatesRejected *prometheus.CounterVec // reason
 	Deliveries         *prometheus.CounterVec // result
 	ACKTimeouts        prometheus.Counter
+	NodeBusy           prometheus.Counter
 	Retries            *prometheus.CounterVec   // reason
 	Jobs               *prometheus.CounterVec   // state
 	JobDuration        *prometheus.HistogramVec // state
@@ -32,6 +33,8 @@ type Dispatch struct {
 	selectedCount, deliveryCount prometheus.Counter
 	sameNode, otherNode          prometheus.Counter
 	outcomes                     [core.StateCancelled + 1]jobOutcome
+
+	decisions
 }
 
 // jobOutcome has the series of the jobs that ended in one state.
@@ -42,6 +45,7 @@ type jobOutcome struct {
 
 func newDispatch(f factory) Dispatch {
 	d := Dispatch{
+		decisions:     newDecisions(f),
 		PoolQuery:     f.counterVec("pool_query_total", "Queries of the pool of a direction; success is false if it is empty.", "success"),
 		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
 		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",
@@ -51,6 +55,7 @@ func newDispatch(f factory) Dispatch {
 		CandidatesRejected: f.counterVec("lingua_candidates_rejected_total", "Candidates rejected in refused dispatches, by reason.", "reason"),
 		Deliveries:         f.counterVec("lingua_deliveries_total", "Deliveries of jobs to nodes, by result.", "result"),
 		ACKTimeouts:        f.counter("lingua_ack_timeouts_total", "Attempts that their node did not acknowledge in time."),
+		NodeBusy:           f.counter("lingua_node_busy_total", "Jobs that a node refused because it was overloaded, at the delivery or after it."),
 		Retries:            f.counterVec("lingua_retries_total", "Attempts that were followed by another, by reason.", "reason"),
 		Jobs:               f.counterVec("lingua_jobs_total", "Jobs that ended, by state.", "state"),
 		JobDuration: f.histogramVec("lingua_job_duration_seconds", "From the record of a job to its end.",
@@ -84,6 +89,7 @@ func (d *Dispatch) CountReserve(v store.Verdict) { d.reserve[v].Inc() }
 
 // ObserveDispatch records the duration of a dispatch.
 func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool) {
+	d.count(refused)
 	if refused {
 		d.refused.Observe(took.Seconds())
 	} else {

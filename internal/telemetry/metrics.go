@@ -25,15 +25,19 @@ type Metrics struct {
 	Sessions
 	Bus
 	Stats
+
+	index *index
 }
 
 // New makes the metrics and their registry.
 func New() *Metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	f := factory{reg}
+	own := &index{Registry: reg, byName: make(map[string]prometheus.Collector)}
+	f := factory{own}
 	return &Metrics{
 		Registry: reg,
+		index:    own,
 		Closes: f.counterVec("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by the side that closed them.", "code", "side"),
 		Denied: f.counterVec("lingua_denied_total",
@@ -74,7 +78,7 @@ func (m *Metrics) CountClose(code int, byPeer bool) {
 }
 
 // factory makes metrics and registers them.
-type factory struct{ reg *prometheus.Registry }
+type factory struct{ reg prometheus.Registerer }
 
 func (f factory) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -95,13 +99,13 @@ func (f factory) gauge(name, help string) prometheus.Gauge {
 }
 
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	h := prometheus.NewHistogram(histogramOpts(name, help, buckets))
 	f.reg.MustRegister(h)
 	return h
 }
 
 func (f factory) histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	h := prometheus.NewHistogramVec(histogramOpts(name, help, buckets), labels)
 	f.reg.MustRegister(h)
 	return h
 }

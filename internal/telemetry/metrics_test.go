@@ -33,6 +33,7 @@ var exported = map[string]metric{
 	"SlowPath":           {"scheduler_slow_path_total", "COUNTER", []string{"path"}},
 	"Refusals":           {"lingua_refusals_total", "COUNTER", []string{"reason"}},
 	"ACKTimeouts":        {"lingua_ack_timeouts_total", "COUNTER", nil},
+	"NodeBusy":           {"lingua_node_busy_total", "COUNTER", nil},
 	"Retries":            {"lingua_retries_total", "COUNTER", []string{"reason"}},
 	"Jobs":               {"lingua_jobs_total", "COUNTER", []string{"state"}},
 	"JobDuration":        {"lingua_job_duration_seconds", "HISTOGRAM", []string{"state"}},
@@ -58,7 +59,7 @@ var exported = map[string]metric{
 	"Closes":             {"lingua_socket_closes_total", "COUNTER", []string{"code", "side"}},
 	"Denied":             {"lingua_denied_total", "COUNTER", []string{"reason", "status"}},
 	"AuditDropped":       {"lingua_audit_dropped_total", "COUNTER", []string{"log"}},
-	"Events":             {"lingua_sessions_total", "COUNTER", []string{"event"}},
+	"Events":             {"lingua_session_events_total", "COUNTER", []string{"event"}},
 	"Utterances":         {"lingua_utterances_total", "COUNTER", []string{"reason"}},
 	"PauseProbes":        {Name: "lingua_pause_probes_total", Kind: "COUNTER"},
 	"Successions":        {"lingua_session_successions_total", "COUNTER", []string{"same_node"}},
@@ -70,12 +71,17 @@ var exported = map[string]metric{
 	"InboxMessages":      {"lingua_inbox_messages", "GAUGE", nil},
 	"InboxPending":       {"lingua_inbox_pending", "GAUGE", nil},
 	"DeadLetters":        {"lingua_dead_letters", "GAUGE", nil},
+	"InboxLag":           {"lingua_inbox_lag_seconds", "HISTOGRAM", nil},
+	"Reclaimed":          {"lingua_messages_reclaimed_total", "COUNTER", []string{"from"}},
 	"StoreErrors":        {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
 }
 
 // methods lists the metrics that are used through a method.
 var methods = []metric{
+	{"lingua_dispatches_model_hub_down_total", "COUNTER", []string{"outcome"}},
 	{"lingua_dispatch_duration_seconds", "HISTOGRAM", []string{"outcome"}},
+	{"lingua_lag_seconds", "HISTOGRAM", []string{"part"}},
+	{"lingua_redis_errors_total", "COUNTER", []string{"class"}},
 	{"lingua_reserve_total", "COUNTER", []string{"verdict"}},
 	{"lingua_utterance_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 }
@@ -155,7 +161,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 	v := reflect.ValueOf(m).Elem()
 	want := make(map[string]metric)
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		if !f.IsExported() || f.Anonymous || f.Name == "Registry" {
+		if !f.IsExported() || f.Anonymous || slices.Contains([]string{"Registry", "Exclusions", "DispatchRate"}, f.Name) {
 			continue
 		}
 		e, known := exported[f.Name]
@@ -167,6 +173,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 		want[e.Name] = e
 	}
 	m.CountReserve(store.OK)
+	m.CountRedisError(store.ErrorOther)
 	m.ObserveDispatch(time.Millisecond, false)
 	m.ObserveOutcome(time.Now(), true)
 	for _, e := range methods {
@@ -185,7 +192,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "code", "decision", "event", "kind", "log", "message", "operation", "outcome", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "class", "code", "decision", "event", "from", "kind", "log", "message", "operation", "outcome", "part", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)

@@ -17,14 +17,37 @@ type Sessions struct {
 	terminalCount    [2]prometheus.Counter  // error, result
 	terminalDuration [2]prometheus.Observer // the same
 	ended            map[string]prometheus.Counter
+	lag              [lagParts]prometheus.Observer
 }
+
+// Lag is how far a result is behind its speaker, in parts that follow each other.
+type Lag struct {
+	Segmentation time.Duration // from the end of the speech to the end of the utterance
+	Wait         time.Duration // until a node with a free slot was found
+	Dispatch     time.Duration // until the node that produced the result had the job, retries included
+	Node         time.Duration // until the node's result was stored
+	Return       time.Duration // until it was sent: the way back, and results before it
+}
+
+// lagParts is how many series the lag has: its parts, and their sum.
+const lagParts = 6
+
+// parts returns the parts and their sum, in the order of lagNames.
+func (l *Lag) parts() [lagParts]time.Duration {
+	return [lagParts]time.Duration{
+		l.Segmentation, l.Wait, l.Dispatch, l.Node, l.Return, l.Segmentation + l.Wait + l.Dispatch + l.Node + l.Return,
+	}
+}
+
+// lagNames are the values of the label part.
+var lagNames = [lagParts]string{"segmentation", "wait", "dispatch", "node", "return", "total"}
 
 // endReasons are the reasons for which utterances end.
 var endReasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 
 func newSessions(f factory) Sessions {
 	s := Sessions{
-		Events: f.counterVec("lingua_sessions_total",
+		Events: f.counterVec("lingua_session_events_total",
 			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by an operator.", "event"),
 		Utterances:  f.counterVec("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
 		Messages:    f.counterVec("lingua_session_messages_total", "Results, errors, partial results and pieces of speech that were sent to sessions.", "kind"),
@@ -35,11 +58,24 @@ func newSessions(f factory) Sessions {
 	for i, kind := range []string{"error", "result"} {
 		s.terminalCount[i], s.terminalDuration[i] = s.Messages.WithLabelValues(kind), duration.WithLabelValues(kind)
 	}
+	lag := f.histogramVec("lingua_lag_seconds",
+		"How far results are behind their speakers when they are sent, and its parts: segmentation, wait, dispatch, node and return add up to total.",
+		prometheus.ExponentialBuckets(1e-3, 2, 17), "part")
+	for i, part := range lagNames {
+		s.lag[i] = lag.WithLabelValues(part)
+	}
 	s.ended = make(map[string]prometheus.Counter, len(endReasons))
 	for _, reason := range endReasons {
 		s.ended[reason] = s.Utterances.WithLabelValues(reason)
 	}
 	return s
+}
+
+// ObserveLag records the lag of a result that was sent.
+func (s *Sessions) ObserveLag(l Lag) {
+	for i, part := range l.parts() {
+		s.lag[i].Observe(part.Seconds())
+	}
 }
 
 // CountUtterance counts an utterance that became a job.

@@ -1,6 +1,10 @@
 package telemetry
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
 
 // Store counts failures of the shared store.
 type Store struct {
@@ -8,6 +12,8 @@ type Store struct {
 	EventsDropped prometheus.Counter
 	StoreErrors   *prometheus.CounterVec // operation
 	StoreLost     *prometheus.CounterVec // kind
+
+	redisErrors map[store.ErrorClass]prometheus.Counter
 }
 
 func newStore(f factory) Store {
@@ -18,5 +24,13 @@ func newStore(f factory) Store {
 		StoreLost:     f.counterVec("lingua_store_lost_total", "Records and leases that the store had and lost.", "kind"),
 	}
 	s.StoreUp.Set(1)
+	errors := f.counterVec("lingua_redis_errors_total", "Calls to Redis that failed, by the class of the error.", "class")
+	s.redisErrors = make(map[store.ErrorClass]prometheus.Counter)
+	for _, class := range store.ErrorClasses() {
+		s.redisErrors[class] = errors.WithLabelValues(string(class))
+	}
 	return s
 }
+
+// CountRedisError counts a call to Redis that failed.
+func (s *Store) CountRedisError(class store.ErrorClass) { s.redisErrors[class].Inc() }

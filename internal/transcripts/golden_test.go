@@ -127,7 +127,7 @@ func compare(t *testing.T, info, recorded string, canonical func(string) []strin
 // Values that differ from run to run. An identity is compared by where it occurs: the same value at the same places.
 var (
 	identity = regexp.MustCompile(`"(job_id|resume_token|epoch|url|tts_upload)": (?:"([^"]+)"|(\d+))`)
-	measured = regexp.MustCompile(`"(deadline_ms|total_ms|wait_ms|dispatch_ms|node_ms|retry_after|retry_after_ms)": \d+`)
+	measured = regexp.MustCompile(`"(deadline_ms|total_ms|wait_ms|dispatch_ms|node_ms|segmentation_ms|retry_after|retry_after_ms)": \d+`)
 	space    = regexp.MustCompile(`\n +`)
 )
 

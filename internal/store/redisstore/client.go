@@ -44,14 +44,15 @@ type client struct {
 	batchMu      sync.Mutex // held while a caller acquires more than one permit
 	breaker      *gobreaker.TwoStepCircuitBreaker[struct{}]
 	lastReplyOK  atomic.Bool
+	onError      func(store.ErrorClass)
 	health       health
 	abandoned    abandonedPermits
 	detached     *parallel.Group // goroutines that wait for replies in place of callers
 }
 
 // newClient makes a client whose callers wait no longer than timeout. onHealth is called when Redis becomes unavailable and when it
-// is available again.
-func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout time.Duration, onHealth func(up bool)) *client {
+// is available again, and onError with the class of every error.
+func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout time.Duration, onHealth func(up bool), onError func(store.ErrorClass)) *client {
 	slots := 1
 	if cluster {
 		slots = slotCount
@@ -59,6 +60,7 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	c := &client{
 		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: deadline.New(ctx, timeout, nil),
 		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: parallel.NewGroup(),
+		onError: onError,
 	}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      breakerTimeout,
@@ -139,9 +141,16 @@ func (c *client) release(n int) {
 	}
 }
 
-// do sends a command and returns its reply. While Redis answers, the caller itself waits for the reply: rueidis returns when the
-// context ends, except while it establishes a connection, which has a timeout of its own.
+// do sends a command and returns its reply, and counts its error.
 func (c *client) do(call call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+	m, err := c.send(call, cmd)
+	c.countError(err)
+	return m, err
+}
+
+// send is do without the count. While Redis answers, the caller itself waits for the reply: rueidis returns when the
+// context ends, except while it establishes a connection, which has a timeout of its own.
+func (c *client) send(call call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
 	if !c.lastReplyOK.Load() {
 		return c.doThroughBreaker(call, cmd)
 	}
@@ -167,7 +176,7 @@ func (c *client) command(ctx context.Context, cmd rueidis.Completed) (rueidis.Re
 	return c.do(c.beginCall(ctx), cmd)
 }
 
-// doThroughBreaker is do while it is not known whether Redis answers.
+// doThroughBreaker is send while it is not known whether Redis answers.
 func (c *client) doThroughBreaker(call call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
 	result, err := sendThroughBreaker(c, call, 1, func(ctx context.Context) rueidis.RedisResult { return c.redis.Do(ctx, cmd) }, rueidis.RedisResult.Error)
 	if err != nil {
@@ -179,7 +188,9 @@ func (c *client) doThroughBreaker(call call, cmd rueidis.Completed) (rueidis.Red
 
 // doMulti sends commands as one pipeline and returns their replies in order.
 func (c *client) doMulti(call call, cmds []rueidis.Completed) ([]rueidis.RedisResult, error) {
-	return sendThroughBreaker(c, call, len(cmds), func(ctx context.Context) []rueidis.RedisResult { return c.redis.DoMulti(ctx, cmds...) }, firstDown)
+	results, err := sendThroughBreaker(c, call, len(cmds), func(ctx context.Context) []rueidis.RedisResult { return c.redis.DoMulti(ctx, cmds...) }, firstDown)
+	c.countError(err)
+	return results, err
 }
 
 // firstDown returns the first error in a list of replies that says that Redis is unavailable.

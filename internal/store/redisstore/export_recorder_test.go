@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // RecordedReply is the reply to one command on a node's keys.
@@ -41,7 +42,7 @@ func Recorded(s *Store, timeout time.Duration, rewrite Rewrite) (*Store, *Record
 	recorder := &Recorder{Client: s.client.redis, rewrite: rewrite, replies: make(map[core.NodeID]chan RecordedReply)}
 	t := &Store{
 		timing: s.timing, keys: s.keys, log: s.log, presenceMS: s.presenceMS, reservedTTLMS: s.reservedTTLMS, attemptMS: s.attemptMS, ctx: s.ctx, cancel: s.cancel,
-		client: newClient(s.ctx, recorder, s.client.cluster, timeout, func(bool) {}),
+		client: newClient(s.ctx, recorder, s.client.cluster, timeout, func(bool) {}, func(store.ErrorClass) {}),
 	}
 	t.recent.keep = s.timing.Retention
 	t.incarnation.base, t.incarnation.maxJob = time.Now(), s.timing.Job

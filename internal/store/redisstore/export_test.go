@@ -4,6 +4,14 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
+// The classes of errors, and errors of this package, for tests that check them.
+var (
+	ClassOf      = classOf
+	ClassOfReply = classOfReply
+	ErrTimeout   = errTimeout
+	ErrLate      = errLate
+)
+
 // WaitForReleases waits until all queued releases are done.
 func (s *Store) WaitForReleases() { s.releases.work.Wait() }
 

@@ -59,20 +59,21 @@ func refusesWrites(err error) bool {
 // unavailableReplies are the error replies of a server that answers but cannot serve, by their codes.
 var unavailableReplies = []struct {
 	code    string
+	class   store.ErrorClass
 	meaning store.UnavailableError
 }{
-	{"LOADING", "the shared store is still loading its data"},
-	{"READONLY", "the shared store is a replica and takes no writes"},
-	{"OOM", "the shared store is full and takes no writes"},
-	{"MISCONF", "the shared store cannot write to its disk and takes no writes"},
-	{"CLUSTERDOWN", "the shared store is a cluster without all its slots"},
-	{"MASTERDOWN", "the shared store is a replica that has lost its primary"},
-	{"NOREPLICAS", "the shared store has lost its replicas and takes no writes"},
-	{"TRYAGAIN", "the shared store is moving its data"},
-	{"BUSY", "the shared store is busy with a script"},
-	{"NOAUTH", "the shared store refuses this instance: its password is missing"},
-	{"WRONGPASS", "the shared store refuses this instance: its user or password is wrong"},
-	{"NOPERM", "the shared store refuses this instance: its user lacks permissions"},
+	{"LOADING", store.ErrorLoading, "the shared store is still loading its data"},
+	{"READONLY", store.ErrorReadOnly, "the shared store is a replica and takes no writes"},
+	{"OOM", store.ErrorFull, "the shared store is full and takes no writes"},
+	{"MISCONF", store.ErrorReadOnly, "the shared store cannot write to its disk and takes no writes"},
+	{"CLUSTERDOWN", store.ErrorCluster, "the shared store is a cluster without all its slots"},
+	{"MASTERDOWN", store.ErrorReadOnly, "the shared store is a replica that has lost its primary"},
+	{"NOREPLICAS", store.ErrorReadOnly, "the shared store has lost its replicas and takes no writes"},
+	{"TRYAGAIN", store.ErrorCluster, "the shared store is moving its data"},
+	{"BUSY", store.ErrorBusy, "the shared store is busy with a script"},
+	{"NOAUTH", store.ErrorAuth, "the shared store refuses this instance: its password is missing"},
+	{"WRONGPASS", store.ErrorAuth, "the shared store refuses this instance: its user or password is wrong"},
+	{"NOPERM", store.ErrorAuth, "the shared store refuses this instance: its user lacks permissions"},
 }
 
 // unavailableReplyError is such an error reply, with its meaning.

@@ -36,6 +36,7 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMe
 		return nil, ctx.Err()
 	}
 	if err = convertError(err); err != nil {
+		s.client.countError(err)
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
 	now := s.client.clocks.serverTime(s.client.slotOf(inbox))

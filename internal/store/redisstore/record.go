@@ -46,6 +46,7 @@ type recordUtterance struct {
 	AudioMS   int64  `json:"m"`
 	Continues int64  `json:"c,omitempty"`
 	WaitMS    int64  `json:"w,omitempty"`
+	SegmentMS int64  `json:"s,omitempty"`
 }
 
 // offset is a time in a head, in milliseconds: n >= 0 is n after the creation of the record, n < 0 is -1-n after its last change, a time
@@ -157,6 +158,9 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 		if u.WaitMS > 0 {
 			b = strconv.AppendInt(append(b, `,"w":`...), u.WaitMS, 10)
 		}
+		if u.SegmentationMS > 0 {
+			b = strconv.AppendInt(append(b, `,"s":`...), u.SegmentationMS, 10)
+		}
 		b = append(b, '}')
 	}
 	if j.LastNode != "" {
@@ -208,7 +212,7 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 		AudioRef: b.AudioRef, Options: b.Options, LastNode: b.LastNode,
 	}
 	if u := b.Utterance; u != nil {
-		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS}
+		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS, SegmentationMS: u.SegmentMS}
 	}
 	return job, nil
 }

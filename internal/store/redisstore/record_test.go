@@ -43,7 +43,8 @@ func drawJob(t *rapid.T) *core.Job {
 	if rapid.Bool().Draw(t, "spoken") {
 		j.Utterance = core.Utterance{
 			Turn: rapid.Int64Range(1, 1<<40).Draw(t, "turn"), ID: rapid.SampledFrom([]string{"", "u-1"}).Draw(t, "utterance"),
-			AudioMS: rapid.Int64Range(0, 60_000).Draw(t, "ms"),
+			AudioMS: rapid.Int64Range(0, 60_000).Draw(t, "ms"), WaitMS: rapid.Int64Range(0, 60_000).Draw(t, "wait"),
+			SegmentationMS: rapid.Int64Range(0, 60_000).Draw(t, "segmentation"),
 		}
 	}
 	j.BeginAttempt(unresolvedNow)

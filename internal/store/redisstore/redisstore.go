@@ -36,6 +36,8 @@ type Options struct {
 	Log     *slog.Logger
 	// OnHealth is called when Redis becomes unavailable (false) and when it is available again (true). It may be nil.
 	OnHealth func(up bool)
+	// OnError is called with the class of every call that failed. It must not block, and may be nil.
+	OnError func(store.ErrorClass)
 	// OnEmptied is called when Redis was emptied: nothing that was stored before is known any more. It must not block, and may be nil.
 	OnEmptied func()
 }
@@ -90,6 +92,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.OnHealth == nil {
 		o.OnHealth = func(bool) {}
 	}
+	if o.OnError == nil {
+		o.OnError = func(store.ErrorClass) {}
+	}
 	if o.OnEmptied == nil {
 		o.OnEmptied = func() {}
 	}
@@ -100,7 +105,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, log: o.Log, onEmptied: o.OnEmptied}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth)
+	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)
 	s.recent.keep = o.Timing.Retention
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)

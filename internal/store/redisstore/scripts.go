@@ -198,6 +198,7 @@ func (c *client) runScript(ctx context.Context, s *script, keys []string, args .
 		// It was late, or the estimate of the server's clock is wrong. If there is time left, it is the estimate.
 		c.clocks.reset(slot, now)
 		if retried || !hasTimeLeft(call.earliest()) {
+			c.countError(errLate)
 			return now, reply{}, fmt.Errorf("%s: %w", s.name, errLate)
 		}
 	}

@@ -89,6 +89,7 @@ func (s *Store) readChanges(ctx context.Context, after string) ([]change, string
 	read := s.client.redis.B().Xread().Count(changesPerRead).Block(readBlock.Milliseconds()).Streams().Key(s.keys.changes()).Id(after).Build()
 	streams, err := s.client.redis.Do(ctx, read).AsXRead()
 	if err = convertError(err); err != nil {
+		s.client.countError(err)
 		return nil, "", fmt.Errorf("changes: %w", err)
 	}
 	entries := streams[s.keys.changes()]
