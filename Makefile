@@ -172,6 +172,7 @@ bench-guards: redis ## whether work that is not dispatch delays dispatch: ModelH
 	$(GO) test -count=1 -timeout 30m -v ./bench/guards -judge -rounds 10 -window 2s -rate 1000 -silent-for 1m -redis
 	$(GO) test -count=1 -timeout 10m -v -run TestFailingNode ./internal/scheduler -ejection-for 1m
 	$(GO) test -count=1 -timeout 10m -v -run TestStatsLeaderKilled ./internal/drill -leader-rounds 5
+	$(GO) test -count=1 -timeout 20m -v -run TestHostileLabels ./internal/server -hostile 1000000
 
 .PHONY: bench
 bench: ## the benchmarks whose results are in docs/benchmarks.md
