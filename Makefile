@@ -40,9 +40,14 @@ redis: ## install redis-server, which the tests start for themselves, where it i
 	  { echo "the tests need Redis 7.0 or newer; this is: $$(redis-server --version)" >&2; exit 1; }
 
 .PHONY: promtool
-promtool: ## install promtool, with which the tests check the alerts, where it is missing
-	@command -v promtool >/dev/null || $(APT) prometheus prometheus || \
-	  { echo 'Install promtool, which is part of Prometheus, and put it on PATH.' >&2; exit 1; }
+promtool: ## install Prometheus with promtool, with which the tests check the alerts and dashboards, where it is missing
+	@set -e; \
+	{ command -v promtool && command -v prometheus; } >/dev/null || $(APT) prometheus prometheus || \
+	  { echo 'Install Prometheus 2.42 or newer and put prometheus and promtool on PATH; it need not run: the tests start their own.' >&2; exit 1; }
+
+.PHONY: dashboards
+dashboards: ## write deploy/grafana/*.json from the descriptions in deploy/grafana/gen
+	$(GO) run ./deploy/grafana/gen
 
 .PHONY: haproxy
 haproxy: ## install haproxy, which the tests start with our configuration, where it is missing
@@ -60,11 +65,12 @@ python: ## install python3, with which the tests run the programs in Python, whe
 	@command -v python3 >/dev/null || $(APT) python3 || \
 	  { echo 'Install Python 3.9 or newer and put python3 on PATH.' >&2; exit 1; }
 
-# Sessions and nodes in JavaScript: those of the tests of internal/interop, and the examples. package-lock.json pins their dependencies.
-JS := internal/interop/js examples/javascript
+# Programs in JavaScript: sessions and nodes of the tests of internal/interop, the examples, and the check of the dashboards against the
+# types of Grafana. package-lock.json pins their dependencies.
+JS := internal/interop/js examples/javascript deploy/grafana/check
 
 .PHONY: interop
-interop: $(JS:%=%/node_modules/.package-lock.json) python-websockets ## install the dependencies of the sessions and nodes in JavaScript and Python (needs Node.js 20)
+interop: $(JS:%=%/node_modules/.package-lock.json) python-websockets ## install the dependencies of the programs in JavaScript and Python (needs Node.js 20)
 
 %/node_modules/.package-lock.json: %/package.json %/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' || \

@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"internal/session", "internal/nodeconn"},
 	{"internal/server"},
 	{"internal/scheduler"},
-	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile"},
+	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile", "deploy/grafana/gen"},
 	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement", "bench/guards"},
 }
 

@@ -15,7 +15,14 @@ if [ "${1:-}" = --force ]; then
 fi
 here=$(dirname "$0")
 dir=${1:-$here/secrets}
+
+random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
+hash() { printf '%s' "$1" | sha256sum | cut -d' ' -f1; }
+grafana() { printf 'GF_SECURITY_ADMIN_PASSWORD=%s\n' "$(random)" >"$dir/grafana.env"; }
+
+umask 077
 if [ -e "$dir/lingua.toml" ] && [ -z "$force" ]; then
+  [ -e "$dir/grafana.env" ] || grafana # it was added later
   echo "$dir has keys already; they were left as they are (--force changes them)" >&2
   exit 0
 fi
@@ -23,13 +30,9 @@ for program in openssl sha256sum od; do
   command -v "$program" >/dev/null || { echo "keys.sh needs $program" >&2; exit 1; }
 done
 
-random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
-hash() { printf '%s' "$1" | sha256sum | cut -d' ' -f1; }
-
 operator=$(random) metrics=$(random) node=$(random) session=$(random) cluster=$(random) callback=$(random)
 redis=$(random) redis_admin=$(random)
 
-umask 077
 mkdir -p "$dir"
 chmod 700 "$dir"
 
@@ -75,6 +78,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
   -keyout "$dir/redis.key" -out "$dir/redis.crt" 2>/dev/null
 
 printf 'LINGUA_TOKEN=%s\n' "$node" >"$dir/node.env"
+grafana
 printf '%s' "$operator" >"$dir/operator.key"
 printf '%s' "$metrics" >"$dir/metrics.key"
 chmod 644 "$dir/lingua.toml" "$dir/redis.conf" "$dir/redis.crt" "$dir/redis.key" "$dir/metrics.key"

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -73,7 +74,7 @@ type alert struct {
 	Alert, Expr string
 	For         string
 	Labels      struct{ Severity string }
-	Annotations struct{ Summary, Runbook string }
+	Annotations struct{ Summary, Runbook, Dashboard string }
 }
 
 // rules returns all alerts.
@@ -96,7 +97,9 @@ var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)
 // metrics returns the metrics of a scheduler, and those that Prometheus adds, with their labels.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
-	s, err := scheduler.New(t.Context(), config.Default(), wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
+	cfg := config.Default()
+	cfg.Scheduler.ModelHub.URL = "http://127.0.0.1:1/v1/services" // with one there are metrics of the catalog
+	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,6 +187,8 @@ func TestAlertsMatchExistingLabelValues(t *testing.T) {
 		"job":     func(v string) bool { return v == "lingua" },
 		"outcome": func(v string) bool { return slices.Contains([]string{"accepted", "refused", "result", "error"}, v) },
 		"result":  func(v string) bool { return v == "delivered" },
+		"health":  func(v string) bool { return v == "ejected" },
+		"ready":   func(v string) bool { return v == "0|1" },
 		"code": func(v string) bool {
 			return regexp.MustCompile(`^(1\d{3}|4[45]\d{2})(\|(1\d{3}|4[45]\d{2}))*$`).MatchString(v)
 		},
@@ -212,33 +217,36 @@ func TestAlertsAreComplete(t *testing.T) {
 		if want := "docs/alerts.md#" + strings.ToLower(a.Alert); a.Annotations.Runbook != want || a.Annotations.Summary == "" {
 			t.Errorf("%s: runbook %q, want %s; summary %q", a.Alert, a.Annotations.Runbook, want, a.Annotations.Summary)
 		}
+		if uid, ok := strings.CutPrefix(a.Annotations.Dashboard, "/d/"); !ok || !slices.Contains(dashboardUIDs(t), uid) {
+			t.Errorf("%s: there is no dashboard %q", a.Alert, a.Annotations.Dashboard)
+		}
 		if _, err := time.ParseDuration(a.For); a.For != "" && err != nil {
 			t.Errorf("%s: %v", a.Alert, err)
 		}
 	}
 }
 
-// TestAudioAlertMatchesTheBuffer checks that the alert fires at four fifths of the configured limit, which it has as a
-// number.
-func TestAudioAlertMatchesTheBuffer(t *testing.T) {
+// TestThresholdsMatchTheConfiguration checks the alerts that have a limit of the configuration as a number.
+func TestThresholdsMatchTheConfiguration(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	limit := c.config(t, "lingua-1").Scheduler.Sessions.AudioBufferMB << 20
-	for _, a := range rules(t) {
-		if a.Alert == "LinguaAudioBufferFull" {
-			var got int
-			if m := regexp.MustCompile(`> (\d+)$`).FindStringSubmatch(a.Expr); m != nil {
-				for _, digit := range m[1] {
-					got = 10*got + int(digit-'0')
-				}
-			}
-			if want := limit * 4 / 5; got != want {
-				t.Errorf("it fires at %d bytes, want %d, four fifths of %d", got, want, limit)
-			}
-			return
+	cfg := c.config(t, "lingua-1").Scheduler
+	const longestStatsInterval = 10 // the validation of scheduler.stats.interval_seconds allows no more
+	for name, want := range map[string]int{
+		"LinguaAudioBufferFull": cfg.Sessions.AudioBufferMB << 20 * 4 / 5,
+		"LinguaStatsStale":      3 * longestStatsInterval,
+		"LinguaCatalogStale":    20 * int(cfg.ModelHub.RefreshSeconds.Duration().Seconds()),
+	} {
+		i := slices.IndexFunc(rules(t), func(a alert) bool { return a.Alert == name })
+		if i < 0 {
+			t.Errorf("there is no alert %s", name)
+			continue
+		}
+		expr := rules(t)[i].Expr
+		if !strings.HasSuffix(expr, fmt.Sprintf(" > %d", want)) {
+			t.Errorf("%s fires at %s, want %d", name, expr, want)
 		}
 	}
-	t.Error("there is no such alert")
 }
 
 func TestPrometheusScrapesEveryInstance(t *testing.T) {

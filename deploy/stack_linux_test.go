@@ -33,13 +33,18 @@ type composeStack struct {
 	redis       *redistest.Server
 }
 
-// TestComposeStackRuns starts all services, runs a job, and stops an instance.
-func TestComposeStackRuns(t *testing.T) {
-	t.Parallel()
-	s := &composeStack{
+func newComposeStack(t *testing.T) *composeStack {
+	t.Helper()
+	return &composeStack{
 		t: t, compose: compose(t), keys: secrets(t),
 		instances: make(map[string]*process), urls: make(map[string]string), nodes: make(map[string]*process),
 	}
+}
+
+// TestComposeStackRuns starts all services, runs a job, and stops an instance.
+func TestComposeStackRuns(t *testing.T) {
+	t.Parallel()
+	s := newComposeStack(t)
 	binary := built(t)
 	s.startInstances(binary, s.startRedis())
 	s.startBalancer()
@@ -123,36 +128,49 @@ func (s *composeStack) checkRedisUser() {
 	}
 }
 
-// startInstances runs the schedulers, each on a free port.
-func (s *composeStack) startInstances(binary, redis string) {
+// startInstances runs the schedulers, each on a free port, with more variables if there are any.
+func (s *composeStack) startInstances(binary, redis string, more ...string) {
 	s.t.Helper()
 	for _, name := range s.compose.servicesRunning("serve") {
-		service := s.compose.Services[name]
-		var environ []string
-		for _, v := range runEnvironment(s.t, service) {
-			if !strings.HasPrefix(v, "LINGUA_SERVER_ADVERTISE_URL=") {
-				environ = append(environ, strings.Replace(v, "//redis:6379", "//"+redis, 1))
+		s.startInstance(binary, redis, name, append([]string{"LINGUA_SERVER_PORT=0"}, more...)...)
+	}
+	for name := range s.instances {
+		s.waitForAddress(name)
+	}
+}
+
+// startInstance runs one scheduler with more variables than it has in the composition.
+func (s *composeStack) startInstance(binary, redis, name string, more ...string) {
+	s.t.Helper()
+	service := s.compose.Services[name]
+	var environ []string
+	for _, v := range runEnvironment(s.t, service) {
+		if !strings.HasPrefix(v, "LINGUA_SERVER_ADVERTISE_URL=") {
+			environ = append(environ, strings.Replace(v, "//redis:6379", "//"+redis, 1))
+		}
+	}
+	environ = append(append(environ, "LINGUA_SERVER_HOST=127.0.0.1"), more...)
+	args := slices.Clone(service.Command)
+	for i := range args {
+		args[i] = strings.Replace(args[i], "/run/secrets", s.keys, 1)
+	}
+	s.instances[name] = startProcess(s.t, name, environ, binary, args...)
+}
+
+// waitForAddress waits until a scheduler has logged the address at which it listens.
+func (s *composeStack) waitForAddress(name string) {
+	s.t.Helper()
+	p := s.instances[name]
+	waitUntil(s.t, "waiting for "+name+" to listen", p, func() error {
+		for line := range strings.Lines(p.outputText()) {
+			var event struct{ Msg, Address string }
+			if json.Unmarshal([]byte(line), &event) == nil && event.Msg == "listening" {
+				s.urls[name] = "http://" + event.Address
+				return nil
 			}
 		}
-		environ = append(environ, "LINGUA_SERVER_HOST=127.0.0.1", "LINGUA_SERVER_PORT=0")
-		args := slices.Clone(service.Command)
-		for i := range args {
-			args[i] = strings.Replace(args[i], "/run/secrets", s.keys, 1)
-		}
-		s.instances[name] = startProcess(s.t, name, environ, binary, args...)
-	}
-	for name, p := range s.instances {
-		waitUntil(s.t, "waiting for "+name+" to listen", p, func() error {
-			for line := range strings.Lines(p.outputText()) {
-				var event struct{ Msg, Address string }
-				if json.Unmarshal([]byte(line), &event) == nil && event.Msg == "listening" {
-					s.urls[name] = "http://" + event.Address
-					return nil
-				}
-			}
-			return errors.New("it has not logged its address")
-		})
-	}
+		return errors.New("it has not logged its address")
+	})
 }
 
 // startBalancer runs haproxy if it is installed.

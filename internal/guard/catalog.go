@@ -81,6 +81,9 @@ func NewCatalog(o CatalogOptions) (*Catalog, error) {
 	if o.URL == "" {
 		return c, nil
 	}
+	for _, result := range []string{"ok", "not_modified", "error", "skipped"} { // rates begin at zero
+		o.Metrics.CatalogRefreshes.WithLabelValues("list", result)
+	}
 	var err error
 	if c.url, err = url.Parse(o.URL); err != nil {
 		return nil, errors.New("scheduler.model_hub.url: is not a URL")

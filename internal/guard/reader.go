@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -21,6 +22,7 @@ type Reader struct {
 	generator *Generator
 	kind      string // of the store
 	log       *slog.Logger
+	since     time.Time // when it was made
 
 	current   atomic.Pointer[answer] // nil: there was none yet
 	reachable atomic.Bool            // the store answered the last read
@@ -29,7 +31,7 @@ type Reader struct {
 
 // NewReader makes a reader of the snapshots in a store of a kind. If there is none, the generator computes one.
 func NewReader(st store.Stats, generator *Generator, kind string, log *slog.Logger) *Reader {
-	return &Reader{stats: st, generator: generator, kind: kind, log: log, wanted: make(chan struct{}, 1)}
+	return &Reader{stats: st, generator: generator, kind: kind, log: log, since: time.Now(), wanted: make(chan struct{}, 1)}
 }
 
 // answer is a snapshot as a request gets it, but for what depends on the time of the request.
@@ -39,6 +41,8 @@ type answer struct {
 	rest []byte        // the encoded snapshot, without its opening brace and the fields of StatsAge
 	age  time.Duration // at read
 	read time.Time
+
+	coverage telemetry.Coverage
 }
 
 const (
@@ -141,5 +145,5 @@ func newAnswer(snap store.Snapshot, s *wire.Stats) *answer {
 	body, _ := json.Marshal(s)                // of plain fields: it cannot fail
 	live, _ := json.Marshal(&wire.StatsAge{}) // the first fields of the snapshot
 	rest := bytes.TrimPrefix(body, append(live[:len(live)-1], ','))
-	return &answer{id: snap.SnapshotID, made: s.GeneratedMS, rest: rest, age: snap.Age, read: time.Now()}
+	return &answer{id: snap.SnapshotID, made: s.GeneratedMS, rest: rest, age: snap.Age, read: time.Now(), coverage: coverageOf(s)}
 }

@@ -215,6 +215,9 @@ func TestStatsWithoutSnapshot(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
+		if age := in.reader.Age(); age != time.Since(began) {
+			t.Errorf("without a snapshot the age is %v, want the %v since the start", age, time.Since(began))
+		}
 		if n := generations.Load(); n != 3 {
 			t.Errorf("%d snapshots were computed in 90 seconds, want one every 30", n)
 		}
@@ -246,6 +249,9 @@ func TestSnapshotStaysWithoutStore(t *testing.T) {
 		during := wantAnswer(t, in.reader)
 		if !during.Stale || during.Store.Reachable || during.AgeMS < 2*60*1000 || during.GeneratedMS < before.GeneratedMS {
 			t.Errorf("during: %+v of %d", during.StatsAge, during.GeneratedMS)
+		}
+		if age := in.reader.Age(); age.Milliseconds() != during.AgeMS {
+			t.Errorf("the age is %v, the snapshot says %d ms", age, during.AgeMS)
 		}
 		st.down.Store(false)
 		time.Sleep(15 * time.Second)

@@ -26,6 +26,9 @@ func (s *Scheduler) registerMetrics() {
 	if s.guards.catalog.State().Configured {
 		s.registerCatalogMetrics()
 	}
+	s.Metrics.Registry.MustRegister(telemetry.NewCoverage(s.stats.reader.Coverage))
+	s.Metrics.RegisterGauge("lingua_stats_age_seconds", "Since the statistics that this instance serves were computed, or since it started if it has none.",
+		func() float64 { return s.stats.reader.Age().Seconds() })
 	s.Metrics.RegisterCounter("lingua_observations_dropped_total", "Attempts and jobs that ended too fast to be counted in the statistics.",
 		func() float64 { return float64(s.stats.counter.Dropped()) })
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",

@@ -35,7 +35,7 @@ func New() *Metrics {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	own := &index{Registry: reg, byName: make(map[string]prometheus.Collector)}
 	f := factory{own}
-	return &Metrics{
+	m := &Metrics{
 		Registry: reg,
 		index:    own,
 		Closes: f.counterVec("lingua_socket_closes_total",
@@ -53,6 +53,8 @@ func New() *Metrics {
 		Bus:      newBus(f),
 		Stats:    newStats(f),
 	}
+	m.startAtZero()
+	return m
 }
 
 // RegisterGauge registers a gauge that is read at each scrape.

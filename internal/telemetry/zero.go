@@ -1,0 +1,39 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// startAtZero makes the series whose labels are known and few. Without them the first event would make a series that begins at one, in which
+// increase() and rate() see nothing, and a panel of Grafana would be empty until then.
+func (m *Metrics) startAtZero() {
+	zero(m.NodeRegistration, "new", "again", "refused", "revoked", "error")
+	zero(m.NodeSelection, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed))
+	zero(m.Refusals, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed), string(wire.SchedulerDependencyDown))
+	zero(m.Deliveries, "busy", "refused", "unknown")
+	for _, reason := range []core.Reason{
+		core.ReasonACKTimeout, core.ReasonAttemptTimeout, core.ReasonDeliveryRefused, core.ReasonDeliveryUnknown,
+		core.ReasonNodeBusy, core.ReasonNodeFailed, core.ReasonNodeLost, core.ReasonModelNotAvailable,
+	} {
+		zero(m.Retries, string(reason))
+	}
+	for _, reason := range core.AdmissionReasons() {
+		m.Admissions.WithLabelValues("ejected", string(reason))
+		m.Admissions.WithLabelValues("readmitted", string(reason))
+	}
+	zero(m.Orphans, "orphan", "stray", "rebound", "takeover")
+	zero(m.Events, "started", "resumed", "revived", "superseded", "ended", "abandoned", "terminated")
+	zero(m.Messages, "partial", "speech")
+	zero(m.Takeovers, "instance", "node", "job")
+	zero(m.StoreLost, "record", "lease")
+}
+
+// zero makes the series of a counter with one label.
+func zero(c *prometheus.CounterVec, values ...string) {
+	for _, v := range values {
+		c.WithLabelValues(v)
+	}
+}
