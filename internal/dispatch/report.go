@@ -150,13 +150,13 @@ func (p *Reports) RecordPartial(id core.JobID, attempt int) {
 }
 
 // MayUseAudio reports whether the sender of a report may read the audio of the job and upload its speech, as far as this instance knows:
-// the node is registered, and no other node holds the job. It does not ask the store.
+// the node is registered, and neither was its attempt given up nor does another node hold the job. It does not ask the store.
 func (p *Reports) MayUseAudio(r *Report) bool {
 	if p.fleet.Node(r.Node) == nil {
 		return false
 	}
 	job := p.inFlight.record(r.Job)
-	return job == nil || isHolder(job, r)
+	return job == nil || isHolder(job, r) && job.State != core.StateRetrying
 }
 
 // CheckHolder reports whether the sender of a report holds the job now. It returns an error if the sender never held that
