@@ -47,7 +47,7 @@ func (r *runner) start(job *core.Job, reservedAt time.Time, c caller) *jobRun {
 	entry := r.inFlight.add(&inFlightJob{
 		id: job.ID, deadline: now.Add(r.cfg.JobTimeout), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout),
 	})
-	return &jobRun{runner: r, entry: entry, job: job, reservedAt: reservedAt, caller: c}
+	return &jobRun{runner: r, entry: entry, job: job, reservedAt: reservedAt, caller: c, trace: r.cfg.Tracer.Of(job.ID)}
 }
 
 // resume makes a run of a job that was recorded earlier, by this instance or another.
@@ -60,7 +60,7 @@ func (r *runner) resume(job *core.Job) *jobRun {
 
 // resumeEntry makes a run of a job that is in flight here.
 func (r *runner) resumeEntry(job *core.Job, entry *inFlightJob) *jobRun {
-	j := &jobRun{runner: r, entry: entry, job: job}
+	j := &jobRun{runner: r, entry: entry, job: job, trace: r.cfg.Tracer.Of(job.ID)}
 	for _, past := range job.History {
 		if !past.Ended.IsZero() {
 			j.exclude(past.Holder, past.Reason)
@@ -191,7 +191,7 @@ func (r *runner) jobEnded(applied *store.Applied) {
 		return
 	}
 	took := job.Updated.Sub(job.Created)
-	r.metrics.ObserveJobEnd(job.State, took)
+	r.metrics.ObserveJobEnd(job.State, took, r.cfg.Tracer.Of(job.ID).ExemplarID())
 	r.cfg.Observer.JobEnded(job)
 	if job.State == core.StateDone {
 		took := job.Updated.Sub(job.History[len(job.History)-1].Started)

@@ -32,6 +32,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -60,6 +61,7 @@ type Scheduler struct {
 	receiver  *bus.Receiver
 	follower  *fleet.Follower
 	caller    *callback.Caller
+	tracer    *tracing.Tracer // nil: tracing is off
 	recorders
 
 	guards      *guards
@@ -103,6 +105,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, log); err != nil {
 		return nil, err
 	}
+	if s.tracer, err = s.newTracer(&c.Tracing, instance); err != nil {
+		return nil, errors.Join(err, s.Store.Close())
+	}
 	s.revocations = newRevocations(s.credentials, s.Store, log)
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
@@ -117,14 +122,14 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	sessionCfg := sessionConfig(c, instance)
-	sessionCfg.Revocations = s.revocations
+	sessionCfg.Revocations, sessionCfg.Tracer = s.revocations, s.tracer
 	directory := session.NewDirectory(sessionCfg, s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
-		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
+		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), Tracer: s.tracer,
 	})
 	s.stats = newStats(&c.Stats, c.OutlierEjection, instance, s.Store, s.Fleet, s.Bus, s.sharesStore(), s.Metrics, s.events, log)
 	dispatchCfg := dispatchConfig(c, instance)
-	dispatchCfg.Observer = s.stats.counter
+	dispatchCfg.Observer, dispatchCfg.Tracer = s.stats.counter, s.tracer
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
@@ -221,6 +226,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.guards.run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })
 	background.Go(func() { s.audit.Run(loops, s.Store) })
+	background.Go(func() { s.tracer.Run(loops) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}

@@ -273,7 +273,7 @@ func (s *sessionServer) handleUtteranceStart(conn *session.Connection, in *wire.
 	if e != nil {
 		return e
 	}
-	return conn.Begin(in.UtteranceID, src, core.RequestID(in.RequestID))
+	return conn.BeginTraced(in.UtteranceID, src, core.RequestID(in.RequestID), in.Traceparent)
 }
 
 // maxSessionRequestID is the maximum length of a request id in a session: further parts append a number to it.

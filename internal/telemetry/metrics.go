@@ -25,6 +25,7 @@ type Metrics struct {
 	Sessions
 	Bus
 	Stats
+	Traces
 }
 
 // New makes the metrics and their registry.
@@ -48,6 +49,7 @@ func New() *Metrics {
 		Sessions: newSessions(f),
 		Bus:      newBus(f),
 		Stats:    newStats(f),
+		Traces:   newTraces(f),
 	}
 }
 
