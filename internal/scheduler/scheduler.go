@@ -61,7 +61,6 @@ type Scheduler struct {
 	receiver  *bus.Receiver
 	follower  *fleet.Follower
 	caller    *callback.Caller
-	tracer    *tracing.Tracer // nil: tracing is off
 	recorders
 
 	guards      *guards
@@ -70,10 +69,11 @@ type Scheduler struct {
 	stats       *stats
 }
 
-// recorders write the logs of the store.
+// recorders write the logs of the store, and the traces.
 type recorders struct {
 	events *events.Recorder
 	audit  *audit.Recorder
+	tracer *tracing.Tracer // nil: tracing is off
 }
 
 // process says which program this is, and since when it runs.

@@ -14,6 +14,7 @@ func (t *Trace) JobEnded(job *core.Job) {
 		return
 	}
 	began := job.Created.Add(-time.Duration(job.Utterance.WaitMS) * time.Millisecond)
+	end := sinceCreation(job, job.Updated)
 	failure := ""
 	if job.State != core.StateDone {
 		failure = string(job.Reason)
@@ -23,7 +24,7 @@ func (t *Trace) JobEnded(job *core.Job) {
 		t.phases(job, job.Created, t.Wait())
 		return
 	}
-	root := Span{ID: t.root, Name: SpanJob, Start: began, End: job.Updated, Error: failure, Attrs: append(specAttrs(&job.Spec, job.ID),
+	root := Span{ID: t.root, Name: SpanJob, Start: began, End: end, Error: failure, Attrs: append(specAttrs(&job.Spec, job.ID),
 		Text(AttrState, job.State.String()), Number(AttrAttempt, job.Attempt), Number(AttrBytes, len(job.Result)))}
 	if job.Utterance.Turn > 0 {
 		root.Name = SpanUtterance
@@ -38,22 +39,27 @@ func (t *Trace) phases(job *core.Job, from time.Time, parent SpanID) {
 	id := t.Retry("") // of the attempts that the history has lost
 	for i := range job.History {
 		a := &job.History[i]
-		if i > 0 || a.Started.After(from) {
-			t.export(Span{ID: id, Parent: parent, Name: SpanRetry, Start: from, End: a.Started}, 0)
+		began, end := sinceCreation(job, a.Started), sinceCreation(job, job.Updated)
+		if !a.Ended.IsZero() {
+			end = sinceCreation(job, a.Ended)
 		}
-		end := a.Ended
-		if end.IsZero() {
-			end = job.Updated
+		if i > 0 || began.After(from) {
+			t.export(Span{ID: id, Parent: parent, Name: SpanRetry, Start: from, End: began}, 0)
 		}
 		t.export(Span{
-			ID: t.Attempt(a.Token), Parent: parent, Name: SpanAttempt, Start: a.Started, End: end, Error: string(a.Reason),
+			ID: t.Attempt(a.Token), Parent: parent, Name: SpanAttempt, Start: began, End: end, Error: string(a.Reason),
 			Attrs: []Attr{Text(AttrNode, a.Node), Number(AttrAttempt, a.Attempt)},
 		}, 0)
 		from, id = end, t.Retry(a.Token)
 	}
-	if job.Updated.After(from) || endedInRetry(job) {
-		t.export(Span{ID: id, Parent: parent, Name: SpanRetry, Start: from, End: job.Updated, Error: string(job.Reason)}, 0)
+	if end := sinceCreation(job, job.Updated); end.After(from) || endedInRetry(job) {
+		t.export(Span{ID: id, Parent: parent, Name: SpanRetry, Start: from, End: end, Error: string(job.Reason)}, 0)
 	}
+}
+
+// sinceCreation returns a time of a record as the latency of its result counts it: in whole milliseconds since the creation.
+func sinceCreation(job *core.Job, at time.Time) time.Time {
+	return job.Created.Add(at.Sub(job.Created).Truncate(time.Millisecond))
 }
 
 // endedInRetry reports whether a job ended after its last attempt, perhaps in the same millisecond.
