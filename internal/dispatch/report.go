@@ -193,7 +193,7 @@ func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
 	case !applied.Outcome.Stands():
 		return p.fence("done", &r, applied.Outcome, applied.Job)
 	}
-	if trace := p.runner.cfg.Tracer.Of(r.Job); trace.Sampled() {
+	if trace := p.runner.traceOf(r.Job); trace.Sampled() {
 		traceApply(trace, trace.Attempt(applied.Job.Token), began, core.EventDone, &applied, nil)
 		p.runner.traceOutcome(&applied)
 	}

@@ -35,16 +35,17 @@ type Request struct {
 	// Steps has the steps of the trace before the dispatch; nil: there are none.
 	Steps *tracing.Steps
 
-	since time.Time // when the request began to wait for a free slot; zero: it does not wait
+	trace *tracing.Trace // of the job; nil: tracing is off
+	since time.Time      // when the request began to wait for a free slot; zero: it does not wait
 }
 
 // Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job, however often it is
 // sent. The error, if any, is a *wire.Error.
 func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
 	began := time.Now()
-	trace := d.trace(&r)
+	d.beginTrace(&r)
 	p, err := d.dispatch(ctx, &r)
-	d.metrics.ObserveDispatch(time.Since(began), err != nil, exemplarOf(trace, &r, err != nil))
+	d.metrics.ObserveDispatch(time.Since(began), err != nil, r.exemplar(err != nil))
 	if err != nil {
 		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
 		d.cfg.Observer.RequestRefused(r.Direction, err.Code)
@@ -126,7 +127,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	if r.UntilPlaced {
 		c = callerUntilPlaced
 	}
-	placed, refusal := d.runner.start(job, reserved.reservedAt, c).run(d.tasks.Context()) // the caller may leave; the job continues
+	placed, refusal := d.runner.start(job, reserved.reservedAt, c, r.trace).run(d.tasks.Context()) // the caller may leave; the job continues
 	if refusal == nil && previous != "" {
 		d.metrics.CountSuccession(placed.Node == previous)
 	}

@@ -11,24 +11,34 @@ import (
 
 // This file has what the trace of a job records on its way through this package.
 
-// trace returns the trace of the request's job, and begins to record the steps of the request in it. It returns nil if tracing is off.
-func (d *Dispatcher) trace(r *Request) *tracing.Trace {
+// beginTrace finds the trace of a request's job, and begins to record the steps of the request in it.
+func (d *Dispatcher) beginTrace(r *Request) {
 	if d.cfg.Tracer == nil {
-		return nil
+		return
 	}
-	trace := d.cfg.Tracer.Of(r.Job())
+	r.trace = d.cfg.Tracer.Of(r.Job())
 	if r.Steps == nil {
-		r.Steps = trace.Steps()
+		r.Steps = r.trace.Steps()
 	}
-	return trace
 }
 
-// exemplarOf returns the id of the trace of a request for the metrics. A request over HTTP that was refused has no trace.
-func exemplarOf(trace *tracing.Trace, r *Request, refused bool) string {
+// exemplar returns the id of the trace of a request for the metrics. A request over HTTP that was refused has no trace.
+func (r *Request) exemplar(refused bool) string {
 	if refused && r.Utterance.Turn == 0 {
 		return ""
 	}
-	return trace.ExemplarID()
+	return r.trace.ExemplarID()
+}
+
+// traceOf returns the trace of a job, which need not be in flight here; nil if tracing is off.
+func (r *runner) traceOf(id core.JobID) *tracing.Trace {
+	if r.cfg.Tracer == nil {
+		return nil
+	}
+	if f := r.inFlight.get(id); f != nil && f.trace != nil {
+		return f.trace
+	}
+	return r.cfg.Tracer.Of(id)
 }
 
 // codeOf returns the code of an error; empty if there is none.
@@ -50,11 +60,11 @@ func storeFailure(err error) string {
 // traceOutcome exports the phases of a job if a step has decided its end.
 func (r *runner) traceOutcome(applied *store.Applied) {
 	if r.cfg.Tracer != nil && applied.Outcome == store.Decided && applied.Job.State.Terminal() {
-		r.cfg.Tracer.Of(applied.Job.ID).JobEnded(applied.Job)
+		r.traceOf(applied.Job.ID).JobEnded(applied.Job)
 	}
 }
 
-// traceApply records a step on the record of a job, made in the attempt that token names, or after it.
+// traceApply records a step on the record of a job, as a child of a span.
 func traceApply(trace *tracing.Trace, parent tracing.SpanID, began time.Time, event core.Event, applied *store.Applied, err error) {
 	span := tracing.Span{Parent: parent, Name: tracing.SpanApply, Start: began, End: time.Now(), Error: storeFailure(err)}
 	span.Attrs = []tracing.Attr{tracing.Text(tracing.AttrEvent, event.String())}
@@ -87,7 +97,7 @@ func (j *jobRun) traceDelivery(began time.Time, to *core.Node, result string) {
 
 // traceACK records the acknowledgement of an attempt by its node.
 func (p *Reports) traceACK(r *Report, job *core.Job, began time.Time, err error) {
-	if trace := p.runner.cfg.Tracer.Of(r.Job); trace.Sampled() {
+	if trace := p.runner.traceOf(r.Job); trace.Sampled() {
 		trace.Record(tracing.Span{
 			Parent: trace.Attempt(job.Token), Name: tracing.SpanCommit, Start: began, End: time.Now(), Error: storeFailure(err),
 			Attrs: []tracing.Attr{tracing.Text(tracing.AttrNode, r.Node), tracing.Number(tracing.AttrAttempt, r.Attempt)},

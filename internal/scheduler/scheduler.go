@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -76,6 +77,16 @@ type recorders struct {
 	tracer *tracing.Tracer // nil: tracing is off
 }
 
+// newRecorders makes what writes the logs and the traces.
+func (s *Scheduler) newRecorders(instance core.InstanceID) (err error) {
+	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, s.log)
+	s.audit, err = audit.NewRecorder(audit.Options{Instance: instance, Output: s.cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: s.log})
+	if err == nil {
+		s.tracer, err = s.newTracer(&s.cfg.Scheduler.Tracing, instance)
+	}
+	return err
+}
+
 // process says which program this is, and since when it runs.
 type process struct {
 	version string
@@ -96,17 +107,12 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	}
 	instance := s.newIncarnation()
 
-	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, log)
-	s.audit, err = audit.NewRecorder(audit.Options{Instance: instance, Output: cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: log})
-	if err != nil {
+	if err = s.newRecorders(instance); err != nil {
 		return nil, err
 	}
 	var emptied restorer
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, log); err != nil {
 		return nil, err
-	}
-	if s.tracer, err = s.newTracer(&c.Tracing, instance); err != nil {
-		return nil, errors.Join(err, s.Store.Close())
 	}
 	s.revocations = newRevocations(s.credentials, s.Store, log)
 	busCfg := busConfig(c, instance)
@@ -226,7 +232,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.guards.run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })
 	background.Go(func() { s.audit.Run(loops, s.Store) })
-	background.Go(func() { s.tracer.Run(loops) })
+	background.Go(func() { s.ExportTraces(loops) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -21,7 +23,11 @@ func (s *Scheduler) newTracer(c *config.Tracing, instance core.InstanceID) (*tra
 	return tracing.New(tracing.Options{
 		URL: c.Endpoint, Header: c.TokenHeader, Token: c.Token, SampleRatio: c.SampleRatio, Timeout: c.TimeoutMS.Duration(),
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, ForceAttemptHTTP2: true},
-		Instance:  instance, Version: s.version, Clock: s.Store.Clock,
+		Instance:  instance, Version: s.version,
+		Clock:    func(id core.JobID) time.Time { return s.Store.Clock(id) }, // the store is not open yet
 		Exported: s.Metrics.SpansExported, Dropped: s.Metrics.SpansDropped, Log: s.log,
 	}), nil
 }
+
+// ExportTraces exports the traces of this instance until the context ends. Run does it.
+func (s *Scheduler) ExportTraces(ctx context.Context) { s.tracer.Run(ctx) }

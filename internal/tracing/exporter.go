@@ -201,7 +201,7 @@ func (e *exporter) post(ctx context.Context, batch []*Span) error {
 	resp, err := e.client.Do(req)
 	if err != nil {
 		var failed *url.Error
-		if errors.As(err, &failed) {
+		for errors.As(err, &failed) {
 			err = failed.Err
 		}
 		return &retryableError{text: fmt.Sprintf("the collector cannot be reached: %v", err)}
@@ -219,7 +219,8 @@ func (e *exporter) post(ctx context.Context, batch []*Span) error {
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusBadGateway,
 		resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // a date, which hardly any collector sends, counts as none
-		return &retryableError{text: fmt.Sprintf("the collector answered %d", resp.StatusCode), after: min(time.Duration(max(seconds, 0)), maxRetryAfter) * time.Second}
+		after := time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second
+		return &retryableError{text: fmt.Sprintf("the collector answered %d", resp.StatusCode), after: after}
 	}
 	return fmt.Errorf("the collector answered %d", resp.StatusCode)
 }
