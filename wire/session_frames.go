@@ -107,6 +107,7 @@ type AudioChunk struct {
 	RequestID   string `json:"request_id,omitempty" maxLength:"120" pattern:"^[A-Za-z0-9._:-]+$"`
 	Data        []byte `json:"data,omitempty" doc:"Base64."`
 	IsFinal     bool   `json:"is_final,omitempty" doc:"The utterance ends here."`
+	Traceparent string `json:"traceparent,omitempty" maxLength:"512" doc:"As in utterance_start, if this frame begins an utterance."`
 }
 
 // AudioAck acknowledges all audio frames up to seq.

@@ -125,9 +125,6 @@ func (c *Connection) Begin(id string, src core.Lang, request core.RequestID) *wi
 
 // BeginTraced is Begin with the trace context of the client, which is ignored if it is not valid.
 func (c *Connection) BeginTraced(id string, src core.Lang, request core.RequestID, traceparent string) *wire.Error {
-	if _, valid := wire.ParseTraceparent(traceparent); !valid {
-		traceparent = ""
-	}
 	return c.handleControl(func(s *Session) *wire.Error {
 		in := &s.intake
 		if s.end.requested {
@@ -139,7 +136,7 @@ func (c *Connection) BeginTraced(id string, src core.Lang, request core.RequestI
 		if _, e := s.settings.direction(src); e != nil {
 			return e // and the open utterance stays open
 		}
-		start := &utteranceStart{id: id, src: src, request: request, traceparent: traceparent}
+		start := &utteranceStart{id: id, src: src, request: request, traceparent: validTraceparent(traceparent)}
 		if in.received < in.assigned {
 			in.deferred = start
 			return nil

@@ -19,6 +19,14 @@ func codeOfError(e *wire.Error) string {
 	return string(e.Code)
 }
 
+// validTraceparent returns a trace context of a client; empty if it is not valid.
+func validTraceparent(text string) string {
+	if _, valid := wire.ParseTraceparent(text); !valid {
+		return ""
+	}
+	return text
+}
+
 // awaitPrevious waits until the utterance before was placed, or was not. It reports false when the context ended first.
 func (u *utterance) awaitPrevious(ctx context.Context, previous *utterance, steps *tracing.Steps) bool {
 	step := steps.Begin(tracing.SpanQueue)
