@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,12 +18,15 @@ func validationErrors(c *Config) []string {
 	return all
 }
 
-// rules has, for every check, a change of the defaults that fails it and no other.
-var rules = []struct {
+// rule is a change of the defaults that fails one check.
+type rule struct {
 	key    string
 	name   string
 	change func(*Config)
-}{
+}
+
+// rules has, for every check, a change of the defaults that fails it and no other.
+var rules = []rule{
 	{"store", "unknown", func(c *Config) { c.Store = "sqlite" }},
 	{"store", "without a host", func(c *Config) { c.Store = "redis:///0" }},
 	{"scheduler.phase2.redis.url", "missing", func(c *Config) { c.Scheduler.Phase2.Enabled = true }},
@@ -154,16 +158,6 @@ var rules = []struct {
 	{"scheduler.model_hub.refresh_seconds", "none", func(c *Config) { c.Scheduler.ModelHub.RefreshSeconds = 0 }},
 	{"scheduler.model_hub.timeout_ms", "none", func(c *Config) { c.Scheduler.ModelHub.TimeoutMS = 9 }},
 	{"scheduler.model_hub.token", "two lines", func(c *Config) { c.Scheduler.ModelHub.Token = "a\nb" }},
-	{"scheduler.tracing.otlp_endpoint", "no address", func(c *Config) { c.Scheduler.Tracing.Endpoint = "collector:4318" }},
-	{"scheduler.tracing.otlp_endpoint", "with a user", func(c *Config) { c.Scheduler.Tracing.Endpoint = "https://user:pass@collector/v1/traces" }},
-	{"scheduler.tracing.sample_ratio", "a percentage", func(c *Config) { c.Scheduler.Tracing.SampleRatio = 10 }},
-	{"scheduler.tracing.sample_ratio", "negative", func(c *Config) { c.Scheduler.Tracing.SampleRatio = -0.1 }},
-	{"scheduler.tracing.sample_ratio", "not a number", func(c *Config) { c.Scheduler.Tracing.SampleRatio = math.NaN() }},
-	{"scheduler.tracing.token", "two lines", func(c *Config) { c.Scheduler.Tracing.Token = "a\nb" }},
-	{"scheduler.tracing.token_header", "none", func(c *Config) { c.Scheduler.Tracing.TokenHeader = "" }},
-	{"scheduler.tracing.token_header", "with its value", func(c *Config) { c.Scheduler.Tracing.TokenHeader = "X-Key: 1" }},
-	{"scheduler.tracing.timeout_ms", "too short", func(c *Config) { c.Scheduler.Tracing.TimeoutMS = 9 }},
-	{"scheduler.tracing.tls_ca", "no such file", func(c *Config) { c.Scheduler.Tracing.TLSCA = "/no/such/file" }},
 	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
 }
 
@@ -188,7 +182,7 @@ func TestDefaultsAreValid(t *testing.T) {
 // TestEachRule checks that each change gives one problem, with its key.
 func TestEachRule(t *testing.T) {
 	t.Parallel()
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, tracingRules) {
 		t.Run(r.key+" "+r.name, func(t *testing.T) {
 			t.Parallel()
 			c := Default()
@@ -208,7 +202,7 @@ func TestEachRule(t *testing.T) {
 func TestEveryKeyHasARule(t *testing.T) {
 	t.Parallel()
 	checked := make(map[string]bool)
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, tracingRules) {
 		checked[r.key] = true
 	}
 	c := Default()
