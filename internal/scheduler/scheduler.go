@@ -107,7 +107,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	}
 	instance := s.newIncarnation()
 
-	if err = s.newRecorders(instance); err != nil {
+	if err := s.newRecorders(instance); err != nil {
 		return nil, err
 	}
 	var emptied restorer

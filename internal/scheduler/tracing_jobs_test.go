@@ -5,13 +5,20 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -164,6 +171,37 @@ func TestNoTracesByDefault(t *testing.T) {
 		t.Errorf("the node gets the context %q, and in the header %q", a.Traceparent, header)
 	}
 	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
+}
+
+// TestTracesOverTLS: spans go to a collector whose authority is configured, and to no other.
+func TestTracesOverTLS(t *testing.T) {
+	t.Parallel()
+	collector := new(otlptest.Collector)
+	srv := httptest.NewUnstartedServer(collector)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports the handshakes that we refuse
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		ca       string
+		exported bool
+	}{"trusted": {ca, true}, "not trusted": {"", false}} {
+		t.Run(name, func(t *testing.T) {
+			r := startInstance(t, nil, traceTo(srv.URL, 1), func(c *config.Config) { c.Scheduler.Tracing.TLSCA = test.ca })
+			r.post(http.StatusOK, "/v1/job/done", reportBody(r.dispatchJob("r1")))
+			r.stop()
+			if err := r.awaitEnd(); err != nil {
+				t.Error(err)
+			}
+			exported, dropped := testutil.ToFloat64(r.scheduler.Metrics.SpansExported), testutil.ToFloat64(r.scheduler.Metrics.SpansDropped.WithLabelValues("failed"))
+			if (exported > 0) != test.exported || (dropped > 0) == test.exported {
+				t.Errorf("%v spans were exported, %v failed", exported, dropped)
+			}
+		})
+	}
 }
 
 // TestTraceOfARefusedUtterance: an utterance that no node can take has a trace, too.
