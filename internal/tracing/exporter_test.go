@@ -259,6 +259,27 @@ func TestHangingCollectorDoesNotDelayTheStop(t *testing.T) {
 	})
 }
 
+// TestSlowCollectorDoesNotDelayTheStop: the timeout is that of all last requests together.
+func TestSlowCollectorDoesNotDelayTheStop(t *testing.T) {
+	export(t, func(t *testing.T, e *exporting) {
+		e.setAnswer(func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			case <-time.After(e.tracer.exporter.timeout - time.Second):
+				return response(http.StatusOK, nil), nil
+			}
+		})
+		e.record(3*maxBatch - 1)
+		began := time.Now()
+		e.stop()
+		if took := time.Since(began); took != e.tracer.exporter.timeout {
+			t.Errorf("it stopped after %v, want %v", took, e.tracer.exporter.timeout)
+		}
+		e.want(t, maxBatch, droppedFailed, 2*maxBatch-1)
+	})
+}
+
 func TestTokenInAnotherHeader(t *testing.T) {
 	t.Parallel()
 	e := newExporter(Options{Header: "X-Api-Key", Token: "secret", Instance: "i-1"})
