@@ -186,6 +186,7 @@ bench: ## the benchmarks whose results are in docs/benchmarks.md
 	$(GO) test -run '^$$' -bench 'DecisionGrowth' -benchtime 1x -cpu 1 ./bench
 	$(GO) test -run '^$$' -bench 'DispatchHTTP|BesideHeartbeats' -benchtime 1x -timeout 20m ./bench
 	$(GO) test -run '^$$' -bench 'Lifecycle' ./bench
+	$(GO) test -run '^$$' -bench 'Tracing' -benchtime 1x ./bench
 	$(GO) test -run '^$$' -bench 'Relay|SlowReaders' -benchtime 1x -timeout 10m ./bench/conversations
 
 # What the benchmarks are compared with: a commit, or a directory with another copy of the repository.

@@ -110,7 +110,7 @@ func (c *connection) sendEntry(e *entry, numbered bool) error {
 	case e.final || e.utterance != wire.UtteranceStart{}:
 		return c.send(c.ctx, wire.AudioChunk{
 			Seq: e.seq, UtteranceID: e.utterance.UtteranceID, SrcLang: e.utterance.SrcLang, RequestID: e.utterance.RequestID,
-			Data: e.data, IsFinal: e.final,
+			Data: e.data, IsFinal: e.final, Traceparent: e.utterance.Traceparent,
 		})
 	case numbered:
 		frame := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(e.data)), uint64(e.seq))

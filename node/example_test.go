@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 
 	"github.com/coder/websocket"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -65,7 +67,10 @@ func oneJobScheduler(done func()) http.HandlerFunc {
 			switch typ, _ := wire.TypeOf(text); typ {
 			case "node_register":
 				send(wire.NodeRegisterAck{NodeID: "n-1", Epoch: 1, HeartbeatIntervalMS: 60_000, Status: "registered"})
-				send(wire.JobAssign{JobID: key.JobID, AttemptID: key.AttemptID, SrcLang: "en", TgtLang: "es", Partials: true, Audio: &wire.Audio{}})
+				send(wire.JobAssign{
+					JobID: key.JobID, AttemptID: key.AttemptID, SrcLang: "en", TgtLang: "es", Partials: true, Audio: &wire.Audio{},
+					Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+				})
 				frame, _ := wire.AppendBinary(nil, &wire.BinaryHeader{Kind: wire.KindAudio, ActiveJob: key, Last: true}, []byte{1, 2, 3})
 				_ = conn.Write(ctx, websocket.MessageBinary, frame)
 			case "job_result":
@@ -80,6 +85,36 @@ func oneJobScheduler(done func()) http.HandlerFunc {
 			}
 		}
 	}
+}
+
+// A node that traces: its spans are in the trace of the utterance. A real one exports them with an OTLP exporter.
+func ExampleConfig_tracing() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	scheduler := httptest.NewServer(oneJobScheduler(stop))
+	defer scheduler.Close()
+
+	exporter := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	err := node.Run(ctx, node.Config{
+		URL: scheduler.URL, Slots: 2, Declaration: wire.Declaration{SemanticLangs: []string{"en"}},
+		Log: slog.New(slog.DiscardHandler), TracerProvider: provider,
+	}, func(ctx context.Context, _ *node.Job) (node.Result, error) {
+		_, span := provider.Tracer("my-node").Start(ctx, "asr")
+		defer span.End()
+		return node.Result{TextSrc: "hello", TextTgt: "hola"}, nil
+	})
+	fmt.Println("Run:", err)
+	for _, s := range exporter.GetSpans() {
+		fmt.Println(s.Name, "in", s.SpanContext.TraceID())
+	}
+	// Output:
+	// job_ack
+	// job_result {"text_src":"hello","text_tgt":"hola"}
+	// node_leave
+	// Run: <nil>
+	// asr in 0af7651916cd43dd8448eb211c80319c
+	// node.job in 0af7651916cd43dd8448eb211c80319c
 }
 
 // A node that stops when an operator drains it, after it has finished its jobs. A supervisor then starts the new version.

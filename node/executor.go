@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 var (
@@ -21,6 +23,7 @@ type executor struct {
 	handler   Handler
 	log       *slog.Logger
 	transfers *transferClient
+	tracers   trace.TracerProvider // nil: no spans are made
 
 	ctx      context.Context // of all handlers
 	stop     context.CancelCauseFunc
@@ -28,8 +31,8 @@ type executor struct {
 }
 
 // newExecutor returns an executor. Its handlers may outlast ctx, by the shutdown timeout: cancel ends them.
-func newExecutor(ctx context.Context, h Handler, log *slog.Logger, transfers *transferClient) *executor {
-	e := &executor{handler: h, log: log, transfers: transfers}
+func newExecutor(ctx context.Context, h Handler, log *slog.Logger, transfers *transferClient, tracers trace.TracerProvider) *executor {
+	e := &executor{handler: h, log: log, transfers: transfers, tracers: tracers}
 	e.ctx, e.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	return e
 }
@@ -42,8 +45,12 @@ func (e *executor) start(a *attempt, job *Job, done func(outcome)) {
 		defer cancel(nil)
 		ctx, stop := withDeadline(cancelCtx, a.deadline)
 		defer stop()
+		ctx, endTrace := e.trace(ctx, a)
 		o := failure(a.key, reasonPanic)
-		defer func() { done(o) }() // also if the handler calls runtime.Goexit
+		defer func() { // also if the handler calls runtime.Goexit
+			endTrace(&o)
+			done(o)
+		}()
 		o = e.execute(ctx, a, job)
 	})
 }

@@ -16,7 +16,7 @@ import (
 // execute runs a handler for one attempt and returns its outcome.
 func execute(t *testing.T, timeout time.Duration, h Handler, during func(*executor, *attempt)) outcome {
 	t.Helper()
-	e := newExecutor(t.Context(), h, slog.New(slog.DiscardHandler), nil)
+	e := newExecutor(t.Context(), h, slog.New(slog.DiscardHandler), nil, nil)
 	assign := &wire.JobAssign{JobID: "j-1", AttemptID: 1}
 	a := &attempt{key: wire.ActiveJob{JobID: "j-1", AttemptID: 1}, assign: assign}
 	if timeout > 0 {
@@ -68,7 +68,7 @@ func TestExecutorOutcomes(t *testing.T) {
 func TestHandlersOutlastTheContextOfRun(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
-	e := newExecutor(ctx, nil, nil, nil)
+	e := newExecutor(ctx, nil, nil, nil, nil)
 	if stop(); e.ctx.Err() != nil {
 		t.Error("the context of the handlers ended with that of Run")
 	}

@@ -91,7 +91,7 @@ func (n *Node) Run(ctx context.Context) error {
 		defer transport.CloseIdleConnections()
 		n.http = &http.Client{Transport: transport}
 	}
-	n.executor = newExecutor(ctx, n.handler, n.log, &transferClient{http: n.http, timing: &n.timing})
+	n.executor = newExecutor(ctx, n.handler, n.log, &transferClient{http: n.http, timing: &n.timing}, n.cfg.TracerProvider)
 
 	connectCtx, disconnect := context.WithCancel(context.WithoutCancel(ctx)) // the connection outlasts ctx by the shutdown
 	defer disconnect()

@@ -95,6 +95,8 @@ type Assignment struct {
 	Options    DispatchOptions `json:"options"`
 	DeadlineMS int64           `json:"deadline_ms" doc:"The deadline of the attempt, Unix milliseconds on the scheduler's clock."`
 	TimeoutMS  int64           `json:"timeout_ms" doc:"The same as a duration from now, for nodes with another clock."`
+	// Traceparent is also sent in the header of this name.
+	Traceparent string `json:"traceparent,omitempty" maxLength:"55" doc:"The W3C trace context of the attempt, as in the header of this name. A node that traces continues it; others ignore it."`
 }
 
 // SignatureHeader is the HTTP header of a callback with its signature, "t=<unix>,v1=<hex>": the HMAC-SHA256, under the

@@ -42,6 +42,8 @@ type JobAssign struct {
 	Partials   bool            `json:"partials,omitempty" doc:"The client wants partial results."`
 	Audio      *Audio          `json:"audio,omitempty"`
 	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the speech, before the result is sent, which then has tts: true. Absent: no speech is wanted, or it is sent in binary frames."`
+	// Traceparent is present if the scheduler traces. A node that does too continues the trace with it.
+	Traceparent string `json:"traceparent,omitempty" maxLength:"55" doc:"The W3C trace context of the attempt, in the format of the HTTP header of this name. A node that traces continues it; others ignore it."`
 }
 
 // JobAck confirms that the node has received the job and will work on it.

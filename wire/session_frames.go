@@ -96,6 +96,7 @@ type UtteranceStart struct {
 	UtteranceID string `json:"utterance_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$"`
 	SrcLang     string `json:"src_lang,omitempty" doc:"One of the session's languages; the other one is the target."`
 	RequestID   string `json:"request_id,omitempty" maxLength:"120" pattern:"^[A-Za-z0-9._:-]+$" doc:"Within a session the same request_id never creates a second job. Absent: the scheduler generates one."`
+	Traceparent string `json:"traceparent,omitempty" maxLength:"512" doc:"The W3C trace context of the client, in the format of the HTTP header of this name. The trace of the utterance links to it. An invalid one is ignored."`
 }
 
 // AudioChunk is audio of the open utterance, or its end. A binary frame carries the same audio without the other fields.
@@ -106,6 +107,7 @@ type AudioChunk struct {
 	RequestID   string `json:"request_id,omitempty" maxLength:"120" pattern:"^[A-Za-z0-9._:-]+$"`
 	Data        []byte `json:"data,omitempty" doc:"Base64."`
 	IsFinal     bool   `json:"is_final,omitempty" doc:"The utterance ends here."`
+	Traceparent string `json:"traceparent,omitempty" maxLength:"512" doc:"As in utterance_start, if this frame begins an utterance."`
 }
 
 // AudioAck acknowledges all audio frames up to seq.

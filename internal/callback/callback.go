@@ -127,6 +127,9 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "lingua-scheduler")
+	if a.Traceparent != "" {
+		req.Header.Set(wire.TraceparentHeader, a.Traceparent)
+	}
 	if len(c.cfg.Secret) > 0 {
 		req.Header.Set(wire.SignatureHeader, Sign(c.cfg.Secret, time.Now(), body))
 	}

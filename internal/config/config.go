@@ -78,6 +78,7 @@ type Scheduler struct {
 	OutlierEjection   OutlierEjection   `toml:"outlier_ejection" envPrefix:"OUTLIER_EJECTION_"`
 	Stats             Stats             `toml:"stats" envPrefix:"STATS_"`
 	Observability     Observability     `toml:"observability" envPrefix:"OBSERVABILITY_"`
+	Tracing           Tracing           `toml:"tracing" envPrefix:"TRACING_"`
 	Phase2            Phase2            `toml:"phase2" envPrefix:"PHASE2_"`
 }
 
@@ -182,6 +183,7 @@ func Default() Config {
 			OutlierEjection: OutlierEjection{Enabled: true},
 			Stats:           Stats{IntervalSeconds: 5, TTLSeconds: 45},
 			Observability:   Observability{PathWarnMS: 50},
+			Tracing:         Tracing{SampleRatio: 0.1, TimeoutMS: 5000, TokenHeader: "Authorization"},
 			Phase2:          Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 		},
 	}

@@ -66,6 +66,7 @@ func (c *Config) validate() []*problem {
 	c.validateSessions(v)
 	c.validateLimits(v)
 	c.validateGuards(v)
+	c.validateTracing(v)
 	return v.problems
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,12 +18,15 @@ func validationErrors(c *Config) []string {
 	return all
 }
 
-// rules has, for every check, a change of the defaults that fails it and no other.
-var rules = []struct {
+// rule is a change of the defaults that fails one check.
+type rule struct {
 	key    string
 	name   string
 	change func(*Config)
-}{
+}
+
+// rules has, for every check, a change of the defaults that fails it and no other.
+var rules = []rule{
 	{"store", "unknown", func(c *Config) { c.Store = "sqlite" }},
 	{"store", "without a host", func(c *Config) { c.Store = "redis:///0" }},
 	{"scheduler.phase2.redis.url", "missing", func(c *Config) { c.Scheduler.Phase2.Enabled = true }},
@@ -178,7 +182,7 @@ func TestDefaultsAreValid(t *testing.T) {
 // TestEachRule checks that each change gives one problem, with its key.
 func TestEachRule(t *testing.T) {
 	t.Parallel()
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, tracingRules) {
 		t.Run(r.key+" "+r.name, func(t *testing.T) {
 			t.Parallel()
 			c := Default()
@@ -198,7 +202,7 @@ func TestEachRule(t *testing.T) {
 func TestEveryKeyHasARule(t *testing.T) {
 	t.Parallel()
 	checked := make(map[string]bool)
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, tracingRules) {
 		checked[r.key] = true
 	}
 	c := Default()

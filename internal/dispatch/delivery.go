@@ -51,28 +51,42 @@ func (j *jobRun) deliver() error {
 			RequireTTS: o.RequireTTS, RequiredServices: o.RequiredServices, RequiredModels: o.RequiredModels,
 			Features: o.Features, Region: o.Region,
 		},
-		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(),
+		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(), Traceparent: j.trace.Traceparent(j.job.Token),
 	}
+	began := time.Now()
 	ctx, cancel := j.deliveryContext()
 	defer cancel()
 	err := ErrRefused // nothing was sent
 	if !Expired(ctx) {
 		err = j.runner.transport.Deliver(ctx, n.Declared(), a)
 	}
+	result := deliveryResult(err)
+	if j.trace.Sampled() {
+		j.traceDelivery(began, n.Declared(), result)
+	}
 	if err == nil {
 		j.runner.metrics.CountDelivery()
 		return nil
 	}
-	result := "unknown"
-	switch {
-	case errors.Is(err, ErrBusy):
-		result = "busy"
-	case errors.Is(err, ErrRefused):
-		result = "refused"
-	}
 	j.runner.metrics.Deliveries.WithLabelValues(result).Inc()
 	j.runner.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
 	return err
+}
+
+// deliveredResult is the result of a delivery that succeeded.
+const deliveredResult = "delivered"
+
+// deliveryResult names the result of a delivery, for metrics and traces.
+func deliveryResult(err error) string {
+	switch {
+	case err == nil:
+		return deliveredResult
+	case errors.Is(err, ErrBusy):
+		return "busy"
+	case errors.Is(err, ErrRefused):
+		return "refused"
+	}
+	return "unknown"
 }
 
 // deliveryContext ends with the ACK timeout, and before the reservation is so old that the lease may have been given up: this

@@ -33,6 +33,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
 // Config configures a Dispatcher.
@@ -55,6 +56,8 @@ type Config struct {
 	Fence func() time.Time
 	// Observer is told what becomes of requests and jobs; nil: nobody is.
 	Observer Observer
+	// Tracer makes the traces of jobs; nil: there are none.
+	Tracer *tracing.Tracer
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
 // phase is what an in-flight job waits for.
@@ -21,7 +22,8 @@ const (
 // is never held during a call to the store or a node.
 type inFlightJob struct {
 	id       core.JobID
-	deadline time.Time // of the job, by this process's clock
+	deadline time.Time      // of the job, by this process's clock
+	trace    *tracing.Trace // nil: tracing is off
 
 	mu          sync.Mutex
 	job         *core.Job

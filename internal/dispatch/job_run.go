@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -20,6 +21,7 @@ type jobRun struct {
 	reservedAt time.Time  // the current holder's slot was reserved then, or a little later
 	owner      core.Token // while RETRYING: the token under which the retry is ours
 	caller     caller
+	trace      *tracing.Trace // nil: tracing is off
 
 	tried      []core.NodeID   // nodes that had the job
 	blocked    []core.Holder   // of these, nodes that may still have it, or cannot do it, until they register again
@@ -228,11 +230,15 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 	if !f.sameAttempt {
 		attempt++
 	}
+	steps := j.trace.Steps()
+	if steps != nil {
+		defer steps.Export(j.trace.Retry(j.job.Token))
+	}
 	renew := time.Now().Add(retryLease / 2)
 	for wait, repeated := storeBackoff, false; ; repeated = true {
 		r := slotRequest{
 			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.runner.tokens.next(),
-			tried: j.tried, avoidOwner: j.avoidOwner, recorded: true, repeated: repeated,
+			tried: j.tried, avoidOwner: j.avoidOwner, recorded: true, repeated: repeated, steps: steps,
 		}
 		if repeated {
 			r.tried = j.excluded() // no other node could take it
@@ -341,9 +347,17 @@ func (j *jobRun) apply(ctx context.Context, p store.ApplyParams) bool {
 	p.Job, p.Seen = j.job.ID, j.job
 	var applied store.Applied
 	if !j.runner.store.retry(ctx, func() (err error) {
+		began := time.Now()
 		applied, err = j.runner.store.Apply(ctx, p)
 		if err == nil && applied.Outcome == store.NoJob && j.runner.restoreRecord(ctx, j.job.ID) {
 			applied, err = j.runner.store.Apply(ctx, p)
+		}
+		if j.trace.Sampled() {
+			parent := j.trace.Attempt(j.job.Token)
+			if p.Event == core.EventMove || p.Event == core.EventTakeover {
+				parent = j.trace.Retry(j.job.Token)
+			}
+			traceApply(j.trace, parent, began, p.Event, &applied, err)
 		}
 		return err
 	}) {
@@ -358,6 +372,7 @@ func (j *jobRun) apply(ctx context.Context, p store.ApplyParams) bool {
 		return false
 	}
 	j.job = applied.Job
+	j.runner.traceOutcome(&applied)
 	switch {
 	case j.job.State.Terminal():
 		j.runner.jobEnded(&applied)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -29,16 +30,22 @@ type Request struct {
 	UntilPlaced bool
 	// Previous is the job of the same session before this one, if the caller knows it.
 	Previous PreviousJob
+	// Traceparent is the W3C trace context of the caller, to which the trace of the job links; empty or invalid: it has none.
+	Traceparent string
+	// Steps has the steps of the trace before the dispatch; nil: there are none.
+	Steps *tracing.Steps
 
-	since time.Time // when the request began to wait for a free slot; zero: it does not wait
+	trace *tracing.Trace // of the job; nil: tracing is off
+	since time.Time      // when the request began to wait for a free slot; zero: it does not wait
 }
 
 // Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job, however often it is
 // sent. The error, if any, is a *wire.Error.
 func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
 	began := time.Now()
+	d.beginTrace(&r)
 	p, err := d.dispatch(ctx, &r)
-	d.metrics.ObserveDispatch(time.Since(began), err != nil)
+	d.metrics.ObserveDispatch(time.Since(began), err != nil, r.exemplar(err != nil))
 	if err != nil {
 		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
 		d.cfg.Observer.RequestRefused(r.Direction, err.Code)
@@ -72,7 +79,10 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire
 }
 
 // place reserves a slot, creates the job's record and delivers the job, unless the job exists.
-func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error) {
+func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Placement, refusal *wire.Error) {
+	step := r.Steps.Begin(tracing.SpanDispatch)
+	step.Link(r.Traceparent)
+	defer func() { step.End(codeOf(refusal)) }()
 	if f := d.inFlight.get(id); f != nil {
 		return placementOf(f.record(), fingerprint)
 	}
@@ -87,18 +97,21 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Place
 	}
 	decide := d.decide.Context()
 	previous := d.spread.prepare(decide, r)
-	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), repeated: !r.since.IsZero()}
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), repeated: !r.since.IsZero(), steps: r.Steps}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	if refusal != nil {
 		return d.refuse(decide, id, fingerprint, refusal)
 	}
+	now := time.Now()
 	if !r.since.IsZero() {
-		r.Utterance.WaitMS = max(0, time.Since(r.since).Milliseconds())
+		r.Utterance.WaitMS = max(0, now.Sub(r.since).Milliseconds())
 	}
 	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
+	create := r.Steps.Begin(tracing.SpanCreate)
 	job, created, err := d.store.Create(decide, store.CreateParams{
 		ID: id, Spec: r.Spec, Fingerprint: fingerprint, Holder: holder, Token: slot.token, Timeout: d.cfg.JobTimeout,
 	})
+	create.End(storeFailure(err))
 	switch {
 	case err != nil:
 		d.store.recordError("create", err)
@@ -108,11 +121,13 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (Place
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return placementOf(job, fingerprint)
 	}
+	step.End("")
+	r.Steps.ExportWait(now, job.Created)
 	c := callerRefusable
 	if r.UntilPlaced {
 		c = callerUntilPlaced
 	}
-	placed, refusal := d.runner.start(job, reserved.reservedAt, c).run(d.tasks.Context()) // the caller may leave; the job continues
+	placed, refusal := d.runner.start(job, reserved.reservedAt, c, r.trace).run(d.tasks.Context()) // the caller may leave; the job continues
 	if refusal == nil && previous != "" {
 		d.metrics.CountSuccession(placed.Node == previous)
 	}
@@ -213,6 +228,7 @@ func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event
 		return nil, false, UnknownJob(id)
 	}
 	if applied.Outcome.Stands() {
+		d.runner.traceOutcome(&applied)
 		d.runner.jobEnded(&applied)
 		if err := d.runner.reportOutcome(ctx, applied.Job); err != nil {
 			d.store.recordError("outcome", err)

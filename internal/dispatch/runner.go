@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
 // runner starts, resumes and times the in-flight jobs of this instance. It holds what all jobRuns share.
@@ -42,25 +43,27 @@ type runner struct {
 }
 
 // start makes the run of a job that was just recorded.
-func (r *runner) start(job *core.Job, reservedAt time.Time, c caller) *jobRun {
+func (r *runner) start(job *core.Job, reservedAt time.Time, c caller, trace *tracing.Trace) *jobRun {
 	now := time.Now()
 	entry := r.inFlight.add(&inFlightJob{
-		id: job.ID, deadline: now.Add(r.cfg.JobTimeout), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout),
+		id: job.ID, deadline: now.Add(r.cfg.JobTimeout), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: trace,
 	})
-	return &jobRun{runner: r, entry: entry, job: job, reservedAt: reservedAt, caller: c}
+	return &jobRun{runner: r, entry: entry, job: job, reservedAt: reservedAt, caller: c, trace: trace}
 }
 
 // resume makes a run of a job that was recorded earlier, by this instance or another.
 func (r *runner) resume(job *core.Job) *jobRun {
 	left := min(r.cfg.JobTimeout, max(r.remaining(job), 0))
 	now := time.Now()
-	entry := r.inFlight.add(&inFlightJob{id: job.ID, deadline: now.Add(left), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout)})
+	entry := r.inFlight.add(&inFlightJob{
+		id: job.ID, deadline: now.Add(left), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: r.cfg.Tracer.Of(job.ID),
+	})
 	return r.resumeEntry(job, entry)
 }
 
 // resumeEntry makes a run of a job that is in flight here.
 func (r *runner) resumeEntry(job *core.Job, entry *inFlightJob) *jobRun {
-	j := &jobRun{runner: r, entry: entry, job: job}
+	j := &jobRun{runner: r, entry: entry, job: job, trace: entry.trace}
 	for _, past := range job.History {
 		if !past.Ended.IsZero() {
 			j.exclude(past.Holder, past.Reason)
@@ -185,13 +188,13 @@ func (r *runner) retryReportOutcome(ctx context.Context, job *core.Job) bool {
 
 // jobEnded removes a job that has ended from the table, and counts and logs its outcome if this step decided it.
 func (r *runner) jobEnded(applied *store.Applied) {
-	job := applied.Job
+	job, trace := applied.Job, r.traceOf(applied.Job.ID)
 	r.inFlight.remove(job.ID)
 	if applied.Outcome != store.Decided {
 		return
 	}
 	took := job.Updated.Sub(job.Created)
-	r.metrics.ObserveJobEnd(job.State, took)
+	r.metrics.ObserveJobEnd(job.State, took, trace.ExemplarID())
 	r.cfg.Observer.JobEnded(job)
 	if job.State == core.StateDone {
 		took := job.Updated.Sub(job.History[len(job.History)-1].Started)

@@ -14,6 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -55,6 +56,8 @@ type slotRequest struct {
 	// recorded means that the job has a record: it is run to its end, so a preference that cannot be met is dropped.
 	recorded bool
 	repeated bool // the caller tries more than once and counts the refusal itself
+
+	steps *tracing.Steps // of the trace; nil: they are not recorded
 }
 
 // requirePreferred reports whether an incapable preferred node is an error: the caller can still be refused, or accepts no
@@ -74,7 +77,9 @@ const probeChunk = 64
 
 // selectNode reserves a slot on a node that can do the job: the preferred node, one of a random sample, or, before a
 // refusal, any capable node.
-func (s *selector) selectNode(ctx context.Context, r *slotRequest) (reservation, *wire.Error) {
+func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservation, refusal *wire.Error) {
+	step := r.steps.Begin(tracing.SpanSelect)
+	defer func() { step.End(codeOf(refusal)) }()
 	partial := s.fleet.Partial() // before the members are read: it says whether they are all
 	o := &r.spec.Options
 	pool := s.fleet.Pool(r.spec.Direction, o.RequireTTS)
@@ -248,9 +253,14 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 			member: m, epoch: m.Epoch(), reservedAt: time.Now(),
 			lease: core.LeaseRef{Node: m.ID(), Job: r.job, Attempt: r.attempt, Token: r.token},
 		}
+		step := r.steps.Begin(tracing.SpanReserve)
 		reply, err := s.askLedger(ctx, store.ReserveParams{
 			Lease: res.lease, Handle: m.Handle, Epoch: res.epoch, Revision: m.Revision,
 		}, m.Node, q.Now)
+		if step.Recording() {
+			step.Set(tracing.Text(tracing.AttrNode, m.ID()), tracing.Text(tracing.AttrVerdict, reply.Verdict.String()))
+		}
+		step.End(storeFailure(err))
 		if err != nil {
 			s.slots.releaseUncertain(res.lease, m.Node) // it may have been granted
 			return reservation{}, 0, err

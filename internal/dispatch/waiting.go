@@ -38,6 +38,7 @@ const (
 // that has waited longest is woken when a slot is freed that it can use. A refusal is counted once, when the wait is over.
 func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Placement, error) {
 	r.since = w.Since
+	d.beginTrace(&r)
 	var self *waiter
 	var placed core.NodeID
 	defer func() {
@@ -49,7 +50,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		began, freed := time.Now(), d.waiting.freed.Load()
 		p, e := d.dispatch(ctx, &r)
 		if e == nil {
-			d.metrics.ObserveDispatch(time.Since(began), false)
+			d.metrics.ObserveDispatch(time.Since(began), false, r.exemplar(false))
 			placed = p.Node
 			return p, nil
 		}
@@ -58,7 +59,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 			until = w.Join
 		}
 		if !e.Code.Retryable() || !time.Now().Before(until) || d.runner.draining.Load() {
-			d.metrics.ObserveDispatch(time.Since(began), true)
+			d.metrics.ObserveDispatch(time.Since(began), true, r.exemplar(true))
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
 			d.selector.countFinalRefusal(e)
 			return Placement{}, e

@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	Owner func(core.NodeID) core.InstanceID
 	// ACKTimeout is after how long a job that another instance has not delivered goes to another node.
 	ACKTimeout time.Duration
+	// Tracer makes the traces of jobs; nil: there are none.
+	Tracer *tracing.Tracer
 }
 
 // Conns is the nodes that are connected to this instance. It delivers jobs to them, and to all other nodes by their callback URL

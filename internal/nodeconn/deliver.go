@@ -82,6 +82,7 @@ func jobAssign(a *wire.Assignment) wire.JobAssign {
 	assign := wire.JobAssign{
 		JobID: a.JobID, AttemptID: a.AttemptID, SessionID: a.SessionID, SrcLang: a.SrcLang, TgtLang: a.TgtLang,
 		Options: a.Options, DeadlineMS: a.DeadlineMS, TimeoutMS: a.TimeoutMS,
+		Traceparent: a.Traceparent,
 	}
 	if a.Audio == nil && a.AudioRef != "" {
 		assign.Audio = &wire.Audio{Ref: a.AudioRef}

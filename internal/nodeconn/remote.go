@@ -8,6 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -99,14 +100,33 @@ func (c *Conns) deliverRemote(ctx context.Context, owner core.InstanceID, a *wir
 // handleAssign delivers a job to a node that should be connected here. If it is not, or the message has expired, the sender is
 // notified at once: the job's lease may have been given up by now.
 func (c *Conns) handleAssign(ctx context.Context, m *bus.Message, in *assignMessage) error {
+	began := time.Now()
 	n := c.get(in.Node)
 	if n != nil && n.currentEpoch() == in.Epoch && !dispatch.Expired(ctx) {
 		n.addRemoteJob(in.job(), m.From, in.Assign.Partials)
 		if n.ws.Send(in.Assign) {
+			c.traceRemote(in, began, "")
 			return nil
 		}
 	}
+	c.traceRemote(in, began, "refused")
 	return c.sendUndelivered(ctx, m.From, undeliveredMessage{in.Node, in.Epoch, in.job()})
+}
+
+// traceRemote records the delivery of a job of another instance. failure is empty if it succeeded.
+func (c *Conns) traceRemote(in *assignMessage, began time.Time, failure string) {
+	trace := c.Tracer.Of(core.JobID(in.Assign.JobID))
+	if !trace.Sampled() {
+		return
+	}
+	parent, valid := wire.ParseTraceparent(in.Assign.Traceparent)
+	if !valid {
+		return // the other instance does not trace
+	}
+	trace.Record(tracing.Span{
+		Parent: parent.SpanID, Name: tracing.SpanDeliverRemote, Start: began, End: time.Now(), Error: failure,
+		Attrs: []tracing.Attr{tracing.Text(tracing.AttrNode, in.Node), tracing.Number(tracing.AttrAttempt, in.Assign.AttemptID)},
+	})
 }
 
 // sendUndelivered notifies the sender of a job that it was not delivered. If the sender is gone too, the job is found by its

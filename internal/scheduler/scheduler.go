@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -32,6 +33,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -68,10 +70,21 @@ type Scheduler struct {
 	stats       *stats
 }
 
-// recorders write the logs of the store.
+// recorders write the logs of the store, and the traces.
 type recorders struct {
 	events *events.Recorder
 	audit  *audit.Recorder
+	tracer *tracing.Tracer // nil: tracing is off
+}
+
+// newRecorders makes what writes the logs and the traces.
+func (s *Scheduler) newRecorders(instance core.InstanceID) (err error) {
+	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, s.log)
+	s.audit, err = audit.NewRecorder(audit.Options{Instance: instance, Output: s.cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: s.log})
+	if err == nil {
+		s.tracer, err = s.newTracer(&s.cfg.Scheduler.Tracing, instance)
+	}
+	return err
 }
 
 // process says which program this is, and since when it runs.
@@ -94,9 +107,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	}
 	instance := s.newIncarnation()
 
-	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, log)
-	s.audit, err = audit.NewRecorder(audit.Options{Instance: instance, Output: cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: log})
-	if err != nil {
+	if err := s.newRecorders(instance); err != nil {
 		return nil, err
 	}
 	var emptied restorer
@@ -117,17 +128,17 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	sessionCfg := sessionConfig(c, instance)
-	sessionCfg.Revocations = s.revocations
+	sessionCfg.Revocations, sessionCfg.Tracer = s.revocations, s.tracer
 	directory := session.NewDirectory(sessionCfg, s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
-		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
+		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), Tracer: s.tracer,
 	})
 	if s.guards, err = s.newGuards(c); err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
 	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
-	dispatchCfg.Observer = s.stats.counter
+	dispatchCfg.Observer, dispatchCfg.Tracer = s.stats.counter, s.tracer
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
@@ -221,6 +232,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.guards.run(loops) })
 	background.Go(func() { s.events.Run(loops, s.Store) })
 	background.Go(func() { s.audit.Run(loops, s.Store) })
+	background.Go(func() { s.ExportTraces(loops) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}

@@ -34,13 +34,15 @@ type call struct {
 	action string        // what it does, if the route does not say it
 	object string        // what it changes, if the path does not say it
 	tenant core.TenantID // of that
+
+	traceparent string // the trace context that the caller sent; it may be invalid
 }
 
 type callKey struct{}
 
 // newCall makes the call of a request, and returns the request with it in its context.
 func newCall(w http.ResponseWriter, r *http.Request) (*call, *http.Request) {
-	c := &call{ResponseWriter: w, id: r.Header.Get(requestIDHeader)}
+	c := &call{ResponseWriter: w, id: r.Header.Get(requestIDHeader), traceparent: r.Header.Get(wire.TraceparentHeader)}
 	if !core.ValidID(c.id) {
 		c.id = string(newRequestID())
 	}

@@ -33,7 +33,7 @@ func (h *jobHandlers) routes() []route {
 	return []route{
 		{
 			method: "POST", path: "/v1/dispatch/f2f", rule: jobOwners, tag: "dispatch", summary: "Dispatch an utterance to a node",
-			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job.",
+			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job. If the scheduler traces, the trace of the job links to the span in the header traceparent.",
 			handler:     handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
 			codes: []wire.Code{
 				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.PreferredNodeNotCapable, wire.RequestMismatch,
@@ -90,7 +90,7 @@ func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest) (a
 	if spec.Tenant, e = tenantOf(ctx, in.TenantID); e != nil {
 		return nil, e
 	}
-	r := dispatch.Request{Spec: spec}
+	r := dispatch.Request{Spec: spec, Traceparent: callOf(ctx).traceparent}
 	if r.Request == "" {
 		r.Request, r.Unique = newRequestID(), true
 	}

@@ -257,7 +257,7 @@ func decoded[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
 }
 
 func (s *sessionServer) handleChunk(conn *session.Connection, in *wire.AudioChunk) *wire.Error {
-	frame := session.AudioFrame{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal}
+	frame := session.AudioFrame{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal, Traceparent: in.Traceparent}
 	if in.Seq < 0 {
 		return wire.Invalid("seq", "counts from 1")
 	}
@@ -273,7 +273,7 @@ func (s *sessionServer) handleUtteranceStart(conn *session.Connection, in *wire.
 	if e != nil {
 		return e
 	}
-	return conn.Begin(in.UtteranceID, src, core.RequestID(in.RequestID))
+	return conn.BeginTraced(in.UtteranceID, src, core.RequestID(in.RequestID), in.Traceparent)
 }
 
 // maxSessionRequestID is the maximum length of a request id in a session: further parts append a number to it.

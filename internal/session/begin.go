@@ -13,6 +13,8 @@ type utteranceStart struct {
 	id      string
 	src     core.Lang
 	request core.RequestID
+	// traceparent is the trace context of the client; empty: none.
+	traceparent string
 }
 
 // begin opens an utterance.
@@ -33,7 +35,11 @@ func (in *intake) openNext(start *utteranceStart) *wire.Error {
 		in.beginPart(closed)
 		return nil
 	}
-	return in.begin(start.id, start.src, start.request)
+	if e := in.begin(start.id, start.src, start.request); e != nil {
+		return e
+	}
+	in.open.traceparent = start.traceparent
+	return nil
 }
 
 // beginPart opens a further part of an utterance that has ended. If that utterance had nothing but silence and made no job,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 
 	// Revocations says which sessions are revoked; nil: none.
 	Revocations Revocations
+	// Tracer makes the traces of utterances; nil: there are none.
+	Tracer *tracing.Tracer
 }
 
 // keep is how long the durable messages of a session are kept after the last of them.

@@ -120,6 +120,11 @@ func (c *Connection) AudioGone(index int64) *wire.Error {
 
 // Begin opens an utterance. One that is open is committed.
 func (c *Connection) Begin(id string, src core.Lang, request core.RequestID) *wire.Error {
+	return c.BeginTraced(id, src, request, "")
+}
+
+// BeginTraced is Begin with the trace context of the client, which is ignored if it is not valid.
+func (c *Connection) BeginTraced(id string, src core.Lang, request core.RequestID, traceparent string) *wire.Error {
 	return c.handleControl(func(s *Session) *wire.Error {
 		in := &s.intake
 		if s.end.requested {
@@ -131,7 +136,7 @@ func (c *Connection) Begin(id string, src core.Lang, request core.RequestID) *wi
 		if _, e := s.settings.direction(src); e != nil {
 			return e // and the open utterance stays open
 		}
-		start := &utteranceStart{id, src, request}
+		start := &utteranceStart{id: id, src: src, request: request, traceparent: validTraceparent(traceparent)}
 		if in.received < in.assigned {
 			in.deferred = start
 			return nil

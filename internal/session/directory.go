@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -121,20 +122,28 @@ func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
 	if m.Speech == speechFollows {
 		m.At = d.cfg.Instance
 	}
-	return d.append(ctx, store.Ownership{}, &job.Spec, m)
+	trace, began := d.cfg.Tracer.Of(job.ID), time.Now()
+	if trace.Sampled() {
+		m.Span = trace.Attempt(job.Token).String()
+	}
+	_, err = d.append(ctx, store.Ownership{}, &job.Spec, m)
+	if trace.Sampled() {
+		traceAppend(trace, job.Token, began, len(m.body), err)
+	}
+	return err
 }
 
 // append appends the terminal message of an utterance to its session's outbox, unless another instance than by owns the
-// session, and delivers it if this instance has the session.
-func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage) error {
+// session, and delivers it if this instance has the session. It reports whether the message is the one that counts.
+func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage) (stored bool, _ error) {
 	turn := spec.Utterance.Turn
 	body, err := m.encode()
 	if err != nil {
-		return err
+		return false, err
 	}
 	a, err := d.store.Append(ctx, store.AppendParams{Session: spec.SessionRef(), Index: turn - 1, Body: body, Keep: d.cfg.keep(), MaxBytes: d.cfg.OutboxBytes, By: by})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if a.Exists {
 		m = nil // the outbox has another message for this turn, which counts
@@ -154,7 +163,7 @@ func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.S
 	case s != nil:
 		s.outbox.messageAppended(turn, a.Seq, m)
 	}
-	return nil
+	return m != nil && !a.Refused, nil
 }
 
 // DeliverPartial sends a partial result to its session, if this instance has it. The caller has checked that the node has the

@@ -21,6 +21,8 @@ type AudioFrame struct {
 	Request   core.RequestID
 	Data      []byte // the caller does not change it until the call returns
 	Final     bool
+	// Traceparent is the trace context of the client, if the frame begins an utterance. It is ignored if it is not valid.
+	Traceparent string
 }
 
 // intake takes the audio of a session in: it counts frames, divides them into utterances, and commits an utterance when it
@@ -191,6 +193,7 @@ func (in *intake) addOrBegin(f *AudioFrame) *wire.Error {
 		} else if e := in.begin(f.Utterance, f.Src, f.Request); e != nil {
 			return e
 		}
+		in.open.traceparent = validTraceparent(f.Traceparent)
 		begun = true
 	}
 	in.open.counted = true

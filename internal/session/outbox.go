@@ -149,7 +149,7 @@ func (o *outbox) messageAppended(turn, last int64, m *terminalMessage) {
 		o.cache(turn, m)
 	}
 	if u := o.pending[turn]; u != nil {
-		u.result.stored = true
+		u.result.stored, u.result.storedAt = true, time.Now()
 		if m != nil {
 			u.result.size = len(m.body)
 		}
@@ -227,9 +227,13 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	o.counted = max(o.counted, seq)
 	u.result.stored, u.result.sent = true, true
 	u.releaseAudio()
-	s.registry.metrics.ObserveOutcome(u.committedAt, m.Result)
+	trace := s.registry.cfg.Tracer.Of(u.job)
+	s.registry.metrics.ObserveOutcome(u.committedAt, m.Result, trace.ExemplarID())
 	if m.Lag != nil && !u.committedAt.IsZero() {
 		s.registry.metrics.ObserveLag(m.Lag.sent(time.Since(u.committedAt)))
+	}
+	if trace.Sampled() {
+		traceSend(trace, u.result.storedAt, m)
 	}
 	o.count(m.Result, u.spec.Utterance.AudioMS)
 	if speech != speechFollows {

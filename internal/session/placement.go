@@ -8,6 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -180,10 +181,11 @@ func (p *placer) place(background context.Context, u *utterance) {
 	ctx, stop := context.WithCancel(background)
 	previous := u.beginPlacing(stop)
 	defer u.endPlacing()
+	steps := p.directory.cfg.Tracer.Of(u.job).Steps()
 	var e *wire.Error
 	placed := false
-	if previous == nil || previous.awaitPlaced(ctx) {
-		placed, e = p.dispatch(ctx, u)
+	if previous == nil || u.awaitPrevious(ctx, previous, steps) {
+		placed, e = p.dispatch(ctx, u, steps)
 	}
 	outcome := u.placementOutcome()
 	switch {
@@ -193,17 +195,22 @@ func (p *placer) place(background context.Context, u *utterance) {
 	case placed, outcome.finished, outcome.expired: // the session continues elsewhere, or the utterance is being ended
 	case outcome.cancelled:
 		p.failCancelled(background, u)
+		p.exportSteps(u, steps)
 	case e != nil && e.Code.Retryable() && p.isDraining(): // the next instance of the session places it
 	case e != nil:
 		p.fail(background, u, e, core.Reason(e.Code))
+		p.exportSteps(u, steps)
 	}
 }
 
 // dispatch saves the bounds of the utterance, so that its audio is never divided otherwise, and dispatches its job. If the
 // session has moved to another instance, that instance dispatches it.
-func (p *placer) dispatch(ctx context.Context, u *utterance) (placed bool, _ *wire.Error) {
+func (p *placer) dispatch(ctx context.Context, u *utterance, steps *tracing.Steps) (placed bool, _ *wire.Error) {
 	wait := u.dispatchWait(&p.directory.cfg)
-	if e := p.saveBefore(ctx, u, wait.Until); e != nil || ctx.Err() != nil {
+	save := steps.Begin(tracing.SpanSaveSession)
+	e := p.saveBefore(ctx, u, wait.Until)
+	save.End(codeOfError(e))
+	if e != nil || ctx.Err() != nil {
 		return false, e
 	}
 	known, err := false, error(nil)
@@ -212,7 +219,8 @@ func (p *placer) dispatch(ctx context.Context, u *utterance) (placed bool, _ *wi
 	}
 	if err == nil && !known {
 		var placed dispatch.Placement
-		placed, err = p.jobs.DispatchWaiting(ctx, dispatch.Request{Spec: u.spec, UntilPlaced: true, Previous: u.previousJob()}, wait)
+		r := dispatch.Request{Spec: u.spec, UntilPlaced: true, Previous: u.previousJob(), Traceparent: u.traceparent, Steps: steps}
+		placed, err = p.jobs.DispatchWaiting(ctx, r, wait)
 		if err == nil {
 			u.session.mu.Lock()
 			u.session.recordPlacement(u.turn, placed.Node)
@@ -222,8 +230,7 @@ func (p *placer) dispatch(ctx context.Context, u *utterance) (placed bool, _ *wi
 	if err == nil {
 		return true, nil
 	}
-	var e *wire.Error
-	if !errors.As(err, &e) {
+	if e = nil; !errors.As(err, &e) {
 		e = wire.Errorf(wire.Internal, "something went wrong here, not with your request")
 	}
 	return false, e
@@ -294,11 +301,18 @@ func (p *placer) fail(ctx context.Context, u *utterance, e *wire.Error, reason c
 		d.log.Error("a message could not be written", "job_id", u.job, "error", err)
 		return
 	}
-	p.appendTerminal(ctx, u, message)
+	trace := d.cfg.Tracer.Of(u.job)
+	if trace.Sampled() {
+		message.Span = trace.Wait().String()
+	}
+	if p.appendTerminal(ctx, u, message) && trace.Sampled() {
+		trace.Refused(&u.spec, u.dispatchWait(&d.cfg).Since, time.Now(), string(e.Code))
+	}
 }
 
-// appendTerminal saves the session's state and appends the terminal message of an utterance, retrying until the store answers.
-func (p *placer) appendTerminal(ctx context.Context, u *utterance, message *terminalMessage) {
+// appendTerminal saves the session's state and appends the terminal message of an utterance, retrying until the store answers. It reports
+// whether the message is the one that counts.
+func (p *placer) appendTerminal(ctx context.Context, u *utterance, message *terminalMessage) (stored bool) {
 	d := p.directory
 	storeBackoff.Retry(ctx, func() error {
 		err := u.session.saver.save(ctx)
@@ -306,11 +320,12 @@ func (p *placer) appendTerminal(ctx context.Context, u *utterance, message *term
 			return nil
 		}
 		if err == nil {
-			err = d.append(ctx, u.session.ownership, &u.spec, message)
+			stored, err = d.append(ctx, u.session.ownership, &u.spec, message)
 		}
 		if err != nil {
 			d.log.Warn("the store did not answer", "operation", "outbox", "error", err)
 		}
 		return err
 	})
+	return stored
 }

@@ -25,6 +25,8 @@ type terminalMessage struct {
 	// At is the instance that received the result, if speech follows it. Speech that has not begun to arrive when its result is sent
 	// can only come there, over the connection of the node: it reaches no session of another instance.
 	At core.InstanceID `json:"at,omitempty"`
+	// Span is the span under which the trace of the utterance continues when the message is sent; empty: it has none.
+	Span string `json:"span,omitempty"`
 	// Audio is the format of the speech that follows, as its node declared it; nil if it did not.
 	Audio *wire.AudioFormat `json:"audio,omitempty"`
 	// Lag has the parts of the lag of a result that are known when it is stored; nil: they are not known.

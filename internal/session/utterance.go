@@ -22,7 +22,9 @@ type utterance struct {
 	direction core.Direction
 	options   *optionSet
 	continues *closedUtterance // the utterance of which it is a further part; nil: none
-	counted   bool             // it counts towards the limits of utterances, from its first audio on
+	// traceparent is the trace context that its client sent; empty: none. It is not saved.
+	traceparent string
+	counted     bool // it counts towards the limits of utterances, from its first audio on
 
 	// Set when it is committed.
 	turn         int64
@@ -65,10 +67,11 @@ func (p *partialPosition) advance(attempt int, rev int64) bool {
 
 // resultState is what is known of an utterance's terminal message.
 type resultState struct {
-	stored  bool // it is in the outbox
-	size    int  // its size, if that is known
-	sent    bool // it was sent to the client
-	attempt int  // the attempt whose result it is; 0: it was not sent, or no speech follows it
+	stored   bool      // it is in the outbox
+	storedAt time.Time // when this instance learned that; zero: it was not told
+	size     int       // its size, if that is known
+	sent     bool      // it was sent to the client
+	attempt  int       // the attempt whose result it is; 0: it was not sent, or no speech follows it
 }
 
 // firstPartTurn is the turn of the utterance's first part, which may be itself; 0 if that is not committed.

@@ -87,20 +87,20 @@ func newDispatch(f factory) Dispatch {
 // CountReserve counts a reservation by its verdict.
 func (d *Dispatch) CountReserve(v store.Verdict) { d.reserve[v].Inc() }
 
-// ObserveDispatch records the duration of a dispatch.
-func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool) {
+// ObserveDispatch records the duration of a dispatch. The trace id may be empty.
+func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool, traceID string) {
 	d.count(refused)
 	if refused {
-		d.refused.Observe(took.Seconds())
+		observe(d.refused, took.Seconds(), traceID)
 	} else {
-		d.accepted.Observe(took.Seconds())
+		observe(d.accepted, took.Seconds(), traceID)
 	}
 }
 
-// ObserveJobEnd counts a job that ended and records its duration.
-func (d *Dispatch) ObserveJobEnd(state core.State, took time.Duration) {
+// ObserveJobEnd counts a job that ended and records its duration. The trace id may be empty.
+func (d *Dispatch) ObserveJobEnd(state core.State, took time.Duration, traceID string) {
 	d.outcomes[state].count.Inc()
-	d.outcomes[state].duration.Observe(took.Seconds())
+	observe(d.outcomes[state].duration, took.Seconds(), traceID)
 }
 
 // CountSelection counts a selection that found a node.

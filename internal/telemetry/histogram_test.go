@@ -20,7 +20,7 @@ import (
 func TestEveryHistogramIsClassicAndNative(t *testing.T) {
 	t.Parallel()
 	m := New()
-	m.ObserveDispatch(time.Millisecond, false)
+	m.ObserveDispatch(time.Millisecond, false, "")
 	m.ObserveStats(time.Millisecond, false)
 	families, err := m.Registry.Gather()
 	if err != nil {

@@ -25,6 +25,7 @@ type Metrics struct {
 	Sessions
 	Bus
 	Stats
+	Traces
 
 	index *index
 }
@@ -52,6 +53,7 @@ func New() *Metrics {
 		Sessions: newSessions(f),
 		Bus:      newBus(f),
 		Stats:    newStats(f),
+		Traces:   newTraces(f),
 	}
 	m.startAtZero()
 	return m

@@ -73,6 +73,8 @@ var exported = map[string]metric{
 	"DeadLetters":        {"lingua_dead_letters", "GAUGE", nil},
 	"InboxLag":           {"lingua_inbox_lag_seconds", "HISTOGRAM", nil},
 	"Reclaimed":          {"lingua_messages_reclaimed_total", "COUNTER", []string{"from"}},
+	"SpansExported":      {Name: "lingua_spans_exported_total", Kind: "COUNTER"},
+	"SpansDropped":       {"lingua_spans_dropped_total", "COUNTER", []string{"reason"}},
 	"StoreErrors":        {"lingua_store_errors_total", "COUNTER", []string{"operation"}},
 }
 
@@ -174,8 +176,8 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 	}
 	m.CountReserve(store.OK)
 	m.CountRedisError(store.ErrorOther)
-	m.ObserveDispatch(time.Millisecond, false)
-	m.ObserveOutcome(time.Now(), true)
+	m.ObserveDispatch(time.Millisecond, false, "")
+	m.ObserveOutcome(time.Now(), true, "")
 	for _, e := range methods {
 		want[e.Name] = e
 	}
@@ -255,9 +257,9 @@ func TestEveryVerdictHasACounter(t *testing.T) {
 func TestObserveDispatch(t *testing.T) {
 	t.Parallel()
 	m := New()
-	m.ObserveDispatch(time.Millisecond, false)
-	m.ObserveDispatch(time.Millisecond, false)
-	m.ObserveDispatch(time.Millisecond, true)
+	m.ObserveDispatch(time.Millisecond, false, "")
+	m.ObserveDispatch(time.Millisecond, false, "")
+	m.ObserveDispatch(time.Millisecond, true, "")
 	_, series := gather(t, m.Registry)
 	want := map[string]float64{
 		"lingua_dispatch_duration_seconds{outcome=accepted}": 2,
@@ -277,7 +279,7 @@ func TestObserveJobEnd(t *testing.T) {
 			continue
 		}
 		for range int(s) { // another number for each
-			m.ObserveJobEnd(s, time.Second)
+			m.ObserveJobEnd(s, time.Second, "")
 		}
 		want[fmt.Sprintf("lingua_jobs_total{state=%s}", s)] = float64(s)
 		want[fmt.Sprintf("lingua_job_duration_seconds{state=%s}", s)] = float64(s)
@@ -292,8 +294,8 @@ func TestObserveJobEnd(t *testing.T) {
 func TestDurationsAreWithinTheBuckets(t *testing.T) {
 	t.Parallel()
 	m := New()
-	m.ObserveJobEnd(core.StateDone, 30*time.Second)
-	m.ObserveDispatch(500*time.Millisecond, true)
+	m.ObserveJobEnd(core.StateDone, 30*time.Second, "")
+	m.ObserveDispatch(500*time.Millisecond, true, "")
 	m.HeartbeatLatency.Observe(1000)
 	got, err := m.Registry.Gather()
 	if err != nil {

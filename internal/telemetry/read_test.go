@@ -124,10 +124,10 @@ func TestDispatchesWhileModelHubIsDown(t *testing.T) {
 	m := New()
 	observe := func(accepted, refused int) {
 		for range accepted {
-			m.ObserveDispatch(time.Millisecond, false)
+			m.ObserveDispatch(time.Millisecond, false, "")
 		}
 		for range refused {
-			m.ObserveDispatch(time.Millisecond, true)
+			m.ObserveDispatch(time.Millisecond, true, "")
 		}
 	}
 	observe(2, 1)
@@ -148,7 +148,7 @@ func BenchmarkObserveDispatch(b *testing.B) {
 	m := New()
 	b.ReportAllocs()
 	for b.Loop() {
-		m.ObserveDispatch(time.Millisecond, false)
+		m.ObserveDispatch(time.Millisecond, false, "")
 	}
 }
 

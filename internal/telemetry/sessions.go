@@ -82,14 +82,14 @@ func (s *Sessions) ObserveLag(l Lag) {
 func (s *Sessions) CountUtterance(reason string) { s.ended[reason].Inc() }
 
 // ObserveOutcome counts the terminal message of an utterance. The time of the commit is zero, and no duration recorded, if
-// another instance committed the utterance.
-func (s *Sessions) ObserveOutcome(committed time.Time, result bool) {
+// another instance committed the utterance. The trace id may be empty.
+func (s *Sessions) ObserveOutcome(committed time.Time, result bool, traceID string) {
 	kind := 0
 	if result {
 		kind = 1
 	}
 	s.terminalCount[kind].Inc()
 	if !committed.IsZero() {
-		s.terminalDuration[kind].Observe(time.Since(committed).Seconds())
+		observe(s.terminalDuration[kind], time.Since(committed).Seconds(), traceID)
 	}
 }

@@ -34,9 +34,9 @@ func TestCloseCodesOfPeersAreBounded(t *testing.T) {
 func TestObserveOutcome(t *testing.T) {
 	t.Parallel()
 	m := New()
-	m.ObserveOutcome(time.Now(), true)
-	m.ObserveOutcome(time.Now(), false)
-	m.ObserveOutcome(time.Time{}, true)
+	m.ObserveOutcome(time.Now(), true, "")
+	m.ObserveOutcome(time.Now(), false, "")
+	m.ObserveOutcome(time.Time{}, true, "")
 	_, series := gather(t, m.Registry)
 	want := map[string]float64{
 		"lingua_session_messages_total{kind=result}":        2,

@@ -62,6 +62,12 @@ func (c *clocks) serverTime(slot int) int64 {
 	return c.now() + c.lowest.difference.Load()
 }
 
+// serverClock is serverTime without the loss of the fraction of a millisecond: the difference between two of its times is that of our clock.
+func (c *clocks) serverClock(slot int) time.Time {
+	now := c.now()
+	return time.UnixMilli(c.serverTime(slot)).Add(time.Since(c.base) - time.Duration(now)*time.Millisecond)
+}
+
 // notAfter returns the deadline of a context on the clock of a slot's server, 0 when it has none.
 func (c *clocks) notAfter(ctx context.Context, slot int) int64 {
 	deadline, ok := ctx.Deadline()

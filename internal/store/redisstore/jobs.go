@@ -200,7 +200,7 @@ func (s *Store) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
 
 // Clock implements store.Jobs.
 func (s *Store) Clock(id core.JobID) time.Time {
-	return time.UnixMilli(s.client.clocks.serverTime(s.client.slotOf(s.keys.job(id))))
+	return s.client.clocks.serverClock(s.client.slotOf(s.keys.job(id)))
 }
 
 // getRecords reads many records, without those that do not exist.

@@ -1,0 +1,33 @@
+package scheduler
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/tlsfile"
+	"github.com/lingua-scheduler/lingua/internal/tracing"
+)
+
+// newTracer makes the tracer of an instance; nil if tracing is off.
+func (s *Scheduler) newTracer(c *config.Tracing, instance core.InstanceID) (*tracing.Tracer, error) {
+	if c.Endpoint == "" {
+		return nil, nil //nolint:nilnil // a nil tracer is off
+	}
+	secure, err := tlsfile.ClientConfig(c.TLSCA)
+	if err != nil {
+		return nil, err
+	}
+	return tracing.New(tracing.Options{
+		URL: c.Endpoint, Header: c.TokenHeader, Token: c.Token, SampleRatio: c.SampleRatio, Timeout: c.TimeoutMS.Duration(),
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, ForceAttemptHTTP2: true},
+		Instance:  instance, Version: s.version,
+		Clock:    func(id core.JobID) time.Time { return s.Store.Clock(id) }, // the store is not open yet
+		Exported: s.Metrics.SpansExported, Dropped: s.Metrics.SpansDropped, Log: s.log,
+	}), nil
+}
+
+// ExportTraces exports the traces of this instance until the context ends. Run does it.
+func (s *Scheduler) ExportTraces(ctx context.Context) { s.tracer.Run(ctx) }
