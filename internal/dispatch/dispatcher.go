@@ -72,8 +72,8 @@ type Store interface {
 type Outcomes interface {
 	// JobEnded appends the outcome of a job to its session's outbox, on whichever instance the session is. It is called
 	// before the job's slot is released, so that the outcome can be repeated as long as the slot is taken. It may be called
-	// more than once, and by several instances.
-	JobEnded(ctx context.Context, job *core.Job) error
+	// more than once, and by several instances. received is when the node's result arrived at this instance; zero: it did not end by one.
+	JobEnded(ctx context.Context, job *core.Job, received time.Time) error
 	// AudioWanted announces that a job waits for its audio, so that the instance that has it resumes the job. Nothing
 	// depends on its arrival.
 	AudioWanted(ctx context.Context, job *core.Job)

@@ -2,10 +2,10 @@ package dispatch
 
 import (
 	"hash/maphash"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 // phase is what an in-flight job waits for.
@@ -23,7 +23,7 @@ type inFlightJob struct {
 	id       core.JobID
 	deadline time.Time // of the job, by this process's clock
 
-	mu          sync.Mutex
+	mu          lockwait.Mutex[lockwait.DispatchJob]
 	job         *core.Job
 	attemptEnds time.Time // by this process's clock
 	waitEnds    time.Time // of the current phase
@@ -124,13 +124,13 @@ type inFlightTable struct {
 	seed   maphash.Seed
 	shards [inFlightShards]inFlightShard
 
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.DispatchCount]
 	count int
 	empty chan struct{} // closed when the count falls to zero; nil while no caller waits for that
 }
 
 type inFlightShard struct {
-	sync.Mutex
+	lockwait.Mutex[lockwait.DispatchShard]
 	jobs map[core.JobID]*inFlightJob
 }
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -17,6 +17,7 @@ type Placement struct {
 	Job     core.JobID
 	Node    core.NodeID
 	Attempt int
+	Waited  time.Duration // how long the request waited for a free slot
 }
 
 // Request asks for a job.
@@ -192,7 +193,7 @@ func (d *Dispatcher) Abandon(ctx context.Context, id core.JobID, reason core.Rea
 	case !ended && job.Refused():
 		return false, nil
 	case !ended:
-		if err := d.runner.reportOutcome(ctx, job); err != nil {
+		if err := d.runner.reportOutcome(ctx, job, time.Time{}); err != nil {
 			d.store.recordError("outcome", err)
 			return true, storeError(ctx)
 		}
@@ -214,7 +215,7 @@ func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event
 	}
 	if applied.Outcome.Stands() {
 		d.runner.jobEnded(&applied)
-		if err := d.runner.reportOutcome(ctx, applied.Job); err != nil {
+		if err := d.runner.reportOutcome(ctx, applied.Job, time.Time{}); err != nil {
 			d.store.recordError("outcome", err)
 			return nil, false, storeError(ctx) // the slot stays taken until the outcome was reported
 		}
@@ -328,7 +329,7 @@ func storeError(ctx context.Context) *wire.Error {
 
 // callGroup lets concurrent calls for the same job share one result.
 type callGroup struct {
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.DispatchCalls]
 	calls map[core.JobID]*call
 }
 

@@ -169,18 +169,18 @@ func (r *runner) acknowledged(ctx context.Context, job *core.Job) (acknowledged,
 	return leases[0].State == core.LeaseRunning, r.store.sinceError() >= r.cfg.ACKTimeout
 }
 
-// reportOutcome passes the outcome of a job of a session on.
-func (r *runner) reportOutcome(ctx context.Context, job *core.Job) error {
+// reportOutcome passes the outcome of a job of a session on, with the time at which the node's result was received, if one was.
+func (r *runner) reportOutcome(ctx context.Context, job *core.Job, received time.Time) error {
 	if r.outcomes == nil || job.Utterance.Turn == 0 || !job.State.Terminal() || job.Refused() {
 		return nil
 	}
-	return r.outcomes.JobEnded(ctx, job)
+	return r.outcomes.JobEnded(ctx, job, received)
 }
 
 // retryReportOutcome passes the outcome on with retries. It returns false if the context ended first: then the job's slot
 // stays taken, and the instance that finds the lease reports the outcome.
 func (r *runner) retryReportOutcome(ctx context.Context, job *core.Job) bool {
-	return r.store.retry(ctx, func() error { return r.reportOutcome(ctx, job) })
+	return r.store.retry(ctx, func() error { return r.reportOutcome(ctx, job, time.Time{}) })
 }
 
 // jobEnded removes a job that has ended from the table, and counts and logs its outcome if this step decided it.

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -25,7 +25,7 @@ type Counter struct {
 	seed  maphash.Seed
 	queue queue[observation]
 
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.GuardCounter]
 	seq     uint64
 	total   tally    // since the start
 	tracker *tracker // of the health of nodes

@@ -210,6 +210,9 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	s.running = loops
 	s.Fleet.SetPartial(s.sharesStore()) // a shared store may have nodes: until the follower has read them this instance is not ready
 	var background sync.WaitGroup
+	background.Go(func() {
+		telemetry.NewLockWaits(&s.Metrics.Locks, s.cfg.Scheduler.Observability.LockWaitWarnMS.Duration(), s.log).Run(loops)
+	})
 	background.Go(func() { s.receiver.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.revocations.Run(loops) })

@@ -3,11 +3,12 @@ package session
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -29,7 +30,7 @@ type Directory struct {
 	metrics *telemetry.Sessions
 	log     *slog.Logger
 
-	mu         sync.Mutex
+	mu         lockwait.Mutex[lockwait.SessionDirectory]
 	sessions   map[core.SessionKey]*Session
 	utterances map[core.JobID]*utterance // that a result or speech may still follow
 }
@@ -113,7 +114,7 @@ func (d *Directory) removeUtterance(u *utterance) {
 
 // JobEnded implements dispatch.Outcomes: it appends the terminal message of a job to its session's outbox, and delivers it if
 // this instance has the session.
-func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
+func (d *Directory) JobEnded(ctx context.Context, job *core.Job, received time.Time) error {
 	m, err := newTerminalMessage(job)
 	if err != nil {
 		return err
@@ -121,12 +122,12 @@ func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
 	if m.Speech == speechFollows {
 		m.At = d.cfg.Instance
 	}
-	return d.append(ctx, store.Ownership{}, &job.Spec, m)
+	return d.append(ctx, store.Ownership{}, &job.Spec, m, received)
 }
 
 // append appends the terminal message of an utterance to its session's outbox, unless another instance than by owns the
-// session, and delivers it if this instance has the session.
-func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage) error {
+// session, and delivers it if this instance has the session. Its result was received here at a time; zero: it is not a node's result.
+func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage, received time.Time) error {
 	turn := spec.Utterance.Turn
 	body, err := m.encode()
 	if err != nil {
@@ -151,8 +152,11 @@ func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.S
 			ended.Message = body
 		}
 		d.notify(ctx, a.Owner, kindEnded, messageTTL, ended)
+		if !received.IsZero() {
+			d.observePath(telemetry.PathResult, spec.Session, spec.Job(), time.Since(received))
+		}
 	case s != nil:
-		s.outbox.messageAppended(turn, a.Seq, m)
+		s.outbox.messageAppended(turn, a.Seq, m, received)
 	}
 	return nil
 }

@@ -32,7 +32,9 @@ type harness struct {
 	cfg        session.Config
 	buses      map[core.InstanceID]*bus.Bus // nil: the instances do not send messages
 
-	instances int // started so far
+	instances int                // started so far
+	metrics   *telemetry.Metrics // of the instances that are started from now on; nil: each has its own
+	log       *slog.Logger       // the same; nil: nothing is logged
 }
 
 // replaceInstance ends the instance and starts another one in its place.
@@ -47,7 +49,14 @@ func (h *harness) newRegistry(st session.Store, jobs session.Jobs) *session.Regi
 	h.instances++
 	cfg := h.cfg
 	cfg.Instance = core.InstanceID(fmt.Sprintf("i-%d", h.instances))
-	return session.NewRegistry(session.NewDirectory(cfg, st, h.newBus(cfg.Instance), audio.NewBuffer(4<<20), &telemetry.New().Sessions, slog.New(slog.DiscardHandler)), jobs)
+	metrics, log := h.metrics, h.log
+	if metrics == nil {
+		metrics = telemetry.New()
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return session.NewRegistry(session.NewDirectory(cfg, st, h.newBus(cfg.Instance), audio.NewBuffer(4<<20), &metrics.Sessions, log), jobs)
 }
 
 // newBus makes the bus of an instance; nil if the instances of the harness do not send messages.
@@ -111,7 +120,7 @@ func (h *harness) complete(id core.JobID, text string) {
 	h.dispatcher.mu.Lock()
 	spec := h.dispatcher.placed[id]
 	h.dispatcher.mu.Unlock()
-	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, text))); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, text)), time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -124,7 +133,7 @@ func (h *harness) completeOn(node core.NodeID, id core.JobID) {
 	h.dispatcher.mu.Unlock()
 	job := endedJob(id, spec, core.StateDone, "", `{"text_tgt":"retried"}`)
 	job.Attempt, job.Node = 2, node
-	if err := h.registry.JobEnded(h.t.Context(), job); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), job, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -136,7 +145,7 @@ func (h *harness) failJob(id core.JobID, reason core.Reason) {
 	h.dispatcher.mu.Lock()
 	spec := h.dispatcher.placed[id]
 	h.dispatcher.mu.Unlock()
-	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateFailed, reason, "")); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateFailed, reason, ""), time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -350,7 +359,7 @@ func (h *harness) completeAttempt(job core.JobID, attempt int, result string) {
 	h.dispatcher.mu.Unlock()
 	j := endedJob(job, spec, core.StateDone, "", result)
 	j.Attempt = attempt
-	if err := h.registry.JobEnded(h.t.Context(), j); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), j, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -183,7 +183,11 @@ func (p *placer) place(background context.Context, u *utterance) {
 	var e *wire.Error
 	placed := false
 	if previous == nil || previous.awaitPlaced(ctx) {
-		placed, e = p.dispatch(ctx, u)
+		afterPrevious := time.Time{}
+		if previous != nil {
+			afterPrevious = time.Now()
+		}
+		placed, e = p.dispatch(ctx, u, afterPrevious)
 	}
 	outcome := u.placementOutcome()
 	switch {
@@ -200,8 +204,9 @@ func (p *placer) place(background context.Context, u *utterance) {
 }
 
 // dispatch saves the bounds of the utterance, so that its audio is never divided otherwise, and dispatches its job. If the
-// session has moved to another instance, that instance dispatches it.
-func (p *placer) dispatch(ctx context.Context, u *utterance) (placed bool, _ *wire.Error) {
+// session has moved to another instance, that instance dispatches it. If an earlier utterance had to be placed first, that was done at
+// afterPrevious.
+func (p *placer) dispatch(ctx context.Context, u *utterance, afterPrevious time.Time) (placed bool, _ *wire.Error) {
 	wait := u.dispatchWait(&p.directory.cfg)
 	if e := p.saveBefore(ctx, u, wait.Until); e != nil || ctx.Err() != nil {
 		return false, e
@@ -217,6 +222,7 @@ func (p *placer) dispatch(ctx context.Context, u *utterance) (placed bool, _ *wi
 			u.session.mu.Lock()
 			u.session.recordPlacement(u.turn, placed.Node)
 			u.session.mu.Unlock()
+			u.observePlaced(afterPrevious, placed.Waited)
 		}
 	}
 	if err == nil {
@@ -306,7 +312,7 @@ func (p *placer) appendTerminal(ctx context.Context, u *utterance, message *term
 			return nil
 		}
 		if err == nil {
-			err = d.append(ctx, u.session.ownership, &u.spec, message)
+			err = d.append(ctx, u.session.ownership, &u.spec, message, time.Time{})
 		}
 		if err != nil {
 			d.log.Warn("the store did not answer", "operation", "outbox", "error", err)

@@ -65,10 +65,11 @@ func (p *partialPosition) advance(attempt int, rev int64) bool {
 
 // resultState is what is known of an utterance's terminal message.
 type resultState struct {
-	stored  bool // it is in the outbox
-	size    int  // its size, if that is known
-	sent    bool // it was sent to the client
-	attempt int  // the attempt whose result it is; 0: it was not sent, or no speech follows it
+	stored   bool      // it is in the outbox
+	size     int       // its size, if that is known
+	sent     bool      // it was sent to the client
+	attempt  int       // the attempt whose result it is; 0: it was not sent, or no speech follows it
+	received time.Time // when it arrived at this instance and could be sent; zero: it is not known, or waited for something
 }
 
 // firstPartTurn is the turn of the utterance's first part, which may be itself; 0 if that is not committed.

@@ -17,6 +17,7 @@ type Metrics struct {
 	Denied       *prometheus.CounterVec
 	AuditDropped *prometheus.CounterVec
 
+	Locks
 	Nodes
 	ModelNA
 	Catalog
@@ -32,6 +33,7 @@ func New() *Metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := factory{reg}
+	dispatch := newDispatch(f)
 	return &Metrics{
 		Registry: reg,
 		Closes: f.counterVec("lingua_socket_closes_total",
@@ -40,12 +42,13 @@ func New() *Metrics {
 			"Requests and WebSockets that were denied, by status (401, 403, 429) and by reason.", "status", "reason"),
 		AuditDropped: f.counterVec("lingua_audit_dropped_total",
 			"Audit entries that were never written, by the log that lacks them: store or file.", "log"),
+		Locks:    newLocks(f),
 		Nodes:    newNodes(f),
 		ModelNA:  newModelNA(f),
 		Catalog:  newCatalog(f),
-		Dispatch: newDispatch(f),
+		Dispatch: dispatch,
 		Store:    newStore(f),
-		Sessions: newSessions(f),
+		Sessions: newSessions(f, dispatch.SlowPath),
 		Bus:      newBus(f),
 		Stats:    newStats(f),
 	}
