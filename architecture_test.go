@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/wirespec", "internal/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth", "internal/logqueue"},
-	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation"},
+	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/jobring"},
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch", "internal/reload", "internal/guard"},
 	{"internal/nodes", "internal/callback", "internal/sim"},

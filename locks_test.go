@@ -52,7 +52,7 @@ func TestTimedLocksAreListed(t *testing.T) {
 // TestTimedLocksAreUsedOnce checks that each name belongs to one lock of the code.
 func TestTimedLocksAreUsedOnce(t *testing.T) {
 	t.Parallel()
-	use := regexp.MustCompile(`lockwait\.(?:RW)?Mutex\[lockwait\.(\w+)\]`)
+	use := regexp.MustCompile(`\[lockwait\.(\w+)\]`)
 	declared := regexp.MustCompile(`(?m)^type (\w+) struct\{\}$`)
 	names, err := os.ReadFile("internal/lockwait/names.go")
 	if err != nil {

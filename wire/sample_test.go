@@ -12,7 +12,7 @@ import (
 var bodies = []any{
 	ActiveAttempt{}, ActiveJob{}, Admission{}, Assignment{}, Attempt{}, CancelResponse{}, CapabilityByType{}, Declaration{}, DispatchOptions{},
 	DispatchRequest{}, DispatchResponse{}, Error{}, CatalogService{}, ExplainNode{}, ExplainResponse{}, ExplainService{}, HealthResponse{}, HeartbeatRequest{},
-	HeartbeatResponse{}, Job{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
+	HeartbeatResponse{}, Job{}, JobDetail{}, JobDecisions{}, Decision{}, Candidate{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
 	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Pool{}, PoolList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
 	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionList{}, SessionTerminated{}, ReloadResponse{},

@@ -29,6 +29,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -55,6 +56,8 @@ type Config struct {
 	Fence func() time.Time
 	// Observer is told what becomes of requests and jobs; nil: nobody is.
 	Observer Observer
+	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
+	Ring *jobring.Ring
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
 }
@@ -122,6 +125,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.waiting, tasks: d.tasks}
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
+	d.selector.ring = cfg.Ring
 	d.runner = &runner{
 		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
@@ -131,6 +135,9 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.Reconciler = newReconciler(d.runner)
 	return d
 }
+
+// Ring returns what this instance remembers of ended jobs and of decisions; nil: nothing.
+func (d *Dispatcher) Ring() *jobring.Ring { return d.cfg.Ring }
 
 // InFlight returns the number of in-flight jobs of this instance.
 func (d *Dispatcher) InFlight() int { return d.inFlight.len() }

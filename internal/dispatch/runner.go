@@ -193,6 +193,7 @@ func (r *runner) jobEnded(applied *store.Applied) {
 	took := job.Updated.Sub(job.Created)
 	r.metrics.ObserveJobEnd(job.State, took)
 	r.cfg.Observer.JobEnded(job)
+	r.cfg.Ring.AddJob(job)
 	if job.State == core.StateDone {
 		took := job.Updated.Sub(job.History[len(job.History)-1].Started)
 		r.fleet.ObserveServiceTime(took)

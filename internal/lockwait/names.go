@@ -24,7 +24,7 @@ var all = []Name{
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
 	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{},
-	ConvertLanguages{},
+	ConvertLanguages{}, JobringJobs{}, JobringDecisions{},
 }
 
 // MemstoreNode names a lock of docs/locks.md.
@@ -332,3 +332,15 @@ type ConvertLanguages struct{}
 
 // LockName implements Name.
 func (ConvertLanguages) LockName() string { return "convert_languages" }
+
+// JobringJobs names a lock of docs/locks.md.
+type JobringJobs struct{}
+
+// LockName implements Name.
+func (JobringJobs) LockName() string { return "jobring_jobs" }
+
+// JobringDecisions names a lock of docs/locks.md.
+type JobringDecisions struct{}
+
+// LockName implements Name.
+func (JobringDecisions) LockName() string { return "jobring_decisions" }

@@ -24,6 +24,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
@@ -124,7 +125,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	})
 	s.stats = newStats(&c.Stats, c.OutlierEjection, instance, s.Store, s.Fleet, s.Bus, s.sharesStore(), s.Metrics, s.events, log)
 	dispatchCfg := dispatchConfig(c, instance)
-	dispatchCfg.Observer = s.stats.counter
+	dispatchCfg.Observer, dispatchCfg.Ring = s.stats.counter, jobring.New()
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)

@@ -130,6 +130,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	}
 	good("GET /v1/nodes/{id}", ts.get("/v1/nodes/n1"))
 	good("GET /v1/jobs/{id}", ts.get("/v1/jobs/"+d.JobID))
+	good("GET /v1/jobs/{id}/decisions", ts.get("/v1/jobs/"+d.JobID+"/decisions"))
 
 	good("DELETE /v1/sessions/{id}", ts.request("DELETE", "/v1/sessions/room-1", "", nil))
 	good("POST /v1/auth/revocations", ts.post("/v1/auth/revocations", object{"node": "n2", "reason": "it was stolen"}))
