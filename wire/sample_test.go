@@ -17,7 +17,7 @@ var bodies = []any{
 	RegisterResponse{}, Service{}, VersionResponse{},
 	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionList{}, SessionTerminated{}, ReloadResponse{},
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
-	Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{}, StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{},
+	ClusterSeries{}, ClusterPoint{}, NodeSeries{}, NodePoint{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{}, StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{},
 	DirectionCoverage{}, DirectionUse{}, ModelUse{}, ServiceUse{},
 
 	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, SessionCancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},

@@ -24,7 +24,7 @@ var all = []Name{
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
 	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{},
-	ConvertLanguages{}, JobringJobs{}, JobringDecisions{},
+	ConvertLanguages{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
 // MemstoreNode names a lock of docs/locks.md.
@@ -344,3 +344,9 @@ type JobringDecisions struct{}
 
 // LockName implements Name.
 func (JobringDecisions) LockName() string { return "jobring_decisions" }
+
+// GuardSeries names a lock of docs/locks.md.
+type GuardSeries struct{}
+
+// LockName implements Name.
+func (GuardSeries) LockName() string { return "guard_series" }

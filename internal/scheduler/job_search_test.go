@@ -105,3 +105,20 @@ func TestSearchNamesInstancesThatDoNotAnswer(t *testing.T) {
 		t.Errorf("two searches took %s", took)
 	}
 }
+
+// TestNodeSeriesSumsUpInstances checks that the series of a node on any instance has the jobs that all instances counted.
+func TestNodeSeriesSumsUpInstances(t *testing.T) {
+	t.Parallel()
+	instances := startCluster(t, redistest.Start(t).URL(), keyedConfig(t, newPeerSecret), nil)
+	finishJobs(t, instances[0], "n1")
+	finishJobs(t, instances[1], "n1") // registers it again, there
+	for _, at := range instances {
+		waitUntil(t, "the jobs of both instances", waitLimit, func() bool {
+			series, done := getList[wire.NodeSeries](t, at, "/v1/nodes/n1/series", keyOfOperator), 0
+			for _, p := range series.Points {
+				done += p.Done
+			}
+			return done == 4 && series.Incomplete == nil
+		})
+	}
+}

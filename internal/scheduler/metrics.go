@@ -28,6 +28,8 @@ func (s *Scheduler) registerMetrics() {
 	}
 	s.Metrics.RegisterCounter("lingua_observations_dropped_total", "Attempts and jobs that ended too fast to be counted in the statistics.",
 		func() float64 { return float64(s.stats.counter.Dropped()) })
+	s.Metrics.RegisterGauge("lingua_node_series_missing", "Nodes without a series of the last hour on this instance, because there are too many.",
+		func() float64 { return float64(s.stats.series.Missing()) })
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
 		func() float64 { return float64(s.Jobs.Waiting()) })
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -129,6 +130,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
+	s.stats.counter.Record(s.stats.series, func() guard.Load { return guard.Load{Waiting: s.Jobs.Waiting(), Dispatched: s.Metrics.Dispatched()} })
 	if s.guards, err = s.newGuards(c); err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
@@ -155,7 +157,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions,
-		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Stats: s.stats.reader, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Stats: s.stats.reader, NodeSeries: s.stats.series, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Limits: serverLimits(&cfg, s.credentials.auth.Keyring().Empty()),

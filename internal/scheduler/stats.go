@@ -26,6 +26,7 @@ type stats struct {
 	generator *guard.Generator
 	leader    *guard.Leader
 	reader    *guard.Reader
+	series    *guard.NodeSeries
 	leads     func(bool)
 }
 
@@ -36,7 +37,7 @@ func newStats(
 	if shared {
 		kind = "redis"
 	}
-	s := &stats{counter: guard.NewCounter(instance, st, interval, log)}
+	s := &stats{counter: guard.NewCounter(instance, st, interval, log), series: guard.NewNodeSeries(fl)}
 	s.generator = &guard.Generator{
 		Instance: instance, Stats: st, Fleet: fl, Peers: b.Peers, Interval: interval, TTL: c.TTLSeconds.Duration(), Log: log,
 	}
@@ -75,5 +76,6 @@ func (s *stats) run(ctx context.Context) {
 		})
 	})
 	parts.Go(func() { s.reader.Run(ctx) })
+	parts.Go(func() { s.series.Run(ctx) })
 	parts.Wait()
 }

@@ -197,6 +197,8 @@ var matrix = map[string]map[outcome][]string{
 	"DELETE /v1/nodes/{id}":             {allowed: {"operator"}},
 	"GET /v1/pools":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/instances":                 {allowed: {"operator", "viewer"}},
+	"GET /api/v1/series":                {allowed: {"operator", "viewer"}},
+	"GET /v1/nodes/{id}/series":         {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
 	"GET /api/v1/stats":                 {allowed: {"operator", "viewer"}},
 	"GET /v1/dlq":                       {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"POST /v1/dlq/replay":               {allowed: {"operator"}},

@@ -61,6 +61,8 @@ type Options struct {
 	AudioURLs audio.URLs
 	// Stats has the statistics of the fleet.
 	Stats StatsReader
+	// NodeSeries has the series of the nodes.
+	NodeSeries *guard.NodeSeries
 	// Bus reaches the other instances.
 	Bus *bus.Bus
 	// Auth authenticates callers.
@@ -148,6 +150,7 @@ func New(o Options) *Server {
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers, ring: o.Jobs.Ring()}
+	s.nodes.series = &seriesHandlers{responder: p, series: o.NodeSeries, peers: peers}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
 	s.events = &eventHandlers{responder: p, log: o.Events}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}

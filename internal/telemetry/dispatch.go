@@ -32,6 +32,7 @@ type Dispatch struct {
 	selectedCount, deliveryCount prometheus.Counter
 	sameNode, otherNode          prometheus.Counter
 	outcomes                     [core.StateCancelled + 1]jobOutcome
+	dispatched                   *dispatchBuckets
 }
 
 // jobOutcome has the series of the jobs that ended in one state.
@@ -60,6 +61,7 @@ func newDispatch(f factory) Dispatch {
 		Successions: f.counterVec("lingua_session_successions_total",
 			"Jobs whose session had a job before, by whether they were given to the same node.", "same_node"),
 	}
+	d.dispatched = new(dispatchBuckets)
 	duration := f.histogramVec("lingua_dispatch_duration_seconds", "From the request to the delivery or the refusal.",
 		prometheus.ExponentialBuckets(50e-6, 2, 18), "outcome")
 	d.accepted, d.refused = duration.WithLabelValues("accepted"), duration.WithLabelValues("refused")
@@ -88,6 +90,7 @@ func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool) {
 		d.refused.Observe(took.Seconds())
 	} else {
 		d.accepted.Observe(took.Seconds())
+		d.dispatched.observe(took)
 	}
 }
 
