@@ -8,8 +8,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// registerMetrics registers the gauges that are read from the parts of the scheduler.
+// registerMetrics registers the gauges that are read from the parts of the scheduler, and makes its load part of what it publishes.
 func (s *Scheduler) registerMetrics() {
+	s.stats.record(s.Jobs, s.Metrics)
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 	s.Metrics.RegisterGauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost recently.",
 		func() float64 { return float64(s.Sessions.Len()) })

@@ -9,6 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/guard"
@@ -62,6 +63,11 @@ func newStats(
 		recorder.Record(store.Event{Kind: store.EventStatsLeader})
 	}
 	return s
+}
+
+// record makes the load of this instance part of what it publishes, and what it counts part of the series of nodes.
+func (s *stats) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
+	s.counter.Record(s.series, func() guard.Load { return guard.Load{Waiting: jobs.Waiting(), Dispatched: m.Dispatched()} })
 }
 
 // run runs the parts until the context ends.

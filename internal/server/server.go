@@ -152,7 +152,7 @@ func New(o Options) *Server {
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers, ring: o.Jobs.Ring()}
 	s.nodes.series = &seriesHandlers{responder: p, series: o.NodeSeries, peers: peers}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
-	s.events = &eventHandlers{responder: p, log: o.Events}
+	s.events = &eventHandlers{responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping}}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, jobs: o.Jobs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
@@ -264,7 +264,7 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 				s.log.Error("a handler panicked", "path", route.path, "request_id", w.id, "panic", p, "stack", string(debug.Stack()))
 				writeWireError(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
 			}
-			if took := time.Since(started); took > s.slowAfter {
+			if took := time.Since(started); took > s.slowAfter && !route.stream {
 				s.metrics.SlowPath.WithLabelValues(route.path).Inc()
 				s.log.Warn("slow request", "path", route.path, "request_id", w.id, "took_ms", took.Milliseconds())
 			}
