@@ -16,13 +16,13 @@ import (
 // them; {id} stands for a name.
 var (
 	clientRoutes = []string{
-		"/ws/node", "/ws/session", "/v1/sessions", "/v1/sessions/{id}", "/v1/dispatch/f2f", "/v1/dispatch/explain", "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/cancel",
+		"/ws/node", "/ws/session", "/v1/sessions", "/v1/sessions/{id}", "/v1/dispatch/f2f", "/v1/dispatch/explain", "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/decisions", "/v1/jobs/{id}/cancel",
 		"/v1/job/ack", "/v1/job/done", "/v1/job/fail", "/v1/node/register", "/v1/node/heartbeat", "/v1/node/model_not_available",
 		"/v1/audio/{id}", "/v1/audio/{id}/tts", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml",
 	}
 	operatorRoutes = []string{
-		"/metrics", "/v1/nodes", "/v1/nodes/{id}", "/v1/nodes/{id}/drain", "/v1/nodes/{id}/resume", "/v1/pools", "/v1/instances", "/api/v1/stats", "/api/v1/metrics",
-		"/v1/dlq", "/v1/dlq/replay", "/v1/dlq/purge", "/v1/events", "/v1/audit", "/v1/config/reload",
+		"/metrics", "/v1/nodes", "/v1/nodes/{id}", "/v1/nodes/{id}/drain", "/v1/nodes/{id}/resume", "/v1/pools", "/v1/instances", "/api/v1/stats", "/api/v1/metrics", "/api/v1/series", "/v1/nodes/{id}/series",
+		"/v1/dlq", "/v1/dlq/replay", "/v1/dlq/purge", "/v1/events", "/v1/events/stream", "/v1/audit", "/v1/config/reload",
 		"/v1/auth/revocations", "/v1/auth/revocations/{id}",
 	}
 )

@@ -167,6 +167,39 @@ type JobList struct {
 	Jobs       []Job  `json:"jobs"`
 	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
 	Partial    bool   `json:"partial,omitempty" doc:"Some instances were not asked, or did not answer: jobs that ended there may be missing."`
+	// Incomplete names these instances.
+	Incomplete []string `json:"incomplete,omitempty" doc:"The instances that could not be asked, or did not answer in time. Absent although the list is partial: not even their names are known."`
+}
+
+// JobDetail is the answer of GET /v1/jobs/{id}.
+type JobDetail struct {
+	Job
+	Decisions  []Decision `json:"decisions,omitempty" doc:"How a node was chosen for each attempt, if that was asked for and an instance remembers it."`
+	Incomplete []string   `json:"incomplete,omitempty" doc:"The instances that could not be asked for decisions, or did not answer in time."`
+}
+
+// JobDecisions is the answer of GET /v1/jobs/{id}/decisions.
+type JobDecisions struct {
+	Job        *Job       `json:"job,omitempty" doc:"The job, if it has ended and an instance remembers it. It has no result."`
+	Decisions  []Decision `json:"decisions" doc:"In their order. An instance remembers its last 20,000."`
+	Incomplete []string   `json:"incomplete,omitempty" doc:"The instances that could not be asked, or did not answer in time."`
+}
+
+// Decision is how a node was chosen for an attempt of a job.
+type Decision struct {
+	AttemptID  int            `json:"attempt_id"`
+	AtMS       int64          `json:"at_ms" doc:"When, in Unix milliseconds on the clock of the instance."`
+	Instance   string         `json:"instance" doc:"The instance that chose the node."`
+	NodeID     string         `json:"node_id" doc:"The node that was chosen."`
+	Candidates []Candidate    `json:"candidates" doc:"The nodes that were drawn, in their order; at most 8."`
+	Others     map[string]int `json:"others" doc:"How many further nodes were rejected, by reason."`
+}
+
+// Candidate is a node that was drawn for a job.
+type Candidate struct {
+	NodeID string `json:"node_id"`
+	Chosen bool   `json:"chosen,omitempty"`
+	Reason string `json:"reason,omitempty" doc:"The reason for which it was rejected. Absent, and not chosen: it was not needed."`
 }
 
 // CancelResponse is the answer of POST /v1/jobs/{id}/cancel.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,8 +54,15 @@ func TestQueryCommands(t *testing.T) {
 		"pools --node unknown":        {"no registered node serves a matching direction"},
 		"jobs --node n2":              {"no job matches"},
 		"jobs --session other":        {"no job matches"},
+		"jobs --reason node_lost":     {"no job matches"},
+		"jobs --src zh":               {"no job matches"},
+		"jobs --tgt fr":               {"no job matches"},
+		"jobs --tenant acme":          {"no job matches"},
+		"jobs --until 1h":             {"no job matches"},
+		"jobs --since 1h --src en --tgt zh --prefix " + done: {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", done + " DONE en→zh n1 1 talk now"},
 		"jobs " + running: {
 			"job " + running, "request req-2", "session talk", "direction en→zh", "state ACKED", "", "ATTEMPT NODE DURATION OUTCOME", "1 n1 running",
+			"", "ATTEMPT CANDIDATE VERDICT", "1 n1 chosen",
 		},
 		"explain --from en --to zh": {"en→zh: OK. 2 of 2 capable nodes can take the job now.", "", "NODE IN FLIGHT VERDICT", "n1 1 of 2 eligible", "n2 0 of 3 eligible"},
 		"explain --from en --to fr": {
@@ -70,12 +78,12 @@ func TestQueryCommands(t *testing.T) {
 			t.Errorf("lingua %s: (-want +got)\n%s", line, diff)
 		}
 	}
-	if got := lingua("jobs", done); !strings.HasSuffix(got.out, "done\n") {
+	if got := lingua("jobs", done); !slices.ContainsFunc(rows(got.out), func(row string) bool { return strings.HasPrefix(row, "1 n1 ") && strings.HasSuffix(row, " done") }) {
 		t.Errorf("the outcome of the attempt is not done:\n%s", got.out)
 	}
 
 	for line, into := range map[string]any{
-		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.Job), "pools": new(wire.PoolList), "metrics": new(wire.Metrics),
+		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.JobDetail), "pools": new(wire.PoolList), "metrics": new(wire.Metrics),
 		"explain --from en --to zh": new(wire.ExplainResponse), "drain n2": new(wire.Node), "resume n2": new(wire.Node),
 		"instances": new(wire.InstanceList), "dlq list": new(wire.DeadLetterList), "dlq purge --all": new(wire.DeadLettersResponse),
 	} {

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,12 +20,20 @@ type jobsCmd struct {
 	apiClient
 	ID       string `arg:"" optional:"" help:"Show this job with its attempts."`
 	State    string `help:"Only jobs in this state, such as dispatched, acked, retrying, done, failed or cancelled." placeholder:"STATE"`
-	Node     string `help:"Only jobs of this node." placeholder:"ID"`
+	Reason   string `help:"Only jobs that ended, or whose last attempt ended, for this reason, such as node_lost." placeholder:"REASON"`
+	Node     string `help:"Only jobs that this node has or had." placeholder:"ID"`
 	Session  string `help:"Only jobs of this session." placeholder:"ID"`
 	Language string `help:"Only jobs from or to this language." placeholder:"LANG"`
+	Src      string `help:"Only jobs from this language." placeholder:"LANG"`
+	Tgt      string `help:"Only jobs to this language." placeholder:"LANG"`
 	Region   string `help:"Only jobs that require this region." placeholder:"NAME"`
-	Limit    int    `help:"Maximum number of jobs." default:"20"`
-	All      bool   `help:"List all jobs, without a limit."`
+	Tenant   string `help:"Only jobs of this tenant." placeholder:"ID"`
+	Prefix   string `help:"Only jobs whose ids begin with this." placeholder:"ID"`
+	// Since and Until are durations before now.
+	Since time.Duration `help:"Only jobs that were created at most this long ago, such as 15m." placeholder:"DURATION"`
+	Until time.Duration `help:"Only jobs that were created longer ago than this." placeholder:"DURATION"`
+	Limit int           `help:"Maximum number of jobs." default:"20"`
+	All   bool          `help:"List all jobs, without a limit."`
 }
 
 // Validate checks the flags before a request is sent.
@@ -41,23 +52,26 @@ func (c *jobsCmd) Validate() error {
 // Run lists jobs.
 func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 	if c.ID != "" {
-		var j wire.Job
-		if err := c.request(ctx, "GET", "/v1/jobs/"+url.PathEscape(c.ID), nil, &j); err != nil {
+		var j wire.JobDetail
+		if err := c.request(ctx, "GET", "/v1/jobs/"+url.PathEscape(c.ID)+"?decisions=true", nil, &j); err != nil {
 			return err
 		}
 		return c.print(io.out, j, func(t *tabwriter.Writer) { writeJob(t, &j) })
 	}
-	q := makeQuery("state", strings.ToUpper(c.State), "node_id", c.Node, "session_id", c.Session, "language", c.Language, "region", c.Region)
+	q := makeQuery("state", strings.ToUpper(c.State), "reason", strings.ToUpper(c.Reason), "node_id", c.Node, "session_id", c.Session,
+		"language", c.Language, "src_lang", c.Src, "tgt_lang", c.Tgt, "region", c.Region, "tenant_id", c.Tenant, "id_prefix", c.Prefix,
+		"since", millisAgo(c.Since), "until", millisAgo(c.Until))
 	list := wire.JobList{Jobs: []wire.Job{}}
 	err := fetchPages(ctx, &c.apiClient, "/v1/jobs", q, maxEntries(c.Limit, c.All), func(page *wire.JobList) (int, string) {
 		list.Jobs, list.NextCursor, list.Partial = append(list.Jobs, page.Jobs...), page.NextCursor, list.Partial || page.Partial
+		list.Incomplete = page.Incomplete
 		return len(page.Jobs), page.NextCursor
 	})
 	if err != nil {
 		return err
 	}
 	if list.Partial {
-		fmt.Fprintln(io.err, "some instances were not asked, or did not answer: jobs that ended there may be missing")
+		fmt.Fprintln(io.err, strings.TrimSpace("some instances were not asked, or did not answer: jobs that ended there may be missing "+strings.Join(list.Incomplete, " ")))
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
 		if len(list.Jobs) == 0 {
@@ -73,7 +87,15 @@ func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 	})
 }
 
-func writeJob(t *tabwriter.Writer, j *wire.Job) {
+// millisAgo is a time before now in Unix milliseconds; empty for none.
+func millisAgo(ago time.Duration) string {
+	if ago == 0 {
+		return ""
+	}
+	return strconv.FormatInt(time.Now().Add(-ago).UnixMilli(), 10)
+}
+
+func writeJob(t *tabwriter.Writer, j *wire.JobDetail) {
 	fmt.Fprintf(t, "job\t%s\nrequest\t%s\nsession\t%s\ndirection\t%s→%s\nstate\t%s\n", j.JobID, j.RequestID, j.SessionID, j.SrcLang, j.TgtLang, j.State)
 	if j.Reason != "" {
 		fmt.Fprintf(t, "reason\t%s\n", strings.TrimSpace(j.Reason+" "+j.Detail))
@@ -86,5 +108,23 @@ func writeJob(t *tabwriter.Writer, j *wire.Job) {
 			outcome = cmp.Or(a.Reason, "done")
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", a.AttemptID, a.NodeID, duration, outcome)
+	}
+	if len(j.Decisions) > 0 {
+		fmt.Fprintln(t, "\nATTEMPT\tCANDIDATE\tVERDICT")
+	}
+	for _, d := range j.Decisions {
+		for _, c := range d.Candidates {
+			verdict := cmp.Or(c.Reason, "not needed")
+			if c.Chosen {
+				verdict = "chosen"
+			}
+			fmt.Fprintf(t, "%d\t%s\t%s\n", d.AttemptID, c.NodeID, verdict)
+		}
+		for _, reason := range slices.Sorted(maps.Keys(d.Others)) {
+			fmt.Fprintf(t, "%d\t%d others\t%s\n", d.AttemptID, d.Others[reason], reason)
+		}
+	}
+	if len(j.Incomplete) > 0 {
+		fmt.Fprintf(t, "\nnot asked, or without an answer\t%s\n", strings.Join(j.Incomplete, " "))
 	}
 }

@@ -1,9 +1,8 @@
 package audio
 
 import (
-	"sync"
-
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 // Buffer holds audio until the jobs it belongs to have ended, up to a maximum for the whole instance. Its bytes are reserved as
@@ -11,7 +10,7 @@ import (
 type Buffer struct {
 	max int64
 
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.AudioBuffer]
 	held  int64
 	clips map[core.JobID]*Clip
 }

@@ -1,10 +1,10 @@
 package bus
 
-import "sync"
+import "github.com/lingua-scheduler/lingua/internal/lockwait"
 
 // recentIDs remembers the messages that were handled last, to recognise a second copy.
 type recentIDs struct {
-	mu   sync.Mutex
+	mu   lockwait.Mutex[lockwait.BusRecent]
 	set  map[string]struct{}
 	ring []string
 	next int
@@ -39,7 +39,7 @@ func (r *recentIDs) add(id string) {
 
 // counters counts by message. The zero value is ready to use.
 type counters struct {
-	mu sync.Mutex
+	mu lockwait.Mutex[lockwait.BusCounters]
 	n  map[string]int
 }
 

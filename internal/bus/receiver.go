@@ -11,6 +11,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -56,7 +57,7 @@ type Receiver struct {
 	handled recentIDs
 	excused counters // failures of messages that were the store's fault
 
-	mu        sync.Mutex
+	mu        lockwait.Mutex[lockwait.BusTakeovers]
 	takeovers map[core.InstanceID]*takeover // of instances that are dead and not removed yet
 
 	work  sync.WaitGroup

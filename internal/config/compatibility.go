@@ -5,8 +5,7 @@ import "fmt"
 // unusedKeys are keys of earlier designs of this scheduler that a file or the environment may still set, with why they have no
 // effect. Setting one is a warning, not an error.
 var unusedKeys = map[string]string{
-	phase2Key + ".owner_ttl_seconds":            "the owner of a node or of a session is stored with it, and has no lifetime of its own",
-	"scheduler.observability.lock_wait_warn_ms": "the time that is spent waiting for locks is not measured",
+	phase2Key + ".owner_ttl_seconds": "the owner of a node or of a session is stored with it, and has no lifetime of its own",
 }
 
 // maxHeartbeatTTL is the highest effective heartbeat_ttl_seconds: the jobs of an instance that died wait this long.

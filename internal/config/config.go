@@ -153,7 +153,8 @@ type Stats struct {
 
 // Observability configures warnings.
 type Observability struct {
-	PathWarnMS Millis `toml:"path_warn_ms" env:"PATH_WARN_MS" doc:"A request that takes longer is counted as slow and logged."`
+	LockWaitWarnMS Millis `toml:"lock_wait_warn_ms" env:"LOCK_WAIT_WARN_MS" doc:"A wait for a lock inside the scheduler that takes longer is counted as slow and logged, each lock once a second at most."`
+	PathWarnMS     Millis `toml:"path_warn_ms" env:"PATH_WARN_MS" doc:"A request, or a step of an utterance through the scheduler, that takes longer is counted as slow and logged."`
 }
 
 // Default returns the configuration without a file, variables or flags.
@@ -182,7 +183,7 @@ func Default() Config {
 			},
 			OutlierEjection: OutlierEjection{Enabled: true},
 			Stats:           Stats{IntervalSeconds: 5, TTLSeconds: 45},
-			Observability:   Observability{PathWarnMS: 50},
+			Observability:   Observability{LockWaitWarnMS: 10, PathWarnMS: 50},
 			Tracing:         Tracing{SampleRatio: 0.1, TimeoutMS: 5000, TokenHeader: "Authorization"},
 			Phase2:          Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 		},

@@ -201,7 +201,6 @@ func (c *Config) validateSessions(v *validator) {
 
 // validateLimits checks the limits of resources and of slow requests.
 func (c *Config) validateLimits(v *validator) {
-	const slowKey = "scheduler.observability.path_warn_ms"
 	r, o := &c.Scheduler.ResourceLimits, &c.Scheduler.Observability
 	for _, l := range []struct {
 		name  string
@@ -211,8 +210,10 @@ func (c *Config) validateLimits(v *validator) {
 	}
 	v.requireRange("scheduler.stats.interval_seconds", int64(c.Scheduler.Stats.IntervalSeconds), 5, 10)
 	v.requireRange("scheduler.stats.ttl_seconds", int64(c.Scheduler.Stats.TTLSeconds), 30, 60)
-	v.requireYear(slowKey, int64(o.PathWarnMS), time.Millisecond)
-	v.requireMin(slowKey, int64(o.PathWarnMS), 1)
+	for key, value := range map[string]Millis{"lock_wait_warn_ms": o.LockWaitWarnMS, "path_warn_ms": o.PathWarnMS} {
+		v.requireYear("scheduler.observability."+key, int64(value), time.Millisecond)
+		v.requireMin("scheduler.observability."+key, int64(value), 1)
+	}
 }
 
 // IsLoopback reports whether a host can only be reached from this machine.

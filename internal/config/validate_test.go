@@ -158,6 +158,8 @@ var rules = []rule{
 	{"scheduler.model_hub.refresh_seconds", "none", func(c *Config) { c.Scheduler.ModelHub.RefreshSeconds = 0 }},
 	{"scheduler.model_hub.timeout_ms", "none", func(c *Config) { c.Scheduler.ModelHub.TimeoutMS = 9 }},
 	{"scheduler.model_hub.token", "two lines", func(c *Config) { c.Scheduler.ModelHub.Token = "a\nb" }},
+	{"scheduler.observability.lock_wait_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.LockWaitWarnMS = 0 }},
+	{"scheduler.observability.lock_wait_warn_ms", "too long", func(c *Config) { c.Scheduler.Observability.LockWaitWarnMS = 1 << 50 }},
 	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
 }
 
@@ -290,7 +292,7 @@ func TestBoundsAreInclusive(t *testing.T) {
 		"smallest of the rest": func(c *Config) {
 			c.Scheduler.ModelNotAvailable = ModelNotAvailable{MarkTTLSeconds: 1, DebounceSeconds: 1, NodeRatePerMinute: 60, RateWindowSeconds: 1}
 			c.Scheduler.ModelHub = ModelHub{URL: "http://h", RefreshSeconds: 1, TimeoutMS: 10, Token: "!~"}
-			c.Scheduler.Observability.PathWarnMS = 1
+			c.Scheduler.Observability = Observability{LockWaitWarnMS: 1, PathWarnMS: 1}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

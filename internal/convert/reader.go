@@ -4,9 +4,9 @@ package convert
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -130,7 +130,7 @@ func (r *Reader) OptionalLang(field, tag string) (core.Lang, *wire.Error) {
 
 // langCache caches normalised language tags: the same few come with every request.
 type langCache struct {
-	mu   sync.RWMutex
+	mu   lockwait.RWMutex[lockwait.ConvertLanguages]
 	tags map[string]core.Lang
 }
 

@@ -189,6 +189,11 @@ func (j *Job) Clone() Job {
 	return c
 }
 
+// Had reports whether a node had an attempt of the job.
+func (j *Job) Had(node NodeID) bool {
+	return slices.ContainsFunc(j.History, func(a Attempt) bool { return a.Node == node })
+}
+
 // PastToken returns the token of an attempt that has ended, so that a late message of its node can release the slot that
 // it still holds.
 func (j *Job) PastToken(attempt int, node NodeID) (Token, bool) {

@@ -3,8 +3,9 @@ package deadline
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 // Limit hands out contexts that end a fixed time from now. Callers within a sixteenth of that time share one context,
@@ -14,7 +15,7 @@ type Limit struct {
 	timeout time.Duration
 	fence   func() time.Time // no context ends later than it returns; nil: no fence
 
-	mu   sync.Mutex
+	mu   lockwait.Mutex[lockwait.DispatchDeadline]
 	ctx  context.Context
 	made time.Time
 }

@@ -85,7 +85,7 @@ func (r *runner) resumeWithAudio(ctx context.Context, id core.JobID) (known bool
 	case job.Refused():
 		return false, nil
 	case job.State.Terminal():
-		if err := r.reportOutcome(ctx, job); err != nil { // the instance that decided it may have died before it could
+		if err := r.reportOutcome(ctx, job, time.Time{}); err != nil { // the instance that decided it may have died before it could
 			r.store.recordError("outcome", err)
 			return true, storeError(ctx)
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -58,6 +59,8 @@ type Config struct {
 	Observer Observer
 	// Tracer makes the traces of jobs; nil: there are none.
 	Tracer *tracing.Tracer
+	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
+	Ring *jobring.Ring
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
 }
@@ -75,8 +78,8 @@ type Store interface {
 type Outcomes interface {
 	// JobEnded appends the outcome of a job to its session's outbox, on whichever instance the session is. It is called
 	// before the job's slot is released, so that the outcome can be repeated as long as the slot is taken. It may be called
-	// more than once, and by several instances.
-	JobEnded(ctx context.Context, job *core.Job) error
+	// more than once, and by several instances. received is when the node's result arrived at this instance; zero: it did not end by one.
+	JobEnded(ctx context.Context, job *core.Job, received time.Time) error
 	// AudioWanted announces that a job waits for its audio, so that the instance that has it resumes the job. Nothing
 	// depends on its arrival.
 	AudioWanted(ctx context.Context, job *core.Job)
@@ -125,6 +128,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.waiting, tasks: d.tasks}
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
+	d.selector.ring = cfg.Ring
 	d.runner = &runner{
 		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
@@ -134,6 +138,9 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.Reconciler = newReconciler(d.runner)
 	return d
 }
+
+// Ring returns what this instance remembers of ended jobs and of decisions; nil: nothing.
+func (d *Dispatcher) Ring() *jobring.Ring { return d.cfg.Ring }
 
 // InFlight returns the number of in-flight jobs of this instance.
 func (d *Dispatcher) InFlight() int { return d.inFlight.len() }

@@ -341,7 +341,7 @@ func (o *fakeOutcomes) AudioWanted(context.Context, *core.Job) {}
 
 func (o *fakeOutcomes) NotifyEnded(context.Context, core.InstanceID, core.JobID) {}
 
-func (o *fakeOutcomes) JobEnded(_ context.Context, job *core.Job) error {
+func (o *fakeOutcomes) JobEnded(_ context.Context, job *core.Job, _ time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fails > 0 {

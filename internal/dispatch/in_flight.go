@@ -2,10 +2,10 @@ package dispatch
 
 import (
 	"hash/maphash"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
@@ -25,7 +25,7 @@ type inFlightJob struct {
 	deadline time.Time      // of the job, by this process's clock
 	trace    *tracing.Trace // nil: tracing is off
 
-	mu          sync.Mutex
+	mu          lockwait.Mutex[lockwait.DispatchJob]
 	job         *core.Job
 	attemptEnds time.Time // by this process's clock
 	waitEnds    time.Time // of the current phase
@@ -126,13 +126,13 @@ type inFlightTable struct {
 	seed   maphash.Seed
 	shards [inFlightShards]inFlightShard
 
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.DispatchCount]
 	count int
 	empty chan struct{} // closed when the count falls to zero; nil while no caller waits for that
 }
 
 type inFlightShard struct {
-	sync.Mutex
+	lockwait.Mutex[lockwait.DispatchShard]
 	jobs map[core.JobID]*inFlightJob
 }
 

@@ -2,9 +2,9 @@ package dispatch
 
 import (
 	"context"
-	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -16,7 +16,7 @@ type prober struct {
 	start func(fn func())                                         // runs fn in the background
 	busy  chan struct{}                                           // holds one element while the store is asked
 
-	mu   sync.Mutex
+	mu   lockwait.Mutex[lockwait.DispatchProber]
 	next *probeBatch // not sent yet: new requests join it
 }
 
@@ -38,7 +38,7 @@ type probeBatch struct {
 	occupancy []store.Occupancy
 	err       error
 
-	mu        sync.Mutex
+	mu        lockwait.Mutex[lockwait.DispatchBatch]
 	unclaimed []int // free slots per node that no request of this batch has tried to reserve
 }
 

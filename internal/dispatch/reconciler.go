@@ -88,7 +88,7 @@ func (c *Reconciler) moveJob(ctx context.Context, l core.Lease, f attemptFailure
 			return false, nil // its record is about to be written, or its dispatcher is about to release it
 		}
 		if err == nil && job.State.Terminal() {
-			if err := r.reportOutcome(ctx, job); err != nil { // the instance that decided it may have died before it could
+			if err := r.reportOutcome(ctx, job, time.Time{}); err != nil { // the instance that decided it may have died before it could
 				return false, err
 			}
 		}

@@ -179,7 +179,7 @@ func (p *Reports) CheckHolder(ctx context.Context, r Report) (holds bool, err er
 
 // Done handles a node's result. The record's compare-and-set is the one decision that ends the job.
 func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
-	began := time.Now()
+	received := time.Now()
 	params := store.ApplyParams{Job: r.Job, Event: core.EventDone, Holder: r.Holder, Result: result, Seen: p.inFlight.record(r.Job)}
 	applied, err := p.store.Apply(ctx, params)
 	if err == nil && applied.Outcome == store.NoJob && p.runner.restoreRecord(ctx, r.Job) {
@@ -194,10 +194,10 @@ func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
 		return p.fence("done", &r, applied.Outcome, applied.Job)
 	}
 	if trace := p.runner.traceOf(r.Job); trace.Sampled() {
-		traceApply(trace, trace.Attempt(applied.Job.Token), began, core.EventDone, &applied, nil)
+		traceApply(trace, trace.Attempt(applied.Job.Token), received, core.EventDone, &applied, nil)
 		p.runner.traceOutcome(&applied)
 	}
-	if err := p.runner.reportOutcome(ctx, applied.Job); err != nil {
+	if err := p.runner.reportOutcome(ctx, applied.Job, received); err != nil {
 		return p.readFailed(ctx, "done", &r, err) // the node sends the result again
 	}
 	n := p.fleet.Node(r.Node)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -18,6 +18,7 @@ type Placement struct {
 	Job     core.JobID
 	Node    core.NodeID
 	Attempt int
+	Waited  time.Duration // how long the request waited for a free slot
 }
 
 // Request asks for a job.
@@ -207,7 +208,7 @@ func (d *Dispatcher) Abandon(ctx context.Context, id core.JobID, reason core.Rea
 	case !ended && job.Refused():
 		return false, nil
 	case !ended:
-		if err := d.runner.reportOutcome(ctx, job); err != nil {
+		if err := d.runner.reportOutcome(ctx, job, time.Time{}); err != nil {
 			d.store.recordError("outcome", err)
 			return true, storeError(ctx)
 		}
@@ -230,7 +231,7 @@ func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event
 	if applied.Outcome.Stands() {
 		d.runner.traceOutcome(&applied)
 		d.runner.jobEnded(&applied)
-		if err := d.runner.reportOutcome(ctx, applied.Job); err != nil {
+		if err := d.runner.reportOutcome(ctx, applied.Job, time.Time{}); err != nil {
 			d.store.recordError("outcome", err)
 			return nil, false, storeError(ctx) // the slot stays taken until the outcome was reported
 		}
@@ -289,10 +290,27 @@ func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job,
 	if state != 0 {
 		jobs = slices.DeleteFunc(jobs, func(job *core.Job) bool { return job.State != state })
 	}
+	if state == 0 || state.Terminal() {
+		jobs = d.addRemembered(jobs, &p)
+	}
 	if limit > 0 && len(jobs) > limit {
 		jobs = jobs[:limit]
 	}
 	return jobs, nil
+}
+
+// addRemembered adds ended jobs that this instance remembers and the store does not list any more.
+func (d *Dispatcher) addRemembered(jobs []*core.Job, p *store.ListParams) []*core.Job {
+	listed := make(map[core.JobID]bool, len(jobs))
+	for _, job := range jobs {
+		listed[job.ID] = true
+	}
+	for _, job := range d.cfg.Ring.Search(p) {
+		if !listed[job.ID] {
+			jobs = append(jobs, job)
+		}
+	}
+	return p.Page(jobs)
 }
 
 // setAcked replaces dispatched jobs that their nodes have acknowledged by copies in state ACKED.
@@ -344,7 +362,7 @@ func storeError(ctx context.Context) *wire.Error {
 
 // callGroup lets concurrent calls for the same job share one result.
 type callGroup struct {
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.DispatchCalls]
 	calls map[core.JobID]*call
 }
 

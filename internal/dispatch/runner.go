@@ -172,18 +172,18 @@ func (r *runner) acknowledged(ctx context.Context, job *core.Job) (acknowledged,
 	return leases[0].State == core.LeaseRunning, r.store.sinceError() >= r.cfg.ACKTimeout
 }
 
-// reportOutcome passes the outcome of a job of a session on.
-func (r *runner) reportOutcome(ctx context.Context, job *core.Job) error {
+// reportOutcome passes the outcome of a job of a session on, with the time at which the node's result was received, if one was.
+func (r *runner) reportOutcome(ctx context.Context, job *core.Job, received time.Time) error {
 	if r.outcomes == nil || job.Utterance.Turn == 0 || !job.State.Terminal() || job.Refused() {
 		return nil
 	}
-	return r.outcomes.JobEnded(ctx, job)
+	return r.outcomes.JobEnded(ctx, job, received)
 }
 
 // retryReportOutcome passes the outcome on with retries. It returns false if the context ended first: then the job's slot
 // stays taken, and the instance that finds the lease reports the outcome.
 func (r *runner) retryReportOutcome(ctx context.Context, job *core.Job) bool {
-	return r.store.retry(ctx, func() error { return r.reportOutcome(ctx, job) })
+	return r.store.retry(ctx, func() error { return r.reportOutcome(ctx, job, time.Time{}) })
 }
 
 // jobEnded removes a job that has ended from the table, and counts and logs its outcome if this step decided it.
@@ -196,6 +196,7 @@ func (r *runner) jobEnded(applied *store.Applied) {
 	took := job.Updated.Sub(job.Created)
 	r.metrics.ObserveJobEnd(job.State, took, trace.ExemplarID())
 	r.cfg.Observer.JobEnded(job)
+	r.cfg.Ring.AddJob(job)
 	if job.State == core.StateDone {
 		took := job.Updated.Sub(job.History[len(job.History)-1].Started)
 		r.fleet.ObserveServiceTime(took)

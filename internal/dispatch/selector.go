@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -25,6 +27,7 @@ type selector struct {
 	picker  *pick.Picker
 	slots   *slots
 	prober  *prober
+	ring    *jobring.Ring
 	metrics *telemetry.Metrics
 	log     *slog.Logger
 }
@@ -89,6 +92,9 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 	}
 	if o.PreferredNode != "" && len(r.tried) == 0 {
 		res, ok, refusal := s.selectPreferred(ctx, r, &q)
+		if ok {
+			s.remember(r, &res, []core.Candidate{{Node: res.lease.Node}}, nil)
+		}
 		if ok || refusal != nil {
 			return res, refusal
 		}
@@ -104,8 +110,10 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 			return reservation{}, store.Unavailable()
 		}
 		if verdict == store.OK {
+			s.remember(r, &res, selection.Drawn(), nil)
 			return res, nil
 		}
+		selection.Reject(m.ID(), reasonOf(verdict))
 	}
 	if partial {
 		return reservation{}, wire.Errorf(wire.SchedulerDependencyDown,
@@ -199,6 +207,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 	delete(survey.Rejections, core.ReasonSpread)
 	delete(survey.Rejections, core.ReasonSetAside)
 	var ids [probeChunk]core.NodeID
+	decision := decisionSoFar{others: maps.Clone(survey.Rejections)}
 	for chunk := range slices.Chunk(survey.Candidates, probeChunk) {
 		for i, m := range chunk {
 			ids[i] = m.ID()
@@ -220,15 +229,39 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 					return reservation{}, store.Unavailable()
 				}
 				if verdict == store.OK {
+					s.remember(r, &res, append(decision.probed, core.Candidate{Node: m.ID()}), decision.others)
 					return res, nil
 				}
 				reason = reasonOf(verdict)
 			}
+			decision.add(m.ID(), reason)
 			survey.Rejections[reason]++
 			examples.add(reason, m.ID())
 		}
 	}
 	return reservation{}, s.refuse(r, wire.AllCandidatesFullOrFailed, survey.Rejections)
+}
+
+// remember remembers how a node was chosen.
+func (s *selector) remember(r *slotRequest, res *reservation, drawn []core.Candidate, others map[core.Reason]int) {
+	s.ring.AddDecision(&jobring.Decision{
+		Job: r.job, Tenant: r.spec.Tenant, Attempt: r.attempt, AtMS: time.Now().UnixMilli(), Node: res.lease.Node, Candidates: drawn, Others: others,
+	})
+}
+
+// decisionSoFar has the nodes that an exhaustive selection has probed: some of them, leaving room for the one that is chosen, and how many
+// others were rejected.
+type decisionSoFar struct {
+	probed []core.Candidate
+	others map[core.Reason]int
+}
+
+func (d *decisionSoFar) add(node core.NodeID, reason core.Reason) {
+	if len(d.probed) < jobring.MaxCandidates-1 {
+		d.probed = append(d.probed, core.Candidate{Node: node, Reason: reason})
+	} else {
+		d.others[reason]++
+	}
 }
 
 // hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,

@@ -4,13 +4,13 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -41,6 +41,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 	d.beginTrace(&r)
 	var self *waiter
 	var placed core.NodeID
+	var waited time.Duration
 	defer func() {
 		if self != nil {
 			d.waiting.leave(self, placed)
@@ -51,7 +52,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		p, e := d.dispatch(ctx, &r)
 		if e == nil {
 			d.metrics.ObserveDispatch(time.Since(began), false, r.exemplar(false))
-			placed = p.Node
+			placed, p.Waited = p.Node, waited
 			return p, nil
 		}
 		until := w.Until
@@ -76,9 +77,11 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		if e.Code == wire.NoCapableNode {
 			wait = recheckIncapable
 		}
+		asleep := time.Now()
 		if !self.sleep(ctx, min(backoff.Jitter(wait, 0.2), time.Until(until))) {
 			return Placement{}, storeError(ctx)
 		}
+		waited += time.Since(asleep)
 	}
 }
 
@@ -100,7 +103,7 @@ type waitQueue struct {
 	count atomic.Int64
 	freed atomic.Int64 // counts the slots that were freed
 
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.DispatchWaiting]
 	classes map[string][]*waiter // each ordered by since
 }
 

@@ -12,11 +12,11 @@ import (
 	"context"
 	"hash/maphash"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -37,11 +37,11 @@ type Fleet struct {
 	onScan  func()      // called for each node that is scanned for a new pool; for tests
 	partial atomic.Bool // nodes of the store may be missing
 
-	buildMu sync.Mutex // held while a new pool is built; taken before mu
+	buildMu lockwait.Mutex[lockwait.FleetBuilding] // held while a new pool is built; taken before mu
 
-	mu          sync.Mutex           // held by writers
-	marksUnread map[core.NodeID]bool // nodes whose marks were not read yet
-	changed     map[core.NodeID]bool // nodes that changed while a pool is built; nil: none is built
+	mu          lockwait.Mutex[lockwait.FleetWriters] // held by writers
+	marksUnread map[core.NodeID]bool                  // nodes whose marks were not read yet
+	changed     map[core.NodeID]bool                  // nodes that changed while a pool is built; nil: none is built
 }
 
 // New makes an empty view. A node without a heartbeat for presence is removed from it.

@@ -96,6 +96,16 @@ func (o *occupancy) Utilization(n *Node, now Instant) float64 {
 	return float64(inFlight+reserving) / float64(limit)
 }
 
+// InFlightWithin returns the last observed number of jobs of a node, if it was observed at most so long ago.
+func (o *occupancy) InFlightWithin(n *Node, now Instant, limit time.Duration) (int, bool) {
+	observation := n.inFlight.Load()
+	age := now - Instant(observation>>inFlightBits-1)*Instant(time.Millisecond)
+	if observation == 0 || time.Duration(age) > limit {
+		return 0, false
+	}
+	return int(observation & (1<<inFlightBits - 1)), true
+}
+
 // InFlight returns the last observed number of jobs of a node, if the observation is still valid.
 func (o *occupancy) InFlight(n *Node, now Instant) (int, bool) {
 	observation := n.inFlight.Load()

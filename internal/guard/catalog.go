@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -52,7 +52,7 @@ type Catalog struct {
 
 	etag, modified string // of the list that current has; used by Run only
 
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.GuardCatalog]
 	wanted  map[string]bool // services whose refresh was requested
 	wantAll bool            // so many were that the whole list is refreshed
 	wake    chan struct{}

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -25,10 +26,13 @@ type Counter struct {
 	seed  maphash.Seed
 	queue queue[observation]
 
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.GuardCounter]
 	seq     uint64
 	total   tally    // since the start
 	tracker *tracker // of the health of nodes
+
+	series *NodeSeries // of what was counted; nil: none
+	load   func() Load // of this instance; nil: it is not published
 
 	// suspect is called with each node that is an outlier by what this instance has seen itself; nil: nothing is called.
 	suspect func(core.NodeID)
@@ -42,6 +46,15 @@ func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration
 // OnSuspect makes fn be called again and again with each node that is an outlier by what this instance has seen itself. It must be called
 // before Run.
 func (c *Counter) OnSuspect(fn func(core.NodeID)) { c.suspect = fn }
+
+// Load is what an instance publishes of its work beside what it counts.
+type Load struct {
+	Waiting    int                       `json:"waiting,omitempty"`    // requests that wait for a free slot
+	Dispatched telemetry.DispatchBuckets `json:"dispatched,omitempty"` // since the start
+}
+
+// Record makes what is counted of nodes part of their series, and the load part of what is published. It must be called before Run.
+func (c *Counter) Record(series *NodeSeries, load func() Load) { c.series, c.load = series, load }
 
 // observation is something that dispatch has seen.
 type observation struct {
@@ -95,11 +108,17 @@ func (c *Counter) collect() {
 			c.tracker.acknowledged(o.node)
 		case attemptEnded:
 			c.tracker.ended(o.node, o.direction, o.reason)
+			if c.series != nil && countsAsFailure(o.reason) {
+				c.series.add(o.node, false, 0)
+			}
 		case requestRefused:
 			c.total.Refused.add(o.direction.String(), 1, maxRefused)
 		case jobEnded:
 			c.total.Directions.add(o.job.Direction.String(), 1, maxNames)
 			c.total.Outcomes.add(o.job.State.String(), 1, maxNames)
+			if last := len(o.job.History) - 1; c.series != nil && last >= 0 && o.job.State == core.StateDone {
+				c.series.add(o.job.Node, true, o.job.Updated.Sub(o.job.History[last].Started))
+			}
 			if o.job.State != core.StateDone {
 				c.total.Reasons.add(string(o.job.Reason), 1, maxNames)
 			}
@@ -120,6 +139,7 @@ func (c *Counter) collect() {
 type counted struct {
 	Seq   uint64 `json:"seq"`
 	Total tally  `json:"total"`
+	Load  Load   `json:"load,omitzero"`
 }
 
 // published is what an instance publishes.
@@ -161,9 +181,13 @@ func (c *Counter) Run(ctx context.Context) {
 
 // publish publishes the counts.
 func (c *Counter) publish(ctx context.Context) error {
+	load := Load{}
+	if c.load != nil {
+		load = c.load()
+	}
 	c.mu.Lock()
 	c.seq++
-	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total}, Health: c.tracker.observed()})
+	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.observed()})
 	c.mu.Unlock()
 	if err != nil {
 		return err

@@ -89,7 +89,8 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if err != nil {
 		return false, err
 	}
-	seen, err := g.addCounts(ctx, past, peers, now)
+	step := &stepCounts{tally: newTally()}
+	seen, err := g.addCounts(ctx, past, peers, now, step)
 	if err != nil {
 		return false, err
 	}
@@ -97,6 +98,9 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if g.Judge != nil {
 		g.Judge(ctx, fence, seen, wantedDirections(day))
 	}
+	snapshot := publishedStats{Stats: g.compute(past, day, peers, fence, now)}
+	snapshot.Point = newPoint(snapshot.Stats, step, past.series.last(), g.Interval)
+	past.series.add(snapshot.Point)
 	parts, err := past.parts(now)
 	if err != nil {
 		return false, err
@@ -104,11 +108,17 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if saved, err = g.Stats.SaveHistory(ctx, store.HistoryParams{Fence: fence, Parts: parts, TTL: historyTTL}); err != nil || !saved {
 		return saved, err
 	}
-	body, err := json.Marshal(g.compute(past, day, peers, fence, now))
+	body, err := json.Marshal(&snapshot)
 	if err != nil {
 		return false, err
 	}
 	return g.Stats.SaveSnapshot(ctx, store.SnapshotParams{Fence: fence, Body: body, TTL: g.TTL})
+}
+
+// publishedStats is a snapshot as it is published, with the newest point of the series of the cluster.
+type publishedStats struct {
+	*wire.Stats
+	Point wire.ClusterPoint `json:"series_point"`
 }
 
 // Generate computes a snapshot from what the store has, and publishes nothing.
@@ -129,7 +139,7 @@ func (g *Generator) Generate(ctx context.Context) (*wire.Stats, error) {
 
 // addCounts adds what all instances have published, and returns what they have seen of nodes lately. The last counts of an instance that has
 // ended are read until they expire.
-func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Peer, now time.Time) (seen Health, err error) {
+func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Peer, now time.Time, step *stepCounts) (seen Health, err error) {
 	var ids []core.InstanceID
 	present := make(map[core.InstanceID]bool)
 	for i := range peers {
@@ -149,6 +159,7 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 		if body == nil {
 			continue
 		}
+		running := present[ids[i]]
 		present[ids[i]] = true
 		var p published
 		if err := json.Unmarshal(body, &p); err != nil { // of another version
@@ -158,7 +169,10 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 		if p.Seq > past.counted[ids[i]].Seq { // else it was published before the last step
 			seen.merge(p.Health)
 		}
-		past.add(ids[i], p.counted, now)
+		past.add(ids[i], p.counted, now, step)
+		if running {
+			step.waiting += p.Load.Waiting
+		}
 	}
 	past.retain(present)
 	return seen, nil

@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -39,10 +40,11 @@ type bucket struct {
 type history struct {
 	buckets map[string]*bucket
 	counted map[core.InstanceID]counted
+	series  *clusterPoints
 }
 
 func newHistory() *history {
-	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted)}
+	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted), series: new(clusterPoints)}
 }
 
 // countedPart is the name of the part of the stored history that has what was counted.
@@ -56,6 +58,9 @@ func decodeHistory(parts map[string][]byte) *history {
 			_ = json.Unmarshal(body, &h.counted)
 			continue
 		}
+		if strings.HasPrefix(name, seriesPart) {
+			continue
+		}
 		var b bucket
 		if json.Unmarshal(body, &b) == nil {
 			b.Tally.complete()
@@ -65,17 +70,22 @@ func decodeHistory(parts map[string][]byte) *history {
 	if h.counted == nil {
 		h.counted = make(map[core.InstanceID]counted)
 	}
+	h.series = decodePoints(parts, time.Now())
 	return h
 }
 
 // add adds what an instance has published. What it published before is part of the history already.
-func (h *history) add(id core.InstanceID, p counted, now time.Time) {
+func (h *history) add(id core.InstanceID, p counted, now time.Time, step *stepCounts) {
 	before := h.counted[id]
 	if p.Seq <= before.Seq {
 		return // it was read before, or arrived late
 	}
 	diff := p.Total.since(before.Total)
 	h.counted[id] = p
+	step.add(diff)
+	for i, n := range p.Load.Dispatched {
+		step.dispatch[i] += n - min(n, before.Load.Dispatched[i])
+	}
 	for _, r := range rings {
 		h.bucket(r, now).Tally.add(diff)
 	}
@@ -117,6 +127,13 @@ func (h *history) parts(now time.Time) (map[string][]byte, error) {
 		return nil, err
 	}
 	parts[countedPart] = counted
+	if h.series.last() != nil {
+		name, body, err := h.series.part()
+		if err != nil {
+			return nil, err
+		}
+		parts[name] = body
+	}
 	return parts, nil
 }
 

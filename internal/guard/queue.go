@@ -1,8 +1,9 @@
 package guard
 
 import (
-	"sync"
 	"sync/atomic"
+
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 const (
@@ -19,7 +20,7 @@ type queue[T any] struct {
 }
 
 type queueShard[T any] struct {
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.GuardObservations]
 	entries []T
 	spare   []T // the buffer of the last read, of the reader alone
 	_       [64]byte

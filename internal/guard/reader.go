@@ -27,6 +27,9 @@ type Reader struct {
 	current   atomic.Pointer[answer] // nil: there was none yet
 	reachable atomic.Bool            // the store answered the last read
 	wanted    chan struct{}          // a request found no snapshot
+
+	points       atomic.Pointer[clusterPoints] // of the cluster, of the last hour
+	pointsLoaded bool                          // those from before the start were read; of Run alone
 }
 
 // NewReader makes a reader of the snapshots in a store of a kind. If there is none, the generator computes one.
@@ -123,12 +126,44 @@ func (r *Reader) read(ctx context.Context) {
 	if err != nil || snap.Body == nil {
 		return
 	}
-	var s wire.Stats
+	s := publishedStats{Stats: new(wire.Stats)}
 	if err := json.Unmarshal(snap.Body, &s); err != nil { // of another version
 		r.log.Warn("the snapshot of the statistics cannot be read", "error", err)
 		return
 	}
-	r.current.Store(newAnswer(snap, &s))
+	r.current.Store(newAnswer(snap, s.Stats))
+	r.addPoint(ctx, s.Point)
+}
+
+// addPoint adds a point to the series of the cluster. The first time it also reads those that were published before this instance started.
+func (r *Reader) addPoint(ctx context.Context, p wire.ClusterPoint) {
+	if p.AtMS == 0 {
+		return // a leader of an earlier version publishes none
+	}
+	next := new(clusterPoints)
+	if old := r.points.Load(); old != nil {
+		next.points = append(next.points, old.points...)
+	}
+	if !r.pointsLoaded {
+		if parts, err := r.stats.LoadHistory(ctx); err == nil {
+			r.pointsLoaded, next = true, decodePoints(parts, time.UnixMilli(p.AtMS)) // the ones that were read before are among them
+		}
+	}
+	next.add(p)
+	r.points.Store(next)
+}
+
+// Series returns the points of the cluster after a time. It does not wait.
+func (r *Reader) Series(from time.Time) wire.ClusterSeries {
+	out := wire.ClusterSeries{IntervalMS: r.generator.Interval.Milliseconds(), Points: []wire.ClusterPoint{}}
+	if c := r.points.Load(); c != nil {
+		for _, p := range c.points {
+			if p.AtMS > from.UnixMilli() {
+				out.Points = append(out.Points, p)
+			}
+		}
+	}
+	return out
 }
 
 // generate computes a snapshot for this instance, unless one was published meanwhile.

@@ -13,6 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -64,7 +65,7 @@ type UnavailableWorker struct {
 	marks   chan report
 	stopped atomic.Bool
 
-	reactionsMu sync.Mutex // guards reactions
+	reactionsMu lockwait.Mutex[lockwait.GuardReactions] // guards reactions
 	reactions   *windowLimit[struct{}]
 }
 

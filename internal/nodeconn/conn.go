@@ -2,10 +2,10 @@ package nodeconn
 
 import (
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -25,7 +25,7 @@ type conn struct {
 	declared core.Node
 	speech   expectedSpeech
 
-	mu         sync.Mutex
+	mu         lockwait.Mutex[lockwait.NodeConn]
 	epoch      core.Epoch
 	remoteJobs map[wire.ActiveJob]remoteJob
 }

@@ -2,7 +2,6 @@ package nodeconn
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -38,7 +38,7 @@ type Conns struct {
 
 	connections atomic.Uint64 // made so far
 
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.NodeConns]
 	address string // where other instances and nodes reach this one
 	nodes   map[core.NodeID]*conn
 	lost    map[core.NodeID]*conn // connections that were lost and whose nodes may still come back
@@ -47,7 +47,7 @@ type Conns struct {
 
 // nodeLock serialises decisions about whether a node is connected here.
 type nodeLock struct {
-	sync.Mutex
+	lockwait.Mutex[lockwait.NodeConnNode]
 	users int
 }
 

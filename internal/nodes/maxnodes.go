@@ -1,17 +1,16 @@
 package nodes
 
 import (
-	"sync"
-
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // keyLimits limits how many nodes are registered with each key. It counts the nodes that this instance sees, and those that are
 // registering here: only instances that register nodes of one key at the same moment can exceed its maximum together.
 type keyLimits struct {
-	mu          sync.Mutex
+	mu          lockwait.Mutex[lockwait.NodesRegistering]
 	registering map[string]map[core.NodeID]int // by key: how many registrations of each node are under way
 }
 

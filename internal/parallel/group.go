@@ -3,13 +3,15 @@ package parallel
 import (
 	"context"
 	"sync"
+
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 // Group runs functions in the background, until it is closed.
 type Group struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	mu      sync.RWMutex // held for writing while closed is set: running must not grow from zero while it is waited for
+	mu      lockwait.RWMutex[lockwait.DispatchTasks] // held for writing while closed is set: running must not grow from zero while it is waited for
 	closed  bool
 	running sync.WaitGroup
 }

@@ -18,6 +18,7 @@ type Selection struct {
 	sampled int
 	swaps   []swap
 	second  fleet.Member // passed the filters, not yet returned
+	drawn   []core.Candidate
 }
 
 // swap is one exchange of a shuffle that is made only as far as it is read.
@@ -35,7 +36,21 @@ func (s *Selection) End() {
 	s.swaps = s.swaps[:0]
 	s.sampled, s.members, s.query = 0, nil, Query{}
 	s.second = fleet.Member{}
+	clear(s.drawn) // the ids of nodes may be gone
+	s.drawn = s.drawn[:0]
 	s.picker.selections.Put(s)
+}
+
+// Drawn returns the nodes that were sampled so far, each with the reason for which it was rejected. It is valid until End.
+func (s *Selection) Drawn() []core.Candidate { return s.drawn }
+
+// Reject records why a candidate that Next returned did not get the job after all.
+func (s *Selection) Reject(node core.NodeID, reason core.Reason) {
+	for i := range s.drawn {
+		if s.drawn[i].Node == node {
+			s.drawn[i].Reason = reason
+		}
+	}
 }
 
 // Next returns the next candidate; its Node is nil when the sample is used up.
@@ -89,10 +104,18 @@ func (s *Selection) inFlightShare(n *fleet.Node) float64 {
 
 // filter returns the member if it passes the filters and is believed to have a free slot, else none.
 func (s *Selection) filter(m fleet.Member) fleet.Member {
-	if m.Node != nil && s.picker.filterMember(&s.query, m.Node) == core.ReasonNone && s.inFlightShare(m.Node) < 1 {
+	if m.Node == nil {
 		return m
 	}
-	return fleet.Member{}
+	reason := s.picker.filterMember(&s.query, m.Node)
+	if reason == core.ReasonNone && s.inFlightShare(m.Node) >= 1 {
+		reason = core.ReasonFull
+	}
+	s.drawn = append(s.drawn, core.Candidate{Node: m.ID(), Reason: reason})
+	if reason != core.ReasonNone {
+		return fleet.Member{}
+	}
+	return m
 }
 
 // samplePassing samples until a member passes.

@@ -8,8 +8,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// registerMetrics registers the gauges that are read from the parts of the scheduler.
+// registerMetrics registers the gauges that are read from the parts of the scheduler, and makes its load part of what it publishes.
 func (s *Scheduler) registerMetrics() {
+	s.stats.record(s.Jobs, s.Metrics)
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 	s.Metrics.RegisterGauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost recently.",
 		func() float64 { return float64(s.Sessions.Len()) })
@@ -31,6 +32,8 @@ func (s *Scheduler) registerMetrics() {
 		func() float64 { return s.stats.reader.Age().Seconds() })
 	s.Metrics.RegisterCounter("lingua_observations_dropped_total", "Attempts and jobs that ended too fast to be counted in the statistics.",
 		func() float64 { return float64(s.stats.counter.Dropped()) })
+	s.Metrics.RegisterGauge("lingua_node_series_missing", "Nodes without a series of the last hour on this instance, because there are too many.",
+		func() float64 { return float64(s.stats.series.Missing()) })
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
 		func() float64 { return float64(s.Jobs.Waiting()) })
 }

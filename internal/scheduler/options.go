@@ -84,6 +84,6 @@ func sessionConfig(c *config.Scheduler, instance core.InstanceID) session.Config
 		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
 		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), MaxUnanswered: c.Sessions.OpenUtterances, UtteranceRate: c.Sessions.UtteranceRate,
 		MaxUtteranceBytes: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, OutboxBytes: int64(c.Sessions.OutboxKB) << 10, Spread: c.TaskBinding.SpreadEnabled,
-		FirstMessage: firstMessageTimeout, Ping: pingInterval,
+		FirstMessage: firstMessageTimeout, Ping: pingInterval, SlowAfter: c.Observability.PathWarnMS.Duration(),
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -23,6 +24,7 @@ type stats struct {
 	generator *guard.Generator
 	leader    *guard.Leader
 	reader    *guard.Reader
+	series    *guard.NodeSeries
 	leads     func(bool)
 	rate      *telemetry.Rate
 }
@@ -33,7 +35,7 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 	if s.sharesStore() {
 		kind = "redis"
 	}
-	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log), rate: s.Metrics.DispatchRate}
+	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log), series: guard.NewNodeSeries(s.Fleet), rate: s.Metrics.DispatchRate}
 	st.generator = &guard.Generator{
 		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Peers,
 		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log,
@@ -61,6 +63,11 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 	return st
 }
 
+// record makes the load of this instance part of what it publishes, and what it counts part of the series of nodes.
+func (s *stats) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
+	s.counter.Record(s.series, func() guard.Load { return guard.Load{Waiting: jobs.Waiting(), Dispatched: m.Dispatched()} })
+}
+
 // run runs the parts until the context ends.
 func (s *stats) run(ctx context.Context) {
 	var parts sync.WaitGroup
@@ -74,5 +81,6 @@ func (s *stats) run(ctx context.Context) {
 	})
 	parts.Go(func() { s.reader.Run(ctx) })
 	parts.Go(func() { s.rate.Run(ctx) })
+	parts.Go(func() { s.series.Run(ctx) })
 	parts.Wait()
 }

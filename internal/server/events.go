@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -15,7 +16,8 @@ import (
 // eventHandlers serves the event log of the fleet.
 type eventHandlers struct {
 	responder
-	log store.Events
+	log     store.Events
+	streams *eventStreams
 }
 
 func (h *eventHandlers) routes() []route {
@@ -30,7 +32,19 @@ func (h *eventHandlers) routes() []route {
 			{name: "limit", description: "The maximum number of events, 100 by default, at most 1000.", kind: "integer"},
 		},
 		codes: []wire.Code{wire.SchedulerDependencyDown},
-	}}
+	}, h.streams.route()}
+}
+
+// visibleEvent reports whether a caller of a tenant may see an event: it is about one of the tenant's nodes. nil: all tenants.
+func visibleEvent(e *store.Event, tenant *core.TenantID) bool {
+	return tenant == nil || e.Node != "" && e.Tenant == *tenant
+}
+
+// viewEvent is an event as the API shows it.
+func viewEvent(e *store.Event) wire.Event {
+	return wire.Event{
+		ID: e.ID, AtMS: e.At.UnixMilli(), Kind: string(e.Kind), NodeID: string(e.Node), Instance: string(e.Instance), Jobs: e.Jobs, Detail: e.Detail,
+	}
 }
 
 const (
@@ -107,8 +121,9 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 		return nil, logReadError(err, q.after)
 	}
 	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
-	for _, e := range page.Entries {
-		if tenant != nil && (e.Node == "" || e.Tenant != *tenant) {
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		if !visibleEvent(e, tenant) {
 			continue // it is about another tenant, or about the scheduler as a whole
 		}
 		if tenant != nil && q.after != "" && len(list.Events) == q.limit {
@@ -116,9 +131,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 		}
 		list.Next = e.ID
 		if (q.kind == "" || string(e.Kind) == q.kind) && (q.node == "" || string(e.Node) == q.node) {
-			list.Events = append(list.Events, wire.Event{
-				ID: e.ID, AtMS: e.At.UnixMilli(), Kind: string(e.Kind), NodeID: string(e.Node), Instance: string(e.Instance), Jobs: e.Jobs, Detail: e.Detail,
-			})
+			list.Events = append(list.Events, viewEvent(e))
 		}
 	}
 	list.Events = list.Events[max(0, len(list.Events)-q.limit):]

@@ -14,6 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -27,6 +28,7 @@ type jobHandlers struct {
 	read       *convert.Reader
 	registry   *nodes.Registry
 	peers      *peerLists
+	ring       *jobring.Ring
 }
 
 func (h *jobHandlers) routes() []route {
@@ -55,20 +57,41 @@ func (h *jobHandlers) routes() []route {
 		},
 		{
 			method: "GET", path: "/v1/jobs", rule: jobReaders, peers: true, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
-			out: reflect.TypeFor[wire.JobList](),
+			description: "Jobs that have not ended, and of the ended ones those that are kept, or that one of the instances remembers among its last 20,000. An instance that does not answer within 2 s is named as incomplete.",
+			out:         reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state.", kind: "string"},
-				param{name: "node_id", description: "Only jobs of this node.", kind: "string"},
+				param{name: "reason", description: "Only jobs that ended, or whose last attempt ended, for this reason.", kind: "string"},
+				param{name: "node_id", description: "Only jobs that this node has or had.", kind: "string"},
 				param{name: "session_id", description: "Only jobs of this session.", kind: "string"},
 				param{name: "language", description: "Only jobs from or to this language.", kind: "string"},
+				param{name: "src_lang", description: "Only jobs from this language.", kind: "string"},
+				param{name: "tgt_lang", description: "Only jobs to this language.", kind: "string"},
 				param{name: "region", description: "Only jobs that asked for this region.", kind: "string"},
+				param{name: "tenant_id", description: "Only jobs of this tenant.", kind: "string"},
+				param{name: "id_prefix", description: "Only jobs whose ids begin with this.", kind: "string"},
+				param{name: "since", description: "Only jobs that were created then or later, in Unix milliseconds.", kind: "integer"},
+				param{name: "until", description: "Only jobs that were created before, in Unix milliseconds.", kind: "integer"},
 				param{name: "scope", description: "here: only the jobs that this instance knows. By default the other instances are asked, too, which jobs ended there.", kind: "string"},
 			),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/jobs/{id}", rule: jobReaders, tag: "jobs", summary: "Show a job and its attempts", handler: handle(h.responder, h.get),
-			out: reflect.TypeFor[wire.Job](), params: []param{idParam("The job's id.")},
+			out: reflect.TypeFor[wire.JobDetail](), params: []param{
+				idParam("The job's id."),
+				{name: "decisions", description: "true: with how nodes were chosen for it, as far as instances remember.", kind: "string"},
+			},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+		},
+		{
+			method: "GET", path: "/v1/jobs/{id}/decisions", rule: jobReaders, peers: true, tag: "jobs", summary: "Show how nodes were chosen for a job",
+			description: "The nodes that were drawn for each attempt, and why each was not chosen, as far as instances remember.",
+			handler:     handle(h.responder, h.decisions), out: reflect.TypeFor[wire.JobDecisions](),
+			params: []param{
+				idParam("The job's id."),
+				{name: "scope", description: "here: only what this instance remembers. By default the other instances are asked, too.", kind: "string"},
+			},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
@@ -198,7 +221,8 @@ const (
 // list lists jobs, the newest first. Jobs that have not ended are found by the leases of all nodes, or of the requested one: there is
 // no index of jobs, because it would cost a write for each.
 func (h *jobHandlers) list(r *http.Request) (any, error) {
-	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage, "state", "node_id", "session_id", "language", "region", "scope")
+	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage,
+		"state", "reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "id_prefix", "since", "until", "scope")
 	if e != nil {
 		return nil, e
 	}
@@ -210,7 +234,13 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 	if scope != "" && scope != scopeHere {
 		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
-	p.Tenant = visibleTenant(r.Context())
+	if p.Tenant = visibleTenant(r.Context()); q.Get("tenant_id") != "" {
+		tenant, e := tenantOf(r.Context(), q.Get("tenant_id"))
+		if e != nil {
+			return nil, e
+		}
+		p.Tenant = &tenant
+	}
 	jobs, err := h.dispatcher.Jobs(r.Context(), p)
 	if err != nil {
 		return nil, err
@@ -234,7 +264,7 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 // addFromPeers adds the jobs of the other instances to the answer of r: the store has the jobs that run, and each instance lists those
 // whose end it recorded. It reports whether an instance has more jobs than it listed.
 func (h *jobHandlers) addFromPeers(list *wire.JobList, r *http.Request) (more bool) {
-	list.Partial = fetchFromPeers(h.peers, r, func(found *wire.JobList) {
+	list.Partial, list.Incomplete = fetchFromPeers(h.peers, r, func(found *wire.JobList) {
 		list.Jobs = append(list.Jobs, found.Jobs...)
 		more = more || found.NextCursor != ""
 	})
@@ -260,6 +290,9 @@ func (h *jobHandlers) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 	if p.Lang, e = h.read.OptionalLang("language", q.Get("language")); e != nil {
 		return p, e
 	}
+	if e := h.searchFilter(q, &p); e != nil {
+		return p, e
+	}
 	if name := q.Get("state"); name != "" {
 		state, err := core.ParseState(name)
 		if err != nil {
@@ -275,27 +308,6 @@ func (h *jobHandlers) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 		p.After = store.JobPosition{Created: created, Job: core.JobID(q.after[1])}
 	}
 	return p, nil
-}
-
-func (h *jobHandlers) get(r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
-	j, err := h.visibleJob(r.Context(), core.JobID(id))
-	if err != nil {
-		return nil, err
-	}
-	return viewJob(r.Context(), j), nil
-}
-
-// visibleJob returns a job that the caller may see. One of another tenant does not exist for it.
-func (h *jobHandlers) visibleJob(ctx context.Context, id core.JobID) (*core.Job, error) {
-	j, err := h.dispatcher.Job(ctx, id)
-	if err == nil && !principalOf(ctx).SeesTenant(j.Tenant) {
-		return nil, dispatch.UnknownJob(id)
-	}
-	return j, err
 }
 
 // viewJob is a job as the API shows it to the caller.

@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -61,7 +61,7 @@ type addressLimit struct {
 	log     *slog.Logger
 	refused func(address string)
 
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.ServerAddresses]
 	addrs map[net.Conn]netip.Addr // of the connections that count
 	open  map[netip.Addr]int
 }

@@ -160,6 +160,9 @@ func (m *matrixObjects) call(route, token string) response {
 	if strings.HasPrefix(path, "/v1/nodes/") {
 		id = n.id
 	}
+	if path == "/v1/events/stream" {
+		path += "?seconds=0"
+	}
 	return m.ts.requestAs(token, method, strings.ReplaceAll(path, "{id}", id), bodies[route])
 }
 
@@ -188,6 +191,7 @@ var matrix = map[string]map[outcome][]string{
 	"POST /v1/node/model_not_available": {allowed: {"operator", "node-acme"}},
 	"GET /v1/jobs":                      {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta", "minter-acme", "minter-beta"}},
 	"GET /v1/jobs/{id}":                 {allowed: {"operator", "viewer", "viewer-acme", "minter-acme"}, hidden: {"viewer-beta", "minter-beta"}},
+	"GET /v1/jobs/{id}/decisions":       {allowed: {"operator", "viewer", "viewer-acme", "minter-acme"}, hidden: {"viewer-beta", "minter-beta"}},
 	"POST /v1/jobs/{id}/cancel":         {allowed: {"operator", "minter-acme"}, hidden: {"minter-beta"}},
 	"GET /v1/nodes":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/nodes/{id}":                {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
@@ -197,11 +201,14 @@ var matrix = map[string]map[outcome][]string{
 	"GET /v1/pools":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/instances":                 {allowed: {"operator", "viewer"}},
 	"GET /api/v1/metrics":               {allowed: {"operator", "viewer"}},
+	"GET /api/v1/series":                {allowed: {"operator", "viewer"}},
+	"GET /v1/nodes/{id}/series":         {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
 	"GET /api/v1/stats":                 {allowed: {"operator", "viewer"}},
 	"GET /v1/dlq":                       {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"POST /v1/dlq/replay":               {allowed: {"operator"}},
 	"POST /v1/dlq/purge":                {allowed: {"operator"}},
 	"GET /v1/events":                    {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
+	"GET /v1/events/stream":             {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/audit":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"POST /v1/sessions":                 {allowed: {"operator", "minter-acme", "minter-beta"}},
 	"GET /v1/sessions":                  {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta", "minter-acme", "minter-beta"}},

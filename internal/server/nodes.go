@@ -26,10 +26,11 @@ type nodeHandlers struct {
 	conns               *nodeconn.Conns
 	read                *convert.Reader
 	heartbeat, presence time.Duration
+	series              *seriesHandlers
 }
 
 func (h *nodeHandlers) routes() []route {
-	return []route{
+	return append([]route{
 		{
 			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, tag: "nodes", summary: "Register a node",
 			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
@@ -79,7 +80,7 @@ func (h *nodeHandlers) routes() []route {
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}
+	}, h.series.routes()...)
 }
 
 // actionRegister is the action of a registration, and of a heartbeat that registers.

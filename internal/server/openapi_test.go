@@ -130,7 +130,11 @@ func TestEveryRouteSucceeds(t *testing.T) {
 		good("POST "+path, ts.post(path, object{"all": true}))
 	}
 	good("GET /v1/nodes/{id}", ts.get("/v1/nodes/n1"))
+	good("GET /v1/nodes/{id}/series", ts.get("/v1/nodes/n1/series?from=1"))
+	good("GET /api/v1/series", ts.get("/api/v1/series"))
+	good("GET /v1/events/stream", ts.get("/v1/events/stream?seconds=0"))
 	good("GET /v1/jobs/{id}", ts.get("/v1/jobs/"+d.JobID))
+	good("GET /v1/jobs/{id}/decisions", ts.get("/v1/jobs/"+d.JobID+"/decisions"))
 
 	good("DELETE /v1/sessions/{id}", ts.request("DELETE", "/v1/sessions/room-1", "", nil))
 	good("POST /v1/auth/revocations", ts.post("/v1/auth/revocations", object{"node": "n2", "reason": "it was stolen"}))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,14 +23,14 @@ type peerLists struct {
 }
 
 // fetchFromPeers sends the request r for a list to every other instance, limited to what it has itself, and calls add with each answer,
-// one after the other. It reports whether the list is partial: not every instance could be asked, or answered.
-func fetchFromPeers[T any](p *peerLists, r *http.Request, add func(*T)) (partial bool) {
+// one after the other. It reports whether the list is partial, and which instances could not be asked, or did not answer in time.
+func fetchFromPeers[T any](p *peerLists, r *http.Request, add func(*T)) (partial bool, missing []string) {
 	ctx, cancel := context.WithTimeout(r.Context(), peerTimeout)
 	defer cancel()
 	peers, err := p.bus.Peers(ctx)
 	if err != nil {
 		p.log.Warn("the store did not answer", "operation", "instances", "error", err)
-		return true
+		return true, nil
 	}
 	q := r.URL.Query()
 	q.Set("scope", scopeHere)
@@ -42,7 +43,7 @@ func fetchFromPeers[T any](p *peerLists, r *http.Request, add func(*T)) (partial
 			continue
 		case peer.URL == "" || !p.client.Enabled():
 			mu.Lock()
-			partial = true
+			missing = append(missing, string(peer.ID))
 			mu.Unlock()
 			continue
 		}
@@ -53,12 +54,13 @@ func fetchFromPeers[T any](p *peerLists, r *http.Request, add func(*T)) (partial
 			defer mu.Unlock()
 			if err != nil {
 				p.log.Warn("another instance did not answer with its part of a list", "path", r.URL.Path, "instance", peer.ID, "error", err)
-				partial = true
+				missing = append(missing, string(peer.ID))
 				return
 			}
 			add(found)
 		})
 	}
 	requests.Wait()
-	return partial
+	slices.Sort(missing)
+	return len(missing) > 0, missing
 }

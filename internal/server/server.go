@@ -63,6 +63,8 @@ type Options struct {
 	Stats StatsReader
 	// QueuedReports is how many reports of unavailable services are queued.
 	QueuedReports func() int
+	// NodeSeries has the series of the nodes.
+	NodeSeries *guard.NodeSeries
 	// Bus reaches the other instances.
 	Bus *bus.Bus
 	// Auth authenticates callers.
@@ -149,9 +151,10 @@ func New(o Options) *Server {
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
+	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers, ring: o.Jobs.Ring()}
+	s.nodes.series = &seriesHandlers{responder: p, series: o.NodeSeries, peers: peers}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
-	s.events = &eventHandlers{responder: p, log: o.Events}
+	s.events = &eventHandlers{responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping}}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, jobs: o.Jobs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
@@ -266,7 +269,7 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 				s.log.Error("a handler panicked", "path", route.path, "request_id", w.id, "panic", p, "stack", string(debug.Stack()))
 				writeWireError(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
 			}
-			if took := time.Since(started); took > s.slowAfter {
+			if took := time.Since(started); took > s.slowAfter && !route.stream {
 				s.metrics.SlowPath.WithLabelValues(route.path).Inc()
 				s.log.Warn("slow request", "path", route.path, "request_id", w.id, "took_ms", took.Milliseconds())
 			}

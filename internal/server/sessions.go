@@ -78,7 +78,7 @@ func (h *sessionHandlers) show(r *http.Request) (any, error) {
 	}
 	more := false
 	if scope != scopeHere {
-		out.Partial = fetchFromPeers(h.peers, r, func(found *wire.SessionList) {
+		out.Partial, _ = fetchFromPeers(h.peers, r, func(found *wire.SessionList) {
 			out.Sessions = append(out.Sessions, found.Sessions...)
 			more = more || found.NextCursor != ""
 		})

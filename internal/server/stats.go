@@ -15,6 +15,8 @@ type StatsReader interface {
 	Answer() (body []byte, stale bool, err *wire.Error)
 	// Snapshot returns when the snapshot was computed, in Unix milliseconds, and its age; 0 if there is none.
 	Snapshot() (generatedMS int64, age time.Duration)
+	// Series returns the points of the cluster after a time. It does not wait.
+	Series(from time.Time) wire.ClusterSeries
 }
 
 // statsHandlers answer requests for statistics from copies in memory.
@@ -30,7 +32,20 @@ func (h *statsHandlers) routes() []route {
 		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and age_ms say how old it is. " +
 			"A request never waits for a snapshot. Periods are made of whole minutes, and of whole quarters of an hour for the last day, and end with the current one.",
 		handler: h.show, out: reflect.TypeFor[wire.Stats](), codes: []wire.Code{wire.StatsNotReady},
+	}, {
+		method: "GET", path: "/api/v1/series", rule: fleetReaders, tag: "operations", summary: "Show figures of the whole fleet over the last hour",
+		description: "A point for each snapshot of the statistics. A request is answered from memory, and gets no points if there was no snapshot yet.",
+		handler:     handle(h.responder, h.series), out: reflect.TypeFor[wire.ClusterSeries](), params: []param{fromParam},
 	}}
+}
+
+// series answers with the points of the cluster.
+func (h *statsHandlers) series(r *http.Request) (any, error) {
+	from, e := readSeriesQuery(r, "from")
+	if e != nil {
+		return nil, e
+	}
+	return h.reader.Series(from), nil
 }
 
 // show answers with the last snapshot.

@@ -2,10 +2,10 @@ package server
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -15,7 +15,7 @@ type tokenExpiry struct {
 	ws    *socket.Conn
 	grace time.Duration
 
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.ServerTokenExpiry]
 	caller  *auth.Principal
 	timer   *time.Timer
 	stopped bool

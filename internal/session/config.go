@@ -32,6 +32,7 @@ type Config struct {
 	OutboxBytes       int64         // bytes of durable messages of one session that its client has not acknowledged
 	FirstMessage      time.Duration // reported to clients: how long a new connection may take to send its first message
 	Ping              time.Duration // reported to clients: the interval of pings
+	SlowAfter         time.Duration // a step of an utterance through this instance that takes longer is counted and logged
 
 	// Revocations says which sessions are revoked; nil: none.
 	Revocations Revocations

@@ -49,13 +49,13 @@ const (
 
 // handle handles a message of the client, if the connection is the session's.
 func (c *Connection) handle(fn func(s *Session) *wire.Error) *wire.Error {
-	s := c.session
+	s, arrived := c.session, time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != c.conn || s.finished {
 		return nil
 	}
-	s.monitor.lastReceived = time.Now()
+	s.monitor.lastReceived, s.intake.due = arrived, arrived
 	return fn(s)
 }
 
@@ -81,11 +81,11 @@ func (c *Connection) Keepalive() { _ = c.handle(func(*Session) *wire.Error { ret
 // Pong handles the answer to a ping. It does not count as a message of the client, whose library answers pings even when the
 // session is no longer used.
 func (c *Connection) Pong(payload []byte) {
-	s := c.session
+	s, arrived := c.session, time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == c.conn && !s.finished {
-		s.intake.pong(payload)
+		s.intake.pong(payload, arrived)
 	}
 }
 

@@ -3,12 +3,12 @@ package session
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -30,7 +30,7 @@ type Directory struct {
 	metrics *telemetry.Sessions
 	log     *slog.Logger
 
-	mu         sync.Mutex
+	mu         lockwait.Mutex[lockwait.SessionDirectory]
 	sessions   map[core.SessionKey]*Session
 	utterances map[core.JobID]*utterance // that a result or speech may still follow
 }
@@ -114,7 +114,7 @@ func (d *Directory) removeUtterance(u *utterance) {
 
 // JobEnded implements dispatch.Outcomes: it appends the terminal message of a job to its session's outbox, and delivers it if
 // this instance has the session.
-func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
+func (d *Directory) JobEnded(ctx context.Context, job *core.Job, received time.Time) error {
 	m, err := newTerminalMessage(job)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
 	if trace.Sampled() {
 		m.Span = trace.Attempt(job.Token).String()
 	}
-	_, err = d.append(ctx, store.Ownership{}, &job.Spec, m)
+	_, err = d.append(ctx, store.Ownership{}, &job.Spec, m, received)
 	if trace.Sampled() {
 		traceAppend(trace, job.Token, began, len(m.body), err)
 	}
@@ -134,8 +134,9 @@ func (d *Directory) JobEnded(ctx context.Context, job *core.Job) error {
 }
 
 // append appends the terminal message of an utterance to its session's outbox, unless another instance than by owns the
-// session, and delivers it if this instance has the session. It reports whether the message is the one that counts.
-func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage) (stored bool, _ error) {
+// session, and delivers it if this instance has the session. Its result was received here at a time; zero: it is not a node's result. It reports
+// whether the message is the one that counts.
+func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage, received time.Time) (stored bool, _ error) {
 	turn := spec.Utterance.Turn
 	body, err := m.encode()
 	if err != nil {
@@ -160,8 +161,11 @@ func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.S
 			ended.Message = body
 		}
 		d.notify(ctx, a.Owner, kindEnded, messageTTL, ended)
+		if !received.IsZero() {
+			d.observePath(telemetry.PathResult, spec.Session, spec.Job(), time.Since(received))
+		}
 	case s != nil:
-		s.outbox.messageAppended(turn, a.Seq, m)
+		s.outbox.messageAppended(turn, a.Seq, m, received)
 	}
 	return m != nil && !a.Refused, nil
 }

@@ -79,7 +79,7 @@ func (d *fakeDispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, 
 		return nil, false, wire.Errorf(wire.NotFound, "no such job")
 	}
 	job := endedJob(id, spec, core.StateCancelled, core.ReasonCancelled, "")
-	return job, true, d.registry.JobEnded(ctx, job)
+	return job, true, d.registry.JobEnded(ctx, job, time.Now())
 }
 
 func (d *fakeDispatcher) ResumeWithAudio(_ context.Context, id core.JobID) (bool, error) {
@@ -99,7 +99,7 @@ func (d *fakeDispatcher) Abandon(ctx context.Context, id core.JobID, reason core
 	if !ok {
 		return false, nil
 	}
-	return true, d.registry.JobEnded(ctx, endedJob(id, spec, core.StateFailed, reason, ""))
+	return true, d.registry.JobEnded(ctx, endedJob(id, spec, core.StateFailed, reason, ""), time.Now())
 }
 
 // forgetJobs makes the dispatcher forget every job.

@@ -33,7 +33,8 @@ type harness struct {
 	buses      map[core.InstanceID]*bus.Bus // nil: the instances do not send messages
 
 	instances int                // started so far
-	metrics   *telemetry.Metrics // of the last one
+	metrics   *telemetry.Metrics // of the instances that are started from now on
+	log       *slog.Logger       // the same; nil: nothing is logged
 }
 
 // replaceInstance ends the instance and starts another one in its place.
@@ -46,10 +47,13 @@ func (h *harness) replaceInstance() {
 // newRegistry starts one more instance.
 func (h *harness) newRegistry(st session.Store, jobs session.Jobs) *session.Registry {
 	h.instances++
-	h.metrics = telemetry.New()
 	cfg := h.cfg
 	cfg.Instance = core.InstanceID(fmt.Sprintf("i-%d", h.instances))
-	return session.NewRegistry(session.NewDirectory(cfg, st, h.newBus(cfg.Instance), audio.NewBuffer(4<<20), &h.metrics.Sessions, slog.New(slog.DiscardHandler)), jobs)
+	log := h.log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return session.NewRegistry(session.NewDirectory(cfg, st, h.newBus(cfg.Instance), audio.NewBuffer(4<<20), &h.metrics.Sessions, log), jobs)
 }
 
 // newBus makes the bus of an instance; nil if the instances of the harness do not send messages.
@@ -86,7 +90,7 @@ func run(t *testing.T, fn func(h *harness)) {
 
 // newHarness makes one instance over a store.
 func newHarness(t *testing.T, st store.Store) *harness {
-	h := &harness{t: t, store: st, cfg: session.Config{
+	h := &harness{t: t, store: st, metrics: telemetry.New(), cfg: session.Config{
 		Pause: time.Second, MaxUtterance: 10 * time.Second, Silence: 0.01, Ahead: 5 * time.Second, Resume: time.Minute,
 		Idle: 5 * time.Minute, Wait: 10 * time.Second, Job: 30 * time.Second, MaxUnanswered: 4, UtteranceRate: 5, MaxUtteranceBytes: 1 << 20, OutboxBytes: 1 << 20,
 	}}
@@ -113,7 +117,7 @@ func (h *harness) complete(id core.JobID, text string) {
 	h.dispatcher.mu.Lock()
 	spec := h.dispatcher.placed[id]
 	h.dispatcher.mu.Unlock()
-	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, text))); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, text)), time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -126,7 +130,7 @@ func (h *harness) completeOn(node core.NodeID, id core.JobID) {
 	h.dispatcher.mu.Unlock()
 	job := endedJob(id, spec, core.StateDone, "", `{"text_tgt":"retried"}`)
 	job.Attempt, job.Node = 2, node
-	if err := h.registry.JobEnded(h.t.Context(), job); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), job, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -138,7 +142,7 @@ func (h *harness) failJob(id core.JobID, reason core.Reason) {
 	h.dispatcher.mu.Lock()
 	spec := h.dispatcher.placed[id]
 	h.dispatcher.mu.Unlock()
-	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateFailed, reason, "")); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), endedJob(id, spec, core.StateFailed, reason, ""), time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -352,7 +356,7 @@ func (h *harness) completeAttempt(job core.JobID, attempt int, result string) {
 	h.dispatcher.mu.Unlock()
 	j := endedJob(job, spec, core.StateDone, "", result)
 	j.Attempt = attempt
-	if err := h.registry.JobEnded(h.t.Context(), j); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), j, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -43,8 +43,11 @@ type intake struct {
 	noise      noiseFloor
 	startLimit *rate.Limiter // of utterances that begin
 
-	pauseTimer *time.Timer // ends the open utterance when no audio arrives
-	ping       string      // the payload of the ping that tells a pause from a stall; empty: none is under way
+	pauseTimer *time.Timer   // ends the open utterance when no audio arrives
+	ping       string        // the payload of the ping that tells a pause from a stall; empty: none is under way
+	pingLate   time.Duration // how long after the pause it was sent
+	// due is when the message arrived that is handled now. An utterance that ends by a message should end then.
+	due time.Time
 }
 
 const (
@@ -298,6 +301,7 @@ func (in *intake) commit(end utteranceEnd) {
 	in.closed.add(u, end)
 	s.registry.metrics.CountUtterance(end.reason)
 	s.submit(u)
+	in.observeCommit(u)
 }
 
 // closeOpen makes the open utterance no longer the open one: no frame after through belongs to it.
@@ -371,15 +375,16 @@ func (in *intake) checkPause() {
 			"no audio arrived, and a ping was not answered within %s: connect again and resume; the utterance is still open", pongTimeout))
 		return
 	}
-	in.ping = rand.Text()
+	in.ping, in.pingLate = rand.Text(), time.Since(in.open.receivedAt)-s.settings.Pause
 	s.registry.metrics.PauseProbes.Inc()
 	s.conn.Ping([]byte(in.ping))
 	in.pauseTimer.Reset(pongTimeout)
 }
 
 // pong handles the answer to a ping: with no audio before it, the pause is one.
-func (in *intake) pong(payload []byte) {
+func (in *intake) pong(payload []byte, arrived time.Time) {
 	if in.ping != "" && string(payload) == in.ping && in.open != nil {
+		in.due = arrived.Add(-in.pingLate) // the time of the ping and the pong is the network's
 		in.commit(utteranceEnd{reason: reasonPause, through: in.received})
 	}
 }

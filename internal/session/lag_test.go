@@ -55,7 +55,7 @@ func (h *harness) endJob(dispatch, node time.Duration) {
 	job := endedJob(id, spec, core.StateDone, "", `{"text_tgt":"a"}`)
 	job.Created, job.History = job.Updated.Add(-dispatch-node), nil
 	job.BeginAttempt(job.Updated.Add(-node))
-	if err := h.registry.JobEnded(h.t.Context(), job); err != nil {
+	if err := h.registry.JobEnded(h.t.Context(), job, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 	synctest.Wait()

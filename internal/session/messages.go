@@ -66,6 +66,7 @@ func (r *Registry) Handlers() map[bus.Kind]bus.Handler {
 // handleEnded handles the end of a job that this instance dispatched, or whose session it has: then the terminal message is in
 // the session's outbox.
 func (r *Registry) handleEnded(_ context.Context, _ *bus.Message, in *endedMessage) error {
+	received := time.Now()
 	r.jobs.EndedElsewhere(in.Job)
 	s := r.session(in.Session)
 	if s == nil {
@@ -78,7 +79,7 @@ func (r *Registry) handleEnded(_ context.Context, _ *bus.Message, in *endedMessa
 			return err
 		}
 	}
-	s.outbox.messageAppended(in.Turn, in.Seq, m)
+	s.outbox.messageAppended(in.Turn, in.Seq, m, received)
 	return nil
 }
 

@@ -60,7 +60,7 @@ func TestResultOfAnotherInstanceIsDeliveredAtOnce(t *testing.T) {
 		h.dispatcher.mu.Lock()
 		spec := h.dispatcher.placed[job]
 		h.dispatcher.mu.Unlock()
-		if err := b.JobEnded(h.t.Context(), endedJob(job, spec, core.StateDone, "", `{"text_tgt":"x"}`)); err != nil {
+		if err := b.JobEnded(h.t.Context(), endedJob(job, spec, core.StateDone, "", `{"text_tgt":"x"}`), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // without any passing of time

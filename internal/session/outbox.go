@@ -132,8 +132,8 @@ type outbox struct {
 }
 
 // messageAppended handles the news that the terminal message of a turn is in the outbox, which now ends at last. m is nil when
-// the message has to be read.
-func (o *outbox) messageAppended(turn, last int64, m *terminalMessage) {
+// the message has to be read, and received is when its result arrived here, zero if that is not known.
+func (o *outbox) messageAppended(turn, last int64, m *terminalMessage, received time.Time) {
 	s := o.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,6 +150,9 @@ func (o *outbox) messageAppended(turn, last int64, m *terminalMessage) {
 	}
 	if u := o.pending[turn]; u != nil {
 		u.result.stored, u.result.storedAt = true, time.Now()
+		if s.conn != nil && turn == o.sent+1 {
+			u.result.received = received
+		}
 		if m != nil {
 			u.result.size = len(m.body)
 		}
@@ -235,6 +238,7 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	if trace.Sampled() {
 		traceSend(trace, u.result.storedAt, m)
 	}
+	u.observeSent()
 	o.count(m.Result, u.spec.Utterance.AudioMS)
 	if speech != speechFollows {
 		u.speech.lose(s.registry.audio) // it was of an attempt whose result does not stand, or goes to another instance

@@ -185,7 +185,11 @@ func (p *placer) place(background context.Context, u *utterance) {
 	var e *wire.Error
 	placed := false
 	if previous == nil || u.awaitPrevious(ctx, previous, steps) {
-		placed, e = p.dispatch(ctx, u, steps)
+		afterPrevious := time.Time{}
+		if previous != nil {
+			afterPrevious = time.Now()
+		}
+		placed, e = p.dispatch(ctx, u, afterPrevious, steps)
 	}
 	outcome := u.placementOutcome()
 	switch {
@@ -204,8 +208,9 @@ func (p *placer) place(background context.Context, u *utterance) {
 }
 
 // dispatch saves the bounds of the utterance, so that its audio is never divided otherwise, and dispatches its job. If the
-// session has moved to another instance, that instance dispatches it.
-func (p *placer) dispatch(ctx context.Context, u *utterance, steps *tracing.Steps) (placed bool, _ *wire.Error) {
+// session has moved to another instance, that instance dispatches it. If an earlier utterance had to be placed first, that was done at
+// afterPrevious.
+func (p *placer) dispatch(ctx context.Context, u *utterance, afterPrevious time.Time, steps *tracing.Steps) (placed bool, _ *wire.Error) {
 	wait := u.dispatchWait(&p.directory.cfg)
 	save := steps.Begin(tracing.SpanSaveSession)
 	e := p.saveBefore(ctx, u, wait.Until)
@@ -225,6 +230,7 @@ func (p *placer) dispatch(ctx context.Context, u *utterance, steps *tracing.Step
 			u.session.mu.Lock()
 			u.session.recordPlacement(u.turn, placed.Node)
 			u.session.mu.Unlock()
+			u.observePlaced(afterPrevious, placed.Waited)
 		}
 	}
 	if err == nil {
@@ -320,7 +326,7 @@ func (p *placer) appendTerminal(ctx context.Context, u *utterance, message *term
 			return nil
 		}
 		if err == nil {
-			stored, err = d.append(ctx, u.session.ownership, &u.spec, message)
+			stored, err = d.append(ctx, u.session.ownership, &u.spec, message, time.Time{})
 		}
 		if err != nil {
 			d.log.Warn("the store did not answer", "operation", "outbox", "error", err)

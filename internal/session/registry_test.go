@@ -80,7 +80,7 @@ func (c *sessionModel) step(rt *rapid.T) {
 			spec := c.dispatcher.placed[id]
 			c.dispatcher.mu.Unlock()
 			job := endedJob(id, spec, core.StateDone, "", fmt.Sprintf(`{"text_tgt":%q}`, spec.Utterance.ID))
-			if err := registry.JobEnded(c.t.Context(), job); err != nil {
+			if err := registry.JobEnded(c.t.Context(), job, time.Now()); err != nil {
 				rt.Fatal(err)
 			}
 		}

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -10,6 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -25,7 +25,7 @@ type Session struct {
 	started   time.Time
 	known     time.Time // the latest revocation that was known where it started
 
-	mu       sync.Mutex
+	mu       lockwait.Mutex[lockwait.Session]
 	settings settings
 	options  *optionSet      // of utterances that begin now
 	conn     Conn            // nil while no client is connected

@@ -2,11 +2,11 @@ package session
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -28,7 +28,7 @@ type speechQueue struct {
 	format     wire.AudioFormat // once its first chunk has arrived
 	progressAt time.Time        // when its result was sent, or its last chunk arrived after that
 
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.SessionSpeech]
 	frames  [][]byte
 	bytes   int
 	feeding bool // a connection takes the frames

@@ -35,7 +35,7 @@ func TestSpeechFollowsItsResult(t *testing.T) {
 			h.dispatcher.mu.Lock()
 			spec := h.dispatcher.placed[job]
 			h.dispatcher.mu.Unlock()
-			if err := h.registry.JobEnded(h.t.Context(), endedJob(job, spec, core.StateDone, "", `{"tts":true,"text_tgt":"x"}`)); err != nil {
+			if err := h.registry.JobEnded(h.t.Context(), endedJob(job, spec, core.StateDone, "", `{"tts":true,"text_tgt":"x"}`), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}

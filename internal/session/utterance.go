@@ -72,6 +72,7 @@ type resultState struct {
 	size     int       // its size, if that is known
 	sent     bool      // it was sent to the client
 	attempt  int       // the attempt whose result it is; 0: it was not sent, or no speech follows it
+	received time.Time // when it arrived at this instance and could be sent; zero: it is not known, or waited for something
 }
 
 // firstPartTurn is the turn of the utterance's first part, which may be itself; 0 if that is not committed.

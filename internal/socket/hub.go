@@ -16,9 +16,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -58,7 +58,7 @@ type Hub struct {
 	opts    Options
 	started time.Time // the watchdog measures times from here
 
-	mu         sync.Mutex
+	mu         lockwait.Mutex[lockwait.SocketHub]
 	conns      map[*Conn]struct{}
 	perAddress map[netip.Addr]int // connections and handshakes of each address, if those are limited
 	open       int                // connections and handshakes

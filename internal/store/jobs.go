@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -101,10 +102,16 @@ type Applied struct {
 // ListParams selects records. Zero fields select all.
 type ListParams struct {
 	State   core.State
-	Node    core.NodeID
+	Node    core.NodeID // has the job, or had it
 	Session core.SessionID
 	Lang    core.Lang      // source or target
+	Src     core.Lang      // source
+	Tgt     core.Lang      // target
 	Region  string         // as requested
+	Reason  core.Reason    // for which the job or its last attempt ended
+	Prefix  string         // of the id
+	Since   time.Time      // created then or later
+	Until   time.Time      // created before
 	Tenant  *core.TenantID // nil: of all tenants
 	Limit   int
 	After   JobPosition // only records after this position
@@ -138,9 +145,12 @@ func (p *ListParams) Page(jobs []*core.Job) []*core.Job {
 // Selects reports whether a record matches.
 func (p *ListParams) Selects(job *core.Job) bool {
 	return (p.State == 0 || p.State == job.State) &&
-		(p.Node == "" || p.Node == job.Node) &&
+		(p.Node == "" || p.Node == job.Node || job.Had(p.Node)) &&
 		(p.Session == "" || p.Session == job.Session) &&
 		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&
+		(p.Src == "" || p.Src == job.Direction.Src) && (p.Tgt == "" || p.Tgt == job.Direction.Tgt) &&
+		(p.Reason == "" || p.Reason == job.Reason) && strings.HasPrefix(string(job.ID), p.Prefix) &&
+		!job.Created.Before(p.Since) && (p.Until.IsZero() || job.Created.Before(p.Until)) &&
 		(p.Region == "" || p.Region == job.Options.Region) && (p.Tenant == nil || *p.Tenant == job.Tenant) &&
 		(p.After == JobPosition{} || PositionOf(job).Compare(p.After) > 0)
 }

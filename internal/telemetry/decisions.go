@@ -13,14 +13,15 @@ type decisions struct {
 	// DispatchRate is how many dispatches are decided per second.
 	DispatchRate *Rate
 
-	decided *atomic.Int64
-	hubDown *atomic.Bool
+	decided    *atomic.Int64
+	dispatched *dispatchBuckets // those that were accepted
+	hubDown    *atomic.Bool
 	// The series below are resolved once: looking up a label for every job would cost.
 	acceptedHubDown, refusedHubDown prometheus.Counter
 }
 
 func newDecisions(f factory) decisions {
-	d := decisions{Exclusions: new(Exclusions), decided: new(atomic.Int64), hubDown: new(atomic.Bool)}
+	d := decisions{Exclusions: new(Exclusions), decided: new(atomic.Int64), dispatched: new(dispatchBuckets), hubDown: new(atomic.Bool)}
 	d.DispatchRate = NewRate(d.decided.Load)
 	whileDown := f.counterVec("lingua_dispatches_model_hub_down_total",
 		"Dispatches while the last refresh of the catalog from the ModelHub had failed, by outcome: they do not depend on it.", "outcome")

@@ -50,7 +50,7 @@ func newDispatch(f factory) Dispatch {
 		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
 		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",
 			"Refusals, by the requirement that was not met and the reason of the candidates.", "selector", "reason"),
-		SlowPath:           f.counterVec("scheduler_slow_path_total", "Requests slower than path_warn_ms.", "path"),
+		SlowPath:           f.counterVec("scheduler_slow_path_total", "Requests, and steps of utterances through the scheduler, slower than path_warn_ms.", "path"),
 		Refusals:           f.counterVec("lingua_refusals_total", "Dispatches refused, by code.", "reason"),
 		CandidatesRejected: f.counterVec("lingua_candidates_rejected_total", "Candidates rejected in refused dispatches, by reason.", "reason"),
 		Deliveries:         f.counterVec("lingua_deliveries_total", "Deliveries of jobs to nodes, by result.", "result"),
@@ -94,6 +94,7 @@ func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool, traceID str
 		observe(d.refused, took.Seconds(), traceID)
 	} else {
 		observe(d.accepted, took.Seconds(), traceID)
+		d.dispatched.observe(took)
 	}
 }
 

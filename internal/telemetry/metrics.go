@@ -17,6 +17,7 @@ type Metrics struct {
 	Denied       *prometheus.CounterVec
 	AuditDropped *prometheus.CounterVec
 
+	Locks
 	Nodes
 	ModelNA
 	Catalog
@@ -36,6 +37,7 @@ func New() *Metrics {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	own := &index{Registry: reg, byName: make(map[string]prometheus.Collector)}
 	f := factory{own}
+	dispatch := newDispatch(f)
 	m := &Metrics{
 		Registry: reg,
 		index:    own,
@@ -45,12 +47,13 @@ func New() *Metrics {
 			"Requests and WebSockets that were denied, by status (401, 403, 429) and by reason.", "status", "reason"),
 		AuditDropped: f.counterVec("lingua_audit_dropped_total",
 			"Audit entries that were never written, by the log that lacks them: store or file.", "log"),
+		Locks:    newLocks(f),
 		Nodes:    newNodes(f),
 		ModelNA:  newModelNA(f),
 		Catalog:  newCatalog(f),
-		Dispatch: newDispatch(f),
+		Dispatch: dispatch,
 		Store:    newStore(f),
-		Sessions: newSessions(f),
+		Sessions: newSessions(f, dispatch.SlowPath),
 		Bus:      newBus(f),
 		Stats:    newStats(f),
 		Traces:   newTraces(f),

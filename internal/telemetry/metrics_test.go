@@ -30,6 +30,8 @@ var exported = map[string]metric{
 	"PoolQuery":          {"pool_query_total", "COUNTER", []string{"success"}},
 	"NodeSelection":      {"node_selection_total", "COUNTER", []string{"result"}},
 	"NoAvailableNode":    {"scheduler_no_available_node_total", "COUNTER", []string{"reason", "selector"}},
+	"LockWait":           {"lingua_lock_wait_seconds", "HISTOGRAM", []string{"lock"}},
+	"SlowLockWait":       {"scheduler_slow_lock_wait_total", "COUNTER", []string{"lock"}},
 	"SlowPath":           {"scheduler_slow_path_total", "COUNTER", []string{"path"}},
 	"Refusals":           {"lingua_refusals_total", "COUNTER", []string{"reason"}},
 	"ACKTimeouts":        {"lingua_ack_timeouts_total", "COUNTER", nil},
@@ -194,7 +196,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "class", "code", "decision", "event", "from", "kind", "log", "message", "operation", "outcome", "part", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "class", "code", "decision", "event", "from", "kind", "lock", "log", "message", "operation", "outcome", "part", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)

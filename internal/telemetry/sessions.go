@@ -17,6 +17,7 @@ type Sessions struct {
 	terminalCount    [2]prometheus.Counter  // error, result
 	terminalDuration [2]prometheus.Observer // the same
 	ended            map[string]prometheus.Counter
+	slow             map[SessionPath]prometheus.Counter
 	lag              [lagParts]prometheus.Observer
 }
 
@@ -42,10 +43,23 @@ func (l *Lag) parts() [lagParts]time.Duration {
 // lagNames are the values of the label part.
 var lagNames = [lagParts]string{"segmentation", "wait", "dispatch", "node", "return", "total"}
 
+// SessionPath is a step of an utterance through the scheduler, a value of the label path of scheduler_slow_path_total.
+type SessionPath string
+
+// The steps of an utterance. What a node, a client or the network takes is none of them.
+const (
+	// PathSegment is from the moment at which an utterance should have ended, by the rules of segmentation or by its client, to its commit.
+	PathSegment SessionPath = "session_segment"
+	// PathDispatch is from the commit to the delivery, without the waits for a free slot and for the placement of an earlier utterance.
+	PathDispatch SessionPath = "session_dispatch"
+	// PathResult is from the arrival of the node's result to the message to the client, or to the instance that has the client.
+	PathResult SessionPath = "session_result"
+)
+
 // endReasons are the reasons for which utterances end.
 var endReasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 
-func newSessions(f factory) Sessions {
+func newSessions(f factory, slowPath *prometheus.CounterVec) Sessions {
 	s := Sessions{
 		Events: f.counterVec("lingua_session_events_total",
 			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by an operator.", "event"),
@@ -68,6 +82,10 @@ func newSessions(f factory) Sessions {
 	for _, reason := range endReasons {
 		s.ended[reason] = s.Utterances.WithLabelValues(reason)
 	}
+	s.slow = make(map[SessionPath]prometheus.Counter)
+	for _, p := range []SessionPath{PathSegment, PathDispatch, PathResult} {
+		s.slow[p] = slowPath.WithLabelValues(string(p))
+	}
 	return s
 }
 
@@ -77,6 +95,9 @@ func (s *Sessions) ObserveLag(l Lag) {
 		s.lag[i].Observe(part.Seconds())
 	}
 }
+
+// CountSlow counts a step of an utterance that took too long.
+func (s *Sessions) CountSlow(p SessionPath) { s.slow[p].Inc() }
 
 // CountUtterance counts an utterance that became a job.
 func (s *Sessions) CountUtterance(reason string) { s.ended[reason].Inc() }

@@ -2,15 +2,15 @@ package memstore
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // board holds short-lived facts.
 type board struct {
-	mu        sync.Mutex
+	mu        lockwait.Mutex[lockwait.MemstoreBoard]
 	debounced map[string]moment
 	rates     map[string]rate
 	locks     map[string]lock

@@ -4,15 +4,15 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // instances holds the instances with their inboxes and dead letters.
 type instances struct {
-	mu          sync.Mutex
+	mu          lockwait.Mutex[lockwait.MemstoreInstances]
 	byID        map[core.InstanceID]*instance
 	lastMessage uint64
 }

@@ -2,16 +2,16 @@ package memstore
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // jobShard holds records. A record is replaced and never changed, so that readers may keep it.
 type jobShard struct {
-	sync.Mutex
+	lockwait.Mutex[lockwait.MemstoreJobs]
 	records map[core.JobID]record
 	live    expiryQueue
 	ended   expiryQueue

@@ -2,10 +2,10 @@ package memstore
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 // maxLastNodes bounds how many sessions lastNodes remembers. The jobs of sessions beyond it are not spread.
@@ -13,7 +13,7 @@ const maxLastNodes = 100_000
 
 // lastNodes holds the node of the last HTTP job of each session.
 type lastNodes struct {
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.MemstoreLastNodes]
 	nodes   map[core.SessionKey]lastNode
 	sweeper sweeper
 }

@@ -8,10 +8,10 @@ package memstore
 import (
 	"context"
 	"hash/maphash"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -41,7 +41,7 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 type nodeShard struct {
-	sync.RWMutex
+	lockwait.RWMutex[lockwait.MemstoreNodes]
 	nodes map[core.NodeID]*node
 }
 

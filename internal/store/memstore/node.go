@@ -2,18 +2,18 @@ package memstore
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // node is one node with its lease set. Its lock orders everything that happens to the node. The fields that a reservation needs fill
 // the first cache line, and the first lease is in the second: with many nodes, the cost of a reservation is its cache misses.
 type node struct {
-	mu       sync.Mutex
+	mu       lockwait.Mutex[lockwait.MemstoreNode]
 	epoch    core.Epoch
 	revision core.Revision
 	seen     atomic.Int64 // moment of the last heartbeat; atomic, so that Prefetch may read it

@@ -3,15 +3,15 @@ package memstore
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // revocations is the list of revocations.
 type revocations struct {
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.MemstoreRevocations]
 	entries map[store.RevocationTarget]store.Revocation
 	last    time.Time // of the latest entry
 	changes int       // numbers the versions

@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // sessions holds the states of sessions by name, and the outboxes of their incarnations.
 type sessions struct {
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.MemstoreSessions]
 	streams map[core.SessionRef]*stream
 	states  map[core.SessionKey]state
 	sweeper sweeper

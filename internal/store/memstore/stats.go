@@ -3,16 +3,16 @@ package memstore
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // stats holds the counts of instances, the snapshot and the history.
 type stats struct {
-	mu       sync.Mutex
+	mu       lockwait.Mutex[lockwait.MemstoreStats]
 	counts   map[core.InstanceID]value
 	snapshot fenced
 	history  fenced

@@ -2,22 +2,22 @@ package memstore
 
 import (
 	"context"
-	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // watchers delivers every change to those that watch the fleet. Publishing never blocks: a watcher with more than maxBehind
 // undelivered changes gets a gap instead.
 type watchers struct {
-	mu  sync.Mutex
+	mu  lockwait.Mutex[lockwait.MemstoreWatchers]
 	set map[*watcher]struct{}
 }
 
 const maxBehind = 4096
 
 type watcher struct {
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.MemstoreWatcher]
 	queue []store.Change
 	wake  chan struct{}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/lingua-scheduler/lingua/internal/deadline"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -41,7 +41,7 @@ type client struct {
 	timeout      time.Duration
 	callDeadline *deadline.Limit
 	permits      chan struct{}
-	batchMu      sync.Mutex // held while a caller acquires more than one permit
+	batchMu      lockwait.Mutex[lockwait.RedisPermits] // held while a caller acquires more than one permit
 	breaker      *gobreaker.TwoStepCircuitBreaker[struct{}]
 	lastReplyOK  atomic.Bool
 	onError      func(store.ErrorClass)
@@ -315,7 +315,7 @@ type abandonedPermits struct {
 	count         atomic.Int64
 	lastAbandoned atomic.Uint64 // an answer to a later command than this one frees them
 
-	mu    sync.Mutex
+	mu    lockwait.Mutex[lockwait.RedisAbandoned]
 	timer *time.Timer
 }
 

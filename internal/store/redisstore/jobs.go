@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -295,7 +295,7 @@ const (
 type recentJobs struct {
 	keep time.Duration
 
-	mu   sync.Mutex
+	mu   lockwait.Mutex[lockwait.RedisRecentJobs]
 	next int
 	jobs []endedJob
 }

@@ -3,11 +3,11 @@ package redisstore
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -20,7 +20,7 @@ type lastSeenReporter struct {
 	store *Store
 	done  chan struct{} // closed when the reporter has to stop
 
-	mu         sync.Mutex
+	mu         lockwait.Mutex[lockwait.RedisLastSeen]
 	unreported map[core.NodeID]time.Time
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -164,7 +165,7 @@ var releaseBackoff = backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Secon
 
 // releaseQueue sends releases to Redis in pipelines. No caller waits for them.
 type releaseQueue struct {
-	mu      sync.Mutex
+	mu      lockwait.Mutex[lockwait.RedisReleases]
 	queue   []leaseMember
 	workers int
 	work    sync.WaitGroup

@@ -23,6 +23,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -58,7 +59,7 @@ type Store struct {
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
-	closing    sync.RWMutex // guards closed: held for reading while a release is queued
+	closing    lockwait.RWMutex[lockwait.RedisClosing] // guards closed: held for reading while a release is queued
 	closed     bool
 	releases   releaseQueue
 	background sync.WaitGroup // the last-seen reporter

@@ -1,0 +1,180 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/jobring"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// maxReasonName is the length of the longest reason.
+const maxReasonName = 64
+
+// searchFilter converts the parts of a query that only searches have.
+func (h *jobHandlers) searchFilter(q *listQuery, p *store.ListParams) *wire.Error {
+	var e *wire.Error
+	if p.Src, e = h.read.OptionalLang("src_lang", q.Get("src_lang")); e != nil {
+		return e
+	}
+	if p.Tgt, e = h.read.OptionalLang("tgt_lang", q.Get("tgt_lang")); e != nil {
+		return e
+	}
+	for _, id := range []string{"id_prefix", "tenant_id"} {
+		if e := convert.CheckOptionalID(id, q.Get(id)); e != nil {
+			return e
+		}
+	}
+	p.Prefix, p.Reason = q.Get("id_prefix"), core.Reason(q.Get("reason"))
+	if len(p.Reason) > maxReasonName || slices.ContainsFunc([]byte(p.Reason), func(c byte) bool { return c != '_' && (c < 'A' || c > 'Z') }) {
+		return wire.Invalid("reason", "must be at most %d characters A to Z and _, such as NODE_LOST", maxReasonName)
+	}
+	if p.Since, e = readMillis(q.Values, "since"); e != nil {
+		return e
+	}
+	p.Until, e = readMillis(q.Values, "until")
+	return e
+}
+
+// readMillis parses a time in Unix milliseconds, which may be absent.
+func readMillis(q url.Values, name string) (time.Time, *wire.Error) {
+	text := q.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms < 0 || ms > maxMillis {
+		return time.Time{}, wire.Invalid(name, "must be a time in Unix milliseconds")
+	}
+	return time.UnixMilli(ms), nil
+}
+
+// maxMillis is the last time that can be asked for, in the year 9999.
+const maxMillis = 253_402_300_799_999
+
+// get shows a job. With decisions, the other instances are asked how they chose nodes for it.
+func (h *jobHandlers) get(r *http.Request) (any, error) {
+	id := core.JobID(r.PathValue("id"))
+	if e := convert.CheckID("id", string(id)); e != nil {
+		return nil, e
+	}
+	q := r.URL.Query()
+	switch q.Get("decisions") {
+	case "", "false":
+		j, err := h.visibleJob(r.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		return &wire.JobDetail{Job: viewJob(r.Context(), j)}, nil
+	case "true":
+	default:
+		return nil, wire.Invalid("decisions", "must be true or false")
+	}
+	j, err := h.visibleJob(r.Context(), id)
+	if e := (*wire.Error)(nil); err != nil && (!errors.As(err, &e) || e.Code != wire.NotFound) {
+		return nil, err
+	}
+	remembered := h.remembered(r, id)
+	out := &wire.JobDetail{Decisions: remembered.Decisions, Incomplete: remembered.Incomplete}
+	switch {
+	case err == nil:
+		out.Job = viewJob(r.Context(), j)
+	case remembered.Job != nil: // its record has expired
+		out.Job = *remembered.Job
+	default:
+		return nil, err
+	}
+	return out, nil
+}
+
+// decisions shows how nodes were chosen for a job.
+func (h *jobHandlers) decisions(r *http.Request) (any, error) {
+	id := core.JobID(r.PathValue("id"))
+	if e := convert.CheckID("id", string(id)); e != nil {
+		return nil, e
+	}
+	switch scope := r.URL.Query().Get("scope"); scope {
+	case scopeHere:
+		return h.rememberedHere(r.Context(), id), nil
+	case "":
+	default:
+		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
+	}
+	out := h.remembered(r, id)
+	if out.Job != nil || len(out.Decisions) > 0 {
+		return out, nil
+	}
+	if _, err := h.visibleJob(r.Context(), id); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// remembered is what all instances remember of a job, as far as the caller may see it.
+func (h *jobHandlers) remembered(r *http.Request, id core.JobID) *wire.JobDecisions {
+	out := h.rememberedHere(r.Context(), id)
+	ask := r.Clone(r.Context())
+	ask.URL = &url.URL{Path: "/v1/jobs/" + string(id) + "/decisions"}
+	_, out.Incomplete = fetchFromPeers(h.peers, ask, func(found *wire.JobDecisions) {
+		out.Decisions = append(out.Decisions, found.Decisions...)
+		if out.Job == nil || found.Job != nil && found.Job.UpdatedMS > out.Job.UpdatedMS {
+			out.Job = found.Job
+		}
+	})
+	slices.SortStableFunc(out.Decisions, func(a, b wire.Decision) int {
+		return cmp.Or(cmp.Compare(a.AttemptID, b.AttemptID), cmp.Compare(a.AtMS, b.AtMS))
+	})
+	return out
+}
+
+// rememberedHere is what this instance remembers of a job, as far as the caller may see it.
+func (h *jobHandlers) rememberedHere(ctx context.Context, id core.JobID) *wire.JobDecisions {
+	p, out := principalOf(ctx), &wire.JobDecisions{Decisions: []wire.Decision{}}
+	if job := h.ring.Job(id); job != nil && p.SeesTenant(job.Tenant) {
+		view := viewJob(ctx, job)
+		out.Job = &view
+	}
+	for _, d := range h.ring.Decisions(id) {
+		if p.SeesTenant(d.Tenant) {
+			out.Decisions = append(out.Decisions, viewDecision(&d, string(h.peers.bus.Instance()), p.AllTenants()))
+		}
+	}
+	return out
+}
+
+// viewDecision is a decision as the API shows it. A caller that sees one tenant does not learn of the nodes of others.
+func viewDecision(d *jobring.Decision, instance string, allTenants bool) wire.Decision {
+	v := wire.Decision{
+		AttemptID: d.Attempt, AtMS: d.AtMS, Instance: instance, NodeID: string(d.Node), Candidates: []wire.Candidate{}, Others: map[string]int{},
+	}
+	for _, c := range d.Candidates {
+		if allTenants || c.Reason != core.ReasonTenant {
+			v.Candidates = append(v.Candidates, wire.Candidate{NodeID: string(c.Node), Chosen: c.Node == d.Node, Reason: string(c.Reason)})
+		}
+	}
+	for reason, n := range d.Others {
+		if allTenants || reason != core.ReasonTenant {
+			v.Others[string(reason)] = n
+		}
+	}
+	return v
+}
+
+// visibleJob returns a job that the caller may see. One of another tenant does not exist for it.
+func (h *jobHandlers) visibleJob(ctx context.Context, id core.JobID) (*core.Job, error) {
+	j, err := h.dispatcher.Job(ctx, id)
+	if err == nil && !principalOf(ctx).SeesTenant(j.Tenant) {
+		return nil, dispatch.UnknownJob(id)
+	}
+	return j, err
+}

@@ -1,0 +1,41 @@
+package telemetry
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// DispatchBuckets counts dispatches by their duration since the start of the process. Bucket i has those up to DispatchBound(i), the last one
+// all others. Unlike a histogram of the registry they can be read, and published to other instances.
+type DispatchBuckets [20]uint64
+
+// firstBound is the bound of the first bucket; each other is twice the one before.
+const firstBound = 50 * time.Microsecond
+
+// DispatchBound is the bound of a bucket; 0 for bucket -1.
+func DispatchBound(i int) time.Duration {
+	if i < 0 {
+		return 0
+	}
+	return firstBound << i
+}
+
+// dispatchBuckets counts concurrently.
+type dispatchBuckets [len(DispatchBuckets{})]atomic.Uint64
+
+func (b *dispatchBuckets) observe(took time.Duration) {
+	i := 0
+	if took > firstBound {
+		i = min(bits.Len64(uint64((took-1)/firstBound)), len(b)-1)
+	}
+	b[i].Add(1)
+}
+
+// Dispatched returns how many dispatches there were, by their duration.
+func (d *decisions) Dispatched() (counts DispatchBuckets) {
+	for i := range d.dispatched {
+		counts[i] = d.dispatched[i].Load()
+	}
+	return counts
+}

@@ -1,0 +1,110 @@
+package lingua_test
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
+)
+
+// documentedLocks returns the names of the timed locks in docs/locks.md, in its order.
+func documentedLocks(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("docs/locks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("`([a-z_]+)`")
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		if len(cells) != 4 {
+			t.Errorf("the row %q has %d cells, want 4", strings.TrimSpace(line), len(cells))
+			continue
+		}
+		for _, m := range name.FindAllStringSubmatch(cells[3], -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// TestTimedLocksAreListed checks that docs/locks.md lists the names of the timed locks, and no other names.
+func TestTimedLocksAreListed(t *testing.T) {
+	t.Parallel()
+	documented, declared := documentedLocks(t), lockwait.Names()
+	slices.Sort(documented)
+	slices.Sort(declared)
+	if diff := cmp.Diff(declared, documented); diff != "" {
+		t.Errorf("names of locks in internal/lockwait and in docs/locks.md (-declared +documented):\n%s", diff)
+	}
+}
+
+// TestTimedLocksAreUsedOnce checks that each name belongs to one lock of the code.
+func TestTimedLocksAreUsedOnce(t *testing.T) {
+	t.Parallel()
+	use := regexp.MustCompile(`\[lockwait\.(\w+)\]`)
+	declared := regexp.MustCompile(`(?m)^type (\w+) struct\{\}$`)
+	names, err := os.ReadFile("internal/lockwait/names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := make(map[string]int)
+	for _, m := range declared.FindAllStringSubmatch(string(names), -1) {
+		uses[m[1]] = 0
+	}
+	if len(uses) != len(lockwait.Names()) {
+		t.Errorf("%d names are declared, and Names returns %d", len(uses), len(lockwait.Names()))
+	}
+	goFiles(t, func(file, _ string) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, m := range use.FindAllStringSubmatch(string(text), -1) {
+			uses[m[1]]++
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
+		if uses[name] != 1 {
+			t.Errorf("lockwait.%s is the name of %d locks, want 1", name, uses[name])
+		}
+	}
+}
+
+// untimed are the packages of the scheduler, and the files of others, whose locks are not on the path of a job, a session or a node. The
+// locks of telemetry are taken by the observer of the others.
+var untimed = []string{
+	"internal/audit/", "internal/telemetry/", "internal/revocation/", "internal/reload/", "internal/tlsfile/", "internal/scheduler/store.go",
+	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/nodes/silent.go",
+	// Not part of a running scheduler.
+	"internal/loadtest/", "internal/sim/", "internal/clustertest/", "internal/redistest/", "internal/modelhub/", "internal/store/storetest/",
+	"internal/lockwait/", "internal/tracing/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
+}
+
+// TestLocksOfPathsAreTimed checks that no lock of the scheduler is a plain one, except those that are known to be on no path.
+func TestLocksOfPathsAreTimed(t *testing.T) {
+	t.Parallel()
+	plain := regexp.MustCompile(`\bsync\.(RW)?Mutex\b`)
+	goFiles(t, func(file, _ string) {
+		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc(untimed, func(p string) bool { return strings.HasPrefix(file, p) }) {
+			return
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		if plain.Match(text) {
+			t.Errorf("%s has a sync.Mutex: use lockwait and list it in docs/locks.md, or add it to untimed", file)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package wire
+
+// ClusterSeries is the answer of GET /api/v1/series: figures of the whole fleet over the last hour.
+type ClusterSeries struct {
+	IntervalMS int64          `json:"interval_ms" doc:"The usual time between two points."`
+	Points     []ClusterPoint `json:"points" doc:"The oldest first. There is none for a time in which no instance computed statistics."`
+}
+
+// ClusterPoint has the figures of the fleet at one time, and what was counted since the point before.
+type ClusterPoint struct {
+	AtMS   int64 `json:"at_ms" doc:"In Unix milliseconds, on the clock of the instance that computed it."`
+	SpanMS int64 `json:"span_ms" doc:"The time over which jobs, refusals and dispatches were counted."`
+
+	Done      int64 `json:"done" doc:"Jobs that ended with a result."`
+	Failed    int64 `json:"failed"`
+	Cancelled int64 `json:"cancelled"`
+	Refused   int64 `json:"refused" doc:"Requests for which there was no node."`
+	Waiting   int   `json:"waiting" doc:"Requests that wait for a free slot."`
+	InFlight  int   `json:"jobs_in_flight" doc:"Each uses a slot."`
+	Sessions  int   `json:"sessions"`
+	Instances int   `json:"instances"`
+
+	Ready        int `json:"ready" doc:"Nodes that may get jobs if they have a free slot."`
+	Degraded     int `json:"degraded"`
+	Draining     int `json:"draining"`
+	Ejected      int `json:"ejected"`
+	Disconnected int `json:"disconnected"`
+	Offline      int `json:"offline"`
+	Slots        int `json:"slots" doc:"Slots of the ready nodes."`
+
+	DispatchP50MS float64 `json:"dispatch_p50_ms,omitempty" doc:"The median time from a request to its delivery. Absent: nothing was dispatched."`
+	DispatchP95MS float64 `json:"dispatch_p95_ms,omitempty" doc:"The time that 95 % of the requests did not exceed."`
+}
+
+// NodeSeries is the answer of GET /v1/nodes/{id}/series: figures of one node over the last hour.
+type NodeSeries struct {
+	NodeID     string      `json:"node_id"`
+	IntervalMS int64       `json:"interval_ms" doc:"The time between two points."`
+	Points     []NodePoint `json:"points" doc:"The oldest first. There is none for a time in which the node was not registered, or the instance did not run."`
+	Incomplete []string    `json:"incomplete,omitempty" doc:"The instances that could not be asked, or did not answer in time: jobs that they counted are missing."`
+}
+
+// NodePoint has the figures of a node at one time, and what all instances counted since the point before.
+type NodePoint struct {
+	AtMS      int64  `json:"at_ms" doc:"In Unix milliseconds, a multiple of the interval."`
+	State     string `json:"state" enum:"ready,degraded,draining,ejected,disconnected,offline"`
+	Slots     int    `json:"slots" doc:"Slots that may be granted, at most 4095."`
+	UsedSlots *int   `json:"used_slots,omitempty" doc:"Slots in use, as far as an instance knew."`
+	Done      int    `json:"done" doc:"Jobs that ended with its result."`
+	Failed    int    `json:"failed" doc:"Attempts that it failed, did not acknowledge or did not end in time."`
+	MeanMS    int64  `json:"mean_ms,omitempty" doc:"The mean duration of the attempts that ended with a result, in steps of 10 ms."`
+}
