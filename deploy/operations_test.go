@@ -141,7 +141,7 @@ func TestPageRoutesExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, route := range regexp.MustCompile("(?:`(?:GET |POST |PUT )?|:5010)(/(?:v1|healthz|readyz|metrics)[a-z0-9/]*)").FindAllStringSubmatch(text(t, operationsPage)+text(t, alertsPage), -1) {
+	for _, route := range regexp.MustCompile("(?:`(?:GET |POST |PUT )?|:5010)(/(?:v1|healthz|readyz|metrics)[a-z0-9/{}]*)").FindAllStringSubmatch(text(t, operationsPage)+text(t, alertsPage), -1) {
 		if !bytes.Contains(spec, []byte("\n  "+route[1]+":")) {
 			t.Errorf("there is no %s", route[1])
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -28,7 +27,6 @@ type jobHandlers struct {
 	read       *convert.Reader
 	registry   *nodes.Registry
 	peers      *peerLists
-	ring       *jobring.Ring
 }
 
 func (h *jobHandlers) routes() []route {

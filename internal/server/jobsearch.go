@@ -140,11 +140,11 @@ func (h *jobHandlers) remembered(r *http.Request, id core.JobID) *wire.JobDecisi
 // rememberedHere is what this instance remembers of a job, as far as the caller may see it.
 func (h *jobHandlers) rememberedHere(ctx context.Context, id core.JobID) *wire.JobDecisions {
 	p, out := principalOf(ctx), &wire.JobDecisions{Decisions: []wire.Decision{}}
-	if job := h.ring.Job(id); job != nil && p.SeesTenant(job.Tenant) {
+	if job := h.dispatcher.Ring().Job(id); job != nil && p.SeesTenant(job.Tenant) {
 		view := viewJob(ctx, job)
 		out.Job = &view
 	}
-	for _, d := range h.ring.Decisions(id) {
+	for _, d := range h.dispatcher.Ring().Decisions(id) {
 		if p.SeesTenant(d.Tenant) {
 			out.Decisions = append(out.Decisions, viewDecision(&d, string(h.peers.bus.Instance()), p.AllTenants()))
 		}
