@@ -20,7 +20,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
-	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -68,6 +67,7 @@ type generator struct {
 	t       *testing.T
 	process *clustertest.Helper
 	sent    map[string]sent // by URL
+	windows map[string]int
 }
 
 func startGenerator(t *testing.T) *generator {
@@ -82,7 +82,7 @@ func startGenerator(t *testing.T) *generator {
 			t.Error(err)
 		}
 	})
-	return &generator{t: t, process: h, sent: make(map[string]sent)}
+	return &generator{t: t, process: h, sent: make(map[string]sent), windows: make(map[string]int)}
 }
 
 // command sends a command and returns its answer.
@@ -113,6 +113,7 @@ func (g *generator) begin(l load) (end func()) {
 	g.command(l)
 	return func() {
 		s := g.command(load{})
+		g.windows[l.URL]++
 		sum := g.sent[l.URL]
 		g.sent[l.URL] = sent{Sent: sum.Sent + s.Sent, Failed: sum.Failed + s.Failed}
 		if s.Failed > 0 {
@@ -125,12 +126,10 @@ func (g *generator) begin(l load) (end func()) {
 func (g *generator) summary() string {
 	var all []string
 	for url, s := range g.sent {
-		all = append(all, fmt.Sprintf("%d to %s, %.0f a second", s.Sent, url, float64(s.Sent)/(float64(*rounds)*window.Seconds())))
+		all = append(all, fmt.Sprintf("%d to %s, %.0f a second", s.Sent, url, float64(s.Sent)/(float64(g.windows[url])*window.Seconds())))
 	}
 	return strings.Join(all, "; ")
 }
-
-func median(m measured) float64 { return stats.Median(m.p99) }
 
 // generate is the process of a generator.
 func generate() error {

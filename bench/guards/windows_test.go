@@ -28,6 +28,10 @@ const (
 	nodeSlots  = 8
 	// tolerance is how much higher the 99th percentile beside other work may be, unless calm windows differ more among themselves.
 	tolerance = 1.10
+	// maxStolen is the share of the processors' time that the hypervisor may take in a window. Rounds with more are measured again, at most
+	// as often as maxRepeated times the number of rounds: they say nothing about the scheduler.
+	maxStolen   = 0.01
+	maxRepeated = 4
 )
 
 // serve starts a scheduler with nodes, over Redis if the flag says so.
@@ -57,28 +61,51 @@ type measured struct {
 func measure(t *testing.T, s *scheduler.Scheduler, conditions ...condition) []measured {
 	t.Helper()
 	results := make([]measured, len(conditions))
+	for i := range conditions {
+		results[i].name = conditions[i].name
+	}
 	inprocess.DispatchAtRate(t, s, *rate, *window) // warm-up
-	for round := range *rounds {
-		for k := range conditions {
-			i := (k + round) % len(conditions)
-			c := &conditions[i]
-			end := func() {}
-			if c.begin != nil {
-				end = c.begin()
-			}
-			w := inprocess.DispatchAtRate(t, s, *rate, *window)
-			end()
-			if w.Failed > 0 {
-				t.Errorf("%s: %d of %d dispatches failed: %v", c.name, w.Failed, w.Latencies.TotalCount(), w.Err)
-			}
-			results[i].name = c.name
-			results[i].p99 = append(results[i].p99, float64(w.Latencies.ValueAtQuantile(99)))
+	repeated := 0
+	for round := 0; round < *rounds; round++ {
+		p99, stolen := measureRound(t, s, conditions, round)
+		if *judge && stolen > maxStolen && repeated < maxRepeated**rounds {
+			repeated++
+			round--
+			continue
+		}
+		for i := range results {
+			results[i].p99 = append(results[i].p99, p99[i])
 		}
 	}
+	t.Logf("%d rounds; %d others are not counted because more than %.0f %% of the processors' time was stolen", *rounds, repeated, 100*maxStolen)
 	for _, r := range results {
 		t.Log(r)
 	}
 	return results
+}
+
+// measureRound measures one window of each condition. It returns the highest share of the processors' time that was stolen in a window.
+func measureRound(t *testing.T, s *scheduler.Scheduler, conditions []condition, round int) (p99 []float64, stolen float64) {
+	t.Helper()
+	p99 = make([]float64, len(conditions))
+	for k := range conditions {
+		i := (k + round) % len(conditions)
+		c := &conditions[i]
+		end := func() {}
+		if c.begin != nil {
+			end = c.begin()
+		}
+		began := readProcessorTime()
+		w := inprocess.DispatchAtRate(t, s, *rate, *window)
+		share := stolenSince(began)
+		end()
+		stolen = max(stolen, share)
+		if w.Failed > 0 && share <= maxStolen {
+			t.Errorf("%s: %d of %d dispatches failed: %v", c.name, w.Failed, w.Latencies.TotalCount(), w.Err)
+		}
+		p99[i] = float64(w.Latencies.ValueAtQuantile(99))
+	}
+	return p99, stolen
 }
 
 // String shows the windows.
@@ -90,15 +117,29 @@ func (m measured) String() string {
 	return fmt.Sprintf("p99 %-32s median %.2f ms; windows %s", m.name, stats.Median(m.p99)/1000, strings.Join(windows, " "))
 }
 
-// compare checks that the 99th percentile beside other work is within the tolerance of that of calm windows, or within their spread: not
-// higher than nine tenths of the calm windows reach.
-func compare(t *testing.T, calm, beside measured) {
+// compare checks that the 99th percentile beside other work is within the tolerance of that of the windows that it is compared with, or
+// within their spread: not higher than all of them but the highest.
+func compare(t *testing.T, base, beside measured) {
 	t.Helper()
-	base, got := stats.Median(calm.p99), stats.Median(beside.p99)
-	spread := stats.Percentile(calm.p99, 0.9)
-	t.Logf("%s: %.3f of %s; calm windows reach from %.3f to %.3f of their median, their 90th percentile is %.3f",
-		beside.name, got/base, calm.name, slices.Min(calm.p99)/base, slices.Max(calm.p99)/base, spread/base)
-	if *judge && got > max(tolerance*base, spread) {
-		t.Errorf("%s: the 99th percentile is %.3f of that of %s", beside.name, got/base, calm.name)
+	median, got := stats.Median(base.p99), stats.Median(beside.p99)
+	spread := spreadOf(base.p99)
+	t.Logf("%s: %.3f of %s, whose windows reach from %.3f to %.3f of their median, without the highest of them to %.3f",
+		beside.name, got/median, base.name, slices.Min(base.p99)/median, slices.Max(base.p99)/median, spread/median)
+	if *judge && got > max(tolerance*median, spread) {
+		t.Errorf("%s: the 99th percentile is %.3f of that of %s", beside.name, got/median, base.name)
+	}
+}
+
+// spreadOf returns how far windows reach, without the highest of them.
+func spreadOf(p99 []float64) float64 {
+	sorted := slices.Sorted(slices.Values(p99))
+	return sorted[max(0, len(sorted)-2)]
+}
+
+// compareWithCalm prints how the 99th percentile compares with that of calm windows.
+func compareWithCalm(t *testing.T, calm measured, others ...measured) {
+	t.Helper()
+	for _, o := range others {
+		t.Logf("%s: %.3f of calm", o.name, stats.Median(o.p99)/stats.Median(calm.p99))
 	}
 }

@@ -3,6 +3,7 @@ package inprocess
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -50,14 +51,25 @@ func (n *queuedNodes) Deliver(_ context.Context, to *core.Node, a *wire.Assignme
 	return nil
 }
 
-// work does the jobs of one node. Those that are left when the scheduler stops may fail.
+// work does the jobs of one node. Like any node it reports again if the scheduler cannot reach its store. Jobs that are left when the scheduler
+// stops may fail.
 func (n *queuedNodes) work(tb testing.TB, queue <-chan *wire.Assignment) {
 	ctx := context.WithoutCancel(tb.Context()) // which ends before the scheduler does
 	for a := range queue {
-		if err := n.InlineNodes.Deliver(ctx, nil, a); err != nil && !n.stopped.Load() {
+		err := n.InlineNodes.Deliver(ctx, nil, a)
+		for ; isDown(err) && !n.stopped.Load(); err = n.InlineNodes.Deliver(ctx, nil, a) {
+			backoff.Sleep(ctx, 100*time.Millisecond)
+		}
+		if err != nil && !n.stopped.Load() {
 			tb.Error(err)
 		}
 	}
+}
+
+// isDown reports whether an error says that the scheduler cannot reach its store.
+func isDown(err error) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown
 }
 
 // NodeID returns the id of a node by its number.

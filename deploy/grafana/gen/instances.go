@@ -106,6 +106,25 @@ var instances = dashboard{
 				queries:     one(`sum by (kind, result) (rate(lingua_catalog_refreshes_total{$i}[$r]))`, "{{kind}} {{result}}"), alerts: []string{"CatalogStale"},
 			},
 		}},
+		{"Locks and traces", []panel{
+			{
+				title: "Waits for locks", unit: share, warn: 0.1, width: 8,
+				description: "The share of its time that one goroutine would have waited, by lock. Normal: far below 10 %. More: the processor, or a defect; docs/locks.md says what each lock guards.",
+				queries:     one(`topk(10, sum by (lock) (rate(lingua_lock_wait_seconds_sum{$i}[$r]))) or on () vector(0)`, "{{lock}}"),
+			},
+			{
+				title: "Slow waits for locks", unit: perSecond, warn: 1, width: 8,
+				description: "Longer than lock_wait_warn_ms, by lock. Normal: 0. The log has some of them. All locks at once: the processor.",
+				queries:     one(`topk(10, sum by (lock) (rate(scheduler_slow_lock_wait_total{$i}[$r])))`, "{{lock}}"),
+			},
+			{
+				title: "Spans of traces", unit: perSecond, width: 8,
+				description: "Exported and dropped ones. 0 without scheduler.tracing.otlp_endpoint. Dropped: the collector does not answer, or too much is sampled. Jobs do not wait for it.",
+				queries: []query{
+					{`sum(rate(lingua_spans_exported_total{$i}[$r]))`, "exported"}, {`sum by (reason) (rate(lingua_spans_dropped_total{$i}[$r]))`, "dropped: {{reason}}"},
+				},
+			},
+		}},
 		{"Access", []panel{
 			{
 				title: "Denied requests", unit: perSecond, warn: 1,
