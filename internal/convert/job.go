@@ -3,6 +3,7 @@ package convert
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -64,6 +65,13 @@ func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 	} {
 		if e := checkNames(field, names); e != nil {
 			return o, e
+		}
+	}
+	for field, required := range map[string][]string{"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels} {
+		for i, name := range required {
+			if err := core.CheckRequired(name); err != nil {
+				return o, wire.Invalid(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+			}
 		}
 	}
 	if len(o.Region) > maxName {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -162,10 +163,21 @@ func (c *Capability) hasPair(d Direction) bool {
 	return ok
 }
 
-// HasModel reports whether the model is installed.
-func (c *Capability) HasModel(id string) bool {
-	_, ok := slices.BinarySearch(c.Models, id)
-	return ok
+// HasModel reports whether a required model is installed. Models are declared as an id, or as an id, an @ and a version.
+func (c *Capability) HasModel(required string) bool {
+	id, conditions := CutRequired(required)
+	from, _ := slices.BinarySearch(c.Models, id)
+	for _, model := range c.Models[from:] {
+		rest, found := strings.CutPrefix(model, id)
+		switch version, versioned := strings.CutPrefix(rest, "@"); {
+		case !found:
+			return false
+		case rest != "" && !versioned: // a longer id
+		case satisfies(version, conditions):
+			return true
+		}
+	}
+	return false
 }
 
 // HasFeature reports whether the node has the feature. Tone may be declared as a feature or as a service type.
@@ -184,20 +196,24 @@ func versions(services []Service, id string) []Service {
 	return services[from:to]
 }
 
-// ServiceState reports whether the service is installed and whether some version of it is ready.
-func (c *Capability) ServiceState(id string) (installed, ready bool) {
+// ServiceState reports whether an acceptable version of a required service is installed, and whether one of them is ready.
+func (c *Capability) ServiceState(required string) (installed, ready bool) {
+	id, conditions := CutRequired(required)
 	all := versions(c.Services, id)
 	for i := range all {
-		ready = ready || all[i].Status == ServiceReady
+		if satisfies(all[i].Version, conditions) {
+			installed, ready = true, ready || all[i].Status == ServiceReady
+		}
 	}
-	return len(all) > 0, ready
+	return installed, ready
 }
 
-// Usable reports whether some version of the service is ready and not marked.
-func (c *Capability) Usable(id string, marked func(*Service) bool) bool {
+// Usable reports whether an acceptable version of a required service is ready and not marked.
+func (c *Capability) Usable(required string, marked func(*Service) bool) bool {
+	id, conditions := CutRequired(required)
 	all := versions(c.Services, id)
 	for i := range all {
-		if all[i].Status == ServiceReady && !marked(&all[i]) {
+		if all[i].Status == ServiceReady && satisfies(all[i].Version, conditions) && !marked(&all[i]) {
 			return true
 		}
 	}

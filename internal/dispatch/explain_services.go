@@ -18,6 +18,14 @@ type ExplainedService struct {
 // MaxExplainedServices bounds the services that are listed for one node.
 const MaxExplainedServices = 100
 
+// isRequired reports whether a service is required, whatever its version.
+func isRequired(required []string, service string) bool {
+	return slices.ContainsFunc(required, func(r string) bool {
+		id, _ := core.CutRequired(r)
+		return id == service
+	})
+}
+
 // explainServices lists the services of a node that matter to a job. A node that is not in view has no marks: n is nil.
 func explainServices(required []string, declared *core.Node, n *fleet.Node, now fleet.Instant) []ExplainedService {
 	var list []ExplainedService
@@ -26,7 +34,7 @@ func explainServices(required []string, declared *core.Node, n *fleet.Node, now 
 		if n != nil {
 			x.MarkedFor = n.MarkedFor(&s, now)
 		}
-		if s.Status != core.ServiceReady || x.MarkedFor > 0 || slices.Contains(required, s.ID) {
+		if s.Status != core.ServiceReady || x.MarkedFor > 0 || isRequired(required, s.ID) {
 			list = append(list, x)
 		}
 	}

@@ -114,7 +114,8 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 		}
 	}
 	if h.catalog.State().Configured {
-		for _, id := range spec.Options.RequiredServices {
+		for _, required := range spec.Options.RequiredServices {
+			id, _ := core.CutRequired(required)
 			out.RequiredServices = append(out.RequiredServices, h.catalog.Describe(id))
 		}
 	}
