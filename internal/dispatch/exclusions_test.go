@@ -17,14 +17,14 @@ import (
 func TestExamplesOfExcludedNodes(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		for i := range 20 {
-			h.addNode(fmt.Sprintf("ejected-%02d", i), 1)
-			admit(h, core.NodeID(fmt.Sprintf("ejected-%02d", i)), 0)
-		}
 		h.addNode("full", 1)
 		h.dispatch(withRequestID("r1"))
 		if got := h.metrics.Exclusions.All(); len(got) != 0 {
 			t.Errorf("a dispatch that was accepted has examples: %v", got)
+		}
+		for i := range 20 {
+			h.addNode(fmt.Sprintf("ejected-%02d", i), 1)
+			admit(h, core.NodeID(fmt.Sprintf("ejected-%02d", i)), 0)
 		}
 		h.dispatchRefused(withRequestID("r2"))
 		got := h.metrics.Exclusions.All()

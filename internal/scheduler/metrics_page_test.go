@@ -35,11 +35,12 @@ func registeredFamilies(t *testing.T) map[string]family {
 		t.Fatal(err)
 	}
 	defer s.Store.Close()
+	s.Metrics.LockWait.WithLabelValues("a lock that was waited for")
 	gathered, err := s.Metrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	types := make(map[string]string) // of those that have series from the start, as every histogram has
+	types := make(map[string]string) // of those that have series by now, as every histogram has
 	for _, f := range gathered {
 		types[f.GetName()] = strings.ToLower(f.GetType().String())
 	}
