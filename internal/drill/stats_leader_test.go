@@ -64,6 +64,8 @@ func TestStatsLeaderKilled(t *testing.T) {
 		backoff.Sleep(t.Context(), 3*time.Second) // for what it had begun to publish
 		leader = next
 	}
+	stop()
+	watching.Wait()
 	t.Logf("%d snapshots of %d leaders were read %d times", w.snapshots, len(w.leaders), w.reads)
 }
 
