@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/session"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // lag returns the sum of each part of the lag in milliseconds, and how many results were observed.
@@ -104,16 +103,7 @@ func TestLagAfterPause(t *testing.T) {
 // TestLagWithWait: the wait for a node is a part of its own.
 func TestLagWithWait(t *testing.T) {
 	run(t, func(h *harness) {
-		h.dispatcher.refusal = wire.Errorf(wire.AllCandidatesFullOrFailed, "full")
-		s, conn := h.start()
-		h.stream(s, tone(300))
-		h.send(s, session.AudioFrame{Final: true})
-		time.Sleep(4 * time.Second)
-		h.dispatcher.mu.Lock()
-		h.dispatcher.refusal = nil
-		h.dispatcher.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		conn := h.commitToFullFleet()
 		h.endJob(0, time.Millisecond)
 		wait := int64(conn.last(t, "result")["latency"].(map[string]any)["wait_ms"].(float64))
 		h.wantLag(0, wait, 0, 1, 6000-wait-1)

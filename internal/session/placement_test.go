@@ -211,19 +211,26 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// commitToFullFleet commits an utterance, for which there is a free slot after 4 of 6 seconds, and returns the connection of its session.
+func (h *harness) commitToFullFleet() *fakeConn {
+	h.t.Helper()
+	h.dispatcher.refusal = wire.Errorf(wire.AllCandidatesFullOrFailed, "full")
+	s, conn := h.start()
+	h.stream(s, tone(300))
+	h.send(s, session.AudioFrame{Final: true})
+	time.Sleep(4 * time.Second)
+	h.dispatcher.mu.Lock()
+	h.dispatcher.refusal = nil
+	h.dispatcher.mu.Unlock()
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	return conn
+}
+
 // The result of an utterance says how long it waited, and its total counts from the end of the utterance.
 func TestLatencyCountsTheWait(t *testing.T) {
 	run(t, func(h *harness) {
-		h.dispatcher.refusal = wire.Errorf(wire.AllCandidatesFullOrFailed, "full")
-		s, conn := h.start()
-		h.stream(s, tone(300))
-		h.send(s, session.AudioFrame{Final: true})
-		time.Sleep(4 * time.Second)
-		h.dispatcher.mu.Lock()
-		h.dispatcher.refusal = nil
-		h.dispatcher.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		conn := h.commitToFullFleet()
 		h.complete(h.dispatcher.jobs()[0], "a") // a second after the job was made
 		synctest.Wait()
 		latency := conn.last(t, "result")["latency"].(map[string]any)
