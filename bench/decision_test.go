@@ -68,7 +68,7 @@ type decisionBench struct {
 	mem    *memstore.Store
 	view   *fleet.Fleet
 	picker *pick.Picker
-	pool   *fleet.Pool
+	pool   *fleet.Index
 }
 
 var decisionTiming = store.Timing{
@@ -94,8 +94,8 @@ func newDecisionBench(b *testing.B, nodes int) *decisionBench {
 	d.picker = pick.New(d.view, pick.Policy{
 		SampleK: 20, ScanMax: 512, StaleAfter: time.Hour, Shuffle: true, CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95,
 	}, nil)
-	d.pool = d.view.Pool(core.Direction{Src: "en", Tgt: "zh"}, false)
-	if got := d.pool.Members().Len(); got != nodes {
+	d.pool = d.view.Index(core.Direction{Src: "en", Tgt: "zh"}, false)
+	if got := d.pool.Len(); got != nodes {
 		b.Fatalf("the pool has %d members, want %d", got, nodes)
 	}
 	runtime.GC() // the garbage of the set-up is not part of a decision
@@ -107,17 +107,17 @@ var noOptions core.Options
 // decide makes one decision and undoes it.
 func (d *decisionBench) decide(b *testing.B) {
 	now := d.view.Now()
-	round := d.picker.Select(pick.Query{Requirement: &d.pool.Requirement, Options: &noOptions, Now: now}, d.pool.Members())
+	round := d.picker.Select(pick.Query{Requirement: &d.pool.Requirement, Options: &noOptions, Now: now}, d.pool)
 	n := round.Next()
 	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}
 	r, err := d.mem.Reserve(context.Background(), store.ReserveParams{
-		Lease: ref, Handle: n.Handle, Epoch: n.Epoch(), Revision: n.Revision,
+		Lease: ref, Handle: n.Handle(), Epoch: n.Epoch, Revision: n.Revision,
 	})
 	if err != nil || r.Verdict != store.OK {
 		b.Fatal(r.Verdict, err)
 	}
 	d.view.ObserveFree(n.Node, r.Free, now)
-	if err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle}); err != nil {
+	if err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle()}); err != nil {
 		b.Fatal(err)
 	}
 	d.view.ObserveRelease(n.Node)

@@ -21,6 +21,12 @@ func NewRequirement(d Direction, tts bool) Requirement {
 	return Requirement{Direction: d, TTS: tts, src: d.Src.lookup(), tgt: d.Tgt.lookupWritten()}
 }
 
+// SourceTags returns the tags of a source language that satisfy the requirement, the best first.
+func (r *Requirement) SourceTags() []Lang { return r.src }
+
+// TargetTags returns the tags of a target language that satisfy the requirement, the best first.
+func (r *Requirement) TargetTags() []Lang { return r.tgt }
+
 // Mismatch returns the first stage of the pipeline that a node with capability c cannot serve in this direction;
 // ReasonNone if it can serve all.
 func (r *Requirement) Mismatch(c *Capability) Reason {

@@ -51,9 +51,9 @@ func (d *Dispatcher) Explain(ctx context.Context, p ExplainParams) (Explanation,
 
 func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, error) {
 	spec := &p.Spec
-	pool := s.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
+	requirement := core.NewRequirement(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
-		Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant,
+		Requirement: &requirement, Options: &spec.Options, Tenant: spec.Tenant,
 		LastNode: spec.LastNode, Now: s.fleet.Now(),
 	}
 	all := slices.SortedFunc(s.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })

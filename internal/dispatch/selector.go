@@ -85,9 +85,9 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 	defer func() { step.End(codeOf(refusal)) }()
 	partial := s.fleet.Partial() // before the members are read: it says whether they are all
 	o := &r.spec.Options
-	pool := s.fleet.Pool(r.spec.Direction, o.RequireTTS)
+	index := s.fleet.Index(r.spec.Direction, o.RequireTTS)
 	q := pick.Query{
-		Requirement: &pool.Requirement, Options: o, Tenant: r.spec.Tenant, Tried: r.tried,
+		Requirement: &index.Requirement, Options: o, Tenant: r.spec.Tenant, Tried: r.tried,
 		LastNode: r.spec.LastNode, AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(r.tried) == 0 {
@@ -99,10 +99,9 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 			return res, refusal
 		}
 	}
-	members := pool.Members()
-	s.metrics.CountPoolQuery(members.Len())
+	s.metrics.CountPoolQuery(index.Len())
 
-	selection := s.picker.Select(q, members)
+	selection := s.picker.Select(q, index)
 	defer selection.End()
 	for m := selection.Next(); m.Node != nil; m = selection.Next() {
 		res, verdict, err := s.reserve(ctx, r, &q, m)
@@ -153,7 +152,7 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 		}
 		reason = core.ReasonTenant
 	default:
-		m := fleet.Member{Node: n, Revision: n.Declared().Revision, Handle: n.Handle()}
+		m := fleet.MemberOf(n)
 		reason = s.picker.Filter(q, n)
 		if reason.Incapable() && r.requirePreferred() {
 			return reservation{}, false, &wire.Error{
@@ -267,9 +266,9 @@ func (d *decisionSoFar) add(node core.NodeID, reason core.Reason) {
 // hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,
 // disconnected or lacks a requirement is not worth waiting for.
 func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
-	pool := s.fleet.Pool(spec.Direction, spec.Options.RequireTTS)
-	q := pick.Query{Requirement: &pool.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: s.fleet.Now()}
-	for m := range pool.Members().All() {
+	index := s.fleet.Index(spec.Direction, spec.Options.RequireTTS)
+	q := pick.Query{Requirement: &index.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: s.fleet.Now()}
+	for m := range index.All() {
 		switch s.picker.Filter(&q, m.Node) {
 		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
 			return true
@@ -283,12 +282,12 @@ func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
 func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m fleet.Member) (reservation, store.Verdict, error) {
 	for again := false; ; again = true {
 		res := reservation{
-			member: m, epoch: m.Epoch(), reservedAt: time.Now(),
+			member: m, epoch: m.Epoch, reservedAt: time.Now(),
 			lease: core.LeaseRef{Node: m.ID(), Job: r.job, Attempt: r.attempt, Token: r.token},
 		}
 		step := r.steps.Begin(tracing.SpanReserve)
 		reply, err := s.askLedger(ctx, store.ReserveParams{
-			Lease: res.lease, Handle: m.Handle, Epoch: res.epoch, Revision: m.Revision,
+			Lease: res.lease, Handle: m.Handle(), Epoch: res.epoch, Revision: m.Revision,
 		}, m.Node, q.Now)
 		if step.Recording() {
 			step.Set(tracing.Text(tracing.AttrNode, m.ID()), tracing.Text(tracing.AttrVerdict, reply.Verdict.String()))
@@ -312,10 +311,10 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 				return reservation{}, reply.Verdict, nil //nolint:nilerr // the verdict says enough: not this node
 			}
 			s.fleet.Update(status)
+			m = fleet.MemberOf(m.Node)
 			if reason := s.picker.Filter(q, m.Node); reason != core.ReasonNone && !reason.Soft() {
 				return reservation{}, store.StaleRevision, nil
 			}
-			m.Revision = m.Declared().Revision
 			continue
 		}
 		return res, reply.Verdict, nil

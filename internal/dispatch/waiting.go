@@ -212,8 +212,8 @@ func (q *waitQueue) wakeOldest(n *fleet.Node, wakeups int, after time.Time) {
 // canServe reports whether a node could take the job of a waiting request if it had a free slot.
 func (q *waitQueue) canServe(n *fleet.Node, w *waiter, now fleet.Instant) bool {
 	o := &w.spec.Options
-	pool := q.fleet.Pool(w.spec.Direction, o.RequireTTS)
-	reason := q.picker.Filter(&pick.Query{Requirement: &pool.Requirement, Options: o, Tenant: w.spec.Tenant, Now: now}, n)
+	index := q.fleet.Index(w.spec.Direction, o.RequireTTS)
+	reason := q.picker.Filter(&pick.Query{Requirement: &index.Requirement, Options: o, Tenant: w.spec.Tenant, Now: now}, n)
 	return reason == core.ReasonNone || reason.Soft()
 }
 

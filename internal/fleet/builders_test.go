@@ -83,29 +83,30 @@ func running(jobs int) func(*store.NodeStatus) { return func(s *store.NodeStatus
 
 func direction(src, tgt core.Lang) core.Direction { return core.Direction{Src: src, Tgt: tgt} }
 
-// revisions returns the revisions of the members of a list.
-func revisions(m *Members) map[core.NodeID]core.Revision {
-	found := make(map[core.NodeID]core.Revision, m.Len())
-	for one := range m.All() {
+// revisions returns the revisions of the members of an index.
+func revisions(x *Index) map[core.NodeID]core.Revision {
+	found := make(map[core.NodeID]core.Revision, x.Len())
+	for one := range x.All() {
 		found[one.ID()] = one.Revision
 	}
 	return found
 }
 
-// structure holds every part of a view that a writer replaces as a whole. Two are equal if nothing was rebuilt in between.
+// structure holds every part of a view that a writer replaces as a whole, and the members of the indexes. Two are equal if nothing was
+// rebuilt in between.
 type structure struct {
 	shards  [shardCount]*map[core.NodeID]*Node
-	pools   *map[poolKey]*Pool
-	members map[poolKey]*Members
+	indexes *map[indexKey]*Index
+	members map[indexKey]map[core.NodeID]core.Revision
 }
 
 func structureOf(f *Fleet) structure {
-	s := structure{pools: f.pools.Load(), members: make(map[poolKey]*Members)}
+	s := structure{indexes: f.pool.indexes.Load(), members: make(map[indexKey]map[core.NodeID]core.Revision)}
 	for i := range f.nodes.shards {
 		s.shards[i] = f.nodes.shards[i].Load()
 	}
-	for key, p := range *s.pools {
-		s.members[key] = p.Members()
+	for key, x := range *s.indexes {
+		s.members[key] = revisions(x)
 	}
 	return s
 }

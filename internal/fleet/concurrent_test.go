@@ -14,8 +14,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// TestConcurrentReadersAndWriters checks that what a reader holds is consistent and does not change, and that the pools
-// match the declarations when all writers have ended.
+// TestConcurrentReadersAndWriters checks that each member which a reader gets serves the requirement at the revision that it names, and that
+// the indexes match the declarations when all writers have ended.
 func TestConcurrentReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	const (
@@ -78,7 +78,7 @@ func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) 
 			}
 		case 3:
 			f.ExpireSilent() // no node is silent, so none is removed
-			f.EvictIdlePools()
+			f.EvictIdleIndexes()
 			f.RecordSeen(id, time.Second)
 		default:
 			next := declared(id, speaks(langs...))
@@ -91,29 +91,37 @@ func churn(f *Fleet, writer, own, rounds int, final map[core.NodeID]*core.Node) 
 	}
 }
 
+// checkMember checks that a member serves the requirement of its index at its revision.
+func checkMember(x *Index, m Member) error {
+	declared := m.Declared()
+	switch {
+	case declared == nil || m.Revision < 1 || m.Revision > declared.Revision:
+		return fmt.Errorf("%s is in the index %v as of revision %d and declares %+v", m.ID(), x.Requirement, m.Revision, declared)
+	case declared.Revision == m.Revision && declared.Epoch == m.Epoch && !x.serves(declared):
+		return fmt.Errorf("%s is in the index %v as of revision %d, which does not serve it", m.ID(), x.Requirement, m.Revision)
+	}
+	return nil
+}
+
 func readAll(f *Fleet, rng *rand.Rand) error {
-	key := everyPoolKey[rng.IntN(len(everyPoolKey))]
-	members := f.Pool(key.Direction, key.tts).Members()
-	seen := make(map[core.NodeID]bool, members.Len())
-	for m := range members.All() {
-		if seen[m.ID()] {
-			return fmt.Errorf("%s is twice in the pool %v", m.ID(), key)
+	key := everyIndexKey[rng.IntN(len(everyIndexKey))]
+	x := f.Index(key.Direction, key.tts)
+	seen := make(map[core.NodeID]bool, x.Len())
+	for m := range x.All() {
+		if err := checkMember(x, m); err != nil {
+			return err
 		}
 		seen[m.ID()] = true
-		if m.Declared() == nil || m.Revision < 1 || m.Revision > m.Declared().Revision {
-			return fmt.Errorf("%s is in the pool %v as of revision %d and declares %+v", m.ID(), key, m.Revision, m.Declared())
-		}
 		f.Utilization(m.Node, f.Now())
 		m.Load()
 		m.IsSetAside(f.Now())
 		m.Marked(&core.Service{ID: "asr"}, f.Now())
 	}
-	if len(seen) != members.Len() {
-		return fmt.Errorf("pool %v: iterated over %d members of %d", key, len(seen), members.Len())
-	}
-	for i := range members.Len() {
-		if !seen[members.At(i).ID()] {
-			return fmt.Errorf("pool %v changed while it was read", key)
+	if size := x.Len(); size > 0 {
+		if m := x.At(rng.IntN(size)); m.Node != nil {
+			if err := checkMember(x, m); err != nil {
+				return err
+			}
 		}
 	}
 	for n := range f.All() {
@@ -129,8 +137,8 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 func TestLastSeenIsSetBeforeTheNodeIsInView(t *testing.T) {
 	t.Parallel()
 	f := agedFleet()
-	for _, key := range everyPoolKey { // placing the node takes its time
-		f.Pool(key.Direction, key.tts)
+	for _, key := range everyIndexKey { // placing the node takes its time
+		f.Index(key.Direction, key.tts)
 	}
 	now := declared("a", speaks(someLangs...))
 	var done atomic.Bool
@@ -161,10 +169,10 @@ func TestConcurrentCallsGetTheSamePool(t *testing.T) {
 	for i := range 100 {
 		f.Update(status(declared(core.NodeID(fmt.Sprint(i)))))
 	}
-	got := make([]*Pool, 16)
+	got := make([]*Index, 16)
 	var wg sync.WaitGroup
 	for i := range got {
-		wg.Go(func() { got[i] = f.Pool(direction("en", "de"), false) })
+		wg.Go(func() { got[i] = f.Index(direction("en", "de"), false) })
 	}
 	wg.Wait()
 	for _, p := range got {
@@ -172,7 +180,7 @@ func TestConcurrentCallsGetTheSamePool(t *testing.T) {
 			t.Fatal("two pools were made for one direction")
 		}
 	}
-	if diff := cmp.Diff(100, got[0].Members().Len()); diff != "" {
+	if diff := cmp.Diff(100, got[0].Len()); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
 }

@@ -57,12 +57,12 @@ func TestExpireManyNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := agedFleet()
-		pool := f.Pool(direction("en", "de"), false)
+		pool := f.Index(direction("en", "de"), false)
 		const many = 2000
 		for i := range many {
 			f.Update(status(declared(core.NodeID(fmt.Sprintf("n%d", i)))))
 		}
-		before := pool.Members()
+		before := pool.Len()
 		time.Sleep(presence)
 		for i := range many {
 			if i%50 == 0 {
@@ -70,9 +70,9 @@ func TestExpireManyNodes(t *testing.T) {
 			}
 		}
 		f.ExpireSilent()
-		left := revisions(pool.Members())
-		if len(left) != many/50 || f.Len() != many/50 || before.Len() != many {
-			t.Errorf("%d in the pool, %d in view, %d in the list from before; want %d, %d, %d", len(left), f.Len(), before.Len(), many/50, many/50, many)
+		left := revisions(pool)
+		if len(left) != many/50 || f.Len() != many/50 || before != many {
+			t.Errorf("%d in the pool, %d in view, %d in the list from before; want %d, %d, %d", len(left), f.Len(), before, many/50, many/50, many)
 		}
 		silent := 0
 		for n := range f.Silent() {
@@ -88,15 +88,15 @@ func TestExpireManyNodes(t *testing.T) {
 			f.Update(status(declared(core.NodeID(fmt.Sprintf("n%d", i)))))
 		}
 		f.Remove("n50")
-		if n := pool.Members().Len(); n != many-1 {
+		if n := pool.Len(); n != many-1 {
 			t.Errorf("%d in the pool after all came back and one left, want %d", n, many-1)
 		}
 	})
 }
 
-// TestPoolsAreBuiltWithoutBlockingWriters checks that building a pool blocks no writer, and that concurrent changes are in
-// the pool.
-func TestPoolsAreBuiltWithoutBlockingWriters(t *testing.T) {
+// TestIndexesAreBuiltWithoutBlockingWriters checks that building an index blocks no writer, and that concurrent changes are in
+// it.
+func TestIndexesAreBuiltWithoutBlockingWriters(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
 	for i := range 100 {
@@ -109,14 +109,14 @@ func TestPoolsAreBuiltWithoutBlockingWriters(t *testing.T) {
 		func() { f.Mark(store.Mark{Node: "n9", Service: "asr", Epoch: 1, For: time.Minute}) },
 		func() { f.Update(status(nextEpoch(declared("n10")))) },
 	}
-	f.onScan = func() {
-		if len(changes) > 0 {
-			changes[0]() // which would wait for ever if the writers had to
-			changes = changes[1:]
+	f.pool.onScan = func() {
+		for _, change := range changes {
+			change() // which would wait for ever if the writers had to
 		}
+		changes = nil
 	}
-	got := revisions(f.Pool(direction("en", "de"), false).Members())
-	f.onScan = nil
+	got := revisions(f.Index(direction("en", "de"), false))
+	f.pool.onScan = nil
 	want := make(map[core.NodeID]core.Revision)
 	for n := range f.All() {
 		if n.ID() != "n8" {

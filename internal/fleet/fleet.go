@@ -1,8 +1,8 @@
 // Package fleet is the view that one instance has of all nodes: a copy in memory that follows the store and that every
 // dispatch reads.
 //
-// Reads take no lock. Each part is immutable and replaced as a whole: the maps of nodes by shard, the member lists of the
-// pools by chunk, the declaration of a node. What changes with every heartbeat (last seen, load, occupancy) are atomics on
+// Reads take no lock. The maps of nodes by shard and the declaration of a node are immutable and replaced as a whole; the indexes of
+// directions are bitmaps that change bit by bit. What changes with every heartbeat (last seen, load, occupancy) are atomics on
 // the node, so that a heartbeat without a change rebuilds nothing. Writers share one lock.
 //
 // The view may be stale. No slot is granted on it: the ledger of the store decides.
@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -31,26 +30,21 @@ type Fleet struct {
 	nodes  shardedMap[*Node]
 	count  atomic.Int64
 	silent shardedMap[*core.Node]
-	pools  atomic.Pointer[map[poolKey]*Pool]
+	pool   *Pool
 	occupancy
 
-	onScan  func()      // called for each node that is scanned for a new pool; for tests
 	partial atomic.Bool // nodes of the store may be missing
 
-	buildMu lockwait.Mutex[lockwait.FleetBuilding] // held while a new pool is built; taken before mu
-
-	mu          lockwait.Mutex[lockwait.FleetWriters] // held by writers
-	marksUnread map[core.NodeID]bool                  // nodes whose marks were not read yet
-	changed     map[core.NodeID]bool                  // nodes that changed while a pool is built; nil: none is built
+	mu          writersMutex         // held by writers
+	marksUnread map[core.NodeID]bool // nodes whose marks were not read yet
 }
 
 // New makes an empty view. A node without a heartbeat for presence is removed from it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), marksUnread: make(map[core.NodeID]bool)}
+	f := &Fleet{presence: presence, base: time.Now(), pool: newPool(), marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)
-	f.pools.Store(&map[poolKey]*Pool{})
 	f.initOccupancy()
 	return f
 }
@@ -96,7 +90,6 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	case !known:
 		f.marksUnread[s.Node.ID] = true
 		f.addToView(n)
-		f.updatePools(n, s.Node)
 	case isNewer(s.Node, old):
 		f.redeclare(n, s.Node)
 	}
@@ -115,10 +108,7 @@ func (f *Fleet) Redeclare(declared *core.Node) {
 
 func (f *Fleet) redeclare(n *Node, declared *core.Node) {
 	old := n.Declared()
-	n.setDeclared(declared)
-	if declared.Revision != old.Revision || declared.Epoch != old.Epoch {
-		f.updatePools(n, declared)
-	}
+	f.pool.redeclare(n, declared)
 	if declared.Epoch != old.Epoch {
 		n.ClearMissedACKs() // missed ACKs of an earlier epoch do not count
 		n.dropMarks(f.Now())
@@ -213,55 +203,53 @@ func (f *Fleet) Remove(id core.NodeID) {
 func (f *Fleet) remove(id core.NodeID) {
 	if n := f.Node(id); n != nil {
 		f.removeFromView(n)
-		f.removeFromPools(n)
 	}
 }
 
-// removeFromView removes a node from the map of nodes. It stays in its pools until removeFromPools.
 func (f *Fleet) removeFromView(n *Node) {
 	delete(f.marksUnread, n.id)
 	f.nodes.remove(n.id)
 	f.count.Add(-1)
-	f.noteChange(n.id)
+	f.pool.remove(n)
 }
 
 func (f *Fleet) addToView(n *Node) {
 	f.nodes.put(n.id, n)
 	f.setSilent(n.id, nil)
 	f.count.Add(1)
+	f.pool.add(n)
 }
 
-// ExpireSilent removes the nodes without a heartbeat for the presence time. However many there are, each pool is written
-// once, and other writers wait for one pool at most.
+// ExpireSilent removes the nodes without a heartbeat for the presence time. However many there are, other writers wait for one at most.
 func (f *Fleet) ExpireSilent() {
-	var silent []*Node
 	now := f.Now()
 	for n := range f.All() {
 		if n.SinceSeen(now) >= f.presence {
-			silent = append(silent, n)
+			f.expire(n, now)
 		}
-	}
-	if len(silent) == 0 {
-		return
-	}
-	f.removeSilent(silent, now)
-	for p := range f.Pools() {
-		f.mu.Lock()
-		p.removeWhere(func(n *Node) bool { return f.Node(n.id) != n })
-		f.mu.Unlock()
 	}
 }
 
-func (f *Fleet) removeSilent(silent []*Node, now Instant) {
+// expire removes a node if it is still silent.
+func (f *Fleet) expire(n *Node, now Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, n := range silent {
-		if f.Node(n.id) == n && n.SinceSeen(now) >= f.presence {
-			f.removeFromView(n)
-			f.setSilent(n.id, n.Declared())
-		}
+	if f.Node(n.id) == n && n.SinceSeen(now) >= f.presence {
+		f.removeFromView(n)
+		f.setSilent(n.id, n.Declared())
 	}
 }
+
+// Index returns the index of a direction. Only the first call for a direction builds it and may wait.
+func (f *Fleet) Index(d core.Direction, tts bool) *Index {
+	return f.pool.index(indexKey{d, tts}, f.Now(), &f.mu)
+}
+
+// Indexes iterates over the indexes.
+func (f *Fleet) Indexes() iter.Seq[*Index] { return f.pool.Indexes() }
+
+// EvictIdleIndexes removes the indexes that were not used for indexIdleTimeout.
+func (f *Fleet) EvictIdleIndexes() { f.pool.evictIdle(f.Now(), &f.mu) }
 
 // Silent nodes are registered and have no recent heartbeat. They are not in view and never selected, but a refusal must not
 // report that no node is capable if a silent one is.

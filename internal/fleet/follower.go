@@ -143,7 +143,7 @@ func (f *Follower) poll(ctx context.Context) {
 		if now := f.Fleet.Now(); f.compareDue.Load() || f.Fleet.Partial() || now-compared > Instant(compareInterval) {
 			compared = now
 			f.compare(ctx)
-			f.Fleet.EvictIdlePools()
+			f.Fleet.EvictIdleIndexes()
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestFollowerComparesAfterAGap(t *testing.T) {
 		if diff := cmp.Diff([]core.NodeID{"busy", "changed", "new"}, inView(f.fleet)); diff != "" {
 			t.Errorf("in view (-want +got):\n%s", diff)
 		}
-		if got := revisions(f.fleet.Pool(direction("en", "zh"), false).Members()); got["changed"] != 2 {
+		if got := revisions(f.fleet.Index(direction("en", "zh"), false)); got["changed"] != 2 {
 			t.Errorf("en→zh has %v, want the changed node as of revision 2", got)
 		}
 		if !f.fleet.Node("busy").Summary().Ready() {

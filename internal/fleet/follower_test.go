@@ -42,7 +42,7 @@ func TestFollowerAppliesChangesAtOnce(t *testing.T) {
 		f := newFollowerHarness(t)
 		f.run()
 		synctest.Wait()
-		pool := f.fleet.Pool(direction("en", "de"), false)
+		pool := f.fleet.Index(direction("en", "de"), false)
 		began := time.Now()
 		settle := func() *Node {
 			synctest.Wait()
@@ -54,7 +54,7 @@ func TestFollowerAppliesChangesAtOnce(t *testing.T) {
 
 		r := f.register("a")
 		n := settle()
-		if n == nil || n.Declared() != r.Node || n.Handle() != r.Handle || pool.Members().Len() != 1 {
+		if n == nil || n.Declared() != r.Node || n.Handle() != r.Handle || pool.Len() != 1 {
 			t.Fatal("a registration was not applied")
 		}
 		f.drain("a", true)
@@ -86,7 +86,7 @@ func TestFollowerAppliesChangesAtOnce(t *testing.T) {
 			t.Error("a mark was not applied")
 		}
 		f.register("a", speaks("en", "zh"))
-		if settle() != n || pool.Members().Len() != 0 || f.fleet.Pool(direction("en", "zh"), false).Members().Len() != 1 {
+		if settle() != n || pool.Len() != 0 || f.fleet.Index(direction("en", "zh"), false).Len() != 1 {
 			t.Error("another registration was not applied")
 		}
 		f.remove("a")
@@ -172,8 +172,8 @@ func TestFollowerEvictsIdlePools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowerHarness(t)
 		f.run()
-		f.fleet.Pool(direction("en", "de"), false)
-		time.Sleep(poolIdleTimeout)
+		f.fleet.Index(direction("en", "de"), false)
+		time.Sleep(indexIdleTimeout)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"en→de"}, poolNames(f.fleet)); diff != "" {
 			t.Errorf("before its time (-want +got):\n%s", diff)

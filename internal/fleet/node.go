@@ -26,7 +26,9 @@ type Node struct {
 	epoch    atomic.Int64
 	handle   store.Handle
 	clock    atomic.Int64 // the store's clock in Unix nanoseconds minus the Instant; 0: unknown
-	_        [16]byte     // fills the second cache line, so that no node extends into a third
+	revision atomic.Int64 // of the declaration
+	slot     uint32       // in the table of its pool; writers only
+	_        [4]byte      // fills the second cache line, so that no node extends into a third
 }
 
 func newNode(s store.NodeStatus) *Node {
@@ -52,6 +54,7 @@ func (n *Node) Declared() *core.Node { return n.declared.Load() }
 func (n *Node) setDeclared(declared *core.Node) {
 	n.declared.Store(declared)
 	n.epoch.Store(int64(declared.Epoch))
+	n.revision.Store(int64(declared.Revision))
 	n.updateSummary()
 }
 

@@ -5,215 +5,169 @@ import (
 	"maps"
 	"math"
 	"sync/atomic"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
-// Pool is the index of the nodes that can serve one requirement, whatever their health.
-//
-// Pools are built for the directions that jobs require, not for those that nodes declare: a node with thirty languages
-// declares 870 directions, and few are ever used.
+// writersMutex is the lock of the writers of a fleet.
+type writersMutex = lockwait.Mutex[lockwait.FleetWriters]
+
+// Pool is a set of nodes with the indexes of the directions that were required of it. Reads take no lock; writers hold the lock of the
+// fleet.
 type Pool struct {
-	Requirement core.Requirement
+	table   table
+	columns columns // writers only
+	indexes atomic.Pointer[map[indexKey]*Index]
 
-	members  atomic.Pointer[Members]
-	lastUsed atomic.Int64        // Instant of the last read, with a precision of lastUsedPrecision
-	index    map[core.NodeID]int // position in members; writers only
+	onScan  func()                                 // called for each chunk that is evaluated for a new index; for tests
+	buildMu lockwait.Mutex[lockwait.FleetBuilding] // held while a new index is built; taken before the lock of the fleet
+	changed map[uint32]bool                        // slots that changed while an index is built; nil: none is built
 }
 
-type poolKey struct {
-	core.Direction
-	tts bool
-}
-
-const (
-	maxPools          = 4096
-	poolIdleTimeout   = 10 * time.Minute
-	lastUsedPrecision = Instant(time.Second)
-)
-
-// Members returns the current members of the pool.
-func (p *Pool) Members() *Members { return p.members.Load() }
-
-// put adds a node, or replaces its revision.
-func (p *Pool) put(n *Node, revision core.Revision) {
-	members := p.members.Load()
-	if i, ok := p.index[n.id]; ok {
-		p.members.Store(members.replace(i, newMember(n, revision)))
-		return
-	}
-	p.index[n.id] = members.n
-	p.members.Store(members.with(newMember(n, revision)))
-}
-
-func (p *Pool) remove(id core.NodeID) {
-	i, ok := p.index[id]
-	if !ok {
-		return
-	}
-	members := p.members.Load()
-	moved := members.At(members.n - 1)
-	p.index[moved.id] = i
-	delete(p.index, id)
-	p.members.Store(members.without(i))
-}
-
-// removeWhere removes every member that is gone. It costs one iteration, and one copy if there are any.
-func (p *Pool) removeWhere(gone func(*Node) bool) {
-	members := p.members.Load()
-	found := false
-	for m := range members.All() {
-		if found = gone(m.Node); found {
-			break
-		}
-	}
-	if !found {
-		return
-	}
-	remaining := &Members{}
-	clear(p.index)
-	for m := range members.All() {
-		if !gone(m.Node) {
-			p.index[m.id] = remaining.n
-			remaining.append(m)
-		}
-	}
-	p.members.Store(remaining)
-}
-
-// Pool returns the pool of a direction. Only the first call for a direction builds it and may wait.
-func (f *Fleet) Pool(d core.Direction, tts bool) *Pool {
-	now := f.Now()
-	p := (*f.pools.Load())[poolKey{d, tts}]
-	if p == nil {
-		p = f.buildPool(poolKey{d, tts}, now)
-	}
-	if now-Instant(p.lastUsed.Load()) > lastUsedPrecision {
-		p.lastUsed.Store(int64(now))
-	}
+func newPool() *Pool {
+	p := &Pool{columns: make(columns)}
+	p.indexes.Store(&map[indexKey]*Index{})
 	return p
 }
 
-// buildPool builds the pool of a direction. Callers choose directions and the fleet may be large, so writers do not wait
-// for it: nodes that change meanwhile are checked once more. One pool is built at a time.
-func (f *Fleet) buildPool(key poolKey, now Instant) *Pool {
-	f.buildMu.Lock()
-	defer f.buildMu.Unlock()
-	if p := (*f.pools.Load())[key]; p != nil {
-		return p
-	}
-	f.mu.Lock()
-	f.changed = make(map[core.NodeID]bool)
-	f.mu.Unlock()
-	p := f.scanMembers(key)
-	p.lastUsed.Store(int64(now))
-	f.publishPool(key, p)
-	return p
-}
-
-// scanMembers makes a pool of the nodes in view.
-func (f *Fleet) scanMembers(key poolKey) *Pool {
-	p := &Pool{Requirement: core.NewRequirement(key.Direction, key.tts), index: make(map[core.NodeID]int)}
-	members := &Members{}
-	for n := range f.All() {
-		if f.onScan != nil {
-			f.onScan()
-		}
-		if declared := n.Declared(); p.serves(declared) {
-			p.index[n.id] = members.n
-			members.append(newMember(n, declared.Revision))
+// add adds a node.
+func (p *Pool) add(n *Node) {
+	declared := n.Declared()
+	n.slot = p.table.add(n)
+	p.noteChange(n.slot)
+	p.columns.declare(n.slot, &declared.Capability, true)
+	for x := range p.Indexes() {
+		if x.serves(declared) {
+			x.members.set(n.slot, true)
 		}
 	}
-	p.members.Store(members)
-	return p
 }
 
-// publishPool applies the changes since the scan and makes the pool visible.
-func (f *Fleet) publishPool(key poolKey, p *Pool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id := range f.changed {
-		if n := f.Node(id); n != nil {
-			p.update(n, n.Declared())
+// remove removes a node.
+func (p *Pool) remove(n *Node) {
+	p.noteChange(n.slot)
+	for x := range p.Indexes() {
+		x.members.set(n.slot, false)
+	}
+	p.columns.declare(n.slot, &n.Declared().Capability, false)
+	p.table.remove(n.slot)
+}
+
+// redeclare replaces the declaration of a node. It leaves indexes before the declaration is replaced, and enters others after that: see
+// Index.member.
+func (p *Pool) redeclare(n *Node, declared *core.Node) {
+	old := n.Declared()
+	if old.Revision == declared.Revision && old.Epoch == declared.Epoch {
+		n.setDeclared(declared)
+		return
+	}
+	p.noteChange(n.slot)
+	var entered []*Index
+	for x := range p.Indexes() {
+		if x.serves(declared) {
+			entered = append(entered, x)
 		} else {
-			p.remove(id)
+			x.members.set(n.slot, false)
 		}
 	}
-	f.changed = nil
-	next := maps.Clone(*f.pools.Load())
-	if len(next) >= maxPools {
+	p.columns.declare(n.slot, &old.Capability, false)
+	n.setDeclared(declared)
+	p.columns.declare(n.slot, &declared.Capability, true)
+	for _, x := range entered {
+		x.members.set(n.slot, true)
+	}
+}
+
+// noteChange records that a node has changed, for an index that is being built.
+func (p *Pool) noteChange(slot uint32) {
+	if p.changed != nil {
+		p.changed[slot] = true
+	}
+}
+
+// Indexes iterates over the indexes.
+func (p *Pool) Indexes() iter.Seq[*Index] { return maps.Values(*p.indexes.Load()) }
+
+// index returns the index of a direction. Only the first call for a direction builds it and may wait.
+func (p *Pool) index(key indexKey, now Instant, mu *writersMutex) *Index {
+	x := (*p.indexes.Load())[key]
+	if x == nil {
+		x = p.build(key, now, mu)
+	}
+	if now-Instant(x.lastUsed.Load()) > lastUsedPrecision {
+		x.lastUsed.Store(int64(now))
+	}
+	return x
+}
+
+// build builds the index of a direction. Callers choose directions and the pool may be large, so writers, who hold mu, do not wait for it:
+// nodes that change meanwhile are checked once more. One index is built at a time.
+func (p *Pool) build(key indexKey, now Instant, mu *writersMutex) *Index {
+	p.buildMu.Lock()
+	defer p.buildMu.Unlock()
+	if x := (*p.indexes.Load())[key]; x != nil {
+		return x
+	}
+	x := &Index{Requirement: core.NewRequirement(key.Direction, key.tts), table: &p.table}
+	x.lastUsed.Store(int64(now))
+	mu.Lock()
+	p.changed = make(map[uint32]bool)
+	q, chunks := p.columns.query(&x.Requirement), p.table.len()
+	mu.Unlock()
+	for i := range chunks {
+		if p.onScan != nil {
+			p.onScan()
+		}
+		w := q.evaluate(i)
+		x.members.fill(i, &w)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	p.publish(key, x)
+	return x
+}
+
+// publish applies the changes since the columns were read and makes the index visible.
+func (p *Pool) publish(key indexKey, x *Index) {
+	for slot := range p.changed {
+		n := p.table.at(slot)
+		x.members.set(slot, n != nil && x.serves(n.Declared()))
+	}
+	p.changed = nil
+	next := maps.Clone(*p.indexes.Load())
+	if len(next) >= maxIndexes {
 		evictOldest(next)
 	}
-	next[key] = p
-	f.pools.Store(&next)
+	next[key] = x
+	p.indexes.Store(&next)
 }
 
-// noteChange records that a node has changed, for a pool that is being built.
-func (f *Fleet) noteChange(id core.NodeID) {
-	if f.changed != nil {
-		f.changed[id] = true
-	}
-}
-
-// evictOldest removes the least recently used pool.
-func evictOldest(pools map[poolKey]*Pool) {
-	var oldest poolKey
+// evictOldest removes the least recently used index.
+func evictOldest(indexes map[indexKey]*Index) {
+	var oldest indexKey
 	since := int64(math.MaxInt64)
-	for key, p := range pools {
-		if used := p.lastUsed.Load(); used < since {
+	for key, x := range indexes {
+		if used := x.lastUsed.Load(); used < since {
 			oldest, since = key, used
 		}
 	}
-	delete(pools, oldest)
+	delete(indexes, oldest)
 }
 
-// Pools iterates over the pools.
-func (f *Fleet) Pools() iter.Seq[*Pool] { return maps.Values(*f.pools.Load()) }
-
-// EvictIdlePools removes the pools that were not used for poolIdleTimeout.
-func (f *Fleet) EvictIdlePools() {
-	now := f.Now()
-	idle := func(p *Pool) bool { return now-Instant(p.lastUsed.Load()) > Instant(poolIdleTimeout) }
+// evictIdle removes the indexes that were not used for indexIdleTimeout.
+func (p *Pool) evictIdle(now Instant, mu *writersMutex) {
+	idle := func(x *Index) bool { return now-Instant(x.lastUsed.Load()) > Instant(indexIdleTimeout) }
 	found := false
-	for p := range f.Pools() {
-		found = found || idle(p)
+	for x := range p.Indexes() {
+		found = found || idle(x)
 	}
 	if !found {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	next := maps.Clone(*f.pools.Load())
-	maps.DeleteFunc(next, func(_ poolKey, p *Pool) bool { return idle(p) })
-	f.pools.Store(&next)
-}
-
-// updatePools adds a node to the pools that it serves and removes it from the others.
-func (f *Fleet) updatePools(n *Node, declared *core.Node) {
-	f.noteChange(n.id)
-	for p := range f.Pools() {
-		p.update(n, declared)
-	}
-}
-
-// serves reports whether a node with this declaration belongs to the pool.
-func (p *Pool) serves(declared *core.Node) bool {
-	return p.Requirement.Mismatch(&declared.Capability) == core.ReasonNone
-}
-
-// update adds a node to the pool if it serves the direction, and removes it otherwise.
-func (p *Pool) update(n *Node, declared *core.Node) {
-	if p.serves(declared) {
-		p.put(n, declared.Revision)
-	} else {
-		p.remove(n.id)
-	}
-}
-
-// removeFromPools removes a node from every pool.
-func (f *Fleet) removeFromPools(n *Node) {
-	for p := range f.Pools() {
-		p.remove(n.id)
-	}
+	mu.Lock()
+	defer mu.Unlock()
+	next := maps.Clone(*p.indexes.Load())
+	maps.DeleteFunc(next, func(_ indexKey, x *Index) bool { return idle(x) })
+	p.indexes.Store(&next)
 }

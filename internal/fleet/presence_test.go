@@ -25,7 +25,7 @@ func TestSilentNodeExpiresAtThePresenceTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := agedFleet()
-		pool := f.Pool(direction("en", "de"), false)
+		pool := f.Index(direction("en", "de"), false)
 		f.Update(status(declared("a")))
 		f.Update(status(declared("b"), seenAgo(5*time.Second)))
 
@@ -43,8 +43,8 @@ func TestSilentNodeExpiresAtThePresenceTime(t *testing.T) {
 			if diff := cmp.Diff(step.want, inView(f)); diff != "" {
 				t.Errorf("in view (-want +got):\n%s", diff)
 			}
-			if f.Len() != len(step.want) || pool.Members().Len() != len(step.want) {
-				t.Errorf("Len() = %d and %d in the pool, want %d", f.Len(), pool.Members().Len(), len(step.want))
+			if f.Len() != len(step.want) || pool.Len() != len(step.want) {
+				t.Errorf("Len() = %d and %d in the pool, want %d", f.Len(), pool.Len(), len(step.want))
 			}
 		}
 	})

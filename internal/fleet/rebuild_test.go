@@ -18,8 +18,8 @@ import (
 func same[T any](a, b *T) bool { return a == b }
 
 var identity = cmp.Options{
-	cmp.AllowUnexported(structure{}),
-	cmp.Comparer(same[Members]), cmp.Comparer(same[map[core.NodeID]*Node]), cmp.Comparer(same[map[poolKey]*Pool]),
+	cmp.AllowUnexported(structure{}, indexKey{}),
+	cmp.Comparer(same[map[core.NodeID]*Node]), cmp.Comparer(same[map[indexKey]*Index]),
 }
 
 func TestHeartbeatRebuildsNothing(t *testing.T) {
@@ -59,9 +59,9 @@ func TestHeartbeatRebuildsNothing(t *testing.T) {
 	}
 }
 
-// TestChangeOfHealthOrCapacityTouchesNoPool checks that health, drain and capacity, which every selection reads from the
-// node, do not change pools.
-func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
+// TestChangeOfHealthOrCapacityTouchesNoIndex checks that health, drain and capacity, which every selection reads from the
+// node, do not change indexes.
+func TestChangeOfHealthOrCapacityTouchesNoIndex(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*core.Node){
 		"health":   health(core.HealthDegraded),
@@ -86,7 +86,8 @@ func TestChangeOfHealthOrCapacityTouchesNoPool(t *testing.T) {
 	}
 }
 
-func TestChangeOfCapabilityTouchesOnlyItsPools(t *testing.T) {
+// TestChangeOfCapabilityMovesBetweenIndexes checks which indexes have a node after it has changed.
+func TestChangeOfCapabilityMovesBetweenIndexes(t *testing.T) {
 	t.Parallel()
 	f := New(presence)
 	left, stayed, entered, never := direction("en", "de"), direction("en", "fr"), direction("en", "zh"), direction("ja", "ko")
@@ -94,56 +95,48 @@ func TestChangeOfCapabilityTouchesOnlyItsPools(t *testing.T) {
 	now := declared("a", speaks("en", "de", "fr"))
 	f.Update(status(now))
 	for _, d := range []core.Direction{left, stayed, entered, never} {
-		f.Pool(d, false)
+		f.Index(d, false)
 	}
 	before, n := structureOf(f), f.Node("a")
 	f.Update(status(successor(now, speaks("en", "fr", "zh"))))
 	after := structureOf(f)
 
-	if after.shards != before.shards || after.pools != before.pools || f.Node("a") != n {
+	if after.shards != before.shards || after.indexes != before.indexes || f.Node("a") != n {
 		t.Error("more than members was rebuilt")
 	}
 	for _, c := range []struct {
-		name    string
-		way     core.Direction
-		rebuilt bool
-		want    core.Revision // of node a; 0: not a member
+		name string
+		way  core.Direction
+		want core.Revision // of node a; 0: not a member
 	}{
-		{"left", left, true, 0},
-		{"stayed", stayed, true, 2},
-		{"entered", entered, true, 2},
-		{"never", never, false, 0},
+		{"left", left, 0},
+		{"stayed", stayed, 2},
+		{"entered", entered, 2},
+		{"never", never, 0},
 	} {
-		key := poolKey{c.way, false}
-		if got := after.members[key] != before.members[key]; got != c.rebuilt {
-			t.Errorf("%s: rebuilt %v, want %v", c.name, got, c.rebuilt)
-		}
 		want := map[core.NodeID]core.Revision{"other": 1}
 		if c.want != 0 {
 			want["a"] = c.want
 		}
-		if diff := cmp.Diff(want, revisions(after.members[key])); diff != "" {
+		if diff := cmp.Diff(want, after.members[indexKey{c.way, false}]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
 }
 
-func TestRemoveTouchesOnlyItsPools(t *testing.T) {
+func TestRemoveLeavesEveryIndex(t *testing.T) {
 	t.Parallel()
 	now := current()
 	f := fleetWith(t, now)
-	before := structureOf(f)
 	f.Remove("a")
-	after := structureOf(f)
 	if f.Node("a") != nil || f.Len() != 0 {
 		t.Error("the node is still in view")
 	}
-	served, other := poolKey{direction("en", "de"), false}, poolKey{direction("en", "zh"), false}
-	if after.members[served].Len() != 0 {
-		t.Error("the node is still in its pool")
+	if n := f.Index(direction("en", "de"), false).Len(); n != 0 {
+		t.Error("the node is still in its index")
 	}
-	if after.members[other] != before.members[other] {
-		t.Error("a pool was rebuilt that the node was not in")
+	if n := len(f.pool.columns); n != 0 {
+		t.Errorf("%d columns are left", n)
 	}
 	f.Remove("a") // again
 	if f.Len() != 0 {

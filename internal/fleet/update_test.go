@@ -76,8 +76,8 @@ func TestUpdateIgnoresASilentNode(t *testing.T) {
 func fleetWith(t *testing.T, now *core.Node) *Fleet {
 	t.Helper()
 	f := agedFleet()
-	f.Pool(direction("en", "de"), false)
-	f.Pool(direction("en", "zh"), false)
+	f.Index(direction("en", "de"), false)
+	f.Index(direction("en", "zh"), false)
 	f.Update(status(now, loaded(core.Load{CPU: 0.5, GPU: 0.5, Memory: 0.5}), running(1)))
 	if f.Node(now.ID) == nil {
 		t.Fatal("the node is not in view")
@@ -193,10 +193,10 @@ func TestNewEpochClearsMissedACKs(t *testing.T) {
 	if n.IsSetAside(Instant(setAsideStep)) {
 		t.Error("a new life counts the misses of the old one")
 	}
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(direction("en", "de"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Index(direction("en", "de"), false))); diff != "" {
 		t.Errorf("en→de (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 6}, revisions(f.Pool(direction("en", "zh"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 6}, revisions(f.Index(direction("en", "zh"), false))); diff != "" {
 		t.Errorf("en→zh (-want +got):\n%s", diff)
 	}
 }
@@ -209,10 +209,10 @@ func TestNewEpochWithTheSameRevisionMovesPools(t *testing.T) {
 	f := fleetWith(t, first)
 	second := declared("a", speaks("en", "zh"), func(n *core.Node) { n.Epoch = 2 })
 	f.Update(status(second))
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Pool(direction("en", "de"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{}, revisions(f.Index(direction("en", "de"), false))); diff != "" {
 		t.Errorf("en→de, which it does not serve any more (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 1}, revisions(f.Pool(direction("en", "zh"), false).Members())); diff != "" {
+	if diff := cmp.Diff(map[core.NodeID]core.Revision{"a": 1}, revisions(f.Index(direction("en", "zh"), false))); diff != "" {
 		t.Errorf("en→zh, which it serves now (-want +got):\n%s", diff)
 	}
 }

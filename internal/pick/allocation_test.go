@@ -56,7 +56,7 @@ func checkNoAllocations(t *testing.T, f *poolFixture) {
 		{"a job with requirements that no node meets", core.Options{RequiredModels: []string{"m"}, Region: "eu"}, 1},
 	} {
 		picker := pick.New(f.Fleet, defaultPolicy(), nil)
-		members := f.pool.Members()
+		members := f.pool
 		q := f.query(func(q *pick.Query) {
 			q.Options, q.Tenant, q.LastNode, q.Tried = &c.options, "acme", nodeID(1), []core.NodeID{nodeID(2)}
 		})

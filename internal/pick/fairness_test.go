@@ -63,19 +63,19 @@ func (l *loadTest) sendHeartbeats(nodes int) {
 func (l *loadTest) reserveSlot(picker *pick.Picker, hold time.Duration) core.NodeID {
 	l.jobs++
 	q := l.query()
-	r := picker.Select(q, l.pool.Members())
+	r := picker.Select(q, l.pool)
 	defer r.End()
 	for m := r.Next(); m.Node != nil; m = r.Next() {
 		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", l.jobs)), Attempt: 1, Token: "t"}
 		got, err := l.ledger.Reserve(context.Background(), store.ReserveParams{
-			Lease: lease, Handle: m.Handle, Epoch: m.Epoch(), Revision: m.Revision,
+			Lease: lease, Handle: m.Handle(), Epoch: m.Epoch, Revision: m.Revision,
 		})
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		l.ObserveFree(m.Node, got.Free, q.Now)
 		if got.Verdict == store.OK {
-			l.held = append(l.held, heldSlot{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle}})
+			l.held = append(l.held, heldSlot{time.Now().Add(hold), store.ReleaseParams{Lease: lease, Handle: m.Handle()}})
 			return m.ID()
 		}
 	}

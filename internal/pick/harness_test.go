@@ -55,14 +55,14 @@ func status(n *core.Node) store.NodeStatus {
 // poolFixture is a fleet whose pool for the direction has its nodes in the order in which they were added.
 type poolFixture struct {
 	*fleet.Fleet
-	pool *fleet.Pool
+	pool *fleet.Index
 }
 
 // emptyPool makes the pool first: a pool that is made from a fleet with nodes has them in no particular order, and
 // tests that count by position would differ from run to run.
 func emptyPool() *poolFixture {
 	f := fleet.New(time.Hour)
-	return &poolFixture{f, f.Pool(direction, false)}
+	return &poolFixture{f, f.Index(direction, false)}
 }
 
 // poolOf returns a pool of equal nodes.
@@ -77,7 +77,7 @@ func poolOf(nodes int) *poolFixture {
 func nodeID(i int) core.NodeID { return core.NodeID(fmt.Sprintf("n%05d", i)) }
 
 // node returns the node that was added i-th.
-func (f *poolFixture) node(i int) *fleet.Node { return f.pool.Members().At(i).Node }
+func (f *poolFixture) node(i int) *fleet.Node { return f.pool.At(i).Node }
 
 // query returns the query of a job without requirements, as of now.
 func (f *poolFixture) query(changes ...func(*pick.Query)) pick.Query {
@@ -106,7 +106,7 @@ func ids(members []fleet.Member) []core.NodeID {
 }
 
 // selectFrom starts a selection that ends with the test.
-func selectFrom(t *testing.T, p *pick.Picker, q pick.Query, members *fleet.Members) *pick.Selection {
+func selectFrom(t *testing.T, p *pick.Picker, q pick.Query, members *fleet.Index) *pick.Selection {
 	t.Helper()
 	r := p.Select(q, members)
 	t.Cleanup(r.End)
@@ -151,13 +151,13 @@ func (s *filterCase) evaluate(t *testing.T) (reason core.Reason) {
 		for _, fn := range s.events {
 			fn(f, n)
 		}
-		pool := f.Pool(direction, s.tts)
+		pool := f.Index(direction, s.tts)
 		q := s.query
 		q.Requirement, q.Now = &pool.Requirement, f.Now()
 		picker := pick.New(f, s.policy, nil)
 		reason = picker.Filter(&q, n)
 
-		members := pool.Members()
+		members := pool
 		if members.Len() == 0 {
 			if !reason.Incapable() {
 				t.Errorf("the node is not in the pool, but the reason is %q", reason)
@@ -170,7 +170,7 @@ func (s *filterCase) evaluate(t *testing.T) (reason core.Reason) {
 }
 
 // checkSelection checks that a selection and its survey agree with the filter about a member of the pool.
-func (s *filterCase) checkSelection(t *testing.T, picker *pick.Picker, q pick.Query, members *fleet.Members, reason core.Reason) {
+func (s *filterCase) checkSelection(t *testing.T, picker *pick.Picker, q pick.Query, members *fleet.Index, reason core.Reason) {
 	t.Helper()
 	type conclusion struct {
 		Candidate  bool

@@ -52,7 +52,7 @@ func TestSampleWithoutReplacement(t *testing.T) {
 
 		for range 3 { // selections are reused and must start from scratch each time
 			draws.ranges = nil
-			r := picker.Select(f.query(), f.pool.Members())
+			r := picker.Select(f.query(), f.pool)
 			got := candidates(r)
 			if r.Next().Node != nil {
 				t.Fatal("a selection that was used up returns another candidate")
@@ -92,7 +92,7 @@ func TestSampleNoMoreThanNeeded(t *testing.T) {
 	t.Parallel()
 	f := poolOf(100)
 	draws := &countingRand{rng: rand.New(rand.NewPCG(1, 1))}
-	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), draws.intN), f.query(), f.pool.Members())
+	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), draws.intN), f.query(), f.pool)
 	if len(draws.ranges) != 0 {
 		t.Errorf("%d samples before the first call of Next", len(draws.ranges))
 	}
@@ -107,7 +107,7 @@ func TestSampleNoMoreThanNeeded(t *testing.T) {
 func TestSelectionFromEmptyPool(t *testing.T) {
 	t.Parallel()
 	f := emptyPool()
-	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), nil), f.query(), f.pool.Members())
+	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), nil), f.query(), f.pool)
 	if m := r.Next(); m.Node != nil {
 		t.Errorf("candidate %s, want none", m.ID())
 	}
@@ -122,7 +122,7 @@ func TestCandidateHasTheRevisionOfThePool(t *testing.T) {
 	t.Parallel()
 	f := emptyPool()
 	f.Update(status(declared("a", func(n *core.Node) { n.Revision = 7 })))
-	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), nil), f.query(), f.pool.Members())
+	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), nil), f.query(), f.pool)
 	if m := r.Next(); m.Node == nil || m.Revision != 7 {
 		t.Errorf("candidate %+v, want revision 7", m)
 	}
@@ -155,7 +155,7 @@ func TestFirstCandidatesAreUniform(t *testing.T) {
 			f, _ := poolWithUnready(ready)
 			policy := defaultPolicy()
 			policy.SampleK = c.sample
-			picker, q, members := pick.New(f.Fleet, policy, seeded(1)), f.query(), f.pool.Members()
+			picker, q, members := pick.New(f.Fleet, policy, seeded(1)), f.query(), f.pool
 			counts := make(map[core.NodeID]int)
 			for range c.rounds {
 				r := picker.Select(q, members)
@@ -173,7 +173,7 @@ func TestCandidateOrdersAreUniform(t *testing.T) {
 	t.Parallel()
 	const nodes, rounds = 5, 60_000
 	f := poolOf(nodes)
-	picker, q, members := pick.New(f.Fleet, defaultPolicy(), seeded(2)), f.query(), f.pool.Members()
+	picker, q, members := pick.New(f.Fleet, defaultPolicy(), seeded(2)), f.query(), f.pool
 	prefixes := make([]map[string]int, nodes+1)
 	for i := range prefixes {
 		prefixes[i] = make(map[string]int)
@@ -201,7 +201,7 @@ func TestOrderedPairsOfASampleAreUniform(t *testing.T) {
 	f := poolOf(nodes)
 	policy := defaultPolicy()
 	policy.SampleK = 7
-	picker, q, members := pick.New(f.Fleet, policy, seeded(3)), f.query(), f.pool.Members()
+	picker, q, members := pick.New(f.Fleet, policy, seeded(3)), f.query(), f.pool
 	type pair struct{ a, b core.NodeID }
 	early, late := make(map[pair]int), make(map[pair]int)
 	for range rounds {
@@ -239,7 +239,7 @@ func TestSurveyOrdersAreUniform(t *testing.T) {
 			t.Parallel()
 			f := poolOf(nodes)
 			c.apply(f)
-			picker, q, members := pick.New(f.Fleet, defaultPolicy(), seeded(4)), f.query(), f.pool.Members()
+			picker, q, members := pick.New(f.Fleet, defaultPolicy(), seeded(4)), f.query(), f.pool
 			counts := make(map[string]int)
 			for range rounds {
 				r := picker.Select(q, members)

@@ -7,14 +7,15 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 )
 
-// Selection chooses candidates for one job. It samples members of a pool at random without replacement, no more than it
+// Selection chooses candidates for one job. It samples members of an index at random without replacement, no more than it
 // needs, and returns them in the order in which they should be tried: of each two that pass the filters and seem to have a
 // free slot, the one with the lower in-flight share first, or the one that has not missed a heartbeat. The least of many by
 // numbers that are a little old would send all jobs to the same node; the lesser of two does not.
 type Selection struct {
 	picker  *Picker
 	query   Query
-	members *fleet.Members
+	index   *fleet.Index
+	size    int // of the index at the start
 	sampled int
 	swaps   []swap
 	second  fleet.Member // passed the filters, not yet returned
@@ -24,17 +25,17 @@ type Selection struct {
 // swap is one exchange of a shuffle that is made only as far as it is read.
 type swap struct{ position, index int }
 
-// Select starts a selection among members. Return it to the pool with End.
-func (p *Picker) Select(q Query, members *fleet.Members) *Selection {
+// Select starts a selection among the members of an index. Return it to the pool with End.
+func (p *Picker) Select(q Query, index *fleet.Index) *Selection {
 	s := p.selections.Get().(*Selection)
-	s.query, s.members = q, members
+	s.query, s.index, s.size = q, index, index.Len()
 	return s
 }
 
 // End returns the selection to the pool of selections; it must not be used afterwards.
 func (s *Selection) End() {
 	s.swaps = s.swaps[:0]
-	s.sampled, s.members, s.query = 0, nil, Query{}
+	s.sampled, s.index, s.size, s.query = 0, nil, 0, Query{}
 	s.second = fleet.Member{}
 	clear(s.drawn) // the ids of nodes may be gone
 	s.drawn = s.drawn[:0]
@@ -128,14 +129,17 @@ func (s *Selection) samplePassing() fleet.Member {
 	return fleet.Member{}
 }
 
-// sampleMember returns one more member at random; its Node is nil when SampleK were returned.
+// sampleMember returns one more member at random; its Node is nil when SampleK were sampled. A member that has left the index meanwhile
+// counts as sampled.
 func (s *Selection) sampleMember() fleet.Member {
-	if s.sampled >= min(s.members.Len(), s.picker.policy.SampleK) {
-		return fleet.Member{}
+	for s.sampled < min(s.size, s.picker.policy.SampleK) {
+		m := s.index.At(s.shuffledIndex(s.sampled))
+		s.sampled++
+		if m.Node != nil {
+			return m
+		}
 	}
-	m := s.members.At(s.shuffledIndex(s.sampled))
-	s.sampled++
-	return m
+	return fleet.Member{}
 }
 
 // shuffledIndex returns the index of the member at position i of a shuffle of all members. It is called with 0, 1, 2, … in
@@ -144,7 +148,7 @@ func (s *Selection) shuffledIndex(i int) int {
 	if !s.picker.policy.Shuffle {
 		return i
 	}
-	j := i + s.picker.intN(s.members.Len()-i)
+	j := i + s.picker.intN(s.size-i)
 	at := s.indexAt(j)
 	s.swaps = append(s.swaps, swap{position: j, index: s.indexAt(i)})
 	return at
@@ -160,7 +164,7 @@ func (s *Selection) indexAt(position int) int {
 	return position
 }
 
-// Survey is the result of filtering a whole pool.
+// Survey is the result of filtering a whole index.
 type Survey struct {
 	// Candidates are the nodes to probe, at most ScanMax: first those that may have a free slot, in random order, then those
 	// believed full, then those that were rejected for a soft reason.
@@ -176,7 +180,7 @@ type Survey struct {
 func (s *Selection) Survey() Survey {
 	survey := Survey{Rejections: make(map[core.Reason]int)}
 	var free, full, soft []fleet.Member
-	for m := range s.members.All() {
+	for m := range s.index.All() {
 		reason := s.picker.filterMember(&s.query, m.Node)
 		if !reason.Incapable() {
 			survey.Capable++

@@ -23,7 +23,7 @@ func TestSurveyOrdersFreeThenFullThenSoftRejected(t *testing.T) {
 			f.Observe(f.node(i), inFlight, 4, q.Now)
 		}
 		f.node(4).RecordMissedACK(q.Now)
-		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool.Members())
+		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool)
 
 		sample := candidates(r)
 		slices.Sort(sample)
@@ -54,7 +54,7 @@ func TestSurveyOrdersFreeThenFullThenSoftRejected(t *testing.T) {
 func TestSurveyIncludesSampledNodes(t *testing.T) {
 	t.Parallel()
 	f := poolOf(3)
-	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), nil), f.query(), f.pool.Members())
+	r := selectFrom(t, pick.New(f.Fleet, defaultPolicy(), nil), f.query(), f.pool)
 	sample := candidates(r)
 	rest := ids(r.Survey().Candidates)
 	slices.Sort(sample)
@@ -100,7 +100,7 @@ func TestSurveyIsLimitedToScanMax(t *testing.T) {
 			}
 			policy := defaultPolicy()
 			policy.ScanMax = c.scanMax
-			survey := selectFrom(t, pick.New(f.Fleet, policy, nil), q, f.pool.Members()).Survey()
+			survey := selectFrom(t, pick.New(f.Fleet, policy, nil), q, f.pool).Survey()
 			got := []string{}
 			for _, m := range survey.Candidates {
 				got = append(got, group[m.ID()])
@@ -161,7 +161,7 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 		picker := pick.New(f.Fleet, defaultPolicy(), seeded(rapid.Uint64().Draw(t, "seed")))
 		want := pick.Survey{Rejections: map[core.Reason]int{}}
 		asked := []core.NodeID{}
-		for m := range f.pool.Members().All() {
+		for m := range f.pool.All() {
 			reason := picker.Filter(&q, m.Node)
 			if reason != core.ReasonNone {
 				want.Rejections[reason]++
@@ -173,7 +173,7 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 				asked = append(asked, m.ID())
 			}
 		}
-		r := picker.Select(q, f.pool.Members())
+		r := picker.Select(q, f.pool)
 		defer r.End()
 		got := r.Survey()
 		rest := ids(got.Candidates)

@@ -52,7 +52,7 @@ func TestLowerInFlightShareIsFirstOfTwo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f, q := poolWithOccupancy(c.average, c.a, c.b)
-			picker, members := pick.New(f.Fleet, defaultPolicy(), seeded(1)), f.pool.Members()
+			picker, members := pick.New(f.Fleet, defaultPolicy(), seeded(1)), f.pool
 			first := make(map[core.NodeID]int)
 			const rounds = 2000
 			for range rounds {
@@ -104,7 +104,7 @@ func TestLateHeartbeatIsTheTieBreaker(t *testing.T) {
 			first := make(map[core.NodeID]int)
 			const rounds = 2000
 			for range rounds {
-				r := picker.Select(q, f.pool.Members())
+				r := picker.Select(q, f.pool)
 				first[candidates(r)[0]]++
 				r.End()
 			}
@@ -127,7 +127,7 @@ func TestSharesOfNodesOfDifferentSizeAreCompared(t *testing.T) {
 	f.Observe(f.Node("small"), 1, 2, q.Now)
 	f.Observe(f.Node("large"), 20, 100, q.Now)
 	for seed := range uint64(100) {
-		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool.Members())
+		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool)
 		if diff := cmp.Diff([]core.NodeID{"large", "small"}, candidates(r)); diff != "" {
 			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
 		}
@@ -156,7 +156,7 @@ func TestSharesAreOfAdmittedSlots(t *testing.T) {
 		}
 	}
 	for seed := range uint64(100) {
-		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool.Members())
+		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool)
 		if diff := cmp.Diff([]core.NodeID{"all", "half"}, candidates(r)); diff != "" {
 			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
 		}
@@ -173,7 +173,7 @@ func TestEveryPairIsOrderedByShare(t *testing.T) {
 		f, q := poolWithOccupancy(average, states...)
 		policy := defaultPolicy()
 		policy.SampleK = len(states)
-		r := pick.New(f.Fleet, policy, seeded(rapid.Uint64().Draw(t, "seed"))).Select(q, f.pool.Members())
+		r := pick.New(f.Fleet, policy, seeded(rapid.Uint64().Draw(t, "seed"))).Select(q, f.pool)
 		defer r.End()
 		var shares []float64
 		for m := r.Next(); m.Node != nil; m = r.Next() {
@@ -212,7 +212,7 @@ func TestTwoChoicesInsteadOfLeastOfAll(t *testing.T) {
 	for i := range nodes {
 		f.Observe(f.node(i), i, 100, q.Now)
 	}
-	picker, members := pick.New(f.Fleet, defaultPolicy(), seeded(7)), f.pool.Members()
+	picker, members := pick.New(f.Fleet, defaultPolicy(), seeded(7)), f.pool
 	first := make(map[core.NodeID]int)
 	for range rounds {
 		r := picker.Select(q, members)
@@ -244,13 +244,13 @@ func TestWithoutShuffleCandidatesAreInPoolOrder(t *testing.T) {
 	// A removal puts the last node in the position of the removed one: the pool's order is not that of the ids.
 	f.Remove(nodeID(3))
 	var order []core.NodeID
-	for m := range f.pool.Members().All() {
+	for m := range f.pool.All() {
 		order = append(order, m.ID())
 	}
 	policy := defaultPolicy()
 	picker := unshuffled(t, f, policy)
 	for range 2 {
-		r := picker.Select(f.query(), f.pool.Members())
+		r := picker.Select(f.query(), f.pool)
 		if diff := cmp.Diff(order[:policy.SampleK], candidates(r)); diff != "" {
 			t.Errorf("candidates (-want +got):\n%s", diff)
 		}
@@ -269,7 +269,7 @@ func TestWithoutShufflePairsAreOrderedByShare(t *testing.T) {
 	for i, inFlight := range []int{3, 1, 4, 0, 2, 2} {
 		f.Observe(f.node(i), inFlight, 4, q.Now)
 	}
-	r := selectFrom(t, unshuffled(t, f, defaultPolicy()), q, f.pool.Members())
+	r := selectFrom(t, unshuffled(t, f, defaultPolicy()), q, f.pool)
 	if diff := cmp.Diff([]core.NodeID{nodeID(1), nodeID(0), nodeID(3), nodeID(4), nodeID(5)}, candidates(r)); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}

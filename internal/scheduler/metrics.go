@@ -62,19 +62,19 @@ func (s *Scheduler) directions() []telemetry.Direction {
 	inFlight := s.Jobs.InFlightByDirection()
 	now := s.Fleet.Now()
 	byName := make(map[core.Direction]telemetry.Direction)
-	for p := range s.Fleet.Pools() {
-		if p.Requirement.TTS {
-			continue // the pool of the same direction without TTS includes it
+	for x := range s.Fleet.Indexes() {
+		if x.Requirement.TTS {
+			continue // the index of the same direction without TTS includes it
 		}
-		d := telemetry.Direction{Name: p.Requirement.String()}
-		for m := range p.Members().All() {
+		d := telemetry.Direction{Name: x.Requirement.String()}
+		for m := range x.All() {
 			if b := m.Summary(); b.Ready() && b.Reachable() {
 				d.Capacity += b.Slots()
 				inFlight, _ := s.Fleet.InFlight(m.Node, now)
 				d.Used += min(inFlight, b.Slots())
 			}
 		}
-		byName[p.Requirement.Direction] = d
+		byName[x.Requirement.Direction] = d
 	}
 	for direction, n := range inFlight {
 		d := byName[direction]

@@ -34,14 +34,14 @@ func TestTwoInstancesShareAFleet(t *testing.T) {
 func nodeIsSeenByBoth(t *testing.T) {
 	const registrations = 100
 	instances := startCluster(t, redistest.Start(t).URL(), config.Default(), nil)
-	pool := instances[1].Fleet.Pool(core.Direction{Src: "en", Tgt: "zh"}, false)
+	pool := instances[1].Fleet.Index(core.Direction{Src: "en", Tgt: "zh"}, false)
 	var times []time.Duration
 	for i := range registrations {
 		id := core.NodeID(fmt.Sprintf("n%d", i))
 		began := time.Now()
 		register(t, instances[0], id, "en", "zh")
 		waitUntil(t, "the other instance to see a node", waitLimit, func() bool {
-			for m := range pool.Members().All() {
+			for m := range pool.All() {
 				if m.ID() == id {
 					return true
 				}

@@ -22,7 +22,7 @@ type action struct {
 	Kind string
 	Node core.NodeID
 	Cap  core.Capability
-	Pool poolKey
+	Pool indexKey
 	Wait time.Duration
 }
 
@@ -32,16 +32,16 @@ func (a action) String() string {
 
 var (
 	// Tags that meet by truncation (en-US, en), tags that do not for their script (zh-TW, zh), and strangers.
-	someLangs    = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
-	someNodes    = []core.NodeID{"a", "b", "c", "d", "e"}
-	everyPoolKey = allPoolKeys()
+	someLangs     = []core.Lang{"de", "en", "en-US", "zh", "zh-TW"}
+	someNodes     = []core.NodeID{"a", "b", "c", "d", "e"}
+	everyIndexKey = allIndexKeys()
 )
 
-func allPoolKeys() (all []poolKey) {
+func allIndexKeys() (all []indexKey) {
 	for _, src := range someLangs {
 		for _, tgt := range someLangs {
 			if src != tgt {
-				all = append(all, poolKey{direction(src, tgt), false}, poolKey{direction(src, tgt), true})
+				all = append(all, indexKey{direction(src, tgt), false}, indexKey{direction(src, tgt), true})
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func drawCapability(t *rapid.T) core.Capability {
 		c.ASR = drawLangs(t, "asr", 0)
 	}
 	if !c.AnyPair {
-		for _, key := range rapid.SliceOfN(rapid.SampledFrom(everyPoolKey), 0, 8).Draw(t, "pairs") {
+		for _, key := range rapid.SliceOfN(rapid.SampledFrom(everyIndexKey), 0, 8).Draw(t, "pairs") {
 			c.Pairs = append(c.Pairs, key.Direction)
 		}
 	}
@@ -85,7 +85,7 @@ var someActions = rapid.Custom(func(t *rapid.T) action {
 	case "expire":
 		a.Wait = time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second
 	case "pool":
-		a.Pool = rapid.SampledFrom(everyPoolKey).Draw(t, "pool")
+		a.Pool = rapid.SampledFrom(everyIndexKey).Draw(t, "pool")
 	}
 	return a
 })
@@ -140,9 +140,9 @@ func (m *poolModel) apply(a action) {
 			}
 		}
 	case "pool":
-		m.fleet.Pool(a.Pool.Direction, a.Pool.tts)
+		m.fleet.Index(a.Pool.Direction, a.Pool.tts)
 	case "evict":
-		m.fleet.EvictIdlePools()
+		m.fleet.EvictIdleIndexes()
 	}
 }
 
@@ -152,7 +152,7 @@ func (m *poolModel) update(n *core.Node) {
 }
 
 // served returns the nodes that serve a direction, by definition and without an index.
-func (m *poolModel) served(key poolKey) map[core.NodeID]core.Revision {
+func (m *poolModel) served(key indexKey) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision)
 	requirement := core.NewRequirement(key.Direction, key.tts)
 	for id, n := range m.nodes {
@@ -172,23 +172,23 @@ func (m *poolModel) check() error {
 			return fmt.Errorf("node %s is not in view as it is declared", id)
 		}
 	}
-	for key, p := range *m.fleet.pools.Load() {
-		if diff := cmp.Diff(m.served(key), revisions(p.Members())); diff != "" {
-			return fmt.Errorf("pool %v (-want +got):\n%s", key, diff)
+	for key, x := range *m.fleet.pool.indexes.Load() {
+		if diff := cmp.Diff(m.served(key), revisions(x)); diff != "" {
+			return fmt.Errorf("index %v (-want +got):\n%s", key, diff)
 		}
-		for id, i := range p.index {
-			if got := p.Members().At(i).ID(); got != id {
-				return fmt.Errorf("pool %v: %s is thought to be at %d, where %s is", key, id, i, got)
+		if got, want := x.Len(), len(m.served(key)); got != want {
+			return fmt.Errorf("index %v has %d members, want %d", key, got, want)
+		}
+		for i := range x.Len() {
+			if x.At(i).Node == nil {
+				return fmt.Errorf("index %v has no member %d of %d", key, i, x.Len())
 			}
-		}
-		if len(p.index) != p.Members().Len() {
-			return fmt.Errorf("pool %v knows the places of %d nodes and has %d", key, len(p.index), p.Members().Len())
 		}
 	}
 	return nil
 }
 
-func TestPoolsHoldExactlyTheNodesThatServe(t *testing.T) {
+func TestIndexesHaveExactlyTheNodesThatServe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		script := rapid.SliceOfN(someActions, 1, 60).Draw(rt, "script")
@@ -208,8 +208,8 @@ func TestPoolsHoldExactlyTheNodesThatServe(t *testing.T) {
 				}
 			}
 			// A pool that is built now equals one that was built before.
-			for _, key := range everyPoolKey {
-				m.fleet.Pool(key.Direction, key.tts)
+			for _, key := range everyIndexKey {
+				m.fleet.Index(key.Direction, key.tts)
 			}
 			if err := m.check(); err != nil {
 				failed = fmt.Errorf("asked for late: %w", err)

@@ -1,0 +1,50 @@
+package fleet
+
+import "sync/atomic"
+
+// table gives each node of a pool a slot, by which bitmaps name it. It is read without a lock. A slot of a node that is gone is used again.
+type table struct {
+	chunks atomic.Pointer[[]*tableChunk]
+	next   uint32   // the first slot that was never used; writers only, as the next
+	free   []uint32 // slots that were used
+}
+
+type tableChunk [chunkSlots]atomic.Pointer[Node]
+
+// at returns the node of a slot; nil if there is none.
+func (t *table) at(slot uint32) *Node {
+	chunks := t.chunks.Load()
+	if chunks == nil || int(slot/chunkSlots) >= len(*chunks) {
+		return nil
+	}
+	return (*chunks)[slot/chunkSlots][slot%chunkSlots].Load()
+}
+
+// add gives a node a slot.
+func (t *table) add(n *Node) uint32 {
+	slot := t.next
+	if last := len(t.free) - 1; last >= 0 {
+		slot, t.free = t.free[last], t.free[:last]
+	} else {
+		t.next++
+	}
+	var chunks []*tableChunk
+	if loaded := t.chunks.Load(); loaded != nil {
+		chunks = *loaded
+	}
+	if int(slot/chunkSlots) >= len(chunks) {
+		chunks = append(chunks[:len(chunks):len(chunks)], new(tableChunk))
+		t.chunks.Store(&chunks)
+	}
+	chunks[slot/chunkSlots][slot%chunkSlots].Store(n)
+	return slot
+}
+
+// remove empties a slot.
+func (t *table) remove(slot uint32) {
+	(*t.chunks.Load())[slot/chunkSlots][slot%chunkSlots].Store(nil)
+	t.free = append(t.free, slot)
+}
+
+// len returns the number of chunks that have been used.
+func (t *table) len() int { return int(t.next+chunkSlots-1) / chunkSlots }
