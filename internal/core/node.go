@@ -269,6 +269,7 @@ type Node struct {
 	Region       string
 	Zone         string
 	Tenant       TenantID
+	Pool         PoolID     // the capability pool that its credential names; empty: any
 	Key          string     // the name of the key with which it registered; empty: there are no credentials
 	Callback     string     // URL at which an HTTP node receives its jobs
 	Owner        InstanceID // the instance to which its WebSocket is connected; empty: none
@@ -312,7 +313,7 @@ func (n *Node) Serves(tenant TenantID) bool { return n.Tenant == "" || n.Tenant 
 
 // SameService reports whether o serves the same requests: a selection that chose n would have chosen o.
 func (n *Node) SameService(o *Node) bool {
-	return n.Region == o.Region && n.Zone == o.Zone && n.Tenant == o.Tenant && n.Callback == o.Callback &&
+	return n.Region == o.Region && n.Zone == o.Zone && n.Tenant == o.Tenant && n.Pool == o.Pool && n.Callback == o.Callback &&
 		n.Owner == o.Owner && n.Capability.Equal(&o.Capability)
 }
 

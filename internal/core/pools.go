@@ -1,0 +1,227 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// PoolID identifies a capability pool; empty: none, or that there are no pools.
+type PoolID string
+
+// PoolScope says by what pools are chosen for a job.
+type PoolScope string
+
+// The scopes.
+const (
+	// ScopeCore: a pool is eligible if it has nodes for the direction of the job.
+	ScopeCore PoolScope = "core_only"
+	// ScopeAll: the pool must also require every service that the job requires, so that each of its nodes has them.
+	ScopeAll PoolScope = "all_required"
+)
+
+// PoolDefinition describes a capability pool: nodes that have certain services installed.
+type PoolDefinition struct {
+	ID               PoolID   `json:"id"`
+	Name             string   `json:"name,omitempty"` // for people
+	RequiredServices []string `json:"required_services,omitempty"`
+}
+
+// Pools is a division of the fleet into pools. It is immutable. Every instance that has the same one assigns each node to the same pool.
+type Pools struct {
+	Defined   []PoolDefinition    `json:"pools,omitempty"`
+	Overrides map[TenantID]PoolID `json:"tenant_overrides,omitempty"` // tenants whose jobs run in one pool only
+	Scope     PoolScope           `json:"scope,omitempty"`
+	Strict    bool                `json:"strict,omitempty"` // a job for which no pool is eligible is refused
+	Seed      uint64              `json:"seed,omitempty"`
+	Buckets   int                 `json:"buckets,omitempty"` // without definitions, nodes are divided into so many pools
+}
+
+// The bounds of a division.
+const (
+	MaxPools        = 1000
+	MaxPoolServices = 100
+)
+
+// Enabled reports whether there are pools.
+func (p *Pools) Enabled() bool { return p != nil && (len(p.Defined) > 0 || p.Buckets > 0) }
+
+// IDs lists the pools.
+func (p *Pools) IDs() []PoolID {
+	ids := make([]PoolID, 0, len(p.Defined)+p.Buckets)
+	for i := range p.Defined {
+		ids = append(ids, p.Defined[i].ID)
+	}
+	if len(p.Defined) == 0 {
+		for i := range p.Buckets {
+			ids = append(ids, bucketID(i))
+		}
+	}
+	return ids
+}
+
+// bucketID is the id of a pool without a definition.
+func bucketID(i int) PoolID { return PoolID("bucket-" + strconv.Itoa(i)) }
+
+// Validate returns everything that is wrong with the division.
+func (p *Pools) Validate() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(p.Defined) > MaxPools || p.Buckets > MaxPools || p.Buckets < 0 {
+		refuse("there are %d pools; the maximum is %d", max(len(p.Defined), p.Buckets), MaxPools)
+	}
+	known := make(map[PoolID]bool)
+	for i := range p.Defined {
+		d := &p.Defined[i]
+		switch {
+		case !ValidID(string(d.ID)):
+			refuse("pool %q: its pool_id must be 1 to %d letters, digits, dots, underscores, colons or hyphens", wire.Quote(string(d.ID)), MaxIDLen)
+		case known[d.ID]:
+			refuse("pool %s is defined twice", d.ID)
+		case len(d.RequiredServices) > MaxPoolServices:
+			refuse("pool %s requires %d services; the maximum is %d", d.ID, len(d.RequiredServices), MaxPoolServices)
+		}
+		known[d.ID] = true
+		for _, required := range d.RequiredServices {
+			if err := CheckRequired(required); err != nil {
+				refuse("pool %s: required_services: %w", d.ID, err)
+			}
+		}
+	}
+	for _, id := range p.IDs() {
+		known[id] = true
+	}
+	for tenant, id := range p.Overrides {
+		if !known[id] {
+			refuse("the tenant %s is bound to the pool %q, which does not exist", tenant, wire.Quote(string(id)))
+		}
+	}
+	if p.Scope != ScopeCore && p.Scope != ScopeAll && p.Scope != "" {
+		refuse("%q is not a scope: use %s or %s", wire.Quote(string(p.Scope)), ScopeCore, ScopeAll)
+	}
+	slices.SortFunc(errs, func(a, b error) int { return slices.Compare([]byte(a.Error()), []byte(b.Error())) })
+	return errors.Join(errs...)
+}
+
+// Definition returns the definition of a pool; false if it has none.
+func (p *Pools) Definition(id PoolID) (*PoolDefinition, bool) {
+	for i := range p.Defined {
+		if p.Defined[i].ID == id {
+			return &p.Defined[i], true
+		}
+	}
+	return nil, false
+}
+
+// Assignment is the pool of a node, or why it has none.
+type Assignment struct {
+	Pool PoolID
+	// Missing is a service that the node lacks: of the pool of its credential, or of the pool that it is closest to. Only of a node without
+	// a pool.
+	Missing string
+	Closest PoolID // the pool that requires it
+}
+
+// Assign returns the pool of a node: the one of its credential, or of those whose services it has installed one by a hash, which stays the
+// same while these pools do. A pool that is added takes only the nodes that it gets.
+func (p *Pools) Assign(n *Node) Assignment {
+	if n.Pool != "" {
+		return p.assignPinned(n)
+	}
+	var best Assignment
+	var weight uint64
+	fewest := -1
+	for i := range p.Defined {
+		d := &p.Defined[i]
+		missing, lacks := d.missing(&n.Capability)
+		switch {
+		case lacks == 0:
+			if w := poolWeight(p.Seed, d.ID, n.ID); best.Pool == "" || w > weight {
+				best, weight = Assignment{Pool: d.ID}, w
+			}
+		case best.Pool == "" && (fewest < 0 || lacks < fewest):
+			best, fewest = Assignment{Missing: missing, Closest: d.ID}, lacks
+		}
+	}
+	if len(p.Defined) == 0 {
+		for i := range p.Buckets {
+			id := bucketID(i)
+			if w := poolWeight(p.Seed, id, n.ID); best.Pool == "" || w > weight {
+				best, weight = Assignment{Pool: id}, w
+			}
+		}
+	}
+	return best
+}
+
+// assignPinned assigns a node whose credential names its pool.
+func (p *Pools) assignPinned(n *Node) Assignment {
+	if d, defined := p.Definition(n.Pool); defined {
+		if missing, lacks := d.missing(&n.Capability); lacks > 0 {
+			return Assignment{Missing: missing, Closest: n.Pool}
+		}
+		return Assignment{Pool: n.Pool}
+	}
+	if slices.Contains(p.IDs(), n.Pool) {
+		return Assignment{Pool: n.Pool}
+	}
+	return Assignment{Closest: n.Pool}
+}
+
+// missing returns the first service of the pool that is not installed, and how many are not.
+func (d *PoolDefinition) missing(c *Capability) (first string, count int) {
+	for _, required := range d.RequiredServices {
+		if installed, _ := c.ServiceState(required); !installed {
+			if count++; count == 1 {
+				first = required
+			}
+		}
+	}
+	return first, count
+}
+
+// poolWeight is the weight of a pool for a node: the node belongs to the pool with the highest one. It must never change, or all nodes move.
+func poolWeight(seed uint64, pool PoolID, node NodeID) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d/%d:%s/%s", seed, len(pool), pool, node) // a hash never fails
+	x := h.Sum64()
+	x ^= x >> 30 // the bits of the hash differ too little for ids that differ in the last character
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Covers reports whether every node of the pool has a service that a job requires.
+func (d *PoolDefinition) Covers(required string) bool {
+	id, conditions := CutRequired(required)
+	return slices.ContainsFunc(d.RequiredServices, func(own string) bool {
+		ownID, ownConditions := CutRequired(own)
+		if ownID != id {
+			return false
+		}
+		operator, version := cutOperator(ownConditions)
+		return conditions == "" || ownConditions == conditions || ownConditions != "" && operator == "=" && satisfies(version, conditions)
+	})
+}
+
+// Eligible reports whether a pool may get a job by its services. Whether it has nodes for the direction is another question.
+func (p *Pools) Eligible(id PoolID, o *Options) bool {
+	if p.Scope != ScopeAll {
+		return true
+	}
+	d, defined := p.Definition(id)
+	if !defined {
+		return len(o.RequiredServices) == 0
+	}
+	for _, required := range o.RequiredServices {
+		if !d.Covers(required) {
+			return false
+		}
+	}
+	return true
+}
