@@ -168,3 +168,17 @@ func (b *bitmap) or(w *words, i int) {
 		w[k] |= chunks[i].words[k].Load()
 	}
 }
+
+// common returns how many bits are set in both.
+func (b *bitmap) common(other *bitmap) (n int) {
+	others := other.load()
+	for i, c := range b.load() {
+		if c == nil || i >= len(others) || others[i] == nil {
+			continue
+		}
+		for k := range c.words {
+			n += bits.OnesCount64(c.words[k].Load() & others[i].words[k].Load())
+		}
+	}
+	return n
+}

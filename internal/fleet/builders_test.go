@@ -101,7 +101,7 @@ type structure struct {
 }
 
 func structureOf(f *Fleet) structure {
-	s := structure{indexes: f.pool.indexes.Load(), members: make(map[indexKey]map[core.NodeID]core.Revision)}
+	s := structure{indexes: f.division.Load().pools[0].indexes.Load(), members: make(map[indexKey]map[core.NodeID]core.Revision)}
 	for i := range f.nodes.shards {
 		s.shards[i] = f.nodes.shards[i].Load()
 	}

@@ -30,21 +30,24 @@ type Fleet struct {
 	nodes  shardedMap[*Node]
 	count  atomic.Int64
 	silent shardedMap[*core.Node]
-	pool   *Pool
 	occupancy
 
-	partial atomic.Bool // nodes of the store may be missing
+	partial  atomic.Bool // nodes of the store may be missing
+	division atomic.Pointer[division]
+	divideMu sync.Mutex // held while another division is made; taken before mu
 
 	mu          writersMutex         // held by writers
 	marksUnread map[core.NodeID]bool // nodes whose marks were not read yet
+	changed     map[*Node]bool       // nodes that changed while a division is made; nil: none is made
 }
 
 // New makes an empty view. A node without a heartbeat for presence is removed from it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), pool: newPool(), marksUnread: make(map[core.NodeID]bool)}
+	f := &Fleet{presence: presence, base: time.Now(), marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)
+	f.division.Store(newDivision(nil))
 	f.initOccupancy()
 	return f
 }
@@ -108,7 +111,8 @@ func (f *Fleet) Redeclare(declared *core.Node) {
 
 func (f *Fleet) redeclare(n *Node, declared *core.Node) {
 	old := n.Declared()
-	f.pool.redeclare(n, declared)
+	f.noteChange(n)
+	f.division.Load().redeclare(n, declared)
 	if declared.Epoch != old.Epoch {
 		n.ClearMissedACKs() // missed ACKs of an earlier epoch do not count
 		n.dropMarks(f.Now())
@@ -210,14 +214,17 @@ func (f *Fleet) removeFromView(n *Node) {
 	delete(f.marksUnread, n.id)
 	f.nodes.remove(n.id)
 	f.count.Add(-1)
-	f.pool.remove(n)
+	f.noteChange(n)
+	f.division.Load().remove(n.place())
 }
 
 func (f *Fleet) addToView(n *Node) {
 	f.nodes.put(n.id, n)
 	f.setSilent(n.id, nil)
 	f.count.Add(1)
-	f.pool.add(n)
+	f.noteChange(n)
+	p := f.division.Load().add(n)
+	n.pool, n.slot = p.pool, p.slot
 }
 
 // ExpireSilent removes the nodes without a heartbeat for the presence time. However many there are, other writers wait for one at most.
@@ -240,16 +247,31 @@ func (f *Fleet) expire(n *Node, now Instant) {
 	}
 }
 
-// Index returns the index of a direction. Only the first call for a direction builds it and may wait.
+// Index returns the index of a direction among the nodes that belong to no capability pool: without definitions, of all. Only the first
+// call for a direction builds it and may wait.
 func (f *Fleet) Index(d core.Direction, tts bool) *Index {
-	return f.pool.index(indexKey{d, tts}, f.Now(), &f.mu)
+	return f.division.Load().pools[0].index(indexKey{d, tts}, f.Now(), &f.mu)
 }
 
-// Indexes iterates over the indexes.
-func (f *Fleet) Indexes() iter.Seq[*Index] { return f.pool.Indexes() }
+// Indexes iterates over the indexes of all pools.
+func (f *Fleet) Indexes() iter.Seq[*Index] {
+	return func(yield func(*Index) bool) {
+		for _, p := range f.division.Load().pools {
+			for x := range p.Indexes() {
+				if !yield(x) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // EvictIdleIndexes removes the indexes that were not used for indexIdleTimeout.
-func (f *Fleet) EvictIdleIndexes() { f.pool.evictIdle(f.Now(), &f.mu) }
+func (f *Fleet) EvictIdleIndexes() {
+	for _, p := range f.division.Load().pools {
+		p.evictIdle(f.Now(), &f.mu)
+	}
+}
 
 // Silent nodes are registered and have no recent heartbeat. They are not in view and never selected, but a refusal must not
 // report that no node is capable if a silent one is.

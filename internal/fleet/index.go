@@ -20,6 +20,7 @@ type Index struct {
 	table    *table
 	members  bitmap
 	lastUsed atomic.Int64 // Instant of the last read, with a precision of lastUsedPrecision
+	route    atomic.Pointer[Route]
 }
 
 type indexKey struct {

@@ -36,7 +36,7 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 		t.Error("asking again made another pool")
 	}
 	// A caller that waited while another built the pool must not build it again: the first would not be updated.
-	if f.pool.build(indexKey{direction("en", "de"), false}, f.Now(), &f.mu) != written {
+	if f.division.Load().pools[0].build(indexKey{direction("en", "de"), false}, f.Now(), &f.mu) != written {
 		t.Error("the second call built another pool")
 	}
 	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, poolNames(f)); diff != "" {
@@ -49,11 +49,11 @@ func fillPools(f *Fleet, pools int) {
 	all := make(map[indexKey]*Index, pools)
 	for i := range pools {
 		key := indexKey{direction("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
-		p := &Index{Requirement: core.NewRequirement(key.Direction, false), table: &f.pool.table}
+		p := &Index{Requirement: core.NewRequirement(key.Direction, false), table: &f.division.Load().pools[0].table}
 		p.lastUsed.Store(int64(i) * int64(time.Second))
 		all[key] = p
 	}
-	f.pool.indexes.Store(&all)
+	f.division.Load().pools[0].indexes.Store(&all)
 }
 
 // TestPoolsAreBounded checks that requests for any number of directions do not grow the pools without bound.
@@ -72,11 +72,11 @@ func TestPoolsAreBounded(t *testing.T) {
 			if got, want := p.Len(), []int{1, 0, 0}[i]; got != want {
 				t.Errorf("the %s pool made under pressure has %d members, want %d", p.Requirement, got, want)
 			}
-			if got := len(*f.pool.indexes.Load()); got != maxIndexes {
+			if got := len(*f.division.Load().pools[0].indexes.Load()); got != maxIndexes {
 				t.Fatalf("%d pools, want %d", got, maxIndexes)
 			}
 		}
-		pools := *f.pool.indexes.Load()
+		pools := *f.division.Load().pools[0].indexes.Load()
 		if pools[indexKey{direction("en", "x0000"), false}] != kept {
 			t.Error("the pool that was just used is gone")
 		}
@@ -99,9 +99,9 @@ func TestIdlePoolsAreEvicted(t *testing.T) {
 
 		time.Sleep(indexIdleTimeout)
 		f.Index(busy, false)
-		before := f.pool.indexes.Load()
+		before := f.division.Load().pools[0].indexes.Load()
 		f.EvictIdleIndexes()
-		if f.pool.indexes.Load() != before {
+		if f.division.Load().pools[0].indexes.Load() != before {
 			t.Error("the table of pools was rebuilt although nothing had to go")
 		}
 

@@ -172,7 +172,7 @@ func (m *poolModel) check() error {
 			return fmt.Errorf("node %s is not in view as it is declared", id)
 		}
 	}
-	for key, x := range *m.fleet.pool.indexes.Load() {
+	for key, x := range *m.fleet.division.Load().pools[0].indexes.Load() {
 		if diff := cmp.Diff(m.served(key), revisions(x)); diff != "" {
 			return fmt.Errorf("index %v (-want +got):\n%s", key, diff)
 		}

@@ -27,8 +27,9 @@ type Node struct {
 	handle   store.Handle
 	clock    atomic.Int64 // the store's clock in Unix nanoseconds minus the Instant; 0: unknown
 	revision atomic.Int64 // of the declaration
-	slot     uint32       // in the table of its pool; writers only
-	_        [4]byte      // fills the second cache line, so that no node extends into a third
+	slot     uint32       // in the table of its pool; writers only, as the next
+	pool     uint16       // the number of its pool in the division
+	_        [2]byte      // fills the second cache line, so that no node extends into a third
 }
 
 func newNode(s store.NodeStatus) *Node {
@@ -126,6 +127,9 @@ func (b Summary) Tenant() bool { return b&summaryTenant != 0 }
 
 // Reachable reports whether jobs can be delivered to the node.
 func (b Summary) Reachable() bool { return b&summaryReachable != 0 }
+
+// Grantable reports whether the node gets jobs while it has free slots.
+func (b Summary) Grantable() bool { return b.Ready() && b.Reachable() && b.Slots() > 0 }
 
 // MaybeUnready reports whether some stage of a job may not be ready on the node.
 func (b Summary) MaybeUnready() bool { return b&summaryMaybeUnready != 0 }

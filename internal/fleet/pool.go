@@ -16,7 +16,10 @@ type writersMutex = lockwait.Mutex[lockwait.FleetWriters]
 // Pool is a set of nodes with the indexes of the directions that were required of it. Reads take no lock; writers hold the lock of the
 // fleet.
 type Pool struct {
+	ID core.PoolID // of the capability pool; empty: its nodes belong to none
+
 	table   table
+	ready   bitmap  // the nodes that may get jobs if they have a free slot
 	columns columns // writers only
 	indexes atomic.Pointer[map[indexKey]*Index]
 
@@ -25,43 +28,40 @@ type Pool struct {
 	changed map[uint32]bool                        // slots that changed while an index is built; nil: none is built
 }
 
-func newPool() *Pool {
-	p := &Pool{columns: make(columns)}
+func newPool(id core.PoolID) *Pool {
+	p := &Pool{ID: id, columns: make(columns)}
 	p.indexes.Store(&map[indexKey]*Index{})
 	return p
 }
 
-// add adds a node.
-func (p *Pool) add(n *Node) {
-	declared := n.Declared()
-	n.slot = p.table.add(n)
-	p.noteChange(n.slot)
-	p.columns.declare(n.slot, &declared.Capability, true)
+// add adds a node with a declaration and returns its slot.
+func (p *Pool) add(n *Node, declared *core.Node) (slot uint32) {
+	slot = p.table.add(n)
+	p.noteChange(slot)
+	p.columns.declare(slot, &declared.Capability, true)
 	for x := range p.Indexes() {
 		if x.serves(declared) {
-			x.members.set(n.slot, true)
+			x.members.set(slot, true)
 		}
 	}
+	p.ready.set(slot, n.Summary().Grantable())
+	return slot
 }
 
-// remove removes a node.
-func (p *Pool) remove(n *Node) {
-	p.noteChange(n.slot)
+// remove removes the node of a slot, which was added with a declaration.
+func (p *Pool) remove(slot uint32, declared *core.Node) {
+	p.noteChange(slot)
 	for x := range p.Indexes() {
-		x.members.set(n.slot, false)
+		x.members.set(slot, false)
 	}
-	p.columns.declare(n.slot, &n.Declared().Capability, false)
-	p.table.remove(n.slot)
+	p.columns.declare(slot, &declared.Capability, false)
+	p.ready.set(slot, false)
+	p.table.remove(slot)
 }
 
 // redeclare replaces the declaration of a node. It leaves indexes before the declaration is replaced, and enters others after that: see
 // Index.member.
 func (p *Pool) redeclare(n *Node, declared *core.Node) {
-	old := n.Declared()
-	if old.Revision == declared.Revision && old.Epoch == declared.Epoch {
-		n.setDeclared(declared)
-		return
-	}
 	p.noteChange(n.slot)
 	var entered []*Index
 	for x := range p.Indexes() {
@@ -71,12 +71,13 @@ func (p *Pool) redeclare(n *Node, declared *core.Node) {
 			x.members.set(n.slot, false)
 		}
 	}
-	p.columns.declare(n.slot, &old.Capability, false)
+	p.columns.declare(n.slot, &n.Declared().Capability, false)
 	n.setDeclared(declared)
 	p.columns.declare(n.slot, &declared.Capability, true)
 	for _, x := range entered {
 		x.members.set(n.slot, true)
 	}
+	p.ready.set(n.slot, n.Summary().Grantable())
 }
 
 // noteChange records that a node has changed, for an index that is being built.

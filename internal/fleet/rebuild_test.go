@@ -135,7 +135,7 @@ func TestRemoveLeavesEveryIndex(t *testing.T) {
 	if n := f.Index(direction("en", "de"), false).Len(); n != 0 {
 		t.Error("the node is still in its index")
 	}
-	if n := len(f.pool.columns); n != 0 {
+	if n := len(f.division.Load().pools[0].columns); n != 0 {
 		t.Errorf("%d columns are left", n)
 	}
 	f.Remove("a") // again
