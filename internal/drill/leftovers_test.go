@@ -219,6 +219,7 @@ func TestExpectedKeys(t *testing.T) {
 		keyPrefix + ":v1:locks:{lock:stats}":              true,
 		keyPrefix + ":v1:locks:{lock:stats}:fence":        true,
 		keyPrefix + ":v1:stats:snapshot":                  true,
+		keyPrefix + ":v1:settings:pools":                  true,
 		keyPrefix + ":v1:stats:counts:{instance:i-9}":     true,
 		keyPrefix + ":v1:nodes:last_seen:3":               false,
 		"other:v1:incarnation":                            false,

@@ -48,6 +48,7 @@ type Store interface {
 	AbandonedInboxes
 	Board
 	Stats
+	Settings
 
 	// Ping returns nil if the store would accept a write now.
 	Ping(ctx context.Context) error

@@ -35,6 +35,7 @@ type Store struct {
 	revocations revocations
 	board       board
 	stats       stats
+	settings    settings
 	instances   instances
 }
 
@@ -60,6 +61,7 @@ func New(timing store.Timing) *Store {
 	s.board.init()
 	s.stats.counts = make(map[core.InstanceID]value)
 	s.stats.parts = make(map[string][]byte)
+	s.settings.byName = make(map[string]*setting)
 	return s
 }
 

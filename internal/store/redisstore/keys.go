@@ -114,6 +114,9 @@ func (k keys) snapshot() string { return k.prefix + ":v1:stats:snapshot" }
 // history returns the key of the history of the stats.
 func (k keys) history() string { return k.prefix + ":v1:stats:history" }
 
+// setting returns the key of a setting on which all instances agree.
+func (k keys) setting(name string) string { return k.prefix + ":v1:settings:" + name }
+
 func (k keys) ping() string { return k.prefix + ":v1:ping" }
 
 func (k keys) incarnation() string { return k.prefix + ":v1:incarnation" }

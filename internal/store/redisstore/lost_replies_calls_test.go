@@ -218,6 +218,10 @@ var boardLostReplies = []lostReply{
 		saved, err := s.SaveHistory(ctx, store.HistoryParams{Fence: 1, Parts: map[string][]byte{x.name: []byte("body")}, TTL: time.Minute})
 		return fmt.Sprint(saved), err
 	}},
+	{name: "setting", command: "publish_setting", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		in, err := s.PublishSetting(ctx, store.SettingParams{Name: x.name, Body: []byte("body")})
+		return fmt.Sprint(in.Generation, string(in.Body)), err
+	}},
 	{name: "add revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		r, err := s.AddRevocation(ctx, x.revocation())
 		return fmt.Sprint(r.RevocationTarget, r.Reason, !r.At.IsZero(), !r.Until.IsZero()), err

@@ -66,6 +66,8 @@ var (
 	scriptSaveSnapshot    = loadScript("save_snapshot")
 	scriptSnapshot        = loadScript("snapshot")
 	scriptSaveHistory     = loadScript("save_history")
+	scriptSetting         = loadScript("setting")
+	scriptPublishSetting  = loadScript("publish_setting")
 )
 
 // How a score contains a lease, and how a compact reply contains a code and a count; scripts/lib.lua says why.

@@ -171,6 +171,14 @@ func (r RepeatingStore) SaveHistory(ctx context.Context, p store.HistoryParams) 
 	return r.Store.SaveHistory(ctx, p)
 }
 
+// PublishSetting implements store.Settings.
+func (r RepeatingStore) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
+	if s, err := r.Store.PublishSetting(ctx, p); err != nil {
+		return s, err
+	}
+	return r.Store.PublishSetting(ctx, p)
+}
+
 // Announce implements store.Instances.
 func (r RepeatingStore) Announce(ctx context.Context, p store.AnnounceParams) error {
 	if err := r.Store.Announce(ctx, p); err != nil {

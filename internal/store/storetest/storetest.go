@@ -47,6 +47,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Abandoned inboxes and dead letters", deadLetterBehaviours},
 		{"Board", boardBehaviours},
 		{"Stats", statsBehaviours},
+		{"Settings", settingBehaviours},
 		{"Crashes", crashBehaviours},
 	}
 	for _, group := range groups {
