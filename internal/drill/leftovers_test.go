@@ -87,7 +87,7 @@ func checkDeadLetters(deadLetters []clustertest.DeadLetter, marks []string) []vi
 }
 
 // permanentKeys are the keys of the store itself.
-var permanentKeys = []string{keyPrefix + ":v1:incarnation", keyPrefix + ":v1:nodes:changes", keyPrefix + ":v1:ping", keyPrefix + ":v1:events", keyPrefix + ":v1:audit"}
+var permanentKeys = []string{keyPrefix + ":v1:incarnation", keyPrefix + ":v1:nodes:changes", keyPrefix + ":v1:ping", keyPrefix + ":v1:events", keyPrefix + ":v1:audit", keyPrefix + ":v1:settings:pools"}
 
 // isStatsKey reports whether a key belongs to the statistics: what instances have counted, the snapshot, the history, and the lock of the
 // instance that computes it. They all expire.
