@@ -33,6 +33,7 @@ type KeyConfig struct {
 	Role      Role
 	Tenant    core.TenantID
 	Nodes     string
+	Pool      core.PoolID
 	MaxNodes  int
 	MaxTTL    time.Duration
 	SHA256    []string // hashes of the accepted secrets, in hexadecimal
@@ -257,7 +258,7 @@ func (b *keyringBuilder) addKey(i int, c *KeyConfig) {
 	}
 	k := &key{
 		Principal: Principal{
-			Key: c.Name, Role: c.Role, Tenant: c.Tenant, Issued: c.NotBefore, Nodes: c.Nodes, MaxNodes: c.MaxNodes, MaxTTL: c.MaxTTL,
+			Key: c.Name, Role: c.Role, Tenant: c.Tenant, Issued: c.NotBefore, Nodes: c.Nodes, Pool: c.Pool, MaxNodes: c.MaxNodes, MaxTTL: c.MaxTTL,
 		},
 		notAfter: c.NotAfter,
 	}
@@ -288,6 +289,8 @@ func (c *KeyConfig) check() []string {
 	require(c.Tenant != "" || c.Role != Minter, "a minter needs a tenant")
 	require(c.Nodes == "" || c.Role == Node, "nodes is for keys of role node")
 	require(c.Role != Node || c.Nodes != "" && checkPattern(c.Nodes) == nil, "nodes must be a pattern of node names, such as gpu-*")
+	require(c.Pool == "" || c.Role == Node, "pool is for keys of role node")
+	require(c.Pool == "" || core.ValidID(string(c.Pool)), "pool is not a valid identifier")
 	require(c.MaxNodes == 0 || c.Role == Node, "max_nodes is for keys of role node")
 	require(c.MaxNodes >= 0, "max_nodes must be 0 or more")
 	require(c.MaxTTL == 0 || c.Role == Minter, "max_ttl is for keys of role minter")

@@ -35,6 +35,7 @@ type Principal struct {
 	Issued time.Time
 
 	Nodes    string        // role node: the pattern of node names
+	Pool     core.PoolID   // role node: the capability pool of its nodes; empty: any
 	MaxNodes int           // role node: how many nodes may be registered with the key; 0: any number
 	MaxTTL   time.Duration // role minter: the maximum lifetime of a token
 

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
 // Millis is a duration in milliseconds, as in the file.
@@ -80,6 +82,7 @@ type Scheduler struct {
 	Observability     Observability     `toml:"observability" envPrefix:"OBSERVABILITY_"`
 	Tracing           Tracing           `toml:"tracing" envPrefix:"TRACING_"`
 	Phase2            Phase2            `toml:"phase2" envPrefix:"PHASE2_"`
+	Phase3            Phase3            `toml:"phase3" envPrefix:"PHASE3_"`
 }
 
 // Segmentation configures where an utterance ends, unless its session overrides it.
@@ -186,6 +189,7 @@ func Default() Config {
 			Observability:   Observability{LockWaitWarnMS: 10, PathWarnMS: 50},
 			Tracing:         Tracing{SampleRatio: 0.1, TimeoutMS: 5000, TokenHeader: "Authorization"},
 			Phase2:          Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
+			Phase3:          Phase3{PoolMatchScope: string(core.ScopeCore), PoolCount: 16},
 		},
 	}
 }

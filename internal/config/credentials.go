@@ -31,7 +31,7 @@ type Key struct {
 	Role       string    `toml:"role" doc:"operator, viewer, metrics, minter or node."`
 	Tenant     string    `toml:"tenant" doc:"The tenant of a viewer, a minter or a node. A minter must have one."`
 	Nodes      string    `toml:"nodes" doc:"The pattern of the node ids that a key of role node is for."`
-	Pool       string    `toml:"pool" doc:"The pool of these nodes. No pools are configured: leave it out."`
+	Pool       string    `toml:"pool" doc:"The capability pool of these nodes. Without it, they belong to a pool whose services they have."`
 	MaxNodes   int       `toml:"max_nodes" doc:"How many nodes may be registered with a key of role node, 0: any number."`
 	MaxTTL     Seconds   `toml:"max_ttl" doc:"The maximum lifetime in seconds of the session tokens that a minter mints. Default: a day."`
 	SHA256     []string  `toml:"sha256" doc:"SHA-256 of the secret in hexadecimal, as lingua keys new and lingua keys hash print it. Two while it is rotated."`
@@ -73,11 +73,8 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 			problems = append(problems, fmt.Errorf("auth.keys[%d]: %w", i, err))
 			secrets = []string{unreadable()}
 		}
-		if k.Pool != "" {
-			problems = append(problems, fmt.Errorf("auth.keys[%d]: pool: no pools are configured", i))
-		}
 		c.Keys = append(c.Keys, auth.KeyConfig{
-			Name: k.Name, Role: auth.Role(k.Role), Tenant: core.TenantID(k.Tenant), Nodes: k.Nodes, MaxNodes: k.MaxNodes, MaxTTL: k.MaxTTL.Duration(),
+			Name: k.Name, Role: auth.Role(k.Role), Tenant: core.TenantID(k.Tenant), Nodes: k.Nodes, Pool: core.PoolID(k.Pool), MaxNodes: k.MaxNodes, MaxTTL: k.MaxTTL.Duration(),
 			SHA256: k.SHA256, Secrets: secrets, NotBefore: k.NotBefore, NotAfter: k.NotAfter,
 		})
 	}

@@ -67,6 +67,7 @@ func (c *Config) validate() []*problem {
 	c.validateLimits(v)
 	c.validateGuards(v)
 	c.validateTracing(v)
+	c.validatePools(v)
 	return v.problems
 }
 

@@ -160,6 +160,27 @@ var rules = []rule{
 	{"scheduler.model_hub.token", "two lines", func(c *Config) { c.Scheduler.ModelHub.Token = "a\nb" }},
 	{"scheduler.observability.lock_wait_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.LockWaitWarnMS = 0 }},
 	{"scheduler.observability.lock_wait_warn_ms", "too long", func(c *Config) { c.Scheduler.Observability.LockWaitWarnMS = 1 << 50 }},
+	{"scheduler.phase3.pool_match_scope", "another one", func(c *Config) { c.Scheduler.Phase3.PoolMatchScope = "none" }},
+	{"scheduler.phase3.pool_count", "none", func(c *Config) { c.Scheduler.Phase3.PoolCount = 0 }},
+	{"scheduler.phase3.pool_count", "too many", func(c *Config) { c.Scheduler.Phase3.PoolCount = 1001 }},
+	{"scheduler.phase3.pools", "one without an id", func(c *Config) { c.Scheduler.Phase3.Pools = []PoolTable{{Name: "nameless"}} }},
+	{"scheduler.phase3.pools", "one with a service that is none", func(c *Config) {
+		c.Scheduler.Phase3.Pools = []PoolTable{{PoolID: "a", RequiredServices: []string{"asr@"}}}
+	}},
+	{"scheduler.phase3.tenant_overrides[0].pool_id", "another pool", func(c *Config) {
+		c.Scheduler.Phase3.TenantOverrides = []TenantOverride{{TenantID: "acme", PoolID: "gold"}}
+	}},
+	{"scheduler.phase3.tenant_overrides[1].tenant_id", "two pools", func(c *Config) {
+		c.Scheduler.Phase3.TenantOverrides = []TenantOverride{{TenantID: "acme", PoolID: "bucket-1"}, {TenantID: "acme", PoolID: "bucket-2"}}
+	}},
+	{"scheduler.phase3.tenant_overrides[0].tenant_id", "none", func(c *Config) {
+		c.Scheduler.Phase3.TenantOverrides = []TenantOverride{{PoolID: "bucket-1"}}
+	}},
+	{"auth.keys[0].pool", "another pool", func(c *Config) {
+		c.Scheduler.Phase3.Enabled = true
+		c.Auth.OperatorKeys = []string{"an-operator-key-of-this-test"}
+		c.Auth.Keys = []Key{{Name: "k", Role: "node", Nodes: "*", Pool: "gold", SHA256: []string{strings.Repeat("0", 64)}}}
+	}},
 	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
 }
 
@@ -167,8 +188,8 @@ var rules = []rule{
 var unchecked = map[string]bool{
 	"server.insecure": true, "auth.require_node_secret": true,
 	"scheduler.task_binding.spread_enabled": true, "scheduler.outlier_ejection.enabled": true, "scheduler.dispatch.candidate_shuffle": true,
-	"scheduler.sessions.origins": true,
-	"scheduler.phase2.enabled":   true, "scheduler.phase2.redis.sentinel_master": true,
+	"scheduler.sessions.origins": true, "scheduler.phase3.enabled": true, "scheduler.phase3.strict_pool_eligibility": true, "scheduler.phase3.hash_seed": true,
+	"scheduler.phase2.enabled": true, "scheduler.phase2.redis.sentinel_master": true,
 	"scheduler.phase2.redis.username": true, "scheduler.phase2.redis.password": true,
 	"scheduler.phase2.redis.sentinel_username": true, "scheduler.phase2.redis.sentinel_password": true,
 }

@@ -250,9 +250,10 @@ func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Er
 	return u, nil
 }
 
-// SetTenant sets the key and the tenant of a node to those of its credential, and how many nodes that allows. An operator's names no tenant, and the node may declare any.
+// SetTenant sets the key, the tenant and the pool of a node to those of its credential, and how many nodes that allows. An operator's names
+// no tenant, and the node may declare any.
 func SetTenant(p *auth.Principal, declared *nodes.Patch) *wire.Error {
-	declared.Key, declared.MaxNodes = &p.Key, p.MaxNodes
+	declared.Key, declared.Pool, declared.MaxNodes = &p.Key, &p.Pool, p.MaxNodes
 	if p.Role == auth.Operator {
 		return nil
 	}

@@ -22,7 +22,8 @@ type Patch struct {
 	Region   *string
 	Zone     *string
 	Tenant   *core.TenantID
-	Key      *string // the name of the caller's key
+	Pool     *core.PoolID // the capability pool that the caller's key names
+	Key      *string      // the name of the caller's key
 	Callback *string
 	Owner    *core.InstanceID // the instance to which it is connected
 	Load     *core.Load
@@ -56,6 +57,7 @@ func (p *Patch) Apply(n *core.Node) {
 	set(&n.Region, p.Region)
 	set(&n.Zone, p.Zone)
 	set(&n.Tenant, p.Tenant)
+	set(&n.Pool, p.Pool)
 	set(&n.Key, p.Key)
 	set(&n.Callback, p.Callback)
 	set(&n.Owner, p.Owner)

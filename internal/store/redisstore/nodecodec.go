@@ -28,6 +28,7 @@ type nodeBody struct {
 	Region   string            `json:"region,omitempty"`
 	Zone     string            `json:"zone,omitempty"`
 	Tenant   core.TenantID     `json:"tenant,omitempty"`
+	Pool     core.PoolID       `json:"pool,omitempty"`
 	Key      string            `json:"key,omitempty"`
 	Callback string            `json:"callback,omitempty"`
 	Owner    core.InstanceID   `json:"owner,omitempty"`
@@ -39,7 +40,7 @@ func encodeNode(n *core.Node) (string, error) {
 	text, err := json.Marshal(nodeBody{
 		Health: n.Health.String(), MaxJobs: n.MaxJobs, ASR: c.ASR, Semantic: c.Semantic, TTS: c.TTS, Pairs: c.Pairs, AnyPair: c.AnyPair,
 		Types: c.Types, Models: c.Models, Services: c.Services, Features: c.Features,
-		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Key: n.Key, Callback: n.Callback, Owner: n.Owner, Secret: n.SecretHash,
+		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Pool: n.Pool, Key: n.Key, Callback: n.Callback, Owner: n.Owner, Secret: n.SecretHash,
 	})
 	return string(text), err
 }
@@ -74,7 +75,7 @@ func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
 		return nil, fmt.Errorf("node %s cannot be read: %w", id, err)
 	}
 	n := &core.Node{
-		ID: id, Health: health, MaxJobs: b.MaxJobs, Region: b.Region, Zone: b.Zone, Tenant: b.Tenant, Key: b.Key, Callback: b.Callback, Owner: b.Owner, SecretHash: b.Secret,
+		ID: id, Health: health, MaxJobs: b.MaxJobs, Region: b.Region, Zone: b.Zone, Tenant: b.Tenant, Pool: b.Pool, Key: b.Key, Callback: b.Callback, Owner: b.Owner, SecretHash: b.Secret,
 		Capability: core.Capability{
 			ASR: b.ASR, Semantic: b.Semantic, TTS: b.TTS, Pairs: b.Pairs, AnyPair: b.AnyPair, Types: b.Types,
 			Models: b.Models, Services: b.Services, Features: b.Features,
