@@ -26,6 +26,7 @@ type bitmapChunk struct {
 // read. It grows by chunks and does not shrink.
 type bitmap struct {
 	chunks atomic.Pointer[[]*bitmapChunk] // a chunk that never had a bit is nil
+	total  atomic.Int64                   // of the bits that are set
 }
 
 func (b *bitmap) load() []*bitmapChunk {
@@ -49,9 +50,11 @@ func (b *bitmap) set(slot uint32, on bool) (changed bool) {
 	case on:
 		word.Store(old | mask)
 		c.count.Add(1)
+		b.total.Add(1)
 	default:
 		word.Store(old &^ mask)
 		c.count.Add(-1)
+		b.total.Add(-1)
 	}
 	return true
 }
@@ -86,6 +89,7 @@ func (b *bitmap) fill(i int, w *words) {
 		c.words[k].Store(word)
 	}
 	c.count.Store(int32(count))
+	b.total.Add(int64(count))
 }
 
 // has reports whether a bit is set.
@@ -96,14 +100,10 @@ func (b *bitmap) has(slot uint32) bool {
 }
 
 // len returns the number of bits that are set.
-func (b *bitmap) len() (n int) {
-	for _, c := range b.load() {
-		if c != nil {
-			n += int(c.count.Load())
-		}
-	}
-	return n
-}
+func (b *bitmap) len() int { return int(b.total.Load()) }
+
+// slots returns how many slots the bitmap has room for.
+func (b *bitmap) slots() int { return len(b.load()) * chunkSlots }
 
 // at returns the slot of the i-th bit that is set; false if there are fewer.
 func (b *bitmap) at(i int) (slot uint32, ok bool) {
@@ -132,12 +132,21 @@ func (c *bitmapChunk) at(i int) (position int, ok bool) {
 			i -= n
 			continue
 		}
-		for range i {
-			word &= word - 1
-		}
-		return k*wordBits + bits.TrailingZeros64(word), true
+		return k*wordBits + nthBit(word, i), true
 	}
 	return 0, false
+}
+
+// nthBit returns the position of the i-th bit of a word that is set. The word has more than i of them.
+func nthBit(word uint64, i int) (position int) {
+	for width := wordBits / 2; width > 0; width /= 2 {
+		if n := bits.OnesCount64(word & (1<<width - 1)); i >= n {
+			i -= n
+			word >>= width
+			position += width
+		}
+	}
+	return position
 }
 
 // all iterates over the slots whose bits are set, in ascending order.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -34,7 +35,7 @@ type Fleet struct {
 
 	partial  atomic.Bool // nodes of the store may be missing
 	division atomic.Pointer[division]
-	divideMu sync.Mutex // held while another division is made; taken before mu
+	divideMu lockwait.Mutex[lockwait.FleetDividing] // held while another division is made; taken before mu
 
 	mu          writersMutex         // held by writers
 	marksUnread map[core.NodeID]bool // nodes whose marks were not read yet

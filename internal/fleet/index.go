@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"iter"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -49,13 +50,9 @@ func MemberOf(n *Node) Member {
 	return Member{Node: n, Epoch: declared.Epoch, Revision: declared.Revision}
 }
 
-// Prefetch loads the data that a selection reads into the cache without waiting for it.
+// Prefetch loads what the store has of the node into the cache without waiting for it.
 func (m *Member) Prefetch() {
-	if m.Node == nil {
-		return
-	}
-	m.summary.Load()
-	if m.handle != nil {
+	if m.Node != nil && m.handle != nil {
 		m.handle.Prefetch()
 	}
 }
@@ -63,14 +60,33 @@ func (m *Member) Prefetch() {
 // Len returns the number of members.
 func (x *Index) Len() int { return x.members.len() }
 
-// At returns the i-th member. Its Node is nil if there are fewer, or if the node has just left the index.
-func (x *Index) At(i int) Member {
-	slot, ok := x.members.at(i)
-	if !ok {
-		return Member{}
+// NoSlot is the slot of no node.
+const NoSlot = math.MaxUint32
+
+// SlotOf returns the slot of the i-th member; NoSlot if there are fewer.
+func (x *Index) SlotOf(i int) uint32 {
+	if slot, ok := x.members.at(i); ok {
+		return slot
 	}
-	return x.member(slot)
+	return NoSlot
 }
+
+// Slots returns the number of slots of which the members have some. A slot is the number of a node in its pool.
+func (x *Index) Slots() int { return min(x.members.slots(), x.table.used()) }
+
+// Has reports whether the node of a slot is a member.
+func (x *Index) Has(slot uint32) bool { return x.members.has(slot) }
+
+// Prefetch loads the node of a slot into the cache without waiting for it.
+func (x *Index) Prefetch(slot uint32) {
+	if n := x.table.at(slot); n != nil {
+		n.summary.Load()
+		n.epoch.Load()
+	}
+}
+
+// AtSlot returns the member with a slot. Its Node is nil if the node of the slot is no member.
+func (x *Index) AtSlot(slot uint32) Member { return x.member(slot) }
 
 // All iterates over the members, in no order.
 func (x *Index) All() iter.Seq[Member] {

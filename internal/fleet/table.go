@@ -5,8 +5,8 @@ import "sync/atomic"
 // table gives each node of a pool a slot, by which bitmaps name it. It is read without a lock. A slot of a node that is gone is used again.
 type table struct {
 	chunks atomic.Pointer[[]*tableChunk]
-	next   uint32   // the first slot that was never used; writers only, as the next
-	free   []uint32 // slots that were used
+	next   atomic.Uint32 // the first slot that was never used
+	free   []uint32      // slots that were used; writers only
 }
 
 type tableChunk [chunkSlots]atomic.Pointer[Node]
@@ -22,11 +22,11 @@ func (t *table) at(slot uint32) *Node {
 
 // add gives a node a slot.
 func (t *table) add(n *Node) uint32 {
-	slot := t.next
+	slot := t.next.Load()
 	if last := len(t.free) - 1; last >= 0 {
 		slot, t.free = t.free[last], t.free[:last]
 	} else {
-		t.next++
+		defer t.next.Store(slot + 1)
 	}
 	var chunks []*tableChunk
 	if loaded := t.chunks.Load(); loaded != nil {
@@ -46,5 +46,8 @@ func (t *table) remove(slot uint32) {
 	t.free = append(t.free, slot)
 }
 
+// used returns how many slots have been used.
+func (t *table) used() int { return int(t.next.Load()) }
+
 // len returns the number of chunks that have been used.
-func (t *table) len() int { return int(t.next+chunkSlots-1) / chunkSlots }
+func (t *table) len() int { return (t.used() + chunkSlots - 1) / chunkSlots }

@@ -16,7 +16,7 @@ func Names() []string {
 var all = []Name{
 	MemstoreNode{}, MemstoreNodes{}, MemstoreJobs{}, MemstoreWatchers{}, MemstoreWatcher{},
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
-	MemstoreStats{}, MemstoreLastNodes{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
+	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
 	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, RedisPermits{}, RedisAbandoned{},
@@ -98,6 +98,18 @@ type MemstoreLastNodes struct{}
 
 // LockName implements Name.
 func (MemstoreLastNodes) LockName() string { return "memstore_last_nodes" }
+
+// MemstoreSettings names a lock of docs/locks.md.
+type MemstoreSettings struct{}
+
+// LockName implements Name.
+func (MemstoreSettings) LockName() string { return "memstore_settings" }
+
+// FleetDividing names a lock of docs/locks.md.
+type FleetDividing struct{}
+
+// LockName implements Name.
+func (FleetDividing) LockName() string { return "fleet_dividing" }
 
 // FleetBuilding names a lock of docs/locks.md.
 type FleetBuilding struct{}

@@ -77,7 +77,7 @@ func poolOf(nodes int) *poolFixture {
 func nodeID(i int) core.NodeID { return core.NodeID(fmt.Sprintf("n%05d", i)) }
 
 // node returns the node that was added i-th.
-func (f *poolFixture) node(i int) *fleet.Node { return f.pool.At(i).Node }
+func (f *poolFixture) node(i int) *fleet.Node { return f.pool.AtSlot(f.pool.SlotOf(i)).Node }
 
 // query returns the query of a job without requirements, as of now.
 func (f *poolFixture) query(changes ...func(*pick.Query)) pick.Query {

@@ -16,8 +16,10 @@ type Selection struct {
 	query   Query
 	index   *fleet.Index
 	size    int // of the index at the start
+	slots   int // in which the members are looked for by chance; 0: they are chosen by their number
 	sampled int
-	swaps   []swap
+	swaps   []swap       // without slots
+	taken   []uint32     // with slots: those that were drawn
 	second  fleet.Member // passed the filters, not yet returned
 	drawn   []core.Candidate
 }
@@ -29,13 +31,26 @@ type swap struct{ position, index int }
 func (p *Picker) Select(q Query, index *fleet.Index) *Selection {
 	s := p.selections.Get().(*Selection)
 	s.query, s.index, s.size = q, index, index.Len()
+	if slots := index.Slots(); p.policy.Shuffle && s.size >= sparseSample*p.policy.SampleK && s.size*sparseIndex >= slots {
+		s.slots = slots
+	}
 	return s
 }
 
+const (
+	// sparseIndex is from how many slots for each member the members of an index are chosen by their number. In a denser index it is faster
+	// to draw slots until one is that of a member.
+	sparseIndex = 16
+	// sparseSample is for how many times as many members as are sampled slots are drawn: with fewer, a slot would often be drawn again.
+	sparseSample = 2
+	// maxDraws bounds how many slots are drawn for one member: fewer than one of 10^14 finds none, unless the members have left.
+	maxDraws = 512
+)
+
 // End returns the selection to the pool of selections; it must not be used afterwards.
 func (s *Selection) End() {
-	s.swaps = s.swaps[:0]
-	s.sampled, s.index, s.size, s.query = 0, nil, 0, Query{}
+	s.swaps, s.taken = s.swaps[:0], s.taken[:0]
+	s.sampled, s.index, s.size, s.slots, s.query = 0, nil, 0, 0, Query{}
 	s.second = fleet.Member{}
 	clear(s.drawn) // the ids of nodes may be gone
 	s.drawn = s.drawn[:0]
@@ -61,7 +76,10 @@ func (s *Selection) Next() fleet.Member {
 		return first
 	}
 	// Both are sampled and fetched before either is filtered, so that the waits for memory overlap.
-	a, b := s.sampleMember(), s.sampleMember()
+	slotA, slotB := s.sampleSlot(), s.sampleSlot()
+	s.index.Prefetch(slotA)
+	s.index.Prefetch(slotB)
+	a, b := s.index.AtSlot(slotA), s.index.AtSlot(slotB)
 	a.Prefetch()
 	b.Prefetch()
 	first, second := s.filter(a), s.filter(b)
@@ -129,17 +147,44 @@ func (s *Selection) samplePassing() fleet.Member {
 	return fleet.Member{}
 }
 
-// sampleMember returns one more member at random; its Node is nil when SampleK were sampled. A member that has left the index meanwhile
-// counts as sampled.
+// sampleMember returns one more member at random; its Node is nil when SampleK were sampled.
 func (s *Selection) sampleMember() fleet.Member {
-	for s.sampled < min(s.size, s.picker.policy.SampleK) {
-		m := s.index.At(s.shuffledIndex(s.sampled))
-		s.sampled++
-		if m.Node != nil {
+	for {
+		slot := s.sampleSlot()
+		if slot == fleet.NoSlot {
+			return fleet.Member{}
+		}
+		if m := s.index.AtSlot(slot); m.Node != nil {
 			return m
 		}
 	}
-	return fleet.Member{}
+}
+
+// sampleSlot returns the slot of one more member at random, each with the same probability; NoSlot when SampleK were sampled. A member that
+// has left the index meanwhile counts as sampled.
+func (s *Selection) sampleSlot() uint32 {
+	for s.sampled < min(s.size, s.picker.policy.SampleK) {
+		s.sampled++
+		if slot := s.draw(); slot != fleet.NoSlot {
+			return slot
+		}
+	}
+	return fleet.NoSlot
+}
+
+// draw returns the slot of a member that was not drawn yet; NoSlot if it finds none.
+func (s *Selection) draw() uint32 {
+	if s.slots == 0 {
+		return s.index.SlotOf(s.shuffledIndex(s.sampled - 1))
+	}
+	for range maxDraws {
+		slot := uint32(s.picker.intN(s.slots))
+		if s.index.Has(slot) && !slices.Contains(s.taken, slot) {
+			s.taken = append(s.taken, slot)
+			return slot
+		}
+	}
+	return fleet.NoSlot
 }
 
 // shuffledIndex returns the index of the member at position i of a shuffle of all members. It is called with 0, 1, 2, … in

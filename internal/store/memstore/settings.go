@@ -3,14 +3,14 @@ package memstore
 import (
 	"context"
 	"slices"
-	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // settings holds the settings by name.
 type settings struct {
-	mu     sync.Mutex
+	mu     lockwait.Mutex[lockwait.MemstoreSettings]
 	byName map[string]*setting
 }
 
