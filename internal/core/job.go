@@ -33,6 +33,8 @@ type Spec struct {
 	Utterance   Utterance
 	// LastNode is the node of the session's last job, which this one avoids; empty: none. It is not part of the request.
 	LastNode NodeID
+	// Pool is the capability pool of the job. It is not part of the request: the first placement decides it.
+	Pool JobPool
 }
 
 // Utterance is the place of a job in its session. A job of an HTTP dispatch has none.

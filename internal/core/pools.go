@@ -79,7 +79,7 @@ func (p *Pools) Validate() error {
 		d := &p.Defined[i]
 		switch {
 		case !ValidID(string(d.ID)):
-			refuse("pool %q: its pool_id must be 1 to %d letters, digits, dots, underscores, colons or hyphens", wire.Quote(string(d.ID)), MaxIDLen)
+			refuse("pool %q: its pool_id must be 1 to %d characters out of A-Z a-z 0-9 . _ : -", wire.Quote(string(d.ID)), MaxIDLen)
 		case known[d.ID]:
 			refuse("pool %s is defined twice", d.ID)
 		case len(d.RequiredServices) > MaxPoolServices:

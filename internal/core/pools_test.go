@@ -119,7 +119,7 @@ func TestValidatePools(t *testing.T) {
 	for want, p := range map[string]*Pools{
 		"":                        {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"asr@>=2"}}}, Overrides: map[TenantID]PoolID{"t": "a"}, Scope: ScopeAll},
 		"pool a is defined twice": {Defined: []PoolDefinition{{ID: "a"}, {ID: "a"}}},
-		`pool "b c": its pool_id must be 1 to 128 letters, digits, dots, underscores, colons or hyphens`:                         {Defined: []PoolDefinition{{ID: "b c"}}},
+		`pool "b c": its pool_id must be 1 to 128 characters out of A-Z a-z 0-9 . _ : -`:                                         {Defined: []PoolDefinition{{ID: "b c"}}},
 		`the tenant t is bound to the pool "b", which does not exist`:                                                            {Buckets: 3, Overrides: map[TenantID]PoolID{"t": "b"}},
 		`"some" is not a scope: use core_only or all_required`:                                                                   {Scope: "some"},
 		`pool a: required_services: "@2" has no id: write an id, or an id and its versions, such as asr-large@2.1 or nmt@>=3,<4`: {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"@2"}}}},

@@ -19,6 +19,7 @@ const (
 	ReasonFeatureMissing Reason = "FEATURE_MISSING"
 	ReasonTenant         Reason = "OTHER_TENANT"
 	ReasonRegion         Reason = "OTHER_REGION"
+	ReasonPool           Reason = "OTHER_POOL"
 
 	ReasonNotReady         Reason = "HEALTH_NOT_READY"
 	ReasonDrained          Reason = "DRAINED"
@@ -67,7 +68,7 @@ const (
 func (r Reason) Incapable() bool {
 	switch r {
 	case ReasonSemanticLang, ReasonASRLang, ReasonNMTPair, ReasonTTSLang, ReasonModelMissing,
-		ReasonServiceMissing, ReasonFeatureMissing, ReasonTenant, ReasonRegion:
+		ReasonServiceMissing, ReasonFeatureMissing, ReasonTenant, ReasonRegion, ReasonPool:
 		return true
 	}
 	return false

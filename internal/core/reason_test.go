@@ -32,6 +32,7 @@ var wantReasons = map[Reason]traits{
 	"FEATURE_MISSING":           incapable,
 	"OTHER_TENANT":              incapable,
 	"OTHER_REGION":              incapable,
+	"OTHER_POOL":                incapable,
 
 	"HEALTH_NOT_READY":           plain,
 	"DISCONNECTED":               plain,

@@ -35,6 +35,8 @@ type recordBody struct {
 	Options     core.Options            `json:"o"`
 	Utterance   *recordUtterance        `json:"u,omitempty"`
 	LastNode    core.NodeID             `json:"l,omitempty"`
+	Pool        core.PoolID             `json:"b,omitempty"`
+	PoolBound   bool                    `json:"B,omitempty"`
 	Fingerprint string                  `json:"p"`
 	Detail      string                  `json:"d,omitempty"`
 	Result      json.RawMessage         `json:"z,omitempty"`
@@ -166,6 +168,12 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	if j.LastNode != "" {
 		b = append(append(append(b, `,"l":"`...), j.LastNode...), '"')
 	}
+	if j.Pool.ID != "" {
+		b = append(append(append(b, `,"b":"`...), j.Pool.ID...), '"')
+		if j.Pool.Bound {
+			b = append(b, `,"B":true`...)
+		}
+	}
 	b = append(append(append(b, `,"p":"`...), j.Fingerprint...), '"')
 	if j.Detail != "" {
 		b = appendText(append(b, `,"d":`...), j.Detail)
@@ -210,6 +218,7 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	job.Spec = core.Spec{
 		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
 		AudioRef: b.AudioRef, Options: b.Options, LastNode: b.LastNode,
+		Pool: core.JobPool{ID: b.Pool, Bound: b.PoolBound},
 	}
 	if u := b.Utterance; u != nil {
 		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS, SegmentationMS: u.SegmentMS}
