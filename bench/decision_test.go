@@ -17,7 +17,7 @@ import (
 
 var decisionFleets = []int{100, 10_000, 100_000}
 
-// BenchmarkDecision is one decision: draw candidates from the pool, reserve a slot of the better one in the memory store,
+// BenchmarkDecision is one decision: draw candidates from the nodes of a direction, reserve a slot of the better one in the memory store,
 // and release it.
 func BenchmarkDecision(b *testing.B) {
 	for _, nodes := range decisionFleets {

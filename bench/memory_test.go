@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// memoryBaseline is a fleet reduced to the memory that a decision must read: two entries of the pool's list and, for each,
+// memoryBaseline is a fleet reduced to the memory that a decision must read: two entries of the direction's list and, for each,
 // the node in the fleet view and in the store. Reading it is a cost that no decision can avoid.
 type memoryBaseline struct {
-	entries []poolEntry
+	entries []indexEntry
 	view    [][128]byte
 	store   [][192]byte
 	sum     uint32
 }
 
-// poolEntry has the size of a pool's member.
-type poolEntry struct {
+// indexEntry has the size of a member of the direction's list.
+type indexEntry struct {
 	node uint32
 	_    [28]byte
 }
 
 func newMemoryBaseline(nodes int) *memoryBaseline {
-	m := &memoryBaseline{entries: make([]poolEntry, nodes), view: make([][128]byte, nodes), store: make([][192]byte, nodes)}
+	m := &memoryBaseline{entries: make([]indexEntry, nodes), view: make([][128]byte, nodes), store: make([][192]byte, nodes)}
 	for i, node := range rand.Perm(nodes) {
 		m.entries[i].node = uint32(node)
 	}

@@ -173,8 +173,8 @@ type NodeList struct {
 	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
 }
 
-// Pool is the capacity for one direction.
-type Pool struct {
+// Direction is one direction with its nodes and slots.
+type Direction struct {
 	SrcLang  string `json:"src_lang"`
 	TgtLang  string `json:"tgt_lang"`
 	Nodes    int    `json:"nodes" doc:"Nodes that serve the direction, whatever their health."`
@@ -183,9 +183,9 @@ type Pool struct {
 	InFlight int    `json:"in_flight" doc:"Slots of the ready nodes that are taken, by jobs of any direction."`
 }
 
-// PoolList is the answer of GET /v1/pools.
-type PoolList struct {
-	Pools      []Pool `json:"pools"`
-	Truncated  bool   `json:"truncated" doc:"There are further directions."`
-	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
+// DirectionList is the answer of GET /v1/directions.
+type DirectionList struct {
+	Directions []Direction `json:"directions"`
+	Truncated  bool        `json:"truncated" doc:"There are further directions."`
+	NextCursor string      `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
 }

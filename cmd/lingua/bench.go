@@ -145,7 +145,7 @@ func (c *benchCmd) config() (loadtest.Config, error) {
 	}
 	switch {
 	case len(cfg.Pairs) == 0 && c.Nodes == 0:
-		return cfg, errors.New("--langs: is required with --nodes 0; lingua pools lists the directions of the fleet")
+		return cfg, errors.New("--langs: is required with --nodes 0; lingua directions lists those of the fleet")
 	case len(cfg.Pairs) == 0:
 		cfg.Pairs = []loadtest.Pair{loadtest.PrivatePair}
 	}

@@ -24,7 +24,7 @@ func TestQueryCommands(t *testing.T) {
 	lingua := func(args ...string) result { return runCommand(t, append(args, "--server", s.url)...) }
 
 	// Empty lists print a sentence.
-	for _, c := range [][2]string{{"nodes", "no nodes are registered\n"}, {"jobs", "no job matches\n"}, {"pools", "no registered node serves a matching direction\n"}, {"dlq list", "there are no dead letters\n"}} {
+	for _, c := range [][2]string{{"nodes", "no nodes are registered\n"}, {"jobs", "no job matches\n"}, {"directions", "no registered node serves a matching direction\n"}, {"dlq list", "there are no dead letters\n"}} {
 		if got := lingua(strings.Fields(c[0])...); got.code != exitOK || got.out != c[1] {
 			t.Errorf("lingua %s: exit %d, want %q, got %q %s", c[0], got.code, c[1], got.out, got.err)
 		}
@@ -43,7 +43,7 @@ func TestQueryCommands(t *testing.T) {
 	for line, want := range map[string][]string{
 		"nodes":                       {"NODE HEALTH RESERVED RUNNING FOREIGN MAX LANGUAGES INSTANCE LAST SEEN", "n1 ready 0 1 0 2 en zh – now", "n2 ready 0 0 0 3 en zh – now"},
 		"nodes n2":                    {"NODE HEALTH RESERVED RUNNING FOREIGN MAX LANGUAGES INSTANCE LAST SEEN", "n2 ready 0 0 0 3 en zh – now"},
-		"pools":                       {"DIRECTION NODES READY SLOTS IN FLIGHT", "en→zh 2 2 5 1", "zh→en 2 2 5 1"},
+		"directions":                  {"DIRECTION NODES READY SLOTS IN FLIGHT", "en→zh 2 2 5 1", "zh→en 2 2 5 1"},
 		"jobs":                        {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", running + " ACKED en→zh n1 1 talk now", done + " DONE en→zh n1 1 talk now"},
 		"jobs --state done":           {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", done + " DONE en→zh n1 1 talk now"},
 		"jobs --limit 1":              {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", running + " ACKED en→zh n1 1 talk now", "(there are more: --all, or a larger --limit)"},
@@ -51,7 +51,7 @@ func TestQueryCommands(t *testing.T) {
 		"jobs --all --node n2":        {"no job matches"},
 		"nodes --state silent":        {"no registered node matches"},
 		"nodes --language ko --all":   {"no registered node matches"},
-		"pools --node unknown":        {"no registered node serves a matching direction"},
+		"directions --node unknown":   {"no registered node serves a matching direction"},
 		"jobs --node n2":              {"no job matches"},
 		"jobs --session other":        {"no job matches"},
 		"jobs --reason node_lost":     {"no job matches"},
@@ -83,7 +83,7 @@ func TestQueryCommands(t *testing.T) {
 	}
 
 	for line, into := range map[string]any{
-		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.JobDetail), "pools": new(wire.PoolList), "metrics": new(wire.Metrics),
+		"nodes": new(wire.NodeList), "nodes n1": new(wire.Node), "jobs": new(wire.JobList), "jobs " + done: new(wire.JobDetail), "directions": new(wire.DirectionList), "metrics": new(wire.Metrics),
 		"explain --from en --to zh": new(wire.ExplainResponse), "drain n2": new(wire.Node), "resume n2": new(wire.Node),
 		"instances": new(wire.InstanceList), "dlq list": new(wire.DeadLetterList), "dlq purge --all": new(wire.DeadLettersResponse),
 	} {

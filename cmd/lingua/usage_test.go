@@ -9,7 +9,7 @@ import (
 
 // apiCommands are the commands that call the API, with their required arguments.
 var apiCommands = map[string][]string{
-	"nodes": nil, "jobs": nil, "pools": nil, "explain": {"--from", "en", "--to", "zh"}, "drain": {"n1"}, "resume": {"n1"}, "metrics": nil,
+	"nodes": nil, "jobs": nil, "directions": nil, "explain": {"--from", "en", "--to", "zh"}, "drain": {"n1"}, "resume": {"n1"}, "metrics": nil,
 }
 
 // TestHelp checks the help of the program and of each command.
@@ -28,7 +28,7 @@ func TestHelp(t *testing.T) {
 		"nodes list":       "LINGUA_URL",
 		"nodes remove":     "<id>",
 		"jobs":             "--state",
-		"pools":            "--json",
+		"directions":       "--json",
 		"metrics":          "--json",
 		"explain":          "--from",
 		"drain":            "<id>",
@@ -64,7 +64,7 @@ func TestInvalidUsage(t *testing.T) {
 		"jobs --limit many":                 {"--limit", "Try: lingua jobs --help\n"},
 		"jobs --limit 0":                    {"--limit", "must be 1 or more", "Try: lingua jobs --help\n"},
 		"nodes --limit 0":                   {"--limit", "must be 1 or more", "Try: lingua nodes list --help\n"},
-		"pools --limit -1":                  {"--limit", "Try: lingua pools --help\n"},
+		"directions --limit -1":             {"--limit", "Try: lingua directions --help\n"},
 		"jobs --state lost":                 {"--state", "LOST", "DISPATCHED, ACKED, RETRYING, DONE, FAILED, CANCELLED", "Try: lingua jobs --help\n"},
 		"explain":                           {"--from", "--to", "Try: lingua explain --help\n"},
 		"drain":                             {"<id>", "Try: lingua drain --help\n"},
@@ -99,7 +99,7 @@ func TestInvalidUsage(t *testing.T) {
 		"bench --duration 0s":               {"--duration", "100ms", "Try: lingua bench --help\n"},
 		"bench --timeout 1h":                {"--timeout", "10m", "Try: lingua bench --help\n"},
 		"bench --slots 0":                   {"--slots", "Try: lingua bench --help\n"},
-		"bench --nodes 0":                   {"--langs: is required with --nodes 0", "lingua pools", "Try: lingua bench --help\n"},
+		"bench --nodes 0":                   {"--langs: is required with --nodes 0", "lingua directions", "Try: lingua bench --help\n"},
 		"bench --langs en":                  {"--langs", "en-zh", "Try: lingua bench --help\n"},
 		"bench --langs en-zh-TW":            {"--langs", "en-US:zh-TW", "Try: lingua bench --help\n"},
 		"bench --max-errors many":           {"--max-errors", "0.1%", "Try: lingua bench --help\n"},

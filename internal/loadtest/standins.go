@@ -151,17 +151,17 @@ func (n *standIns) awaitReady(ctx context.Context) error {
 // readyNodes returns how many nodes an instance could give jobs of a direction to.
 func readyNodes(ctx context.Context, api *sim.API, pair Pair) (int, error) {
 	for cursor := ""; ; {
-		var list wire.PoolList
+		var list wire.DirectionList
 		q := url.Values{"language": {pair.Src}}
 		if cursor != "" {
 			q.Set("cursor", cursor)
 		}
-		if err := api.Get(ctx, "/v1/pools?"+q.Encode(), &list); err != nil {
+		if err := api.Get(ctx, "/v1/directions?"+q.Encode(), &list); err != nil {
 			return 0, requestFailed(ctx, api, err)
 		}
-		for _, p := range list.Pools {
-			if p.SrcLang == pair.Src && p.TgtLang == pair.Tgt {
-				return p.Ready, nil
+		for _, d := range list.Directions {
+			if d.SrcLang == pair.Src && d.TgtLang == pair.Tgt {
+				return d.Ready, nil
 			}
 		}
 		if cursor = list.NextCursor; cursor == "" {

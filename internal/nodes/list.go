@@ -109,8 +109,8 @@ func (r *Registry) mayMatch(f *Filter, id core.NodeID) bool {
 	return n == nil || f.matches(n.Declared())
 }
 
-// Pool says how well one direction is served.
-type Pool struct {
+// DirectionCapacity says how well one direction is served.
+type DirectionCapacity struct {
 	core.Direction
 	Nodes, Ready, Capacity, InFlight int
 }
@@ -118,78 +118,78 @@ type Pool struct {
 // maxNodeDirections bounds how many directions of one node are counted.
 const maxNodeDirections = 2_000
 
-// PoolFilter selects directions, and the nodes that count for them. Zero fields select all.
-type PoolFilter struct {
+// DirectionFilter selects directions, and the nodes that count for them. Zero fields select all.
+type DirectionFilter struct {
 	Lang   core.Lang      // source or target
 	Region string         // only nodes of this region
 	Node   core.NodeID    // only this node
 	Tenant *core.TenantID // only nodes of this tenant
 }
 
-// ListPools lists the directions that nodes declare and how well each is served, ordered by direction, after a given one, and
+// ListDirections lists the directions that nodes declare and how well each is served, ordered by direction, after a given one, and
 // reports whether there are more. It is computed from this instance's fleet; only the occupancy of the nodes that serve the
 // page's directions is read from the store.
-func (r *Registry) ListPools(ctx context.Context, f PoolFilter, after core.Direction, limit int) (pools []Pool, more bool, err error) {
-	page := poolPage{after: after, limit: limit + 1, pools: make(map[core.Direction]*Pool)}
+func (r *Registry) ListDirections(ctx context.Context, f DirectionFilter, after core.Direction, limit int) (list []DirectionCapacity, more bool, err error) {
+	page := directionPage{after: after, limit: limit + 1, directions: make(map[core.Direction]*DirectionCapacity)}
 	for n := range r.fleet.All() {
 		declared := n.Declared()
 		for _, d := range f.directions(declared) {
-			p := page.pool(d)
-			if p == nil {
+			c := page.entry(d)
+			if c == nil {
 				continue
 			}
-			p.Nodes++
+			c.Nodes++
 			if r.isGrantable(n) {
-				p.Ready++
-				p.Capacity += declared.Slots()
+				c.Ready++
+				c.Capacity += declared.Slots()
 			}
 		}
 	}
 	page.truncate()
-	for _, p := range page.pools {
-		pools = append(pools, *p)
+	for _, c := range page.directions {
+		list = append(list, *c)
 	}
-	slices.SortFunc(pools, func(a, b Pool) int { return compareDirections(a.Direction, b.Direction) })
-	if more = len(pools) > limit; more {
-		pools = pools[:limit]
+	slices.SortFunc(list, func(a, b DirectionCapacity) int { return compareDirections(a.Direction, b.Direction) })
+	if more = len(list) > limit; more {
+		list = list[:limit]
 	}
-	return pools, more, r.countInFlight(ctx, f, pools)
+	return list, more, r.countInFlight(ctx, f, list)
 }
 
-// poolPage collects the first directions after a given one in bounded memory: clients and nodes choose how many directions
+// directionPage collects the first directions after a given one in bounded memory: clients and nodes choose how many directions
 // there are.
-type poolPage struct {
-	after core.Direction
-	limit int
-	pools map[core.Direction]*Pool
-	last  *core.Direction // later directions were dropped; nil: none was dropped yet
+type directionPage struct {
+	after      core.Direction
+	limit      int
+	directions map[core.Direction]*DirectionCapacity
+	last       *core.Direction // later directions were dropped; nil: none was dropped yet
 }
 
-// pool returns the pool of a direction; nil if it is not on the page.
-func (p *poolPage) pool(d core.Direction) *Pool {
+// entry returns the entry of a direction; nil if it is not on the page.
+func (p *directionPage) entry(d core.Direction) *DirectionCapacity {
 	if compareDirections(d, p.after) <= 0 || p.last != nil && compareDirections(d, *p.last) > 0 {
 		return nil
 	}
-	pool := p.pools[d]
-	if pool == nil {
-		if len(p.pools) >= 2*p.limit {
+	entry := p.directions[d]
+	if entry == nil {
+		if len(p.directions) >= 2*p.limit {
 			p.truncate()
-			return p.pool(d)
+			return p.entry(d)
 		}
-		pool = &Pool{Direction: d}
-		p.pools[d] = pool
+		entry = &DirectionCapacity{Direction: d}
+		p.directions[d] = entry
 	}
-	return pool
+	return entry
 }
 
 // truncate drops all directions beyond the limit.
-func (p *poolPage) truncate() {
-	if len(p.pools) <= p.limit {
+func (p *directionPage) truncate() {
+	if len(p.directions) <= p.limit {
 		return
 	}
-	all := slices.SortedFunc(maps.Keys(p.pools), compareDirections)
+	all := slices.SortedFunc(maps.Keys(p.directions), compareDirections)
 	for _, d := range all[p.limit:] {
-		delete(p.pools, d)
+		delete(p.directions, d)
 	}
 	p.last = &all[p.limit-1]
 }
@@ -205,7 +205,7 @@ func (r *Registry) isGrantable(n *fleet.Node) bool {
 }
 
 // directions returns the selected directions of a node.
-func (f *PoolFilter) directions(n *core.Node) []core.Direction {
+func (f *DirectionFilter) directions(n *core.Node) []core.Direction {
 	if f.Region != "" && f.Region != n.Region || f.Node != "" && f.Node != n.ID || f.Tenant != nil && *f.Tenant != n.Tenant {
 		return nil
 	}
@@ -216,23 +216,23 @@ func (f *PoolFilter) directions(n *core.Node) []core.Direction {
 	return slices.DeleteFunc(all, func(d core.Direction) bool { return d.Src != f.Lang && d.Tgt != f.Lang })
 }
 
-// countInFlight adds the in-flight jobs of the nodes to the pools that they serve.
-func (r *Registry) countInFlight(ctx context.Context, f PoolFilter, pools []Pool) error {
-	listed := make(map[core.Direction]*Pool, len(pools))
-	for i := range pools {
-		listed[pools[i].Direction] = &pools[i]
+// countInFlight adds the in-flight jobs of the nodes to the directions that they serve.
+func (r *Registry) countInFlight(ctx context.Context, f DirectionFilter, list []DirectionCapacity) error {
+	listed := make(map[core.Direction]*DirectionCapacity, len(list))
+	for i := range list {
+		listed[list[i].Direction] = &list[i]
 	}
 	var ids []core.NodeID
-	var served [][]*Pool // by the node of the same index
+	var served [][]*DirectionCapacity // by the node of the same index
 	for n := range r.fleet.All() {
 		declared := n.Declared()
 		if !r.isGrantable(n) {
 			continue
 		}
-		var serves []*Pool
+		var serves []*DirectionCapacity
 		for _, d := range f.directions(declared) {
-			if p := listed[d]; p != nil {
-				serves = append(serves, p)
+			if c := listed[d]; c != nil {
+				serves = append(serves, c)
 			}
 		}
 		if len(serves) > 0 {
@@ -241,11 +241,11 @@ func (r *Registry) countInFlight(ctx context.Context, f PoolFilter, pools []Pool
 	}
 	occupancy := make([]store.Occupancy, len(ids))
 	if err := r.store.Probe(ctx, ids, occupancy); err != nil {
-		return r.storeError(ctx, "pools", err)
+		return r.storeError(ctx, "directions", err)
 	}
 	for i, serves := range served {
-		for _, p := range serves {
-			p.InFlight += occupancy[i].InFlight()
+		for _, c := range serves {
+			c.InFlight += occupancy[i].InFlight()
 		}
 	}
 	return nil

@@ -109,7 +109,7 @@ func TestNodeIsFoundOrUnknown(t *testing.T) {
 	})
 }
 
-func TestListPools(t *testing.T) {
+func TestListDirections(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		eu := "eu"
 		h.add("a", 2)
@@ -124,29 +124,29 @@ func TestListPools(t *testing.T) {
 		h.add("limited", 7)
 		h.admit("limited", 1)
 		h.reserve("b", "job-1", "job-2")
-		pool := func(src, tgt core.Lang, nodesN, ready, capacity, inFlight int) nodes.Pool {
-			return nodes.Pool{Direction: core.Direction{Src: src, Tgt: tgt}, Nodes: nodesN, Ready: ready, Capacity: capacity, InFlight: inFlight}
+		capacity := func(src, tgt core.Lang, nodesN, ready, slots, inFlight int) nodes.DirectionCapacity {
+			return nodes.DirectionCapacity{Direction: core.Direction{Src: src, Tgt: tgt}, Nodes: nodesN, Ready: ready, Capacity: slots, InFlight: inFlight}
 		}
-		deFr, frDe := pool("de", "fr", 1, 1, 4, 0), pool("fr", "de", 1, 1, 4, 0)
-		enZh, zhEn := pool("en", "zh", 5, 3, 6, 2), pool("zh", "en", 5, 3, 6, 2)
+		deFr, frDe := capacity("de", "fr", 1, 1, 4, 0), capacity("fr", "de", 1, 1, 4, 0)
+		enZh, zhEn := capacity("en", "zh", 5, 3, 6, 2), capacity("zh", "en", 5, 3, 6, 2)
 		for name, c := range map[string]struct {
-			filter nodes.PoolFilter
+			filter nodes.DirectionFilter
 			after  core.Direction
 			limit  int
-			want   []nodes.Pool
+			want   []nodes.DirectionCapacity
 			more   bool
 		}{
-			"all":        {limit: 10, want: []nodes.Pool{deFr, enZh, frDe, zhEn}},
-			"exactly":    {limit: 4, want: []nodes.Pool{deFr, enZh, frDe, zhEn}},
-			"first page": {limit: 1, want: []nodes.Pool{deFr}, more: true},
-			"next page":  {after: deFr.Direction, limit: 2, want: []nodes.Pool{enZh, frDe}, more: true},
-			"last page":  {after: frDe.Direction, limit: 2, want: []nodes.Pool{zhEn}},
-			"language":   {filter: nodes.PoolFilter{Lang: "fr"}, limit: 10, want: []nodes.Pool{deFr, frDe}},
-			"region":     {filter: nodes.PoolFilter{Region: "eu"}, limit: 10, want: []nodes.Pool{pool("en", "zh", 1, 1, 3, 2), pool("zh", "en", 1, 1, 3, 2)}},
-			"node":       {filter: nodes.PoolFilter{Node: "a"}, limit: 10, want: []nodes.Pool{pool("en", "zh", 1, 1, 2, 0), pool("zh", "en", 1, 1, 2, 0)}},
-			"none":       {filter: nodes.PoolFilter{Lang: "ja"}, limit: 10},
+			"all":        {limit: 10, want: []nodes.DirectionCapacity{deFr, enZh, frDe, zhEn}},
+			"exactly":    {limit: 4, want: []nodes.DirectionCapacity{deFr, enZh, frDe, zhEn}},
+			"first page": {limit: 1, want: []nodes.DirectionCapacity{deFr}, more: true},
+			"next page":  {after: deFr.Direction, limit: 2, want: []nodes.DirectionCapacity{enZh, frDe}, more: true},
+			"last page":  {after: frDe.Direction, limit: 2, want: []nodes.DirectionCapacity{zhEn}},
+			"language":   {filter: nodes.DirectionFilter{Lang: "fr"}, limit: 10, want: []nodes.DirectionCapacity{deFr, frDe}},
+			"region":     {filter: nodes.DirectionFilter{Region: "eu"}, limit: 10, want: []nodes.DirectionCapacity{capacity("en", "zh", 1, 1, 3, 2), capacity("zh", "en", 1, 1, 3, 2)}},
+			"node":       {filter: nodes.DirectionFilter{Node: "a"}, limit: 10, want: []nodes.DirectionCapacity{capacity("en", "zh", 1, 1, 2, 0), capacity("zh", "en", 1, 1, 2, 0)}},
+			"none":       {filter: nodes.DirectionFilter{Lang: "ja"}, limit: 10},
 		} {
-			got, more, err := h.registry.ListPools(t.Context(), c.filter, c.after, c.limit)
+			got, more, err := h.registry.ListDirections(t.Context(), c.filter, c.after, c.limit)
 			if err != nil || more != c.more {
 				t.Errorf("%s: more %v, %v; want %v", name, more, err, c.more)
 			}
@@ -158,7 +158,7 @@ func TestListPools(t *testing.T) {
 }
 
 // The pages of many directions together are all directions, once, whatever the limit.
-func TestListPoolsInPages(t *testing.T) {
+func TestListDirectionsInPages(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		langs := core.LangSet{"de", "en", "es", "fr", "it", "ja", "ko", "pt", "ru", "zh"}
 		for i := range langs {
@@ -167,14 +167,14 @@ func TestListPoolsInPages(t *testing.T) {
 		for _, limit := range []int{1, 7, 89, 90, 1000} {
 			seen, after := map[core.Direction]int{}, core.Direction{}
 			for more := true; more; {
-				var page []nodes.Pool
+				var page []nodes.DirectionCapacity
 				var err error
-				if page, more, err = h.registry.ListPools(t.Context(), nodes.PoolFilter{}, after, limit); err != nil {
+				if page, more, err = h.registry.ListDirections(t.Context(), nodes.DirectionFilter{}, after, limit); err != nil {
 					t.Fatal(err)
 				}
-				for _, p := range page {
-					seen[p.Direction] += p.Nodes
-					after = p.Direction
+				for _, c := range page {
+					seen[c.Direction] += c.Nodes
+					after = c.Direction
 				}
 			}
 			if len(seen) != 90 {

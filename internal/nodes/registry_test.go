@@ -175,8 +175,8 @@ func TestStoreErrorsAreRetryable(t *testing.T) {
 			_, _, err := h.registry.ListNodes(ctx, nodes.Filter{}, "", 10)
 			return err
 		})
-		h.wantStoreDown("pools", func() error {
-			_, _, err := h.registry.ListPools(ctx, nodes.PoolFilter{}, core.Direction{}, 10)
+		h.wantStoreDown("directions", func() error {
+			_, _, err := h.registry.ListDirections(ctx, nodes.DirectionFilter{}, core.Direction{}, 10)
 			return err
 		})
 		h.wantStoreDown("heartbeat", func() error {

@@ -14,23 +14,23 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestAdmissionIsShown: a node, the list of nodes, an explanation, the pools and the metrics show how many slots may be granted.
+// TestAdmissionIsShown: a node, the list of nodes, an explanation, the directions and the metrics show how many slots may be granted.
 func TestAdmissionIsShown(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	n := ts.registerNode("n1", object{"max_concurrent_jobs": 4})
 	capacity := func() (ready, slots int, metric bool) {
 		t.Helper()
-		var pools wire.PoolList
-		ts.get("/v1/pools").decode(&pools)
-		for _, p := range pools.Pools {
-			if p.SrcLang == "en" && p.TgtLang == "zh" {
-				ready, slots = p.Ready, p.Capacity
+		var list wire.DirectionList
+		ts.get("/v1/directions").decode(&list)
+		for _, d := range list.Directions {
+			if d.SrcLang == "en" && d.TgtLang == "zh" {
+				ready, slots = d.Ready, d.Capacity
 			}
 		}
 		return ready, slots, strings.Contains(string(ts.get("/metrics").body), fmt.Sprintf("\nlingua_capacity_slots{direction=\"en→zh\"} %d\n", slots))
 	}
-	ts.explain(dispatchBody(nil)) // so that there is a pool to measure
+	ts.explain(dispatchBody(nil)) // so that the direction is measured
 	for _, c := range []struct {
 		admission core.Admission
 		want      *wire.Admission

@@ -111,7 +111,7 @@ func addSeeds(f *testing.F, node []byte, job string) {
 	f.Add("POST", "/v1/nodes/n1/resume", "", []byte(nil))
 	f.Add("POST", "/v1/jobs/"+job+"/cancel", "", []byte(nil))
 	for _, path := range []string{
-		"/", "/v1/nodes", "/v1/nodes/n1", "/v1/jobs?state=DONE&limit=1&node_id=n1&session_id=s", "/v1/jobs/" + job, "/v1/pools", "/v1/version",
+		"/", "/v1/nodes", "/v1/nodes/n1", "/v1/jobs?state=DONE&limit=1&node_id=n1&session_id=s", "/v1/jobs/" + job, "/v1/directions", "/v1/version",
 		"/healthz", "/readyz", "/openapi.yaml", "/metrics", "/v1/nodes/%2F", "/v1/jobs?limit=%zz", "/v1/nodes/n1?x", "/%00",
 	} {
 		f.Add("GET", path, "", []byte(nil))
@@ -238,7 +238,7 @@ func TestErrorsQuoteBoundedInput(t *testing.T) {
 		"/v1/nodes/" + text, "/v1/jobs/" + text, "/v1/audio/" + text, "/" + text, "/v1/audio/j?token=" + text,
 		"/v1/nodes?" + text, "/v1/nodes?limit=" + text, "/v1/nodes?cursor=" + text, "/v1/nodes?state=" + text, "/v1/nodes?language=" + text,
 		"/v1/jobs?" + text, "/v1/jobs?" + text + "=1", "/v1/jobs?state=" + text, "/v1/jobs?limit=" + text, "/v1/jobs?node_id=" + text, "/v1/jobs?scope=" + text,
-		"/v1/jobs?cursor=" + text, "/v1/pools?" + text, "/v1/pools?cursor=" + text, "/v1/dlq?id=" + text, "/v1/dlq?limit=" + text,
+		"/v1/jobs?cursor=" + text, "/v1/directions?" + text, "/v1/directions?cursor=" + text, "/v1/dlq?id=" + text, "/v1/dlq?limit=" + text,
 	} {
 		ask(http.MethodGet, target, nil)
 	}

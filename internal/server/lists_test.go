@@ -142,37 +142,37 @@ func TestJobPages(t *testing.T) {
 	}
 }
 
-// TestPoolPages: the pages have the same directions and numbers as one page.
-func TestPoolPages(t *testing.T) {
+// TestDirectionPages: the pages have the same directions and numbers as one page.
+func TestDirectionPages(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
 	ts.registerNode("n1", object{"nmt_pairs": nil, "tts_langs": nil, "semantic_langs": []string{"de", "en", "fr", "it"}, "max_concurrent_jobs": 3})
 	ts.registerNode("n2", object{"nmt_pairs": nil, "tts_langs": nil, "semantic_langs": []string{"en", "fr", "ko"}, "region": "west", "max_concurrent_jobs": 2})
 	ts.dispatchAndReceive(object{"session_id": "s", "src_lang": "ko", "tgt_lang": "en", "request_id": "r1"})
-	var whole wire.PoolList
-	ts.get("/v1/pools").decode(&whole)
-	if len(whole.Pools) != 16 || whole.NextCursor != "" || whole.Truncated {
-		t.Fatalf("%d directions, next %q, truncated %v", len(whole.Pools), whole.NextCursor, whole.Truncated)
+	var whole wire.DirectionList
+	ts.get("/v1/directions").decode(&whole)
+	if len(whole.Directions) != 16 || whole.NextCursor != "" || whole.Truncated {
+		t.Fatalf("%d directions, next %q, truncated %v", len(whole.Directions), whole.NextCursor, whole.Truncated)
 	}
 	for _, limit := range []string{"1", "3", "15", "16", "17"} {
-		var pools []wire.Pool
-		readPages(ts, "/v1/pools", url.Values{"limit": {limit}}, nil, func(page *wire.PoolList) (int, string) {
-			pools = append(pools, page.Pools...)
-			return len(page.Pools), page.NextCursor
+		var pages []wire.Direction
+		readPages(ts, "/v1/directions", url.Values{"limit": {limit}}, nil, func(page *wire.DirectionList) (int, string) {
+			pages = append(pages, page.Directions...)
+			return len(page.Directions), page.NextCursor
 		})
-		if diff := cmp.Diff(whole.Pools, pools); diff != "" {
+		if diff := cmp.Diff(whole.Directions, pages); diff != "" {
 			t.Errorf("%s at a time (-whole +pages):\n%s", limit, diff)
 		}
 	}
-	both := slices.IndexFunc(whole.Pools, func(p wire.Pool) bool { return p.SrcLang == "en" && p.TgtLang == "fr" })
-	if diff := cmp.Diff(wire.Pool{SrcLang: "en", TgtLang: "fr", Nodes: 2, Ready: 2, Capacity: 5, InFlight: 1}, whole.Pools[both]); diff != "" {
+	both := slices.IndexFunc(whole.Directions, func(d wire.Direction) bool { return d.SrcLang == "en" && d.TgtLang == "fr" })
+	if diff := cmp.Diff(wire.Direction{SrcLang: "en", TgtLang: "fr", Nodes: 2, Ready: 2, Capacity: 5, InFlight: 1}, whole.Directions[both]); diff != "" {
 		t.Errorf("a direction of both (-want +got):\n%s", diff)
 	}
 	for query, want := range map[string]int{"language=ko": 4, "region=west": 6, "node_id=n1": 12, "node_id=n1&language=de": 6, "node_id=unknown": 0} {
-		var some wire.PoolList
-		ts.get("/v1/pools?" + query).decode(&some)
-		if len(some.Pools) != want {
-			t.Errorf("%s: %d directions, want %d", query, len(some.Pools), want)
+		var some wire.DirectionList
+		ts.get("/v1/directions?" + query).decode(&some)
+		if len(some.Directions) != want {
+			t.Errorf("%s: %d directions, want %d", query, len(some.Directions), want)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestInvalidListQueries(t *testing.T) {
 	ts.registerNode("n2", nil)
 	var page wire.NodeList
 	ts.get("/v1/nodes?limit=1").decode(&page)
-	for _, list := range []string{"/v1/nodes", "/v1/jobs", "/v1/pools"} {
+	for _, list := range []string{"/v1/nodes", "/v1/jobs", "/v1/directions"} {
 		for _, query := range []string{"limit=0", "limit=-1", "limit=1001", "limit=x", "cursor=x", "cursor=%00", "cursor=bm9kZXM", "colour=red"} {
 			ts.get(list + "?" + query).expectError(wire.InvalidRequest)
 		}
@@ -262,31 +262,31 @@ func TestNodeSlotCounts(t *testing.T) {
 	counts(2, 0, 0)
 }
 
-// TestPoolCounts: each direction with its nodes and free slots.
-func TestPoolCounts(t *testing.T) {
+// TestDirectionCounts: each direction with its nodes and free slots.
+func TestDirectionCounts(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
-	pools := func(want ...wire.Pool) {
+	expect := func(want ...wire.Direction) {
 		t.Helper()
-		var got wire.PoolList
-		ts.get("/v1/pools").decode(&got)
-		if diff := cmp.Diff(wire.PoolList{Pools: want}, got, cmpopts.EquateEmpty()); diff != "" {
+		var got wire.DirectionList
+		ts.get("/v1/directions").decode(&got)
+		if diff := cmp.Diff(wire.DirectionList{Directions: want}, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	}
-	pools()
+	expect()
 	ts.registerNode("a", nil)
 	ts.registerNode("b", object{"max_concurrent_jobs": 3, "nmt_pairs": [][]string{{"en", "zh"}}})
 	ts.registerNode("c", object{"health": "degraded", "nmt_pairs": [][]string{{"en", "zh"}}})
 	ts.dispatchAndReceive(dispatchBody(object{"options": object{"preferred_node_id": "b"}}))
-	pools(
-		wire.Pool{SrcLang: "en", TgtLang: "zh", Nodes: 3, Ready: 2, Capacity: 5, InFlight: 1},
-		wire.Pool{SrcLang: "zh", TgtLang: "en", Nodes: 1, Ready: 1, Capacity: 2},
+	expect(
+		wire.Direction{SrcLang: "en", TgtLang: "zh", Nodes: 3, Ready: 2, Capacity: 5, InFlight: 1},
+		wire.Direction{SrcLang: "zh", TgtLang: "en", Nodes: 1, Ready: 1, Capacity: 2},
 	)
 	ts.request("POST", "/v1/nodes/b/drain", "", nil)
-	pools(
-		wire.Pool{SrcLang: "en", TgtLang: "zh", Nodes: 3, Ready: 1, Capacity: 2},
-		wire.Pool{SrcLang: "zh", TgtLang: "en", Nodes: 1, Ready: 1, Capacity: 2},
+	expect(
+		wire.Direction{SrcLang: "en", TgtLang: "zh", Nodes: 3, Ready: 1, Capacity: 2},
+		wire.Direction{SrcLang: "zh", TgtLang: "en", Nodes: 1, Ready: 1, Capacity: 2},
 	)
 }
 

@@ -198,7 +198,7 @@ var matrix = map[string]map[outcome][]string{
 	"POST /v1/nodes/{id}/drain":         {allowed: {"operator"}},
 	"POST /v1/nodes/{id}/resume":        {allowed: {"operator"}},
 	"DELETE /v1/nodes/{id}":             {allowed: {"operator"}},
-	"GET /v1/pools":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
+	"GET /v1/directions":                {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/instances":                 {allowed: {"operator", "viewer"}},
 	"GET /api/v1/metrics":               {allowed: {"operator", "viewer"}},
 	"GET /api/v1/series":                {allowed: {"operator", "viewer"}},

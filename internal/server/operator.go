@@ -21,7 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// operatorHandlers handle the requests of operators about the system as a whole: pools, explanations, instances and dead letters.
+// operatorHandlers handle the requests of operators about the system as a whole: directions, explanations, instances and dead letters.
 type operatorHandlers struct {
 	responder
 	dispatcher *dispatch.Dispatcher
@@ -40,8 +40,8 @@ func (h *operatorHandlers) routes() []route {
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/pools", rule: readers, tag: "dispatch", summary: "List the directions and the capacity of each",
-			handler: handle(h.responder, h.pools), out: reflect.TypeFor[wire.PoolList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			method: "GET", path: "/v1/directions", rule: readers, tag: "dispatch", summary: "List the directions and the capacity of each",
+			handler: handle(h.responder, h.directions), out: reflect.TypeFor[wire.DirectionList](), codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "language", description: "Only directions from or to this language.", kind: "string"},
 				param{name: "region", description: "Count only nodes of this region.", kind: "string"},
@@ -140,13 +140,13 @@ func (h *operatorHandlers) viewServices(services []dispatch.ExplainedService) []
 	return out
 }
 
-// pools lists the directions, with the nodes and slots of each.
-func (h *operatorHandlers) pools(r *http.Request) (any, error) {
-	q, e := parseList(r.URL.Query(), "pools", 2, maxPage, "language", "region", "node_id")
+// directions lists the directions, with the nodes and slots of each.
+func (h *operatorHandlers) directions(r *http.Request) (any, error) {
+	q, e := parseList(r.URL.Query(), "directions", 2, maxPage, "language", "region", "node_id")
 	if e != nil {
 		return nil, e
 	}
-	f := nodes.PoolFilter{Region: q.Get("region"), Node: core.NodeID(q.Get("node_id")), Tenant: visibleTenant(r.Context())}
+	f := nodes.DirectionFilter{Region: q.Get("region"), Node: core.NodeID(q.Get("node_id")), Tenant: visibleTenant(r.Context())}
 	if e := convert.CheckOptionalID("node_id", string(f.Node)); e != nil {
 		return nil, e
 	}
@@ -157,19 +157,19 @@ func (h *operatorHandlers) pools(r *http.Request) (any, error) {
 	if q.after != nil {
 		after = core.Direction{Src: core.Lang(q.after[0]), Tgt: core.Lang(q.after[1])}
 	}
-	pools, more, err := h.registry.ListPools(r.Context(), f, after, q.limit)
+	list, more, err := h.registry.ListDirections(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.PoolList{Pools: make([]wire.Pool, len(pools)), Truncated: more}
-	for i, p := range pools {
-		out.Pools[i] = wire.Pool{
-			SrcLang: string(p.Src), TgtLang: string(p.Tgt), Nodes: p.Nodes, Ready: p.Ready, Capacity: p.Capacity, InFlight: p.InFlight,
+	out := &wire.DirectionList{Directions: make([]wire.Direction, len(list)), Truncated: more}
+	for i, d := range list {
+		out.Directions[i] = wire.Direction{
+			SrcLang: string(d.Src), TgtLang: string(d.Tgt), Nodes: d.Nodes, Ready: d.Ready, Capacity: d.Capacity, InFlight: d.InFlight,
 		}
 	}
-	if more && len(pools) > 0 {
-		last := pools[len(pools)-1]
-		out.NextCursor = encodeCursor("pools", string(last.Src), string(last.Tgt))
+	if more && len(list) > 0 {
+		last := list[len(list)-1]
+		out.NextCursor = encodeCursor("directions", string(last.Src), string(last.Tgt))
 	}
 	return out, nil
 }

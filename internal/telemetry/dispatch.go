@@ -46,7 +46,7 @@ type jobOutcome struct {
 func newDispatch(f factory) Dispatch {
 	d := Dispatch{
 		decisions:     newDecisions(f),
-		PoolQuery:     f.counterVec("pool_query_total", "Queries of the pool of a direction; success is false if it is empty.", "success"),
+		PoolQuery:     f.counterVec("pool_query_total", "Queries for the nodes of a direction; success is false if there is none.", "success"),
 		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
 		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",
 			"Refusals, by the requirement that was not met and the reason of the candidates.", "selector", "reason"),
@@ -119,7 +119,7 @@ func (d *Dispatch) CountSuccession(same bool) {
 // CountDelivery counts a job that was delivered.
 func (d *Dispatch) CountDelivery() { d.deliveryCount.Inc() }
 
-// CountPoolQuery counts a query of a pool by the number of its nodes.
+// CountPoolQuery counts a query for the nodes of a direction, by their number.
 func (d *Dispatch) CountPoolQuery(nodes int) {
 	if nodes > 0 {
 		d.poolWithNodes.Inc()

@@ -12,7 +12,7 @@ var dispatch = dashboard{
 				queries:     one(`reserve_success_rate`, "granted"), alerts: []string{"FleetFull"},
 			},
 			{
-				kind: stat, title: "Empty pools", unit: share, warn: 0.01, crit: 0.1,
+				kind: stat, title: "Queries without a node", unit: share, warn: 0.01, crit: 0.1,
 				description: "Of all queries for nodes of a direction, those that found none. Normal: 0. If not, a client asks for what no node declares.",
 				queries:     one(`pool_empty_rate`, "empty"), alerts: []string{"DirectionNotServed"},
 			},

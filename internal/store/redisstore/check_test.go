@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bytes"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -82,4 +83,15 @@ func TestOpenRefusesLongTimeouts(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "attempt_timeout_ms") {
 		t.Errorf("%v, want an error about attempt_timeout_ms", err)
 	}
+}
+
+// TestOpenWaitsForSlowRedis: a Redis that does not answer in time at first is asked again.
+func TestOpenWaitsForSlowRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const timeout = 400 * time.Millisecond
+	if _, err := server.Do("CLIENT", "PAUSE", strconv.FormatInt((timeout*3/2).Milliseconds(), 10), "WRITE"); err != nil { // scripts only
+		t.Fatal(err)
+	}
+	open(t, server.URL(), func(o *redisstore.Options) { o.Timeout = timeout })
 }

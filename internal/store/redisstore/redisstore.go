@@ -70,9 +70,13 @@ var _ store.Store = (*Store)(nil)
 // maxLeaseSpan bounds the time between the reservation and the expiry of a lease that a score can hold.
 const maxLeaseSpan = 100 * time.Minute
 
-// connect makes the Redis client. The first connection may take longer than later ones, for which callers wait.
+// openAttempts is how often Open asks a Redis that does not answer in time. Its first answers may take longer than later ones, for
+// which callers wait.
+const openAttempts = 4
+
+// connect makes the Redis client.
 func connect(a Address) (redis rueidis.Client, err error) {
-	for range 4 {
+	for range openAttempts {
 		var failure net.Error
 		if redis, err = rueidis.NewClient(a.options()); err == nil || !errors.As(err, &failure) || !failure.Timeout() {
 			break
@@ -110,7 +114,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.recent.keep = o.Timing.Retention
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)
-	if _, err := s.checkIncarnation(ctx); err != nil {
+	for range openAttempts {
+		if _, err = s.checkIncarnation(ctx); !errors.Is(err, errTimeout) {
+			break
+		}
+	}
+	if err != nil {
 		s.cancel()
 		s.client.close()
 		return nil, fmt.Errorf("cannot use Redis at %s: %w", o.Address, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-type poolsCmd struct {
+type directionsCmd struct {
 	apiClient
 	Language string `help:"Only directions from or to this language." placeholder:"LANG"`
 	Region   string `help:"Count only nodes in this region." placeholder:"NAME"`
@@ -18,27 +18,27 @@ type poolsCmd struct {
 }
 
 // Validate checks the flags before a request is sent.
-func (c *poolsCmd) Validate() error { return checkLimit(c.Limit) }
+func (c *directionsCmd) Validate() error { return checkLimit(c.Limit) }
 
 // Run lists directions.
-func (c *poolsCmd) Run(ctx context.Context, io streams) error {
-	list := wire.PoolList{Pools: []wire.Pool{}}
+func (c *directionsCmd) Run(ctx context.Context, io streams) error {
+	list := wire.DirectionList{Directions: []wire.Direction{}}
 	q := makeQuery("language", c.Language, "region", c.Region, "node_id", c.Node)
-	err := fetchPages(ctx, &c.apiClient, "/v1/pools", q, maxEntries(c.Limit, c.All), func(page *wire.PoolList) (int, string) {
-		list.Pools, list.Truncated, list.NextCursor = append(list.Pools, page.Pools...), page.Truncated, page.NextCursor
-		return len(page.Pools), page.NextCursor
+	err := fetchPages(ctx, &c.apiClient, "/v1/directions", q, maxEntries(c.Limit, c.All), func(page *wire.DirectionList) (int, string) {
+		list.Directions, list.Truncated, list.NextCursor = append(list.Directions, page.Directions...), page.Truncated, page.NextCursor
+		return len(page.Directions), page.NextCursor
 	})
 	if err != nil {
 		return err
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
-		if len(list.Pools) == 0 {
+		if len(list.Directions) == 0 {
 			fmt.Fprintln(t, "no registered node serves a matching direction")
 			return
 		}
 		fmt.Fprintln(t, "DIRECTION\tNODES\tREADY\tSLOTS\tIN FLIGHT")
-		for _, p := range list.Pools {
-			fmt.Fprintf(t, "%s→%s\t%d\t%d\t%d\t%d\n", p.SrcLang, p.TgtLang, p.Nodes, p.Ready, p.Capacity, p.InFlight)
+		for _, d := range list.Directions {
+			fmt.Fprintf(t, "%s→%s\t%d\t%d\t%d\t%d\n", d.SrcLang, d.TgtLang, d.Nodes, d.Ready, d.Capacity, d.InFlight)
 		}
 		writeMoreHint(t, list.NextCursor)
 	})
