@@ -68,7 +68,6 @@ type decisionBench struct {
 	mem    *memstore.Store
 	view   *fleet.Fleet
 	picker *pick.Picker
-	pool   *fleet.Index
 }
 
 var decisionTiming = store.Timing{
@@ -94,9 +93,8 @@ func newDecisionBench(b *testing.B, nodes int) *decisionBench {
 	d.picker = pick.New(d.view, pick.Policy{
 		SampleK: 20, ScanMax: 512, StaleAfter: time.Hour, Shuffle: true, CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95,
 	}, nil)
-	d.pool = d.view.Index(core.Direction{Src: "en", Tgt: "zh"}, false)
-	if got := d.pool.Len(); got != nodes {
-		b.Fatalf("the pool has %d members, want %d", got, nodes)
+	if got := d.view.Index(core.Direction{Src: "en", Tgt: "zh"}, false).Len(); got != nodes {
+		b.Fatalf("the index has %d members, want %d", got, nodes)
 	}
 	runtime.GC() // the garbage of the set-up is not part of a decision
 	return d
@@ -107,7 +105,9 @@ var noOptions core.Options
 // decide makes one decision and undoes it.
 func (d *decisionBench) decide(b *testing.B) {
 	now := d.view.Now()
-	round := d.picker.Select(pick.Query{Requirement: &d.pool.Requirement, Options: &noOptions, Now: now}, d.pool)
+	route := d.view.Route(core.Direction{Src: "en", Tgt: "zh"}, false)
+	round := d.picker.Select(pick.Query{Requirement: route.Requirement, Options: &noOptions, Now: now}, route, "")
+	round.NextPool()
 	n := round.Next()
 	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}
 	r, err := d.mem.Reserve(context.Background(), store.ReserveParams{

@@ -14,6 +14,7 @@ type Phase3 struct {
 	StrictPoolEligibility bool             `toml:"strict_pool_eligibility" env:"STRICT_POOL_ELIGIBILITY" doc:"Whether a job for which no pool is eligible is refused. Otherwise any node that can do it gets it, also one without a pool."`
 	HashSeed              int              `toml:"hash_seed" env:"HASH_SEED" doc:"Decides to which of several matching pools a node belongs. Another seed moves most nodes."`
 	PoolCount             int              `toml:"pool_count" env:"POOL_COUNT" doc:"Without pools below, the nodes are divided into so many by a hash of their ids."`
+	AffinitySeconds       Seconds          `toml:"session_affinity_seconds" env:"SESSION_AFFINITY_SECONDS" doc:"For how long after an utterance the next one of its session is tried in the same pool first; 0: it is not. It may run on any node of the pool."`
 	Pools                 []PoolTable      `toml:"pools" doc:"A capability pool. Nodes that have its services installed belong to it, or to another one that matches."`
 	TenantOverrides       []TenantOverride `toml:"tenant_overrides" doc:"The pool of a tenant. Its jobs run on nodes of this pool only."`
 }
@@ -37,7 +38,7 @@ func (p *Phase3) Division() *core.Pools {
 	if !p.Enabled {
 		return d
 	}
-	d.Scope, d.Strict, d.Seed = core.PoolScope(p.PoolMatchScope), p.StrictPoolEligibility, uint64(p.HashSeed)
+	d.Scope, d.Strict, d.Seed, d.AffinitySeconds = core.PoolScope(p.PoolMatchScope), p.StrictPoolEligibility, uint64(p.HashSeed), int(p.AffinitySeconds)
 	for i := range p.Pools {
 		t := &p.Pools[i]
 		d.Defined = append(d.Defined, core.PoolDefinition{ID: core.PoolID(t.PoolID), Name: t.Name, RequiredServices: t.RequiredServices})

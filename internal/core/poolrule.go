@@ -38,16 +38,16 @@ func (r *PoolRule) Eligible(id PoolID) bool {
 }
 
 // Allows reports whether the job may run in a pool at all.
-func (r *PoolRule) Allows(id PoolID) bool { return !r.restricts() || r.Eligible(id) }
+func (r *PoolRule) Allows(id PoolID) bool { return !r.Restricts() || r.Eligible(id) }
 
-// restricts reports whether there may be nodes on which the job must not run.
-func (r *PoolRule) restricts() bool {
+// Restricts reports whether there may be nodes on which the job must not run.
+func (r *PoolRule) Restricts() bool {
 	return r.Job.Bound || r.Division.Enabled() && r.Division.Strict
 }
 
 // AllowsNode reports whether the job may run on a node.
 func (r *PoolRule) AllowsNode(n *Node) bool {
-	if !r.restricts() {
+	if !r.Restricts() {
 		return true
 	}
 	id := PoolID("")
@@ -59,5 +59,5 @@ func (r *PoolRule) AllowsNode(n *Node) bool {
 
 // AllEligible reports whether every pool is eligible, without a look at each of them.
 func (r *PoolRule) AllEligible() bool {
-	return !r.Job.Bound && (r.Division.Scope != ScopeAll || len(r.Options.RequiredServices) == 0)
+	return !r.Job.Bound && (!r.Division.Enabled() || r.Division.Scope != ScopeAll || len(r.Options.RequiredServices) == 0)
 }

@@ -38,7 +38,9 @@ type Pools struct {
 	Scope     PoolScope           `json:"scope,omitempty"`
 	Strict    bool                `json:"strict,omitempty"` // a job for which no pool is eligible is refused
 	Seed      uint64              `json:"seed,omitempty"`
-	Buckets   int                 `json:"buckets,omitempty"` // without definitions, nodes are divided into so many pools
+	// AffinitySeconds is for how long after a job of a session its next one is tried in the same pool first; 0: it is not.
+	AffinitySeconds int `json:"affinity_seconds,omitempty"`
+	Buckets         int `json:"buckets,omitempty"` // without definitions, nodes are divided into so many pools
 }
 
 // The bounds of a division.

@@ -23,7 +23,7 @@ func (s *selector) beginExamples(q *pick.Query) *examples {
 		return nil
 	}
 	e := &examples{into: s.metrics.Exclusions, at: now, count: make(map[core.Reason]int)}
-	for m := range s.fleet.Index(q.Requirement.Direction, q.Requirement.TTS).All() {
+	for m := range s.fleet.Route(q.Requirement.Direction, q.Requirement.TTS).All() {
 		if reason := s.picker.Filter(q, m.Node); reason != core.ReasonNone && !reason.Soft() {
 			e.add(reason, m.ID())
 		}

@@ -198,12 +198,7 @@ func (s *selector) countRefusal(code wire.Code, rejections map[core.Reason]int) 
 	if code != wire.NoCapableNode {
 		relevant = capableOnly(rejections)
 	}
-	var main core.Reason
-	for reason, n := range relevant {
-		if n > relevant[main] || n == relevant[main] && reason < main {
-			main = reason
-		}
-	}
+	main := core.MainReason(relevant)
 	s.metrics.NodeSelection.WithLabelValues(string(code)).Inc()
 	s.metrics.NoAvailableNode.WithLabelValues(requirementOf(main), string(main)).Inc()
 }

@@ -238,7 +238,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 	for wait, repeated := storeBackoff, false; ; repeated = true {
 		r := slotRequest{
 			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.runner.tokens.next(),
-			tried: j.tried, avoidOwner: j.avoidOwner, recorded: true, repeated: repeated, steps: steps,
+			tried: j.tried, avoidOwner: j.avoidOwner, firstPool: j.job.Pool.ID, recorded: true, repeated: repeated, steps: steps,
 		}
 		if repeated {
 			r.tried = j.excluded() // no other node could take it

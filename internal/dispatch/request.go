@@ -19,6 +19,7 @@ type Placement struct {
 	Node    core.NodeID
 	Attempt int
 	Waited  time.Duration // how long the request waited for a free slot
+	Pool    core.PoolID   // the capability pool in which the next job of the session should be tried first; empty: none
 }
 
 // Request asks for a job.
@@ -98,7 +99,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	}
 	decide := d.decide.Context()
 	previous := d.spread.prepare(decide, r)
-	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), repeated: !r.since.IsZero(), steps: r.Steps}
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), repeated: !r.since.IsZero(), steps: r.Steps}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	if refusal != nil {
 		return d.refuse(decide, id, fingerprint, refusal)
@@ -107,10 +108,12 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	if !r.since.IsZero() {
 		r.Utterance.WaitMS = max(0, now.Sub(r.since).Milliseconds())
 	}
+	spec := r.Spec
+	spec.Pool = reserved.pool
 	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
 	create := r.Steps.Begin(tracing.SpanCreate)
 	job, created, err := d.store.Create(decide, store.CreateParams{
-		ID: id, Spec: r.Spec, Fingerprint: fingerprint, Holder: holder, Token: slot.token, Timeout: d.cfg.JobTimeout,
+		ID: id, Spec: spec, Fingerprint: fingerprint, Holder: holder, Token: slot.token, Timeout: d.cfg.JobTimeout,
 	})
 	create.End(storeFailure(err))
 	switch {
@@ -129,6 +132,9 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 		c = callerUntilPlaced
 	}
 	placed, refusal := d.runner.start(job, reserved.reservedAt, c, r.trace).run(d.tasks.Context()) // the caller may leave; the job continues
+	if division := d.fleet.Division(); division != nil && division.AffinitySeconds > 0 {
+		placed.Pool = reserved.pool.ID
+	}
 	if refusal == nil && previous != "" {
 		d.metrics.CountSuccession(placed.Node == previous)
 	}

@@ -27,6 +27,7 @@ type selector struct {
 	picker  *pick.Picker
 	slots   *slots
 	prober  *prober
+	pools   poolCounter
 	ring    *jobring.Ring
 	metrics *telemetry.Metrics
 	log     *slog.Logger
@@ -35,7 +36,7 @@ type selector struct {
 func newSelector(
 	st *storeClient, fl *fleet.Fleet, pk *pick.Picker, sl *slots, decide *deadline.Limit, m *telemetry.Metrics, log *slog.Logger,
 ) *selector {
-	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, metrics: m, log: log}
+	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, metrics: m, log: log, pools: poolCounter{m.Pools, fl}}
 	s.prober = newProber(
 		func(fn func()) { sl.tasks.Go(func(context.Context) { fn() }) },
 		func(nodes []core.NodeID, into []store.Occupancy) error {
@@ -56,6 +57,7 @@ type slotRequest struct {
 	token      core.Token
 	tried      []core.NodeID   // nodes that must not get the job
 	avoidOwner core.InstanceID // its nodes are chosen only if there are no others
+	firstPool  core.PoolID     // the capability pool that is tried first if it is eligible; empty: none
 	// recorded means that the job has a record: it is run to its end, so a preference that cannot be met is dropped.
 	recorded bool
 	repeated bool // the caller tries more than once and counts the refusal itself
@@ -73,6 +75,7 @@ type reservation struct {
 	epoch      core.Epoch
 	lease      core.LeaseRef
 	reservedAt time.Time // before the store was called: the age of the lease is counted from then
+	pool       core.JobPool
 }
 
 // probeChunk is the number of nodes that one request probes at a time.
@@ -85,40 +88,71 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 	defer func() { step.End(codeOf(refusal)) }()
 	partial := s.fleet.Partial() // before the members are read: it says whether they are all
 	o := &r.spec.Options
-	index := s.fleet.Index(r.spec.Direction, o.RequireTTS)
+	route := s.fleet.Route(r.spec.Direction, o.RequireTTS)
 	q := pick.Query{
-		Requirement: &index.Requirement, Options: o, Tenant: r.spec.Tenant, Tried: r.tried,
+		Requirement: route.Requirement, Options: o, Tenant: r.spec.Tenant, Pools: core.NewPoolRule(route.Division, r.spec), Tried: r.tried,
 		LastNode: r.spec.LastNode, AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(r.tried) == 0 {
 		res, ok, refusal := s.selectPreferred(ctx, r, &q)
 		if ok {
+			res.pool = poolOf(&q, res.member.Declared())
+			s.pools.selected(&q, res.pool.ID, fallbackOf(0, q.Pools.Eligible(res.pool.ID)))
 			s.remember(r, &res, []core.Candidate{{Node: res.lease.Node}}, nil)
 		}
 		if ok || refusal != nil {
 			return res, refusal
 		}
 	}
-	s.metrics.CountPoolQuery(index.Len())
+	s.metrics.CountPoolQuery(route.IsEmpty())
 
-	selection := s.picker.Select(q, index)
+	selection := s.picker.Select(q, route, r.firstPool)
 	defer selection.End()
-	for m := selection.Next(); m.Node != nil; m = selection.Next() {
-		res, verdict, err := s.reserve(ctx, r, &q, m)
-		if err != nil {
-			return reservation{}, store.Unavailable()
-		}
-		if verdict == store.OK {
-			s.remember(r, &res, selection.Drawn(), nil)
-			return res, nil
-		}
-		selection.Reject(m.ID(), reasonOf(verdict))
+	if res, ok, refusal := s.selectSampled(ctx, r, &q, selection); ok || refusal != nil {
+		return res, refusal
 	}
 	if partial {
 		return reservation{}, wire.Errorf(wire.SchedulerDependencyDown,
 			"this instance has just started and does not know every node yet: try again, or another").RetryIn(time.Second)
 	}
-	return s.selectAny(ctx, r, &q, selection)
+	res, refusal := s.selectAny(ctx, r, &q, selection)
+	switch {
+	case refusal == nil:
+		res.pool = poolOf(&q, res.member.Declared())
+		s.pools.selected(&q, res.pool.ID, fallbackOf(1, q.Pools.Eligible(res.pool.ID)))
+	case !r.repeated:
+		s.pools.refused(&q, route)
+	}
+	return res, refusal
+}
+
+// selectSampled tries random samples of the nodes of one pool after the other. It returns false without an error if it finds no slot.
+func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Query, selection *pick.Selection) (_ reservation, ok bool, _ *wire.Error) {
+	for tried := range maxSampledPools {
+		stop, ok := selection.NextPool()
+		if !ok {
+			break
+		}
+		drawn := len(selection.Drawn())
+		for m := selection.Next(); m.Node != nil; m = selection.Next() {
+			res, verdict, err := s.reserve(ctx, r, q, m)
+			if err != nil {
+				return reservation{}, false, store.Unavailable()
+			}
+			if verdict == store.OK {
+				res.pool = core.JobPool{ID: stop.Pool, Bound: q.Pools.Job.Bound}
+				if res.member.Revision != m.Revision { // it has changed, and may be in another pool now
+					res.pool = poolOf(q, res.member.Declared())
+				}
+				s.remember(r, &res, selection.Drawn(), nil)
+				s.pools.selected(q, res.pool.ID, fallbackOf(tried, selection.Eligible()))
+				return res, true, nil
+			}
+			selection.Reject(m.ID(), reasonOf(verdict))
+		}
+		s.pools.failed(q, stop.Pool, selection.Drawn()[drawn:])
+	}
+	return reservation{}, false, nil
 }
 
 // unknownPreferred refuses a preferred node that is not registered, or that belongs to another tenant, of which nobody else learns.
@@ -266,9 +300,11 @@ func (d *decisionSoFar) add(node core.NodeID, reason core.Reason) {
 // hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,
 // disconnected or lacks a requirement is not worth waiting for.
 func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
-	index := s.fleet.Index(spec.Direction, spec.Options.RequireTTS)
-	q := pick.Query{Requirement: &index.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Tried: nodes, Now: s.fleet.Now()}
-	for m := range index.All() {
+	route := s.fleet.Route(spec.Direction, spec.Options.RequireTTS)
+	q := pick.Query{
+		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: nodes, Now: s.fleet.Now(),
+	}
+	for m := range route.All() {
 		switch s.picker.Filter(&q, m.Node) {
 		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
 			return true

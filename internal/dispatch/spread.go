@@ -10,6 +10,7 @@ import (
 // PreviousJob is where the job before a request's ran, within the same session.
 type PreviousJob struct {
 	Node core.NodeID // empty: there was none
+	Pool core.PoolID // the capability pool of the session; empty: none
 	At   time.Time   // when the node was given the job
 }
 

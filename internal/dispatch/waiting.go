@@ -212,8 +212,10 @@ func (q *waitQueue) wakeOldest(n *fleet.Node, wakeups int, after time.Time) {
 // canServe reports whether a node could take the job of a waiting request if it had a free slot.
 func (q *waitQueue) canServe(n *fleet.Node, w *waiter, now fleet.Instant) bool {
 	o := &w.spec.Options
-	index := q.fleet.Index(w.spec.Direction, o.RequireTTS)
-	reason := q.picker.Filter(&pick.Query{Requirement: &index.Requirement, Options: o, Tenant: w.spec.Tenant, Now: now}, n)
+	route := q.fleet.Route(w.spec.Direction, o.RequireTTS)
+	reason := q.picker.Filter(&pick.Query{
+		Requirement: route.Requirement, Options: o, Tenant: w.spec.Tenant, Pools: core.NewPoolRule(route.Division, w.spec), Now: now,
+	}, n)
 	return reason == core.ReasonNone || reason.Soft()
 }
 

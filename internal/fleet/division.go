@@ -1,6 +1,10 @@
 package fleet
 
-import "github.com/lingua-scheduler/lingua/internal/core"
+import (
+	"iter"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
 
 // division is the fleet as it is divided into capability pools. Without definitions there is one pool, with all nodes. Another definition
 // makes another division; the pools themselves change with their nodes.
@@ -11,8 +15,9 @@ type division struct {
 }
 
 func newDivision(definition *core.Pools) *division {
-	d := &division{definition: definition, pools: []*Pool{newPool("")}, numbers: make(map[core.PoolID]uint16)}
+	d := &division{pools: []*Pool{newPool("")}, numbers: make(map[core.PoolID]uint16)}
 	if definition.Enabled() {
+		d.definition = definition
 		for _, id := range definition.IDs() {
 			d.numbers[id] = uint16(len(d.pools))
 			d.pools = append(d.pools, newPool(id))
@@ -23,7 +28,7 @@ func newDivision(definition *core.Pools) *division {
 
 // numberOf returns the number of the pool of a node; 0 if it belongs to none.
 func (d *division) numberOf(declared *core.Node) uint16 {
-	if !d.definition.Enabled() {
+	if d.definition == nil {
 		return 0
 	}
 	return d.numbers[d.definition.Assign(declared).Pool]
@@ -95,6 +100,19 @@ func (f *Fleet) SetPools(definition *core.Pools) {
 		n.pool, n.slot = p.pool, p.slot
 	}
 	f.division.Store(next)
+}
+
+// Division returns how the fleet is divided into pools; nil if it is not.
+func (f *Fleet) Division() *core.Pools { return f.division.Load().definition }
+
+// InPool iterates over the nodes of a capability pool, or of none if the id is empty, in no order.
+func (f *Fleet) InPool(id core.PoolID) iter.Seq[*Node] {
+	d := f.division.Load()
+	number, known := d.numbers[id]
+	if !known && id != "" {
+		return func(func(*Node) bool) {}
+	}
+	return d.pools[number].table.all()
 }
 
 // noteChange records that a node has changed, for a division that is being made.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,11 @@ func installed(services ...string) func(*core.Node) {
 // membersByPool returns the members of a direction in every pool that has some.
 func membersByPool(f *Fleet, d core.Direction) map[core.PoolID]map[core.NodeID]core.Revision {
 	found := make(map[core.PoolID]map[core.NodeID]core.Revision)
-	for _, s := range f.Route(d, false).Stops {
+	route := f.Route(d, false)
+	for _, s := range append(slices.Clone(route.Stops), route.Outside) {
+		if s.Index == nil {
+			continue
+		}
 		if members := revisions(s.Index); len(members) > 0 {
 			found[s.Pool] = members
 		}

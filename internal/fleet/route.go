@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -20,18 +22,49 @@ type Stop struct {
 
 // Route has the pools for a direction. It does not change.
 type Route struct {
-	Definition *core.Pools // by which the fleet is divided; nil: it is not
-	Stops      []Stop      // one for each pool that has nodes for the direction, ready or not
-	at         Instant
+	Requirement *core.Requirement
+	Division    *core.Pools // by which the fleet is divided; nil: it is not
+	// Stops has one element for each pool that has nodes for the direction, ready or not. If the fleet is not divided it has one, with all
+	// nodes.
+	Stops []Stop
+	// Outside has the nodes for the direction that belong to no pool. It has no index if there are none.
+	Outside Stop
+	at      Instant
 }
 
-// Ready returns the number of ready nodes of all stops.
-func (r *Route) Ready() int {
-	if len(r.Stops) == 0 {
+// ReadyIn returns the number of ready nodes of stops.
+func ReadyIn(stops []Stop) int {
+	if len(stops) == 0 {
 		return 0
 	}
-	last := &r.Stops[len(r.Stops)-1]
+	last := &stops[len(stops)-1]
 	return last.Before + last.Ready
+}
+
+// All iterates over the nodes for the direction, ready or not, in no order.
+func (r *Route) All() iter.Seq[Member] {
+	return func(yield func(Member) bool) {
+		for _, stop := range append(slices.Clone(r.Stops), r.Outside) {
+			if stop.Index == nil {
+				continue
+			}
+			for m := range stop.Index.All() {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Has reports whether a pool has nodes for the direction.
+func (r *Route) Has(id core.PoolID) bool {
+	return slices.ContainsFunc(r.Stops, func(s Stop) bool { return s.Pool == id })
+}
+
+// IsEmpty reports whether there are no nodes for the direction, as they were counted a moment ago.
+func (r *Route) IsEmpty() bool {
+	return r.Outside.Index == nil && (len(r.Stops) == 0 || len(r.Stops) == 1 && r.Stops[0].Index.Len() == 0)
 }
 
 // Route returns the pools for a direction. Only the first call for a direction may wait.
@@ -46,11 +79,16 @@ func (d *division) route(f *Fleet, key indexKey) *Route {
 	if r := first.route.Load(); r != nil && now-r.at < routeMaxAge {
 		return r
 	}
-	r := &Route{Definition: d.definition, at: now}
-	for _, p := range d.pools {
+	r := &Route{Requirement: &first.Requirement, Division: d.definition, at: now}
+	for i, p := range d.pools {
 		x := p.index(key, now, &f.mu)
-		if len(d.pools) == 1 || x.Len() > 0 {
-			r.Stops = append(r.Stops, Stop{Pool: p.ID, Index: x, Ready: x.members.common(&p.ready), Before: r.Ready()})
+		stop := Stop{Pool: p.ID, Index: x, Ready: x.members.common(&p.ready), Before: ReadyIn(r.Stops)}
+		switch {
+		case d.definition != nil && x.Len() == 0:
+		case d.definition != nil && i == 0:
+			r.Outside = stop
+		default:
+			r.Stops = append(r.Stops, stop)
 		}
 	}
 	first.route.Store(r)

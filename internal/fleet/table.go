@@ -1,6 +1,9 @@
 package fleet
 
-import "sync/atomic"
+import (
+	"iter"
+	"sync/atomic"
+)
 
 // table gives each node of a pool a slot, by which bitmaps name it. It is read without a lock. A slot of a node that is gone is used again.
 type table struct {
@@ -38,6 +41,23 @@ func (t *table) add(n *Node) uint32 {
 	}
 	chunks[slot/chunkSlots][slot%chunkSlots].Store(n)
 	return slot
+}
+
+// all iterates over the nodes.
+func (t *table) all() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		chunks := t.chunks.Load()
+		if chunks == nil {
+			return
+		}
+		for _, chunk := range *chunks {
+			for i := range chunk {
+				if n := chunk[i].Load(); n != nil && !yield(n) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // remove empties a slot.

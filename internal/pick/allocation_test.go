@@ -56,12 +56,13 @@ func checkNoAllocations(t *testing.T, f *poolFixture) {
 		{"a job with requirements that no node meets", core.Options{RequiredModels: []string{"m"}, Region: "eu"}, 1},
 	} {
 		picker := pick.New(f.Fleet, defaultPolicy(), nil)
-		members := f.pool
+		route := f.Route(direction, false)
 		q := f.query(func(q *pick.Query) {
 			q.Options, q.Tenant, q.LastNode, q.Tried = &c.options, "acme", nodeID(1), []core.NodeID{nodeID(2)}
 		})
 		got := testing.AllocsPerRun(1000, func() {
-			r := picker.Select(q, members)
+			r := picker.Select(q, route, "")
+			r.NextPool()
 			for range c.next {
 				r.Next()
 			}

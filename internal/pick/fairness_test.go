@@ -63,7 +63,7 @@ func (l *loadTest) sendHeartbeats(nodes int) {
 func (l *loadTest) reserveSlot(picker *pick.Picker, hold time.Duration) core.NodeID {
 	l.jobs++
 	q := l.query()
-	r := picker.Select(q, l.pool)
+	r := selectIn(picker, q, l.pool)
 	defer r.End()
 	for m := r.Next(); m.Node != nil; m = r.Next() {
 		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", l.jobs)), Attempt: 1, Token: "t"}

@@ -105,10 +105,17 @@ func ids(members []fleet.Member) []core.NodeID {
 	return all
 }
 
+// selectIn starts a selection among the members of one index.
+func selectIn(p *pick.Picker, q pick.Query, index *fleet.Index) *pick.Selection {
+	s := p.Select(q, &fleet.Route{Requirement: &index.Requirement, Stops: []fleet.Stop{{Index: index, Ready: index.Len()}}}, "")
+	s.NextPool()
+	return s
+}
+
 // selectFrom starts a selection that ends with the test.
 func selectFrom(t *testing.T, p *pick.Picker, q pick.Query, members *fleet.Index) *pick.Selection {
 	t.Helper()
-	r := p.Select(q, members)
+	r := selectIn(p, q, members)
 	t.Cleanup(r.End)
 	return r
 }
@@ -188,7 +195,7 @@ func (s *filterCase) checkSelection(t *testing.T, picker *pick.Picker, q pick.Qu
 	if reason != core.ReasonNone {
 		want.Rejections[reason] = 1
 	}
-	r := picker.Select(q, members)
+	r := selectIn(picker, q, members)
 	defer r.End()
 	got := conclusion{Candidate: r.Next().Node != nil}
 	survey := r.Survey()

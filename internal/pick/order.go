@@ -4,53 +4,113 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 )
 
-// PoolOrder goes through the pools of a route in a random order in which each next pool is chosen with a weight of its ready nodes. So the
-// first pool of a job, and a node in it, are chosen as if all nodes were in one pool.
-type PoolOrder struct {
-	picker  *Picker
-	route   *fleet.Route
-	visited []int // positions in the route
-	left    int   // the ready nodes of the pools that were not visited
+// order goes through the pools of a route for one job: first those that are eligible, then the others in which the job may run. Within these
+// groups the order is random, and each next pool is chosen with a weight of its ready nodes. So the first pool of a job, and a node in it,
+// are chosen as if all nodes were in one pool.
+type order struct {
+	intN     func(n int) int
+	route    *fleet.Route
+	rule     *core.PoolRule
+	first    core.PoolID // comes first if it has ready nodes; empty: none
+	eligible bool        // the group is that of the eligible pools
+	group    []fleet.Stop
+	visited  []int // positions in the group
+	left     int   // the ready nodes of the pools of the group that were not visited
+	own      []fleet.Stop
 }
 
-// Order begins an order of the pools of a route. Its memory is used again if it is begun again.
-func (o *PoolOrder) Order(p *Picker, r *fleet.Route) {
-	*o = PoolOrder{picker: p, route: r, visited: o.visited[:0], left: r.Ready()}
+// begin begins an order. Its memory is used again.
+func (o *order) begin(intN func(n int) int, route *fleet.Route, rule *core.PoolRule, first core.PoolID) {
+	*o = order{intN: intN, route: route, rule: rule, first: first, own: o.own[:0], visited: o.visited[:0], eligible: true}
+	if rule.AllEligible() {
+		o.group = route.Stops
+	} else {
+		o.collect(rule.Eligible)
+	}
+	o.left = fleet.ReadyIn(o.group)
 }
 
-// Next returns the next pool; false if all were visited. Pools without ready nodes come last.
-func (o *PoolOrder) Next() (fleet.Stop, bool) {
-	stops := o.route.Stops
-	if len(o.visited) == len(stops) {
+// end forgets the route, of which others may be in force.
+func (o *order) end() {
+	clear(o.own)
+	*o = order{own: o.own[:0], visited: o.visited[:0]}
+}
+
+// collect makes a group of the pools that are wanted.
+func (o *order) collect(wanted func(core.PoolID) bool) {
+	o.own = o.own[:0]
+	for _, s := range o.route.Stops {
+		if wanted(s.Pool) {
+			s.Before = fleet.ReadyIn(o.own)
+			o.own = append(o.own, s)
+		}
+	}
+	o.group = o.own
+}
+
+// next returns the next pool; false if there is none. Pools without ready nodes come last in their group.
+func (o *order) next() (stop fleet.Stop, ok bool) {
+	if len(o.visited) == len(o.group) && !o.enterOthers() {
 		return fleet.Stop{}, false
 	}
-	i := 0
+	i := o.choose()
+	o.visited = append(o.visited, i)
+	o.left -= o.group[i].Ready
+	return o.group[i], true
+}
+
+// enterOthers continues with the pools that are not eligible, and the nodes without a pool, and reports whether there are any in which the job
+// may run.
+func (o *order) enterOthers() bool {
+	if !o.eligible || o.rule.Restricts() {
+		return false
+	}
+	o.eligible, o.visited = false, o.visited[:0]
+	o.collect(func(id core.PoolID) bool { return !o.rule.Eligible(id) })
+	if outside := o.route.Outside; outside.Index != nil {
+		outside.Before = fleet.ReadyIn(o.own)
+		o.own = append(o.own, outside)
+		o.group = o.own
+	}
+	o.left = fleet.ReadyIn(o.group)
+	return len(o.group) > 0
+}
+
+// choose returns the position of the next pool in the group.
+func (o *order) choose() int {
+	if len(o.group) == 1 {
+		return 0
+	}
+	if o.first != "" && len(o.visited) == 0 {
+		if i := slices.IndexFunc(o.group, func(s fleet.Stop) bool { return s.Pool == o.first && s.Ready > 0 }); i >= 0 {
+			return i
+		}
+	}
 	switch {
 	case o.left <= 0:
+		i := 0
 		for slices.Contains(o.visited, i) {
 			i++
 		}
+		return i
 	case len(o.visited) == 0:
-		nth := o.picker.intN(o.left)
-		i = sort.Search(len(stops), func(k int) bool { return nth < stops[k].Before+stops[k].Ready })
-	default:
-		i = o.weighted(o.picker.intN(o.left))
+		nth := o.intN(o.left)
+		return sort.Search(len(o.group), func(k int) bool { return nth < o.group[k].Before+o.group[k].Ready })
 	}
-	o.visited = append(o.visited, i)
-	o.left -= stops[i].Ready
-	return stops[i], true
+	return o.weighted(o.intN(o.left))
 }
 
 // weighted returns the position of the pool with the n-th ready node of those that were not visited.
-func (o *PoolOrder) weighted(n int) int {
-	for i := range o.route.Stops {
+func (o *order) weighted(n int) int {
+	for i := range o.group {
 		if slices.Contains(o.visited, i) {
 			continue
 		}
-		if n -= o.route.Stops[i].Ready; n < 0 {
+		if n -= o.group[i].Ready; n < 0 {
 			return i
 		}
 	}

@@ -33,6 +33,11 @@ func dividedFleet(sizes ...int) *fleet.Fleet {
 	return f
 }
 
+// query is the query of a job without requirements in a divided fleet.
+func queryOf(f *fleet.Fleet, route *fleet.Route, spec *core.Spec) pick.Query {
+	return pick.Query{Requirement: route.Requirement, Options: &spec.Options, Pools: core.NewPoolRule(route.Division, spec), Now: f.Now()}
+}
+
 // TestPoolsAreChosenUniformlyOverNodes checks that each ready node is chosen as often as any other, however large its pool is.
 func TestPoolsAreChosenUniformlyOverNodes(t *testing.T) {
 	t.Parallel()
@@ -41,20 +46,17 @@ func TestPoolsAreChosenUniformlyOverNodes(t *testing.T) {
 	route := f.Route(direction, false)
 	const choices = 100_000
 	counts := make(map[core.NodeID]int)
-	var order pick.PoolOrder
 	for range choices {
-		order.Order(picker, route)
-		stop, ok := order.Next()
-		if !ok {
-			t.Fatal("there is no pool")
+		r := picker.Select(queryOf(f, route, new(core.Spec)), route, "")
+		if _, ok := r.NextPool(); !ok || !r.Eligible() {
+			t.Fatal("there is no eligible pool")
 		}
-		r := picker.Select(pick.Query{Requirement: &stop.Index.Requirement, Options: new(core.Options), Now: f.Now()}, stop.Index)
 		counts[r.Next().ID()]++
 		r.End()
 	}
 	ready := 1 + 2 + 20 + 200
-	if len(counts) != ready || route.Ready() != ready {
-		t.Errorf("%d nodes were chosen and %d counted as ready, want %d", len(counts), route.Ready(), ready)
+	if len(counts) != ready || fleet.ReadyIn(route.Stops) != ready {
+		t.Errorf("%d nodes were chosen and %d counted as ready, want %d", len(counts), fleet.ReadyIn(route.Stops), ready)
 	}
 	mean := float64(choices) / float64(ready)
 	for id, n := range counts {
@@ -64,27 +66,75 @@ func TestPoolsAreChosenUniformlyOverNodes(t *testing.T) {
 	}
 }
 
-// TestOrderVisitsEveryPoolOnce checks that an order has each pool once, those without ready nodes last.
-func TestOrderVisitsEveryPoolOnce(t *testing.T) {
+// TestOrderOfPools checks for random pools that a job visits each pool in which it may run once: the eligible ones before the others, the first
+// one before all, and of each group those without ready nodes last.
+func TestOrderOfPools(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		route := &fleet.Route{}
+		division := &core.Pools{Scope: core.ScopeAll, Strict: rapid.Bool().Draw(t, "strict"), Overrides: map[core.TenantID]core.PoolID{"bound": "3"}}
+		route := &fleet.Route{Division: division}
 		for i, ready := range rapid.SliceOfN(rapid.IntRange(0, 3), 0, 12).Draw(t, "ready") {
-			route.Stops = append(route.Stops, fleet.Stop{Pool: core.PoolID(fmt.Sprint(i)), Ready: ready, Before: route.Ready()})
+			id := core.PoolID(fmt.Sprint(i))
+			d := core.PoolDefinition{ID: id}
+			if rapid.Bool().Draw(t, "has the service") {
+				d.RequiredServices = []string{"asr-x"}
+			}
+			division.Defined = append(division.Defined, d)
+			route.Stops = append(route.Stops, fleet.Stop{Pool: id, Index: f.Index(direction, false), Ready: ready, Before: fleet.ReadyIn(route.Stops)})
 		}
-		var order pick.PoolOrder
-		for range 3 { // an order is used again
-			order.Order(pick.New(fleet.New(time.Hour), defaultPolicy(), seeded(rapid.Uint64().Draw(t, "seed"))), route)
-			visited, empty := make(map[core.PoolID]bool), false
-			for stop, ok := order.Next(); ok; stop, ok = order.Next() {
-				if visited[stop.Pool] || empty && stop.Ready > 0 {
-					t.Fatalf("pool %s comes at the wrong time", stop.Pool)
-				}
-				visited[stop.Pool], empty = true, stop.Ready == 0
-			}
-			if len(visited) != len(route.Stops) {
-				t.Fatalf("%d of %d pools were visited", len(visited), len(route.Stops))
-			}
+		division.Defined = append(division.Defined, core.PoolDefinition{ID: "without nodes"})
+		if rapid.Bool().Draw(t, "nodes without a pool") {
+			route.Outside = fleet.Stop{Index: f.Index(direction, false), Ready: 1}
+		}
+		spec := &core.Spec{Tenant: rapid.SampledFrom([]core.TenantID{"", "bound"}).Draw(t, "tenant")}
+		if rapid.Bool().Draw(t, "requires the service") {
+			spec.Options.RequiredServices = []string{"asr-x"}
+		}
+		first := core.PoolID(rapid.SampledFrom([]string{"", "0", "5", "without nodes"}).Draw(t, "first"))
+		f := fleet.New(time.Hour)
+		picker := pick.New(f, defaultPolicy(), seeded(rapid.Uint64().Draw(t, "seed")))
+		for range 3 { // a selection is used again
+			checkOrder(t, picker, f, route, spec, first)
 		}
 	})
+}
+
+func checkOrder(t *rapid.T, picker *pick.Picker, f *fleet.Fleet, route *fleet.Route, spec *core.Spec, first core.PoolID) {
+	q := queryOf(f, route, spec)
+	rule := &q.Pools
+	want := make(map[core.PoolID]bool)
+	firstHasReady := false
+	for _, s := range route.Stops {
+		if rule.Allows(s.Pool) {
+			want[s.Pool] = true
+		}
+		firstHasReady = firstHasReady || s.Pool == first && s.Ready > 0 && rule.Eligible(first)
+	}
+	if route.Outside.Index != nil && rule.Allows("") {
+		want[""] = true
+	}
+	r := picker.Select(q, route, first)
+	defer r.End()
+	visited := make(map[core.PoolID]bool)
+	others, empty := false, false
+	for stop, ok := r.NextPool(); ok; stop, ok = r.NextPool() {
+		eligible := rule.Eligible(stop.Pool)
+		if !others && !eligible {
+			others, empty = true, false
+		}
+		switch {
+		case !want[stop.Pool] || visited[stop.Pool]:
+			t.Fatalf("pool %q is visited, want each of %v once", stop.Pool, want)
+		case eligible == others || r.Eligible() != eligible:
+			t.Fatalf("pool %q: eligible %t, after others %t, said to be %t", stop.Pool, eligible, others, r.Eligible())
+		case empty && stop.Ready > 0:
+			t.Fatalf("pool %q has ready nodes and comes after one without", stop.Pool)
+		case firstHasReady && len(visited) == 0 && stop.Pool != first:
+			t.Fatalf("pool %q comes before %q", stop.Pool, first)
+		}
+		visited[stop.Pool], empty = true, stop.Ready == 0
+	}
+	if len(visited) != len(want) {
+		t.Fatalf("%v were visited, want %v", visited, want)
+	}
 }

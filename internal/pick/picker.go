@@ -19,7 +19,7 @@ type Policy struct {
 	ScanMax    int           // how many candidates a survey returns
 	StaleAfter time.Duration // a node whose last heartbeat is older is rejected
 	LateAfter  time.Duration // of two nodes with the same in-flight share, one whose last heartbeat is older is tried last; 0: either is first
-	Shuffle    bool          // sample at random; false: in the order of the pool
+	Shuffle    bool          // sample at random; false: in the order of their slots
 	CPUMax     float64       // a node with a higher load is rejected, as for the next two
 	GPUMax     float64
 	MemoryMax  float64
@@ -48,6 +48,7 @@ type Query struct {
 	Requirement *core.Requirement
 	Options     *core.Options
 	Tenant      core.TenantID
+	Pools       core.PoolRule   // in which capability pools the job may run
 	Tried       []core.NodeID   // nodes that must not get this job, mostly because they had it
 	LastNode    core.NodeID     // the node of the session's last utterance, rejected with a soft reason (spread); empty: none
 	AvoidOwner  core.InstanceID // its nodes are rejected with a soft reason, because one of them did not acknowledge the job; empty: none
@@ -61,6 +62,9 @@ func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
 	if !declared.Serves(q.Tenant) {
 		return core.ReasonTenant // whatever else is true of it
 	}
+	if !q.Pools.AllowsNode(declared) {
+		return core.ReasonPool
+	}
 	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
@@ -72,13 +76,16 @@ func (p *Picker) FilterDeclared(q *Query, declared *core.Node) core.Reason {
 	if !declared.Serves(q.Tenant) {
 		return core.ReasonTenant
 	}
+	if !q.Pools.AllowsNode(declared) {
+		return core.ReasonPool
+	}
 	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
 	return filterCapability(q, declared)
 }
 
-// filterMember is Filter for a member of the direction's pool, which serves the direction by definition.
+// filterMember is Filter for a member of an index of a pool in which the job may run. It serves the direction by definition.
 func (p *Picker) filterMember(q *Query, n *fleet.Node) core.Reason {
 	summary := n.Summary()
 	if summary.Tenant() || q.hasRequirements() {

@@ -52,7 +52,7 @@ func TestSampleWithoutReplacement(t *testing.T) {
 
 		for range 3 { // selections are reused and must start from scratch each time
 			draws.ranges = nil
-			r := picker.Select(f.query(), f.pool)
+			r := selectIn(picker, f.query(), f.pool)
 			got := candidates(r)
 			if r.Next().Node != nil {
 				t.Fatal("a selection that was used up returns another candidate")
@@ -160,7 +160,7 @@ func TestFirstCandidatesAreUniform(t *testing.T) {
 			picker, q, members := pick.New(f.Fleet, policy, seeded(1)), f.query(), f.pool
 			counts := make(map[core.NodeID]int)
 			for range c.rounds {
-				r := picker.Select(q, members)
+				r := selectIn(picker, q, members)
 				counts[r.Next().ID()]++
 				r.End()
 			}
@@ -181,7 +181,7 @@ func TestCandidateOrdersAreUniform(t *testing.T) {
 		prefixes[i] = make(map[string]int)
 	}
 	for range rounds {
-		r := picker.Select(q, members)
+		r := selectIn(picker, q, members)
 		prefix := ""
 		for length, id := range candidates(r) {
 			prefix += string(id)
@@ -207,7 +207,7 @@ func TestOrderedPairsOfASampleAreUniform(t *testing.T) {
 	type pair struct{ a, b core.NodeID }
 	early, late := make(map[pair]int), make(map[pair]int)
 	for range rounds {
-		r := picker.Select(q, members)
+		r := selectIn(picker, q, members)
 		all := candidates(r)
 		r.End()
 		early[pair{all[0], all[1]}]++
@@ -244,7 +244,7 @@ func TestSurveyOrdersAreUniform(t *testing.T) {
 			picker, q, members := pick.New(f.Fleet, defaultPolicy(), seeded(4)), f.query(), f.pool
 			counts := make(map[string]int)
 			for range rounds {
-				r := picker.Select(q, members)
+				r := selectIn(picker, q, members)
 				order := ""
 				for _, m := range r.Survey().Candidates {
 					order += string(m.ID())

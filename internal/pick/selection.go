@@ -14,6 +14,7 @@ import (
 type Selection struct {
 	picker  *Picker
 	query   Query
+	order   order // of the pools
 	index   *fleet.Index
 	size    int // of the index at the start
 	slots   int // in which the members are looked for by chance; 0: they are chosen by their number
@@ -27,15 +28,32 @@ type Selection struct {
 // swap is one exchange of a shuffle that is made only as far as it is read.
 type swap struct{ position, index int }
 
-// Select starts a selection among the members of an index. Return it to the pool with End.
-func (p *Picker) Select(q Query, index *fleet.Index) *Selection {
+// Select starts a selection among the pools of a route, of which NextPool enters one after the other; first, if it is not empty, before the
+// others. Return it with End.
+func (p *Picker) Select(q Query, route *fleet.Route, first core.PoolID) *Selection {
 	s := p.selections.Get().(*Selection)
-	s.query, s.index, s.size = q, index, index.Len()
-	if slots := index.Slots(); p.policy.Shuffle && s.size >= sparseSample*p.policy.SampleK && s.size*sparseIndex >= slots {
-		s.slots = slots
-	}
+	s.query = q
+	s.order.begin(p.intN, route, &s.query.Pools, first)
 	return s
 }
+
+// NextPool enters the next pool: Next returns candidates of it then. It returns false when the job was tried in all its pools.
+func (s *Selection) NextPool() (stop fleet.Stop, ok bool) {
+	if stop, ok = s.order.next(); !ok {
+		return stop, false
+	}
+	s.swaps, s.taken = s.swaps[:0], s.taken[:0]
+	s.sampled, s.index, s.size, s.slots = 0, stop.Index, stop.Index.Len(), 0
+	s.second = fleet.Member{}
+	p := s.picker.policy
+	if slots := s.index.Slots(); p.Shuffle && s.size >= sparseSample*p.SampleK && s.size*sparseIndex >= slots {
+		s.slots = slots
+	}
+	return stop, true
+}
+
+// Eligible reports whether the current pool is one of those that are eligible for the job.
+func (s *Selection) Eligible() bool { return s.order.eligible }
 
 const (
 	// sparseIndex is from how many slots for each member the members of an index are chosen by their number. In a denser index it is faster
@@ -51,6 +69,7 @@ const (
 func (s *Selection) End() {
 	s.swaps, s.taken = s.swaps[:0], s.taken[:0]
 	s.sampled, s.index, s.size, s.slots, s.query = 0, nil, 0, 0, Query{}
+	s.order.end()
 	s.second = fleet.Member{}
 	clear(s.drawn) // the ids of nodes may be gone
 	s.drawn = s.drawn[:0]
@@ -209,7 +228,7 @@ func (s *Selection) indexAt(position int) int {
 	return position
 }
 
-// Survey is the result of filtering a whole index.
+// Survey is the result of filtering the indexes of all pools of a route.
 type Survey struct {
 	// Candidates are the nodes to probe, at most ScanMax: first those that may have a free slot, in random order, then those
 	// believed full, then those that were rejected for a soft reason.
@@ -220,12 +239,46 @@ type Survey struct {
 	Rejections map[core.Reason]int
 }
 
-// Survey filters every member. It is the slow path before a refusal: what is believed about occupancy only orders the
-// candidates, and soft reasons do not reject.
+// Survey filters every member of every pool. It is the slow path before a refusal: what is believed about occupancy only orders the
+// candidates, and soft reasons do not reject. Of the nodes that seem to have a free slot, as of the others, those in eligible pools come
+// first.
 func (s *Selection) Survey() Survey {
 	survey := Survey{Rejections: make(map[core.Reason]int)}
-	var free, full, soft []fleet.Member
-	for m := range s.index.All() {
+	var eligible, others surveyed
+	for i := range s.order.route.Stops {
+		stop := &s.order.route.Stops[i]
+		switch {
+		case s.query.Pools.Eligible(stop.Pool):
+			s.surveyPool(&survey, stop.Index, &eligible)
+		case s.query.Pools.Restricts():
+			s.rejectPool(&survey, stop.Index)
+		default:
+			s.surveyPool(&survey, stop.Index, &others)
+		}
+	}
+	if outside := s.order.route.Outside.Index; outside != nil {
+		if s.query.Pools.Restricts() {
+			s.rejectPool(&survey, outside)
+		} else {
+			s.surveyPool(&survey, outside, &others)
+		}
+	}
+	for _, group := range [][]fleet.Member{eligible.free, others.free, eligible.full, others.full, eligible.soft, others.soft} {
+		s.shuffle(group)
+		survey.Candidates = append(survey.Candidates, group...)
+	}
+	if len(survey.Candidates) > s.picker.policy.ScanMax {
+		survey.Candidates = survey.Candidates[:s.picker.policy.ScanMax]
+	}
+	return survey
+}
+
+// surveyed are the candidates of some pools: those that may have a free slot, those believed full, and those rejected for a soft reason.
+type surveyed struct{ free, full, soft []fleet.Member }
+
+// surveyPool filters every member of an index.
+func (s *Selection) surveyPool(survey *Survey, index *fleet.Index, into *surveyed) {
+	for m := range index.All() {
 		reason := s.picker.filterMember(&s.query, m.Node)
 		if !reason.Incapable() {
 			survey.Capable++
@@ -234,22 +287,25 @@ func (s *Selection) Survey() Survey {
 		case reason != core.ReasonNone:
 			survey.Rejections[reason]++
 			if reason.Soft() {
-				soft = append(soft, m)
+				into.soft = append(into.soft, m)
 			}
 		case s.inFlightShare(m.Node) >= 1:
-			full = append(full, m)
+			into.full = append(into.full, m)
 		default:
-			free = append(free, m)
+			into.free = append(into.free, m)
 		}
 	}
-	for _, group := range [][]fleet.Member{free, full, soft} {
-		s.shuffle(group)
-		survey.Candidates = append(survey.Candidates, group...)
+}
+
+// rejectPool counts the members of an index of a pool in which the job must not run. What a tenant must not know of is not counted.
+func (s *Selection) rejectPool(survey *Survey, index *fleet.Index) {
+	for m := range index.All() {
+		reason := core.ReasonPool
+		if m.Summary().Tenant() && !m.Declared().Serves(s.query.Tenant) {
+			reason = core.ReasonTenant
+		}
+		survey.Rejections[reason]++
 	}
-	if len(survey.Candidates) > s.picker.policy.ScanMax {
-		survey.Candidates = survey.Candidates[:s.picker.policy.ScanMax]
-	}
-	return survey
 }
 
 func (s *Selection) shuffle(nodes []fleet.Member) {

@@ -23,7 +23,7 @@ func TestSurveyOrdersFreeThenFullThenSoftRejected(t *testing.T) {
 			f.Observe(f.node(i), inFlight, 4, q.Now)
 		}
 		f.node(4).RecordMissedACK(q.Now)
-		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool)
+		r := selectIn(pick.New(f.Fleet, defaultPolicy(), seeded(seed)), q, f.pool)
 
 		sample := candidates(r)
 		slices.Sort(sample)
@@ -173,7 +173,7 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 				asked = append(asked, m.ID())
 			}
 		}
-		r := picker.Select(q, f.pool)
+		r := selectIn(picker, q, f.pool)
 		defer r.End()
 		got := r.Survey()
 		rest := ids(got.Candidates)

@@ -56,7 +56,7 @@ func TestLowerInFlightShareIsFirstOfTwo(t *testing.T) {
 			first := make(map[core.NodeID]int)
 			const rounds = 2000
 			for range rounds {
-				r := picker.Select(q, members)
+				r := selectIn(picker, q, members)
 				all := candidates(r)
 				r.End()
 				if len(all) != 2 {
@@ -104,7 +104,7 @@ func TestLateHeartbeatIsTheTieBreaker(t *testing.T) {
 			first := make(map[core.NodeID]int)
 			const rounds = 2000
 			for range rounds {
-				r := picker.Select(q, f.pool)
+				r := selectIn(picker, q, f.pool)
 				first[candidates(r)[0]]++
 				r.End()
 			}
@@ -127,7 +127,7 @@ func TestSharesOfNodesOfDifferentSizeAreCompared(t *testing.T) {
 	f.Observe(f.Node("small"), 1, 2, q.Now)
 	f.Observe(f.Node("large"), 20, 100, q.Now)
 	for seed := range uint64(100) {
-		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool)
+		r := selectIn(pick.New(f.Fleet, defaultPolicy(), seeded(seed)), q, f.pool)
 		if diff := cmp.Diff([]core.NodeID{"large", "small"}, candidates(r)); diff != "" {
 			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
 		}
@@ -156,7 +156,7 @@ func TestSharesAreOfAdmittedSlots(t *testing.T) {
 		}
 	}
 	for seed := range uint64(100) {
-		r := pick.New(f.Fleet, defaultPolicy(), seeded(seed)).Select(q, f.pool)
+		r := selectIn(pick.New(f.Fleet, defaultPolicy(), seeded(seed)), q, f.pool)
 		if diff := cmp.Diff([]core.NodeID{"all", "half"}, candidates(r)); diff != "" {
 			t.Fatalf("seed %d (-want +got):\n%s", seed, diff)
 		}
@@ -173,7 +173,7 @@ func TestEveryPairIsOrderedByShare(t *testing.T) {
 		f, q := poolWithOccupancy(average, states...)
 		policy := defaultPolicy()
 		policy.SampleK = len(states)
-		r := pick.New(f.Fleet, policy, seeded(rapid.Uint64().Draw(t, "seed"))).Select(q, f.pool)
+		r := selectIn(pick.New(f.Fleet, policy, seeded(rapid.Uint64().Draw(t, "seed"))), q, f.pool)
 		defer r.End()
 		var shares []float64
 		for m := r.Next(); m.Node != nil; m = r.Next() {
@@ -215,7 +215,7 @@ func TestTwoChoicesInsteadOfLeastOfAll(t *testing.T) {
 	picker, members := pick.New(f.Fleet, defaultPolicy(), seeded(7)), f.pool
 	first := make(map[core.NodeID]int)
 	for range rounds {
-		r := picker.Select(q, members)
+		r := selectIn(picker, q, members)
 		first[r.Next().ID()]++
 		r.End()
 	}
@@ -250,7 +250,7 @@ func TestWithoutShuffleCandidatesAreInPoolOrder(t *testing.T) {
 	policy := defaultPolicy()
 	picker := unshuffled(t, f, policy)
 	for range 2 {
-		r := picker.Select(f.query(), f.pool)
+		r := selectIn(picker, f.query(), f.pool)
 		if diff := cmp.Diff(order[:policy.SampleK], candidates(r)); diff != "" {
 			t.Errorf("candidates (-want +got):\n%s", diff)
 		}

@@ -225,7 +225,7 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	}
 	delete(o.pending, seq)
 	if m.Node != "" {
-		s.recordPlacement(seq, m.Node)
+		s.recordPlacement(seq, m.Node, "")
 	}
 	o.counted = max(o.counted, seq)
 	u.result.stored, u.result.sent = true, true

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -135,16 +136,19 @@ func (u *utterance) isReplaying() bool {
 type lastPlacement struct {
 	Turn int64
 	Node core.NodeID
+	Pool core.PoolID `json:",omitempty"` // in which the next utterance is tried first; empty: none
 	At   time.Time
 }
 
-// recordPlacement records the node of an utterance, unless a later one was placed before. The caller holds the lock.
-func (s *Session) recordPlacement(turn int64, node core.NodeID) {
-	if last := &s.lastPlaced; turn < last.Turn || turn == last.Turn && node == last.Node {
+// recordPlacement records the node of an utterance and, if it is known, its pool, unless a later one was placed before. The caller holds the
+// lock.
+func (s *Session) recordPlacement(turn int64, node core.NodeID, pool core.PoolID) {
+	last := s.lastPlaced
+	if turn < last.Turn || turn == last.Turn && node == last.Node {
 		return
 	}
-	s.lastPlaced = lastPlacement{Turn: turn, Node: node, At: time.Now()}
-	if s.registry.cfg.Spread {
+	s.lastPlaced = lastPlacement{Turn: turn, Node: node, Pool: cmp.Or(pool, last.Pool), At: time.Now()}
+	if s.registry.cfg.Spread || pool != "" && pool != last.Pool {
 		s.saver.markChanged()
 	}
 }
@@ -154,7 +158,7 @@ func (u *utterance) previousJob() dispatch.PreviousJob {
 	u.session.mu.Lock()
 	defer u.session.mu.Unlock()
 	last := &u.session.lastPlaced
-	return dispatch.PreviousJob{Node: last.Node, At: last.At}
+	return dispatch.PreviousJob{Node: last.Node, Pool: last.Pool, At: last.At}
 }
 
 // dispatchWait is how long the utterance waits for a node.
@@ -228,7 +232,7 @@ func (p *placer) dispatch(ctx context.Context, u *utterance, afterPrevious time.
 		placed, err = p.jobs.DispatchWaiting(ctx, r, wait)
 		if err == nil {
 			u.session.mu.Lock()
-			u.session.recordPlacement(u.turn, placed.Node)
+			u.session.recordPlacement(u.turn, placed.Node, placed.Pool)
 			u.session.mu.Unlock()
 			u.observePlaced(afterPrevious, placed.Waited)
 		}

@@ -34,6 +34,8 @@ type Dispatch struct {
 	sameNode, otherNode          prometheus.Counter
 	outcomes                     [core.StateCancelled + 1]jobOutcome
 
+	Pools *Pools
+
 	decisions
 }
 
@@ -46,6 +48,7 @@ type jobOutcome struct {
 func newDispatch(f factory) Dispatch {
 	d := Dispatch{
 		decisions:     newDecisions(f),
+		Pools:         newPools(f),
 		PoolQuery:     f.counterVec("pool_query_total", "Queries for the nodes of a direction; success is false if there is none.", "success"),
 		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
 		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",
@@ -119,11 +122,11 @@ func (d *Dispatch) CountSuccession(same bool) {
 // CountDelivery counts a job that was delivered.
 func (d *Dispatch) CountDelivery() { d.deliveryCount.Inc() }
 
-// CountPoolQuery counts a query for the nodes of a direction, by their number.
-func (d *Dispatch) CountPoolQuery(nodes int) {
-	if nodes > 0 {
-		d.poolWithNodes.Inc()
-	} else {
+// CountPoolQuery counts a query for the nodes of a direction, by whether there are none.
+func (d *Dispatch) CountPoolQuery(empty bool) {
+	if empty {
 		d.poolWithout.Inc()
+	} else {
+		d.poolWithNodes.Inc()
 	}
 }
