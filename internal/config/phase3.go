@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -62,6 +63,7 @@ func (c *Config) validatePools(v *validator) {
 	scope := core.PoolScope(p.PoolMatchScope)
 	v.require(scope == core.ScopeCore || scope == core.ScopeAll, table+".pool_match_scope", "must be %s or %s, not %q", core.ScopeCore, core.ScopeAll, p.PoolMatchScope)
 	v.requireRange(table+".pool_count", int64(p.PoolCount), 1, core.MaxPools)
+	v.requireRange(table+".session_affinity_seconds", int64(p.AffinitySeconds), 0, 24*60*60)
 	d := Phase3{Enabled: true, PoolCount: min(max(p.PoolCount, 1), core.MaxPools), Pools: p.Pools}
 	if err := d.Division().Validate(); err != nil {
 		v.require(false, table+".pools", "%v", err)
@@ -84,3 +86,13 @@ func (c *Config) validatePools(v *validator) {
 
 // has reports whether there is a pool.
 func (p *Phase3) has(pool string) bool { return slices.Contains(p.Division().IDs(), core.PoolID(pool)) }
+
+// Phase3Keys lists the keys of the table, as in the file.
+func Phase3Keys() []string {
+	t := reflect.TypeFor[Phase3]()
+	keys := make([]string, 0, t.NumField())
+	for i := range t.NumField() {
+		keys = append(keys, "scheduler.phase3."+t.Field(i).Tag.Get("toml"))
+	}
+	return keys
+}

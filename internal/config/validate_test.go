@@ -160,27 +160,6 @@ var rules = []rule{
 	{"scheduler.model_hub.token", "two lines", func(c *Config) { c.Scheduler.ModelHub.Token = "a\nb" }},
 	{"scheduler.observability.lock_wait_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.LockWaitWarnMS = 0 }},
 	{"scheduler.observability.lock_wait_warn_ms", "too long", func(c *Config) { c.Scheduler.Observability.LockWaitWarnMS = 1 << 50 }},
-	{"scheduler.phase3.pool_match_scope", "another one", func(c *Config) { c.Scheduler.Phase3.PoolMatchScope = "none" }},
-	{"scheduler.phase3.pool_count", "none", func(c *Config) { c.Scheduler.Phase3.PoolCount = 0 }},
-	{"scheduler.phase3.pool_count", "too many", func(c *Config) { c.Scheduler.Phase3.PoolCount = 1001 }},
-	{"scheduler.phase3.pools", "one without an id", func(c *Config) { c.Scheduler.Phase3.Pools = []PoolTable{{Name: "nameless"}} }},
-	{"scheduler.phase3.pools", "one with a service that is none", func(c *Config) {
-		c.Scheduler.Phase3.Pools = []PoolTable{{PoolID: "a", RequiredServices: []string{"asr@"}}}
-	}},
-	{"scheduler.phase3.tenant_overrides[0].pool_id", "another pool", func(c *Config) {
-		c.Scheduler.Phase3.TenantOverrides = []TenantOverride{{TenantID: "acme", PoolID: "gold"}}
-	}},
-	{"scheduler.phase3.tenant_overrides[1].tenant_id", "two pools", func(c *Config) {
-		c.Scheduler.Phase3.TenantOverrides = []TenantOverride{{TenantID: "acme", PoolID: "bucket-1"}, {TenantID: "acme", PoolID: "bucket-2"}}
-	}},
-	{"scheduler.phase3.tenant_overrides[0].tenant_id", "none", func(c *Config) {
-		c.Scheduler.Phase3.TenantOverrides = []TenantOverride{{PoolID: "bucket-1"}}
-	}},
-	{"auth.keys[0].pool", "another pool", func(c *Config) {
-		c.Scheduler.Phase3.Enabled = true
-		c.Auth.OperatorKeys = []string{"an-operator-key-of-this-test"}
-		c.Auth.Keys = []Key{{Name: "k", Role: "node", Nodes: "*", Pool: "gold", SHA256: []string{strings.Repeat("0", 64)}}}
-	}},
 	{"scheduler.observability.path_warn_ms", "none", func(c *Config) { c.Scheduler.Observability.PathWarnMS = 0 }},
 }
 
@@ -205,7 +184,7 @@ func TestDefaultsAreValid(t *testing.T) {
 // TestEachRule checks that each change gives one problem, with its key.
 func TestEachRule(t *testing.T) {
 	t.Parallel()
-	for _, r := range slices.Concat(rules, tracingRules) {
+	for _, r := range slices.Concat(rules, tracingRules, poolRules) {
 		t.Run(r.key+" "+r.name, func(t *testing.T) {
 			t.Parallel()
 			c := Default()
@@ -225,7 +204,7 @@ func TestEachRule(t *testing.T) {
 func TestEveryKeyHasARule(t *testing.T) {
 	t.Parallel()
 	checked := make(map[string]bool)
-	for _, r := range slices.Concat(rules, tracingRules) {
+	for _, r := range slices.Concat(rules, tracingRules, poolRules) {
 		checked[r.key] = true
 	}
 	c := Default()

@@ -29,6 +29,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -61,14 +62,20 @@ type Scheduler struct {
 	hub       *socket.Hub
 	nodeConns *nodeconn.Conns
 	receiver  *bus.Receiver
-	follower  *fleet.Follower
 	caller    *callback.Caller
+	followers
 	recorders
 
 	guards      *guards
 	credentials *credentials
 	revocations *revocations
 	stats       *stats
+}
+
+// followers keep this instance's view of the fleet like the store has it.
+type followers struct {
+	follower *fleet.Follower
+	pools    *pools.Follower
 }
 
 // recorders write the logs of the store, and the traces.
@@ -120,6 +127,9 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
 	s.Fleet = fleet.New(c.Nodes.PresenceTTLMS.Duration())
+	if err := s.dividePools(ctx); err != nil {
+		return nil, errors.Join(err, s.Store.Close())
+	}
 	picker := pick.New(s.Fleet, pickPolicy(c), nil)
 
 	s.caller = callback.New(callback.Config{Allowed: prefixes, Secret: []byte(cfg.Callback.Secret)})
@@ -228,6 +238,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	background.Go(func() { s.receiver.Run(loops) })
 	background.Go(func() { s.follower.Run(loops) })
 	background.Go(func() { s.revocations.Run(loops) })
+	background.Go(func() { s.pools.Run(loops) })
 	background.Go(func() { s.stats.run(loops) })
 	background.Go(func() { s.removeRevokedNodes(loops) })
 	background.Go(func() { s.Nodes.EvictSilent(loops) })

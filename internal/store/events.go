@@ -28,6 +28,7 @@ const (
 	EventStoreDown        EventKind = "store_down"        // an instance could not use the store
 	EventStoreUp          EventKind = "store_up"          // the store answered the instance again
 	EventStatsLeader      EventKind = "stats_leader"      // an instance began to compute the statistics for all
+	EventPoolsChanged     EventKind = "pools_changed"     // another division of the fleet into capability pools was published
 	// EventServiceUnavailable says that a node reported a service as unavailable, the first of several reports within a short time.
 	EventServiceUnavailable EventKind = "service_unavailable"
 )
@@ -36,7 +37,7 @@ const (
 func EventKinds() []EventKind {
 	return []EventKind{
 		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
-		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader,
+		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader, EventPoolsChanged,
 		EventServiceUnavailable,
 	}
 }

@@ -9,9 +9,9 @@ import (
 // Settings holds the settings on which all instances must agree, such as the division of the fleet into pools. Each has a generation, which
 // grows with every change.
 type Settings interface {
-	// LoadSetting returns a setting, without its body if its generation is the known one. The zero Setting means that it was never
-	// published; as the known generation, 0 means that none is known.
-	LoadSetting(ctx context.Context, name string, known int64) (Setting, error)
+	// LoadSetting returns a setting, without its body if it is the known one. The zero Setting means that it was never published, or was
+	// lost; as the known one, it means that none is known.
+	LoadSetting(ctx context.Context, name string, known Setting) (Setting, error)
 	// PublishSetting replaces a setting, and returns the one that is in force after that. The one in force is not replaced by itself. A body
 	// that was in force before and was replaced replaces the current one only if it is forced: an instance that starts with an old
 	// file must not undo a change that was made since.
@@ -21,6 +21,7 @@ type Settings interface {
 // Setting is a setting at one generation.
 type Setting struct {
 	Generation int64
+	Digest     string // of the body: a store that was emptied counts generations from the start
 	Body       []byte
 }
 
@@ -34,8 +35,8 @@ type SettingParams struct {
 // MaxSettingDigests is of how many bodies that were in force before a store knows that they were.
 const MaxSettingDigests = 64
 
-// Digest identifies a body among those that were in force before.
-func (p *SettingParams) Digest() string {
-	sum := sha256.Sum256(p.Body)
+// SettingDigest identifies a body.
+func SettingDigest(body []byte) string {
+	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:16])
 }

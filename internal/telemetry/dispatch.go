@@ -34,8 +34,6 @@ type Dispatch struct {
 	sameNode, otherNode          prometheus.Counter
 	outcomes                     [core.StateCancelled + 1]jobOutcome
 
-	Pools *Pools
-
 	decisions
 }
 
@@ -48,7 +46,6 @@ type jobOutcome struct {
 func newDispatch(f factory) Dispatch {
 	d := Dispatch{
 		decisions:     newDecisions(f),
-		Pools:         newPools(f),
 		PoolQuery:     f.counterVec("pool_query_total", "Queries for the nodes of a direction; success is false if there is none.", "success"),
 		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
 		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",

@@ -27,6 +27,7 @@ type Metrics struct {
 	Bus
 	Stats
 	Traces
+	Pools *Pools
 
 	index *index
 }
@@ -48,6 +49,7 @@ func New() *Metrics {
 		AuditDropped: f.counterVec("lingua_audit_dropped_total",
 			"Audit entries that were never written, by the log that lacks them: store or file.", "log"),
 		Locks:    newLocks(f),
+		Pools:    newPools(f),
 		Nodes:    newNodes(f),
 		ModelNA:  newModelNA(f),
 		Catalog:  newCatalog(f),

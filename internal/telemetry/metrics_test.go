@@ -87,6 +87,8 @@ var methods = []metric{
 	{"lingua_lag_seconds", "HISTOGRAM", []string{"part"}},
 	{"lingua_redis_errors_total", "COUNTER", []string{"class"}},
 	{"lingua_reserve_total", "COUNTER", []string{"verdict"}},
+	{"phase3_pool_selected_total", "COUNTER", []string{"fallback", "outcome", "pool"}},
+	{"phase3_pool_attempt_total", "COUNTER", []string{"pool", "reason", "result"}},
 	{"lingua_utterance_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 }
 
@@ -165,7 +167,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 	v := reflect.ValueOf(m).Elem()
 	want := make(map[string]metric)
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		if !f.IsExported() || f.Anonymous || slices.Contains([]string{"Registry", "Exclusions", "DispatchRate"}, f.Name) {
+		if !f.IsExported() || f.Anonymous || slices.Contains([]string{"Registry", "Exclusions", "DispatchRate", "Pools"}, f.Name) {
 			continue
 		}
 		e, known := exported[f.Name]
@@ -176,6 +178,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 		countOnce(t, v.FieldByIndex(f.Index).Interface(), e)
 		want[e.Name] = e
 	}
+	m.Pools.CountSelected("gold", FallbackNone)
 	m.CountReserve(store.OK)
 	m.CountRedisError(store.ErrorOther)
 	m.ObserveDispatch(time.Millisecond, false, "")
@@ -196,7 +199,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "class", "code", "decision", "event", "from", "kind", "lock", "log", "message", "operation", "outcome", "part", "path", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "class", "code", "decision", "event", "fallback", "from", "kind", "lock", "log", "message", "operation", "outcome", "part", "path", "pool", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)

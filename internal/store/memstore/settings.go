@@ -20,7 +20,7 @@ type setting struct {
 }
 
 // LoadSetting implements store.Settings.
-func (s *Store) LoadSetting(_ context.Context, name string, known int64) (store.Setting, error) {
+func (s *Store) LoadSetting(_ context.Context, name string, known store.Setting) (store.Setting, error) {
 	s.settings.mu.Lock()
 	defer s.settings.mu.Unlock()
 	current := s.settings.byName[name]
@@ -28,7 +28,7 @@ func (s *Store) LoadSetting(_ context.Context, name string, known int64) (store.
 		return store.Setting{}, nil
 	}
 	out := current.Setting
-	if out.Generation == known {
+	if out.Generation == known.Generation && out.Digest == known.Digest {
 		out.Body = nil
 	}
 	return out, nil
@@ -46,7 +46,7 @@ func (s *Store) PublishSetting(ctx context.Context, p store.SettingParams) (stor
 		current = new(setting)
 		s.settings.byName[p.Name] = current
 	}
-	digest := p.Digest()
+	digest := store.SettingDigest(p.Body)
 	at := slices.Index(current.digests, digest)
 	if at >= 0 && (at == len(current.digests)-1 || !p.Force) {
 		return current.Setting, nil
@@ -58,6 +58,6 @@ func (s *Store) PublishSetting(ctx context.Context, p store.SettingParams) (stor
 	if more := len(current.digests) - store.MaxSettingDigests; more > 0 {
 		current.digests = slices.Delete(current.digests, 0, more)
 	}
-	current.Setting = store.Setting{Generation: current.Generation + 1, Body: slices.Clone(p.Body)}
+	current.Setting = store.Setting{Generation: current.Generation + 1, Digest: digest, Body: slices.Clone(p.Body)}
 	return current.Setting, nil
 }

@@ -30,12 +30,12 @@ func publish(t *testing.T, h *Harness, body string, force bool) store.Setting {
 
 func wantSetting(t *testing.T, generation int64, body string, got store.Setting) {
 	t.Helper()
-	if diff := cmp.Diff(store.Setting{Generation: generation, Body: []byte(body)}, got); diff != "" {
+	if diff := cmp.Diff(store.Setting{Generation: generation, Digest: store.SettingDigest([]byte(body)), Body: []byte(body)}, got); diff != "" {
 		t.Errorf("the setting (-want +got):\n%s", diff)
 	}
 }
 
-func loadSetting(t *testing.T, h *Harness, name string, known int64) store.Setting {
+func loadSetting(t *testing.T, h *Harness, name string, known store.Setting) store.Setting {
 	t.Helper()
 	got, err := h.Store.LoadSetting(t.Context(), name, known)
 	if err != nil {
@@ -46,7 +46,7 @@ func loadSetting(t *testing.T, h *Harness, name string, known int64) store.Setti
 
 func testNoSetting(t *testing.T, h *Harness) {
 	publish(t, h, "one", false)
-	if got := loadSetting(t, h, "another", 0); got.Generation != 0 || got.Body != nil {
+	if got := loadSetting(t, h, "another", store.Setting{}); got.Generation != 0 || got.Body != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -54,12 +54,14 @@ func testNoSetting(t *testing.T, h *Harness) {
 func testPublishedSetting(t *testing.T, h *Harness) {
 	wantSetting(t, 1, "one\x00binary", publish(t, h, "one\x00binary", false))
 	wantSetting(t, 1, "one\x00binary", publish(t, h, "one\x00binary", true)) // it is in force
-	wantSetting(t, 1, "one\x00binary", loadSetting(t, h, "pools", 0))
-	if got := loadSetting(t, h, "pools", 1); got.Generation != 1 || got.Body != nil {
-		t.Errorf("the body of a known generation was sent: %+v", got)
+	first := loadSetting(t, h, "pools", store.Setting{})
+	wantSetting(t, 1, "one\x00binary", first)
+	if got := loadSetting(t, h, "pools", first); got.Generation != 1 || got.Body != nil {
+		t.Errorf("the body of a known setting was sent: %+v", got)
 	}
+	wantSetting(t, 1, "one\x00binary", loadSetting(t, h, "pools", store.Setting{Generation: 1, Digest: store.SettingDigest([]byte("other"))}))
 	wantSetting(t, 2, "two", publish(t, h, "two", false))
-	wantSetting(t, 2, "two", loadSetting(t, h, "pools", 1))
+	wantSetting(t, 2, "two", loadSetting(t, h, "pools", first))
 }
 
 func testReplacedSetting(t *testing.T, h *Harness) {
@@ -92,7 +94,7 @@ func testConcurrentSettings(t *testing.T, h *Harness) {
 		bodies[s.Generation] = string(s.Body)
 	}
 	// A repeated call returns what is in force by then.
-	in := loadSetting(t, h, "pools", 0)
+	in := loadSetting(t, h, "pools", store.Setting{})
 	if in.Generation != authors || bodies[authors] != "" && bodies[authors] != string(in.Body) {
 		t.Errorf("%q of the generation %d is in force after %d publications; one of them was answered %q", in.Body, in.Generation, authors, bodies[authors])
 	}

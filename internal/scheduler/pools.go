@@ -1,0 +1,44 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/pools"
+	"github.com/lingua-scheduler/lingua/internal/reload"
+)
+
+// publishTimeout bounds how long a reload waits for the store.
+const publishTimeout = 5 * time.Second
+
+// dividePools divides the fleet into capability pools, as the store or the configuration says, and makes a reload of the configuration publish
+// its pools.
+func (s *Scheduler) dividePools(ctx context.Context) error {
+	s.pools = pools.New(pools.Options{Store: s.Store, Fleet: s.Fleet, Events: s.events, Log: s.log})
+	s.credentials.reloader.Register(reload.Section{Keys: config.Phase3Keys(), Prepare: s.preparePools})
+	return s.pools.Start(ctx, s.cfg.Scheduler.Phase3.Division())
+}
+
+// preparePools is the section of a reload that publishes the pools.
+func (s *Scheduler) preparePools(next *config.Config) (reload.Change, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+	defer cancel()
+	division := next.Scheduler.Phase3.Division()
+	changes, err := s.pools.Changes(ctx, division)
+	if err != nil {
+		return reload.Change{}, fmt.Errorf("scheduler.phase3: the pools cannot be published, so nothing is reloaded: %w", err)
+	}
+	if !changes {
+		return reload.Change{}, nil
+	}
+	return reload.Change{
+		Changed: []string{fmt.Sprintf("scheduler.phase3: %d pools, published to all instances", len(division.IDs()))},
+		Apply: func() {
+			ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+			defer cancel()
+			s.pools.Publish(ctx, division)
+		},
+	}, nil
+}
