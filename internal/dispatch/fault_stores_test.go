@@ -22,6 +22,8 @@ type faultyStore struct {
 
 	afterGet func() // called once, after a record was read
 
+	onReserved func(store.ReserveParams) // called after each slot that was granted; nil: nothing is
+
 	hangs atomic.Bool // rate limits are not answered
 }
 
@@ -84,7 +86,13 @@ func call[T any](f *faultyStore, operation string, do func() (T, error)) (T, err
 }
 
 func (f *faultyStore) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
-	return call(f, "reserve", func() (store.Reservation, error) { return f.Store.Reserve(ctx, p) })
+	return call(f, "reserve", func() (store.Reservation, error) {
+		r, err := f.Store.Reserve(ctx, p)
+		if err == nil && r.Verdict == store.OK && f.onReserved != nil {
+			f.onReserved(p)
+		}
+		return r, err
+	})
 }
 
 func (f *faultyStore) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {

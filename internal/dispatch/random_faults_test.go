@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -43,6 +44,9 @@ type chaos struct {
 	accepted map[core.JobID]bool
 	dead     [chaosNodes]bool
 	calm     bool
+
+	change   func(who int, s *core.Spec)   // changes the requests; nil: they stay as they are
+	services func(node int) []core.Service // that a node declares; nil: none
 }
 
 // chance returns true with probability p; the generator is shared.
@@ -64,7 +68,7 @@ func (s *chaos) run() {
 	s.accepted = make(map[core.JobID]bool)
 	s.transport.onDelivery = s.process
 	for i := range chaosNodes {
-		s.addNode(nodeName(i), chaosSlots)
+		s.addNode(nodeName(i), chaosSlots, s.declaration(i))
 	}
 	ctx, stop := context.WithTimeout(s.t.Context(), chaosTime)
 	defer stop()
@@ -123,7 +127,10 @@ func (s *chaos) sendRequests(ctx context.Context, who int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		time.Sleep(s.upTo(2 * time.Second))
 		sp := spec(withRequestID(fmt.Sprintf("req-%d-%d", who, i)))
-		id := core.JobIDFor("", sp.Request)
+		if s.change != nil {
+			s.change(who, &sp)
+		}
+		id := sp.Job()
 		times := 1
 		if s.chance(0.3) {
 			times = 3
@@ -218,6 +225,15 @@ func (s *chaos) runNode(ctx context.Context, i int) {
 	}
 }
 
+// declaration returns the change of what a node declares.
+func (s *chaos) declaration(i int) func(*nodes.Patch) {
+	return func(p *nodes.Patch) {
+		if s.services != nil {
+			p.Services = s.services(i)
+		}
+	}
+}
+
 // restart registers a node again, which has lost some of its jobs.
 func (s *chaos) restart(i int) {
 	for _, job := range s.transport.heldBy(nodeName(i)) {
@@ -226,7 +242,7 @@ func (s *chaos) restart(i int) {
 		}
 	}
 	err := s.retryReport(func() error {
-		return s.register(nodeName(i), chaosSlots, store.Activity{Lists: true, Active: s.transport.heldBy(nodeName(i))})
+		return s.register(nodeName(i), chaosSlots, store.Activity{Lists: true, Active: s.transport.heldBy(nodeName(i))}, s.declaration(i))
 	})
 	if err != nil {
 		s.t.Errorf("register: %v", err)
