@@ -102,7 +102,7 @@ func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 
 // publish publishes the division of the configuration, and returns what is in force after that. The caller holds the lock.
 func (f *Follower) publish(ctx context.Context, before store.Setting, force bool) (store.Setting, error) {
-	setting, err := f.Store.PublishSetting(ctx, store.SettingParams{Name: settingName, Body: f.file, Force: force})
+	setting, err := f.Store.PublishSetting(ctx, store.SettingParams{Name: settingName, Body: f.file, Force: force, Known: f.setting.Generation})
 	if err == nil && setting.Generation != before.Generation && bytes.Equal(setting.Body, f.file) {
 		f.Events.Record(store.Event{Kind: store.EventPoolsChanged, Detail: fmt.Sprintf("generation %d", setting.Generation)})
 	}
@@ -150,8 +150,8 @@ func (f *Follower) follow(ctx context.Context) {
 		if setting, err = f.publish(ctx, setting, true); err == nil {
 			f.pending = false
 		}
-	case setting.Generation == 0: // the store was emptied
-		setting, err = f.Store.PublishSetting(ctx, store.SettingParams{Name: settingName, Body: f.setting.Body})
+	case setting.Generation < f.setting.Generation: // the store was emptied, or lost it in a failover
+		setting, err = f.Store.RestoreSetting(ctx, settingName, f.setting)
 	}
 	if failing := err != nil; failing != f.failing && ctx.Err() == nil {
 		f.failing = failing

@@ -65,6 +65,14 @@ func (f *faultySettings) LoadSetting(ctx context.Context, name string, known sto
 	return s.LoadSetting(ctx, name, known)
 }
 
+func (f *faultySettings) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
+	s, err := f.current()
+	if err != nil {
+		return store.Setting{}, err
+	}
+	return s.RestoreSetting(ctx, name, lost)
+}
+
 func (f *faultySettings) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
 	s, err := f.current()
 	if err != nil {
@@ -179,8 +187,12 @@ func TestStoreAwayOrEmptied(t *testing.T) {
 		want(t, 2, []core.PoolID{"y"}, a, b)
 		shared.empty()
 		time.Sleep(2 * time.Second)
-		want(t, 1, []core.PoolID{"y"}, a, b)
-		want(t, 1, []core.PoolID{"y"}, start(t, shared))
+		want(t, 2, []core.PoolID{"y"}, a, b)
+		want(t, 2, []core.PoolID{"y"}, start(t, shared))
+		shared.empty()
+		b.Publish(t.Context(), file("z")) // before any other instance has read the empty store
+		time.Sleep(2 * time.Second)
+		want(t, 3, []core.PoolID{"z"}, a, b)
 	})
 }
 

@@ -16,6 +16,9 @@ type Settings interface {
 	// that was in force before and was replaced replaces the current one only if it is forced: an instance that starts with an old
 	// file must not undo a change that was made since.
 	PublishSetting(ctx context.Context, p SettingParams) (Setting, error)
+	// RestoreSetting writes a setting that the store has lost, in a failover or because it was emptied, and returns the one that is in force
+	// after that. A setting of the same or a later generation is not replaced.
+	RestoreSetting(ctx context.Context, name string, s Setting) (Setting, error)
 }
 
 // Setting is a setting at one generation.
@@ -30,6 +33,8 @@ type SettingParams struct {
 	Name  string
 	Body  []byte
 	Force bool
+	// Known is the generation that the caller knows. The new one is later, also if the store has lost the known one.
+	Known int64
 }
 
 // MaxSettingDigests is of how many bodies that were in force before a store knows that they were.

@@ -222,6 +222,10 @@ var boardLostReplies = []lostReply{
 		in, err := s.PublishSetting(ctx, store.SettingParams{Name: x.name, Body: []byte("body")})
 		return fmt.Sprint(in.Generation, string(in.Body)), err
 	}},
+	{name: "restore setting", command: "publish_setting", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		in, err := s.RestoreSetting(ctx, x.name, store.Setting{Generation: 3, Body: []byte("body")})
+		return fmt.Sprint(in.Generation, string(in.Body)), err
+	}},
 	{name: "add revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		r, err := s.AddRevocation(ctx, x.revocation())
 		return fmt.Sprint(r.RevocationTarget, r.Reason, !r.At.IsZero(), !r.Until.IsZero()), err

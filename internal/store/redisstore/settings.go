@@ -22,8 +22,21 @@ func (s *Store) LoadSetting(ctx context.Context, name string, known store.Settin
 
 // PublishSetting implements store.Settings.
 func (s *Store) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
-	_, r, err := s.client.runScript(ctx, &scriptPublishSetting, []string{s.keys.setting(p.Name)},
-		string(p.Body), store.SettingDigest(p.Body), flag(p.Force), strconv.Itoa(store.MaxSettingDigests))
+	mode := "publish"
+	if p.Force {
+		mode = "force"
+	}
+	return s.writeSetting(ctx, p.Name, mode, store.Setting{Generation: p.Known, Body: p.Body})
+}
+
+// RestoreSetting implements store.Settings.
+func (s *Store) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
+	return s.writeSetting(ctx, name, "restore", lost)
+}
+
+func (s *Store) writeSetting(ctx context.Context, name, mode string, next store.Setting) (store.Setting, error) {
+	_, r, err := s.client.runScript(ctx, &scriptPublishSetting, []string{s.keys.setting(name)},
+		string(next.Body), store.SettingDigest(next.Body), mode, strconv.Itoa(store.MaxSettingDigests), strconv.FormatInt(next.Generation, 10))
 	if err != nil {
 		return store.Setting{}, err
 	}

@@ -179,6 +179,14 @@ func (r RepeatingStore) PublishSetting(ctx context.Context, p store.SettingParam
 	return r.Store.PublishSetting(ctx, p)
 }
 
+// RestoreSetting implements store.Settings.
+func (r RepeatingStore) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
+	if s, err := r.Store.RestoreSetting(ctx, name, lost); err != nil {
+		return s, err
+	}
+	return r.Store.RestoreSetting(ctx, name, lost)
+}
+
 // Announce implements store.Instances.
 func (r RepeatingStore) Announce(ctx context.Context, p store.AnnounceParams) error {
 	if err := r.Store.Announce(ctx, p); err != nil {

@@ -15,6 +15,7 @@ var settingBehaviours = []behaviour{
 	{"a setting that was never published is none", testNoSetting},
 	{"a published setting is loaded with its generation", testPublishedSetting},
 	{"a setting that was replaced returns only if it is forced", testReplacedSetting},
+	{"a setting that the store has lost is restored", testRestoredSetting},
 	{"of concurrent publications one is in force for all", testConcurrentSettings},
 }
 
@@ -76,6 +77,28 @@ func testReplacedSetting(t *testing.T, h *Harness) {
 	last := int64(3 + store.MaxSettingDigests)
 	wantSetting(t, last, fmt.Sprint("body ", store.MaxSettingDigests-1), publish(t, h, "body 1", false))
 	wantSetting(t, last+1, "one", publish(t, h, "one", false)) // it is forgotten
+}
+
+func testRestoredSetting(t *testing.T, h *Harness) {
+	restore := func(generation int64, body string) store.Setting {
+		t.Helper()
+		got, err := h.Store.RestoreSetting(t.Context(), "pools", store.Setting{Generation: generation, Body: []byte(body)})
+		if err != nil {
+			t.Error(err)
+		}
+		return got
+	}
+	publish(t, h, "old", false)
+	wantSetting(t, 3, "lost", restore(3, "lost"))
+	wantSetting(t, 3, "lost", restore(3, "another of the same generation"))
+	wantSetting(t, 3, "lost", restore(2, "earlier"))
+	wantSetting(t, 3, "lost", loadSetting(t, h, "pools", store.Setting{}))
+	wantSetting(t, 3, "lost", publish(t, h, "old", false)) // it is known as replaced
+	got, err := h.Store.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: []byte("new"), Known: 7})
+	if err != nil {
+		t.Error(err)
+	}
+	wantSetting(t, 8, "new", got) // the store had lost what the caller knew
 }
 
 func testConcurrentSettings(t *testing.T, h *Harness) {
