@@ -22,6 +22,7 @@ type DispatchOptions struct {
 	RequiredModels   []string `json:"required_models,omitempty" doc:"Models that the node must have, in the same form. A node declares a model as an id, or as an id, an @ and its version."`
 	Features         []string `json:"features,omitempty"`
 	Region           string   `json:"region,omitempty" doc:"Only nodes of this region."`
+	PreferredRegion  string   `json:"preferred_region,omitempty" doc:"Nodes of this region, while one of them has room; else any."`
 }
 
 // DispatchResponse names the node that a job was delivered to. It is sent after delivery, before the node's

@@ -24,6 +24,7 @@ type explainCmd struct {
 	Model    []string `help:"A required model; may be repeated." placeholder:"ID"`
 	Feature  []string `help:"A required feature; may be repeated." placeholder:"NAME"`
 	Region   string   `help:"Only nodes in this region." placeholder:"NAME"`
+	Near     string   `name:"preferred-region" help:"Nodes in this region first." placeholder:"NAME"`
 	Session  string   `help:"Session of the request." default:"explain" placeholder:"ID"`
 	TenantID string   `help:"Tenant of the request." name:"tenant" placeholder:"ID"`
 }
@@ -33,7 +34,7 @@ func (c *explainCmd) Run(ctx context.Context, io streams) error {
 	in := wire.DispatchRequest{
 		SessionID: c.Session, TenantID: c.TenantID, SrcLang: c.From, TgtLang: c.To,
 		Options: wire.DispatchOptions{
-			RequireTTS: c.TTS, Strict: c.Strict, RequiredServices: c.Service, RequiredModels: c.Model, Features: c.Feature, Region: c.Region,
+			RequireTTS: c.TTS, Strict: c.Strict, RequiredServices: c.Service, RequiredModels: c.Model, Features: c.Feature, Region: c.Region, PreferredRegion: c.Near,
 		},
 	}
 	if c.Node != "" {

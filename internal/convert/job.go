@@ -48,7 +48,7 @@ func (r *Reader) Spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 // Options converts the requirements of a job beyond its direction.
 func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 	o := core.Options{
-		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region,
+		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region, PreferredRegion: in.PreferredRegion,
 		RequiredServices: in.RequiredServices, RequiredModels: in.RequiredModels, Features: in.Features,
 	}
 	if in.PreferredNodeID != nil {
@@ -74,8 +74,10 @@ func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 			}
 		}
 	}
-	if len(o.Region) > maxName {
-		return o, wire.Invalid("options.region", "must be at most %d characters", maxName)
+	for field, region := range map[string]string{"options.region": o.Region, "options.preferred_region": o.PreferredRegion} {
+		if len(region) > maxName {
+			return o, wire.Invalid(field, "must be at most %d characters", maxName)
+		}
 	}
 	return o, nil
 }

@@ -18,6 +18,7 @@ type Options struct {
 	PreferredNode    NodeID
 	Strict           bool // only the preferred node
 	Region           string
+	PreferredRegion  string // nodes of this region are chosen while one of them has room; empty: any
 }
 
 // Spec is the part of a job that never changes: the request.
@@ -110,6 +111,9 @@ func (s *Spec) Fingerprint() string {
 	add(string(s.Options.PreferredNode))
 	addFlag(s.Options.Strict)
 	add(s.Options.Region)
+	if s.Options.PreferredRegion != "" { // so that other requests have the fingerprints that they had before there was this option
+		add(s.Options.PreferredRegion)
+	}
 	if u := &s.Utterance; u.Turn > 0 {
 		buf = binary.BigEndian.AppendUint64(buf, uint64(u.Turn))
 		buf = binary.BigEndian.AppendUint64(buf, uint64(u.AudioMS))

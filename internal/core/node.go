@@ -173,7 +173,7 @@ func (c *Capability) HasModel(required string) bool {
 		case !found:
 			return false
 		case rest != "" && !versioned: // a longer id
-		case satisfies(version, conditions):
+		case Satisfies(version, conditions):
 			return true
 		}
 	}
@@ -201,7 +201,7 @@ func (c *Capability) ServiceState(required string) (installed, ready bool) {
 	id, conditions := CutRequired(required)
 	all := versions(c.Services, id)
 	for i := range all {
-		if satisfies(all[i].Version, conditions) {
+		if Satisfies(all[i].Version, conditions) {
 			installed, ready = true, ready || all[i].Status == ServiceReady
 		}
 	}
@@ -213,7 +213,7 @@ func (c *Capability) Usable(required string, marked func(*Service) bool) bool {
 	id, conditions := CutRequired(required)
 	all := versions(c.Services, id)
 	for i := range all {
-		if all[i].Status == ServiceReady && satisfies(all[i].Version, conditions) && !marked(&all[i]) {
+		if all[i].Status == ServiceReady && Satisfies(all[i].Version, conditions) && !marked(&all[i]) {
 			return true
 		}
 	}

@@ -207,7 +207,7 @@ func (d *PoolDefinition) Covers(required string) bool {
 			return false
 		}
 		operator, version := cutOperator(ownConditions)
-		return conditions == "" || ownConditions == conditions || ownConditions != "" && operator == "=" && satisfies(version, conditions)
+		return conditions == "" || ownConditions == conditions || ownConditions != "" && operator == "=" && Satisfies(version, conditions)
 	})
 }
 

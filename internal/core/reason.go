@@ -42,6 +42,7 @@ const (
 	ReasonNoCapacity       Reason = "NO_CAPACITY"
 	ReasonSpread           Reason = "SPREAD"
 	ReasonSetAside         Reason = "SET_ASIDE"
+	ReasonPreferredRegion  Reason = "NOT_PREFERRED_REGION"
 	ReasonChanged          Reason = "NODE_CHANGED"
 )
 
@@ -75,7 +76,9 @@ func (r Reason) Incapable() bool {
 }
 
 // Soft reports whether the reason is a preference, which is ignored before a request is refused.
-func (r Reason) Soft() bool { return r == ReasonSpread || r == ReasonSetAside }
+func (r Reason) Soft() bool {
+	return r == ReasonSpread || r == ReasonSetAside || r == ReasonPreferredRegion
+}
 
 // Refusal reports whether a job that failed for this reason was refused: its caller got a refusal and no node ever had the
 // job. Refusals are not recorded as outcomes.

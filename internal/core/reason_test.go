@@ -56,6 +56,7 @@ var wantReasons = map[Reason]traits{
 	"NODE_CHANGED":               plain,
 	"SPREAD":                     soft,
 	"SET_ASIDE":                  soft,
+	"NOT_PREFERRED_REGION":       soft,
 
 	"ALL_CANDIDATES_FULL_OR_FAILED": refusal,
 	"SCHEDULER_DEPENDENCY_DOWN":     refusal,

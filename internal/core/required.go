@@ -56,8 +56,8 @@ func cutOperator(condition string) (operator, version string) {
 	return "=", condition
 }
 
-// satisfies reports whether a version satisfies the conditions. An unknown version satisfies none.
-func satisfies(version, conditions string) bool {
+// Satisfies reports whether a version satisfies the conditions. An unknown version satisfies none.
+func Satisfies(version, conditions string) bool {
 	if conditions == "" {
 		return true
 	}

@@ -40,8 +40,8 @@ func TestSatisfies(t *testing.T) {
 		{"latest", ">=1", true}, // a name is after every number
 		{"latest", "1.0", false},
 	} {
-		if got := satisfies(c.version, c.conditions); got != c.want {
-			t.Errorf("satisfies(%q, %q) = %v, want %v", c.version, c.conditions, got, c.want)
+		if got := Satisfies(c.version, c.conditions); got != c.want {
+			t.Errorf("Satisfies(%q, %q) = %v, want %v", c.version, c.conditions, got, c.want)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (j *jobRun) deliver() error {
 		AudioRef: j.job.AudioRef,
 		Options: wire.DispatchOptions{
 			RequireTTS: o.RequireTTS, RequiredServices: o.RequiredServices, RequiredModels: o.RequiredModels,
-			Features: o.Features, Region: o.Region,
+			Features: o.Features, Region: o.Region, PreferredRegion: o.PreferredRegion,
 		},
 		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(), Traceparent: j.trace.Traceparent(j.job.Token),
 	}

@@ -54,7 +54,7 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 	requirement := core.NewRequirement(spec.Direction, spec.Options.RequireTTS)
 	q := pick.Query{
 		Requirement: &requirement, Options: &spec.Options, Tenant: spec.Tenant,
-		LastNode: spec.LastNode, Now: s.fleet.Now(),
+		Pools: core.NewPoolRule(s.fleet.Division(), spec), LastNode: spec.LastNode, Region: spec.Options.PreferredRegion, Now: s.fleet.Now(),
 	}
 	all := slices.SortedFunc(s.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
 	ids := make([]core.NodeID, len(all))

@@ -309,3 +309,36 @@ func TestSessionAffinity(t *testing.T) {
 		}
 	})
 }
+
+// TestPreferredRegion: a job goes to a node of its preferred region while one of them has room, however few they are, and then to any other.
+// An explanation shows which nodes come last for that reason.
+func TestPreferredRegion(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		in := func(region string) func(*nodes.Patch) { return func(p *nodes.Patch) { p.Region = &region } }
+		h.addNode("near", 2, in("eu"))
+		for i := range 60 {
+			h.addNode(fmt.Sprint("far", i), 2, in("us"))
+		}
+		near := func(s *core.Spec) { s.Options.PreferredRegion = "eu" }
+		for i := range 2 {
+			if p := h.dispatch(withRequestID(fmt.Sprint("r", i)), near); p.Node != "near" {
+				t.Errorf("job %d is on %s", i, p.Node)
+			}
+		}
+		e, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: spec(near), Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[core.Reason]int{core.ReasonFull: 1, core.ReasonPreferredRegion: 60}; e.Verdict != "" || !cmp.Equal(e.Reasons, want) {
+			t.Errorf("%q %v, want it to be accepted with %v", e.Verdict, e.Reasons, want)
+		}
+		if p := h.dispatch(withRequestID("r2"), near); p.Node == "near" {
+			t.Error("a third job is on the node with two slots")
+		}
+		both := func(s *core.Spec) { s.Options.Region, s.Options.PreferredRegion = "us", "eu" }
+		if p := h.dispatch(withRequestID("r3"), both); p.Node == "near" {
+			t.Error("a job is outside of the region that it requires")
+		}
+	})
+}

@@ -105,17 +105,27 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 		}
 	}
 	s.metrics.CountPoolQuery(route.IsEmpty())
-
-	selection := s.picker.Select(q, route, r.firstPool)
-	defer selection.End()
-	if res, ok, refusal := s.selectSampled(ctx, r, &q, selection); ok || refusal != nil {
+	restriction := core.RestrictionOf(o)
+	if o.PreferredRegion != "" && (o.Region == "" || o.Region == o.PreferredRegion) {
+		near := restriction
+		near.Region = o.PreferredRegion
+		if res, ok, refusal := s.selectSampled(ctx, r, &q, s.fleet.RestrictedRoute(r.spec.Direction, o.RequireTTS, &near)); ok || refusal != nil {
+			return res, refusal
+		}
+	}
+	sampled := route
+	if !restriction.Empty() {
+		sampled = s.fleet.RestrictedRoute(r.spec.Direction, o.RequireTTS, &restriction)
+	}
+	if res, ok, refusal := s.selectSampled(ctx, r, &q, sampled); ok || refusal != nil {
 		return res, refusal
 	}
+	q.Region = o.PreferredRegion
 	if partial {
 		return reservation{}, wire.Errorf(wire.SchedulerDependencyDown,
 			"this instance has just started and does not know every node yet: try again, or another").RetryIn(time.Second)
 	}
-	res, refusal := s.selectAny(ctx, r, &q, selection)
+	res, refusal := s.selectAny(ctx, r, &q, route)
 	switch {
 	case refusal == nil:
 		res.pool = poolOf(&q, res.member.Declared())
@@ -127,7 +137,9 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 }
 
 // selectSampled tries random samples of the nodes of one pool after the other. It returns false without an error if it finds no slot.
-func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Query, selection *pick.Selection) (_ reservation, ok bool, _ *wire.Error) {
+func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Query, route *fleet.Route) (_ reservation, ok bool, _ *wire.Error) {
+	selection := s.picker.Select(*q, route, r.firstPool)
+	defer selection.End()
 	for tried := range maxSampledPools {
 		stop, ok := selection.NextPool()
 		if !ok {
@@ -223,8 +235,8 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 
 // selectAny is the exhaustive selection before a refusal. It probes the candidates in chunks and reserves one by one; what
 // the fleet believes about their occupancy only orders them.
-func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query, selection *pick.Selection) (reservation, *wire.Error) {
-	survey := selection.Survey()
+func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query, route *fleet.Route) (reservation, *wire.Error) {
+	survey := s.picker.Survey(*q, route)
 	examples := s.beginExamples(q)
 	if survey.Capable == 0 {
 		for n := range s.fleet.Silent() {
@@ -239,6 +251,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 	// Soft reasons are dropped from here on; each of their nodes is counted by its result below.
 	delete(survey.Rejections, core.ReasonSpread)
 	delete(survey.Rejections, core.ReasonSetAside)
+	delete(survey.Rejections, core.ReasonPreferredRegion)
 	var ids [probeChunk]core.NodeID
 	decision := decisionSoFar{others: maps.Clone(survey.Rejections)}
 	for chunk := range slices.Chunk(survey.Candidates, probeChunk) {

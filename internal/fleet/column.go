@@ -70,7 +70,7 @@ func (c *column) or(w *words, chunk int) {
 // columnKey names what the nodes of a column declare.
 type columnKey struct {
 	kind columnKind
-	a, b core.Lang // a language, or two for a pair
+	a, b string // a language, two for a pair, or a name and a version
 }
 
 type columnKind uint8
@@ -82,6 +82,9 @@ const (
 	columnPair                         // declares that it translates a to b
 	columnAnyPair                      // declares no pairs
 	columnAnyASR                       // declares no languages of its ASR
+	columnRegion                       // is in the region a
+	columnService                      // has the service a with the version b installed
+	columnModel                        // has the model a with the version b
 	columnNoSemantic                   // declares that it has no semantic stage; the next are alike
 	columnNoASR
 	columnNoNMT
@@ -89,24 +92,32 @@ const (
 )
 
 // columns are the sets of the nodes that declare each thing. The index of a direction is computed from them without a look at the nodes.
-type columns map[columnKey]*column
+type columns struct {
+	byKey    map[columnKey]*column
+	versions map[columnKey]map[string]bool // of a service or model that nodes have, by the key without a version
+}
+
+func newColumns() columns {
+	return columns{make(map[columnKey]*column), make(map[columnKey]map[string]bool)}
+}
 
 // declare adds or removes everything that a node declares.
-func (cs columns) declare(slot uint32, c *core.Capability, on bool) {
+func (cs *columns) declare(slot uint32, n *core.Node, on bool) {
+	c := &n.Capability
 	for _, l := range c.Semantic {
-		cs.set(columnKey{columnSemantic, l, ""}, slot, on)
+		cs.set(columnKey{columnSemantic, string(l), ""}, slot, on)
 	}
 	for _, l := range c.ASR {
-		cs.set(columnKey{columnASR, l, ""}, slot, on)
+		cs.set(columnKey{columnASR, string(l), ""}, slot, on)
 	}
 	for _, l := range c.TTS {
-		cs.set(columnKey{columnTTS, l, ""}, slot, on)
+		cs.set(columnKey{columnTTS, string(l), ""}, slot, on)
 	}
 	if c.AnyPair {
 		cs.set(columnKey{kind: columnAnyPair}, slot, on)
 	} else {
 		for _, d := range c.Pairs {
-			cs.set(columnKey{columnPair, d.Src, d.Tgt}, slot, on)
+			cs.set(columnKey{columnPair, string(d.Src), string(d.Tgt)}, slot, on)
 		}
 	}
 	for kind, holds := range map[columnKind]bool{
@@ -117,21 +128,59 @@ func (cs columns) declare(slot uint32, c *core.Capability, on bool) {
 			cs.set(columnKey{kind: kind}, slot, on)
 		}
 	}
+	if n.Region != "" {
+		cs.set(columnKey{columnRegion, n.Region, ""}, slot, on)
+	}
+	for i := range c.Services {
+		cs.setVersion(columnService, c.Services[i].ID, c.Services[i].Version, slot, on)
+	}
+	for _, model := range c.Models {
+		id, version := core.CutRequired(model)
+		cs.setVersion(columnModel, id, version, slot, on)
+	}
+}
+
+// setVersion adds or removes a node with a version of a service or model.
+func (cs *columns) setVersion(kind columnKind, id, version string, slot uint32, on bool) {
+	cs.set(columnKey{kind, id, version}, slot, on)
+	all := cs.versions[columnKey{kind, id, ""}]
+	if cs.byKey[columnKey{kind, id, version}] == nil {
+		if delete(all, version); len(all) == 0 {
+			delete(cs.versions, columnKey{kind, id, ""})
+		}
+		return
+	}
+	if all == nil {
+		all = make(map[string]bool)
+		cs.versions[columnKey{kind, id, ""}] = all
+	}
+	all[version] = true
 }
 
 // set adds or removes a slot of a column, which is made and removed as needed.
-func (cs columns) set(key columnKey, slot uint32, on bool) {
-	c := cs[key]
+func (cs *columns) set(key columnKey, slot uint32, on bool) {
+	c := cs.byKey[key]
 	if c == nil {
 		if !on {
 			return
 		}
 		c = newColumn()
-		cs[key] = c
+		cs.byKey[key] = c
 	}
 	if c.set(slot, on) {
-		delete(cs, key)
+		delete(cs.byKey, key)
 	}
+}
+
+// satisfying returns the columns of the versions of a service or model that are acceptable.
+func (cs *columns) satisfying(kind columnKind, required string) (all []*column) {
+	id, conditions := core.CutRequired(required)
+	for version := range cs.versions[columnKey{kind, id, ""}] {
+		if core.Satisfies(version, conditions) {
+			all = append(all, cs.byKey[columnKey{kind, id, version}])
+		}
+	}
+	return all
 }
 
 // query computes which nodes satisfy a requirement. It has the columns that matter, so that the map is not read while it is changed.
@@ -141,6 +190,7 @@ type query struct {
 	targets         []*column // speech in the target language; empty: it is not required
 	anyPair, anyASR *column
 	excluded        []*column
+	restrictions    [][]*column // the node is in one column of each
 }
 
 // pairQuery has what translates one tag of the source to one tag of the target.
@@ -150,38 +200,51 @@ type pairQuery struct {
 	targets []*column // and understands or speaks the target
 }
 
-// query returns the query of a requirement.
-func (cs columns) query(r *core.Requirement) *query {
-	q := &query{anyPair: cs[columnKey{kind: columnAnyPair}], anyASR: cs[columnKey{kind: columnAnyASR}]}
+// query returns the query of a requirement and a restriction.
+func (cs *columns) query(r *core.Requirement, restriction *core.Restriction) *query {
+	of := func(kind columnKind, a, b core.Lang) *column { return cs.byKey[columnKey{kind, string(a), string(b)}] }
+	q := &query{anyPair: of(columnAnyPair, "", ""), anyASR: of(columnAnyASR, "", "")}
 	for _, src := range r.SourceTags() {
-		q.semantic = append(q.semantic, cs[columnKey{columnSemantic, src, ""}])
-		q.asr = append(q.asr, cs[columnKey{columnASR, src, ""}])
+		q.semantic = append(q.semantic, of(columnSemantic, src, ""))
+		q.asr = append(q.asr, of(columnASR, src, ""))
 		for _, tgt := range r.TargetTags() {
 			if src != tgt { // two regions of one language are not a pair
 				q.pairs = append(q.pairs, pairQuery{
-					pair: cs[columnKey{columnPair, src, tgt}], source: cs[columnKey{columnSemantic, src, ""}],
-					targets: []*column{cs[columnKey{columnSemantic, tgt, ""}], cs[columnKey{columnTTS, tgt, ""}]},
+					pair: of(columnPair, src, tgt), source: of(columnSemantic, src, ""),
+					targets: []*column{of(columnSemantic, tgt, ""), of(columnTTS, tgt, "")},
 				})
 			}
 		}
 	}
-	q.excluded = []*column{cs[columnKey{kind: columnNoSemantic}], cs[columnKey{kind: columnNoASR}], cs[columnKey{kind: columnNoNMT}]}
+	q.excluded = []*column{of(columnNoSemantic, "", ""), of(columnNoASR, "", ""), of(columnNoNMT, "", "")}
 	if r.TTS {
-		q.excluded = append(q.excluded, cs[columnKey{kind: columnNoTTS}])
+		q.excluded = append(q.excluded, of(columnNoTTS, "", ""))
 		for _, tgt := range r.TargetTags() {
-			q.targets = append(q.targets, cs[columnKey{columnTTS, tgt, ""}])
+			q.targets = append(q.targets, of(columnTTS, tgt, ""))
 		}
+	}
+	if restriction.Region != "" {
+		q.restrictions = append(q.restrictions, []*column{cs.byKey[columnKey{columnRegion, restriction.Region, ""}]})
+	}
+	for _, required := range restriction.Services {
+		q.restrictions = append(q.restrictions, cs.satisfying(columnService, required))
+	}
+	for _, required := range restriction.Models {
+		q.restrictions = append(q.restrictions, cs.satisfying(columnModel, required))
 	}
 	return q
 }
 
-// evaluate returns the nodes of a chunk that satisfy the requirement, by the rules of core.Requirement.Mismatch.
+// evaluate returns the nodes of a chunk that satisfy the requirement, by the rules of core.Requirement.Mismatch, and the restriction.
 func (q *query) evaluate(chunk int) (result words) {
 	result = union(chunk, q.semantic...)
 	result.and(union(chunk, append(q.asr, q.anyASR)...))
 	result.and(q.translating(chunk))
 	if len(q.targets) > 0 {
 		result.and(union(chunk, q.targets...))
+	}
+	for _, acceptable := range q.restrictions {
+		result.and(union(chunk, acceptable...))
 	}
 	excluded := union(chunk, q.excluded...)
 	for k := range result {

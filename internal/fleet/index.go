@@ -9,7 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Index is the set of the nodes that can serve one requirement, whatever their health: one bit for each node.
+// Index is the set of the nodes that can serve one requirement and fulfil a restriction, whatever their health: one bit for each node.
 //
 // Indexes are built for the directions that jobs require, not for those that nodes declare: a node with thirty languages
 // declares 870 directions, and few are ever used.
@@ -17,6 +17,7 @@ import (
 // It changes while it is read. Each read returns what holds at some moment of it.
 type Index struct {
 	Requirement core.Requirement
+	Restriction core.Restriction
 
 	table    *table
 	members  bitmap
@@ -26,11 +27,13 @@ type Index struct {
 
 type indexKey struct {
 	core.Direction
-	tts bool
+	tts        bool
+	restricted string // Key of the restriction
 }
 
 const (
-	maxIndexes        = 4096
+	maxIndexes        = 4096 // without a restriction
+	maxRestricted     = 256  // with one
 	indexIdleTimeout  = 10 * time.Minute
 	lastUsedPrecision = Instant(time.Second)
 )
@@ -115,5 +118,5 @@ func (x *Index) member(slot uint32) Member {
 
 // serves reports whether a node with this declaration belongs to the index.
 func (x *Index) serves(declared *core.Node) bool {
-	return x.Requirement.Mismatch(&declared.Capability) == core.ReasonNone
+	return x.Requirement.Mismatch(&declared.Capability) == core.ReasonNone && x.Restriction.Allows(declared)
 }

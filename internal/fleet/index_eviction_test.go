@@ -36,7 +36,7 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 		t.Error("asking again made another pool")
 	}
 	// A caller that waited while another built the pool must not build it again: the first would not be updated.
-	if f.division.Load().pools[0].build(indexKey{direction("en", "de"), false}, f.Now(), &f.mu) != written {
+	if f.division.Load().pools[0].build(indexKey{Direction: direction("en", "de")}, &noRestriction, f.Now(), &f.mu) != written {
 		t.Error("the second call built another pool")
 	}
 	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, poolNames(f)); diff != "" {
@@ -48,7 +48,7 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 func fillPools(f *Fleet, pools int) {
 	all := make(map[indexKey]*Index, pools)
 	for i := range pools {
-		key := indexKey{direction("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
+		key := indexKey{Direction: direction("en", core.Lang(fmt.Sprintf("x%04d", i)))}
 		p := &Index{Requirement: core.NewRequirement(key.Direction, false), table: &f.division.Load().pools[0].table}
 		p.lastUsed.Store(int64(i) * int64(time.Second))
 		all[key] = p
@@ -77,11 +77,11 @@ func TestPoolsAreBounded(t *testing.T) {
 			}
 		}
 		pools := *f.division.Load().pools[0].indexes.Load()
-		if pools[indexKey{direction("en", "x0000"), false}] != kept {
+		if pools[indexKey{Direction: direction("en", "x0000")}] != kept {
 			t.Error("the pool that was just used is gone")
 		}
 		for i, want := range []bool{true, false, false, false, true} {
-			key := indexKey{direction("en", core.Lang(fmt.Sprintf("x%04d", i))), false}
+			key := indexKey{Direction: direction("en", core.Lang(fmt.Sprintf("x%04d", i)))}
 			if got := pools[key] != nil; got != want {
 				t.Errorf("pool %v is there: %v, want %v", key, got, want)
 			}

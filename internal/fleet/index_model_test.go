@@ -41,7 +41,7 @@ func allIndexKeys() (all []indexKey) {
 	for _, src := range someLangs {
 		for _, tgt := range someLangs {
 			if src != tgt {
-				all = append(all, indexKey{direction(src, tgt), false}, indexKey{direction(src, tgt), true})
+				all = append(all, indexKey{Direction: direction(src, tgt)}, indexKey{Direction: direction(src, tgt), tts: true})
 			}
 		}
 	}

@@ -29,7 +29,7 @@ type Pool struct {
 }
 
 func newPool(id core.PoolID) *Pool {
-	p := &Pool{ID: id, columns: make(columns)}
+	p := &Pool{ID: id, columns: newColumns()}
 	p.indexes.Store(&map[indexKey]*Index{})
 	return p
 }
@@ -38,7 +38,7 @@ func newPool(id core.PoolID) *Pool {
 func (p *Pool) add(n *Node, declared *core.Node) (slot uint32) {
 	slot = p.table.add(n)
 	p.noteChange(slot)
-	p.columns.declare(slot, &declared.Capability, true)
+	p.columns.declare(slot, declared, true)
 	for x := range p.Indexes() {
 		if x.serves(declared) {
 			x.members.set(slot, true)
@@ -54,7 +54,7 @@ func (p *Pool) remove(slot uint32, declared *core.Node) {
 	for x := range p.Indexes() {
 		x.members.set(slot, false)
 	}
-	p.columns.declare(slot, &declared.Capability, false)
+	p.columns.declare(slot, declared, false)
 	p.ready.set(slot, false)
 	p.table.remove(slot)
 }
@@ -71,9 +71,9 @@ func (p *Pool) redeclare(n *Node, declared *core.Node) {
 			x.members.set(n.slot, false)
 		}
 	}
-	p.columns.declare(n.slot, &n.Declared().Capability, false)
+	p.columns.declare(n.slot, n.Declared(), false)
 	n.setDeclared(declared)
-	p.columns.declare(n.slot, &declared.Capability, true)
+	p.columns.declare(n.slot, declared, true)
 	for _, x := range entered {
 		x.members.set(n.slot, true)
 	}
@@ -91,10 +91,10 @@ func (p *Pool) noteChange(slot uint32) {
 func (p *Pool) Indexes() iter.Seq[*Index] { return maps.Values(*p.indexes.Load()) }
 
 // index returns the index of a direction. Only the first call for a direction builds it and may wait.
-func (p *Pool) index(key indexKey, now Instant, mu *writersMutex) *Index {
+func (p *Pool) index(key indexKey, r *core.Restriction, now Instant, mu *writersMutex) *Index {
 	x := (*p.indexes.Load())[key]
 	if x == nil {
-		x = p.build(key, now, mu)
+		x = p.build(key, r, now, mu)
 	}
 	if now-Instant(x.lastUsed.Load()) > lastUsedPrecision {
 		x.lastUsed.Store(int64(now))
@@ -104,17 +104,17 @@ func (p *Pool) index(key indexKey, now Instant, mu *writersMutex) *Index {
 
 // build builds the index of a direction. Callers choose directions and the pool may be large, so writers, who hold mu, do not wait for it:
 // nodes that change meanwhile are checked once more. One index is built at a time.
-func (p *Pool) build(key indexKey, now Instant, mu *writersMutex) *Index {
+func (p *Pool) build(key indexKey, r *core.Restriction, now Instant, mu *writersMutex) *Index {
 	p.buildMu.Lock()
 	defer p.buildMu.Unlock()
 	if x := (*p.indexes.Load())[key]; x != nil {
 		return x
 	}
-	x := &Index{Requirement: core.NewRequirement(key.Direction, key.tts), table: &p.table}
+	x := &Index{Requirement: core.NewRequirement(key.Direction, key.tts), Restriction: *r, table: &p.table}
 	x.lastUsed.Store(int64(now))
 	mu.Lock()
 	p.changed = make(map[uint32]bool)
-	q, chunks := p.columns.query(&x.Requirement), p.table.len()
+	q, chunks := p.columns.query(&x.Requirement, r), p.table.len()
 	mu.Unlock()
 	for i := range chunks {
 		if p.onScan != nil {
@@ -137,23 +137,35 @@ func (p *Pool) publish(key indexKey, x *Index) {
 	}
 	p.changed = nil
 	next := maps.Clone(*p.indexes.Load())
-	if len(next) >= maxIndexes {
-		evictOldest(next)
-	}
+	evictOldest(next, key.restricted != "")
 	next[key] = x
 	p.indexes.Store(&next)
 }
 
-// evictOldest removes the least recently used index.
-func evictOldest(indexes map[indexKey]*Index) {
+// evictOldest removes the least recently used index of those with or without a restriction, if there are as many as there may be. Callers
+// choose restrictions freely, so the indexes with one do not replace the others.
+func evictOldest(indexes map[indexKey]*Index, restricted bool) {
+	limit := maxIndexes
+	if restricted {
+		limit = maxRestricted
+	}
+	if len(indexes) < limit {
+		return
+	}
 	var oldest indexKey
-	since := int64(math.MaxInt64)
+	count, since := 0, int64(math.MaxInt64)
 	for key, x := range indexes {
+		if (key.restricted != "") != restricted {
+			continue
+		}
+		count++
 		if used := x.lastUsed.Load(); used < since {
 			oldest, since = key, used
 		}
 	}
-	delete(indexes, oldest)
+	if count >= limit {
+		delete(indexes, oldest)
+	}
 }
 
 // evictIdle removes the indexes that were not used for indexIdleTimeout.

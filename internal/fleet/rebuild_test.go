@@ -118,7 +118,7 @@ func TestChangeOfCapabilityMovesBetweenIndexes(t *testing.T) {
 		if c.want != 0 {
 			want["a"] = c.want
 		}
-		if diff := cmp.Diff(want, after.members[indexKey{c.way, false}]); diff != "" {
+		if diff := cmp.Diff(want, after.members[indexKey{Direction: c.way}]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
@@ -135,8 +135,8 @@ func TestRemoveLeavesEveryIndex(t *testing.T) {
 	if n := f.Index(direction("en", "de"), false).Len(); n != 0 {
 		t.Error("the node is still in its index")
 	}
-	if n := len(f.division.Load().pools[0].columns); n != 0 {
-		t.Errorf("%d columns are left", n)
+	if c := &f.division.Load().pools[0].columns; len(c.byKey) != 0 || len(c.versions) != 0 {
+		t.Errorf("%d columns and the versions of %d services and models are left", len(c.byKey), len(c.versions))
 	}
 	f.Remove("a") // again
 	if f.Len() != 0 {

@@ -67,21 +67,30 @@ func (r *Route) IsEmpty() bool {
 	return r.Outside.Index == nil && (len(r.Stops) == 0 || len(r.Stops) == 1 && r.Stops[0].Index.Len() == 0)
 }
 
+// noRestriction is fulfilled by every node.
+var noRestriction core.Restriction
+
 // Route returns the pools for a direction. Only the first call for a direction may wait.
 func (f *Fleet) Route(d core.Direction, tts bool) *Route {
-	return f.division.Load().route(f, indexKey{d, tts})
+	return f.RestrictedRoute(d, tts, &noRestriction)
+}
+
+// RestrictedRoute returns the pools for a direction with the nodes that fulfil a restriction. Only the first call for a direction and a
+// restriction may wait.
+func (f *Fleet) RestrictedRoute(d core.Direction, tts bool, r *core.Restriction) *Route {
+	return f.division.Load().route(f, indexKey{d, tts, r.Key()}, r)
 }
 
 // route is kept with the index of the first pool.
-func (d *division) route(f *Fleet, key indexKey) *Route {
+func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) *Route {
 	now := f.Now()
-	first := d.pools[0].index(key, now, &f.mu)
+	first := d.pools[0].index(key, restriction, now, &f.mu)
 	if r := first.route.Load(); r != nil && now-r.at < routeMaxAge {
 		return r
 	}
 	r := &Route{Requirement: &first.Requirement, Division: d.definition, at: now}
 	for i, p := range d.pools {
-		x := p.index(key, now, &f.mu)
+		x := p.index(key, restriction, now, &f.mu)
 		stop := Stop{Pool: p.ID, Index: x, Ready: x.members.common(&p.ready), Before: ReadyIn(r.Stops)}
 		switch {
 		case d.definition != nil && x.Len() == 0:

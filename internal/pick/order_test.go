@@ -71,6 +71,7 @@ func TestPoolsAreChosenUniformlyOverNodes(t *testing.T) {
 func TestOrderOfPools(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
+		f := fleet.New(time.Hour)
 		division := &core.Pools{Scope: core.ScopeAll, Strict: rapid.Bool().Draw(t, "strict"), Overrides: map[core.TenantID]core.PoolID{"bound": "3"}}
 		route := &fleet.Route{Division: division}
 		for i, ready := range rapid.SliceOfN(rapid.IntRange(0, 3), 0, 12).Draw(t, "ready") {
@@ -91,7 +92,6 @@ func TestOrderOfPools(t *testing.T) {
 			spec.Options.RequiredServices = []string{"asr-x"}
 		}
 		first := core.PoolID(rapid.SampledFrom([]string{"", "0", "5", "without nodes"}).Draw(t, "first"))
-		f := fleet.New(time.Hour)
 		picker := pick.New(f, defaultPolicy(), seeded(rapid.Uint64().Draw(t, "seed")))
 		for range 3 { // a selection is used again
 			checkOrder(t, picker, f, route, spec, first)

@@ -51,6 +51,7 @@ type Query struct {
 	Pools       core.PoolRule   // in which capability pools the job may run
 	Tried       []core.NodeID   // nodes that must not get this job, mostly because they had it
 	LastNode    core.NodeID     // the node of the session's last utterance, rejected with a soft reason (spread); empty: none
+	Region      string          // nodes of other regions are rejected with a soft reason; empty: none are
 	AvoidOwner  core.InstanceID // its nodes are rejected with a soft reason, because one of them did not acknowledge the job; empty: none
 	Now         fleet.Instant
 }
@@ -127,6 +128,8 @@ func (p *Picker) filterMember(q *Query, n *fleet.Node) core.Reason {
 		return core.ReasonSetAside
 	case q.LastNode != "" && q.LastNode == n.ID():
 		return core.ReasonSpread
+	case q.Region != "" && q.Region != n.Declared().Region:
+		return core.ReasonPreferredRegion
 	}
 	return core.ReasonNone
 }

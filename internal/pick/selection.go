@@ -242,11 +242,14 @@ type Survey struct {
 // Survey filters every member of every pool. It is the slow path before a refusal: what is believed about occupancy only orders the
 // candidates, and soft reasons do not reject. Of the nodes that seem to have a free slot, as of the others, those in eligible pools come
 // first.
-func (s *Selection) Survey() Survey {
+func (p *Picker) Survey(q Query, route *fleet.Route) Survey {
+	s := p.selections.Get().(*Selection)
+	s.query = q
+	defer s.End()
 	survey := Survey{Rejections: make(map[core.Reason]int)}
 	var eligible, others surveyed
-	for i := range s.order.route.Stops {
-		stop := &s.order.route.Stops[i]
+	for i := range route.Stops {
+		stop := &route.Stops[i]
 		switch {
 		case s.query.Pools.Eligible(stop.Pool):
 			s.surveyPool(&survey, stop.Index, &eligible)
@@ -256,7 +259,7 @@ func (s *Selection) Survey() Survey {
 			s.surveyPool(&survey, stop.Index, &others)
 		}
 	}
-	if outside := s.order.route.Outside.Index; outside != nil {
+	if outside := route.Outside.Index; outside != nil {
 		if s.query.Pools.Restricts() {
 			s.rejectPool(&survey, outside)
 		} else {

@@ -81,12 +81,13 @@ func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 	f.file = encode(division)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	calls := context.WithoutCancel(ctx) // the store limits the time of a call
 	var setting store.Setting
 	var err error
 	if !startBackoff.Retry(ctx, func() error {
-		setting, err = f.Store.LoadSetting(ctx, settingName, store.Setting{})
+		setting, err = f.Store.LoadSetting(calls, settingName, store.Setting{})
 		if err == nil && (setting.Generation == 0 || division.Enabled()) {
-			setting, err = f.publish(ctx, setting, false)
+			setting, err = f.publish(calls, setting, false)
 		}
 		return err
 	}) {

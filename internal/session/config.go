@@ -166,7 +166,7 @@ const (
 
 // size is the approximate size of the options when they are saved.
 func (o *optionSet) size() int {
-	n := len(o.PreferredNode) + len(o.Region)
+	n := len(o.PreferredNode) + len(o.Region) + len(o.PreferredRegion)
 	for _, list := range [][]string{o.RequiredServices, o.RequiredModels, o.Features} {
 		for _, name := range list {
 			n += len(name) + optionOverhead

@@ -142,7 +142,7 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	b = append(append(b, `","s":"`...), j.Direction.Src...)
 	b = append(append(b, `","t":"`...), j.Direction.Tgt...)
 	b = appendText(append(b, `","a":`...), j.AudioRef)
-	if o := &j.Options; o.RequireTTS || o.Strict || o.PreferredNode != "" || o.Region != "" ||
+	if o := &j.Options; o.RequireTTS || o.Strict || o.PreferredNode != "" || o.Region != "" || o.PreferredRegion != "" ||
 		len(o.RequiredServices)+len(o.RequiredModels)+len(o.Features) > 0 {
 		options, err := json.Marshal(o)
 		if err != nil {

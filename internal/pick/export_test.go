@@ -1,0 +1,4 @@
+package pick
+
+// Survey surveys the route of a selection.
+func (s *Selection) Survey() Survey { return s.picker.Survey(s.query, s.order.route) }
