@@ -68,6 +68,13 @@ type decisionBench struct {
 	mem    *memstore.Store
 	view   *fleet.Fleet
 	picker *pick.Picker
+
+	directions []core.Direction // are used in turn
+	next       int
+}
+
+var decisionPolicy = pick.Policy{
+	SampleK: 20, ScanMax: 512, StaleAfter: time.Hour, Shuffle: true, CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95,
 }
 
 var decisionTiming = store.Timing{
@@ -76,7 +83,7 @@ var decisionTiming = store.Timing{
 
 func newDecisionBench(b *testing.B, nodes int) *decisionBench {
 	b.Helper()
-	d := &decisionBench{mem: memstore.New(decisionTiming), view: fleet.New(decisionTiming.Presence)}
+	d := &decisionBench{directions: []core.Direction{{Src: "en", Tgt: "zh"}}, mem: memstore.New(decisionTiming), view: fleet.New(decisionTiming.Presence)}
 	for i := range nodes {
 		r, err := d.mem.Register(b.Context(), store.RegisterParams{
 			Node: core.Node{
@@ -90,9 +97,7 @@ func newDecisionBench(b *testing.B, nodes int) *decisionBench {
 		}
 		d.view.Update(r.NodeStatus)
 	}
-	d.picker = pick.New(d.view, pick.Policy{
-		SampleK: 20, ScanMax: 512, StaleAfter: time.Hour, Shuffle: true, CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95,
-	}, nil)
+	d.picker = pick.New(d.view, decisionPolicy, nil)
 	if got := d.view.Index(core.Direction{Src: "en", Tgt: "zh"}, false).Len(); got != nodes {
 		b.Fatalf("the index has %d members, want %d", got, nodes)
 	}
@@ -105,8 +110,11 @@ var noOptions core.Options
 // decide makes one decision and undoes it.
 func (d *decisionBench) decide(b *testing.B) {
 	now := d.view.Now()
-	route := d.view.Route(core.Direction{Src: "en", Tgt: "zh"}, false)
-	round := d.picker.Select(pick.Query{Requirement: route.Requirement, Options: &noOptions, Now: now}, route, "")
+	if d.next++; d.next >= len(d.directions) {
+		d.next = 0
+	}
+	route := d.view.Route(d.directions[d.next], false)
+	round := d.picker.Select(pick.Query{Requirement: route.Requirement, Options: &noOptions, Pools: core.PoolRule{Division: route.Division, Options: &noOptions}, Now: now}, route, "")
 	round.NextPool()
 	n := round.Next()
 	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}

@@ -1,79 +1,182 @@
 package bench
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/bench/stats"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
 const (
 	largeFleet      = 100_000
+	largePools      = 50
 	largeLanguages  = 30
 	largePerNode    = 12
 	largeDirections = 200
+	smallFleet      = 1000
 )
 
-// BenchmarkLargeFleet measures the view of 100,000 nodes with twelve of thirty languages each: its memory, the time that a node takes to
-// enter, with 200 directions in use, and the first use of a direction.
-func BenchmarkLargeFleet(b *testing.B) {
-	langs := make([]core.Lang, largeLanguages)
-	for i := range langs {
-		langs[i] = core.Lang(fmt.Sprintf("q%c", 'a'+i))
+// largeLangs are the languages: en, zh and others.
+func largeLangs() []core.Lang {
+	langs := []core.Lang{"en", "zh"}
+	for i := len(langs); i < largeLanguages; i++ {
+		langs = append(langs, core.Lang(fmt.Sprintf("q%c", 'a'+i)))
 	}
+	return langs
+}
+
+// directionsInUse are so many directions of these languages.
+func directionsInUse(langs []core.Lang) []core.Direction {
+	all := []core.Direction{{Src: "en", Tgt: "zh"}}
+	for i := 1; len(all) < largeDirections; i++ {
+		if d := (core.Direction{Src: langs[i%len(langs)], Tgt: langs[(i/len(langs)+i+1)%len(langs)]}); d.Src != d.Tgt {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// BenchmarkLargeFleet measures a scheduler in memory with 100,000 nodes of twelve languages each, 200 directions in use and 50 pools: how fast
+// the nodes register, and what that does to dispatch; the memory of a node; the first use of a direction; and the cost of a decision relative
+// to 1,000 nodes without pools.
+func BenchmarkLargeFleet(b *testing.B) {
 	for b.Loop() {
-		rng := rand.New(rand.NewPCG(1, 2))
+		langs := largeLangs()
 		before := heapInUse()
-		view := fleet.New(time.Hour)
-		for i := range largeDirections {
-			view.Index(core.Direction{Src: langs[i%largeLanguages], Tgt: langs[(i/largeLanguages+i+1)%largeLanguages]}, false)
+		s, stop := inprocess.Start(b, 0, 0, true, func(c *config.Config) {
+			p := &c.Scheduler.Phase3
+			p.Enabled = true
+			for i := range largePools {
+				p.Pools = append(p.Pools, config.PoolTable{PoolID: fmt.Sprint("pool-", i), RequiredServices: []string{fmt.Sprint("asr-", i%5), fmt.Sprint("nmt-", i%10)}})
+			}
+		})
+		rng := rand.New(rand.NewPCG(1, 2))
+		registerMany(b, s, rng, langs, 0, smallFleet)
+		directions := directionsInUse(langs)
+		for _, d := range directions {
+			s.Fleet.Route(d, false)
 		}
-		began := time.Now()
-		for i := range largeFleet {
-			view.Update(store.NodeStatus{Node: decodedNode(b, rng, i, langs), Load: core.UnknownLoad})
-		}
-		entered := time.Since(began)
-		after := heapInUse()
-		var first []time.Duration
-		for i := range 50 {
-			d := core.Direction{Src: langs[i%largeLanguages], Tgt: langs[(i+17)%largeLanguages]}
+		inprocess.DispatchAtRate(b, s, 1000, time.Second) // warms up
+		calm := inprocess.DispatchAtRate(b, s, 1000, 5*time.Second)
+		done := make(chan time.Duration)
+		go func() {
 			began := time.Now()
-			view.Index(d, true)
-			first = append(first, time.Since(began))
+			registerMany(b, s, rng, langs, smallFleet, largeFleet)
+			done <- time.Since(began)
+		}()
+		var during inprocess.Window
+		took := time.Duration(0)
+		for took == 0 {
+			w := inprocess.DispatchAtRate(b, s, 1000, time.Second)
+			if during.Latencies == nil {
+				during = w
+			} else {
+				during.Latencies.Merge(w.Latencies)
+			}
+			during.Failed += w.Failed
+			select {
+			case took = <-done:
+			default:
+			}
 		}
-		b.ReportMetric(float64(after-before)/largeFleet, "B/node")
-		b.ReportMetric(float64(entered.Microseconds())/largeFleet, "µs/entry")
-		b.ReportMetric(float64(stats.Median(first).Microseconds()), "µs-first-use")
-		runtime.KeepAlive(view)
+		if calm.Failed+during.Failed > 0 {
+			b.Errorf("%d dispatches failed", calm.Failed+during.Failed)
+		}
+		b.ReportMetric(took.Seconds(), "s-registrations")
+		b.ReportMetric(float64(calm.Latencies.ValueAtQuantile(99)), "µs-p99-calm")
+		b.ReportMetric(float64(during.Latencies.ValueAtQuantile(99)), "µs-p99-registrations")
+		b.ReportMetric(float64(heapInUse()-before)/largeFleet, "B/node")
+		reportFirstUse(b, s, langs)
+		reportDecisions(b, s, directions, langs)
+		stop()
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// decodedNode makes a node as a store returns it: nothing of it is shared with other nodes.
-func decodedNode(b *testing.B, rng *rand.Rand, i int, langs []core.Lang) *core.Node {
+// registerMany registers nodes by their numbers.
+func registerMany(b *testing.B, s *scheduler.Scheduler, rng *rand.Rand, langs []core.Lang, from, to int) {
+	slots, url, region := 4, "http://10.0.0.1:9000/jobs", "eu"
+	for i := from; i < to; i++ {
+		if _, err := s.Nodes.Register(context.Background(), inprocess.NodeID(i), largeNode(rng, langs, slots, url, region), store.Activity{}); err != nil {
+			b.Error(err)
+			return
+		}
+	}
+}
+
+// largeNode declares twelve of the languages, and a service of each of four types. Nothing of it is shared with other nodes.
+func largeNode(rng *rand.Rand, langs []core.Lang, slots int, url, region string) nodes.Patch {
 	own := make([]core.Lang, 0, largePerNode)
 	for _, k := range rng.Perm(len(langs))[:largePerNode] {
-		own = append(own, langs[k])
+		own = append(own, core.Lang([]byte(langs[k])))
 	}
-	body, err := json.Marshal(core.Node{
-		ID: core.NodeID(fmt.Sprintf("node-%06d", i)), Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://10.0.0.1:9000/jobs",
-		Capability: core.Capability{ASR: core.NewLangSet(own...), Semantic: core.NewLangSet(own...), TTS: core.NewLangSet(own...), AnyPair: true},
-	})
-	if err != nil {
-		b.Fatal(err)
+	services := []core.Service{
+		{ID: fmt.Sprint("asr-", rng.IntN(5)), Type: "asr", Version: "2.1", Status: core.ServiceReady},
+		{ID: fmt.Sprint("nmt-", rng.IntN(10)), Type: "nmt", Version: "3.0", Status: core.ServiceReady},
+		{ID: fmt.Sprint("semantic-", rng.IntN(3)), Type: "semantic", Version: "1.0", Status: core.ServiceReady},
+		{ID: fmt.Sprint("tts-", rng.IntN(5)), Type: "tts", Version: "1.4", Status: core.ServiceReady},
 	}
-	n := new(core.Node)
-	if err := json.Unmarshal(body, n); err != nil {
-		b.Fatal(err)
+	return nodes.Patch{
+		MaxJobs: &slots, Callback: &url, Region: &region, Services: services,
+		ASR: core.NewLangSet(own...), Semantic: core.NewLangSet(own...), TTS: core.NewLangSet(own...),
 	}
-	return n
+}
+
+// reportFirstUse measures the first use of directions: of all pools.
+func reportFirstUse(b *testing.B, s *scheduler.Scheduler, langs []core.Lang) {
+	b.Helper()
+	var first []time.Duration
+	for i := range 50 {
+		d := core.Direction{Src: langs[i%largeLanguages], Tgt: langs[(i+17)%largeLanguages]}
+		began := time.Now()
+		s.Fleet.Route(d, true)
+		first = append(first, time.Since(began))
+	}
+	b.ReportMetric(float64(stats.Median(first).Microseconds()), "µs-first-use")
+	b.ReportMetric(float64(stats.Percentile(first, 1).Microseconds()), "µs-first-use-max")
+}
+
+// reportDecisions compares decisions in this fleet with those in a small one without pools, in turns.
+func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Direction, langs []core.Lang) {
+	b.Helper()
+	small, stop := inprocess.Start(b, 0, 0, true)
+	defer stop()
+	registerMany(b, small, rand.New(rand.NewPCG(3, 4)), langs, 0, smallFleet)
+	few, many := newMemoryBaseline(smallFleet), newMemoryBaseline(largeFleet)
+	deciders := []*decisionBench{decisionsOf(small, directions), decisionsOf(s, directions)}
+	const turns, each = 21, 20_000
+	costs := make([][]float64, len(deciders))
+	var waits []float64
+	for range turns {
+		waits = append(waits, float64((many.chase(each) - few.chase(each)).Nanoseconds()))
+		for i, d := range deciders {
+			began := time.Now()
+			for range each {
+				d.decide(b)
+			}
+			costs[i] = append(costs[i], float64(time.Since(began).Nanoseconds())/each)
+		}
+	}
+	b.ReportMetric(stats.Median(costs[0]), "ns-small")
+	b.ReportMetric(stats.Median(costs[1]), "ns-large")
+	b.ReportMetric(stats.Median(costs[1])/stats.Median(costs[0]), "growth")
+	b.ReportMetric(stats.Median(waits), "ns-memory")
+}
+
+func decisionsOf(s *scheduler.Scheduler, directions []core.Direction) *decisionBench {
+	return &decisionBench{mem: s.Store.(*memstore.Store), view: s.Fleet, directions: directions, picker: pick.New(s.Fleet, decisionPolicy, nil)}
 }
 
 func heapInUse() uint64 {
