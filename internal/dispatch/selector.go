@@ -141,7 +141,7 @@ func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Qu
 	selection := s.picker.Select(*q, route, r.firstPool)
 	defer selection.End()
 	for tried := range maxSampledPools {
-		stop, ok := selection.NextPool()
+		pool, ok := selection.NextPool()
 		if !ok {
 			break
 		}
@@ -152,7 +152,7 @@ func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Qu
 				return reservation{}, false, store.Unavailable()
 			}
 			if verdict == store.OK {
-				res.pool = core.JobPool{ID: stop.Pool, Bound: q.Pools.Job.Bound}
+				res.pool = core.JobPool{ID: pool, Bound: q.Pools.Job.Bound}
 				if res.member.Revision != m.Revision { // it has changed, and may be in another pool now
 					res.pool = poolOf(q, res.member.Declared())
 				}
@@ -162,7 +162,7 @@ func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Qu
 			}
 			selection.Reject(m.ID(), reasonOf(verdict))
 		}
-		s.pools.failed(q, stop.Pool, selection.Drawn()[drawn:])
+		s.pools.failed(q, pool, selection.Drawn()[drawn:])
 	}
 	return reservation{}, false, nil
 }

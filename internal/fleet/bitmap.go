@@ -93,8 +93,9 @@ func (b *bitmap) fill(i int, w *words) {
 }
 
 // has reports whether a bit is set.
-func (b *bitmap) has(slot uint32) bool {
-	chunks := b.load()
+func (b *bitmap) has(slot uint32) bool { return hasBit(b.load(), slot) }
+
+func hasBit(chunks []*bitmapChunk, slot uint32) bool {
 	i := int(slot / chunkSlots)
 	return i < len(chunks) && chunks[i] != nil && chunks[i].words[slot%chunkSlots/wordBits].Load()&(1<<(slot%wordBits)) != 0
 }
@@ -102,12 +103,11 @@ func (b *bitmap) has(slot uint32) bool {
 // len returns the number of bits that are set.
 func (b *bitmap) len() int { return int(b.total.Load()) }
 
-// slots returns how many slots the bitmap has room for.
-func (b *bitmap) slots() int { return len(b.load()) * chunkSlots }
-
 // at returns the slot of the i-th bit that is set; false if there are fewer.
-func (b *bitmap) at(i int) (slot uint32, ok bool) {
-	for k, c := range b.load() {
+func (b *bitmap) at(i int) (slot uint32, ok bool) { return nthSlot(b.load(), i) }
+
+func nthSlot(chunks []*bitmapChunk, i int) (slot uint32, ok bool) {
+	for k, c := range chunks {
 		if c == nil {
 			continue
 		}

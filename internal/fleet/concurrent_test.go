@@ -118,7 +118,8 @@ func readAll(f *Fleet, rng *rand.Rand) error {
 		m.Marked(&core.Service{ID: "asr"}, f.Now())
 	}
 	if size := x.Len(); size > 0 {
-		if m := x.AtSlot(x.SlotOf(rng.IntN(size))); m.Node != nil {
+		v := x.View()
+		if m := v.At(v.SlotOf(rng.IntN(size))); m.Node != nil {
 			if err := checkMember(x, m); err != nil {
 				return err
 			}

@@ -180,7 +180,7 @@ func (m *poolModel) check() error {
 			return fmt.Errorf("index %v has %d members, want %d", key, got, want)
 		}
 		for i := range x.Len() {
-			if x.AtSlot(x.SlotOf(i)).Node == nil {
+			if v := x.View(); v.At(v.SlotOf(i)).Node == nil {
 				return fmt.Errorf("index %v has no member %d of %d", key, i, x.Len())
 			}
 		}

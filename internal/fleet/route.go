@@ -15,9 +15,8 @@ const routeMaxAge = Instant(250 * time.Millisecond)
 type Stop struct {
 	Pool  core.PoolID // empty: the nodes that belong to no capability pool
 	Index *Index
-	Ready int // nodes that get jobs while they have free slots, as they were counted a moment ago
-	// Before is the number of ready nodes of all stops before this one.
-	Before int
+	View  View // of the index, a moment ago
+	Ready int  // nodes that get jobs while they have free slots, as they were counted a moment ago
 }
 
 // Route has the pools for a direction. It does not change.
@@ -27,18 +26,27 @@ type Route struct {
 	// Stops has one element for each pool that has nodes for the direction, ready or not. If the fleet is not divided it has one, with all
 	// nodes.
 	Stops []Stop
+	// Ends has for each stop the number of ready nodes up to its end.
+	Ends []int
 	// Outside has the nodes for the direction that belong to no pool. It has no index if there are none.
 	Outside Stop
 	at      Instant
 }
 
-// ReadyIn returns the number of ready nodes of stops.
-func ReadyIn(stops []Stop) int {
-	if len(stops) == 0 {
+// Add adds a stop.
+func (r *Route) Add(s Stop) {
+	r.Stops, r.Ends = append(r.Stops, s), AppendEnd(r.Ends, s.Ready)
+}
+
+// AppendEnd appends the number of ready nodes up to the end of one more stop.
+func AppendEnd(ends []int, ready int) []int { return append(ends, Total(ends)+ready) }
+
+// Total returns the number of ready nodes up to the last end.
+func Total(ends []int) int {
+	if len(ends) == 0 {
 		return 0
 	}
-	last := &stops[len(stops)-1]
-	return last.Before + last.Ready
+	return ends[len(ends)-1]
 }
 
 // All iterates over the nodes for the direction, ready or not, in no order.
@@ -91,13 +99,13 @@ func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) 
 	r := &Route{Requirement: &first.Requirement, Division: d.definition, at: now}
 	for i, p := range d.pools {
 		x := p.index(key, restriction, now, &f.mu)
-		stop := Stop{Pool: p.ID, Index: x, Ready: x.members.common(&p.ready), Before: ReadyIn(r.Stops)}
+		stop := Stop{Pool: p.ID, Index: x, View: x.View(), Ready: x.members.common(&p.ready)}
 		switch {
 		case d.definition != nil && x.Len() == 0:
 		case d.definition != nil && i == 0:
 			r.Outside = stop
 		default:
-			r.Stops = append(r.Stops, stop)
+			r.Add(stop)
 		}
 	}
 	first.route.Store(r)

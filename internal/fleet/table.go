@@ -14,13 +14,22 @@ type table struct {
 
 type tableChunk [chunkSlots]atomic.Pointer[Node]
 
+// load returns the chunks.
+func (t *table) load() []*tableChunk {
+	if chunks := t.chunks.Load(); chunks != nil {
+		return *chunks
+	}
+	return nil
+}
+
 // at returns the node of a slot; nil if there is none.
-func (t *table) at(slot uint32) *Node {
-	chunks := t.chunks.Load()
-	if chunks == nil || int(slot/chunkSlots) >= len(*chunks) {
+func (t *table) at(slot uint32) *Node { return nodeAt(t.load(), slot) }
+
+func nodeAt(chunks []*tableChunk, slot uint32) *Node {
+	if int(slot/chunkSlots) >= len(chunks) {
 		return nil
 	}
-	return (*chunks)[slot/chunkSlots][slot%chunkSlots].Load()
+	return chunks[slot/chunkSlots][slot%chunkSlots].Load()
 }
 
 // add gives a node a slot.
@@ -31,10 +40,7 @@ func (t *table) add(n *Node) uint32 {
 	} else {
 		defer t.next.Store(slot + 1)
 	}
-	var chunks []*tableChunk
-	if loaded := t.chunks.Load(); loaded != nil {
-		chunks = *loaded
-	}
+	chunks := t.load()
 	if int(slot/chunkSlots) >= len(chunks) {
 		chunks = append(chunks[:len(chunks):len(chunks)], new(tableChunk))
 		t.chunks.Store(&chunks)
@@ -46,11 +52,7 @@ func (t *table) add(n *Node) uint32 {
 // all iterates over the nodes.
 func (t *table) all() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		chunks := t.chunks.Load()
-		if chunks == nil {
-			return
-		}
-		for _, chunk := range *chunks {
+		for _, chunk := range t.load() {
 			for i := range chunk {
 				if n := chunk[i].Load(); n != nil && !yield(n) {
 					return

@@ -77,7 +77,10 @@ func poolOf(nodes int) *poolFixture {
 func nodeID(i int) core.NodeID { return core.NodeID(fmt.Sprintf("n%05d", i)) }
 
 // node returns the node that was added i-th.
-func (f *poolFixture) node(i int) *fleet.Node { return f.pool.AtSlot(f.pool.SlotOf(i)).Node }
+func (f *poolFixture) node(i int) *fleet.Node {
+	v := f.pool.View()
+	return v.At(v.SlotOf(i)).Node
+}
 
 // query returns the query of a job without requirements, as of now.
 func (f *poolFixture) query(changes ...func(*pick.Query)) pick.Query {
@@ -107,7 +110,7 @@ func ids(members []fleet.Member) []core.NodeID {
 
 // selectIn starts a selection among the members of one index.
 func selectIn(p *pick.Picker, q pick.Query, index *fleet.Index) *pick.Selection {
-	s := p.Select(q, &fleet.Route{Requirement: &index.Requirement, Stops: []fleet.Stop{{Index: index, Ready: index.Len()}}}, "")
+	s := p.Select(q, &fleet.Route{Requirement: &index.Requirement, Stops: []fleet.Stop{{Index: index, Ready: index.Len()}}, Ends: []int{index.Len()}}, "")
 	s.NextPool()
 	return s
 }

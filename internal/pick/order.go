@@ -2,7 +2,6 @@ package pick
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -18,49 +17,58 @@ type order struct {
 	first    core.PoolID // comes first if it has ready nodes; empty: none
 	eligible bool        // the group is that of the eligible pools
 	group    []fleet.Stop
+	ends     []int // of the group, as in a route
 	visited  []int // positions in the group
 	left     int   // the ready nodes of the pools of the group that were not visited
-	own      []fleet.Stop
+
+	ownGroup []fleet.Stop // memory for a group that is not that of the route
+	ownEnds  []int
 }
 
 // begin begins an order. Its memory is used again.
 func (o *order) begin(intN func(n int) int, route *fleet.Route, rule *core.PoolRule, first core.PoolID) {
-	*o = order{intN: intN, route: route, rule: rule, first: first, own: o.own[:0], visited: o.visited[:0], eligible: true}
+	*o = order{
+		intN: intN, route: route, rule: rule, first: first, eligible: true, visited: o.visited[:0], ownGroup: o.ownGroup[:0], ownEnds: o.ownEnds[:0],
+	}
 	if rule.AllEligible() {
-		o.group = route.Stops
+		o.group, o.ends = route.Stops, route.Ends
 	} else {
 		o.collect(rule.Eligible)
 	}
-	o.left = fleet.ReadyIn(o.group)
+	o.left = fleet.Total(o.ends)
 }
 
 // end forgets the route, of which others may be in force.
 func (o *order) end() {
-	clear(o.own)
-	*o = order{own: o.own[:0], visited: o.visited[:0]}
+	clear(o.ownGroup)
+	*o = order{visited: o.visited[:0], ownGroup: o.ownGroup[:0], ownEnds: o.ownEnds[:0]}
 }
 
 // collect makes a group of the pools that are wanted.
 func (o *order) collect(wanted func(core.PoolID) bool) {
-	o.own = o.own[:0]
-	for _, s := range o.route.Stops {
-		if wanted(s.Pool) {
-			s.Before = fleet.ReadyIn(o.own)
-			o.own = append(o.own, s)
+	o.ownGroup, o.ownEnds = o.ownGroup[:0], o.ownEnds[:0]
+	for i := range o.route.Stops {
+		if wanted(o.route.Stops[i].Pool) {
+			o.add(&o.route.Stops[i])
 		}
 	}
-	o.group = o.own
+	o.group, o.ends = o.ownGroup, o.ownEnds
 }
 
-// next returns the next pool; false if there is none. Pools without ready nodes come last in their group.
-func (o *order) next() (stop fleet.Stop, ok bool) {
+// add adds a pool to the group that is being made.
+func (o *order) add(s *fleet.Stop) {
+	o.ownGroup, o.ownEnds = append(o.ownGroup, *s), fleet.AppendEnd(o.ownEnds, s.Ready)
+}
+
+// next returns the next pool; nil if there is none. Pools without ready nodes come last in their group.
+func (o *order) next() *fleet.Stop {
 	if len(o.visited) == len(o.group) && !o.enterOthers() {
-		return fleet.Stop{}, false
+		return nil
 	}
 	i := o.choose()
 	o.visited = append(o.visited, i)
 	o.left -= o.group[i].Ready
-	return o.group[i], true
+	return &o.group[i]
 }
 
 // enterOthers continues with the pools that are not eligible, and the nodes without a pool, and reports whether there are any in which the job
@@ -71,12 +79,11 @@ func (o *order) enterOthers() bool {
 	}
 	o.eligible, o.visited = false, o.visited[:0]
 	o.collect(func(id core.PoolID) bool { return !o.rule.Eligible(id) })
-	if outside := o.route.Outside; outside.Index != nil {
-		outside.Before = fleet.ReadyIn(o.own)
-		o.own = append(o.own, outside)
-		o.group = o.own
+	if o.route.Outside.Index != nil {
+		o.add(&o.route.Outside)
+		o.group, o.ends = o.ownGroup, o.ownEnds
 	}
-	o.left = fleet.ReadyIn(o.group)
+	o.left = fleet.Total(o.ends)
 	return len(o.group) > 0
 }
 
@@ -99,7 +106,12 @@ func (o *order) choose() int {
 		return i
 	case len(o.visited) == 0:
 		nth := o.intN(o.left)
-		return sort.Search(len(o.group), func(k int) bool { return nth < o.group[k].Before+o.group[k].Ready })
+		i, found := slices.BinarySearch(o.ends, nth)
+		for found && o.ends[i] == nth { // the node is in the first pool that ends after it
+			i++
+			found = i < len(o.ends)
+		}
+		return i
 	}
 	return o.weighted(o.intN(o.left))
 }

@@ -55,8 +55,8 @@ func TestPoolsAreChosenUniformlyOverNodes(t *testing.T) {
 		r.End()
 	}
 	ready := 1 + 2 + 20 + 200
-	if len(counts) != ready || fleet.ReadyIn(route.Stops) != ready {
-		t.Errorf("%d nodes were chosen and %d counted as ready, want %d", len(counts), fleet.ReadyIn(route.Stops), ready)
+	if len(counts) != ready || fleet.Total(route.Ends) != ready {
+		t.Errorf("%d nodes were chosen and %d counted as ready, want %d", len(counts), fleet.Total(route.Ends), ready)
 	}
 	mean := float64(choices) / float64(ready)
 	for id, n := range counts {
@@ -81,7 +81,7 @@ func TestOrderOfPools(t *testing.T) {
 				d.RequiredServices = []string{"asr-x"}
 			}
 			division.Defined = append(division.Defined, d)
-			route.Stops = append(route.Stops, fleet.Stop{Pool: id, Index: f.Index(direction, false), Ready: ready, Before: fleet.ReadyIn(route.Stops)})
+			route.Add(fleet.Stop{Pool: id, Index: f.Index(direction, false), Ready: ready})
 		}
 		division.Defined = append(division.Defined, core.PoolDefinition{ID: "without nodes"})
 		if rapid.Bool().Draw(t, "nodes without a pool") {
@@ -117,24 +117,34 @@ func checkOrder(t *rapid.T, picker *pick.Picker, f *fleet.Fleet, route *fleet.Ro
 	defer r.End()
 	visited := make(map[core.PoolID]bool)
 	others, empty := false, false
-	for stop, ok := r.NextPool(); ok; stop, ok = r.NextPool() {
-		eligible := rule.Eligible(stop.Pool)
+	for pool, ok := r.NextPool(); ok; pool, ok = r.NextPool() {
+		eligible, ready := rule.Eligible(pool), readyIn(route, pool)
 		if !others && !eligible {
 			others, empty = true, false
 		}
 		switch {
-		case !want[stop.Pool] || visited[stop.Pool]:
-			t.Fatalf("pool %q is visited, want each of %v once", stop.Pool, want)
+		case !want[pool] || visited[pool]:
+			t.Fatalf("pool %q is visited, want each of %v once", pool, want)
 		case eligible == others || r.Eligible() != eligible:
-			t.Fatalf("pool %q: eligible %t, after others %t, said to be %t", stop.Pool, eligible, others, r.Eligible())
-		case empty && stop.Ready > 0:
-			t.Fatalf("pool %q has ready nodes and comes after one without", stop.Pool)
-		case firstHasReady && len(visited) == 0 && stop.Pool != first:
-			t.Fatalf("pool %q comes before %q", stop.Pool, first)
+			t.Fatalf("pool %q: eligible %t, after others %t, said to be %t", pool, eligible, others, r.Eligible())
+		case empty && ready > 0:
+			t.Fatalf("pool %q has ready nodes and comes after one without", pool)
+		case firstHasReady && len(visited) == 0 && pool != first:
+			t.Fatalf("pool %q comes before %q", pool, first)
 		}
-		visited[stop.Pool], empty = true, stop.Ready == 0
+		visited[pool], empty = true, ready == 0
 	}
 	if len(visited) != len(want) {
 		t.Fatalf("%v were visited, want %v", visited, want)
 	}
+}
+
+// readyIn returns the number of ready nodes of a pool, or of those without a pool.
+func readyIn(route *fleet.Route, pool core.PoolID) int {
+	for _, s := range route.Stops {
+		if s.Pool == pool {
+			return s.Ready
+		}
+	}
+	return route.Outside.Ready
 }

@@ -14,13 +14,12 @@ import (
 type Selection struct {
 	picker  *Picker
 	query   Query
-	order   order // of the pools
-	index   *fleet.Index
-	size    int // of the index at the start
-	slots   int // in which the members are looked for by chance; 0: they are chosen by their number
+	order   order      // of the pools
+	view    fleet.View // of the members of the current pool
+	dense   bool       // members are drawn by their slots, else by their numbers
 	sampled int
-	swaps   []swap       // without slots
-	taken   []uint32     // with slots: those that were drawn
+	swaps   []swap       // of numbers
+	taken   []uint32     // slots that were drawn
 	second  fleet.Member // passed the filters, not yet returned
 	drawn   []core.Candidate
 }
@@ -38,18 +37,19 @@ func (p *Picker) Select(q Query, route *fleet.Route, first core.PoolID) *Selecti
 }
 
 // NextPool enters the next pool: Next returns candidates of it then. It returns false when the job was tried in all its pools.
-func (s *Selection) NextPool() (stop fleet.Stop, ok bool) {
-	if stop, ok = s.order.next(); !ok {
-		return stop, false
+func (s *Selection) NextPool() (pool core.PoolID, ok bool) {
+	stop := s.order.next()
+	if stop == nil {
+		return "", false
+	}
+	s.view = stop.View
+	if s.order.route.Division == nil { // with one pool, the current members cost no more
+		s.view = stop.Index.View()
 	}
 	s.swaps, s.taken = s.swaps[:0], s.taken[:0]
-	s.sampled, s.index, s.size, s.slots = 0, stop.Index, stop.Index.Len(), 0
+	s.sampled, s.dense = 0, s.picker.policy.Shuffle && s.view.Len >= sparseSample*s.picker.policy.SampleK && s.view.Len*sparseIndex >= s.view.Slots
 	s.second = fleet.Member{}
-	p := s.picker.policy
-	if slots := s.index.Slots(); p.Shuffle && s.size >= sparseSample*p.SampleK && s.size*sparseIndex >= slots {
-		s.slots = slots
-	}
-	return stop, true
+	return stop.Pool, true
 }
 
 // Eligible reports whether the current pool is one of those that are eligible for the job.
@@ -68,7 +68,7 @@ const (
 // End returns the selection to the pool of selections; it must not be used afterwards.
 func (s *Selection) End() {
 	s.swaps, s.taken = s.swaps[:0], s.taken[:0]
-	s.sampled, s.index, s.size, s.slots, s.query = 0, nil, 0, 0, Query{}
+	s.sampled, s.view, s.dense, s.query = 0, fleet.View{}, false, Query{}
 	s.order.end()
 	s.second = fleet.Member{}
 	clear(s.drawn) // the ids of nodes may be gone
@@ -96,9 +96,9 @@ func (s *Selection) Next() fleet.Member {
 	}
 	// Both are sampled and fetched before either is filtered, so that the waits for memory overlap.
 	slotA, slotB := s.sampleSlot(), s.sampleSlot()
-	s.index.Prefetch(slotA)
-	s.index.Prefetch(slotB)
-	a, b := s.index.AtSlot(slotA), s.index.AtSlot(slotB)
+	s.view.Prefetch(slotA)
+	s.view.Prefetch(slotB)
+	a, b := s.view.At(slotA), s.view.At(slotB)
 	a.Prefetch()
 	b.Prefetch()
 	first, second := s.filter(a), s.filter(b)
@@ -173,7 +173,7 @@ func (s *Selection) sampleMember() fleet.Member {
 		if slot == fleet.NoSlot {
 			return fleet.Member{}
 		}
-		if m := s.index.AtSlot(slot); m.Node != nil {
+		if m := s.view.At(slot); m.Node != nil {
 			return m
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Selection) sampleMember() fleet.Member {
 // sampleSlot returns the slot of one more member at random, each with the same probability; NoSlot when SampleK were sampled. A member that
 // has left the index meanwhile counts as sampled.
 func (s *Selection) sampleSlot() uint32 {
-	for s.sampled < min(s.size, s.picker.policy.SampleK) {
+	for s.sampled < min(s.view.Len, s.picker.policy.SampleK) {
 		s.sampled++
 		if slot := s.draw(); slot != fleet.NoSlot {
 			return slot
@@ -193,12 +193,12 @@ func (s *Selection) sampleSlot() uint32 {
 
 // draw returns the slot of a member that was not drawn yet; NoSlot if it finds none.
 func (s *Selection) draw() uint32 {
-	if s.slots == 0 {
-		return s.index.SlotOf(s.shuffledIndex(s.sampled - 1))
+	if !s.dense {
+		return s.view.SlotOf(s.shuffledIndex(s.sampled - 1))
 	}
 	for range maxDraws {
-		slot := uint32(s.picker.intN(s.slots))
-		if s.index.Has(slot) && !slices.Contains(s.taken, slot) {
+		slot := uint32(s.picker.intN(s.view.Slots))
+		if s.view.Has(slot) && !slices.Contains(s.taken, slot) {
 			s.taken = append(s.taken, slot)
 			return slot
 		}
@@ -212,7 +212,7 @@ func (s *Selection) shuffledIndex(i int) int {
 	if !s.picker.policy.Shuffle {
 		return i
 	}
-	j := i + s.picker.intN(s.size-i)
+	j := i + s.picker.intN(s.view.Len-i)
 	at := s.indexAt(j)
 	s.swaps = append(s.swaps, swap{position: j, index: s.indexAt(i)})
 	return at
