@@ -63,10 +63,11 @@ func (s *Scheduler) directions() []telemetry.Direction {
 	now := s.Fleet.Now()
 	byName := make(map[core.Direction]telemetry.Direction)
 	for x := range s.Fleet.Indexes() {
-		if x.Requirement.TTS {
-			continue // the index of the same direction without TTS includes it
+		if x.Requirement.TTS || !x.Restriction.Empty() {
+			continue // the index of the same direction without TTS and restrictions includes it
 		}
-		d := telemetry.Direction{Name: x.Requirement.String()}
+		d := byName[x.Requirement.Direction] // of the pools before
+		d.Name = x.Requirement.String()
 		for m := range x.All() {
 			if b := m.Summary(); b.Ready() && b.Reachable() {
 				d.Capacity += b.Slots()

@@ -275,3 +275,39 @@ func (p *poolTraffic) run(fault func()) {
 		p.t.Errorf("%d retries and %d other deliveries are too few", p.retried, p.others)
 	}
 }
+
+// TestCapacityOfADirectionInPools: the slots of a direction are those of all pools and of the nodes without one, each once.
+func TestCapacityOfADirectionInPools(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Scheduler.Phase3 = poolTables()[0]
+	s := newSchedulerWith(t, cfg, new(instantTransport))
+	t.Cleanup(func() {
+		if err := s.Store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	slots, url := 3, "http://127.0.0.1:9/jobs"
+	for i, service := range []string{"x", "y", "z"} {
+		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Services: []core.Service{{ID: service, Status: core.ServiceReady}}}
+		if _, err := s.Nodes.Register(t.Context(), core.NodeID(fmt.Sprint("n", i)), p, store.Activity{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := core.Direction{Src: "en", Tgt: "zh"}
+	s.Fleet.Route(d, false)
+	s.Fleet.RestrictedRoute(d, false, &core.Restriction{Services: []string{"x"}})
+	families, err := s.Metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "lingua_capacity_slots" {
+			if got := f.GetMetric()[0].GetGauge().GetValue(); len(f.GetMetric()) != 1 || got != 9 {
+				t.Errorf("%d directions, the first with %v slots, want one with 9", len(f.GetMetric()), got)
+			}
+			return
+		}
+	}
+	t.Error("there is no such metric")
+}
