@@ -36,6 +36,8 @@ type Counter struct {
 
 	// suspect is called with each node that is an outlier by what this instance has seen itself; nil: nothing is called.
 	suspect func(core.NodeID)
+	// admission returns how the slots of a node are limited; nil: they never are.
+	admission func(core.NodeID) core.Admission
 }
 
 // NewCounter makes the counter of an instance, which publishes at an interval.
@@ -46,6 +48,25 @@ func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration
 // OnSuspect makes fn be called again and again with each node that is an outlier by what this instance has seen itself. It must be called
 // before Run.
 func (c *Counter) OnSuspect(fn func(core.NodeID)) { c.suspect = fn }
+
+// FollowAdmissions makes the counter take account of limited nodes. Attempts that end while their node is ejected do not count: they began
+// before, and would be held against the node on its probation. What is seen of a node on probation is published although it does not fail.
+// It must be called before Run.
+func (c *Counter) FollowAdmissions(admission func(core.NodeID) core.Admission) {
+	c.admission = admission
+}
+
+func (c *Counter) ejected(id core.NodeID) bool {
+	return c.admission != nil && c.admission(id).Ejected()
+}
+
+func (c *Counter) onProbation(id core.NodeID) bool {
+	if c.admission == nil {
+		return false
+	}
+	a := c.admission(id)
+	return a.Limited && !a.Ejected()
+}
 
 // Load is what an instance publishes of its work beside what it counts.
 type Load struct {
@@ -105,9 +126,13 @@ func (c *Counter) collect() {
 	c.queue.take(func(o *observation) {
 		switch o.kind {
 		case acknowledged:
-			c.tracker.acknowledged(o.node)
+			if !c.ejected(o.node) {
+				c.tracker.acknowledged(o.node)
+			}
 		case attemptEnded:
-			c.tracker.ended(o.node, o.direction, o.reason)
+			if !c.ejected(o.node) {
+				c.tracker.ended(o.node, o.direction, o.reason)
+			}
 			if c.series != nil && countsAsFailure(o.reason) {
 				c.series.add(o.node, false, 0)
 			}
@@ -187,7 +212,7 @@ func (c *Counter) publish(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	c.seq++
-	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.observed()})
+	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.observedWith(c.onProbation)})
 	c.mu.Unlock()
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionRea
 
 // continueWith decides about a node that was ejected: whether its time is over, and whether it may have more slots.
 func (s *step) continueWith(ctx context.Context, n *core.Node) {
-	a, now := n.Admission, time.Now()
+	a, now := n.Admission, s.storeTime(n)
 	since, ends := now.Sub(a.Since), a.Remaining(now) == 0
 	own := s.seen.Nodes[n.ID]
 	switch {
@@ -125,6 +125,17 @@ func (s *step) continueWith(ctx context.Context, n *core.Node) {
 	case ends || since >= probationMin && own.Ended > own.Failed:
 		s.readmit(ctx, n, nextSlots(a.Slots, n.MaxJobs))
 	}
+}
+
+// storeTime returns the time on the clock of the store, by which the times of an admission are judged. The clock of this machine is another
+// one. Before the store's is known, it is when the admission was decided: no time has passed.
+func (s *step) storeTime(n *core.Node) time.Time {
+	if known := s.Fleet.Node(n.ID); known != nil {
+		if now := known.StoreTime(s.Fleet.Now()); !now.IsZero() {
+			return now
+		}
+	}
+	return n.Admission.Since
 }
 
 // nextSlots returns how many slots a node on probation gets next: half of them after one, and then all.
