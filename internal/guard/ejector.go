@@ -32,6 +32,8 @@ type Ejector struct {
 	Events  *events.Recorder
 	Counted *prometheus.CounterVec // decisions, by decision and reason
 	Log     *slog.Logger
+
+	past pastEjections // of nodes that may have left
 }
 
 const (
@@ -50,10 +52,16 @@ const (
 
 // Judge decides about all nodes: which are ejected, and which get more slots again. It is called by the leader, with its fence.
 func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, directions []core.Direction) {
+	if e.past == nil {
+		e.past = make(pastEjections)
+	}
+	now := time.Now()
+	e.past.forgetOld(now)
 	var limited, outliers []*core.Node
 	for n := range e.Fleet.All() {
 		if declared := n.Declared(); declared.Admission.Limited || declared.Admission.Times > 0 {
 			limited = append(limited, declared)
+			e.past.remember(declared.ID, declared.Admission.Times, now)
 		} else if seen.outlier(n.ID()) != "" && len(outliers) < maxEjections {
 			outliers = append(outliers, declared)
 		}
@@ -72,6 +80,7 @@ func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, direction
 
 // Lift gives all nodes all their slots, for a cluster in which nobody is ejected any more: limits do not end by themselves.
 func (e *Ejector) Lift(ctx context.Context, fence int64, _ Health, _ []core.Direction) {
+	clear(e.past)
 	for n := range e.Fleet.All() {
 		if declared := n.Declared(); declared.Admission != (core.Admission{}) {
 			(&step{Ejector: e, fence: fence}).admit(ctx, declared, core.Admission{}, 0)
@@ -93,12 +102,13 @@ func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionRea
 		s.Counted.WithLabelValues("withheld", cause).Inc()
 		return
 	}
-	times := n.Admission.Times + 1
+	times := max(n.Admission.Times, s.past[n.ID].times) + 1
 	lasts := time.Duration(math.Min(float64(ejectMost), float64(ejectFor)*math.Pow(2, float64(times-1))))
 	lasts += time.Duration(rand.Float64() * ejectJitter * float64(lasts))
 	if !s.admit(ctx, n, core.Admission{Limited: true, Slots: 0, Reason: reason, Times: times}, lasts) {
 		return
 	}
+	s.past.remember(n.ID, times, time.Now()) // it may leave before the next step
 	s.Counted.WithLabelValues("ejected", string(reason)).Inc()
 	s.Log.Warn("a node fails much more often than others: it gets no jobs for a while", "node_id", n.ID, "reason", reason, "times", times, "for", lasts.Round(time.Second))
 	s.Events.Record(store.Event{Kind: store.EventNodeEjected, Node: n.ID, Tenant: n.Tenant, Detail: string(reason) + ", for " + lasts.Round(time.Second).String()})
@@ -115,7 +125,9 @@ func (s *step) continueWith(ctx context.Context, n *core.Node) {
 	case !a.Limited && s.seen.outlier(n.ID) != "":
 		s.eject(ctx, n, s.seen.outlier(n.ID))
 	case !a.Limited && since >= forgetAfter:
-		s.admit(ctx, n, core.Admission{}, 0)
+		if s.admit(ctx, n, core.Admission{}, 0) {
+			delete(s.past, n.ID)
+		}
 	case !a.Limited: // it has all its slots, and its ejections are remembered
 	case a.Ejected() && ends:
 		s.readmit(ctx, n, 1)
