@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"encoding/json"
+	"hash/fnv"
 	"hash/maphash"
 	"log/slog"
 	"time"
@@ -184,8 +185,9 @@ func (c *Counter) Run(ctx context.Context) {
 	failing := false
 	for next := time.Now(); ; {
 		c.collect()
-		if now := time.Now(); !now.Before(next) {
-			next = now.Add(c.interval)
+		now := time.Now()
+		if !now.Before(next) {
+			next = now.Add(untilNext(now, c.interval, c.phase()))
 			err := c.publish(ctx)
 			if failed := err != nil && ctx.Err() == nil; failed != failing {
 				failing = failed
@@ -194,7 +196,7 @@ func (c *Counter) Run(ctx context.Context) {
 				}
 			}
 		}
-		if !backoff.Sleep(ctx, collectInterval) {
+		if !backoff.Sleep(ctx, min(collectInterval, time.Until(next))) {
 			break
 		}
 	}
@@ -202,6 +204,13 @@ func (c *Counter) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = c.publish(last) // the statistics lack the last moments of this instance if it fails
+}
+
+// phase is how long after the multiples of the interval this instance publishes: up to a quarter of it, so that instances do not write at once.
+func (c *Counter) phase() time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(c.instance)) // never fails
+	return c.interval / 4 * time.Duration(h.Sum32()%256) / 256
 }
 
 // publish publishes the counts.
