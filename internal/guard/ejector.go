@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // Admitter is the part of the store with which slots of nodes are withheld.
@@ -99,7 +100,7 @@ type step struct {
 // eject withholds all slots of a node, unless its directions need them.
 func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionReason) {
 	if cause := s.neededBy(n); cause != "" {
-		s.Counted.WithLabelValues("withheld", cause).Inc()
+		s.Counted.WithLabelValues(telemetry.AdmissionWithheld, cause).Inc()
 		return
 	}
 	times := max(n.Admission.Times, s.past[n.ID].times) + 1
@@ -109,7 +110,7 @@ func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionRea
 		return
 	}
 	s.past.remember(n.ID, times, time.Now()) // it may leave before the next step
-	s.Counted.WithLabelValues("ejected", string(reason)).Inc()
+	s.Counted.WithLabelValues(telemetry.AdmissionEjected, string(reason)).Inc()
 	s.Log.Warn("a node fails much more often than others: it gets no jobs for a while", "node_id", n.ID, "reason", reason, "times", times, "for", lasts.Round(time.Second))
 	s.Events.Record(store.Event{Kind: store.EventNodeEjected, Node: n.ID, Tenant: n.Tenant, Detail: string(reason) + ", for " + lasts.Round(time.Second).String()})
 }
@@ -168,7 +169,7 @@ func (s *step) readmit(ctx context.Context, n *core.Node, slots int) {
 	if !s.admit(ctx, n, a, lasts) {
 		return
 	}
-	s.Counted.WithLabelValues("readmitted", string(n.Admission.Reason)).Inc()
+	s.Counted.WithLabelValues(telemetry.AdmissionReadmitted, string(n.Admission.Reason)).Inc()
 	if !a.Limited {
 		s.Log.Info("a node that was ejected has all its slots again", "node_id", n.ID)
 		s.Events.Record(store.Event{Kind: store.EventNodeReadmitted, Node: n.ID, Tenant: n.Tenant})
@@ -235,12 +236,6 @@ func (s *step) replace(before, after *core.Node) {
 	}
 }
 
-// Why a node is not ejected although it is an outlier.
-const (
-	neededAsLast = "last_node"   // a direction would have no node
-	neededAsHalf = "half_of_all" // a direction would lack more than half of its slots
-)
-
 // neededBy says why a node must keep its slots: one of the directions that were requested lately would have no other node, or less than
 // half of its slots. Empty: no direction needs it.
 func (s *step) neededBy(n *core.Node) string {
@@ -252,9 +247,9 @@ func (s *step) neededBy(n *core.Node) string {
 		c.count(n, -1)
 		switch {
 		case c.nodes == 0:
-			return neededAsLast
+			return telemetry.WithheldLast
 		case 2*(c.withheld+n.MaxJobs) > c.slots+n.MaxJobs:
-			return neededAsHalf
+			return telemetry.WithheldHalf
 		}
 	}
 	return ""

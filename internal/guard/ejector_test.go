@@ -14,6 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // judged is a fleet whose nodes are judged.
@@ -154,7 +155,7 @@ func TestLastNodeIsNotEjected(t *testing.T) {
 		if j.slots("a") != 8 {
 			t.Error("the only node of en→ja was ejected")
 		}
-		if got := testutil.ToFloat64(j.Counted.WithLabelValues("withheld", neededAsLast)); got != 1 {
+		if got := testutil.ToFloat64(j.Counted.WithLabelValues("withheld", telemetry.WithheldLast)); got != 1 {
 			t.Errorf("%v withheld ejections were counted", got)
 		}
 		j.register("f", 8, []core.Lang{"en", "zh", "ja"})
