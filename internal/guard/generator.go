@@ -73,7 +73,11 @@ func (g *Generator) Lead(ctx context.Context, fence int64) {
 			g.Log.Warn("another instance publishes snapshots of the statistics by now", "fence", fence)
 			return
 		}
-		if !backoff.Sleep(ctx, untilNext(time.Now(), g.Interval, g.Interval/2)) {
+		wait := untilNext(time.Now(), g.Interval, g.Interval/2)
+		if wait < 2*readInterval {
+			wait += g.Interval // each instance must read this snapshot before the next one, or it lacks a point of the series
+		}
+		if !backoff.Sleep(ctx, wait) {
 			return
 		}
 	}
