@@ -37,8 +37,8 @@ type Counter struct {
 
 	// suspect is called with each node that is an outlier by what this instance has seen itself; nil: nothing is called.
 	suspect func(core.NodeID)
-	// admission returns how the slots of a node are limited; nil: they never are.
-	admission func(core.NodeID) core.Admission
+	// node returns a node of the fleet, or nil; nil: the fleet is not known.
+	node func(core.NodeID) *core.Node
 }
 
 // NewCounter makes the counter of an instance, which publishes at an interval.
@@ -50,23 +50,27 @@ func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration
 // before Run.
 func (c *Counter) OnSuspect(fn func(core.NodeID)) { c.suspect = fn }
 
-// FollowAdmissions makes the counter take account of limited nodes. Attempts that end while their node is ejected do not count: they began
-// before, and would be held against the node on its probation. What is seen of a node on probation is published although it does not fail.
-// It must be called before Run.
-func (c *Counter) FollowAdmissions(admission func(core.NodeID) core.Admission) {
-	c.admission = admission
-}
+// Follow makes the counter take account of what is known of nodes; the function returns nil for a node that is not in the fleet. What is seen
+// of a node on probation is published although it does not fail. It must be called before Run.
+func (c *Counter) Follow(node func(core.NodeID) *core.Node) { c.node = node }
 
-func (c *Counter) ejected(id core.NodeID) bool {
-	return c.admission != nil && c.admission(id).Ejected()
+// blameless reports whether something that was observed of a node says nothing about it. Attempts that end while it is ejected began before, and
+// would be held against it on its probation. A delivery that was refused to a node with a WebSocket failed because its connection, or the
+// instance to which it is connected, is gone: otherwise the nodes of an instance that died would be ejected.
+func (c *Counter) blameless(o *observation) bool {
+	if c.node == nil {
+		return false
+	}
+	n := c.node(o.node)
+	return n != nil && (n.Admission.Ejected() || o.reason == core.ReasonDeliveryRefused && n.Callback == "")
 }
 
 func (c *Counter) onProbation(id core.NodeID) bool {
-	if c.admission == nil {
+	if c.node == nil {
 		return false
 	}
-	a := c.admission(id)
-	return a.Limited && !a.Ejected()
+	n := c.node(id)
+	return n != nil && n.Admission.Limited && !n.Admission.Ejected()
 }
 
 // Load is what an instance publishes of its work beside what it counts.
@@ -127,11 +131,11 @@ func (c *Counter) collect() {
 	c.queue.take(func(o *observation) {
 		switch o.kind {
 		case acknowledged:
-			if !c.ejected(o.node) {
+			if !c.blameless(o) {
 				c.tracker.acknowledged(o.node)
 			}
 		case attemptEnded:
-			if !c.ejected(o.node) {
+			if !c.blameless(o) {
 				c.tracker.ended(o.node, o.direction, o.reason)
 			}
 			if c.series != nil && countsAsFailure(o.reason) {

@@ -56,7 +56,7 @@ func TestProbationIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudged(t, 8, fiveNodes(), enZH)
 		c := NewCounter("i-1", j.store, 5*time.Second, discardLog)
-		c.FollowAdmissions(func(id core.NodeID) core.Admission { return j.Fleet.Node(id).Declared().Admission })
+		c.Follow(func(id core.NodeID) *core.Node { return j.Fleet.Node(id).Declared() })
 		step := func() {
 			c.collect()
 			j.judge(c.tracker.observedWith(c.onProbation))
@@ -89,4 +89,24 @@ func TestProbationIsSeen(t *testing.T) {
 			t.Errorf("after another step it has %d slots", j.slots("a"))
 		}
 	})
+}
+
+// TestLostInstanceIsNoFailureOfItsNodes: jobs that could not be sent to a node with a WebSocket, because its instance is gone, do not count
+// against the node. Those that the callback of an HTTP node refuses do.
+func TestLostInstanceIsNoFailureOfItsNodes(t *testing.T) {
+	t.Parallel()
+	c := NewCounter("i-1", newStore(), 5*time.Second, discardLog)
+	nodes := map[core.NodeID]*core.Node{"socket": {ID: "socket"}, "http": {ID: "http", Callback: "http://127.0.0.1:9/"}}
+	c.Follow(func(id core.NodeID) *core.Node { return nodes[id] })
+	for range 20 {
+		for _, id := range []core.NodeID{"socket", "http", "gone"} {
+			c.AttemptEnded(id, enZH, core.ReasonDeliveryRefused)
+		}
+	}
+	c.AttemptEnded("socket", enZH, core.ReasonNodeFailed)
+	c.collect()
+	seen := c.tracker.observed()
+	if s, h := seen.Nodes["socket"], seen.Nodes["http"]; s.Failed != 1 || h.Failed != 20 || seen.outlier("socket") != "" {
+		t.Errorf("failures of the node with a socket: %+v, of the HTTP node: %+v", s, h)
+	}
 }

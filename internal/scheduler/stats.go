@@ -50,11 +50,11 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 				n.SetAside(s.Fleet.Now() + fleet.Instant(suspectFor))
 			}
 		})
-		st.counter.FollowAdmissions(func(id core.NodeID) core.Admission {
+		st.counter.Follow(func(id core.NodeID) *core.Node {
 			if n := s.Fleet.Node(id); n != nil {
-				return n.Declared().Admission
+				return n.Declared()
 			}
-			return core.Admission{}
+			return nil
 		})
 	}
 	st.leader = &guard.Leader{Locks: s.Store, Name: "stats", Instance: instance, Log: s.log}
