@@ -3,10 +3,7 @@ package lingua_test
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/docpage"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/sources"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -55,20 +53,9 @@ func firstCells(rows [][]string) []string {
 // parsePackage parses the Go files of a directory, without its tests.
 func parsePackage(t *testing.T, dir string) []*ast.File {
 	t.Helper()
-	names, err := filepath.Glob(dir + "/*.go")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%s: %d files, %v", dir, len(names), err)
-	}
-	var files []*ast.File
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
+	files, err := sources.Parse(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return files
 }

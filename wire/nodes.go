@@ -9,7 +9,7 @@ type Declaration struct {
 	NMTPairs          [][]string        `json:"nmt_pairs,omitzero" doc:"[source, target] pairs that it translates. Absent: from any semantic language to any language that it has an output for."`
 	TTSLangs          []string          `json:"tts_langs,omitzero" doc:"Languages it speaks."`
 	CapabilityByType  *CapabilityByType `json:"capability_by_type,omitempty" doc:"The types of services that run. Absent: derived from the lists."`
-	InstalledModels   []string          `json:"installed_models,omitzero" doc:"Ids of installed models."`
+	InstalledModels   []string          `json:"installed_models,omitzero" doc:"Installed models, each as an id, or as an id, an @ and a version. An id contains none of @ , < > =."`
 	InstalledServices []Service         `json:"installed_services,omitzero" doc:"Installed service packages."`
 	CapabilityState   map[string]string `json:"capability_state,omitempty" doc:"The status of installed services by service_id: ready, downloading, verifying, installing, stopped or error. It takes precedence over installed_services; services that are not named are unchanged."`
 	Features          []string          `json:"features,omitzero" doc:"Further features that a job may require."`
@@ -34,7 +34,7 @@ type CapabilityByType struct {
 
 // Service is an installed service package.
 type Service struct {
-	ServiceID string `json:"service_id"`
+	ServiceID string `json:"service_id" doc:"It contains none of @ , < > =."`
 	Version   string `json:"version,omitempty"`
 	Type      string `json:"type,omitempty"`
 	Status    string `json:"status" enum:"ready,downloading,verifying,installing,stopped,error"`

@@ -33,7 +33,7 @@ func (c *eventsCmd) Run(ctx context.Context, io streams) error {
 }
 
 func formatEvent(e *wire.Event) string {
-	facts := []string{e.Detail}
+	facts := []string{printable(e.Detail)}
 	if e.Jobs > 0 {
 		facts = append(facts, fmt.Sprintf("%d jobs moved", e.Jobs))
 	}

@@ -48,15 +48,15 @@ func (c *explainCmd) Run(ctx context.Context, io streams) error {
 }
 
 func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
-	fmt.Fprintf(t, "%s→%s: %s. %s\n", e.SrcLang, e.TgtLang, e.Verdict, e.Detail)
+	fmt.Fprintf(t, "%s→%s: %s. %s\n", e.SrcLang, e.TgtLang, e.Verdict, printable(e.Detail))
 	for _, reason := range slices.Sorted(maps.Keys(e.Reasons)) {
 		fmt.Fprintf(t, "  %s\t%d\n", reason, e.Reasons[reason])
 	}
 	for _, s := range e.RequiredServices {
 		if s.Listed {
-			fmt.Fprintf(t, "  service %s\t%s\n", s.ServiceID, strings.Join(append([]string{cmp.Or(s.Name, s.ServiceID)}, s.Versions...), ", "))
+			fmt.Fprintf(t, "  service %s\t%s\n", printable(s.ServiceID), printable(strings.Join(append([]string{cmp.Or(s.Name, s.ServiceID)}, s.Versions...), ", ")))
 		} else {
-			fmt.Fprintf(t, "  service %s\tis not listed by the ModelHub\n", s.ServiceID)
+			fmt.Fprintf(t, "  service %s\tis not listed by the ModelHub\n", printable(s.ServiceID))
 		}
 	}
 	if len(e.Nodes) == 0 {
@@ -69,12 +69,12 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 			verdict += " (chosen only if no other node is eligible)"
 		}
 		if n.Detail != "" {
-			verdict += ": " + n.Detail
+			verdict += ": " + printable(n.Detail)
 		}
 		fmt.Fprintf(t, "%s\t%d of %d\t%s\n", n.NodeID, n.InFlight, n.MaxConcurrentJobs, verdict)
 		for i := range n.Services {
 			if text := describeService(&n.Services[i]); text != "" {
-				fmt.Fprintf(t, "\t\t  %s\n", text)
+				fmt.Fprintf(t, "\t\t  %s\n", printable(text))
 			}
 		}
 	}

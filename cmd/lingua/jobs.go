@@ -98,7 +98,7 @@ func millisAgo(ago time.Duration) string {
 func writeJob(t *tabwriter.Writer, j *wire.JobDetail) {
 	fmt.Fprintf(t, "job\t%s\nrequest\t%s\nsession\t%s\ndirection\t%s→%s\nstate\t%s\n", j.JobID, j.RequestID, j.SessionID, j.SrcLang, j.TgtLang, j.State)
 	if j.Reason != "" {
-		fmt.Fprintf(t, "reason\t%s\n", strings.TrimSpace(j.Reason+" "+j.Detail))
+		fmt.Fprintf(t, "reason\t%s\n", printable(strings.TrimSpace(j.Reason+" "+j.Detail)))
 	}
 	fmt.Fprintln(t, "\nATTEMPT\tNODE\tDURATION\tOUTCOME")
 	for _, a := range j.Attempts {

@@ -38,8 +38,8 @@ func printMetrics(t *tabwriter.Writer, m *wire.Metrics) {
 	row("  marked on", "%s", describeTop(na.MarkedTop))
 	row("  limited", "%s", describeTop(na.LimitedTop))
 	row("statistics", "%d requests, %d stale; p95 %.2f ms, p99 %.2f ms", s.Requests, s.Stale, s.P95MS, s.P99MS)
-	row("slow paths", "%s", cmp.Or(describeCounts(m.Slow.Paths), "none"))
-	row("slow locks", "%s", cmp.Or(describeCounts(m.Slow.LockWaits), "none"))
+	row("slow paths", "%s", cmp.Or(describeCounts(nonzero(m.Slow.Paths)), "none"))
+	row("slow locks", "%s", cmp.Or(describeCounts(nonzero(m.Slow.LockWaits)), "none"))
 	_ = t.Flush() // the columns below are others; an error of the terminal is returned by the last flush
 
 	fmt.Fprintln(t, "\nEXCLUDED\tNODES\tSUCH AS")
@@ -49,6 +49,13 @@ func printMetrics(t *tabwriter.Writer, m *wire.Metrics) {
 	}) {
 		fmt.Fprintf(t, "%s\t%d\t%s\n", reason, excluded[reason].Count, printable(strings.Join(excluded[reason].Nodes, ", ")))
 	}
+}
+
+// nonzero returns the counts that are not 0: every lock has one.
+func nonzero(counts map[string]int64) map[string]int64 {
+	counts = maps.Clone(counts)
+	maps.DeleteFunc(counts, func(_ string, n int64) bool { return n == 0 })
+	return counts
 }
 
 // describeOutcome says how many dispatches there were, and how many of them succeeded.

@@ -53,7 +53,7 @@ func TestPrintMetrics(t *testing.T) {
 			Received: 12, Marked: 3, RateLimited: 4, Dropped: 5, ByServiceTop: []wire.MetricsCount{{Name: "bad\x1b[31m", Count: 9}, {Name: "other", Count: 3}},
 		},
 		Stats: wire.MetricsStats{Requests: 10, Stale: 1, P95MS: 0.5, P99MS: 0.75},
-		Slow:  wire.MetricsSlow{Paths: map[string]int64{"/v1/nodes": 2}},
+		Slow:  wire.MetricsSlow{Paths: map[string]int64{"/v1/nodes": 2, "session_result": 0}, LockWaits: map[string]int64{"session": 0}},
 	})
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)

@@ -65,14 +65,14 @@ func printServices(t *tabwriter.Writer, c *wire.StatsCompute) {
 	fmt.Fprintln(t, "\nSERVICE\tVERSION\tNEWEST\tINSTALLED\tREADY\tSLOTS\tNAME")
 	for i := range c.Services {
 		u := &c.Services[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", u.ServiceID, u.Version, u.LatestVersion, u.Installed, u.Ready, u.Slots, u.Name)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", printable(u.ServiceID), printable(u.Version), printable(u.LatestVersion), u.Installed, u.Ready, u.Slots, printable(u.Name))
 	}
 	for _, listed := range c.NotInstalled {
 		newest := ""
 		if len(listed.Versions) > 0 {
 			newest = listed.Versions[0]
 		}
-		fmt.Fprintf(t, "%s\t\t%s\t0\t0\t0\t%s\n", listed.ServiceID, newest, listed.Name)
+		fmt.Fprintf(t, "%s\t\t%s\t0\t0\t0\t%s\n", printable(listed.ServiceID), printable(newest), printable(listed.Name))
 	}
 	if others := c.OtherServices + c.OtherNotInstalled; others > 0 {
 		fmt.Fprintf(t, "and %d others\n", others)

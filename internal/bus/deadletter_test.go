@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -20,8 +22,8 @@ import (
 func TestUnreadableAndFailedMessagesBecomeDeadLetters(t *testing.T) {
 	withHarness(t, func(h *harness) {
 		a := h.startInstance("a")
-		h.startInstance("b")
-		for _, body := range []string{"not JSON", `{"kind":"unknown"}`} {
+		b := h.startInstance("b")
+		for _, body := range []string{"not JSON", `{"kind":"odd"}`} {
 			if _, err := h.Post(t.Context(), store.PostParams{To: "b", Body: []byte(body), MaxMessages: 10}); err != nil {
 				t.Fatal(err)
 			}
@@ -49,6 +51,11 @@ func TestUnreadableAndFailedMessagesBecomeDeadLetters(t *testing.T) {
 		}
 		if s := h.instanceState("b"); s.Inbox != 0 || s.DeadLetters != 3 {
 			t.Errorf("%+v", s)
+		}
+		for kind, want := range map[bus.Kind]float64{"unknown": 2, syncKind: 1} { // whatever a message says, the label is one of ours
+			if got := testutil.ToFloat64(b.metrics.MessagesHandled.WithLabelValues(string(kind), "dead")); got != want {
+				t.Errorf("%v dead letters of the kind %q were counted, want %v", got, kind, want)
+			}
 		}
 	})
 }

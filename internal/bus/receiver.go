@@ -258,7 +258,7 @@ func (r *Receiver) deadLetter(ctx context.Context, inbox core.InstanceID, raw *s
 	if id == "" {
 		return nil // it became one before
 	}
-	r.metrics.MessagesHandled.WithLabelValues("", "dead").Inc()
+	r.count(r.kindOf(raw), "dead")
 	r.cfg.Events.Record(store.Event{Kind: store.EventDeadLetter, Detail: deadLetterName(inbox, id) + ": " + f.reason})
 	facts := []any{"id", deadLetterName(inbox, id), "reason", f.reason, "tries", f.tries, "bytes", len(raw.Body)}
 	if f.cause != nil {
@@ -271,3 +271,17 @@ func (r *Receiver) deadLetter(ctx context.Context, inbox core.InstanceID, raw *s
 func (r *Receiver) count(kind Kind, result string) {
 	r.metrics.MessagesHandled.WithLabelValues(string(kind), result).Inc()
 }
+
+// kindOf returns the kind of a message, a metric label: one that has a handler, or kindUnknown.
+func (r *Receiver) kindOf(raw *store.InboxMessage) Kind {
+	var m Message
+	if json.Unmarshal(raw.Body, &m) == nil {
+		if _, known := r.handlers[m.Kind]; known {
+			return m.Kind
+		}
+	}
+	return kindUnknown
+}
+
+// kindUnknown is the kind of a message that cannot be read, in metrics.
+const kindUnknown Kind = "unknown"

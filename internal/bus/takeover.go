@@ -81,7 +81,7 @@ func (r *Receiver) reap(ctx context.Context, id core.InstanceID) {
 		}
 		return
 	}
-	r.metrics.Takeovers.WithLabelValues("instance").Inc()
+	r.metrics.Takeovers.WithLabelValues(telemetry.TakeoverInstance).Inc()
 	_ = r.store.Unlock(ctx, lock) // else it expires
 }
 

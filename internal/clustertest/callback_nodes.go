@@ -50,11 +50,7 @@ func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, 
 		running.Go(func() {
 			defer n.onReady()
 			errs[i] = n.run(ctx)
-			e := journal.Entry{Source: n.name, Kind: journal.NodeStopped, OK: errs[i] == nil}
-			if errs[i] != nil {
-				e.Code = errs[i].Error()
-			}
-			j.Add(e)
+			n.recordStop(errs[i])
 		})
 	}
 	running.Wait()

@@ -45,11 +45,7 @@ func runSocketNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, re
 				HTTPClient:  &http.Client{Transport: &frameRecorder{transport: transport, onConnect: n.recordConnection, onText: n.recordFrame}},
 				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
 			}, n.handleJob)
-			e := journal.Entry{Source: n.name, Kind: journal.NodeStopped, OK: errs[i] == nil}
-			if errs[i] != nil {
-				e.Code = errs[i].Error()
-			}
-			j.Add(e)
+			n.recordStop(errs[i])
 		})
 	}
 	running.Wait()
@@ -67,6 +63,15 @@ type testNode struct {
 
 	mu   sync.Mutex
 	held map[wire.ActiveJob]bool // attempts that were assigned and that the scheduler cannot regard as ended
+}
+
+// recordStop records that the node has stopped, with the error by which it did.
+func (n *testNode) recordStop(err error) {
+	e := journal.Entry{Source: n.name, Kind: journal.NodeStopped, OK: err == nil}
+	if err != nil {
+		e.Code = err.Error()
+	}
+	n.journal.Add(e)
 }
 
 // handleJob is the handler of package node.

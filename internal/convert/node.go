@@ -45,6 +45,11 @@ func (r *Reader) Declaration(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	if e := checkNames("installed_models", d.InstalledModels); e != nil {
 		return p, e
 	}
+	for i, model := range d.InstalledModels {
+		if err := core.CheckModelName(model); err != nil {
+			return p, wire.Invalid(fmt.Sprintf("installed_models[%d]", i), "%v", err)
+		}
+	}
 	if e := checkNames("features", d.Features); e != nil {
 		return p, e
 	}
@@ -110,6 +115,9 @@ func readServices(list []wire.Service) ([]core.Service, *wire.Error) {
 		field := fmt.Sprintf("installed_services[%d]", i)
 		if sv.ServiceID == "" || len(sv.ServiceID) > maxName {
 			return nil, wire.Invalid(field+".service_id", "must be 1 to %d characters", maxName)
+		}
+		if err := core.CheckServiceName(sv.ServiceID); err != nil {
+			return nil, wire.Invalid(field+".service_id", "%v", err)
 		}
 		if len(sv.Version) > maxName || len(sv.Type) > maxName {
 			return nil, wire.Invalid(field, "version and type must be at most %d characters", maxName)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -82,11 +83,11 @@ func deliveryResult(err error) string {
 	case err == nil:
 		return deliveredResult
 	case errors.Is(err, ErrBusy):
-		return "busy"
+		return telemetry.DeliveryBusy
 	case errors.Is(err, ErrRefused):
-		return "refused"
+		return telemetry.DeliveryRefused
 	}
-	return "unknown"
+	return telemetry.DeliveryUnknown
 }
 
 // deliveryContext ends with the ACK timeout, and before the reservation is so old that the lease may have been given up: this

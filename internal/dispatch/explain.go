@@ -188,6 +188,10 @@ func (s *selector) countFinalRefusal(e *wire.Error) {
 	s.countRefusal(e.Code, rejections)
 }
 
+// reasonNoNode is the reason of a refusal without candidates: no node that the caller may use declares the direction. It is only a metric
+// label, because no node has it.
+const reasonNoNode core.Reason = "NO_NODE"
+
 // countRefusal counts why no node was selected. The refusal itself is counted under the reason that rejected most of the
 // nodes that matter: the capable ones, or all if none is capable.
 func (s *selector) countRefusal(code wire.Code, rejections map[core.Reason]int) {
@@ -198,7 +202,7 @@ func (s *selector) countRefusal(code wire.Code, rejections map[core.Reason]int) 
 	if code != wire.NoCapableNode {
 		relevant = capableOnly(rejections)
 	}
-	main := core.MainReason(relevant)
+	main := cmp.Or(core.MainReason(relevant), reasonNoNode)
 	s.metrics.NodeSelection.WithLabelValues(string(code)).Inc()
 	s.metrics.NoAvailableNode.WithLabelValues(requirementOf(main), string(main)).Inc()
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // Kinds of leases that the reconciler handles, metric labels.
 const (
-	kindOrphan   = "orphan"   // the node does not have the job
-	kindOverdue  = "overdue"  // the attempt is past its deadline
-	kindStray    = "stray"    // the node lists a job for which there is no lease
-	kindRebound  = "rebound"  // the node registered again and still has the job
-	kindTakeover = "takeover" // the instance that dispatched the job is gone
+	kindOrphan   = telemetry.LeaseOrphan
+	kindOverdue  = telemetry.LeaseOverdue
+	kindStray    = telemetry.LeaseStray
+	kindRebound  = telemetry.LeaseRebound
+	kindTakeover = telemetry.LeaseTakeover
 )
 
 // Reconciler moves or ends jobs whose lease, node or instance was lost, and tells nodes which of their jobs to stop. Every
@@ -299,7 +300,7 @@ func (c *Reconciler) takeOverJob(ctx context.Context, l core.Lease, dead core.In
 		// The ACK timeout of its dispatcher has passed: whether there is an ACK is checked now.
 		f := c.runner.resume(job).entry
 		f.arm(job.Token, phaseACK, time.Now(), c.runner.timerFunc(f))
-		c.runner.metrics.Takeovers.WithLabelValues("job").Inc()
+		c.runner.metrics.Takeovers.WithLabelValues(telemetry.TakeoverJob).Inc()
 		return nil
 	}
 	l.Young = false // the instance that reserved it is gone

@@ -209,8 +209,8 @@ func (r *runner) jobEnded(applied *store.Applied) {
 
 // What a store can lose in a failover, metric labels.
 const (
-	lostRecord = "record"
-	lostLease  = "lease"
+	lostRecord = telemetry.LostRecord
+	lostLease  = telemetry.LostLease
 )
 
 // currentHolder returns the holder of an in-flight job as a new record has to name it: if the node has registered again, in its new

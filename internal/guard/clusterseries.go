@@ -59,17 +59,15 @@ type minutePoints struct {
 	Points []wire.ClusterPoint `json:"points"`
 }
 
-// part encodes the minute of the newest point, with its name.
-func (c *clusterPoints) part() (name string, body []byte, err error) {
-	index := seriesRing.index(time.UnixMilli(c.last().AtMS))
-	m := minutePoints{Index: index}
+// minute returns the points of a minute.
+func (c *clusterPoints) minute(index int64) *minutePoints {
+	m := &minutePoints{Index: index}
 	for _, p := range c.points {
 		if seriesRing.index(time.UnixMilli(p.AtMS)) == index {
 			m.Points = append(m.Points, p)
 		}
 	}
-	body, err = json.Marshal(&m)
-	return seriesRing.name(index), body, err
+	return m
 }
 
 // decodePoints returns the points of the last hour among the parts of a stored history. Parts that cannot be read are left out.

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"encoding/json"
+	"hash/fnv"
 	"hash/maphash"
 	"log/slog"
 	"time"
@@ -36,6 +37,8 @@ type Counter struct {
 
 	// suspect is called with each node that is an outlier by what this instance has seen itself; nil: nothing is called.
 	suspect func(core.NodeID)
+	// node returns a node of the fleet, or nil; nil: the fleet is not known.
+	node func(core.NodeID) *core.Node
 }
 
 // NewCounter makes the counter of an instance, which publishes at an interval.
@@ -46,6 +49,29 @@ func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration
 // OnSuspect makes fn be called again and again with each node that is an outlier by what this instance has seen itself. It must be called
 // before Run.
 func (c *Counter) OnSuspect(fn func(core.NodeID)) { c.suspect = fn }
+
+// Follow makes the counter take account of what is known of nodes; the function returns nil for a node that is not in the fleet. What is seen
+// of a node on probation is published although it does not fail. It must be called before Run.
+func (c *Counter) Follow(node func(core.NodeID) *core.Node) { c.node = node }
+
+// blameless reports whether something that was observed of a node says nothing about it. Attempts that end while it is ejected began before, and
+// would be held against it on its probation. A delivery that was refused to a node with a WebSocket failed because its connection, or the
+// instance to which it is connected, is gone: otherwise the nodes of an instance that died would be ejected.
+func (c *Counter) blameless(o *observation) bool {
+	if c.node == nil {
+		return false
+	}
+	n := c.node(o.node)
+	return n != nil && (n.Admission.Ejected() || o.reason == core.ReasonDeliveryRefused && n.Callback == "")
+}
+
+func (c *Counter) onProbation(id core.NodeID) bool {
+	if c.node == nil {
+		return false
+	}
+	n := c.node(id)
+	return n != nil && n.Admission.Limited && !n.Admission.Ejected()
+}
 
 // Load is what an instance publishes of its work beside what it counts.
 type Load struct {
@@ -105,9 +131,13 @@ func (c *Counter) collect() {
 	c.queue.take(func(o *observation) {
 		switch o.kind {
 		case acknowledged:
-			c.tracker.acknowledged(o.node)
+			if !c.blameless(o) {
+				c.tracker.acknowledged(o.node)
+			}
 		case attemptEnded:
-			c.tracker.ended(o.node, o.direction, o.reason)
+			if !c.blameless(o) {
+				c.tracker.ended(o.node, o.direction, o.reason)
+			}
 			if c.series != nil && countsAsFailure(o.reason) {
 				c.series.add(o.node, false, 0)
 			}
@@ -159,8 +189,9 @@ func (c *Counter) Run(ctx context.Context) {
 	failing := false
 	for next := time.Now(); ; {
 		c.collect()
-		if now := time.Now(); !now.Before(next) {
-			next = now.Add(c.interval)
+		now := time.Now()
+		if !now.Before(next) {
+			next = now.Add(untilNext(now, c.interval, c.phase()))
 			err := c.publish(ctx)
 			if failed := err != nil && ctx.Err() == nil; failed != failing {
 				failing = failed
@@ -169,7 +200,7 @@ func (c *Counter) Run(ctx context.Context) {
 				}
 			}
 		}
-		if !backoff.Sleep(ctx, collectInterval) {
+		if !backoff.Sleep(ctx, min(collectInterval, time.Until(next))) {
 			break
 		}
 	}
@@ -177,6 +208,13 @@ func (c *Counter) Run(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = c.publish(last) // the statistics lack the last moments of this instance if it fails
+}
+
+// phase is how long after the multiples of the interval this instance publishes: up to a quarter of it, so that instances do not write at once.
+func (c *Counter) phase() time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(c.instance)) // never fails
+	return c.interval / 4 * time.Duration(h.Sum32()%256) / 256
 }
 
 // publish publishes the counts.
@@ -187,7 +225,7 @@ func (c *Counter) publish(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	c.seq++
-	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.observed()})
+	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.observedWith(c.onProbation)})
 	c.mu.Unlock()
 	if err != nil {
 		return err

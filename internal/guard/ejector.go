@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // Admitter is the part of the store with which slots of nodes are withheld.
@@ -32,6 +33,8 @@ type Ejector struct {
 	Events  *events.Recorder
 	Counted *prometheus.CounterVec // decisions, by decision and reason
 	Log     *slog.Logger
+
+	past pastEjections // of nodes that may have left
 }
 
 const (
@@ -50,10 +53,16 @@ const (
 
 // Judge decides about all nodes: which are ejected, and which get more slots again. It is called by the leader, with its fence.
 func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, directions []core.Direction) {
+	if e.past == nil {
+		e.past = make(pastEjections)
+	}
+	now := time.Now()
+	e.past.forgetOld(now)
 	var limited, outliers []*core.Node
 	for n := range e.Fleet.All() {
 		if declared := n.Declared(); declared.Admission.Limited || declared.Admission.Times > 0 {
 			limited = append(limited, declared)
+			e.past.remember(declared.ID, declared.Admission.Times, now)
 		} else if seen.outlier(n.ID()) != "" && len(outliers) < maxEjections {
 			outliers = append(outliers, declared)
 		}
@@ -72,6 +81,7 @@ func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, direction
 
 // Lift gives all nodes all their slots, for a cluster in which nobody is ejected any more: limits do not end by themselves.
 func (e *Ejector) Lift(ctx context.Context, fence int64, _ Health, _ []core.Direction) {
+	clear(e.past)
 	for n := range e.Fleet.All() {
 		if declared := n.Declared(); declared.Admission != (core.Admission{}) {
 			(&step{Ejector: e, fence: fence}).admit(ctx, declared, core.Admission{}, 0)
@@ -90,23 +100,24 @@ type step struct {
 // eject withholds all slots of a node, unless its directions need them.
 func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionReason) {
 	if cause := s.neededBy(n); cause != "" {
-		s.Counted.WithLabelValues("withheld", cause).Inc()
+		s.Counted.WithLabelValues(telemetry.AdmissionWithheld, cause).Inc()
 		return
 	}
-	times := n.Admission.Times + 1
+	times := max(n.Admission.Times, s.past[n.ID].times) + 1
 	lasts := time.Duration(math.Min(float64(ejectMost), float64(ejectFor)*math.Pow(2, float64(times-1))))
 	lasts += time.Duration(rand.Float64() * ejectJitter * float64(lasts))
 	if !s.admit(ctx, n, core.Admission{Limited: true, Slots: 0, Reason: reason, Times: times}, lasts) {
 		return
 	}
-	s.Counted.WithLabelValues("ejected", string(reason)).Inc()
+	s.past.remember(n.ID, times, time.Now()) // it may leave before the next step
+	s.Counted.WithLabelValues(telemetry.AdmissionEjected, string(reason)).Inc()
 	s.Log.Warn("a node fails much more often than others: it gets no jobs for a while", "node_id", n.ID, "reason", reason, "times", times, "for", lasts.Round(time.Second))
 	s.Events.Record(store.Event{Kind: store.EventNodeEjected, Node: n.ID, Tenant: n.Tenant, Detail: string(reason) + ", for " + lasts.Round(time.Second).String()})
 }
 
 // continueWith decides about a node that was ejected: whether its time is over, and whether it may have more slots.
 func (s *step) continueWith(ctx context.Context, n *core.Node) {
-	a, now := n.Admission, time.Now()
+	a, now := n.Admission, s.storeTime(n)
 	since, ends := now.Sub(a.Since), a.Remaining(now) == 0
 	own := s.seen.Nodes[n.ID]
 	switch {
@@ -115,7 +126,9 @@ func (s *step) continueWith(ctx context.Context, n *core.Node) {
 	case !a.Limited && s.seen.outlier(n.ID) != "":
 		s.eject(ctx, n, s.seen.outlier(n.ID))
 	case !a.Limited && since >= forgetAfter:
-		s.admit(ctx, n, core.Admission{}, 0)
+		if s.admit(ctx, n, core.Admission{}, 0) {
+			delete(s.past, n.ID)
+		}
 	case !a.Limited: // it has all its slots, and its ejections are remembered
 	case a.Ejected() && ends:
 		s.readmit(ctx, n, 1)
@@ -125,6 +138,17 @@ func (s *step) continueWith(ctx context.Context, n *core.Node) {
 	case ends || since >= probationMin && own.Ended > own.Failed:
 		s.readmit(ctx, n, nextSlots(a.Slots, n.MaxJobs))
 	}
+}
+
+// storeTime returns the time on the clock of the store, by which the times of an admission are judged. The clock of this machine is another
+// one. Before the store's is known, it is when the admission was decided: no time has passed.
+func (s *step) storeTime(n *core.Node) time.Time {
+	if known := s.Fleet.Node(n.ID); known != nil {
+		if now := known.StoreTime(s.Fleet.Now()); !now.IsZero() {
+			return now
+		}
+	}
+	return n.Admission.Since
 }
 
 // nextSlots returns how many slots a node on probation gets next: half of them after one, and then all.
@@ -145,7 +169,7 @@ func (s *step) readmit(ctx context.Context, n *core.Node, slots int) {
 	if !s.admit(ctx, n, a, lasts) {
 		return
 	}
-	s.Counted.WithLabelValues("readmitted", string(n.Admission.Reason)).Inc()
+	s.Counted.WithLabelValues(telemetry.AdmissionReadmitted, string(n.Admission.Reason)).Inc()
 	if !a.Limited {
 		s.Log.Info("a node that was ejected has all its slots again", "node_id", n.ID)
 		s.Events.Record(store.Event{Kind: store.EventNodeReadmitted, Node: n.ID, Tenant: n.Tenant})
@@ -212,12 +236,6 @@ func (s *step) replace(before, after *core.Node) {
 	}
 }
 
-// Why a node is not ejected although it is an outlier.
-const (
-	neededAsLast = "last_node"   // a direction would have no node
-	neededAsHalf = "half_of_all" // a direction would lack more than half of its slots
-)
-
 // neededBy says why a node must keep its slots: one of the directions that were requested lately would have no other node, or less than
 // half of its slots. Empty: no direction needs it.
 func (s *step) neededBy(n *core.Node) string {
@@ -229,9 +247,9 @@ func (s *step) neededBy(n *core.Node) string {
 		c.count(n, -1)
 		switch {
 		case c.nodes == 0:
-			return neededAsLast
+			return telemetry.WithheldLast
 		case 2*(c.withheld+n.MaxJobs) > c.slots+n.MaxJobs:
-			return neededAsHalf
+			return telemetry.WithheldHalf
 		}
 	}
 	return ""

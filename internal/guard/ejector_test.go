@@ -14,6 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // judged is a fleet whose nodes are judged.
@@ -70,100 +71,6 @@ var zhEN = []core.Lang{"en", "zh"}
 
 func fiveNodes() map[core.NodeID][]core.Lang {
 	return map[core.NodeID][]core.Lang{"a": zhEN, "b": zhEN, "c": zhEN, "d": zhEN, "e": zhEN}
-}
-
-// TestOutliers: what makes a node an outlier, and what does not.
-func TestOutliers(t *testing.T) {
-	node := func(o observedNode, ended, failed int, all attempts) Health {
-		o.attempts, o.Directions = attempts{ended, failed}, map[string]attempts{"en→zh": {ended, failed}}
-		return Health{Nodes: map[core.NodeID]observedNode{"n": o}, Directions: map[string]attempts{"en→zh": all}}
-	}
-	for _, c := range []struct {
-		name string
-		seen Health
-		want core.AdmissionReason
-	}{
-		{"it fails, the others do not", node(observedNode{}, 10, 3, attempts{110, 3}), core.AdmissionFailing},
-		{"too few attempts", node(observedNode{}, 9, 9, attempts{109, 9}), ""},
-		{"not 20 points above the others", node(observedNode{}, 100, 19, attempts{1100, 19}), ""},
-		{"not three times as often as the others", node(observedNode{}, 10, 8, attempts{110, 48}), ""},
-		{"all fail", node(observedNode{}, 100, 100, attempts{1100, 1100}), ""},
-		{"it alone has the direction, and fails", node(observedNode{}, 10, 10, attempts{10, 10}), core.AdmissionFailing},
-		{"two missed ACKs in a row", node(observedNode{Missed: 2}, 2, 2, attempts{102, 2}), ""},
-		{"three missed ACKs in a row", node(observedNode{Missed: 3}, 3, 3, attempts{103, 3}), core.AdmissionACKTimeouts},
-		{"one overdue job", node(observedNode{Overdue: 1}, 1, 1, attempts{101, 1}), ""},
-		{"two overdue jobs in a row", node(observedNode{Overdue: 2}, 2, 2, attempts{102, 2}), core.AdmissionSilent},
-		{"unknown", Health{}, ""},
-	} {
-		if got := c.seen.outlier("n"); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// TestTracker: attempts count for the window, those in a row until the node does a job, and only those that say something about the node.
-func TestTracker(t *testing.T) {
-	tr, now := newTracker(), time.Unix(1_800_000_000, 0)
-	tr.advance(now)
-	for range 3 {
-		tr.ended("a", enZH, core.ReasonACKTimeout)
-		tr.ended("b", enZH, core.ReasonAttemptTimeout)
-		tr.ended("c", enZH, core.ReasonNone)
-	}
-	for _, r := range []core.Reason{core.ReasonNodeBusy, core.ReasonCancelled, core.ReasonAudioLost, core.ReasonModelNotAvailable, core.ReasonNodeLost, core.ReasonDeadline} {
-		tr.ended("d", enZH, r)
-	}
-	seen := tr.observed()
-	if a, b := seen.Nodes["a"], seen.Nodes["b"]; a.Missed != 3 || a.Failed != 3 || b.Overdue != 3 || b.Missed != 0 {
-		t.Errorf("a %+v, b %+v", a, b)
-	}
-	if _, known := seen.Nodes["c"]; known || len(seen.Nodes) != 2 || seen.Directions["en→zh"] != (attempts{9, 6}) {
-		t.Errorf("seen: %+v", seen)
-	}
-	tr.acknowledged("a")
-	tr.ended("b", enZH, core.ReasonNone)
-	if seen := tr.observed(); seen.Nodes["a"].Missed != 0 || seen.Nodes["b"].Overdue != 0 || seen.Nodes["b"].Failed != 3 {
-		t.Errorf("after they answered: %+v", seen.Nodes)
-	}
-	tr.advance(now.Add(windowStep * (windowSteps - 1)))
-	if seen := tr.observed(); seen.Nodes["a"].Failed != 3 {
-		t.Errorf("at the end of the window: %+v", seen.Nodes)
-	}
-	tr.advance(now.Add(windowStep * windowSteps))
-	if seen := tr.observed(); len(seen.Nodes) != 0 || len(seen.Directions) != 0 || len(tr.nodes) != 0 {
-		t.Errorf("after the window: %+v, %d nodes", seen, len(tr.nodes))
-	}
-}
-
-// TestTrackerIsBounded: what an instance publishes of nodes and directions is bounded, whatever their names.
-func TestTrackerIsBounded(t *testing.T) {
-	tr := newTracker()
-	tr.advance(time.Unix(1_800_000_000, 0))
-	for i := range 5000 {
-		d := core.Direction{Src: core.Lang(fmt.Sprint("x", i)), Tgt: "zh"}
-		tr.ended(core.NodeID(fmt.Sprint("n", i)), d, core.ReasonNodeFailed)
-		tr.ended("one", d, core.ReasonNodeFailed)
-	}
-	seen := tr.observed()
-	if len(seen.Nodes) != maxUnhealthy || len(seen.Directions) > maxNames+1 || len(seen.Nodes["one"].Directions) > maxNodeDirections+1 || seen.Nodes["one"].Failed != 5000 {
-		t.Errorf("%d nodes, %d directions, of one node %d with %d failures", len(seen.Nodes), len(seen.Directions), len(seen.Nodes["one"].Directions), seen.Nodes["one"].Failed)
-	}
-}
-
-// TestMergeOfInstances: failures of all instances are added up. Missed ACKs in a row are added up only if no instance got an ACK.
-func TestMergeOfInstances(t *testing.T) {
-	one := Health{Nodes: map[core.NodeID]observedNode{"n": {attempts: attempts{2, 2}, Missed: 2}}, Directions: map[string]attempts{"en→zh": {10, 2}}}
-	var all Health
-	all.merge(one)
-	all.merge(one)
-	if n := all.Nodes["n"]; n.Missed != 4 || n.Failed != 4 || all.Directions["en→zh"] != (attempts{20, 4}) {
-		t.Errorf("without an ACK: %+v", all)
-	}
-	all = Health{Nodes: map[core.NodeID]observedNode{"n": {attempts: attempts{2, 2}, Missed: 2, Acked: 1}}}
-	all.merge(one)
-	if n := all.Nodes["n"]; n.Missed != 2 {
-		t.Errorf("with an ACK: %+v", n)
-	}
 }
 
 // TestEjection: a node that fails is ejected for half a minute, returns with one slot, half of them and all of them, and is ejected for
@@ -248,7 +155,7 @@ func TestLastNodeIsNotEjected(t *testing.T) {
 		if j.slots("a") != 8 {
 			t.Error("the only node of en→ja was ejected")
 		}
-		if got := testutil.ToFloat64(j.Counted.WithLabelValues("withheld", neededAsLast)); got != 1 {
+		if got := testutil.ToFloat64(j.Counted.WithLabelValues("withheld", telemetry.WithheldLast)); got != 1 {
 			t.Errorf("%v withheld ejections were counted", got)
 		}
 		j.register("f", 8, []core.Lang{"en", "zh", "ja"})
@@ -355,29 +262,4 @@ func (j *judged) uncovered(d core.Direction) string {
 		return fmt.Sprintf("%v has %d nodes, and %d of its %d slots are those of ejected nodes", d, left, ejected, all)
 	}
 	return ""
-}
-
-// TestFailuresLeaveTheWindow checks that a node is listed while it has a failure in the window, and not longer.
-func TestFailuresLeaveTheWindow(t *testing.T) {
-	t.Parallel()
-	start := time.Unix(0, 0).Add(1000 * windowStep)
-	d := core.Direction{Src: "en", Tgt: "zh"}
-	tr := newTracker()
-	for second := range 90 {
-		tr.advance(start.Add(time.Duration(second) * time.Second))
-		reason := core.ReasonNone
-		if second%60 == 3 {
-			reason = core.ReasonNodeFailed
-		}
-		tr.ended("n1", d, reason)
-		tr.ended("n2", d, core.ReasonNone)
-		// The step of the failure is 0, and the window has windowSteps steps.
-		_, listed := tr.observed().Nodes["n1"]
-		if want := second%60 >= 3 && second%60/int(windowStep/time.Second) < windowSteps; listed != want {
-			t.Errorf("after %d s the node is listed: %v, want %v", second, listed, want)
-		}
-		if _, listed := tr.observed().Nodes["n2"]; listed {
-			t.Errorf("after %d s a node without failures is listed", second)
-		}
-	}
 }

@@ -42,11 +42,18 @@ const (
 	surveyShare = 50
 )
 
-// Lead publishes snapshots with a fence until the context ends, or until a leader with a higher fence has published one.
+// untilNext returns the time until the next multiple of an interval of the clock, and an offset after it. Instances publish their counts soon
+// after the multiples, and the leader reads them in the middle between two: so each step finds one publication of each instance. If the two
+// drifted past each other, a step would find none, and the next one two, and the series of the cluster would show a gap and a burst.
+func untilNext(now time.Time, interval, offset time.Duration) time.Duration {
+	return now.Add(-offset).Truncate(interval).Add(interval + offset).Sub(now.Round(0))
+}
+
+// Lead publishes snapshots with a fence until the context ends, or until a leader with a higher fence has published one. The first one is
+// published at once.
 func (g *Generator) Lead(ctx context.Context, fence int64) {
 	var past *history
 	for {
-		began := time.Now()
 		saved := true
 		err := func() (err error) {
 			if past == nil {
@@ -66,7 +73,11 @@ func (g *Generator) Lead(ctx context.Context, fence int64) {
 			g.Log.Warn("another instance publishes snapshots of the statistics by now", "fence", fence)
 			return
 		}
-		if !backoff.Sleep(ctx, g.Interval-time.Since(began)) {
+		wait := untilNext(time.Now(), g.Interval, g.Interval/2)
+		if wait < 2*readInterval {
+			wait += g.Interval // each instance must read this snapshot before the next one, or it lacks a point of the series
+		}
+		if !backoff.Sleep(ctx, wait) {
 			return
 		}
 	}
@@ -100,7 +111,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	}
 	snapshot := publishedStats{Stats: g.compute(past, day, peers, fence, now)}
 	snapshot.Point = newPoint(snapshot.Stats, step, past.series.last(), g.Interval)
-	past.series.add(snapshot.Point)
+	past.addPoint(snapshot.Point)
 	parts, err := past.parts(now)
 	if err != nil {
 		return false, err
@@ -108,6 +119,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if saved, err = g.Stats.SaveHistory(ctx, store.HistoryParams{Fence: fence, Parts: parts, TTL: historyTTL}); err != nil || !saved {
 		return saved, err
 	}
+	past.stored()
 	body, err := json.Marshal(&snapshot)
 	if err != nil {
 		return false, err

@@ -15,7 +15,7 @@ const (
 )
 
 const (
-	// maxUnhealthy bounds the nodes of which an instance publishes the attempts: those with most failures.
+	// maxUnhealthy bounds the nodes of which an instance publishes the attempts: those with most failures, and as many on probation.
 	maxUnhealthy = 200
 	// maxNodeDirections bounds the directions in which the attempts of one node are counted; the others are counted as one.
 	maxNodeDirections = 8
@@ -62,7 +62,8 @@ type nodeHealth struct {
 
 // tracker counts the attempts of nodes and directions in a window. It is used by one goroutine.
 type tracker struct {
-	step       int64 // the current one
+	began      time.Time // when the first step began
+	step       int64     // the current one
 	nodes      map[core.NodeID]*nodeHealth
 	failing    map[core.NodeID]*nodeHealth // those of the nodes with failures in the window
 	directions [windowSteps]map[string]attempts
@@ -72,9 +73,13 @@ func newTracker() *tracker {
 	return &tracker{nodes: make(map[core.NodeID]*nodeHealth), failing: make(map[core.NodeID]*nodeHealth)}
 }
 
-// advance moves the window to a time. Steps that it leaves are forgotten, and nodes without attempts in it.
+// advance moves the window to a time. Steps that it leaves are forgotten, and nodes without attempts in it. Steps are counted from the first
+// call, by the monotonic clock: if the wall clock is set back, the window moves on.
 func (t *tracker) advance(now time.Time) {
-	step := now.UnixNano() / int64(windowStep)
+	if t.began.IsZero() {
+		t.began = now
+	}
+	step := int64(now.Sub(t.began) / windowStep)
 	for first := max(t.step+1, step-windowSteps+1); first <= step; first++ {
 		slot := first % windowSteps
 		t.directions[slot] = nil
@@ -154,7 +159,7 @@ type observedNode struct {
 	Overdue    int                 `json:"overdue,omitempty"` // in a row
 }
 
-// Health is what instances have seen of nodes in the window: of those with failures, and in sum of each direction.
+// Health is what instances have seen of nodes in the window: of those with failures or on probation, and in sum of each direction.
 type Health struct {
 	Nodes      map[core.NodeID]observedNode `json:"nodes,omitempty"`
 	Directions map[string]attempts          `json:"directions,omitempty"`
@@ -169,18 +174,34 @@ func (t *tracker) observed() Health {
 		}
 	}
 	for id, n := range t.failing {
-		o := observedNode{Missed: n.missed, Overdue: n.overdue}
-		for i, step := range n.steps {
-			o.Acked += n.acked[i]
-			for name, a := range step {
-				o.add(a)
-				o.Directions = addAttempt(o.Directions, name, a, maxNodeDirections)
-			}
-		}
-		h.Nodes[id] = o
+		h.Nodes[id] = n.observed()
 	}
 	h.keepWorst(maxUnhealthy)
 	return h
+}
+
+// observedWith is observed, with the nodes on probation: whether they get more slots depends on their successes.
+func (t *tracker) observedWith(onProbation func(core.NodeID) bool) Health {
+	h := t.observed()
+	for id, n := range t.nodes {
+		if _, listed := h.Nodes[id]; !listed && onProbation(id) && len(h.Nodes) < 2*maxUnhealthy {
+			h.Nodes[id] = n.observed()
+		}
+	}
+	return h
+}
+
+// observed returns what was seen of the node in the window.
+func (n *nodeHealth) observed() observedNode {
+	o := observedNode{Missed: n.missed, Overdue: n.overdue}
+	for i, step := range n.steps {
+		o.Acked += n.acked[i]
+		for name, a := range step {
+			o.add(a)
+			o.Directions = addAttempt(o.Directions, name, a, maxNodeDirections)
+		}
+	}
+	return o
 }
 
 // keepWorst keeps the nodes with most failures.

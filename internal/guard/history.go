@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // A ring keeps tallies of equal periods of time, the latest ones only. The name of a bucket in the store repeats, so that it is
@@ -41,10 +42,11 @@ type history struct {
 	buckets map[string]*bucket
 	counted map[core.InstanceID]counted
 	series  *clusterPoints
+	unsaved map[string]func() any // the parts that were changed and are not stored yet, by name
 }
 
 func newHistory() *history {
-	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted), series: new(clusterPoints)}
+	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted), series: new(clusterPoints), unsaved: make(map[string]func() any)}
 }
 
 // countedPart is the name of the part of the stored history that has what was counted.
@@ -91,7 +93,14 @@ func (h *history) add(id core.InstanceID, p counted, now time.Time, step *stepCo
 	}
 }
 
-// bucket returns the bucket of a time, which begins empty.
+// addPoint adds a point to the series of the cluster.
+func (h *history) addPoint(p wire.ClusterPoint) {
+	h.series.add(p)
+	index := seriesRing.index(time.UnixMilli(p.AtMS))
+	h.unsaved[seriesRing.name(index)] = func() any { return h.series.minute(index) }
+}
+
+// bucket returns the bucket of a time, which begins empty. It is stored with the next parts.
 func (h *history) bucket(r ring, at time.Time) *bucket {
 	index := r.index(at)
 	name := r.name(index)
@@ -100,6 +109,7 @@ func (h *history) bucket(r ring, at time.Time) *bucket {
 		b = &bucket{Index: index, Tally: newTally()}
 		h.buckets[name] = b
 	}
+	h.unsaved[name] = func() any { return b }
 	return b
 }
 
@@ -112,23 +122,16 @@ func (h *history) retain(present map[core.InstanceID]bool) {
 	}
 }
 
-// parts encodes the parts that a step at a time may have changed.
+// parts encodes the parts that were changed and are not stored yet: those of the current periods, and of earlier ones if they could not be
+// stored then.
 func (h *history) parts(now time.Time) (map[string][]byte, error) {
-	parts := make(map[string][]byte, len(rings)+1)
 	for _, r := range rings {
-		body, err := json.Marshal(h.bucket(r, now))
-		if err != nil {
-			return nil, err
-		}
-		parts[r.name(r.index(now))] = body
+		h.bucket(r, now)
 	}
-	counted, err := json.Marshal(h.counted)
-	if err != nil {
-		return nil, err
-	}
-	parts[countedPart] = counted
-	if h.series.last() != nil {
-		name, body, err := h.series.part()
+	h.unsaved[countedPart] = func() any { return h.counted }
+	parts := make(map[string][]byte, len(h.unsaved))
+	for name, part := range h.unsaved {
+		body, err := json.Marshal(part())
 		if err != nil {
 			return nil, err
 		}
@@ -136,6 +139,9 @@ func (h *history) parts(now time.Time) (map[string][]byte, error) {
 	}
 	return parts, nil
 }
+
+// stored notes that the parts are stored.
+func (h *history) stored() { clear(h.unsaved) }
 
 // sum returns the sum of the buckets of the last periods, the current one included.
 func (h *history) sum(r ring, periods int64, now time.Time) tally {

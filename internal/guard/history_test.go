@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -38,9 +39,8 @@ func TestHistoryCountsOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, body := range parts {
-				saved[name] = body
-			}
+			maps.Copy(saved, parts)
+			h.stored()
 		}
 		read := func(i, k int) {
 			h.add(core.InstanceID(fmt.Sprint("i-", i)), copyOf(t, publications[i][k]), now, &stepCounts{tally: newTally()})
@@ -58,9 +58,16 @@ func TestHistoryCountsOnce(t *testing.T) {
 					read(i, rapid.IntRange(0, len(publications[i])-1).Draw(t, "publication"))
 				}
 			},
-			"save":    func(*rapid.T) { save() },
+			"save": func(*rapid.T) { save() },
+			"fail to save": func(t *rapid.T) {
+				if _, err := h.parts(now); err != nil {
+					t.Fatal(err)
+				}
+			},
 			"replace": func(*rapid.T) { h = decodeHistory(saved) }, // another leader, which has what was saved
-			"wait":    func(t *rapid.T) { now = now.Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second) },
+			"wait": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "seconds")) * time.Second)
+			},
 		})
 		want := counts{}
 		for i := range instances {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,8 @@ import (
 type Reader struct {
 	stats     store.Stats
 	generator *Generator
-	kind      string // of the store
+	kind      string                   // of the store
+	ages      map[wire.StatsAge]string // parts of answers
 	log       *slog.Logger
 	since     time.Time // when it was made
 
@@ -34,7 +36,7 @@ type Reader struct {
 
 // NewReader makes a reader of the snapshots in a store of a kind. If there is none, the generator computes one.
 func NewReader(st store.Stats, generator *Generator, kind string, log *slog.Logger) *Reader {
-	return &Reader{stats: st, generator: generator, kind: kind, log: log, since: time.Now(), wanted: make(chan struct{}, 1)}
+	return &Reader{stats: st, generator: generator, kind: kind, ages: encodeAges(kind), log: log, since: time.Now(), wanted: make(chan struct{}, 1)}
 }
 
 // answer is a snapshot as a request gets it, but for what depends on the time of the request.
@@ -58,21 +60,39 @@ const (
 	staleIntervals = 3
 )
 
-// Answer returns the current snapshot as JSON, and whether it is stale.
-func (r *Reader) Answer() (body []byte, stale bool, err *wire.Error) {
+// Answer returns the current snapshot as JSON in two parts, and whether it is stale. The head, with what depends on the moment, is appended to
+// a buffer; the rest is shared by all answers and must not be changed. So a request neither encodes nor copies the snapshot.
+func (r *Reader) Answer(buf []byte) (head, rest []byte, stale bool, err *wire.Error) {
 	a := r.current.Load()
 	if a == nil {
 		select {
 		case r.wanted <- struct{}{}:
 		default:
 		}
-		return nil, false, wire.Errorf(wire.StatsNotReady, "no statistics were computed yet: try again in a moment").RetryIn(notReadyRetry)
+		return nil, nil, false, wire.Errorf(wire.StatsNotReady, "no statistics were computed yet: try again in a moment").RetryIn(notReadyRetry)
 	}
 	live := r.age(a)
-	head, _ := json.Marshal(live) // of plain fields: it cannot fail
-	body = make([]byte, 0, len(head)+len(a.rest))
-	body = append(append(body, head[:len(head)-1]...), ',')
-	return append(body, a.rest...), live.Stale, nil
+	head = strconv.AppendInt(append(buf, agePrefix...), live.AgeMS, 10)
+	live.AgeMS = 0
+	return append(head, r.ages[live]...), a.rest, live.Stale, nil
+}
+
+// agePrefix is what an encoded StatsAge has before the age.
+const agePrefix = `{"age_ms":`
+
+// encodeAges encodes what the snapshots in a store of a kind may have as their StatsAge: what follows the age, and a comma, by the value
+// without the age.
+func encodeAges(kind string) map[wire.StatsAge]string {
+	all := make(map[wire.StatsAge]string)
+	for _, stale := range []bool{false, true} {
+		for _, reachable := range []bool{false, true} {
+			age := wire.StatsAge{Stale: stale, Store: wire.StatsStore{Kind: kind, Reachable: reachable}}
+			body, _ := json.Marshal(&age) // of plain fields: it cannot fail
+			rest := bytes.TrimPrefix(body, []byte(agePrefix+"0"))
+			all[age] = string(rest[:len(rest)-1]) + ","
+		}
+	}
+	return all
 }
 
 // Snapshot returns when the current snapshot was computed, in Unix milliseconds, and its age; 0 if there is none.

@@ -1,9 +1,11 @@
 package guard
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,13 +23,17 @@ import (
 // wantAnswer decodes the answer of a reader.
 func wantAnswer(t *testing.T, r *Reader) wire.Stats {
 	t.Helper()
-	body, stale, e := r.Answer()
+	head, rest, stale, e := r.Answer([]byte{})
 	if e != nil {
 		t.Fatal(e)
 	}
+	body := slices.Concat(head, rest)
 	var s wire.Stats
 	if err := json.Unmarshal(body, &s); err != nil {
 		t.Fatalf("%s: %v", body, err)
+	}
+	if again, err := json.Marshal(&s); err != nil || !bytes.Equal(again, body) {
+		t.Errorf("the answer is\n%s, want the encoding of what it says\n%s, %v", body, again, err)
 	}
 	if s.Stale != stale {
 		t.Errorf("the answer says stale %v, and the reader %v", s.Stale, stale)
@@ -206,7 +212,7 @@ func TestStatsWithoutSnapshot(t *testing.T) {
 		began := time.Now()
 		for range 900 { // 90 seconds
 			for range 10 {
-				if _, _, e := in.reader.Answer(); e == nil || e.Code != wire.StatsNotReady || e.RetryAfterMS == 0 {
+				if _, _, _, e := in.reader.Answer(nil); e == nil || e.Code != wire.StatsNotReady || e.RetryAfterMS == 0 {
 					t.Fatalf("the answer is %v", e)
 				}
 			}
@@ -222,7 +228,7 @@ func TestStatsWithoutSnapshot(t *testing.T) {
 			t.Errorf("%d snapshots were computed in 90 seconds, want one every 30", n)
 		}
 		for range 320 {
-			_, _, _ = in.reader.Answer()
+			_, _, _, _ = in.reader.Answer(nil)
 			time.Sleep(100 * time.Millisecond)
 		}
 		if s := wantAnswer(t, in.reader); s.GeneratedBy != "i-1" || s.Fence != 0 || !s.Stale {

@@ -117,7 +117,7 @@ func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, secret s
 // register registers a node with the secret that it shows, or with a new one if that is empty.
 func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret string) (Registered, error) {
 	if e := r.CheckName(p.Node.ID); e != nil {
-		r.metrics.NodeRegistration.WithLabelValues("revoked").Inc()
+		r.metrics.NodeRegistration.WithLabelValues(telemetry.RegistrationRevoked).Inc()
 		return Registered{}, e
 	}
 	if secret == "" {
@@ -131,20 +131,20 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 		reply, err = r.store.Register(ctx, p)
 	}
 	if errors.Is(err, store.ErrNameTaken) {
-		r.metrics.NodeRegistration.WithLabelValues("refused").Inc()
+		r.metrics.NodeRegistration.WithLabelValues(telemetry.RegistrationRefused).Inc()
 		return Registered{}, nameInUse(p.Node.ID)
 	}
 	if err != nil {
-		r.metrics.NodeRegistration.WithLabelValues("error").Inc()
+		r.metrics.NodeRegistration.WithLabelValues(telemetry.RegistrationError).Inc()
 		return Registered{}, r.storeError(ctx, "register", err)
 	}
 	r.updateFleet(ctx, reply.NodeStatus)
 	if takenOver {
-		r.metrics.Takeovers.WithLabelValues("node").Inc()
+		r.metrics.Takeovers.WithLabelValues(telemetry.TakeoverNode).Inc()
 	}
-	status := "new"
+	status := telemetry.RegistrationNew
 	if reply.Known {
-		status = "again"
+		status = telemetry.RegistrationAgain
 	}
 	r.metrics.NodeRegistration.WithLabelValues(status).Inc()
 	r.log.Info("node registered", "node_id", p.Node.ID, "epoch", reply.Node.Epoch, "status", status,

@@ -50,6 +50,12 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 				n.SetAside(s.Fleet.Now() + fleet.Instant(suspectFor))
 			}
 		})
+		st.counter.Follow(func(id core.NodeID) *core.Node {
+			if n := s.Fleet.Node(id); n != nil {
+				return n.Declared()
+			}
+			return nil
+		})
 	}
 	st.leader = &guard.Leader{Locks: s.Store, Name: "stats", Instance: instance, Log: s.log}
 	st.leads = func(leads bool) {

@@ -24,9 +24,11 @@ const requestIDHeader = "X-Request-Id"
 // call is a request while it is handled: who sent it, and how it ended. It is the request's response writer, and in its context.
 type call struct {
 	http.ResponseWriter
-	id     string
-	caller *auth.Principal // nil: not authenticated
-	status int
+	context callContext
+	header  [1]string // the header with the id
+	id      string
+	caller  *auth.Principal // nil: not authenticated
+	status  int
 
 	failure *wire.Error // with which it was answered
 	reason  string      // why it was denied or failed, if the failure does not say it
@@ -40,14 +42,30 @@ type call struct {
 
 type callKey struct{}
 
+// callContext is the context of a request with its call. It is a part of the call, so that it costs no allocation.
+type callContext struct {
+	context.Context
+	call *call
+}
+
+// Value implements context.Context.
+func (c *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c.call
+	}
+	return c.Context.Value(key)
+}
+
 // newCall makes the call of a request, and returns the request with it in its context.
 func newCall(w http.ResponseWriter, r *http.Request) (*call, *http.Request) {
 	c := &call{ResponseWriter: w, id: r.Header.Get(requestIDHeader), traceparent: r.Header.Get(wire.TraceparentHeader)}
 	if !core.ValidID(c.id) {
 		c.id = string(newRequestID())
 	}
-	w.Header().Set(requestIDHeader, c.id)
-	return c, r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	c.header[0] = c.id
+	w.Header()[requestIDHeader] = c.header[:]
+	c.context = callContext{r.Context(), c}
+	return c, r.WithContext(&c.context)
 }
 
 // callOf is the call of a request.

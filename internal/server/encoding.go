@@ -126,14 +126,24 @@ func writeJSON(w http.ResponseWriter, status int, out any) {
 	writeEncoded(w, status, buf.Bytes())
 }
 
-// writeEncoded writes an answer that is JSON already.
-func writeEncoded(w http.ResponseWriter, status int, body []byte) {
+// Values of headers, which all answers share: net/http copies them before it adds others.
+var (
+	typeJSON = []string{"application/json"}
+	noSniff  = []string{"nosniff"}
+)
+
+// writeEncoded writes an answer that is JSON already, in one part or several.
+func writeEncoded(w http.ResponseWriter, status int, body ...[]byte) {
+	size := 0
+	for _, part := range body {
+		size += len(part)
+	}
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("X-Content-Type-Options", "nosniff")
+	h["Content-Type"] = typeJSON
+	h["Content-Length"] = []string{strconv.Itoa(size)}
+	h["X-Content-Type-Options"] = noSniff
 	w.WriteHeader(status)
-	writeBody(w, body)
+	writeBody(w, body...)
 }
 
 // maxPage is the maximum number of entries on a page of a list.

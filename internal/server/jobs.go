@@ -128,8 +128,8 @@ func newRequestID() core.RequestID {
 	var random [16]byte
 	binary.NativeEndian.PutUint64(random[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(random[8:], rand.Uint64())
-	id := make([]byte, 0, 4+2*len(random))
-	return core.RequestID(hex.AppendEncode(append(id, "req-"...), random[:]))
+	var id [4 + 2*len(random)]byte
+	return core.RequestID(hex.AppendEncode(append(id[:0], "req-"...), random[:]))
 }
 
 // parseReport checks which attempt a node reports about, and that the caller is the node.

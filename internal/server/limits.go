@@ -42,14 +42,21 @@ func allowBody(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // as above
 }
 
-// writeBody writes the body of an answer. It gives up when the peer is gone or does not read.
-func writeBody(w http.ResponseWriter, body []byte) {
+// writeBody writes the body of an answer, in one part or several. It gives up when the peer is gone or does not read.
+func writeBody(w http.ResponseWriter, body ...[]byte) {
 	control := http.NewResponseController(w)
-	for {
-		_ = control.SetWriteDeadline(time.Now().Add(chunkTimeout)) // as above
-		n, err := w.Write(body[:min(len(body), writeChunk)])
-		if body = body[n:]; err != nil || len(body) == 0 {
-			return
+	left := 0 // how much more may be written until the deadline
+	for _, part := range body {
+		for len(part) > 0 {
+			if left == 0 {
+				_ = control.SetWriteDeadline(time.Now().Add(chunkTimeout)) // as above
+				left = writeChunk
+			}
+			n, err := w.Write(part[:min(len(part), left)])
+			if err != nil {
+				return
+			}
+			part, left = part[n:], left-n
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net/http"
 	"reflect"
 	"time"
@@ -11,8 +12,9 @@ import (
 
 // StatsReader has a copy of the last snapshot of the statistics.
 type StatsReader interface {
-	// Answer returns the snapshot as JSON, and whether it is stale. It does not wait.
-	Answer() (body []byte, stale bool, err *wire.Error)
+	// Answer returns the snapshot as JSON, and whether it is stale: the head, which is appended to buf, and a rest that must not be changed. It
+	// does not wait.
+	Answer(buf []byte) (head, rest []byte, stale bool, err *wire.Error)
 	// Snapshot returns when the snapshot was computed, in Unix milliseconds, and its age; 0 if there is none.
 	Snapshot() (generatedMS int64, age time.Duration)
 	// Series returns the points of the cluster after a time. It does not wait.
@@ -48,14 +50,20 @@ func (h *statsHandlers) series(r *http.Request) (any, error) {
 	return h.reader.Series(from), nil
 }
 
+// statsHead is the size of the buffer for the head of an answer: it has a few short fields.
+const statsHead = 160
+
 // show answers with the last snapshot.
 func (h *statsHandlers) show(w http.ResponseWriter, _ *http.Request) {
 	began := time.Now()
-	body, stale, err := h.reader.Answer()
+	buf := buffers.Get().(*bytes.Buffer)
+	defer putBuffer(buf)
+	buf.Grow(statsHead)
+	head, rest, stale, err := h.reader.Answer(buf.AvailableBuffer())
 	if err != nil {
 		writeWireError(w, err)
 	} else {
-		writeEncoded(w, http.StatusOK, body)
+		writeEncoded(w, http.StatusOK, head, rest)
 	}
 	h.metrics.ObserveStats(time.Since(began), stale)
 }

@@ -107,7 +107,7 @@ func TestMetricFamilies(t *testing.T) {
 		`pool_query_total{success="true"} `,
 		`node_selection_total{result="OK"} 2`,
 		`node_selection_total{result="NO_CAPABLE_NODE"} 1`,
-		`scheduler_no_available_node_total{reason=`,
+		`scheduler_no_available_node_total{reason="NO_NODE",selector="reserve"} 1`,
 		`scheduler_slow_path_total{path="/v1/dispatch/f2f"} `,
 		`scheduler_model_na_received_total 1`,
 		`scheduler_model_na_by_service_total{service_id="s"} 1`,

@@ -183,7 +183,7 @@ func (d *Directory) DeliverPartial(p *wire.JobPartial) {
 	if u.result.sent || s.conn == nil || !s.settings.Partials || !u.partial.advance(p.AttemptID, p.Rev) {
 		return
 	}
-	d.metrics.Messages.WithLabelValues("partial").Inc()
+	d.metrics.Messages.WithLabelValues(telemetry.MessagePartial).Inc()
 	s.conn.Send(wire.SessionPartial{
 		JobID: p.JobID, AttemptID: p.AttemptID, UtteranceIndex: u.turn - 1, Rev: p.Rev, Stage: p.Stage,
 		TextSrc: p.TextSrc, TextTgt: p.TextTgt,

@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -100,7 +101,7 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 		o.skip(p.Last) // the client has the terminal messages
 		s.saver.markChanged()
 	}
-	s.registry.metrics.Events.WithLabelValues("resumed").Inc()
+	s.registry.metrics.Events.WithLabelValues(telemetry.SessionResumed).Inc()
 	s.intake.pace.credit = max(s.intake.pace.credit, time.Since(s.monitor.lastReceived))
 	s.attach(conn, p.Caller)
 	o.sent = min(o.sent, p.Last) // messages that were sent and did not arrive are sent again
@@ -206,7 +207,7 @@ func (r *Registry) tryTakeOver(ctx context.Context, p *ResumeParams) (*Session, 
 	if !held || !r.add(s) {
 		return nil, nil
 	}
-	r.metrics.Events.WithLabelValues("revived").Inc()
+	r.metrics.Events.WithLabelValues(telemetry.SessionRevived).Inc()
 	r.notify(ctx, stored.Owner, kindMoved, messageTTL, movedMessage{s.ref, s.ownership.Epoch})
 	if !s.startRestored() {
 		return nil, nil // another instance took it over at once

@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -139,7 +140,7 @@ func (s *Session) supersede() {
 	if s.finished {
 		return
 	}
-	s.registry.metrics.Events.WithLabelValues("superseded").Inc()
+	s.registry.metrics.Events.WithLabelValues(telemetry.SessionSuperseded).Inc()
 	s.closeReplaced()
 	s.finish()
 }
@@ -188,7 +189,7 @@ func (s *Session) endIfComplete() {
 		s.dropUtterance(u) // a resume that repeats the end does not warn again
 	}
 	if !s.hasEnded() {
-		s.registry.metrics.Events.WithLabelValues("ended").Inc()
+		s.registry.metrics.Events.WithLabelValues(telemetry.SessionEnded).Inc()
 	}
 	s.outbox.totals.SessionID, s.outbox.totals.Utterances = string(s.ref.Name), s.turns
 	s.saver.markChanged()
@@ -294,7 +295,7 @@ func (m *monitor) check() {
 	}
 	if timeout := m.timeout(); time.Since(m.lastReceived) >= timeout {
 		if !s.end.requested {
-			s.registry.metrics.Events.WithLabelValues("abandoned").Inc()
+			s.registry.metrics.Events.WithLabelValues(telemetry.SessionAbandoned).Inc()
 		}
 		if s.conn != nil {
 			s.conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was received for %s: send keepalive, or end the session", timeout))

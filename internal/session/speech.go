@@ -7,6 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -211,7 +212,7 @@ func (d *speechDelivery) sent() (list []*utterance) {
 // send sends the speech of an utterance whose result was sent.
 func (d *speechDelivery) send(u *utterance) {
 	s := d.session
-	s.registry.metrics.Messages.WithLabelValues("speech").Inc()
+	s.registry.metrics.Messages.WithLabelValues(telemetry.MessageSpeech).Inc()
 	d.feeds = append(slices.DeleteFunc(d.feeds, func(f speechFeed) bool { return f.u == u || f.u.speech.isEmpty() }), speechFeed{s.conn, u})
 	u.speech.feed(s.registry.audio, s.conn)
 	if u.speech.complete {

@@ -13,6 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -68,7 +69,7 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 	if s.finished || s.end.requested || s.intake.open != nil || s.intake.received > 0 || s.turns > 0 || created && s.conn != nil {
 		return nil, nameTaken()
 	}
-	r.metrics.Events.WithLabelValues("started").Inc()
+	r.metrics.Events.WithLabelValues(telemetry.SessionStarted).Inc()
 	s.attach(conn, p.Caller)
 	conn.Send(wire.SessionStarted{
 		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.settings.Langs[0]), string(s.settings.Langs[1])},

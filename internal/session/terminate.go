@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -100,7 +101,7 @@ func (s *Session) terminateIf(verdict Verdict) bool {
 	if e == nil {
 		return false
 	}
-	s.registry.metrics.Events.WithLabelValues("terminated").Inc()
+	s.registry.metrics.Events.WithLabelValues(telemetry.SessionTerminated).Inc()
 	s.end.dropped = true
 	for _, u := range s.outbox.pending {
 		if !u.result.stored {

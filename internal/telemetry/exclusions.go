@@ -31,7 +31,8 @@ type Examples struct {
 // Due reports whether it is time to look for examples. Of concurrent callers one gets true.
 func (e *Exclusions) Due(now time.Time) bool {
 	last := e.last.Load()
-	return now.UnixNano()-last >= int64(examplesInterval) && e.last.CompareAndSwap(last, now.UnixNano())
+	since := now.UnixNano() - last // negative: the clock was set back
+	return (since >= int64(examplesInterval) || since < 0) && e.last.CompareAndSwap(last, now.UnixNano())
 }
 
 // Add adds an example. The reason must be one of a bounded set.

@@ -108,6 +108,9 @@ func TestExclusions(t *testing.T) {
 	if !e.Due(now) || e.Due(now.Add(examplesInterval-1)) || !e.Due(now.Add(examplesInterval)) {
 		t.Error("it is not due once in an interval")
 	}
+	if back := now.Add(-time.Hour); !e.Due(back) || e.Due(back.Add(1)) { // the clock was set back
+		t.Error("it is not due once after the clock was set back")
+	}
 	for _, node := range []string{"a", "b", "c", "d", "e", "f", "d"} {
 		e.Add("FULL", node, now)
 	}

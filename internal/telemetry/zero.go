@@ -10,10 +10,10 @@ import (
 // startAtZero makes the series whose labels are known and few. Without them the first event would make a series that begins at one, in which
 // increase() and rate() see nothing, and a panel of Grafana would be empty until then.
 func (m *Metrics) startAtZero() {
-	zero(m.NodeRegistration, "new", "again", "refused", "revoked", "error")
+	zero(m.NodeRegistration, RegistrationNew, RegistrationAgain, RegistrationRefused, RegistrationRevoked, RegistrationError)
 	zero(m.NodeSelection, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed))
 	zero(m.Refusals, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed), string(wire.SchedulerDependencyDown))
-	zero(m.Deliveries, "busy", "refused", "unknown")
+	zero(m.Deliveries, DeliveryBusy, DeliveryRefused, DeliveryUnknown)
 	for _, reason := range []core.Reason{
 		core.ReasonACKTimeout, core.ReasonAttemptTimeout, core.ReasonDeliveryRefused, core.ReasonDeliveryUnknown,
 		core.ReasonNodeBusy, core.ReasonNodeFailed, core.ReasonNodeLost, core.ReasonModelNotAvailable,
@@ -21,14 +21,17 @@ func (m *Metrics) startAtZero() {
 		zero(m.Retries, string(reason))
 	}
 	for _, reason := range core.AdmissionReasons() {
-		m.Admissions.WithLabelValues("ejected", string(reason))
-		m.Admissions.WithLabelValues("readmitted", string(reason))
+		m.Admissions.WithLabelValues(AdmissionEjected, string(reason))
+		m.Admissions.WithLabelValues(AdmissionReadmitted, string(reason))
 	}
-	zero(m.Orphans, "orphan", "stray", "rebound", "takeover")
-	zero(m.Events, "started", "resumed", "revived", "superseded", "ended", "abandoned", "terminated")
-	zero(m.Messages, "partial", "speech")
-	zero(m.Takeovers, "instance", "node", "job")
-	zero(m.StoreLost, "record", "lease")
+	for _, cause := range []string{WithheldLast, WithheldHalf} {
+		m.Admissions.WithLabelValues(AdmissionWithheld, cause)
+	}
+	zero(m.Orphans, LeaseOrphan, LeaseOverdue, LeaseStray, LeaseRebound, LeaseTakeover)
+	zero(m.Events, SessionStarted, SessionResumed, SessionRevived, SessionSuperseded, SessionEnded, SessionAbandoned, SessionTerminated)
+	zero(m.Messages, MessagePartial, MessageSpeech)
+	zero(m.Takeovers, TakeoverInstance, TakeoverNode, TakeoverJob)
+	zero(m.StoreLost, LostRecord, LostLease)
 }
 
 // zero makes the series of a counter with one label.

@@ -2,17 +2,14 @@ package wirespec_test
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/sources"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -20,20 +17,9 @@ import (
 // wireFiles parses the Go files of package wire, without its tests.
 func wireFiles(t *testing.T) []*ast.File {
 	t.Helper()
-	names, err := filepath.Glob("../../wire/*.go")
+	files, err := sources.Parse("../../wire")
 	if err != nil {
 		t.Fatal(err)
-	}
-	var files []*ast.File
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
 	}
 	return files
 }

@@ -12,14 +12,11 @@ func (s *Store) Admit(ctx context.Context, p store.AdmitParams) (*core.Node, boo
 	if err := p.Validate(); err != nil {
 		return nil, false, err
 	}
-	n := s.lockNode(nil, p.Node)
-	if n == nil {
-		return nil, false, store.ErrNoNode
-	}
-	defer n.mu.Unlock()
-	if err := ctx.Err(); err != nil {
+	n, err := s.lockRegistered(ctx, p.Node)
+	if err != nil {
 		return nil, false, err
 	}
+	defer n.mu.Unlock()
 	if p.Fence < n.fence {
 		return n.current, false, nil
 	}

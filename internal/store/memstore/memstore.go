@@ -99,6 +99,20 @@ func (s *Store) lockNode(handle store.Handle, id core.NodeID) *node {
 	}
 }
 
+// lockRegistered finds a node by its id and returns it locked, for a change. It is an error if the node is not registered, or the caller has
+// left.
+func (s *Store) lockRegistered(ctx context.Context, id core.NodeID) (*node, error) {
+	n := s.lockNode(nil, id)
+	if n == nil {
+		return nil, store.ErrNoNode
+	}
+	if err := ctx.Err(); err != nil {
+		n.mu.Unlock()
+		return nil, err
+	}
+	return n, nil
+}
+
 // eachNode calls fn with every registered node. No shard is locked during the call.
 func (s *Store) eachNode(fn func(*node)) {
 	var batch []*node

@@ -159,14 +159,11 @@ func (s *Store) adoptStrays(n *node, a *store.Activity, now moment) []core.Lease
 
 // Drain implements store.Nodes.
 func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
-	n := s.lockNode(nil, p.Node)
-	if n == nil {
-		return nil, store.ErrNoNode
-	}
-	defer n.mu.Unlock()
-	if err := ctx.Err(); err != nil {
+	n, err := s.lockRegistered(ctx, p.Node)
+	if err != nil {
 		return nil, err
 	}
+	defer n.mu.Unlock()
 	if n.current.Drained != p.Drained {
 		next := *n.current
 		next.Drained = p.Drained
@@ -177,14 +174,11 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 
 // Connect implements store.Nodes.
 func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
-	n := s.lockNode(nil, p.Node)
-	if n == nil {
-		return nil, store.ErrNoNode
-	}
-	defer n.mu.Unlock()
-	if err := ctx.Err(); err != nil {
+	n, err := s.lockRegistered(ctx, p.Node)
+	if err != nil {
 		return nil, err
 	}
+	defer n.mu.Unlock()
 	if p.Epoch != n.current.Epoch || p.Connection < n.connection && (p.Lost || p.Connection != 0) {
 		return n.current, nil
 	}

@@ -24,7 +24,7 @@ func (c *client) countError(err error) {
 }
 
 // classOf returns the class of the error of a call; empty if it is none of Redis: the caller has left, the script is sent again with its
-// source, or the inbox does not exist yet.
+// source, or the inbox or the stream of changes does not exist yet.
 func classOf(err error) store.ErrorClass {
 	var reply *rueidis.RedisError
 	switch {
@@ -55,9 +55,12 @@ func isConnectionError(err error) bool {
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &network)
 }
 
+// noSuchKey is the reply to a question about a stream that does not exist, as that of the changes before the first node registers.
+const noSuchKey = "no such key" // rueidis removes the prefix ERR
+
 // classOfReply returns the class of an error reply.
 func classOfReply(text string) store.ErrorClass {
-	for _, code := range []string{"NOSCRIPT", "NOGROUP", "UNBLOCKED"} {
+	for _, code := range []string{"NOSCRIPT", "NOGROUP", "UNBLOCKED", noSuchKey} {
 		if strings.HasPrefix(text, code) {
 			return ""
 		}

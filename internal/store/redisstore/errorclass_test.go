@@ -65,8 +65,12 @@ func TestErrorsAreCountedByClass(t *testing.T) {
 	if _, err := s.Get(t.Context(), "job-1"); err == nil {
 		t.Fatal("there is a job")
 	}
+	watching, stopWatching := context.WithCancel(t.Context())
+	if err := s.Watch(watching, stopWatching, func(store.Change) {}); err == nil {
+		t.Error("a watch ended without an error")
+	}
 	if got := counter.String(); got != "map[]" {
-		t.Errorf("a job that does not exist counts as an error: %s", got)
+		t.Errorf("a job and a stream of changes that do not exist count as errors: %s", got)
 	}
 
 	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -116,7 +120,7 @@ func TestClassOfError(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]store.ErrorClass{
-		"NOSCRIPT No matching script": "", "NOGROUP No such key": "", "UNBLOCKED the stream key no longer exists": "",
+		"NOSCRIPT No matching script": "", "NOGROUP No such key": "", "UNBLOCKED the stream key no longer exists": "", "no such key": "",
 		"LOADING Redis is loading the dataset in memory": store.ErrorLoading, "OOM command not allowed": store.ErrorFull,
 		"READONLY You can't write": store.ErrorReadOnly, "MISCONF Redis is configured to save": store.ErrorReadOnly, "NOREPLICAS Not enough": store.ErrorReadOnly,
 		"MASTERDOWN Link with MASTER is down": store.ErrorReadOnly, "CLUSTERDOWN Hash slot not served": store.ErrorCluster,

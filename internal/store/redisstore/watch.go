@@ -153,7 +153,7 @@ type streamBounds struct{ first, last string }
 func (s *Store) streamEnds(ctx context.Context) (streamBounds, error) {
 	ends := streamBounds{first: "0-0", last: "0-0"}
 	m, err := s.client.command(ctx, s.client.redis.B().XinfoStream().Key(s.keys.changes()).Build())
-	if reply, ok := rueidis.IsRedisErr(err); ok && strings.Contains(reply.Error(), "no such key") {
+	if reply, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(reply.Error(), noSuchKey) {
 		return ends, nil
 	}
 	if err != nil {

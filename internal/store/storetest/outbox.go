@@ -101,33 +101,35 @@ func testAppendExisting(t *testing.T, h *Harness) {
 	}
 }
 
-func testAppendByOwner(t *testing.T, h *Harness) {
-	put := func(index int64, by store.Ownership) store.Appended {
-		t.Helper()
-		a, err := h.Store.Append(t.Context(), store.AppendParams{Session: session1, Index: index, Body: []byte("x"), Keep: h.Timing.Retention, By: by})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
+// appendBy appends a result to the outbox of session1 as an owner, or as none.
+func appendBy(t *testing.T, h *Harness, index int64, by store.Ownership) store.Appended {
+	t.Helper()
+	a, err := h.Store.Append(t.Context(), store.AppendParams{Session: session1, Index: index, Body: []byte("x"), Keep: h.Timing.Retention, By: by})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return a
+}
+
+func testAppendByOwner(t *testing.T, h *Harness) {
 	previous, owner := store.Ownership{Owner: "i-1", Epoch: 1}, store.Ownership{Owner: "i-2", Epoch: 2}
-	if a := put(0, store.Ownership{}); a.Seq != 1 || a.Refused || a.Owner != "" {
+	if a := appendBy(t, h, 0, store.Ownership{}); a.Seq != 1 || a.Refused || a.Owner != "" {
 		t.Errorf("without an owner: %+v", a)
 	}
 	h.save(t, "i-1", 1, starting)
-	if a := put(1, previous); a.Seq != 2 || a.Refused || a.Owner != "i-1" {
+	if a := appendBy(t, h, 1, previous); a.Seq != 2 || a.Refused || a.Owner != "i-1" {
 		t.Errorf("by its owner: %+v", a)
 	}
 	if !h.save(t, "i-2", 2, takingOver("of i-1")) {
 		t.Fatal("the takeover was refused")
 	}
-	if a := put(2, previous); a.Seq != 2 || !a.Refused || a.Owner != "i-2" {
+	if a := appendBy(t, h, 2, previous); a.Seq != 2 || !a.Refused || a.Owner != "i-2" {
 		t.Errorf("by the previous owner: %+v", a)
 	}
-	if a := put(2, store.Ownership{}); a.Seq != 3 || a.Refused || a.Owner != "i-2" {
+	if a := appendBy(t, h, 2, store.Ownership{}); a.Seq != 3 || a.Refused || a.Owner != "i-2" {
 		t.Errorf("by a job's record: %+v", a)
 	}
-	if a := put(3, owner); a.Seq != 4 || a.Refused {
+	if a := appendBy(t, h, 3, owner); a.Seq != 4 || a.Refused {
 		t.Errorf("by its owner: %+v", a)
 	}
 }

@@ -93,19 +93,11 @@ func testTakeoverOfExpectedState(t *testing.T, h *Harness) {
 }
 
 func testSaveAfterLostWrites(t *testing.T, h *Harness) {
-	put := func(index int64, by store.Ownership) store.Appended {
-		t.Helper()
-		a, err := h.Store.Append(t.Context(), store.AppendParams{Session: session1, Index: index, Body: []byte("x"), Keep: h.Timing.Retention, By: by})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
 	h.save(t, "i-0", 1, starting)
-	put(0, store.Ownership{})
+	appendBy(t, h, 0, store.Ownership{})
 	// The store has lost the takeover by i-1, and the second message.
 	owner := store.Ownership{Owner: "i-1", Epoch: 2}
-	if a := put(3, owner); a.Refused || a.Seq != 1 {
+	if a := appendBy(t, h, 3, owner); a.Refused || a.Seq != 1 {
 		t.Errorf("a message of the owner: %+v", a)
 	}
 	if !h.save(t, "i-1", 2, func(p *store.SaveParams) { p.Known = 3 }) {
@@ -114,7 +106,7 @@ func testSaveAfterLostWrites(t *testing.T, h *Harness) {
 	if h.save(t, "i-0", 1) {
 		t.Error("a save of the previous owner was accepted")
 	}
-	if a := put(4, store.Ownership{}); a.Seq != 5 {
+	if a := appendBy(t, h, 4, store.Ownership{}); a.Seq != 5 {
 		t.Errorf("the waiting message did not enter the stream: %+v", a)
 	}
 	got, err := h.Store.Read(t.Context(), store.ReadParams{Session: session1, After: 1})
