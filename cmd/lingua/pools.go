@@ -180,7 +180,7 @@ func describePool(p *wire.ExplainPool, bound string) string {
 		return "not eligible: does not require " + p.Service
 	}
 	if p.Reason != "" {
-		verdict += ", no free node: " + p.Reason
+		verdict += ", none free: " + p.Reason
 	}
 	return verdict
 }
