@@ -5,7 +5,9 @@ import "testing"
 func TestStageState(t *testing.T) {
 	t.Parallel()
 	langs := NewLangSet("en", "zh")
-	service := func(id, kind string, status ServiceStatus) Service { return Service{ID: id, Type: kind, Status: status} }
+	service := func(id, kind string, status ServiceStatus) Service {
+		return Service{ID: id, Type: kind, Status: status}
+	}
 	none := Stages(0)
 	for name, c := range map[string]struct {
 		capability       Capability

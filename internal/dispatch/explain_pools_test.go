@@ -172,5 +172,13 @@ func TestDecisionsHaveThePool(t *testing.T) {
 				t.Errorf("the decisions are %+v, want the pool %s", d, want)
 			}
 		}
+		h.addNode("large-2", 1, func(p *nodes.Patch) {
+			p.Services = []core.Service{{ID: "asr-large", Version: "2", Status: core.ServiceReady}}
+		})
+		h.fleet.Node("large-2").RecordMissedACK(h.fleet.Now()) // chosen only when all nodes are surveyed
+		p := h.dispatch(withRequestID("surveyed"), func(s *core.Spec) { s.Tenant = "acme" })
+		if d := h.dispatcher.Ring().Decisions(p.Job); p.Node != "large-2" || len(d) != 1 || d[0].Pool != "large" || h.job(p.Job).Pool != (core.JobPool{ID: "large", Bound: true}) {
+			t.Errorf("on %s, the decisions are %+v, the pool of the job %+v", p.Node, d, h.job(p.Job).Pool)
+		}
 	})
 }

@@ -114,6 +114,10 @@ func TestOverviewCounts(t *testing.T) {
 	if diff := cmp.Diff(outside, o.Outsiders); diff != "" {
 		t.Errorf("without a pool (-want +got)\n%s", diff)
 	}
+	follower.Publish(t.Context(), file("nmt")) // silent nodes change their pools, too
+	if o, err = r.Overview(t.Context()); err != nil || len(o.Pools) != 1 || o.Pools[0].Total != 1 || o.Outside.Total != 9 {
+		t.Errorf("after a change: %+v, %d nodes without a pool, %v", o.Pools, o.Outside.Total, err)
+	}
 }
 
 // TestExamplesAreChosen: at most five nodes are listed, the first by their ids, of both kinds if there are both.

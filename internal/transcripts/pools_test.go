@@ -63,7 +63,7 @@ func startPools(t *testing.T) (m *terminal, file string) {
 	m = &terminal{t: t, binary: binary, instance: i}
 	nodes := blockOf(t, "bash pools nodes").Commands()
 	for _, line := range nodes {
-		cmd := exec.Command(binary, docpage.Words(line)[1:]...) //nolint:noctx // it is stopped below
+		cmd := exec.Command(binary, docpage.Words(line)[1:]...)
 		cmd.Env = []string{"LINGUA_URL=" + i.URL()}
 		p, err := clustertest.StartProcess(cmd)
 		if err != nil {
