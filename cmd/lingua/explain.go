@@ -78,7 +78,7 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 		fmt.Fprintf(t, "%s\t%s%d of %d\t%s\n", n.NodeID, pool(poolName(n.PoolID)), n.InFlight, n.MaxConcurrentJobs, verdict)
 		for i := range n.Services {
 			if text := describeService(&n.Services[i]); text != "" {
-				fmt.Fprintf(t, "\t%s\t  %s\n", pool(""), text)
+				fmt.Fprintf(t, "\t%s\t  %s\n", pool(""), printable(text))
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func writePoolWarnings(t *tabwriter.Writer, all *wire.PoolOverview) {
 		fmt.Fprintln(t, "the configuration of this instance describes other pools: a reload of it publishes them")
 	}
 	if all.Problem != "" {
-		fmt.Fprintln(t, all.Problem)
+		fmt.Fprintln(t, printable(all.Problem))
 	}
 }
 
@@ -99,7 +99,7 @@ func writePool(t *tabwriter.Writer, p *wire.Pool) {
 		fmt.Fprintf(t, "name\t%s\n", printable(p.Name))
 	}
 	if len(p.RequiredServices) > 0 {
-		fmt.Fprintf(t, "requires\t%s\n", strings.Join(p.RequiredServices, " "))
+		fmt.Fprintf(t, "requires\t%s\n", printable(strings.Join(p.RequiredServices, " ")))
 	}
 	fmt.Fprintf(t, "nodes\t%d registered, %d online, %d ready\nslots\t%d of %d used\n", p.Nodes.Total, p.Nodes.Online, p.Nodes.Ready, p.Slots.Used, p.Slots.Total)
 	for _, s := range []struct {
@@ -133,9 +133,9 @@ func describeGap(g *wire.PoolGap) string {
 	case g.MissingService == "":
 		return fmt.Sprintf("its credential names the pool %s, which does not exist", g.ClosestPool)
 	case g.ByCredential:
-		return fmt.Sprintf("lacks %s of the pool %s, which its credential names", g.MissingService, g.ClosestPool)
+		return fmt.Sprintf("lacks %s of the pool %s, which its credential names", printable(g.MissingService), g.ClosestPool)
 	}
-	return fmt.Sprintf("lacks %s of the closest pool, %s", g.MissingService, g.ClosestPool)
+	return fmt.Sprintf("lacks %s of the closest pool, %s", printable(g.MissingService), g.ClosestPool)
 }
 
 // writeExplainedPools writes the pools of an explanation.
@@ -175,9 +175,9 @@ func describePool(p *wire.ExplainPool, bound string) string {
 	case p.Why == "no_pool":
 		return "not eligible: in no pool"
 	case p.Fallback:
-		verdict = "only after eligible pools: does not require " + p.Service
+		verdict = "only after eligible pools: does not require " + printable(p.Service)
 	case p.Why != "":
-		return "not eligible: does not require " + p.Service
+		return "not eligible: does not require " + printable(p.Service)
 	}
 	if p.Reason != "" {
 		verdict += ", none free: " + p.Reason
