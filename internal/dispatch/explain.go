@@ -72,6 +72,7 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		return Explanation{}, storeError(ctx)
 	}
 
+	q.Pools = core.PoolRule{} // nodes are counted by their pools, which the fleet has assigned already: to assign each node again is expensive
 	e := explainer{
 		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, ExplainParams: p,
 		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict, pools: newPoolExplainer(s.fleet.Divided(), spec),
