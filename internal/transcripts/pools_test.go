@@ -1,6 +1,7 @@
 package transcripts
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,6 +146,14 @@ func TestPoolsWalkThrough(t *testing.T) {
 	m.reload(file, "toml pools 3")
 	m.run("pools")
 	m.compare("pools-buckets")
-	m.curl("/api/v1/phase3/pools", "")
+	var overview struct{ Pools []json.RawMessage }
+	if err := json.Unmarshal([]byte(m.fetch("/api/v1/phase3/pools", "")), &overview); err != nil || len(overview.Pools) != 2 {
+		t.Fatalf("%d pools: %v", len(overview.Pools), err)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, overview.Pools[1], "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	m.record("curl -s $LINGUA_URL/api/v1/phase3/pools | jq '.pools[1]'", indented.String())
 	m.compare("pools-api")
 }
