@@ -31,7 +31,7 @@ func loadDocs(t *testing.T) []docpage.Page {
 //	json        in internal/server
 //	toml        here
 //	python      in internal/interop
-//	text        transcripts and bytes are recorded in internal/transcripts; otherwise a drawing
+//	text        transcripts, terminals and bytes are recorded in internal/transcripts; otherwise a drawing
 //	mermaid     a drawing
 func TestBlocksAreChecked(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestBlocksAreChecked(t *testing.T) {
 			switch b.Language() {
 			case "bash", "json", "toml", "python", "mermaid":
 			case "text", "":
-				recorded := b.TranscriptName() != "" || strings.HasPrefix(b.About(), "bytes ")
+				recorded := b.TranscriptName() != "" || strings.HasPrefix(b.About(), "bytes ") || strings.HasPrefix(b.About(), "terminal ")
 				if !recorded && object.MatchString(b.Body) {
 					t.Errorf("%s:%d has JSON that no test checks", b.Page, b.Line)
 				}

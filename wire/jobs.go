@@ -44,6 +44,10 @@ type ExplainResponse struct {
 	Truncated bool           `json:"truncated" doc:"There are more nodes than are listed."`
 	// RequiredServices are absent without a ModelHub.
 	RequiredServices []CatalogService `json:"required_services,omitempty" doc:"The services that the job requires, as the ModelHub lists them. Absent without a ModelHub."`
+	// The next fields are absent without capability pools.
+	BoundPool      string        `json:"bound_pool,omitempty" doc:"The capability pool to which the tenant is bound: the job runs nowhere else."`
+	Pools          []ExplainPool `json:"pools,omitempty" doc:"The capability pools, the eligible ones first; at most 50. Who has access to one tenant sees only those that are eligible and have nodes for it. Absent without pools."`
+	PoolsTruncated bool          `json:"pools_truncated,omitempty" doc:"There are more pools than are listed."`
 }
 
 // CatalogService is a service as a ModelHub lists it.
@@ -58,6 +62,7 @@ type CatalogService struct {
 // ExplainNode is one node of an ExplainResponse.
 type ExplainNode struct {
 	NodeID            string `json:"node_id"`
+	PoolID            string `json:"pool_id,omitempty" doc:"Its capability pool. Absent: none."`
 	Eligible          bool   `json:"eligible"`
 	Reason            string `json:"reason,omitempty" doc:"Why the node is rejected."`
 	Preference        bool   `json:"preference,omitempty" doc:"The reason is a preference, which is dropped before the dispatch is refused."`
@@ -142,6 +147,8 @@ type Job struct {
 	TgtLang   string          `json:"tgt_lang"`
 	State     string          `json:"state" enum:"DISPATCHED,ACKED,RETRYING,DONE,FAILED,CANCELLED"`
 	NodeID    string          `json:"node_id" doc:"The node that has the job, or had it last."`
+	PoolID    string          `json:"pool_id,omitempty" doc:"The capability pool of the job, which its first placement decided. Absent: none."`
+	PoolBound bool            `json:"pool_bound,omitempty" doc:"The job runs in this pool only, because its tenant was bound to it."`
 	AttemptID int             `json:"attempt_id"`
 	Reason    string          `json:"reason,omitempty" doc:"The reason for which the last attempt or the job ended."`
 	Detail    string          `json:"detail,omitempty" doc:"The reason in the node's own words."`
@@ -192,6 +199,7 @@ type Decision struct {
 	AtMS       int64          `json:"at_ms" doc:"When, in Unix milliseconds on the clock of the instance."`
 	Instance   string         `json:"instance" doc:"The instance that chose the node."`
 	NodeID     string         `json:"node_id" doc:"The node that was chosen."`
+	PoolID     string         `json:"pool_id,omitempty" doc:"The capability pool of this node. Absent: none."`
 	Candidates []Candidate    `json:"candidates" doc:"The nodes that were drawn, in their order; at most 8."`
 	Others     map[string]int `json:"others" doc:"How many further nodes were rejected, by reason."`
 }

@@ -156,6 +156,9 @@ type Node struct {
 	TenantID    string `json:"tenant_id,omitempty"`
 	CallbackURL string `json:"callback_url,omitempty" doc:"Without its query."`
 	Incarnation string `json:"incarnation,omitempty" doc:"The incarnation of the instance that it is connected to."`
+	// PoolID and NoPool are absent without capability pools.
+	PoolID string   `json:"pool_id,omitempty" doc:"The capability pool of the node."`
+	NoPool *PoolGap `json:"no_pool,omitempty" doc:"Why the node belongs to no pool although there are pools."`
 }
 
 // Admission limits the slots of a node that may be granted. It is decided for all instances, and outlasts registrations.

@@ -59,10 +59,15 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 			fmt.Fprintf(t, "  service %s\tis not listed by the ModelHub\n", printable(s.ServiceID))
 		}
 	}
+	writeExplainedPools(t, e)
 	if len(e.Nodes) == 0 {
 		return
 	}
-	fmt.Fprintln(t, "\nNODE\tIN FLIGHT\tVERDICT")
+	pool := func(string) string { return "" } // a column if there are pools
+	if len(e.Pools) > 0 {
+		pool = func(text string) string { return text + "\t" }
+	}
+	fmt.Fprintf(t, "\nNODE\t%sIN FLIGHT\tVERDICT\n", pool("POOL"))
 	for _, n := range e.Nodes {
 		verdict := cmp.Or(n.Reason, "eligible")
 		if n.Preference {
@@ -71,10 +76,10 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 		if n.Detail != "" {
 			verdict += ": " + printable(n.Detail)
 		}
-		fmt.Fprintf(t, "%s\t%d of %d\t%s\n", n.NodeID, n.InFlight, n.MaxConcurrentJobs, verdict)
+		fmt.Fprintf(t, "%s\t%s%d of %d\t%s\n", n.NodeID, pool(poolName(n.PoolID)), n.InFlight, n.MaxConcurrentJobs, verdict)
 		for i := range n.Services {
 			if text := describeService(&n.Services[i]); text != "" {
-				fmt.Fprintf(t, "\t\t  %s\n", printable(text))
+				fmt.Fprintf(t, "\t%s\t  %s\n", pool(""), printable(text))
 			}
 		}
 	}

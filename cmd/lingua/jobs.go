@@ -100,6 +100,12 @@ func writeJob(t *tabwriter.Writer, j *wire.JobDetail) {
 	if j.Reason != "" {
 		fmt.Fprintf(t, "reason\t%s\n", printable(strings.TrimSpace(j.Reason+" "+j.Detail)))
 	}
+	switch {
+	case j.PoolBound:
+		fmt.Fprintf(t, "pool\t%s, to which its tenant was bound\n", j.PoolID)
+	case j.PoolID != "":
+		fmt.Fprintf(t, "pool\t%s\n", j.PoolID)
+	}
 	fmt.Fprintln(t, "\nATTEMPT\tNODE\tDURATION\tOUTCOME")
 	for _, a := range j.Attempts {
 		duration, outcome := "running", ""

@@ -30,6 +30,7 @@ type keysNewCmd struct {
 	Role       string        `help:"operator, viewer, metrics, minter or node." placeholder:"ROLE"`
 	Tenant     string        `help:"Tenant of a viewer, a minter or a node." placeholder:"TENANT"`
 	Nodes      string        `help:"Pattern of the node ids that a key of role node is for, such as gpu-*." placeholder:"PATTERN"`
+	Pool       string        `help:"Capability pool of the nodes of a key of role node." placeholder:"ID"`
 	MaxTTL     time.Duration `help:"Maximum lifetime of the session tokens that a minter mints, such as 1h." name:"max-ttl" placeholder:"DURATION"`
 	SecretFile string        `help:"Write the secret to this file, which must not exist, for its owner only, and do not print it." placeholder:"FILE" type:"path"`
 }
@@ -53,12 +54,12 @@ Examples:
 // Validate checks the flags before a secret is made.
 func (c *keysNewCmd) Validate() error {
 	if c.Name == "" {
-		if c.Role != "" || c.Tenant != "" || c.Nodes != "" || c.MaxTTL != 0 {
+		if c.Role != "" || c.Tenant != "" || c.Nodes != "" || c.Pool != "" || c.MaxTTL != 0 {
 			return errors.New("--name is missing: a key has a name")
 		}
 		return nil
 	}
-	key := auth.KeyConfig{Name: c.Name, Role: auth.Role(c.Role), Tenant: core.TenantID(c.Tenant), Nodes: c.Nodes, MaxTTL: c.MaxTTL}
+	key := auth.KeyConfig{Name: c.Name, Role: auth.Role(c.Role), Tenant: core.TenantID(c.Tenant), Nodes: c.Nodes, Pool: core.PoolID(c.Pool), MaxTTL: c.MaxTTL}
 	return key.Check()
 }
 
@@ -85,7 +86,7 @@ func (c *keysNewCmd) Run(io streams) error {
 func (c *keysNewCmd) writeTable(w io.Writer, hash string) error {
 	var table strings.Builder
 	fmt.Fprintf(&table, "\n[[auth.keys]]\nname = %q\nrole = %q\n", c.Name, c.Role)
-	for _, field := range []struct{ name, value string }{{"tenant", c.Tenant}, {"nodes", c.Nodes}} {
+	for _, field := range []struct{ name, value string }{{"tenant", c.Tenant}, {"nodes", c.Nodes}, {"pool", c.Pool}} {
 		if field.value != "" {
 			fmt.Fprintf(&table, "%s = %q\n", field.name, field.value)
 		}
@@ -287,6 +288,9 @@ func permissions(p *auth.Principal) string {
 	case auth.Node:
 		if p.Tenant == "" {
 			of = "all tenants together"
+		}
+		if p.Pool != "" {
+			of += ", in the pool " + string(p.Pool)
 		}
 		return fmt.Sprintf("register and serve as %s, for %s", p.Nodes, of)
 	}

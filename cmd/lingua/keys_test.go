@@ -67,6 +67,28 @@ func TestKeysNew(t *testing.T) {
 	}
 }
 
+// TestKeysNewPool: a key of nodes may name their pool, and what lists keys shows it.
+func TestKeysNewPool(t *testing.T) {
+	t.Parallel()
+	operator := printedSecret.ReplaceAllString(runCommand(t, "keys", "new", "--name", "admin", "--role", "operator").out, "")
+	got := runCommand(t, "keys", "new", "--name", "gold-gpus", "--role", "node", "--tenant", "acme", "--nodes", "gpu-*", "--pool", "gold")
+	m := printedSecret.FindStringSubmatch(got.out)
+	if got.code != exitOK || m == nil {
+		t.Fatalf("exit %d: %s%s", got.code, got.out, got.err)
+	}
+	file := writeConfig(t, operator+strings.Replace(got.out, m[0], "", 1))
+	const may = "register and serve as gpu-*, for tenant acme, in the pool gold"
+	if listed := runCommand(t, "keys", "check", file); !strings.Contains(listed.out, may) {
+		t.Errorf("exit %d: %s%s", listed.code, listed.out, listed.err)
+	}
+	if found := runWithInput(t, m[1], "keys", "check", file, "--stdin"); found.out != "gold-gpus: "+may+"\n" {
+		t.Errorf("exit %d: %s%s", found.code, found.out, found.err)
+	}
+	if wrong := runCommand(t, "keys", "new", "--name", "x", "--role", "viewer", "--pool", "gold"); wrong.code != exitUsage || !strings.Contains(wrong.err, "pool is for keys of role node") {
+		t.Errorf("exit %d: %s", wrong.code, wrong.err)
+	}
+}
+
 // TestKeysNewSecretFile: the secret is in the file and not printed, only its owner can read it, and a file is never overwritten.
 func TestKeysNewSecretFile(t *testing.T) {
 	t.Parallel()

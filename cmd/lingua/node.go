@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/sim"
@@ -14,11 +15,12 @@ import (
 
 type nodeCmd struct {
 	serverAddresses
-	Sim   bool     `help:"Simulate the work; required. (Real nodes are written with the Go package node.)"`
-	ID    string   `help:"Node ID; a random one by default." placeholder:"ID"`
-	Token string   `help:"Token of the node; default from LINGUA_TOKEN." placeholder:"TOKEN"`
-	Langs []string `help:"Languages that it recognises, translates and speaks." default:"en,es,zh,de,fr,ja" placeholder:"LANG,…"`
-	Slots int      `help:"Maximum number of concurrent jobs." default:"4"`
+	Sim     bool     `help:"Simulate the work; required. (Real nodes are written with the Go package node.)"`
+	ID      string   `help:"Node ID; a random one by default." placeholder:"ID"`
+	Token   string   `help:"Token of the node; default from LINGUA_TOKEN." placeholder:"TOKEN"`
+	Langs   []string `help:"Languages that it recognises, translates and speaks." default:"en,es,zh,de,fr,ja" placeholder:"LANG,…"`
+	Slots   int      `help:"Maximum number of concurrent jobs." default:"4"`
+	Service []string `help:"An installed service, with its version and its type: asr, semantic, nmt, tts or another; may be repeated." placeholder:"ID[@VERSION][=TYPE]"`
 
 	Latency time.Duration `help:"Median duration of a job." default:"400ms"`
 	Spread  float64       `help:"Spread of the duration: the standard deviation of its logarithm; 0 for none." default:"0.3"`
@@ -49,6 +51,17 @@ func (c *nodeCmd) Validate() error {
 	return nil
 }
 
+// services are the installed services, all of which are ready.
+func (c *nodeCmd) services() []wire.Service {
+	var list []wire.Service
+	for _, text := range c.Service {
+		name, kind, _ := strings.Cut(text, "=")
+		id, version, _ := strings.Cut(name, "@")
+		list = append(list, wire.Service{ServiceID: id, Version: version, Type: kind, Status: "ready"})
+	}
+	return list
+}
+
 // Run runs a simulated node until it is interrupted.
 func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	urls, err := c.urls()
@@ -66,7 +79,7 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	worker := &sim.Worker{JobDuration: sim.LogNormal(c.Latency, c.Spread), Reject: c.Busy, Hang: c.Lose, Fail: c.Fail}
 	err = node.Run(ctx, node.Config{
 		URLs: urls, ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log, HTTPClient: httpClient,
-		Declaration: wire.Declaration{SemanticLangs: c.Langs, TTSLangs: c.Langs},
+		Declaration: wire.Declaration{SemanticLangs: c.Langs, TTSLangs: c.Langs, InstalledServices: c.services()},
 	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 		started := time.Now()
 		result, err := worker.Do(ctx, job)

@@ -38,7 +38,15 @@ func (c *listNodesCmd) Run(ctx context.Context, io streams) error {
 		if err := c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(c.ID), nil, &n); err != nil {
 			return err
 		}
-		return c.print(io.out, n, func(t *tabwriter.Writer) { writeNodes(t, []wire.Node{n}) })
+		return c.print(io.out, n, func(t *tabwriter.Writer) {
+			writeNodes(t, []wire.Node{n})
+			switch {
+			case n.PoolID != "":
+				fmt.Fprintf(t, "\npool: %s\n", n.PoolID)
+			case n.NoPool != nil:
+				fmt.Fprintf(t, "\nno pool: %s\n", describeGap(n.NoPool))
+			}
+		})
 	}
 	list := wire.NodeList{Nodes: []wire.Node{}}
 	q := makeQuery("state", strings.ToLower(c.State), "language", c.Language, "region", c.Region)

@@ -23,11 +23,16 @@ type Explanation struct {
 	Reasons   map[core.Reason]int
 	Nodes     []ExplainedNode
 	Truncated bool // there are more nodes than were asked for
+	// Pools are the capability pools, at most MaxExplainedPools; none if the fleet is not divided.
+	Pools          []ExplainedPool
+	PoolsTruncated bool
+	BoundPool      core.PoolID // to which the tenant is bound; empty: none
 }
 
 // ExplainedNode says why one node could take the job or not.
 type ExplainedNode struct {
 	Node   *core.Node
+	Pool   core.PoolID // empty: none
 	Reason core.Reason
 	At     time.Time // the time of the store's clock, by which the times of the node are judged; zero: unknown
 	store.Occupancy
@@ -67,9 +72,10 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		return Explanation{}, storeError(ctx)
 	}
 
+	q.Pools = core.PoolRule{} // nodes are counted by their pools, which the fleet has assigned already: to assign each node again is expensive
 	e := explainer{
 		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, ExplainParams: p,
-		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict,
+		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict, pools: newPoolExplainer(s.fleet.Divided(), spec),
 	}
 	for i, n := range all {
 		reason := s.picker.Filter(&q, n)
@@ -96,6 +102,7 @@ type explainer struct {
 	Explanation
 	*ExplainParams
 	capable, free int
+	pools         *poolExplainer
 
 	preferred       core.NodeID // empty: none
 	strict          bool
@@ -103,12 +110,16 @@ type explainer struct {
 	preferredReason core.Reason // why the preferred node cannot take the job
 }
 
-// add adds one node, and returns it if it is listed.
+// add adds one node with the reason for which it is rejected, whatever its pool, and returns it if it is listed.
 func (e *explainer) add(x ExplainedNode) *ExplainedNode {
-	n, reason := x.Node, x.Reason
+	n := x.Node
 	if e.OnlyTenant && n.Tenant != "" && n.Tenant != e.Spec.Tenant {
 		return nil
 	}
+	x.Pool = e.pools.poolOf(n)
+	e.pools.add(x.Pool, x.Reason)
+	reason := e.pools.restrict(x.Pool, x.Reason)
+	x.Reason = reason
 	if !reason.Incapable() {
 		e.capable++
 	}
@@ -139,17 +150,21 @@ func (e *explainer) preferredUnavailable() bool {
 
 // conclude sets the verdict for the request from all nodes.
 func (e *explainer) conclude(spec *core.Spec) {
-	required := describeRequirements(spec)
+	required, subject := describeRequirements(spec), subjectOf(&e.pools.rule, e.Reasons)
+	e.Pools, e.PoolsTruncated = e.pools.list(e.OnlyTenant)
+	if e.pools.rule.Job.Bound {
+		e.BoundPool = e.pools.rule.Job.ID
+	}
 	switch {
 	case e.preferred != "" && (!e.preferredKnown || e.preferredReason.Incapable()):
 		e.Verdict = wire.PreferredNodeNotCapable
 		e.Detail = fmt.Sprintf("node %s is not registered or cannot do this job", e.preferred)
 	case e.capable == 0:
 		e.Verdict = wire.NoCapableNode
-		e.Detail = fmt.Sprintf("No node supports %s.", required)
+		e.Detail = fmt.Sprintf("%s supports %s.", subject, required)
 	case e.free == 0, e.preferredUnavailable():
 		e.Verdict = wire.AllCandidatesFullOrFailed
-		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", required, listReasons(capableOnly(e.Reasons)))
+		e.Detail = fmt.Sprintf("%s that supports %s can take the job now: %s.", subject, required, listReasons(capableOnly(e.Reasons)))
 	default:
 		e.Detail = fmt.Sprintf("%d of %d capable nodes can take the job now.", e.free, e.capable)
 	}
@@ -163,12 +178,13 @@ func (s *selector) refuse(r *slotRequest, code wire.Code, rejections map[core.Re
 			e.Reasons[string(reason)] = n
 		}
 	}
-	required := describeRequirements(r.spec)
+	rule := core.NewPoolRule(s.fleet.Division(), r.spec)
+	required, subject := describeRequirements(r.spec), subjectOf(&rule, rejections)
 	if code == wire.NoCapableNode {
-		e.Detail = fmt.Sprintf("No node supports %s.", required)
+		e.Detail = fmt.Sprintf("%s supports %s.", subject, required)
 	} else {
 		e = e.RetryIn(time.Second)
-		e.Detail = fmt.Sprintf("No node that supports %s can take the job now: %s.", required, listReasons(capableOnly(rejections)))
+		e.Detail = fmt.Sprintf("%s that supports %s can take the job now: %s.", subject, required, listReasons(capableOnly(rejections)))
 	}
 	if !r.repeated {
 		s.countRefusal(code, rejections)

@@ -128,7 +128,6 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 	res, refusal := s.selectAny(ctx, r, &q, route)
 	switch {
 	case refusal == nil:
-		res.pool = poolOf(&q, res.member.Declared())
 		s.pools.selected(&q, res.pool.ID, fallbackOf(1, q.Pools.Eligible(res.pool.ID)))
 	case !r.repeated:
 		s.pools.refused(&q, route)
@@ -275,6 +274,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 					return reservation{}, store.Unavailable()
 				}
 				if verdict == store.OK {
+					res.pool = poolOf(q, res.member.Declared())
 					s.remember(r, &res, append(decision.probed, core.Candidate{Node: m.ID()}), decision.others)
 					return res, nil
 				}
@@ -291,7 +291,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 // remember remembers how a node was chosen.
 func (s *selector) remember(r *slotRequest, res *reservation, drawn []core.Candidate, others map[core.Reason]int) {
 	s.ring.AddDecision(&jobring.Decision{
-		Job: r.job, Tenant: r.spec.Tenant, Attempt: r.attempt, AtMS: time.Now().UnixMilli(), Node: res.lease.Node, Candidates: drawn, Others: others,
+		Job: r.job, Tenant: r.spec.Tenant, Attempt: r.attempt, AtMS: time.Now().UnixMilli(), Node: res.lease.Node, Pool: res.pool.ID, Candidates: drawn, Others: others,
 	})
 }
 

@@ -42,6 +42,15 @@ func appendTime(buf []byte, t time.Time) []byte {
 	return binary.AppendVarint(buf, t.UnixMilli())
 }
 
+// appendPool appends the pool of a job, and whether the job is bound to it.
+func appendPool(buf []byte, p core.JobPool) []byte {
+	bound := byte(0)
+	if p.Bound {
+		bound = 1
+	}
+	return append(appendText(buf, p.ID), bound)
+}
+
 // encodedID is what every entry of a job begins with.
 func encodedID(id core.JobID) string { return string(appendText(nil, id)) }
 
@@ -62,6 +71,7 @@ func encodeJob(job *core.Job) string {
 	buf = appendTime(buf, job.Deadline)
 	buf = appendText(buf, job.Node)
 	buf = binary.AppendUvarint(buf, uint64(job.Attempt))
+	buf = appendPool(buf, job.Pool)
 	last := job.History[max(0, len(job.History)-maxAttempts):]
 	buf = binary.AppendUvarint(buf, uint64(len(last)))
 	for i := range last {
@@ -83,7 +93,7 @@ func decodeJob(entry string, job *core.Job) bool {
 	job.Options.Region, job.Reason, job.Detail = d.text(), core.Reason(d.text()), d.text()
 	job.State = core.State(d.number())
 	job.Created, job.Updated, job.Deadline = d.time(), d.time(), d.time()
-	job.Node, job.Attempt = core.NodeID(d.text()), int(d.number())
+	job.Node, job.Attempt, job.Pool = core.NodeID(d.text()), int(d.number()), d.pool()
 	for range d.number() {
 		if !d.ok {
 			return false
@@ -102,6 +112,7 @@ func encodeDecision(decision *Decision) string {
 	buf = binary.AppendUvarint(buf, uint64(decision.Attempt))
 	buf = binary.AppendVarint(buf, decision.AtMS)
 	buf = appendText(buf, decision.Node)
+	buf = appendText(buf, decision.Pool)
 	first := decision.Candidates[:min(len(decision.Candidates), MaxCandidates)]
 	buf = binary.AppendUvarint(buf, uint64(len(first)))
 	for i := range first {
@@ -139,7 +150,7 @@ func encodeDecision(decision *Decision) string {
 func decodeDecision(entry string, decision *Decision) bool {
 	d := decoder{rest: entry, ok: true}
 	decision.Job, decision.Tenant = core.JobID(d.text()), core.TenantID(d.text())
-	decision.Attempt, decision.AtMS, decision.Node = int(d.number()), d.signed(), core.NodeID(d.text())
+	decision.Attempt, decision.AtMS, decision.Node, decision.Pool = int(d.number()), d.signed(), core.NodeID(d.text()), core.PoolID(d.text())
 	for range d.number() {
 		if !d.ok {
 			return false
@@ -198,6 +209,11 @@ func (d *decoder) text() string {
 	text := d.rest[:size]
 	d.rest = d.rest[size:]
 	return text
+}
+
+// pool reads the pool of a job.
+func (d *decoder) pool() core.JobPool {
+	return core.JobPool{ID: core.PoolID(d.text()), Bound: d.number() != 0}
 }
 
 func (d *decoder) time() time.Time {

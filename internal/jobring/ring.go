@@ -125,6 +125,7 @@ type Decision struct {
 	Attempt int
 	AtMS    int64 // Unix milliseconds, on the clock of this instance
 	Node    core.NodeID
+	Pool    core.PoolID // the capability pool of the node; empty: none
 	// Candidates are the nodes that were drawn, the chosen one included, in the order in which they were: the first MaxCandidates of them.
 	// Others counts the rest by reason, without those that were not needed.
 	Candidates []core.Candidate

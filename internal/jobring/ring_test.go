@@ -26,7 +26,7 @@ func ended(i int, change ...func(*core.Job)) *core.Job {
 		ID: core.JobID(fmt.Sprintf("job-%08d", i)), State: core.StateDone, Created: at, Updated: at.Add(time.Second), Deadline: at.Add(time.Minute),
 		Spec: core.Spec{
 			Request: core.RequestID(fmt.Sprint("r-", i)), Tenant: "acme", Session: "room", Direction: core.Direction{Src: "en", Tgt: "zh"},
-			AudioRef: "https://audio.example/secret", Options: core.Options{Region: "eu"},
+			AudioRef: "https://audio.example/secret", Options: core.Options{Region: "eu"}, Pool: core.JobPool{ID: "gold", Bound: true},
 		},
 		Holder: core.Holder{Attempt: 1, Node: "n1"}, Result: []byte(`{"text_src":"what was said"}`),
 		History: []core.Attempt{{Holder: core.Holder{Attempt: 1, Node: "n1"}, Started: at, Ended: at.Add(time.Second)}},
@@ -150,7 +150,7 @@ func TestDecisions(t *testing.T) {
 	for i := range 20 {
 		many = append(many, core.Candidate{Node: core.NodeID(fmt.Sprint("n", i)), Reason: []core.Reason{core.ReasonFull, core.ReasonDrained, core.ReasonNone}[i%3]})
 	}
-	first := Decision{Job: "j", Tenant: "acme", Attempt: 1, AtMS: 1_700_000_000_000, Node: "n3", Candidates: many[:3]}
+	first := Decision{Job: "j", Tenant: "acme", Attempt: 1, AtMS: 1_700_000_000_000, Node: "n3", Pool: "gold", Candidates: many[:3]}
 	r.AddDecision(&Decision{Job: "j", Tenant: "acme", Attempt: 2, AtMS: 1_700_000_000_001, Node: "n5", Candidates: many, Others: map[core.Reason]int{core.ReasonStale: 2, core.ReasonFull: 1}})
 	r.AddDecision(&first)
 	r.AddDecision(&Decision{Job: "j2", Attempt: 1})

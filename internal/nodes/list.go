@@ -43,6 +43,15 @@ func (r *Registry) SetAsideFor(id core.NodeID) time.Duration {
 	return n.SetAsideFor(r.fleet.Now())
 }
 
+// PoolOf returns the capability pool of a node, or why it has none; false if there are no pools.
+func (r *Registry) PoolOf(n *core.Node) (core.Assignment, bool) {
+	division := r.fleet.Division()
+	if division == nil {
+		return core.Assignment{}, false
+	}
+	return division.Assign(n), true
+}
+
 // StateSilent is the state of a node that has sent no heartbeat for the presence time; the other states are those of its
 // health.
 const StateSilent = "silent"

@@ -203,6 +203,7 @@ var matrix = map[string]map[outcome][]string{
 	"GET /api/v1/metrics":               {allowed: {"operator", "viewer"}},
 	"GET /api/v1/series":                {allowed: {"operator", "viewer"}},
 	"GET /v1/nodes/{id}/series":         {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
+	"GET /api/v1/phase3/pools":          {allowed: {"operator", "viewer"}},
 	"GET /api/v1/stats":                 {allowed: {"operator", "viewer"}},
 	"GET /v1/dlq":                       {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"POST /v1/dlq/replay":               {allowed: {"operator"}},

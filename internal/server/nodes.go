@@ -258,7 +258,14 @@ func (h *nodeHandlers) list(r *http.Request) (any, error) {
 
 // view is a node as the API shows it.
 func (h *nodeHandlers) view(st store.NodeStatus) wire.Node {
-	return convert.Node(st, h.presence, h.registry.SetAsideFor(st.Node.ID))
+	v := convert.Node(st, h.presence, h.registry.SetAsideFor(st.Node.ID))
+	if assigned, divided := h.registry.PoolOf(st.Node); divided {
+		if v.PoolID = string(assigned.Pool); v.PoolID == "" {
+			gap := convert.PoolGap(assigned, st.Node.Pool != "")
+			v.NoPool = &gap
+		}
+	}
+	return v
 }
 
 func (h *nodeHandlers) get(r *http.Request) (any, error) {

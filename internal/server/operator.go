@@ -35,7 +35,7 @@ func (h *operatorHandlers) routes() []route {
 	return []route{
 		{
 			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch", summary: "Explain how a dispatch would be decided",
-			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. Nothing is reserved.",
+			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. Nothing is reserved.",
 			handler:     handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.ExplainResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
@@ -102,13 +102,14 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 		SrcLang: string(spec.Direction.Src), TgtLang: string(spec.Direction.Tgt),
 		Verdict: cmp.Or(string(x.Verdict), "OK"), Detail: x.Detail, Truncated: x.Truncated,
 		Reasons: make(map[string]int, len(x.Reasons)), Nodes: make([]wire.ExplainNode, len(x.Nodes)),
+		BoundPool: string(x.BoundPool), Pools: viewExplainedPools(x.Pools), PoolsTruncated: x.PoolsTruncated,
 	}
 	for reason, n := range x.Reasons {
 		out.Reasons[string(reason)] = n
 	}
 	for i, n := range x.Nodes {
 		out.Nodes[i] = wire.ExplainNode{
-			NodeID: string(n.Node.ID), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(),
+			NodeID: string(n.Node.ID), PoolID: string(n.Pool), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(),
 			InFlight: n.InFlight(), MaxConcurrentJobs: n.Node.MaxJobs, Services: h.viewServices(n.Services),
 			Detail: convert.AdmissionDetail(n.Node, n.At), Admission: convert.Admission(n.Node, n.At),
 		}

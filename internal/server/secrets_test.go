@@ -217,7 +217,7 @@ func TestConversationIsNotDisclosed(t *testing.T) {
 	ts.revoke(object{"key": "acme-gpu"})
 
 	for _, path := range []string{
-		"/metrics", "/v1/audit?limit=1000", "/v1/events", "/v1/dlq", "/v1/auth/revocations", "/v1/sessions", "/v1/nodes", "/v1/instances", "/v1/directions", "/api/v1/stats",
+		"/metrics", "/v1/audit?limit=1000", "/v1/events", "/v1/dlq", "/v1/auth/revocations", "/v1/sessions", "/v1/nodes", "/v1/instances", "/v1/directions", "/api/v1/stats", "/api/v1/phase3/pools",
 	} {
 		expectNone(t, path, string(ts.requestAs(alice, "GET", path, nil).body), secrets)
 	}

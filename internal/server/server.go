@@ -24,6 +24,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/peer"
+	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/session"
@@ -59,12 +60,9 @@ type Options struct {
 	// Audio has the audio of jobs, AudioURLs the URLs at which nodes fetch it.
 	Audio     *audio.Buffer
 	AudioURLs audio.URLs
-	// Stats has the statistics of the fleet.
-	Stats StatsReader
+	Figures   Figures
 	// QueuedReports is how many reports of unavailable services are queued.
 	QueuedReports func() int
-	// NodeSeries has the series of the nodes.
-	NodeSeries *guard.NodeSeries
 	// Bus reaches the other instances.
 	Bus *bus.Bus
 	// Auth authenticates callers.
@@ -85,6 +83,15 @@ type Limits struct {
 	// LoopbackOnly refuses requests whose Host is not a name of this machine. Without keys, a page in a browser must not reach the
 	// scheduler through a DNS name that points to a loopback address (DNS rebinding).
 	LoopbackOnly bool
+}
+
+// Figures has what is counted about the fleet.
+type Figures struct {
+	// Stats has the statistics of the fleet, NodeSeries the series of the nodes.
+	Stats      StatsReader
+	NodeSeries *guard.NodeSeries
+	// Pools counts the nodes of the capability pools.
+	Pools *pools.Reader
 }
 
 // Access has the dependencies of a Server that check and record callers, and ask other instances for them.
@@ -152,7 +159,7 @@ func New(o Options) *Server {
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
-	s.nodes.series = &seriesHandlers{responder: p, series: o.NodeSeries, peers: peers}
+	s.nodes.series = &seriesHandlers{responder: p, series: o.Figures.NodeSeries, peers: peers}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
 	s.events = &eventHandlers{responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping}}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
@@ -161,9 +168,10 @@ func New(o Options) *Server {
 		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, enforcer: enforcer, sessions: newSessionServer(&o, enforcer),
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
-	s.status.stats = &statsHandlers{responder: p, reader: o.Stats, metrics: o.Metrics}
+	s.status.stats = &statsHandlers{responder: p, reader: o.Figures.Stats, metrics: o.Metrics}
+	s.status.pools = &poolHandlers{responder: p, reader: o.Figures.Pools}
 	s.status.counts = &metricsHandlers{
-		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Stats, queued: o.QueuedReports,
+		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats, queued: o.QueuedReports,
 	}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
 	s.handler = s.mount(s.routes())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,12 +29,13 @@ type statusHandlers struct {
 	pings    sharedCheck
 	stats    *statsHandlers
 	counts   *metricsHandlers
+	pools    *poolHandlers
 
 	revocations *revocation.Follower
 }
 
 func (h *statusHandlers) routes() []route {
-	return append(append(h.stats.routes(), h.counts.routes()...), []route{
+	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.counts.routes()), []route{
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
 			out: reflect.TypeFor[wire.VersionResponse](),
