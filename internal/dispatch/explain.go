@@ -56,10 +56,10 @@ func (d *Dispatcher) Explain(ctx context.Context, p ExplainParams) (Explanation,
 
 func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, error) {
 	spec := &p.Spec
-	requirement := core.NewRequirement(spec.Direction, spec.Options.RequireTTS)
+	// It has no rule for pools: nodes are counted by their pools, which the fleet has assigned already. To assign each node again is expensive.
 	q := pick.Query{
-		Requirement: &requirement, Options: &spec.Options, Tenant: spec.Tenant,
-		Pools: core.NewPoolRule(s.fleet.Division(), spec), LastNode: spec.LastNode, Region: spec.Options.PreferredRegion, Now: s.fleet.Now(),
+		Requirement: s.fleet.Route(spec.Direction, spec.Options.RequireTTS).Requirement, Options: &spec.Options, Tenant: spec.Tenant,
+		LastNode: spec.LastNode, Region: spec.Options.PreferredRegion, Now: s.fleet.Now(),
 	}
 	all := slices.SortedFunc(s.fleet.All(), func(a, b *fleet.Node) int { return strings.Compare(string(a.ID()), string(b.ID())) })
 	ids := make([]core.NodeID, len(all))
@@ -72,7 +72,6 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		return Explanation{}, storeError(ctx)
 	}
 
-	q.Pools = core.PoolRule{} // nodes are counted by their pools, which the fleet has assigned already: to assign each node again is expensive
 	e := explainer{
 		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, ExplainParams: p,
 		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict, pools: newPoolExplainer(s.fleet.Divided(), spec),

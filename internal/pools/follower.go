@@ -182,7 +182,7 @@ func (f *Follower) adopt(setting store.Setting) {
 	f.setting = setting
 	division, err := decode(setting.Body)
 	if err != nil {
-		next.Problem = "this instance cannot use the pools of generation " + fmt.Sprint(setting.Generation) + ": " + err.Error()
+		next.Problem = fmt.Sprintf("this instance cannot use the pools of generation %d: %v", setting.Generation, err)
 		f.Log.Error("the pools in the store cannot be used: those before stay in force on this instance, which may be too old", "generation", setting.Generation, "error", err)
 	} else {
 		began := time.Now()
@@ -206,5 +206,8 @@ func decode(body []byte) (*core.Pools, error) {
 	if err := in.Decode(division); err != nil {
 		return nil, err
 	}
-	return division, division.Validate()
+	if err := division.Validate(); err != nil {
+		return nil, err
+	}
+	return division, nil
 }

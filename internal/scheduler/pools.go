@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 )
@@ -13,17 +14,23 @@ import (
 // publishTimeout bounds how long a reload waits for the store.
 const publishTimeout = 5 * time.Second
 
-// dividePools divides the fleet into capability pools, as the store or the configuration says, and makes a reload of the configuration publish
-// its pools.
-func (s *Scheduler) dividePools(ctx context.Context) error {
+// newFleet makes the view of the fleet, divided into capability pools as the store or the configuration says, and makes a reload of the
+// configuration publish its pools.
+func (s *Scheduler) newFleet(ctx context.Context) error {
+	s.Fleet = fleet.New(s.cfg.Scheduler.Nodes.PresenceTTLMS.Duration())
 	s.pools = pools.New(pools.Options{Store: s.Store, Fleet: s.Fleet, Events: s.events, Log: s.log})
 	s.credentials.reloader.Register(reload.Section{Keys: config.Phase3Keys(), Prepare: s.preparePools})
 	return s.pools.Start(ctx, s.cfg.Scheduler.Phase3.Division())
 }
 
+// publishing returns the context of a publication. A reload has none: a signal causes it, or a caller that may leave.
+func (s *Scheduler) publishing() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), publishTimeout) //nolint:forbidigo // the root context of a reload
+}
+
 // preparePools is the section of a reload that publishes the pools.
 func (s *Scheduler) preparePools(next *config.Config) (reload.Change, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+	ctx, cancel := s.publishing()
 	defer cancel()
 	division := next.Scheduler.Phase3.Division()
 	changes, err := s.pools.Changes(ctx, division)
@@ -36,7 +43,7 @@ func (s *Scheduler) preparePools(next *config.Config) (reload.Change, error) {
 	return reload.Change{
 		Changed: []string{fmt.Sprintf("scheduler.phase3: %d pools, published to all instances", len(division.IDs()))},
 		Apply: func() {
-			ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
+			ctx, cancel := s.publishing()
 			defer cancel()
 			s.pools.Publish(ctx, division)
 		},

@@ -126,8 +126,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
-	s.Fleet = fleet.New(c.Nodes.PresenceTTLMS.Duration())
-	if err := s.dividePools(ctx); err != nil {
+	if err := s.newFleet(ctx); err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
 	picker := pick.New(s.Fleet, pickPolicy(c), nil)

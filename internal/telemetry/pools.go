@@ -64,14 +64,14 @@ func (p *Pools) CountRefused(pool core.PoolID) {
 // of returns the series of a pool.
 func (p *Pools) of(pool core.PoolID) *poolSeries {
 	p.mu.RLock()
-	s := p.series[pool]
+	s, known := p.series[pool]
 	p.mu.RUnlock()
-	if s != nil {
+	if known {
 		return s
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s = p.series[pool]; s != nil {
+	if s, known := p.series[pool]; known {
 		return s
 	}
 	label := string(pool)
