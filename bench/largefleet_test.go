@@ -156,6 +156,12 @@ func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Dir
 	registerMany(b, small, rand.New(rand.NewPCG(3, 4)), langs, 0, smallFleet)
 	few, many := newMemoryBaseline(smallFleet), newMemoryBaseline(largeFleet)
 	deciders := []*decisionBench{decisionsOf(small, directions), decisionsOf(s, directions)}
+	for _, d := range deciders {
+		for range directions {
+			d.decide(b)
+		}
+	}
+	runtime.GC() // the garbage of the set-up is not part of a decision
 	const turns, each = 21, 20_000
 	costs := make([][]float64, len(deciders))
 	var waits []float64

@@ -27,7 +27,7 @@ type Route struct {
 	// nodes.
 	Stops []Stop
 	// Ends has for each stop the number of ready nodes up to its end.
-	Ends []int
+	Ends []int32
 	// Outside has the nodes for the direction that belong to no pool. It has no index if there are none.
 	Outside Stop
 	at      Instant
@@ -39,14 +39,14 @@ func (r *Route) Add(s Stop) {
 }
 
 // AppendEnd appends the number of ready nodes up to the end of one more stop.
-func AppendEnd(ends []int, ready int) []int { return append(ends, Total(ends)+ready) }
+func AppendEnd(ends []int32, ready int) []int32 { return append(ends, int32(Total(ends)+ready)) }
 
 // Total returns the number of ready nodes up to the last end.
-func Total(ends []int) int {
+func Total(ends []int32) int {
 	if len(ends) == 0 {
 		return 0
 	}
-	return ends[len(ends)-1]
+	return int(ends[len(ends)-1])
 }
 
 // All iterates over the nodes for the direction, ready or not, in no order.
@@ -97,6 +97,9 @@ func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) 
 		return r
 	}
 	r := &Route{Requirement: &first.Requirement, Division: d.definition, at: now}
+	if old := first.route.Load(); old != nil {
+		r.Stops, r.Ends = make([]Stop, 0, len(old.Stops)), make([]int32, 0, len(old.Stops))
+	}
 	for i, p := range d.pools {
 		x := p.index(key, restriction, now, &f.mu)
 		stop := Stop{Pool: p.ID, Index: x, View: x.View(), Ready: x.members.common(&p.ready)}

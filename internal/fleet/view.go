@@ -12,6 +12,7 @@ type View struct {
 	Len   int // the number of members
 	Slots int // the number of slots of which the members have some. A slot is the number of a node in its pool
 
+	first *bitmapChunk // of bits, nil: it has no bits
 	bits  []*bitmapChunk
 	nodes []*tableChunk
 }
@@ -20,6 +21,9 @@ type View struct {
 func (x *Index) View() View {
 	v := View{Len: x.members.len(), bits: x.members.load(), nodes: x.table.load()}
 	v.Slots = min(len(v.bits)*chunkSlots, x.table.used())
+	if len(v.bits) > 0 {
+		v.first = v.bits[0]
+	}
 	return v
 }
 
@@ -35,7 +39,29 @@ func (v *View) SlotOf(i int) uint32 {
 }
 
 // Has reports whether the node of a slot is a member.
-func (v *View) Has(slot uint32) bool { return hasBit(v.bits, slot) }
+func (v *View) Has(slot uint32) bool {
+	if slot < chunkSlots { // most pools have one chunk
+		return v.first != nil && v.first.words[slot/wordBits].Load()&(1<<(slot%wordBits)) != 0
+	}
+	return hasBit(v.bits, slot)
+}
+
+// MaxAny is the maximum number of slots of one call of Any.
+const MaxAny = 16
+
+// Any returns for each of up to MaxAny slots a bit that says whether its node is a member. The waits for memory overlap, also those for the
+// nodes' addresses.
+func (v *View) Any(slots []uint32) (members uint32) {
+	for i, slot := range slots {
+		nodeAt(v.nodes, slot)
+		bit := uint32(0)
+		if v.Has(slot) {
+			bit = 1
+		}
+		members |= bit << i
+	}
+	return members
+}
 
 // Prefetch loads the node of a slot into the cache without waiting for it.
 func (v *View) Prefetch(slot uint32) {

@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -18,9 +19,12 @@ type Selection struct {
 	view    fleet.View // of the members of the current pool
 	dense   bool       // members are drawn by their slots, else by their numbers
 	sampled int
-	swaps   []swap       // of numbers
-	taken   []uint32     // slots that were drawn
-	second  fleet.Member // passed the filters, not yet returned
+	swaps   []swap               // of numbers
+	taken   []uint32             // slots that were drawn
+	tries   [fleet.MaxAny]uint32 // slots that were chosen at random
+	batch   int                  // how many slots are chosen at a time: so many that two of them are those of members, on average
+	members uint32               // which of tries are those of members that were not drawn yet, one bit each
+	second  fleet.Member         // passed the filters, not yet returned
 	drawn   []core.Candidate
 }
 
@@ -46,8 +50,11 @@ func (s *Selection) NextPool() (pool core.PoolID, ok bool) {
 	if s.order.route.Division == nil { // with one pool, the current members cost no more
 		s.view = stop.Index.View()
 	}
-	s.swaps, s.taken = s.swaps[:0], s.taken[:0]
+	s.swaps, s.taken, s.members = s.swaps[:0], s.taken[:0], 0
 	s.sampled, s.dense = 0, s.picker.policy.Shuffle && s.view.Len >= sparseSample*s.picker.policy.SampleK && s.view.Len*sparseIndex >= s.view.Slots
+	if s.dense {
+		s.batch = min((2*s.view.Slots+s.view.Len-1)/s.view.Len, fleet.MaxAny)
+	}
 	s.second = fleet.Member{}
 	return stop.Pool, true
 }
@@ -196,12 +203,20 @@ func (s *Selection) draw() uint32 {
 	if !s.dense {
 		return s.view.SlotOf(s.shuffledIndex(s.sampled - 1))
 	}
-	for range maxDraws {
-		slot := uint32(s.picker.intN(s.view.Slots))
-		if s.view.Has(slot) && !slices.Contains(s.taken, slot) {
-			s.taken = append(s.taken, slot)
-			return slot
+	for range maxDraws / s.batch {
+		for s.members != 0 {
+			slot := s.tries[bits.TrailingZeros32(s.members)]
+			s.members &= s.members - 1
+			if !slices.Contains(s.taken, slot) {
+				s.taken = append(s.taken, slot)
+				return slot
+			}
 		}
+		tries := s.tries[:s.batch]
+		for i := range tries {
+			tries[i] = uint32(s.picker.intN(s.view.Slots))
+		}
+		s.members = s.view.Any(tries)
 	}
 	return fleet.NoSlot
 }
