@@ -131,7 +131,16 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 	for _, s := range statuses {
 		f.Update(s)
 	}
-	unmarked := f.withUnreadMarks(statuses)
+	ids := make([]core.NodeID, len(statuses))
+	for i := range statuses {
+		ids[i] = statuses[i].Node.ID
+	}
+	return f.readMarks(ctx, marks, ids)
+}
+
+// readMarks reads the marks of those of some nodes whose marks were not read yet.
+func (f *Fleet) readMarks(ctx context.Context, marks store.Marks, ids []core.NodeID) error {
+	unmarked := f.withUnreadMarks(ids)
 	if len(unmarked) == 0 {
 		return nil
 	}
@@ -151,16 +160,16 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 }
 
 // withUnreadMarks returns the nodes whose marks are still to be read.
-func (f *Fleet) withUnreadMarks(statuses []store.NodeStatus) []core.NodeID {
+func (f *Fleet) withUnreadMarks(ids []core.NodeID) []core.NodeID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var ids []core.NodeID
-	for _, s := range statuses {
-		if f.marksUnread[s.Node.ID] {
-			ids = append(ids, s.Node.ID)
+	var unread []core.NodeID
+	for _, id := range ids {
+		if f.marksUnread[id] {
+			unread = append(unread, id)
 		}
 	}
-	return ids
+	return unread
 }
 
 // forgetReadMarks makes Admit read the marks of every node again.

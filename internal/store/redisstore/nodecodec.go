@@ -107,6 +107,34 @@ func decodeLoad(text string) core.Load {
 	return core.Load{CPU: part(0), GPU: part(1), Memory: part(2)}
 }
 
+// encodeDigest encodes a digest, without the name of the node and its age: epoch@version|in flight|slots|load.
+func encodeDigest(d *store.NodeDigest) string {
+	text := strconv.AppendInt(nil, int64(d.Epoch), 10)
+	text = strconv.AppendInt(append(text, '@'), int64(d.Version), 10)
+	text = strconv.AppendInt(append(text, '|'), int64(d.InFlight), 10)
+	text = strconv.AppendInt(append(text, '|'), int64(d.Slots), 10)
+	return string(append(text, '|')) + encodeLoad(d.Load)
+}
+
+// decodeDigest decodes a digest. One that is missing or cannot be read has the epoch 0, so that the node itself is read.
+func decodeDigest(seen store.LastSeen, text string) store.NodeDigest {
+	d := store.NodeDigest{LastSeen: seen, Load: core.UnknownLoad}
+	parts := strings.SplitN(text, "|", 4)
+	if len(parts) != 4 {
+		return d
+	}
+	epoch, version, _ := strings.Cut(parts[0], "@")
+	e, err := strconv.ParseInt(epoch, 10, 64)
+	v, err2 := strconv.ParseInt(version, 10, 64)
+	if err != nil || err2 != nil {
+		return d
+	}
+	d.Epoch, d.Version, d.Load = core.Epoch(e), core.Version(v), decodeLoad(parts[3])
+	d.InFlight, _ = strconv.Atoi(parts[1])
+	d.Slots, _ = strconv.Atoi(parts[2])
+	return d
+}
+
 // decodeStatus decodes the reply of node.lua; nil when there is no such node.
 func decodeStatus(id core.NodeID, now int64, r reply) (*store.NodeStatus, error) {
 	if r.isNil(0) {

@@ -42,6 +42,8 @@ var (
 	scriptMarked          = loadScript("marked")
 	scriptRecordLastSeen  = loadScript("record_last_seen")
 	scriptLastSeen        = loadScript("last_seen")
+	scriptOverdue         = loadScript("overdue")
+	scriptDigests         = loadScript("digests")
 	scriptCreate          = loadScript("create")
 	scriptReplace         = loadScript("replace")
 	scriptAppend          = loadScript("append")

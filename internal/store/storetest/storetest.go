@@ -33,6 +33,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Connections", connectionBehaviours},
 		{"Admission", admissionBehaviours},
 		{"Watch", watchBehaviours},
+		{"Overdue", overdueBehaviours},
 		{"Marks", markBehaviours},
 		{"Ledger", ledgerBehaviours},
 		{"Jobs", jobBehaviours},
