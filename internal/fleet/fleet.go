@@ -140,7 +140,14 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 
 // readMarks reads the marks of those of some nodes whose marks were not read yet.
 func (f *Fleet) readMarks(ctx context.Context, marks store.Marks, ids []core.NodeID) error {
-	unmarked := f.withUnreadMarks(ids)
+	f.mu.Lock()
+	var unmarked []core.NodeID
+	for _, id := range ids {
+		if f.marksUnread[id] {
+			unmarked = append(unmarked, id)
+		}
+	}
+	f.mu.Unlock()
 	if len(unmarked) == 0 {
 		return nil
 	}
@@ -157,19 +164,6 @@ func (f *Fleet) readMarks(ctx context.Context, marks store.Marks, ids []core.Nod
 		delete(f.marksUnread, id)
 	}
 	return nil
-}
-
-// withUnreadMarks returns the nodes whose marks are still to be read.
-func (f *Fleet) withUnreadMarks(ids []core.NodeID) []core.NodeID {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var unread []core.NodeID
-	for _, id := range ids {
-		if f.marksUnread[id] {
-			unread = append(unread, id)
-		}
-	}
-	return unread
 }
 
 // forgetReadMarks makes Admit read the marks of every node again.

@@ -15,7 +15,7 @@ import (
 
 const (
 	pollInterval     = 750 * time.Millisecond // between two polls while a node is overdue, or something could not be read
-	idlePollInterval = 5 * time.Second        // between two polls while no node is overdue, at most
+	idlePollInterval = 5 * time.Second        // between two polls while no node is overdue, at most; twice as long while there are none
 	compareInterval  = 30 * time.Second       // how often the whole fleet is compared with the store, in case a change was missed
 	watchRetryDelay  = time.Second            // after the stream of changes was lost
 	jitter           = 0.1                    // so that instances do not poll at the same time
@@ -35,6 +35,9 @@ type Follower struct {
 	// OnSilent is called with batches of nodes that became silent and returns those whose jobs it could not handle. They are
 	// reported again after the next poll, the others are not.
 	OnSilent func(context.Context, []core.NodeID) (unhandled map[core.NodeID]error)
+
+	// OnRevoked is called when a revocation was added, from the goroutine that applies changes. It must not block; nil: it is not called.
+	OnRevoked func()
 
 	storeFailed       bool          // the last poll failed
 	silenceCountsFrom Instant       // no node is reported as silent before: heartbeats could not be recorded while the store was unavailable
@@ -69,6 +72,10 @@ func (f *Follower) apply(ctx context.Context, c store.Change) {
 	switch {
 	case c.Gap:
 		f.compareMissed(ctx)
+	case c.Revoked:
+		if f.OnRevoked != nil {
+			f.OnRevoked()
+		}
 	case c.Removed:
 		f.Fleet.Remove(c.Node)
 	case c.Mark != nil:
@@ -252,7 +259,7 @@ func (f *Follower) readOverdue(ctx context.Context) (next time.Duration, err err
 	case overdue.Registered > silent:
 		return min(idlePollInterval, after-overdue.Oldest), nil
 	}
-	return idlePollInterval, nil
+	return 2 * idlePollInterval, nil
 }
 
 // recordLastSeen applies when nodes were last seen and queues those that are silent.

@@ -148,6 +148,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = &fleet.Follower{
 		Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OverdueAfter: overdueAfter(c), OnSilent: s.Nodes.MoveJobsOfSilent,
+		OnRevoked: s.revocations.ReadSoon,
 	}
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
 

@@ -254,6 +254,8 @@ type Change struct {
 	Removed bool
 	Now     NodeStatus // when not removed
 	Mark    *Mark      // a service of the node was marked; Now is empty then
+	// Revoked says that a revocation was added, and names no node. It only makes instances fast: RevocationVersion shows every change.
+	Revoked bool
 	// Gap says that changes may have been missed: the watcher must compare the whole fleet.
 	Gap bool
 }

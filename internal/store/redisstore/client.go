@@ -299,6 +299,30 @@ func (s *Store) getValue(ctx context.Context, key string) ([]byte, error) {
 	return []byte(text), err
 }
 
+// getValues reads values in pipelines, nil where there is none.
+func (s *Store) getValues(ctx context.Context, keys []string) ([][]byte, error) {
+	values := make([][]byte, 0, len(keys))
+	for from := 0; from < len(keys); from += batchSize {
+		batch := keys[from:min(from+batchSize, len(keys))]
+		cmds := make([]rueidis.Completed, len(batch))
+		for i, key := range batch {
+			cmds[i] = s.client.redis.B().Get().Key(key).Build()
+		}
+		results, err := s.client.doMulti(s.client.beginCall(ctx), cmds)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range results {
+			value, err := r.AsBytes()
+			if err = convertError(err); err != nil {
+				return nil, err
+			}
+			values = append(values, value)
+		}
+	}
+	return values, nil
+}
+
 const (
 	// maxAbandoned is how many permits may be abandoned at once. The others are for callers that try whether Redis is back; the ring
 	// has room for them.

@@ -209,14 +209,31 @@ func (s *Store) Overdue(ctx context.Context, after time.Duration) (store.Overdue
 	return all, err
 }
 
+// hasNoNodes reports whether no node is registered, unless that would take as many calls as to read them.
+func (s *Store) hasNoNodes(ctx context.Context) (bool, error) {
+	if s.client.cluster {
+		return false, nil
+	}
+	names := make([]string, lastSeenShards)
+	for k := range names {
+		names[k] = s.keys.lastSeen(k)
+	}
+	m, err := s.client.command(ctx, s.client.redis.B().Exists().Key(names...).Build())
+	if err != nil {
+		return false, err
+	}
+	shards, err := m.AsInt64()
+	return shards == 0, err
+}
+
 // Digests implements store.NodeReader.
 func (s *Store) Digests(ctx context.Context) ([]store.NodeDigest, error) {
-	if err := s.confirmIncarnation(ctx); err != nil {
-		return nil, err
-	}
 	calls := make([]scriptCall, lastSeenShards)
 	for k := range calls {
 		calls[k] = scriptCall{keys: []string{s.keys.lastSeen(k), s.keys.digests(k)}}
+	}
+	if empty, err := s.hasNoNodes(ctx); err != nil || empty {
+		return nil, err
 	}
 	var all []store.NodeDigest
 	err := s.client.readEach(ctx, &scriptDigests, calls, func(_ int, now int64, r reply) error {

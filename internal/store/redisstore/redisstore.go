@@ -57,6 +57,8 @@ type Store struct {
 	lastSeen    *lastSeenReporter
 	recent      recentJobs
 
+	inboxRenewed sync.Map // of each instance that was announced here, when its inbox was renewed
+
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
 	closing    lockwait.RWMutex[lockwait.RedisClosing] // guards closed: held for reading while a release is queued

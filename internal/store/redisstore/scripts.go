@@ -66,7 +66,6 @@ var (
 	scriptUnlock          = loadScript("unlock")
 	scriptIncarnation     = loadScript("incarnation")
 	scriptSaveSnapshot    = loadScript("save_snapshot")
-	scriptSnapshot        = loadScript("snapshot")
 	scriptSaveHistory     = loadScript("save_history")
 )
 

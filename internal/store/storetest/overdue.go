@@ -20,7 +20,7 @@ var overdueBehaviours = []behaviour{
 }
 
 // eventually repeats a check that depends on writes in batches until it returns an empty text.
-func (h *Harness) eventually(t *testing.T, check func() string) {
+func eventually(t *testing.T, h *Harness, check func() string) {
 	t.Helper()
 	problem := check()
 	for range 50 {
@@ -33,7 +33,8 @@ func (h *Harness) eventually(t *testing.T, check func() string) {
 	t.Error(problem)
 }
 
-func (h *Harness) overdue(t *testing.T, after time.Duration) store.Overdue {
+// overdueNodes reads which nodes are overdue.
+func overdueNodes(t *testing.T, h *Harness, after time.Duration) store.Overdue {
 	t.Helper()
 	got, err := h.Store.Overdue(t.Context(), after)
 	if err != nil {
@@ -43,7 +44,7 @@ func (h *Harness) overdue(t *testing.T, after time.Duration) store.Overdue {
 }
 
 func testNothingOverdue(t *testing.T, h *Harness) {
-	if diff := cmp.Diff(store.Overdue{}, h.overdue(t, 0)); diff != "" {
+	if diff := cmp.Diff(store.Overdue{}, overdueNodes(t, h, 0)); diff != "" {
 		t.Errorf("overdue (-want +got):\n%s", diff)
 	}
 	if all, err := h.Store.Digests(t.Context()); err != nil || len(all) != 0 {
@@ -57,9 +58,9 @@ func testOverdueNodes(t *testing.T, h *Harness) {
 	}
 	h.Wait(h.Timing.Presence)
 	late := h.register(t, "node-d", 1)
-	h.heartbeat(t, h.node(t, "node-b"), heartbeat{seq: 1})
-	h.eventually(t, func() string {
-		got := h.overdue(t, h.Timing.Presence)
+	h.heartbeat(t, declaredNow(t, h, "node-b"), heartbeat{seq: 1})
+	eventually(t, h, func() string {
+		got := overdueNodes(t, h, h.Timing.Presence)
 		ids := make(map[core.NodeID]bool)
 		for _, s := range got.Nodes {
 			ids[s.Node] = true
@@ -73,19 +74,19 @@ func testOverdueNodes(t *testing.T, h *Harness) {
 		return cmp.Diff(map[core.NodeID]bool{"node-a": true, "node-c": true}, ids)
 	})
 	h.Wait(h.Timing.Presence + h.Slack)
-	if got := h.overdue(t, h.Timing.Presence); len(got.Nodes) != 4 || got.Registered != 4 || got.Oldest != 0 {
+	if got := overdueNodes(t, h, h.Timing.Presence); len(got.Nodes) != 4 || got.Registered != 4 || got.Oldest != 0 {
 		t.Errorf("%+v, want four nodes that are overdue", got)
 	}
 	if _, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: late.ID}); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.overdue(t, h.Timing.Presence); len(got.Nodes) != 3 || got.Registered != 3 {
+	if got := overdueNodes(t, h, h.Timing.Presence); len(got.Nodes) != 3 || got.Registered != 3 {
 		t.Errorf("%+v, want three nodes after one was removed", got)
 	}
 }
 
-// node reads a node.
-func (h *Harness) node(t *testing.T, id core.NodeID) *core.Node {
+// declaredNow reads a node.
+func declaredNow(t *testing.T, h *Harness, id core.NodeID) *core.Node {
 	t.Helper()
 	status, err := h.Store.Node(t.Context(), id)
 	if err != nil {
@@ -108,7 +109,7 @@ func testDigests(t *testing.T, h *Harness) {
 		"node-a": {Epoch: n.Epoch, Version: result.Node.Version, Load: p.Load, InFlight: 1, Slots: 3},
 		"node-b": {Epoch: other.Epoch, Version: other.Version, Load: core.UnknownLoad, Slots: 1},
 	}
-	h.eventually(t, func() string {
+	eventually(t, h, func() string {
 		all, err := h.Store.Digests(t.Context())
 		if err != nil {
 			return err.Error()
