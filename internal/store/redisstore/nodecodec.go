@@ -41,7 +41,10 @@ func encodeNode(n *core.Node) (string, error) {
 		Types: c.Types, Models: c.Models, Services: c.Services, Features: c.Features,
 		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Key: n.Key, Callback: n.Callback, Owner: n.Owner, Secret: n.SecretHash,
 	})
-	return string(text), err
+	if err != nil {
+		return "", err
+	}
+	return packBody(text, bodyHead{Tenant: string(n.Tenant), Secret: n.SecretHash})
 }
 
 // nodeFields is what the store decides about a node, as scripts return it.
@@ -66,7 +69,11 @@ func (f nodeFields) apply(n *core.Node) {
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
 	var b nodeBody
-	if err := json.Unmarshal([]byte(body), &b); err != nil {
+	text, err := unpackBody(body)
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("node %s cannot be read: %w", id, err)
 	}
 	health, err := core.ParseHealth(b.Health)

@@ -113,6 +113,7 @@ const (
 var luaConstants = func() map[string]string {
 	constants := map[string]string{
 		"INBOX_GROUP": "'" + inboxGroup + "'", "TAKEOVER_CONSUMER": "'" + takeoverConsumer + "'", "POSTED_FIELD": "'" + postedField + "'",
+		"BODY_HEAD": "'^" + compressedMark + `([^\n]*)\n'`, // a Lua pattern
 	}
 	numbers := map[string]int64{
 		"TICK": tickMS, "EPOCH": scoreEpochMS, "AGES": scoreAges, "CODES": scoreCodes, "STATES": leaseStates,

@@ -34,6 +34,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Admission", admissionBehaviours},
 		{"Watch", watchBehaviours},
 		{"Overdue", overdueBehaviours},
+		{"LargeNodes", largeNodeBehaviours},
 		{"Marks", markBehaviours},
 		{"Ledger", ledgerBehaviours},
 		{"Jobs", jobBehaviours},
