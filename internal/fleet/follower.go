@@ -36,7 +36,7 @@ type Follower struct {
 	// reported again after the next poll, the others are not.
 	OnSilent func(context.Context, []core.NodeID) (unhandled map[core.NodeID]error)
 
-	// OnRevoked is called when a revocation was added, from the goroutine that applies changes. It must not block; nil: it is not called.
+	// OnRevoked is called when a revocation was added, or may have been added unnoticed, from the goroutine that applies changes. It must not block; nil: it is not called.
 	OnRevoked func()
 
 	storeFailed       bool          // the last poll failed
@@ -59,7 +59,7 @@ func (f *Follower) Run(ctx context.Context) {
 // watch applies pushed changes.
 func (f *Follower) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := f.Nodes.Watch(ctx, func() { f.compareMissed(ctx) }, func(c store.Change) { f.apply(ctx, c) })
+		err := f.Nodes.Watch(ctx, func() { f.apply(ctx, store.Change{Gap: true}) }, func(c store.Change) { f.apply(ctx, c) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -71,17 +71,23 @@ func (f *Follower) watch(ctx context.Context) {
 func (f *Follower) apply(ctx context.Context, c store.Change) {
 	switch {
 	case c.Gap:
+		f.reportRevoked()
 		f.compareMissed(ctx)
 	case c.Revoked:
-		if f.OnRevoked != nil {
-			f.OnRevoked()
-		}
+		f.reportRevoked()
 	case c.Removed:
 		f.Fleet.Remove(c.Node)
 	case c.Mark != nil:
 		f.Fleet.Mark(*c.Mark)
 	default:
 		f.update(ctx, c.Now)
+	}
+}
+
+// reportRevoked calls OnRevoked, after a revocation was or may have been added.
+func (f *Follower) reportRevoked() {
+	if f.OnRevoked != nil {
+		f.OnRevoked()
 	}
 }
 

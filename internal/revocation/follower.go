@@ -16,7 +16,7 @@ import (
 const (
 	// pollInterval is how often the version of the list is read, in case ReadSoon was not called for a change. With the time of a read and
 	// of closing connections it must stay below the second within which a revocation takes effect on every instance.
-	pollInterval = 800 * time.Millisecond
+	pollInterval = 900 * time.Millisecond
 	// partialAbove is the number of entries above which a change is read alone at first: a tenant may end many sessions.
 	partialAbove = 1000
 	// completeInterval is after what time the whole of such a list is read, to find what the store has lost.

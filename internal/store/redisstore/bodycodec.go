@@ -40,22 +40,19 @@ func packBody(text []byte, head bodyHead) (string, error) {
 	if len(text) <= compressAbove {
 		return string(text), nil
 	}
-	clear, err := json.Marshal(head)
+	line, err := json.Marshal(head)
 	if err != nil {
 		return "", err
 	}
 	var packed bytes.Buffer
 	packed.WriteString(compressedMark)
-	packed.Write(clear)
+	packed.Write(line)
 	packed.WriteByte('\n')
 	w, _ := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)
 	w.Reset(&packed)
 	_, err = w.Write(text)
-	if err = errors.Join(err, w.Close()); err != nil {
-		return "", err
-	}
-	return packed.String(), nil
+	return packed.String(), errors.Join(err, w.Close())
 }
 
 // unpackBody returns the JSON of a node from its stored form.

@@ -326,7 +326,7 @@ func (s *Store) getValues(ctx context.Context, keys []string) ([][]byte, error) 
 		}
 		for _, r := range results {
 			value, err := r.AsBytes()
-			if err = convertError(err); err != nil {
+			if err := convertError(err); err != nil {
 				return nil, err
 			}
 			values = append(values, value)

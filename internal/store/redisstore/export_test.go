@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
