@@ -33,15 +33,15 @@ func (f *Fleet) recordOverdue(overdue store.Overdue) bool {
 	return true
 }
 
-// refresh applies the digest of a node, and reports whether the view has the version of the node that the digest names. If not, the node
-// has to be read.
+// refresh applies the digest of a node, and reports whether the view has the version of the node that the digest names, or a later one: a
+// digest is as old as the last heartbeat, and the next one shows every change. Otherwise the node has to be read.
 func (f *Fleet) refresh(d *store.NodeDigest) bool {
 	n := f.Node(d.Node)
 	if n == nil {
 		declared := f.silent.get(d.Node)
-		return declared != nil && d.Age >= f.presence && isVersion(declared, d)
+		return declared != nil && d.Age >= f.presence && hasVersion(declared, d)
 	}
-	if !isVersion(n.Declared(), d) {
+	if !hasVersion(n.Declared(), d) {
 		return false
 	}
 	at := f.Now() - Instant(d.Age)
@@ -55,6 +55,6 @@ func (f *Fleet) refresh(d *store.NodeDigest) bool {
 	return true
 }
 
-func isVersion(declared *core.Node, d *store.NodeDigest) bool {
-	return declared.Epoch == d.Epoch && declared.Version == d.Version
+func hasVersion(declared *core.Node, d *store.NodeDigest) bool {
+	return d.Epoch != 0 && !isNewer(&core.Node{Epoch: d.Epoch, Version: d.Version}, declared)
 }

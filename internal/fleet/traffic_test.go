@@ -119,6 +119,37 @@ func TestComparisonReadsChangedNodesAlone(t *testing.T) {
 	})
 }
 
+// TestDigestDecidesWhatIsRead checks which digests make a comparison read the node.
+func TestDigestDecidesWhatIsRead(t *testing.T) {
+	t.Parallel()
+	f := New(presence)
+	for _, id := range []core.NodeID{"in-view", "silent"} {
+		s := status(declared(id))
+		s.Node.Epoch, s.Node.Version = 5, 3
+		if id == "silent" {
+			s.Age = presence
+		}
+		f.Update(s)
+	}
+	for _, c := range []struct {
+		node    core.NodeID
+		age     time.Duration
+		epoch   core.Epoch
+		version core.Version
+		known   bool
+	}{
+		{"in-view", 0, 5, 3, true}, {"in-view", 0, 5, 2, true}, {"in-view", 0, 4, 9, true},
+		{"in-view", 0, 5, 4, false}, {"in-view", 0, 6, 1, false}, {"in-view", 0, 0, 0, false},
+		{"silent", presence, 5, 3, true}, {"silent", presence, 5, 2, true}, {"silent", presence, 5, 4, false}, {"silent", 0, 5, 3, false},
+		{"unknown", 0, 5, 3, false}, {"unknown", presence, 5, 3, false},
+	} {
+		d := store.NodeDigest{LastSeen: store.LastSeen{Node: c.node, Age: c.age}, Epoch: c.epoch, Version: c.version}
+		if got := f.refresh(&d); got != c.known {
+			t.Errorf("%s, seen %v ago, %d@%d: known %v, want %v", c.node, c.age, c.epoch, c.version, got, c.known)
+		}
+	}
+}
+
 // TestDigestDoesNotReplaceLaterFacts checks that a digest, which is as old as the last heartbeat, does not hide what was observed since.
 func TestDigestDoesNotReplaceLaterFacts(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,13 @@ func packBody(text []byte, head bodyHead) (string, error) {
 	w, _ := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)
 	w.Reset(&packed)
-	_, err = w.Write(text)
-	return packed.String(), errors.Join(err, w.Close())
+	if _, err := w.Write(text); err != nil {
+		return "", err
+	}
+	if err := w.Close(); err != nil {
+		return "", err
+	}
+	return packed.String(), nil
 }
 
 // unpackBody returns the JSON of a node from its stored form.
