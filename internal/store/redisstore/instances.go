@@ -89,15 +89,10 @@ func (s *Store) Presences(ctx context.Context) ([]store.Instance, error) {
 	return list, nil
 }
 
-// MaybeAbsent implements store.Instances. The times in the list are estimates of its server's clock that are never ahead of it.
+// MaybeAbsent implements store.Instances. The times in the list are estimates of its server's clock that are never ahead of it. In a
+// cluster a script reads that clock, because no other script uses the slot of the list and clocks of different servers are not compared.
 func (s *Store) MaybeAbsent(ctx context.Context, ttl time.Duration) ([]core.InstanceID, error) {
-	key := s.keys.schedulers()
-	latest := strconv.FormatInt(s.client.clocks.serverTime(s.client.slotOf(key))-ttl.Milliseconds(), 10)
-	m, err := s.client.command(ctx, s.client.redis.B().Zrange().Key(key).Min("-inf").Max(latest).Byscore().Build())
-	if err != nil {
-		return nil, fmt.Errorf("absent instances: %w", err)
-	}
-	names, err := m.AsStrSlice()
+	names, err := s.announcedBefore(ctx, ttl)
 	if err != nil {
 		return nil, fmt.Errorf("absent instances: %w", err)
 	}
@@ -106,6 +101,24 @@ func (s *Store) MaybeAbsent(ctx context.Context, ttl time.Duration) ([]core.Inst
 		absent[i] = core.InstanceID(name)
 	}
 	return absent, nil
+}
+
+// announcedBefore returns the names of the instances whose last announcement has an age, or is older.
+func (s *Store) announcedBefore(ctx context.Context, age time.Duration) ([]string, error) {
+	key := s.keys.schedulers()
+	if s.client.cluster {
+		_, r, err := s.client.readScript(ctx, &scriptMaybeAbsent, []string{key}, millis(age))
+		if err != nil {
+			return nil, err
+		}
+		return r.texts(0), nil
+	}
+	latest := strconv.FormatInt(s.client.clocks.serverTime(s.client.slotOf(key))-age.Milliseconds(), 10)
+	m, err := s.client.command(ctx, s.client.redis.B().Zrange().Key(key).Min("-inf").Max(latest).Byscore().Build())
+	if err != nil {
+		return nil, err
+	}
+	return m.AsStrSlice()
 }
 
 // Instances implements store.Instances.

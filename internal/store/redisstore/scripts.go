@@ -52,6 +52,7 @@ var (
 	scriptMergeRevocation = loadScript("merge_revocations")
 	scriptAnnounce        = loadScript("announce")
 	scriptInstance        = loadScript("instance")
+	scriptMaybeAbsent     = loadScript("maybe_absent")
 	scriptPost            = loadScript("post")
 	scriptPending         = loadScript("pending")
 	scriptAcknowledge     = loadScript("acknowledge")
