@@ -29,7 +29,7 @@ func (r *Receiver) watchInstances(ctx context.Context) {
 				surveyed, settled = began, r.takeOverFrom(ctx, all)
 			}
 		}
-		if !backoff.SleepJitter(ctx, r.cfg.TTL/2, 0.2) {
+		if !backoff.SleepJitter(ctx, r.cfg.TTL/3, 0.2) {
 			return
 		}
 	}
