@@ -167,7 +167,11 @@ bench-peers: redis ## the lifecycle of a job over Redis compared with task queue
 
 .PHONY: bench-cluster
 bench-cluster: redis ## the cost of a hop between instances, of each operation in Redis, and the distribution of keys
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 15m ./bench/cluster
+	$(GO) test -run '^$$' -bench . -skip Traffic -benchtime 1x -timeout 15m ./bench/cluster
+
+.PHONY: bench-traffic
+bench-traffic: redis ## commands and bytes between three instances and Redis with 20,000 nodes, and the takeover of an instance (7 minutes); keep the machine idle
+	$(GO) test -run '^$$' -bench 'Traffic$$' -benchtime 1x -timeout 20m ./bench/cluster
 
 .PHONY: bench-agreement
 bench-agreement: redis ## compare the latencies of `lingua bench` with the metrics of the scheduler over Redis (5 to 13 minutes); keep the machine idle

@@ -20,10 +20,10 @@ const (
 	maxJobTwoInstances       = 40
 	maxUtterance             = 38
 	maxUtteranceTwoInstances = 62
-	maxPerOtherInstance      = 10 // a second, for each other instance
-	// A second. About every 0.75 s an instance reads when all nodes were last seen, in 16 parts of three commands: up to 90
-	// commands, if one more read than on average falls into 3 s. The rest are some 30 commands.
-	maxIdle = 120
+	maxPerOtherInstance      = 5 // a second, for each other instance
+	// A second. On average an instance sends less than 10; in the 3 s that a test counts, everything that is done every 5 s to 30 s may
+	// happen at once, which are some 40 commands.
+	maxIdle = 25
 )
 
 // lateCheckDelay is the time after which an instance reads the record of a job about which it received no report, such as a

@@ -14,7 +14,8 @@ import (
 // instance is the process of an instance, as the benchmark sees it.
 type instance struct {
 	*clustertest.Helper
-	url string
+	url    string
+	killed bool // on purpose
 }
 
 // startInstances starts instances with one Redis, which stop at the end of the test. The environment is added to theirs.
@@ -22,18 +23,22 @@ func startInstances(tb testing.TB, redis string, count int, environment ...strin
 	tb.Helper()
 	all := make([]*instance, count)
 	for n := range all {
+		all[n] = new(instance)
 		h, err := clustertest.StartHelper(os.Stderr, slices.Concat(environment, []string{instanceVariable + "=" + redis})...)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(func() {
+			if all[n].killed {
+				return
+			}
 			h.CloseInput()
 			if err := h.WaitExit(clustertest.StartTimeout); err != nil {
 				tb.Errorf("an instance: %v", err)
 				h.KillAndWait()
 			}
 		})
-		all[n] = &instance{Helper: h}
+		all[n].Helper = h
 	}
 	for _, i := range all {
 		url, err := i.ReadLine()

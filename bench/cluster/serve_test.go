@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -32,6 +31,9 @@ const instanceVariable = "LINGUA_BENCH_INSTANCE"
 // heartbeatVariable is the interval of the nodes' heartbeats in milliseconds. Without it there are none.
 const heartbeatVariable = "LINGUA_BENCH_HEARTBEAT_MS"
 
+// defaultTimesVariable makes an instance use the default times of nodes.
+const defaultTimesVariable = "LINGUA_BENCH_DEFAULT_TIMES"
+
 // command is what an instance does, as a line of its standard input. It answers each command with a report, as a line.
 type command struct {
 	Register   int           // nodes inside of the instance
@@ -39,6 +41,9 @@ type command struct {
 	For        time.Duration // how long
 	Rate       int           // dispatches a second by all submitters together; 0: no limit
 	Jobs       int           // without For: the number of jobs of all submitters together
+	Connect    int           // nodes that are connected to the instance, as far as the others know
+	Beat       bool          // let these send heartbeats from now on
+	Hold       bool          // nodes acknowledge jobs from now on, and do not finish them
 }
 
 // report is the outcome of a command, and what the process has used so far.
@@ -48,16 +53,19 @@ type report struct {
 	Latencies []time.Duration // of one job in ten, from when the job was due
 	Nodes     int             // that the instance knows
 	CPU       time.Duration
+	Instance  core.InstanceID
+	InFlight  int // jobs of the instance
+	Beats     int // heartbeats that were sent so far
 }
 
 // serve runs an instance: it prints its URL, executes commands, and ends with its standard input.
 func serve(redis string) {
-	local := &inprocess.InlineNodes{}
+	local := new(localNodes)
 	s, err := scheduler.New(context.Background(), settings(redis), wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), local)
 	if err != nil {
 		panic(err)
 	}
-	local.Jobs = s.Jobs
+	local.Jobs, local.scheduler = s.Jobs, s
 	l, err := s.Listen(context.Background())
 	if err != nil {
 		panic(err)
@@ -72,14 +80,15 @@ func serve(redis string) {
 		if err := json.Unmarshal(in.Bytes(), &cmd); err != nil {
 			panic(err)
 		}
-		if err := execute(ctx, s, cmd, &r); err != nil {
+		if err := errors.Join(local.execute(ctx, cmd), execute(ctx, s, cmd, &r)); err != nil {
 			r.Err = err.Error()
 		}
-		r.Nodes, r.CPU = s.Fleet.Len(), cpuTime()
+		r.Nodes, r.CPU, r.Instance, r.InFlight, r.Beats = s.Fleet.Len(), cpuTime(), s.Bus.Instance(), s.Jobs.InFlight(), int(local.beats.Load())
 		_ = json.NewEncoder(os.Stdout).Encode(r)
 	}
 	stop()
 	running.Wait()
+	local.running.Wait()
 }
 
 // settings returns the default configuration without heartbeats, unless they are measured, and without limits on the rate
@@ -88,6 +97,9 @@ func settings(redis string) config.Config {
 	cfg := config.Default()
 	cfg.Store = redis
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
+	if os.Getenv(defaultTimesVariable) != "" {
+		return cfg
+	}
 	cfg.Scheduler.Nodes.HeartbeatIntervalMS, cfg.Scheduler.Nodes.PresenceTTLMS = 200_000, 600_000
 	if interval, err := strconv.Atoi(os.Getenv(heartbeatVariable)); err == nil {
 		cfg.Scheduler.Nodes.HeartbeatIntervalMS = config.Millis(interval)
@@ -111,12 +123,15 @@ func execute(ctx context.Context, s *scheduler.Scheduler, cmd command, r *report
 	slots, url := 4, "http://127.0.0.1:9/jobs"
 	for i := range cmd.Register {
 		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
-		if _, err := s.Nodes.Register(ctx, core.NodeID(fmt.Sprintf("within-%05d", i)), p, store.Activity{}); err != nil {
+		if _, err := s.Nodes.Register(ctx, withinID(i), p, store.Activity{}); err != nil {
 			return err
 		}
 	}
 	return submitAll(ctx, s.Jobs, cmd, r)
 }
+
+// withinID returns the id of a node inside of an instance.
+func withinID(i int) core.NodeID { return core.NodeID(fmt.Sprintf("within-%05d", i)) }
 
 // submitAll runs the submitters.
 func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, cmd command, r *report) error {

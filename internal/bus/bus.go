@@ -60,6 +60,7 @@ type Bus struct {
 
 	sent    atomic.Uint64
 	renewed atomic.Pointer[time.Time] // when the current presence was requested; nil: there is none
+	fetched atomic.Pointer[time.Time] // when messages were last fetched that may not be acknowledged; nil: never
 }
 
 // New makes a bus.
@@ -90,8 +91,16 @@ func (b *Bus) Announce(ctx context.Context) error {
 	if err := b.store.Announce(ctx, store.AnnounceParams{ID: b.cfg.Instance, Body: about, TTL: b.cfg.TTL}); err != nil {
 		return err
 	}
-	b.renewed.Store(&now)
+	if before := b.renewed.Swap(&now); before != nil && now.Sub(*before) >= b.cfg.TTL {
+		b.recordFetch() // another instance may have fetched messages while this one was absent
+	}
 	return nil
+}
+
+// recordFetch records that messages may be pending from now on.
+func (b *Bus) recordFetch() {
+	now := time.Now()
+	b.fetched.Store(&now)
 }
 
 // renewPresence renews the presence until the context ends.
@@ -120,7 +129,15 @@ type Peer struct {
 
 // Peers lists the instances that are present, and those that have left something behind, by name.
 func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
-	all, err := b.store.Instances(ctx)
+	return b.peers(b.store.Instances(ctx))
+}
+
+// Presences is Peers without what it says of inboxes and dead letters, and costs less.
+func (b *Bus) Presences(ctx context.Context) ([]Peer, error) {
+	return b.peers(b.store.Presences(ctx))
+}
+
+func (b *Bus) peers(all []store.Instance, err error) ([]Peer, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
@@ -61,13 +62,25 @@ type instanceStore struct {
 }
 
 func (s instanceStore) Announce(ctx context.Context, p store.AnnounceParams) error {
-	s.mu.Lock()
-	unreachable := s.unreachable[s.id]
-	s.mu.Unlock()
-	if unreachable {
+	if s.isUnreachable() {
 		return errStoreDown
 	}
 	return s.Store.Announce(ctx, p)
+}
+
+func (s instanceStore) isUnreachable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unreachable[s.id]
+}
+
+// Fetch waits for nothing while the store cannot be reached, as a read does whose connection is not closed.
+func (s instanceStore) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
+	if s.isUnreachable() {
+		backoff.Sleep(ctx, p.Wait)
+		return nil, ctx.Err()
+	}
+	return s.Store.Fetch(ctx, p)
 }
 
 // withHarness runs a test with a harness in a synctest bubble.

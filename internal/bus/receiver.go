@@ -23,6 +23,11 @@ const (
 	maxDeliveries = 5
 	// retryAfter is how long the handling of a message may take before it is delivered again.
 	retryAfter = 5 * time.Second
+	// pendingFor is how long after a fetch messages may be pending without being delivered again: retryAfter, and the interval after which
+	// they are looked for.
+	pendingFor = 2 * retryAfter
+	// pendingInterval is how often pending messages are looked for although there should be none.
+	pendingInterval = 30 * time.Second
 	// maxAsync is how many messages are handled concurrently with the reader.
 	maxAsync = 64
 )
@@ -99,6 +104,9 @@ func (r *Receiver) readInbox(ctx context.Context) {
 	retry := inboxBackoff
 	for ctx.Err() == nil {
 		messages, err := r.store.Fetch(ctx, store.FetchParams{Inbox: r.cfg.Instance, Wait: r.cfg.Block, Limit: fetchLimit})
+		if err != nil || len(messages) > 0 {
+			r.recordFetch() // the reply with messages may have been lost
+		}
 		if err != nil {
 			if ctx.Err() == nil {
 				r.log.Warn("the inbox could not be read", "error", err)
@@ -111,10 +119,19 @@ func (r *Receiver) readInbox(ctx context.Context) {
 	}
 }
 
-// retryPending handles messages again that were fetched and not acknowledged.
+// retryPending handles messages again that were fetched and not acknowledged. While none was fetched for a while it asks rarely.
 func (r *Receiver) retryPending(ctx context.Context) {
+	var asked time.Time
 	for backoff.SleepJitter(ctx, retryAfter/2, 0.2) {
+		fetched := r.fetched.Load()
+		if (fetched == nil || time.Since(*fetched) > pendingFor) && time.Since(asked) < pendingInterval {
+			continue
+		}
+		asked = time.Now()
 		messages, err := r.store.Pending(ctx, store.FetchParams{Inbox: r.cfg.Instance, MinIdle: retryAfter, Limit: fetchLimit})
+		if err != nil || len(messages) > 0 {
+			r.recordFetch()
+		}
 		if err == nil {
 			r.metrics.Reclaimed.WithLabelValues(telemetry.ReclaimedOwn).Add(float64(len(messages)))
 			r.process(ctx, messages)

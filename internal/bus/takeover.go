@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
@@ -14,23 +15,47 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
+// surveyInterval is how often the state of all instances is read, although none seems to be absent.
+const surveyInterval = 20 * time.Second
+
 // watchInstances looks for dead instances, and takes over what they leave behind.
 func (r *Receiver) watchInstances(ctx context.Context) {
+	var surveyed time.Time
+	settled := make(map[core.InstanceID]bool) // absent instances of which nothing is to be taken over
 	for {
-		all, err := r.store.Instances(ctx)
-		if err == nil {
-			r.updateMetrics(all)
-			r.pruneTakeovers(all)
-			for i := range all {
-				if dead := &all[i]; !dead.Present && (dead.HasInbox || dead.DeadLetters == 0) && dead.ID != r.cfg.Instance {
-					r.work.Go(func() { r.reap(ctx, dead.ID) })
-				}
+		if time.Since(surveyed) >= surveyInterval || r.anyAbsent(ctx, settled) {
+			began := time.Now()
+			if all, err := r.store.Instances(ctx); err == nil {
+				surveyed, settled = began, r.takeOverFrom(ctx, all)
 			}
 		}
 		if !backoff.SleepJitter(ctx, r.cfg.TTL/3, 0.2) {
 			return
 		}
 	}
+}
+
+// anyAbsent reports whether an instance may be absent that is not settled. It does if the store does not answer.
+func (r *Receiver) anyAbsent(ctx context.Context, settled map[core.InstanceID]bool) bool {
+	absent, err := r.store.MaybeAbsent(ctx, r.cfg.TTL)
+	return err != nil || slices.ContainsFunc(absent, func(id core.InstanceID) bool { return !settled[id] && id != r.cfg.Instance })
+}
+
+// takeOverFrom begins to take over from the dead ones of all instances, and returns the absent ones that are settled.
+func (r *Receiver) takeOverFrom(ctx context.Context, all []store.Instance) map[core.InstanceID]bool {
+	r.updateMetrics(all)
+	r.pruneTakeovers(all)
+	settled := make(map[core.InstanceID]bool)
+	for i := range all {
+		switch instance := &all[i]; {
+		case instance.Present || instance.ID == r.cfg.Instance:
+		case instance.HasInbox || instance.DeadLetters == 0:
+			r.work.Go(func() { r.reap(ctx, instance.ID) })
+		default:
+			settled[instance.ID] = true
+		}
+	}
+	return settled
 }
 
 func (r *Receiver) updateMetrics(all []store.Instance) {

@@ -188,7 +188,7 @@ func Default() Config {
 			Stats:           Stats{IntervalSeconds: 5, TTLSeconds: 45},
 			Observability:   Observability{LockWaitWarnMS: 10, PathWarnMS: 50},
 			Tracing:         Tracing{SampleRatio: 0.1, TimeoutMS: 5000, TokenHeader: "Authorization"},
-			Phase2:          Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 1000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
+			Phase2:          Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 10_000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
 			Phase3:          Phase3{PoolMatchScope: string(core.ScopeCore), PoolCount: 16},
 		},
 	}

@@ -126,7 +126,23 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 	for _, s := range statuses {
 		f.Update(s)
 	}
-	unmarked := f.withUnreadMarks(statuses)
+	ids := make([]core.NodeID, len(statuses))
+	for i := range statuses {
+		ids[i] = statuses[i].Node.ID
+	}
+	return f.readMarks(ctx, marks, ids)
+}
+
+// readMarks reads the marks of those of some nodes whose marks were not read yet.
+func (f *Fleet) readMarks(ctx context.Context, marks store.Marks, ids []core.NodeID) error {
+	f.mu.Lock()
+	var unmarked []core.NodeID
+	for _, id := range ids {
+		if f.marksUnread[id] {
+			unmarked = append(unmarked, id)
+		}
+	}
+	f.mu.Unlock()
 	if len(unmarked) == 0 {
 		return nil
 	}
@@ -143,19 +159,6 @@ func (f *Fleet) Admit(ctx context.Context, marks store.Marks, statuses ...store.
 		delete(f.marksUnread, id)
 	}
 	return nil
-}
-
-// withUnreadMarks returns the nodes whose marks are still to be read.
-func (f *Fleet) withUnreadMarks(statuses []store.NodeStatus) []core.NodeID {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var ids []core.NodeID
-	for _, s := range statuses {
-		if f.marksUnread[s.Node.ID] {
-			ids = append(ids, s.Node.ID)
-		}
-	}
-	return ids
 }
 
 // forgetReadMarks makes Admit read the marks of every node again.

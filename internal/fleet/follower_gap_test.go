@@ -148,7 +148,7 @@ func TestFollowerSurvivesAnUnavailableStore(t *testing.T) {
 		f.advance(3*pollInterval, "a")
 		synctest.Wait()
 		f.store.mu.Lock()
-		f.store.failing["LastSeen"] = 8
+		f.store.failing["Overdue"] = 8
 		f.store.mu.Unlock()
 		f.advance(12*maxPollInterval, "a")
 		synctest.Wait()
@@ -156,7 +156,7 @@ func TestFollowerSurvivesAnUnavailableStore(t *testing.T) {
 		if n == nil {
 			t.Fatal("the node left although it sent heartbeats all the time")
 		}
-		if got := n.SinceSeen(f.fleet.Now()); got > time.Second+maxPollInterval {
+		if got := n.SinceSeen(f.fleet.Now()); got > presence/2+maxPollInterval {
 			t.Errorf("thought silent for %v after the store came back", got)
 		}
 		if got := f.reported(); len(got) > 0 {

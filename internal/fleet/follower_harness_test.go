@@ -28,6 +28,8 @@ type faultyReader struct {
 	deaf    bool          // changes are lost without a word
 	hold    chan struct{} // not nil: changes wait until it is closed
 	gaps    int
+	read    int // nodes that were read with their declarations
+	overdue int // nodes that were read because they were overdue
 
 	afterReading func() // called when the list of nodes was read and is not yet handed over
 }
@@ -55,11 +57,32 @@ func (c *faultyReader) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.N
 	if err := c.fail("Nodes"); err != nil {
 		return nil, err
 	}
-	all, err := c.Store.Nodes(ctx, ids...)
+	c.mu.Lock()
+	c.read += len(ids)
+	c.mu.Unlock()
+	return c.Store.Nodes(ctx, ids...)
+}
+
+func (c *faultyReader) Digests(ctx context.Context) ([]store.NodeDigest, error) {
+	if err := c.fail("Digests"); err != nil {
+		return nil, err
+	}
+	all, err := c.Store.Digests(ctx)
 	if c.afterReading != nil {
 		c.afterReading()
 	}
 	return all, err
+}
+
+func (c *faultyReader) Overdue(ctx context.Context, after time.Duration) (store.Overdue, error) {
+	if err := c.fail("Overdue"); err != nil {
+		return store.Overdue{}, err
+	}
+	overdue, err := c.Store.Overdue(ctx, after)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overdue += len(overdue.Nodes)
+	return overdue, err
 }
 
 func (c *faultyReader) LastSeen(ctx context.Context) ([]store.LastSeen, error) {

@@ -88,6 +88,38 @@ func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 	})
 }
 
+// TestNoNodeIsSilentBecauseOfAnOutage checks that nodes are not reported before they had time for a heartbeat after the store was
+// unavailable: none could be recorded meanwhile.
+func TestNoNodeIsSilentBecauseOfAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowerHarness(t)
+		f.register("returns")
+		f.register("lost")
+		f.run()
+		time.Sleep(pollInterval)
+		synctest.Wait()
+		f.store.mu.Lock()
+		f.store.failing["Overdue"] = 40
+		f.store.mu.Unlock()
+		time.Sleep(2 * presence)
+		f.store.mu.Lock()
+		f.store.failing["Overdue"] = 0
+		f.store.mu.Unlock()
+		time.Sleep(presence - maxPollInterval)
+		synctest.Wait()
+		if got := f.reported(); len(got) > 0 {
+			t.Fatalf("reported %v before the presence time was over since the outage", got)
+		}
+		f.heartbeat("returns")
+		time.Sleep(3 * maxPollInterval)
+		synctest.Wait()
+		if diff := cmp.Diff([]core.NodeID{"lost"}, nodeIDs(f.reported())); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestSilentNodeIsReportedAgainAfterItReturned(t *testing.T) {
 	t.Parallel()
 	for name, comeBack := range map[string]func(*followerHarness){

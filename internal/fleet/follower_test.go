@@ -110,7 +110,7 @@ func TestFollowerKeepsNodesWithHeartbeats(t *testing.T) {
 			if n == nil {
 				t.Fatalf("the node left after %v although it sends heartbeats each second", time.Since(f.start))
 			}
-			if got := n.SinceSeen(f.fleet.Now()); got > time.Second+maxPollInterval {
+			if got := n.SinceSeen(f.fleet.Now()); got > presence/2+maxPollInterval {
 				t.Fatalf("thought silent for %v", got)
 			}
 		}
@@ -249,7 +249,7 @@ func TestRunReturnsWhenTheContextEnds(t *testing.T) {
 		{"between two polls", func(*followerHarness) {}, pollInterval / 2},
 		{"after a long life", func(*followerHarness) {}, 5 * time.Minute},
 		{"while the stream is broken", func(f *followerHarness) { f.store.failing["Watch"] = forEver }, time.Minute},
-		{"while last-seen times cannot be read", func(f *followerHarness) { f.store.failing["LastSeen"] = forEver }, time.Minute},
+		{"while last-seen times cannot be read", func(f *followerHarness) { f.store.failing["Overdue"] = forEver }, time.Minute},
 		{"while comparisons fail", func(f *followerHarness) { f.store.failing["Nodes"] = forEver }, time.Minute},
 		{"while a silent node's jobs cannot be moved", func(f *followerHarness) {
 			f.silent = func(core.NodeID) error { return errAway }

@@ -38,6 +38,11 @@ func packObservation(inFlight int, now Instant) uint64 {
 	return uint64(now/Instant(time.Millisecond)+1)<<inFlightBits | uint64(min(max(inFlight, 0), 1<<inFlightBits-1))
 }
 
+// observedAt returns the time of an observation.
+func observedAt(observation uint64) Instant {
+	return Instant(observation>>inFlightBits-1) * Instant(time.Millisecond)
+}
+
 // Observe records the in-flight count of a node that the ledger returned.
 func (o *occupancy) Observe(n *Node, inFlight, limit int, now Instant) {
 	n.inFlight.Store(packObservation(inFlight, now))
@@ -99,7 +104,7 @@ func (o *occupancy) Utilization(n *Node, now Instant) float64 {
 // InFlightWithin returns the last observed number of jobs of a node, if it was observed at most so long ago.
 func (o *occupancy) InFlightWithin(n *Node, now Instant, limit time.Duration) (int, bool) {
 	observation := n.inFlight.Load()
-	age := now - Instant(observation>>inFlightBits-1)*Instant(time.Millisecond)
+	age := now - observedAt(observation)
 	if observation == 0 || time.Duration(age) > limit {
 		return 0, false
 	}
@@ -112,7 +117,7 @@ func (o *occupancy) InFlight(n *Node, now Instant) (int, bool) {
 	if observation == 0 {
 		return 0, false
 	}
-	age := now - Instant(observation>>inFlightBits-1)*Instant(time.Millisecond)
+	age := now - observedAt(observation)
 	valid := validServiceTimes * float64(time.Second) * math.Float64frombits(o.meanServiceTime.Load())
 	if float64(age) > max(valid, float64(validAtLeast)) {
 		return 0, false

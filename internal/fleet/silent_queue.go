@@ -31,8 +31,9 @@ func (l *silentQueue) queuedChan() chan struct{} {
 	return l.queued
 }
 
-// update sets the nodes that are silent now and drops all others. New ones are queued if silence counts.
-func (l *silentQueue) update(silent []core.NodeID, silenceCounts bool) {
+// update sets the nodes that are silent now and drops all others. New ones are queued if silence counts; otherwise they wait for a later
+// update, which it reports.
+func (l *silentQueue) update(silent []core.NodeID, silenceCounts bool) (waiting bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	reported := make(map[core.NodeID]bool, len(silent))
@@ -43,6 +44,8 @@ func (l *silentQueue) update(silent []core.NodeID, silenceCounts bool) {
 		case silenceCounts:
 			reported[id] = true
 			l.queue = append(l.queue, id)
+		default:
+			waiting = true
 		}
 	}
 	l.reported = reported
@@ -52,6 +55,7 @@ func (l *silentQueue) update(silent []core.NodeID, silenceCounts bool) {
 		default:
 		}
 	}
+	return waiting
 }
 
 // next removes a batch from the queue. It waits until there is one, and returns none when the context ends.
@@ -90,6 +94,7 @@ func (f *Follower) reportSilent(ctx context.Context) {
 		}
 		for id, err := range f.OnSilent(ctx, batch) {
 			f.silent.reportAgain(id)
+			f.pollSoon()
 			if !errors.Is(err, ErrHandledElsewhere) && ctx.Err() == nil {
 				f.Log.Warn("could not handle the jobs of a silent node; retrying", "node_id", id, "error", err)
 			}

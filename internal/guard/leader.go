@@ -20,8 +20,8 @@ type Leader struct {
 }
 
 const (
-	leaderTTL    = 6 * time.Second // after its death another instance leads within leaderTTL + leaderPeriod
-	leaderPeriod = 2 * time.Second // between two tries to become the leader
+	leaderTTL    = 7500 * time.Millisecond // after its death another instance leads within leaderTTL + leaderPeriod
+	leaderPeriod = 2 * time.Second         // between two tries to become the leader
 )
 
 // Run tries to lead until the context ends. While it leads, lead runs with the fence; its context ends when this instance may not be the

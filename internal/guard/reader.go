@@ -51,7 +51,11 @@ type answer struct {
 }
 
 const (
-	readInterval = time.Second
+	// readInterval is the least time between two reads of the snapshot, and maxReadInterval the longest: a store that cannot be read is
+	// noticed by reads alone. publishDelay is how much later than expected a snapshot may be published.
+	readInterval    = time.Second
+	maxReadInterval = 3 * time.Second
+	publishDelay    = 300 * time.Millisecond
 	// generateInterval is the least time between two snapshots that are computed because there was none.
 	generateInterval = 30 * time.Second
 	// notReadyRetry is when a request that found no snapshot may find one.
@@ -129,9 +133,19 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-wanted:
 			generated = time.Now()
 			generating.Go(func() { r.generate(ctx) })
-		case <-time.After(backoff.Jitter(readInterval, 0.1)):
+		case <-time.After(backoff.Jitter(r.untilNextRead(), 0.1)):
 		}
 	}
+}
+
+// untilNextRead returns when the snapshot is read again: when the next one is expected.
+func (r *Reader) untilNextRead() time.Duration {
+	a := r.current.Load()
+	if a == nil || !r.reachable.Load() {
+		return readInterval
+	}
+	expected := r.generator.Interval + publishDelay - a.age - time.Since(a.read)
+	return min(max(expected, readInterval), maxReadInterval)
 }
 
 // read reads the snapshot from the store, if it is another one. When there is none, or the store does not answer, the last one stays.

@@ -25,15 +25,6 @@ func (r *Registry) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, 
 	return status, nil
 }
 
-// All returns every node.
-func (r *Registry) All(ctx context.Context) ([]store.NodeStatus, error) {
-	all, err := r.store.Nodes(ctx)
-	if err != nil {
-		return nil, r.storeError(ctx, "nodes", err)
-	}
-	return all, nil
-}
-
 // SetAsideFor returns for how much longer this instance gives a node no jobs because it did not acknowledge deliveries.
 func (r *Registry) SetAsideFor(id core.NodeID) time.Duration {
 	n := r.fleet.Node(id)

@@ -168,10 +168,6 @@ func TestStoreErrorsAreRetryable(t *testing.T) {
 			return err
 		})
 		h.wantStoreDown("nodes", func() error {
-			_, err := h.registry.All(ctx)
-			return err
-		})
-		h.wantStoreDown("nodes", func() error {
 			_, _, err := h.registry.ListNodes(ctx, nodes.Filter{}, "", 10)
 			return err
 		})

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// pollInterval is how often the version of the list is read. With the time of a read and of closing connections it must stay well
-	// below the second within which a revocation takes effect on every instance.
-	pollInterval = 250 * time.Millisecond
+	// pollInterval is how often the version of the list is read, in case ReadSoon was not called for a change. With the time of a read and
+	// of closing connections it must stay below the second within which a revocation takes effect on every instance.
+	pollInterval = 900 * time.Millisecond
 	// partialAbove is the number of entries above which a change is read alone at first: a tenant may end many sessions.
 	partialAbove = 1000
 	// completeInterval is after what time the whole of such a list is read, to find what the store has lost.
@@ -40,6 +40,7 @@ type Follower struct {
 	latest   atomic.Int64 // the time of the latest entry of the list in microseconds; 0: it is empty
 	ready    atomic.Bool
 	onChange []func()
+	soon     chan struct{} // holds one element if the store's list is to be read at once
 
 	mu         sync.Mutex // serialises changes of the list, and guards the fields below
 	version    string     // of the list that was read last
@@ -53,7 +54,7 @@ var _ auth.Revocations = (*Follower)(nil)
 
 // NewFollower makes a follower with an empty list. Read or Run reads it.
 func NewFollower(st store.Revocations, log *slog.Logger) *Follower {
-	f := &Follower{store: st, log: log}
+	f := &Follower{store: st, log: log, soon: make(chan struct{}, 1)}
 	f.list.Store(&list{})
 	return f
 }
@@ -194,9 +195,20 @@ func (f *Follower) Run(ctx context.Context) {
 				f.log.Info("the revocations are read again")
 			}
 		}
-		if !backoff.SleepJitter(ctx, pollInterval, 0.1) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-f.soon:
+		case <-time.After(backoff.Jitter(pollInterval, 0.1)):
 		}
+	}
+}
+
+// ReadSoon makes Run read the store's list at once. It does not block.
+func (f *Follower) ReadSoon() {
+	select {
+	case f.soon <- struct{}{}:
+	default:
 	}
 }
 

@@ -37,6 +37,14 @@ func pickPolicy(c *config.Scheduler) pick.Policy {
 	}
 }
 
+// overdueAfter returns when a node is overdue: a second before selections treat it differently, because its heartbeats are read by polls,
+// and after a quarter of that time at least.
+func overdueAfter(c *config.Scheduler) time.Duration {
+	policy := pickPolicy(c)
+	differs := min(policy.LateAfter, policy.StaleAfter, c.Nodes.PresenceTTLMS.Duration())
+	return max(differs-time.Second, differs/4)
+}
+
 func dispatchConfig(c *config.Scheduler, instance core.InstanceID) dispatch.Config {
 	cfg := dispatch.Config{
 		Instance: instance, DecideWithin: c.Dispatch.DecideWithinMS.Duration(),

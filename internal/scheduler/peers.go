@@ -8,6 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -60,6 +61,14 @@ func (s *Scheduler) ownerOf(id core.NodeID) core.InstanceID {
 	return ""
 }
 
+// newFollower makes the follower that keeps the fleet in step with the store.
+func (s *Scheduler) newFollower() *fleet.Follower {
+	return &fleet.Follower{
+		Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: s.log, OverdueAfter: overdueAfter(&s.cfg.Scheduler),
+		OnSilent: s.Nodes.MoveJobsOfSilent, OnRevoked: s.revocations.ReadSoon,
+	}
+}
+
 // takeOver takes over from a dead instance: its jobs at once, and the jobs of its nodes when these had time to reconnect.
 func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
 	if err := s.Jobs.TakeOverJobs(ctx, dead); err != nil {
@@ -79,16 +88,15 @@ func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
 	if peers, err := s.Bus.Peers(ctx); err != nil || slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == dead && p.Present }) {
 		return // the instance is back and handles its nodes itself; or their silence will show
 	}
-	all, err := s.Nodes.All(ctx)
-	if err != nil {
-		return // their silence will show
-	}
-	parallel.ForEach(takeoverWorkers, all, func(n store.NodeStatus) {
-		if n.Node.Owner != dead || n.Node.Health == core.HealthOffline {
-			return
+	var left []*core.Node
+	for n := range s.Fleet.All() { // the silence of a node that is missing there will show
+		if declared := n.Declared(); declared.Owner == dead && declared.Health != core.HealthOffline {
+			left = append(left, declared)
 		}
-		if err := s.Nodes.MarkLost(ctx, n.Node.ID, n.Node.Epoch); err != nil {
-			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.Node.ID, "error", err)
+	}
+	parallel.ForEach(takeoverWorkers, left, func(n *core.Node) {
+		if err := s.Nodes.MarkLost(ctx, n.ID, n.Epoch); err != nil {
+			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.ID, "error", err)
 		}
 	})
 }

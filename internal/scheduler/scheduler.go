@@ -155,7 +155,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	nodesCfg := nodesConfig(c, instance)
 	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable, cfg.Auth.NodeSecretRequired(), s.revocations
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
-	s.follower = &fleet.Follower{Fleet: s.Fleet, Nodes: s.Store, Marks: s.Store, Log: log, OnSilent: s.Nodes.MoveJobsOfSilent}
+	s.follower = s.newFollower()
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
 
 	handlers := s.nodeConns.Handlers(s.Jobs)

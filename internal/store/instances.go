@@ -15,6 +15,11 @@ type Instances interface {
 	Withdraw(ctx context.Context, id core.InstanceID) error
 	// Instances lists the instances that are present, and the absent ones whose names RemoveInbox has not removed yet.
 	Instances(ctx context.Context) ([]Instance, error)
+	// Presences is Instances without what it says of inboxes and dead letters, and costs less.
+	Presences(ctx context.Context) ([]Instance, error)
+	// MaybeAbsent returns the listed instances that have withdrawn, or that announced themselves at least ttl ago: the absent ones if they
+	// announce themselves with that TTL, and perhaps others. It costs the same however many there are.
+	MaybeAbsent(ctx context.Context, ttl time.Duration) ([]core.InstanceID, error)
 }
 
 // AnnounceParams describes the presence of an instance.

@@ -38,11 +38,15 @@ func KeepLock(ctx context.Context, locks Locks, p LockParams, fence int64, reque
 	renewing.Go(func() {
 		defer cancel()
 		until := requested.Add(p.TTL)
-		for backoff.Sleep(holding, min(backoff.Jitter(p.TTL/3, 0.1), time.Until(until))) {
+		wait := p.TTL / 2
+		for backoff.Sleep(holding, min(backoff.Jitter(wait, 0.1), time.Until(until))) {
 			requested := time.Now()
 			call, done := context.WithDeadline(holding, until)
 			got, err := locks.Lock(call, p)
 			done()
+			if wait = p.TTL / 2; err != nil {
+				wait = p.TTL / 6 // so that one failure does not cost the lock
+			}
 			switch {
 			case err == nil && (!got.Held || got.Fence != fence):
 				return

@@ -49,8 +49,14 @@ type NodeReader interface {
 	// LastSeen returns how long ago each registered node last sent a heartbeat or registered. It may lag behind Node by a fraction
 	// of a second.
 	LastSeen(ctx context.Context) ([]LastSeen, error)
+	// Overdue returns the nodes that LastSeen would return with an age of at least after, and what is true of all the others. It costs
+	// little while few nodes are overdue, however many there are.
+	Overdue(ctx context.Context, after time.Duration) (Overdue, error)
+	// Digests returns a digest of every registered node, silent ones included: a node whose epoch and version the caller knows need not
+	// be read. It lags behind Node by at most one heartbeat of the node; a node of which only the time is known has the epoch 0.
+	Digests(ctx context.Context) ([]NodeDigest, error)
 	// Watch calls fn with every change until the context ends, and then returns an error. Changes of one node come in their order, and
-	// several that follow closely may come as one. Watch calls ready once no change that is made after that call can be missed.
+	// several that follow closely may come as one. That a silent node sends heartbeats again is a change too. Watch calls ready once no change that is made after that call can be missed.
 	Watch(ctx context.Context, ready func(), fn func(Change)) error
 }
 
@@ -225,12 +231,31 @@ type LastSeen struct {
 	Age  time.Duration
 }
 
+// Overdue are the nodes that were last seen long ago.
+type Overdue struct {
+	Nodes      []LastSeen    // that are overdue
+	Registered int           // nodes, those that are not overdue included
+	Oldest     time.Duration // the highest age of the nodes that are not overdue; 0 if all are
+}
+
+// NodeDigest is what changes often about a node, and the version of the rest.
+type NodeDigest struct {
+	LastSeen
+	Epoch    core.Epoch
+	Version  core.Version
+	Load     core.Load
+	InFlight int // slots that were taken at its last heartbeat
+	Slots    int // that could be granted then
+}
+
 // Change is one change of the fleet.
 type Change struct {
 	Node    core.NodeID
 	Removed bool
 	Now     NodeStatus // when not removed
 	Mark    *Mark      // a service of the node was marked; Now is empty then
+	// Revoked says that a revocation was added, and names no node. It only makes instances fast: RevocationVersion shows every change.
+	Revoked bool
 	// Gap says that changes may have been missed: the watcher must compare the whole fleet.
 	Gap bool
 }

@@ -15,7 +15,8 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	}
 	defer n.mu.Unlock()
 	now := s.now()
-	if n.silence(now) >= s.timing.Presence {
+	wasSilent := n.silence(now) >= s.timing.Presence
+	if wasSilent {
 		n.seq = 0 // after so long it may be another process, which numbers its heartbeats from 1
 	}
 	switch {
@@ -47,6 +48,9 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	result.Strays = s.adoptStrays(n, &p.Activity, now)
 	s.updateForeign(n, &p.Activity, now)
 	result.NodeStatus = s.status(n, now)
+	if wasSilent && !p.OnBehalf {
+		s.watchers.publish(store.Change{Node: p.Node, Now: result.NodeStatus}) // they may not have it in view
+	}
 	return result, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
@@ -111,4 +112,26 @@ func (s *Store) Instances(context.Context) ([]store.Instance, error) {
 	}
 	slices.SortFunc(list, func(a, b store.Instance) int { return cmp.Compare(a.ID, b.ID) })
 	return list, nil
+}
+
+// Presences implements store.Instances.
+func (s *Store) Presences(ctx context.Context) ([]store.Instance, error) {
+	all, err := s.Instances(ctx)
+	for i := range all {
+		all[i] = store.Instance{ID: all[i].ID, Present: all[i].Present, Body: all[i].Body}
+	}
+	return all, err
+}
+
+// MaybeAbsent implements store.Instances.
+func (s *Store) MaybeAbsent(context.Context, time.Duration) ([]core.InstanceID, error) {
+	s.instances.mu.Lock()
+	defer s.instances.mu.Unlock()
+	var absent []core.InstanceID
+	for id, inst := range s.instances.byID {
+		if expired(inst.presentUntil, s.now()) {
+			absent = append(absent, id)
+		}
+	}
+	return absent, nil
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -260,6 +261,36 @@ func (s *Store) LastSeen(context.Context) ([]store.LastSeen, error) {
 		n.mu.Lock()
 		all = append(all, store.LastSeen{Node: n.current.ID, Age: n.silence(now)})
 		n.mu.Unlock()
+	})
+	return all, nil
+}
+
+// Overdue implements store.NodeReader.
+func (s *Store) Overdue(ctx context.Context, after time.Duration) (store.Overdue, error) {
+	all, err := s.LastSeen(ctx)
+	found := store.Overdue{Registered: len(all)}
+	for _, seen := range all {
+		if seen.Age >= after {
+			found.Nodes = append(found.Nodes, seen)
+		} else {
+			found.Oldest = max(found.Oldest, seen.Age)
+		}
+	}
+	return found, err
+}
+
+// Digests implements store.NodeReader.
+func (s *Store) Digests(context.Context) ([]store.NodeDigest, error) {
+	var all []store.NodeDigest
+	now := s.now()
+	s.eachNode(func(n *node) {
+		n.mu.Lock()
+		status := s.status(n, now)
+		n.mu.Unlock()
+		all = append(all, store.NodeDigest{
+			LastSeen: store.LastSeen{Node: status.Node.ID, Age: status.Age}, Epoch: status.Node.Epoch, Version: status.Node.Version,
+			Load: status.Load, InFlight: status.InFlight(), Slots: status.Slots(),
+		})
 	})
 	return all, nil
 }

@@ -57,6 +57,7 @@ func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) 
 		}
 	}
 	l.put(r, now, s.wallClock(now))
+	s.watchers.publish(store.Change{Revoked: true})
 	return r, nil
 }
 

@@ -299,6 +299,42 @@ func (s *Store) getValue(ctx context.Context, key string) ([]byte, error) {
 	return []byte(text), err
 }
 
+// getValues reads values, nil where there is none: by one command, or by one each if they may be on different servers.
+func (s *Store) getValues(ctx context.Context, keys []string) ([][]byte, error) {
+	values := make([][]byte, 0, len(keys))
+	if len(keys) > 0 && !s.client.cluster {
+		m, err := s.client.command(ctx, s.client.redis.B().Mget().Key(keys...).Build())
+		if err != nil {
+			return nil, err
+		}
+		parts, err := m.ToArray()
+		for i := range parts {
+			value, _ := parts[i].AsBytes() // none where it is nil
+			values = append(values, value)
+		}
+		return values, err
+	}
+	for from := 0; from < len(keys); from += batchSize {
+		batch := keys[from:min(from+batchSize, len(keys))]
+		cmds := make([]rueidis.Completed, len(batch))
+		for i, key := range batch {
+			cmds[i] = s.client.redis.B().Get().Key(key).Build()
+		}
+		results, err := s.client.doMulti(s.client.beginCall(ctx), cmds)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range results {
+			value, err := r.AsBytes()
+			if err := convertError(err); err != nil {
+				return nil, err
+			}
+			values = append(values, value)
+		}
+	}
+	return values, nil
+}
+
 const (
 	// maxAbandoned is how many permits may be abandoned at once. The others are for callers that try whether Redis is back; the ring
 	// has room for them.

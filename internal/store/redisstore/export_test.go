@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"context"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
@@ -58,4 +60,10 @@ func SessionNamed(name string) core.SessionRef {
 	return core.SessionRef{
 		SessionKey: core.SessionKey{Tenant: core.TenantID(name), Name: core.SessionID(name)}, Incarnation: core.SessionIncarnation(name),
 	}
+}
+
+// CheckIncarnation reads the incarnation of the store, and starts one if the store is empty.
+func (s *Store) CheckIncarnation(ctx context.Context) error {
+	_, err := s.checkIncarnation(ctx)
+	return err
 }

@@ -171,6 +171,8 @@ var nodeLostReplies = []lostReply{
 	{name: "declaration after a limit", command: "heartbeat", prepare: withLimitedNode, call: sendHeartbeat(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
 	{name: "mark", command: "mark", prepare: withNode, call: markService},
 	{name: "remove", command: "remove", prepare: after(withRunningJob, markService), call: removeNode},
+	{name: "removal of the digest", command: "HDEL", prepare: after(withRunningJob, markService), call: removeNode,
+		done: func(_, now redisState) bool { return !now.has("seen") }},
 	{name: "removal from the list", command: "ZREM", prepare: after(withRunningJob, markService), call: removeNode,
 		done: func(_, now redisState) bool { return !now.has("seen") }},
 	{
@@ -180,8 +182,7 @@ var nodeLostReplies = []lostReply{
 			return err
 		},
 		call: func(ctx context.Context, s *redisstore.Store, _ *subject) (string, error) {
-			_, err := s.LastSeen(ctx)
-			return "", err
+			return "", s.CheckIncarnation(ctx)
 		},
 	},
 }

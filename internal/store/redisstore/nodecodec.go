@@ -42,7 +42,10 @@ func encodeNode(n *core.Node) (string, error) {
 		Types: c.Types, Models: c.Models, Services: c.Services, Features: c.Features,
 		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Pool: n.Pool, Key: n.Key, Callback: n.Callback, Owner: n.Owner, Secret: n.SecretHash,
 	})
-	return string(text), err
+	if err != nil {
+		return "", err
+	}
+	return packBody(text, bodyHead{Tenant: string(n.Tenant), Secret: n.SecretHash})
 }
 
 // nodeFields is what the store decides about a node, as scripts return it.
@@ -67,7 +70,11 @@ func (f nodeFields) apply(n *core.Node) {
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
 	var b nodeBody
-	if err := json.Unmarshal([]byte(body), &b); err != nil {
+	text, err := unpackBody(body)
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("node %s cannot be read: %w", id, err)
 	}
 	health, err := core.ParseHealth(b.Health)
@@ -106,6 +113,34 @@ func decodeLoad(text string) core.Load {
 		return v
 	}
 	return core.Load{CPU: part(0), GPU: part(1), Memory: part(2)}
+}
+
+// encodeDigest encodes a digest, without the name of the node and its age: epoch@version|in flight|slots|load.
+func encodeDigest(d *store.NodeDigest) string {
+	text := strconv.AppendInt(nil, int64(d.Epoch), 10)
+	text = strconv.AppendInt(append(text, '@'), int64(d.Version), 10)
+	text = strconv.AppendInt(append(text, '|'), int64(d.InFlight), 10)
+	text = strconv.AppendInt(append(text, '|'), int64(d.Slots), 10)
+	return string(append(text, '|')) + encodeLoad(d.Load)
+}
+
+// decodeDigest decodes a digest. One that is missing or cannot be read has the epoch 0, so that the node itself is read.
+func decodeDigest(seen store.LastSeen, text string) store.NodeDigest {
+	d := store.NodeDigest{LastSeen: seen, Load: core.UnknownLoad}
+	parts := strings.SplitN(text, "|", 4)
+	if len(parts) != 4 {
+		return d
+	}
+	epoch, version, _ := strings.Cut(parts[0], "@")
+	e, err := strconv.ParseInt(epoch, 10, 64)
+	v, err2 := strconv.ParseInt(version, 10, 64)
+	if err != nil || err2 != nil {
+		return d
+	}
+	d.Epoch, d.Version, d.Load = core.Epoch(e), core.Version(v), decodeLoad(parts[3])
+	d.InFlight, _ = strconv.Atoi(parts[1])
+	d.Slots, _ = strconv.Atoi(parts[2])
+	return d
 }
 
 // decodeStatus decodes the reply of node.lua; nil when there is no such node.

@@ -44,7 +44,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 		Cancels: decodeCancels(r.texts(6)),
 	}
 	// From here on nothing may fail: the epoch has begun. Other instances find a change that is not published by comparing.
-	s.lastSeen.reportNow(ctx, n.ID)
+	s.lastSeen.reportNow(ctx, &answer.NodeStatus)
 	s.publishChange(ctx, n.ID, changeNode)
 	return answer, nil
 }
@@ -93,10 +93,10 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	result.Orphans, result.Overdue = s.decodeLeases(p.Node, r.texts(3), now), s.decodeLeases(p.Node, r.texts(4), now)
 	result.Strays, result.Cancels = s.decodeLeases(p.Node, r.texts(5), now), decodeCancels(r.texts(6))
 	if !p.OnBehalf {
-		s.lastSeen.record(p.Node)
+		s.lastSeen.record(&result.NodeStatus)
 	}
-	if result.Node == next {
-		s.publishChange(ctx, p.Node, changeNode)
+	if result.Node == next || r.list(1).int(fieldCount+2) == 1 {
+		s.publishChange(ctx, p.Node, changeNode) // it has changed, or was silent: other instances do not have it in view
 	}
 	return result, nil
 }

@@ -57,6 +57,8 @@ type Store struct {
 	lastSeen    *lastSeenReporter
 	recent      recentJobs
 
+	inboxRenewed sync.Map // of each instance that was announced here, when its inbox was renewed
+
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
 	closing    lockwait.RWMutex[lockwait.RedisClosing] // guards closed: held for reading while a release is queued
@@ -169,6 +171,20 @@ type incarnation struct {
 // isYoung reports whether jobs of an earlier incarnation may still be running, as far as the last check knows.
 func (i *incarnation) isYoung() bool {
 	return time.Since(i.base).Milliseconds()-i.began.Load() < i.maxJob.Milliseconds()
+}
+
+// confirmIncarnation is checkIncarnation for callers that need not know how old the incarnation is: one command while it is the known one.
+func (s *Store) confirmIncarnation(ctx context.Context) error {
+	m, err := s.client.command(ctx, s.client.redis.B().Hget().Key(s.keys.incarnation()).Field("id").Build())
+	if err != nil {
+		return err
+	}
+	known := s.incarnation.id.Load()
+	if id, _ := m.ToString(); known != nil && id == *known {
+		return nil
+	}
+	_, err = s.checkIncarnation(ctx)
+	return err
 }
 
 // checkIncarnation reads the incarnation of the store, starts one if the store is empty, and reports whether jobs of an earlier one

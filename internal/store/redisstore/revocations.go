@@ -25,6 +25,7 @@ func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) 
 		return store.Revocation{}, err
 	}
 	added.At, added.Until = microTime(r.list(0).text(0)), milliTime(r.list(0).text(1))
+	s.publishChange(ctx, "", changeRevoked)
 	return added, nil
 }
 

@@ -42,6 +42,8 @@ var (
 	scriptMarked          = loadScript("marked")
 	scriptRecordLastSeen  = loadScript("record_last_seen")
 	scriptLastSeen        = loadScript("last_seen")
+	scriptOverdue         = loadScript("overdue")
+	scriptDigests         = loadScript("digests")
 	scriptCreate          = loadScript("create")
 	scriptReplace         = loadScript("replace")
 	scriptAppend          = loadScript("append")
@@ -50,6 +52,7 @@ var (
 	scriptMergeRevocation = loadScript("merge_revocations")
 	scriptAnnounce        = loadScript("announce")
 	scriptInstance        = loadScript("instance")
+	scriptMaybeAbsent     = loadScript("maybe_absent")
 	scriptPost            = loadScript("post")
 	scriptPending         = loadScript("pending")
 	scriptAcknowledge     = loadScript("acknowledge")
@@ -64,7 +67,6 @@ var (
 	scriptUnlock          = loadScript("unlock")
 	scriptIncarnation     = loadScript("incarnation")
 	scriptSaveSnapshot    = loadScript("save_snapshot")
-	scriptSnapshot        = loadScript("snapshot")
 	scriptSaveHistory     = loadScript("save_history")
 	scriptSetting         = loadScript("setting")
 	scriptPublishSetting  = loadScript("publish_setting")
@@ -114,6 +116,7 @@ const (
 var luaConstants = func() map[string]string {
 	constants := map[string]string{
 		"INBOX_GROUP": "'" + inboxGroup + "'", "TAKEOVER_CONSUMER": "'" + takeoverConsumer + "'", "POSTED_FIELD": "'" + postedField + "'",
+		"BODY_HEAD": "'^" + compressedMark + `([^\n]*)\n'`, // a Lua pattern
 	}
 	numbers := map[string]int64{
 		"TICK": tickMS, "EPOCH": scoreEpochMS, "AGES": scoreAges, "CODES": scoreCodes, "STATES": leaseStates,

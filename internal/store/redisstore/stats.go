@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -23,24 +21,13 @@ func (s *Store) SaveCounts(ctx context.Context, p store.CountsParams) error {
 
 // Counts implements store.Stats.
 func (s *Store) Counts(ctx context.Context, ids ...core.InstanceID) ([][]byte, error) {
-	bodies := make([][]byte, 0, len(ids))
-	for from := 0; from < len(ids); from += batchSize {
-		batch := ids[from:min(from+batchSize, len(ids))]
-		cmds := make([]rueidis.Completed, len(batch))
-		for i, id := range batch {
-			cmds[i] = s.client.redis.B().Get().Key(s.keys.counts(id)).Build()
-		}
-		results, err := s.client.doMulti(s.client.beginCall(ctx), cmds)
-		if err != nil {
-			return nil, fmt.Errorf("counts: %w", err)
-		}
-		for _, r := range results {
-			body, err := r.AsBytes()
-			if err = convertError(err); err != nil && !rueidis.IsRedisNil(err) {
-				return nil, fmt.Errorf("counts: %w", err)
-			}
-			bodies = append(bodies, body)
-		}
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = s.keys.counts(id)
+	}
+	bodies, err := s.getValues(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("counts: %w", err)
 	}
 	return bodies, nil
 }
@@ -56,14 +43,32 @@ func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool,
 
 // LoadSnapshot implements store.Stats.
 func (s *Store) LoadSnapshot(ctx context.Context, known store.SnapshotID) (store.Snapshot, error) {
-	now, r, err := s.client.readScript(ctx, &scriptSnapshot, []string{s.keys.snapshot()},
-		strconv.FormatInt(known.Fence, 10), strconv.FormatInt(known.Published, 10))
-	if err != nil || r.isNil(0) {
-		return store.Snapshot{}, err
+	snap, err := s.readSnapshot(ctx, "fence", "published")
+	if err == nil && snap.SnapshotID != known {
+		snap, err = s.readSnapshot(ctx, "fence", "published", "body")
+	}
+	return snap, err
+}
+
+// readSnapshot reads fields of the snapshot: fence, time of publication and perhaps the body.
+func (s *Store) readSnapshot(ctx context.Context, fields ...string) (store.Snapshot, error) {
+	key := s.keys.snapshot()
+	m, err := s.client.command(ctx, s.client.redis.B().Hmget().Key(key).Field(fields...).Build())
+	if err != nil {
+		return store.Snapshot{}, fmt.Errorf("load snapshot: %w", err)
+	}
+	parts, err := m.ToArray()
+	if err != nil {
+		return store.Snapshot{}, fmt.Errorf("load snapshot: %w", err)
+	}
+	r := reply{parts: parts}
+	if r.isNil(0) {
+		return store.Snapshot{}, nil
 	}
 	snap := store.Snapshot{SnapshotID: store.SnapshotID{Fence: r.int(0), Published: r.int(1)}}
+	now := s.client.clocks.serverTime(s.client.slotOf(key))
 	snap.Age = max(0, time.Duration(now-snap.Published)*time.Millisecond)
-	if !r.isNil(2) {
+	if len(parts) > 2 {
 		snap.Body = []byte(r.text(2))
 	}
 	return snap, nil

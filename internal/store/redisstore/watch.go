@@ -19,15 +19,16 @@ const (
 	changeNode    = "node"    // its declaration, drain or connection
 	changeRemoved = "removed" // it was removed
 	changeMark    = "mark"    // a service was marked
+	changeRevoked = "revoked" // a revocation was added; it names no node
 )
 
 const (
-	maxChanges     = 8192        // that the stream keeps, about
-	changesPerRead = 256         // maximum of one read
-	readBlock      = time.Second // how long a read waits for a change
+	maxChanges     = 8192             // that the stream keeps, about
+	changesPerRead = 256              // maximum of one read
+	readBlock      = 10 * time.Second // how long a read waits for a change
 )
 
-// publishChange publishes that a node has changed. It only makes watchers fast: if it is lost, a comparison of the fleet finds the
+// publishChange publishes that a node has changed, or the list of revocations. It only makes watchers fast: if it is lost, a comparison of the fleet finds the
 // change.
 func (s *Store) publishChange(ctx context.Context, node core.NodeID, kind string, more ...string) {
 	fields := s.client.redis.B().Xadd().Key(s.keys.changes()).Maxlen().Almost().Threshold(strconv.Itoa(maxChanges)).Id("*").
@@ -108,7 +109,7 @@ func (s *Store) readChanges(ctx context.Context, after string) ([]change, string
 func (s *Store) deliverChanges(ctx context.Context, changes []change, fn func(store.Change)) error {
 	last := make(map[core.NodeID]int)
 	for i, c := range changes {
-		if c.kind != changeMark {
+		if c.kind != changeMark && c.kind != changeRevoked {
 			last[c.node] = i
 		}
 	}
@@ -116,6 +117,8 @@ func (s *Store) deliverChanges(ctx context.Context, changes []change, fn func(st
 		switch {
 		case c.kind == changeMark:
 			fn(store.Change{Node: c.node, Mark: &c.mark})
+		case c.kind == changeRevoked:
+			fn(store.Change{Revoked: true})
 		case last[c.node] != i:
 		default:
 			now, err := s.Node(ctx, c.node)

@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -12,6 +14,9 @@ import (
 // instanceBehaviours is the specification of Instances.
 var instanceBehaviours = []behaviour{
 	{"an instance is present until its TTL expires or it withdraws", testPresence},
+	{"presences are those of the listed instances", testPresences},
+	{"an absent instance is among those that may be absent, and one that renews is not", testMaybeAbsent},
+	{"an instance that lost its inbox while it was absent gets one when it announces itself again", testInboxIsCreatedAgain},
 }
 
 func testPresence(t *testing.T, h *Harness) {
@@ -25,7 +30,7 @@ func testPresence(t *testing.T, h *Harness) {
 		h.announce(t, "i-1")
 	}
 	first, _ := h.instance(t, "i-1")
-	if diff := cmp.Diff(store.Instance{ID: "i-1", Present: true, HasInbox: true, Body: []byte("I am i-1")}, first); diff != "" {
+	if diff := gocmp.Diff(store.Instance{ID: "i-1", Present: true, HasInbox: true, Body: []byte("I am i-1")}, first); diff != "" {
 		t.Errorf("the instance that renews (-want +got):\n%s", diff)
 	}
 	if second, _ := h.instance(t, "i-2"); second.Present || second.Body != nil {
@@ -36,6 +41,85 @@ func testPresence(t *testing.T, h *Harness) {
 	}
 	if first, _ := h.instance(t, "i-1"); first.Present {
 		t.Error("it is present after it withdrew")
+	}
+}
+
+func testPresences(t *testing.T, h *Harness) {
+	h.announce(t, "i-1")
+	h.announce(t, "i-2")
+	if err := h.Store.Withdraw(t.Context(), "i-2"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.Store.Presences(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got, func(a, b store.Instance) int { return cmp.Compare(a.ID, b.ID) })
+	want := []store.Instance{{ID: "i-1", Present: true, Body: []byte("I am i-1")}, {ID: "i-2"}}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("presences (-want +got):\n%s", diff)
+	}
+}
+
+// maybeAbsent returns the instances that may be absent, in order.
+func maybeAbsent(t *testing.T, h *Harness) []core.InstanceID {
+	t.Helper()
+	ids, err := h.Store.MaybeAbsent(t.Context(), h.Timing.Presence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func testMaybeAbsent(t *testing.T, h *Harness) {
+	for _, id := range []core.InstanceID{"i-1", "i-2", "i-3"} {
+		h.announce(t, id)
+	}
+	if got := maybeAbsent(t, h); len(got) != 0 {
+		t.Errorf("%v may be absent, want none", got)
+	}
+	if err := h.Store.Withdraw(t.Context(), "i-3"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]core.InstanceID{"i-3"}, maybeAbsent(t, h)); diff != "" {
+		t.Errorf("after one withdrew (-want +got):\n%s", diff)
+	}
+	h.Wait(h.Timing.Presence * 2 / 3)
+	h.announce(t, "i-1")
+	h.Wait(h.Timing.Presence/3 + h.Slack)
+	if diff := gocmp.Diff([]core.InstanceID{"i-2", "i-3"}, maybeAbsent(t, h)); diff != "" {
+		t.Errorf("after the TTL of one that does not renew (-want +got):\n%s", diff)
+	}
+	for _, id := range []core.InstanceID{"i-2", "i-3"} {
+		if removed, err := h.Store.RemoveInbox(t.Context(), id); err != nil || !removed {
+			t.Fatalf("%v, %v", removed, err)
+		}
+	}
+	h.announce(t, "i-1") // on a slow machine its TTL may be over
+	if got := maybeAbsent(t, h); len(got) != 0 {
+		t.Errorf("%v may be absent after they were removed, want none", got)
+	}
+}
+
+func testInboxIsCreatedAgain(t *testing.T, h *Harness) {
+	h.announce(t, "i-1")
+	h.announce(t, "i-1")
+	h.Wait(h.Timing.Presence + h.Slack)
+	if removed, err := h.Store.RemoveInbox(t.Context(), "i-1"); err != nil || !removed {
+		t.Fatalf("%v, %v", removed, err)
+	}
+	h.announce(t, "i-1")
+	if got, listed := h.instance(t, "i-1"); !listed || !got.Present || !got.HasInbox {
+		t.Errorf("%+v, want a present instance with an inbox", got)
+	}
+	h.announce(t, "i-1")
+	if got := h.post(t, "i-1", "hello"); got != store.Accepted {
+		t.Errorf("post: %v", got)
+	}
+	messages, err := h.Store.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: h.Slack, Limit: 10})
+	if err != nil || len(messages) != 1 {
+		t.Errorf("%v, %v; want the message", messages, err)
 	}
 }
 

@@ -33,6 +33,8 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Connections", connectionBehaviours},
 		{"Admission", admissionBehaviours},
 		{"Watch", watchBehaviours},
+		{"Overdue", overdueBehaviours},
+		{"LargeNodes", largeNodeBehaviours},
 		{"Marks", markBehaviours},
 		{"Ledger", ledgerBehaviours},
 		{"Jobs", jobBehaviours},

@@ -16,6 +16,7 @@ var watchBehaviours = []behaviour{
 	{"every change of a node comes, in order", testWatchChanges},
 	{"every mark comes", testWatchMarks},
 	{"every removal comes", testWatchRemovals},
+	{"every revocation that is added is announced", testWatchRevocations},
 	{"a watch returns an error when its context ends", testWatchEnds},
 }
 
@@ -65,6 +66,17 @@ func testWatchRemovals(t *testing.T, h *Harness) {
 		if c.Removed && c.Node == "node-a" {
 			break
 		}
+	}
+}
+
+func testWatchRevocations(t *testing.T, h *Harness) {
+	changes := h.watch(t)
+	revoked := store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedKID, Name: "key-1"}, Now: true}
+	if _, err := h.Store.AddRevocation(t.Context(), store.AddRevocationParams{Revocation: revoked}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(store.Change{Revoked: true}, <-changes); diff != "" {
+		t.Errorf("change (-want +got):\n%s", diff)
 	}
 }
 

@@ -8,7 +8,7 @@
 --       (body to max are the new declaration; they are used if declared is 1 and the node still has the known version;
 --       on_behalf is 1 if another party reports for the node: the time it was last seen stays as it is)
 -- Returns {now, verdict, {epoch, rev, ver, drained, disconnected, admission, body or false if it is the known one, ms since it was
---       seen}, occupancy, orphans, overdue, strays, cancels}, or {now, verdict} when the verdict is not OK.
+--       seen, 1 if it was silent until now}, occupancy, orphans, overdue, strays, cancels}, or {now, verdict} when the verdict is not OK.
 local now = clock()
 if is_late(now) then return { now } end
 local presence, reserved_ttl, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -16,12 +16,13 @@ local epoch, seq, is_repeat, known_version = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local lists, counts, current = ARGV[10], ARGV[11], ARGV[12]
 local listed, listed_count = listed_jobs(21)
 
-local meta = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'body', 'disconnected',
+local meta = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'disconnected',
   'admission')
 if not meta.epoch then return { now, UNKNOWN_NODE } end
 if epoch ~= '0' and epoch ~= meta.epoch then return { now, STALE_EPOCH } end
 -- After so long a silence it may be another process, which numbers its heartbeats from 1.
-if now - tonumber(meta.seen) >= presence then meta.seq = '0' end
+local was_silent = now - tonumber(meta.seen) >= presence
+if was_silent then meta.seq = '0' end
 if seq ~= '0' and tonumber(seq) < tonumber(meta.seq) then return { now, TOO_LATE } end
 local repeated = is_repeat == '1' or seq ~= '0' and seq == meta.seq
 if tonumber(seq) > tonumber(meta.seq) then meta.seq = seq end
@@ -39,7 +40,7 @@ if ARGV[13] == '1' and unchanged then
     fields[#fields + 1] = field
   end
 elseif not unchanged then
-  body = meta.body
+  body = redis.call('HGET', KEYS[1], 'body') -- only then: it may be large
 end
 
 local tick = tick_of(now)
@@ -140,6 +141,7 @@ for _, field in ipairs({ 'foreign', meta.foreign, 'capacity', capacity_of(meta.m
 end
 redis.call('HSET', KEYS[1], unpack(fields))
 return {
-  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, meta.disconnected or '0', meta.admission or '', body, now - seen },
+  now, OK, { meta.epoch, meta.rev, meta.ver, meta.drained, meta.disconnected or '0', meta.admission or '', body, now - seen,
+    was_silent and seen == now and 1 or 0 },
   occupancy(now, tick, meta, KEYS[2], presence), orphans, overdue, strays, cancels,
 }

@@ -4,15 +4,11 @@
 -- Returns {now, 1 if the holder has it, else 0, fence}.
 local now = clock()
 if is_late(now) then return { now } end
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[2] then return { now, 0, tonumber(redis.call('GET', KEYS[2]) or 0) } end
-local fence
-if holder then
-  fence = tonumber(redis.call('GET', KEYS[2]) or 0)
-else
-  -- The clock keeps the fence growing after the counter itself has expired.
-  fence = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) + 1, now)
-end
+local current = redis.call('MGET', KEYS[1], KEYS[2])
+local holder, fence = current[1], tonumber(current[2] or 0)
+if holder and holder ~= ARGV[2] then return { now, 0, fence } end
+-- The clock keeps the fence growing after the counter itself has expired.
+if not holder then fence = math.max(fence + 1, now) end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', ARGV[4])
 return { now, 1, fence }

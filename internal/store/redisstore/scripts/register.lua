@@ -13,7 +13,7 @@ local listed, listed_count = listed_jobs(18)
 local old = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body', 'admission')
 local foreign_jobs, is_other = {}, false
 if old.epoch then
-  local declared = cjson.decode(old.body)
+  local declared = cjson.decode(string.match(old.body, BODY_HEAD) or old.body)
   is_other = (declared.tenant or '') ~= ARGV[17] or ARGV[15] == '1' and declared.secret ~= ARGV[16]
   if is_other and old.offline ~= '1' and now - tonumber(old.seen) < presence then return { now, -1 } end
   if is_other then -- the jobs of the node that had the name are not its jobs

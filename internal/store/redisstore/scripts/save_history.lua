@@ -5,7 +5,6 @@
 local now = clock()
 if is_late(now) then return { now } end
 if is_fenced(KEYS[1], ARGV[2]) then return { now, 0 } end
-redis.call('HSET', KEYS[1], 'fence', ARGV[2])
-for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+redis.call('HSET', KEYS[1], 'fence', ARGV[2], unpack(ARGV, 4))
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return { now, 1 }

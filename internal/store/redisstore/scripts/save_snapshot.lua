@@ -4,8 +4,9 @@
 -- Returns {now, 1 if it was published, else 0}.
 local now = clock()
 if is_late(now) then return { now } end
-if is_fenced(KEYS[1], ARGV[2]) then return { now, 0 } end
-if redis.call('HGET', KEYS[1], 'body') ~= ARGV[3] then redis.call('HSET', KEYS[1], 'body', ARGV[3], 'published', now) end
-redis.call('HSET', KEYS[1], 'fence', ARGV[2])
+local last = read_fields(KEYS[1], 'fence', 'body', 'published')
+if tonumber(last.fence or 0) > tonumber(ARGV[2]) then return { now, 0 } end
+local published = last.body == ARGV[3] and last.published or now
+redis.call('HSET', KEYS[1], 'body', ARGV[3], 'published', published, 'fence', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return { now, 1 }

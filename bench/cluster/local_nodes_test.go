@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/bench/inprocess"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// localNodes simulates the nodes of an instance within its process, so that what they cost in Redis is measured and nothing else.
+type localNodes struct {
+	inprocess.InlineNodes
+	scheduler *scheduler.Scheduler
+	hold      atomic.Bool
+	beats     atomic.Int64
+	running   sync.WaitGroup
+	ids       []core.NodeID
+}
+
+// Deliver implements dispatch.Transport.
+func (n *localNodes) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
+	if !n.hold.Load() {
+		return n.InlineNodes.Deliver(ctx, to, a)
+	}
+	return n.Jobs.Ack(ctx, dispatch.Report{
+		Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)},
+	})
+}
+
+// localWorkers is how many registrations and heartbeats are under way at once.
+const localWorkers = 16
+
+// execute executes the part of a command that is about the simulated nodes.
+func (n *localNodes) execute(ctx context.Context, cmd command) error {
+	n.hold.Store(cmd.Hold)
+	instance := n.scheduler.Bus.Instance()
+	for i := range cmd.Register {
+		n.ids = append(n.ids, withinID(i))
+	}
+	for i := range cmd.Connect {
+		n.ids = append(n.ids, core.NodeID(fmt.Sprintf("%s-%05d", instance, i)))
+	}
+	var mu sync.Mutex
+	var failures error
+	slots := 4
+	parallel.ForEach(localWorkers, n.ids[len(n.ids)-cmd.Connect:], func(id core.NodeID) {
+		p := nodes.Patch{Semantic: core.LangSet{"fr", "it"}, MaxJobs: &slots, Owner: &instance, Connection: 1}
+		if _, err := n.scheduler.Nodes.Register(ctx, id, p, store.Activity{}); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failures = errors.Join(failures, err)
+		}
+	})
+	if cmd.Beat {
+		n.running.Go(func() { n.sendHeartbeats(ctx) })
+	}
+	return failures
+}
+
+// sendHeartbeats lets every node send a heartbeat in each interval, spread over it, until the context ends.
+func (n *localNodes) sendHeartbeats(ctx context.Context) {
+	interval := 5 * time.Second
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	permits := make(chan struct{}, localWorkers)
+	began := time.Now()
+	for i := 0; backoff.Sleep(ctx, time.Until(began.Add(time.Duration(i)*interval/time.Duration(len(n.ids))))); i++ {
+		id, load := n.ids[i%len(n.ids)], core.Load{CPU: float64(i%100) / 100, GPU: 0.5, Memory: 0.4}
+		permits <- struct{}{}
+		sending.Go(func() {
+			defer func() { <-permits }()
+			if _, err := n.scheduler.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: id, Patch: nodes.Patch{Health: core.HealthReady, Load: &load}}); err == nil {
+				n.beats.Add(1)
+			}
+		})
+	}
+}
