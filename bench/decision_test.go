@@ -98,7 +98,7 @@ func newDecisionBench(b *testing.B, nodes int) *decisionBench {
 		d.view.Update(r.NodeStatus)
 	}
 	d.picker = pick.New(d.view, decisionPolicy, nil)
-	if got := d.view.Index(core.Direction{Src: "en", Tgt: "zh"}, false).Len(); got != nodes {
+	if got := d.view.Route(core.Direction{Src: "en", Tgt: "zh"}, false).Stops[0].Index.Len(); got != nodes {
 		b.Fatalf("the index has %d members, want %d", got, nodes)
 	}
 	runtime.GC() // the garbage of the set-up is not part of a decision

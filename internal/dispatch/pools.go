@@ -90,7 +90,7 @@ const maxGapNodes = 1000
 func (c *poolCounter) gap(q *pick.Query, pool core.PoolID) core.Reason {
 	reasons := make(map[core.Reason]int)
 	asked := 0
-	for n := range c.fleet.InPool(pool) {
+	for n := range c.fleet.Divided().In(pool) {
 		if asked++; asked > maxGapNodes {
 			break
 		}

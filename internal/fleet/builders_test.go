@@ -115,3 +115,8 @@ func structureOf(f *Fleet) structure {
 type noHandle struct{ _ byte }
 
 func (*noHandle) Prefetch() {}
+
+// Index returns the index of a direction among the nodes that belong to no capability pool: without definitions, of all.
+func (f *Fleet) Index(d core.Direction, tts bool) *Index {
+	return f.division.Load().pools[0].index(indexKey{Direction: d, tts: tts}, &noRestriction, f.Now(), &f.mu)
+}

@@ -28,5 +28,14 @@ func (d Divided) All() iter.Seq2[core.PoolID, iter.Seq[*Node]] {
 	}
 }
 
+// In iterates over the nodes of a pool, or of none if the id is empty, in no order.
+func (d Divided) In(id core.PoolID) iter.Seq[*Node] {
+	number, known := d.division.numbers[id]
+	if !known && id != "" {
+		return func(func(*Node) bool) {}
+	}
+	return d.division.pools[number].table.all()
+}
+
 // SilentNode returns the last declaration of a silent node; nil if it is not silent.
 func (f *Fleet) SilentNode(id core.NodeID) *core.Node { return f.silent.get(id) }

@@ -1,10 +1,6 @@
 package fleet
 
-import (
-	"iter"
-
-	"github.com/lingua-scheduler/lingua/internal/core"
-)
+import "github.com/lingua-scheduler/lingua/internal/core"
 
 // division is the fleet as it is divided into capability pools. Without definitions there is one pool, with all nodes. Another definition
 // makes another division; the pools themselves change with their nodes.
@@ -104,16 +100,6 @@ func (f *Fleet) SetPools(definition *core.Pools) {
 
 // Division returns how the fleet is divided into pools; nil if it is not.
 func (f *Fleet) Division() *core.Pools { return f.division.Load().definition }
-
-// InPool iterates over the nodes of a capability pool, or of none if the id is empty, in no order.
-func (f *Fleet) InPool(id core.PoolID) iter.Seq[*Node] {
-	d := f.division.Load()
-	number, known := d.numbers[id]
-	if !known && id != "" {
-		return func(func(*Node) bool) {}
-	}
-	return d.pools[number].table.all()
-}
 
 // noteChange records that a node has changed, for a division that is being made.
 func (f *Fleet) noteChange(n *Node) {

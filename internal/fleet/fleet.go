@@ -251,12 +251,6 @@ func (f *Fleet) expire(n *Node, now Instant) {
 	}
 }
 
-// Index returns the index of a direction among the nodes that belong to no capability pool: without definitions, of all. Only the first
-// call for a direction builds it and may wait.
-func (f *Fleet) Index(d core.Direction, tts bool) *Index {
-	return f.division.Load().pools[0].index(indexKey{Direction: d, tts: tts}, &core.Restriction{}, f.Now(), &f.mu)
-}
-
 // Indexes iterates over the indexes of all pools.
 func (f *Fleet) Indexes() iter.Seq[*Index] {
 	return func(yield func(*Index) bool) {

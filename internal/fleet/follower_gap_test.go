@@ -150,7 +150,7 @@ func TestFollowerSurvivesAnUnavailableStore(t *testing.T) {
 		f.store.mu.Lock()
 		f.store.failing["Overdue"] = 8
 		f.store.mu.Unlock()
-		f.advance(12*maxPollInterval, "a")
+		f.advance(idlePollInterval+12*maxPollInterval, "a") // the first poll may be due after an idle interval
 		synctest.Wait()
 		n := f.fleet.Node("a")
 		if n == nil {

@@ -62,7 +62,7 @@ type poolFixture struct {
 // tests that count by position would differ from run to run.
 func emptyPool() *poolFixture {
 	f := fleet.New(time.Hour)
-	return &poolFixture{f, f.Index(direction, false)}
+	return &poolFixture{f, f.Route(direction, false).Stops[0].Index}
 }
 
 // poolOf returns a pool of equal nodes.
@@ -161,7 +161,7 @@ func (s *filterCase) evaluate(t *testing.T) (reason core.Reason) {
 		for _, fn := range s.events {
 			fn(f, n)
 		}
-		pool := f.Index(direction, s.tts)
+		pool := f.Route(direction, s.tts).Stops[0].Index
 		q := s.query
 		q.Requirement, q.Now = &pool.Requirement, f.Now()
 		picker := pick.New(f, s.policy, nil)

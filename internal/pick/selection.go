@@ -51,7 +51,7 @@ func (s *Selection) NextPool() (pool core.PoolID, ok bool) {
 		s.view = stop.Index.View()
 	}
 	s.swaps, s.taken, s.members = s.swaps[:0], s.taken[:0], 0
-	s.sampled, s.dense = 0, s.picker.policy.Shuffle && s.view.Len >= sparseSample*s.picker.policy.SampleK && s.view.Len*sparseIndex >= s.view.Slots
+	s.sampled, s.dense = 0, s.picker.policy.Shuffle && s.view.Len > 0 && s.view.Len >= sparseSample*s.picker.policy.SampleK && s.view.Len*sparseIndex >= s.view.Slots
 	if s.dense {
 		s.batch = min((2*s.view.Slots+s.view.Len-1)/s.view.Len, fleet.MaxAny)
 	}

@@ -24,13 +24,13 @@ func (s *Scheduler) newFleet(ctx context.Context) error {
 }
 
 // publishing returns the context of a publication. A reload has none: a signal causes it, or a caller that may leave.
-func (s *Scheduler) publishing() (context.Context, context.CancelFunc) {
+func publishing() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), publishTimeout) //nolint:forbidigo // the root context of a reload
 }
 
 // preparePools is the section of a reload that publishes the pools.
 func (s *Scheduler) preparePools(next *config.Config) (reload.Change, error) {
-	ctx, cancel := s.publishing()
+	ctx, cancel := publishing()
 	defer cancel()
 	division := next.Scheduler.Phase3.Division()
 	changes, err := s.pools.Changes(ctx, division)
@@ -43,7 +43,7 @@ func (s *Scheduler) preparePools(next *config.Config) (reload.Change, error) {
 	return reload.Change{
 		Changed: []string{fmt.Sprintf("scheduler.phase3: %d pools, published to all instances", len(division.IDs()))},
 		Apply: func() {
-			ctx, cancel := s.publishing()
+			ctx, cancel := publishing()
 			defer cancel()
 			s.pools.Publish(ctx, division)
 		},

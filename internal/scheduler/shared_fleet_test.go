@@ -34,7 +34,7 @@ func TestTwoInstancesShareAFleet(t *testing.T) {
 func nodeIsSeenByBoth(t *testing.T) {
 	const registrations = 100
 	instances := startCluster(t, redistest.Start(t).URL(), config.Default(), nil)
-	pool := instances[1].Fleet.Index(core.Direction{Src: "en", Tgt: "zh"}, false)
+	pool := instances[1].Fleet.Route(core.Direction{Src: "en", Tgt: "zh"}, false).Stops[0].Index
 	var times []time.Duration
 	for i := range registrations {
 		id := core.NodeID(fmt.Sprintf("n%d", i))
