@@ -169,6 +169,10 @@ bench-peers: redis ## the lifecycle of a job over Redis compared with task queue
 bench-cluster: redis ## the cost of a hop between instances, of each operation in Redis, and the distribution of keys
 	$(GO) test -run '^$$' -bench . -skip Traffic -benchtime 1x -timeout 15m ./bench/cluster
 
+.PHONY: bench-fleet
+bench-fleet: ## a fleet of 100,000 nodes, 200 directions and 50 pools: registrations, memory, first use, decisions (1 minute); keep the machine idle
+	$(GO) test -run '^$$' -bench 'LargeFleet' -benchtime 1x -timeout 10m ./bench
+
 .PHONY: bench-traffic
 bench-traffic: redis ## commands and bytes between three instances and Redis with 20,000 nodes, and the takeover of an instance (7 minutes); keep the machine idle
 	$(GO) test -run '^$$' -bench 'Traffic$$' -benchtime 1x -timeout 20m ./bench/cluster

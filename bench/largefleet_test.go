@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,16 +149,18 @@ func reportFirstUse(b *testing.B, s *scheduler.Scheduler, langs []core.Lang) {
 	b.ReportMetric(float64(stats.Percentile(first, 1).Microseconds()), "µs-first-use-max")
 }
 
-// reportDecisions compares decisions in this fleet with those in a small one without pools, in turns.
+// reportDecisions compares decisions in this fleet with those in a small one without pools, in turns: once with jobs of all directions in equal
+// parts, and once as they are used, where the n-th direction has 1/n of the jobs of the first.
 func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Direction, langs []core.Lang) {
 	b.Helper()
 	small, stop := inprocess.Start(b, 0, 0, true)
 	defer stop()
 	registerMany(b, small, rand.New(rand.NewPCG(3, 4)), langs, 0, smallFleet)
 	few, many := newMemoryBaseline(smallFleet), newMemoryBaseline(largeFleet)
-	deciders := []*decisionBench{decisionsOf(small, directions), decisionsOf(s, directions)}
+	used := asUsed(directions)
+	deciders := []*decisionBench{decisionsOf(small, used), decisionsOf(s, used), decisionsOf(small, directions), decisionsOf(s, directions)}
 	for _, d := range deciders {
-		for range directions {
+		for range d.directions {
 			d.decide(b)
 		}
 	}
@@ -175,10 +178,29 @@ func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Dir
 			costs[i] = append(costs[i], float64(time.Since(began).Nanoseconds())/each)
 		}
 	}
-	b.ReportMetric(stats.Median(costs[0]), "ns-small")
-	b.ReportMetric(stats.Median(costs[1]), "ns-large")
-	b.ReportMetric(stats.Median(costs[1])/stats.Median(costs[0]), "growth")
+	for i, name := range []string{"", "-equal-parts"} {
+		fewer, more := stats.Median(costs[2*i]), stats.Median(costs[2*i+1])
+		b.ReportMetric(fewer, "ns-small"+name)
+		b.ReportMetric(more, "ns-large"+name)
+		b.ReportMetric(more/fewer, "growth"+name)
+	}
 	b.ReportMetric(stats.Median(waits), "ns-memory")
+}
+
+// asUsed returns a random sequence in which the n-th direction has 1/n of the places of the first.
+func asUsed(directions []core.Direction) []core.Direction {
+	ends, sum := make([]float64, len(directions)), 0.0
+	for i := range directions {
+		sum += 1 / float64(i+1)
+		ends[i] = sum
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	sequence := make([]core.Direction, 10_000)
+	for i := range sequence {
+		at, _ := slices.BinarySearch(ends, rng.Float64()*sum)
+		sequence[i] = directions[at]
+	}
+	return sequence
 }
 
 func decisionsOf(s *scheduler.Scheduler, directions []core.Direction) *decisionBench {
