@@ -214,7 +214,7 @@ var boardLostReplies = []lostReply{
 		saved, err := s.SaveSnapshot(ctx, store.SnapshotParams{Fence: 1, Body: []byte("body"), TTL: time.Minute})
 		return fmt.Sprint(saved), err
 	}},
-	{name: "history", command: "save_history", prepare: withNothing, renews: []string{"history.extended"}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	{name: "history", command: "save_history", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		saved, err := s.SaveHistory(ctx, store.HistoryParams{Fence: 1, Parts: map[string][]byte{x.name: []byte("body")}, TTL: time.Minute})
 		return fmt.Sprint(saved), err
 	}},
