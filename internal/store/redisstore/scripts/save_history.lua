@@ -1,10 +1,13 @@
--- Replaces parts of the history, unless it was written with a higher fence.
+-- Replaces parts of the history, unless it was written with a higher fence. The time for which it is kept begins again when a hundredth of it
+-- is over, not at every write.
 -- KEYS  history
 -- ARGV  not_after, fence, ttl in ms; then for each part: field, body
 -- Returns {now, 1 if they were replaced, else 0}.
 local now = clock()
 if is_late(now) then return { now } end
-if is_fenced(KEYS[1], ARGV[2]) then return { now, 0 } end
-redis.call('HSET', KEYS[1], 'fence', ARGV[2], unpack(ARGV, 4))
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+local last = read_fields(KEYS[1], 'fence', 'extended')
+if tonumber(last.fence or 0) > tonumber(ARGV[2]) then return { now, 0 } end
+local extends = math.abs(now - tonumber(last.extended or 0)) >= tonumber(ARGV[3]) * 0.01
+redis.call('HSET', KEYS[1], 'fence', ARGV[2], 'extended', extends and now or last.extended, unpack(ARGV, 4))
+if extends then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
 return { now, 1 }
