@@ -22,7 +22,7 @@ type faultyStore struct {
 
 	afterGet func() // called once, after a record was read
 
-	onReserved func(store.ReserveParams) // called after each slot that was granted; nil: nothing is
+	onReserve func(store.ReserveParams, store.Verdict) // called after each reservation; nil: nothing is
 
 	hangs atomic.Bool // rate limits are not answered
 }
@@ -88,8 +88,8 @@ func call[T any](f *faultyStore, operation string, do func() (T, error)) (T, err
 func (f *faultyStore) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
 	return call(f, "reserve", func() (store.Reservation, error) {
 		r, err := f.Store.Reserve(ctx, p)
-		if err == nil && r.Verdict == store.OK && f.onReserved != nil {
-			f.onReserved(p)
+		if err == nil && f.onReserve != nil {
+			f.onReserve(p, r.Verdict)
 		}
 		return r, err
 	})

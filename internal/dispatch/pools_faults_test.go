@@ -25,7 +25,7 @@ func TestRandomFaultsInPools(t *testing.T) {
 				c := &chaos{harness: h, rng: rand.New(rand.NewPCG(seed, 7))}
 				p := &poolChaos{chaos: c, specs: make(map[core.JobID]core.Spec)}
 				p.setPools(poolDivisions[0])
-				c.change, c.services, h.store.onReserved = p.bind, p.randomServices, p.check
+				c.change, c.services, h.store.onReserve = p.bind, p.randomServices, p.check
 				ctx, stop := context.WithCancel(h.t.Context())
 				var changing sync.WaitGroup
 				changing.Go(func() { p.redefine(ctx) })
@@ -127,9 +127,9 @@ func (p *poolChaos) bind(who int, s *core.Spec) {
 const decisionLimit = time.Second
 
 // check checks a slot that was granted.
-func (p *poolChaos) check(r store.ReserveParams) {
+func (p *poolChaos) check(r store.ReserveParams, v store.Verdict) {
 	status, err := p.mem.Node(context.Background(), r.Lease.Node)
-	if err != nil || status.Node.Epoch != r.Epoch || status.Node.Revision != r.Revision {
+	if v != store.OK || err != nil || status.Node.Epoch != r.Epoch || status.Node.Revision != r.Revision {
 		return // it has changed since
 	}
 	p.mu.Lock()

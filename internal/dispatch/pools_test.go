@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -339,6 +340,38 @@ func TestPreferredRegion(t *testing.T) {
 		both := func(s *core.Spec) { s.Options.Region, s.Options.PreferredRegion = "us", "eu" }
 		if p := h.dispatch(withRequestID("r3"), both); p.Node == "near" {
 			t.Error("a job is outside of the region that it requires")
+		}
+	})
+}
+
+// TestPoolsChangeDuringASelection: a selection whose indexes were closed meanwhile begins again, and does not refuse the job because it finds
+// nobody in them.
+func TestPoolsChangeDuringASelection(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("a", 1)
+		taken := store.ReserveParams{Lease: core.LeaseRef{Node: "a", Job: "other", Attempt: 1, Token: "t"}}
+		status, err := h.mem.Node(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken.Handle, taken.Epoch, taken.Revision = status.Handle, status.Node.Epoch, status.Node.Revision
+		if r, err := h.mem.Reserve(t.Context(), taken); err != nil || r.Verdict != store.OK {
+			t.Fatal(r.Verdict, err)
+		}
+		changed := false
+		h.store.onReserve = func(_ store.ReserveParams, v store.Verdict) {
+			if v != store.Full || changed {
+				return
+			}
+			changed = true
+			h.fleet.SetPools(&core.Pools{Buckets: 2})
+			if err := h.mem.Release(context.Background(), store.ReleaseParams{Lease: taken.Lease, Handle: taken.Handle}); err != nil {
+				t.Error(err)
+			}
+		}
+		if p := h.dispatch(); p.Node != "a" || !changed {
+			t.Errorf("the job is on %s; the pools were changed: %t", p.Node, changed)
 		}
 	})
 }

@@ -83,9 +83,17 @@ const probeChunk = 64
 
 // selectNode reserves a slot on a node that can do the job: the preferred node, one of a random sample, or, before a
 // refusal, any capable node.
-func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservation, refusal *wire.Error) {
+func (s *selector) selectNode(ctx context.Context, r *slotRequest) (res reservation, refusal *wire.Error) {
 	step := r.steps.Begin(tracing.SpanSelect)
 	defer func() { step.End(codeOf(refusal)) }()
+	for closed := true; closed; { // other pools were published meanwhile, or the indexes were not used for long
+		res, closed, refusal = s.selectOnce(ctx, r)
+	}
+	return res, refusal
+}
+
+// selectOnce is selectNode with the indexes as they are. It reports whether they were closed before it had found a slot.
+func (s *selector) selectOnce(ctx context.Context, r *slotRequest) (_ reservation, closed bool, refusal *wire.Error) {
 	partial := s.fleet.Partial() // before the members are read: it says whether they are all
 	o := &r.spec.Options
 	route := s.fleet.Route(r.spec.Direction, o.RequireTTS)
@@ -101,38 +109,52 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 			s.remember(r, &res, []core.Candidate{{Node: res.lease.Node}}, nil)
 		}
 		if ok || refusal != nil {
-			return res, refusal
+			return res, false, refusal
 		}
 	}
 	s.metrics.CountPoolQuery(route.IsEmpty())
-	restriction := core.RestrictionOf(o)
-	if o.PreferredRegion != "" && (o.Region == "" || o.Region == o.PreferredRegion) {
-		near := restriction
-		near.Region = o.PreferredRegion
-		if res, ok, refusal := s.selectSampled(ctx, r, &q, s.fleet.RestrictedRoute(r.spec.Direction, o.RequireTTS, &near)); ok || refusal != nil {
-			return res, refusal
+	for _, sampled := range s.sampledRoutes(r.spec, route) {
+		switch {
+		case sampled == nil:
+			continue
+		case sampled.Division != route.Division:
+			return reservation{}, true, nil
 		}
-	}
-	sampled := route
-	if !restriction.Empty() {
-		sampled = s.fleet.RestrictedRoute(r.spec.Direction, o.RequireTTS, &restriction)
-	}
-	if res, ok, refusal := s.selectSampled(ctx, r, &q, sampled); ok || refusal != nil {
-		return res, refusal
+		if res, ok, refusal := s.selectSampled(ctx, r, &q, sampled); ok || refusal != nil {
+			return res, false, refusal
+		}
 	}
 	q.Region = o.PreferredRegion
 	if partial {
-		return reservation{}, wire.Errorf(wire.SchedulerDependencyDown,
+		return reservation{}, false, wire.Errorf(wire.SchedulerDependencyDown,
 			"this instance has just started and does not know every node yet: try again, or another").RetryIn(time.Second)
 	}
-	res, refusal := s.selectAny(ctx, r, &q, route)
+	res, closed, refusal := s.selectAny(ctx, r, &q, route)
 	switch {
+	case closed:
 	case refusal == nil:
 		s.pools.selected(&q, res.pool.ID, fallbackOf(1, q.Pools.Eligible(res.pool.ID)))
 	case !r.repeated:
 		s.pools.refused(&q, route)
 	}
-	return res, refusal
+	return res, closed, refusal
+}
+
+// sampledRoutes returns what samples are taken from, one after the other: the nodes that have what the job requires, those of its preferred
+// region first. All nodes of the direction are in route. A route may be nil.
+func (s *selector) sampledRoutes(spec *core.Spec, route *fleet.Route) (routes [2]*fleet.Route) {
+	o := &spec.Options
+	restriction := core.RestrictionOf(o)
+	if restriction.Empty() && o.PreferredRegion == "" {
+		return [2]*fleet.Route{route}
+	}
+	if o.PreferredRegion != "" && (o.Region == "" || o.Region == o.PreferredRegion) {
+		near := restriction
+		near.Region = o.PreferredRegion
+		routes[0] = s.fleet.RestrictedRoute(spec.Direction, o.RequireTTS, &near)
+	}
+	routes[1] = s.fleet.RestrictedRoute(spec.Direction, o.RequireTTS, &restriction)
+	return routes
 }
 
 // selectSampled tries random samples of the nodes of one pool after the other. It returns false without an error if it finds no slot.
@@ -234,8 +256,11 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 
 // selectAny is the exhaustive selection before a refusal. It probes the candidates in chunks and reserves one by one; what
 // the fleet believes about their occupancy only orders them.
-func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query, route *fleet.Route) (reservation, *wire.Error) {
+func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query, route *fleet.Route) (_ reservation, closed bool, _ *wire.Error) {
 	survey := s.picker.Survey(*q, route)
+	if route.Closed() { // after the survey: members may be missing from it
+		return reservation{}, true, nil
+	}
 	examples := s.beginExamples(q)
 	if survey.Capable == 0 {
 		for n := range s.fleet.Silent() {
@@ -244,7 +269,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 			}
 		}
 		if survey.Rejections[core.ReasonStale] == 0 {
-			return reservation{}, s.refuse(r, wire.NoCapableNode, survey.Rejections)
+			return reservation{}, false, s.refuse(r, wire.NoCapableNode, survey.Rejections)
 		}
 	}
 	// Soft reasons are dropped from here on; each of their nodes is counted by its result below.
@@ -259,7 +284,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 		}
 		batch, err := s.prober.read(ctx, ids[:len(chunk)])
 		if err != nil {
-			return reservation{}, store.Unavailable()
+			return reservation{}, false, store.Unavailable()
 		}
 		for _, m := range chunk {
 			occupancy := batch.occupancyOf(m.ID())
@@ -271,12 +296,12 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 					batch.unclaimSlot(m.ID())
 				}
 				if err != nil {
-					return reservation{}, store.Unavailable()
+					return reservation{}, false, store.Unavailable()
 				}
 				if verdict == store.OK {
 					res.pool = poolOf(q, res.member.Declared())
 					s.remember(r, &res, append(decision.probed, core.Candidate{Node: m.ID()}), decision.others)
-					return res, nil
+					return res, false, nil
 				}
 				reason = reasonOf(verdict)
 			}
@@ -285,7 +310,7 @@ func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query,
 			examples.add(reason, m.ID())
 		}
 	}
-	return reservation{}, s.refuse(r, wire.AllCandidatesFullOrFailed, survey.Rejections)
+	return reservation{}, false, s.refuse(r, wire.AllCandidatesFullOrFailed, survey.Rejections)
 }
 
 // remember remembers how a node was chosen.

@@ -92,6 +92,20 @@ func (b *bitmap) fill(i int, w *words) {
 	b.total.Add(int64(count))
 }
 
+// clear clears all bits. Only the writer calls it.
+func (b *bitmap) clear() {
+	for _, c := range b.load() {
+		if c == nil {
+			continue
+		}
+		for k := range c.words {
+			c.words[k].Store(0)
+		}
+		c.count.Store(0)
+	}
+	b.total.Store(0)
+}
+
 // has reports whether a bit is set.
 func (b *bitmap) has(slot uint32) bool { return hasBit(b.load(), slot) }
 

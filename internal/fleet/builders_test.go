@@ -96,17 +96,17 @@ func revisions(x *Index) map[core.NodeID]core.Revision {
 // rebuilt in between.
 type structure struct {
 	shards  [shardCount]*map[core.NodeID]*Node
-	indexes *map[indexKey]*Index
+	entries *map[indexKey]*entry
 	members map[indexKey]map[core.NodeID]core.Revision
 }
 
 func structureOf(f *Fleet) structure {
-	s := structure{indexes: f.division.Load().pools[0].indexes.Load(), members: make(map[indexKey]map[core.NodeID]core.Revision)}
+	s := structure{entries: f.division.Load().entries.Load(), members: make(map[indexKey]map[core.NodeID]core.Revision)}
 	for i := range f.nodes.shards {
 		s.shards[i] = f.nodes.shards[i].Load()
 	}
-	for key, x := range *s.indexes {
-		s.members[key] = revisions(x)
+	for key, e := range *s.entries {
+		s.members[key] = revisions(e.indexes[0])
 	}
 	return s
 }
@@ -118,5 +118,5 @@ func (*noHandle) Prefetch() {}
 
 // Index returns the index of a direction among the nodes that belong to no capability pool: without definitions, of all.
 func (f *Fleet) Index(d core.Direction, tts bool) *Index {
-	return f.division.Load().pools[0].index(indexKey{Direction: d, tts: tts}, &noRestriction, f.Now(), &f.mu)
+	return f.division.Load().entry(indexKey{Direction: d, tts: tts}, &noRestriction, f.Now(), &f.mu).indexes[0]
 }

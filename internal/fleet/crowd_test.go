@@ -109,14 +109,14 @@ func TestIndexesAreBuiltWithoutBlockingWriters(t *testing.T) {
 		func() { f.Mark(store.Mark{Node: "n9", Service: "asr", Epoch: 1, For: time.Minute}) },
 		func() { f.Update(status(nextEpoch(declared("n10")))) },
 	}
-	f.division.Load().pools[0].onScan = func() {
+	f.division.Load().onScan = func() {
 		for _, change := range changes {
 			change() // which would wait for ever if the writers had to
 		}
 		changes = nil
 	}
 	got := revisions(f.Index(direction("en", "de"), false))
-	f.division.Load().pools[0].onScan = nil
+	f.division.Load().onScan = nil
 	want := make(map[core.NodeID]core.Revision)
 	for n := range f.All() {
 		if n.ID() != "n8" {

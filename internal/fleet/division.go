@@ -1,6 +1,11 @@
 package fleet
 
-import "github.com/lingua-scheduler/lingua/internal/core"
+import (
+	"sync/atomic"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
+)
 
 // division is the fleet as it is divided into capability pools. Without definitions there is one pool, with all nodes. Another definition
 // makes another division; the pools themselves change with their nodes.
@@ -8,15 +13,22 @@ type division struct {
 	definition *core.Pools            // nil: none
 	pools      []*Pool                // the first has the nodes that belong to no capability pool
 	numbers    map[core.PoolID]uint16 // positions in pools
+
+	entries atomic.Pointer[map[indexKey]*entry]
+	buildMu lockwait.Mutex[lockwait.FleetBuilding] // held while the indexes of a direction are built; taken before the lock of the fleet
+	closed  bool                                   // another one has replaced it; guarded by the lock of the fleet
+	onScan  func()                                 // called for each chunk that is evaluated for a new index; for tests
 }
 
 func newDivision(definition *core.Pools) *division {
-	d := &division{pools: []*Pool{newPool("")}, numbers: make(map[core.PoolID]uint16)}
+	d := &division{numbers: make(map[core.PoolID]uint16)}
+	d.entries.Store(&map[indexKey]*entry{})
+	d.pools = append(d.pools, newPool("", d))
 	if definition.Enabled() {
 		d.definition = definition
 		for _, id := range definition.IDs() {
 			d.numbers[id] = uint16(len(d.pools))
-			d.pools = append(d.pools, newPool(id))
+			d.pools = append(d.pools, newPool(id, d))
 		}
 	}
 	return d
@@ -69,7 +81,7 @@ func (d *division) redeclare(n *Node, declared *core.Node) {
 func (n *Node) place() place { return place{n.pool, n.slot, n.Declared()} }
 
 // SetPools divides the fleet by another definition; nil: it is not divided. Writers do not wait while the nodes are assigned: those that
-// change meanwhile are assigned once more. Selections that have begun use the division before.
+// change meanwhile are assigned once more. The indexes of the division before are empty then, and selections that have begun begin again.
 func (f *Fleet) SetPools(definition *core.Pools) {
 	f.divideMu.Lock()
 	defer f.divideMu.Unlock()
@@ -95,7 +107,7 @@ func (f *Fleet) SetPools(definition *core.Pools) {
 	for n, p := range places {
 		n.pool, n.slot = p.pool, p.slot
 	}
-	f.division.Store(next)
+	f.division.Swap(next).close()
 }
 
 // Division returns how the fleet is divided into pools; nil if it is not.

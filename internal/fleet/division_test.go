@@ -194,3 +194,30 @@ func TestReadyNodesOfRoute(t *testing.T) {
 		}
 	})
 }
+
+// TestClosedRoutesAreEmpty checks that the indexes of a division that was replaced, and those that were evicted, are empty and closed: they are
+// not kept up to date, so a selection that has begun must not use them.
+func TestClosedRoutesAreEmpty(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := agedFleet()
+		f.Update(status(declared("a")))
+		want := func(name string, r *Route, members int, closed bool) {
+			t.Helper()
+			if got := len(slices.Collect(r.All())); got != members || r.Closed() != closed {
+				t.Errorf("%s: %d members, closed %t; want %d, %t", name, got, r.Closed(), members, closed)
+			}
+		}
+		before := f.Route(direction("en", "de"), false)
+		want("in use", before, 1, false)
+		f.SetPools(&core.Pools{Buckets: 3})
+		want("replaced", before, 0, true)
+		after := f.Route(direction("en", "de"), false)
+		want("of the new division", after, 1, false)
+		time.Sleep(indexIdleTimeout + 2*time.Second)
+		f.Update(status(successor(f.Node("a").Declared())))
+		f.EvictIdleIndexes()
+		want("evicted", after, 0, true)
+		want("asked for again", f.Route(direction("en", "de"), false), 1, false)
+	})
+}

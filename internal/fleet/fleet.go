@@ -265,11 +265,7 @@ func (f *Fleet) Indexes() iter.Seq[*Index] {
 }
 
 // EvictIdleIndexes removes the indexes that were not used for indexIdleTimeout.
-func (f *Fleet) EvictIdleIndexes() {
-	for _, p := range f.division.Load().pools {
-		p.evictIdle(f.Now(), &f.mu)
-	}
-}
+func (f *Fleet) EvictIdleIndexes() { f.division.Load().evictIdle(f.Now(), &f.mu) }
 
 // Silent nodes are registered and have no recent heartbeat. They are not in view and never selected, but a refusal must not
 // report that no node is capable if a silent one is.

@@ -2,40 +2,19 @@ package fleet
 
 import (
 	"iter"
-	"sync/atomic"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Index is the set of the nodes that can serve one requirement and fulfil a restriction, whatever their health: one bit for each node.
-//
-// Indexes are built for the directions that jobs require, not for those that nodes declare: a node with thirty languages
-// declares 870 directions, and few are ever used.
-//
-// It changes while it is read. Each read returns what holds at some moment of it.
+// Index is the set of the nodes of a pool that can serve one requirement and fulfil a restriction, whatever their health: one bit for each
+// node. It changes while it is read. Each read returns what holds at some moment of it.
 type Index struct {
-	Requirement core.Requirement
-	Restriction core.Restriction
+	Requirement *core.Requirement
+	Restriction *core.Restriction
 
-	table    *table
-	members  bitmap
-	lastUsed atomic.Int64 // Instant of the last read, with a precision of lastUsedPrecision
-	route    atomic.Pointer[Route]
+	table   *table
+	members bitmap
 }
-
-type indexKey struct {
-	core.Direction
-	tts        bool
-	restricted string // Key of the restriction
-}
-
-const (
-	maxIndexes        = 4096 // without a restriction
-	maxRestricted     = 256  // with one
-	indexIdleTimeout  = 10 * time.Minute
-	lastUsedPrecision = Instant(time.Second)
-)
 
 // Member is a node of an index with the epoch and revision of a declaration that serves the requirement. A reservation names them, so that it
 // is refused if the node no longer serves the direction.

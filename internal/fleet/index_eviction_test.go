@@ -36,7 +36,7 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 		t.Error("asking again made another pool")
 	}
 	// A caller that waited while another built the pool must not build it again: the first would not be updated.
-	if f.division.Load().pools[0].build(indexKey{Direction: direction("en", "de")}, &noRestriction, f.Now(), &f.mu) != written {
+	if f.division.Load().build(indexKey{Direction: direction("en", "de")}, &noRestriction, f.Now(), &f.mu).indexes[0] != written {
 		t.Error("the second call built another pool")
 	}
 	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, poolNames(f)); diff != "" {
@@ -46,14 +46,15 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 
 // fillPools adds pools without the cost of building each; the i-th was last used i seconds after the start.
 func fillPools(f *Fleet, pools int) {
-	all := make(map[indexKey]*Index, pools)
+	all := make(map[indexKey]*entry, pools)
 	for i := range pools {
 		key := indexKey{Direction: direction("en", core.Lang(fmt.Sprintf("x%04d", i)))}
-		p := &Index{Requirement: core.NewRequirement(key.Direction, false), table: &f.division.Load().pools[0].table}
-		p.lastUsed.Store(int64(i) * int64(time.Second))
-		all[key] = p
+		e := &entry{requirement: core.NewRequirement(key.Direction, false)}
+		e.indexes = []*Index{{Requirement: &e.requirement, Restriction: &e.restriction, table: &f.division.Load().pools[0].table}}
+		e.lastUsed.Store(int64(i) * int64(time.Second))
+		all[key] = e
 	}
-	f.division.Load().pools[0].indexes.Store(&all)
+	f.division.Load().entries.Store(&all)
 }
 
 // TestPoolsAreBounded checks that requests for any number of directions do not grow the pools without bound.
@@ -61,8 +62,8 @@ func TestPoolsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
-		fillPools(f, maxIndexes)
-		time.Sleep((maxIndexes + 10) * time.Second)
+		fillPools(f, maxEntries)
+		time.Sleep((maxEntries + 10) * time.Second)
 		f.Update(status(declared("a")))
 
 		// The one that would go first is used once more, so the next oldest go instead.
@@ -72,12 +73,12 @@ func TestPoolsAreBounded(t *testing.T) {
 			if got, want := p.Len(), []int{1, 0, 0}[i]; got != want {
 				t.Errorf("the %s pool made under pressure has %d members, want %d", p.Requirement, got, want)
 			}
-			if got := len(*f.division.Load().pools[0].indexes.Load()); got != maxIndexes {
-				t.Fatalf("%d pools, want %d", got, maxIndexes)
+			if got := len(*f.division.Load().entries.Load()); got != maxEntries {
+				t.Fatalf("%d pools, want %d", got, maxEntries)
 			}
 		}
-		pools := *f.division.Load().pools[0].indexes.Load()
-		if pools[indexKey{Direction: direction("en", "x0000")}] != kept {
+		pools := *f.division.Load().entries.Load()
+		if pools[indexKey{Direction: direction("en", "x0000")}].indexes[0] != kept {
 			t.Error("the pool that was just used is gone")
 		}
 		for i, want := range []bool{true, false, false, false, true} {
@@ -99,9 +100,9 @@ func TestIdlePoolsAreEvicted(t *testing.T) {
 
 		time.Sleep(indexIdleTimeout)
 		f.Index(busy, false)
-		before := f.division.Load().pools[0].indexes.Load()
+		before := f.division.Load().entries.Load()
 		f.EvictIdleIndexes()
-		if f.division.Load().pools[0].indexes.Load() != before {
+		if f.division.Load().entries.Load() != before {
 			t.Error("the table of pools was rebuilt although nothing had to go")
 		}
 

@@ -172,7 +172,8 @@ func (m *poolModel) check() error {
 			return fmt.Errorf("node %s is not in view as it is declared", id)
 		}
 	}
-	for key, x := range *m.fleet.division.Load().pools[0].indexes.Load() {
+	for key, e := range *m.fleet.division.Load().entries.Load() {
+		x := e.indexes[0]
 		if diff := cmp.Diff(m.served(key), revisions(x)); diff != "" {
 			return fmt.Errorf("index %v (-want +got):\n%s", key, diff)
 		}

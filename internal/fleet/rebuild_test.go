@@ -19,7 +19,7 @@ func same[T any](a, b *T) bool { return a == b }
 
 var identity = cmp.Options{
 	cmp.AllowUnexported(structure{}, indexKey{}),
-	cmp.Comparer(same[map[core.NodeID]*Node]), cmp.Comparer(same[map[indexKey]*Index]),
+	cmp.Comparer(same[map[core.NodeID]*Node]), cmp.Comparer(same[map[indexKey]*entry]),
 }
 
 func TestHeartbeatRebuildsNothing(t *testing.T) {
@@ -101,7 +101,7 @@ func TestChangeOfCapabilityMovesBetweenIndexes(t *testing.T) {
 	f.Update(status(successor(now, speaks("en", "fr", "zh"))))
 	after := structureOf(f)
 
-	if after.shards != before.shards || after.indexes != before.indexes || f.Node("a") != n {
+	if after.shards != before.shards || after.entries != before.entries || f.Node("a") != n {
 		t.Error("more than members was rebuilt")
 	}
 	for _, c := range []struct {

@@ -119,7 +119,7 @@ func TestRestrictedIndexesAreBounded(t *testing.T) {
 	for i := range 2 * maxRestricted {
 		f.RestrictedRoute(direction("en", "de"), false, &core.Restriction{Region: fmt.Sprint("region-", i)})
 	}
-	if n := len(*f.division.Load().pools[0].indexes.Load()); n != maxRestricted+1 {
+	if n := len(*f.division.Load().entries.Load()); n != maxRestricted+1 {
 		t.Errorf("%d indexes, want %d", n, maxRestricted+1)
 	}
 	if f.Index(direction("en", "de"), false) != plain {

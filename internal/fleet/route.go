@@ -30,8 +30,14 @@ type Route struct {
 	Ends []int32
 	// Outside has the nodes for the direction that belong to no pool. It has no index if there are none.
 	Outside Stop
-	at      Instant
+
+	entry *entry
+	at    Instant
 }
+
+// Closed reports whether the indexes of the route are not kept up to date any more: they are empty, which says nothing about the fleet. Ask for
+// the route again.
+func (r *Route) Closed() bool { return r.entry != nil && r.entry.closed.Load() }
 
 // Add adds a stop.
 func (r *Route) Add(s Stop) {
@@ -89,19 +95,19 @@ func (f *Fleet) RestrictedRoute(d core.Direction, tts bool, r *core.Restriction)
 	return f.division.Load().route(f, indexKey{d, tts, r.Key()}, r)
 }
 
-// route is kept with the index of the first pool.
 func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) *Route {
 	now := f.Now()
-	first := d.pools[0].index(key, restriction, now, &f.mu)
-	if r := first.route.Load(); r != nil && now-r.at < routeMaxAge {
-		return r
+	e := d.entry(key, restriction, now, &f.mu)
+	old := e.route.Load()
+	if old != nil && now-old.at < routeMaxAge {
+		return old
 	}
-	r := &Route{Requirement: &first.Requirement, Division: d.definition, at: now}
-	if old := first.route.Load(); old != nil {
+	r := &Route{Requirement: &e.requirement, Division: d.definition, entry: e, at: now}
+	if old != nil {
 		r.Stops, r.Ends = make([]Stop, 0, len(old.Stops)), make([]int32, 0, len(old.Stops))
 	}
 	for i, p := range d.pools {
-		x := p.index(key, restriction, now, &f.mu)
+		x := e.indexes[i]
 		stop := Stop{Pool: p.ID, Index: x, View: x.View(), Ready: x.members.common(&p.ready)}
 		switch {
 		case d.definition != nil && x.Len() == 0:
@@ -111,6 +117,6 @@ func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) 
 			r.Add(stop)
 		}
 	}
-	first.route.Store(r)
+	e.route.Store(r)
 	return r
 }

@@ -84,7 +84,7 @@ func (f *poolFixture) node(i int) *fleet.Node {
 
 // query returns the query of a job without requirements, as of now.
 func (f *poolFixture) query(changes ...func(*pick.Query)) pick.Query {
-	q := pick.Query{Requirement: &f.pool.Requirement, Options: &core.Options{}, Now: f.Now()}
+	q := pick.Query{Requirement: f.pool.Requirement, Options: &core.Options{}, Now: f.Now()}
 	for _, change := range changes {
 		change(&q)
 	}
@@ -110,7 +110,7 @@ func ids(members []fleet.Member) []core.NodeID {
 
 // selectIn starts a selection among the members of one index.
 func selectIn(p *pick.Picker, q pick.Query, index *fleet.Index) *pick.Selection {
-	s := p.Select(q, &fleet.Route{Requirement: &index.Requirement, Stops: []fleet.Stop{{Index: index, Ready: index.Len()}}, Ends: []int32{int32(index.Len())}}, "")
+	s := p.Select(q, &fleet.Route{Requirement: index.Requirement, Stops: []fleet.Stop{{Index: index, Ready: index.Len()}}, Ends: []int32{int32(index.Len())}}, "")
 	s.NextPool()
 	return s
 }
@@ -163,7 +163,7 @@ func (s *filterCase) evaluate(t *testing.T) (reason core.Reason) {
 		}
 		pool := f.Route(direction, s.tts).Stops[0].Index
 		q := s.query
-		q.Requirement, q.Now = &pool.Requirement, f.Now()
+		q.Requirement, q.Now = pool.Requirement, f.Now()
 		picker := pick.New(f, s.policy, nil)
 		reason = picker.Filter(&q, n)
 
