@@ -252,17 +252,15 @@ func (f *Follower) readOverdue(ctx context.Context) (next time.Duration, err err
 		}
 		return pollInterval, err
 	}
-	silent := 0
-	for _, s := range overdue.Nodes {
-		if s.Age >= f.Fleet.presence {
-			silent++
-		}
-	}
 	waiting := f.recordSilent(overdue.Nodes)
+	for _, s := range overdue.Nodes {
+		// One that is silent may be in view for as long as an earlier answer of the store was on its way.
+		waiting = waiting || s.Age < f.Fleet.presence || f.Fleet.Node(s.Node) != nil
+	}
 	switch {
-	case waiting || silent < len(overdue.Nodes):
+	case waiting:
 		return pollInterval, nil
-	case overdue.Registered > silent:
+	case overdue.Registered > len(overdue.Nodes):
 		return min(idlePollInterval, after-overdue.Oldest), nil
 	}
 	return 2 * idlePollInterval, nil

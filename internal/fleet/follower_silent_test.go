@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,32 @@ func TestSilentNodeIsReportedAgainIfTheCallbackFails(t *testing.T) {
 			t.Errorf("%d reports after a minute, want still 5", got)
 		}
 	})
+}
+
+// TestSilentNodesLeaveTheViewInTime checks that answers which take more or less time do not keep silent nodes in view until a later poll.
+func TestSilentNodesLeaveTheViewInTime(t *testing.T) {
+	t.Parallel()
+	const latency = 200 * time.Millisecond
+	for round := range 40 { // in some of them a poll falls into the time in question
+		synctest.Test(t, func(t *testing.T) {
+			f := newFollowerHarness(t)
+			f.store.latency = latency
+			f.register("loud")
+			f.run()
+			time.Sleep(time.Duration(round) * 45 * time.Millisecond)
+			const count, apart = 40, 50 * time.Millisecond
+			for i := range count {
+				f.register(core.NodeID(fmt.Sprintf("quiet-%d", i)))
+				time.Sleep(apart)
+			}
+			f.advance(presence-apart, "loud") // the last one is silent now
+			f.advance(2*maxPollInterval+2*latency, "loud")
+			synctest.Wait()
+			if diff := cmp.Diff([]core.NodeID{"loud"}, inView(f.fleet)); diff != "" {
+				t.Errorf("in view in round %d (-want +got):\n%s", round, diff)
+			}
+		})
+	}
 }
 
 // TestNoNodeIsSilentBecauseOfAnOutage checks that nodes are not reported before they had time for a heartbeat after the store was
