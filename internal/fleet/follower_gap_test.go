@@ -150,7 +150,7 @@ func TestFollowerSurvivesAnUnavailableStore(t *testing.T) {
 		f.store.mu.Lock()
 		f.store.failing["Overdue"] = 8
 		f.store.mu.Unlock()
-		f.advance(12*maxPollInterval, "a")
+		f.advance(20*maxPollInterval, "a")
 		synctest.Wait()
 		n := f.fleet.Node("a")
 		if n == nil {
