@@ -39,8 +39,10 @@ func (n *localNodes) Deliver(ctx context.Context, to *core.Node, a *wire.Assignm
 	})
 }
 
-// localWorkers is how many registrations and heartbeats are under way at once.
-const localWorkers = 16
+const (
+	localWorkers    = 16 // registrations and heartbeats that are under way at once
+	registerRetries = 50 // of a registration that the store did not answer in time
+)
 
 // execute executes the part of a command that is about the simulated nodes.
 func (n *localNodes) execute(ctx context.Context, cmd command) error {
@@ -57,7 +59,14 @@ func (n *localNodes) execute(ctx context.Context, cmd command) error {
 	slots := 4
 	parallel.ForEach(localWorkers, n.ids[len(n.ids)-cmd.Connect:], func(id core.NodeID) {
 		p := nodes.Patch{Semantic: core.LangSet{"fr", "it"}, MaxJobs: &slots, Owner: &instance, Connection: 1}
-		if _, err := n.scheduler.Nodes.Register(ctx, id, p, store.Activity{}); err != nil {
+		_, err := n.scheduler.Nodes.Register(ctx, id, p, store.Activity{})
+		for range registerRetries { // like any node it tries again
+			if err == nil || !backoff.Sleep(ctx, 200*time.Millisecond) {
+				break
+			}
+			_, err = n.scheduler.Nodes.Register(ctx, id, p, store.Activity{})
+		}
+		if err != nil {
 			mu.Lock()
 			defer mu.Unlock()
 			failures = errors.Join(failures, err)

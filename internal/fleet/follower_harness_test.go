@@ -28,9 +28,8 @@ type faultyReader struct {
 	deaf    bool          // changes are lost without a word
 	hold    chan struct{} // not nil: changes wait until it is closed
 	gaps    int
-	read    int           // nodes that were read with their declarations
-	overdue int           // nodes that were read because they were overdue
-	latency time.Duration // of every other answer to a poll
+	read    int // nodes that were read with their declarations
+	overdue int // nodes that were read because they were overdue
 
 	afterReading func() // called when the list of nodes was read and is not yet handed over
 }
@@ -80,9 +79,6 @@ func (c *faultyReader) Overdue(ctx context.Context, after time.Duration) (store.
 		return store.Overdue{}, err
 	}
 	overdue, err := c.Store.Overdue(ctx, after)
-	if c.called("Overdue")%2 == 0 {
-		time.Sleep(c.latency)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.overdue += len(overdue.Nodes)
