@@ -109,7 +109,14 @@ func testDigests(t *testing.T, h *Harness) {
 		"node-a": {Epoch: n.Epoch, Version: result.Node.Version, Load: p.Load, InFlight: 1, Slots: 3},
 		"node-b": {Epoch: other.Epoch, Version: other.Version, Load: core.UnknownLoad, Slots: 1},
 	}
+	again := h.heartbeatParams(result.Node, heartbeat{seq: 1})
+	again.Load = p.Load
 	eventually(t, h, func() string {
+		again.Seq++ // on a busy machine, the heartbeats before may be too old already
+		if _, err := h.Store.Heartbeat(t.Context(), again); err != nil {
+			return err.Error()
+		}
+		h.heartbeat(t, other, heartbeat{seq: again.Seq})
 		all, err := h.Store.Digests(t.Context())
 		if err != nil {
 			return err.Error()
