@@ -35,32 +35,43 @@ func BenchmarkDecision(b *testing.B) {
 // and the largest as a multiple of the smallest. It also reports how the memory latency alone grows with the number of
 // nodes: no decision can grow by less.
 func BenchmarkDecisionGrowth(b *testing.B) {
-	const turns, each = 41, 20_000
 	deciders := make([]*decisionBench, len(decisionFleets))
 	for i, nodes := range decisionFleets {
 		deciders[i] = newDecisionBench(b, nodes)
 	}
 	few, many := newMemoryBaseline(decisionFleets[0]), newMemoryBaseline(decisionFleets[len(decisionFleets)-1])
 	for b.Loop() {
-		costs := make([][]float64, len(deciders))
-		var waits []float64
-		for range turns {
-			waits = append(waits, float64((many.chase(each) - few.chase(each)).Nanoseconds()))
-			for i, d := range deciders {
-				began := time.Now()
-				for range each {
-					d.decide(b)
-				}
-				costs[i] = append(costs[i], float64(time.Since(began).Nanoseconds())/each)
-			}
-		}
+		costs, wait := decideInTurns(b, 41, deciders, few, many)
 		for i, nodes := range decisionFleets {
-			b.ReportMetric(stats.Median(costs[i]), fmt.Sprintf("ns-%d", nodes))
+			b.ReportMetric(costs[i], fmt.Sprintf("ns-%d", nodes))
 		}
-		b.ReportMetric(stats.Median(costs[len(costs)-1])/stats.Median(costs[0]), "growth")
-		b.ReportMetric(stats.Median(waits), "ns-memory")
+		b.ReportMetric(costs[len(costs)-1]/costs[0], "growth")
+		b.ReportMetric(wait, "ns-memory")
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// decideInTurns returns the median cost in nanoseconds of a decision of each, and by how much more memory latency costs with many nodes than
+// with few.
+func decideInTurns(b *testing.B, turns int, deciders []*decisionBench, few, many *memoryBaseline) (costs []float64, wait float64) {
+	b.Helper()
+	const each = 20_000
+	all := make([][]float64, len(deciders))
+	var waits []float64
+	for range turns {
+		waits = append(waits, float64((many.chase(each) - few.chase(each)).Nanoseconds()))
+		for i, d := range deciders {
+			began := time.Now()
+			for range each {
+				d.decide(b)
+			}
+			all[i] = append(all[i], float64(time.Since(began).Nanoseconds())/each)
+		}
+	}
+	for _, list := range all {
+		costs = append(costs, stats.Median(list))
+	}
+	return costs, stats.Median(waits)
 }
 
 // decisionBench is a fleet in which decisions are made.

@@ -165,26 +165,14 @@ func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Dir
 		}
 	}
 	runtime.GC() // the garbage of the set-up is not part of a decision
-	const turns, each = 21, 20_000
-	costs := make([][]float64, len(deciders))
-	var waits []float64
-	for range turns {
-		waits = append(waits, float64((many.chase(each) - few.chase(each)).Nanoseconds()))
-		for i, d := range deciders {
-			began := time.Now()
-			for range each {
-				d.decide(b)
-			}
-			costs[i] = append(costs[i], float64(time.Since(began).Nanoseconds())/each)
-		}
-	}
+	costs, wait := decideInTurns(b, 21, deciders, few, many)
 	for i, name := range []string{"", "-equal-parts"} {
-		fewer, more := stats.Median(costs[2*i]), stats.Median(costs[2*i+1])
+		fewer, more := costs[2*i], costs[2*i+1]
 		b.ReportMetric(fewer, "ns-small"+name)
 		b.ReportMetric(more, "ns-large"+name)
 		b.ReportMetric(more/fewer, "growth"+name)
 	}
-	b.ReportMetric(stats.Median(waits), "ns-memory")
+	b.ReportMetric(wait, "ns-memory")
 }
 
 // asUsed returns a random sequence in which the n-th direction has 1/n of the places of the first.
