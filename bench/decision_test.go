@@ -39,9 +39,9 @@ func BenchmarkDecisionGrowth(b *testing.B) {
 	for i, nodes := range decisionFleets {
 		deciders[i] = newDecisionBench(b, nodes)
 	}
-	few, many := newMemoryBaseline(decisionFleets[0]), newMemoryBaseline(decisionFleets[len(decisionFleets)-1])
+	few, many := newMemoryBaseline(decisionFleets[0], 1, 1), newMemoryBaseline(decisionFleets[len(decisionFleets)-1], 1, 1)
 	for b.Loop() {
-		costs, wait := decideInTurns(b, 41, deciders, few, many)
+		costs, wait := decideInTurns(b, 41, deciders, []int{0}, few, many)
 		for i, nodes := range decisionFleets {
 			b.ReportMetric(costs[i], fmt.Sprintf("ns-%d", nodes))
 		}
@@ -52,14 +52,14 @@ func BenchmarkDecisionGrowth(b *testing.B) {
 }
 
 // decideInTurns returns the median cost in nanoseconds of a decision of each, and by how much more memory latency costs with many nodes than
-// with few.
-func decideInTurns(b *testing.B, turns int, deciders []*decisionBench, few, many *memoryBaseline) (costs []float64, wait float64) {
+// with few, where the directions have these shares.
+func decideInTurns(b *testing.B, turns int, deciders []*decisionBench, shares []int, few, many *memoryBaseline) (costs []float64, wait float64) {
 	b.Helper()
 	const each = 20_000
 	all := make([][]float64, len(deciders))
 	var waits []float64
 	for range turns {
-		waits = append(waits, float64((many.chase(each) - few.chase(each)).Nanoseconds()))
+		waits = append(waits, float64((many.chase(each, shares) - few.chase(each, shares)).Nanoseconds()))
 		for i, d := range deciders {
 			began := time.Now()
 			for range each {

@@ -51,7 +51,7 @@ func directionsInUse(langs []core.Lang) []core.Direction {
 
 // BenchmarkLargeFleet measures a scheduler in memory with 100,000 nodes of twelve languages each, 200 directions in use and 50 pools: how fast
 // the nodes register, and what that does to dispatch; the memory of a node; the first use of a direction; and the cost of a decision relative
-// to 1,000 nodes without pools.
+// to 1,000 nodes and one pool.
 func BenchmarkLargeFleet(b *testing.B) {
 	for b.Loop() {
 		langs := largeLangs()
@@ -60,7 +60,7 @@ func BenchmarkLargeFleet(b *testing.B) {
 			p := &c.Scheduler.Phase3
 			p.Enabled = true
 			for i := range largePools {
-				p.Pools = append(p.Pools, config.PoolTable{PoolID: fmt.Sprint("pool-", i), RequiredServices: []string{fmt.Sprint("asr-", i%5), fmt.Sprint("nmt-", i%10)}})
+				p.Pools = append(p.Pools, config.PoolTable{PoolID: fmt.Sprint("pool-", i), RequiredServices: []string{fmt.Sprint("asr-", i%5), fmt.Sprint("nmt-", i/5)}})
 			}
 		})
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -149,15 +149,21 @@ func reportFirstUse(b *testing.B, s *scheduler.Scheduler, langs []core.Lang) {
 	b.ReportMetric(float64(stats.Percentile(first, 1).Microseconds()), "µs-first-use-max")
 }
 
-// reportDecisions compares decisions in this fleet with those in a small one without pools, in turns: once with jobs of all directions in equal
+// reportDecisions compares decisions in this fleet with those in a small one with one pool, in turns: once with jobs of all directions in equal
 // parts, and once as they are used, where the n-th direction has 1/n of the jobs of the first.
 func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Direction, langs []core.Lang) {
 	b.Helper()
-	small, stop := inprocess.Start(b, 0, 0, true)
+	small, stop := inprocess.Start(b, 0, 0, true, func(c *config.Config) {
+		c.Scheduler.Phase3.Enabled, c.Scheduler.Phase3.Pools = true, []config.PoolTable{{PoolID: "all"}}
+	})
 	defer stop()
 	registerMany(b, small, rand.New(rand.NewPCG(3, 4)), langs, 0, smallFleet)
-	few, many := newMemoryBaseline(smallFleet), newMemoryBaseline(largeFleet)
-	used := asUsed(directions)
+	few, many := newMemoryBaseline(smallFleet, 1, largeDirections), newMemoryBaseline(largeFleet, largePools, largeDirections)
+	shares := sharesAsUsed()
+	used := make([]core.Direction, len(shares))
+	for i, k := range shares {
+		used[i] = directions[k]
+	}
 	deciders := []*decisionBench{decisionsOf(small, used), decisionsOf(s, used), decisionsOf(small, directions), decisionsOf(s, directions)}
 	for _, d := range deciders {
 		for range d.directions {
@@ -165,7 +171,7 @@ func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Dir
 		}
 	}
 	runtime.GC() // the garbage of the set-up is not part of a decision
-	costs, wait := decideInTurns(b, 21, deciders, few, many)
+	costs, wait := decideInTurns(b, 21, deciders, shares, few, many)
 	for i, name := range []string{"", "-equal-parts"} {
 		fewer, more := costs[2*i], costs[2*i+1]
 		b.ReportMetric(fewer, "ns-small"+name)
@@ -175,18 +181,17 @@ func reportDecisions(b *testing.B, s *scheduler.Scheduler, directions []core.Dir
 	b.ReportMetric(wait, "ns-memory")
 }
 
-// asUsed returns a random sequence in which the n-th direction has 1/n of the places of the first.
-func asUsed(directions []core.Direction) []core.Direction {
-	ends, sum := make([]float64, len(directions)), 0.0
-	for i := range directions {
+// sharesAsUsed returns a random sequence of the numbers of the directions in which the n-th direction has 1/n of the places of the first.
+func sharesAsUsed() []int {
+	ends, sum := make([]float64, largeDirections), 0.0
+	for i := range ends {
 		sum += 1 / float64(i+1)
 		ends[i] = sum
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
-	sequence := make([]core.Direction, 10_000)
+	sequence := make([]int, 10_000)
 	for i := range sequence {
-		at, _ := slices.BinarySearch(ends, rng.Float64()*sum)
-		sequence[i] = directions[at]
+		sequence[i], _ = slices.BinarySearch(ends, rng.Float64()*sum)
 	}
 	return sequence
 }

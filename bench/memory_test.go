@@ -5,38 +5,63 @@ import (
 	"time"
 )
 
-// memoryBaseline is a fleet reduced to the memory that a decision must read: two entries of the direction's list and, for each,
-// the node in the fleet view and in the store. Reading it is a cost that no decision can avoid.
+// memoryBaseline is a fleet reduced to the memory that a decision must read: the entry of a pool for a direction, two of the bits that say which
+// nodes of the pool serve the direction, their places in the table of the pool, and for each the node in the fleet view and in the store. Each
+// of these steps needs what the step before has read. Reading it is a cost that no decision with such indexes can avoid.
 type memoryBaseline struct {
-	entries []indexEntry
-	view    [][128]byte
-	store   [][192]byte
-	sum     uint32
+	directions, pools int
+	stops             []baselineStop // by direction and pool
+	bits              [][]uint64     // the same
+	tables            [][]baselineEntry
+	view              [][2][64]byte
+	store             [][2][64]byte
+	sum               uint32
 }
 
-// indexEntry has the size of a member of the direction's list.
-type indexEntry struct {
-	node uint32
-	_    [28]byte
+// baselineStop is a pool for a direction. It has the size of a cache line.
+type baselineStop struct {
+	bits, table uint32
+	_           [56]byte
 }
 
-func newMemoryBaseline(nodes int) *memoryBaseline {
-	m := &memoryBaseline{entries: make([]indexEntry, nodes), view: make([][128]byte, nodes), store: make([][192]byte, nodes)}
+// baselineEntry has the size of an entry of the table of a pool.
+type baselineEntry struct {
+	node, stored uint32
+	_            [8]byte
+}
+
+// newMemoryBaseline makes a baseline. The nodes of a pool are anywhere in memory.
+func newMemoryBaseline(nodes, pools, directions int) *memoryBaseline {
+	m := &memoryBaseline{
+		directions: directions, pools: pools, stops: make([]baselineStop, directions*pools), bits: make([][]uint64, directions*pools),
+		tables: make([][]baselineEntry, pools), view: make([][2][64]byte, nodes), store: make([][2][64]byte, nodes),
+	}
 	for i, node := range rand.Perm(nodes) {
-		m.entries[i].node = uint32(node)
+		pool := i % pools
+		m.tables[pool] = append(m.tables[pool], baselineEntry{node: uint32(node), stored: uint32(node)})
+	}
+	for i := range m.stops {
+		pool := i % pools
+		m.stops[i].bits, m.stops[i].table = uint32(i), uint32(pool)
+		m.bits[i] = make([]uint64, (len(m.tables[pool])+63)/64)
 	}
 	return m
 }
 
-// chase reads what one decision reads, in the order of the dependencies, and returns the mean time.
-func (m *memoryBaseline) chase(times int) time.Duration {
+// chase reads what one decision reads, in the order of the dependencies, and returns the mean time. The directions have the shares that
+// decisions have.
+func (m *memoryBaseline) chase(times int, shares []int) time.Duration {
 	began := time.Now()
-	for range times {
-		// As with the lock of the ledger, the next decision starts after this one has ended.
-		skip := int(m.sum & 1)
-		a, b := m.entries[(rand.IntN(len(m.entries))+skip)%len(m.entries)].node, m.entries[(rand.IntN(len(m.entries))+skip)%len(m.entries)].node
-		m.sum += uint32(m.view[a][0]) + uint32(m.view[b][0]) + uint32(m.store[a][0]) + uint32(m.store[b][0]) +
-			uint32(m.store[a][64]) + uint32(m.store[b][64])
+	for i := range times {
+		// As with the lock of the ledger, the next decision starts after this one has ended. All words are 0, which the processor does not know.
+		stop := &m.stops[shares[i%len(shares)]%m.directions*m.pools+rand.IntN(m.pools)+int(m.sum)]
+		words, table := m.bits[stop.bits], m.tables[stop.table]
+		a, b := rand.IntN(len(table)), rand.IntN(len(table))
+		entryA, entryB := &table[a+int(words[a/64])], &table[b+int(words[b/64])]
+		for line := range 2 {
+			m.sum += uint32(m.view[entryA.node][line][0]) + uint32(m.view[entryB.node][line][0]) +
+				uint32(m.store[entryA.stored][line][0]) + uint32(m.store[entryB.stored][line][0])
+		}
 	}
 	return time.Since(began) / time.Duration(times)
 }

@@ -202,7 +202,7 @@ func onBothStores(t *testing.T, test func(t *testing.T, st store.Store)) {
 			t.Fatal(err)
 		}
 		st, err := redisstore.Open(t.Context(), redisstore.Options{
-			Address: address, Prefix: "test", Timing: timing, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Address: address, Prefix: "test", Timing: timing, Timeout: 20 * time.Second, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

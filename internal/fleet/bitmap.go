@@ -17,62 +17,77 @@ const (
 type words [chunkWords]uint64
 
 // bitmapChunk has the bits of chunkSlots slots.
-type bitmapChunk struct {
-	words [chunkWords]atomic.Uint64
-	count atomic.Int32 // of the bits that are set
-}
+type bitmapChunk [chunkWords]atomic.Uint64
 
 // bitmap is a set of slots. It is read without a lock while one writer changes it: a reader sees each bit as it was at some moment of the
 // read. It grows by chunks and does not shrink.
 type bitmap struct {
-	chunks atomic.Pointer[[]*bitmapChunk] // a chunk that never had a bit is nil
-	total  atomic.Int64                   // of the bits that are set
+	directory atomic.Pointer[bitmapDirectory]
+	total     atomic.Int64 // of the bits that are set
 }
 
-func (b *bitmap) load() []*bitmapChunk {
-	if chunks := b.chunks.Load(); chunks != nil {
-		return *chunks
+// bitmapDirectory has the chunks of a bitmap. A larger one replaces it when the bitmap grows; its counts are not kept up to date after that.
+type bitmapDirectory struct {
+	chunks []*bitmapChunk // one that never had a bit is nil
+	counts []atomic.Int32 // of the bits of each chunk that are set; together, so that the chunk of the n-th bit is found with few reads of memory
+}
+
+var emptyDirectory bitmapDirectory
+
+func (b *bitmap) load() *bitmapDirectory {
+	if d := b.directory.Load(); d != nil {
+		return d
 	}
-	return nil
+	return &emptyDirectory
+}
+
+// chunk returns a chunk; nil if it never had a bit.
+func (d *bitmapDirectory) chunk(i int) *bitmapChunk {
+	if i >= len(d.chunks) {
+		return nil
+	}
+	return d.chunks[i]
 }
 
 // set sets or clears a bit and reports whether it has changed. Only the writer calls it.
 func (b *bitmap) set(slot uint32, on bool) (changed bool) {
-	c := b.chunk(int(slot/chunkSlots), on)
-	if c == nil {
-		return false
+	i := int(slot / chunkSlots)
+	d := b.load()
+	if d.chunk(i) == nil {
+		if !on {
+			return false
+		}
+		d = b.grow(i)
 	}
-	word, mask := &c.words[slot%chunkSlots/wordBits], uint64(1)<<(slot%wordBits)
+	word, mask := &d.chunks[i][slot%chunkSlots/wordBits], uint64(1)<<(slot%wordBits)
 	old := word.Load()
 	switch {
 	case on == (old&mask != 0):
 		return false
 	case on:
 		word.Store(old | mask)
-		c.count.Add(1)
+		d.counts[i].Add(1)
 		b.total.Add(1)
 	default:
 		word.Store(old &^ mask)
-		c.count.Add(-1)
+		d.counts[i].Add(-1)
 		b.total.Add(-1)
 	}
 	return true
 }
 
-// chunk returns a chunk; if there is none it is nil, or made.
-func (b *bitmap) chunk(i int, create bool) *bitmapChunk {
-	chunks := b.load()
-	if i < len(chunks) && chunks[i] != nil {
-		return chunks[i]
+// grow makes a chunk that does not exist yet.
+func (b *bitmap) grow(i int) *bitmapDirectory {
+	d := b.load()
+	n := max(len(d.chunks), i+1)
+	next := &bitmapDirectory{chunks: make([]*bitmapChunk, n), counts: make([]atomic.Int32, n)}
+	copy(next.chunks, d.chunks)
+	for k := range d.counts {
+		next.counts[k].Store(d.counts[k].Load())
 	}
-	if !create {
-		return nil
-	}
-	next := make([]*bitmapChunk, max(len(chunks), i+1))
-	copy(next, chunks)
-	next[i] = new(bitmapChunk)
-	b.chunks.Store(&next)
-	return next[i]
+	next.chunks[i] = new(bitmapChunk)
+	b.directory.Store(next)
+	return next
 }
 
 // fill sets the bits of a chunk of a bitmap that nobody reads yet.
@@ -84,63 +99,61 @@ func (b *bitmap) fill(i int, w *words) {
 	if count == 0 {
 		return
 	}
-	c := b.chunk(i, true)
+	d := b.grow(i)
 	for k, word := range w {
-		c.words[k].Store(word)
+		d.chunks[i][k].Store(word)
 	}
-	c.count.Store(int32(count))
+	d.counts[i].Store(int32(count))
 	b.total.Add(int64(count))
 }
 
 // clear clears all bits. Only the writer calls it.
 func (b *bitmap) clear() {
-	for _, c := range b.load() {
+	d := b.load()
+	for i, c := range d.chunks {
 		if c == nil {
 			continue
 		}
-		for k := range c.words {
-			c.words[k].Store(0)
+		for k := range c {
+			c[k].Store(0)
 		}
-		c.count.Store(0)
+		d.counts[i].Store(0)
 	}
 	b.total.Store(0)
 }
 
 // has reports whether a bit is set.
-func (b *bitmap) has(slot uint32) bool { return hasBit(b.load(), slot) }
+func (b *bitmap) has(slot uint32) bool {
+	c := b.load().chunk(int(slot / chunkSlots))
+	return c != nil && c.has(slot)
+}
 
-func hasBit(chunks []*bitmapChunk, slot uint32) bool {
-	i := int(slot / chunkSlots)
-	return i < len(chunks) && chunks[i] != nil && chunks[i].words[slot%chunkSlots/wordBits].Load()&(1<<(slot%wordBits)) != 0
+// has reports whether the bit of a slot is set, of which only the position in the chunk counts.
+func (c *bitmapChunk) has(slot uint32) bool {
+	return c[slot%chunkSlots/wordBits].Load()&(1<<(slot%wordBits)) != 0
 }
 
 // len returns the number of bits that are set.
 func (b *bitmap) len() int { return int(b.total.Load()) }
 
 // at returns the slot of the i-th bit that is set; false if there are fewer.
-func (b *bitmap) at(i int) (slot uint32, ok bool) { return nthSlot(b.load(), i) }
-
-func nthSlot(chunks []*bitmapChunk, i int) (slot uint32, ok bool) {
-	for k, c := range chunks {
-		if c == nil {
-			continue
-		}
-		if n := int(c.count.Load()); i >= n {
+func (b *bitmap) at(i int) (slot uint32, ok bool) {
+	d := b.load()
+	for k := range d.counts {
+		if n := int(d.counts[k].Load()); i >= n {
 			i -= n
 			continue
 		}
-		if at, ok := c.at(i); ok {
-			return uint32(k*chunkSlots + at), true
-		}
-		return 0, false // bits were cleared meanwhile
+		at, ok := d.chunks[k].at(i)
+		return uint32(k*chunkSlots + at), ok // none if bits were cleared meanwhile
 	}
 	return 0, false
 }
 
-// at returns the position of the i-th bit of the chunk that is set.
+// at returns the position of the i-th bit of the chunk that is set; false if there are fewer.
 func (c *bitmapChunk) at(i int) (position int, ok bool) {
-	for k := range c.words {
-		word := c.words[k].Load()
+	for k := range c {
+		word := c[k].Load()
 		n := bits.OnesCount64(word)
 		if i >= n {
 			i -= n
@@ -166,12 +179,12 @@ func nthBit(word uint64, i int) (position int) {
 // all iterates over the slots whose bits are set, in ascending order.
 func (b *bitmap) all() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
-		for k, c := range b.load() {
+		for k, c := range b.load().chunks {
 			if c == nil {
 				continue
 			}
-			for i := range c.words {
-				for word := c.words[i].Load(); word != 0; word &= word - 1 {
+			for i := range c {
+				for word := c[i].Load(); word != 0; word &= word - 1 {
 					if !yield(uint32(k*chunkSlots + i*wordBits + bits.TrailingZeros64(word))) {
 						return
 					}
@@ -183,24 +196,25 @@ func (b *bitmap) all() iter.Seq[uint32] {
 
 // or adds the bits of a chunk to w.
 func (b *bitmap) or(w *words, i int) {
-	chunks := b.load()
-	if i >= len(chunks) || chunks[i] == nil {
+	c := b.load().chunk(i)
+	if c == nil {
 		return
 	}
 	for k := range w {
-		w[k] |= chunks[i].words[k].Load()
+		w[k] |= c[k].Load()
 	}
 }
 
 // common returns how many bits are set in both.
 func (b *bitmap) common(other *bitmap) (n int) {
 	others := other.load()
-	for i, c := range b.load() {
-		if c == nil || i >= len(others) || others[i] == nil {
+	for i, c := range b.load().chunks {
+		o := others.chunk(i)
+		if c == nil || o == nil {
 			continue
 		}
-		for k := range c.words {
-			n += bits.OnesCount64(c.words[k].Load() & others[i].words[k].Load())
+		for k := range c {
+			n += bits.OnesCount64(c[k].Load() & o[k].Load())
 		}
 	}
 	return n

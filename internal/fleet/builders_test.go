@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -114,7 +115,7 @@ func structureOf(f *Fleet) structure {
 // noHandle is a store.Handle that does nothing.
 type noHandle struct{ _ byte }
 
-func (*noHandle) Prefetch() {}
+func (*noHandle) Hint() *atomic.Int64 { return nil }
 
 // Index returns the index of a direction among the nodes that belong to no capability pool: without definitions, of all.
 func (f *Fleet) Index(d core.Direction, tts bool) *Index {

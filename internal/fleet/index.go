@@ -31,13 +31,6 @@ func MemberOf(n *Node) Member {
 	return Member{Node: n, Epoch: declared.Epoch, Revision: declared.Revision}
 }
 
-// Prefetch loads what the store has of the node into the cache without waiting for it.
-func (m *Member) Prefetch() {
-	if m.Node != nil && m.handle != nil {
-		m.handle.Prefetch()
-	}
-}
-
 // Len returns the number of members.
 func (x *Index) Len() int { return x.members.len() }
 

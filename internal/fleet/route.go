@@ -13,10 +13,10 @@ const routeMaxAge = Instant(250 * time.Millisecond)
 
 // Stop is a pool that has nodes for a direction.
 type Stop struct {
+	View              // of its index, a moment ago
 	Pool  core.PoolID // empty: the nodes that belong to no capability pool
-	Index *Index
-	View  View // of the index, a moment ago
-	Ready int  // nodes that get jobs while they have free slots, as they were counted a moment ago
+	Ready int         // nodes that get jobs while they have free slots, as they were counted a moment ago
+	_     [8]byte     // fills the cache line, so that no stop extends into a second
 }
 
 // Route has the pools for a direction. It does not change.
@@ -108,7 +108,7 @@ func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) 
 	}
 	for i, p := range d.pools {
 		x := e.indexes[i]
-		stop := Stop{Pool: p.ID, Index: x, View: x.View(), Ready: x.members.common(&p.ready)}
+		stop := Stop{View: x.View(), Pool: p.ID, Ready: x.members.common(&p.ready)}
 		switch {
 		case d.definition != nil && x.Len() == 0:
 		case d.definition != nil && i == 0:

@@ -12,7 +12,13 @@ type table struct {
 	free   []uint32      // slots that were used; writers only
 }
 
-type tableChunk [chunkSlots]atomic.Pointer[Node]
+type tableChunk [chunkSlots]tableEntry
+
+// tableEntry has the node of a slot. The hint leads to where the store keeps the node, so that both are fetched from memory at once.
+type tableEntry struct {
+	node atomic.Pointer[Node]
+	hint atomic.Pointer[atomic.Int64] // nil: none
+}
 
 // load returns the chunks.
 func (t *table) load() []*tableChunk {
@@ -23,13 +29,20 @@ func (t *table) load() []*tableChunk {
 }
 
 // at returns the node of a slot; nil if there is none.
-func (t *table) at(slot uint32) *Node { return nodeAt(t.load(), slot) }
+func (t *table) at(slot uint32) *Node {
+	if e := t.entry(slot); e != nil {
+		return e.node.Load()
+	}
+	return nil
+}
 
-func nodeAt(chunks []*tableChunk, slot uint32) *Node {
+// entry returns the entry of a slot; nil if the table is shorter.
+func (t *table) entry(slot uint32) *tableEntry {
+	chunks := t.load()
 	if int(slot/chunkSlots) >= len(chunks) {
 		return nil
 	}
-	return chunks[slot/chunkSlots][slot%chunkSlots].Load()
+	return &chunks[slot/chunkSlots][slot%chunkSlots]
 }
 
 // add gives a node a slot.
@@ -45,7 +58,11 @@ func (t *table) add(n *Node) uint32 {
 		chunks = append(chunks[:len(chunks):len(chunks)], new(tableChunk))
 		t.chunks.Store(&chunks)
 	}
-	chunks[slot/chunkSlots][slot%chunkSlots].Store(n)
+	e := &chunks[slot/chunkSlots][slot%chunkSlots]
+	if n.handle != nil {
+		e.hint.Store(n.handle.Hint())
+	}
+	e.node.Store(n)
 	return slot
 }
 
@@ -54,7 +71,7 @@ func (t *table) all() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		for _, chunk := range t.load() {
 			for i := range chunk {
-				if n := chunk[i].Load(); n != nil && !yield(n) {
+				if n := chunk[i].node.Load(); n != nil && !yield(n) {
 					return
 				}
 			}
@@ -64,7 +81,9 @@ func (t *table) all() iter.Seq[*Node] {
 
 // remove empties a slot.
 func (t *table) remove(slot uint32) {
-	(*t.chunks.Load())[slot/chunkSlots][slot%chunkSlots].Store(nil)
+	e := t.entry(slot)
+	e.node.Store(nil)
+	e.hint.Store(nil)
 	t.free = append(t.free, slot)
 }
 

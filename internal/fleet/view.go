@@ -9,63 +9,71 @@ import (
 // View is the members of an index as a selection reads them: few loads lead from it to a node, because with many indexes cache misses are the
 // cost of a selection. Nodes leave it as they leave the index; those that have entered since it was made may be missing.
 type View struct {
-	Len   int // the number of members
-	Slots int // the number of slots of which the members have some. A slot is the number of a node in its pool
+	Index *Index
+	Len   int32 // the number of members
 
-	first *bitmapChunk // of bits, nil: it has no bits
-	bits  []*bitmapChunk
-	nodes []*tableChunk
+	oneChunk bool         // all members are in the first chunk, as in most pools
+	bits     *bitmapChunk // the first chunk; nil: it has no members
+	nodes    *tableChunk  // the nodes of the same slots; nil: there are none
 }
 
 // View returns the members as they are now.
 func (x *Index) View() View {
-	v := View{Len: x.members.len(), bits: x.members.load(), nodes: x.table.load()}
-	v.Slots = min(len(v.bits)*chunkSlots, x.table.used())
-	if len(v.bits) > 0 {
-		v.first = v.bits[0]
+	v := View{Index: x, Len: int32(x.members.len())}
+	d := x.members.load()
+	v.oneChunk, v.bits = len(d.chunks) <= 1, d.chunk(0)
+	if nodes := x.table.load(); len(nodes) > 0 {
+		v.nodes = nodes[0]
 	}
 	return v
 }
 
-// NoSlot is the slot of no node.
+// NoSlot is the slot of no node. A slot is the number of a node in its pool.
 const NoSlot = math.MaxUint32
 
 // SlotOf returns the slot of the i-th member; NoSlot if there are fewer.
 func (v *View) SlotOf(i int) uint32 {
-	if slot, ok := nthSlot(v.bits, i); ok {
-		return slot
+	if !v.oneChunk {
+		if slot, ok := v.Index.members.at(i); ok {
+			return slot
+		}
+	} else if v.bits != nil {
+		if slot, ok := v.bits.at(i); ok {
+			return uint32(slot)
+		}
 	}
 	return NoSlot
 }
 
 // Has reports whether the node of a slot is a member.
 func (v *View) Has(slot uint32) bool {
-	if slot < chunkSlots { // most pools have one chunk
-		return v.first != nil && v.first.words[slot/wordBits].Load()&(1<<(slot%wordBits)) != 0
+	if slot < chunkSlots {
+		return v.bits != nil && v.bits.has(slot)
 	}
-	return hasBit(v.bits, slot)
+	return v.Index.members.has(slot)
 }
 
-// MaxAny is the maximum number of slots of one call of Any.
-const MaxAny = 16
-
-// Any returns for each of up to MaxAny slots a bit that says whether its node is a member. The waits for memory overlap, also those for the
-// nodes' addresses.
-func (v *View) Any(slots []uint32) (members uint32) {
-	for i, slot := range slots {
-		nodeAt(v.nodes, slot)
-		bit := uint32(0)
-		if v.Has(slot) {
-			bit = 1
+// entryAt returns the entry of a slot in the table; nil if there is none.
+func (v *View) entryAt(slot uint32) *tableEntry {
+	if slot < chunkSlots {
+		if v.nodes == nil {
+			return nil
 		}
-		members |= bit << i
+		return &v.nodes[slot]
 	}
-	return members
+	return v.Index.table.entry(slot)
 }
 
-// Prefetch loads the node of a slot into the cache without waiting for it.
+// Prefetch loads the node of a slot into the cache without waiting for it, and what the store has of it.
 func (v *View) Prefetch(slot uint32) {
-	if n := nodeAt(v.nodes, slot); n != nil {
+	e := v.entryAt(slot)
+	if e == nil {
+		return
+	}
+	if hint := e.hint.Load(); hint != nil {
+		hint.Load()
+	}
+	if n := e.node.Load(); n != nil {
 		n.summary.Load()
 		n.epoch.Load()
 	}
@@ -76,12 +84,16 @@ func (v *View) Prefetch(slot uint32) {
 // A writer removes a node from the index before it replaces a declaration that serves the requirement by one that does not. So if the node is
 // in the index after its epoch and revision were read, it serves the requirement at that revision.
 func (v *View) At(slot uint32) Member {
-	n := nodeAt(v.nodes, slot)
+	e := v.entryAt(slot)
+	if e == nil {
+		return Member{}
+	}
+	n := e.node.Load()
 	if n == nil {
 		return Member{}
 	}
 	epoch, revision := n.Epoch(), core.Revision(n.revision.Load())
-	if !v.Has(slot) || nodeAt(v.nodes, slot) != n {
+	if !v.Has(slot) || e.node.Load() != n {
 		return Member{}
 	}
 	return Member{Node: n, Epoch: epoch, Revision: revision}

@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	maxReports   = 4096            // reports that wait to be counted; others are dropped
 	maxMarks     = 1024            // reports within their node's rate that wait to be marked; others are dropped
 	markers      = 4               // marks that are written at once
 	markTimeout  = 2 * time.Second // of everything that the store does for one report
@@ -55,15 +54,16 @@ type UnavailableOptions struct {
 	Log      *slog.Logger
 }
 
-// UnavailableWorker marks services that nodes have reported as unavailable. A report passes two queues. In the first, all reports are
-// counted against the rates of their nodes in memory, so that a node that reports without end costs no call to the store and takes no
-// place from others. In the second are those within the rate: the store counts them for all instances, and keeps the marks. A mark is
-// never delayed by a debounce; the reaction to it is.
+// UnavailableWorker marks services that nodes have reported as unavailable. Each report is counted against the rate of its node in memory
+// at once, so that a node that reports without end costs no call to the store and takes no place from others. Those within the rate are
+// queued: the store counts them for all instances, and keeps the marks. A mark is never delayed by a debounce; the reaction to it is.
 type UnavailableWorker struct {
 	opts    UnavailableOptions
-	reports chan report
 	marks   chan report
 	stopped atomic.Bool
+
+	ratesMu lockwait.Mutex[lockwait.GuardRates] // guards rates
+	rates   *windowLimit[core.NodeID]
 
 	reactionsMu lockwait.Mutex[lockwait.GuardReactions] // guards reactions
 	reactions   *windowLimit[struct{}]
@@ -78,12 +78,12 @@ type report struct {
 // NewUnavailableWorker makes a worker. Reports are queued until Run handles them.
 func NewUnavailableWorker(o UnavailableOptions) *UnavailableWorker {
 	return &UnavailableWorker{
-		opts: o, reports: make(chan report, maxReports), marks: make(chan report, maxMarks),
-		reactions: newWindowLimit[struct{}](maxReactions, time.Minute),
+		opts: o, marks: make(chan report, maxMarks),
+		rates: newWindowLimit[core.NodeID](o.Limit, o.Window), reactions: newWindowLimit[struct{}](maxReactions, time.Minute),
 	}
 }
 
-// Enqueue queues a report, or drops it if the queue is full. It never waits.
+// Enqueue counts a report against the rate of its node, and queues it if it is within the rate and the queue has room. It never waits.
 func (w *UnavailableWorker) Enqueue(s core.UnavailableService) {
 	w.opts.Metrics.NAByService.Inc(s.Service)
 	w.opts.Metrics.NAByReason.WithLabelValues(string(s.Reason)).Inc()
@@ -91,15 +91,26 @@ func (w *UnavailableWorker) Enqueue(s core.UnavailableService) {
 		w.drop(telemetry.NADroppedStopping)
 		return
 	}
+	if !w.isWithinRate(s.Node) {
+		w.opts.Metrics.NARateLimited.Inc(string(s.Node))
+		return
+	}
 	select {
-	case w.reports <- report{s, time.Now()}:
+	case w.marks <- report{s, time.Now()}:
 	default:
 		w.drop(telemetry.NADroppedQueue)
 	}
 }
 
+// isWithinRate counts a report against the rate of its node on this instance.
+func (w *UnavailableWorker) isWithinRate(node core.NodeID) bool {
+	w.ratesMu.Lock()
+	defer w.ratesMu.Unlock()
+	return w.rates.allow(node)
+}
+
 // Queued returns how many reports are queued.
-func (w *UnavailableWorker) Queued() int { return len(w.reports) + len(w.marks) }
+func (w *UnavailableWorker) Queued() int { return len(w.marks) }
 
 func (w *UnavailableWorker) drop(cause string) {
 	w.opts.Metrics.NADropped.WithLabelValues(cause).Inc()
@@ -107,17 +118,7 @@ func (w *UnavailableWorker) drop(cause string) {
 
 // Run handles reports until the context ends, and then for a short time what is queued. The rest is counted as dropped.
 func (w *UnavailableWorker) Run(ctx context.Context) {
-	rate := newWindowLimit[core.NodeID](w.opts.Limit, w.opts.Window)
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case r := <-w.reports:
-				w.admit(rate, r)
-			}
-		}
-	})
 	for range markers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -131,24 +132,11 @@ func (w *UnavailableWorker) Run(ctx context.Context) {
 	}
 	wg.Wait()
 	w.stopped.Store(true)
-	w.drain(context.WithoutCancel(ctx), rate)
-}
-
-// admit counts a report against the rate of its node on this instance, and queues it to be marked.
-func (w *UnavailableWorker) admit(rate *windowLimit[core.NodeID], r report) {
-	if !rate.allow(r.Node) {
-		w.opts.Metrics.NARateLimited.Inc(string(r.Node))
-		return
-	}
-	select {
-	case w.marks <- r:
-	default:
-		w.drop(telemetry.NADroppedQueue)
-	}
+	w.drain(context.WithoutCancel(ctx))
 }
 
 // drain handles what is queued when the worker stops.
-func (w *UnavailableWorker) drain(ctx context.Context, rate *windowLimit[core.NodeID]) {
+func (w *UnavailableWorker) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	for {
@@ -159,12 +147,6 @@ func (w *UnavailableWorker) drain(ctx context.Context, rate *windowLimit[core.No
 			} else {
 				w.mark(ctx, r)
 			}
-			continue
-		default:
-		}
-		select {
-		case r := <-w.reports:
-			w.admit(rate, r)
 		default:
 			return
 		}

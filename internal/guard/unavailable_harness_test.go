@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	maxReports = 4096 // as in the worker
-	maxMarks   = 1024
-	markers    = 4
+	maxMarks = 1024 // as in the worker
+	markers  = 4
 )
 
 // workerHarness is a worker over a memory store.

@@ -185,21 +185,44 @@ func TestReactionsAreLimited(t *testing.T) {
 // TestFullQueueDropsAndCounts: reports beyond the queue are dropped and counted, and no caller waits.
 func TestFullQueueDropsAndCounts(t *testing.T) {
 	runWorker(t, func(h *workerHarness) {
-		h.add("a")
-		before := time.Now()
-		for range maxReports + 10 {
-			h.report("a", "asr")
+		var ids []core.NodeID
+		for i := range maxMarks + 10 {
+			ids = append(ids, core.NodeID(fmt.Sprint("n", i)))
 		}
-		if got := time.Since(before); got != 0 || h.worker.Queued() != maxReports {
+		h.add(ids...)
+		before := time.Now()
+		for _, id := range ids {
+			h.report(id, "asr")
+		}
+		if got := time.Since(before); got != 0 || h.worker.Queued() != maxMarks {
 			t.Errorf("%d reports are queued after %v", h.worker.Queued(), got)
 		}
 		h.wantDropped(map[string]float64{"queue_full": 10})
 		h.start()
-		h.wantMarks([]string{"a/asr"}, "a")
-		h.wantSeries("scheduler_model_na_rate_limited_by_node_total", map[string]float64{"a": maxReports - 3})
+		if got := h.marks(ids...); len(got) != maxMarks {
+			t.Errorf("%d marks, want %d", len(got), maxMarks)
+		}
 		if h.worker.Queued() != 0 {
 			t.Errorf("%d reports are still queued", h.worker.Queued())
 		}
+	})
+}
+
+// TestNoisyNodeIsStoppedBeforeTheQueue: reports of a node beyond its rate are not queued, and take no place from others.
+func TestNoisyNodeIsStoppedBeforeTheQueue(t *testing.T) {
+	runWorker(t, func(h *workerHarness) {
+		h.add("noisy", "quiet")
+		for range 10 * maxMarks {
+			h.report("noisy", "asr")
+		}
+		h.report("quiet", "asr")
+		if h.worker.Queued() != 4 {
+			t.Errorf("%d reports are queued, want three of the one node and one of the other", h.worker.Queued())
+		}
+		h.wantSeries("scheduler_model_na_rate_limited_by_node_total", map[string]float64{"noisy": 10*maxMarks - 3})
+		h.start()
+		h.wantMarks([]string{"noisy/asr", "quiet/asr"}, "noisy", "quiet")
+		h.wantDropped(map[string]float64{})
 	})
 }
 
@@ -212,7 +235,7 @@ func TestSlowStoreBlocksNobody(t *testing.T) {
 		h.store.set(false, hold)
 		h.start()
 		for range 5 {
-			for range maxReports {
+			for range 4 * maxMarks {
 				h.report("noisy", "asr")
 			}
 			synctest.Wait()

@@ -17,7 +17,7 @@ var all = []Name{
 	MemstoreNode{}, MemstoreNodes{}, MemstoreJobs{}, MemstoreWatchers{}, MemstoreWatcher{},
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
 	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
-	GuardCatalog{}, GuardReactions{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
+	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
 	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, RedisPermits{}, RedisAbandoned{},
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
@@ -140,6 +140,12 @@ type GuardReactions struct{}
 
 // LockName implements Name.
 func (GuardReactions) LockName() string { return "guard_reactions" }
+
+// GuardRates names a lock of docs/locks.md.
+type GuardRates struct{}
+
+// LockName implements Name.
+func (GuardRates) LockName() string { return "guard_rates" }
 
 // GuardCounter names a lock of docs/locks.md.
 type GuardCounter struct{}

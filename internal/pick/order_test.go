@@ -81,11 +81,11 @@ func TestOrderOfPools(t *testing.T) {
 				d.RequiredServices = []string{"asr-x"}
 			}
 			division.Defined = append(division.Defined, d)
-			route.Add(fleet.Stop{Pool: id, Index: f.Route(direction, false).Stops[0].Index, Ready: ready})
+			route.Add(fleet.Stop{View: f.Route(direction, false).Stops[0].View, Pool: id, Ready: ready})
 		}
 		division.Defined = append(division.Defined, core.PoolDefinition{ID: "without nodes"})
 		if rapid.Bool().Draw(t, "nodes without a pool") {
-			route.Outside = fleet.Stop{Index: f.Route(direction, false).Stops[0].Index, Ready: 1}
+			route.Outside = fleet.Stop{View: f.Route(direction, false).Stops[0].View, Ready: 1}
 		}
 		spec := &core.Spec{Tenant: rapid.SampledFrom([]core.TenantID{"", "bound"}).Draw(t, "tenant")}
 		if rapid.Bool().Draw(t, "requires the service") {

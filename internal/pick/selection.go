@@ -1,7 +1,6 @@
 package pick
 
 import (
-	"math/bits"
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -17,14 +16,9 @@ type Selection struct {
 	query   Query
 	order   order      // of the pools
 	view    fleet.View // of the members of the current pool
-	dense   bool       // members are drawn by their slots, else by their numbers
 	sampled int
-	swaps   []swap               // of numbers
-	taken   []uint32             // slots that were drawn
-	tries   [fleet.MaxAny]uint32 // slots that were chosen at random
-	batch   int                  // how many slots are chosen at a time: so many that two of them are those of members, on average
-	members uint32               // which of tries are those of members that were not drawn yet, one bit each
-	second  fleet.Member         // passed the filters, not yet returned
+	swaps   []swap       // of the numbers of members
+	second  fleet.Member // passed the filters, not yet returned
 	drawn   []core.Candidate
 }
 
@@ -50,11 +44,7 @@ func (s *Selection) NextPool() (pool core.PoolID, ok bool) {
 	if s.order.route.Division == nil { // with one pool, the current members cost no more
 		s.view = stop.Index.View()
 	}
-	s.swaps, s.taken, s.members = s.swaps[:0], s.taken[:0], 0
-	s.sampled, s.dense = 0, s.picker.policy.Shuffle && s.view.Len > 0 && s.view.Len >= sparseSample*s.picker.policy.SampleK && s.view.Len*sparseIndex >= s.view.Slots
-	if s.dense {
-		s.batch = min((2*s.view.Slots+s.view.Len-1)/s.view.Len, fleet.MaxAny)
-	}
+	s.swaps, s.sampled = s.swaps[:0], 0
 	s.second = fleet.Member{}
 	return stop.Pool, true
 }
@@ -62,20 +52,9 @@ func (s *Selection) NextPool() (pool core.PoolID, ok bool) {
 // Eligible reports whether the current pool is one of those that are eligible for the job.
 func (s *Selection) Eligible() bool { return s.order.eligible }
 
-const (
-	// sparseIndex is from how many slots for each member the members of an index are chosen by their number. In a denser index it is faster
-	// to draw slots until one is that of a member.
-	sparseIndex = 16
-	// sparseSample is for how many times as many members as are sampled slots are drawn: with fewer, a slot would often be drawn again.
-	sparseSample = 2
-	// maxDraws bounds how many slots are drawn for one member: fewer than one of 10^14 finds none, unless the members have left.
-	maxDraws = 512
-)
-
 // End returns the selection to the pool of selections; it must not be used afterwards.
 func (s *Selection) End() {
-	s.swaps, s.taken = s.swaps[:0], s.taken[:0]
-	s.sampled, s.view, s.dense, s.query = 0, fleet.View{}, false, Query{}
+	s.swaps, s.sampled, s.view, s.query = s.swaps[:0], 0, fleet.View{}, Query{}
 	s.order.end()
 	s.second = fleet.Member{}
 	clear(s.drawn) // the ids of nodes may be gone
@@ -106,8 +85,6 @@ func (s *Selection) Next() fleet.Member {
 	s.view.Prefetch(slotA)
 	s.view.Prefetch(slotB)
 	a, b := s.view.At(slotA), s.view.At(slotB)
-	a.Prefetch()
-	b.Prefetch()
 	first, second := s.filter(a), s.filter(b)
 	if first.Node == nil {
 		first, second = second, fleet.Member{}
@@ -189,34 +166,11 @@ func (s *Selection) sampleMember() fleet.Member {
 // sampleSlot returns the slot of one more member at random, each with the same probability; NoSlot when SampleK were sampled. A member that
 // has left the index meanwhile counts as sampled.
 func (s *Selection) sampleSlot() uint32 {
-	for s.sampled < min(s.view.Len, s.picker.policy.SampleK) {
+	for s.sampled < min(int(s.view.Len), s.picker.policy.SampleK) {
 		s.sampled++
-		if slot := s.draw(); slot != fleet.NoSlot {
+		if slot := s.view.SlotOf(s.shuffledIndex(s.sampled - 1)); slot != fleet.NoSlot {
 			return slot
 		}
-	}
-	return fleet.NoSlot
-}
-
-// draw returns the slot of a member that was not drawn yet; NoSlot if it finds none.
-func (s *Selection) draw() uint32 {
-	if !s.dense {
-		return s.view.SlotOf(s.shuffledIndex(s.sampled - 1))
-	}
-	for range maxDraws / s.batch {
-		for s.members != 0 {
-			slot := s.tries[bits.TrailingZeros32(s.members)]
-			s.members &= s.members - 1
-			if !slices.Contains(s.taken, slot) {
-				s.taken = append(s.taken, slot)
-				return slot
-			}
-		}
-		tries := s.tries[:s.batch]
-		for i := range tries {
-			tries[i] = uint32(s.picker.intN(s.view.Slots))
-		}
-		s.members = s.view.Any(tries)
 	}
 	return fleet.NoSlot
 }
@@ -227,7 +181,7 @@ func (s *Selection) shuffledIndex(i int) int {
 	if !s.picker.policy.Shuffle {
 		return i
 	}
-	j := i + s.picker.intN(s.view.Len-i)
+	j := i + s.picker.intN(int(s.view.Len)-i)
 	at := s.indexAt(j)
 	s.swaps = append(s.swaps, swap{position: j, index: s.indexAt(i)})
 	return at

@@ -288,7 +288,7 @@ func TestNoMessageOfAnotherIncarnation(t *testing.T) {
 			t.Fatal(err)
 		}
 		st, err := redisstore.Open(t.Context(), redisstore.Options{
-			Address: address, Prefix: "lingua", Timeout: time.Second, Log: slog.New(slog.DiscardHandler), Timing: store.Timing{
+			Address: address, Prefix: "lingua", Timeout: 20 * time.Second, Log: slog.New(slog.DiscardHandler), Timing: store.Timing{
 				Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute,
 			},
 		})

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -185,8 +186,9 @@ func (p *AdmitParams) Decision(now time.Time) core.Admission {
 // Handle is a reference to where the store keeps a node. It is opaque to callers and saves a lookup. A missing or outdated handle
 // is always correct.
 type Handle interface {
-	// Prefetch hints that the node will be reserved in a moment. It never blocks.
-	Prefetch()
+	// Hint returns a word beside what a reservation reads first, so that a caller who will reserve the node in a moment can load it into the
+	// cache before; nil: there is none.
+	Hint() *atomic.Int64
 }
 
 // Occupancy is how many slots of a node are taken, and by what.

@@ -20,8 +20,9 @@ const (
 type CappedCounter struct {
 	vec *prometheus.CounterVec
 
-	mu  sync.RWMutex
-	own map[string]prometheus.Counter
+	mu     sync.RWMutex
+	own    map[string]prometheus.Counter
+	others prometheus.Counter // of all values without a series of their own; nil: there is no such value yet
 }
 
 func (f factory) cappedCounter(name, help, label string) *CappedCounter {
@@ -33,8 +34,11 @@ func (c *CappedCounter) Inc(value string) {
 	value = strings.ToValidUTF8(value[:min(len(value), maxLabelValue)], "")
 	c.mu.RLock()
 	counter, known := c.own[value]
-	c.mu.RUnlock()
 	if !known {
+		counter = c.others
+	}
+	c.mu.RUnlock()
+	if counter == nil {
 		counter = c.add(value)
 	}
 	counter.Inc()
@@ -48,7 +52,8 @@ func (c *CappedCounter) add(value string) prometheus.Counter {
 		return counter
 	}
 	if len(c.own) >= maxLabelValues {
-		return c.vec.WithLabelValues(otherValue)
+		c.others = c.vec.WithLabelValues(otherValue)
+		return c.others
 	}
 	counter := c.vec.WithLabelValues(value)
 	c.own[strings.Clone(value)] = counter

@@ -18,7 +18,7 @@ type ModelNA struct {
 
 // The causes for which a report marks nothing, apart from the rate of its node.
 const (
-	NADroppedQueue    = "queue_full" // the queue of reports, or of marks, was full
+	NADroppedQueue    = "queue_full" // the queue of marks was full
 	NADroppedStore    = "store"      // the store did not answer in time
 	NADroppedGone     = "gone"       // the node has registered again or was removed meanwhile
 	NADroppedLate     = "late"       // the report waited longer than a mark lasts

@@ -11,12 +11,13 @@ import (
 )
 
 // node is one node with its lease set. Its lock orders everything that happens to the node. The fields that a reservation needs fill
-// the first cache line, and the first lease is in the second: with many nodes, the cost of a reservation is its cache misses.
+// the first cache line, and the first lease is in the second: with many nodes, the cost of a reservation is its cache misses. A node of the
+// fleet has the same size and is made at the same time, so that both are mostly in one page of memory.
 type node struct {
 	mu       lockwait.Mutex[lockwait.MemstoreNode]
 	epoch    core.Epoch
 	revision core.Revision
-	seen     atomic.Int64 // moment of the last heartbeat; atomic, so that Prefetch may read it
+	seen     atomic.Int64 // moment of the last heartbeat; atomic, because it is the hint
 	leases   []lease
 	slots    int16 // that may be granted: the declared ones, with the admission applied
 	foreign  int16
@@ -24,28 +25,28 @@ type node struct {
 	removed  bool // a caller that still has a pointer must find the node again
 	onHold   bool // no new jobs before heldUntil
 
-	first  [1]lease      // the initial backing array of leases
-	second atomic.Uint32 // in the second cache line, for Prefetch to read
+	first [1]lease // the initial backing array of leases
+	*details
+}
 
+// details are the parts of a node that a reservation mostly does not need. They have the lock of the node.
+type details struct {
 	current    *core.Node
 	heldUntil  moment
 	load       core.Load
 	seq        uint64 // of the last accepted heartbeat
 	marks      map[markKey]mark
-	connection uint64 // the last connection; at the end, so that the fields above keep their cache lines
+	connection uint64 // the last connection
 	fence      int64  // of the last decision on its admission
 }
 
-// Prefetch implements store.Handle.
-func (n *node) Prefetch() {
-	n.seen.Load()
-	n.second.Load()
-}
+// Hint implements store.Handle.
+func (n *node) Hint() *atomic.Int64 { return &n.seen }
 
 func (n *node) silence(now moment) time.Duration { return now.since(moment(n.seen.Load())) }
 
 func newNode() *node {
-	n := &node{}
+	n := &node{details: new(details)}
 	n.leases = n.first[:0]
 	return n
 }

@@ -152,17 +152,25 @@ func (a Address) String() string {
 	return text
 }
 
-const (
-	dialTimeout  = 400 * time.Millisecond
-	writeTimeout = time.Second // also closes a connection on which nothing comes back for so long
-)
+// connTimeouts are the limits of a connection to Redis.
+type connTimeouts struct {
+	dial   time.Duration
+	silent time.Duration // a connection on which nothing comes back for so long is closed
+}
+
+// connTimeoutsFor returns the limits of the connections of a store whose calls may take as long as call. A user who accepts slower
+// answers of Redis accepts slower connections too.
+func connTimeoutsFor(call time.Duration) connTimeouts {
+	dial := max(400*time.Millisecond, call)
+	return connTimeouts{dial: dial, silent: dial * 5 / 2}
+}
 
 // options returns the options of the Redis client. The client must never repeat a write by itself: the caller decides that.
-func (a Address) options() rueidis.ClientOption {
+func (a Address) options(t connTimeouts) rueidis.ClientOption {
 	o := rueidis.ClientOption{
 		InitAddress: a.Hosts, Username: a.Username, Password: a.Password, SelectDB: a.DB, ClientName: "lingua",
-		Dialer:           net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
-		ConnWriteTimeout: writeTimeout, RingScaleEachConn: ringScale,
+		Dialer:           net.Dialer{Timeout: t.dial, KeepAlive: time.Second},
+		ConnWriteTimeout: t.silent, RingScaleEachConn: ringScale,
 		ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
 		DisableCache: true, DisableRetry: true, MaxFlushDelay: 20 * time.Microsecond,
 		ClientSetInfo:     rueidis.DisableClientSetInfo, // the Redis user of a deployment may run only what the store needs

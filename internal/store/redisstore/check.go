@@ -20,7 +20,7 @@ const (
 // check refuses a Redis that cannot keep the promises of a store, with an error that says how to fix it, and warns about settings that
 // weaken them.
 func check(ctx context.Context, redis rueidis.Client, o *Options) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(checkTimeout, openAttempts*o.Timeout))
 	defer cancel()
 	for addr, server := range redis.Nodes() {
 		info, err := server.Do(ctx, server.B().Info().Build()).ToString()

@@ -20,7 +20,7 @@ func openError(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	s, err := redisstore.Open(t.Context(), redisstore.Options{
-		Address: address, Prefix: "test", Timing: timing, Timeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Address: address, Prefix: "test", Timing: timing, Timeout: callTimeout, Log: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		_ = s.Close()

@@ -60,7 +60,7 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	c := &client{
 		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: deadline.New(ctx, timeout, nil),
 		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: parallel.NewGroup(),
-		onError: onError,
+		onError: onError, abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent},
 	}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      breakerTimeout,
@@ -335,18 +335,15 @@ func (s *Store) getValues(ctx context.Context, keys []string) ([][]byte, error) 
 	return values, nil
 }
 
-const (
-	// maxAbandoned is how many permits may be abandoned at once. The others are for callers that try whether Redis is back; the ring
-	// has room for them.
-	maxAbandoned = maxInFlight - 64
-	// abandonedTTL is how long an unanswered command can be in flight: a connection on which nothing comes back for writeTimeout,
-	// after a ping or before one, is closed.
-	abandonedTTL = 4 * writeTimeout
-)
+// maxAbandoned is how many permits may be abandoned at once. The others are for callers that try whether Redis is back; the ring has
+// room for them.
+const maxAbandoned = maxInFlight - 64
 
 // abandonedPermits counts the permits of commands whose callers have left. They are free again when a later command was answered,
 // because a connection answers in order, or when the connection must have been closed.
 type abandonedPermits struct {
+	// maxAge is how long an unanswered command can be in flight: a silent connection, after a ping or before one, is closed.
+	maxAge        time.Duration
 	lastCommand   atomic.Uint64 // numbers commands
 	count         atomic.Int64
 	lastAbandoned atomic.Uint64 // an answer to a later command than this one frees them
@@ -371,9 +368,9 @@ func (p *abandonedPermits) abandon(n int, release func(int)) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer == nil {
-		p.timer = time.AfterFunc(abandonedTTL, func() { release(int(p.count.Swap(0))) })
+		p.timer = time.AfterFunc(p.maxAge, func() { release(int(p.count.Swap(0))) })
 	} else {
-		p.timer.Reset(abandonedTTL)
+		p.timer.Reset(p.maxAge)
 	}
 	return 0
 }

@@ -135,7 +135,7 @@ func (s *Store) decodeLease(node core.NodeID, name, score string, now int64) cor
 	rest := whole / scoreCodes
 	reserved := rest/scoreAges - rest%scoreAges
 	l := core.Lease{LeaseRef: parseMember(node, name), State: leaseStateByCode[whole%scoreCodes%leaseStates]}
-	age := ((now-scoreEpochMS)/tickMS - reserved) * tickMS
+	age := ((now-scoreEpochMS)/tickMS - reserved - 1) * tickMS // at least: both times are known to the tick
 	l.Young = l.State == core.LeaseReserved && age < s.timing.ReservedTTL.Milliseconds()
 	return l
 }

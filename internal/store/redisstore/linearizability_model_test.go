@@ -145,7 +145,8 @@ func expiry(now int64) int64 { return tickOf(now) + (ms(linearTiming.Presence)+t
 
 func (s *modelLease) isLive(now int64) bool { return s.expires > tickOf(now) }
 
-func (s *modelLease) age(now int64) int64 { return (tickOf(now) - s.reserved) * tickMS }
+// age returns the shortest time for which the lease can have been reserved.
+func (s *modelLease) age(now int64) int64 { return (tickOf(now) - s.reserved - 1) * tickMS }
 
 func (s *modelLease) isYoung(now int64) bool {
 	return s.state == core.LeaseReserved && s.inTransit(now)

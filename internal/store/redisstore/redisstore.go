@@ -32,7 +32,7 @@ type Options struct {
 	Address Address
 	Prefix  string // of every key
 	Timing  store.Timing
-	// Timeout is the maximum duration of a call.
+	// Timeout is the maximum duration of a call. The limits of a connection follow from it.
 	Timeout time.Duration
 	Log     *slog.Logger
 	// OnHealth is called when Redis becomes unavailable (false) and when it is available again (true). It may be nil.
@@ -77,10 +77,10 @@ const maxLeaseSpan = 100 * time.Minute
 const openAttempts = 4
 
 // connect makes the Redis client.
-func connect(a Address) (redis rueidis.Client, err error) {
+func connect(o *Options) (redis rueidis.Client, err error) {
 	for range openAttempts {
 		var failure net.Error
-		if redis, err = rueidis.NewClient(a.options()); err == nil || !errors.As(err, &failure) || !failure.Timeout() {
+		if redis, err = rueidis.NewClient(o.Address.options(connTimeoutsFor(o.Timeout))); err == nil || !errors.As(err, &failure) || !failure.Timeout() {
 			break
 		}
 	}
@@ -92,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Timing.Presence+o.Timing.Attempt > maxLeaseSpan {
 		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", maxLeaseSpan)
 	}
-	redis, err := connect(o.Address)
+	redis, err := connect(&o)
 	if err != nil {
 		return nil, connectError(o.Address, err)
 	}

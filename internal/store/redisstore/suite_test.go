@@ -32,10 +32,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
-// timing is as short as a real clock allows, because the suite really waits.
+// timing is as short as a real clock allows, because the suite really waits: nothing may expire while a busy machine stalls.
 var timing = store.Timing{
-	Presence: 2 * time.Second, ReservedTTL: time.Second, Attempt: 4 * time.Second, Job: 8 * time.Second, Retention: 5 * time.Second,
+	Presence: 3 * time.Second, ReservedTTL: 1500 * time.Millisecond, Attempt: 6 * time.Second, Job: 12 * time.Second, Retention: 7500 * time.Millisecond,
 }
+
+// callTimeout is the limit of calls in tests of something else than it: longer than a busy machine stalls.
+const callTimeout = 20 * time.Second
 
 var prefixes atomic.Int64
 
@@ -47,7 +50,7 @@ func open(t testing.TB, url string, change ...func(*redisstore.Options)) *rediss
 		t.Fatal(err)
 	}
 	o := redisstore.Options{
-		Address: address, Prefix: fmt.Sprintf("test%d", prefixes.Add(1)), Timing: timing, Timeout: 2 * time.Second,
+		Address: address, Prefix: fmt.Sprintf("test%d", prefixes.Add(1)), Timing: timing, Timeout: callTimeout,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {

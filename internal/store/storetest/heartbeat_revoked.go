@@ -84,15 +84,15 @@ func testRegistrationRenews(t *testing.T, h *Harness, revoked bool) {
 		if revoked {
 			h.revoke(t, node, "job-1")
 		}
-		age := h.Timing.ReservedTTL / 2
+		age := h.Timing.ReservedTTL * 3 / 4
 		h.Wait(age)
 		if _, err := h.Store.Register(t.Context(), store.RegisterParams{
 			Node: declaredNode(node, 1), Load: core.UnknownLoad, Activity: store.Activity{Lists: true},
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if time.Since(began) >= h.Timing.ReservedTTL*7/8 {
-			return false // the job can not be on its way any more, as far as the precision of a store can tell
+		if time.Since(began) >= h.Timing.ReservedTTL {
+			return false // the job can not be on its way any more
 		}
 		h.Wait(h.Timing.Presence - age + h.Slack) // longer than the reservation would have lasted
 		o := h.occupancy(t, node)

@@ -55,7 +55,7 @@ for i = 1, #members, 2 do
   local member, lease = members[i], unpack_score(members[i + 1])
   local job, adopted = parse_member(member)
   local is_listed = lists == '1' and listed[job]
-  local is_overdue = (tick - lease.reserved) * TICK >= attempt
+  local is_overdue = is_older(lease, tick, attempt)
   known[job] = true
 
   -- renew extends the lease by one presence.

@@ -45,8 +45,12 @@ end
 -- Returns the lowest score of a live lease.
 local function min_live_score(tick) return (tick + 1) * AGES * CODES end
 
+-- Reports whether a lease was certainly reserved at least so many milliseconds ago. Both times are known to the tick, so that it may be older
+-- than this by one.
+local function is_older(lease, tick, ms) return (tick - lease.reserved - 1) * TICK >= ms end
+
 -- Reports whether a lease was reserved so recently that its job may still be on its way to the node.
-local function in_transit(lease, tick, reserved_ttl) return (tick - lease.reserved) * TICK < reserved_ttl end
+local function in_transit(lease, tick, reserved_ttl) return not is_older(lease, tick, reserved_ttl) end
 
 local function is_young_reservation(lease, tick, reserved_ttl) return lease.state == RESERVED and in_transit(lease, tick, reserved_ttl) end
 
