@@ -182,8 +182,8 @@ bench-agreement: redis ## compare the latencies of `lingua bench` with the metri
 	$(GO) test -count=1 -timeout 20m -v -run TestMetricsAgree ./bench/agreement -rate 50 -during 2m -within 0.05
 
 .PHONY: bench-guards
-bench-guards: redis ## whether work that is not dispatch delays dispatch: ModelHub faults, statistics, storms of reports, heartbeats, failing nodes; and the tree of a retried utterance (16 minutes); keep the machine idle
-	$(GO) test -count=1 -timeout 30m -v ./bench/guards -judge -rounds 10 -window 2s -rate 1000 -silent-for 1m -redis
+bench-guards: redis ## whether work that is not dispatch delays dispatch: ModelHub faults, statistics, storms of reports, heartbeats, failing nodes; and the tree of a retried utterance (25 minutes); keep the machine idle
+	$(GO) test -count=1 -timeout 30m -v ./bench/guards -judge -rounds 10 -window 4s -rate 1000 -silent-for 1m -redis
 	$(GO) test -count=1 -timeout 10m -v -run TestFailingNode ./internal/scheduler -ejection-for 1m
 	$(GO) test -count=1 -timeout 10m -v -run TestStatsLeaderKilled ./internal/drill -leader-rounds 5
 	$(GO) test -count=1 -timeout 20m -v -run TestHostileLabels ./internal/server -hostile 1000000
