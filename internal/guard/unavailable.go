@@ -16,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/window"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -63,10 +64,10 @@ type UnavailableWorker struct {
 	stopped atomic.Bool
 
 	ratesMu lockwait.Mutex[lockwait.GuardRates] // guards rates
-	rates   *windowLimit[core.NodeID]
+	rates   *window.Limit[core.NodeID]
 
 	reactionsMu lockwait.Mutex[lockwait.GuardReactions] // guards reactions
-	reactions   *windowLimit[struct{}]
+	reactions   *window.Limit[struct{}]
 }
 
 // report is a service that was reported, and when.
@@ -79,7 +80,7 @@ type report struct {
 func NewUnavailableWorker(o UnavailableOptions) *UnavailableWorker {
 	return &UnavailableWorker{
 		opts: o, marks: make(chan report, maxMarks),
-		rates: newWindowLimit[core.NodeID](o.Limit, o.Window), reactions: newWindowLimit[struct{}](maxReactions, time.Minute),
+		rates: window.New[core.NodeID](o.Limit, o.Window), reactions: window.New[struct{}](maxReactions, time.Minute),
 	}
 }
 
@@ -106,7 +107,7 @@ func (w *UnavailableWorker) Enqueue(s core.UnavailableService) {
 func (w *UnavailableWorker) isWithinRate(node core.NodeID) bool {
 	w.ratesMu.Lock()
 	defer w.ratesMu.Unlock()
-	return w.rates.allow(node)
+	return w.rates.Allow(node)
 }
 
 // Queued returns how many reports are queued.
@@ -202,7 +203,7 @@ func (w *UnavailableWorker) storeFailed(operation string, r report, err error) {
 // react does once in a while, for all reports of a service, what would be too much for each of them.
 func (w *UnavailableWorker) react(r report) {
 	w.reactionsMu.Lock()
-	allowed := w.reactions.allow(struct{}{})
+	allowed := w.reactions.Allow(struct{}{})
 	w.reactionsMu.Unlock()
 	if !allowed {
 		w.drop(telemetry.NADroppedReaction)
