@@ -40,11 +40,12 @@ type Revocations interface {
 type Authenticator struct {
 	ring        atomic.Pointer[Keyring]
 	revocations Revocations
+	local       []byte // the secret of logins, if no secret is configured
 }
 
 // NewAuthenticator makes an authenticator. Without revocations, nil, no caller is revoked.
 func NewAuthenticator(ring *Keyring, revocations Revocations) *Authenticator {
-	a := &Authenticator{revocations: revocations}
+	a := &Authenticator{revocations: revocations, local: newLocalSecret()}
 	a.ring.Store(ring)
 	return a
 }

@@ -41,12 +41,15 @@ type Principal struct {
 
 	Session core.SessionID // role session: the session that the token is for
 	KID     string         // role session: the signer of the token
-	TokenID string         // role session: the token's own id
-	Issuer  *Principal     // role session: the key that minted the token
+	TokenID string         // of a session or a login: the token's own id
+	Issuer  *Principal     // of a session or a login: the key that the token was made with
 	// Known is, for the role session, the time of the latest revocation that the instance knew which minted the token.
 	Known   time.Time
-	Expires time.Time // role session: when the token expires
+	Expires time.Time // of a session or a login: when the token expires
 }
+
+// IsLogin reports whether the caller has logged in with a key, and sends the login instead.
+func (p *Principal) IsLogin() bool { return p.Role != Session && p.TokenID != "" }
 
 // AllTenants reports whether the caller has access to the objects of every tenant. An operator or a viewer without a tenant has; a
 // node without a tenant has none.

@@ -165,7 +165,7 @@ func Default() Config {
 	return Config{
 		Server: Server{Host: "127.0.0.1", Port: 5010, PerAddress: 1024, ShutdownSeconds: 20},
 		Log:    Log{Level: "info", Format: "text"},
-		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30},
+		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30, LoginSeconds: 43_200},
 		Callback: Callback{
 			AllowedTargets: []string{"127.0.0.0/8", "::1/128"},
 		},

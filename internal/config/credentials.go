@@ -21,6 +21,7 @@ type Auth struct {
 	ClusterSecrets      []string `toml:"cluster_secret" env:"CLUSTER_SECRET" doc:"Signs the requests of instances to each other; the same for every instance. At least 32 characters. Two while it is rotated, in any order: instances that have one in common understand each other. Without it and with keys, lists of jobs are of one instance."`
 	RequireNodeSecret   *bool    `toml:"require_node_secret" env:"REQUIRE_NODE_SECRET" doc:"Whether a node must send the node_token of its registration with every report over HTTP, and to register again while it is present. Default: true if there are keys."`
 	SessionGraceSeconds Seconds  `toml:"session_grace_seconds" env:"SESSION_GRACE_SECONDS" doc:"How long after the expiry of its token a session may stay connected, to be renewed by session_update."`
+	LoginSeconds        Seconds  `toml:"login_seconds" env:"LOGIN_SECONDS" doc:"How long a login to the dashboard lasts."`
 	Keys                []Key    `toml:"keys" doc:"A key with a name and a role. Repeat the table for each key."`
 	Signers             []Signer `toml:"signers" doc:"A secret for session tokens. Repeat the table for each; one signs, all verify."`
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audit"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -115,6 +116,7 @@ func (c *Config) validateServer(v *validator) {
 		}
 	}
 	v.requireRange("auth.session_grace_seconds", int64(c.Auth.SessionGraceSeconds), 0, 3600)
+	v.requireRange("auth.login_seconds", int64(c.Auth.LoginSeconds), 60, int64(auth.MaxLoginTTL.Seconds()))
 	v.require(s.Insecure || IsLoopback(s.Host) || keys != nil && !keys.Empty(), "server.host", "%s", s.exposureText()).comparedWith("server.insecure")
 }
 

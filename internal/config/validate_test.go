@@ -92,15 +92,15 @@ var rules = []rule{
 	{"auth.operator_keys", "short", func(c *Config) { c.Auth.OperatorKeys = []string{"short"} }},
 	{"auth.operator_keys", "none beside others", func(c *Config) { c.Auth.NodeTokens = []string{"gpu-*=0123456789abcdef"} }},
 	{"auth.node_tokens", "without a pattern", func(c *Config) {
-		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, NodeTokens: []string{"0123456789abcdef"}}
+		c.Auth.OperatorKeys, c.Auth.NodeTokens = []string{"0123456789abcdef"}, []string{"0123456789abcdef"}
 	}},
-	{"auth.session_secret", "short", func(c *Config) {
-		c.Auth = Auth{OperatorKeys: []string{"0123456789abcdef"}, SessionSecret: "short"}
-	}},
+	{"auth.session_secret", "short", func(c *Config) { c.Auth.OperatorKeys, c.Auth.SessionSecret = []string{"0123456789abcdef"}, "short" }},
 	{"auth.cluster_secret", "three", func(c *Config) {
 		c.Auth.ClusterSecrets = []string{strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)}
 	}},
 	{"auth.cluster_secret", "short", func(c *Config) { c.Auth.ClusterSecrets = []string{"short"} }},
+	{"auth.login_seconds", "none", func(c *Config) { c.Auth.LoginSeconds = 0 }},
+	{"auth.login_seconds", "too long", func(c *Config) { c.Auth.LoginSeconds = 31 * 24 * 3600 }},
 	{"auth.session_grace_seconds", "negative", func(c *Config) { c.Auth.SessionGraceSeconds = -1 }},
 	{"scheduler.web_task_segmentation.pause_ms", "none", func(c *Config) { c.Scheduler.Segmentation.PauseMS = 0 }},
 	{"scheduler.web_task_segmentation.max_utterance_ms", "too long", func(c *Config) { c.Scheduler.Segmentation.MaxUtteranceMS = 60_001 }},

@@ -23,7 +23,7 @@ var all = []Name{
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
-	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{},
+	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{},
 	ConvertLanguages{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
@@ -332,6 +332,12 @@ type NodesRegistering struct{}
 
 // LockName implements Name.
 func (NodesRegistering) LockName() string { return "nodes_registering" }
+
+// ServerLogins names a lock of docs/locks.md.
+type ServerLogins struct{}
+
+// LockName implements Name.
+func (ServerLogins) LockName() string { return "server_logins" }
 
 // ServerAddresses names a lock of docs/locks.md.
 type ServerAddresses struct{}

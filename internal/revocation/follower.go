@@ -133,8 +133,11 @@ func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocatio
 		}
 	}
 	p := store.AddRevocationParams{Revocation: r}
-	if r.Kind == store.RevokedSession || r.Kind == store.RevokedKID {
+	switch r.Kind {
+	case store.RevokedSession, store.RevokedKID:
 		p.Keep = tokenLifetime
+	case store.RevokedLogin:
+		p.Keep = auth.MaxLoginTTL
 	}
 	return f.add(ctx, p)
 }

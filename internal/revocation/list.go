@@ -43,7 +43,7 @@ func (l list) revoked(p *auth.Principal) bool {
 	}
 	key, tenant := l.find(store.RevokedKey, "", p.Key), l.find(store.RevokedTenant, "", string(p.Tenant))
 	if p.Role != auth.Session {
-		return coversTime(key, p.Issued) || coversTime(tenant, p.Issued)
+		return coversTime(key, p.Issued) || coversTime(tenant, p.Issued) || p.IsLogin() && (l.find(store.RevokedLogin, "", p.TokenID) != nil || l.revoked(p.Issuer))
 	}
 	return covers(key, p.Issued, p.Known) || covers(tenant, p.Issued, p.Known) || p.Issuer != nil && l.revoked(p.Issuer) ||
 		covers(l.find(store.RevokedKID, "", p.KID), p.Issued, p.Known) ||

@@ -170,7 +170,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
 	s.Server = server.New(server.Options{
 		Auth: s.credentials.auth, Access: server.Access{
-			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations.Follower,
+			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: cfg.Auth.LoginSeconds.Duration(), Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations.Follower,
 			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,

@@ -106,7 +106,19 @@ func (a *accessControl) identify(req *http.Request, r *route) (*auth.Principal, 
 	if r.peers && req.Header.Get(peer.Header) != "" && !a.auth.Keyring().Empty() {
 		return a.secrets.Verify(req, a.self())
 	}
-	return a.auth.Authenticate(socket.Token(req))
+	return a.identifyDirect(req, r)
+}
+
+// identifyDirect returns the caller by its own credential: a key or a token, or the cookie of a login. A WebSocket takes no cookie, because a
+// browser lets pages of other sites open one.
+func (a *accessControl) identifyDirect(req *http.Request, r *route) (*auth.Principal, auth.Reason) {
+	token := socket.Token(req)
+	if token == "" && !r.upgrade {
+		if cookie, err := req.Cookie(loginCookie); err == nil {
+			return a.auth.AuthenticateLogin(cookie.Value)
+		}
+	}
+	return a.auth.Authenticate(token)
 }
 
 // errUnauthorized is the answer to a credential that is not valid. It does not say why: that would help to guess.

@@ -27,10 +27,8 @@ func startSchedulerWithKeys(t *testing.T, changes ...func(*config.Config)) *test
 
 // setKeys configures a key of each kind.
 func setKeys(c *config.Config) {
-	c.Auth = config.Auth{
-		OperatorKeys: []string{operatorKey}, NodeTokens: []string{"gpu-*=" + gpuToken, "acme-*@acme=" + acmeToken},
-		SessionSecret: "a secret of at least thirty-two characters",
-	}
+	c.Auth.OperatorKeys, c.Auth.NodeTokens = []string{operatorKey}, []string{"gpu-*=" + gpuToken, "acme-*@acme=" + acmeToken}
+	c.Auth.SessionSecret = "a secret of at least thirty-two characters"
 }
 
 // requestAs sends a request with a credential.
@@ -162,7 +160,7 @@ func TestEveryRouteRequiresCredential(t *testing.T) {
 	for _, route := range ts.scheduler.Server.Routes() {
 		method, path, _ := strings.Cut(route, " ")
 		switch path {
-		case "/healthz", "/readyz", "/v1/version", "/openapi.yaml", "/asyncapi.yaml", "/ws/node", "/ws/session":
+		case "/healthz", "/readyz", "/v1/version", "/openapi.yaml", "/asyncapi.yaml", "/ws/node", "/ws/session", "/login":
 			continue
 		}
 		path = strings.ReplaceAll(path, "{id}", "x")

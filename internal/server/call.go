@@ -108,6 +108,7 @@ const (
 	limitConnections = "connections" // of an address
 	limitSockets     = "sockets"     // of an address
 	limitNodes       = "nodes"       // of a key
+	limitLogins      = "logins"      // of an address that failed
 )
 
 // denialReasons are the reasons of errors by their code and field, for those that handlers return.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -95,7 +94,7 @@ func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
 		if !time.Now().Add(streamInterval).Before(ends) || h.stopping.Load() || !backoff.Sleep(r.Context(), streamInterval) {
 			return
 		}
-		if _, denied := h.access.auth.Authenticate(socket.Token(r)); denied != "" {
+		if _, denied := h.access.identifyDirect(r, &route{}); denied != "" {
 			return // it was revoked, or has expired
 		}
 		if next, err := s.read(r.Context(), maxEvents); err == nil { // else it is read at the next time

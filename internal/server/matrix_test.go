@@ -199,6 +199,8 @@ var matrix = map[string]map[outcome][]string{
 	"POST /v1/nodes/{id}/resume":        {allowed: {"operator"}},
 	"DELETE /v1/nodes/{id}":             {allowed: {"operator"}},
 	"GET /v1/directions":                {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
+	"GET /v1/caller":                    {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
+	"POST /logout":                      {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/instances":                 {allowed: {"operator", "viewer"}},
 	"GET /api/v1/metrics":               {allowed: {"operator", "viewer"}},
 	"GET /api/v1/series":                {allowed: {"operator", "viewer"}},
@@ -223,9 +225,10 @@ var matrix = map[string]map[outcome][]string{
 	"GET /ws/session":                   {allowed: {"operator", "session-acme", "session-beta"}},
 }
 
-// publicRoutes need no key: there is nothing to protect, or the address itself is signed.
+// publicRoutes need no key: there is nothing to protect, the address itself is signed, or the body has a key.
 var publicRoutes = []string{
 	"GET /v1/version", "GET /healthz", "GET /readyz", "GET /openapi.yaml", "GET /asyncapi.yaml", "GET /v1/audio/{id}", "PUT /v1/audio/{id}/tts",
+	"POST /login",
 }
 
 // TestEveryRouteWithEveryCredential tries every credential on every route, about objects of the tenant acme.

@@ -107,10 +107,12 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("POST /v1/nodes/{id}/resume", ts.request("POST", "/v1/nodes/n1/resume", "", nil))
 	for _, path := range []string{
 		"/v1/nodes", "/v1/jobs", "/v1/directions", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances", "/v1/dlq", "/v1/events",
-		"/v1/audit", "/v1/sessions", "/v1/auth/revocations",
+		"/v1/audit", "/v1/sessions", "/v1/auth/revocations", "/v1/caller",
 	} {
 		good("GET "+path, ts.get(path))
 	}
+	good("POST /login", ts.post("/login", object{"key": operatorKey}))
+	good("POST /logout", ts.request("POST", "/logout", "", nil))
 	good("GET /api/v1/stats", ts.waitForStats())
 	good("GET /api/v1/metrics", ts.get("/api/v1/metrics"))
 	ts.get("/v1/audio/job-1").expectError(wire.Unauthorized) // another test has signed URLs

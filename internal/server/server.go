@@ -100,6 +100,8 @@ type Access struct {
 	Verifier *nodes.Verifier
 	// TokenGrace is how long a session may stay connected after its token has expired.
 	TokenGrace time.Duration
+	// LoginTTL is how long a login lasts.
+	LoginTTL time.Duration
 	// Audit records changes of state and denials in the log AuditLog, among others.
 	Audit    *audit.Recorder
 	AuditLog store.Audit
@@ -154,7 +156,7 @@ func New(o Options) *Server {
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
 	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth}
-	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked}
+	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, o.Auth, revoked, o.Access.LoginTTL)}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}

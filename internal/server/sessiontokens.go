@@ -19,17 +19,18 @@ type tokenHandlers struct {
 	responder
 	auth        *auth.Authenticator
 	revocations *revocation.Follower
+	logins      *loginHandlers
 }
 
 func (h *tokenHandlers) routes() []route {
-	return []route{
+	return append(h.logins.routes(), []route{
 		{
 			method: "POST", path: "/v1/sessions", rule: jobOwners, action: "session.mint", tag: "sockets", summary: "Mint a session token",
 			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
 			handler:     handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
 			codes: []wire.Code{wire.NotFound},
 		},
-	}
+	}...)
 }
 
 const defaultTokenTTL = time.Hour

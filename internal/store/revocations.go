@@ -19,11 +19,12 @@ const (
 	RevokedTenant  RevocationKind = "tenant"  // the keys, tokens, nodes and sessions of a tenant
 	RevokedSession RevocationKind = "session" // the tokens of a session, and the session
 	RevokedNode    RevocationKind = "node"    // the name of a node
+	RevokedLogin   RevocationKind = "login"   // a login that was ended, by its id
 )
 
 // RevocationKinds lists every kind.
 func RevocationKinds() []RevocationKind {
-	return []RevocationKind{RevokedKey, RevokedKID, RevokedTenant, RevokedSession, RevokedNode}
+	return []RevocationKind{RevokedKey, RevokedKID, RevokedTenant, RevokedSession, RevokedNode, RevokedLogin}
 }
 
 // RevocationTarget is what a revocation is about. The list has at most one entry for each target.

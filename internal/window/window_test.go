@@ -17,7 +17,7 @@ func TestLimitMatchesItsModel(t *testing.T) {
 		limit := rapid.IntRange(1, 4).Draw(rt, "limit")
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			return step{
-				key: rapid.IntRange(0, 3).Draw(rt, "key"), wait: time.Duration(rapid.IntRange(0, 40).Draw(rt, "wait")) * time.Second,
+				key: rapid.IntRange(0, 3).Draw(rt, "key"), wait: time.Duration(rapid.IntRange(0, 4).Draw(rt, "wait")) * 15 * time.Second,
 				look: rapid.Bool().Draw(rt, "look"),
 			}
 		}), 1, 60).Draw(rt, "steps")
