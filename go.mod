@@ -2,6 +2,8 @@ module github.com/lingua-scheduler/lingua
 
 go 1.26.0
 
+ignore node_modules
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/alecthomas/kong v1.16.1

@@ -229,6 +229,7 @@ var matrix = map[string]map[outcome][]string{
 var publicRoutes = []string{
 	"GET /v1/version", "GET /healthz", "GET /readyz", "GET /openapi.yaml", "GET /asyncapi.yaml", "GET /v1/audio/{id}", "PUT /v1/audio/{id}/tts",
 	"POST /login",
+	"GET /dashboard", "GET /dashboard/{file...}",
 }
 
 // TestEveryRouteWithEveryCredential tries every credential on every route, about objects of the tenant acme.

@@ -19,6 +19,7 @@ type docHandlers struct {
 	responder
 	// openAPI and asyncAPI are the descriptions of the routes and of the WebSockets, as YAML, made at the first call.
 	openAPI, asyncAPI func() ([]byte, error)
+	dashboard         *dashboardHandlers
 }
 
 // newDocHandlers makes the handlers. routes are the routes of the server, which include these.
@@ -27,11 +28,12 @@ func newDocHandlers(p responder, version string, routes func() []route) *docHand
 		responder: p,
 		openAPI:   sync.OnceValues(func() ([]byte, error) { return describeRoutes(routes(), version) }),
 		asyncAPI:  sync.OnceValues(func() ([]byte, error) { return describeSockets(version) }),
+		dashboard: newDashboardHandlers(),
 	}
 }
 
 func (h *docHandlers) routes() []route {
-	return []route{
+	return append(h.dashboard.routes(), []route{
 		{
 			method: "GET", path: "/openapi.yaml", rule: everyone, tag: "operations", summary: "This description", media: "application/yaml",
 			handler: h.serve(h.openAPI),
@@ -40,7 +42,7 @@ func (h *docHandlers) routes() []route {
 			method: "GET", path: "/asyncapi.yaml", rule: everyone, tag: "operations", summary: "The description of the WebSockets", media: "application/yaml",
 			handler: h.serve(h.asyncAPI),
 		},
-	}
+	}...)
 }
 
 // serve makes the handler of a description.
@@ -76,7 +78,9 @@ func describeRoutes(routes []route, version string) ([]byte, error) {
 	}
 	failure := registry.Schema(reflect.TypeFor[wire.Error](), true, "Error")
 	for _, r := range routes {
-		api.AddOperation(operation(registry, failure, &r))
+		if !r.page {
+			api.AddOperation(operation(registry, failure, &r))
+		}
 	}
 	for _, s := range registry.Map() {
 		allowFurtherFields(s)

@@ -28,6 +28,8 @@ type route struct {
 	action string
 	// peers says that another instance may send the request on behalf of its caller. It must change nothing.
 	peers bool
+	// page says that it is a file for browsers, which the description of the API leaves out.
+	page bool
 }
 
 type param struct {

@@ -1,0 +1,55 @@
+import { api, ApiError } from './api';
+
+/** Caller is who uses the dashboard, as GET /v1/caller says it. */
+export interface Caller {
+  role: 'operator' | 'viewer';
+  key?: string;
+  tenant_id?: string;
+  login: boolean;
+  expires_ms?: number;
+  open: boolean;
+}
+
+/** Who uses the dashboard. While it is not known yet, state is "unknown". */
+class Session {
+  state = $state<'unknown' | 'anonymous' | 'known' | 'unreachable'>('unknown');
+  caller = $state.raw<Caller | undefined>();
+
+  /** The caller may change the state of the fleet. The server refuses it to all others. */
+  get operates(): boolean {
+    return this.caller?.role === 'operator';
+  }
+
+  async load(): Promise<void> {
+    try {
+      this.caller = await api.get<Caller>('v1/caller');
+      this.state = 'known';
+    } catch (e) {
+      this.failed(e);
+    }
+  }
+
+  /** failed is called with the error of a request: the login may have ended. */
+  failed(e: unknown): void {
+    if (e instanceof ApiError && (e.status === 401 || e.status === 403) && this.state !== 'known')
+      this.state = 'anonymous';
+    else if (e instanceof ApiError && e.status === 401) {
+      this.caller = undefined;
+      this.state = 'anonymous';
+    } else if (this.state !== 'known') this.state = 'unreachable';
+  }
+
+  async login(key: string): Promise<void> {
+    this.caller = await api.post<Caller>('login', { key });
+    this.state = 'known';
+  }
+
+  async logout(): Promise<string | undefined> {
+    const answer = await api.post<{ ended: boolean; warning?: string }>('logout');
+    this.caller = undefined;
+    this.state = 'anonymous';
+    return answer.warning;
+  }
+}
+
+export const session = new Session();

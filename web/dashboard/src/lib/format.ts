@@ -1,0 +1,51 @@
+import type { TimeMode } from './preferences.svelte';
+
+/** number formats a number with grouping, in tabular figures: 12,345. */
+export function number(n: number, digits = 0): string {
+  return n.toLocaleString('en-US', { maximumFractionDigits: digits, minimumFractionDigits: digits });
+}
+
+/** share formats a part of 1 as percent: 12.3 %. */
+export function share(part: number): string {
+  if (!Number.isFinite(part)) return '–';
+  const percent = part * 100;
+  return number(percent, percent !== 0 && percent < 9.95 ? 1 : 0) + ' %';
+}
+
+const units: [name: string, ms: number][] = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['min', 60_000],
+  ['s', 1000],
+];
+
+/** duration formats milliseconds with at most two units: 1 h 5 min, 42 s, 350 ms. */
+export function duration(ms: number): string {
+  const abs = Math.abs(ms);
+  if (abs < 1000) return Math.round(abs) + ' ms';
+  if (abs < 10_000) return number(Math.floor(abs / 100) / 10, 1) + ' s';
+  let rest = Math.floor(abs / 1000) * 1000;
+  const parts: string[] = [];
+  for (const [name, size] of units) {
+    const n = Math.floor(rest / size);
+    if (n > 0 && parts.length < 2) parts.push(n + ' ' + name);
+    else if (parts.length > 0) break;
+    rest -= n * size;
+  }
+  return parts.join(' ');
+}
+
+const pad = (n: number): string => String(n).padStart(2, '0');
+
+/** clock formats a time of a day, with the date if it is not today: 14:03:07, 11-16 14:03:07. */
+export function clock(ms: number, mode: Exclude<TimeMode, 'relative'>, now = Date.now()): string {
+  const of = (at: number): { date: string; time: string } => {
+    const d = new Date(mode === 'utc' ? at : at - new Date(at).getTimezoneOffset() * 60_000);
+    return {
+      date: pad(d.getUTCMonth() + 1) + '-' + pad(d.getUTCDate()),
+      time: pad(d.getUTCHours()) + ':' + pad(d.getUTCMinutes()) + ':' + pad(d.getUTCSeconds()),
+    };
+  };
+  const at = of(ms);
+  return (at.date === of(now).date ? '' : at.date + ' ') + at.time + (mode === 'utc' ? 'Z' : '');
+}
