@@ -21,10 +21,6 @@ const (
 	maxEventStreams = 64
 	// streamInterval is the time between two reads of the log.
 	streamInterval = time.Second
-	// streamPing is after how long without an event a comment is sent, so that a connection that is gone is noticed.
-	streamPing = 15 * time.Second
-	// streamWriteTimeout is how long a client may take to read what is sent.
-	streamWriteTimeout = 10 * time.Second
 	// defaultStream and maxStream are how long a stream lasts. A browser opens it again, from where it was.
 	defaultStream = 5 * time.Minute
 	maxStream     = time.Hour
@@ -58,16 +54,14 @@ func (h *eventStreams) route() route {
 // eventStream is one stream.
 type eventStream struct {
 	*eventStreams
-	writer  http.ResponseWriter
-	control *http.ResponseController
-	tenant  *core.TenantID // whose events are sent; nil: all
-	query   eventQuery
-	after   string // the position up to which the log was read
-	written time.Time
+	writer *eventWriter
+	tenant *core.TenantID // whose events are sent; nil: all
+	query  eventQuery
+	after  string // the position up to which the log was read
 }
 
 func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
-	s := &eventStream{eventStreams: h, writer: w, control: http.NewResponseController(w), tenant: visibleTenant(r.Context())}
+	s := &eventStream{eventStreams: h, tenant: visibleTenant(r.Context())}
 	lasts, e := s.readQuery(r)
 	if e != nil {
 		writeWireError(w, e)
@@ -84,11 +78,7 @@ func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
 		writeWireError(w, e)
 		return
 	}
-	_ = s.control.SetReadDeadline(time.Time{}) // which would end the request, whose body was read
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect events
-	w.WriteHeader(http.StatusOK)
+	s.writer = beginEvents(w)
 	ends := time.Now().Add(lasts)
 	for page := first; s.send(page); {
 		if !time.Now().Add(streamInterval).Before(ends) || h.stopping.Load() || !backoff.Sleep(r.Context(), streamInterval) {
@@ -178,16 +168,5 @@ func (s *eventStream) send(page store.LogPage[store.Event]) bool {
 		buf.Write(data)
 		buf.WriteString("\n\n")
 	}
-	if buf.Len() == 0 {
-		if time.Since(s.written) < streamPing && !s.written.IsZero() {
-			return true
-		}
-		buf.WriteString(":\n\n")
-	}
-	s.written = time.Now()
-	_ = s.control.SetWriteDeadline(s.written.Add(streamWriteTimeout))
-	if _, err := s.writer.Write(buf.Bytes()); err != nil {
-		return false
-	}
-	return s.control.Flush() == nil
+	return s.writer.send(buf.Bytes())
 }
