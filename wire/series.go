@@ -50,3 +50,8 @@ type NodePoint struct {
 	Failed    int    `json:"failed" doc:"Attempts that it failed, did not acknowledge or did not end in time."`
 	MeanMS    int64  `json:"mean_ms,omitempty" doc:"The mean duration of the attempts that ended with a result, in steps of 10 ms."`
 }
+
+// LiveOverview is an event of GET /v1/live.
+type LiveOverview struct {
+	Point ClusterPoint `json:"point" doc:"The newest figures of the fleet."`
+}

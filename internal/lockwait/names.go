@@ -23,7 +23,7 @@ var all = []Name{
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
-	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{},
+	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{},
 	ConvertLanguages{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
@@ -332,6 +332,12 @@ type NodesRegistering struct{}
 
 // LockName implements Name.
 func (NodesRegistering) LockName() string { return "nodes_registering" }
+
+// ServerLive names a lock of docs/locks.md.
+type ServerLive struct{}
+
+// LockName implements Name.
+func (ServerLive) LockName() string { return "server_live" }
 
 // ServerLogins names a lock of docs/locks.md.
 type ServerLogins struct{}

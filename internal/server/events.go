@@ -18,6 +18,7 @@ type eventHandlers struct {
 	responder
 	log     store.Events
 	streams *eventStreams
+	live    *liveStreams
 }
 
 func (h *eventHandlers) routes() []route {
@@ -32,7 +33,7 @@ func (h *eventHandlers) routes() []route {
 			{name: "limit", description: "The maximum number of events, 100 by default, at most 1000.", kind: "integer"},
 		},
 		codes: []wire.Code{wire.SchedulerDependencyDown},
-	}, h.streams.route()}
+	}, h.streams.route(), h.live.route()}
 }
 
 // visibleEvent reports whether a caller of a tenant may see an event: it is about one of the tenant's nodes. nil: all tenants.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -98,13 +99,8 @@ func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
 // readQuery reads what the request asks for, and for how long.
 func (s *eventStream) readQuery(r *http.Request) (lasts time.Duration, e *wire.Error) {
 	q := r.URL.Query()
-	lasts = defaultStream
-	if text := q.Get("seconds"); text != "" {
-		seconds, err := strconv.Atoi(text)
-		if err != nil || seconds < 0 || seconds > int(maxStream/time.Second) {
-			return 0, wire.Invalid("seconds", "must be a number between 0 and %d", int(maxStream/time.Second))
-		}
-		lasts = time.Duration(seconds) * time.Second
+	if lasts, e = readSeconds(q, defaultStream); e != nil {
+		return 0, e
 	}
 	for name := range q {
 		if !slices.Contains([]string{"after", "kind", "node", "seconds"}, name) {
@@ -122,6 +118,19 @@ func (s *eventStream) readQuery(r *http.Request) (lasts time.Duration, e *wire.E
 		s.after = id
 	}
 	return lasts, nil
+}
+
+// readSeconds reads how long a stream is to last.
+func readSeconds(q url.Values, otherwise time.Duration) (time.Duration, *wire.Error) {
+	text := q.Get("seconds")
+	if text == "" {
+		return otherwise, nil
+	}
+	seconds, err := strconv.Atoi(text)
+	if err != nil || seconds < 0 || seconds > int(maxStream/time.Second) {
+		return 0, wire.Invalid("seconds", "must be a number between 0 and %d", int(maxStream/time.Second))
+	}
+	return time.Duration(seconds) * time.Second, nil
 }
 
 // begin reads the events after the position, or finds the end of the log if there is none.

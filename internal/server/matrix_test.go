@@ -160,7 +160,7 @@ func (m *matrixObjects) call(route, token string) response {
 	if strings.HasPrefix(path, "/v1/nodes/") {
 		id = n.id
 	}
-	if path == "/v1/events/stream" {
+	if path == "/v1/events/stream" || path == "/v1/live" {
 		path += "?seconds=0"
 	}
 	return m.ts.requestAs(token, method, strings.ReplaceAll(path, "{id}", id), bodies[route])
@@ -212,6 +212,7 @@ var matrix = map[string]map[outcome][]string{
 	"POST /v1/dlq/purge":                {allowed: {"operator"}},
 	"GET /v1/events":                    {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/events/stream":             {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
+	"GET /v1/live":                      {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/audit":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"POST /v1/sessions":                 {allowed: {"operator", "minter-acme", "minter-beta"}},
 	"GET /v1/sessions":                  {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta", "minter-acme", "minter-beta"}},

@@ -137,6 +137,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("GET /api/v1/series", ts.get("/api/v1/series"))
 	good("GET /api/v1/phase3/pools", ts.get("/api/v1/phase3/pools"))
 	good("GET /v1/events/stream", ts.get("/v1/events/stream?seconds=0"))
+	good("GET /v1/live", ts.get("/v1/live?seconds=0"))
 	good("GET /v1/jobs/{id}", ts.get("/v1/jobs/"+d.JobID))
 	good("GET /v1/jobs/{id}/decisions", ts.get("/v1/jobs/"+d.JobID+"/decisions"))
 

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"bytes"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+const (
+	// maxLiveStreams bounds the streams of an instance: one for each open dashboard.
+	maxLiveStreams = 256
+	// liveInterval is the time between two messages of a stream, which has what is new since the one before.
+	liveInterval = 250 * time.Millisecond
+	// liveCheck is how often the credential of a stream is checked.
+	liveCheck = time.Second
+)
+
+// liveStreams tell pages what has changed: one stream for each page.
+type liveStreams struct {
+	responder
+	feed     *liveFeed
+	access   *accessControl
+	stopping *atomic.Bool
+	open     atomic.Int64
+}
+
+func (h *liveStreams) route() route {
+	return route{
+		method: "GET", path: "/v1/live", rule: readers, tag: "operations", summary: "Follow what a dashboard shows", stream: true,
+		description: "Server-sent events, at most four messages a second. overview: the newest figures of the fleet, as in GET /api/v1/series, for callers that see all tenants. " +
+			"events: new entries of the event log, as a list. gap: entries were lost; read GET /v1/events. The stream ends when the credential is not valid any more and when the instance stops; a browser opens it again.",
+		handler: h.serve, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
+		params: []param{{name: "seconds", description: "For how long, 3600 by default and at most. 0: only what there is now.", kind: "integer"}},
+	}
+}
+
+func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	lasts, e := readSeconds(q, maxStream)
+	for name := range q {
+		if name != "seconds" {
+			e = wire.Invalid(wire.Quote(name), "is not known; use seconds")
+		}
+	}
+	if e != nil {
+		writeWireError(w, e)
+		return
+	}
+	if h.open.Add(1) > maxLiveStreams {
+		h.open.Add(-1)
+		writeWireError(w, wire.Errorf(wire.RateLimited, "this instance has %d open dashboards, its maximum: close one, or try another instance", maxLiveStreams).RetryIn(streamPing))
+		return
+	}
+	defer h.open.Add(-1)
+	tenant := visibleTenant(r.Context())
+	h.feed.refresh(r.Context())
+	number, point := h.feed.begin(), int64(0)
+	out := beginEvents(w)
+	checked := time.Now()
+	for ends := checked.Add(lasts); !h.stopping.Load(); {
+		if time.Since(checked) >= liveCheck {
+			if _, denied := h.access.identifyDirect(r, &route{}); denied != "" {
+				return // it was revoked, has expired or logged out
+			}
+			checked = time.Now()
+		}
+		h.feed.refresh(r.Context())
+		var buf bytes.Buffer
+		if tenant == nil {
+			var data []byte
+			if point, data = h.feed.newPoint(point); data != nil {
+				writeEvent(&buf, "overview", data)
+			}
+		}
+		events, next, gap := h.feed.since(number, tenant)
+		number = next
+		if gap {
+			writeEvent(&buf, "gap", []byte("{}"))
+		}
+		if len(events) > 0 {
+			writeEvent(&buf, "events", []byte("["), bytes.Join(events, []byte(",")), []byte("]"))
+		}
+		if !out.send(buf.Bytes()) || !time.Now().Before(ends) || !backoff.Sleep(r.Context(), liveInterval) {
+			return
+		}
+	}
+}
+
+// writeEvent appends a server-sent event whose data is JSON in one line.
+func writeEvent(buf *bytes.Buffer, name string, data ...[]byte) {
+	buf.WriteString("event: " + name + "\ndata: ")
+	for _, part := range data {
+		buf.Write(part)
+	}
+	buf.WriteString("\n\n")
+}

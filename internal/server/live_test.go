@@ -1,0 +1,138 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// liveReader reads the stream of a dashboard.
+type liveReader struct {
+	t      testing.TB
+	lines  *bufio.Scanner
+	cancel context.CancelFunc
+}
+
+// openLive opens the stream of a dashboard with a cookie, or a key.
+func (ts *testScheduler) openLive(cookie *http.Cookie, key string) *liveReader {
+	ts.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ts.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ts.url+"/v1/live", http.NoBody)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	if cookie != nil {
+		req.AddCookie(cookie)
+	} else if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	ts.t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Cache-Control") != "no-store, no-transform" || resp.Header.Get("X-Accel-Buffering") != "no" {
+		ts.t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	return &liveReader{ts.t, bufio.NewScanner(resp.Body), cancel}
+}
+
+// next returns the next event; false when the stream has ended.
+func (r *liveReader) next() (name, data string, ok bool) {
+	for r.lines.Scan() {
+		field, value, _ := strings.Cut(r.lines.Text(), ": ")
+		switch field {
+		case "event":
+			name = value
+		case "data":
+			return name, value, true
+		}
+	}
+	return "", "", false
+}
+
+// nodes reads lists of events until one is about the last of some nodes, and returns the nodes of all.
+func (r *liveReader) nodes(last string) (nodes []string) {
+	r.t.Helper()
+	for {
+		name, data, ok := r.next()
+		if !ok {
+			r.t.Fatalf("the stream has ended after %v", nodes)
+		}
+		if name != "events" {
+			continue
+		}
+		var list []wire.Event
+		if err := json.Unmarshal([]byte(data), &list); err != nil {
+			r.t.Fatal(err)
+		}
+		for _, e := range list {
+			if e.NodeID != "" {
+				nodes = append(nodes, e.NodeID)
+			}
+		}
+		if slices.Contains(nodes, last) {
+			return nodes
+		}
+	}
+}
+
+// TestLiveStream: every dashboard gets the events of its tenant once and in order, and one that sees all tenants gets the figures.
+func TestLiveStream(t *testing.T) {
+	t.Parallel()
+	ts := startMatrix(t)
+	all, acme := ts.openLive(ts.login(keySecret("operator")), ""), ts.openLive(nil, keySecret("viewer-acme"))
+	if err := ts.scheduler.Store.AppendEvents(t.Context(), []store.Event{
+		{Kind: store.EventNodeEjected, Node: "beta-1", Tenant: "beta", At: time.Now()},
+		{Kind: store.EventNodeEjected, Node: "acme-1", Tenant: "acme", At: time.Now()},
+		{Kind: store.EventNodeEjected, Node: "shared", At: time.Now()},
+		{Kind: store.EventNodeEjected, Node: "acme-2", Tenant: "acme", At: time.Now()},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := all.nodes("acme-2"); !slices.Equal(got, []string{"beta-1", "acme-1", "shared", "acme-2"}) {
+		t.Errorf("all tenants: %v", got)
+	}
+	if got := acme.nodes("acme-2"); !slices.Equal(got, []string{"acme-1", "acme-2"}) {
+		t.Errorf("acme: %v", got)
+	}
+	overview := ts.openLive(nil, keySecret("viewer"))
+	for {
+		name, data, ok := overview.next()
+		if !ok {
+			t.Fatal("the stream has ended without figures")
+		}
+		if name == "overview" {
+			var o wire.LiveOverview
+			if err := json.Unmarshal([]byte(data), &o); err != nil || o.Point.AtMS == 0 || o.Point.Instances != 1 {
+				t.Errorf("%s: %v", data, err)
+			}
+			return
+		}
+	}
+}
+
+// TestLiveStreamEnds: a stream ends when its login ends, and when the instance stops.
+func TestLiveStreamEnds(t *testing.T) {
+	t.Parallel()
+	ts := startMatrix(t)
+	cookie := ts.login(keySecret("operator"))
+	loggedOut, stopping := ts.openLive(cookie, ""), ts.openLive(nil, keySecret("viewer"))
+	ts.requestWith(cookie, "POST", "/logout", nil).decode(&wire.LogoutResponse{})
+	for ok := true; ok; {
+		_, _, ok = loggedOut.next() // or the test ends by its timeout
+	}
+	ts.scheduler.Server.SetNotReady()
+	for ok := true; ok; {
+		_, _, ok = stopping.next()
+	}
+}
