@@ -1,0 +1,60 @@
+import { api, ApiError, type Query } from './api';
+import { session } from './caller.svelte';
+import { preferences } from './preferences.svelte';
+
+/** Resource is something that is read from the API again and again. An error keeps what was read before, with its age. */
+export class Resource<T> {
+  data = $state.raw<T | undefined>();
+  /** When data was read. */
+  at = $state(0);
+  error = $state.raw<ApiError | undefined>();
+  loading = $state(false);
+  #abort: AbortController | undefined;
+  #key = '';
+
+  /** read reads a path, and replaces a read of another path that is still under way. */
+  async read(path: string, query: Query = {}): Promise<void> {
+    const key = path + JSON.stringify(query);
+    if (this.loading && key === this.#key) return;
+    if (key !== this.#key) this.data = undefined;
+    this.#key = key;
+    this.#abort?.abort();
+    const abort = new AbortController();
+    this.#abort = abort;
+    this.loading = true;
+    try {
+      const data = await api.get<T>(path, query, abort.signal);
+      if (abort.signal.aborted) return;
+      this.data = data;
+      this.at = Date.now();
+      this.error = undefined;
+    } catch (e) {
+      if (abort.signal.aborted) return;
+      if (!(e instanceof ApiError)) throw e;
+      this.error = e;
+      session.failed(e);
+    } finally {
+      if (this.#abort === abort) this.loading = false;
+    }
+  }
+
+  stop(): void {
+    this.#abort?.abort();
+  }
+}
+
+/** every calls a function at once and then every few milliseconds while the page is visible and not paused. Use it in an effect. */
+export function every(ms: number, fn: () => void): () => void {
+  fn();
+  const timer = setInterval(() => {
+    if (!document.hidden && !preferences.paused) fn();
+  }, ms);
+  const visible = (): void => {
+    if (!document.hidden && !preferences.paused) fn();
+  };
+  document.addEventListener('visibilitychange', visible);
+  return () => {
+    clearInterval(timer);
+    document.removeEventListener('visibilitychange', visible);
+  };
+}
