@@ -114,7 +114,7 @@ func TestNoPools(t *testing.T) {
 	ts := startScheduler(t)
 	ts.registerNode("n1", nil)
 	o := ts.readPools()
-	want := wire.PoolOverview{Generation: 1, Pools: []wire.Pool{}, WithoutPool: wire.WithoutPool{Examples: []wire.NodeWithoutPool{}}, CountedMS: o.CountedMS}
+	want := wire.PoolOverview{Pools: []wire.Pool{}, WithoutPool: wire.WithoutPool{Examples: []wire.NodeWithoutPool{}}, CountedMS: o.CountedMS}
 	if diff := cmp.Diff(want, o); diff != "" || o.CountedMS == 0 {
 		t.Errorf("counted at %d (-want +got)\n%s", o.CountedMS, diff)
 	}
