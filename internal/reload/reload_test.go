@@ -2,6 +2,7 @@ package reload_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -75,6 +76,38 @@ func TestReload(t *testing.T) {
 	}
 	if first.port != 7000 || second.port != 7000 {
 		t.Errorf("a refused configuration is in force: %d, %d", first.port, second.port)
+	}
+}
+
+// TestUnavailableSection: a section that needs something which does not answer is no error of the configuration, and changes nothing either. An
+// error of the configuration comes first. Sections get the request, and their warnings are among those of the configuration.
+func TestUnavailableSection(t *testing.T) {
+	t.Parallel()
+	s := &portSection{5010}
+	next := config.Default()
+	next.Server.Port = 6000
+	r := reload.New(config.Default(), discard)
+	r.Register(s.section())
+	errDown := errors.New("no answer")
+	var failure error
+	r.Register(reload.Section{Prepare: func(_ *config.Config, request reload.Request) (reload.Change, error) {
+		return reload.Change{Warnings: []string{fmt.Sprint("publish ", request.PublishPools)}}, failure
+	}})
+	r.SetSource(func() (config.Config, []string, error) { return next, []string{"of the file"}, nil })
+	failure = &reload.UnavailableError{Err: errDown}
+	var invalid *reload.InvalidError
+	var unavailable *reload.UnavailableError
+	if _, err := r.Reload(reload.Request{}); !errors.As(err, &unavailable) || !errors.Is(err, errDown) || errors.As(err, &invalid) || s.port != 5010 {
+		t.Errorf("port %d, %v", s.port, err)
+	}
+	next.Server.Port = 13
+	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || s.port != 5010 {
+		t.Errorf("port %d, %v", s.port, err)
+	}
+	next.Server.Port, failure = 6000, nil
+	got, err := r.Reload(reload.Request{PublishPools: true})
+	if diff := cmp.Diff([]string{"of the file", "publish true"}, got.Warnings); err != nil || diff != "" || s.port != 6000 {
+		t.Errorf("port %d, %v, warnings (-want +got)\n%s", s.port, err, diff)
 	}
 }
 
