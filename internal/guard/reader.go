@@ -152,12 +152,12 @@ func (r *Reader) untilNextRead() time.Duration {
 func (r *Reader) read(ctx context.Context) {
 	var known store.SnapshotID
 	last := r.current.Load()
-	if last != nil {
-		known = last.id
+	if last != nil && last.age+time.Since(last.read) < r.generator.Interval {
+		known = last.id // otherwise there is another one by now, most probably: to ask first costs a command more
 	}
 	snap, err := r.stats.LoadSnapshot(ctx, known)
 	r.reachable.Store(err == nil)
-	if err != nil || snap.Body == nil {
+	if err != nil || snap.Body == nil || last != nil && snap.SnapshotID == last.id {
 		return
 	}
 	s := publishedStats{Stats: new(wire.Stats)}

@@ -25,7 +25,7 @@ const (
 	// settingName is the name of the setting.
 	settingName = "pools"
 	// pollInterval is how often the setting is read in case that an announcement was lost, or the store has lost the setting.
-	pollInterval = 3 * time.Second
+	pollInterval = 5 * time.Second
 	// busyInterval is how often it is read while an announcement may be late: other changes come, the store did not answer, or the
 	// configuration is still to be published. With the time of a read and of dividing the fleet it must stay below the second within which
 	// all instances adopt another division.

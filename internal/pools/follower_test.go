@@ -22,7 +22,7 @@ import (
 )
 
 // maxPoll is after what time every instance has read the setting, without an announcement.
-const maxPoll = 4 * time.Second
+const maxPoll = 6500 * time.Millisecond
 
 var timing = store.Timing{Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute}
 
