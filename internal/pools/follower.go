@@ -112,15 +112,10 @@ func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 // replaced.
 func (f *Follower) readFirst(ctx context.Context, hasPools bool) (store.Setting, error) {
 	setting, err := f.Store.LoadSetting(ctx, settingName, store.Setting{})
-	if err != nil {
-		return setting, err
-	}
-	if setting.Generation > 0 {
-		if _, err := decode(setting.Body); err != nil {
-			return setting, nil // the caller fails to adopt it
-		}
-	}
 	switch {
+	case err != nil:
+		return setting, err
+	case setting.Generation > 0 && !isUsable(setting.Body): // the caller fails to adopt it
 	case hasPools:
 		return f.publish(ctx, setting, false)
 	case setting.Generation == 0:
@@ -299,6 +294,12 @@ func differs(s store.Setting, file []byte) bool {
 func encode(division *core.Pools) []byte {
 	body, _ := json.Marshal(division) // of plain fields: it cannot fail
 	return body
+}
+
+// isUsable reports whether this instance can divide the fleet by a setting.
+func isUsable(body []byte) bool {
+	_, err := decode(body)
+	return err == nil
 }
 
 var errNoDivision = errors.New("it is not one JSON object")
