@@ -52,9 +52,9 @@ type answer struct {
 
 const (
 	// readInterval is the least time between two reads of the snapshot, and maxReadInterval the longest: a store that cannot be read is
-	// noticed by reads alone. publishDelay is how much later than expected a snapshot may be published.
+	// noticed by reads alone. It is longer than the default interval of snapshots, so that each of them is read once. publishDelay is how much later than expected a snapshot may be published.
 	readInterval    = time.Second
-	maxReadInterval = 3 * time.Second
+	maxReadInterval = 6 * time.Second
 	publishDelay    = 300 * time.Millisecond
 	// generateInterval is the least time between two snapshots that are computed because there was none.
 	generateInterval = 30 * time.Second

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -62,5 +64,47 @@ func TestReloadOfPoolsWithoutRedis(t *testing.T) {
 	waitUntil(t, "the pools", waitLimit, func() bool { return s.Fleet.Division() != nil })
 	if got := len(s.Fleet.Division().IDs()); got != 3 {
 		t.Errorf("%d pools, want 3", got)
+	}
+}
+
+// TestPoolsOutliveAnEmptiedRedis: Redis is emptied while instances run, and another one starts, without pools or with ones that were replaced. The
+// pools of those that run stay in force, and the new one has them.
+func TestPoolsOutliveAnEmptiedRedis(t *testing.T) {
+	t.Parallel()
+	for name, table := range map[string]config.Phase3{"without pools": {}, "with replaced pools": poolTables()[2]} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			cfg, next := config.Default(), config.Default()
+			cfg.Scheduler.Phase3, next.Scheduler.Phase3 = poolTables()[2], poolTables()[0]
+			all := startCluster(t, redis.URL(), cfg, nil)
+			all[0].SetConfigSource(func() (config.Config, []string, error) { return next, nil, nil })
+			retryWhileDown(t, func() error {
+				_, err := all[0].Reload(reload.Request{})
+				return err
+			})
+			adopted := func() bool {
+				generation := int64(0)
+				for _, in := range all {
+					var o wire.PoolOverview
+					if in.peer.Get(t.Context(), "/api/v1/phase3/pools", &o) != nil || len(o.Pools) != 2 || o.Pools[0].PoolID != "gold" || generation > 0 && o.Generation != generation {
+						return false
+					}
+					generation = o.Generation
+				}
+				stored, err := redis.Do("HGET", "lingua:v1:settings:pools", "generation")
+				return err == nil && stored == strconv.FormatInt(generation, 10)
+			}
+			waitUntil(t, "both instances to adopt the pools", waitLimit, adopted)
+			do(t, redis, "FLUSHALL")
+			cfg.Scheduler.Phase3 = table
+			all = append(all, startInstances(t, 1, redis.URL(), cfg, nil)...)
+			waitUntil(t, "all instances and Redis to have the pools of those that ran", waitLimit, adopted)
+			for i, in := range all {
+				if d := in.Fleet.Division(); d == nil || d.Seed != 0 {
+					t.Errorf("instance %d has %+v", i, d)
+				}
+			}
+		})
 	}
 }
