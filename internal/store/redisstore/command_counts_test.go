@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -49,6 +50,13 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.SaveSnapshot(ctx, store.SnapshotParams{Fence: 1, Body: []byte("body"), TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := s.LoadSnapshot(ctx, store.SnapshotID{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return []periodicCall{
 		{"renewal of the presence", func() error {
 			return s.Announce(ctx, store.AnnounceParams{ID: "i-1", Body: []byte("me"), TTL: time.Minute})
@@ -74,7 +82,14 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 			return err
 		}, map[string]int64{"get": 1}},
 		{"snapshot that is known", func() error {
-			_, err := s.LoadSnapshot(ctx, store.SnapshotID{})
+			_, err := s.LoadSnapshot(ctx, known.SnapshotID)
+			return err
+		}, map[string]int64{"hmget": 1}},
+		{"snapshot that is due", func() error {
+			snap, err := s.LoadSnapshot(ctx, store.SnapshotID{})
+			if err == nil && snap.Body == nil {
+				err = errors.New("there is none")
+			}
 			return err
 		}, map[string]int64{"hmget": 1}},
 		{"setting that is known", func() error {
