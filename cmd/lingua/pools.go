@@ -74,7 +74,7 @@ func writePools(t *tabwriter.Writer, all *wire.PoolOverview) {
 // writePoolWarnings says what is not as the configuration of the instance says.
 func writePoolWarnings(t *tabwriter.Writer, all *wire.PoolOverview) {
 	if all.FileDiffers {
-		fmt.Fprintln(t, "the configuration of this instance describes other pools: a reload of it publishes them")
+		fmt.Fprintln(t, "the configuration of this instance describes other pools: change it, or publish them with lingua config reload --publish-pools")
 	}
 	if all.Problem != "" {
 		fmt.Fprintln(t, printable(all.Problem))

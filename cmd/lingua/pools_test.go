@@ -114,7 +114,7 @@ func TestPoolCommands(t *testing.T) {
 func TestPoolsWithoutPools(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	if got := runCommand(t, "pools", "--server", s.url); got.code != exitOK || got.out != "the nodes are not divided into pools (generation 1)\n" {
+	if got := runCommand(t, "pools", "--server", s.url); got.code != exitOK || got.out != "the nodes are not divided into pools (generation 0)\n" {
 		t.Errorf("exit %d: %q %s", got.code, got.out, got.err)
 	}
 }
@@ -143,7 +143,7 @@ func TestPoolTexts(t *testing.T) {
 		}},
 	}
 	want := []string{
-		"generation 3, all_required, not strict, hash seed 0", "the configuration of this instance describes other pools: a reload of it publishes them",
+		"generation 3, all_required, not strict, hash seed 0", "the configuration of this instance describes other pools: change it, or publish them with lingua config reload --publish-pools",
 		"this instance cannot use the pools of generation 3: why", "", "POOL NODES ONLINE READY SLOTS USED ASR NMT TTS TENANTS",
 		"large 9 0 0 0 of 0 0/0 0/0 0/0 a, b, c and 117 more", "", "without a pool: 7 registered, 0 online, 0 ready",
 		"x (silent): its credential names the pool gone, which does not exist", "y: lacks s of the pool large, which its credential names", "and 5 more",

@@ -69,13 +69,16 @@ func (p *Pools) IDs() []PoolID {
 // bucketID is the id of a pool without a definition.
 func bucketID(i int) PoolID { return PoolID("bucket-" + strconv.Itoa(i)) }
 
-// Validate returns everything that is wrong with the division.
+// Validate returns everything that is wrong with the division, or only that it has an impossible number of pools.
 func (p *Pools) Validate() error {
+	if p.Buckets < 0 {
+		return fmt.Errorf("%d is not a number of pools", p.Buckets)
+	}
+	if len(p.Defined) > MaxPools || p.Buckets > MaxPools {
+		return fmt.Errorf("there are %d pools; the maximum is %d", max(len(p.Defined), p.Buckets), MaxPools)
+	}
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(p.Defined) > MaxPools || p.Buckets > MaxPools || p.Buckets < 0 {
-		refuse("there are %d pools; the maximum is %d", max(len(p.Defined), p.Buckets), MaxPools)
-	}
 	known := make(map[PoolID]bool)
 	for i := range p.Defined {
 		d := &p.Defined[i]

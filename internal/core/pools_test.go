@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,6 +125,8 @@ func TestValidatePools(t *testing.T) {
 		`"some" is not a scope: use core_only or all_required`:                                                                   {Scope: "some"},
 		`pool a: required_services: "@2" has no id: write an id, or an id and its versions, such as asr-large@2.1 or nmt@>=3,<4`: {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"@2"}}}},
 		"there are 1001 pools; the maximum is 1000":                                                                              {Buckets: 1001},
+		"-1 is not a number of pools":                                                                                            {Buckets: -1, Overrides: map[TenantID]PoolID{"t": "b"}},
+		"there are 9223372036854775807 pools; the maximum is 1000":                                                               {Buckets: math.MaxInt, Defined: []PoolDefinition{{ID: "a"}}},
 	} {
 		got := ""
 		if err := p.Validate(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -232,7 +233,12 @@ func (p *poolTraffic) redefine(table config.Phase3) {
 	p.mu.Lock()
 	p.divisions = append(p.divisions, recorded[*core.Pools]{table.Division(), time.Now()}) // before it is published: it may be used at once
 	p.mu.Unlock()
-	for _, err := p.instances.anyInstance().Reload(); err != nil; _, err = p.instances.anyInstance().Reload() {
+	// An instance that was not reloaded for some time may have loaded the same pools last.
+	reloadAny := func() error {
+		_, err := p.instances.anyInstance().Reload(reload.Request{PublishPools: true})
+		return err
+	}
+	for reloadAny() != nil {
 		backoff.Sleep(p.ctx, 50*time.Millisecond)
 	}
 	waitUntil(p.t, "all instances to adopt the pools", waitLimit, func() bool {
