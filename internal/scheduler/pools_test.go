@@ -151,6 +151,7 @@ func (p *poolTraffic) declare(id core.NodeID, register bool) {
 // Deliver implements dispatch.Transport.
 func (p *poolTraffic) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) error {
 	p.check(to, a)
+	p.checkRecord(a)
 	if rand.N(20) == 0 {
 		return dispatch.ErrRefused
 	}
@@ -185,6 +186,14 @@ func (p *poolTraffic) check(to *core.Node, a *wire.Assignment) {
 		fallthrough
 	default:
 		p.bound++
+	}
+}
+
+// checkRecord checks that the record of a job that is bound names the pool of its tenant.
+func (p *poolTraffic) checkRecord(a *wire.Assignment) {
+	job, err := p.instances.anyInstance().Jobs.Job(p.ctx, core.JobID(a.JobID))
+	if want := (core.JobPool{ID: "gold", Bound: true}); err == nil && (a.SessionID == "acme") != (job.Pool == want) {
+		p.t.Errorf("the record of a job of session %q has the pool %+v", a.SessionID, job.Pool)
 	}
 }
 
