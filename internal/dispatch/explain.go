@@ -31,12 +31,12 @@ type Explanation struct {
 
 // ExplainedNode says why one node could take the job or not.
 type ExplainedNode struct {
-	Node   *core.Node
-	Pool   core.PoolID // empty: none
+	Node *core.Node
+	Pool core.PoolID // empty: none
 	// Fallback means that its pool is not eligible: the node is chosen only if no eligible pool has a free slot.
 	Fallback bool
 	Reason   core.Reason
-	At     time.Time // the time of the store's clock, by which the times of the node are judged; zero: unknown
+	At       time.Time // the time of the store's clock, by which the times of the node are judged; zero: unknown
 	store.Occupancy
 	Services []ExplainedService // that matter to the job, or to why the node is rejected
 }

@@ -43,8 +43,7 @@ func (x *Index) Serving(tenant core.TenantID) int {
 	if x.pool.dedicated.len() == 0 {
 		return x.Len()
 	}
-	v, _ := x.pool.viewFor(x, x.pool.division.tenants.in(tenant, x.pool.number))
-	return int(v.Len)
+	return int(x.pool.stopFor(x, x.pool.division.tenants.in(tenant, x.pool.number)).Len)
 }
 
 // All iterates over the members, in no order.

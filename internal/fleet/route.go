@@ -104,28 +104,21 @@ func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) 
 	if old != nil {
 		r.Stops, r.Ends = make([]Stop, 0, len(old.Stops)), make([]int32, 0, len(old.Stops))
 	}
-	r.addPools(nil)
+	for i, p := range d.pools {
+		r.addPool(i, p.stopFor(r.Indexes[i], nil))
+	}
 	e.route.Store(r)
 	return r
 }
 
-// addPools adds the pools that have nodes for the jobs of a tenant, which has these nodes of its own.
-func (r *Route) addPools(own []tenantPool) {
-	divided := r.Division != nil
-	for i, p := range r.division.pools {
-		var slots *column
-		if len(own) > 0 && own[0].number == i {
-			slots, own = own[0].slots, own[1:]
-		}
-		stop := Stop{Pool: p.ID}
-		stop.View, stop.Ready = p.viewFor(r.Indexes[i], slots)
-		switch {
-		case divided && stop.Len == 0:
-		case divided && i == 0:
-			r.Outside = stop
-		default:
-			r.Add(stop)
-		}
+// addPool adds a pool by its number, if it has nodes for the jobs of the route.
+func (r *Route) addPool(number int, s Stop) {
+	switch {
+	case r.Division != nil && s.Len == 0:
+	case r.Division != nil && number == 0:
+		r.Outside = s
+	default:
+		r.Add(s)
 	}
 }
 
@@ -139,7 +132,21 @@ func (r *Route) For(tenant core.TenantID) *Route {
 		return t.(*Route)
 	}
 	t := &Route{Requirement: r.Requirement, Division: r.Division, Indexes: r.Indexes, division: r.division, entry: r.entry, at: r.at}
-	t.addPools(own)
+	t.Stops, t.Ends = make([]Stop, 0, len(r.Stops)+len(own)), make([]int32, 0, len(r.Stops)+len(own))
+	shared := r.Stops
+	for i, p := range r.division.pools {
+		s := Stop{}
+		switch {
+		case len(shared) > 0 && shared[0].Index == r.Indexes[i]:
+			s, shared = shared[0], shared[1:]
+		case i == 0:
+			s = r.Outside
+		}
+		if len(own) > 0 && own[0].number == i { // in all other pools it has the nodes that serve every tenant
+			s, own = p.stopFor(r.Indexes[i], own[0].slots), own[1:]
+		}
+		t.addPool(i, s)
+	}
 	r.tenants.Store(tenant, t)
 	return t
 }

@@ -115,25 +115,25 @@ func (s *serving) slotOf(members *bitmap, i int) uint32 {
 	return NoSlot
 }
 
-// viewFor returns the members of an index of the pool that serve a tenant, and how many of them are ready. The tenant has these nodes of its
-// own in the pool; nil: none.
-func (p *Pool) viewFor(x *Index, own *column) (v View, ready int) {
-	v = x.View()
+// stopFor returns the members of an index of the pool that serve a tenant, which has these nodes of its own in the pool; nil: none.
+func (p *Pool) stopFor(x *Index, own *column) Stop {
+	s := Stop{View: x.View(), Pool: p.ID}
 	if p.dedicated.len() == 0 {
-		return v, x.members.common(&p.ready)
+		s.Ready = x.members.common(&p.ready)
+		return s
 	}
-	v.Len, v.serving = 0, &serving{dedicated: &p.dedicated, own: own}
+	s.Len, s.serving = 0, &serving{dedicated: &p.dedicated, own: own}
 	for i := range x.members.load().chunks {
-		w := v.serving.chunk(&x.members, i)
+		w := s.serving.chunk(&x.members, i)
 		n := int32(w.len())
-		v.serving.counts = append(v.serving.counts, n)
-		v.Len += n
-		var isReady words
-		p.ready.or(&isReady, i)
-		w.and(isReady)
-		ready += w.len()
+		s.serving.counts = append(s.serving.counts, n)
+		s.Len += n
+		var ready words
+		p.ready.or(&ready, i)
+		w.and(ready)
+		s.Ready += w.len()
 	}
-	return v, ready
+	return s
 }
 
 // setTenant records that the node of a slot belongs to a tenant, or no longer does. An empty tenant means that it serves all.

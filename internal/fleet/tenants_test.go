@@ -2,6 +2,9 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +176,50 @@ func TestTenantsOfLargePools(t *testing.T) {
 		if diff := cmp.Diff(wantStops(nodes, nil, tenant), got); err != nil || diff != "" {
 			t.Errorf("tenant %q: %v (-want +got):\n%s", tenant, err, diff)
 		}
+	}
+}
+
+// TestTenantsChangeWhileTheyAreRead checks that readers draw only members while nodes change their tenants and the fleet is divided anew, and that
+// every node counts for its tenant afterwards.
+func TestTenantsChangeWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	f := agedFleet()
+	tenants := []core.TenantID{"", "acme", "beta"}
+	nodes := make(map[core.NodeID]*core.Node)
+	var done atomic.Bool
+	var reading sync.WaitGroup
+	for range 2 {
+		reading.Go(func() {
+			for i := 0; !done.Load(); i++ {
+				route := f.Route(direction("en", "de"), false).For(tenants[i%len(tenants)])
+				for _, s := range append(slices.Clone(route.Stops), route.Outside) {
+					for k := range int(s.Len) {
+						if m := s.At(s.SlotOf(k)); m.Node != nil && !s.Index.serves(m.Declared()) {
+							t.Errorf("%s is drawn", m.ID())
+						}
+					}
+				}
+			}
+		})
+	}
+	definitions := []*core.Pools{nil, {Buckets: 3}, {Buckets: 7}}
+	for i := range 20_000 {
+		id := core.NodeID(fmt.Sprint("n", i%200))
+		tenant := ofTenant(tenants[i/7%len(tenants)])
+		if old := nodes[id]; old == nil {
+			nodes[id] = declared(id, tenant)
+		} else {
+			nodes[id] = successor(old, tenant)
+		}
+		f.Update(status(nodes[id]))
+		if i%2000 == 0 {
+			f.SetPools(definitions[i/2000%len(definitions)])
+		}
+	}
+	done.Store(true)
+	reading.Wait()
+	if err := checkServing(f, nodes, tenants); err != nil {
+		t.Error(err)
 	}
 }
 
