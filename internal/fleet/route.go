@@ -76,8 +76,11 @@ func (r *Route) All() iter.Seq[Member] {
 
 // IsEmpty reports whether there are no nodes for the jobs of the route, as they were counted a moment ago.
 func (r *Route) IsEmpty() bool {
-	return r.Outside.Index == nil && (len(r.Stops) == 0 || len(r.Stops) == 1 && r.Stops[0].Current().Len == 0)
+	return r.Outside.Index == nil && (len(r.Stops) == 0 || len(r.Stops) == 1 && r.Stops[0].isEmpty())
 }
+
+// isEmpty reports whether the pool has no nodes any more.
+func (s *Stop) isEmpty() bool { return s.Len == 0 && !s.IsWhole() || s.Index.Len() == 0 }
 
 // noRestriction is fulfilled by every node.
 var noRestriction core.Restriction

@@ -45,6 +45,9 @@ func stopsFor(f *Fleet, tenant core.TenantID) (map[core.PoolID]tenantStop, error
 		}
 		found[s.Pool] = tenantStop{members, s.Ready}
 	}
+	if route.IsEmpty() != (len(found) == 0) {
+		return nil, fmt.Errorf("the route is empty: %t, and has %v", route.IsEmpty(), found)
+	}
 	return found, nil
 }
 

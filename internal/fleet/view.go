@@ -29,13 +29,8 @@ func (x *Index) View() View {
 	return v
 }
 
-// Current returns the view as it is now, unless its members would have to be counted for that.
-func (v *View) Current() View {
-	if v.serving != nil {
-		return *v
-	}
-	return v.Index.View()
-}
+// IsWhole reports whether the view has all members of the index.
+func (v *View) IsWhole() bool { return v.serving == nil }
 
 // NoSlot is the slot of no node. A slot is the number of a node in its pool.
 const NoSlot = math.MaxUint32

@@ -40,9 +40,10 @@ func (s *Selection) NextPool() (pool core.PoolID, ok bool) {
 	if stop == nil {
 		return "", false
 	}
-	s.view = stop.View
-	if s.order.route.Division == nil { // with one pool, the current members cost no more
-		s.view = stop.Current()
+	if s.order.route.Division == nil && stop.IsWhole() { // with one pool, the current members cost no more
+		s.view = stop.Index.View()
+	} else {
+		s.view = stop.View
 	}
 	s.swaps, s.sampled = s.swaps[:0], 0
 	s.second = fleet.Member{}
