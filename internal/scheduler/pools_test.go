@@ -22,7 +22,7 @@ import (
 
 // TestBoundTenantStaysInItsPool sends jobs of a tenant that is bound to a pool, and of others, through all instances while nodes move between
 // the pools, fail and lose jobs, the pools are defined anew by reloads of any instance, and the primary of Redis is killed. No job of the
-// tenant reaches a node outside of its pool, and with strict pools no job reaches a node without a pool.
+// tenant reaches a node outside of its pool, the records of its jobs name the pool, and with strict pools no job reaches a node without a pool.
 func TestBoundTenantStaysInItsPool(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
