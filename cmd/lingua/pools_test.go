@@ -204,3 +204,25 @@ func TestNodeServices(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+// TestExplainedNodesOutsideOfPools: nodes that are chosen only after the eligible pools are not called eligible.
+func TestExplainedNodesOutsideOfPools(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	writeExplanation(table, &wire.ExplainResponse{Nodes: []wire.ExplainNode{
+		{NodeID: "n1", Eligible: true}, {NodeID: "n2", Reason: "NOT_PREFERRED_REGION", Preference: true}, {NodeID: "n3", Eligible: true, Fallback: true},
+		{NodeID: "n4", Reason: "NOT_PREFERRED_REGION", Preference: true, Fallback: true}, {NodeID: "n5", Reason: "FULL", Fallback: true},
+	}})
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"n1 0 of 0 eligible", "n2 0 of 0 NOT_PREFERRED_REGION (chosen only if no other node is eligible)", "n3 0 of 0 only after eligible pools",
+		"n4 0 of 0 NOT_PREFERRED_REGION (chosen only after all others)", "n5 0 of 0 FULL",
+	} {
+		if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text+" ", want+" ") {
+			t.Errorf("there is no %q in %s", want, text)
+		}
+	}
+}

@@ -13,6 +13,7 @@ type division struct {
 	definition *core.Pools            // nil: none
 	pools      []*Pool                // the first has the nodes that belong to no capability pool
 	numbers    map[core.PoolID]uint16 // positions in pools
+	tenants    tenants                // the nodes that belong to single tenants
 
 	entries atomic.Pointer[map[indexKey]*entry]
 	buildMu lockwait.Mutex[lockwait.FleetBuilding] // held while the indexes of a direction are built; taken before the lock of the fleet
@@ -23,6 +24,7 @@ type division struct {
 func newDivision(definition *core.Pools) *division {
 	d := &division{numbers: make(map[core.PoolID]uint16)}
 	d.entries.Store(&map[indexKey]*entry{})
+	d.tenants.init()
 	d.pools = append(d.pools, newPool("", d))
 	if definition.Enabled() {
 		d.definition = definition

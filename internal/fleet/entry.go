@@ -61,7 +61,7 @@ func (d *division) build(key indexKey, r *core.Restriction, now Instant, mu *wri
 	queries, chunks := make([]*query, len(d.pools)), make([]int, len(d.pools))
 	mu.Lock()
 	for i, p := range d.pools {
-		e.indexes[i] = &Index{Requirement: &e.requirement, Restriction: &e.restriction, table: &p.table}
+		e.indexes[i] = &Index{Requirement: &e.requirement, Restriction: &e.restriction, pool: p, table: &p.table}
 		p.changed = make(map[uint32]bool)
 		queries[i], chunks[i] = p.columns.query(&e.requirement, r), p.table.len()
 	}

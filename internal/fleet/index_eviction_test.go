@@ -50,7 +50,8 @@ func fillPools(f *Fleet, pools int) {
 	for i := range pools {
 		key := indexKey{Direction: direction("en", core.Lang(fmt.Sprintf("x%04d", i)))}
 		e := &entry{requirement: core.NewRequirement(key.Direction, false)}
-		e.indexes = []*Index{{Requirement: &e.requirement, Restriction: &e.restriction, table: &f.division.Load().pools[0].table}}
+		p := f.division.Load().pools[0]
+		e.indexes = []*Index{{Requirement: &e.requirement, Restriction: &e.restriction, pool: p, table: &p.table}}
 		e.lastUsed.Store(int64(i) * int64(time.Second))
 		all[key] = e
 	}

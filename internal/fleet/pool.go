@@ -18,10 +18,11 @@ type Pool struct {
 	division *division // of which it is a part
 	number   int       // in the division
 
-	table   table
-	ready   bitmap          // the nodes that may get jobs if they have a free slot
-	columns columns         // writers only
-	changed map[uint32]bool // slots that changed while an index is built; nil: none is built. Writers only
+	table     table
+	ready     bitmap          // the nodes that may get jobs if they have a free slot
+	dedicated bitmap          // the nodes that belong to one tenant
+	columns   columns         // writers only
+	changed   map[uint32]bool // slots that changed while an index is built; nil: none is built. Writers only
 }
 
 func newPool(id core.PoolID, d *division) *Pool {
@@ -33,6 +34,7 @@ func (p *Pool) add(n *Node, declared *core.Node) (slot uint32) {
 	slot = p.table.add(n)
 	p.noteChange(slot)
 	p.columns.declare(slot, declared, true)
+	p.setTenant(slot, declared.Tenant, true) // before it is in an index: others would choose it in vain
 	for x := range p.Indexes() {
 		if x.serves(declared) {
 			x.members.set(slot, true)
@@ -49,6 +51,7 @@ func (p *Pool) remove(slot uint32, declared *core.Node) {
 		x.members.set(slot, false)
 	}
 	p.columns.declare(slot, declared, false)
+	p.setTenant(slot, declared.Tenant, false)
 	p.ready.set(slot, false)
 	p.table.remove(slot)
 }
@@ -65,9 +68,14 @@ func (p *Pool) redeclare(n *Node, declared *core.Node) {
 			x.members.set(n.slot, false)
 		}
 	}
-	p.columns.declare(n.slot, n.Declared(), false)
+	old := n.Declared()
+	p.columns.declare(n.slot, old, false)
 	n.setDeclared(declared)
 	p.columns.declare(n.slot, declared, true)
+	if old.Tenant != declared.Tenant {
+		p.setTenant(n.slot, old.Tenant, false)
+		p.setTenant(n.slot, declared.Tenant, true)
+	}
 	for _, x := range entered {
 		x.members.set(n.slot, true)
 	}

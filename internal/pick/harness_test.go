@@ -110,7 +110,9 @@ func ids(members []fleet.Member) []core.NodeID {
 
 // selectIn starts a selection among the members of one index.
 func selectIn(p *pick.Picker, q pick.Query, index *fleet.Index) *pick.Selection {
-	s := p.Select(q, &fleet.Route{Requirement: index.Requirement, Stops: []fleet.Stop{{View: index.View(), Ready: index.Len()}}, Ends: []int32{int32(index.Len())}}, "")
+	route := &fleet.Route{Requirement: index.Requirement, Indexes: []*fleet.Index{index}}
+	route.Add(fleet.Stop{View: index.View(), Ready: index.Len()})
+	s := p.Select(q, route, pick.Eligible, "")
 	s.NextPool()
 	return s
 }
