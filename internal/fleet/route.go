@@ -89,7 +89,8 @@ func (f *Fleet) Route(d core.Direction, tts bool) *Route {
 	return f.RestrictedRoute(d, tts, &noRestriction)
 }
 
-// RestrictedRoute returns the pools for a direction with the nodes that fulfil a restriction. Only the first call for a direction and a
+// RestrictedRoute returns the pools for a direction with the nodes that fulfil a restriction, or with all nodes for the direction: restrictions
+// of many names have no indexes, nor have those for which there is no room. So filter each node. Only the first call for a direction and a
 // restriction may wait.
 func (f *Fleet) RestrictedRoute(d core.Direction, tts bool, r *core.Restriction) *Route {
 	return f.division.Load().route(f, indexKey{d, tts, r.Key()}, r)
@@ -98,6 +99,9 @@ func (f *Fleet) RestrictedRoute(d core.Direction, tts bool, r *core.Restriction)
 func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) *Route {
 	now := f.Now()
 	e := d.entry(key, restriction, now, &f.mu)
+	if e == nil { // the nodes are filtered one by one
+		return d.route(f, indexKey{Direction: key.Direction, tts: key.tts}, &noRestriction)
+	}
 	old := e.route.Load()
 	if old != nil && now-old.at < routeMaxAge {
 		return old
@@ -107,7 +111,10 @@ func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) 
 		r.Stops, r.Ends = make([]Stop, 0, len(old.Stops)), make([]int32, 0, len(old.Stops))
 	}
 	for i, p := range d.pools {
-		x := e.indexes[i]
+		x := e.indexes[i].Load()
+		if x == nil {
+			continue
+		}
 		stop := Stop{View: x.View(), Pool: p.ID, Ready: x.members.common(&p.ready)}
 		switch {
 		case d.definition != nil && x.Len() == 0:
