@@ -23,8 +23,8 @@ func (s *selector) beginExamples(q *pick.Query) *examples {
 		return nil
 	}
 	e := &examples{into: s.metrics.Exclusions, at: now, count: make(map[core.Reason]int)}
-	for m := range s.fleet.Route(q.Requirement.Direction, q.Requirement.TTS).All() {
-		if reason := s.picker.Filter(q, m.Node); reason != core.ReasonNone && !reason.Soft() {
+	for m, reason := range s.picker.FilterMembers(q, s.fleet.Route(q.Requirement.Direction, q.Requirement.TTS)) {
+		if reason != core.ReasonNone && !reason.Soft() {
 			e.add(reason, m.ID())
 		}
 	}

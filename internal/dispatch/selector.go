@@ -113,7 +113,10 @@ func (s *selector) selectOnce(ctx context.Context, r *slotRequest) (_ reservatio
 		}
 	}
 	s.metrics.CountPoolQuery(route.IsEmpty())
-	for _, sampled := range s.sampledRoutes(r.spec, route) {
+	for i, sampled := range s.sampledRoutes(r.spec, route) {
+		if q.Region = ""; i == 0 {
+			q.Region = o.PreferredRegion // the route may have nodes of other regions: there may be no index of this one
+		}
 		switch {
 		case sampled == nil:
 			continue
@@ -342,8 +345,8 @@ func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
 	q := pick.Query{
 		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: nodes, Now: s.fleet.Now(),
 	}
-	for m := range route.All() {
-		switch s.picker.Filter(&q, m.Node) {
+	for _, reason := range s.picker.FilterMembers(&q, route) {
+		switch reason {
 		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
 			return true
 		}

@@ -38,7 +38,7 @@ func (o *order) begin(intN func(n int) int, route *fleet.Route, rule *core.PoolR
 	o.left = fleet.Total(o.ends)
 }
 
-// end forgets the route, of which others may be in force.
+// end releases the route: a later one may be in force.
 func (o *order) end() {
 	clear(o.ownGroup)
 	*o = order{visited: o.visited[:0], ownGroup: o.ownGroup[:0], ownEnds: o.ownEnds[:0]}

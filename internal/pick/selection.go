@@ -269,14 +269,10 @@ func (s *Selection) surveyPool(survey *Survey, index *fleet.Index, into *surveye
 	}
 }
 
-// rejectPool counts the members of an index of a pool in which the job must not run. What a tenant must not know of is not counted.
+// rejectPool counts the members of an index of a pool in which the job must not run.
 func (s *Selection) rejectPool(survey *Survey, index *fleet.Index) {
 	for m := range index.All() {
-		reason := core.ReasonPool
-		if m.Summary().Tenant() && !m.Declared().Serves(s.query.Tenant) {
-			reason = core.ReasonTenant
-		}
-		survey.Rejections[reason]++
+		survey.Rejections[rejectedByPool(&s.query, m.Node)]++
 	}
 }
 
