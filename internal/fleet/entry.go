@@ -176,7 +176,7 @@ func (d *division) publish(key indexKey, e *entry) {
 // close empties the indexes of an entry that is not kept up to date any more: a selection that has begun must not choose a node that no longer
 // serves the direction. The caller holds the lock of the fleet.
 func (e *entry) close() {
-	e.closed.Store(true) // before the members are gone: whoever finds none can ask why
+	e.closed.Store(true) // before the members are gone: a reader that finds none checks it after that
 	for x := range e.all() {
 		x.members.clear()
 	}
