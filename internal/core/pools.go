@@ -41,7 +41,8 @@ type Pools struct {
 	AffinitySeconds int `json:"affinity_seconds,omitempty"`
 	Buckets         int `json:"buckets,omitempty"` // without definitions, nodes are divided into so many pools
 
-	table *poolTable // made from the rest by Prepared; nil: it is made for each call
+	// Table is made from the rest by Prepared; nil: it is made for each call.
+	Table *PoolTable `json:"-"`
 }
 
 // The bounds of a division.

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// poolTable is derived from the definitions of a division, so that the cost of an assignment is that of comparing one number for each pool.
+// PoolTable is derived from the definitions of a division, so that the cost of an assignment is that of comparing one number for each pool.
 // It does not change, apart from what it remembers.
-type poolTable struct {
+type PoolTable struct {
 	ids     []PoolID
 	numbers map[PoolID]int // positions in ids and, if there are definitions, in these
 	salts   []uint64       // of the weights of each pool
@@ -31,24 +31,24 @@ type poolService struct {
 
 // Prepared returns the same division with its table, for the one that divides the fleet by it. It must not be changed after that.
 func (p *Pools) Prepared() *Pools {
-	if p == nil || p.table != nil {
+	if p == nil || p.Table != nil {
 		return p
 	}
 	next := *p
-	next.table = newPoolTable(p)
+	next.Table = newPoolTable(p)
 	return &next
 }
 
 // lookup returns the table of the division.
-func (p *Pools) lookup() *poolTable {
-	if p.table != nil {
-		return p.table
+func (p *Pools) lookup() *PoolTable {
+	if p.Table != nil {
+		return p.Table
 	}
 	return newPoolTable(p)
 }
 
-func newPoolTable(p *Pools) *poolTable {
-	t := &poolTable{ids: p.IDs(), byID: make(map[string][]poolService)}
+func newPoolTable(p *Pools) *PoolTable {
+	t := &PoolTable{ids: p.IDs(), byID: make(map[string][]poolService)}
 	t.numbers, t.salts, t.needs = make(map[PoolID]int, len(t.ids)), make([]uint64, len(t.ids)), make([][]int32, len(t.ids))
 	t.eligible.Store(new(map[string]map[PoolID]bool))
 	for i, id := range t.ids {
@@ -75,7 +75,7 @@ func newPoolTable(p *Pools) *poolTable {
 }
 
 // installed returns which of the services that pools require a node has.
-func (t *poolTable) installed(c *Capability, into []bool) []bool {
+func (t *PoolTable) installed(c *Capability, into []bool) []bool {
 	if t.services > len(into) {
 		into = make([]bool, t.services)
 	}
@@ -89,7 +89,7 @@ func (t *poolTable) installed(c *Capability, into []bool) []bool {
 }
 
 // missing returns which of the services of a pool is the first that is not installed, and how many are not.
-func (t *poolTable) missing(pool int, installed []bool) (first, count int) {
+func (t *PoolTable) missing(pool int, installed []bool) (first, count int) {
 	for i, number := range t.needs[pool] {
 		if !installed[number] {
 			if count++; count == 1 {

@@ -76,7 +76,7 @@ func TestCoveredPools(t *testing.T) {
 					t.Fatalf("round %d: %v is eligible in %q: %t, want %t", round, spec.Options.RequiredServices, id, got, want)
 				}
 			}
-			if n := len(*p.table.eligible.Load()); n > maxEligible {
+			if n := len(*p.Table.eligible.Load()); n > maxEligible {
 				t.Fatalf("%d lists are remembered, the maximum is %d", n, maxEligible)
 			}
 		}
