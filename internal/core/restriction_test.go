@@ -40,6 +40,7 @@ func TestRestrictionKeysOfOtherLists(t *testing.T) {
 	for _, r := range []Restriction{
 		{Region: "eu"}, {Services: []string{"eu"}}, {Models: []string{"eu"}}, {Services: []string{"a", "b"}}, {Services: []string{"a"}, Models: []string{"b"}},
 		{Services: []string{"a\x01b"}}, {Services: []string{"a\x01\x00b"}}, {Region: "\x00a\x01"}, {Services: []string{"a" + strings.Repeat("b", 10)}}, {Region: "1:a"},
+		{Region: "a1;\x01b"}, {Region: "a", Services: []string{"b0;"}},
 	} {
 		if other, taken := keys[r.Key()]; taken {
 			t.Errorf("%+v has the key of %+v", r, other)

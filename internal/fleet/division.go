@@ -20,7 +20,7 @@ type division struct {
 	// fullUntil is the Instant until which no entry with a restriction is added, because those in use take all the room.
 	fullUntil atomic.Int64
 	closed    bool         // another one has replaced it; guarded by the lock of the fleet
-	onScan    func()       // called for each chunk that is evaluated for a new index; for tests
+	onScan    func()       // called for each chunk that was evaluated for a new index; for tests
 	onCheck   func(*entry) // called for each entry that an event of a node is checked for; for tests
 }
 

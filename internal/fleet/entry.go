@@ -146,10 +146,10 @@ func (d *division) build(key indexKey, r *core.Restriction, now Instant, mu *wri
 			continue
 		}
 		for chunk := range chunks {
+			w := q.evaluate(chunk)
 			if d.onScan != nil {
 				d.onScan()
 			}
-			w := q.evaluate(chunk)
 			e.fill(p, chunk, &w)
 		}
 	}

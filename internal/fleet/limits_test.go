@@ -192,6 +192,9 @@ func TestRestrictionsInUseAreNotReplaced(t *testing.T) {
 		if builds != 1 { // that of the direction
 			t.Errorf("%d chunks were evaluated, want 1", builds)
 		}
+		f.mu.Lock() // a restriction that has no index does not wait for writers
+		region(limit + 5)
+		f.mu.Unlock()
 		time.Sleep(restrictedInUse / 2)
 		for i := range limit - 1 {
 			region(i)
@@ -199,6 +202,22 @@ func TestRestrictionsInUseAreNotReplaced(t *testing.T) {
 		time.Sleep(restrictedInUse/2 + time.Second)
 		if r := region(limit); r == f.Route(direction("en", "de"), false) || !used[limit-1].Closed() || used[0].Closed() {
 			t.Error("the one that is not in use any more was not replaced")
+		}
+	})
+}
+
+// TestNamesInUseAreNotReplaced: restrictions in use that have as many names as all may have keep their entries.
+func TestNamesInUseAreNotReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := agedFleet()
+		f.division.Load().limits = fewEntries
+		half := fewEntries.restricted.names / 2
+		a, b := f.RestrictedRoute(direction("en", "de"), false, manyNames(half, 1)), f.RestrictedRoute(direction("en", "de"), false, manyNames(half, 2))
+		time.Sleep(2 * time.Second)
+		c := f.RestrictedRoute(direction("en", "de"), false, manyNames(1, 3))
+		if a.Closed() || b.Closed() || c != f.Route(direction("en", "de"), false) {
+			t.Errorf("closed: %t, %t; the third has an index: %t", a.Closed(), b.Closed(), c.entry != f.Route(direction("en", "de"), false).entry)
 		}
 	})
 }
