@@ -18,8 +18,8 @@ type DispatchOptions struct {
 	RequireTTS       bool     `json:"require_tts,omitempty" doc:"The node must speak the target language. In a session the same as tts."`
 	PreferredNodeID  *string  `json:"preferred_node_id,omitempty" nullable:"true" doc:"A node to try first."`
 	Strict           bool     `json:"strict,omitempty" doc:"The preferred node or none."`
-	RequiredServices []string `json:"required_services,omitempty" doc:"Services that the node must have: an id, or an id and the acceptable versions, such as asr-large@2.1, nmt@>=3 or nmt@>=3,<4."`
-	RequiredModels   []string `json:"required_models,omitempty" doc:"Models that the node must have, in the same form. A node declares a model as an id, or as an id, an @ and its version."`
+	RequiredServices []string `json:"required_services,omitempty" doc:"Services that the node must have: an id, or an id and the acceptable versions, such as asr-large@2.1, nmt@>=3 or nmt@>=3,<4. At most 32 different ones."`
+	RequiredModels   []string `json:"required_models,omitempty" doc:"Models that the node must have, in the same form. At most 32 different ones. A node declares a model as an id, or as an id, an @ and its version."`
 	Features         []string `json:"features,omitempty"`
 	Region           string   `json:"region,omitempty" doc:"Only nodes of this region."`
 	PreferredRegion  string   `json:"preferred_region,omitempty" doc:"Nodes of this region first; else any. Capability pools that are eligible come before others, whatever the region."`

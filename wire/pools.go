@@ -78,8 +78,8 @@ type NodeWithoutPool struct {
 
 // PoolGap says why a node belongs to no capability pool.
 type PoolGap struct {
-	ClosestPool    string `json:"closest_pool" doc:"The pool that its credential names, or else the one of which it lacks the fewest services."`
-	MissingService string `json:"missing_service,omitempty" doc:"A service of this pool that the node has not installed. Absent: its credential names a pool that does not exist."`
+	ClosestPool    string `json:"closest_pool,omitempty" doc:"The pool that its credential names, or else the one of which it lacks the fewest services. A caller of one tenant sees only that of a credential."`
+	MissingService string `json:"missing_service,omitempty" doc:"A service of this pool that the node has not installed. Absent beside a pool: its credential names a pool that does not exist."`
 	ByCredential   bool   `json:"by_credential,omitempty" doc:"The pool is the one that its credential names."`
 }
 

@@ -130,6 +130,8 @@ func writePool(t *tabwriter.Writer, p *wire.Pool) {
 // describeGap says why a node belongs to no pool.
 func describeGap(g *wire.PoolGap) string {
 	switch {
+	case g.ClosestPool == "":
+		return "it lacks services of every pool"
 	case g.MissingService == "":
 		return fmt.Sprintf("its credential names the pool %s, which does not exist", g.ClosestPool)
 	case g.ByCredential:

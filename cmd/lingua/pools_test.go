@@ -226,3 +226,18 @@ func TestExplainedNodesOutsideOfPools(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribeGap checks the texts about nodes without a pool. Someone who has access to one tenant sees no names of pools.
+func TestDescribeGap(t *testing.T) {
+	t.Parallel()
+	for want, gap := range map[string]wire.PoolGap{
+		"it lacks services of every pool":                       {},
+		"lacks x of the closest pool, p":                        {ClosestPool: "p", MissingService: "x"},
+		"lacks x of the pool p, which its credential names":     {ClosestPool: "p", MissingService: "x", ByCredential: true},
+		"its credential names the pool p, which does not exist": {ClosestPool: "p", ByCredential: true},
+	} {
+		if got := describeGap(&gap); got != want {
+			t.Errorf("%+v: %q, want %q", gap, got, want)
+		}
+	}
+}

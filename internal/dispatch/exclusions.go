@@ -29,7 +29,7 @@ func (s *selector) beginExamples(q *pick.Query, route *fleet.Route) *examples {
 			e.add(reason, m.ID())
 		}
 	}
-	for _, x := range route.Indexes {
+	for x := range route.Indexes() {
 		if !q.Pools.Allows(x.Pool()) {
 			e.addOutside(x, q.Tenant)
 		}

@@ -132,7 +132,10 @@ func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
 	s.metrics.CountPoolQuery(x.route.For(r.spec.Tenant).IsEmpty())
 	sampled := s.sampledRoutes(r.spec, x.route)
 	for _, group := range [...]pick.Group{pick.Eligible, pick.Others} {
-		for _, route := range sampled {
+		for i, route := range sampled {
+			if x.query.Region = ""; i == 0 {
+				x.query.Region = o.PreferredRegion // the route may have nodes of other regions: there may be no index of this one
+			}
 			if f := s.selectSampled(ctx, &x, route, group); f.isFinal() {
 				return f
 			}

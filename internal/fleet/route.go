@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,9 +24,6 @@ type Stop struct {
 type Route struct {
 	Requirement *core.Requirement
 	Division    *core.Pools // by which the fleet is divided; nil: it is not
-	// Indexes has the nodes for the direction of every pool as they are now, whether there are any or not, and whatever tenants they serve.
-	// The first is of those that belong to no capability pool: if the fleet is not divided, of all.
-	Indexes []*Index
 	// Stops has one element for each pool that has nodes for the direction, ready or not. If the fleet is not divided it has one, with all
 	// nodes.
 	Stops []Stop
@@ -61,10 +59,25 @@ func Total(ends []int32) int {
 	return int(ends[len(ends)-1])
 }
 
+// Indexes iterates over the indexes of the direction as they are now, of every pool that has, or had, nodes for it, whatever tenants they
+// serve. The first is of the nodes that belong to no capability pool: if the fleet is not divided, of all.
+func (r *Route) Indexes() iter.Seq[*Index] {
+	if r.entry != nil {
+		return r.entry.all()
+	}
+	return func(yield func(*Index) bool) { // of a route that no fleet has made
+		for _, s := range append(slices.Clone(r.Stops), r.Outside) {
+			if s.Index != nil && !yield(s.Index) {
+				return
+			}
+		}
+	}
+}
+
 // All iterates over the nodes for the direction as they are now, ready or not and whatever tenant they serve, in no order.
 func (r *Route) All() iter.Seq[Member] {
 	return func(yield func(Member) bool) {
-		for _, x := range r.Indexes {
+		for x := range r.Indexes() {
 			for m := range x.All() {
 				if !yield(m) {
 					return
@@ -90,7 +103,8 @@ func (f *Fleet) Route(d core.Direction, tts bool) *Route {
 	return f.RestrictedRoute(d, tts, &noRestriction)
 }
 
-// RestrictedRoute returns the pools for a direction with the nodes that fulfil a restriction. Only the first call for a direction and a
+// RestrictedRoute returns the pools for a direction with the nodes that fulfil a restriction, or with all nodes for the direction: restrictions
+// of many names have no indexes, nor have those for which there is no room. So filter each node. Only the first call for a direction and a
 // restriction may wait.
 func (f *Fleet) RestrictedRoute(d core.Direction, tts bool, r *core.Restriction) *Route {
 	return f.division.Load().route(f, indexKey{d, tts, r.Key()}, r)
@@ -99,16 +113,19 @@ func (f *Fleet) RestrictedRoute(d core.Direction, tts bool, r *core.Restriction)
 func (d *division) route(f *Fleet, key indexKey, restriction *core.Restriction) *Route {
 	now := f.Now()
 	e := d.entry(key, restriction, now, &f.mu)
+	if e == nil { // the nodes are filtered one by one
+		return d.route(f, indexKey{Direction: key.Direction, tts: key.tts}, &noRestriction)
+	}
 	old := e.route.Load()
 	if old != nil && now-old.at < routeMaxAge {
 		return old
 	}
-	r := &Route{Requirement: &e.requirement, Division: d.definition, Indexes: e.indexes, division: d, entry: e, at: now}
+	r := &Route{Requirement: &e.requirement, Division: d.definition, division: d, entry: e, at: now}
 	if old != nil {
 		r.Stops, r.Ends = make([]Stop, 0, len(old.Stops)), make([]int32, 0, len(old.Stops))
 	}
 	for i, p := range d.pools {
-		r.addPool(i, p.stopFor(r.Indexes[i], nil))
+		r.addPool(i, p.stopFor(e.indexes[i].Load(), nil))
 	}
 	e.route.Store(r)
 	return r
@@ -134,19 +151,19 @@ func (r *Route) For(tenant core.TenantID) *Route {
 	if t, known := r.tenants.Load(tenant); known {
 		return t.(*Route)
 	}
-	t := &Route{Requirement: r.Requirement, Division: r.Division, Indexes: r.Indexes, division: r.division, entry: r.entry, at: r.at}
+	t := &Route{Requirement: r.Requirement, Division: r.Division, division: r.division, entry: r.entry, at: r.at}
 	t.Stops, t.Ends = make([]Stop, 0, len(r.Stops)+len(own)), make([]int32, 0, len(r.Stops)+len(own))
 	shared := r.Stops
 	for i, p := range r.division.pools {
 		s := Stop{}
 		switch {
-		case len(shared) > 0 && shared[0].Index == r.Indexes[i]:
+		case len(shared) > 0 && shared[0].Index == r.entry.indexes[i].Load():
 			s, shared = shared[0], shared[1:]
 		case i == 0:
 			s = r.Outside
 		}
 		if len(own) > 0 && own[0].number == i { // in all other pools it has the nodes that serve every tenant
-			s, own = p.stopFor(r.Indexes[i], own[0].slots), own[1:]
+			s, own = p.stopFor(r.entry.indexes[i].Load(), own[0].slots), own[1:]
 		}
 		t.addPool(i, s)
 	}

@@ -148,7 +148,7 @@ func checkServing(f *Fleet, nodes map[core.NodeID]*core.Node, tenants []core.Ten
 				want++
 			}
 		}
-		for _, x := range f.Route(direction("en", "de"), false).Indexes {
+		for x := range f.Route(direction("en", "de"), false).Indexes() {
 			got += x.Serving(tenant)
 		}
 		if got != want {

@@ -51,7 +51,7 @@ func (o *order) begin(intN func(n int) int, route *fleet.Route, group Group, rul
 	o.left = fleet.Total(o.ends)
 }
 
-// end forgets the route, of which others may be in force.
+// end releases the route: a later one may be in force.
 func (o *order) end() {
 	clear(o.ownStops)
 	*o = order{visited: o.visited[:0], ownStops: o.ownStops[:0], ownEnds: o.ownEnds[:0]}

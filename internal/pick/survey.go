@@ -27,7 +27,7 @@ func (p *Picker) Survey(q Query, route *fleet.Route, group Group) Survey {
 	defer s.End()
 	survey := Survey{Rejections: make(map[core.Reason]int)}
 	var found surveyed
-	for _, x := range route.Indexes {
+	for x := range route.Indexes() {
 		eligible := s.query.Pools.Eligible(x.Pool())
 		switch {
 		case eligible != (group == Eligible):
@@ -87,7 +87,7 @@ func (s *Selection) rejectPool(survey *Survey, index *fleet.Index) {
 // Members iterates over the nodes for the direction in the pools in which a job may run, each with the reason for which it is rejected.
 func (p *Picker) Members(q *Query, route *fleet.Route) iter.Seq2[fleet.Member, core.Reason] {
 	return func(yield func(fleet.Member, core.Reason) bool) {
-		for _, x := range route.Indexes {
+		for x := range route.Indexes() {
 			if !q.Pools.Allows(x.Pool()) {
 				continue
 			}
