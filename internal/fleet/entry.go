@@ -52,7 +52,7 @@ func (d *division) newEntry(key indexKey, r *core.Restriction, now Instant) *ent
 func (e *entry) indexOf(p *Pool) *Index {
 	x := e.indexes[p.number].Load()
 	if x == nil {
-		x = &Index{Requirement: &e.requirement, Restriction: &e.restriction, pool: p, table: &p.table}
+		x = &Index{Requirement: &e.requirement, Restriction: &e.restriction, pool: p}
 		e.indexes[p.number].Store(x)
 		e.bytes += indexBytes
 	}

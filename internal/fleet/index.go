@@ -13,7 +13,6 @@ type Index struct {
 	Restriction *core.Restriction
 
 	pool    *Pool
-	table   *table // of the pool
 	members bitmap
 }
 

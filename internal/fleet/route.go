@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -61,18 +60,7 @@ func Total(ends []int32) int {
 
 // Indexes iterates over the indexes of the direction as they are now, of every pool that has, or had, nodes for it, whatever tenants they
 // serve. The first is of the nodes that belong to no capability pool: if the fleet is not divided, of all.
-func (r *Route) Indexes() iter.Seq[*Index] {
-	if r.entry != nil {
-		return r.entry.all()
-	}
-	return func(yield func(*Index) bool) { // of a route that no fleet has made
-		for _, s := range append(slices.Clone(r.Stops), r.Outside) {
-			if s.Index != nil && !yield(s.Index) {
-				return
-			}
-		}
-	}
-}
+func (r *Route) Indexes() iter.Seq[*Index] { return r.entry.all() }
 
 // All iterates over the nodes for the direction as they are now, ready or not and whatever tenant they serve, in no order.
 func (r *Route) All() iter.Seq[Member] {

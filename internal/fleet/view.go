@@ -23,7 +23,7 @@ func (x *Index) View() View {
 	v := View{Index: x, Len: int32(x.members.len())}
 	d := x.members.load()
 	v.oneChunk, v.bits = len(d.chunks) <= 1, d.chunk(0)
-	if nodes := x.table.load(); len(nodes) > 0 {
+	if nodes := x.pool.table.load(); len(nodes) > 0 {
 		v.nodes = nodes[0]
 	}
 	return v
@@ -68,7 +68,7 @@ func (v *View) entryAt(slot uint32) *tableEntry {
 		}
 		return &v.nodes[slot]
 	}
-	return v.Index.table.entry(slot)
+	return v.Index.pool.table.entry(slot)
 }
 
 // Prefetch loads the node of a slot into the cache without waiting for it, and what the store has of it.

@@ -110,9 +110,7 @@ func ids(members []fleet.Member) []core.NodeID {
 
 // selectIn starts a selection among the members of one index.
 func selectIn(p *pick.Picker, q pick.Query, index *fleet.Index) *pick.Selection {
-	route := &fleet.Route{Requirement: index.Requirement}
-	route.Add(fleet.Stop{View: index.View(), Ready: index.Len()})
-	s := p.Select(q, route, pick.Eligible, "")
+	s := p.Select(q, p.RouteOf(index, q.Tenant), pick.Eligible, "")
 	s.NextPool()
 	return s
 }
