@@ -125,7 +125,7 @@ func (d *decisionBench) decide(b *testing.B) {
 		d.next = 0
 	}
 	route := d.view.Route(d.directions[d.next], false)
-	round := d.picker.Select(pick.Query{Requirement: route.Requirement, Options: &noOptions, Pools: core.PoolRule{Division: route.Division, Options: &noOptions}, Now: now}, route, "")
+	round := d.picker.Select(pick.Query{Requirement: route.Requirement, Options: &noOptions, Pools: core.PoolRule{Division: route.Division, Options: &noOptions}, Now: now}, route, pick.Eligible, "")
 	round.NextPool()
 	n := round.Next()
 	ref := core.LeaseRef{Node: n.ID(), Job: "job-1", Attempt: 1, Token: "t-1"}

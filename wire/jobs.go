@@ -18,11 +18,11 @@ type DispatchOptions struct {
 	RequireTTS       bool     `json:"require_tts,omitempty" doc:"The node must speak the target language. In a session the same as tts."`
 	PreferredNodeID  *string  `json:"preferred_node_id,omitempty" nullable:"true" doc:"A node to try first."`
 	Strict           bool     `json:"strict,omitempty" doc:"The preferred node or none."`
-	RequiredServices []string `json:"required_services,omitempty" doc:"Services that the node must have: an id, or an id and the acceptable versions, such as asr-large@2.1, nmt@>=3 or nmt@>=3,<4."`
-	RequiredModels   []string `json:"required_models,omitempty" doc:"Models that the node must have, in the same form. A node declares a model as an id, or as an id, an @ and its version."`
+	RequiredServices []string `json:"required_services,omitempty" doc:"Services that the node must have: an id, or an id and the acceptable versions, such as asr-large@2.1, nmt@>=3 or nmt@>=3,<4. At most 32 different ones."`
+	RequiredModels   []string `json:"required_models,omitempty" doc:"Models that the node must have, in the same form. At most 32 different ones. A node declares a model as an id, or as an id, an @ and its version."`
 	Features         []string `json:"features,omitempty"`
 	Region           string   `json:"region,omitempty" doc:"Only nodes of this region."`
-	PreferredRegion  string   `json:"preferred_region,omitempty" doc:"Nodes of this region, while one of them has room; else any."`
+	PreferredRegion  string   `json:"preferred_region,omitempty" doc:"Nodes of this region first; else any. Capability pools that are eligible come before others, whatever the region."`
 }
 
 // DispatchResponse names the node that a job was delivered to. It is sent after delivery, before the node's
@@ -66,6 +66,7 @@ type ExplainNode struct {
 	Eligible          bool   `json:"eligible"`
 	Reason            string `json:"reason,omitempty" doc:"Why the node is rejected."`
 	Preference        bool   `json:"preference,omitempty" doc:"The reason is a preference, which is dropped before the dispatch is refused."`
+	Fallback          bool   `json:"fallback,omitempty" doc:"Its capability pool is not eligible: it is chosen only if no eligible pool has a free slot."`
 	Detail            string `json:"detail,omitempty"`
 	InFlight          int    `json:"in_flight"`
 	MaxConcurrentJobs int    `json:"max_concurrent_jobs"`

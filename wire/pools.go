@@ -3,13 +3,13 @@ package wire
 // PoolOverview is the answer of GET /api/v1/phase3/pools: the capability pools as the answering instance sees them.
 type PoolOverview struct {
 	Enabled    bool   `json:"enabled" doc:"The fleet is divided into capability pools."`
-	Generation int64  `json:"generation" doc:"Grows whenever an instance publishes other pools. All instances have the same within a second."`
+	Generation int64  `json:"generation" doc:"Grows whenever an instance publishes other pools. All instances have the same within a second. 0: none were ever published."`
 	MatchScope string `json:"pool_match_scope,omitempty" enum:"core_only,all_required" doc:"By what pools are eligible for a job. Absent without pools."`
 	Strict     bool   `json:"strict_pool_eligibility" doc:"A job for which no pool is eligible is refused."`
 	HashSeed   int64  `json:"hash_seed"`
 	Affinity   int    `json:"session_affinity_seconds" doc:"For how long after an utterance the next one of its session is tried in the same pool first."`
 
-	FileDiffers bool   `json:"file_differs" doc:"The configuration of the answering instance describes other pools than those in force. A reload of it publishes them."`
+	FileDiffers bool   `json:"file_differs" doc:"The configuration of the answering instance describes other pools than those in force. A reload with publish_pools publishes them."`
 	Problem     string `json:"problem,omitempty" doc:"Why the answering instance cannot use the pools of this generation; those before stay in force on it."`
 	CountedMS   int64  `json:"counted_ms" doc:"When the nodes were counted, Unix milliseconds. In a very large fleet they are not counted for every request."`
 
@@ -78,8 +78,8 @@ type NodeWithoutPool struct {
 
 // PoolGap says why a node belongs to no capability pool.
 type PoolGap struct {
-	ClosestPool    string `json:"closest_pool" doc:"The pool that its credential names, or else the one of which it lacks the fewest services."`
-	MissingService string `json:"missing_service,omitempty" doc:"A service of this pool that the node has not installed. Absent: its credential names a pool that does not exist."`
+	ClosestPool    string `json:"closest_pool,omitempty" doc:"The pool that its credential names, or else the one of which it lacks the fewest services. A caller of one tenant sees only that of a credential."`
+	MissingService string `json:"missing_service,omitempty" doc:"A service of this pool that the node has not installed. Absent beside a pool: its credential names a pool that does not exist."`
 	ByCredential   bool   `json:"by_credential,omitempty" doc:"The pool is the one that its credential names."`
 }
 

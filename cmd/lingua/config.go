@@ -11,7 +11,7 @@ import (
 
 type configCmd struct {
 	Check     configCheckCmd     `cmd:"" help:"Check a config file together with the environment, and print every error in it."`
-	Reload    configReloadCmd    `cmd:"" help:"Let a running scheduler read its configuration again: keys and signers change without a restart."`
+	Reload    configReloadCmd    `cmd:"" help:"Let a running scheduler read its configuration again: keys, signers and capability pools change without a restart."`
 	Reference configReferenceCmd `cmd:"" help:"Print a config file with every key, its default and its meaning."`
 }
 
@@ -37,12 +37,19 @@ type configReferenceCmd struct{}
 // Run prints the reference.
 func (c *configReferenceCmd) Run(io streams) error { return config.WriteReference(io.out) }
 
-type configReloadCmd struct{ apiClient }
+type configReloadCmd struct {
+	apiClient
+	PublishPools bool `help:"Publish the capability pools of its configuration to all instances also if they have not changed since it was loaded."`
+}
 
 // Run reloads the configuration of a running instance.
 func (c *configReloadCmd) Run(ctx context.Context, io streams) error {
 	var out wire.ReloadResponse
-	if err := c.request(ctx, "POST", "/v1/config/reload", nil, &out); err != nil {
+	path := "/v1/config/reload"
+	if c.PublishPools {
+		path += "?publish_pools=true"
+	}
+	if err := c.request(ctx, "POST", path, nil, &out); err != nil {
 		return err
 	}
 	for _, w := range out.Warnings {

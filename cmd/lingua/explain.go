@@ -70,7 +70,12 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 	fmt.Fprintf(t, "\nNODE\t%sIN FLIGHT\tVERDICT\n", pool("POOL"))
 	for _, n := range e.Nodes {
 		verdict := cmp.Or(n.Reason, "eligible")
-		if n.Preference {
+		switch {
+		case n.Fallback && n.Preference:
+			verdict += " (chosen only after all others)"
+		case n.Fallback && n.Reason == "":
+			verdict = "only after eligible pools"
+		case n.Preference:
 			verdict += " (chosen only if no other node is eligible)"
 		}
 		if n.Detail != "" {

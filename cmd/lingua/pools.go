@@ -74,7 +74,7 @@ func writePools(t *tabwriter.Writer, all *wire.PoolOverview) {
 // writePoolWarnings says what is not as the configuration of the instance says.
 func writePoolWarnings(t *tabwriter.Writer, all *wire.PoolOverview) {
 	if all.FileDiffers {
-		fmt.Fprintln(t, "the configuration of this instance describes other pools: a reload of it publishes them")
+		fmt.Fprintln(t, "the configuration of this instance describes other pools: change it, or publish them with lingua config reload --publish-pools")
 	}
 	if all.Problem != "" {
 		fmt.Fprintln(t, printable(all.Problem))
@@ -130,6 +130,8 @@ func writePool(t *tabwriter.Writer, p *wire.Pool) {
 // describeGap says why a node belongs to no pool.
 func describeGap(g *wire.PoolGap) string {
 	switch {
+	case g.ClosestPool == "":
+		return "it lacks services of every pool"
 	case g.MissingService == "":
 		return fmt.Sprintf("its credential names the pool %s, which does not exist", g.ClosestPool)
 	case g.ByCredential:

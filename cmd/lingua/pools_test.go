@@ -114,7 +114,7 @@ func TestPoolCommands(t *testing.T) {
 func TestPoolsWithoutPools(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	if got := runCommand(t, "pools", "--server", s.url); got.code != exitOK || got.out != "the nodes are not divided into pools (generation 1)\n" {
+	if got := runCommand(t, "pools", "--server", s.url); got.code != exitOK || got.out != "the nodes are not divided into pools (generation 0)\n" {
 		t.Errorf("exit %d: %q %s", got.code, got.out, got.err)
 	}
 }
@@ -143,7 +143,7 @@ func TestPoolTexts(t *testing.T) {
 		}},
 	}
 	want := []string{
-		"generation 3, all_required, not strict, hash seed 0", "the configuration of this instance describes other pools: a reload of it publishes them",
+		"generation 3, all_required, not strict, hash seed 0", "the configuration of this instance describes other pools: change it, or publish them with lingua config reload --publish-pools",
 		"this instance cannot use the pools of generation 3: why", "", "POOL NODES ONLINE READY SLOTS USED ASR NMT TTS TENANTS",
 		"large 9 0 0 0 of 0 0/0 0/0 0/0 a, b, c and 117 more", "", "without a pool: 7 registered, 0 online, 0 ready",
 		"x (silent): its credential names the pool gone, which does not exist", "y: lacks s of the pool large, which its credential names", "and 5 more",
@@ -202,5 +202,42 @@ func TestNodeServices(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, c.services()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestExplainedNodesOutsideOfPools: nodes that are chosen only after the eligible pools are not called eligible.
+func TestExplainedNodesOutsideOfPools(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	writeExplanation(table, &wire.ExplainResponse{Nodes: []wire.ExplainNode{
+		{NodeID: "n1", Eligible: true}, {NodeID: "n2", Reason: "NOT_PREFERRED_REGION", Preference: true}, {NodeID: "n3", Eligible: true, Fallback: true},
+		{NodeID: "n4", Reason: "NOT_PREFERRED_REGION", Preference: true, Fallback: true}, {NodeID: "n5", Reason: "FULL", Fallback: true},
+	}})
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"n1 0 of 0 eligible", "n2 0 of 0 NOT_PREFERRED_REGION (chosen only if no other node is eligible)", "n3 0 of 0 only after eligible pools",
+		"n4 0 of 0 NOT_PREFERRED_REGION (chosen only after all others)", "n5 0 of 0 FULL",
+	} {
+		if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text+" ", want+" ") {
+			t.Errorf("there is no %q in %s", want, text)
+		}
+	}
+}
+
+// TestDescribeGap checks the texts about nodes without a pool. Someone who has access to one tenant sees no names of pools.
+func TestDescribeGap(t *testing.T) {
+	t.Parallel()
+	for want, gap := range map[string]wire.PoolGap{
+		"it lacks services of every pool":                       {},
+		"lacks x of the closest pool, p":                        {ClosestPool: "p", MissingService: "x"},
+		"lacks x of the pool p, which its credential names":     {ClosestPool: "p", MissingService: "x", ByCredential: true},
+		"its credential names the pool p, which does not exist": {ClosestPool: "p", ByCredential: true},
+	} {
+		if got := describeGap(&gap); got != want {
+			t.Errorf("%+v: %q, want %q", gap, got, want)
+		}
 	}
 }

@@ -126,7 +126,7 @@ type TaskBinding struct {
 // Dispatch configures the selection of nodes and the timeouts of jobs.
 type Dispatch struct {
 	SampleK          int    `toml:"sample_k" env:"SAMPLE_K" doc:"How many candidates are sampled at random before all are considered."`
-	ScanMax          int    `toml:"scan_max" env:"SCAN_MAX" doc:"Maximum number of candidates that are tried before a request is refused."`
+	ScanMax          int    `toml:"scan_max" env:"SCAN_MAX" doc:"Maximum number of candidates that are tried before a request is refused: in the eligible capability pools, and then in others."`
 	DecideWithinMS   Millis `toml:"decide_within_ms" env:"DECIDE_WITHIN_MS" doc:"How long a dispatch may wait for the store before it is refused."`
 	ACKTimeoutMS     Millis `toml:"ack_timeout_ms" env:"ACK_TIMEOUT_MS" doc:"How long a node may take to acknowledge a job before the job is retried on another."`
 	AttemptTimeoutMS Millis `toml:"attempt_timeout_ms" env:"ATTEMPT_TIMEOUT_MS" doc:"How long one attempt may take."`

@@ -49,7 +49,6 @@ func (r *Reader) Spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 	o := core.Options{
 		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region, PreferredRegion: in.PreferredRegion,
-		RequiredServices: in.RequiredServices, RequiredModels: in.RequiredModels, Features: in.Features,
 	}
 	if in.PreferredNodeID != nil {
 		if e := CheckOptionalID("options.preferred_node_id", *in.PreferredNodeID); e != nil {
@@ -60,26 +59,51 @@ func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 	if o.Strict && o.PreferredNode == "" {
 		return o, wire.Invalid("options.strict", "needs preferred_node_id")
 	}
-	for field, names := range map[string][]string{
-		"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels, "options.features": o.Features,
+	for _, list := range []struct {
+		field string
+		from  []string
+		to    *[]string
+		check func(string) error
+	}{
+		{"options.required_services", in.RequiredServices, &o.RequiredServices, core.CheckRequired},
+		{"options.required_models", in.RequiredModels, &o.RequiredModels, core.CheckRequired},
+		{"options.features", in.Features, &o.Features, nil},
 	} {
-		if e := checkNames(field, names); e != nil {
+		var e *wire.Error
+		if *list.to, e = requiredNames(list.field, list.from, list.check); e != nil {
 			return o, e
 		}
 	}
-	for field, required := range map[string][]string{"options.required_services": o.RequiredServices, "options.required_models": o.RequiredModels} {
-		for i, name := range required {
-			if err := core.CheckRequired(name); err != nil {
-				return o, wire.Invalid(fmt.Sprintf("%s[%d]", field, i), "%v", err)
-			}
-		}
-	}
 	for field, region := range map[string]string{"options.region": o.Region, "options.preferred_region": o.PreferredRegion} {
-		if len(region) > maxName {
-			return o, wire.Invalid(field, "must be at most %d characters", maxName)
+		if e := checkText(field, region); e != nil {
+			return o, e
 		}
 	}
 	return o, nil
+}
+
+// requiredNames returns the names that a job requires, each once. Every node may be checked for each of them, so there may be few.
+func requiredNames(field string, names []string, check func(string) error) ([]string, *wire.Error) {
+	if e := checkNames(field, names); e != nil {
+		return nil, e
+	}
+	seen := make(map[string]bool, len(names))
+	var distinct []string
+	for i, name := range names {
+		if check != nil {
+			if err := check(name); err != nil {
+				return nil, wire.Invalid(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+			}
+		}
+		if !seen[name] {
+			seen[name] = true
+			distinct = append(distinct, name)
+		}
+	}
+	if len(distinct) > core.MaxRequired {
+		return nil, wire.Invalid(field, "has %d different entries; the maximum is %d", len(distinct), core.MaxRequired)
+	}
+	return distinct, nil
 }
 
 // NodeResult is the part of a node's result that the scheduler reads. The rest is passed on unchanged.

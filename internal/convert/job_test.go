@@ -3,6 +3,7 @@ package convert_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,6 +89,11 @@ func TestSpec(t *testing.T) {
 		"options.required_services[0]": func(d *wire.DispatchRequest) { d.Options.RequiredServices = []string{""} },
 		"options.required_models":      func(d *wire.DispatchRequest) { d.Options.RequiredModels = make([]string, 4097) },
 		"options.features[1]":          func(d *wire.DispatchRequest) { d.Options.Features = []string{"f", long} },
+		"options.required_services":    func(d *wire.DispatchRequest) { d.Options.RequiredServices = manyNames(core.MaxRequired + 1) },
+		"options.features":             func(d *wire.DispatchRequest) { d.Options.Features = manyNames(core.MaxRequired + 1) },
+		"options.required_models[1]":   func(d *wire.DispatchRequest) { d.Options.RequiredModels = []string{"a", "a\x00b"} },
+		"options.features[0]":          func(d *wire.DispatchRequest) { d.Options.Features = []string{"\x01"} },
+		"options.preferred_region":     func(d *wire.DispatchRequest) { d.Options.PreferredRegion = "e\nu" },
 		"options.region":               func(d *wire.DispatchRequest) { d.Options.Region = long },
 	} {
 		in := good
@@ -100,6 +106,30 @@ func TestSpec(t *testing.T) {
 	in.AudioRef = long
 	if _, e := r.Spec(&in); field(e) != "audio_ref" {
 		t.Errorf("a long audio_ref: %v", e)
+	}
+}
+
+// manyNames returns so many different names.
+func manyNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint("name-", i))
+	}
+	return names
+}
+
+// TestRequiredNamesAreFew: a name counts once, however often it is listed, and as many different ones are accepted as a job may require.
+func TestRequiredNamesAreFew(t *testing.T) {
+	t.Parallel()
+	names := manyNames(core.MaxRequired)
+	in := wire.DispatchOptions{RequiredServices: slices.Repeat([]string{"b", "a@>=1"}, 2048), RequiredModels: slices.Concat(names, names), Features: names}
+	got, e := newReader().Options(&in)
+	want := core.Options{RequiredServices: []string{"b", "a@>=1"}, RequiredModels: names, Features: names}
+	if diff := cmp.Diff(want, got); diff != "" || e != nil {
+		t.Errorf("%v (-want +got)\n%s", e, diff)
+	}
+	in.RequiredModels = manyNames(core.MaxRequired + 1)
+	if _, e := newReader().Options(&in); e == nil || e.Code != wire.InvalidRequest || e.Detail != "options.required_models: has 33 different entries; the maximum is 32" {
+		t.Errorf("%+v", e)
 	}
 }
 

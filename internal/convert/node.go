@@ -63,11 +63,13 @@ func (r *Reader) Declaration(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	if p.Load, e = readLoad(d.CurrentLoad); e != nil {
 		return p, e
 	}
-	if d.Region != nil && len(*d.Region) > maxName {
-		return p, wire.Invalid("region", "must be at most %d characters", maxName)
-	}
-	if d.Zone != nil && len(*d.Zone) > maxName {
-		return p, wire.Invalid("zone", "must be at most %d characters", maxName)
+	for field, text := range map[string]*string{"region": d.Region, "zone": d.Zone} {
+		if text == nil {
+			continue
+		}
+		if e := checkText(field, *text); e != nil {
+			return p, e
+		}
 	}
 	p.Region, p.Zone = d.Region, d.Zone
 	if d.TenantID != nil {
@@ -119,8 +121,11 @@ func readServices(list []wire.Service) ([]core.Service, *wire.Error) {
 		if err := core.CheckServiceName(sv.ServiceID); err != nil {
 			return nil, wire.Invalid(field+".service_id", "%v", err)
 		}
-		if len(sv.Version) > maxName || len(sv.Type) > maxName {
-			return nil, wire.Invalid(field, "version and type must be at most %d characters", maxName)
+		if e := checkText(field+".version", sv.Version); e != nil {
+			return nil, e
+		}
+		if e := checkText(field+".type", sv.Type); e != nil {
+			return nil, e
 		}
 		status, err := core.ParseServiceStatus(sv.Status)
 		if err != nil {
@@ -143,6 +148,9 @@ func readStates(given map[string]string) (map[string]core.ServiceStatus, *wire.E
 	for id, name := range given {
 		if id == "" || len(id) > maxName {
 			return nil, wire.Invalid("capability_state", "names a service by %d characters; 1 to %d are allowed", len(id), maxName)
+		}
+		if e := checkText("capability_state", id); e != nil {
+			return nil, e
 		}
 		status, err := core.ParseServiceStatus(name)
 		if err != nil {
@@ -247,8 +255,11 @@ func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Er
 	if in.ServiceID == "" || len(in.ServiceID) > maxName {
 		return u, wire.Invalid("service_id", "must be 1 to %d characters", maxName)
 	}
-	if len(in.Version) > maxName {
-		return u, wire.Invalid("version", "must be at most %d characters", maxName)
+	if e := checkText("service_id", in.ServiceID); e != nil {
+		return u, e
+	}
+	if e := checkText("version", in.Version); e != nil {
+		return u, e
 	}
 	if in.JobID != "" {
 		if e := CheckAttempt("attempt_id", in.AttemptID); e != nil {

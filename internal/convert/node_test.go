@@ -92,6 +92,10 @@ func TestInvalidDeclarations(t *testing.T) {
 		"installed_services":               {InstalledServices: make([]wire.Service, 4097)},
 		"installed_services[0].service_id": {InstalledServices: []wire.Service{{Status: "ready"}}},
 		"installed_services[1].service_id": {InstalledServices: []wire.Service{{ServiceID: "s", Status: "ready"}, {ServiceID: "s@2", Status: "ready"}}},
+		"installed_services[2].service_id": {InstalledServices: []wire.Service{{ServiceID: "s", Status: "ready"}, {ServiceID: "t", Status: "ready"}, {ServiceID: "\x00", Status: "ready"}}},
+		"installed_services[0].version":    {InstalledServices: []wire.Service{{ServiceID: "s", Version: "1\n", Status: "ready"}}},
+		"installed_services[0].type":       {InstalledServices: []wire.Service{{ServiceID: "s", Type: "asr\x7f", Status: "ready"}}},
+		"installed_models[0]":              {InstalledModels: []string{"m@\x00"}},
 		"installed_services[0].status":     {InstalledServices: []wire.Service{{ServiceID: "s", Status: "fine"}}},
 		"capability_state":                 {CapabilityState: map[string]string{"s": "fine"}},
 		"max_concurrent_jobs":              {MaxConcurrentJobs: &negative},
@@ -112,6 +116,27 @@ func TestInvalidDeclarations(t *testing.T) {
 	}
 	if _, e := r.Declaration(&wire.Declaration{CallbackURL: &empty}); e != nil { // removes the URL
 		t.Error(e)
+	}
+}
+
+// TestControlCharactersAreRefused: no name, version or region that a node declares has control characters.
+func TestControlCharactersAreRefused(t *testing.T) {
+	t.Parallel()
+	r, text := newReader(), "a\x00b"
+	for want, d := range map[string]wire.Declaration{
+		"region": {Region: &text}, "zone": {Zone: &text}, "features[0]": {Features: []string{text}}, "installed_models[0]": {InstalledModels: []string{text}},
+		"capability_state": {CapabilityState: map[string]string{text: "ready"}},
+	} {
+		if _, e := r.Declaration(&d); field(e) != want || e.Code != wire.InvalidRequest {
+			t.Errorf("%s: the error is %v", want, e)
+		}
+	}
+	for want, in := range map[string]wire.ModelNotAvailableRequest{
+		"service_id": {NodeID: "n", ServiceID: text}, "version": {NodeID: "n", ServiceID: "s", Version: text},
+	} {
+		if _, e := convert.Unavailable(&in); field(e) != want {
+			t.Errorf("%s: the error is %v", want, e)
+		}
 	}
 }
 

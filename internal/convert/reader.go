@@ -59,6 +59,20 @@ func checkNames(field string, names []string) *wire.Error {
 		if name == "" || len(name) > maxName {
 			return wire.Invalid(fmt.Sprintf("%s[%d]", field, i), "must be 1 to %d characters", maxName)
 		}
+		if err := core.CheckText(name); err != nil {
+			return wire.Invalid(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+		}
+	}
+	return nil
+}
+
+// checkText checks a text that may be empty, such as a region.
+func checkText(field, text string) *wire.Error {
+	if len(text) > maxName {
+		return wire.Invalid(field, "must be at most %d characters", maxName)
+	}
+	if err := core.CheckText(text); err != nil {
+		return wire.Invalid(field, "%v", err)
 	}
 	return nil
 }

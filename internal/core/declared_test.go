@@ -9,7 +9,7 @@ import (
 func TestDeclaredNamesCanBeRequired(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]bool{
-		"asr-large": true, "org/asr:zh.v2": true, "音声": true, "asr@2": false, "@": false, "a,b": false, "a<b": false, "a>b": false, "a=b": false, "": false,
+		"asr-large": true, "org/asr:zh.v2": true, "音声": true, "asr@2": false, "@": false, "a,b": false, "a<b": false, "a>b": false, "a=b": false, "": false, "a\x00b": false, "a\x7f": false,
 	} {
 		err := CheckServiceName(id)
 		if (err == nil) != want || (CheckRequired(id) == nil) != want && !strings.Contains(id, "@") {
@@ -21,7 +21,7 @@ func TestDeclaredNamesCanBeRequired(t *testing.T) {
 	}
 	for name, want := range map[string]bool{
 		"whisper": true, "whisper@2.1": true, "whisper@latest": true, "whisper@sha256:1=": true, "whisper@": true, "a@b@c": true,
-		"@2": false, "a=b@2": false, "a,b": false, "": false,
+		"@2": false, "a=b@2": false, "a,b": false, "": false, "a\x01": false, "a@2\n": false,
 	} {
 		if err := CheckModelName(name); (err == nil) != want {
 			t.Errorf("model %q: %v", name, err)

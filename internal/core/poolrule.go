@@ -12,6 +12,8 @@ type PoolRule struct {
 	Division *Pools // nil, or without pools: the fleet is not divided
 	Job      JobPool
 	Options  *Options
+	// covered has the pools whose services cover those that the job requires; nil: they are compared for each pool.
+	covered map[PoolID]bool
 }
 
 // NewPoolRule returns the rule of a job. A job that was bound stays bound to its pool, whatever happens to its tenant; another one is bound
@@ -23,6 +25,9 @@ func NewPoolRule(division *Pools, s *Spec) PoolRule {
 			r.Job = JobPool{ID: id, Bound: true}
 		}
 	}
+	if !r.Job.Bound && !r.AllEligible() {
+		r.covered = division.coveredBy(s.Options.RequiredServices)
+	}
 	return r
 }
 
@@ -33,6 +38,8 @@ func (r *PoolRule) Eligible(id PoolID) bool {
 		return id == r.Job.ID
 	case !r.Division.Enabled():
 		return true
+	case r.covered != nil:
+		return r.covered[id]
 	}
 	return id != "" && r.Division.Eligible(id, r.Options)
 }
@@ -57,7 +64,7 @@ func (r *PoolRule) AllowsNode(n *Node) bool {
 	return r.Eligible(id)
 }
 
-// AllEligible reports whether every pool is eligible, without a look at each of them.
+// AllEligible reports whether every pool is eligible, without checking each of them.
 func (r *PoolRule) AllEligible() bool {
 	return !r.Job.Bound && (!r.Division.Enabled() || r.Division.Scope != ScopeAll || len(r.Options.RequiredServices) == 0)
 }

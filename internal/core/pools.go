@@ -3,7 +3,6 @@ package core
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 
@@ -41,6 +40,9 @@ type Pools struct {
 	// AffinitySeconds is for how long after a job of a session its next one is tried in the same pool first; 0: it is not.
 	AffinitySeconds int `json:"affinity_seconds,omitempty"`
 	Buckets         int `json:"buckets,omitempty"` // without definitions, nodes are divided into so many pools
+
+	// Table is made from the rest by Prepared; nil: it is made for each call.
+	Table *PoolTable `json:"-"`
 }
 
 // The bounds of a division.
@@ -69,19 +71,27 @@ func (p *Pools) IDs() []PoolID {
 // bucketID is the id of a pool without a definition.
 func bucketID(i int) PoolID { return PoolID("bucket-" + strconv.Itoa(i)) }
 
-// Validate returns everything that is wrong with the division.
+// reservedPools are no ids of pools: as labels of metrics they mean no pool, and the pools without a label of their own.
+var reservedPools = []PoolID{"none", "other"}
+
+// Validate returns every error of the division, or only that it has an impossible number of pools.
 func (p *Pools) Validate() error {
+	if p.Buckets < 0 {
+		return fmt.Errorf("%d is not a number of pools", p.Buckets)
+	}
+	if len(p.Defined) > MaxPools || p.Buckets > MaxPools {
+		return fmt.Errorf("there are %d pools; the maximum is %d", max(len(p.Defined), p.Buckets), MaxPools)
+	}
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(p.Defined) > MaxPools || p.Buckets > MaxPools || p.Buckets < 0 {
-		refuse("there are %d pools; the maximum is %d", max(len(p.Defined), p.Buckets), MaxPools)
-	}
 	known := make(map[PoolID]bool)
 	for i := range p.Defined {
 		d := &p.Defined[i]
 		switch {
 		case !ValidID(string(d.ID)):
 			refuse("pool %q: its pool_id must be 1 to %d characters out of A-Z a-z 0-9 . _ : -", wire.Quote(string(d.ID)), MaxIDLen)
+		case slices.Contains(reservedPools, d.ID):
+			refuse("pool %s: this pool_id has a meaning in metrics: choose another one", d.ID)
 		case known[d.ID]:
 			refuse("pool %s is defined twice", d.ID)
 		case len(d.RequiredServices) > MaxPoolServices:
@@ -109,16 +119,6 @@ func (p *Pools) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Definition returns the definition of a pool; false if it has none.
-func (p *Pools) Definition(id PoolID) (*PoolDefinition, bool) {
-	for i := range p.Defined {
-		if p.Defined[i].ID == id {
-			return &p.Defined[i], true
-		}
-	}
-	return nil, false
-}
-
 // Assignment is the pool of a node, or why it has none.
 type Assignment struct {
 	Pool PoolID
@@ -128,86 +128,12 @@ type Assignment struct {
 	Closest PoolID // the pool that requires it
 }
 
-// Assign returns the pool of a node: the one of its credential, or of those whose services it has installed one by a hash, which stays the
-// same while these pools do. A pool that is added takes only the nodes that it gets.
-func (p *Pools) Assign(n *Node) Assignment {
-	if n.Pool != "" {
-		return p.assignPinned(n)
-	}
-	var best Assignment
-	var weight uint64
-	fewest := -1
-	for i := range p.Defined {
-		d := &p.Defined[i]
-		missing, lacks := d.missing(&n.Capability)
-		switch {
-		case lacks == 0:
-			if w := poolWeight(p.Seed, d.ID, n.ID); best.Pool == "" || w > weight {
-				best, weight = Assignment{Pool: d.ID}, w
-			}
-		case best.Pool == "" && (fewest < 0 || lacks < fewest):
-			best, fewest = Assignment{Missing: missing, Closest: d.ID}, lacks
-		}
-	}
-	if len(p.Defined) == 0 {
-		for i := range p.Buckets {
-			id := bucketID(i)
-			if w := poolWeight(p.Seed, id, n.ID); best.Pool == "" || w > weight {
-				best, weight = Assignment{Pool: id}, w
-			}
-		}
-	}
-	return best
-}
-
-// assignPinned assigns a node whose credential names its pool.
-func (p *Pools) assignPinned(n *Node) Assignment {
-	if d, defined := p.Definition(n.Pool); defined {
-		if missing, lacks := d.missing(&n.Capability); lacks > 0 {
-			return Assignment{Missing: missing, Closest: n.Pool}
-		}
-		return Assignment{Pool: n.Pool}
-	}
-	if slices.Contains(p.IDs(), n.Pool) {
-		return Assignment{Pool: n.Pool}
-	}
-	return Assignment{Closest: n.Pool}
-}
-
-// missing returns the first service of the pool that is not installed, and how many are not.
-func (d *PoolDefinition) missing(c *Capability) (first string, count int) {
-	for _, required := range d.RequiredServices {
-		if installed, _ := c.ServiceState(required); !installed {
-			if count++; count == 1 {
-				first = required
-			}
-		}
-	}
-	return first, count
-}
-
-// poolWeight is the weight of a pool for a node: the node belongs to the pool with the highest one. It must never change, or all nodes move.
-func poolWeight(seed uint64, pool PoolID, node NodeID) uint64 {
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%d/%d:%s/%s", seed, len(pool), pool, node) // a hash never fails
-	x := h.Sum64()
-	x ^= x >> 30 // the bits of the hash differ too little for ids that differ in the last character
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-// Covers reports whether every node of the pool has a service that a job requires.
+// Covers reports whether every node of the pool has a service that a job requires: the pool requires it, in versions that all are acceptable.
 func (d *PoolDefinition) Covers(required string) bool {
 	id, conditions := CutRequired(required)
 	return slices.ContainsFunc(d.RequiredServices, func(own string) bool {
 		ownID, ownConditions := CutRequired(own)
-		if ownID != id {
-			return false
-		}
-		operator, version := cutOperator(ownConditions)
-		return conditions == "" || ownConditions == conditions || ownConditions != "" && operator == "=" && Satisfies(version, conditions)
+		return ownID == id && implies(ownConditions, conditions)
 	})
 }
 
@@ -220,8 +146,13 @@ func (p *Pools) Eligible(id PoolID, o *Options) bool {
 	if !defined {
 		return len(o.RequiredServices) == 0
 	}
-	for _, required := range o.RequiredServices {
-		if !d.Covers(required) {
+	return d.coversAll(o.RequiredServices)
+}
+
+// coversAll reports whether every node of the pool has all services that a job requires.
+func (d *PoolDefinition) coversAll(required []string) bool {
+	for _, name := range required {
+		if !d.Covers(name) {
 			return false
 		}
 	}

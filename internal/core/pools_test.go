@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,7 +95,7 @@ func TestAssignmentNeverChanges(t *testing.T) {
 	for _, id := range []NodeID{"node-1", "node-2", "node-3", "gpu-a"} {
 		got[id] = p.Assign(poolNode(id)).Pool
 	}
-	want := map[NodeID]PoolID{"node-1": "bucket-1", "node-2": "bucket-1", "node-3": "bucket-0", "gpu-a": "bucket-2"}
+	want := map[NodeID]PoolID{"node-1": "bucket-3", "node-2": "bucket-2", "node-3": "bucket-3", "gpu-a": "bucket-2"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
@@ -105,7 +106,7 @@ func TestCovers(t *testing.T) {
 	d := PoolDefinition{RequiredServices: []string{"asr@2.1", "nmt@>=3", "tts"}}
 	for required, want := range map[string]bool{
 		"asr": true, "asr@2.1": true, "asr@>=2": true, "asr@>=2,<3": true, "asr@>=3": false,
-		"nmt": true, "nmt@>=3": true, "nmt@>=2": false, // which the definition implies, but only equal conditions are compared
+		"nmt": true, "nmt@>=3": true, "nmt@>=2": true, "nmt@>2": true, "nmt@>=3.0": true, "nmt@>3": false, "nmt@3": false, "nmt@>=3,<4": false,
 		"tts": true, "tts@1": false, "tone": false,
 	} {
 		if got := d.Covers(required); got != want {
@@ -117,13 +118,19 @@ func TestCovers(t *testing.T) {
 func TestValidatePools(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]*Pools{
-		"":                        {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"asr@>=2"}}}, Overrides: map[TenantID]PoolID{"t": "a"}, Scope: ScopeAll},
+		"": {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"asr@>=2"}}}, Overrides: map[TenantID]PoolID{"t": "a"}, Scope: ScopeAll},
+		"pool none: this pool_id has a meaning in metrics: choose another one":                                                                       {Defined: []PoolDefinition{{ID: "none"}}},
+		"pool other: this pool_id has a meaning in metrics: choose another one":                                                                      {Defined: []PoolDefinition{{ID: "other"}}},
+		`pool a: required_services: "nmt@" has no version after the @: write nmt for any version, or conditions such as 2.1, >=3 or >=3,<4 after it`: {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"nmt@"}}}},
+		`pool a: required_services: "nmt>=3": put an @ before the version: nmt@>=3`:                                                                  {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"nmt>=3"}}}},
 		"pool a is defined twice": {Defined: []PoolDefinition{{ID: "a"}, {ID: "a"}}},
 		`pool "b c": its pool_id must be 1 to 128 characters out of A-Z a-z 0-9 . _ : -`:                                         {Defined: []PoolDefinition{{ID: "b c"}}},
 		`the tenant t is bound to the pool "b", which does not exist`:                                                            {Buckets: 3, Overrides: map[TenantID]PoolID{"t": "b"}},
 		`"some" is not a scope: use core_only or all_required`:                                                                   {Scope: "some"},
 		`pool a: required_services: "@2" has no id: write an id, or an id and its versions, such as asr-large@2.1 or nmt@>=3,<4`: {Defined: []PoolDefinition{{ID: "a", RequiredServices: []string{"@2"}}}},
 		"there are 1001 pools; the maximum is 1000":                                                                              {Buckets: 1001},
+		"-1 is not a number of pools":                                                                                            {Buckets: -1, Overrides: map[TenantID]PoolID{"t": "b"}},
+		"there are 9223372036854775807 pools; the maximum is 1000":                                                               {Buckets: math.MaxInt, Defined: []PoolDefinition{{ID: "a"}}},
 	} {
 		got := ""
 		if err := p.Validate(); err != nil {

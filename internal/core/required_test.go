@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -35,10 +37,22 @@ func TestSatisfies(t *testing.T) {
 		{"2024-11-17", ">=2024", false}, // what follows a hyphen is a pre-release
 		{"20241117", ">=20241001", true},
 		{"18446744073709551617", ">18446744073709551616", true},
-		{"1.a", "<1.b", true},
-		{"1.2", "<1.b", true},
-		{"latest", ">=1", true}, // a name is after every number
+		{"latest", ">=1", false}, // a word has no place in the order
+		{"latest", "<9", false},
 		{"latest", "1.0", false},
+		{"latest", "latest", true},
+		{"latest", "=latest", true},
+		{"latest", "latest,>=1", false},
+		{"dev", "latest", false},
+		{"dev", ">=4,<5", false},
+		{"unknown", ">1000", false},
+		{"n/a", "<=1000", false},
+		{"3.x", ">=3", false},
+		{"3.1b", ">=3", false},
+		{"3.1b", "3.1b", true},
+		{"3-", ">=2", false},
+		{"v", ">=0", false},
+		{"3", "latest", false},
 	} {
 		if got := Satisfies(c.version, c.conditions); got != c.want {
 			t.Errorf("Satisfies(%q, %q) = %v, want %v", c.version, c.conditions, got, c.want)
@@ -48,14 +62,76 @@ func TestSatisfies(t *testing.T) {
 
 func TestCheckRequired(t *testing.T) {
 	t.Parallel()
-	for required, valid := range map[string]bool{
-		"asr": true, "asr-large@2.1": true, "nmt@>=3": true, "nmt@>=3,<4": true, "a.b:c_d@v1.0-rc.1+x": true,
-		"": false, "@2": false, "nmt@": false, "nmt@>=": false, "nmt@>=3,": false, "nmt@latest": false, "nmt@>>3": false, "nmt@3@4": false, "nmt>=3": false, "a,b": false, "nmt@ 3": false,
+	const example = "write an id, or an id and its versions, such as asr-large@2.1 or nmt@>=3,<4"
+	const condition = " is not a condition on a version: write one such as 2.1, >=3 or <4, or several with commas between them"
+	for required, want := range map[string]string{
+		"asr": "", "asr-large@2.1": "", "nmt@>=3": "", "nmt@>=3,<4": "", "a.b:c_d@v1.0-rc.1+x": "", "nmt@latest": "", "nmt@=dev": "", "nmt@>=3,<=3": "", "org/asr v2": "",
+		"":       `"" has no id: ` + example,
+		"@2":     `"@2" has no id: ` + example,
+		"a,b":    `"a,b": an id must not contain any of , < > =: ` + example,
+		"a=b@2":  `"a=b@2": an id must not contain any of , < > =: ` + example,
+		"nmt>=3": `"nmt>=3": put an @ before the version: nmt@>=3`,
+		"nmt@":   `"nmt@" has no version after the @: write nmt for any version, or conditions such as 2.1, >=3 or >=3,<4 after it`,
+		"nmt@>=": `"nmt@>=": ">="` + condition, "nmt@>=3,": `"nmt@>=3,": ""` + condition, "nmt@>>3": `"nmt@>>3": ">>3"` + condition,
+		"nmt@3@4": `"nmt@3@4": "3@4"` + condition, "nmt@ 3": `"nmt@ 3": " 3"` + condition, "nmt@^3": `"nmt@^3": "^3"` + condition, "nmt@>=3 <4": `"nmt@>=3 <4": ">=3 <4"` + condition,
+		"nmt@3..1": `"nmt@3..1": "3..1"` + condition, "nmt@3-": `"nmt@3-": "3-"` + condition,
+		"nmt@>=latest": `"nmt@>=latest": "latest" has no place in the order of versions: compare with numbers, such as >=3, or write the word alone`,
+		"nmt@3.x":      `"nmt@3.x": "3.x" is not a version: there are no wildcards, write >=3,<4`,
+		"nmt@3.9.*":    `"nmt@3.9.*": "3.9.*" is not a version: there are no wildcards, write >=3.9,<3.10`,
+		"nmt@>=v3.X":   `"nmt@>=v3.X": "v3.X" is not a version: there are no wildcards, write >=3,<4`,
+		"nmt@*":        `"nmt@*": "*" is not a version: there are no wildcards, write only the id for any version`,
+		"\x00":         `"\x00" must not contain control characters`,
+		"nmt@1\n2":     `"nmt@1\n2" must not contain control characters`,
 	} {
-		if err := CheckRequired(required); (err == nil) != valid {
-			t.Errorf("CheckRequired(%q) = %v, want valid: %v", required, err, valid)
+		if got := errorText(CheckRequired(required)); got != want {
+			t.Errorf("CheckRequired(%q):\n got %s\nwant %s", required, got, want)
 		}
 	}
+	const none = "no version satisfies all conditions: write a range from the lower to the higher version, such as >=3,<4"
+	for _, conditions := range []string{">=4,<3", ">3,<3", ">=3,<3", ">3,<=3", "2,>=3", "2,3", "latest,>=1", ">=1,<9,<1"} {
+		if got, want := errorText(CheckRequired("nmt@"+conditions)), fmt.Sprintf("%q: %s", "nmt@"+conditions, none); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", conditions, got, want)
+		}
+	}
+	if got, want := errorText(CheckRequired("n@1"+strings.Repeat(",1", maxConditions))), `"n@1,1,1,1,1,1,1,1,1" has 9 conditions; the maximum is 8`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// errorText is the text of an error; empty: there is none.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestRanges: conditions that are accepted imply others exactly if every version that satisfies them satisfies the others, and those that no
+// version satisfies are refused.
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	numbers := []string{"1", "2", "3"}
+	between := []string{"0", "1-a", "1", "1.5", "2-a", "2", "2.5", "3-a", "3", "4", "latest"}
+	conditions := rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+			return rapid.SampledFrom([]string{"", "=", ">", ">=", "<", "<="}).Draw(t, "operator") + rapid.SampledFrom(numbers).Draw(t, "version")
+		}), 1, 3).Draw(t, "conditions"), ",")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := conditions.Draw(t, "a"), conditions.Draw(t, "b")
+		satisfied, implied := false, true
+		for _, v := range between {
+			if Satisfies(v, a) {
+				satisfied, implied = true, implied && Satisfies(v, b)
+			}
+		}
+		if err := CheckRequired("s@" + a); (err == nil) != satisfied {
+			t.Fatalf("some version satisfies %s: %t, and the check says %v", a, satisfied, err)
+		}
+		if got := implies(a, b); satisfied && got != implied {
+			t.Fatalf("%s implies %s: %t, want %t", a, b, got, implied)
+		}
+	})
 }
 
 // TestVersionsAreOrdered checks that the order of versions is total.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,21 +23,33 @@ func (r *Restriction) Empty() bool {
 	return r.Region == "" && len(r.Services) == 0 && len(r.Models) == 0
 }
 
-// Key returns a text that is equal for restrictions that the same nodes fulfil.
+// Names returns how many services and models are required.
+func (r *Restriction) Names() int { return len(r.Services) + len(r.Models) }
+
+// Key returns a text that is equal for restrictions that the same nodes fulfil, and for no others. Callers choose the parts, so each has its
+// length before it.
 func (r *Restriction) Key() string {
 	if r.Empty() {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString(r.Region)
+	writePart(&b, r.Region)
 	for _, list := range [][]string{r.Services, r.Models} {
-		b.WriteByte(0)
-		for _, name := range slices.Sorted(slices.Values(list)) {
-			b.WriteString(name)
-			b.WriteByte(1)
+		names := slices.Compact(slices.Sorted(slices.Values(list)))
+		b.WriteString(strconv.Itoa(len(names)))
+		b.WriteByte(';')
+		for _, name := range names {
+			writePart(&b, name)
 		}
 	}
 	return b.String()
+}
+
+// writePart writes a part of a key.
+func writePart(b *strings.Builder, part string) {
+	b.WriteString(strconv.Itoa(len(part)))
+	b.WriteByte(':')
+	b.WriteString(part)
 }
 
 // Allows reports whether a node fulfils the restriction. Whether its services are ready is another question.

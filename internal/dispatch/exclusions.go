@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -17,15 +18,20 @@ type examples struct {
 
 // beginExamples returns where examples of a request that no node of the sample could take are collected; nil if others were collected a
 // moment ago. It begins with the nodes that the filters reject, and those that are silent.
-func (s *selector) beginExamples(q *pick.Query) *examples {
+func (s *selector) beginExamples(q *pick.Query, route *fleet.Route) *examples {
 	now := time.Now()
 	if !s.metrics.Exclusions.Due(now) {
 		return nil
 	}
 	e := &examples{into: s.metrics.Exclusions, at: now, count: make(map[core.Reason]int)}
-	for m := range s.fleet.Route(q.Requirement.Direction, q.Requirement.TTS).All() {
-		if reason := s.picker.Filter(q, m.Node); reason != core.ReasonNone && !reason.Soft() {
+	for m, reason := range s.picker.Members(q, route) {
+		if reason != core.ReasonNone && !reason.Soft() {
 			e.add(reason, m.ID())
+		}
+	}
+	for x := range route.Indexes() {
+		if !q.Pools.Allows(x.Pool()) {
+			e.addOutside(x, q.Tenant)
 		}
 	}
 	for n := range s.fleet.Silent() {
@@ -34,6 +40,19 @@ func (s *selector) beginExamples(q *pick.Query) *examples {
 		}
 	}
 	return e
+}
+
+// addOutside adds nodes of a pool in which the job must not run.
+func (e *examples) addOutside(x *fleet.Index, tenant core.TenantID) {
+	for m := range x.All() {
+		reason := core.ReasonPool
+		if !m.Declared().Serves(tenant) {
+			reason = core.ReasonTenant
+		}
+		if e.add(reason, m.ID()); e.count[reason] >= telemetry.MaxExamples {
+			return
+		}
+	}
 }
 
 // add adds an example, unless there are enough for the reason.

@@ -31,10 +31,12 @@ type Explanation struct {
 
 // ExplainedNode says why one node could take the job or not.
 type ExplainedNode struct {
-	Node   *core.Node
-	Pool   core.PoolID // empty: none
-	Reason core.Reason
-	At     time.Time // the time of the store's clock, by which the times of the node are judged; zero: unknown
+	Node *core.Node
+	Pool core.PoolID // empty: none
+	// Fallback means that its pool is not eligible: the node is chosen only if no eligible pool has a free slot.
+	Fallback bool
+	Reason   core.Reason
+	At       time.Time // the time of the store's clock, by which the times of the node are judged; zero: unknown
 	store.Occupancy
 	Services []ExplainedService // that matter to the job, or to why the node is rejected
 }
@@ -116,6 +118,7 @@ func (e *explainer) add(x ExplainedNode) *ExplainedNode {
 		return nil
 	}
 	x.Pool = e.pools.poolOf(n)
+	x.Fallback = !e.pools.rule.Eligible(x.Pool) && e.pools.rule.Allows(x.Pool)
 	e.pools.add(x.Pool, x.Reason)
 	reason := e.pools.restrict(x.Pool, x.Reason)
 	x.Reason = reason
@@ -169,47 +172,31 @@ func (e *explainer) conclude(spec *core.Spec) {
 	}
 }
 
-// refuse makes the refusal of a slot request, and counts it unless the caller tries again.
-func (s *selector) refuse(r *slotRequest, code wire.Code, rejections map[core.Reason]int) *wire.Error {
-	e := &wire.Error{Code: code, Reasons: make(map[string]int, len(rejections))}
-	for reason, n := range rejections {
-		if reason != core.ReasonTenant || r.spec.Tenant == "" { // a tenant does not learn how many nodes others have
-			e.Reasons[string(reason)] = n
-		}
-	}
-	rule := core.NewPoolRule(s.fleet.Division(), r.spec)
-	required, subject := describeRequirements(r.spec), subjectOf(&rule, rejections)
-	if code == wire.NoCapableNode {
-		e.Detail = fmt.Sprintf("%s supports %s.", subject, required)
-	} else {
-		e = e.RetryIn(time.Second)
-		e.Detail = fmt.Sprintf("%s that supports %s can take the job now: %s.", subject, required, listReasons(capableOnly(rejections)))
-	}
-	if !r.repeated {
-		s.countRefusal(code, rejections)
-	}
-	return e
+// refusedSelection is a selection that found no slot.
+type refusedSelection struct {
+	code       wire.Code
+	rejections map[core.Reason]int
+	query      pick.Query
+	tried      triedPools
 }
 
-// countFinalRefusal counts the refusal of a request whose earlier refusals were not counted because it tried again.
-func (s *selector) countFinalRefusal(e *wire.Error) {
-	if e.Code != wire.NoCapableNode && e.Code != wire.AllCandidatesFullOrFailed {
+// countRefusal counts a request that was refused with an error, if the reason is that a selection found no slot. A request that waits, or a job
+// that is retried, may have many such selections; only the last one counts, and only if the job is refused.
+func (s *selector) countRefusal(e *wire.Error, r *refusedSelection) {
+	if r == nil || e.Code != wire.NoCapableNode && e.Code != wire.AllCandidatesFullOrFailed {
 		return
 	}
-	rejections := make(map[core.Reason]int, len(e.Reasons))
-	for reason, n := range e.Reasons {
-		rejections[core.Reason(reason)] = n
-	}
-	s.countRefusal(e.Code, rejections)
+	s.countRejections(r.code, r.rejections)
+	s.pools.refused(r)
 }
 
 // reasonNoNode is the reason of a refusal without candidates: no node that the caller may use declares the direction. It is only a metric
 // label, because no node has it.
 const reasonNoNode core.Reason = "NO_NODE"
 
-// countRefusal counts why no node was selected. The refusal itself is counted under the reason that rejected most of the
+// countRejections counts why no node was selected. The refusal itself is counted under the reason that rejected most of the
 // nodes that matter: the capable ones, or all if none is capable.
-func (s *selector) countRefusal(code wire.Code, rejections map[core.Reason]int) {
+func (s *selector) countRejections(code wire.Code, rejections map[core.Reason]int) {
 	for reason, n := range rejections {
 		s.metrics.CandidatesRejected.WithLabelValues(string(reason)).Add(float64(n))
 	}

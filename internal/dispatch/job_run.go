@@ -29,6 +29,8 @@ type jobRun struct {
 	failed     []core.NodeID   // of these, nodes that reported a failure
 	avoidOwner core.InstanceID // its nodes are chosen only if there are no others
 
+	refusedSelection *refusedSelection // the selection for which the caller is refused; nil: none
+
 	// storeDown means that the store could not be asked before the context ended.
 	storeDown bool
 }
@@ -238,7 +240,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 	for wait, repeated := storeBackoff, false; ; repeated = true {
 		r := slotRequest{
 			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.runner.tokens.next(),
-			tried: j.tried, avoidOwner: j.avoidOwner, firstPool: j.job.Pool.ID, recorded: true, repeated: repeated, steps: steps,
+			tried: j.tried, avoidOwner: j.avoidOwner, firstPool: j.job.Pool.ID, recorded: true, steps: steps,
 		}
 		if repeated {
 			r.tried = j.excluded() // no other node could take it
@@ -250,9 +252,13 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		case ctx.Err() != nil:
 			return false // closing: another instance takes the retry over
 		case f.sameAttempt && refusal.Code != wire.SchedulerDependencyDown && j.canRefuse(f):
+			j.refusedSelection = r.refused
 			j.failJob(ctx, f, core.ReasonAllFull)
 			return false
 		case !time.Now().Add(wait.Next()).Before(j.entry.deadline):
+			if r.refused != nil {
+				j.runner.selector.pools.failed(r.refused)
+			}
 			j.failJob(ctx, f, core.ReasonDeadline)
 			return false
 		}

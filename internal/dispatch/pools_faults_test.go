@@ -15,7 +15,7 @@ import (
 
 // TestRandomFaultsInPools is TestRandomFaults with capability pools that are defined anew all the time, and nodes that move between them. Each
 // slot that is granted is one on which the job may run by the pools at that moment, and a job whose tenant was bound when it was created is
-// never granted one outside of its pool.
+// never granted one outside of its pool, and its record names this pool.
 func TestRandomFaultsInPools(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -25,7 +25,7 @@ func TestRandomFaultsInPools(t *testing.T) {
 				c := &chaos{harness: h, rng: rand.New(rand.NewPCG(seed, 7))}
 				p := &poolChaos{chaos: c, specs: make(map[core.JobID]core.Spec)}
 				p.setPools(poolDivisions[0])
-				c.change, c.services, h.store.onReserve = p.bind, p.randomServices, p.check
+				c.change, c.services, h.store.onReserve = p.bind, p.randomServices, p.reserved
 				ctx, stop := context.WithCancel(h.t.Context())
 				var changing sync.WaitGroup
 				changing.Go(func() { p.redefine(ctx) })
@@ -104,9 +104,19 @@ func (p *poolChaos) randomServices(int) []core.Service {
 func (p *poolChaos) redeclare(ctx context.Context, i int) {
 	for ctx.Err() == nil {
 		time.Sleep(p.upTo(2 * time.Second))
-		_, _ = p.registry.Heartbeat(p.t.Context(), nodes.Heartbeat{ // the node may be gone, or the store may fail
-			Node: core.NodeID(nodeName(i)), Patch: nodes.Patch{Services: p.randomServices(i)},
-		})
+		p.redeclareNow(core.NodeID(nodeName(i)))
+	}
+}
+
+func (p *poolChaos) redeclareNow(id core.NodeID) {
+	_, _ = p.registry.Heartbeat(p.t.Context(), nodes.Heartbeat{Node: id, Patch: nodes.Patch{Services: p.randomServices(0)}}) // the node may be gone, or the store may fail
+}
+
+// reserved checks a slot that was granted. Some nodes change right after that, before the job has a record.
+func (p *poolChaos) reserved(r store.ReserveParams, v store.Verdict) {
+	p.check(r, v)
+	if p.chance(0.1) {
+		p.redeclareNow(r.Lease.Node)
 	}
 }
 
@@ -181,8 +191,21 @@ func (p *poolChaos) allows(d *core.Pools, s *core.Spec, n *core.Node) bool {
 	return pool != ""
 }
 
-// summarise fails the test if it has checked too little.
+// summarise checks the records of all jobs, and fails the test if it has checked too little.
 func (p *poolChaos) summarise() {
+	bound := 0
+	for id := range p.specs {
+		job, err := p.mem.Get(p.t.Context(), id)
+		if err != nil || !job.Pool.Bound {
+			continue
+		}
+		if bound++; job.Tenant != boundTenant || job.Pool.ID != "gold" {
+			p.t.Errorf("job %s of the tenant %q is bound to the pool %q", id, job.Tenant, job.Pool.ID)
+		}
+	}
+	if bound < 10 {
+		p.t.Errorf("%d records are of bound jobs: too few", bound)
+	}
 	p.t.Logf("slots that were checked: %v; pools were defined %d times", p.checked, len(p.divisions))
 	for _, kind := range []string{"any job", "bound job", "any job, retried", "bound job, retried"} {
 		if p.checked[kind] < 10 {

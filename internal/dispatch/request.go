@@ -39,6 +39,8 @@ type Request struct {
 
 	trace *tracing.Trace // of the job; nil: tracing is off
 	since time.Time      // when the request began to wait for a free slot; zero: it does not wait
+
+	refused *refusedSelection // the last selection for the request, if it found no slot
 }
 
 // Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job, however often it is
@@ -50,6 +52,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error)
 	d.metrics.ObserveDispatch(time.Since(began), err != nil, r.exemplar(err != nil))
 	if err != nil {
 		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
+		d.selector.countRefusal(err, r.refused)
 		d.cfg.Observer.RequestRefused(r.Direction, err.Code)
 		return Placement{}, err
 	}
@@ -99,8 +102,9 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	}
 	decide := d.decide.Context()
 	previous := d.spread.prepare(decide, r)
-	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), repeated: !r.since.IsZero(), steps: r.Steps}
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), steps: r.Steps}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
+	r.refused = slot.refused
 	if refusal != nil {
 		return d.refuse(decide, id, fingerprint, refusal)
 	}
@@ -131,7 +135,9 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	if r.UntilPlaced {
 		c = callerUntilPlaced
 	}
-	placed, refusal := d.runner.start(job, reserved.reservedAt, c, r.trace).run(d.tasks.Context()) // the caller may leave; the job continues
+	run := d.runner.start(job, reserved.reservedAt, c, r.trace)
+	placed, refusal := run.run(d.tasks.Context()) // the caller may leave; the job continues
+	r.refused = run.refusedSelection
 	if division := d.fleet.Division(); division != nil && division.AffinitySeconds > 0 {
 		placed.Pool = reserved.pool.ID
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -36,7 +34,7 @@ type selector struct {
 func newSelector(
 	st *storeClient, fl *fleet.Fleet, pk *pick.Picker, sl *slots, decide *deadline.Limit, m *telemetry.Metrics, log *slog.Logger,
 ) *selector {
-	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, metrics: m, log: log, pools: poolCounter{m.Pools, fl}}
+	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, metrics: m, log: log, pools: poolCounter{m.Pools, fl, pk}}
 	s.prober = newProber(
 		func(fn func()) { sl.tasks.Go(func(context.Context) { fn() }) },
 		func(nodes []core.NodeID, into []store.Occupancy) error {
@@ -60,9 +58,10 @@ type slotRequest struct {
 	firstPool  core.PoolID     // the capability pool that is tried first if it is eligible; empty: none
 	// recorded means that the job has a record: it is run to its end, so a preference that cannot be met is dropped.
 	recorded bool
-	repeated bool // the caller tries more than once and counts the refusal itself
 
 	steps *tracing.Steps // of the trace; nil: they are not recorded
+
+	refused *refusedSelection // what the last selection found, if it found no slot. The caller counts it if the job is refused.
 }
 
 // requirePreferred reports whether an incapable preferred node is an error: the caller can still be refused, or accepts no
@@ -78,66 +77,81 @@ type reservation struct {
 	pool       core.JobPool
 }
 
-// probeChunk is the number of nodes that one request probes at a time.
-const probeChunk = 64
-
-// selectNode reserves a slot on a node that can do the job: the preferred node, one of a random sample, or, before a
-// refusal, any capable node.
-func (s *selector) selectNode(ctx context.Context, r *slotRequest) (res reservation, refusal *wire.Error) {
+// selectNode reserves a slot on a node that can do the job: the preferred node, one of a random sample, or any capable node. The eligible pools
+// come before all others: a job leaves them only if none of their nodes has a free slot.
+func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservation, refusal *wire.Error) {
 	step := r.steps.Begin(tracing.SpanSelect)
 	defer func() { step.End(codeOf(refusal)) }()
-	for closed := true; closed; { // other pools were published meanwhile, or the indexes were not used for long
-		res, closed, refusal = s.selectOnce(ctx, r)
+	for {
+		if f := s.selectOnce(ctx, r); !f.closed { // else other pools were published meanwhile, or the indexes were not used for long
+			return f.reservation, f.refusal
+		}
 	}
-	return res, refusal
 }
 
-// selectOnce is selectNode with the indexes as they are. It reports whether they were closed before it had found a slot.
-func (s *selector) selectOnce(ctx context.Context, r *slotRequest) (_ reservation, closed bool, refusal *wire.Error) {
+// search is a selection that is being made, with the indexes as they are.
+type search struct {
+	request *slotRequest
+	query   pick.Query
+	route   *fleet.Route // has all nodes for the direction
+	tried   triedPools
+	found   surveyResult
+}
+
+// finding is how a step of a search has ended: with a slot, because the indexes were closed, or with an error. Otherwise the search goes on.
+type finding struct {
+	reservation
+	ok      bool
+	closed  bool
+	refusal *wire.Error
+}
+
+func (f *finding) isFinal() bool { return f.ok || f.closed || f.refusal != nil }
+
+// selectOnce is selectNode with the indexes as they are.
+func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
 	partial := s.fleet.Partial() // before the members are read: it says whether they are all
 	o := &r.spec.Options
-	route := s.fleet.Route(r.spec.Direction, o.RequireTTS)
-	q := pick.Query{
-		Requirement: route.Requirement, Options: o, Tenant: r.spec.Tenant, Pools: core.NewPoolRule(route.Division, r.spec), Tried: r.tried,
+	r.refused = nil
+	x := search{request: r, route: s.fleet.Route(r.spec.Direction, o.RequireTTS)}
+	x.query = pick.Query{
+		Requirement: x.route.Requirement, Options: o, Tenant: r.spec.Tenant, Pools: core.NewPoolRule(x.route.Division, r.spec), Tried: r.tried,
 		LastNode: r.spec.LastNode, AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
 	}
 	if o.PreferredNode != "" && len(r.tried) == 0 {
-		res, ok, refusal := s.selectPreferred(ctx, r, &q)
+		res, ok, refusal := s.selectPreferred(ctx, r, &x.query)
 		if ok {
-			res.pool = poolOf(&q, res.member.Declared())
-			s.pools.selected(&q, res.pool.ID, fallbackOf(0, q.Pools.Eligible(res.pool.ID)))
+			res.pool = poolOf(&x.query, res.member.Declared())
+			s.pools.selected(&x, res.pool.ID)
 			s.remember(r, &res, []core.Candidate{{Node: res.lease.Node}}, nil)
 		}
 		if ok || refusal != nil {
-			return res, false, refusal
+			return finding{reservation: res, ok: ok, refusal: refusal}
 		}
 	}
-	s.metrics.CountPoolQuery(route.IsEmpty())
-	for _, sampled := range s.sampledRoutes(r.spec, route) {
-		switch {
-		case sampled == nil:
-			continue
-		case sampled.Division != route.Division:
-			return reservation{}, true, nil
+	s.metrics.CountPoolQuery(x.route.For(r.spec.Tenant).IsEmpty())
+	sampled := s.sampledRoutes(r.spec, x.route)
+	for _, group := range [...]pick.Group{pick.Eligible, pick.Others} {
+		for i, route := range sampled {
+			if x.query.Region = ""; i == 0 {
+				x.query.Region = o.PreferredRegion // the route may have nodes of other regions: there may be no index of this one
+			}
+			if f := s.selectSampled(ctx, &x, route, group); f.isFinal() {
+				return f
+			}
 		}
-		if res, ok, refusal := s.selectSampled(ctx, r, &q, sampled); ok || refusal != nil {
-			return res, false, refusal
+		if partial {
+			continue // the group may have nodes that this instance does not know of
+		}
+		if f := s.selectAny(ctx, &x, group); f.isFinal() {
+			return f
 		}
 	}
-	q.Region = o.PreferredRegion
 	if partial {
-		return reservation{}, false, wire.Errorf(wire.SchedulerDependencyDown,
-			"this instance has just started and does not know every node yet: try again, or another").RetryIn(time.Second)
+		return finding{refusal: wire.Errorf(wire.SchedulerDependencyDown,
+			"this instance has just started and does not know every node yet: try again, or another").RetryIn(time.Second)}
 	}
-	res, closed, refusal := s.selectAny(ctx, r, &q, route)
-	switch {
-	case closed:
-	case refusal == nil:
-		s.pools.selected(&q, res.pool.ID, fallbackOf(1, q.Pools.Eligible(res.pool.ID)))
-	case !r.repeated:
-		s.pools.refused(&q, route)
-	}
-	return res, closed, refusal
+	return finding{refusal: s.refuse(&x)}
 }
 
 // sampledRoutes returns what samples are taken from, one after the other: the nodes that have what the job requires, those of its preferred
@@ -157,20 +171,28 @@ func (s *selector) sampledRoutes(spec *core.Spec, route *fleet.Route) (routes [2
 	return routes
 }
 
-// selectSampled tries random samples of the nodes of one pool after the other. It returns false without an error if it finds no slot.
-func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Query, route *fleet.Route) (_ reservation, ok bool, _ *wire.Error) {
-	selection := s.picker.Select(*q, route, r.firstPool)
+// selectSampled tries random samples of the nodes of one pool of a group after the other. The route may be nil.
+func (s *selector) selectSampled(ctx context.Context, x *search, route *fleet.Route, group pick.Group) finding {
+	switch {
+	case route == nil:
+		return finding{}
+	case route.Division != x.route.Division:
+		return finding{closed: true}
+	}
+	r, q := x.request, &x.query
+	selection := s.picker.Select(*q, route.For(q.Tenant), group, r.firstPool)
 	defer selection.End()
-	for tried := range maxSampledPools {
+	for range maxSampledPools {
 		pool, ok := selection.NextPool()
 		if !ok {
 			break
 		}
+		x.tried.begin(pool)
 		drawn := len(selection.Drawn())
 		for m := selection.Next(); m.Node != nil; m = selection.Next() {
 			res, verdict, err := s.reserve(ctx, r, q, m)
 			if err != nil {
-				return reservation{}, false, store.Unavailable()
+				return finding{refusal: store.Unavailable()}
 			}
 			if verdict == store.OK {
 				res.pool = core.JobPool{ID: pool, Bound: q.Pools.Job.Bound}
@@ -178,14 +200,16 @@ func (s *selector) selectSampled(ctx context.Context, r *slotRequest, q *pick.Qu
 					res.pool = poolOf(q, res.member.Declared())
 				}
 				s.remember(r, &res, selection.Drawn(), nil)
-				s.pools.selected(q, res.pool.ID, fallbackOf(tried, selection.Eligible()))
-				return res, true, nil
+				s.pools.selected(x, res.pool.ID)
+				return finding{reservation: res, ok: true}
 			}
 			selection.Reject(m.ID(), reasonOf(verdict))
 		}
-		s.pools.failed(q, pool, selection.Drawn()[drawn:])
+		if q.Pools.Division != nil {
+			x.tried.fail(pool, mainReason(selection.Drawn()[drawn:]))
+		}
 	}
-	return reservation{}, false, nil
+	return finding{}
 }
 
 // unknownPreferred refuses a preferred node that is not registered, or that belongs to another tenant, of which nobody else learns.
@@ -254,87 +278,6 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 	return reservation{}, false, nil
 }
 
-// selectAny is the exhaustive selection before a refusal. It probes the candidates in chunks and reserves one by one; what
-// the fleet believes about their occupancy only orders them.
-func (s *selector) selectAny(ctx context.Context, r *slotRequest, q *pick.Query, route *fleet.Route) (_ reservation, closed bool, _ *wire.Error) {
-	survey := s.picker.Survey(*q, route)
-	if route.Closed() { // after the survey: members may be missing from it
-		return reservation{}, true, nil
-	}
-	examples := s.beginExamples(q)
-	if survey.Capable == 0 {
-		for n := range s.fleet.Silent() {
-			if s.picker.FilterDeclared(q, n) == core.ReasonNone {
-				survey.Rejections[core.ReasonStale]++
-			}
-		}
-		if survey.Rejections[core.ReasonStale] == 0 {
-			return reservation{}, false, s.refuse(r, wire.NoCapableNode, survey.Rejections)
-		}
-	}
-	// Soft reasons are dropped from here on; each of their nodes is counted by its result below.
-	delete(survey.Rejections, core.ReasonSpread)
-	delete(survey.Rejections, core.ReasonSetAside)
-	delete(survey.Rejections, core.ReasonPreferredRegion)
-	var ids [probeChunk]core.NodeID
-	decision := decisionSoFar{others: maps.Clone(survey.Rejections)}
-	for chunk := range slices.Chunk(survey.Candidates, probeChunk) {
-		for i, m := range chunk {
-			ids[i] = m.ID()
-		}
-		batch, err := s.prober.read(ctx, ids[:len(chunk)])
-		if err != nil {
-			return reservation{}, false, store.Unavailable()
-		}
-		for _, m := range chunk {
-			occupancy := batch.occupancyOf(m.ID())
-			s.fleet.Observe(m.Node, occupancy.InFlight(), occupancy.Slots(), q.Now)
-			reason := unfreeReason(occupancy)
-			if batch.claimSlot(m.ID()) {
-				res, verdict, err := s.reserve(ctx, r, q, m)
-				if err != nil || verdict != store.OK && verdict != store.Full {
-					batch.unclaimSlot(m.ID())
-				}
-				if err != nil {
-					return reservation{}, false, store.Unavailable()
-				}
-				if verdict == store.OK {
-					res.pool = poolOf(q, res.member.Declared())
-					s.remember(r, &res, append(decision.probed, core.Candidate{Node: m.ID()}), decision.others)
-					return res, false, nil
-				}
-				reason = reasonOf(verdict)
-			}
-			decision.add(m.ID(), reason)
-			survey.Rejections[reason]++
-			examples.add(reason, m.ID())
-		}
-	}
-	return reservation{}, false, s.refuse(r, wire.AllCandidatesFullOrFailed, survey.Rejections)
-}
-
-// remember remembers how a node was chosen.
-func (s *selector) remember(r *slotRequest, res *reservation, drawn []core.Candidate, others map[core.Reason]int) {
-	s.ring.AddDecision(&jobring.Decision{
-		Job: r.job, Tenant: r.spec.Tenant, Attempt: r.attempt, AtMS: time.Now().UnixMilli(), Node: res.lease.Node, Pool: res.pool.ID, Candidates: drawn, Others: others,
-	})
-}
-
-// decisionSoFar has the nodes that an exhaustive selection has probed: some of them, leaving room for the one that is chosen, and how many
-// others were rejected.
-type decisionSoFar struct {
-	probed []core.Candidate
-	others map[core.Reason]int
-}
-
-func (d *decisionSoFar) add(node core.NodeID, reason core.Reason) {
-	if len(d.probed) < jobring.MaxCandidates-1 {
-		d.probed = append(d.probed, core.Candidate{Node: node, Reason: reason})
-	} else {
-		d.others[reason]++
-	}
-}
-
 // hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,
 // disconnected or lacks a requirement is not worth waiting for.
 func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
@@ -342,8 +285,8 @@ func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
 	q := pick.Query{
 		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: nodes, Now: s.fleet.Now(),
 	}
-	for m := range route.All() {
-		switch s.picker.Filter(&q, m.Node) {
+	for _, reason := range s.picker.Members(&q, route) {
+		switch reason {
 		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
 			return true
 		}

@@ -53,11 +53,11 @@ func TestStormOfReportsDelaysNoDispatch(t *testing.T) {
 				}
 			}
 		}
-		for range 5 { // a storm may end while the last reports are taken from the queue
+		for range 5 {
 			storm(10_000)
 			synctest.Wait()
 		}
-		if queued := h.unavailable.Queued(); queued < 1024 {
+		if queued := h.unavailable.Queued(); queued < 1024-4 { // four may have been taken from it after the storm
 			t.Fatalf("%d reports are queued: the queue of marks is not full", queued)
 		}
 		for i := range 50 {

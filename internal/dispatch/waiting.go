@@ -62,7 +62,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		if !e.Code.Retryable() || !time.Now().Before(until) || d.runner.draining.Load() {
 			d.metrics.ObserveDispatch(time.Since(began), true, r.exemplar(true))
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
-			d.selector.countFinalRefusal(e)
+			d.selector.countRefusal(e, r.refused)
 			return Placement{}, e
 		}
 		if self == nil {

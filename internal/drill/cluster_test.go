@@ -63,7 +63,8 @@ per_address = 0
 // settings returns the configuration of every instance. The presence of instances is always the default.
 func (t timeouts) settings() []byte {
 	if t == defaultTimeouts {
-		return []byte(commonSettings)
+		// After an instance was killed, nodes connect to others: on a slow machine that takes as long as an utterance waits by default.
+		return []byte(commonSettings + "wait_ms = 20000\n")
 	}
 	return fmt.Appendf([]byte(commonSettings), `resume_seconds = %d
 idle_seconds = %d

@@ -92,10 +92,7 @@ func (b *bitmap) grow(i int) *bitmapDirectory {
 
 // fill sets the bits of a chunk of a bitmap that nobody reads yet.
 func (b *bitmap) fill(i int, w *words) {
-	count := 0
-	for _, word := range w {
-		count += bits.OnesCount64(word)
-	}
+	count := w.len()
 	if count == 0 {
 		return
 	}
@@ -162,6 +159,27 @@ func (c *bitmapChunk) at(i int) (position int, ok bool) {
 		return k*wordBits + nthBit(word, i), true
 	}
 	return 0, false
+}
+
+// at returns the position of the i-th bit that is set; false if there are fewer.
+func (w *words) at(i int) (position int, ok bool) {
+	for k, word := range w {
+		n := bits.OnesCount64(word)
+		if i >= n {
+			i -= n
+			continue
+		}
+		return k*wordBits + nthBit(word, i), true
+	}
+	return 0, false
+}
+
+// len returns the number of bits that are set.
+func (w *words) len() (n int) {
+	for _, word := range w {
+		n += bits.OnesCount64(word)
+	}
+	return n
 }
 
 // nthBit returns the position of the i-th bit of a word that is set. The word has more than i of them.

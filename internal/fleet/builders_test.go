@@ -107,7 +107,7 @@ func structureOf(f *Fleet) structure {
 		s.shards[i] = f.nodes.shards[i].Load()
 	}
 	for key, e := range *s.entries {
-		s.members[key] = revisions(e.indexes[0])
+		s.members[key] = revisions(e.indexes[0].Load())
 	}
 	return s
 }
@@ -119,5 +119,5 @@ func (*noHandle) Hint() *atomic.Int64 { return nil }
 
 // Index returns the index of a direction among the nodes that belong to no capability pool: without definitions, of all.
 func (f *Fleet) Index(d core.Direction, tts bool) *Index {
-	return f.division.Load().entry(indexKey{Direction: d, tts: tts}, &noRestriction, f.Now(), &f.mu).indexes[0]
+	return f.division.Load().entry(indexKey{Direction: d, tts: tts}, &noRestriction, f.Now(), &f.mu).indexes[0].Load()
 }

@@ -91,7 +91,7 @@ const (
 	columnNoTTS
 )
 
-// columns are the sets of the nodes that declare each thing. The index of a direction is computed from them without a look at the nodes.
+// columns are the sets of the nodes that declare each thing. The index of a direction is computed from them, and the nodes are not read.
 type columns struct {
 	byKey    map[columnKey]*column
 	versions map[columnKey]map[string]bool // of a service or model that nodes have, by the key without a version
@@ -233,6 +233,23 @@ func (cs *columns) query(r *core.Requirement, restriction *core.Restriction) *qu
 		q.restrictions = append(q.restrictions, cs.satisfying(columnModel, required))
 	}
 	return q
+}
+
+// isEmpty reports whether no node can satisfy the requirement and the restriction, because none declares what it needs.
+func (q *query) isEmpty() bool {
+	for _, acceptable := range q.restrictions {
+		if !exists(acceptable) {
+			return true
+		}
+	}
+	return !exists(q.semantic) || !slices.ContainsFunc(q.pairs, func(p pairQuery) bool {
+		return p.pair != nil || p.source != nil && q.anyPair != nil && exists(p.targets)
+	})
+}
+
+// exists reports whether there is one of the columns.
+func exists(all []*column) bool {
+	return slices.ContainsFunc(all, func(c *column) bool { return c != nil })
 }
 
 // evaluate returns the nodes of a chunk that satisfy the requirement, by the rules of core.Requirement.Mismatch, and the restriction.

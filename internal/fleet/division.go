@@ -13,19 +13,25 @@ type division struct {
 	definition *core.Pools            // nil: none
 	pools      []*Pool                // the first has the nodes that belong to no capability pool
 	numbers    map[core.PoolID]uint16 // positions in pools
+	tenants    tenants                // the nodes that belong to single tenants
 
 	entries atomic.Pointer[map[indexKey]*entry]
+	limits  groups[usage]                          // of the entries
 	buildMu lockwait.Mutex[lockwait.FleetBuilding] // held while the indexes of a direction are built; taken before the lock of the fleet
-	closed  bool                                   // another one has replaced it; guarded by the lock of the fleet
-	onScan  func()                                 // called for each chunk that is evaluated for a new index; for tests
+	// fullUntil is the Instant until which no entry with a restriction is added, because those in use take all the room.
+	fullUntil atomic.Int64
+	closed    bool         // another one has replaced it; guarded by the lock of the fleet
+	onScan    func()       // called for each chunk that was evaluated for a new index; for tests
+	onCheck   func(*entry) // called for each entry that an event of a node is checked for; for tests
 }
 
 func newDivision(definition *core.Pools) *division {
-	d := &division{numbers: make(map[core.PoolID]uint16)}
+	d := &division{limits: defaultLimits, numbers: make(map[core.PoolID]uint16)}
 	d.entries.Store(&map[indexKey]*entry{})
+	d.tenants.init()
 	d.pools = append(d.pools, newPool("", d))
 	if definition.Enabled() {
-		d.definition = definition
+		d.definition = definition.Prepared()
 		for _, id := range definition.IDs() {
 			d.numbers[id] = uint16(len(d.pools))
 			d.pools = append(d.pools, newPool(id, d))

@@ -1,25 +1,28 @@
 package fleet
 
 import (
+	"iter"
 	"maps"
-	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// entry has the indexes of one requirement and restriction: one for each pool of a division.
+// entry has the indexes of one requirement and restriction: one for each pool that has, or had, a node for it.
 //
 // Entries are made for the directions that jobs require, not for those that nodes declare: a node with thirty languages declares 870
 // directions, and few are ever used.
 type entry struct {
 	requirement core.Requirement
 	restriction core.Restriction
-	indexes     []*Index     // by the number of the pool
-	lastUsed    atomic.Int64 // Instant of the last read, with a precision of lastUsedPrecision
+	indexes     []atomic.Pointer[Index] // by the number of the pool; nil: the pool had no node for it. The first is never nil
+	lastUsed    atomic.Int64            // Instant of the last read, with a precision of lastUsedPrecision
 	route       atomic.Pointer[Route]
 	closed      atomic.Bool // it is not kept up to date any more, and its indexes are empty
+
+	bytes  int64 // about the memory of the indexes; writers only, as the next
+	served bool  // some pool has, or had, a node for it
 }
 
 // indexKey identifies an entry.
@@ -30,17 +33,84 @@ type indexKey struct {
 }
 
 const (
-	maxEntries        = 4096 // without a restriction
-	maxRestricted     = 256  // with one
 	indexIdleTimeout  = 10 * time.Minute
 	lastUsedPrecision = Instant(time.Second)
 )
 
-// entry returns the indexes of a direction. Only the first call for a direction builds them and may wait.
+// newEntry makes an entry without members.
+func (d *division) newEntry(key indexKey, r *core.Restriction, now Instant) *entry {
+	e := &entry{
+		requirement: core.NewRequirement(key.Direction, key.tts), restriction: *r, indexes: make([]atomic.Pointer[Index], len(d.pools)),
+		bytes: entryBytes + int64(len(d.pools))*pointerBytes,
+	}
+	e.lastUsed.Store(int64(now))
+	e.indexOf(d.pools[0])
+	return e
+}
+
+// indexOf returns the index of a pool, which is made if there is none. Only the writer calls it.
+func (e *entry) indexOf(p *Pool) *Index {
+	x := e.indexes[p.number].Load()
+	if x == nil {
+		x = &Index{Requirement: &e.requirement, Restriction: &e.restriction, pool: p}
+		e.indexes[p.number].Store(x)
+		e.bytes += indexBytes
+	}
+	return x
+}
+
+// set adds or removes a node of a pool. Only the writer calls it.
+func (e *entry) set(p *Pool, slot uint32, on bool) {
+	if !on && e.indexes[p.number].Load() == nil {
+		return
+	}
+	x := e.indexOf(p)
+	if on {
+		e.noteChunk(x, int(slot/chunkSlots))
+	}
+	x.members.set(slot, on)
+}
+
+// fill sets the members of a chunk of a pool, while nobody reads the entry yet.
+func (e *entry) fill(p *Pool, chunk int, w *words) {
+	if *w == (words{}) {
+		return
+	}
+	x := e.indexOf(p)
+	e.noteChunk(x, chunk)
+	x.members.fill(chunk, w)
+}
+
+// noteChunk records that a chunk of an index is about to have members.
+func (e *entry) noteChunk(x *Index, chunk int) {
+	e.served = true
+	if x.members.load().chunk(chunk) == nil {
+		e.bytes += chunkBytes
+	}
+}
+
+// serves reports whether a node with this declaration belongs to the indexes of the entry.
+func (e *entry) serves(declared *core.Node) bool { return e.indexes[0].Load().serves(declared) }
+
+// all iterates over the indexes of the entry.
+func (e *entry) all() iter.Seq[*Index] {
+	return func(yield func(*Index) bool) {
+		for i := range e.indexes {
+			if x := e.indexes[i].Load(); x != nil && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// entry returns the indexes of a direction; nil if there is no room for those of one more restriction. Only the first call for a direction
+// builds them and may wait.
 func (d *division) entry(key indexKey, r *core.Restriction, now Instant, mu *writersMutex) *entry {
 	e := (*d.entries.Load())[key]
 	if e == nil {
-		e = d.build(key, r, now, mu)
+		if e = d.build(key, r, now, mu); e == nil {
+			return nil
+		}
 	}
 	if now-Instant(e.lastUsed.Load()) > lastUsedPrecision {
 		e.lastUsed.Store(int64(now))
@@ -51,28 +121,36 @@ func (d *division) entry(key indexKey, r *core.Restriction, now Instant, mu *wri
 // build builds the indexes of a direction. Callers choose directions and the fleet may be large, so writers, who hold mu, do not wait for it:
 // nodes that change meanwhile are checked once more. One entry is built at a time.
 func (d *division) build(key indexKey, r *core.Restriction, now Instant, mu *writersMutex) *entry {
+	if d.isFull(key, r, now) {
+		return nil
+	}
 	d.buildMu.Lock()
 	defer d.buildMu.Unlock()
 	if e := (*d.entries.Load())[key]; e != nil {
 		return e
 	}
-	e := &entry{requirement: core.NewRequirement(key.Direction, key.tts), restriction: *r, indexes: make([]*Index, len(d.pools))}
-	e.lastUsed.Store(int64(now))
-	queries, chunks := make([]*query, len(d.pools)), make([]int, len(d.pools))
-	mu.Lock()
-	for i, p := range d.pools {
-		e.indexes[i] = &Index{Requirement: &e.requirement, Restriction: &e.restriction, table: &p.table}
-		p.changed = make(map[uint32]bool)
-		queries[i], chunks[i] = p.columns.query(&e.requirement, r), p.table.len()
+	if !d.admits(key, r, now, mu) {
+		return nil
 	}
-	mu.Unlock()
-	for i, x := range e.indexes {
-		for chunk := range chunks[i] {
+	e := d.newEntry(key, r, now)
+	for _, p := range d.pools {
+		mu.Lock()
+		p.changed = make(map[uint32]bool)
+		chunks := p.table.len()
+		var q *query
+		if chunks > 0 {
+			q = p.columns.query(&e.requirement, r)
+		}
+		mu.Unlock()
+		if chunks == 0 || q.isEmpty() {
+			continue
+		}
+		for chunk := range chunks {
+			w := q.evaluate(chunk)
 			if d.onScan != nil {
 				d.onScan()
 			}
-			w := queries[i].evaluate(chunk)
-			x.members.fill(chunk, &w)
+			e.fill(p, chunk, &w)
 		}
 	}
 	mu.Lock()
@@ -83,66 +161,40 @@ func (d *division) build(key indexKey, r *core.Restriction, now Instant, mu *wri
 
 // publish applies the changes since the columns were read and makes an entry visible. The caller holds the lock of the fleet.
 func (d *division) publish(key indexKey, e *entry) {
-	for i, p := range d.pools {
-		p.applyChanges(e.indexes[i])
+	for _, p := range d.pools {
+		p.applyChanges(e)
 	}
 	if d.closed {
 		e.close()
 	}
 	next := maps.Clone(*d.entries.Load())
-	evictOldest(next, key.restricted != "")
 	next[key] = e
+	d.enforceLimits(next, e)
 	d.entries.Store(&next)
 }
 
 // close empties the indexes of an entry that is not kept up to date any more: a selection that has begun must not choose a node that no longer
 // serves the direction. The caller holds the lock of the fleet.
 func (e *entry) close() {
-	e.closed.Store(true) // before the members are gone: who finds none can tell why
-	for _, x := range e.indexes {
+	e.closed.Store(true) // before the members are gone: a reader that finds none checks it after that
+	for x := range e.all() {
 		x.members.clear()
 	}
 }
 
-// evictOldest closes and removes the least recently used entry of those with or without a restriction, if there are as many as there may be.
-// Callers choose restrictions freely, so the entries with one do not replace the others.
-func evictOldest(entries map[indexKey]*entry, restricted bool) {
-	limit := maxEntries
-	if restricted {
-		limit = maxRestricted
-	}
-	if len(entries) < limit {
-		return
-	}
-	var oldest indexKey
-	count, since := 0, int64(math.MaxInt64)
-	for key, e := range entries {
-		if (key.restricted != "") != restricted {
-			continue
-		}
-		count++
-		if used := e.lastUsed.Load(); used < since {
-			oldest, since = key, used
-		}
-	}
-	if count >= limit {
-		entries[oldest].close()
-		delete(entries, oldest)
-	}
-}
-
-// evictIdle closes and removes the entries that were not used for indexIdleTimeout.
+// evictIdle closes and removes the entries that were not used for indexIdleTimeout, and others while there are more than there may be: the
+// indexes grow with the fleet.
 func (d *division) evictIdle(now Instant, mu *writersMutex) {
 	idle := func(e *entry) bool { return now-Instant(e.lastUsed.Load()) > Instant(indexIdleTimeout) }
-	found := false
+	mu.Lock()
+	defer mu.Unlock()
+	found := d.exceedsLimits()
 	for _, e := range *d.entries.Load() {
 		found = found || idle(e)
 	}
 	if !found {
 		return
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	next := maps.Clone(*d.entries.Load())
 	maps.DeleteFunc(next, func(_ indexKey, e *entry) bool {
 		if !idle(e) {
@@ -151,6 +203,7 @@ func (d *division) evictIdle(now Instant, mu *writersMutex) {
 		e.close()
 		return true
 	})
+	d.enforceLimits(next, nil)
 	d.entries.Store(&next)
 }
 

@@ -28,9 +28,9 @@ type Fleet struct {
 	presence time.Duration
 	base     time.Time
 
-	nodes  shardedMap[*Node]
+	nodes  shardedMap[core.NodeID, *Node]
 	count  atomic.Int64
-	silent shardedMap[*core.Node]
+	silent shardedMap[core.NodeID, *core.Node]
 	occupancy
 
 	partial  atomic.Bool // nodes of the store may be missing

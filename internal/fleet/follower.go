@@ -79,6 +79,7 @@ func (f *Follower) apply(ctx context.Context, c store.Change) {
 		f.Fleet.Remove(c.Node)
 	case c.Mark != nil:
 		f.Fleet.Mark(*c.Mark)
+	case c.Setting != "": // is for others
 	default:
 		f.update(ctx, c.Now)
 	}

@@ -12,7 +12,7 @@ type Index struct {
 	Requirement *core.Requirement
 	Restriction *core.Restriction
 
-	table   *table
+	pool    *Pool
 	members bitmap
 }
 
@@ -33,6 +33,17 @@ func MemberOf(n *Node) Member {
 
 // Len returns the number of members.
 func (x *Index) Len() int { return x.members.len() }
+
+// Pool returns the id of the capability pool of the members; empty: they belong to none.
+func (x *Index) Pool() core.PoolID { return x.pool.ID }
+
+// Serving returns how many members serve a tenant. If no node of the pool belongs to a single tenant, they are not counted one by one.
+func (x *Index) Serving(tenant core.TenantID) int {
+	if x.pool.dedicated.len() == 0 {
+		return x.Len()
+	}
+	return int(x.pool.stopFor(x, x.pool.division.tenants.in(tenant, x.pool.number)).Len)
+}
 
 // All iterates over the members, in no order.
 func (x *Index) All() iter.Seq[Member] {

@@ -36,7 +36,7 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 		t.Error("asking again made another pool")
 	}
 	// A caller that waited while another built the pool must not build it again: the first would not be updated.
-	if f.division.Load().build(indexKey{Direction: direction("en", "de")}, &noRestriction, f.Now(), &f.mu).indexes[0] != written {
+	if f.division.Load().build(indexKey{Direction: direction("en", "de")}, &noRestriction, f.Now(), &f.mu).indexes[0].Load() != written {
 		t.Error("the second call built another pool")
 	}
 	if diff := cmp.Diff([]string{"en→de", "en→de spoken"}, poolNames(f)); diff != "" {
@@ -44,14 +44,13 @@ func TestPoolIsBuiltOnce(t *testing.T) {
 	}
 }
 
-// fillPools adds pools without the cost of building each; the i-th was last used i seconds after the start.
+// fillPools adds pools without the cost of building each; the i-th was last used i seconds after the start. They count as served.
 func fillPools(f *Fleet, pools int) {
 	all := make(map[indexKey]*entry, pools)
 	for i := range pools {
 		key := indexKey{Direction: direction("en", core.Lang(fmt.Sprintf("x%04d", i)))}
-		e := &entry{requirement: core.NewRequirement(key.Direction, false)}
-		e.indexes = []*Index{{Requirement: &e.requirement, Restriction: &e.restriction, table: &f.division.Load().pools[0].table}}
-		e.lastUsed.Store(int64(i) * int64(time.Second))
+		e := f.division.Load().newEntry(key, &noRestriction, Instant(i)*Instant(time.Second))
+		e.served = true
 		all[key] = e
 	}
 	f.division.Load().entries.Store(&all)
@@ -62,23 +61,24 @@ func TestPoolsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := New(presence)
-		fillPools(f, maxEntries)
-		time.Sleep((maxEntries + 10) * time.Second)
-		f.Update(status(declared("a")))
+		limit := defaultLimits.served.entries
+		fillPools(f, limit)
+		time.Sleep(time.Duration(limit+10) * time.Second)
+		f.Update(status(declared("a", speaks("en", "de", "fr", "it"))))
 
 		// The one that would go first is used once more, so the next oldest go instead.
 		kept := f.Index(direction("en", "x0000"), false)
 		for i := range 3 {
 			p := f.Index(direction("en", core.Lang([]string{"de", "fr", "it"}[i])), false)
-			if got, want := p.Len(), []int{1, 0, 0}[i]; got != want {
-				t.Errorf("the %s pool made under pressure has %d members, want %d", p.Requirement, got, want)
+			if got := p.Len(); got != 1 {
+				t.Errorf("the %s pool made under pressure has %d members, want 1", p.Requirement, got)
 			}
-			if got := len(*f.division.Load().entries.Load()); got != maxEntries {
-				t.Fatalf("%d pools, want %d", got, maxEntries)
+			if got := len(*f.division.Load().entries.Load()); got != limit {
+				t.Fatalf("%d pools, want %d", got, limit)
 			}
 		}
 		pools := *f.division.Load().entries.Load()
-		if pools[indexKey{Direction: direction("en", "x0000")}].indexes[0] != kept {
+		if pools[indexKey{Direction: direction("en", "x0000")}].indexes[0].Load() != kept {
 			t.Error("the pool that was just used is gone")
 		}
 		for i, want := range []bool{true, false, false, false, true} {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,12 @@ import (
 
 // action is one step of a script.
 type action struct {
-	Kind string
-	Node core.NodeID
-	Cap  core.Capability
-	Pool indexKey
-	Wait time.Duration
+	Kind   string
+	Node   core.NodeID
+	Cap    core.Capability
+	Region string
+	Pool   indexKey
+	Wait   time.Duration
 }
 
 func (a action) String() string {
@@ -75,16 +77,17 @@ func drawCapability(t *rapid.T) core.Capability {
 var someActions = rapid.Custom(func(t *rapid.T) action {
 	a := action{
 		Kind: rapid.SampledFrom([]string{
-			"declare", "declare", "declare", "next epoch", "degraded", "stale", "heartbeat", "remove", "expire", "pool", "pool", "evict",
+			"declare", "declare", "declare", "next epoch", "degraded", "stale", "heartbeat", "remove", "expire", "pool", "pool", "restricted", "evict", "divide",
 		}).Draw(t, "kind"),
 		Node: rapid.SampledFrom(someNodes).Draw(t, "node"),
 	}
 	switch a.Kind {
 	case "declare", "next epoch", "stale":
 		a.Cap = drawCapability(t)
+		a.Region = string(rapid.SampledFrom(someNodes).Draw(t, "region"))
 	case "expire":
 		a.Wait = time.Duration(rapid.IntRange(1, 20).Draw(t, "seconds")) * time.Second
-	case "pool":
+	case "pool", "restricted":
 		a.Pool = rapid.SampledFrom(everyIndexKey).Draw(t, "pool")
 	}
 	return a
@@ -100,7 +103,7 @@ type poolModel struct {
 
 func (m *poolModel) apply(a action) {
 	known := m.nodes[a.Node]
-	serve := func(n *core.Node) { n.Capability = a.Cap }
+	serve := func(n *core.Node) { n.Capability, n.Region = a.Cap, a.Region }
 	switch a.Kind {
 	case "declare":
 		n := declared(a.Node, serve)
@@ -141,6 +144,11 @@ func (m *poolModel) apply(a action) {
 		}
 	case "pool":
 		m.fleet.Index(a.Pool.Direction, a.Pool.tts)
+	case "restricted":
+		m.fleet.RestrictedRoute(a.Pool.Direction, a.Pool.tts, &core.Restriction{Region: string(a.Node)})
+	case "divide":
+		m.fleet.SetPools(&core.Pools{Buckets: 3})
+		m.fleet.division.Load().limits = fewEntries
 	case "evict":
 		m.fleet.EvictIdleIndexes()
 	}
@@ -152,11 +160,11 @@ func (m *poolModel) update(n *core.Node) {
 }
 
 // served returns the nodes that serve a direction, by definition and without an index.
-func (m *poolModel) served(key indexKey) map[core.NodeID]core.Revision {
+func (m *poolModel) served(key indexKey, r *core.Restriction) map[core.NodeID]core.Revision {
 	found := make(map[core.NodeID]core.Revision)
 	requirement := core.NewRequirement(key.Direction, key.tts)
 	for id, n := range m.nodes {
-		if requirement.Mismatch(&n.Capability) == core.ReasonNone {
+		if requirement.Mismatch(&n.Capability) == core.ReasonNone && r.Allows(n) {
 			found[id] = n.Revision
 		}
 	}
@@ -172,19 +180,36 @@ func (m *poolModel) check() error {
 			return fmt.Errorf("node %s is not in view as it is declared", id)
 		}
 	}
-	for key, e := range *m.fleet.division.Load().entries.Load() {
-		x := e.indexes[0]
-		if diff := cmp.Diff(m.served(key), revisions(x)); diff != "" {
-			return fmt.Errorf("index %v (-want +got):\n%s", key, diff)
-		}
-		if got, want := x.Len(), len(m.served(key)); got != want {
-			return fmt.Errorf("index %v has %d members, want %d", key, got, want)
-		}
-		for i := range x.Len() {
-			if v := x.View(); v.At(v.SlotOf(i)).Node == nil {
-				return fmt.Errorf("index %v has no member %d of %d", key, i, x.Len())
+	d := m.fleet.division.Load()
+	for key, e := range *d.entries.Load() {
+		want, got, members := m.served(key, &e.restriction), make(map[core.NodeID]core.Revision), 0
+		for x := range e.all() {
+			maps.Copy(got, revisions(x))
+			members += x.Len()
+			for i := range x.Len() {
+				if v := x.View(); v.At(v.SlotOf(i)).Node == nil {
+					return fmt.Errorf("index %v has no member %d of %d", key, i, x.Len())
+				}
 			}
 		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("index %v (-want +got):\n%s", key, diff)
+		}
+		if members != len(want) {
+			return fmt.Errorf("the indexes %v have %d members, want %d", key, members, len(want))
+		}
+		if e.closed.Load() || len(want) > 0 && !e.served {
+			return fmt.Errorf("the entry %v is closed: %t, served: %t", key, e.closed.Load(), e.served)
+		}
+	}
+	return m.checkLimits(usageOf(*d.entries.Load()), &d.limits)
+}
+
+// checkLimits checks that there are not more entries than there may be. Those of directions that no node served when they were made may be
+// served meanwhile.
+func (m *poolModel) checkLimits(used groups[usage], limits *groups[usage]) error {
+	if used.served.entries+used.unserved.entries > limits.served.entries+limits.unserved.entries || used.restricted.exceeds(&limits.restricted) {
+		return fmt.Errorf("the entries use %+v of %+v", used, *limits)
 	}
 	return nil
 }

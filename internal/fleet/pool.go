@@ -18,10 +18,11 @@ type Pool struct {
 	division *division // of which it is a part
 	number   int       // in the division
 
-	table   table
-	ready   bitmap          // the nodes that may get jobs if they have a free slot
-	columns columns         // writers only
-	changed map[uint32]bool // slots that changed while an index is built; nil: none is built. Writers only
+	table     table
+	ready     bitmap          // the nodes that may get jobs if they have a free slot
+	dedicated bitmap          // the nodes that belong to one tenant
+	columns   columns         // writers only
+	changed   map[uint32]bool // slots that changed while an index is built; nil: none is built. Writers only
 }
 
 func newPool(id core.PoolID, d *division) *Pool {
@@ -33,9 +34,10 @@ func (p *Pool) add(n *Node, declared *core.Node) (slot uint32) {
 	slot = p.table.add(n)
 	p.noteChange(slot)
 	p.columns.declare(slot, declared, true)
-	for x := range p.Indexes() {
-		if x.serves(declared) {
-			x.members.set(slot, true)
+	p.setTenant(slot, declared.Tenant, true) // before it is in an index: others would choose it in vain
+	for e := range p.entries() {
+		if e.serves(declared) {
+			e.set(p, slot, true)
 		}
 	}
 	p.ready.set(slot, n.Summary().Grantable())
@@ -49,6 +51,7 @@ func (p *Pool) remove(slot uint32, declared *core.Node) {
 		x.members.set(slot, false)
 	}
 	p.columns.declare(slot, declared, false)
+	p.setTenant(slot, declared.Tenant, false)
 	p.ready.set(slot, false)
 	p.table.remove(slot)
 }
@@ -57,19 +60,24 @@ func (p *Pool) remove(slot uint32, declared *core.Node) {
 // Index.member.
 func (p *Pool) redeclare(n *Node, declared *core.Node) {
 	p.noteChange(n.slot)
-	var entered []*Index
-	for x := range p.Indexes() {
-		if x.serves(declared) {
-			entered = append(entered, x)
+	var entered []*entry
+	for e := range p.entries() {
+		if e.serves(declared) {
+			entered = append(entered, e)
 		} else {
-			x.members.set(n.slot, false)
+			e.set(p, n.slot, false)
 		}
 	}
-	p.columns.declare(n.slot, n.Declared(), false)
+	old := n.Declared()
+	p.columns.declare(n.slot, old, false)
 	n.setDeclared(declared)
 	p.columns.declare(n.slot, declared, true)
-	for _, x := range entered {
-		x.members.set(n.slot, true)
+	if old.Tenant != declared.Tenant {
+		p.setTenant(n.slot, old.Tenant, false)
+		p.setTenant(n.slot, declared.Tenant, true)
+	}
+	for _, e := range entered {
+		e.set(p, n.slot, true)
 	}
 	p.ready.set(n.slot, n.Summary().Grantable())
 }
@@ -85,18 +93,32 @@ func (p *Pool) noteChange(slot uint32) {
 func (p *Pool) Indexes() iter.Seq[*Index] {
 	return func(yield func(*Index) bool) {
 		for _, e := range *p.division.entries.Load() {
-			if !yield(e.indexes[p.number]) {
+			if x := e.indexes[p.number].Load(); x != nil && !yield(x) {
 				return
 			}
 		}
 	}
 }
 
-// applyChanges applies the changes since the columns were read to an index that was built from them.
-func (p *Pool) applyChanges(x *Index) {
+// entries iterates over the entries for which an event of a node is checked.
+func (p *Pool) entries() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, e := range *p.division.entries.Load() {
+			if p.division.onCheck != nil {
+				p.division.onCheck(e)
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// applyChanges applies the changes since the columns were read to an entry that was built from them.
+func (p *Pool) applyChanges(e *entry) {
 	for slot := range p.changed {
 		n := p.table.at(slot)
-		x.members.set(slot, n != nil && x.serves(n.Declared()))
+		e.set(p, slot, n != nil && e.serves(n.Declared()))
 	}
 	p.changed = nil
 }

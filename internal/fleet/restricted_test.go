@@ -109,20 +109,3 @@ func checkRestricted(f *Fleet, nodes map[core.NodeID]*core.Node, r *core.Restric
 	}
 	return nil
 }
-
-// TestRestrictedIndexesAreBounded: requests with any number of restrictions have a bounded number of indexes, and do not replace those without
-// a restriction.
-func TestRestrictedIndexesAreBounded(t *testing.T) {
-	t.Parallel()
-	f := agedFleet()
-	plain := f.Index(direction("en", "de"), false)
-	for i := range 2 * maxRestricted {
-		f.RestrictedRoute(direction("en", "de"), false, &core.Restriction{Region: fmt.Sprint("region-", i)})
-	}
-	if n := len(*f.division.Load().entries.Load()); n != maxRestricted+1 {
-		t.Errorf("%d indexes, want %d", n, maxRestricted+1)
-	}
-	if f.Index(direction("en", "de"), false) != plain {
-		t.Error("the index without a restriction was replaced")
-	}
-}

@@ -5,35 +5,33 @@ import (
 	"iter"
 	"maps"
 	"sync/atomic"
-
-	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// shardCount is the number of parts of a map, so that adding or removing a node copies a small map.
+// shardCount is the number of parts of a map, so that adding or removing a value copies a small map.
 const shardCount = 256
 
-// shardedMap is a map by node id that is read without a lock. Each shard is immutable and replaced as a whole. Writers must
+// shardedMap is a map by ids that is read without a lock. Each shard is immutable and replaced as a whole. Writers must
 // not be concurrent.
-type shardedMap[V comparable] struct {
+type shardedMap[K ~string, V comparable] struct {
 	seed   maphash.Seed
-	shards [shardCount]atomic.Pointer[map[core.NodeID]V]
+	shards [shardCount]atomic.Pointer[map[K]V]
 }
 
-func (s *shardedMap[V]) init(seed maphash.Seed) {
+func (s *shardedMap[K, V]) init(seed maphash.Seed) {
 	s.seed = seed
 	for i := range s.shards {
-		s.shards[i].Store(&map[core.NodeID]V{})
+		s.shards[i].Store(&map[K]V{})
 	}
 }
 
-func (s *shardedMap[V]) shard(id core.NodeID) *atomic.Pointer[map[core.NodeID]V] {
+func (s *shardedMap[K, V]) shard(id K) *atomic.Pointer[map[K]V] {
 	return &s.shards[maphash.String(s.seed, string(id))&(shardCount-1)]
 }
 
-func (s *shardedMap[V]) get(id core.NodeID) V { return (*s.shard(id).Load())[id] }
+func (s *shardedMap[K, V]) get(id K) V { return (*s.shard(id).Load())[id] }
 
 // values iterates over the values, in no order.
-func (s *shardedMap[V]) values() iter.Seq[V] {
+func (s *shardedMap[K, V]) values() iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for i := range s.shards {
 			for _, v := range *s.shards[i].Load() {
@@ -45,7 +43,7 @@ func (s *shardedMap[V]) values() iter.Seq[V] {
 	}
 }
 
-func (s *shardedMap[V]) put(id core.NodeID, v V) {
+func (s *shardedMap[K, V]) put(id K, v V) {
 	shard := s.shard(id)
 	current := *shard.Load()
 	if old, ok := current[id]; ok && old == v {
@@ -56,7 +54,7 @@ func (s *shardedMap[V]) put(id core.NodeID, v V) {
 	shard.Store(&next)
 }
 
-func (s *shardedMap[V]) remove(id core.NodeID) {
+func (s *shardedMap[K, V]) remove(id K) {
 	shard := s.shard(id)
 	current := *shard.Load()
 	if _, ok := current[id]; !ok {

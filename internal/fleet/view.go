@@ -15,6 +15,7 @@ type View struct {
 	oneChunk bool         // all members are in the first chunk, as in most pools
 	bits     *bitmapChunk // the first chunk; nil: it has no members
 	nodes    *tableChunk  // the nodes of the same slots; nil: there are none
+	serving  *serving     // the members of the view, if they are not all of the index: those that serve a tenant; nil: they are
 }
 
 // View returns the members as they are now.
@@ -22,17 +23,23 @@ func (x *Index) View() View {
 	v := View{Index: x, Len: int32(x.members.len())}
 	d := x.members.load()
 	v.oneChunk, v.bits = len(d.chunks) <= 1, d.chunk(0)
-	if nodes := x.table.load(); len(nodes) > 0 {
+	if nodes := x.pool.table.load(); len(nodes) > 0 {
 		v.nodes = nodes[0]
 	}
 	return v
 }
+
+// IsWhole reports whether the view has all members of the index.
+func (v *View) IsWhole() bool { return v.serving == nil }
 
 // NoSlot is the slot of no node. A slot is the number of a node in its pool.
 const NoSlot = math.MaxUint32
 
 // SlotOf returns the slot of the i-th member; NoSlot if there are fewer.
 func (v *View) SlotOf(i int) uint32 {
+	if v.serving != nil {
+		return v.serving.slotOf(&v.Index.members, i)
+	}
 	if !v.oneChunk {
 		if slot, ok := v.Index.members.at(i); ok {
 			return slot
@@ -61,7 +68,7 @@ func (v *View) entryAt(slot uint32) *tableEntry {
 		}
 		return &v.nodes[slot]
 	}
-	return v.Index.table.entry(slot)
+	return v.Index.pool.table.entry(slot)
 }
 
 // Prefetch loads the node of a slot into the cache without waiting for it, and what the store has of it.

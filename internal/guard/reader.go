@@ -52,9 +52,9 @@ type answer struct {
 
 const (
 	// readInterval is the least time between two reads of the snapshot, and maxReadInterval the longest: a store that cannot be read is
-	// noticed by reads alone. publishDelay is how much later than expected a snapshot may be published.
+	// noticed by reads alone. It is longer than the default interval of snapshots, so that each of them is read once. publishDelay is how much later than expected a snapshot may be published.
 	readInterval    = time.Second
-	maxReadInterval = 3 * time.Second
+	maxReadInterval = 6 * time.Second
 	publishDelay    = 300 * time.Millisecond
 	// generateInterval is the least time between two snapshots that are computed because there was none.
 	generateInterval = 30 * time.Second
@@ -152,12 +152,12 @@ func (r *Reader) untilNextRead() time.Duration {
 func (r *Reader) read(ctx context.Context) {
 	var known store.SnapshotID
 	last := r.current.Load()
-	if last != nil {
-		known = last.id
+	if last != nil && last.age+time.Since(last.read) < r.generator.Interval {
+		known = last.id // otherwise there is another one by now, most probably: to ask first costs a command more
 	}
 	snap, err := r.stats.LoadSnapshot(ctx, known)
 	r.reachable.Store(err == nil)
-	if err != nil || snap.Body == nil {
+	if err != nil || snap.Body == nil || last != nil && snap.SnapshotID == last.id {
 		return
 	}
 	s := publishedStats{Stats: new(wire.Stats)}

@@ -61,7 +61,7 @@ func checkNoAllocations(t *testing.T, f *poolFixture) {
 			q.Options, q.Tenant, q.LastNode, q.Tried = &c.options, "acme", nodeID(1), []core.NodeID{nodeID(2)}
 		})
 		got := testing.AllocsPerRun(1000, func() {
-			r := picker.Select(q, route, "")
+			r := picker.Select(q, route.For(q.Tenant), pick.Eligible, "")
 			r.NextPool()
 			for range c.next {
 				r.Next()

@@ -110,7 +110,7 @@ func ids(members []fleet.Member) []core.NodeID {
 
 // selectIn starts a selection among the members of one index.
 func selectIn(p *pick.Picker, q pick.Query, index *fleet.Index) *pick.Selection {
-	s := p.Select(q, &fleet.Route{Requirement: index.Requirement, Stops: []fleet.Stop{{View: index.View(), Ready: index.Len()}}, Ends: []int32{int32(index.Len())}}, "")
+	s := p.Select(q, p.RouteOf(index, q.Tenant), pick.Eligible, "")
 	s.NextPool()
 	return s
 }

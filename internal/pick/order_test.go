@@ -35,7 +35,7 @@ func dividedFleet(sizes ...int) *fleet.Fleet {
 
 // query is the query of a job without requirements in a divided fleet.
 func queryOf(f *fleet.Fleet, route *fleet.Route, spec *core.Spec) pick.Query {
-	return pick.Query{Requirement: route.Requirement, Options: &spec.Options, Pools: core.NewPoolRule(route.Division, spec), Now: f.Now()}
+	return pick.Query{Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Now: f.Now()}
 }
 
 // TestPoolsAreChosenUniformlyOverNodes checks that each ready node is chosen as often as any other, however large its pool is.
@@ -47,8 +47,8 @@ func TestPoolsAreChosenUniformlyOverNodes(t *testing.T) {
 	const choices = 100_000
 	counts := make(map[core.NodeID]int)
 	for range choices {
-		r := picker.Select(queryOf(f, route, new(core.Spec)), route, "")
-		if _, ok := r.NextPool(); !ok || !r.Eligible() {
+		r := picker.Select(queryOf(f, route, new(core.Spec)), route, pick.Eligible, "")
+		if _, ok := r.NextPool(); !ok {
 			t.Fatal("there is no eligible pool")
 		}
 		counts[r.Next().ID()]++
@@ -66,8 +66,8 @@ func TestPoolsAreChosenUniformlyOverNodes(t *testing.T) {
 	}
 }
 
-// TestOrderOfPools checks for random pools that a job visits each pool in which it may run once: the eligible ones before the others, the first
-// one before all, and of each group those without ready nodes last.
+// TestOrderOfPools checks for random pools that a job visits each pool of a group in which it may run once: the first one before all, and those
+// without ready nodes last.
 func TestOrderOfPools(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -94,39 +94,36 @@ func TestOrderOfPools(t *testing.T) {
 		first := core.PoolID(rapid.SampledFrom([]string{"", "0", "5", "without nodes"}).Draw(t, "first"))
 		picker := pick.New(f, defaultPolicy(), seeded(rapid.Uint64().Draw(t, "seed")))
 		for range 3 { // a selection is used again
-			checkOrder(t, picker, f, route, spec, first)
+			checkOrder(t, picker, f, route, spec, pick.Eligible, first)
+			checkOrder(t, picker, f, route, spec, pick.Others, first)
 		}
 	})
 }
 
-func checkOrder(t *rapid.T, picker *pick.Picker, f *fleet.Fleet, route *fleet.Route, spec *core.Spec, first core.PoolID) {
+func checkOrder(t *rapid.T, picker *pick.Picker, f *fleet.Fleet, route *fleet.Route, spec *core.Spec, group pick.Group, first core.PoolID) {
 	q := queryOf(f, route, spec)
 	rule := &q.Pools
+	isWanted := func(id core.PoolID) bool { return rule.Allows(id) && rule.Eligible(id) == (group == pick.Eligible) }
 	want := make(map[core.PoolID]bool)
 	firstHasReady := false
 	for _, s := range route.Stops {
-		if rule.Allows(s.Pool) {
+		if isWanted(s.Pool) {
 			want[s.Pool] = true
+			firstHasReady = firstHasReady || s.Pool == first && s.Ready > 0
 		}
-		firstHasReady = firstHasReady || s.Pool == first && s.Ready > 0 && rule.Eligible(first)
 	}
-	if route.Outside.Index != nil && rule.Allows("") {
+	if route.Outside.Index != nil && isWanted("") {
 		want[""] = true
 	}
-	r := picker.Select(q, route, first)
+	r := picker.Select(q, route, group, first)
 	defer r.End()
 	visited := make(map[core.PoolID]bool)
-	others, empty := false, false
+	empty := false
 	for pool, ok := r.NextPool(); ok; pool, ok = r.NextPool() {
-		eligible, ready := rule.Eligible(pool), readyIn(route, pool)
-		if !others && !eligible {
-			others, empty = true, false
-		}
+		ready := readyIn(route, pool)
 		switch {
 		case !want[pool] || visited[pool]:
 			t.Fatalf("pool %q is visited, want each of %v once", pool, want)
-		case eligible == others || r.Eligible() != eligible:
-			t.Fatalf("pool %q: eligible %t, after others %t, said to be %t", pool, eligible, others, r.Eligible())
 		case empty && ready > 0:
 			t.Fatalf("pool %q has ready nodes and comes after one without", pool)
 		case firstHasReady && len(visited) == 0 && pool != first:

@@ -63,11 +63,11 @@ func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
 	if !declared.Serves(q.Tenant) {
 		return core.ReasonTenant // whatever else is true of it
 	}
-	if !q.Pools.AllowsNode(declared) {
-		return core.ReasonPool
-	}
 	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
+	}
+	if !q.Pools.AllowsNode(declared) { // after the direction, because it is more expensive
+		return core.ReasonPool
 	}
 	return p.filterMember(q, n)
 }
@@ -77,11 +77,11 @@ func (p *Picker) FilterDeclared(q *Query, declared *core.Node) core.Reason {
 	if !declared.Serves(q.Tenant) {
 		return core.ReasonTenant
 	}
-	if !q.Pools.AllowsNode(declared) {
-		return core.ReasonPool
-	}
 	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
+	}
+	if !q.Pools.AllowsNode(declared) {
+		return core.ReasonPool
 	}
 	return filterCapability(q, declared)
 }

@@ -25,32 +25,30 @@ type Selection struct {
 // swap is one exchange of a shuffle that is made only as far as it is read.
 type swap struct{ position, index int }
 
-// Select starts a selection among the pools of a route, of which NextPool enters one after the other; first, if it is not empty, before the
-// others. Return it with End.
-func (p *Picker) Select(q Query, route *fleet.Route, first core.PoolID) *Selection {
+// Select starts a selection among the pools of a route that are in a group, of which NextPool enters one after the other; first, if it is not
+// empty, before the others. Return it with End.
+func (p *Picker) Select(q Query, route *fleet.Route, group Group, first core.PoolID) *Selection {
 	s := p.selections.Get().(*Selection)
 	s.query = q
-	s.order.begin(p.intN, route, &s.query.Pools, first)
+	s.order.begin(p.intN, route, group, &s.query.Pools, first)
 	return s
 }
 
-// NextPool enters the next pool: Next returns candidates of it then. It returns false when the job was tried in all its pools.
+// NextPool enters the next pool: Next returns candidates of it then. It returns false when the job was tried in all pools of the group.
 func (s *Selection) NextPool() (pool core.PoolID, ok bool) {
 	stop := s.order.next()
 	if stop == nil {
 		return "", false
 	}
-	s.view = stop.View
-	if s.order.route.Division == nil { // with one pool, the current members cost no more
+	if s.order.route.Division == nil && stop.IsWhole() { // with one pool, the current members cost no more
 		s.view = stop.Index.View()
+	} else {
+		s.view = stop.View
 	}
 	s.swaps, s.sampled = s.swaps[:0], 0
 	s.second = fleet.Member{}
 	return stop.Pool, true
 }
-
-// Eligible reports whether the current pool is one of those that are eligible for the job.
-func (s *Selection) Eligible() bool { return s.order.eligible }
 
 // End returns the selection to the pool of selections; it must not be used afterwards.
 func (s *Selection) End() {
@@ -195,97 +193,4 @@ func (s *Selection) indexAt(position int) int {
 		}
 	}
 	return position
-}
-
-// Survey is the result of filtering the indexes of all pools of a route.
-type Survey struct {
-	// Candidates are the nodes to probe, at most ScanMax: first those that may have a free slot, in random order, then those
-	// believed full, then those that were rejected for a soft reason.
-	Candidates []fleet.Member
-	// Capable is how many members are capable of the job.
-	Capable int
-	// Rejections counts the rejected members by reason.
-	Rejections map[core.Reason]int
-}
-
-// Survey filters every member of every pool. It is the slow path before a refusal: what is believed about occupancy only orders the
-// candidates, and soft reasons do not reject. Of the nodes that seem to have a free slot, as of the others, those in eligible pools come
-// first.
-func (p *Picker) Survey(q Query, route *fleet.Route) Survey {
-	s := p.selections.Get().(*Selection)
-	s.query = q
-	defer s.End()
-	survey := Survey{Rejections: make(map[core.Reason]int)}
-	var eligible, others surveyed
-	for i := range route.Stops {
-		stop := &route.Stops[i]
-		switch {
-		case s.query.Pools.Eligible(stop.Pool):
-			s.surveyPool(&survey, stop.Index, &eligible)
-		case s.query.Pools.Restricts():
-			s.rejectPool(&survey, stop.Index)
-		default:
-			s.surveyPool(&survey, stop.Index, &others)
-		}
-	}
-	if outside := route.Outside.Index; outside != nil {
-		if s.query.Pools.Restricts() {
-			s.rejectPool(&survey, outside)
-		} else {
-			s.surveyPool(&survey, outside, &others)
-		}
-	}
-	for _, group := range [][]fleet.Member{eligible.free, others.free, eligible.full, others.full, eligible.soft, others.soft} {
-		s.shuffle(group)
-		survey.Candidates = append(survey.Candidates, group...)
-	}
-	if len(survey.Candidates) > s.picker.policy.ScanMax {
-		survey.Candidates = survey.Candidates[:s.picker.policy.ScanMax]
-	}
-	return survey
-}
-
-// surveyed are the candidates of some pools: those that may have a free slot, those believed full, and those rejected for a soft reason.
-type surveyed struct{ free, full, soft []fleet.Member }
-
-// surveyPool filters every member of an index.
-func (s *Selection) surveyPool(survey *Survey, index *fleet.Index, into *surveyed) {
-	for m := range index.All() {
-		reason := s.picker.filterMember(&s.query, m.Node)
-		if !reason.Incapable() {
-			survey.Capable++
-		}
-		switch {
-		case reason != core.ReasonNone:
-			survey.Rejections[reason]++
-			if reason.Soft() {
-				into.soft = append(into.soft, m)
-			}
-		case s.inFlightShare(m.Node) >= 1:
-			into.full = append(into.full, m)
-		default:
-			into.free = append(into.free, m)
-		}
-	}
-}
-
-// rejectPool counts the members of an index of a pool in which the job must not run. What a tenant must not know of is not counted.
-func (s *Selection) rejectPool(survey *Survey, index *fleet.Index) {
-	for m := range index.All() {
-		reason := core.ReasonPool
-		if m.Summary().Tenant() && !m.Declared().Serves(s.query.Tenant) {
-			reason = core.ReasonTenant
-		}
-		survey.Rejections[reason]++
-	}
-}
-
-func (s *Selection) shuffle(nodes []fleet.Member) {
-	if !s.picker.policy.Shuffle {
-		return
-	}
-	for i := range len(nodes) - 1 {
-		j := i + s.picker.intN(len(nodes)-i)
-		nodes[i], nodes[j] = nodes[j], nodes[i]
-	}
 }

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -22,9 +24,13 @@ import (
 const (
 	// settingName is the name of the setting.
 	settingName = "pools"
-	// pollInterval is how often the setting is read. With the time of a read and of dividing the fleet it must stay below the second within
-	// which all instances adopt another division.
-	pollInterval = 600 * time.Millisecond
+	// pollInterval is how often the setting is read in case that an announcement was lost, or the store has lost the setting.
+	pollInterval = 5 * time.Second
+	// busyInterval is how often it is read while an announcement may be late: other changes come, the store did not answer, or the
+	// configuration is still to be published. With the time of a read and of dividing the fleet it must stay below the second within which
+	// all instances adopt another division.
+	busyInterval = 600 * time.Millisecond
+	jitter       = 0.2 // so that instances do not read at the same time
 )
 
 // startTimeout is how long an instance that starts waits for the store.
@@ -44,6 +50,7 @@ type Options struct {
 type Follower struct {
 	Options
 	state atomic.Pointer[State]
+	announcements
 
 	mu      sync.Mutex // serialises changes
 	setting store.Setting
@@ -54,7 +61,7 @@ type Follower struct {
 
 // State is what this instance knows of the division.
 type State struct {
-	Generation int64
+	Generation int64       // 0: none was ever published
 	Division   *core.Pools // in force on this instance
 	// FileDiffers means that another division is in force than that of the configuration of this instance.
 	FileDiffers bool
@@ -64,7 +71,7 @@ type State struct {
 
 // New makes a follower. Start makes it known which division is in force.
 func New(o Options) *Follower {
-	f := &Follower{Options: o}
+	f := &Follower{Options: o, announcements: newAnnouncements()}
 	f.state.Store(&State{Division: &core.Pools{}})
 	return f
 }
@@ -73,8 +80,8 @@ func New(o Options) *Follower {
 func (f *Follower) State() State { return *f.state.Load() }
 
 // Start publishes the division of the configuration and adopts the one that is in force after that. A division that was replaced before does
-// not replace the current one, and neither does a configuration without pools: the files of instances that start may be older than what was
-// reloaded on another one.
+// not replace the current one, and a configuration without pools is never published: the files of instances that start may be older than
+// what was reloaded on another one. If the division in force cannot be used, it fails: without it, jobs of bound tenants would run anywhere.
 func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,43 +92,95 @@ func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 	var setting store.Setting
 	var err error
 	if !startBackoff.Retry(ctx, func() error {
-		setting, err = f.Store.LoadSetting(calls, settingName, store.Setting{})
-		if err == nil && (setting.Generation == 0 || division.Enabled()) {
-			setting, err = f.publish(calls, setting, false)
-		}
+		setting, err = f.readFirst(calls, division.Enabled())
 		return err
 	}) {
 		return fmt.Errorf("the pools cannot be read: %w", err)
 	}
-	f.adopt(setting)
+	if err := f.adopt(setting); err != nil {
+		return fmt.Errorf("%w\nThe cluster is divided by them, so that this instance must not run without them. "+
+			"If a newer version has published them, start that version; otherwise let an instance that runs publish others: lingua config reload --publish-pools", err)
+	}
 	if s := f.State(); s.FileDiffers {
-		f.Log.Warn("the pools of this instance's configuration are not in force: the cluster has others, which were published later; reload the configuration of an instance to publish its pools",
+		f.Log.Warn("the pools of this instance's configuration are not in force: the cluster has others, which were published later; bring the file up to date, or publish its pools: lingua config reload --publish-pools",
 			"generation", s.Generation, "pools", len(s.Division.IDs()))
 	}
 	return nil
 }
 
+// readFirst reads the setting, and publishes the division of the configuration if it has pools. A setting that this instance cannot use is not
+// replaced.
+func (f *Follower) readFirst(ctx context.Context, hasPools bool) (store.Setting, error) {
+	setting, err := f.Store.LoadSetting(ctx, settingName, store.Setting{})
+	switch {
+	case err != nil:
+		return setting, err
+	case setting.Generation > 0 && !isUsable(setting.Body): // the caller fails to adopt it
+	case hasPools:
+		return f.publish(ctx, setting, false)
+	case setting.Generation == 0:
+		f.Store.AnnounceSetting(ctx, settingName) // if the store was emptied, instances that know the setting restore it now
+	}
+	return setting, nil
+}
+
 // publish publishes the division of the configuration, and returns what is in force after that. The caller holds the lock.
 func (f *Follower) publish(ctx context.Context, before store.Setting, force bool) (store.Setting, error) {
-	setting, err := f.Store.PublishSetting(ctx, store.SettingParams{Name: settingName, Body: f.file, Force: force, Known: f.setting.Generation})
+	setting, err := f.Store.PublishSetting(ctx, store.SettingParams{Name: settingName, Body: f.file, Force: force, Known: f.setting})
 	if err == nil && setting.Generation != before.Generation && bytes.Equal(setting.Body, f.file) {
-		f.Events.Record(store.Event{Kind: store.EventPoolsChanged, Detail: fmt.Sprintf("generation %d", setting.Generation)})
+		f.recordChange(setting, "")
 	}
 	return setting, err
 }
 
-// Changes reports whether Publish would put another division in force. It fails if the store cannot be reached.
-func (f *Follower) Changes(ctx context.Context, division *core.Pools) (bool, error) {
+func (f *Follower) recordChange(s store.Setting, why string) {
+	f.Events.Record(store.Event{Kind: store.EventPoolsChanged, Detail: fmt.Sprintf("generation %d%s", s.Generation, why)})
+}
+
+// Effect is what happens to the division of a configuration that is loaded again.
+type Effect int
+
+// The effects.
+const (
+	InForce   Effect = iota // it is in force already
+	Published               // it replaces the one in force
+	Withheld                // it is not in force and has not changed, so that it is not published
+)
+
+// Compare returns what a reload does with the division of a configuration. One that has not changed since this instance loaded it is published
+// only on demand: keys and other parts of the configuration are reloaded, too, by people who do not think of pools. It fails if the store
+// is needed and does not answer.
+func (f *Follower) Compare(ctx context.Context, division *core.Pools, demanded bool) (Effect, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	body := encode(division)
+	if bytes.Equal(body, f.file) && !demanded {
+		if f.State().FileDiffers {
+			return Withheld, nil
+		}
+		return InForce, nil
+	}
 	setting, err := f.Store.LoadSetting(ctx, settingName, f.setting)
 	if err != nil {
-		return false, err
+		return InForce, err
 	}
 	if setting.Body == nil {
-		setting.Body = f.setting.Body
+		setting = f.setting
 	}
-	return !bytes.Equal(setting.Body, encode(division)), nil
+	if differs(setting, body) {
+		return Published, nil
+	}
+	return InForce, nil
+}
+
+// SetFile records the division of a configuration that was loaded again, and does not publish it.
+func (f *Follower) SetFile(division *core.Pools) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.file = encode(division)
+	next := f.State()
+	next.FileDiffers = differs(f.setting, f.file)
+	f.state.Store(&next)
 }
 
 // Publish puts the division of a configuration that was loaded again in force on all instances, also if it was replaced before. If the store
@@ -135,9 +194,13 @@ func (f *Follower) Publish(ctx context.Context, division *core.Pools) {
 
 // Run follows the setting until the context ends.
 func (f *Follower) Run(ctx context.Context) {
-	for wait := pollInterval; backoff.Sleep(ctx, backoff.Jitter(wait, 0.2)); {
+	for interval := pollInterval; f.wait(ctx, interval); {
 		f.mu.Lock()
 		f.follow(ctx)
+		interval = pollInterval
+		if f.pending || f.failing {
+			interval = busyInterval
+		}
 		f.mu.Unlock()
 	}
 }
@@ -151,8 +214,8 @@ func (f *Follower) follow(ctx context.Context) {
 		if setting, err = f.publish(ctx, setting, true); err == nil {
 			f.pending = false
 		}
-	case setting.Generation < f.setting.Generation: // the store was emptied, or lost it in a failover
-		setting, err = f.Store.RestoreSetting(ctx, settingName, f.setting)
+	case f.isLost(setting):
+		setting, err = f.restore(ctx, setting)
 	}
 	if failing := err != nil; failing != f.failing && ctx.Err() == nil {
 		f.failing = failing
@@ -162,28 +225,54 @@ func (f *Follower) follow(ctx context.Context) {
 			f.Log.Info("the pools are read again")
 		}
 	}
-	if err == nil {
-		f.adopt(setting)
+	if err != nil {
+		return
+	}
+	if err := f.adopt(setting); err != nil {
+		f.Log.Error("the pools in the store cannot be used: those before stay in force on this instance, which may be too old", "error", err)
 	}
 }
 
-// adopt divides the fleet by a setting, unless it is in force. A setting that this instance does not understand changes nothing. The caller
-// holds the lock.
-func (f *Follower) adopt(setting store.Setting) {
+// isLost reports whether the store was emptied, or has lost the setting in a failover: it has an earlier one, or another of the same generation,
+// which somebody published who did not know ours. The caller holds the lock.
+func (f *Follower) isLost(stored store.Setting) bool {
+	return stored.Generation < f.setting.Generation || stored.Generation == f.setting.Generation && stored.Digest != f.setting.Digest
+}
+
+// restore writes the setting that the store has lost, and returns what is in force after that. If another has its generation, ours gets the
+// next one, so that the instances that have adopted the other one notice. The caller holds the lock.
+func (f *Follower) restore(ctx context.Context, stored store.Setting) (store.Setting, error) {
+	lost := f.setting
+	if stored.Generation == lost.Generation {
+		lost.Generation++
+	}
+	setting, err := f.Store.RestoreSetting(ctx, settingName, lost)
+	if err == nil && setting.Digest == f.setting.Digest {
+		f.Log.Warn("the store had lost the pools: they are restored", "generation", setting.Generation, "found", stored.Generation)
+		if setting.Generation != f.setting.Generation {
+			f.recordChange(setting, ", restored after the store had lost it")
+		}
+	}
+	return setting, err
+}
+
+// adopt divides the fleet by a setting, unless it is in force. A setting that this instance does not understand is an error and leaves the fleet
+// as it is. The caller holds the lock.
+func (f *Follower) adopt(setting store.Setting) error {
 	if setting.Body == nil { // it is in force
 		setting = f.setting
 	}
-	next := State{Generation: setting.Generation, Division: f.State().Division, FileDiffers: !bytes.Equal(setting.Body, f.file)}
+	next := State{Generation: setting.Generation, Division: f.State().Division, FileDiffers: differs(setting, f.file)}
 	if setting.Generation == f.setting.Generation && setting.Digest == f.setting.Digest {
 		next.Problem = f.State().Problem
 		f.state.Store(&next)
-		return
+		return nil
 	}
 	f.setting = setting
 	division, err := decode(setting.Body)
 	if err != nil {
-		next.Problem = fmt.Sprintf("this instance cannot use the pools of generation %d: %v", setting.Generation, err)
-		f.Log.Error("the pools in the store cannot be used: those before stay in force on this instance, which may be too old", "generation", setting.Generation, "error", err)
+		err = fmt.Errorf("this instance cannot use the pools of generation %d: %w", setting.Generation, err)
+		next.Problem = err.Error()
 	} else {
 		began := time.Now()
 		f.Fleet.SetPools(division)
@@ -191,6 +280,15 @@ func (f *Follower) adopt(setting store.Setting) {
 		f.Log.Info("the fleet is divided into pools", "generation", setting.Generation, "pools", len(division.IDs()), "nodes", f.Fleet.Len(), "took", time.Since(began))
 	}
 	f.state.Store(&next)
+	return err
+}
+
+// differs reports whether a configuration has another division than a setting. A setting that was never published has no pools.
+func differs(s store.Setting, file []byte) bool {
+	if s.Generation == 0 {
+		return !bytes.Equal(encode(&core.Pools{}), file)
+	}
+	return !bytes.Equal(s.Body, file)
 }
 
 func encode(division *core.Pools) []byte {
@@ -198,13 +296,24 @@ func encode(division *core.Pools) []byte {
 	return body
 }
 
-// decode reads a division. Another instance wrote it, which may have a newer version of this program.
+// isUsable reports whether this instance can divide the fleet by a setting.
+func isUsable(body []byte) bool {
+	_, err := decode(body)
+	return err == nil
+}
+
+var errNoDivision = errors.New("it is not one JSON object")
+
+// decode reads a division. Another instance wrote it, which may have a newer version of this program; or somebody else.
 func decode(body []byte) (*core.Pools, error) {
-	division := new(core.Pools)
+	var division *core.Pools
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
-	if err := in.Decode(division); err != nil {
+	if err := in.Decode(&division); err != nil {
 		return nil, err
+	}
+	if _, err := in.Token(); division == nil || !errors.Is(err, io.EOF) {
+		return nil, errNoDivision
 	}
 	if err := division.Validate(); err != nil {
 		return nil, err

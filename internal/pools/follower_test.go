@@ -2,11 +2,10 @@ package pools_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,20 +21,37 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
+// maxPoll is after what time every instance has read the setting, without an announcement.
+const maxPoll = 6500 * time.Millisecond
+
 var timing = store.Timing{Presence: 15 * time.Second, ReservedTTL: 5 * time.Second, Attempt: 15 * time.Second, Job: 30 * time.Second, Retention: time.Minute}
 
-// faultySettings are settings of a store that can be emptied, or be away.
-type faultySettings struct {
+// sharedStore is what several followers share.
+type sharedStore interface {
+	store.Settings
+	store.NodeReader
+}
+
+// faultyStore is a store whose settings can be emptied or be away, and whose announcements can be lost. Watches go on when it is emptied.
+type faultyStore struct {
+	store.NodeReader
+	watched *memstore.Store // that announces
+
 	mu       sync.Mutex
 	settings store.Settings
 	isAway   bool
+	isSilent bool // announcements are lost
+	loads    int
 }
 
-func newFaulty() *faultySettings { return &faultySettings{settings: memstore.New(timing)} }
+func newFaulty() *faultyStore {
+	watched := memstore.New(timing)
+	return &faultyStore{NodeReader: watched, watched: watched, settings: memstore.New(timing)}
+}
 
 var errAway = errors.New("the store is away")
 
-func (f *faultySettings) current() (store.Settings, error) {
+func (f *faultyStore) current() (store.Settings, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.isAway {
@@ -44,70 +60,96 @@ func (f *faultySettings) current() (store.Settings, error) {
 	return f.settings, nil
 }
 
-// set makes the store away, or not.
-func (f *faultySettings) set(away bool) {
+// set changes a fault.
+func (f *faultyStore) set(fault *bool, value bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.isAway = away
+	*fault = value
 }
 
-func (f *faultySettings) empty() {
+func (f *faultyStore) empty() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settings = memstore.New(timing)
 }
 
-func (f *faultySettings) LoadSetting(ctx context.Context, name string, known store.Setting) (store.Setting, error) {
+// loaded returns how often the setting was read.
+func (f *faultyStore) loaded() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.loads
+}
+
+func (f *faultyStore) LoadSetting(ctx context.Context, name string, known store.Setting) (store.Setting, error) {
 	s, err := f.current()
 	if err != nil {
 		return store.Setting{}, err
 	}
+	f.mu.Lock()
+	f.loads++
+	f.mu.Unlock()
 	return s.LoadSetting(ctx, name, known)
 }
 
-func (f *faultySettings) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
+func (f *faultyStore) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
 	s, err := f.current()
 	if err != nil {
 		return store.Setting{}, err
 	}
+	defer f.AnnounceSetting(ctx, name)
 	return s.RestoreSetting(ctx, name, lost)
 }
 
-func (f *faultySettings) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
+func (f *faultyStore) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
 	s, err := f.current()
 	if err != nil {
 		return store.Setting{}, err
 	}
+	defer f.AnnounceSetting(ctx, p.Name)
 	return s.PublishSetting(ctx, p)
+}
+
+func (f *faultyStore) AnnounceSetting(ctx context.Context, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.isAway && !f.isSilent {
+		f.watched.AnnounceSetting(ctx, name)
+	}
 }
 
 // instance is one instance that follows the settings.
 type instance struct {
 	*pools.Follower
-	fleet *fleet.Fleet
+	fleet  *fleet.Fleet
+	passed atomic.Int64 // changes that the watch of the fleet got
 }
 
-// start starts an instance with the pools of its file.
-func start(t *testing.T, settings store.Settings, ids ...core.PoolID) *instance {
-	t.Helper()
+// newInstance makes an instance that has not started.
+func newInstance(settings store.Settings) *instance {
 	f := fleet.New(time.Minute)
 	log := slog.New(slog.DiscardHandler)
-	i := &instance{fleet: f, Follower: pools.New(pools.Options{
+	return &instance{fleet: f, Follower: pools.New(pools.Options{
 		Store: settings, Fleet: f, Log: log,
 		Events: events.NewRecorder("i", prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}), log),
 	})}
+}
+
+// start starts an instance with the pools of its file.
+func start(t *testing.T, shared sharedStore, ids ...core.PoolID) *instance {
+	t.Helper()
+	i := newInstance(shared)
 	if err := i.Start(t.Context(), file(ids...)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		i.Run(ctx)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { i.Run(ctx) })
+	running.Go(func() {
+		_ = i.Watching(shared).Watch(ctx, func() {}, func(store.Change) { i.passed.Add(1) })
+	})
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		running.Wait()
 	})
 	return i
 }
@@ -175,18 +217,18 @@ func TestStoreAwayOrEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := newFaulty()
 		a, b := start(t, shared, "x"), start(t, shared, "x")
-		shared.set(true)
-		if _, err := b.Changes(t.Context(), file("y")); !errors.Is(err, errAway) {
+		shared.set(&shared.isAway, true)
+		if _, err := b.Compare(t.Context(), file("y"), false); !errors.Is(err, errAway) {
 			t.Errorf("a change while the store is away: %v", err)
 		}
 		b.Publish(t.Context(), file("y"))
 		time.Sleep(time.Second)
 		want(t, 1, []core.PoolID{"x"}, a, b)
-		shared.set(false)
+		shared.set(&shared.isAway, false)
 		time.Sleep(2 * time.Second)
 		want(t, 2, []core.PoolID{"y"}, a, b)
 		shared.empty()
-		time.Sleep(2 * time.Second)
+		time.Sleep(maxPoll)
 		want(t, 2, []core.PoolID{"y"}, a, b)
 		want(t, 2, []core.PoolID{"y"}, start(t, shared))
 		shared.empty()
@@ -196,58 +238,16 @@ func TestStoreAwayOrEmptied(t *testing.T) {
 	})
 }
 
-// TestPoolsOfANewerVersion: an instance that does not understand the pools in force keeps those before, and says so.
-func TestPoolsOfANewerVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shared := memstore.New(timing)
-		a := start(t, shared, "x")
-		bad, err := json.Marshal(map[string]any{"pools": []any{}, "later": 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := shared.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: bad}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if s := a.State(); s.Problem == "" || s.Generation != 2 || !cmp.Equal(s.Division, file("x")) {
-			t.Errorf("%+v, want the pools before and a problem", s)
-		}
-		time.Sleep(time.Second)
-		if a.State().Problem == "" {
-			t.Error("the problem was forgotten")
-		}
-	})
-}
-
 // TestStartWithoutStore: an instance does not start without knowing the pools, and waits some seconds for the store.
 func TestStartWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := newFaulty()
-		shared.set(true)
-		f := pools.New(pools.Options{Store: shared, Fleet: fleet.New(time.Minute), Log: slog.New(slog.DiscardHandler)})
-		if err := f.Start(t.Context(), file()); !errors.Is(err, errAway) {
+		shared.set(&shared.isAway, true)
+		if err := newInstance(shared).Start(t.Context(), file()); !errors.Is(err, errAway) {
 			t.Errorf("%v, want the error of the store", err)
 		}
-		time.AfterFunc(3*time.Second, func() { shared.set(false) })
+		time.AfterFunc(3*time.Second, func() { shared.set(&shared.isAway, false) })
 		i := start(t, shared, "x")
 		want(t, 1, []core.PoolID{"x"}, i)
-	})
-}
-
-// TestChanges: a reload says whether it changes anything.
-func TestChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i := start(t, memstore.New(timing), "x")
-		for n, c := range []struct {
-			division *core.Pools
-			want     bool
-		}{{file("x"), false}, {file("y"), true}, {file(), true}} {
-			if got, err := i.Changes(t.Context(), c.division); err != nil || got != c.want {
-				t.Errorf("%d: %t, %v, want %t", n, got, err, c.want)
-			}
-		}
-		if fmt.Sprint(i.State().Division.IDs()) != "[x]" {
-			t.Error("asking for changes has changed something")
-		}
 	})
 }

@@ -16,14 +16,22 @@ type Section struct {
 	// Keys are the keys that the section puts in force, as in the file. A list of tables, such as auth.keys, is one key.
 	Keys []string
 	// Prepare checks a configuration and returns the change that it means. It is called at every reload, also when no key has changed:
-	// the content of a file that a key names may have. It must not change anything itself.
-	Prepare func(next *config.Config) (Change, error)
+	// the content of a file that a key names may have. It must not change anything itself. An error is one of the configuration, unless it
+	// is an UnavailableError.
+	Prepare func(next *config.Config, r Request) (Change, error)
+}
+
+// Request says what a reload does beside putting what has changed in force.
+type Request struct {
+	// PublishPools publishes the pools of the configuration to all instances also if they have not changed since it was loaded.
+	PublishPools bool
 }
 
 // Change is what a section would change.
 type Change struct {
-	Changed []string // a description of each change, for people; without secrets
-	Apply   func()   // puts it in force; nil: there is nothing to do. It cannot fail.
+	Changed  []string // a description of each change, for people; without secrets
+	Warnings []string
+	Apply    func() // puts it in force; nil: there is nothing to do. It cannot fail.
 }
 
 // Result is what a reload did.
@@ -43,6 +51,14 @@ func (e *InvalidError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the errors of the configuration.
 func (e *InvalidError) Unwrap() error { return e.Err }
+
+// UnavailableError says that a section needs something that does not answer, such as the store. Nothing was changed.
+type UnavailableError struct{ Err error }
+
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of what does not answer.
+func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // Source loads and validates the configuration, with warnings.
 type Source func() (config.Config, []string, error)
@@ -75,10 +91,10 @@ func (r *Reloader) Register(s Section) {
 }
 
 // Reload loads the configuration and puts it in force: all sections, or none if one of them refuses it. It logs what it did.
-func (r *Reloader) Reload() (Result, error) {
+func (r *Reloader) Reload(request Request) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	result, err := r.reload()
+	result, err := r.reload(request)
 	if err != nil {
 		r.log.Error("the configuration was not reloaded; everything is as it was", "error", err)
 		return Result{}, err
@@ -90,7 +106,7 @@ func (r *Reloader) Reload() (Result, error) {
 	return result, nil
 }
 
-func (r *Reloader) reload() (Result, error) {
+func (r *Reloader) reload(request Request) (Result, error) {
 	if r.source == nil {
 		return Result{}, ErrNoSource
 	}
@@ -100,24 +116,32 @@ func (r *Reloader) reload() (Result, error) {
 	}
 	result := Result{Changed: []string{}, NeedsRestart: []string{}, Warnings: warnings}
 	var applied []func()
-	var problems []error
+	var problems, unavailable []error
 	covered := make(map[string]bool)
 	for _, s := range r.sections {
 		for _, key := range s.Keys {
 			covered[key] = true
 		}
-		change, err := s.Prepare(&next)
+		change, err := s.Prepare(&next, request)
+		if e := (*UnavailableError)(nil); errors.As(err, &e) {
+			unavailable = append(unavailable, err)
+			continue
+		}
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		result.Changed = append(result.Changed, change.Changed...)
+		result.Warnings = append(result.Warnings, change.Warnings...)
 		if change.Apply != nil {
 			applied = append(applied, change.Apply)
 		}
 	}
 	if problems != nil {
 		return Result{}, &InvalidError{errors.Join(problems...)}
+	}
+	if unavailable != nil {
+		return Result{}, errors.Join(unavailable...)
 	}
 	for _, apply := range applied {
 		apply()

@@ -2,6 +2,7 @@ package reload_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -17,7 +18,7 @@ var discard = slog.New(slog.DiscardHandler)
 type portSection struct{ port int }
 
 func (s *portSection) section() reload.Section {
-	return reload.Section{Keys: []string{"server.port"}, Prepare: func(next *config.Config) (reload.Change, error) {
+	return reload.Section{Keys: []string{"server.port"}, Prepare: func(next *config.Config, _ reload.Request) (reload.Change, error) {
 		if next.Server.Port == 13 {
 			return reload.Change{}, errors.New("server.port: 13 is not possible")
 		}
@@ -34,7 +35,7 @@ func TestReload(t *testing.T) {
 	start := config.Default()
 	first, second := &portSection{start.Server.Port}, &portSection{start.Server.Port}
 	r := reload.New(start, discard)
-	if _, err := r.Reload(); !errors.Is(err, reload.ErrNoSource) {
+	if _, err := r.Reload(reload.Request{}); !errors.Is(err, reload.ErrNoSource) {
 		t.Errorf("without a source: %v", err)
 	}
 	r.Register(first.section())
@@ -58,7 +59,7 @@ func TestReload(t *testing.T) {
 	}
 	for _, step := range steps {
 		step.change()
-		got, err := r.Reload()
+		got, err := r.Reload(reload.Request{})
 		step.want.Warnings = []string{"a warning"}
 		if diff := cmp.Diff(step.want, got); err != nil || diff != "" || first.port != step.port || second.port != step.port {
 			t.Errorf("%s: %v, ports %d and %d (-want +got)\n%s", step.name, err, first.port, second.port, diff)
@@ -66,15 +67,47 @@ func TestReload(t *testing.T) {
 	}
 	var invalid *reload.InvalidError
 	next.Server.Port = 13 // both sections refuse it, and both say so
-	if _, err := r.Reload(); !errors.As(err, &invalid) || err.Error() != "server.port: 13 is not possible\nserver.port: 13 is not possible" {
+	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || err.Error() != "server.port: 13 is not possible\nserver.port: 13 is not possible" {
 		t.Errorf("a port that is refused: %v", err)
 	}
 	next.Server.Port, loadErr = 8000, errors.New("the file is not valid")
-	if _, err := r.Reload(); !errors.As(err, &invalid) || !errors.Is(err, loadErr) {
+	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || !errors.Is(err, loadErr) {
 		t.Errorf("a file that is not valid: %v", err)
 	}
 	if first.port != 7000 || second.port != 7000 {
 		t.Errorf("a refused configuration is in force: %d, %d", first.port, second.port)
+	}
+}
+
+// TestUnavailableSection: a section that needs something which does not answer is no error of the configuration, and changes nothing either. An
+// error of the configuration comes first. Sections get the request, and their warnings are among those of the configuration.
+func TestUnavailableSection(t *testing.T) {
+	t.Parallel()
+	s := &portSection{5010}
+	next := config.Default()
+	next.Server.Port = 6000
+	r := reload.New(config.Default(), discard)
+	r.Register(s.section())
+	errDown := errors.New("no answer")
+	var failure error
+	r.Register(reload.Section{Prepare: func(_ *config.Config, request reload.Request) (reload.Change, error) {
+		return reload.Change{Warnings: []string{fmt.Sprint("publish ", request.PublishPools)}}, failure
+	}})
+	r.SetSource(func() (config.Config, []string, error) { return next, []string{"of the file"}, nil })
+	failure = &reload.UnavailableError{Err: errDown}
+	var invalid *reload.InvalidError
+	var unavailable *reload.UnavailableError
+	if _, err := r.Reload(reload.Request{}); !errors.As(err, &unavailable) || !errors.Is(err, errDown) || errors.As(err, &invalid) || s.port != 5010 {
+		t.Errorf("port %d, %v", s.port, err)
+	}
+	next.Server.Port = 13
+	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || s.port != 5010 {
+		t.Errorf("port %d, %v", s.port, err)
+	}
+	next.Server.Port, failure = 6000, nil
+	got, err := r.Reload(reload.Request{PublishPools: true})
+	if diff := cmp.Diff([]string{"of the file", "publish true"}, got.Warnings); err != nil || diff != "" || s.port != 6000 {
+		t.Errorf("port %d, %v, warnings (-want +got)\n%s", s.port, err, diff)
 	}
 }
 
@@ -84,13 +117,13 @@ func TestRefusalOfOneSectionChangesNone(t *testing.T) {
 	s := &portSection{5010}
 	r := reload.New(config.Default(), discard)
 	r.Register(s.section())
-	r.Register(reload.Section{Prepare: func(*config.Config) (reload.Change, error) { return reload.Change{}, errors.New("no") }})
+	r.Register(reload.Section{Prepare: func(*config.Config, reload.Request) (reload.Change, error) { return reload.Change{}, errors.New("no") }})
 	r.SetSource(func() (config.Config, []string, error) {
 		c := config.Default()
 		c.Server.Port = 6000
 		return c, nil, nil
 	})
-	if _, err := r.Reload(); err == nil || s.port != 5010 {
+	if _, err := r.Reload(reload.Request{}); err == nil || s.port != 5010 {
 		t.Errorf("port %d, %v", s.port, err)
 	}
 }

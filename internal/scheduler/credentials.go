@@ -56,7 +56,7 @@ func (c *credentials) authenticate(revocations auth.Revocations) {
 var errKeysAppear = errors.New("auth: a scheduler without keys gets its first ones, and one with keys loses its last ones, only by a restart")
 
 // prepareKeys is the section of a reload that replaces the keys and signers.
-func (c *credentials) prepareKeys(next *config.Config) (reload.Change, error) {
+func (c *credentials) prepareKeys(next *config.Config, _ reload.Request) (reload.Change, error) {
 	keyring, err := next.Auth.Keyring()
 	if err != nil {
 		return reload.Change{}, err
@@ -85,7 +85,9 @@ func (s *Scheduler) serve(srv *http.Server, l net.Listener) error {
 func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reloader.SetSource(source) }
 
 // Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
-func (s *Scheduler) Reload() (reload.Result, error) { return s.credentials.reloader.Reload() }
+func (s *Scheduler) Reload(r reload.Request) (reload.Result, error) {
+	return s.credentials.reloader.Reload(r)
+}
 
 // peerClient makes the client of an instance for requests to the others.
 func (c *credentials) peerClient(instance core.InstanceID) *peer.Client {

@@ -28,24 +28,30 @@ func publishing() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), publishTimeout) //nolint:forbidigo // the root context of a reload
 }
 
-// preparePools is the section of a reload that publishes the pools.
-func (s *Scheduler) preparePools(next *config.Config) (reload.Change, error) {
+// preparePools is the section of a reload that publishes the pools, if they have changed in the file or the reload demands it.
+func (s *Scheduler) preparePools(next *config.Config, r reload.Request) (reload.Change, error) {
 	ctx, cancel := publishing()
 	defer cancel()
 	division := next.Scheduler.Phase3.Division()
-	changes, err := s.pools.Changes(ctx, division)
+	effect, err := s.pools.Compare(ctx, division, r.PublishPools)
 	if err != nil {
-		return reload.Change{}, fmt.Errorf("scheduler.phase3: the pools cannot be published, so nothing is reloaded: %w", err)
+		return reload.Change{}, &reload.UnavailableError{Err: fmt.Errorf("scheduler.phase3: the pools cannot be published, so nothing is reloaded: %w", err)}
 	}
-	if !changes {
-		return reload.Change{}, nil
+	switch effect {
+	case pools.Published:
+		return reload.Change{
+			Changed: []string{fmt.Sprintf("scheduler.phase3: %d pools, published to all instances", len(division.IDs()))},
+			Apply: func() {
+				ctx, cancel := publishing()
+				defer cancel()
+				s.pools.Publish(ctx, division)
+			},
+		}, nil
+	case pools.Withheld:
+		return reload.Change{Warnings: []string{
+			"scheduler.phase3: other pools are in force than those of this file, which have not changed since it was loaded and are not published. Bring the file up to date, or publish its pools: lingua config reload --publish-pools",
+		}}, nil
+	default:
+		return reload.Change{Apply: func() { s.pools.SetFile(division) }}, nil
 	}
-	return reload.Change{
-		Changed: []string{fmt.Sprintf("scheduler.phase3: %d pools, published to all instances", len(division.IDs()))},
-		Apply: func() {
-			ctx, cancel := publishing()
-			defer cancel()
-			s.pools.Publish(ctx, division)
-		},
-	}, nil
 }

@@ -16,13 +16,14 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // TestBoundTenantStaysInItsPool sends jobs of a tenant that is bound to a pool, and of others, through all instances while nodes move between
 // the pools, fail and lose jobs, the pools are defined anew by reloads of any instance, and the primary of Redis is killed. No job of the
-// tenant reaches a node outside of its pool, and with strict pools no job reaches a node without a pool.
+// tenant reaches a node outside of its pool, the records of its jobs name the pool, and with strict pools no job reaches a node without a pool.
 func TestBoundTenantStaysInItsPool(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
@@ -151,6 +152,7 @@ func (p *poolTraffic) declare(id core.NodeID, register bool) {
 // Deliver implements dispatch.Transport.
 func (p *poolTraffic) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) error {
 	p.check(to, a)
+	p.checkRecord(a)
 	if rand.N(20) == 0 {
 		return dispatch.ErrRefused
 	}
@@ -185,6 +187,14 @@ func (p *poolTraffic) check(to *core.Node, a *wire.Assignment) {
 		fallthrough
 	default:
 		p.bound++
+	}
+}
+
+// checkRecord checks that the record of a job that is bound names the pool of its tenant.
+func (p *poolTraffic) checkRecord(a *wire.Assignment) {
+	job, err := p.instances.anyInstance().Jobs.Job(p.ctx, core.JobID(a.JobID))
+	if want := (core.JobPool{ID: "gold", Bound: true}); err == nil && (a.SessionID == "acme") != (job.Pool == want) {
+		p.t.Errorf("the record of a job of session %q has the pool %+v", a.SessionID, job.Pool)
 	}
 }
 
@@ -232,7 +242,12 @@ func (p *poolTraffic) redefine(table config.Phase3) {
 	p.mu.Lock()
 	p.divisions = append(p.divisions, recorded[*core.Pools]{table.Division(), time.Now()}) // before it is published: it may be used at once
 	p.mu.Unlock()
-	for _, err := p.instances.anyInstance().Reload(); err != nil; _, err = p.instances.anyInstance().Reload() {
+	// An instance that was not reloaded for some time may have loaded the same pools last.
+	reloadAny := func() error {
+		_, err := p.instances.anyInstance().Reload(reload.Request{PublishPools: true})
+		return err
+	}
+	for reloadAny() != nil {
 		backoff.Sleep(p.ctx, 50*time.Millisecond)
 	}
 	waitUntil(p.t, "all instances to adopt the pools", waitLimit, func() bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -201,7 +202,7 @@ func (r *rotation) reload(ages ...string) {
 	r.t.Helper()
 	r.file.write(ages...)
 	for _, s := range r.instances {
-		if result, err := s.Reload(); err != nil || len(result.Changed) == 0 || len(result.NeedsRestart) > 0 {
+		if result, err := s.Reload(reload.Request{}); err != nil || len(result.Changed) == 0 || len(result.NeedsRestart) > 0 {
 			r.t.Fatalf("%+v, %v", result, err)
 		}
 		r.checkPeers()

@@ -248,7 +248,7 @@ func (h *nodeHandlers) list(r *http.Request) (any, error) {
 	}
 	out := &wire.NodeList{Nodes: make([]wire.Node, len(page))}
 	for i, st := range page {
-		out.Nodes[i] = h.view(st)
+		out.Nodes[i] = h.view(r.Context(), st)
 	}
 	if more {
 		out.NextCursor = encodeCursor("nodes", string(page[len(page)-1].Node.ID))
@@ -256,13 +256,17 @@ func (h *nodeHandlers) list(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// view is a node as the API shows it.
-func (h *nodeHandlers) view(st store.NodeStatus) wire.Node {
+// view is a node as the API shows it. Pools and the services that they require are named for other tenants, so a caller of one tenant learns of
+// a node without a pool only that it has none, or about the pool that the credential of the node names.
+func (h *nodeHandlers) view(ctx context.Context, st store.NodeStatus) wire.Node {
 	v := convert.Node(st, h.presence, h.registry.SetAsideFor(st.Node.ID))
 	if assigned, divided := h.registry.PoolOf(st.Node); divided {
 		if v.PoolID = string(assigned.Pool); v.PoolID == "" {
-			gap := convert.PoolGap(assigned, st.Node.Pool != "")
-			v.NoPool = &gap
+			pinned := st.Node.Pool != ""
+			v.NoPool = new(wire.PoolGap)
+			if pinned || visibleTenant(ctx) == nil {
+				*v.NoPool = convert.PoolGap(assigned, pinned)
+			}
 		}
 	}
 	return v
@@ -280,7 +284,7 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 	if !principalOf(r.Context()).SeesTenant(st.Node.Tenant) {
 		return nil, nodes.UnknownNode(core.NodeID(id))
 	}
-	return h.view(st), nil
+	return h.view(r.Context(), st), nil
 }
 
 // drain makes the handler that drains or resumes a node.
@@ -296,7 +300,7 @@ func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
 		}
 		callOf(r.Context()).concerns("node", id, st.Node.Tenant)
 		h.conns.Drain(r.Context(), core.NodeID(id), drained)
-		return h.view(st), nil
+		return h.view(r.Context(), st), nil
 	}
 }
 

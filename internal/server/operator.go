@@ -109,7 +109,7 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 	}
 	for i, n := range x.Nodes {
 		out.Nodes[i] = wire.ExplainNode{
-			NodeID: string(n.Node.ID), PoolID: string(n.Pool), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(),
+			NodeID: string(n.Node.ID), PoolID: string(n.Pool), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(), Fallback: n.Fallback,
 			InFlight: n.InFlight(), MaxConcurrentJobs: n.Node.MaxJobs, Services: h.viewServices(n.Services),
 			Detail: convert.AdmissionDetail(n.Node, n.At), Admission: convert.Admission(n.Node, n.At),
 		}

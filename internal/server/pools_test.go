@@ -114,7 +114,7 @@ func TestNoPools(t *testing.T) {
 	ts := startScheduler(t)
 	ts.registerNode("n1", nil)
 	o := ts.readPools()
-	want := wire.PoolOverview{Generation: 1, Pools: []wire.Pool{}, WithoutPool: wire.WithoutPool{Examples: []wire.NodeWithoutPool{}}, CountedMS: o.CountedMS}
+	want := wire.PoolOverview{Pools: []wire.Pool{}, WithoutPool: wire.WithoutPool{Examples: []wire.NodeWithoutPool{}}, CountedMS: o.CountedMS}
 	if diff := cmp.Diff(want, o); diff != "" || o.CountedMS == 0 {
 		t.Errorf("counted at %d (-want +got)\n%s", o.CountedMS, diff)
 	}
@@ -133,7 +133,13 @@ func TestPoolsOfReload(t *testing.T) {
 	changed := config.Default()
 	changed.Scheduler.Phase3.Enabled, changed.Scheduler.Phase3.PoolCount = true, 3
 	ts.scheduler.SetConfigSource(func() (config.Config, []string, error) { return changed, nil, nil })
-	ts.request("POST", "/v1/config/reload", "", nil).decode(&wire.ReloadResponse{})
+	for _, query := range []string{"publish_pools=yes", "publish=true", "publish_pools=true&x=1"} {
+		ts.request("POST", "/v1/config/reload?"+query, "", nil).expectError(wire.InvalidRequest)
+	}
+	if o := ts.readPools(); o.Generation != 1 {
+		t.Errorf("a request that was refused has published the generation %d", o.Generation)
+	}
+	ts.request("POST", "/v1/config/reload?publish_pools=false", "", nil).decode(&wire.ReloadResponse{})
 	o := ts.readPools()
 	if o.Generation != 2 || len(o.Pools) != 3 || o.Pools[2].PoolID != "bucket-2" || len(o.Pools[2].RequiredServices) != 0 || o.FileDiffers {
 		t.Errorf("generation %d, %+v, the file differs: %t", o.Generation, o.Pools, o.FileDiffers)

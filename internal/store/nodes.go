@@ -258,6 +258,8 @@ type Change struct {
 	Mark    *Mark      // a service of the node was marked; Now is empty then
 	// Revoked says that a revocation was added, and names no node. It only makes instances fast: RevocationVersion shows every change.
 	Revoked bool
+	// Setting is the name of a setting that was announced, and names no node. It only makes instances fast, too: LoadSetting shows every change.
+	Setting string
 	// Gap says that changes may have been missed: the watcher must compare the whole fleet.
 	Gap bool
 }

@@ -25,6 +25,7 @@ type Pools struct {
 
 	mu     sync.RWMutex
 	series map[core.PoolID]*poolSeries
+	others *poolSeries // of all pools without series of their own; nil: there is no such pool yet
 }
 
 // poolSeries are the series of one pool that every job needs.
@@ -64,29 +65,45 @@ func (p *Pools) CountRefused(pool core.PoolID) {
 // of returns the series of a pool.
 func (p *Pools) of(pool core.PoolID) *poolSeries {
 	p.mu.RLock()
-	s, known := p.series[pool]
+	s := p.known(pool)
 	p.mu.RUnlock()
-	if known {
+	if s == nil {
+		s = p.add(pool)
+	}
+	return s
+}
+
+// known returns the series of a pool: its own, or those of all others; nil if they were not made yet. The caller holds the lock.
+func (p *Pools) known(pool core.PoolID) *poolSeries {
+	if s := p.series[pool]; s != nil || pool == "" {
 		return s
 	}
+	return p.others
+}
+
+// add makes the series of a pool that had none.
+func (p *Pools) add(pool core.PoolID) *poolSeries {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s, known := p.series[pool]; known {
+	if s := p.known(pool); s != nil {
 		return s
 	}
-	label := string(pool)
 	switch {
 	case pool == "":
-		label = "none"
+		p.series[pool] = p.newSeries("none")
 	case len(p.series) >= maxLabelValues:
-		label = otherValue
+		p.others = p.newSeries(otherValue)
+	default:
+		p.series[pool] = p.newSeries(string(pool))
 	}
-	s = &poolSeries{label: label, selected: make(map[PoolFallback]prometheus.Counter), ok: p.attempts.WithLabelValues(label, "ok", "")}
+	return p.known(pool)
+}
+
+// newSeries makes the series with a label.
+func (p *Pools) newSeries(label string) *poolSeries {
+	s := &poolSeries{label: label, selected: make(map[PoolFallback]prometheus.Counter), ok: p.attempts.WithLabelValues(label, "ok", "")}
 	for _, f := range []PoolFallback{FallbackNone, FallbackNext, FallbackOutside} {
 		s.selected[f] = p.selected.WithLabelValues(label, "selected", string(f))
-	}
-	if label != otherValue {
-		p.series[pool] = s
 	}
 	return s
 }

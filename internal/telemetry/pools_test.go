@@ -36,3 +36,21 @@ func TestPoolLabelsAreCapped(t *testing.T) {
 		}
 	}
 }
+
+// TestSeriesOfOtherPoolsAreMadeOnce: the pools beyond the maximum share series that are made once, and nodes without a pool keep their own.
+func TestSeriesOfOtherPoolsAreMadeOnce(t *testing.T) { //nolint:paralleltest // it counts allocations
+	m := New()
+	for i := range maxLabelValues {
+		m.Pools.CountSelected(core.PoolID(fmt.Sprint("pool-", i)), FallbackNone)
+	}
+	first, second := m.Pools.of("beyond-1"), m.Pools.of("beyond-2")
+	if first != second || first.label != otherValue {
+		t.Errorf("the series of %s are made again", first.label)
+	}
+	if none := m.Pools.of(""); none.label != "none" || none != m.Pools.of("") {
+		t.Errorf("nodes without a pool count as %s", none.label)
+	}
+	if allocations := testing.AllocsPerRun(100, func() { m.Pools.CountSelected("beyond-3", FallbackNext) }); allocations > 0 {
+		t.Errorf("%v allocations for each count", allocations)
+	}
+}

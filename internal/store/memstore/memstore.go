@@ -61,7 +61,7 @@ func New(timing store.Timing) *Store {
 	s.board.init()
 	s.stats.counts = make(map[core.InstanceID]value)
 	s.stats.parts = make(map[string][]byte)
-	s.settings.byName = make(map[string]*setting)
+	s.settings.byName = make(map[string]store.Setting)
 	return s
 }
 

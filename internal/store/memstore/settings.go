@@ -8,80 +8,69 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// settings holds the settings by name.
+// settings holds the settings by name. A setting is never changed, only replaced.
 type settings struct {
 	mu     lockwait.Mutex[lockwait.MemstoreSettings]
-	byName map[string]*setting
-}
-
-type setting struct {
-	store.Setting
-	digests []string // of the bodies that are or were in force, the last one at the end
+	byName map[string]store.Setting
 }
 
 // LoadSetting implements store.Settings.
 func (s *Store) LoadSetting(_ context.Context, name string, known store.Setting) (store.Setting, error) {
 	s.settings.mu.Lock()
 	defer s.settings.mu.Unlock()
-	current := s.settings.byName[name]
-	if current == nil {
-		return store.Setting{}, nil
-	}
-	out := current.Setting
+	out := s.settings.byName[name]
 	if out.Generation == known.Generation && out.Digest == known.Digest {
-		out.Body = nil
+		out.Body, out.Digests = nil, nil
 	}
 	return out, nil
 }
 
 // PublishSetting implements store.Settings.
 func (s *Store) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
-	s.settings.mu.Lock()
-	defer s.settings.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return store.Setting{}, err
-	}
-	current := s.setting(p.Name)
 	digest := store.SettingDigest(p.Body)
-	at := slices.Index(current.digests, digest)
-	if at >= 0 && (at == len(current.digests)-1 || !p.Force) {
-		return current.Setting, nil
-	}
-	current.noteDigest(digest)
-	current.Setting = store.Setting{Generation: max(current.Generation, p.Known) + 1, Digest: digest, Body: slices.Clone(p.Body)}
-	return current.Setting, nil
+	return s.writeSetting(ctx, p.Name, func(current store.Setting) (store.Setting, bool) {
+		next := store.Setting{Generation: max(current.Generation, p.Known.Generation) + 1, Digest: digest, Body: p.Body, Digests: p.Known.Digests}
+		return next, !slices.Contains(current.Digests, digest) || p.Force && current.Digest != digest
+	})
 }
 
 // RestoreSetting implements store.Settings.
 func (s *Store) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
+	lost.Digest = store.SettingDigest(lost.Body)
+	return s.writeSetting(ctx, name, func(current store.Setting) (store.Setting, bool) { return lost, current.Generation < lost.Generation })
+}
+
+// AnnounceSetting implements store.Settings.
+func (s *Store) AnnounceSetting(_ context.Context, name string) {
+	s.watchers.publish(store.Change{Setting: name})
+}
+
+// writeSetting replaces a setting by the next one, if there is one, announces it and returns the one in force. The digests of both are kept.
+func (s *Store) writeSetting(ctx context.Context, name string, replace func(current store.Setting) (next store.Setting, ok bool)) (store.Setting, error) {
 	s.settings.mu.Lock()
-	defer s.settings.mu.Unlock()
 	if err := ctx.Err(); err != nil {
+		s.settings.mu.Unlock()
 		return store.Setting{}, err
 	}
-	current := s.setting(name)
-	if current.Generation < lost.Generation {
-		digest := store.SettingDigest(lost.Body)
-		current.noteDigest(digest)
-		current.Setting = store.Setting{Generation: lost.Generation, Digest: digest, Body: slices.Clone(lost.Body)}
-	}
-	return current.Setting, nil
-}
-
-// setting returns a setting, which is made if there is none. The caller holds the lock.
-func (s *Store) setting(name string) *setting {
 	current := s.settings.byName[name]
-	if current == nil {
-		current = new(setting)
-		s.settings.byName[name] = current
+	if next, ok := replace(current); ok {
+		next.Body, next.Digests = slices.Clone(next.Body), mergeDigests(next.Digests, current.Digests, next.Digest)
+		s.settings.byName[name] = next
+		current = next
 	}
-	return current
+	s.settings.mu.Unlock()
+	s.AnnounceSetting(ctx, name)
+	return current, nil
 }
 
-// noteDigest makes a digest the last one.
-func (s *setting) noteDigest(digest string) {
-	s.digests = append(slices.DeleteFunc(s.digests, func(d string) bool { return d == digest }), digest)
-	if more := len(s.digests) - store.MaxSettingDigests; more > 0 {
-		s.digests = slices.Delete(s.digests, 0, more)
+// mergeDigests returns the digests that a caller knows and those of the store, each once, and the last one at the end.
+func mergeDigests(known, stored []string, last string) []string {
+	var merged []string
+	for _, digest := range slices.Concat(known, stored) {
+		if digest != last && !slices.Contains(merged, digest) {
+			merged = append(merged, digest)
+		}
 	}
+	merged = append(merged, last)
+	return merged[max(0, len(merged)-store.MaxSettingDigests):]
 }

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -45,6 +46,17 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 		digests = map[string]int64{"exists": 1, "evalsha": 16, "time": 16, "zrange": 16, "hgetall": 16}
 	}
 	ctx := t.Context()
+	pools, err := s.PublishSetting(ctx, store.SettingParams{Name: "pools", Body: []byte("body")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SaveSnapshot(ctx, store.SnapshotParams{Fence: 1, Body: []byte("body"), TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := s.LoadSnapshot(ctx, store.SnapshotID{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return []periodicCall{
 		{"renewal of the presence", func() error {
 			return s.Announce(ctx, store.AnnounceParams{ID: "i-1", Body: []byte("me"), TTL: time.Minute})
@@ -70,7 +82,22 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 			return err
 		}, map[string]int64{"get": 1}},
 		{"snapshot that is known", func() error {
-			_, err := s.LoadSnapshot(ctx, store.SnapshotID{})
+			_, err := s.LoadSnapshot(ctx, known.SnapshotID)
+			return err
+		}, map[string]int64{"hmget": 1}},
+		{"snapshot that is due", func() error {
+			snap, err := s.LoadSnapshot(ctx, store.SnapshotID{})
+			if err == nil && snap.Body == nil {
+				err = errors.New("there is none")
+			}
+			return err
+		}, map[string]int64{"hmget": 1}},
+		{"setting that is known", func() error {
+			_, err := s.LoadSetting(ctx, "pools", pools)
+			return err
+		}, map[string]int64{"hmget": 1}},
+		{"setting that was never published", func() error {
+			_, err := s.LoadSetting(ctx, "none", store.Setting{})
 			return err
 		}, map[string]int64{"hmget": 1}},
 		{"renewal of a lock", func() error {

@@ -220,11 +220,11 @@ var boardLostReplies = []lostReply{
 	}},
 	{name: "setting", command: "publish_setting", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		in, err := s.PublishSetting(ctx, store.SettingParams{Name: x.name, Body: []byte("body")})
-		return fmt.Sprint(in.Generation, string(in.Body)), err
+		return fmt.Sprint(in.Generation, string(in.Body), in.Digests), err
 	}},
 	{name: "restore setting", command: "publish_setting", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		in, err := s.RestoreSetting(ctx, x.name, store.Setting{Generation: 3, Body: []byte("body")})
-		return fmt.Sprint(in.Generation, string(in.Body)), err
+		in, err := s.RestoreSetting(ctx, x.name, store.Setting{Generation: 3, Body: []byte("body"), Digests: []string{"0a", "0b"}})
+		return fmt.Sprint(in.Generation, string(in.Body), in.Digests), err
 	}},
 	{name: "add revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		r, err := s.AddRevocation(ctx, x.revocation())

@@ -170,9 +170,9 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	}
 	if j.Pool.ID != "" {
 		b = append(append(append(b, `,"b":"`...), j.Pool.ID...), '"')
-		if j.Pool.Bound {
-			b = append(b, `,"B":true`...)
-		}
+	}
+	if j.Pool.Bound {
+		b = append(b, `,"B":true`...)
 	}
 	b = append(append(append(b, `,"p":"`...), j.Fingerprint...), '"')
 	if j.Detail != "" {

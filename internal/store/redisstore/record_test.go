@@ -36,6 +36,7 @@ func drawJob(t *rapid.T) *core.Job {
 				RequireTTS: rapid.Bool().Draw(t, "tts"), Features: rapid.SliceOfN(id, 0, 2).Draw(t, "features"),
 				PreferredNode: core.NodeID(rapid.SampledFrom([]string{"", "n1"}).Draw(t, "preferred")),
 			},
+			Pool: core.JobPool{ID: core.PoolID(rapid.SampledFrom([]string{"", "gold"}).Draw(t, "pool")), Bound: rapid.Bool().Draw(t, "bound")},
 		},
 		Holder: core.Holder{Attempt: 1, Node: core.NodeID(id.Draw(t, "node")), Epoch: core.Epoch(rapid.Int64Range(1, 1<<52).Draw(t, "epoch"))},
 		Token:  core.Token(id.Draw(t, "token")), Created: unresolvedNow, Updated: unresolvedNow, Deadline: unresolvedNow.Add(30 * time.Second),

@@ -68,7 +68,6 @@ var (
 	scriptIncarnation     = loadScript("incarnation")
 	scriptSaveSnapshot    = loadScript("save_snapshot")
 	scriptSaveHistory     = loadScript("save_history")
-	scriptSetting         = loadScript("setting")
 	scriptPublishSetting  = loadScript("publish_setting")
 )
 

@@ -43,11 +43,12 @@ func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool,
 
 // LoadSnapshot implements store.Stats.
 func (s *Store) LoadSnapshot(ctx context.Context, known store.SnapshotID) (store.Snapshot, error) {
-	snap, err := s.readSnapshot(ctx, "fence", "published")
-	if err == nil && snap.SnapshotID != known {
-		snap, err = s.readSnapshot(ctx, "fence", "published", "body")
+	if known != (store.SnapshotID{}) {
+		if snap, err := s.readSnapshot(ctx, "fence", "published"); err != nil || snap.SnapshotID == known {
+			return snap, err
+		}
 	}
-	return snap, err
+	return s.readSnapshot(ctx, "fence", "published", "body")
 }
 
 // readSnapshot reads fields of the snapshot: fence, time of publication and perhaps the body.

@@ -20,7 +20,10 @@ const (
 	changeRemoved = "removed" // it was removed
 	changeMark    = "mark"    // a service was marked
 	changeRevoked = "revoked" // a revocation was added; it names no node
+	changeSetting = "setting" // a setting was announced; it names no node
 )
+
+const settingField = "setting" // the field with the name of a setting
 
 const (
 	maxChanges     = 8192             // that the stream keeps, about
@@ -28,8 +31,8 @@ const (
 	readBlock      = 10 * time.Second // how long a read waits for a change
 )
 
-// publishChange publishes that a node has changed, or the list of revocations. It only makes watchers fast: if it is lost, a comparison of the fleet finds the
-// change.
+// publishChange publishes that a node has changed, or the list of revocations, or a setting. It only makes watchers fast: if it is lost, a
+// comparison of the fleet or a poll finds the change.
 func (s *Store) publishChange(ctx context.Context, node core.NodeID, kind string, more ...string) {
 	fields := s.client.redis.B().Xadd().Key(s.keys.changes()).Maxlen().Almost().Threshold(strconv.Itoa(maxChanges)).Id("*").
 		FieldValue().FieldValue("node", string(node)).FieldValue("kind", kind)
@@ -37,7 +40,7 @@ func (s *Store) publishChange(ctx context.Context, node core.NodeID, kind string
 		fields = fields.FieldValue(more[i], more[i+1])
 	}
 	if _, err := s.client.command(ctx, fields.Build()); err != nil {
-		s.log.Warn("a change could not be published; other instances find it when they compare the fleet", "node_id", node, "error", err)
+		s.log.Warn("a change could not be published; other instances find it with their next comparison or poll", "node_id", node, "error", err)
 	}
 }
 
@@ -80,9 +83,10 @@ func (s *Store) Watch(ctx context.Context, ready func(), fn func(store.Change)) 
 
 // change is one entry of the stream.
 type change struct {
-	node core.NodeID
-	kind string
-	mark store.Mark
+	node    core.NodeID
+	kind    string
+	mark    store.Mark
+	setting string
 }
 
 // readChanges waits for changes after a position.
@@ -97,7 +101,7 @@ func (s *Store) readChanges(ctx context.Context, after string) ([]change, string
 	list := make([]change, len(entries))
 	for i, e := range entries {
 		after = e.ID
-		list[i] = change{node: core.NodeID(e.FieldValues["node"]), kind: e.FieldValues["kind"]}
+		list[i] = change{node: core.NodeID(e.FieldValues["node"]), kind: e.FieldValues["kind"], setting: e.FieldValues[settingField]}
 		if list[i].kind == changeMark {
 			list[i].mark = markOf(list[i].node, e.FieldValues)
 		}
@@ -109,7 +113,7 @@ func (s *Store) readChanges(ctx context.Context, after string) ([]change, string
 func (s *Store) deliverChanges(ctx context.Context, changes []change, fn func(store.Change)) error {
 	last := make(map[core.NodeID]int)
 	for i, c := range changes {
-		if c.kind != changeMark && c.kind != changeRevoked {
+		if c.kind != changeMark && c.kind != changeRevoked && c.kind != changeSetting {
 			last[c.node] = i
 		}
 	}
@@ -119,6 +123,8 @@ func (s *Store) deliverChanges(ctx context.Context, changes []change, fn func(st
 			fn(store.Change{Node: c.node, Mark: &c.mark})
 		case c.kind == changeRevoked:
 			fn(store.Change{Revoked: true})
+		case c.kind == changeSetting:
+			fn(store.Change{Setting: c.setting})
 		case last[c.node] != i:
 		default:
 			now, err := s.Node(ctx, c.node)

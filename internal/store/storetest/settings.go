@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -16,6 +17,7 @@ var settingBehaviours = []behaviour{
 	{"a published setting is loaded with its generation", testPublishedSetting},
 	{"a setting that was replaced returns only if it is forced", testReplacedSetting},
 	{"a setting that the store has lost is restored", testRestoredSetting},
+	{"the digests of a setting are restored with it", testRestoredDigests},
 	{"of concurrent publications one is in force for all", testConcurrentSettings},
 }
 
@@ -31,9 +33,22 @@ func publish(t *testing.T, h *Harness, body string, force bool) store.Setting {
 
 func wantSetting(t *testing.T, generation int64, body string, got store.Setting) {
 	t.Helper()
-	if diff := cmp.Diff(store.Setting{Generation: generation, Digest: store.SettingDigest([]byte(body)), Body: []byte(body)}, got); diff != "" {
+	want := store.Setting{Generation: generation, Digest: store.SettingDigest([]byte(body)), Body: []byte(body)}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.Setting{}, "Digests")); diff != "" {
 		t.Errorf("the setting (-want +got):\n%s", diff)
 	}
+	if len(got.Digests) == 0 || got.Digests[len(got.Digests)-1] != want.Digest {
+		t.Errorf("the digests %v of %s do not end with its own, %s", got.Digests, body, want.Digest)
+	}
+}
+
+// digestsOf returns the digests of bodies.
+func digestsOf(bodies ...string) []string {
+	var digests []string
+	for _, body := range bodies {
+		digests = append(digests, store.SettingDigest([]byte(body)))
+	}
+	return digests
 }
 
 func loadSetting(t *testing.T, h *Harness, name string, known store.Setting) store.Setting {
@@ -57,7 +72,7 @@ func testPublishedSetting(t *testing.T, h *Harness) {
 	wantSetting(t, 1, "one\x00binary", publish(t, h, "one\x00binary", true)) // it is in force
 	first := loadSetting(t, h, "pools", store.Setting{})
 	wantSetting(t, 1, "one\x00binary", first)
-	if got := loadSetting(t, h, "pools", first); got.Generation != 1 || got.Body != nil {
+	if got := loadSetting(t, h, "pools", first); got.Generation != 1 || got.Body != nil || got.Digests != nil {
 		t.Errorf("the body of a known setting was sent: %+v", got)
 	}
 	wantSetting(t, 1, "one\x00binary", loadSetting(t, h, "pools", store.Setting{Generation: 1, Digest: store.SettingDigest([]byte("other"))}))
@@ -94,11 +109,50 @@ func testRestoredSetting(t *testing.T, h *Harness) {
 	wantSetting(t, 3, "lost", restore(2, "earlier"))
 	wantSetting(t, 3, "lost", loadSetting(t, h, "pools", store.Setting{}))
 	wantSetting(t, 3, "lost", publish(t, h, "old", false)) // it is known as replaced
-	got, err := h.Store.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: []byte("new"), Known: 7})
+	got, err := h.Store.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: []byte("new"), Known: store.Setting{Generation: 7}})
 	if err != nil {
 		t.Error(err)
 	}
 	wantSetting(t, 8, "new", got) // the store had lost what the caller knew
+}
+
+// testRestoredDigests: what was replaced before the store lost it does not return afterwards without force, whether the setting was restored or
+// another one was published by a caller that knew it.
+func testRestoredDigests(t *testing.T, h *Harness) {
+	publish(t, h, "start", false) // by an instance that started when the store was empty
+	lost := store.Setting{Generation: 3, Body: []byte("three"), Digests: digestsOf("one", "start", "three")}
+	got, err := h.Store.RestoreSetting(t.Context(), "pools", lost)
+	if err != nil {
+		t.Error(err)
+	}
+	wantSetting(t, 3, "three", got)
+	for _, s := range []store.Setting{got, loadSetting(t, h, "pools", store.Setting{})} {
+		if diff := cmp.Diff(digestsOf("one", "start", "three"), s.Digests); diff != "" {
+			t.Errorf("digests (-want +got):\n%s", diff)
+		}
+	}
+	wantSetting(t, 3, "three", publish(t, h, "one", false))
+	wantSetting(t, 3, "three", publish(t, h, "start", false))
+
+	known := store.Setting{Generation: 9, Digests: digestsOf("eight", "three", "nine")}
+	got, err = h.Store.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: []byte("ten"), Force: true, Known: known})
+	if err != nil {
+		t.Error(err)
+	}
+	wantSetting(t, 10, "ten", got)
+	if diff := cmp.Diff(digestsOf("eight", "three", "nine", "one", "start", "ten"), got.Digests); diff != "" {
+		t.Errorf("digests (-want +got):\n%s", diff)
+	}
+	wantSetting(t, 10, "ten", publish(t, h, "eight", false))
+
+	many := store.Setting{Generation: 20, Body: []byte("last")}
+	for i := range store.MaxSettingDigests {
+		many.Digests = append(many.Digests, digestsOf(fmt.Sprint("body ", i))...)
+	}
+	if got, err = h.Store.RestoreSetting(t.Context(), "pools", many); err != nil || len(got.Digests) != store.MaxSettingDigests {
+		t.Errorf("%d digests, %v, want %d", len(got.Digests), err, store.MaxSettingDigests)
+	}
+	wantSetting(t, 20, "last", got)
 }
 
 func testConcurrentSettings(t *testing.T, h *Harness) {

@@ -17,6 +17,7 @@ var watchBehaviours = []behaviour{
 	{"every mark comes", testWatchMarks},
 	{"every removal comes", testWatchRemovals},
 	{"every revocation that is added is announced", testWatchRevocations},
+	{"every setting that is published, restored or announced is announced", testWatchSettings},
 	{"a watch returns an error when its context ends", testWatchEnds},
 }
 
@@ -78,6 +79,31 @@ func testWatchRevocations(t *testing.T, h *Harness) {
 	if diff := cmp.Diff(store.Change{Revoked: true}, <-changes); diff != "" {
 		t.Errorf("change (-want +got):\n%s", diff)
 	}
+}
+
+func testWatchSettings(t *testing.T, h *Harness) {
+	changes := h.watch(t)
+	wantNext := func(name string) {
+		t.Helper()
+		// A repeated call announces it twice.
+		c := <-changes
+		for c.Setting != name && h.Repeats {
+			c = <-changes
+		}
+		if diff := cmp.Diff(store.Change{Setting: name}, c); diff != "" {
+			t.Errorf("change (-want +got):\n%s", diff)
+		}
+	}
+	if _, err := h.Store.PublishSetting(t.Context(), store.SettingParams{Name: "published", Body: []byte("one")}); err != nil {
+		t.Fatal(err)
+	}
+	wantNext("published")
+	if _, err := h.Store.RestoreSetting(t.Context(), "restored", store.Setting{Generation: 3, Body: []byte("one")}); err != nil {
+		t.Fatal(err)
+	}
+	wantNext("restored")
+	h.Store.AnnounceSetting(t.Context(), "announced")
+	wantNext("announced")
 }
 
 func testWatchEnds(t *testing.T, h *Harness) {
