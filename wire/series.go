@@ -55,3 +55,9 @@ type NodePoint struct {
 type LiveOverview struct {
 	Point ClusterPoint `json:"point" doc:"The newest figures of the fleet."`
 }
+
+// LiveStatus is an event of GET /v1/live: the instance that answers, and whether it can reach the store.
+type LiveStatus struct {
+	Instance       string `json:"instance" doc:"The incarnation of the instance that answers."`
+	StoreReachable bool   `json:"store_reachable" doc:"It could read from the store a moment ago."`
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type liveStreams struct {
 	responder
 	feed     *liveFeed
 	access   *accessControl
+	instance string // this one
 	stopping *atomic.Bool
 	open     atomic.Int64
 }
@@ -32,7 +34,7 @@ func (h *liveStreams) route() route {
 	return route{
 		method: "GET", path: "/v1/live", rule: readers, tag: "operations", summary: "Follow what a dashboard shows", stream: true,
 		description: "Server-sent events, at most four messages a second. overview: the newest figures of the fleet, as in GET /api/v1/series, for callers that see all tenants. " +
-			"events: new entries of the event log, as a list. gap: entries were lost; read GET /v1/events. The stream ends when the credential is not valid any more and when the instance stops; a browser opens it again.",
+			"events: new entries of the event log, as a list. status: the instance that answers and whether it can reach the store, at the beginning and when that changes. gap: entries were lost; read GET /v1/events. The stream ends when the credential is not valid any more and when the instance stops; a browser opens it again.",
 		handler: h.serve, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
 		params: []param{{name: "seconds", description: "For how long, 3600 by default and at most. 0: only what there is now.", kind: "integer"}},
 	}
@@ -60,7 +62,7 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 	h.feed.refresh(r.Context())
 	number, point := h.feed.begin(), int64(0)
 	out := beginEvents(w)
-	checked := time.Now()
+	checked, status := time.Now(), []byte(nil)
 	for ends := checked.Add(lasts); !h.stopping.Load(); {
 		if time.Since(checked) >= liveCheck {
 			if _, denied := h.access.identifyDirect(r, &route{}); denied != "" {
@@ -70,6 +72,10 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		h.feed.refresh(r.Context())
 		var buf bytes.Buffer
+		if now := h.status(); !bytes.Equal(now, status) {
+			writeEvent(&buf, "status", now)
+			status = now
+		}
 		if tenant == nil {
 			var data []byte
 			if point, data = h.feed.newPoint(point); data != nil {
@@ -88,6 +94,15 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// status returns the state of this instance, encoded.
+func (h *liveStreams) status() []byte {
+	data, err := json.Marshal(wire.LiveStatus{Instance: h.instance, StoreReachable: h.feed.reachable()})
+	if err != nil {
+		return nil // of plain fields: it cannot fail
+	}
+	return data
 }
 
 // writeEvent appends a server-sent event whose data is JSON in one line.

@@ -165,7 +165,9 @@ func New(o Options) *Server {
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
 	s.events = &eventHandlers{
 		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping},
-		live: &liveStreams{responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, stopping: &s.stopping},
+		live: &liveStreams{
+			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, instance: string(o.Bus.Instance()), stopping: &s.stopping,
+		},
 	}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, jobs: o.Jobs, sessions: o.Sessions}

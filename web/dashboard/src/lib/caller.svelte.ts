@@ -1,14 +1,7 @@
 import { api, ApiError } from './api';
+import type { Caller } from './wire';
 
-/** Caller is who uses the dashboard, as GET /v1/caller says it. */
-export interface Caller {
-  role: 'operator' | 'viewer';
-  key?: string;
-  tenant_id?: string;
-  login: boolean;
-  expires_ms?: number;
-  open: boolean;
-}
+const retryAfter = 2000;
 
 /** Who uses the dashboard. While it is not known yet, state is "unknown". */
 class Session {
@@ -18,6 +11,17 @@ class Session {
   /** The caller may change the state of the fleet. The server refuses it to all others. */
   get operates(): boolean {
     return this.caller?.role === 'operator';
+  }
+
+  /** follow finds out who uses the dashboard, again and again while the scheduler does not answer. */
+  follow(): () => void {
+    void this.load();
+    const timer = setInterval(() => {
+      if (this.state === 'unreachable') void this.load();
+    }, retryAfter);
+    return () => {
+      clearInterval(timer);
+    };
   }
 
   async load(): Promise<void> {

@@ -1,6 +1,10 @@
 import { api, ApiError, type Query } from './api';
 import { session } from './caller.svelte';
-import type { Page } from './types';
+
+/** Page is a part of a list. */
+interface Page {
+  next_cursor?: string;
+}
 
 /** List is a list of the API that is read page by page, as far as it is scrolled. */
 export class List<T, P extends Page> {

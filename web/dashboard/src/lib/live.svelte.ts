@@ -1,7 +1,7 @@
 import { url } from './api';
 import { session } from './caller.svelte';
 import { preferences } from './preferences.svelte';
-import type { ClusterPoint, FleetEvent } from './types';
+import type { ClusterPoint, Event as FleetEvent, LiveOverview, LiveStatus } from './wire';
 
 const maxEvents = 200;
 const retryAfter = 2000;
@@ -9,11 +9,15 @@ const retryAfter = 2000;
 /** One stream for each page: the newest figures of the fleet and its events. It is closed while the page is hidden. */
 class Live {
   connected = $state(false);
+  /** The instance that the page is connected to; undefined: none yet. */
+  status = $state.raw<LiveStatus | undefined>();
   /** The newest figures; undefined: none came yet, or the caller sees one tenant only. */
   point = $state.raw<ClusterPoint | undefined>();
   /** Grows with every change that lists should show. */
   changes = $state(0);
   events = $state.raw<FleetEvent[]>([]);
+  /** When the connection was lost; 0: it is not. */
+  #lostAt = 0;
   #source: EventSource | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
@@ -31,31 +35,45 @@ class Live {
     };
   }
 
+  /** lostFor returns for how long the stream is not connected although it should be. */
+  lostFor(now: number): number {
+    return this.#lostAt === 0 ? 0 : now - this.#lostAt;
+  }
+
+  #lost(): void {
+    this.connected = false;
+    if (this.#lostAt === 0) this.#lostAt = Date.now();
+  }
+
   #open(): void {
     if (this.#source) return;
     const source = new EventSource(url('v1/live'), { withCredentials: true });
     this.#source = source;
     source.onopen = () => {
       this.connected = true;
+      this.#lostAt = 0;
       this.changes++; // what was missed
     };
     source.onerror = () => {
       // A browser opens a stream that has ended by itself, but gives up after an error of the server.
-      this.connected = false;
+      this.#lost();
       if (source.readyState !== EventSource.CLOSED) return;
-      this.#close();
+      this.#source = undefined;
       void session.load();
       this.#retry = setTimeout(() => {
         if (!document.hidden) this.#open();
       }, retryAfter);
     };
     source.addEventListener('overview', (e: MessageEvent<string>) => {
-      if (!preferences.paused) this.point = (JSON.parse(e.data) as { point: ClusterPoint }).point;
+      if (!preferences.paused) this.point = (JSON.parse(e.data) as LiveOverview).point;
     });
     source.addEventListener('events', (e: MessageEvent<string>) => {
       if (preferences.paused) return;
       this.events = [...(JSON.parse(e.data) as FleetEvent[]).reverse(), ...this.events].slice(0, maxEvents);
       this.changes++;
+    });
+    source.addEventListener('status', (e: MessageEvent<string>) => {
+      this.status = JSON.parse(e.data) as LiveStatus;
     });
     source.addEventListener('gap', () => {
       this.changes++;
@@ -66,6 +84,7 @@ class Live {
     clearTimeout(this.#retry);
     this.#source?.close();
     this.#source = undefined;
+    this.#lostAt = 0;
     this.connected = false;
   }
 }

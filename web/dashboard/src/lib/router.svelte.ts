@@ -48,11 +48,16 @@ class Router {
     window.location.hash = href(parts, query);
   }
 
+  /** replace goes to a page instead of the current one, so that "back" does not return to it. */
+  replace(parts: readonly string[], query: Record<string, string | undefined> = {}): void {
+    window.history.replaceState(null, '', href(parts, query));
+    this.read();
+  }
+
   /** change changes some filters of the current page. It replaces the entry of the history, so that "back" leaves the page. */
   change(query: Record<string, string | undefined>): void {
     const next: Record<string, string | undefined> = { ...Object.fromEntries(this.current.query), ...query };
-    window.history.replaceState(null, '', href(this.current.parts, next));
-    this.read();
+    this.replace(this.current.parts, next);
   }
 }
 

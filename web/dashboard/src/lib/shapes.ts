@@ -1,9 +1,17 @@
 /** Column is a column of a table. */
 export interface Column {
   label: string;
-  /** A track of the grid, such as 12ch or 1fr. */
+  /** A track of the grid, such as 12ch or minmax(12ch, 1fr). */
   width: string;
   numeric?: boolean;
+  /** The name by which the rows can be sorted. */
+  sort?: string;
+}
+
+/** Sorting is the order of a table. */
+export interface Sorting {
+  by: string;
+  descending: boolean;
 }
 
 /** Line is a line of a chart. */

@@ -1,5 +1,5 @@
-/** All texts of the dashboard in English. {name} stands for a value. The other catalogues have the same keys, which the compiler checks. */
-export const en = {
+/** The texts that all pages share, in English. {name} stands for a value. */
+export const common = {
   'app.title': 'Lingua Scheduler',
   'app.skip': 'Skip to content',
   'nav.label': 'Pages',
@@ -43,7 +43,29 @@ export const en = {
   'age.future': 'in {age}',
   copy: 'Copy',
   copied: 'Copied',
+  loading: 'Loading…',
+  cancel: 'Cancel',
+  close: 'Close',
+  none: '–',
+  'filter.all': 'all',
+  'filter.clear': 'Clear filters',
+  'table.sort': 'Sort by {column}',
+  'table.count': '{count} of {total}',
+  'jump.label': 'Find a node, job or session',
+  'jump.title': 'Results for “{text}”',
+  'jump.none': 'Nothing begins with “{text}”.',
+  'jump.none.next': 'Ids of nodes, jobs and sessions are searched from their beginning.',
+  'kiosk.on': 'Kiosk',
+  'kiosk.off': 'Leave kiosk mode',
+  'privacy.hidden': 'No speech shown',
+  'privacy.hidden.why':
+    'The dashboard shows no text and no audio of speakers. Reading the text of a result is a separate request, and it is audited.',
+  'banner.store':
+    'The store (Redis) does not answer. New dispatches are refused until it does; this page recovers by itself.',
+  'banner.offline': 'The connection to the scheduler is lost. The page shows what it had, and tries again.',
+  'banner.stale': 'The statistics are {age} old: no instance computes new ones.',
+  links: 'Links',
+  'role.operator': 'operator',
+  'role.viewer': 'viewer',
+  'role.open': 'no keys configured',
 } as const;
-
-export type Key = keyof typeof en;
-export type Catalogue = Record<Key, string>;

@@ -1,6 +1,7 @@
-import type { Catalogue } from './en';
+import type { common as en } from '../en/common';
 
-export const zh: Catalogue = {
+/** The texts that all pages share, in Chinese. */
+export const common: Record<keyof typeof en, string> = {
   'app.title': 'Lingua 调度器',
   'app.skip': '跳到正文',
   'nav.label': '页面',
@@ -44,4 +45,27 @@ export const zh: Catalogue = {
   'age.future': '{age}后',
   copy: '复制',
   copied: '已复制',
+  loading: '正在读取…',
+  cancel: '取消',
+  close: '关闭',
+  none: '–',
+  'filter.all': '全部',
+  'filter.clear': '清除筛选',
+  'table.sort': '按{column}排序',
+  'table.count': '{total} 中的 {count}',
+  'jump.label': '查找节点、任务或会话',
+  'jump.title': '“{text}”的结果',
+  'jump.none': '没有以“{text}”开头的对象。',
+  'jump.none.next': '按节点、任务和会话的编号开头查找。',
+  'kiosk.on': '大屏',
+  'kiosk.off': '退出大屏模式',
+  'privacy.hidden': '不显示语音内容',
+  'privacy.hidden.why': '控制台不显示讲话者的文字和音频。读取结果文字需要单独请求，并会记入审计日志。',
+  'banner.store': '存储（Redis）没有响应。在恢复之前新的派发会被拒绝；本页会自动恢复。',
+  'banner.offline': '与调度器的连接已断开。页面显示断开前的内容，并在重试。',
+  'banner.stale': '统计数据已有 {age} 未更新：没有实例在计算。',
+  links: '链接',
+  'role.operator': '操作员',
+  'role.viewer': '只读',
+  'role.open': '未配置密钥',
 };

@@ -1,0 +1,2 @@
+/** The texts of the page in English. */
+export const nodes = {} as const;

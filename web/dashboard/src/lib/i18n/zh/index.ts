@@ -1,0 +1,23 @@
+import type { Catalogue } from '../en';
+import { common } from './common';
+import { configuration } from './configuration';
+import { instances } from './instances';
+import { jobs } from './jobs';
+import { languages } from './languages';
+import { nodes } from './nodes';
+import { overview } from './overview';
+import { pools } from './pools';
+import { sessions } from './sessions';
+
+/** All texts of the dashboard in Chinese. */
+export const zh: Catalogue = {
+  ...common,
+  ...overview,
+  ...languages,
+  ...nodes,
+  ...sessions,
+  ...jobs,
+  ...instances,
+  ...pools,
+  ...configuration,
+};

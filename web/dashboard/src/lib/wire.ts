@@ -1,0 +1,863 @@
+// Generated from package wire by go test ./web/dashboard -update. Do not edit.
+
+export interface Admission {
+  /** How many slots may be granted, at most max_concurrent_jobs. 0: the node is ejected, it keeps its jobs and gets no new ones. */
+  slots: number;
+  /** Its jobs failed much more often than those of other nodes; it did not acknowledge them; or it acknowledged them and sent no results. */
+  reason: 'failing' | 'ack_timeouts' | 'silent';
+  /** When it was decided, Unix milliseconds. */
+  since_ms?: number;
+  /** Until when it is meant to last, Unix milliseconds. Then more slots are admitted, step by step. Absent: nothing is planned. */
+  until_ms?: number;
+  /** How many times in a row the node was ejected. */
+  times: number;
+}
+
+export interface Attempt {
+  attempt_id: number;
+  node_id: string;
+  started_ms: number;
+  ended_ms?: number;
+  /** The reason for which it ended, unless with the result. */
+  reason?: string;
+}
+
+export interface AuditEntry {
+  /** Its position in the log. */
+  id: string;
+  /** When it happened, Unix milliseconds on the clock of the instance that recorded it. */
+  at_ms: number;
+  /** The name of the caller's key; for a session, of the key that minted its token; peer:<instance> for a request of another instance. */
+  key?: string;
+  /** The role of the caller. Absent: it could not be authenticated. */
+  role?: string;
+  /** The tenant of the caller; for a caller of all tenants, that of the object. */
+  tenant_id?: string;
+  /** What was done, such as node.drain. A denial of something that is not audited has the method and the path. */
+  action: string;
+  /** What it was done to, such as node/gpu-1. */
+  object?: string;
+  outcome: 'ok' | 'denied' | 'failed';
+  /** Why it was denied or failed. */
+  reason?: string;
+  /** The X-Request-Id of the request, or of the handshake of a WebSocket. */
+  request_id?: string;
+  /** The address of the caller, or of the load balancer before it. */
+  address?: string;
+  /** The instance that recorded it. */
+  instance: string;
+  /** How many denials of the same address, or failures of the same key, were left out before this entry. */
+  suppressed?: number;
+}
+
+export interface AuditList {
+  entries: AuditEntry[];
+  /** The position after the last entry that was read: after of the next request. Absent: the log is empty. */
+  next?: string;
+  /** Entries after the given position may have been dropped before they were read. */
+  gap?: boolean;
+}
+
+export interface Caller {
+  role: string;
+  /** The name of the key. It is absent without keys. */
+  key?: string;
+  /** The tenant of the key; absent: all tenants. */
+  tenant_id?: string;
+  /** The caller has logged in, and sends a cookie. */
+  login: boolean;
+  /** When the login ends, in Unix milliseconds. */
+  expires_ms?: number;
+  /** No keys are configured: every caller is an operator, and there is no login. */
+  open: boolean;
+}
+
+export interface CancelResponse {
+  ok: boolean;
+  /** The job is cancelled. False: it had already ended otherwise. */
+  cancelled: boolean;
+  job: Job;
+}
+
+export interface Candidate {
+  node_id: string;
+  chosen?: boolean;
+  /** The reason for which it was rejected. Absent, and not chosen: it was not needed. */
+  reason?: string;
+}
+
+export interface CapabilityByType {
+  asr?: boolean;
+  nmt?: boolean;
+  tts?: boolean;
+  tone?: boolean;
+  semantic?: boolean;
+}
+
+export interface CatalogService {
+  service_id: string;
+  /** The ModelHub lists it. */
+  listed: boolean;
+  name?: string;
+  type?: string;
+  /** The newest first. */
+  versions?: string[];
+}
+
+export interface ClusterPoint {
+  /** In Unix milliseconds, on the clock of the instance that computed it. */
+  at_ms: number;
+  /** The time over which jobs, refusals and dispatches were counted. */
+  span_ms: number;
+  /** Jobs that ended with a result. */
+  done: number;
+  failed: number;
+  cancelled: number;
+  /** Requests for which there was no node. */
+  refused: number;
+  /** Requests that wait for a free slot. */
+  waiting: number;
+  /** Each uses a slot. */
+  jobs_in_flight: number;
+  sessions: number;
+  instances: number;
+  /** Nodes that may get jobs if they have a free slot. */
+  ready: number;
+  degraded: number;
+  draining: number;
+  ejected: number;
+  disconnected: number;
+  offline: number;
+  /** Slots of the ready nodes. */
+  slots: number;
+  /** The median time from a request to its delivery. Absent: nothing was dispatched. */
+  dispatch_p50_ms?: number;
+  /** The time that 95 % of the requests did not exceed. */
+  dispatch_p95_ms?: number;
+}
+
+export interface ClusterSeries {
+  /** The usual time between two points. */
+  interval_ms: number;
+  /** The oldest first. There is none for a time in which no instance computed statistics. */
+  points: ClusterPoint[];
+}
+
+export interface DeadLetter {
+  /** Its inbox, a slash, and its number in the inbox. */
+  id: string;
+  /** The incarnation of the instance whose inbox it was in. */
+  incarnation: string;
+  /** The kind of the message, if it can be decoded. */
+  kind?: string;
+  from?: string;
+  reason: 'NOT_UNDERSTOOD' | 'FAILED';
+  /** The number of deliveries. */
+  deliveries: number;
+  age_ms: number;
+  bytes: number;
+  /** The message, if it is JSON and one dead letter is requested. */
+  body?: unknown;
+  /** The message, if it is not JSON. */
+  text?: string;
+}
+
+export interface DeadLetterList {
+  dead_letters: DeadLetter[];
+  /** The number of dead letters, listed or not. */
+  total: number;
+}
+
+export interface DeadLettersResponse {
+  done: string[];
+  /** The dead letters for which it failed, and why. */
+  failed?: Record<string, string>;
+}
+
+export interface Decision {
+  attempt_id: number;
+  /** When, in Unix milliseconds on the clock of the instance. */
+  at_ms: number;
+  /** The instance that chose the node. */
+  instance: string;
+  /** The node that was chosen. */
+  node_id: string;
+  /** The capability pool of this node. Absent: none. */
+  pool_id?: string;
+  /** The nodes that were drawn, in their order; at most 8. */
+  candidates: Candidate[];
+  /** How many further nodes were rejected, by reason. */
+  others: Record<string, number>;
+}
+
+export interface Direction {
+  src_lang: string;
+  tgt_lang: string;
+  /** Nodes that serve the direction, whatever their health. */
+  nodes: number;
+  /** Those that can get jobs now. */
+  ready: number;
+  /** Slots of the ready nodes that may be granted. */
+  capacity: number;
+  /** Slots of the ready nodes that are taken, by jobs of any direction. */
+  in_flight: number;
+}
+
+export interface DirectionCoverage {
+  src_lang: string;
+  tgt_lang: string;
+  /** Nodes that may get its jobs. */
+  ready: number;
+  /** The slots of these nodes. */
+  slots: number;
+}
+
+export interface DirectionList {
+  directions: Direction[];
+  /** There are further directions. */
+  truncated: boolean;
+  /** The cursor of the next page, for the same filters. Absent: this is the last page. */
+  next_cursor?: string;
+}
+
+export interface DirectionUse {
+  src_lang: string;
+  tgt_lang: string;
+  jobs: number;
+}
+
+export interface Event {
+  /** Its position in the log. */
+  id: string;
+  /** When it happened, Unix milliseconds on the clock of the instance that recorded it. */
+  at_ms: number;
+  kind: 'node_registered' | 'node_lost' | 'node_left' | 'node_removed' | 'node_evicted' | 'node_drained' | 'node_resumed' | 'node_ejected' | 'node_readmitted' | 'instance_started' | 'instance_stopping' | 'takeover' | 'dead_letter' | 'store_down' | 'store_up' | 'stats_leader' | 'pools_changed' | 'service_unavailable';
+  /** The node that it is about. */
+  node_id?: string;
+  /** The instance that recorded it. */
+  instance: string;
+  /** How many jobs were moved to other nodes. */
+  jobs?: number;
+  detail?: string;
+}
+
+export interface EventList {
+  events: Event[];
+  /** The position after the last event that was read: after of the next request. Absent: the log is empty. */
+  next?: string;
+  /** Events after the given position may have been dropped before they were read. */
+  gap?: boolean;
+}
+
+export interface ExplainNode {
+  node_id: string;
+  /** Its capability pool. Absent: none. */
+  pool_id?: string;
+  eligible: boolean;
+  /** Why the node is rejected. */
+  reason?: string;
+  /** The reason is a preference, which is dropped before the dispatch is refused. */
+  preference?: boolean;
+  /** Its capability pool is not eligible: it is chosen only if no eligible pool has a free slot. */
+  fallback?: boolean;
+  detail?: string;
+  in_flight: number;
+  max_concurrent_jobs: number;
+  /** How many of its slots may be granted, because it failed too often. Absent: all. */
+  admission?: Admission;
+  /** Its services that the job requires, that are not ready, or that are marked as unavailable; at most 100. */
+  services?: ExplainService[];
+}
+
+export interface ExplainPool {
+  /** Empty: the nodes that belong to no pool. */
+  pool_id: string;
+  /** The job is tried in this pool before it is tried in those that are not eligible. */
+  eligible: boolean;
+  /** It is not eligible, and the job may run there if no eligible pool has a free slot. */
+  fallback?: boolean;
+  /** Why it is not eligible: the tenant is bound to another pool; with the scope all_required, the pool does not require a service that the job does; or its nodes belong to no pool. */
+  why?: 'tenant_bound' | 'service_not_required' | 'no_pool';
+  /** The service that the job requires and the pool does not. */
+  service?: string;
+  /** Registered nodes of the pool, silent ones included. */
+  nodes: number;
+  /** Those that could do the job, now or later. */
+  capable: number;
+  /** Those that could take it now. */
+  free: number;
+  /** If no node is free, the most frequent reason, as in the metric phase3_pool_attempt_total. */
+  reason?: string;
+}
+
+export interface ExplainResponse {
+  src_lang: string;
+  tgt_lang: string;
+  /** OK, or the error code that a dispatch would get. */
+  verdict: string;
+  detail: string;
+  /** How many candidates were rejected, by reason. */
+  reasons: Record<string, number>;
+  nodes: ExplainNode[];
+  /** There are more nodes than are listed. */
+  truncated: boolean;
+  /** The services that the job requires, as the ModelHub lists them. Absent without a ModelHub. */
+  required_services?: CatalogService[];
+  /** The capability pool to which the tenant is bound: the job runs nowhere else. */
+  bound_pool?: string;
+  /** The capability pools, the eligible ones first; at most 50. Who has access to one tenant sees only those that are eligible and have nodes for it. Absent without pools. */
+  pools?: ExplainPool[];
+  /** There are more pools than are listed. */
+  pools_truncated?: boolean;
+}
+
+export interface ExplainService {
+  service_id: string;
+  /** Its name at the ModelHub. */
+  name?: string;
+  /** Its version on the node. */
+  version?: string;
+  /** The newest version at the ModelHub. */
+  latest_version?: string;
+  type?: string;
+  /** As the node declares it. Absent: the node does not declare the service. */
+  status?: 'ready' | 'downloading' | 'verifying' | 'installing' | 'stopped' | 'error';
+  /** How much longer it counts as not ready, because the node reported it as unavailable. */
+  marked_ms?: number;
+}
+
+export interface Instance {
+  /** Its name, which stays the same after a restart if it is configured. */
+  instance_id: string;
+  /** This start of the instance. */
+  incarnation: string;
+  /** It was seen within presence_ttl_ms. An instance that is listed and not present has left work behind. */
+  present: boolean;
+  /** The instance that answers. */
+  this?: boolean;
+  draining?: boolean;
+  /** The URL at which the other instances and all nodes reach it. */
+  advertise_url?: string;
+  version?: string;
+  /** Identifies the keys and signers that it has in force, without revealing them: instances with the same digest accept the same credentials. */
+  keys_digest?: string;
+  /** Unix milliseconds. */
+  started_ms?: number;
+  /** Nodes that are connected to it. */
+  nodes: number;
+  sessions: number;
+  /** Jobs in flight that it dispatched. */
+  jobs: number;
+  /** Messages of other instances in its inbox. */
+  inbox: number;
+  /** Messages that it has fetched and not acknowledged. */
+  unsettled: number;
+  dead_letters: number;
+}
+
+export interface InstanceList {
+  instances: Instance[];
+}
+
+export interface Job {
+  job_id: string;
+  request_id: string;
+  session_id: string;
+  tenant_id?: string;
+  src_lang: string;
+  tgt_lang: string;
+  state: 'DISPATCHED' | 'ACKED' | 'RETRYING' | 'DONE' | 'FAILED' | 'CANCELLED';
+  /** The node that has the job, or had it last. */
+  node_id: string;
+  /** The capability pool of the job, which its first placement decided. Absent: none. */
+  pool_id?: string;
+  /** The job runs in this pool only, because its tenant was bound to it. */
+  pool_bound?: boolean;
+  attempt_id: number;
+  /** The reason for which the last attempt or the job ended. */
+  reason?: string;
+  /** The reason in the node's own words. */
+  detail?: string;
+  result?: unknown;
+  /** There is a result, and the key may not read what was said. */
+  result_withheld?: boolean;
+  created_ms: number;
+  updated_ms: number;
+  deadline_ms: number;
+  attempts: Attempt[];
+}
+
+export interface JobDetail {
+  job_id: string;
+  request_id: string;
+  session_id: string;
+  tenant_id?: string;
+  src_lang: string;
+  tgt_lang: string;
+  state: 'DISPATCHED' | 'ACKED' | 'RETRYING' | 'DONE' | 'FAILED' | 'CANCELLED';
+  /** The node that has the job, or had it last. */
+  node_id: string;
+  /** The capability pool of the job, which its first placement decided. Absent: none. */
+  pool_id?: string;
+  /** The job runs in this pool only, because its tenant was bound to it. */
+  pool_bound?: boolean;
+  attempt_id: number;
+  /** The reason for which the last attempt or the job ended. */
+  reason?: string;
+  /** The reason in the node's own words. */
+  detail?: string;
+  result?: unknown;
+  /** There is a result, and the key may not read what was said. */
+  result_withheld?: boolean;
+  created_ms: number;
+  updated_ms: number;
+  deadline_ms: number;
+  attempts: Attempt[];
+  /** How a node was chosen for each attempt, if that was asked for and an instance remembers it. */
+  decisions?: Decision[];
+  /** The instances that could not be asked for decisions, or did not answer in time. */
+  incomplete?: string[];
+}
+
+export interface JobList {
+  jobs: Job[];
+  /** The cursor of the next page, for the same filters. Absent: this is the last page. */
+  next_cursor?: string;
+  /** Some instances were not asked, or did not answer: jobs that ended there may be missing. */
+  partial?: boolean;
+  /** The instances that could not be asked, or did not answer in time. Absent although the list is partial: not even their names are known. */
+  incomplete?: string[];
+}
+
+export interface LiveOverview {
+  /** The newest figures of the fleet. */
+  point: ClusterPoint;
+}
+
+export interface LiveStatus {
+  /** The incarnation of the instance that answers. */
+  instance: string;
+  /** It could read from the store a moment ago. */
+  store_reachable: boolean;
+}
+
+export interface Load {
+  cpu?: number;
+  gpu?: number;
+  memory?: number;
+}
+
+export interface LogoutResponse {
+  /** The login is not valid any more. */
+  ended: boolean;
+  warning?: string;
+}
+
+export interface ModelUse {
+  model_id: string;
+  installed: number;
+  /** Of these, the ones that may get jobs. */
+  ready: number;
+  /** The slots of these nodes. */
+  slots: number;
+}
+
+export interface Node {
+  node_id: string;
+  epoch: number;
+  /** It was seen recently and is not known to be disconnected for good. */
+  online: boolean;
+  /** The effective health: draining if an operator drained the node, whatever it declares. */
+  health: string;
+  /** An operator drained the node: it gets no new jobs. */
+  drained: boolean;
+  /** Its connection is lost and within the grace period: it keeps its jobs and gets no new ones. */
+  disconnected?: boolean;
+  /** It registered anew without a list of jobs: it gets none for the time of one attempt, in case it is still busy. */
+  held?: boolean;
+  /** How long the answering instance prefers other nodes, because this one did not acknowledge deliveries, or says nothing about its jobs. */
+  set_aside_ms?: number;
+  /** The slots that the node declares. */
+  max_concurrent_jobs: number;
+  /** How many of its slots may be granted, because it failed too often. Absent: all. */
+  admission?: Admission;
+  /** Slots of jobs that the node has not acknowledged. */
+  reserved: number;
+  /** Slots of jobs that the node has acknowledged. */
+  running: number;
+  /** Jobs that the node reports and that are not from this scheduler. */
+  foreign: number;
+  /** reserved + running + foreign, which counts against max_concurrent_jobs. */
+  effective_load: number;
+  current_load?: Load;
+  /** When it was last seen, Unix milliseconds. */
+  last_heartbeat_ms: number;
+  asr_langs?: string[];
+  semantic_langs: string[];
+  nmt_pairs?: string[][];
+  tts_langs?: string[];
+  capability_by_type?: CapabilityByType;
+  installed_models?: string[];
+  installed_services?: Service[];
+  features?: string[];
+  region?: string;
+  zone?: string;
+  tenant_id?: string;
+  /** Without its query. */
+  callback_url?: string;
+  /** The incarnation of the instance that it is connected to. */
+  incarnation?: string;
+  /** The capability pool of the node. */
+  pool_id?: string;
+  /** Why the node belongs to no pool although there are pools. */
+  no_pool?: PoolGap;
+}
+
+export interface NodeList {
+  nodes: Node[];
+  /** The cursor of the next page, for the same filters. Absent: this is the last page. */
+  next_cursor?: string;
+}
+
+export interface NodePoint {
+  /** In Unix milliseconds, a multiple of the interval. */
+  at_ms: number;
+  state: 'ready' | 'degraded' | 'draining' | 'ejected' | 'disconnected' | 'offline';
+  /** Slots that may be granted, at most 4095. */
+  slots: number;
+  /** Slots in use, as far as an instance knew. */
+  used_slots?: number;
+  /** Jobs that ended with its result. */
+  done: number;
+  /** Attempts that it failed, did not acknowledge or did not end in time. */
+  failed: number;
+  /** The mean duration of the attempts that ended with a result, in steps of 10 ms. */
+  mean_ms?: number;
+}
+
+export interface NodeRemoved {
+  node_id: string;
+  /** Jobs that the node had and that are given to other nodes. */
+  moved_jobs: number;
+  /** Why the node may come back. */
+  warnings?: string[];
+}
+
+export interface NodeSeries {
+  node_id: string;
+  /** The time between two points. */
+  interval_ms: number;
+  /** The oldest first. There is none for a time in which the node was not registered, or the instance did not run. */
+  points: NodePoint[];
+  /** The instances that could not be asked, or did not answer in time: jobs that they counted are missing. */
+  incomplete?: string[];
+}
+
+export interface NodeWithoutPool {
+  node_id: string;
+  online: boolean;
+  /** The pool that its credential names, or else the one of which it lacks the fewest services. A caller of one tenant sees only that of a credential. */
+  closest_pool?: string;
+  /** A service of this pool that the node has not installed. Absent beside a pool: its credential names a pool that does not exist. */
+  missing_service?: string;
+  /** The pool is the one that its credential names. */
+  by_credential?: boolean;
+}
+
+export interface Pool {
+  pool_id: string;
+  name?: string;
+  /** The services that its nodes have installed. */
+  required_services: string[];
+  nodes: PoolNodes;
+  slots: PoolSlots;
+  /** On how many of its online nodes the stages of the pipeline are installed, and ready. */
+  core_services: PoolCoreServices;
+  /** Some of its nodes, at most 5: ready ones, and ones that are not. */
+  examples: PoolNode[];
+  /** Tenants whose jobs run in this pool only; at most 100. */
+  tenants: string[];
+  /** How many tenants are bound to the pool. */
+  tenant_count: number;
+}
+
+export interface PoolCoreServices {
+  asr: StageCount;
+  nmt: StageCount;
+  tts: StageCount;
+}
+
+export interface PoolGap {
+  /** The pool that its credential names, or else the one of which it lacks the fewest services. A caller of one tenant sees only that of a credential. */
+  closest_pool?: string;
+  /** A service of this pool that the node has not installed. Absent beside a pool: its credential names a pool that does not exist. */
+  missing_service?: string;
+  /** The pool is the one that its credential names. */
+  by_credential?: boolean;
+}
+
+export interface PoolNode {
+  node_id: string;
+  ready: boolean;
+  /** Why it gets no jobs, as in an explanation. */
+  reason?: string;
+}
+
+export interface PoolNodes {
+  /** Registered nodes, silent ones included. */
+  total: number;
+  /** Nodes with a recent heartbeat. */
+  online: number;
+  /** Online nodes that may get jobs while they have a free slot. */
+  ready: number;
+}
+
+export interface PoolOverview {
+  /** The fleet is divided into capability pools. */
+  enabled: boolean;
+  /** Grows whenever an instance publishes other pools. All instances have the same within a second. 0: none were ever published. */
+  generation: number;
+  /** By what pools are eligible for a job. Absent without pools. */
+  pool_match_scope?: 'core_only' | 'all_required';
+  /** A job for which no pool is eligible is refused. */
+  strict_pool_eligibility: boolean;
+  hash_seed: number;
+  /** For how long after an utterance the next one of its session is tried in the same pool first. */
+  session_affinity_seconds: number;
+  /** The configuration of the answering instance describes other pools than those in force. A reload with publish_pools publishes them. */
+  file_differs: boolean;
+  /** Why the answering instance cannot use the pools of this generation; those before stay in force on it. */
+  problem?: string;
+  /** When the nodes were counted, Unix milliseconds. In a very large fleet they are not counted for every request. */
+  counted_ms: number;
+  /** In the order of the configuration; at most 1000. */
+  pools: Pool[];
+  /** The nodes that belong to no pool. None while pools are not enabled. */
+  without_pool: WithoutPool;
+}
+
+export interface PoolSlots {
+  /** Slots of the ready nodes that may be granted. */
+  total: number;
+  /** Slots of the ready nodes that are taken, by jobs of any pool. */
+  used: number;
+}
+
+export interface Revocation {
+  /** What is revoked: kind~name, or session~tenant~name. */
+  id: string;
+  kind: 'key' | 'kid' | 'tenant' | 'session' | 'node';
+  name: string;
+  /** The tenant of the session. */
+  tenant_id?: string;
+  /** What was issued or began before this time is revoked, Unix milliseconds. */
+  before_ms?: number;
+  /** When it was added, Unix milliseconds on the clock of the store. */
+  at_ms: number;
+  /** When it is dropped, because no such token can be alive then. Absent: when it is lifted. */
+  until_ms?: number;
+  /** The session was ended by DELETE /v1/sessions/{id}. */
+  ended?: boolean;
+  /** The name of the key with which it was requested. */
+  by?: string;
+  reason?: string;
+  /** What may be a mistake in the request, for people. */
+  warnings?: string[];
+}
+
+export interface RevocationList {
+  revocations: Revocation[];
+  /** The cursor of the next page. Absent: this is the last. */
+  next_cursor?: string;
+}
+
+export interface Service {
+  /** It contains none of @ , < > =. */
+  service_id: string;
+  version?: string;
+  type?: string;
+  status: 'ready' | 'downloading' | 'verifying' | 'installing' | 'stopped' | 'error';
+}
+
+export interface ServiceUse {
+  service_id: string;
+  version?: string;
+  type?: string;
+  /** Nodes on which it is installed, whatever its status. */
+  installed: number;
+  /** Nodes on which it is ready and that may get jobs. */
+  ready: number;
+  /** The slots of these nodes. */
+  slots: number;
+  /** The name for people, as the ModelHub lists it. */
+  name?: string;
+  /** The newest version that the ModelHub lists. */
+  latest_version?: string;
+}
+
+export interface SessionInfo {
+  session_id: string;
+  tenant_id?: string;
+  /** The incarnation of the instance that has the session. */
+  instance: string;
+  /** Its two languages. */
+  langs: string[];
+  /** Unix milliseconds. */
+  started_ms: number;
+  /** A client is connected. Otherwise the session can be resumed for resume_seconds. */
+  connected: boolean;
+  utterances: number;
+  /** Utterances of these whose result was not sent yet. */
+  pending: number;
+  /** The name of the key that minted the token of its connection, or of the key with which it is connected. */
+  key?: string;
+}
+
+export interface SessionList {
+  sessions: SessionInfo[];
+  /** The cursor of the next page. Absent: this is the last. */
+  next_cursor?: string;
+  /** Some instances were not asked, or did not answer: their sessions are missing. */
+  partial?: boolean;
+}
+
+export interface SessionTerminated {
+  session_id: string;
+  tenant_id?: string;
+  /** There was such a session. Otherwise only its tokens are revoked. */
+  ended: boolean;
+}
+
+export interface StageCount {
+  /** Nodes that declare a service of this type, whatever its status, or that have the stage without declaring services of this type. */
+  installed: number;
+  /** Of these, the ones on which such a service is ready and not marked as unavailable, or that declare none. Whether the node gets jobs does not matter. */
+  ready: number;
+}
+
+export interface Stats {
+  /** How old the snapshot is. */
+  age_ms: number;
+  /** It is older than it should be: no instance computes it, or the answering instance cannot read it from the store. */
+  stale: boolean;
+  store: StatsStore;
+  /** When the snapshot was computed, in Unix milliseconds on the clock of the instance that computed it. */
+  generated_ms: number;
+  /** The incarnation of the instance that computed it. */
+  generated_by: string;
+  /** Grows whenever another instance begins to compute snapshots. */
+  fence: number;
+  nodes: StatsNodes;
+  /** Sessions that are connected. */
+  sessions: number;
+  jobs_in_flight: number;
+  /** Jobs that ended. */
+  jobs: StatsJobs;
+  /** Jobs that ended, by direction. */
+  language_use: StatsLanguages;
+  /** How many nodes could take a job of a direction now. */
+  coverage: StatsCoverage;
+  /** What is installed on the nodes. */
+  compute: StatsCompute;
+  instances: StatsInstances;
+}
+
+export interface StatsCompute {
+  /** The most installed ones, at most 200. */
+  services: ServiceUse[];
+  /** How many others there are. */
+  other_services: number;
+  /** The most installed ones, at most 200. */
+  models: ModelUse[];
+  /** How many others there are. */
+  other_models: number;
+  /** Services that the ModelHub lists and no node has, at most 200. Absent without a ModelHub. */
+  not_installed?: CatalogService[];
+  /** How many others there are. */
+  other_not_installed?: number;
+}
+
+export interface StatsCoverage {
+  /** How many directions were counted. */
+  directions: number;
+  /** Directions without a ready node: every request is refused. */
+  none: DirectionCoverage[];
+  /** Directions with one ready node: none is left if it fails. */
+  one: DirectionCoverage[];
+  /** Directions with two ready nodes or more, those with the fewest slots first. */
+  more: DirectionCoverage[];
+}
+
+export interface StatsInstances {
+  present: number;
+  draining: number;
+  /** Instances that are gone and have left something behind. */
+  absent: number;
+}
+
+export interface StatsJobs {
+  last_5m: StatsOutcomes;
+  last_hour: StatsOutcomes;
+  last_day: StatsOutcomes;
+}
+
+export interface StatsLanguages {
+  last_5m: StatsUse;
+  last_hour: StatsUse;
+  last_day: StatsUse;
+}
+
+export interface StatsNodes {
+  /** Registered nodes, offline ones included. */
+  total: number;
+  /** Nodes that may get jobs if they have a free slot. */
+  ready: number;
+  degraded: number;
+  draining: number;
+  /** Nodes that get no jobs for a while because they failed much more often than others. */
+  ejected: number;
+  /** Nodes whose connection was lost a moment ago. */
+  disconnected: number;
+  /** Nodes that are registered and silent. */
+  offline: number;
+  /** Nodes with a WebSocket. */
+  connected: number;
+  /** Slots of the ready nodes. */
+  slots: number;
+  /** When the nodes were counted, for this and for coverage and compute, in Unix milliseconds. In a very large fleet they are counted less often than the snapshot is computed. */
+  counted_ms: number;
+}
+
+export interface StatsOutcomes {
+  total: number;
+  /** By their last state: DONE, FAILED, CANCELLED. */
+  outcomes: Record<string, number>;
+  /** Those that were not done, by reason. */
+  reasons: Record<string, number>;
+}
+
+export interface StatsStore {
+  kind: 'memory' | 'redis';
+  /** The answering instance could read from it a moment ago. */
+  reachable: boolean;
+}
+
+export interface StatsUse {
+  /** The most used ones, at most 200, the most used first. */
+  directions: DirectionUse[];
+  /** Jobs of all other directions. */
+  other: number;
+  total: number;
+}
+
+export interface VersionResponse {
+  version: string;
+  commit?: string;
+  go: string;
+}
+
+export interface WithoutPool {
+  nodes: PoolNodes;
+  /** Some of them, at most 5. */
+  examples: NodeWithoutPool[];
+}
