@@ -66,7 +66,7 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 	marks = append(marks, c.sendMalformed(malformedMessages)...)
 
 	violations := l.stop(c, &seen)
-	seen.injections = append(seen.injections, stalled(stalls.Stalls())...)
+	seen.addStalls(stalls.Stalls())
 	deadLetters, err := c.Redis.DeadLetters()
 	c.Must(err)
 	violations = append(violations, checkDeadLetters(deadLetters, marks)...)

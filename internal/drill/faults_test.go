@@ -9,7 +9,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/clustertest/journal"
-	"github.com/lingua-scheduler/lingua/internal/stalltest"
 )
 
 // fault is a fault that can be injected into a cluster.
@@ -268,22 +267,6 @@ func combine(a, b fault) fault {
 			}
 		},
 	}
-}
-
-// longStall is the duration from which on a stall of the machine has the effects of an outage: calls to Redis exceed their limits.
-const longStall = 400 * time.Millisecond
-
-// stalled returns the stalls of the machine that a drill did not cause as faults: errors and delays that they overlap do not tell anything.
-func stalled(all []stalltest.Stall) (faults []*injection) {
-	for _, s := range all {
-		if s.Duration() >= longStall {
-			faults = append(faults, &injection{
-				fault:  fault{name: "stall", recoveryLimit: 15 * time.Second, allowedCodes: storeDownCodes},
-				target: "this machine", from: journal.At(s.From), to: journal.At(s.To),
-			})
-		}
-	}
-	return faults
 }
 
 // pickInstance chooses the instance for a fault.

@@ -12,8 +12,8 @@ import (
 
 const (
 	interval = 20 * time.Millisecond
-	// shortest is the duration from which on a delay counts as a stall.
-	shortest = 200 * time.Millisecond
+	// shortest is the duration from which on a delay counts as a stall. On a machine with idle processors there is hardly any.
+	shortest = 20 * time.Millisecond
 )
 
 // Stall is an interval in which this process did not run.
