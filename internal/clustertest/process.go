@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/child"
+	"github.com/lingua-scheduler/lingua/internal/stalltest"
 )
 
 // Process is one run of a program. The kernel kills it when the test binary ends.
@@ -96,25 +97,27 @@ func (h *Helper) CloseInput() { _ = h.stdin.Close() }
 // pollInterval is how often the state of another process is read, which cannot notify the test.
 const pollInterval = 20 * time.Millisecond
 
-// Eventually calls check until it returns nil. After the timeout it returns the last error of check.
+// Eventually calls check until it returns nil. After the timeout it returns the last error of check. Time in which this process did not run
+// does not count: the other processes did not run either.
 func Eventually(ctx context.Context, timeout time.Duration, check func() error) error {
 	return EventuallyEvery(ctx, pollInterval, timeout, check)
 }
 
 // EventuallyEvery is Eventually with an interval, for a check that costs more.
 func EventuallyEvery(ctx context.Context, interval, timeout time.Duration, check func() error) error {
-	deadline := time.NewTimer(timeout)
-	defer deadline.Stop()
+	stalls, stop := stalltest.Start()
+	defer stop()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for {
+	for began := time.Now(); ; {
 		err := check()
 		if err == nil {
 			return nil
 		}
+		if stalled := stalls.Total(); time.Since(began)-stalled >= timeout {
+			return fmt.Errorf("not within %v, and %v in which the machine was stalled: %w", timeout, stalled.Round(time.Millisecond), err)
+		}
 		select {
-		case <-deadline.C:
-			return fmt.Errorf("not within %v: %w", timeout, err)
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
 		case <-ticker.C:

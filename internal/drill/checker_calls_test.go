@@ -105,13 +105,15 @@ func (c *checker) checkResult(e journal.Entry, had attemptHolders) {
 	}
 }
 
-// checkLimits checks the duration and the error of an utterance or a call against the faults that overlap with it.
+// checkLimits checks the duration and the error of an utterance or a call against the faults that overlap with it. Time in which the machine
+// was stalled does not count.
 func (c *checker) checkLimits(begin, end journal.Entry) {
 	faults := overlapping(c.injections, begin.At, end.At)
 	until := begin.At + int64(c.answerLimit)
 	for _, i := range faults {
 		until = max(until, max(begin.At, i.from)+int64(i.recoveryLimit))
 	}
+	until += c.stalledBetween(begin.At, end.At)
 	if end.At > until {
 		c.addViolation(lateTerminal, "%v late, %v after %s, overlapping with %v: %v",
 			time.Duration(end.At-until), time.Duration(end.At-begin.At), begin.Kind, faults, end)

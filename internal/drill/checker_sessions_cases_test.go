@@ -217,6 +217,22 @@ func TestCheckerFindsViolations(t *testing.T) {
 			s.receiveResult(1)
 			return s.finish(2)
 		}, []string{lateTerminal}},
+		"late, as a stall of the machine explains": {func(s *scenario) *scenario {
+			s.sendUtterance(1)
+			s.stalls = append(s.stalls, stall{s.clock - int64(time.Hour), s.clock + int64(brief)})
+			s.runJob(1)
+			s.advance(answerLimit)
+			s.receiveResult(1)
+			return s.finish(2)
+		}, nil},
+		"later than a stall explains": {func(s *scenario) *scenario {
+			s.sendUtterance(1)
+			s.stalls = append(s.stalls, stall{s.clock - int64(time.Hour), s.clock + int64(brief)})
+			s.runJob(1)
+			s.advance(answerLimit + brief)
+			s.receiveResult(1)
+			return s.finish(2)
+		}, []string{lateTerminal}},
 		"late, as a fault explains": {func(s *scenario) *scenario {
 			s.sendUtterance(1)
 			s.duringFault(outage, func() { s.advance(2 * answerLimit) })

@@ -73,6 +73,7 @@ type evidence struct {
 	sessions, nodes  []journal.Entry
 	callers          []journal.Entry
 	injections       []*injection
+	stalls           []stall // of the machine
 	scriptViolations []clustertest.ScriptViolation
 	routes           [2]clustertest.Routes // of sessions, and of nodes
 	multiInstance    bool                  // some results must come from a node on another instance

@@ -13,6 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/clustertest/journal"
+	"github.com/lingua-scheduler/lingua/internal/stalltest"
 )
 
 const (
@@ -58,11 +59,14 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 	l := c.startLoad(t, seed)
 
 	marks := c.sendMalformed(malformedMessages)
+	stalls, stop := stalltest.Start()
+	defer stop()
 	seen := evidence{answerLimit: answerLimit, multiInstance: len(c.Instances) > 1}
 	growth := d.injectFaults(t, c, &seen)
 	marks = append(marks, c.sendMalformed(malformedMessages)...)
 
 	violations := l.stop(c, &seen)
+	seen.addStalls(stalls.Stalls())
 	deadLetters, err := c.Redis.DeadLetters()
 	c.Must(err)
 	violations = append(violations, checkDeadLetters(deadLetters, marks)...)

@@ -12,12 +12,16 @@ import (
 
 // TestHistorySize: the stored history of a day is bounded, however many directions are used. It prints what it costs.
 func TestHistorySize(t *testing.T) {
-	for _, directions := range []int{20, 10_000} {
+	for _, directions := range []int{20, 3 * maxNames} {
+		names := make([]string, directions)
+		for i := range names {
+			names[i] = fmt.Sprintf("q%02x→q%02x", i/100, i%100)
+		}
 		h, now, total := newHistory(), time.Unix(1_800_000_000, 0), newTally()
 		parts := make(map[string][]byte)
 		for seq := range uint64(24 * 60) {
-			for i := range directions {
-				total.Directions.add(fmt.Sprintf("q%02x→q%02x", i/100, i%100), 1000, maxNames)
+			for _, name := range names {
+				total.Directions.add(name, 1000, maxNames)
 			}
 			total.Outcomes.add(core.StateDone.String(), int64(1000*directions), maxNames)
 			h.add("i-1", counted{Seq: seq + 1, Total: total.since(tally{})}, now, &stepCounts{tally: newTally()})
@@ -28,6 +32,7 @@ func TestHistorySize(t *testing.T) {
 			for name, body := range changed {
 				parts[name] = body
 			}
+			h.stored()
 			now = now.Add(time.Minute)
 		}
 		size := 0

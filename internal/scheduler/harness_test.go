@@ -9,14 +9,12 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -24,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/stalltest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -167,28 +166,12 @@ func retryWhileDown(t *testing.T, operation func() error) {
 	})
 }
 
-// stallDetector measures for how long this process does not run, on a machine that is busy: then nothing can be concluded from
-// times that depend on heartbeats.
-type stallDetector struct{ longest atomic.Int64 }
-
-func detectStalls(t *testing.T) *stallDetector {
-	s := &stallDetector{}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		for last := time.Now(); backoff.Sleep(ctx, 20*time.Millisecond); last = time.Now() {
-			s.longest.Store(max(s.longest.Load(), int64(time.Since(last))))
-		}
-	})
-	t.Cleanup(func() {
-		stop()
-		watch.Wait()
-	})
-	return s
+// detectStalls measures for how long this process does not run, on a machine that is busy.
+func detectStalls(t *testing.T) *stalltest.Detector {
+	d, stop := stalltest.Start()
+	t.Cleanup(stop)
+	return d
 }
-
-// longestSince returns the longest stall since the last call.
-func (s *stallDetector) longestSince() time.Duration { return time.Duration(s.longest.Swap(0)) }
 
 // quantile returns a quantile of a sorted list.
 func quantile(sorted []time.Duration, q float64) time.Duration {

@@ -239,7 +239,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 	before := measure(calm, "calm")
 	end()
 
-	stalls.longestSince()
+	stalls.TakeLongest()
 	lost, over := context.WithCancel(t.Context())
 	all.alive.Store(int64(healthy))
 	began := time.Now()
@@ -266,7 +266,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 	})
 	during := measure(lost, "loss")
 	watching.Wait()
-	stall := stalls.longestSince()
+	stall := stalls.TakeLongest()
 	t.Logf("p99 while %d of %d nodes were lost: %.2f times that of calm; the longest silence of a healthy node: %v; this process was stalled for up to %v",
 		*manyNodes-healthy, *manyNodes, float64(during)/float64(before), stalest.Round(time.Millisecond), stall.Round(time.Millisecond))
 	if stall < presence/3 && (missing > 0 || stalest >= presence) {

@@ -121,7 +121,7 @@ func TestNewStoreIncarnation(t *testing.T) {
 	t.Logf("accepted %d: %v, of the lost ones %d accepted before Redis was emptied and %d meanwhile; deliveries without a free slot %d; refused meanwhile %v, noticed as lost %v, reconciled %v",
 		len(load.accepted), v, before, during, nodes.refusedDeliveries(t), load.refused,
 		instances.sumMetric(t, "lingua_store_lost_total", "kind"), instances.sumMetric(t, "lingua_reconciled_leases_total", "kind"))
-	if stalled := stall.longestSince(); adopted.leased < adopted.held && stalled < c.Nodes.HeartbeatIntervalMS.Duration() {
+	if stalled := stall.TakeLongest(); adopted.leased < adopted.held && stalled < c.Nodes.HeartbeatIntervalMS.Duration() {
 		t.Errorf("%d jobs that nodes list do not take a slot", adopted.held-adopted.leased)
 	}
 }
@@ -180,7 +180,7 @@ func TestRedisStopped(t *testing.T) {
 	lost := h.lostJobs(t, instances)
 	t.Logf("halted for %v (presence %v, attempt %v): %d jobs held, lost %d; service was back after %v, promised are 2s; deliveries without a free slot %d",
 		*stopFor, c.Nodes.PresenceTTLMS.Duration(), c.Dispatch.AttemptTimeoutMS.Duration(), len(h.held), len(lost), h.backAfter, nodes.refusedDeliveries(t))
-	stalled := stall.longestSince()
+	stalled := stall.TakeLongest()
 	for _, job := range lost {
 		if stalled > c.Nodes.PresenceTTLMS.Duration()/2 {
 			t.Logf("this process was stalled for %v: %s", stalled.Round(time.Millisecond), job)

@@ -207,7 +207,7 @@ func TestRevocationsTakeEffectOnEveryInstance(t *testing.T) {
 		{"a session", 2, "POST", "/v1/auth/revocations", wire.RevocationRequest{Session: "s1", TenantID: "b"}, []string{"b/s1"}, wire.CloseUnauthorized},
 		{"a tenant", 1, "POST", "/v1/auth/revocations", wire.RevocationRequest{Tenant: "c"}, []string{"c/s0", "c/s1", "c/s2", "c-0", "c-1", "c-2"}, wire.CloseUnauthorized},
 	} {
-		stalled.longestSince()
+		stalled.TakeLongest()
 		instances[step.at].mustCall(t, step.method, step.path, step.body, nil)
 		accepted, longest := time.Now(), time.Duration(0)
 		for _, name := range step.closes {
@@ -224,7 +224,7 @@ func TestRevocationsTakeEffectOnEveryInstance(t *testing.T) {
 			delete(open, name)
 		}
 		t.Logf("%s: closed on all instances %v after the answer", step.name, longest)
-		if stall := stalled.longestSince(); longest > time.Second+3*stall {
+		if stall := stalled.TakeLongest(); longest > time.Second+3*stall {
 			t.Errorf("%s: a connection was closed after %v; this process was stalled for %v", step.name, longest, stall)
 		}
 	}

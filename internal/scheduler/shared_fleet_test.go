@@ -210,10 +210,10 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 	ws, ack := connect("")
 	waitUntil(t, "the other instance to see the node", waitLimit, func() bool { return explained() == "" })
 	for range 3 {
-		stalled.longestSince()
+		stalled.TakeLongest()
 		_ = ws.CloseNow()
 		within := waitUntil(t, "the other instance to see the loss", waitLimit, func() bool { return explained() == "DISCONNECTED" })
-		if stall := stalled.longestSince(); within > time.Second+2*stall {
+		if stall := stalled.TakeLongest(); within > time.Second+2*stall {
 			t.Errorf("the loss was seen after %s; this process was stalled for %s", within, stall)
 		}
 		var refused *wire.Error
@@ -264,12 +264,12 @@ func TestEjectionIsSeenByAllInstances(t *testing.T) {
 			if a.Limited {
 				a.Slots = want
 			}
-			stalled.longestSince()
+			stalled.TakeLongest()
 			if !admit(by, fence, a) {
 				t.Fatalf("decision %d of round %d is fenced", i, round)
 			}
 			within := waitUntil(t, "all instances to see the decision", waitLimit, slotsAre(want))
-			if stall := stalled.longestSince(); within > time.Second+2*stall {
+			if stall := stalled.TakeLongest(); within > time.Second+2*stall {
 				t.Errorf("%d slots were seen after %s; this process was stalled for %s", want, within, stall)
 			}
 			longest = max(longest, within)

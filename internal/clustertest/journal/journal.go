@@ -88,7 +88,10 @@ var processStart = time.Now()
 
 // Now returns the time in nanoseconds. It never goes back within a process, and agrees between the processes of a cluster
 // unless the wall clock is set while one of them starts.
-func Now() int64 { return processStart.UnixNano() + int64(time.Since(processStart)) }
+func Now() int64 { return At(time.Now()) }
+
+// At returns a time of this process as Now does.
+func At(t time.Time) int64 { return processStart.UnixNano() + int64(t.Sub(processStart)) }
 
 // Writer appends entries to a file. Each entry is written at once, because the process of a driver may be killed.
 type Writer struct {
