@@ -16,6 +16,7 @@ import (
 // Conversation is two people who speak in turn over one session.
 type Conversation struct {
 	URL                string
+	Token              string // empty: the scheduler has no keys
 	Langs              [2]string
 	Pause              func() time.Duration // between a result and the next utterance
 	ConnectionLifetime time.Duration        // the mean lifetime of a connection; 0: no limit
@@ -51,7 +52,7 @@ func Tone(d time.Duration) []byte {
 func (c *Conversation) Run(ctx context.Context) error {
 	s, err := client.Start(ctx, client.Config{
 		Log: slog.New(slog.DiscardHandler),
-		URL: c.URL, HTTPClient: unstableClient(c.ConnectionLifetime), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
+		URL: c.URL, Token: c.Token, HTTPClient: unstableClient(c.ConnectionLifetime), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
 	})
 	if err != nil {
 		return err

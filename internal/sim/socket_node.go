@@ -20,6 +20,7 @@ type SocketNode struct {
 	Worker             *Worker
 	ConnectionLifetime time.Duration // the mean lifetime of a connection; 0: no limit
 	Fault              string        // a description of its fault, for the screen of the demo
+	Token              string        // empty: the scheduler has no keys
 }
 
 // DemoNodes returns the nodes of the demo, with different languages, capacities, speeds and faults.
@@ -53,7 +54,7 @@ func DemoNodes() []*SocketNode {
 // Run runs the node until the context ends and its jobs have ended.
 func (n *SocketNode) Run(ctx context.Context, url string, log *slog.Logger) error {
 	return node.Run(ctx, node.Config{
-		URL: url, ID: n.ID, Slots: n.Slots, Log: log, HTTPClient: unstableClient(n.ConnectionLifetime), ShutdownTimeout: time.Second, OnFull: n.Worker.countOverAssigned,
+		URL: url, Token: n.Token, ID: n.ID, Slots: n.Slots, Log: log, HTTPClient: unstableClient(n.ConnectionLifetime), ShutdownTimeout: time.Second, OnFull: n.Worker.countOverAssigned,
 		Declaration: wire.Declaration{SemanticLangs: n.Langs, ASRLangs: n.Langs, TTSLangs: n.Langs, InstalledServices: demoServices()},
 	}, n.Worker.Do)
 }

@@ -36,6 +36,7 @@ export const common = {
   'live.on': 'Live',
   'live.paused': 'Paused',
   'live.off': 'Not connected',
+  'live.instance': 'The instance that answers this page',
   'live.pause': 'Pause updates',
   'live.resume': 'Resume updates',
   age: '{age} ago',

@@ -38,6 +38,7 @@ export const common: Record<keyof typeof en, string> = {
   'live.on': '实时',
   'live.paused': '已暂停',
   'live.off': '未连接',
+  'live.instance': '响应本页的实例',
   'live.pause': '暂停更新',
   'live.resume': '继续更新',
   age: '{age}前',

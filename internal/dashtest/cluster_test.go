@@ -1,0 +1,120 @@
+package dashtest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+)
+
+// Keys of the tests, by the names that the programs know them by.
+var keys = map[string]string{
+	"operator": "operator-key-of-these-tests", "viewer": "viewer-key-of-these-tests", "acme": "acme-viewer-key-of-these-tests",
+}
+
+const nodeToken = "node-token-of-these-tests"
+
+// testCluster is instances with one Redis, with keys as in production, and the fleet and conversations of the demo.
+type testCluster struct {
+	t         *testing.T
+	redis     *redistest.Server
+	instances []*clustertest.Instance
+	balancer  *clustertest.Balancer
+}
+
+// startCluster starts instances, and the fleet of the demo with some conversations.
+func startCluster(t *testing.T, instances int) *testCluster {
+	t.Helper()
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &testCluster{t: t, redis: redistest.Start(t)}
+	dir := t.ArtifactDir()
+	settings := filepath.Join(dir, "lingua.toml")
+	c.must(os.WriteFile(settings, []byte(configuration()), 0o600))
+	for n := range instances {
+		name := fmt.Sprintf("i-%d", n)
+		i := clustertest.NewInstance(t, name, binary, filepath.Join(dir, name+".log"))
+		i.Args = []string{"--config", settings, "--store", c.redis.URL()}
+		i.Env = []string{"LINGUA_SCHEDULER_PHASE2_INSTANCE_ID=" + name}
+		c.must(i.Start(t.Context()))
+		c.instances = append(c.instances, i)
+	}
+	c.balancer = clustertest.StartBalancer(t, c.instances)
+	c.startFleet()
+	return c
+}
+
+// configuration returns the configuration of all instances.
+func configuration() string {
+	var b strings.Builder
+	b.WriteString("[server]\nper_address = 0\n[scheduler.sessions]\nper_address = 0\n")
+	fmt.Fprintf(&b, "[auth]\nnode_tokens = [\"*=%s\"]\nsession_secret = \"%064d\"\ncluster_secret = [\"%064d\"]\n", nodeToken, 1, 2)
+	for name, secret := range keys {
+		role, tenant := name, ""
+		if name == "acme" {
+			role, tenant = "viewer", "tenant = \"acme\"\n"
+		}
+		fmt.Fprintf(&b, "[[auth.keys]]\nname = %q\nrole = %q\n%ssha256 = [\"%x\"]\n", name, role, tenant, sha256.Sum256([]byte(secret)))
+	}
+	return b.String()
+}
+
+// startFleet starts the nodes of the demo and conversations between them, which end with the test.
+func (c *testCluster) startFleet() {
+	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	var running sync.WaitGroup
+	c.t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	quiet := slog.New(slog.DiscardHandler)
+	nodes := sim.DemoNodes()
+	for _, n := range nodes {
+		n.Token = nodeToken
+		running.Go(func() { _ = n.Run(ctx, c.balancer.URL(), quiet) }) // the error is that of the cancelled context
+	}
+	api := sim.NewAPI(c.balancer.URL())
+	api.Token = keys["operator"]
+	defer api.Close()
+	c.must(sim.WaitNodes(ctx, api, len(nodes)))
+	for i := range 8 {
+		running.Go(func() {
+			for ctx.Err() == nil { // a session that is lost with its instance is followed by another
+				_ = (&sim.Conversation{
+					URL: c.balancer.URL(), Token: keys["operator"], Langs: sim.LanguagePairs[i%len(sim.LanguagePairs)],
+					Pause: sim.LogNormal(600*time.Millisecond, 0.5), OnUtterance: func(sim.Utterance) {}, OnResume: func() {},
+				}).Run(ctx)
+			}
+		})
+	}
+}
+
+// instance returns the instance with an incarnation such as i-1-x7.
+func (c *testCluster) instance(incarnation string) *clustertest.Instance {
+	for _, i := range c.instances {
+		if strings.HasPrefix(incarnation, i.Name+"-") {
+			return i
+		}
+	}
+	c.t.Fatalf("no instance is %q", incarnation)
+	return nil
+}
+
+func (c *testCluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}

@@ -1,0 +1,219 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+import { launch } from 'puppeteer-core';
+
+/** What the test gives to this program: URLs, keys, and where it can be asked for faults. */
+export const given = JSON.parse(process.argv[2] ?? '{}');
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const patience = 30_000; // on a busy machine
+
+/** ask asks the test to do something to the cluster, such as to kill an instance. */
+export async function ask(action, body = {}) {
+  const answer = await fetch(given.control + action, { method: 'POST', body: JSON.stringify(body) });
+  const text = await answer.text();
+  assert.ok(answer.ok, `${action}: ${text}`);
+  return text === '' ? undefined : JSON.parse(text);
+}
+
+export async function openBrowser() {
+  return launch({
+    executablePath: given.chromium,
+    headless: true,
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run', '--font-render-hinting=none'],
+    protocolTimeout: 120_000,
+  });
+}
+
+/** Tab is a page of the browser that records everything that must not happen. */
+export class Tab {
+  problems = [];
+  /** While true, failed requests and their messages in the console are expected: something is down. */
+  tolerant = false;
+
+  static async open(browser, base) {
+    const context = await browser.createBrowserContext();
+    const tab = new Tab();
+    tab.context = context;
+    tab.base = base;
+    tab.page = await context.newPage();
+    tab.page.setDefaultTimeout(patience);
+    await tab.page.setViewport({ width: 1440, height: 900 });
+    tab.page.on('console', (m) => {
+      if (m.type() !== 'error' && m.type() !== 'warn') return;
+      if (tab.tolerant || tab.refusedLogin(m)) return;
+      tab.problems.push(`console ${m.type()}: ${m.text()} ${m.location().url ?? ''}`);
+    });
+    tab.page.on('pageerror', (e) => tab.problems.push('error of the page: ' + e.stack));
+    tab.page.on('request', (r) => {
+      if (new URL(r.url()).origin !== new URL(base).origin) tab.problems.push('foreign request: ' + r.url());
+    });
+    await tab.page.evaluateOnNewDocument(() => {
+      window.policyViolations = [];
+      document.addEventListener('securitypolicyviolation', (e) => {
+        window.policyViolations.push(`${e.violatedDirective}: ${e.blockedURI} ${e.sample}`);
+      });
+      window.layoutShift = 0;
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.layoutShift += entry.value;
+      }).observe({ type: 'layout-shift', buffered: true });
+    });
+    return tab;
+  }
+
+  /** The page asks who it is before somebody has logged in, and the browser reports the refusal. */
+  refusedLogin(message) {
+    return /status of 401/.test(message.text()) && /\/v1\/caller$/.test(message.location().url ?? '');
+  }
+
+  /** goto shows a page of the dashboard, such as nodes/oslo?state=ready. */
+  async goto(path, choices = {}) {
+    const target = this.base + '/dashboard/#/' + path;
+    if (this.page.url().startsWith(this.base + '/dashboard/')) {
+      await this.page.evaluate((hash) => (location.hash = hash), '/' + path);
+    } else await this.page.goto(target);
+    if (Object.keys(choices).length > 0) await this.choose(choices);
+  }
+
+  /** choose sets what a person chooses in the foot of the navigation: theme, lang, time. */
+  async choose(choices) {
+    await this.page.evaluate((all) => {
+      for (const [name, value] of Object.entries(all)) localStorage.setItem('lingua.' + name, value);
+    }, choices);
+    await this.page.reload();
+  }
+
+  async login(key) {
+    await this.page.waitForSelector('input[type=password]');
+    await this.page.type('input[type=password]', key);
+    await this.page.click('button[type=submit]');
+    await this.page.waitForSelector('nav a[aria-current=page]');
+  }
+
+  /** settled waits until the page shows what it has read. */
+  async settled() {
+    await this.page.waitForSelector('main h1');
+    await this.page.waitForFunction(() => !/Loading…|正在读取…/.test(document.querySelector('main').textContent));
+  }
+
+  text(selector = 'main') {
+    return this.page.$eval(selector, (e) => e.textContent);
+  }
+
+  /** sees waits until a text is in the page. */
+  async sees(text, selector = 'body') {
+    try {
+      await this.page.waitForFunction(
+        (s, wanted) => document.querySelector(s)?.textContent.includes(wanted) ?? false,
+        {},
+        selector,
+        text,
+      );
+    } catch {
+      assert.fail(`“${text}” does not appear in ${selector}: ${(await this.text('body')).slice(0, 2000)}`);
+    }
+  }
+
+  async seesNot(text, selector = 'body') {
+    try {
+      await this.page.waitForFunction(
+        (s, unwanted) => !(document.querySelector(s)?.textContent.includes(unwanted) ?? false),
+        {},
+        selector,
+        text,
+      );
+    } catch {
+      assert.fail(`“${text}” stays in ${selector}`);
+    }
+  }
+
+  /** press presses the button or link with a text. */
+  async press(text, within = 'main') {
+    const found = await this.page.waitForFunction(
+      (scope, wanted) =>
+        [...document.querySelectorAll(`${scope} button, ${scope} a`)].find(
+          (e) => !e.disabled && (e.textContent.trim() === wanted || e.getAttribute('aria-label') === wanted),
+        ),
+      {},
+      within,
+      text,
+    );
+    await found.asElement().click();
+  }
+
+  has(text, within = 'main') {
+    return this.page.evaluate(
+      (scope, wanted) => [...document.querySelectorAll(`${scope} button`)].some((e) => e.textContent.trim() === wanted),
+      within,
+      text,
+    );
+  }
+
+  /** checkAxe checks the page as it is shown now. */
+  async checkAxe(name) {
+    await this.page.evaluate(axeSource);
+    const found = await this.page.evaluate(async () => {
+      const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
+      return violations.map(
+        (v) =>
+          `${v.id}: ${v.help}: ${v.nodes
+            .slice(0, 3)
+            .map((n) => n.html.slice(0, 160))
+            .join(' | ')}`,
+      );
+    });
+    for (const v of found) this.problems.push(`axe, ${name}: ${v}`);
+  }
+
+  /** checkWidth checks that the page does not scroll to the side. */
+  async checkWidth(name) {
+    const [wide, wanted] = await this.page.evaluate(() => [
+      document.documentElement.scrollWidth,
+      document.documentElement.clientWidth,
+    ]);
+    if (wide > wanted) this.problems.push(`${name} is ${wide} pixels wide in a window of ${wanted}`);
+  }
+
+  /** close closes the tab, and fails if anything happened that must not. */
+  async close() {
+    const violations = await this.page.evaluate(() => window.policyViolations);
+    await this.context.close();
+    assert.deepEqual([...this.problems, ...violations.map((v) => 'content security policy: ' + v)], []);
+  }
+}
+
+/** run runs the cases of a program one after the other, and prints each. A failure leaves a picture. */
+export async function run(cases) {
+  const browser = await openBrowser();
+  let failed = 0;
+  try {
+    for (const [name, test] of Object.entries(cases)) {
+      const began = Date.now();
+      const tabs = [];
+      const open = async (base = given.url) => {
+        const tab = await Tab.open(browser, base);
+        tabs.push(tab);
+        return tab;
+      };
+      try {
+        await test(open);
+        for (const tab of tabs.splice(0)) await tab.close();
+        console.log(`ok ${name} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
+      } catch (e) {
+        failed++;
+        console.log(`FAILED ${name}: ${e.stack}`);
+        for (const [n, tab] of tabs.entries()) {
+          const file = `${given.pictures}/${name.replace(/\W+/g, '-')}-${n}.png`;
+          await tab.page.screenshot({ path: file }).catch(() => undefined);
+          console.log(`  at ${tab.page.url()}; picture: ${file}; ${tab.problems.join('; ')}`);
+          await tab.context.close().catch(() => undefined);
+        }
+      }
+    }
+  } finally {
+    await browser.close();
+  }
+  process.exitCode = failed === 0 ? 0 : 1;
+}

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+
+import { ask, given, run } from './harness.mjs';
+
+/** loads counts how often the page itself is loaded: it must heal without that. */
+function loads(tab) {
+  let n = 0;
+  tab.page.on('framenavigated', (frame) => {
+    if (frame === tab.page.mainFrame()) n++;
+  });
+  return () => n;
+}
+
+async function begin(open) {
+  const tab = await open();
+  await tab.goto('overview');
+  await tab.login(given.keys.operator);
+  await tab.sees('Live', '[role=status]');
+  return tab;
+}
+
+await run({
+  'an instance is killed': async (open) => {
+    const tab = await begin(open);
+    const before = loads(tab);
+    const instance = await tab.text('#instance');
+    tab.tolerant = true;
+    await ask('kill-instance', { instance });
+    await tab.page.waitForFunction((old) => document.querySelector('#instance').textContent !== old, {}, instance);
+    await tab.sees('Live', '[role=status]');
+    await tab.goto('instances');
+    await tab.sees(instance);
+    await ask('start-instance', { instance });
+    await tab.seesNot(instance, 'main');
+    assert.equal(before(), 1, 'the page was loaded again'); // the change of its fragment
+  },
+  'Redis is away': async (open) => {
+    const tab = await begin(open);
+    const before = loads(tab);
+    tab.tolerant = true;
+    await ask('stop-redis');
+    await tab.sees('The store (Redis) does not answer', '[role=alert]');
+    await ask('start-redis');
+    await tab.seesNot('The store (Redis) does not answer');
+    await tab.sees('Live', '[role=status]');
+    assert.equal(before(), 0, 'the page was loaded again');
+  },
+  'all instances restart': async (open) => {
+    const tab = await begin(open);
+    const before = loads(tab);
+    tab.tolerant = true;
+    await ask('stop-instances');
+    await tab.sees('The connection to the scheduler is lost', '[role=alert]');
+    await ask('start-instances');
+    await tab.seesNot('The connection to the scheduler is lost');
+    await tab.sees('Live', '[role=status]');
+    assert.equal(before(), 0, 'the page was loaded again');
+  },
+});

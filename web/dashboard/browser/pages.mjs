@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+
+import { given, run } from './harness.mjs';
+
+const pages = ['overview', 'languages', 'nodes', 'sessions', 'jobs', 'instances', 'pools', 'configuration'];
+
+/** visit shows every page and the details of what is listed, and checks each. */
+async function visit(tab, name, check) {
+  for (const page of [...pages, ...(await details(tab))]) {
+    await tab.goto(page);
+    await tab.settled();
+    await check(page, `${name}, ${page}`);
+  }
+}
+
+/** details returns the pages of one node, job and session that there are. */
+async function details(tab) {
+  return tab.page.evaluate(async () => {
+    const read = async (path) => (await fetch('../' + path)).json();
+    const [jobs, sessions] = [await read('v1/jobs?limit=1'), await read('v1/sessions?limit=1')];
+    return [
+      'nodes/oslo',
+      ...jobs.jobs.map((j) => 'jobs/' + j.job_id),
+      ...sessions.sessions.map((s) => 'sessions/' + encodeURIComponent(s.session_id)),
+      'search?q=o',
+    ];
+  });
+}
+
+const cases = {};
+for (const lang of ['en', 'zh']) {
+  for (const theme of ['light', 'dark']) {
+    cases[`every page, ${lang}, ${theme}`] = async (open) => {
+      const tab = await open();
+      await tab.goto('', { lang, theme });
+      await tab.checkAxe('login');
+      await tab.login(given.keys.operator);
+      assert.equal(await tab.page.evaluate(() => document.documentElement.lang), lang);
+      assert.equal(await tab.page.evaluate(() => document.documentElement.dataset.theme), theme);
+      await visit(tab, `${lang} ${theme}`, async (_, name) => {
+        await tab.checkAxe(name);
+      });
+    };
+  }
+}
+
+for (const width of [320, 768, 3840]) {
+  cases[`every page, ${width} pixels wide`] = async (open) => {
+    const tab = await open();
+    await tab.page.setViewport({ width, height: 900 });
+    await tab.goto('');
+    await tab.login(given.keys.operator);
+    await visit(tab, `${width} px`, async (_, name) => {
+      await tab.checkWidth(name);
+    });
+  };
+}
+
+for (const role of ['viewer', 'acme']) {
+  cases[`every page, as ${role}`] = async (open) => {
+    const tab = await open();
+    await tab.goto('');
+    await tab.login(given.keys[role]);
+    tab.tolerant = role === 'acme'; // what a tenant may not see is refused, and the browser reports it
+    await visit(tab, role, async (page) => {
+      const text = await tab.text();
+      if (!text.includes(' ')) assert.fail(`${page} is empty`);
+    });
+  };
+}
+
+cases['no text of speakers is in any answer'] = async (open) => {
+  const tab = await open();
+  await tab.goto('');
+  await tab.login(given.keys.operator);
+  const bodies = [];
+  tab.page.on('response', async (r) => {
+    if (r.headers()['content-type']?.includes('json')) bodies.push(await r.text().catch(() => ''));
+  });
+  await visit(tab, 'text', async () => undefined);
+  assert.ok(bodies.length > 10, 'answers were seen');
+  for (const body of bodies) assert.ok(!given.said.some((s) => body.includes(s)), 'an answer has what somebody said');
+};
+
+await run(cases);
