@@ -26,7 +26,7 @@ demo: build ## the same, with a simulated fleet and conversations, and a live su
 	$(BIN)/lingua demo $(ARGS)
 
 .PHONY: test
-test: lint modules race allocs ## everything that must hold before a change lands
+test: lint modules dashboard-check race allocs ## everything that must hold before a change lands
 
 # The tests start servers of their own. Debian's packages would start daemons beside them: tools/apt-install.sh prevents it.
 APT := tools/apt-install.sh
@@ -68,6 +68,7 @@ python: ## install python3, with which the tests run the programs in Python, whe
 # Programs in JavaScript: sessions and nodes of the tests of internal/interop, the examples, and the check of the dashboards against the
 # types of Grafana. package-lock.json pins their dependencies.
 JS := internal/interop/js examples/javascript deploy/grafana/check
+DASHBOARD := web/dashboard
 
 .PHONY: interop
 interop: $(JS:%=%/node_modules/.package-lock.json) python-websockets ## install the dependencies of the programs in JavaScript and Python (needs Node.js 20)
@@ -77,6 +78,25 @@ interop: $(JS:%=%/node_modules/.package-lock.json) python-websockets ## install 
 	  { echo 'the tests need Node.js 20 or newer with npm; put node and npm on PATH' >&2; exit 1; }
 	npm --prefix $* ci --no-audit --no-fund --loglevel error
 	@touch $@
+
+.PHONY: chromium
+chromium: ## install Chromium, in which the tests show the dashboard, where it is missing
+	@command -v chromium >/dev/null || $(APT) chromium || \
+	  { echo 'Install Chromium 120 or newer and put it on PATH as chromium.' >&2; exit 1; }
+
+.PHONY: dashboard-tools
+dashboard-tools: $(DASHBOARD)/node_modules/.package-lock.json chromium ## install what builds and tests the dashboard (needs Node.js 20)
+
+.PHONY: dashboard
+dashboard: $(DASHBOARD)/node_modules/.package-lock.json ## build the dashboard into web/dashboard/dist, which is committed
+	$(GO) test ./$(DASHBOARD) -run TestTypes -update
+	npm --prefix $(DASHBOARD) run build --loglevel error
+
+.PHONY: dashboard-check
+dashboard-check: $(DASHBOARD)/node_modules/.package-lock.json ## types, linters and unit tests of the dashboard
+	npm --prefix $(DASHBOARD) run check --loglevel error
+	npm --prefix $(DASHBOARD) run lint --loglevel error
+	npm --prefix $(DASHBOARD) run test --loglevel error
 
 # Debian installs the package for its own interpreter, which need not be the first python3 in PATH.
 .PHONY: python-websockets
@@ -100,9 +120,10 @@ modules: ## build and vet every nested module, with its go.sum as it is
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
 # another.
 .PHONY: race
-race: redis promtool haproxy opus-tools python interop ## every test under the race detector
-	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop)$$')
+race: redis promtool haproxy opus-tools python interop dashboard-tools ## every test under the race detector
+	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop|dashtest)$$')
 	$(GO) test -race -timeout 12m ./internal/interop
+	$(GO) test -timeout 12m ./internal/dashtest
 	$(GO) test -race -timeout 12m ./internal/drill
 
 # The race detector allocates, so allocations are counted without it.
@@ -216,7 +237,7 @@ PKG ?= ./...
 N   ?= 20
 
 .PHONY: flake
-flake: redis promtool haproxy opus-tools interop ## repeat PKG=./internal/foo N=20 times, with the race detector, shuffled, beside a busy process; resumes where it stopped
+flake: redis promtool haproxy opus-tools interop dashboard-tools ## repeat PKG=./internal/foo N=20 times, with the race detector, shuffled, beside a busy process; resumes where it stopped
 	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
 
 .PHONY: bench-pauses

@@ -22,6 +22,9 @@ var keys = map[string]string{
 	"operator": "operator-key-of-these-tests", "viewer": "viewer-key-of-these-tests", "acme": "acme-viewer-key-of-these-tests",
 }
 
+// basePath is the prefix below which the instances answer, too.
+const basePath = "/kept"
+
 const nodeToken = "node-token-of-these-tests"
 
 // testCluster is instances with one Redis, with keys as in production, and the fleet and conversations of the demo.
@@ -59,7 +62,7 @@ func startCluster(t *testing.T, instances int) *testCluster {
 // configuration returns the configuration of all instances.
 func configuration() string {
 	var b strings.Builder
-	b.WriteString("[server]\nper_address = 0\n[scheduler.sessions]\nper_address = 0\n")
+	fmt.Fprintf(&b, "[server]\nper_address = 0\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n", basePath)
 	fmt.Fprintf(&b, "[auth]\nnode_tokens = [\"*=%s\"]\nsession_secret = \"%064d\"\ncluster_secret = [\"%064d\"]\n", nodeToken, 1, 2)
 	for name, secret := range keys {
 		role, tenant := name, ""

@@ -1,31 +1,7 @@
 import assert from 'node:assert/strict';
 
 import { given, run } from './harness.mjs';
-
-const pages = ['overview', 'languages', 'nodes', 'sessions', 'jobs', 'instances', 'pools', 'configuration'];
-
-/** visit shows every page and the details of what is listed, and checks each. */
-async function visit(tab, name, check) {
-  for (const page of [...pages, ...(await details(tab))]) {
-    await tab.goto(page);
-    await tab.settled();
-    await check(page, `${name}, ${page}`);
-  }
-}
-
-/** details returns the pages of one node, job and session that there are. */
-async function details(tab) {
-  return tab.page.evaluate(async () => {
-    const read = async (path) => (await fetch('../' + path)).json();
-    const [jobs, sessions] = [await read('v1/jobs?limit=1'), await read('v1/sessions?limit=1')];
-    return [
-      'nodes/oslo',
-      ...jobs.jobs.map((j) => 'jobs/' + j.job_id),
-      ...sessions.sessions.map((s) => 'sessions/' + encodeURIComponent(s.session_id)),
-      'search?q=o',
-    ];
-  });
-}
+import { visit } from './visit.mjs';
 
 const cases = {};
 for (const lang of ['en', 'zh']) {
@@ -33,6 +9,7 @@ for (const lang of ['en', 'zh']) {
     cases[`every page, ${lang}, ${theme}`] = async (open) => {
       const tab = await open();
       await tab.goto('', { lang, theme });
+      await tab.page.waitForSelector('input[type=password]');
       await tab.checkAxe('login');
       await tab.login(given.keys.operator);
       assert.equal(await tab.page.evaluate(() => document.documentElement.lang), lang);
