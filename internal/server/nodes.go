@@ -27,6 +27,7 @@ type nodeHandlers struct {
 	read                *convert.Reader
 	heartbeat, presence time.Duration
 	series              *seriesHandlers
+	table               *tableHandlers
 }
 
 func (h *nodeHandlers) routes() []route {
@@ -80,7 +81,7 @@ func (h *nodeHandlers) routes() []route {
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}, h.series.routes()...)
+	}, slices.Concat(h.series.routes(), h.table.routes())...)
 }
 
 // actionRegister is the action of a registration, and of a heartbeat that registers.
