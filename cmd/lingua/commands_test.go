@@ -116,6 +116,10 @@ func TestDrainAndResume(t *testing.T) {
 	s := startServer(t)
 	s.registerNode(t, "n1", 2)
 	for _, c := range []struct{ args, want, explained string }{
+		{
+			"drain n1 --dry-run", "without n1: 100.0 % of the slots of ready nodes are missing; its jobs in flight stay with it: 0\n" +
+				"directions without a ready node: en→zh, zh→en\ndirections with one: none\n", "OK",
+		},
 		{"drain n1", "n1 gets no new jobs (draining, 0 of 2 slots in use)\n", "ALL_CANDIDATES_FULL_OR_FAILED"},
 		{"resume n1", "n1 gets new jobs again (ready, 0 of 2 slots in use)\n", "OK"},
 	} {

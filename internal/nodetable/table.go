@@ -56,6 +56,7 @@ type declaredPart struct {
 type row struct {
 	*declaredPart
 	state        uint8   // index in guard.NodeStates
+	grantable    bool    // it would get a job if it had a free slot
 	counted      bool    // done and failed are known
 	load         float32 // negative: unknown
 	kindNumber   int32   // in the snapshot
@@ -143,6 +144,7 @@ func (t *Table) build() *snapshot {
 		declared := n.Declared()
 		r := add(declared)
 		r.state = uint8(guard.StateOf(declared))
+		r.grantable = n.Summary().Grantable() && n.Unready(false, at) == core.ReasonNone
 		load := n.Load()
 		if highest := max(load.CPU, load.GPU, load.Memory); highest >= 0 {
 			r.load = float32(highest)

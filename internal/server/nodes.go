@@ -72,9 +72,9 @@ func (h *nodeHandlers) routes() []route {
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/drain", rule: operators, action: "node.drain", tag: "nodes", summary: "Drain a node",
-			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drain(true)),
-			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
-			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drainOrTry),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name."), dryRunParam},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, action: "node.resume", tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
