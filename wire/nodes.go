@@ -159,8 +159,7 @@ type Node struct {
 	// PoolID and NoPool are absent without capability pools.
 	PoolID string   `json:"pool_id,omitempty" doc:"The capability pool of the node."`
 	NoPool *PoolGap `json:"no_pool,omitempty" doc:"Why the node belongs to no pool although there are pools."`
-
-	DrainEffect *DrainEffect `json:"drain_effect,omitempty" doc:"What would be missing without the node, if a drain was asked for with dry_run."`
+	NodeDetail
 }
 
 // Admission limits the slots of a node that may be granted. It is decided for all instances, and outlasts registrations.

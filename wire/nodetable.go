@@ -1,21 +1,5 @@
 package wire
 
-// DrainEffect is what would be missing if a node were drained. It counts the nodes that serve everybody whom this node serves.
-type DrainEffect struct {
-	InFlight     int             `json:"in_flight" doc:"Jobs that the node has. It keeps them."`
-	Slots        int             `json:"slots" doc:"The slots of the node that may be granted."`
-	ShareOfSlots float64         `json:"share_of_slots" minimum:"0" maximum:"1" doc:"The share of these in the slots of all ready nodes. 0: the node is not ready as it is."`
-	None         []DirectionName `json:"none" doc:"Directions of the node that no other ready node serves; at most 200."`
-	One          []DirectionName `json:"one" doc:"Directions of the node that one other ready node serves; at most 200."`
-	Truncated    bool            `json:"truncated" doc:"There are further directions in one of the lists, or the node serves so many that not all were counted."`
-}
-
-// DirectionName is a source and a target language.
-type DirectionName struct {
-	SrcLang string `json:"src_lang"`
-	TgtLang string `json:"tgt_lang"`
-}
-
 // NodeTable is the answer of GET /v1/nodes/table: a part of the node table, from the memory of the answering instance.
 type NodeTable struct {
 	GeneratedMS int64          `json:"generated_ms" doc:"When the table was made, Unix milliseconds."`

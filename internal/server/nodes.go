@@ -285,7 +285,9 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 	if !principalOf(r.Context()).SeesTenant(st.Node.Tenant) {
 		return nil, nodes.UnknownNode(core.NodeID(id))
 	}
-	return h.view(r.Context(), st), nil
+	v := h.view(r.Context(), st)
+	v.Failures, v.Marks = h.series.series.Failures(st.Node.ID), convert.ServiceMarks(h.registry.Marks(st.Node.ID))
+	return v, nil
 }
 
 // drain makes the handler that drains or resumes a node.
