@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring"},
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch", "internal/reload", "internal/guard", "internal/pools"},
-	{"internal/nodes", "internal/callback", "internal/sim"},
+	{"internal/nodes", "internal/nodetable", "internal/callback", "internal/sim"},
 	{"internal/convert", "internal/loadtest"},
 	{"internal/session", "internal/nodeconn"},
 	{"internal/server"},

@@ -159,6 +159,7 @@ type Node struct {
 	// PoolID and NoPool are absent without capability pools.
 	PoolID string   `json:"pool_id,omitempty" doc:"The capability pool of the node."`
 	NoPool *PoolGap `json:"no_pool,omitempty" doc:"Why the node belongs to no pool although there are pools."`
+	NodeDetail
 }
 
 // Admission limits the slots of a node that may be granted. It is decided for all instances, and outlasts registrations.

@@ -38,6 +38,8 @@ type NodeSeries struct {
 	IntervalMS int64       `json:"interval_ms" doc:"The time between two points."`
 	Points     []NodePoint `json:"points" doc:"The oldest first. There is none for a time in which the node was not registered, or the instance did not run."`
 	Incomplete []string    `json:"incomplete,omitempty" doc:"The instances that could not be asked, or did not answer in time: jobs that they counted are missing."`
+
+	Failures map[string]int `json:"failures,omitempty" doc:"The attempts of the last hour that ended without a result, by reason, as all instances counted them. Absent: none."`
 }
 
 // NodePoint has the figures of a node at one time, and what all instances counted since the point before.

@@ -59,6 +59,8 @@ func TestQueryCommands(t *testing.T) {
 		"jobs --tgt fr":               {"no job matches"},
 		"jobs --tenant acme":          {"no job matches"},
 		"jobs --until 1h":             {"no job matches"},
+		"jobs --state open":           {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", running + " ACKED en→zh n1 1 talk now"},
+		"jobs --state Ended":          {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", done + " DONE en→zh n1 1 talk now"},
 		"jobs --since 1h --src en --tgt zh --prefix " + done: {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", done + " DONE en→zh n1 1 talk now"},
 		"jobs " + running: {
 			"job " + running, "request req-2", "session talk", "direction en→zh", "state ACKED", "", "ATTEMPT NODE DURATION OUTCOME", "1 n1 running",
@@ -116,6 +118,10 @@ func TestDrainAndResume(t *testing.T) {
 	s := startServer(t)
 	s.registerNode(t, "n1", 2)
 	for _, c := range []struct{ args, want, explained string }{
+		{
+			"drain n1 --dry-run", "without n1: 100.0 % of the slots of ready nodes are missing; its jobs in flight stay with it: 0\n" +
+				"directions without a ready node: en→zh, zh→en\ndirections with one: none\n", "OK",
+		},
 		{"drain n1", "n1 gets no new jobs (draining, 0 of 2 slots in use)\n", "ALL_CANDIDATES_FULL_OR_FAILED"},
 		{"resume n1", "n1 gets new jobs again (ready, 0 of 2 slots in use)\n", "OK"},
 	} {

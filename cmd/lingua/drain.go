@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -11,12 +12,49 @@ import (
 
 type drainCmd struct {
 	apiClient
-	ID string `arg:"" help:"The node."`
+	ID     string `arg:"" help:"The node."`
+	DryRun bool   `help:"Change nothing: say what would be missing without the node."`
 }
 
 // Run drains a node.
 func (c *drainCmd) Run(ctx context.Context, io streams) error {
+	if c.DryRun {
+		return c.try(ctx, io)
+	}
 	return c.changeNode(ctx, io, c.ID, "drain", "gets no new jobs")
+}
+
+// try prints what would be missing if the node were drained.
+func (c *drainCmd) try(ctx context.Context, io streams) error {
+	var n wire.Node
+	if err := c.request(ctx, "POST", "/v1/nodes/"+url.PathEscape(c.ID)+"/drain?dry_run=true", nil, &n); err != nil {
+		return err
+	}
+	return c.print(io.out, n, func(t *tabwriter.Writer) {
+		e := n.DrainEffect
+		if e == nil {
+			fmt.Fprintf(t, "the scheduler says nothing about the effect on %s: it may be older than this command\n", n.NodeID)
+			return
+		}
+		fmt.Fprintf(t, "without %s: %.1f %% of the slots of ready nodes are missing; its jobs in flight stay with it: %d\n", n.NodeID, 100*e.ShareOfSlots, e.InFlight)
+		fmt.Fprintf(t, "directions without a ready node: %s\n", listDirections(e.None))
+		fmt.Fprintf(t, "directions with one: %s\n", listDirections(e.One))
+		if e.Truncated {
+			fmt.Fprintln(t, "there are more directions than these")
+		}
+	})
+}
+
+// listDirections lists directions, such as "de→en, fr→en".
+func listDirections(all []wire.DirectionName) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	names := make([]string, len(all))
+	for i, d := range all {
+		names[i] = d.SrcLang + "→" + d.TgtLang
+	}
+	return strings.Join(names, ", ")
 }
 
 type resumeCmd struct {

@@ -19,7 +19,7 @@ import (
 type jobsCmd struct {
 	apiClient
 	ID       string `arg:"" optional:"" help:"Show this job with its attempts."`
-	State    string `help:"Only jobs in this state, such as dispatched, acked, retrying, done, failed or cancelled." placeholder:"STATE"`
+	State    string `help:"Only jobs in this state, such as dispatched, acked, retrying, done, failed or cancelled; open: those that have not ended, ended: the others." placeholder:"STATE"`
 	Reason   string `help:"Only jobs that ended, or whose last attempt ended, for this reason, such as node_lost." placeholder:"REASON"`
 	Node     string `help:"Only jobs that this node has or had." placeholder:"ID"`
 	Session  string `help:"Only jobs of this session." placeholder:"ID"`
@@ -41,12 +41,26 @@ func (c *jobsCmd) Validate() error {
 	if err := checkLimit(c.Limit); err != nil {
 		return err
 	}
-	if c.State != "" {
-		if _, err := core.ParseState(strings.ToUpper(c.State)); err != nil {
-			return fmt.Errorf("--state: %w", err)
+	if name := stateFilter(c.State); name != "" && name != stateOpen && name != stateEnded {
+		if _, err := core.ParseState(name); err != nil {
+			return fmt.Errorf("--state: %w; or open or ended", err)
 		}
 	}
 	return nil
+}
+
+// The filters by state that are not the name of one.
+const (
+	stateOpen  = "open"
+	stateEnded = "ended"
+)
+
+// stateFilter returns the filter by state as the API has it.
+func stateFilter(given string) string {
+	if lower := strings.ToLower(given); lower == stateOpen || lower == stateEnded {
+		return lower
+	}
+	return strings.ToUpper(given)
 }
 
 // Run lists jobs.
@@ -58,7 +72,7 @@ func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 		}
 		return c.print(io.out, j, func(t *tabwriter.Writer) { writeJob(t, &j) })
 	}
-	q := makeQuery("state", strings.ToUpper(c.State), "reason", strings.ToUpper(c.Reason), "node_id", c.Node, "session_id", c.Session,
+	q := makeQuery("state", stateFilter(c.State), "reason", strings.ToUpper(c.Reason), "node_id", c.Node, "session_id", c.Session,
 		"language", c.Language, "src_lang", c.Src, "tgt_lang", c.Tgt, "region", c.Region, "tenant_id", c.Tenant, "id_prefix", c.Prefix,
 		"since", millisAgo(c.Since), "until", millisAgo(c.Until))
 	list := wire.JobList{Jobs: []wire.Job{}}

@@ -19,6 +19,7 @@ type mark struct {
 	until       Instant
 	epoch       core.Epoch
 	nodeVersion core.Version
+	reason      core.UnavailableReason // empty: unknown
 }
 
 // covers reports whether the mark is in force for a service of a node in an epoch.
@@ -36,11 +37,15 @@ func (f *Fleet) Mark(m store.Mark) {
 	defer f.mu.Unlock()
 	now, key := f.Now(), markKey{m.Service, m.Version}
 	next := n.currentMarks(now)
-	added := mark{until: now + Instant(m.For), epoch: m.Epoch, nodeVersion: m.NodeVersion}
-	if known, ok := next[key]; ok && (known.epoch > added.epoch || known.epoch == added.epoch && known.nodeVersion > added.nodeVersion) {
+	added := mark{until: now + Instant(m.For), epoch: m.Epoch, nodeVersion: m.NodeVersion, reason: m.Reason}
+	known, exists := next[key]
+	switch {
+	case exists && (known.epoch > added.epoch || known.epoch == added.epoch && known.nodeVersion > added.nodeVersion):
 		return // this one is older and arrives late
+	case exists && added.reason == "" && known.epoch == added.epoch:
+		added.reason = known.reason // it was read again: the store does not keep reasons
 	}
-	if _, ok := next[key]; !ok && len(next) >= store.MaxMarks {
+	if !exists && len(next) >= store.MaxMarks {
 		delete(next, firstToExpire(next))
 	}
 	next[key] = added
@@ -102,10 +107,41 @@ func (n *Node) Usable(service string, now Instant) bool {
 	return n.Declared().Capability.Usable(service, func(s *core.Service) bool { return n.Marked(s, now) })
 }
 
-// ServiceMark is a mark of a node that is not about a service which it declares.
+// ServiceMark is a mark of a node.
 type ServiceMark struct {
 	Service, Version string
 	For              time.Duration // how much longer
+	Reason           core.UnavailableReason
+}
+
+// Marks lists the marks that are in force, ordered by service and version. A mark of a service that the node declares is not if the service has
+// become ready since.
+func (n *Node) Marks(now Instant) []ServiceMark {
+	marks := n.marks.Load()
+	if marks == nil {
+		return nil
+	}
+	list := n.UndeclaredMarks(now)
+	services, epoch := n.Declared().Capability.Services, n.Epoch()
+	for key, m := range *marks {
+		if slices.ContainsFunc(services, func(s core.Service) bool {
+			return s.ID == key.service && (key.version == "" || s.Version == key.version) && m.covers(&s, epoch, now)
+		}) {
+			list = append(list, m.view(key, now))
+		}
+	}
+	sortMarks(list)
+	return list
+}
+
+func (m mark) view(key markKey, now Instant) ServiceMark {
+	return ServiceMark{Service: key.service, Version: key.version, For: time.Duration(m.until - now), Reason: m.reason}
+}
+
+func sortMarks(list []ServiceMark) {
+	slices.SortFunc(list, func(a, b ServiceMark) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Version, b.Version))
+	})
 }
 
 // UndeclaredMarks lists the marks on services that the node does not declare, ordered by service and version.
@@ -121,11 +157,9 @@ func (n *Node) UndeclaredMarks(now Instant) []ServiceMark {
 			return s.ID == key.service && (key.version == "" || s.Version == key.version)
 		})
 		if !declared && m.until > now && m.epoch == epoch {
-			list = append(list, ServiceMark{Service: key.service, Version: key.version, For: time.Duration(m.until - now)})
+			list = append(list, m.view(key, now))
 		}
 	}
-	slices.SortFunc(list, func(a, b ServiceMark) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Version, b.Version))
-	})
+	sortMarks(list)
 	return list
 }

@@ -246,3 +246,43 @@ func TestRemainingTimeOfMarks(t *testing.T) {
 		}
 	})
 }
+
+// TestMarksInForce checks the list of the marks of a node: those of declared services that have not become ready since, and all others.
+func TestMarksInForce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := agedFleet()
+		f.Update(status(declared("a", func(n *core.Node) {
+			n.Version = 7
+			n.Capability.Services = []core.Service{
+				{ID: "asr", Version: "1", Status: core.ServiceReady}, {ID: "nmt", Version: "2", Status: core.ServiceReady, ReadySince: 6}, {ID: "tts", Version: "3", Status: core.ServiceReady},
+			}
+		})))
+		mark := func(service, version string, reason core.UnavailableReason, d time.Duration) {
+			f.Mark(store.Mark{Node: "a", Service: service, Version: version, Epoch: 1, NodeVersion: 5, For: d, Reason: reason})
+		}
+		if got := f.Node("a").Marks(f.Now()); got != nil {
+			t.Errorf("marks at first: %v", got)
+		}
+		mark("tts", "3", core.UnavailableInstalling, time.Minute)
+		mark("asr", "", core.UnavailableRuntimeError, time.Minute)
+		mark("asr", "", "", time.Minute) // read again: the store does not know the reason
+		mark("nmt", "2", core.UnavailableOther, time.Minute)
+		mark("vad", "1", core.UnavailableNotInstalled, 2*time.Minute)
+		mark("tts", "1", core.UnavailableOther, time.Second)
+		want := []ServiceMark{
+			{Service: "asr", For: time.Minute, Reason: core.UnavailableRuntimeError}, {Service: "tts", Version: "1", For: time.Second, Reason: core.UnavailableOther},
+			{Service: "tts", Version: "3", For: time.Minute, Reason: core.UnavailableInstalling},
+			{Service: "vad", Version: "1", For: 2 * time.Minute, Reason: core.UnavailableNotInstalled},
+		}
+		if diff := cmp.Diff(want, f.Node("a").Marks(f.Now())); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		time.Sleep(time.Minute)
+		want = want[3:]
+		want[0].For = time.Minute
+		if diff := cmp.Diff(want, f.Node("a").Marks(f.Now())); diff != "" {
+			t.Errorf("after a minute (-want +got)\n%s", diff)
+		}
+	})
+}

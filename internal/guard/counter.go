@@ -138,8 +138,8 @@ func (c *Counter) collect() {
 			if !c.blameless(o) {
 				c.tracker.ended(o.node, o.direction, o.reason)
 			}
-			if c.series != nil && countsAsFailure(o.reason) {
-				c.series.add(o.node, false, 0)
+			if c.series != nil {
+				c.series.addFailure(o.node, o.reason)
 			}
 		case requestRefused:
 			c.total.Refused.add(o.direction.String(), 1, maxRefused)

@@ -140,6 +140,8 @@ type NodeSeries struct {
 	last    int64 // the index of the newest point
 	nodes   map[core.NodeID]*nodePoints
 	pending map[core.NodeID]nodeCounts // since the newest point
+
+	failures failureLog
 }
 
 // NewNodeSeries makes the series of the nodes of a fleet.

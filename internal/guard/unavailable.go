@@ -172,7 +172,7 @@ func (w *UnavailableWorker) mark(ctx context.Context, r report) {
 		o.Metrics.NARateLimited.Inc(string(r.Node))
 		return
 	}
-	m := store.Mark{Node: r.Node, Service: r.Service, Version: r.Version, Epoch: r.Epoch, NodeVersion: r.NodeVersion, For: o.MarkFor}
+	m := store.Mark{Node: r.Node, Service: r.Service, Version: r.Version, Epoch: r.Epoch, NodeVersion: r.NodeVersion, For: o.MarkFor, Reason: r.Reason}
 	switch err := o.Store.Mark(ctx, m); {
 	case errors.Is(err, store.ErrNoNode):
 		w.drop(telemetry.NADroppedGone)

@@ -34,6 +34,15 @@ func (r *Registry) SetAsideFor(id core.NodeID) time.Duration {
 	return n.SetAsideFor(r.fleet.Now())
 }
 
+// Marks returns the marks of a node that are in force, as this instance knows them.
+func (r *Registry) Marks(id core.NodeID) []fleet.ServiceMark {
+	n := r.fleet.Node(id)
+	if n == nil {
+		return nil
+	}
+	return n.Marks(r.fleet.Now())
+}
+
 // PoolOf returns the capability pool of a node, or why it has none; false if there are no pools.
 func (r *Registry) PoolOf(n *core.Node) (core.Assignment, bool) {
 	division := r.fleet.Division()

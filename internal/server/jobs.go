@@ -58,7 +58,7 @@ func (h *jobHandlers) routes() []route {
 			description: "Jobs that have not ended, and of the ended ones those that are kept, or that one of the instances remembers among its last 20,000. An instance that does not answer within 2 s is named as incomplete.",
 			out:         reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
-				param{name: "state", description: "Only jobs in this state.", kind: "string"},
+				param{name: "state", description: "Only jobs in this state. open: those that have not ended, in whatever state; ended: the others.", kind: "string"},
 				param{name: "reason", description: "Only jobs that ended, or whose last attempt ended, for this reason.", kind: "string"},
 				param{name: "node_id", description: "Only jobs that this node has or had.", kind: "string"},
 				param{name: "session_id", description: "Only jobs of this session.", kind: "string"},
@@ -248,7 +248,7 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 		out.Jobs[i] = viewJob(r.Context(), jobs[i])
 	}
 	more := false
-	if scope != scopeHere {
+	if scope != scopeHere && p.Phase != store.PhaseOpen { // the store has all jobs that have not ended
 		more = h.addFromPeers(out, r)
 	}
 	if more = more || len(out.Jobs) > q.limit; more && len(out.Jobs) > 0 {
@@ -291,12 +291,8 @@ func (h *jobHandlers) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 	if e := h.searchFilter(q, &p); e != nil {
 		return p, e
 	}
-	if name := q.Get("state"); name != "" {
-		state, err := core.ParseState(name)
-		if err != nil {
-			return p, wire.Invalid("state", "%s", err)
-		}
-		p.State = state
+	if p.State, p.Phase, e = readJobState(q.Get("state")); e != nil {
+		return p, e
 	}
 	if q.after != nil {
 		created, err := strconv.ParseInt(q.after[0], 10, 64)

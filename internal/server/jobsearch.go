@@ -46,6 +46,23 @@ func (h *jobHandlers) searchFilter(q *listQuery, p *store.ListParams) *wire.Erro
 	return e
 }
 
+// readJobState converts the filter by state, which may be absent: the name of a state, or of a phase.
+func readJobState(name string) (core.State, store.Phase, *wire.Error) {
+	switch name {
+	case "":
+		return 0, 0, nil
+	case "open":
+		return 0, store.PhaseOpen, nil
+	case "ended":
+		return 0, store.PhaseEnded, nil
+	}
+	state, err := core.ParseState(name)
+	if err != nil {
+		return 0, 0, wire.Invalid("state", "%s; or open or ended", err)
+	}
+	return state, 0, nil
+}
+
 // readMillis parses a time in Unix milliseconds, which may be absent.
 func readMillis(q url.Values, name string) (time.Time, *wire.Error) {
 	text := q.Get(name)

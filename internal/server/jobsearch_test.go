@@ -37,6 +37,11 @@ func TestJobSearch(t *testing.T) {
 		"reason=CANCELLED":                           "cancelled",
 		"reason=NODE_LOST":                           "",
 		"state=DONE":                                 "done",
+		"state=open":                                 "running",
+		"state=open&node_id=n1":                      "running",
+		"state=open&node_id=n2":                      "",
+		"state=ended":                                "cancelled done",
+		"state=ended&reason=CANCELLED":               "cancelled",
 		"src_lang=zh&tgt_lang=en":                    "cancelled",
 		"src_lang=en&tgt_lang=fr":                    "",
 		"tgt_lang=ZH&session_id=room-1":              "done",
@@ -66,7 +71,7 @@ func TestInvalidSearches(t *testing.T) {
 	ts := startScheduler(t)
 	long := strings.Repeat("x", 20_000)
 	for _, query := range []string{
-		"reason=node_lost", "reason=A%20B", "reason=" + strings.Repeat("A", 65), "id_prefix=%00", "id_prefix=a/b", "id_prefix=" + long, "src_lang=" + long,
+		"state=OPEN", "state=closed", "reason=node_lost", "reason=A%20B", "reason=" + strings.Repeat("A", 65), "id_prefix=%00", "id_prefix=a/b", "id_prefix=" + long, "src_lang=" + long,
 		"tgt_lang=%F0", "tenant_id=*", "tenant_id=" + long, "since=yesterday", "since=-1", "since=9223372036854775807", "until=1e3", "until=99999999999999999999",
 		"candidates=1", "since=" + long,
 	} {

@@ -194,6 +194,7 @@ var matrix = map[string]map[outcome][]string{
 	"GET /v1/jobs/{id}/decisions":       {allowed: {"operator", "viewer", "viewer-acme", "minter-acme"}, hidden: {"viewer-beta", "minter-beta"}},
 	"POST /v1/jobs/{id}/cancel":         {allowed: {"operator", "minter-acme"}, hidden: {"minter-beta"}},
 	"GET /v1/nodes":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
+	"GET /v1/nodes/table":               {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/nodes/{id}":                {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
 	"POST /v1/nodes/{id}/drain":         {allowed: {"operator"}},
 	"POST /v1/nodes/{id}/resume":        {allowed: {"operator"}},

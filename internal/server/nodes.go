@@ -27,6 +27,7 @@ type nodeHandlers struct {
 	read                *convert.Reader
 	heartbeat, presence time.Duration
 	series              *seriesHandlers
+	table               *tableHandlers
 }
 
 func (h *nodeHandlers) routes() []route {
@@ -71,16 +72,16 @@ func (h *nodeHandlers) routes() []route {
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/drain", rule: operators, action: "node.drain", tag: "nodes", summary: "Drain a node",
-			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drain(true)),
-			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
-			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drainOrTry),
+			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name."), dryRunParam},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, action: "node.resume", tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}, h.series.routes()...)
+	}, slices.Concat(h.series.routes(), h.table.routes())...)
 }
 
 // actionRegister is the action of a registration, and of a heartbeat that registers.
@@ -284,7 +285,9 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 	if !principalOf(r.Context()).SeesTenant(st.Node.Tenant) {
 		return nil, nodes.UnknownNode(core.NodeID(id))
 	}
-	return h.view(r.Context(), st), nil
+	v := h.view(r.Context(), st)
+	v.Failures, v.Marks = h.series.series.Failures(st.Node.ID), convert.ServiceMarks(h.registry.Marks(st.Node.ID))
+	return v, nil
 }
 
 // drain makes the handler that drains or resumes a node.

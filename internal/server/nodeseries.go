@@ -74,6 +74,7 @@ func (h *seriesHandlers) show(r *http.Request) (any, error) {
 		for _, p := range found.Points {
 			points[p.AtMS] = mergePoints(points[p.AtMS], p)
 		}
+		out.Failures = addFailures(out.Failures, found.Failures)
 	})
 	if !known && len(points) == 0 {
 		return nil, nodes.UnknownNode(id)
@@ -93,8 +94,19 @@ func (h *seriesHandlers) here(ctx context.Context, id core.NodeID, from time.Tim
 	if !known || !principalOf(ctx).SeesTenant(tenant) {
 		return out, false
 	}
-	out.Points = points
+	out.Points, out.Failures = points, h.series.Failures(id)
 	return out, true
+}
+
+// addFailures adds the failures that another instance has counted.
+func addFailures(to, from map[string]int) map[string]int {
+	if to == nil {
+		return from
+	}
+	for reason, n := range from {
+		to[reason] += n
+	}
+	return to
 }
 
 // mergePoints adds what another instance has counted to a point. The state and the slots are those of the first, unless it is empty.

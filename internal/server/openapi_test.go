@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -107,7 +108,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("POST /v1/nodes/{id}/drain", ts.request("POST", "/v1/nodes/n1/drain", "", nil))
 	good("POST /v1/nodes/{id}/resume", ts.request("POST", "/v1/nodes/n1/resume", "", nil))
 	for _, path := range []string{
-		"/v1/nodes", "/v1/jobs", "/v1/directions", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances", "/v1/dlq", "/v1/events",
+		"/v1/nodes", "/v1/nodes/table", "/v1/jobs", "/v1/directions", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances", "/v1/dlq", "/v1/events",
 		"/v1/audit", "/v1/sessions", "/v1/auth/revocations", "/v1/caller",
 	} {
 		good("GET "+path, ts.get(path))
@@ -250,7 +251,8 @@ func (d *openAPIDoc) route(method string, u *url.URL) (*routers.Route, map[strin
 		method = http.MethodGet
 	}
 	asked := strings.Split(u.EscapedPath(), "/")
-	for path, item := range d.doc.Paths.Map() {
+	for _, path := range slices.Sorted(maps.Keys(d.doc.Paths.Map())) { // a name comes before a parameter in its place, as in the scheduler
+		item := d.doc.Paths.Value(path)
 		pattern := strings.Split(path, "/")
 		operation := item.GetOperation(method)
 		if operation == nil || len(pattern) != len(asked) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/nodetable"
 	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/reload"
@@ -87,9 +89,10 @@ type Limits struct {
 
 // Figures has what is counted about the fleet.
 type Figures struct {
-	// Stats has the statistics of the fleet, NodeSeries the series of the nodes.
+	// Stats has the statistics of the fleet, NodeSeries the series of the nodes, NodeTable the table of all.
 	Stats      StatsReader
 	NodeSeries *guard.NodeSeries
+	NodeTable  *nodetable.Table
 	// Pools counts the nodes of the capability pools.
 	Pools *pools.Reader
 }
@@ -161,6 +164,7 @@ func New(o Options) *Server {
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
+	s.nodes.table = &tableHandlers{responder: p, table: o.Figures.NodeTable, read: o.Read}
 	s.nodes.series = &seriesHandlers{responder: p, series: o.Figures.NodeSeries, peers: peers}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
 	s.events = &eventHandlers{
@@ -245,7 +249,12 @@ func (s *Server) mount(routes []route) http.Handler {
 		methods[r.path] = append(methods[r.path], r.method)
 	}
 	for p, allowed := range methods {
-		mux.Handle(p, s.guard(&route{method: otherMethod, path: p}, methodNotAllowed(allowed)))
+		if isShadowing(p, methods) {
+			continue
+		}
+		mux.Handle(p, s.guard(&route{method: otherMethod, path: p}, func(w http.ResponseWriter, r *http.Request) {
+			methodNotAllowed(w, r, union(allowed, methods[r.URL.Path]))
+		}))
 	}
 	notFound := s.guard(&route{method: otherMethod, path: otherPath}, func(w http.ResponseWriter, _ *http.Request) {
 		writeWireError(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
@@ -258,6 +267,14 @@ func (s *Server) mount(routes []route) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// isShadowing reports whether a path is one of those that another path with a parameter stands for, as /v1/nodes/table is one of
+// /v1/nodes/{id}. It has the methods of both.
+func isShadowing(p string, paths map[string][]string) bool {
+	at := strings.LastIndexByte(p, '/')
+	_, shadows := paths[p[:at+1]+"{id}"]
+	return shadows && p[at+1:] != "{id}"
 }
 
 // The method and the path of requests that no route is for.
@@ -312,11 +329,20 @@ func isLoopback(host string) bool {
 }
 
 // methodNotAllowed answers requests whose method the path does not have.
-func methodNotAllowed(allowed []string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		for _, m := range allowed {
-			w.Header().Add("Allow", m)
-		}
-		writeWireError(w, wire.Errorf(wire.MethodNotAllowed, "%s is not allowed here; use %s", r.Method, strings.Join(allowed, " or ")))
+func methodNotAllowed(w http.ResponseWriter, r *http.Request, allowed []string) {
+	for _, m := range allowed {
+		w.Header().Add("Allow", m)
 	}
+	writeWireError(w, wire.Errorf(wire.MethodNotAllowed, "%s is not allowed here; use %s", r.Method, strings.Join(allowed, " or ")))
+}
+
+// union returns the methods of a followed by those that only b has.
+func union(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, m := range b {
+		if !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
 }

@@ -102,6 +102,7 @@ type Applied struct {
 // ListParams selects records. Zero fields select all.
 type ListParams struct {
 	State   core.State
+	Phase   Phase
 	Node    core.NodeID // has the job, or had it
 	Session core.SessionID
 	Lang    core.Lang      // source or target
@@ -115,6 +116,20 @@ type ListParams struct {
 	Tenant  *core.TenantID // nil: of all tenants
 	Limit   int
 	After   JobPosition // only records after this position
+}
+
+// Phase is whether jobs have ended.
+type Phase uint8
+
+// The phases; the zero value selects both.
+const (
+	PhaseOpen  Phase = iota + 1 // not ended: DISPATCHED, ACKED, RETRYING
+	PhaseEnded                  // DONE, FAILED, CANCELLED
+)
+
+// OnlyEnded reports whether only jobs that have ended are selected.
+func (p *ListParams) OnlyEnded() bool {
+	return p.Phase == PhaseEnded || p.State != 0 && p.State.Terminal()
 }
 
 // JobPosition is the position of a job in a list. It does not change when other jobs come and go.
@@ -144,7 +159,7 @@ func (p *ListParams) Page(jobs []*core.Job) []*core.Job {
 
 // Selects reports whether a record matches.
 func (p *ListParams) Selects(job *core.Job) bool {
-	return (p.State == 0 || p.State == job.State) &&
+	return (p.State == 0 || p.State == job.State) && (p.Phase == 0 || job.State.Terminal() == (p.Phase == PhaseEnded)) &&
 		(p.Node == "" || p.Node == job.Node || job.Had(p.Node)) &&
 		(p.Session == "" || p.Session == job.Session) &&
 		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&

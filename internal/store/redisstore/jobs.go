@@ -238,7 +238,7 @@ func (s *Store) getRecords(ctx context.Context, ids []core.JobID) ([]*core.Job, 
 // instance. An index of all jobs would cost every job a write in another slot.
 func (s *Store) List(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
 	known := s.recent.list()
-	if p.State == 0 || !p.State.Terminal() {
+	if !p.OnlyEnded() {
 		ids, err := s.unfinished(ctx, p.Node)
 		if err != nil {
 			return nil, err

@@ -16,6 +16,7 @@ const (
 	markForField     = "for"
 	markEpochField   = "epoch"
 	markVersionField = "version"
+	markReasonField  = "reason"
 )
 
 // Mark implements store.Marks.
@@ -30,7 +31,8 @@ func (s *Store) Mark(ctx context.Context, m store.Mark) error {
 		return store.ErrNoNode
 	}
 	s.publishChange(ctx, m.Node, changeMark,
-		markField, name, markForField, millis(m.For), markEpochField, epoch, markVersionField, strconv.FormatInt(r.int(0), 10))
+		markField, name, markForField, millis(m.For), markEpochField, epoch, markVersionField, strconv.FormatInt(r.int(0), 10),
+		markReasonField, string(m.Reason))
 	return nil
 }
 
@@ -59,7 +61,9 @@ func (s *Store) Marked(ctx context.Context, nodes ...core.NodeID) ([]store.Mark,
 
 // markOf returns the mark that an entry in the stream of changes contains.
 func markOf(node core.NodeID, fields map[string]string) store.Mark {
-	m := store.Mark{Node: node, For: time.Duration(parseNumber(fields[markForField])) * time.Millisecond}
+	m := store.Mark{
+		Node: node, For: time.Duration(parseNumber(fields[markForField])) * time.Millisecond, Reason: core.UnavailableReason(fields[markReasonField]),
+	}
 	m.Service, m.Version = parseMarkName(fields[markField])
 	m.Epoch, m.NodeVersion = core.Epoch(parseNumber(fields[markEpochField])), core.Version(parseNumber(fields[markVersionField]))
 	return m

@@ -262,6 +262,10 @@ func testListSelects(t *testing.T, h *Harness) {
 		{store.ListParams{Lang: "ja"}, []core.JobID{"job-3"}},
 		{store.ListParams{Region: "eu"}, []core.JobID{"job-3"}},
 		{store.ListParams{State: core.StateCancelled}, []core.JobID{"job-1"}},
+		{store.ListParams{Phase: store.PhaseEnded}, []core.JobID{"job-1"}},
+		{store.ListParams{Phase: store.PhaseOpen}, []core.JobID{"job-4", "job-3", "job-2", "job-0"}},
+		{store.ListParams{Phase: store.PhaseOpen, Node: "node-b"}, []core.JobID{"job-3"}},
+		{store.ListParams{Phase: store.PhaseOpen, State: core.StateCancelled}, nil},
 		{store.ListParams{State: core.StateDispatched, Session: "room-1", Limit: 2}, []core.JobID{"job-4", "job-2"}},
 	} {
 		jobs, err := h.Store.List(t.Context(), c.p)

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var dryRunParam = param{
+	name: "dry_run", description: "true: nothing is changed, and the answer has drain_effect: what would be missing without the node.", kind: "string",
+}
+
+// drainOrTry drains a node, or says what would be missing without it. Any other parameter is an error: a misspelt dry_run must not drain the node.
+func (h *nodeHandlers) drainOrTry(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	for name := range q {
+		if name != dryRunParam.name {
+			return nil, wire.Invalid("query", "there is no other parameter than %s", dryRunParam.name)
+		}
+	}
+	values := q[dryRunParam.name]
+	switch {
+	case len(values) == 0, len(values) == 1 && values[0] == "false":
+		return h.drain(true)(r)
+	case len(values) == 1 && values[0] == "true":
+		return h.tryDrain(r)
+	}
+	return nil, wire.Invalid(dryRunParam.name, "must be true or false")
+}
+
+// tryDrain says what would be missing without a node. It changes nothing.
+func (h *nodeHandlers) tryDrain(r *http.Request) (any, error) {
+	callOf(r.Context()).dryRun = true
+	id := r.PathValue("id")
+	if e := convert.CheckID("id", id); e != nil {
+		return nil, e
+	}
+	st, err := h.registry.Node(r.Context(), core.NodeID(id))
+	if err != nil {
+		return nil, err
+	}
+	v := h.view(r.Context(), st)
+	if v.DrainEffect, err = h.table.table.DrainEffect(r.Context(), st.Node); err != nil {
+		return nil, wire.Errorf(wire.DeadlineExceeded, "the request ended before the effect was computed")
+	}
+	v.DrainEffect.InFlight = st.Reserved + st.Running
+	return v, nil
+}
