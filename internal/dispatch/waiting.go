@@ -63,6 +63,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 			d.metrics.ObserveDispatch(time.Since(began), true, r.exemplar(true))
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
 			d.selector.countRefusal(e, r.refused)
+			d.cfg.Observer.RequestRefused(r.Direction, e.Code)
 			return Placement{}, e
 		}
 		if self == nil {

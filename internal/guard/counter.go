@@ -76,7 +76,9 @@ func (c *Counter) onProbation(id core.NodeID) bool {
 // Load is what an instance publishes of its work beside what it counts.
 type Load struct {
 	Waiting    int                       `json:"waiting,omitempty"`    // requests that wait for a free slot
-	Dispatched telemetry.DispatchBuckets `json:"dispatched,omitempty"` // since the start
+	Dispatched telemetry.DispatchBuckets `json:"dispatched,omitempty"` // since the start, as are the others below
+	Retries    int64                     `json:"retries,omitempty"`    // attempts that were followed by another
+	Lag        telemetry.LagDurations    `json:"lag,omitzero"`         // of results that were sent to sessions
 }
 
 // Record makes what is counted of nodes part of their series, and the load part of what is published. It must be called before Run.
@@ -89,6 +91,7 @@ type observation struct {
 	node      core.NodeID
 	direction core.Direction
 	reason    core.Reason
+	code      wire.Code
 }
 
 type observationKind uint8
@@ -115,9 +118,9 @@ func (c *Counter) JobEnded(job *core.Job) {
 	c.queue.add(maphash.String(c.seed, string(job.ID)), observation{kind: jobEnded, job: job})
 }
 
-// RequestRefused counts a request that was refused because no node could take it.
-func (c *Counter) RequestRefused(d core.Direction, _ wire.Code) {
-	c.queue.add(maphash.String(c.seed, string(d.Src)), observation{kind: requestRefused, direction: d})
+// RequestRefused counts a request that was refused.
+func (c *Counter) RequestRefused(d core.Direction, code wire.Code) {
+	c.queue.add(maphash.String(c.seed, string(d.Src)), observation{kind: requestRefused, direction: d, code: code})
 }
 
 // Dropped returns how many observations were not counted because there were too many at once.
@@ -143,6 +146,7 @@ func (c *Counter) collect() {
 			}
 		case requestRefused:
 			c.total.Refused.add(o.direction.String(), 1, maxRefused)
+			c.total.Refusals.add(string(o.code), 1, maxNames)
 		case jobEnded:
 			c.total.Directions.add(o.job.Direction.String(), 1, maxNames)
 			c.total.Outcomes.add(o.job.State.String(), 1, maxNames)

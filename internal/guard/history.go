@@ -88,6 +88,8 @@ func (h *history) add(id core.InstanceID, p counted, now time.Time, step *stepCo
 	for i, n := range p.Load.Dispatched {
 		step.dispatch[i] += n - min(n, before.Load.Dispatched[i])
 	}
+	step.retries += p.Load.Retries - min(p.Load.Retries, before.Load.Retries)
+	step.lag.AddSince(&p.Load.Lag, &before.Load.Lag)
 	for _, r := range rings {
 		h.bucket(r, now).Tally.add(diff)
 	}
