@@ -37,9 +37,12 @@ const lagParts = 6
 // parts returns the parts and their sum, in the order of lagNames.
 func (l *Lag) parts() [lagParts]time.Duration {
 	return [lagParts]time.Duration{
-		l.Segmentation, l.Wait, l.Dispatch, l.Node, l.Return, l.Segmentation + l.Wait + l.Dispatch + l.Node + l.Return,
+		l.Segmentation, l.Wait, l.Dispatch, l.Node, l.Return, l.Total(),
 	}
 }
+
+// Total is the sum of the parts.
+func (l *Lag) Total() time.Duration { return l.Segmentation + l.Wait + l.Dispatch + l.Node + l.Return }
 
 // lagNames are the values of the label part.
 var lagNames = [lagParts]string{"segmentation", "wait", "dispatch", "node", "return", "total"}
