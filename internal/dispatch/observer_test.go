@@ -16,15 +16,16 @@ import (
 type refusalObserver struct {
 	mu       sync.Mutex
 	refusals []wire.Code
+	waited   []time.Duration
 }
 
 func (*refusalObserver) Acknowledged(core.NodeID)                              {}
 func (*refusalObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) {}
 func (*refusalObserver) JobEnded(*core.Job)                                    {}
-func (o *refusalObserver) RequestRefused(_ core.Direction, code wire.Code) {
+func (o *refusalObserver) RequestRefused(_ core.Direction, code wire.Code, waited time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.refusals = append(o.refusals, code)
+	o.refusals, o.waited = append(o.refusals, code), append(o.waited, waited.Truncate(100*time.Millisecond))
 }
 
 // TestEveryRefusalIsObserved checks that a request that is refused at once and one that is refused after a wait are observed once each.
@@ -38,12 +39,21 @@ func TestEveryRefusalIsObserved(t *testing.T) {
 		h.addNode("node-a", 1)
 		h.acknowledge(h.dispatch())
 		waits := h.startWaiting(h.t.Context(), "waits", 3*time.Second)
+		if diff := cmp.Diff(map[core.Direction]int{spec().Direction: 1}, h.dispatcher.WaitingByDirection()); diff != "" {
+			t.Errorf("requests that wait (-want +got):\n%s", diff)
+		}
 		h.advance(4*time.Second, "node-a")
 		if !waits.hasEnded() || waits.err == nil {
 			t.Fatal("a request that waits was not refused")
 		}
 		if diff := cmp.Diff([]wire.Code{wire.NoCapableNode, wire.AllCandidatesFullOrFailed}, observer.refusals); diff != "" {
 			t.Errorf("refusals (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]time.Duration{0, 3 * time.Second}, observer.waited); diff != "" {
+			t.Errorf("waited (-want +got):\n%s", diff)
+		}
+		if n := len(h.dispatcher.WaitingByDirection()); n != 0 {
+			t.Errorf("%d directions have requests that wait", n)
 		}
 	})
 }

@@ -40,9 +40,9 @@ func TestClusterLagAndRefusals(t *testing.T) {
 				}
 				return Load{Retries: int64(1 + i), Lag: lag(2, 2)}
 			})
-			in.counter.RequestRefused(enZH, wire.NoCapableNode)
+			in.counter.RequestRefused(enZH, wire.NoCapableNode, 0)
 			if i == 0 {
-				in.counter.RequestRefused(enZH, wire.AllCandidatesFullOrFailed)
+				in.counter.RequestRefused(enZH, wire.AllCandidatesFullOrFailed, 0)
 			}
 			stop := in.run()
 			defer stop()
@@ -97,7 +97,7 @@ func TestCountsOfOtherVersions(t *testing.T) {
 			t.Errorf("%s: %v", load, err)
 			continue
 		}
-		h, step := newHistory(), &stepCounts{tally: newTally()}
+		h, step := newHistory(), newStepCounts()
 		h.add("i-1", p.counted, time.Now(), step)
 		point := newPoint(&wire.Stats{GeneratedMS: 1}, step, nil, time.Second)
 		if point.Done != 1 || point.Retries != 0 || point.Lag != nil {

@@ -97,6 +97,13 @@ type stepCounts struct {
 	dispatch telemetry.DispatchBuckets
 	retries  int64
 	lag      telemetry.LagDurations
+
+	waitingBy counts                          // requests that wait, by direction
+	waits     map[string]*telemetry.Durations // how long those of the last minutes waited, by direction
+}
+
+func newStepCounts() *stepCounts {
+	return &stepCounts{tally: newTally(), waitingBy: counts{}, waits: make(map[string]*telemetry.Durations)}
 }
 
 // newPoint makes the point of a snapshot. Its counts are those since the point before, if that was within the hour.

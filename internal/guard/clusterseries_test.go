@@ -39,7 +39,7 @@ func TestClusterSeries(t *testing.T) {
 			in := begin(id)
 			in.counter.JobEnded(endJob(enZH, core.StateDone, ""))
 			in.counter.JobEnded(endJob(enZH, core.StateFailed, core.ReasonMaxRetry))
-			in.counter.RequestRefused(enZH, wire.NoCapableNode)
+			in.counter.RequestRefused(enZH, wire.NoCapableNode, 0)
 		}
 		time.Sleep(62 * time.Second)
 		for _, id := range ids[:2] {

@@ -100,7 +100,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if err != nil {
 		return false, err
 	}
-	step := &stepCounts{tally: newTally()}
+	step := newStepCounts()
 	seen, err := g.addCounts(ctx, past, peers, now, step)
 	if err != nil {
 		return false, err
@@ -111,6 +111,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	}
 	snapshot := publishedStats{Stats: g.compute(past, day, peers, fence, now)}
 	snapshot.Point = newPoint(snapshot.Stats, step, past.series.last(), g.Interval)
+	snapshot.Demand = demandOf(past.sum(minutes, recentMinutes, now), step)
 	past.addPoint(snapshot.Point)
 	parts, err := past.parts(now)
 	if err != nil {
@@ -130,7 +131,8 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 // publishedStats is a snapshot as it is published, with the newest point of the series of the cluster.
 type publishedStats struct {
 	*wire.Stats
-	Point wire.ClusterPoint `json:"series_point"`
+	Point  wire.ClusterPoint `json:"series_point"`
+	Demand map[string]Demand `json:"demand"` // by direction
 }
 
 // Generate computes a snapshot from what the store has, and publishes nothing.
@@ -182,8 +184,12 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 			seen.merge(p.Health)
 		}
 		past.add(ids[i], p.counted, now, step)
+		addDurations(step.waits, p.Waits)
 		if running {
 			step.waiting += p.Load.Waiting
+			for direction, n := range p.Waiting {
+				step.waitingBy.add(direction, max(0, n), maxNames)
+			}
 		}
 	}
 	past.retain(present)

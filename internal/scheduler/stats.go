@@ -72,7 +72,10 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 // record makes the load of this instance part of what it publishes, and what it counts part of the series of nodes.
 func (s *stats) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
 	s.counter.Record(s.series, func() guard.Load {
-		return guard.Load{Waiting: jobs.Waiting(), Dispatched: m.Dispatched(), Retries: int64(m.Value("lingua_retries_total")), Lag: m.Lags()}
+		return guard.Load{
+			Waiting: jobs.Waiting(), WaitingBy: jobs.WaitingByDirection(), Dispatched: m.Dispatched(),
+			Retries: int64(m.Value("lingua_retries_total")), Lag: m.Lags(),
+		}
 	})
 }
 

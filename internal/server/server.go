@@ -162,7 +162,10 @@ func New(o Options) *Server {
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
 	s.nodes.series = &seriesHandlers{responder: p, series: o.Figures.NodeSeries, peers: peers}
-	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
+	s.operator = &operatorHandlers{
+		responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog,
+		stats: o.Figures.Stats, directionLists: nodes.NewDirectionLists(o.Nodes),
+	}
 	s.events = &eventHandlers{
 		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping},
 		live: &liveStreams{responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, stopping: &s.stopping},

@@ -97,7 +97,7 @@ func (d *Durations) UnmarshalJSON(body []byte) error {
 	*d = Durations{}
 	var pairs []uint64
 	if json.Unmarshal(body, &pairs) != nil {
-		return nil
+		pairs = nil
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if bucket, n := pairs[i], pairs[i+1]; bucket < uint64(len(d)) && n < maxCounted {
