@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -26,6 +27,7 @@ type Generator struct {
 	Interval time.Duration // between two snapshots
 	TTL      time.Duration // of a snapshot, after which it is gone
 	Log      *slog.Logger
+	Events   *events.Recorder // of changes of the coverage; nil: they are not recorded
 	// Judge is called by the leader at every step, with what all instances have seen of nodes since the step before, and the directions
 	// that were requested in the last day; nil: nothing is called.
 	Judge func(ctx context.Context, fence int64, seen Health, directions []core.Direction)
@@ -113,6 +115,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	snapshot.Point = newPoint(snapshot.Stats, step, past.series.last(), g.Interval)
 	snapshot.Demand = demandOf(past.sum(minutes, recentMinutes, now), step)
 	past.addPoint(snapshot.Point)
+	g.watchCoverage(past, snapshot.Stats, day, now)
 	parts, err := past.parts(now)
 	if err != nil {
 		return false, err
@@ -121,6 +124,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 		return saved, err
 	}
 	past.stored()
+	g.recordCoverage(past)
 	body, err := json.Marshal(&snapshot)
 	if err != nil {
 		return false, err
