@@ -53,6 +53,23 @@ type SessionInfo struct {
 	Utterances int64    `json:"utterances"`
 	Pending    int      `json:"pending" doc:"Utterances of these whose result was not sent yet."`
 	Key        string   `json:"key,omitempty" doc:"The name of the key that minted the token of its connection, or of the key with which it is connected."`
+
+	Remote          string      `json:"remote,omitempty" doc:"The address of its client, or of the load balancer before it. Absent: it is not known."`
+	Reconnects      int64       `json:"reconnects" doc:"How often it was resumed over another connection."`
+	Speaking        bool        `json:"speaking" doc:"Audio of an utterance is being received."`
+	LastActiveMS    int64       `json:"last_active_ms" doc:"When the last message of its client was received, or the connection changed. Unix milliseconds."`
+	LastResultLagMS *int64      `json:"last_result_lag_ms,omitempty" doc:"How far the last result was behind its speaker when it was sent. Absent: none was sent by this instance."`
+	LagP95MS        *int64      `json:"lag_p95_ms,omitempty" doc:"The lag that 95 % of the last results, at most 32, did not exceed."`
+	LagStagesMS     *SessionLag `json:"lag_stages_ms,omitempty" doc:"The parts of last_result_lag_ms."`
+}
+
+// SessionLag has the parts of the lag of a result behind its speaker, in milliseconds.
+type SessionLag struct {
+	SegmentationMS int64 `json:"segmentation" doc:"From the end of the speech to the end of the utterance."`
+	WaitMS         int64 `json:"wait" doc:"Until a node with a free slot was found."`
+	DispatchMS     int64 `json:"dispatch" doc:"Until the node that produced the result had the job, retries included."`
+	NodeMS         int64 `json:"node" doc:"Until the node's result was stored."`
+	ReturnMS       int64 `json:"return" doc:"Until it was sent: the way back, and results before it."`
 }
 
 // SessionTerminated is the answer of DELETE /v1/sessions/{id}.

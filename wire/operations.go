@@ -87,7 +87,7 @@ type DeadLettersResponse struct {
 // EventList is a part of the event log of the fleet.
 type EventList struct {
 	Events []Event `json:"events"`
-	Next   string  `json:"next,omitempty" doc:"The position after the last event that was read: after of the next request. Absent: the log is empty."`
+	Next   string  `json:"next,omitempty" doc:"The position after the last event that was read: after of the next request. Absent: the log is empty. With order=desc: before of the next request. Absent: there are no older events."`
 	Gap    bool    `json:"gap,omitempty" doc:"Events after the given position may have been dropped before they were read."`
 }
 
@@ -95,11 +95,15 @@ type EventList struct {
 type Event struct {
 	ID       string `json:"id" doc:"Its position in the log."`
 	AtMS     int64  `json:"at_ms" doc:"When it happened, Unix milliseconds on the clock of the instance that recorded it."`
-	Kind     string `json:"kind" enum:"node_registered,node_lost,node_left,node_removed,node_evicted,node_drained,node_resumed,node_ejected,node_readmitted,instance_started,instance_stopping,takeover,dead_letter,store_down,store_up,stats_leader,pools_changed,service_unavailable"`
+	Kind     string `json:"kind" enum:"node_registered,node_lost,node_left,node_removed,node_evicted,node_drained,node_resumed,node_ejected,node_readmitted,instance_started,instance_stopping,takeover,dead_letter,store_down,store_up,stats_leader,pools_changed,service_unavailable,coverage"`
 	NodeID   string `json:"node_id,omitempty" doc:"The node that it is about."`
 	Instance string `json:"instance" doc:"The instance that recorded it."`
 	Jobs     int    `json:"jobs,omitempty" doc:"How many jobs were moved to other nodes."`
 	Detail   string `json:"detail,omitempty"`
+	// SrcLang, TgtLang and Ready are present in an event about the coverage of a direction.
+	SrcLang string `json:"src_lang,omitempty" doc:"The direction that it is about, with tgt_lang. Only of kind coverage."`
+	TgtLang string `json:"tgt_lang,omitempty"`
+	Ready   *int   `json:"ready,omitempty" doc:"How many ready nodes the direction has. 0: it has lost its last one."`
 }
 
 // AuditList is a part of the audit log.

@@ -14,11 +14,14 @@ type ClusterPoint struct {
 	Done      int64 `json:"done" doc:"Jobs that ended with a result."`
 	Failed    int64 `json:"failed"`
 	Cancelled int64 `json:"cancelled"`
-	Refused   int64 `json:"refused" doc:"Requests for which there was no node."`
-	Waiting   int   `json:"waiting" doc:"Requests that wait for a free slot."`
-	InFlight  int   `json:"jobs_in_flight" doc:"Each uses a slot."`
-	Sessions  int   `json:"sessions"`
-	Instances int   `json:"instances"`
+	Refused   int64 `json:"refused" doc:"Requests that were refused."`
+	// Refusals is absent if nothing was refused.
+	Refusals  map[string]int64 `json:"refusals,omitempty" doc:"The requests that were refused, by code. Absent: there were none."`
+	Retries   int64            `json:"retries" doc:"Attempts that were followed by another."`
+	Waiting   int              `json:"waiting" doc:"Requests that wait for a free slot."`
+	InFlight  int              `json:"jobs_in_flight" doc:"Each uses a slot."`
+	Sessions  int              `json:"sessions"`
+	Instances int              `json:"instances"`
 
 	Ready        int `json:"ready" doc:"Nodes that may get jobs if they have a free slot."`
 	Degraded     int `json:"degraded"`
@@ -27,9 +30,34 @@ type ClusterPoint struct {
 	Disconnected int `json:"disconnected"`
 	Offline      int `json:"offline"`
 	Slots        int `json:"slots" doc:"Slots of the ready nodes."`
+	UsedSlots    int `json:"used_slots" doc:"Of these, the ones in use, as far as the instance that computed it knew."`
 
 	DispatchP50MS float64 `json:"dispatch_p50_ms,omitempty" doc:"The median time from a request to its delivery. Absent: nothing was dispatched."`
 	DispatchP95MS float64 `json:"dispatch_p95_ms,omitempty" doc:"The time that 95 % of the requests did not exceed."`
+
+	Lag *ClusterLag `json:"lag,omitempty" doc:"How far the results that were sent to sessions are behind their speakers. Absent: none was sent."`
+}
+
+// ClusterLag says how far results are behind their speakers.
+type ClusterLag struct {
+	Quantiles
+	Stages LagStages `json:"stages" doc:"The parts of the lag. Quantiles of parts do not add up to those of the whole."`
+}
+
+// LagStages has the parts of the lag, in the order in which they follow each other.
+type LagStages struct {
+	Segmentation Quantiles `json:"segmentation" doc:"From the end of the speech to the end of the utterance."`
+	Wait         Quantiles `json:"wait" doc:"Until a node with a free slot was found."`
+	Dispatch     Quantiles `json:"dispatch" doc:"Until the node that produced the result had the job, retries included."`
+	Node         Quantiles `json:"node" doc:"Until the node's result was stored."`
+	Return       Quantiles `json:"return" doc:"Until it was sent: the way back, and results before it."`
+}
+
+// Quantiles are the durations that half, 95 % and 99 % of the results did not exceed.
+type Quantiles struct {
+	P50MS int64 `json:"p50_ms"`
+	P95MS int64 `json:"p95_ms"`
+	P99MS int64 `json:"p99_ms"`
 }
 
 // NodeSeries is the answer of GET /v1/nodes/{id}/series: figures of one node over the last hour.

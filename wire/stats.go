@@ -35,6 +35,7 @@ type StatsNodes struct {
 	Offline      int   `json:"offline" doc:"Nodes that are registered and silent."`
 	Connected    int   `json:"connected" doc:"Nodes with a WebSocket."`
 	Slots        int   `json:"slots" doc:"Slots of the ready nodes."`
+	UsedSlots    int   `json:"used_slots" doc:"Of these, the ones in use, as far as the instance that computed it has learned in the last 15 s."`
 	CountedMS    int64 `json:"counted_ms" doc:"When the nodes were counted, for this and for coverage and compute, in Unix milliseconds. In a very large fleet they are counted less often than the snapshot is computed."`
 }
 

@@ -76,9 +76,15 @@ func TestSessionCommands(t *testing.T) {
 	}
 	closed := s.startSession(t, "room-1")
 	got := rows(lingua("sessions", "list").out)
-	row := regexp.MustCompile(`^room-1 – en↔zh yes 0 0 (now|\d+s ago) – \S+$`)
-	if len(got) != 2 || got[0] != "SESSION TENANT LANGUAGES CONNECTED UTTERANCES PENDING STARTED KEY INSTANCE" || !row.MatchString(got[1]) {
+	row := regexp.MustCompile(`^room-1 – en↔zh yes no 0 0 – – 0 (now|\d+s ago) – 127\.0\.0\.1 \S+$`)
+	if len(got) != 2 || got[0] != "SESSION TENANT LANGUAGES CONNECTED SPEAKING UTTERANCES PENDING LAG MS P95 MS RECONNECTS STARTED KEY REMOTE INSTANCE" || !row.MatchString(got[1]) {
 		t.Errorf("%q", got)
+	}
+	if got := rows(lingua("sessions", "list", "--prefix", "room", "--language", "zh", "--connected", "true").out); len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+	if got := lingua("sessions", "list", "--connected", "maybe"); got.code == exitOK {
+		t.Errorf("--connected maybe: %s", got.out)
 	}
 	if got := lingua("sessions", "list", "--tenant", "acme"); got.out != "no sessions\n" {
 		t.Errorf("%s%s", got.out, got.err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -18,9 +19,13 @@ type sessionsCmd struct {
 
 type sessionsListCmd struct {
 	apiClient
-	Tenant string `help:"Only sessions of this tenant." placeholder:"NAME"`
-	Limit  int    `help:"Maximum number of sessions." default:"100"`
-	All    bool   `help:"List all sessions, without a limit."`
+	Tenant    string `help:"Only sessions of this tenant." placeholder:"NAME"`
+	Prefix    string `help:"Only sessions whose name begins with this." placeholder:"TEXT"`
+	Language  string `help:"Only sessions with this language." placeholder:"LANG"`
+	Connected string `help:"Only sessions with a connected client (true), or without (false)." placeholder:"BOOL"`
+	Instance  string `help:"Only sessions of this instance, by its incarnation." placeholder:"ID"`
+	Limit     int    `help:"Maximum number of sessions." default:"100"`
+	All       bool   `help:"List all sessions, without a limit."`
 }
 
 // Validate checks the flags before a request is sent.
@@ -29,7 +34,7 @@ func (c *sessionsListCmd) Validate() error { return checkLimit(c.Limit) }
 // Run lists sessions.
 func (c *sessionsListCmd) Run(ctx context.Context, io streams) error {
 	list := wire.SessionList{Sessions: []wire.SessionInfo{}}
-	q := makeQuery("tenant_id", c.Tenant)
+	q := makeQuery("tenant_id", c.Tenant, "search", c.Prefix, "language", c.Language, "connected", c.Connected, "instance", c.Instance)
 	err := fetchPages(ctx, &c.apiClient, "/v1/sessions", q, maxEntries(c.Limit, c.All), func(page *wire.SessionList) (int, string) {
 		list.Sessions, list.NextCursor = append(list.Sessions, page.Sessions...), page.NextCursor
 		return len(page.Sessions), page.NextCursor
@@ -42,18 +47,30 @@ func (c *sessionsListCmd) Run(ctx context.Context, io streams) error {
 			fmt.Fprintln(t, "no sessions")
 			return
 		}
-		fmt.Fprintln(t, "SESSION\tTENANT\tLANGUAGES\tCONNECTED\tUTTERANCES\tPENDING\tSTARTED\tKEY\tINSTANCE")
+		fmt.Fprintln(t, "SESSION\tTENANT\tLANGUAGES\tCONNECTED\tSPEAKING\tUTTERANCES\tPENDING\tLAG MS\tP95 MS\tRECONNECTS\tSTARTED\tKEY\tREMOTE\tINSTANCE")
 		for i := range list.Sessions {
 			s := &list.Sessions[i]
-			connected := "no"
-			if s.Connected {
-				connected = "yes"
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", printable(s.SessionID), cmp.Or(printable(s.TenantID), "–"), strings.Join(s.Langs, "↔"),
-				connected, s.Utterances, s.Pending, formatAge(s.StartedMS), cmp.Or(printable(s.Key), "–"), printable(s.Instance))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", printable(s.SessionID), cmp.Or(printable(s.TenantID), "–"), strings.Join(s.Langs, "↔"),
+				yesNo(s.Connected), yesNo(s.Speaking), s.Utterances, s.Pending, formatOptional(s.LastResultLagMS), formatOptional(s.LagP95MS), s.Reconnects,
+				formatAge(s.StartedMS), cmp.Or(printable(s.Key), "–"), cmp.Or(printable(s.Remote), "–"), printable(s.Instance))
 		}
 		writeMoreHint(t, list.NextCursor)
 	})
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// formatOptional formats a number that may be absent.
+func formatOptional(n *int64) string {
+	if n == nil {
+		return "–"
+	}
+	return strconv.FormatInt(*n, 10)
 }
 
 type sessionsEndCmd struct {

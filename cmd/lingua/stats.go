@@ -31,7 +31,7 @@ func printStats(t *tabwriter.Writer, s *wire.Stats) {
 	n := &s.Nodes
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("snapshot", "%s", age)
-	row("nodes", "%d ready with %d slots, %d degraded, %d draining, %d ejected, %d disconnected, %d offline", n.Ready, n.Slots, n.Degraded, n.Draining, n.Ejected, n.Disconnected, n.Offline)
+	row("nodes", "%d ready with %d of %d slots in use, %d degraded, %d draining, %d ejected, %d disconnected, %d offline", n.Ready, n.UsedSlots, n.Slots, n.Degraded, n.Draining, n.Ejected, n.Disconnected, n.Offline)
 	row("now", "%d sessions, %d jobs in flight, instances: %d", s.Sessions, s.InFlight, s.Instances.Present)
 	row("last 5 min", "%s", describeOutcomes(&s.Jobs.Last5m))
 	row("last hour", "%s", describeOutcomes(&s.Jobs.LastHour))

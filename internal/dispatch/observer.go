@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -14,8 +16,8 @@ type Observer interface {
 	AttemptEnded(node core.NodeID, d core.Direction, reason core.Reason)
 	// JobEnded is called on the instance that decided the end of a job.
 	JobEnded(job *core.Job)
-	// RequestRefused is called for a request that got no node.
-	RequestRefused(d core.Direction, code wire.Code)
+	// RequestRefused is called for a request that got no node, after it waited for a free slot.
+	RequestRefused(d core.Direction, code wire.Code, waited time.Duration)
 }
 
 // noObserver is the observer of a dispatcher that has none.
@@ -31,4 +33,4 @@ func (noObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) {}
 func (noObserver) JobEnded(*core.Job) {}
 
 // RequestRefused implements Observer.
-func (noObserver) RequestRefused(core.Direction, wire.Code) {}
+func (noObserver) RequestRefused(core.Direction, wire.Code, time.Duration) {}

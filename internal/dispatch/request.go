@@ -53,7 +53,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error)
 	if err != nil {
 		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
 		d.selector.countRefusal(err, r.refused)
-		d.cfg.Observer.RequestRefused(r.Direction, err.Code)
+		d.cfg.Observer.RequestRefused(r.Direction, err.Code, 0)
 		return Placement{}, err
 	}
 	return p, nil

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -63,6 +64,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 			d.metrics.ObserveDispatch(time.Since(began), true, r.exemplar(true))
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
 			d.selector.countRefusal(e, r.refused)
+			d.cfg.Observer.RequestRefused(r.Direction, e.Code, time.Since(w.Since))
 			return Placement{}, e
 		}
 		if self == nil {
@@ -88,6 +90,13 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 // Waiting returns how many requests wait on this instance for a free slot.
 func (d *Dispatcher) Waiting() int { return int(d.waiting.count.Load()) }
 
+// WaitingByDirection returns how many requests wait on this instance for a free slot, by direction.
+func (d *Dispatcher) WaitingByDirection() map[core.Direction]int {
+	d.waiting.mu.Lock()
+	defer d.waiting.mu.Unlock()
+	return maps.Clone(d.waiting.byDirection)
+}
+
 // NotifyFreeSlots wakes a request that waits for a slot of a node, which may have a free one. The node may be nil.
 func (d *Dispatcher) NotifyFreeSlots(n *fleet.Node) {
 	if n != nil {
@@ -103,8 +112,9 @@ type waitQueue struct {
 	count atomic.Int64
 	freed atomic.Int64 // counts the slots that were freed
 
-	mu      lockwait.Mutex[lockwait.DispatchWaiting]
-	classes map[string][]*waiter // each ordered by since
+	mu          lockwait.Mutex[lockwait.DispatchWaiting]
+	classes     map[string][]*waiter // each ordered by since
+	byDirection map[core.Direction]int
 }
 
 // waiter is one waiting request.
@@ -121,7 +131,7 @@ type waiter struct {
 }
 
 func newWaitQueue(fl *fleet.Fleet, pk *pick.Picker) *waitQueue {
-	return &waitQueue{fleet: fl, picker: pk, classes: make(map[string][]*waiter)}
+	return &waitQueue{fleet: fl, picker: pk, classes: make(map[string][]*waiter), byDirection: make(map[core.Direction]int)}
 }
 
 // notifyFree wakes a request for a slot of a node that was freed.
@@ -140,6 +150,7 @@ func (q *waitQueue) enter(spec *core.Spec, since time.Time) *waiter {
 	class := q.classes[w.class]
 	at, _ := slices.BinarySearchFunc(class, since, func(other *waiter, t time.Time) int { return other.since.Compare(t) })
 	q.classes[w.class] = slices.Insert(class, at, w)
+	q.byDirection[spec.Direction]++
 	q.count.Add(1)
 	return w
 }
@@ -161,6 +172,9 @@ func (q *waitQueue) remove(w *waiter) {
 		delete(q.classes, w.class)
 	} else {
 		q.classes[w.class] = class
+	}
+	if q.byDirection[w.spec.Direction]--; q.byDirection[w.spec.Direction] == 0 {
+		delete(q.byDirection, w.spec.Direction)
 	}
 	q.count.Add(-1)
 }

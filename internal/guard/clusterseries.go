@@ -95,6 +95,15 @@ type stepCounts struct {
 	tally
 	waiting  int
 	dispatch telemetry.DispatchBuckets
+	retries  int64
+	lag      telemetry.LagDurations
+
+	waitingBy counts                          // requests that wait, by direction
+	waits     map[string]*telemetry.Durations // how long those of the last minutes waited, by direction
+}
+
+func newStepCounts() *stepCounts {
+	return &stepCounts{tally: newTally(), waitingBy: counts{}, waits: make(map[string]*telemetry.Durations)}
 }
 
 // newPoint makes the point of a snapshot. Its counts are those since the point before, if that was within the hour.
@@ -105,12 +114,33 @@ func newPoint(s *wire.Stats, c *stepCounts, before *wire.ClusterPoint, interval 
 		Refused: c.Refused.sum(), Waiting: c.waiting, InFlight: s.InFlight, Sessions: s.Sessions, Instances: s.Instances.Present,
 		Ready: s.Nodes.Ready, Degraded: s.Nodes.Degraded, Draining: s.Nodes.Draining, Ejected: s.Nodes.Ejected,
 		Disconnected: s.Nodes.Disconnected, Offline: s.Nodes.Offline, Slots: s.Nodes.Slots,
+		Retries: max(0, c.retries), UsedSlots: usedSlots(s), Lag: lagOf(&c.lag),
 		DispatchP50MS: quantileMS(&c.dispatch, 0.5), DispatchP95MS: quantileMS(&c.dispatch, 0.95),
+	}
+	if len(c.Refusals) > 0 {
+		p.Refusals = c.Refusals
 	}
 	if before != nil && p.AtMS > before.AtMS && p.AtMS-before.AtMS < seriesFor.Milliseconds() {
 		p.SpanMS = p.AtMS - before.AtMS
 	}
 	return p
+}
+
+// usedSlots returns how many slots of the ready nodes are in use. The leader has not heard of each node lately, but it knows how many jobs are
+// in flight, and each of them uses a slot.
+func usedSlots(s *wire.Stats) int { return min(max(s.Nodes.UsedSlots, s.InFlight), s.Nodes.Slots) }
+
+// lagOf describes the lag of the results of a step; nil: there were none.
+func lagOf(l *telemetry.LagDurations) *wire.ClusterLag {
+	if l.Total.IsZero() {
+		return nil
+	}
+	quantiles := func(d *telemetry.Durations) wire.Quantiles {
+		return wire.Quantiles{P50MS: d.QuantileMS(0.5), P95MS: d.QuantileMS(0.95), P99MS: d.QuantileMS(0.99)}
+	}
+	return &wire.ClusterLag{Quantiles: quantiles(&l.Total), Stages: wire.LagStages{
+		Segmentation: quantiles(&l.Segmentation), Wait: quantiles(&l.Wait), Dispatch: quantiles(&l.Dispatch), Node: quantiles(&l.Node), Return: quantiles(&l.Return),
+	}}
 }
 
 // quantileMS estimates a quantile of the durations of dispatches in milliseconds; 0: there were none.

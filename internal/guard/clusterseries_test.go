@@ -39,7 +39,7 @@ func TestClusterSeries(t *testing.T) {
 			in := begin(id)
 			in.counter.JobEnded(endJob(enZH, core.StateDone, ""))
 			in.counter.JobEnded(endJob(enZH, core.StateFailed, core.ReasonMaxRetry))
-			in.counter.RequestRefused(enZH, wire.NoCapableNode)
+			in.counter.RequestRefused(enZH, wire.NoCapableNode, 0)
 		}
 		time.Sleep(62 * time.Second)
 		for _, id := range ids[:2] {
@@ -54,7 +54,7 @@ func TestClusterSeries(t *testing.T) {
 			if last.Waiting != 4 || last.Instances != len(ids) || last.SpanMS < 4000 || last.SpanMS > 6000 {
 				t.Errorf("%s: the last point is %+v", id, last)
 			}
-			if after := all[id].reader.Series(time.UnixMilli(last.AtMS - 1)).Points; len(after) != 1 || after[0] != last {
+			if after := all[id].reader.Series(time.UnixMilli(last.AtMS - 1)).Points; len(after) != 1 || !cmp.Equal(after[0], last) {
 				t.Errorf("%s: after the point before the last there is %v", id, after)
 			}
 		}

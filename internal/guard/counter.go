@@ -31,6 +31,7 @@ type Counter struct {
 	seq     uint64
 	total   tally    // since the start
 	tracker *tracker // of the health of nodes
+	waits   waits
 
 	series *NodeSeries // of what was counted; nil: none
 	load   func() Load // of this instance; nil: it is not published
@@ -76,7 +77,11 @@ func (c *Counter) onProbation(id core.NodeID) bool {
 // Load is what an instance publishes of its work beside what it counts.
 type Load struct {
 	Waiting    int                       `json:"waiting,omitempty"`    // requests that wait for a free slot
-	Dispatched telemetry.DispatchBuckets `json:"dispatched,omitempty"` // since the start
+	Dispatched telemetry.DispatchBuckets `json:"dispatched,omitempty"` // since the start, as are the others below
+	Retries    int64                     `json:"retries,omitempty"`    // attempts that were followed by another
+	Lag        telemetry.LagDurations    `json:"lag,omitzero"`         // of results that were sent to sessions
+	// WaitingBy has Waiting by direction. It is published beside the load: the leader does not have to remember it.
+	WaitingBy map[core.Direction]int `json:"-"`
 }
 
 // Record makes what is counted of nodes part of their series, and the load part of what is published. It must be called before Run.
@@ -89,6 +94,8 @@ type observation struct {
 	node      core.NodeID
 	direction core.Direction
 	reason    core.Reason
+	code      wire.Code
+	waited    time.Duration
 }
 
 type observationKind uint8
@@ -115,9 +122,9 @@ func (c *Counter) JobEnded(job *core.Job) {
 	c.queue.add(maphash.String(c.seed, string(job.ID)), observation{kind: jobEnded, job: job})
 }
 
-// RequestRefused counts a request that was refused because no node could take it.
-func (c *Counter) RequestRefused(d core.Direction, _ wire.Code) {
-	c.queue.add(maphash.String(c.seed, string(d.Src)), observation{kind: requestRefused, direction: d})
+// RequestRefused counts a request that was refused after a wait.
+func (c *Counter) RequestRefused(d core.Direction, code wire.Code, waited time.Duration) {
+	c.queue.add(maphash.String(c.seed, string(d.Src)), observation{kind: requestRefused, direction: d, code: code, waited: waited})
 }
 
 // Dropped returns how many observations were not counted because there were too many at once.
@@ -127,7 +134,9 @@ func (c *Counter) Dropped() int64 { return c.queue.dropped.Load() }
 func (c *Counter) collect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tracker.advance(time.Now())
+	now := time.Now()
+	c.tracker.advance(now)
+	c.waits.advance(now)
 	c.queue.take(func(o *observation) {
 		switch o.kind {
 		case acknowledged:
@@ -143,8 +152,11 @@ func (c *Counter) collect() {
 			}
 		case requestRefused:
 			c.total.Refused.add(o.direction.String(), 1, maxRefused)
+			c.total.Refusals.add(string(o.code), 1, maxNames)
+			c.waits.add(o.direction.String(), o.waited)
 		case jobEnded:
 			c.total.Directions.add(o.job.Direction.String(), 1, maxNames)
+			c.waits.add(o.job.Direction.String(), time.Duration(o.job.Utterance.WaitMS)*time.Millisecond)
 			c.total.Outcomes.add(o.job.State.String(), 1, maxNames)
 			if last := len(o.job.History) - 1; c.series != nil && last >= 0 && o.job.State == core.StateDone {
 				c.series.add(o.job.Node, true, o.job.Updated.Sub(o.job.History[last].Started))
@@ -176,6 +188,9 @@ type counted struct {
 type published struct {
 	counted
 	Health Health `json:"health"`
+	// Waits is how long the requests of the last minutes waited for a free slot, and Waiting how many wait now, both by direction.
+	Waits   map[string]*telemetry.Durations `json:"waits,omitempty"`
+	Waiting counts                          `json:"waiting,omitempty"`
 }
 
 const (
@@ -223,9 +238,15 @@ func (c *Counter) publish(ctx context.Context) error {
 	if c.load != nil {
 		load = c.load()
 	}
+	waiting := counts{}
+	for d, n := range load.WaitingBy {
+		waiting.add(d.String(), int64(n), maxNames)
+	}
 	c.mu.Lock()
 	c.seq++
-	body, err := json.Marshal(published{counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.observedWith(c.onProbation)})
+	body, err := json.Marshal(published{
+		counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.observedWith(c.onProbation), Waits: c.waits.sum(), Waiting: waiting,
+	})
 	c.mu.Unlock()
 	if err != nil {
 		return err

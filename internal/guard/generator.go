@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -26,6 +27,7 @@ type Generator struct {
 	Interval time.Duration // between two snapshots
 	TTL      time.Duration // of a snapshot, after which it is gone
 	Log      *slog.Logger
+	Events   *events.Recorder // of changes of the coverage; nil: they are not recorded
 	// Judge is called by the leader at every step, with what all instances have seen of nodes since the step before, and the directions
 	// that were requested in the last day; nil: nothing is called.
 	Judge func(ctx context.Context, fence int64, seen Health, directions []core.Direction)
@@ -100,7 +102,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if err != nil {
 		return false, err
 	}
-	step := &stepCounts{tally: newTally()}
+	step := newStepCounts()
 	seen, err := g.addCounts(ctx, past, peers, now, step)
 	if err != nil {
 		return false, err
@@ -111,7 +113,9 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	}
 	snapshot := publishedStats{Stats: g.compute(past, day, peers, fence, now)}
 	snapshot.Point = newPoint(snapshot.Stats, step, past.series.last(), g.Interval)
+	snapshot.Demand = demandOf(past.sum(minutes, recentMinutes, now), step)
 	past.addPoint(snapshot.Point)
+	g.watchCoverage(past, snapshot.Stats, day, now)
 	parts, err := past.parts(now)
 	if err != nil {
 		return false, err
@@ -120,6 +124,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 		return saved, err
 	}
 	past.stored()
+	g.recordCoverage(past)
 	body, err := json.Marshal(&snapshot)
 	if err != nil {
 		return false, err
@@ -130,7 +135,8 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 // publishedStats is a snapshot as it is published, with the newest point of the series of the cluster.
 type publishedStats struct {
 	*wire.Stats
-	Point wire.ClusterPoint `json:"series_point"`
+	Point  wire.ClusterPoint `json:"series_point"`
+	Demand map[string]Demand `json:"demand"` // by direction
 }
 
 // Generate computes a snapshot from what the store has, and publishes nothing.
@@ -182,8 +188,12 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 			seen.merge(p.Health)
 		}
 		past.add(ids[i], p.counted, now, step)
+		addDurations(step.waits, p.Waits)
 		if running {
 			step.waiting += p.Load.Waiting
+			for direction, n := range p.Waiting {
+				step.waitingBy.add(direction, max(0, n), maxNames)
+			}
 		}
 	}
 	past.retain(present)

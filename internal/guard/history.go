@@ -42,11 +42,12 @@ type history struct {
 	buckets map[string]*bucket
 	counted map[core.InstanceID]counted
 	series  *clusterPoints
+	watch   *coverageWatch
 	unsaved map[string]func() any // the parts that were changed and are not stored yet, by name
 }
 
 func newHistory() *history {
-	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted), series: new(clusterPoints), unsaved: make(map[string]func() any)}
+	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted), series: new(clusterPoints), watch: newCoverageWatch(), unsaved: make(map[string]func() any)}
 }
 
 // countedPart is the name of the part of the stored history that has what was counted.
@@ -58,6 +59,10 @@ func decodeHistory(parts map[string][]byte) *history {
 	for name, body := range parts {
 		if name == countedPart {
 			_ = json.Unmarshal(body, &h.counted)
+			continue
+		}
+		if name == uncoveredPart {
+			h.watch = decodeWatch(body)
 			continue
 		}
 		if strings.HasPrefix(name, seriesPart) {
@@ -88,6 +93,8 @@ func (h *history) add(id core.InstanceID, p counted, now time.Time, step *stepCo
 	for i, n := range p.Load.Dispatched {
 		step.dispatch[i] += n - min(n, before.Load.Dispatched[i])
 	}
+	step.retries += p.Load.Retries - min(p.Load.Retries, before.Load.Retries)
+	step.lag.AddSince(&p.Load.Lag, &before.Load.Lag)
 	for _, r := range rings {
 		h.bucket(r, now).Tally.add(diff)
 	}

@@ -43,7 +43,7 @@ func TestHistoryCountsOnce(t *testing.T) {
 			h.stored()
 		}
 		read := func(i, k int) {
-			h.add(core.InstanceID(fmt.Sprint("i-", i)), copyOf(t, publications[i][k]), now, &stepCounts{tally: newTally()})
+			h.add(core.InstanceID(fmt.Sprint("i-", i)), copyOf(t, publications[i][k]), now, newStepCounts())
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"publish": func(t *rapid.T) {
@@ -90,7 +90,7 @@ func TestHistoryForgets(t *testing.T) {
 	total := newTally()
 	for seq := range uint64(3 * 24 * 60) { // a job a minute for three days
 		total.Directions["en→zh"]++
-		h.add("i-1", counted{Seq: seq + 1, Total: total.since(tally{})}, now, &stepCounts{tally: newTally()})
+		h.add("i-1", counted{Seq: seq + 1, Total: total.since(tally{})}, now, newStepCounts())
 		now = now.Add(time.Minute)
 	}
 	now = now.Add(-time.Minute)
@@ -142,7 +142,7 @@ func TestHistoryOfAnotherVersion(t *testing.T) {
 		now := time.Unix(60, 0)
 		total := newTally()
 		total.Directions["en→zh"] = 1
-		h.add("i-1", counted{Seq: 1, Total: total}, now, &stepCounts{tally: newTally()})
+		h.add("i-1", counted{Seq: 1, Total: total}, now, newStepCounts())
 		if got := h.sum(minutes, 1, now).Directions["en→zh"]; got != 1 {
 			t.Errorf("after %q: %d", body, got)
 		}

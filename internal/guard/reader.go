@@ -48,6 +48,7 @@ type answer struct {
 	read time.Time
 
 	coverage telemetry.Coverage
+	demand   map[string]Demand // by direction; nil: it is not known
 }
 
 const (
@@ -165,7 +166,9 @@ func (r *Reader) read(ctx context.Context) {
 		r.log.Warn("the snapshot of the statistics cannot be read", "error", err)
 		return
 	}
-	r.current.Store(newAnswer(snap, s.Stats))
+	next := newAnswer(snap, s.Stats)
+	next.demand = s.Demand
+	r.current.Store(next)
 	r.addPoint(ctx, s.Point)
 }
 

@@ -24,7 +24,7 @@ func TestHistorySize(t *testing.T) {
 				total.Directions.add(name, 1000, maxNames)
 			}
 			total.Outcomes.add(core.StateDone.String(), int64(1000*directions), maxNames)
-			h.add("i-1", counted{Seq: seq + 1, Total: total.since(tally{})}, now, &stepCounts{tally: newTally()})
+			h.add("i-1", counted{Seq: seq + 1, Total: total.since(tally{})}, now, newStepCounts())
 			changed, err := h.parts(now)
 			if err != nil {
 				t.Fatal(err)

@@ -298,7 +298,7 @@ func TestObservationsOfManyGoroutines(t *testing.T) {
 		writers.Go(func() {
 			for range each {
 				c.JobEnded(endJob(enZH, core.StateDone, ""))
-				c.RequestRefused(enZH, wire.NoCapableNode)
+				c.RequestRefused(enZH, wire.NoCapableNode, 0)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ type survey struct {
 
 // surveyFleet counts the nodes of a fleet, and those that serve each direction. The catalog, ordered by id, has the names of services.
 func surveyFleet(f *fleet.Fleet, catalog []modelhub.Service, directions []core.Direction) *survey {
-	s := &surveyor{now: f.Now(), services: make(map[core.Service]*wire.ServiceUse), models: make(map[string]*wire.ModelUse)}
+	s := &surveyor{fleet: f, now: f.Now(), services: make(map[core.Service]*wire.ServiceUse), models: make(map[string]*wire.ModelUse)}
 	s.wanted = slices.Clone(directions)
 	for n := range f.All() {
 		s.addDeclared(n.Declared())
@@ -57,6 +57,7 @@ func surveyFleet(f *fleet.Fleet, catalog []modelhub.Service, directions []core.D
 
 // surveyor counts nodes.
 type surveyor struct {
+	fleet         *fleet.Fleet
 	now           fleet.Instant
 	wanted        []core.Direction
 	requirements  []core.Requirement
@@ -95,6 +96,7 @@ func (s *surveyor) count(n *fleet.Node) {
 	case ready:
 		s.nodes.Ready++
 		s.nodes.Slots += slots
+		s.nodes.UsedSlots += min(s.used(n), slots)
 	case health == core.HealthDraining:
 		s.nodes.Draining++
 	case health == core.HealthOffline:
@@ -114,6 +116,12 @@ func (s *surveyor) count(n *fleet.Node) {
 			s.coverage[i].Slots += slots
 		}
 	}
+}
+
+// used returns how many slots of a node are in use, as far as that is known.
+func (s *surveyor) used(n *fleet.Node) int {
+	used, _ := s.fleet.InFlightWithin(n, s.now, usedValid)
+	return used
 }
 
 // countInstalled counts the services and models of a node.

@@ -58,16 +58,17 @@ type tally struct {
 	Directions counts `json:"directions,omitempty"` // jobs that ended, by direction
 	Outcomes   counts `json:"outcomes,omitempty"`   // the same jobs, by state
 	Reasons    counts `json:"reasons,omitempty"`    // those that were not done, by reason
-	Refused    counts `json:"refused,omitempty"`    // requests for which there was no node, by direction
+	Refused    counts `json:"refused,omitempty"`    // requests that were refused, by direction
+	Refusals   counts `json:"refusals,omitempty"`   // the same requests, by code
 }
 
 func newTally() tally {
-	return tally{Directions: counts{}, Outcomes: counts{}, Reasons: counts{}, Refused: counts{}}
+	return tally{Directions: counts{}, Outcomes: counts{}, Reasons: counts{}, Refused: counts{}, Refusals: counts{}}
 }
 
 // complete makes the counts that a decoded tally does not have.
 func (t *tally) complete() {
-	for _, c := range []*counts{&t.Directions, &t.Outcomes, &t.Reasons, &t.Refused} {
+	for _, c := range []*counts{&t.Directions, &t.Outcomes, &t.Reasons, &t.Refused, &t.Refusals} {
 		if *c == nil {
 			*c = counts{}
 		}
@@ -80,6 +81,7 @@ func (t tally) each(u tally, fn func(a, b counts, limit int)) {
 	fn(t.Outcomes, u.Outcomes, maxNames)
 	fn(t.Reasons, u.Reasons, maxNames)
 	fn(t.Refused, u.Refused, maxRefused)
+	fn(t.Refusals, u.Refusals, maxNames)
 }
 
 // add adds another tally.

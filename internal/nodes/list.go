@@ -133,6 +133,8 @@ type DirectionFilter struct {
 	Region string         // only nodes of this region
 	Node   core.NodeID    // only this node
 	Tenant *core.TenantID // only nodes of this tenant
+	// Also are directions that are listed although no node serves them.
+	Also []core.Direction
 }
 
 // ListDirections lists the directions that nodes declare and how well each is served, ordered by direction, after a given one, and
@@ -140,6 +142,11 @@ type DirectionFilter struct {
 // page's directions is read from the store.
 func (r *Registry) ListDirections(ctx context.Context, f DirectionFilter, after core.Direction, limit int) (list []DirectionCapacity, more bool, err error) {
 	page := directionPage{after: after, limit: limit + 1, directions: make(map[core.Direction]*DirectionCapacity)}
+	for _, d := range f.Also {
+		if f.Lang == "" || d.Src == f.Lang || d.Tgt == f.Lang {
+			page.entry(d)
+		}
+	}
 	for n := range r.fleet.All() {
 		declared := n.Declared()
 		for _, d := range f.directions(declared) {

@@ -38,7 +38,7 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log), series: guard.NewNodeSeries(s.Fleet), rate: s.Metrics.DispatchRate}
 	st.generator = &guard.Generator{
 		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Presences,
-		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log,
+		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log, Events: s.events,
 	}
 	st.reader = guard.NewReader(s.Store, st.generator, kind, s.log)
 	ejector := &guard.Ejector{Store: s.Store, Fleet: s.Fleet, Events: s.events, Counted: s.Metrics.Admissions, Log: s.log}
@@ -71,7 +71,12 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 
 // record makes the load of this instance part of what it publishes, and what it counts part of the series of nodes.
 func (s *stats) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
-	s.counter.Record(s.series, func() guard.Load { return guard.Load{Waiting: jobs.Waiting(), Dispatched: m.Dispatched()} })
+	s.counter.Record(s.series, func() guard.Load {
+		return guard.Load{
+			Waiting: jobs.Waiting(), WaitingBy: jobs.WaitingByDirection(), Dispatched: m.Dispatched(),
+			Retries: int64(m.Value("lingua_retries_total")), Lag: m.Lags(),
+		}
+	})
 }
 
 // run runs the parts until the context ends.

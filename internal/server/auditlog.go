@@ -88,7 +88,7 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 	}
 	page, err := h.log.ReadAudit(r.Context(), read)
 	if err != nil {
-		return nil, logReadError(err, q.after)
+		return nil, logReadError(err, "after", q.after)
 	}
 	list := wire.AuditList{Entries: []wire.AuditEntry{}, Next: q.after, Gap: page.Gap}
 	for i := range page.Entries {

@@ -23,10 +23,12 @@ type eventHandlers struct {
 
 func (h *eventHandlers) routes() []route {
 	return []route{{
-		method: "GET", path: "/v1/events", rule: readers, tag: "operation", summary: "Read the event log of the fleet, the oldest first",
-		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without after, the newest events are returned. An event that could not be written at once may appear twice.",
+		method: "GET", path: "/v1/events", rule: readers, tag: "operation", summary: "Read the event log of the fleet",
+		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without after, the newest events are returned, the oldest of them first. With order=desc, the newest comes first, and before continues with older ones. An event that could not be written at once may appear twice.",
 		handler:     handle(h.responder, h.list), out: reflect.TypeFor[wire.EventList](),
 		params: []param{
+			{name: "order", description: "asc, the default: the oldest first. desc: the newest first.", kind: "string"},
+			{name: "before", description: "With order=desc: only events before this position: next of the answer before.", kind: "string"},
 			{name: "after", description: "Only events after this position: next of the answer before.", kind: "string"},
 			{name: "kind", description: "Only events of this kind.", kind: "string"},
 			{name: "node", description: "Only events about this node.", kind: "string"},
@@ -43,9 +45,13 @@ func visibleEvent(e *store.Event, tenant *core.TenantID) bool {
 
 // viewEvent is an event as the API shows it.
 func viewEvent(e *store.Event) wire.Event {
-	return wire.Event{
+	v := wire.Event{
 		ID: e.ID, AtMS: e.At.UnixMilli(), Kind: string(e.Kind), NodeID: string(e.Node), Instance: string(e.Instance), Jobs: e.Jobs, Detail: e.Detail,
 	}
+	if e.Kind == store.EventCoverage && e.Direction != (core.Direction{}) {
+		v.SrcLang, v.TgtLang, v.Ready = string(e.Direction.Src), string(e.Direction.Tgt), &e.Ready
+	}
+	return v
 }
 
 const (
@@ -62,10 +68,10 @@ func readLogLimit(text string) (int, *wire.Error) {
 	return n, nil
 }
 
-// logReadError is the answer to a request for a log that could not be read after a position.
-func logReadError(err error, after string) *wire.Error {
+// logReadError is the answer to a request for a log that could not be read from a position, which the field has.
+func logReadError(err error, field, position string) *wire.Error {
 	if errors.Is(err, store.ErrBadPosition) {
-		return wire.Invalid("after", "%s is no position in this log; use next of an earlier answer, or leave it out", wire.Quote(after))
+		return wire.Invalid(field, "%s is no position in this log; use next of an earlier answer, or leave it out", wire.Quote(position))
 	}
 	return store.Unavailable()
 }
@@ -73,6 +79,8 @@ func logReadError(err error, after string) *wire.Error {
 // eventQuery is what a request asks for.
 type eventQuery struct {
 	after, kind, node string
+	before            string
+	newestFirst       bool
 	limit             int
 }
 
@@ -82,6 +90,13 @@ func readEventQuery(r *http.Request) (eventQuery, *wire.Error) {
 		switch text := values.Get(name); name {
 		case "after":
 			q.after = text
+		case "before":
+			q.before = text
+		case "order":
+			if text != "asc" && text != "desc" {
+				return q, wire.Invalid("order", "must be asc or desc")
+			}
+			q.newestFirst = text == "desc"
 		case "kind":
 			if !slices.Contains(store.EventKinds(), store.EventKind(text)) {
 				return q, wire.Invalid("kind", "there is no kind %s; one of %v", wire.Quote(text), store.EventKinds())
@@ -98,10 +113,10 @@ func readEventQuery(r *http.Request) (eventQuery, *wire.Error) {
 				return q, e
 			}
 		default:
-			return q, wire.Invalid(wire.Quote(name), "is not known; use after, kind, node or limit")
+			return q, wire.Invalid(wire.Quote(name), "is not known; use after, kind, node, limit, order or before")
 		}
 	}
-	return q, nil
+	return q, q.checkOrder()
 }
 
 func (h *eventHandlers) list(r *http.Request) (any, error) {
@@ -110,6 +125,9 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 		return nil, e
 	}
 	tenant := visibleTenant(r.Context())
+	if q.newestFirst {
+		return h.listNewest(r.Context(), &q, tenant)
+	}
 	read := store.ReadLogParams{After: q.after, Limit: q.limit}
 	switch {
 	case tenant != nil:
@@ -119,7 +137,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	}
 	page, err := h.log.ReadEvents(r.Context(), read)
 	if err != nil {
-		return nil, logReadError(err, q.after)
+		return nil, logReadError(err, "after", q.after)
 	}
 	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
 	for i := range page.Entries {
@@ -131,7 +149,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 			return list, nil // the next request continues after the last one that is listed
 		}
 		list.Next = e.ID
-		if (q.kind == "" || string(e.Kind) == q.kind) && (q.node == "" || string(e.Node) == q.node) {
+		if q.matches(e) {
 			list.Events = append(list.Events, viewEvent(e))
 		}
 	}

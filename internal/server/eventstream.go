@@ -138,7 +138,7 @@ func (s *eventStream) begin(ctx context.Context) (first store.LogPage[store.Even
 	if s.after != "" {
 		page, err := s.read(ctx, maxEvents)
 		if err != nil {
-			return page, logReadError(err, s.after)
+			return page, logReadError(err, "after", s.after)
 		}
 		return page, nil
 	}

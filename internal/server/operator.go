@@ -29,6 +29,9 @@ type operatorHandlers struct {
 	bus        *bus.Bus
 	read       *convert.Reader
 	catalog    *guard.Catalog
+	stats      StatsReader
+
+	directionLists *nodes.DirectionLists
 }
 
 func (h *operatorHandlers) routes() []route {
@@ -40,8 +43,9 @@ func (h *operatorHandlers) routes() []route {
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/directions", rule: readers, tag: "dispatch", summary: "List the directions and the capacity of each",
-			handler: handle(h.responder, h.directions), out: reflect.TypeFor[wire.DirectionList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			method: "GET", path: "/v1/directions", rule: readers, tag: "dispatch", summary: "List the directions, the capacity of each and the demand for it",
+			description: "Directions that nodes serve, and, without region and node_id and for callers of all tenants, those that were requested in the last 5 minutes. In a fleet of thousands of nodes the answer may be some seconds old.",
+			handler:     handle(h.responder, h.directions), out: reflect.TypeFor[wire.DirectionList](), codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "language", description: "Only directions from or to this language.", kind: "string"},
 				param{name: "region", description: "Count only nodes of this region.", kind: "string"},
@@ -158,21 +162,34 @@ func (h *operatorHandlers) directions(r *http.Request) (any, error) {
 	if q.after != nil {
 		after = core.Direction{Src: core.Lang(q.after[0]), Tgt: core.Lang(q.after[1])}
 	}
-	list, more, err := h.registry.ListDirections(r.Context(), f, after, q.limit)
+	if f.Tenant == nil && f.Region == "" && f.Node == "" {
+		f.Also = h.stats.Demanded()
+	}
+	list, more, err := h.directionLists.List(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
 	out := &wire.DirectionList{Directions: make([]wire.Direction, len(list)), Truncated: more}
-	for i, d := range list {
-		out.Directions[i] = wire.Direction{
-			SrcLang: string(d.Src), TgtLang: string(d.Tgt), Nodes: d.Nodes, Ready: d.Ready, Capacity: d.Capacity, InFlight: d.InFlight,
-		}
+	for i := range list {
+		out.Directions[i] = h.viewDirection(&list[i], f.Tenant == nil)
 	}
 	if more && len(list) > 0 {
 		last := list[len(list)-1]
 		out.NextCursor = encodeCursor("directions", string(last.Src), string(last.Tgt))
 	}
 	return out, nil
+}
+
+// viewDirection is a direction as the API shows it, with the demand for it unless the caller is of one tenant.
+func (h *operatorHandlers) viewDirection(d *nodes.DirectionCapacity, withDemand bool) wire.Direction {
+	v := wire.Direction{
+		SrcLang: string(d.Src), TgtLang: string(d.Tgt), Nodes: d.Nodes, Ready: d.Ready, Capacity: d.Capacity, InFlight: d.InFlight,
+		Free: max(0, d.Capacity-d.InFlight),
+	}
+	if demand, known := h.stats.Demand(d.Direction); known && withDemand {
+		v.Jobs5m, v.Refused5m, v.Waiting, v.WaitP95MS = &demand.Jobs, &demand.Refused, &demand.Waiting, demand.WaitP95
+	}
+	return v
 }
 
 // instances lists the instances that share the fleet.

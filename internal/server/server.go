@@ -160,13 +160,16 @@ func New(o Options) *Server {
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
 	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, o.Auth, revoked, o.Access.LoginTTL)}
-	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers}
+	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers, read: o.Read}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
 	s.nodes.table = &tableHandlers{responder: p, table: o.Figures.NodeTable, read: o.Read}
 	s.nodes.series = &seriesHandlers{responder: p, series: o.Figures.NodeSeries, peers: peers}
-	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
+	s.operator = &operatorHandlers{
+		responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog,
+		stats: o.Figures.Stats, directionLists: nodes.NewDirectionLists(o.Nodes),
+	}
 	s.events = &eventHandlers{
 		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping},
 		live: &liveStreams{

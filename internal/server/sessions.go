@@ -20,6 +20,7 @@ type sessionHandlers struct {
 	sessions *session.Registry
 	list     *revocation.Follower
 	peers    *peerLists
+	read     *convert.Reader
 }
 
 func (h *sessionHandlers) routes() []route {
@@ -30,6 +31,10 @@ func (h *sessionHandlers) routes() []route {
 			handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.SessionList](),
 			params: listParams("1000",
 				param{name: "tenant_id", description: "Only sessions of this tenant.", kind: "string"},
+				param{name: "search", description: "Only sessions whose name begins with this.", kind: "string"},
+				param{name: "language", description: "Only sessions with this language.", kind: "string"},
+				param{name: "connected", description: "true: only sessions with a connected client. false: only those without.", kind: "boolean"},
+				param{name: "instance", description: "Only sessions of this instance, by its incarnation.", kind: "string"},
 				param{name: "scope", description: "here: only the sessions of this instance.", kind: "string"},
 			),
 		},
@@ -48,7 +53,7 @@ func (h *sessionHandlers) routes() []route {
 
 // show lists sessions.
 func (h *sessionHandlers) show(r *http.Request) (any, error) {
-	q, e := parseList(r.URL.Query(), "sessions", 2, maxPage, "tenant_id", "scope")
+	q, e := parseList(r.URL.Query(), "sessions", 2, maxPage, "tenant_id", "search", "language", "connected", "instance", "scope")
 	if e != nil {
 		return nil, e
 	}
@@ -56,19 +61,17 @@ func (h *sessionHandlers) show(r *http.Request) (any, error) {
 	if scope != "" && scope != scopeHere {
 		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
-	tenant := visibleTenant(r.Context())
-	if named := q.Get("tenant_id"); named != "" {
-		t, e := tenantOf(r.Context(), named)
-		if e != nil {
-			return nil, e
-		}
-		tenant = &t
+	f, e := h.readFilter(r, q.Values)
+	if e != nil {
+		return nil, e
 	}
 	out := &wire.SessionList{Sessions: []wire.SessionInfo{}}
 	instance := string(h.peers.bus.Instance())
-	for _, s := range h.sessions.List() {
-		if tenant == nil || *tenant == s.Tenant {
-			out.Sessions = append(out.Sessions, viewSession(s, instance))
+	if f.instance == "" || f.instance == instance {
+		for _, s := range h.sessions.List() {
+			if f.matches(s) {
+				out.Sessions = append(out.Sessions, viewSession(s, instance))
+			}
 		}
 	}
 	if q.after != nil { // the other instances do the same
@@ -105,17 +108,6 @@ func sortSessions(list []wire.SessionInfo) []wire.SessionInfo {
 		return cmp.Or(cmp.Compare(a.TenantID, b.TenantID), cmp.Compare(a.SessionID, b.SessionID), cmp.Compare(connectedFirst(&a), connectedFirst(&b)))
 	})
 	return slices.CompactFunc(list, func(a, b wire.SessionInfo) bool { return a.TenantID == b.TenantID && a.SessionID == b.SessionID })
-}
-
-func viewSession(s *session.Info, instance string) wire.SessionInfo {
-	v := wire.SessionInfo{
-		SessionID: string(s.Name), TenantID: string(s.Tenant), Instance: instance, Langs: []string{string(s.Langs[0]), string(s.Langs[1])},
-		StartedMS: s.Started.UnixMilli(), Connected: s.Connected, Utterances: s.Utterances, Pending: s.Pending,
-	}
-	if s.Caller != nil {
-		v.Key = s.Caller.Key
-	}
-	return v
 }
 
 // maxEndedSessions is how many ended sessions of a tenant are kept, until their tokens must have expired. It limits what the keys of one

@@ -144,7 +144,7 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 	if len(in.Langs) != 2 {
 		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
 	}
-	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Request: in}
+	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Remote: c.audit.by.address, Request: in}
 	var e *wire.Error
 	for i, tag := range in.Langs {
 		if p.Langs[i], e = s.read.Lang("langs", tag); e != nil {
@@ -189,7 +189,7 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 		return nil, wire.Invalid("last_seq", "counts from 0")
 	}
 	return s.sessions.Resume(ctx, session.ResumeParams{
-		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Token: in.ResumeToken, Last: in.LastSeq,
+		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Remote: c.audit.by.address, Token: in.ResumeToken, Last: in.LastSeq,
 	}, c.ws)
 }
 

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -19,6 +21,9 @@ type StatsReader interface {
 	Snapshot() (generatedMS int64, age time.Duration)
 	// Series returns the points of the cluster after a time. It does not wait.
 	Series(from time.Time) wire.ClusterSeries
+	// Demand returns the demand for a direction in the last minutes, and false if it is not known; Demanded the directions that have one.
+	Demand(d core.Direction) (guard.Demand, bool)
+	Demanded() []core.Direction
 }
 
 // statsHandlers answer requests for statistics from copies in memory.

@@ -233,7 +233,9 @@ func (o *outbox) deliver(seq int64, m *terminalMessage) {
 	trace := s.registry.cfg.Tracer.Of(u.job)
 	s.registry.metrics.ObserveOutcome(u.committedAt, m.Result, trace.ExemplarID())
 	if m.Lag != nil && !u.committedAt.IsZero() {
-		s.registry.metrics.ObserveLag(m.Lag.sent(time.Since(u.committedAt)))
+		sent := m.Lag.sent(time.Since(u.committedAt))
+		s.registry.metrics.ObserveLag(sent)
+		s.activity.observeLag(sent)
 	}
 	if trace.Sampled() {
 		traceSend(trace, u.result.storedAt, m)

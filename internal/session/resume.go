@@ -20,6 +20,7 @@ type ResumeParams struct {
 	Session core.SessionID
 	Tenant  core.TenantID
 	Caller  *auth.Principal
+	Remote  string // the address of the client; empty: it is not known
 	Token   string
 	Last    int64 // the last durable message that the client received
 
@@ -103,7 +104,8 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 	}
 	s.registry.metrics.Events.WithLabelValues(telemetry.SessionResumed).Inc()
 	s.intake.pace.credit = max(s.intake.pace.credit, time.Since(s.monitor.lastReceived))
-	s.attach(conn, p.Caller)
+	s.activity.reconnects++
+	s.attach(conn, p.Caller, p.Remote)
 	o.sent = min(o.sent, p.Last) // messages that were sent and did not arrive are sent again
 	recovered := o.rewind(p.Last, found)
 	o.confirm(p.Last)
@@ -235,7 +237,7 @@ func (s *Session) startRestored() bool {
 func restoreSession(ctx context.Context, r *Registry, ref core.SessionRef, state *savedSession) (*Session, error) {
 	s := newSession(r, ref)
 	s.tokenHash, s.settings, s.turns, s.lastPlaced = state.TokenHash, state.Settings, state.Turns, state.LastPlaced
-	s.started, s.known = state.Started, state.Known
+	s.started, s.known, s.activity.reconnects = state.Started, state.Known, state.Reconnects
 	in, o := &s.intake, &s.outbox
 	in.assigned, in.received, in.closed = state.Assigned, state.Assigned, state.Closed
 	o.acked, o.totals = state.Acked, wire.SessionEnded{Results: state.Results, Errors: state.Errors, AudioMS: state.AudioMS}

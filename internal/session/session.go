@@ -32,11 +32,12 @@ type Session struct {
 	conn     Conn            // nil while no client is connected
 	caller   *auth.Principal // of the last connection
 
-	intake  intake
-	outbox  outbox
-	speech  speechDelivery
-	saver   stateSaver
-	monitor monitor
+	intake   intake
+	outbox   outbox
+	speech   speechDelivery
+	saver    stateSaver
+	monitor  monitor
+	activity activity
 
 	turns        int64 // utterances that were committed
 	lastPlaced   lastPlacement
@@ -101,13 +102,13 @@ func (s *Session) closeReplaced() {
 	}
 }
 
-// attach makes the connection of a caller the session's, and closes the one that it replaces.
-func (s *Session) attach(conn Conn, caller *auth.Principal) {
+// attach makes the connection of a caller at an address the session's, and closes the one that it replaces.
+func (s *Session) attach(conn Conn, caller *auth.Principal, remote string) {
 	if s.conn != nil {
 		s.speech.connectionLost(s.conn)
 	}
 	s.closeReplaced()
-	s.conn, s.caller = conn, caller
+	s.conn, s.caller, s.activity.remote = conn, caller, remote
 	now := time.Now()
 	s.intake.connectionChanged(now)
 	for _, u := range s.outbox.pending {

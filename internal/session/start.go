@@ -22,6 +22,7 @@ type StartParams struct {
 	ID      core.SessionID // empty: one is made
 	Tenant  core.TenantID
 	Caller  *auth.Principal
+	Remote  string // the address of the client; empty: it is not known
 	Langs   [2]core.Lang
 	Src     core.Lang // empty: the first of Langs
 	Tgt     core.Lang // empty: the other one
@@ -70,7 +71,7 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 		return nil, nameTaken()
 	}
 	r.metrics.Events.WithLabelValues(telemetry.SessionStarted).Inc()
-	s.attach(conn, p.Caller)
+	s.attach(conn, p.Caller, p.Remote)
 	conn.Send(wire.SessionStarted{
 		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.settings.Langs[0]), string(s.settings.Langs[1])},
 		SrcLang: string(s.settings.Src), Audio: s.settings.audio(), Segmentation: s.settings.segmentation(), Limits: r.cfg.limits(),

@@ -25,6 +25,7 @@ type savedSession struct {
 	Results, Errors, AudioMS int64
 	Closed                   closedUtterances
 	LastPlaced               lastPlacement
+	Reconnects               int64 `json:",omitempty"` // how often it was resumed
 	Pending                  []savedUtterance
 }
 
@@ -46,6 +47,7 @@ func (s *Session) encodeState() ([]byte, error) {
 	state := savedSession{
 		TokenHash: s.tokenHash, Started: s.started, Known: s.known, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
 		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed, LastPlaced: s.lastPlaced,
+		Reconnects: s.activity.reconnects,
 	}
 	index := map[*optionSet]int{s.options: 0}
 	state.Options = append(state.Options, s.options.Options)

@@ -33,6 +33,8 @@ type Info struct {
 	Connected  bool
 	Utterances int64 // that were committed
 	Pending    int   // utterances of these whose terminal message was not sent
+
+	Activity Activity // only in lists
 }
 
 // info describes the session. The caller holds the lock.
@@ -49,7 +51,9 @@ func (r *Registry) List() []*Info {
 	for _, s := range r.all() {
 		s.mu.Lock()
 		if !s.finished && !s.hasEnded() {
-			list = append(list, s.info())
+			info := s.info()
+			info.Activity = s.describeActivity()
+			list = append(list, info)
 		}
 		s.mu.Unlock()
 	}

@@ -31,6 +31,7 @@ const (
 	EventPoolsChanged     EventKind = "pools_changed"     // another division of the fleet into capability pools was published
 	// EventServiceUnavailable says that a node reported a service as unavailable, the first of several reports within a short time.
 	EventServiceUnavailable EventKind = "service_unavailable"
+	EventCoverage           EventKind = "coverage" // a direction that is in demand has lost its last ready node, or has one again
 )
 
 // EventKinds lists every kind.
@@ -38,7 +39,7 @@ func EventKinds() []EventKind {
 	return []EventKind{
 		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
 		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader, EventPoolsChanged,
-		EventServiceUnavailable,
+		EventServiceUnavailable, EventCoverage,
 	}
 }
 
@@ -52,6 +53,9 @@ type Event struct {
 	Tenant   core.TenantID   `json:"tenant,omitempty"` // of the node
 	Jobs     int             `json:"jobs,omitempty"`   // that were moved
 	Detail   string          `json:"detail,omitempty"`
+	// Direction is the one whose coverage has changed, and Ready how many ready nodes it has.
+	Direction core.Direction `json:"direction,omitzero"`
+	Ready     int            `json:"ready,omitempty"`
 }
 
 // Events is a log of what happened to the fleet. Old entries are dropped.

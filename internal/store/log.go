@@ -6,7 +6,9 @@ const MaxLogEntries = 10_000
 // ReadLogParams describes a part of a log.
 type ReadLogParams struct {
 	After string // the entries after this position; empty: the newest ones
-	Limit int
+	// Before limits the newest entries to those before this position; empty: it does not. It is not used together with After.
+	Before string
+	Limit  int
 }
 
 // LogPage is a part of a log.

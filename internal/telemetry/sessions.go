@@ -19,6 +19,7 @@ type Sessions struct {
 	ended            map[string]prometheus.Counter
 	slow             map[SessionPath]prometheus.Counter
 	lag              [lagParts]prometheus.Observer
+	lags             *lagCounts // the same, as it is published
 }
 
 // Lag is how far a result is behind its speaker, in parts that follow each other.
@@ -36,9 +37,12 @@ const lagParts = 6
 // parts returns the parts and their sum, in the order of lagNames.
 func (l *Lag) parts() [lagParts]time.Duration {
 	return [lagParts]time.Duration{
-		l.Segmentation, l.Wait, l.Dispatch, l.Node, l.Return, l.Segmentation + l.Wait + l.Dispatch + l.Node + l.Return,
+		l.Segmentation, l.Wait, l.Dispatch, l.Node, l.Return, l.Total(),
 	}
 }
+
+// Total is the sum of the parts.
+func (l *Lag) Total() time.Duration { return l.Segmentation + l.Wait + l.Dispatch + l.Node + l.Return }
 
 // lagNames are the values of the label part.
 var lagNames = [lagParts]string{"segmentation", "wait", "dispatch", "node", "return", "total"}
@@ -61,6 +65,7 @@ var endReasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 
 func newSessions(f factory, slowPath *prometheus.CounterVec) Sessions {
 	s := Sessions{
+		lags: new(lagCounts),
 		Events: f.counterVec("lingua_session_events_total",
 			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by an operator.", "event"),
 		Utterances:  f.counterVec("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
@@ -93,6 +98,7 @@ func newSessions(f factory, slowPath *prometheus.CounterVec) Sessions {
 func (s *Sessions) ObserveLag(l Lag) {
 	for i, part := range l.parts() {
 		s.lag[i].Observe(part.Seconds())
+		s.lags[i][durationBucket(part)].Add(1)
 	}
 }
 

@@ -40,24 +40,40 @@ func appendLog[T any](ctx context.Context, l *logOf[T], prefix string, entries [
 	return nil
 }
 
+// parsePosition returns the number of the entry at a position; -1 for a position of an earlier process.
+func parsePosition(position, prefix string) (int, error) {
+	made, number, _ := strings.Cut(position, "-")
+	_, errMade := strconv.ParseUint(made, 10, 64)
+	n, err := strconv.Atoi(number)
+	if errMade != nil || err != nil || n < 0 {
+		return 0, fmt.Errorf("%w: %q", store.ErrBadPosition, position)
+	}
+	if made != prefix {
+		return -1, nil
+	}
+	return n, nil
+}
+
 // readLog reads a part of a log.
 func readLog[T any](l *logOf[T], prefix string, p store.ReadLogParams) (store.LogPage[T], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept := l.entries[max(0, len(l.entries)-store.MaxLogEntries):]
+	first := l.last - len(kept) // the number before the first entry that is kept
 	if p.After == "" {
+		if p.Before != "" {
+			before, err := parsePosition(p.Before, prefix)
+			if err != nil {
+				return store.LogPage[T]{}, err
+			}
+			kept = kept[:min(max(0, before-1-first), len(kept))]
+		}
 		return store.LogPage[T]{Entries: slices.Clone(kept[max(0, len(kept)-p.Limit):])}, nil
 	}
-	made, number, _ := strings.Cut(p.After, "-")
-	_, errMade := strconv.ParseUint(made, 10, 64)
-	after, err := strconv.Atoi(number)
-	if errMade != nil || err != nil || after < 0 {
-		return store.LogPage[T]{}, fmt.Errorf("%w: %q", store.ErrBadPosition, p.After)
+	after, err := parsePosition(p.After, prefix)
+	if err != nil {
+		return store.LogPage[T]{}, err
 	}
-	if made != prefix {
-		after = -1 // a position of an earlier process
-	}
-	first := l.last - len(kept) // the number before the first entry that is kept
 	from := min(max(0, after-first), len(kept))
 	return store.LogPage[T]{Entries: slices.Clone(kept[from:min(len(kept), from+p.Limit)]), Gap: after < first}, nil
 }

@@ -21,6 +21,9 @@ const logField = "e"
 // logPosition is the pattern of positions: ids of stream entries.
 var logPosition = regexp.MustCompile(`^\d{1,19}-\d{1,19}$`)
 
+// firstPosition is the pattern of the position before which there can be no entry.
+var firstPosition = regexp.MustCompile(`^0+-0+$`)
+
 // AppendEvents implements store.Events.
 func (s *Store) AppendEvents(ctx context.Context, events []store.Event) error {
 	return appendLog(ctx, s.client, s.keys.events(), events)
@@ -67,7 +70,17 @@ func appendLog[T any](ctx context.Context, c *client, key string, entries []T) e
 // readLog reads a part of a log. setID sets the position of an entry.
 func readLog[T any](ctx context.Context, c *client, key string, p store.ReadLogParams, setID func(*T, string)) (store.LogPage[T], error) {
 	if p.After == "" {
-		newest, err := c.readEntries(ctx, c.redis.B().Xrevrange().Key(key).End("+").Start("-").Count(int64(p.Limit)).Build())
+		end := "+"
+		if p.Before != "" {
+			if !logPosition.MatchString(p.Before) {
+				return store.LogPage[T]{}, fmt.Errorf("%w: %q", store.ErrBadPosition, p.Before)
+			}
+			if firstPosition.MatchString(p.Before) {
+				return store.LogPage[T]{Entries: []T{}}, nil // Redis refuses a range that cannot contain anything
+			}
+			end = "(" + p.Before
+		}
+		newest, err := c.readEntries(ctx, c.redis.B().Xrevrange().Key(key).End(end).Start("-").Count(int64(p.Limit)).Build())
 		slices.Reverse(newest)
 		return store.LogPage[T]{Entries: decodeEntries(newest, setID)}, err
 	}

@@ -107,9 +107,34 @@ func (l storedLog[T]) testRead(t *testing.T, h *Harness) {
 	if page, got := l.readTexts(t, h, l.id(all.Entries[2]), 10); len(got) != 0 || page.Gap {
 		t.Errorf("after the last: %v, gap %v", got, page.Gap)
 	}
+	before := func(position string, limit int) (texts []string) {
+		t.Helper()
+		page, err := l.read(h, t.Context(), store.ReadLogParams{Before: position, Limit: limit})
+		if err != nil || page.Gap {
+			t.Errorf("before %q: gap %v, %v", position, page.Gap, err)
+		}
+		for _, e := range page.Entries {
+			texts = append(texts, l.text(e))
+		}
+		return texts
+	}
+	for i, want := range [][]string{nil, {"a"}, {"a", "b"}} {
+		if got := before(l.id(all.Entries[i]), 10); !cmp.Equal(got, want) {
+			t.Errorf("before entry %d: %v, want %v", i, got, want)
+		}
+	}
+	if got := before(l.id(all.Entries[2]), 1); !cmp.Equal(got, []string{"b"}) {
+		t.Errorf("the last one before the last: %v", got)
+	}
+	if got := before("0-0", 10); len(got) != 0 {
+		t.Errorf("before all: %v", got)
+	}
 	for _, bad := range []string{"x", "1", "-", "1-", "1-x", "1-2x", "(1-1", "-1--1"} {
 		if _, err := l.read(h, t.Context(), store.ReadLogParams{After: bad, Limit: 1}); !errors.Is(err, store.ErrBadPosition) {
 			t.Errorf("after %q: %v, want ErrBadPosition", bad, err)
+		}
+		if _, err := l.read(h, t.Context(), store.ReadLogParams{Before: bad, Limit: 1}); !errors.Is(err, store.ErrBadPosition) {
+			t.Errorf("before %q: %v, want ErrBadPosition", bad, err)
 		}
 	}
 }
