@@ -62,19 +62,19 @@ func hashOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func startMatrix(t *testing.T) *testScheduler {
+func startMatrix(t *testing.T, changes ...func(*config.Config)) *testScheduler {
 	t.Helper()
 	secret := t.TempDir() + "/signer"
 	if err := os.WriteFile(secret, []byte(matrixSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return startScheduler(t, func(c *config.Config) {
+	return startScheduler(t, append([]func(*config.Config){func(c *config.Config) {
 		for name, k := range matrixKeys {
 			k.Name, k.SHA256 = name, []string{hashOf(keySecret(name))}
 			c.Auth.Keys = append(c.Auth.Keys, k)
 		}
 		c.Auth.Signers = []config.Signer{{KID: "1", Use: "sign", SecretFile: secret}}
-	})
+	}}, changes...)...)
 }
 
 // matrixObjects are objects of both tenants, and a shared node.

@@ -83,6 +83,8 @@ type Limits struct {
 	// LoopbackOnly refuses requests whose Host is not a name of this machine. Without keys, a page in a browser must not reach the
 	// scheduler through a DNS name that points to a loopback address (DNS rebinding).
 	LoopbackOnly bool
+	// BasePath is the path below which every route answers, too; empty or /: none.
+	BasePath string
 }
 
 // Figures has what is counted about the fleet.
@@ -179,7 +181,7 @@ func New(o Options) *Server {
 		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats, queued: o.QueuedReports,
 	}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
-	s.handler = s.mount(s.routes())
+	s.handler = belowBasePath(o.Limits.BasePath, s.mount(s.routes()))
 	return s
 }
 
