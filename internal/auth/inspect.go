@@ -35,6 +35,9 @@ func (k *Keyring) Keys() []KeyInfo {
 	return list
 }
 
+// TokenAlgorithm is the algorithm with which signers sign session tokens.
+const TokenAlgorithm = "HS256"
+
 // SignerInfo describes a signer of a keyring.
 type SignerInfo struct {
 	KID string

@@ -84,6 +84,9 @@ func (s *Scheduler) serve(srv *http.Server, l net.Listener) error {
 // SetConfigSource sets where a reload loads the configuration from. Without it there is nothing to reload.
 func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reloader.SetSource(source) }
 
+// SetConfigFile sets the name of the file that the configuration was loaded from, for people.
+func (s *Scheduler) SetConfigFile(name string) { s.credentials.reloader.SetFile(name) }
+
 // Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
 func (s *Scheduler) Reload(r reload.Request) (reload.Result, error) {
 	return s.credentials.reloader.Reload(r)

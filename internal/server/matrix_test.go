@@ -221,6 +221,7 @@ var matrix = map[string]map[outcome][]string{
 	"GET /v1/auth/revocations":          {allowed: {"operator", "viewer"}},
 	"DELETE /v1/auth/revocations/{id}":  {allowed: {"operator"}},
 	"POST /v1/config/reload":            {allowed: {"operator"}},
+	"GET /v1/config":                    {allowed: {"operator"}},
 	"GET /metrics":                      {allowed: {"operator", "viewer", "metrics"}},
 	"GET /ws/node":                      {allowed: {"operator", "node-shared", "node-acme", "node-beta"}},
 	"GET /ws/session":                   {allowed: {"operator", "session-acme", "session-beta"}},
