@@ -16,7 +16,7 @@ var bodies = []any{
 	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Direction{}, DirectionList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
 	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionList{}, SessionTerminated{}, ReloadResponse{}, LoginRequest{}, LogoutResponse{}, Caller{},
-	ConfigView{}, ConfigSetting{}, ConfigKey{}, ConfigSigner{},
+	ConfigView{}, ConfigSetting{}, ConfigKey{}, ConfigSigner{}, CallerContext{}, Link{},
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 	ClusterSeries{}, ClusterPoint{}, LiveOverview{}, NodeSeries{}, NodePoint{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{}, StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{},
 	Metrics{}, MetricsCatalog{}, MetricsCount{}, MetricsDispatch{}, MetricsDispatchExclude{}, MetricsExclusion{}, MetricsHubDown{}, MetricsModelNA{}, MetricsOutcome{},

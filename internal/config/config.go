@@ -31,6 +31,7 @@ type Config struct {
 	Auth      Auth      `toml:"auth" envPrefix:"AUTH_"`
 	Audit     Audit     `toml:"audit" envPrefix:"AUDIT_"`
 	Callback  Callback  `toml:"callback" envPrefix:"CALLBACK_"`
+	Dashboard Dashboard `toml:"dashboard" envPrefix:"DASHBOARD_"`
 	Scheduler Scheduler `toml:"scheduler" envPrefix:"SCHEDULER_"`
 }
 

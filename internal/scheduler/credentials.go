@@ -3,9 +3,11 @@ package scheduler
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -42,6 +44,7 @@ func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err 
 		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers"},
 		Prepare: c.prepareKeys,
 	})
+	c.reloader.Register(reload.Section{Keys: []string{"dashboard.links"}, Prepare: c.prepareLinks})
 	c.peers, err = cfg.Server.PeerTLS()
 	return c, err
 }
@@ -70,6 +73,14 @@ func (c *credentials) prepareKeys(next *config.Config, _ reload.Request) (reload
 		c.peerSecrets.Replace(next.Auth.ClusterSecrets)
 		c.replaced()
 	}}, nil
+}
+
+// prepareLinks is the section of a reload that replaces the links of the dashboard. Whoever shows them reads what is in force.
+func (c *credentials) prepareLinks(next *config.Config, _ reload.Request) (reload.Change, error) {
+	if slices.Equal(c.reloader.InForce().Config.Dashboard.Links, next.Dashboard.Links) {
+		return reload.Change{}, nil
+	}
+	return reload.Change{Changed: []string{fmt.Sprintf("dashboard.links: %d links", len(next.Dashboard.Links))}}, nil
 }
 
 // serve serves a listener, with TLS if there is a certificate.

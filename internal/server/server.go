@@ -114,6 +114,8 @@ type Access struct {
 	PeerSecrets *peer.Secrets
 	// Reload puts a changed configuration in force.
 	Reload *reload.Reloader
+	// NodesHaveTenants reports whether some nodes belong to one tenant only.
+	NodesHaveTenants func() bool
 }
 
 // Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
@@ -158,7 +160,7 @@ func New(o Options) *Server {
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
 	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, instance: o.Bus.Instance()}
-	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, o.Auth, revoked, o.Access.LoginTTL)}
+	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, &o)}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
