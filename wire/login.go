@@ -13,6 +13,7 @@ type Caller struct {
 	Login     bool   `json:"login" doc:"The caller has logged in, and sends a cookie."`
 	ExpiresMS int64  `json:"expires_ms,omitempty" doc:"When the login ends, in Unix milliseconds."`
 	Open      bool   `json:"open" doc:"No keys are configured: every caller is an operator, and there is no login."`
+	Anonymous bool   `json:"anonymous" doc:"The request had no credential, and auth.anonymous_role gives it the role: there need not be a login."`
 	CallerContext
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
@@ -167,7 +168,7 @@ func Default() Config {
 	return Config{
 		Server: Server{Host: "127.0.0.1", Port: 5010, BasePath: NoBasePath, PerAddress: 1024, ShutdownSeconds: 20},
 		Log:    Log{Level: "info", Format: "text"},
-		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30, LoginSeconds: 43_200},
+		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30, LoginSeconds: 43_200, AnonymousRole: auth.NoRole, AnonymousFrom: []string{}, AnonymousHosts: []string{}},
 		Callback: Callback{
 			AllowedTargets: []string{"127.0.0.0/8", "::1/128"},
 		},

@@ -18,7 +18,7 @@ type Setting struct {
 
 // shownTexts are the keys with a text that is no secret. Every other text is hidden, so that nothing that is added later is shown by accident.
 var shownTexts = []string{
-	"server.host", "server.base_path", "server.advertise_url", "server.tls_cert", "server.tls_key", "server.tls_ca", "log.level", "log.format", "audit.output",
+	"server.host", "server.base_path", "server.advertise_url", "server.tls_cert", "server.tls_key", "server.tls_ca", "auth.anonymous_role", "auth.anonymous_from", "auth.anonymous_hosts", "log.level", "log.format", "audit.output",
 	"callback.allowed_targets", "scheduler.sessions.origins", "scheduler.phase2.instance_id", "scheduler.phase2.redis.sentinel_master",
 	"scheduler.phase2.redis.key_prefix", "scheduler.phase2.redis.tls_ca", "scheduler.phase3.pool_match_scope", "scheduler.tracing.token_header", "scheduler.tracing.tls_ca",
 }

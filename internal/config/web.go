@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/lingua-scheduler/lingua/internal/auth"
 )
 
 // Dashboard configures the dashboard.
@@ -82,4 +84,14 @@ func (s *Server) validateBasePath(v *validator) {
 	}
 	first, _, _ := strings.Cut(s.BasePath[1:], "/")
 	v.require(!slices.Contains(ownSegments, first), key, "must not begin with /%s, which is a path of the scheduler itself; use another, such as /lingua", first)
+}
+
+// warnAnonymous returns a warning if requests without a credential have a role.
+func (u *Unvalidated) warnAnonymous() string {
+	a := &u.Config.Auth
+	if a.AnonymousRole == auth.NoRole || a.AnonymousRole == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s: every request without a credential from %s has the role %s: only a proxy that authenticates people may connect from there",
+		u.sourceOf("auth.anonymous_role"), strings.Join(a.AnonymousFrom, ", "), a.AnonymousRole)
 }

@@ -41,7 +41,7 @@ func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err 
 	}
 	c.reloader = reload.New(*cfg, log)
 	c.reloader.Register(reload.Section{
-		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers"},
+		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers", "auth.anonymous_role", "auth.anonymous_from", "auth.anonymous_hosts"},
 		Prepare: c.prepareKeys,
 	})
 	c.reloader.Register(reload.Section{Keys: []string{"dashboard.links"}, Prepare: c.prepareLinks})
@@ -75,7 +75,7 @@ func (c *credentials) prepareKeys(next *config.Config, _ reload.Request) (reload
 	}}, nil
 }
 
-// prepareLinks is the section of a reload that replaces the links of the dashboard. Whoever shows them reads what is in force.
+// prepareLinks is the section of a reload that replaces the links of the dashboard. They are read from the configuration in force.
 func (c *credentials) prepareLinks(next *config.Config, _ reload.Request) (reload.Change, error) {
 	if slices.Equal(c.reloader.InForce().Config.Dashboard.Links, next.Dashboard.Links) {
 		return reload.Change{}, nil

@@ -146,7 +146,7 @@ func (h *loginHandlers) caller(r *http.Request) (any, error) {
 }
 
 func (h *loginHandlers) viewCaller(p *auth.Principal) *wire.Caller {
-	v := &wire.Caller{Role: string(p.Role), Key: p.Key, TenantID: string(p.Tenant), Login: p.IsLogin(), Open: h.auth.Keyring().Empty(), CallerContext: h.context()}
+	v := &wire.Caller{Role: string(p.Role), Key: p.Key, TenantID: string(p.Tenant), Login: p.IsLogin(), Open: h.auth.Keyring().Empty(), Anonymous: p.Anonymous, CallerContext: h.context()}
 	if p.IsLogin() {
 		v.ExpiresMS = p.Expires.UnixMilli()
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -306,12 +305,7 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return config.IsLoopback(host)
-}
+func isLoopback(host string) bool { return config.IsLoopback(hostOf(host)) }
 
 // methodNotAllowed answers requests whose method the path does not have.
 func methodNotAllowed(allowed []string) http.HandlerFunc {
