@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,5 +91,21 @@ func TestConfigCheck(t *testing.T) {
 				t.Errorf("%s: want %q in\n%s", name, word, got.err)
 			}
 		}
+	}
+}
+
+// TestConfigShow checks that the configuration of a running scheduler is shown.
+func TestConfigShow(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	got := runCommand(t, "config", "show", "--server", s.url)
+	for _, line := range []string{"KEY VALUE", "server.host 127.0.0.1 default", "scheduler.dispatch.max_retry 2 default", "NAME ROLE TENANT SECRETS REFUSED"} {
+		if !slices.Contains(rows(got.out), line) {
+			t.Errorf("%q is not in\n%s%s", line, got.out, got.err)
+		}
+	}
+	got = runCommand(t, "config", "show", "--changed", "--server", s.url)
+	if got.code != exitOK || strings.Contains(got.out, "default") || !strings.Contains(got.out, "server.port") {
+		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
 }

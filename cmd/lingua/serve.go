@@ -75,6 +75,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	s.SetConfigFile(c.Config)
 	s.SetConfigSource(func() (config.Config, []string, error) { return c.loadConfig(io.environ) })
 	defer onHangup(io.hangups, func() {
 		// First, and whatever becomes of the reload: a log rotation must not depend on the configuration.

@@ -19,6 +19,9 @@ func (k *Keyring) Changes(next *Keyring) []string {
 	if !slices.EqualFunc(k.cluster, next.cluster, bytes.Equal) {
 		changes = append(changes, "cluster_secret changed")
 	}
+	if k.anonymous.describe() != next.anonymous.describe() {
+		changes = append(changes, "anonymous_role changed")
+	}
 	return changes
 }
 

@@ -35,6 +35,19 @@ func (k *Keyring) Keys() []KeyInfo {
 	return list
 }
 
+// HasTenants reports whether some key belongs to a tenant.
+func (k *Keyring) HasTenants() bool {
+	for _, key := range k.byName {
+		if key.Tenant != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// TokenAlgorithm is the algorithm with which signers sign session tokens.
+const TokenAlgorithm = "HS256"
+
 // SignerInfo describes a signer of a keyring.
 type SignerInfo struct {
 	KID string

@@ -25,6 +25,8 @@ type Config struct {
 
 	Keys    []KeyConfig
 	Signers []SignerConfig
+
+	Anonymous AnonymousConfig
 }
 
 // KeyConfig is a configured key.
@@ -90,7 +92,9 @@ type Keyring struct {
 	signers  map[string]*signer
 	sign     *signer // nil: no tokens are minted
 	cluster  [][]byte
-	digest   string
+	// anonymous is for requests without a credential; nil: they have no role.
+	anonymous *anonymous
+	digest    string
 }
 
 // NewKeyring compiles credentials. The error names the invalid ones, one in each line, without quoting secrets.
@@ -107,6 +111,7 @@ func NewKeyring(c Config) (*Keyring, error) {
 		b.ring.cluster = append(b.ring.cluster, []byte(secret))
 		b.summary = append(b.summary, fmt.Sprintf("cluster %d %x", i, sha256.Sum256([]byte(secret))))
 	}
+	b.addAnonymous(&c.Anonymous)
 	b.checkTogether(&c)
 	if b.problems != nil {
 		return nil, errors.Join(b.problems...)
@@ -137,8 +142,10 @@ func (k *Keyring) Key(name string) *Principal {
 	return nil
 }
 
-// HasKey reports whether there is a key of a name.
-func (k *Keyring) HasKey(name string) bool { return k.byName[name] != nil }
+// HasKey reports whether there is a key of a name, or requests without one are called so.
+func (k *Keyring) HasKey(name string) bool {
+	return k.byName[name] != nil || name == AnonymousKey && k.anonymous != nil
+}
 
 // HasSigner reports whether there is a signer with a kid.
 func (k *Keyring) HasSigner(kid string) bool { return k.signers[kid] != nil }

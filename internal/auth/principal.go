@@ -46,6 +46,8 @@ type Principal struct {
 	// Known is, for the role session, the time of the latest revocation that the instance knew which minted the token.
 	Known   time.Time
 	Expires time.Time // of a session or a login: when the token expires
+
+	Anonymous bool // the request had no credential, and the configuration gives it the role
 }
 
 // IsLogin reports whether the caller has logged in with a key, and sends the login instead.
@@ -60,8 +62,8 @@ func (p *Principal) AllTenants() bool {
 // SeesTenant reports whether the caller has access to the objects of a tenant.
 func (p *Principal) SeesTenant(t core.TenantID) bool { return p.AllTenants() || p.Tenant == t }
 
-// SeesText reports whether the caller may read what was said.
-func (p *Principal) SeesText() bool { return p.Role == Operator || p.Role == Minter }
+// SeesText reports whether the caller may read what was said. Who reads it is audited, so it must have a name.
+func (p *Principal) SeesText() bool { return (p.Role == Operator || p.Role == Minter) && !p.Anonymous }
 
 // ActsForNode reports whether the caller may register and report as a node of this name.
 func (p *Principal) ActsForNode(id core.NodeID) bool {

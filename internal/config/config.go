@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
@@ -31,6 +32,7 @@ type Config struct {
 	Auth      Auth      `toml:"auth" envPrefix:"AUTH_"`
 	Audit     Audit     `toml:"audit" envPrefix:"AUDIT_"`
 	Callback  Callback  `toml:"callback" envPrefix:"CALLBACK_"`
+	Dashboard Dashboard `toml:"dashboard" envPrefix:"DASHBOARD_"`
 	Scheduler Scheduler `toml:"scheduler" envPrefix:"SCHEDULER_"`
 }
 
@@ -43,6 +45,7 @@ type Server struct {
 	TLSCert         string  `toml:"tls_cert" env:"TLS_CERT" doc:"A file with the certificate of this instance in PEM, followed by intermediate ones, for https and wss with TLS 1.2 or newer. It is read again when it changes. Empty: no TLS."`
 	TLSKey          string  `toml:"tls_key" env:"TLS_KEY" doc:"The file with the key of the certificate."`
 	TLSCA           string  `toml:"tls_ca" env:"TLS_CA" doc:"A file with the authorities, in PEM, that this instance trusts when it connects to the other instances. Empty: those of the system."`
+	BasePath        string  `toml:"base_path" env:"BASE_PATH" doc:"A path such as /lingua below which everything answers, too, for a proxy that forwards the paths below its prefix as they are. A proxy that removes its prefix needs none."`
 	PerAddress      int     `toml:"per_address" env:"PER_ADDRESS" doc:"Maximum number of connections of one client address that are not WebSockets, 0: no limit. Behind a load balancer all connections come from its address: set 0 and limit them there."`
 	ShutdownSeconds Seconds `toml:"shutdown_seconds" env:"SHUTDOWN_SECONDS" doc:"How long in-flight jobs may take to end during a shutdown."`
 }
@@ -163,9 +166,9 @@ type Observability struct {
 // Default returns the configuration without a file, variables or flags.
 func Default() Config {
 	return Config{
-		Server: Server{Host: "127.0.0.1", Port: 5010, PerAddress: 1024, ShutdownSeconds: 20},
+		Server: Server{Host: "127.0.0.1", Port: 5010, BasePath: NoBasePath, PerAddress: 1024, ShutdownSeconds: 20},
 		Log:    Log{Level: "info", Format: "text"},
-		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30, LoginSeconds: 43_200},
+		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30, LoginSeconds: 43_200, AnonymousRole: auth.NoRole, AnonymousFrom: []string{}, AnonymousHosts: []string{}},
 		Callback: Callback{
 			AllowedTargets: []string{"127.0.0.0/8", "::1/128"},
 		},

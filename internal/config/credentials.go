@@ -22,6 +22,9 @@ type Auth struct {
 	RequireNodeSecret   *bool    `toml:"require_node_secret" env:"REQUIRE_NODE_SECRET" doc:"Whether a node must send the node_token of its registration with every report over HTTP, and to register again while it is present. Default: true if there are keys."`
 	SessionGraceSeconds Seconds  `toml:"session_grace_seconds" env:"SESSION_GRACE_SECONDS" doc:"How long after the expiry of its token a session may stay connected, to be renewed by session_update."`
 	LoginSeconds        Seconds  `toml:"login_seconds" env:"LOGIN_SECONDS" doc:"How long a login to the dashboard lasts."`
+	AnonymousRole       string   `toml:"anonymous_role" env:"ANONYMOUS_ROLE" doc:"The role of requests without a credential, for a proxy that authenticates people itself: none, viewer or operator. It needs keys and anonymous_from, and is not for WebSockets, nodes, dispatches, tokens and what was said. It is safer that the proxy adds a key."`
+	AnonymousFrom       []string `toml:"anonymous_from" env:"ANONYMOUS_FROM" doc:"The networks from which requests have that role, as CIDR prefixes: where only the proxy connects from. It is the address of the connection that counts, and never one in a header."`
+	AnonymousHosts      []string `toml:"anonymous_hosts" env:"ANONYMOUS_HOSTS" doc:"The names of hosts for which requests have that role, as browsers send them: that of the proxy. Addresses and localhost need not be named."`
 	Keys                []Key    `toml:"keys" doc:"A key with a name and a role. Repeat the table for each key."`
 	Signers             []Signer `toml:"signers" doc:"A secret for session tokens. Repeat the table for each; one signs, all verify."`
 }
@@ -66,6 +69,7 @@ func (a *Auth) NodeSecretRequired() bool {
 // Keyring reads the secrets and returns the credentials. The error has a line for each problem.
 func (a *Auth) Keyring() (*auth.Keyring, error) {
 	c := auth.Config{OperatorKeys: a.OperatorKeys, NodeTokens: a.NodeTokens, SessionSecret: a.SessionSecret, ClusterSecrets: a.ClusterSecrets}
+	c.Anonymous = auth.AnonymousConfig{Role: a.AnonymousRole, From: a.AnonymousFrom, Hosts: a.AnonymousHosts}
 	var problems []error
 	for i := range a.Keys {
 		k := &a.Keys[i]

@@ -34,6 +34,15 @@ func TestDifferences(t *testing.T) {
 		if diff := cmp.Diff([]string{setting.key}, Differences(&base, &changed)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", setting.key, diff)
 		}
+		copied := Default()
+		Overwrite(&copied, &changed, func(key string) bool { return key != setting.key })
+		if diff := Differences(&base, &copied); diff != nil {
+			t.Errorf("%s was copied with the others: %v", setting.key, diff)
+		}
+		Overwrite(&copied, &changed, func(key string) bool { return key == setting.key })
+		if diff := Differences(&changed, &copied); diff != nil {
+			t.Errorf("%s was not copied: %v", setting.key, diff)
+		}
 	}
 	changed := Default()
 	changed.Auth.Keys, changed.Auth.Signers = []Key{{Name: "a"}}, []Signer{{KID: "a"}}

@@ -56,7 +56,7 @@ func (u *Unvalidated) RecordSource(name string, keys ...string) {
 // used as it is, about a default that depends on another key, or about a file that too many can read.
 func (u *Unvalidated) Validate() (Config, []string, error) {
 	problems, warnings := slices.Clone(u.problems), slices.Clone(u.warnings)
-	for _, adjust := range []func() string{u.limitHeartbeatTTL, u.withoutTargets} {
+	for _, adjust := range []func() string{u.limitHeartbeatTTL, u.withoutTargets, u.warnAnonymous} {
 		if w := adjust(); w != "" {
 			warnings = append(warnings, w)
 		}

@@ -66,8 +66,35 @@ func TestSettingsSayWhatIsDefault(t *testing.T) {
 		if s.Default == changed || s.Doc == "" {
 			t.Errorf("%+v", s)
 		}
-		if s.Key == "store" && s.Value != `"redis://redis:6379/1"` || s.Key == "server.port" && s.Value != "7001" {
+		if s.Key == "store" && s.Value != "redis://redis:6379/1" || s.Key == "server.port" && s.Value != "7001" {
 			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestShownURLs checks what is shown of a URL.
+func TestShownURLs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"memory":                                   "memory",
+		"redis://redis:6379/0":                     "redis://redis:6379/0",
+		"redis://user:secret@redis:6379/0":         "redis://redis:6379/0",
+		"redis://:sec@ret@redis":                   "redis://redis",
+		"redis://:sec/ret@redis/1":                 "redis://redis/1",
+		"redis://:sec?ret@redis/1":                 "redis://…",
+		"redis://:sec#ret@redis/1":                 "redis://…",
+		"redis://redis/0?password=a@secret":        "redis://…",
+		"redis://redis/0?password=secret":          "redis://redis/0",
+		"redis-sentinel://u:secret@a:1,b:2/main/0": "redis-sentinel://a:1,b:2/main/0",
+		"https://hub:8443":                         "https://hub:8443",
+		"https://hub:8443/":                        "https://hub:8443/",
+		"https://hub/services/secret":              "https://hub/…",
+		"https://user:secret@hub/services/secret":  "https://hub/…",
+		"https://hub/%zz":                          "https://hub/…",
+		"redis://hub/%zz":                          "redis://…",
+	} {
+		if got := withoutSecret(text); got != want {
+			t.Errorf("%s is shown as %s, want %s", text, got, want)
 		}
 	}
 }

@@ -69,6 +69,7 @@ func (c *Config) validate() []*problem {
 	c.validateGuards(v)
 	c.validateTracing(v)
 	c.validatePools(v)
+	c.Dashboard.validate(v)
 	return v.problems
 }
 
@@ -105,6 +106,7 @@ func (c *Config) validateServer(v *validator) {
 	v.require(s.AdvertiseURL == "" || isBareURL(s.AdvertiseURL), "server.advertise_url",
 		"must be an address such as http://10.0.0.1:5010, with no user before the host and nothing after the port")
 	v.require(s.Port >= 0 && s.Port <= 65535, "server.port", "a port must be between 0 and 65535, not %d", s.Port)
+	s.validateBasePath(v)
 	c.validateTLS(v)
 	v.requireMin("server.per_address", int64(s.PerAddress), 0)
 	v.requireRange("server.shutdown_seconds", int64(s.ShutdownSeconds), 0, 3600)

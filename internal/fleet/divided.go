@@ -16,6 +16,9 @@ func (f *Fleet) Divided() Divided { return Divided{f.division.Load()} }
 // Definition returns the pools; nil if the fleet is not divided.
 func (d Divided) Definition() *core.Pools { return d.division.definition }
 
+// HasTenants reports whether some nodes in view belong to one tenant only.
+func (d Divided) HasTenants() bool { return d.division.tenants.count.Load() > 0 }
+
 // All iterates over the pools and the nodes of each. The first is that of the nodes that belong to no pool, with an empty id; the others
 // follow in the order of their definition.
 func (d Divided) All() iter.Seq2[core.PoolID, iter.Seq[*Node]] {

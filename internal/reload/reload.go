@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 )
@@ -67,6 +69,8 @@ type Source func() (config.Config, []string, error)
 type Reloader struct {
 	start config.Config // with which the scheduler was started
 	log   *slog.Logger
+	// inForce is read without mu, which a reload holds while it waits for the store.
+	inForce atomic.Pointer[InForce]
 
 	mu       sync.Mutex // held while a configuration is put in force
 	source   Source
@@ -74,7 +78,11 @@ type Reloader struct {
 }
 
 // New makes a reloader for a scheduler that was started with a configuration.
-func New(start config.Config, log *slog.Logger) *Reloader { return &Reloader{start: start, log: log} }
+func New(start config.Config, log *slog.Logger) *Reloader {
+	r := &Reloader{start: start, log: log}
+	r.inForce.Store(&InForce{Config: start, Loaded: time.Now()})
+	return r
+}
 
 // SetSource sets where the configuration is loaded from.
 func (r *Reloader) SetSource(source Source) {
@@ -88,6 +96,7 @@ func (r *Reloader) Register(s Section) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sections = append(r.sections, s)
+	r.update(func(f *InForce) { f.reloadable = append(slices.Clone(f.reloadable), s.Keys...) })
 }
 
 // Reload loads the configuration and puts it in force: all sections, or none if one of them refuses it. It logs what it did.
@@ -147,5 +156,9 @@ func (r *Reloader) reload(request Request) (Result, error) {
 		apply()
 	}
 	result.NeedsRestart = append(result.NeedsRestart, slices.DeleteFunc(config.Differences(&r.start, &next), func(key string) bool { return covered[key] })...)
+	r.update(func(f *InForce) {
+		config.Overwrite(&f.Config, &next, func(key string) bool { return covered[key] })
+		f.Loaded, f.NeedsRestart = time.Now(), result.NeedsRestart
+	})
 	return result, nil
 }

@@ -74,8 +74,33 @@ func TestReload(t *testing.T) {
 	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || !errors.Is(err, loadErr) {
 		t.Errorf("a file that is not valid: %v", err)
 	}
-	if first.port != 7000 || second.port != 7000 {
-		t.Errorf("a refused configuration is in force: %d, %d", first.port, second.port)
+	if force := r.InForce(); first.port != 7000 || second.port != 7000 || force.Config.Server.Port != 7000 {
+		t.Errorf("a refused configuration is in force: %d, %d, %d", first.port, second.port, force.Config.Server.Port)
+	}
+}
+
+// TestInForce: what a reload puts in force is that of the sections, and everything else stays as at the start.
+func TestInForce(t *testing.T) {
+	t.Parallel()
+	r := reload.New(config.Default(), discard)
+	r.Register((&portSection{5010}).section())
+	r.SetFile("a.toml")
+	start := r.InForce()
+	next := config.Default()
+	next.Server.Port, next.Log.Level = 6000, "debug"
+	r.SetSource(func() (config.Config, []string, error) { return next, nil, nil })
+	if _, err := r.Reload(reload.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	force := r.InForce()
+	if force.Config.Server.Port != 6000 || force.Config.Log.Level != "info" || force.File != "a.toml" || force.Loaded.Before(start.Loaded) {
+		t.Errorf("%+v", force)
+	}
+	if diff := cmp.Diff([]string{"log.level"}, force.NeedsRestart); diff != "" || !force.Reloadable("server.port") || force.Reloadable("log.level") {
+		t.Errorf("%s", diff)
+	}
+	if start.Config.Server.Port != 5010 || start.NeedsRestart != nil {
+		t.Errorf("what was in force before has changed: %+v", start)
 	}
 }
 

@@ -12,7 +12,7 @@ func (s *Scheduler) advertise(ctx context.Context, listening net.Addr) {
 	url := s.cfg.Server.AdvertiseURL
 	if url == "" {
 		address := s.reachableAddress(ctx, listening)
-		url = s.scheme() + "://" + address
+		url = s.credentials.scheme() + "://" + address
 		if listensOnAll(listening) && isLocalOnly(address) {
 			s.log.Warn("this instance listens for other machines, and found no address at which they reach it; set server.advertise_url: nodes fetch audio there, and other instances ask for jobs",
 				"advertise_url", url)
@@ -22,8 +22,8 @@ func (s *Scheduler) advertise(ctx context.Context, listening net.Addr) {
 }
 
 // scheme is that of the URLs of this instance.
-func (s *Scheduler) scheme() string {
-	if s.credentials.certificate != nil {
+func (c *credentials) scheme() string {
+	if c.certificate != nil {
 		return "https"
 	}
 	return "http"

@@ -3,9 +3,11 @@ package scheduler
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -39,9 +41,10 @@ func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err 
 	}
 	c.reloader = reload.New(*cfg, log)
 	c.reloader.Register(reload.Section{
-		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers"},
+		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers", "auth.anonymous_role", "auth.anonymous_from", "auth.anonymous_hosts"},
 		Prepare: c.prepareKeys,
 	})
+	c.reloader.Register(reload.Section{Keys: []string{"dashboard.links"}, Prepare: c.prepareLinks})
 	c.peers, err = cfg.Server.PeerTLS()
 	return c, err
 }
@@ -72,6 +75,14 @@ func (c *credentials) prepareKeys(next *config.Config, _ reload.Request) (reload
 	}}, nil
 }
 
+// prepareLinks is the section of a reload that replaces the links of the dashboard. They are read from the configuration in force.
+func (c *credentials) prepareLinks(next *config.Config, _ reload.Request) (reload.Change, error) {
+	if slices.Equal(c.reloader.InForce().Config.Dashboard.Links, next.Dashboard.Links) {
+		return reload.Change{}, nil
+	}
+	return reload.Change{Changed: []string{fmt.Sprintf("dashboard.links: %d links", len(next.Dashboard.Links))}}, nil
+}
+
 // serve serves a listener, with TLS if there is a certificate.
 func (s *Scheduler) serve(srv *http.Server, l net.Listener) error {
 	if s.credentials.certificate == nil {
@@ -83,6 +94,9 @@ func (s *Scheduler) serve(srv *http.Server, l net.Listener) error {
 
 // SetConfigSource sets where a reload loads the configuration from. Without it there is nothing to reload.
 func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reloader.SetSource(source) }
+
+// SetConfigFile sets the name of the file that the configuration was loaded from, for people.
+func (s *Scheduler) SetConfigFile(name string) { s.credentials.reloader.SetFile(name) }
 
 // Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
 func (s *Scheduler) Reload(r reload.Request) (reload.Result, error) {

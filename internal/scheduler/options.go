@@ -80,7 +80,7 @@ func unavailableOptions(c *config.Scheduler) guard.UnavailableOptions {
 func serverLimits(cfg *config.Config, noKeys bool) server.Limits {
 	return server.Limits{
 		FirstMessage: firstMessageTimeout, SlowAfter: cfg.Scheduler.Observability.PathWarnMS.Duration(), PerAddress: cfg.Server.PerAddress,
-		LoopbackOnly: !cfg.Server.Insecure && noKeys,
+		LoopbackOnly: !cfg.Server.Insecure && noKeys, BasePath: cfg.Server.BasePath,
 	}
 }
 

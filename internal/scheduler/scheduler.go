@@ -172,7 +172,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.Server = server.New(server.Options{
 		Auth: s.credentials.auth, Access: server.Access{
 			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: cfg.Auth.LoginSeconds.Duration(), Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations.Follower,
-			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
+			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader, NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions,

@@ -20,6 +20,7 @@ type rule struct {
 	public     bool        // everyone: there is nothing to protect, or the request has a credential of its own
 	roles      []auth.Role // who may use it
 	allTenants bool        // only callers that have access to all tenants
+	credential bool        // only callers with a credential of their own, whatever the role of those without one
 }
 
 // The rules of all routes. A handler of a rule that admits callers of one tenant limits itself to the objects of that tenant.
@@ -31,8 +32,9 @@ var (
 	metricsReaders = rule{roles: []auth.Role{auth.Operator, auth.Viewer, auth.Metrics}, allTenants: true}
 	jobReaders     = rule{roles: []auth.Role{auth.Operator, auth.Viewer, auth.Minter}}
 	jobOwners      = rule{roles: []auth.Role{auth.Operator, auth.Minter}}
-	nodesOnly      = rule{roles: []auth.Role{auth.Operator, auth.Node}}
-	sessionsOnly   = rule{roles: []auth.Role{auth.Operator, auth.Session}}
+	jobSenders     = rule{roles: []auth.Role{auth.Operator, auth.Minter}, credential: true}
+	nodesOnly      = rule{roles: []auth.Role{auth.Operator, auth.Node}, credential: true}
+	sessionsOnly   = rule{roles: []auth.Role{auth.Operator, auth.Session}, credential: true}
 )
 
 // valid reports whether the rule says something.
@@ -41,7 +43,7 @@ func (r *rule) valid() bool { return r.public || len(r.roles) > 0 }
 // check returns why a caller may not use the route, empty if it may.
 func (r *rule) check(p *auth.Principal) auth.Reason {
 	switch {
-	case !slices.Contains(r.roles, p.Role):
+	case !slices.Contains(r.roles, p.Role), r.credential && p.Anonymous:
 		return auth.WrongRole
 	case r.allTenants && !p.AllTenants():
 		return auth.WrongTenant
@@ -109,21 +111,37 @@ func (a *accessControl) identify(req *http.Request, r *route) (*auth.Principal, 
 	return a.identifyDirect(req, r)
 }
 
-// identifyDirect returns the caller by its own credential: a key or a token, or the cookie of a login. A WebSocket takes no cookie, because a
-// browser lets pages of other sites open one.
-func (a *accessControl) identifyDirect(req *http.Request, r *route) (*auth.Principal, auth.Reason) {
+// identifyDirect returns the caller by its own credential: a key or a token, or the cookie of a login. Without one it may have a role by the
+// configuration; a cookie that is not valid any more counts as none then. A WebSocket takes no cookie and needs a credential, because a browser
+// lets pages of other sites open one.
+func (a *accessControl) identifyDirect(req *http.Request, r *route) (p *auth.Principal, reason auth.Reason) {
 	token := socket.Token(req)
-	if token == "" && !r.upgrade {
-		if cookie, err := req.Cookie(loginCookie); err == nil {
-			return a.auth.AuthenticateLogin(cookie.Value)
-		}
+	if token != "" || r.upgrade {
+		return a.auth.Authenticate(token)
 	}
-	return a.auth.Authenticate(token)
+	if cookie, err := req.Cookie(loginCookie); err == nil {
+		p, reason = a.auth.AuthenticateLogin(cookie.Value)
+	} else {
+		p, reason = a.auth.Authenticate("")
+	}
+	if reason == "" {
+		return p, ""
+	}
+	p, denied := a.identifyAnonymous(req)
+	if denied == auth.Missing {
+		denied = reason
+	}
+	return p, denied
 }
 
 // errUnauthorized is the answer to a credential that is not valid. It does not say why: that would help to guess.
 func errUnauthorized(reason auth.Reason) *wire.Error {
-	if reason == auth.Missing {
+	switch reason {
+	case deniedHost:
+		return wire.Errorf(wire.Unauthorized, "this needs a credential, unless auth.anonymous_hosts names the host of the request")
+	case deniedCrossOrigin:
+		return wire.Errorf(wire.Unauthorized, "a page of another site needs a credential")
+	case auth.Missing:
 		return wire.Errorf(wire.Unauthorized, "this needs a credential: send Authorization: Bearer <key> (lingua: --token, or LINGUA_TOKEN)")
 	}
 	return wire.Errorf(wire.Unauthorized, "the credential is not valid here, or not any more: use another, or mint a new session token")
@@ -133,6 +151,9 @@ func errUnauthorized(reason auth.Reason) *wire.Error {
 func errForbidden(r *rule, p *auth.Principal, reason auth.Reason) *wire.Error {
 	if reason == auth.WrongTenant {
 		return wire.Errorf(wire.Forbidden, "this is about all tenants: use a key without a tenant")
+	}
+	if r.credential && p.Anonymous {
+		return wire.Errorf(wire.Forbidden, "this needs a credential of its own: send Authorization: Bearer <key>")
 	}
 	roles := make([]string, len(r.roles))
 	for i, role := range r.roles {

@@ -32,7 +32,7 @@ type jobHandlers struct {
 func (h *jobHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/dispatch/f2f", rule: jobOwners, tag: "dispatch", summary: "Dispatch an utterance to a node",
+			method: "POST", path: "/v1/dispatch/f2f", rule: jobSenders, tag: "dispatch", summary: "Dispatch an utterance to a node",
 			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job. If the scheduler traces, the trace of the job links to the span in the header traceparent.",
 			handler:     handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
 			codes: []wire.Code{

@@ -31,13 +31,17 @@ type loginHandlers struct {
 	auth        *auth.Authenticator
 	revocations *revocation.Follower
 	ttl         time.Duration
+	context     func() wire.CallerContext
 
 	mu       lockwait.Mutex[lockwait.ServerLogins] // guards failures
 	failures *window.Limit[netip.Addr]
 }
 
-func newLoginHandlers(p responder, a *auth.Authenticator, revocations *revocation.Follower, ttl time.Duration) *loginHandlers {
-	return &loginHandlers{responder: p, auth: a, revocations: revocations, ttl: ttl, failures: window.New[netip.Addr](maxLoginFailures, loginWindow)}
+func newLoginHandlers(p responder, o *Options) *loginHandlers {
+	return &loginHandlers{
+		responder: p, auth: o.Auth, revocations: o.Access.Revocations, ttl: o.Access.LoginTTL, context: o.callerContext,
+		failures: window.New[netip.Addr](maxLoginFailures, loginWindow),
+	}
 }
 
 func (h *loginHandlers) routes() []route {
@@ -142,7 +146,7 @@ func (h *loginHandlers) caller(r *http.Request) (any, error) {
 }
 
 func (h *loginHandlers) viewCaller(p *auth.Principal) *wire.Caller {
-	v := &wire.Caller{Role: string(p.Role), Key: p.Key, TenantID: string(p.Tenant), Login: p.IsLogin(), Open: h.auth.Keyring().Empty()}
+	v := &wire.Caller{Role: string(p.Role), Key: p.Key, TenantID: string(p.Tenant), Login: p.IsLogin(), Open: h.auth.Keyring().Empty(), Anonymous: p.Anonymous, CallerContext: h.context()}
 	if p.IsLogin() {
 		v.ExpiresMS = p.Expires.UnixMilli()
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -54,8 +55,9 @@ func TestLoginCookie(t *testing.T) {
 	cookie := ts.login(keySecret("viewer-acme"))
 	var caller wire.Caller
 	ts.requestWith(cookie, "GET", "/v1/caller", nil).decode(&caller)
-	if want := (wire.Caller{Role: "viewer", Key: "viewer-acme", TenantID: "acme", Login: true, ExpiresMS: caller.ExpiresMS}); caller != want || caller.ExpiresMS == 0 {
-		t.Errorf("%+v, want %+v", caller, want)
+	want := wire.Caller{Role: "viewer", Key: "viewer-acme", TenantID: "acme", Login: true, ExpiresMS: caller.ExpiresMS, CallerContext: caller.CallerContext}
+	if diff := cmp.Diff(want, caller); diff != "" || caller.ExpiresMS == 0 {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

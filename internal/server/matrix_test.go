@@ -62,19 +62,19 @@ func hashOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func startMatrix(t *testing.T) *testScheduler {
+func startMatrix(t *testing.T, changes ...func(*config.Config)) *testScheduler {
 	t.Helper()
 	secret := t.TempDir() + "/signer"
 	if err := os.WriteFile(secret, []byte(matrixSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return startScheduler(t, func(c *config.Config) {
+	return startScheduler(t, append([]func(*config.Config){func(c *config.Config) {
 		for name, k := range matrixKeys {
 			k.Name, k.SHA256 = name, []string{hashOf(keySecret(name))}
 			c.Auth.Keys = append(c.Auth.Keys, k)
 		}
 		c.Auth.Signers = []config.Signer{{KID: "1", Use: "sign", SecretFile: secret}}
-	})
+	}}, changes...)...)
 }
 
 // matrixObjects are objects of both tenants, and a shared node.
@@ -222,6 +222,7 @@ var matrix = map[string]map[outcome][]string{
 	"GET /v1/auth/revocations":          {allowed: {"operator", "viewer"}},
 	"DELETE /v1/auth/revocations/{id}":  {allowed: {"operator"}},
 	"POST /v1/config/reload":            {allowed: {"operator"}},
+	"GET /v1/config":                    {allowed: {"operator"}},
 	"GET /metrics":                      {allowed: {"operator", "viewer", "metrics"}},
 	"GET /ws/node":                      {allowed: {"operator", "node-shared", "node-acme", "node-beta"}},
 	"GET /ws/session":                   {allowed: {"operator", "session-acme", "session-beta"}},

@@ -7,20 +7,25 @@ import (
 	"reflect"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// configHandlers reload the configuration.
+// configHandlers show and reload the configuration.
 type configHandlers struct {
 	responder
-	reloader *reload.Reloader
-	auth     *auth.Authenticator
+	reloader    *reload.Reloader
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
+	instance    core.InstanceID
 }
 
 func (h *configHandlers) routes() []route {
 	return []route{
+		h.viewRoute(),
 		{
 			method: "POST", path: "/v1/config/reload", rule: operators, action: "config.reload", tag: "operations", summary: "Read the configuration again",
 			description: "This instance reads its configuration again, as on SIGHUP, and puts keys, signers and what else can change in force. Capability pools that have changed are published to all instances. A configuration with errors changes nothing. Each instance has to be asked itself.",

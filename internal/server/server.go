@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -85,6 +84,8 @@ type Limits struct {
 	// LoopbackOnly refuses requests whose Host is not a name of this machine. Without keys, a page in a browser must not reach the
 	// scheduler through a DNS name that points to a loopback address (DNS rebinding).
 	LoopbackOnly bool
+	// BasePath is the path below which every route answers, too; empty or /: none.
+	BasePath string
 }
 
 // Figures has what is counted about the fleet.
@@ -115,6 +116,8 @@ type Access struct {
 	PeerSecrets *peer.Secrets
 	// Reload puts a changed configuration in force.
 	Reload *reload.Reloader
+	// NodesHaveTenants reports whether some nodes belong to one tenant only.
+	NodesHaveTenants func() bool
 }
 
 // Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
@@ -158,8 +161,8 @@ func New(o Options) *Server {
 	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
-	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth}
-	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, o.Auth, revoked, o.Access.LoginTTL)}
+	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, instance: o.Bus.Instance()}
+	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, &o)}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers, read: o.Read}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
@@ -188,7 +191,7 @@ func New(o Options) *Server {
 		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats, queued: o.QueuedReports,
 	}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
-	s.handler = s.mount(s.routes())
+	s.handler = belowBasePath(o.Limits.BasePath, s.mount(s.routes()))
 	return s
 }
 
@@ -324,12 +327,7 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return config.IsLoopback(host)
-}
+func isLoopback(host string) bool { return config.IsLoopback(hostOf(host)) }
 
 // methodNotAllowed answers requests whose method the path does not have.
 func methodNotAllowed(w http.ResponseWriter, r *http.Request, allowed []string) {

@@ -25,7 +25,7 @@ type tokenHandlers struct {
 func (h *tokenHandlers) routes() []route {
 	return append(h.logins.routes(), []route{
 		{
-			method: "POST", path: "/v1/sessions", rule: jobOwners, action: "session.mint", tag: "sockets", summary: "Mint a session token",
+			method: "POST", path: "/v1/sessions", rule: jobSenders, action: "session.mint", tag: "sockets", summary: "Mint a session token",
 			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
 			handler:     handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
 			codes: []wire.Code{wire.NotFound},
