@@ -63,7 +63,7 @@ export function bytes(n: number): string {
 }
 
 /** shortId leaves out the middle of a long identifier: the beginning says what it is, and the end tells it from others. */
-export function shortId(id: string, longest = 22): string {
+export function shortId(id: string, longest = 18): string {
   if (id.length <= longest) return id;
   const end = 6;
   return id.slice(0, longest - end - 1) + '…' + id.slice(-end);

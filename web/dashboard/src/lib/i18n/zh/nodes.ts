@@ -25,7 +25,6 @@ export const nodes: Record<keyof typeof en, string> = {
   'nodes.col.langs': '语言',
   'nodes.col.region': '地域',
   'nodes.col.pool': '能力池',
-  'nodes.col.services': '服务数',
   'nodes.col.done': '5 分钟完成',
   'nodes.col.failed': '5 分钟失败',
   'nodes.col.heartbeat': '最近心跳',
