@@ -1,5 +1,5 @@
 import type { DrainEffect } from './pending';
-import type { ClusterPoint, Node } from './wire';
+import type { ClusterPoint, Event, Node } from './wire';
 
 /** Answers about the fleet and its nodes that the server is going to have. */
 export interface Quantiles {
@@ -32,6 +32,12 @@ export interface NodeInfo extends Node {
   /** Services that are marked as unavailable. */
   marks?: ServiceMark[];
   drain_effect?: DrainEffect;
+}
+
+/** An event about the coverage of a direction names it. */
+export interface FleetEvent extends Event {
+  src_lang?: string;
+  tgt_lang?: string;
 }
 
 /** The answer of POST /v1/nodes/drain and /v1/nodes/resume. */
