@@ -19,6 +19,11 @@ export class ApiError extends Error {
   get unreachable(): boolean {
     return this.status === 0;
   }
+
+  /** The answering instance does not have this part of the API. Where a path names an object, it may also be unknown. */
+  get absent(): boolean {
+    return this.status === 404 || this.status === 405;
+  }
 }
 
 export type Query = Record<string, string | number | boolean | undefined>;
@@ -74,5 +79,5 @@ async function request<T>(method: string, path: string, query: Query, body: unkn
 export const api = {
   get: <T>(path: string, query: Query = {}, signal?: AbortSignal) => request<T>('GET', path, query, undefined, signal),
   post: <T>(path: string, body?: unknown, query: Query = {}) => request<T>('POST', path, query, body),
-  delete: <T>(path: string) => request<T>('DELETE', path, {}, undefined),
+  delete: <T>(path: string, query: Query = {}) => request<T>('DELETE', path, query, undefined),
 };

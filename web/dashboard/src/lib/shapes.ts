@@ -19,5 +19,7 @@ export interface Line {
   name: string;
   /** A custom property of the style sheet, such as --accent. */
   colour: string;
+  /** The lengths of dashes and gaps, so that lines differ by more than their colour. Absent: the line is solid. */
+  dash?: number[];
   values: (number | null)[];
 }

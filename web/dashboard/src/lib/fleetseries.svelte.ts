@@ -1,0 +1,47 @@
+import { api, ApiError } from './api';
+import { session } from './caller.svelte';
+import type { FleetPoint } from './pendingfleet';
+import { merge } from './series';
+import type { ClusterSeries } from './wire';
+
+const keep = 3_600_000;
+
+/** FleetSeries is the last hour of the fleet. It is read once, and grows with the points of the stream. */
+export class FleetSeries {
+  points = $state.raw<FleetPoint[]>([]);
+  interval = $state(5000);
+  at = $state(0);
+  error = $state.raw<ApiError | undefined>();
+  #reading = false;
+
+  get last(): FleetPoint | undefined {
+    return this.points.at(-1);
+  }
+
+  /** read reads the points after those that are known. */
+  async read(): Promise<void> {
+    if (this.#reading) return;
+    this.#reading = true;
+    try {
+      const answer = await api.get<ClusterSeries>('api/v1/series', { from: this.last?.at_ms });
+      this.interval = answer.interval_ms;
+      this.points = merge(this.points, answer.points, keep);
+      this.at = Date.now();
+      this.error = undefined;
+    } catch (e) {
+      if (!(e instanceof ApiError)) throw e;
+      this.error = e;
+      session.failed(e);
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  /** add adds a point of the stream. One that does not follow the last closely is left to read, which brings those between, too. */
+  add(point: FleetPoint): void {
+    const last = this.last;
+    if (!last || point.at_ms - last.at_ms > 2.5 * this.interval) return;
+    this.points = merge(this.points, [point], keep);
+    this.at = Date.now();
+  }
+}
