@@ -19,6 +19,11 @@ export class ApiError extends Error {
   get unreachable(): boolean {
     return this.status === 0;
   }
+
+  /** The answering instance does not have this part of the API. Where a path names an object, it may also be unknown. */
+  get absent(): boolean {
+    return this.status === 404 || this.status === 405;
+  }
 }
 
 export type Query = Record<string, string | number | boolean | undefined>;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { clock, duration, number, share } from './format';
+import { bytes, clock, duration, number, share, shortId } from './format';
 
 test('durations have at most two units', () => {
   for (const [ms, want] of [
@@ -31,4 +31,22 @@ test('a time has a date unless it is of today', () => {
   const now = Date.UTC(2026, 10, 17, 12, 0, 0);
   expect(clock(Date.UTC(2026, 10, 17, 9, 5, 7), 'utc', now)).toBe('09:05:07Z');
   expect(clock(Date.UTC(2026, 10, 16, 23, 59, 59), 'utc', now)).toBe('11-16 23:59:59Z');
+});
+
+test('sizes have one decimal below 100', () => {
+  for (const [n, want] of [
+    [0, '0 B'],
+    [999, '999 B'],
+    [1000, '1.0 kB'],
+    [123_456, '123 kB'],
+    [1_500_000_000, '1.5 GB'],
+  ] as const) {
+    expect(bytes(n)).toBe(want);
+  }
+});
+
+test('a long identifier keeps its beginning and its end', () => {
+  expect(shortId('job-1')).toBe('job-1');
+  expect(shortId('session-01a1e9ac-9dfa-7e1a-a596-4e72fe2ed797')).toBe('session-01a…2ed797');
+  expect(shortId('0123456789012345678901')).toHaveLength(18);
 });

@@ -49,3 +49,22 @@ export function clock(ms: number, mode: Exclude<TimeMode, 'relative'>, now = Dat
   const at = of(ms);
   return (at.date === of(now).date ? '' : at.date + ' ') + at.time + (mode === 'utc' ? 'Z' : '');
 }
+
+/** bytes formats a size: 512 B, 12.3 kB, 1.5 GB. */
+export function bytes(n: number): string {
+  const names = ['B', 'kB', 'MB', 'GB', 'TB'];
+  let size = n;
+  let unit = 0;
+  while (size >= 1000 && unit < names.length - 1) {
+    size /= 1000;
+    unit++;
+  }
+  return number(size, unit > 0 && size < 99.95 ? 1 : 0) + ' ' + (names[unit] ?? '');
+}
+
+/** shortId leaves out the middle of a long identifier: the beginning says what it is, and the end tells it from others. */
+export function shortId(id: string, longest = 18): string {
+  if (id.length <= longest) return id;
+  const end = 6;
+  return id.slice(0, longest - end - 1) + '…' + id.slice(-end);
+}

@@ -6,9 +6,21 @@ interface Page {
   next_cursor?: string;
 }
 
+const largestPage = 1000; // that the API allows
+
+/** Options of one read of a list. */
+export interface Reading {
+  /** What identifies the filters. The default is the query; a query with a time that moves has the same key each time. */
+  key?: string;
+  /** How many rows are read; the default is as many as were read before with the same filters. */
+  wanted?: number;
+}
+
 /** List is a list of the API that is read page by page, as far as it is scrolled. */
 export class List<T, P extends Page> {
   rows = $state.raw<T[]>([]);
+  /** The first page that was read last, for what it says about the whole list. */
+  first = $state.raw<P | undefined>();
   /** When the first page was read. */
   at = $state(0);
   complete = $state(false);
@@ -16,6 +28,7 @@ export class List<T, P extends Page> {
   error = $state.raw<ApiError | undefined>();
   #cursor = '';
   #key = '';
+  #query: Query = {};
   #run = 0;
 
   constructor(
@@ -25,23 +38,32 @@ export class List<T, P extends Page> {
   ) {}
 
   /** show reads the list with some filters from its beginning. While it is read again, the rows of before stay. */
-  async show(query: Query): Promise<void> {
-    const key = JSON.stringify(query);
-    const wanted = key === this.#key ? Math.max(this.rows.length, this.pageSize) : this.pageSize;
-    if (key !== this.#key) this.rows = [];
+  async show(query: Query, reading: Reading = {}): Promise<void> {
+    const key = reading.key ?? JSON.stringify(query);
+    const before = key === this.#key ? this.rows.length : 0;
+    const wanted = reading.wanted ?? Math.max(before, this.pageSize);
+    if (key !== this.#key) {
+      this.rows = [];
+      this.complete = false;
+      this.at = 0;
+    }
     this.#key = key;
+    this.#query = query;
     const run = ++this.#run;
     this.loading = true;
     try {
       const rows: T[] = [];
+      let first: P | undefined;
       let cursor = '';
       do {
         const page = await api.get<P>(this.path, { ...query, limit: this.pageSize, cursor });
         if (run !== this.#run) return;
+        first ??= page;
         rows.push(...this.of(page));
         cursor = page.next_cursor ?? '';
       } while (cursor !== '' && rows.length < wanted);
       this.rows = rows;
+      this.first = first;
       this.#cursor = cursor;
       this.complete = cursor === '';
       this.at = Date.now();
@@ -53,13 +75,13 @@ export class List<T, P extends Page> {
     }
   }
 
-  /** more reads the next page. */
-  async more(query: Query): Promise<void> {
-    if (this.loading || this.complete || JSON.stringify(query) !== this.#key) return;
+  /** more reads the next page. After an error it waits until the list was shown again. */
+  async more(query: Query, key = JSON.stringify(query)): Promise<void> {
+    if (this.loading || this.complete || this.error || key !== this.#key) return;
     const run = this.#run;
     this.loading = true;
     try {
-      const page = await api.get<P>(this.path, { ...query, limit: this.pageSize, cursor: this.#cursor });
+      const page = await api.get<P>(this.path, { ...this.#query, limit: largestPage, cursor: this.#cursor });
       if (run !== this.#run) return;
       this.rows = [...this.rows, ...this.of(page)];
       this.#cursor = page.next_cursor ?? '';

@@ -1,3 +1,5 @@
+import type { Caller, Direction, Instance, Pool, SessionInfo } from './wire';
+
 /** Answers that the server is going to have. */
 export interface NodeRow {
   node_id: string;
@@ -50,4 +52,129 @@ export interface ProbeResult {
   result_ms?: number;
   total_ms: number;
   result_withheld?: boolean;
+}
+
+/** What GET /v1/sessions is going to say about a session. */
+export interface SessionRow extends SessionInfo {
+  /** The address of the client. */
+  remote?: string;
+  reconnects?: number;
+  /** An utterance is being received now. */
+  speaking?: boolean;
+  last_result_lag_ms?: number;
+  lag_p95_ms?: number;
+  /** The lag of the last result, by stage. */
+  lag_stages_ms?: Record<string, number>;
+  last_active_ms?: number;
+}
+
+export interface SessionRows {
+  sessions: SessionRow[];
+  next_cursor?: string;
+  partial?: boolean;
+}
+
+/** What GET /v1/instances is going to say about an instance. */
+export interface InstanceRow extends Instance {
+  takeovers?: number;
+}
+
+/** What GET /v1/directions is going to say about a direction. */
+export interface DirectionRow extends Direction {
+  free?: number;
+  jobs_5m?: number;
+  refused_5m?: number;
+  wait_p95_ms?: number;
+  waiting?: number;
+}
+
+export interface StoreLatency {
+  p50_ms?: number;
+  p99_ms?: number;
+  max_ms?: number;
+  calls: number;
+}
+
+export interface StoreServer {
+  address: string;
+  role: string;
+  slots?: string;
+  healthy: boolean;
+  version?: string;
+  used_memory_bytes?: number;
+  max_memory_bytes?: number;
+  policy?: string;
+  lag_bytes?: number;
+  ping_ms?: number;
+  uptime_seconds?: number;
+  clients?: number;
+}
+
+/** The answer of GET /v1/store. */
+export interface StoreStatus {
+  kind: 'redis' | 'memory';
+  mode?: string;
+  reachable: boolean;
+  checked_ms?: number;
+  latency?: StoreLatency;
+  servers?: StoreServer[];
+  generated_ms?: number;
+}
+
+export interface Setting {
+  section: string;
+  key: string;
+  value: unknown;
+  /** The value is that of the reference. */
+  default?: boolean;
+  doc?: string;
+  /** A reload puts a change in force. */
+  reload?: boolean;
+}
+
+export interface KeyInfo {
+  name: string;
+  role: string;
+  tenant_id?: string;
+}
+
+export interface SignerInfo {
+  kid?: string;
+  name?: string;
+  algorithm?: string;
+  tenant_id?: string;
+}
+
+/** The answer of GET /v1/config. */
+export interface ConfigInForce {
+  file?: string;
+  loaded_ms?: number;
+  instance?: string;
+  settings: Setting[];
+  keys?: KeyInfo[];
+  signers?: SignerInfo[];
+}
+
+/** What GET /v1/caller is going to say. */
+export interface CallerInfo extends Caller {
+  links?: { name: string; url: string }[];
+  version?: string;
+  instance?: string;
+  multi_tenant?: boolean;
+}
+
+/** The answer of POST /v1/jobs/cancel. */
+export interface BulkCancelled {
+  matches: number;
+  truncated?: boolean;
+  cancelled?: number;
+  already_ended?: number;
+  failed?: number;
+  remaining?: number;
+}
+
+/** What GET /api/v1/phase3/pools is going to say about a pool. */
+export interface PoolRow extends Pool {
+  /** Requests that wait for a slot of the pool. */
+  waiting?: number;
 }

@@ -1,3 +1,5 @@
+import { untrack } from 'svelte';
+
 import { api, ApiError, type Query } from './api';
 import { session } from './caller.svelte';
 import { preferences } from './preferences.svelte';
@@ -43,9 +45,12 @@ export class Resource<T> {
   }
 }
 
-/** every calls a function at once and then every few milliseconds while the page is visible and not paused. Use it in an effect. */
+/**
+ * every calls a function at once and then every few milliseconds while the page is visible and not paused. Use it in an effect, which has
+ * to read what it depends on itself: what the function reads, such as whether a request is under way, is not tracked.
+ */
 export function every(ms: number, fn: () => void): () => void {
-  fn();
+  untrack(fn);
   const timer = setInterval(() => {
     if (!document.hidden && !preferences.paused) fn();
   }, ms);

@@ -13,8 +13,14 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   });
 }
 
+const names = Object.create(null) as Record<string, string>; // of languages, by their tags
+
 /** languageName returns a language by its own name, such as 中文 for zh. */
 export function languageName(tag: string): string {
+  return (names[tag] ??= ownName(tag));
+}
+
+function ownName(tag: string): string {
   try {
     return new Intl.DisplayNames([tag], { type: 'language', fallback: 'code' }).of(tag) ?? tag;
   } catch {

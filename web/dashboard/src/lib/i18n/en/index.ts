@@ -1,3 +1,4 @@
+import { codes } from './codes';
 import { common } from './common';
 import { configuration } from './configuration';
 import { instances } from './instances';
@@ -11,6 +12,7 @@ import { sessions } from './sessions';
 /** All texts of the dashboard in English. The other catalogues have the same keys, which the compiler checks. */
 export const en = {
   ...common,
+  ...codes,
   ...overview,
   ...languages,
   ...nodes,

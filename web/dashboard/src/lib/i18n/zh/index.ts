@@ -1,4 +1,5 @@
 import type { Catalogue } from '../en';
+import { codes } from './codes';
 import { common } from './common';
 import { configuration } from './configuration';
 import { instances } from './instances';
@@ -12,6 +13,7 @@ import { sessions } from './sessions';
 /** All texts of the dashboard in Chinese. */
 export const zh: Catalogue = {
   ...common,
+  ...codes,
   ...overview,
   ...languages,
   ...nodes,
