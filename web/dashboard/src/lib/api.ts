@@ -79,5 +79,5 @@ async function request<T>(method: string, path: string, query: Query, body: unkn
 export const api = {
   get: <T>(path: string, query: Query = {}, signal?: AbortSignal) => request<T>('GET', path, query, undefined, signal),
   post: <T>(path: string, body?: unknown, query: Query = {}) => request<T>('POST', path, query, body),
-  delete: <T>(path: string) => request<T>('DELETE', path, {}, undefined),
+  delete: <T>(path: string, query: Query = {}) => request<T>('DELETE', path, query, undefined),
 };

@@ -1,3 +1,4 @@
+import type { Stage } from './sessions';
 import type { Caller, Direction, Instance, Pool, SessionInfo } from './wire';
 
 /** Answers that the server is going to have. */
@@ -64,7 +65,7 @@ export interface SessionRow extends SessionInfo {
   last_result_lag_ms?: number;
   lag_p95_ms?: number;
   /** The lag of the last result, by stage. */
-  lag_stages_ms?: Record<string, number>;
+  lag_stages_ms?: Partial<Record<Stage, number>>;
   last_active_ms?: number;
 }
 
