@@ -82,14 +82,14 @@ export const instances = {
   'instances.dead.replay': 'Replay',
   'instances.dead.replay.some': 'Replay {count} selected…',
   'instances.dead.replay.all': 'Replay all {count}…',
-  'instances.dead.replay.title': 'Replay {count} dead letters?',
+  'instances.dead.replay.title': 'Replay dead letters: {count}',
   'instances.dead.replay.effect':
     'Each is put into the inbox of the instance that answers, to be handled once more. One that fails again becomes a dead letter again; an expired one stays where it is.',
   'instances.dead.replay.done': '{count} replayed.',
   'instances.dead.purge': 'Purge',
   'instances.dead.purge.some': 'Purge {count} selected…',
   'instances.dead.purge.all': 'Purge all {count}…',
-  'instances.dead.purge.title': 'Delete {count} dead letters?',
+  'instances.dead.purge.title': 'Delete dead letters: {count}',
   'instances.dead.purge.effect': 'They are deleted without being handled. It cannot be undone.',
   'instances.dead.purge.done': '{count} deleted.',
 } as const;
