@@ -21,7 +21,7 @@ var used = []reflect.Type{
 	reflect.TypeFor[wire.DeadLetterList](), reflect.TypeFor[wire.DeadLettersResponse](), reflect.TypeFor[wire.DirectionList](), reflect.TypeFor[wire.EventList](),
 	reflect.TypeFor[wire.ExplainResponse](), reflect.TypeFor[wire.InstanceList](), reflect.TypeFor[wire.JobDetail](), reflect.TypeFor[wire.JobList](),
 	reflect.TypeFor[wire.LiveOverview](), reflect.TypeFor[wire.LiveStatus](), reflect.TypeFor[wire.LogoutResponse](), reflect.TypeFor[wire.Node](), reflect.TypeFor[wire.NodeList](),
-	reflect.TypeFor[wire.NodeRemoved](), reflect.TypeFor[wire.NodeSeries](), reflect.TypeFor[wire.PoolOverview](), reflect.TypeFor[wire.RevocationList](),
+	reflect.TypeFor[wire.NodeRemoved](), reflect.TypeFor[wire.NodeSeries](), reflect.TypeFor[wire.PoolOverview](), reflect.TypeFor[wire.ReloadResponse](), reflect.TypeFor[wire.RevocationList](),
 	reflect.TypeFor[wire.SessionList](), reflect.TypeFor[wire.SessionTerminated](), reflect.TypeFor[wire.Stats](), reflect.TypeFor[wire.VersionResponse](),
 }
 

@@ -643,6 +643,17 @@ export interface PoolSlots {
   used: number;
 }
 
+export interface ReloadResponse {
+  /** What this instance has put in force, such as: key admin changed. */
+  changed: string[];
+  /** Keys of the configuration that have changed since the start and that only a restart puts in force. */
+  needs_restart: string[];
+  /** As lingua config check prints them. */
+  warnings?: string[];
+  /** As in GET /v1/instances. */
+  keys_digest: string;
+}
+
 export interface Revocation {
   /** What is revoked: kind~name, or session~tenant~name. */
   id: string;

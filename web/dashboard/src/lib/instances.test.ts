@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+
+import { differing, instanceState, sum } from './instances';
+import type { InstanceRow } from './pending';
+
+const row = (change: Partial<InstanceRow>): InstanceRow => ({
+  instance_id: 'i',
+  incarnation: 'i',
+  present: true,
+  nodes: 0,
+  sessions: 0,
+  jobs: 0,
+  inbox: 0,
+  unsettled: 0,
+  dead_letters: 0,
+  ...change,
+});
+
+test('an instance that is gone does not drain', () => {
+  expect(instanceState(row({ present: false, draining: true }))).toBe('gone');
+  expect(instanceState(row({ draining: true }))).toBe('draining');
+  expect(instanceState(row({}))).toBe('present');
+});
+
+test('versions of present instances, the most frequent first', () => {
+  const rows = [
+    row({ version: '1' }),
+    row({ version: '2' }),
+    row({ version: '2' }),
+    row({ version: '0', present: false }),
+  ];
+  expect(differing(rows, 'version')).toEqual(['2', '1']);
+  expect(differing([row({})], 'keys_digest')).toEqual([]);
+});
+
+test('sums', () => {
+  expect(sum([row({ inbox: 2 }), row({ inbox: 3 })], 'inbox')).toBe(5);
+});

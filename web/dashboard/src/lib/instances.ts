@@ -1,0 +1,37 @@
+import type { Tone } from './codes';
+import type { InstanceRow } from './pending';
+
+export type InstanceState = 'present' | 'draining' | 'gone';
+
+export function instanceState(i: InstanceRow): InstanceState {
+  if (!i.present) return 'gone';
+  return i.draining ? 'draining' : 'present';
+}
+
+export const instanceTones: Record<InstanceState, Tone> = { present: 'ok', draining: 'warn', gone: 'bad' };
+
+/** differing returns the values of a field of the instances that are present, the most frequent first. */
+export function differing(rows: InstanceRow[], field: 'version' | 'keys_digest'): string[] {
+  const counts: Record<string, number> = {};
+  for (const row of rows) {
+    const value = row[field];
+    if (row.present && value) counts[value] = (counts[value] ?? 0) + 1;
+  }
+  return Object.keys(counts).sort((a, b) => (counts[b] ?? 0) - (counts[a] ?? 0) || a.localeCompare(b));
+}
+
+/** sum adds up a field of all instances. */
+export function sum(rows: InstanceRow[], field: 'inbox' | 'dead_letters' | 'jobs'): number {
+  return rows.reduce((n, row) => n + row[field], 0);
+}
+
+/** The kinds of events that are about instances and the store. */
+export const instanceEvents = [
+  'takeover',
+  'instance_started',
+  'instance_stopping',
+  'store_down',
+  'store_up',
+  'stats_leader',
+  'dead_letter',
+] as const;

@@ -1,0 +1,79 @@
+import { expect, test } from 'vitest';
+
+import { jobKey, jobQuery, jobTook, place, steps } from './jobs';
+import type { JobDetail } from './wire';
+
+const job = (change: Partial<JobDetail>): JobDetail => ({
+  job_id: 'job-1',
+  request_id: 'r',
+  session_id: 's',
+  src_lang: 'en',
+  tgt_lang: 'zh',
+  state: 'DONE',
+  node_id: 'b',
+  attempt_id: 2,
+  created_ms: 1000,
+  updated_ms: 3000,
+  deadline_ms: 31_000,
+  attempts: [],
+  ...change,
+});
+
+test('filters of the URL become filters of the API', () => {
+  const url = new URLSearchParams('state=FAILED&range=5m&until=7&kiosk=1&node_id=');
+  expect(jobQuery(url, 1_000_000)).toEqual({ state: 'FAILED', since: 700_000 });
+  expect(jobQuery(new URLSearchParams('since=5&until=9'), 0)).toEqual({ since: 5, until: 9 });
+  expect(jobQuery(new URLSearchParams('since=yesterday&range=toString'), 0)).toEqual({});
+});
+
+test('the key of a list does not move with the time', () => {
+  expect(jobKey(new URLSearchParams('range=5m&kiosk=1'))).toBe(jobKey(new URLSearchParams('range=5m')));
+  expect(jobKey(new URLSearchParams('range=5m'))).not.toBe(jobKey(new URLSearchParams('range=1h')));
+});
+
+test('a wait between two attempts is a step, and decisions belong to their attempts', () => {
+  const list = steps(
+    job({
+      attempts: [
+        { attempt_id: 1, node_id: 'a', started_ms: 1000, ended_ms: 1500, reason: 'NODE_FAILED' },
+        { attempt_id: 2, node_id: 'b', started_ms: 2500, ended_ms: 3000 },
+      ],
+      decisions: [
+        { attempt_id: 2, at_ms: 2499, instance: 'i', node_id: 'b', candidates: [], others: {} },
+        { attempt_id: 1, at_ms: 999, instance: 'i', node_id: 'a', candidates: [], others: {} },
+      ],
+    }),
+    9000,
+  );
+  expect(list.map((s) => [s.attempt?.node_id, s.decision?.node_id, s.from, s.to, s.open])).toEqual([
+    ['a', 'a', 1000, 1500, false],
+    [undefined, undefined, 1500, 2500, false],
+    ['b', 'b', 2500, 3000, false],
+  ]);
+});
+
+test('a job that is retried waits until now', () => {
+  const list = steps(
+    job({
+      state: 'RETRYING',
+      attempts: [{ attempt_id: 1, node_id: 'a', started_ms: 1000, ended_ms: 2000, reason: 'NODE_LOST' }],
+    }),
+    5000,
+  );
+  expect(list.at(-1)).toMatchObject({ attempt: undefined, from: 2000, to: 5000, open: true });
+});
+
+test('an attempt that runs lasts until now', () => {
+  const running = job({ state: 'ACKED', attempts: [{ attempt_id: 1, node_id: 'a', started_ms: 1000 }] });
+  expect(steps(running, 4000)).toMatchObject([{ from: 1000, to: 4000, open: true }]);
+  expect(jobTook(running, 4000)).toBe(3000);
+  expect(jobTook(job({}), 9000)).toBe(2000);
+});
+
+test('steps stay on the line', () => {
+  const step = { key: '', attempt: undefined, decision: undefined, from: 10, to: 20, open: false };
+  expect(place(step, 0, 100)).toEqual({ left: 10, width: 10 });
+  expect(place(step, 10, 10)).toEqual({ left: 0, width: 100 });
+  const late = place({ ...step, from: 100, to: 100 }, 0, 100);
+  expect(late.left + late.width).toBeLessThanOrEqual(100);
+});
