@@ -1,3 +1,5 @@
+import { ticking } from './clock.svelte';
+
 /** The root of the API, relative to the page at …/dashboard/. */
 const root = new URL('../', document.baseURI);
 
@@ -62,6 +64,7 @@ async function request<T>(method: string, path: string, query: Query, body: unkn
     if (signal?.aborted) throw cause;
     throw new ApiError(0, 'UNREACHABLE', '');
   }
+  ticking.learn(answer.headers.get('Date'));
   const text = await answer.text();
   let data: unknown;
   try {

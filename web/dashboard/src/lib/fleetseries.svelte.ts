@@ -1,4 +1,5 @@
 import { api, ApiError } from './api';
+import { ticking } from './clock.svelte';
 import { session } from './caller.svelte';
 import type { FleetPoint } from './pendingfleet';
 import { merge } from './series';
@@ -26,7 +27,7 @@ export class FleetSeries {
       const answer = await api.get<ClusterSeries>('api/v1/series', { from: this.last?.at_ms });
       this.interval = answer.interval_ms;
       this.points = merge(this.points, answer.points, keep);
-      this.at = Date.now();
+      this.at = ticking.time();
       this.error = undefined;
     } catch (e) {
       if (!(e instanceof ApiError)) throw e;
@@ -42,6 +43,6 @@ export class FleetSeries {
     const last = this.last;
     if (!last || point.at_ms - last.at_ms > 2.5 * this.interval) return;
     this.points = merge(this.points, [point], keep);
-    this.at = Date.now();
+    this.at = ticking.time();
   }
 }

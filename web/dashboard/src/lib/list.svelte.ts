@@ -1,4 +1,5 @@
 import { api, ApiError, type Query } from './api';
+import { ticking } from './clock.svelte';
 import { session } from './caller.svelte';
 
 /** Page is a part of a list. */
@@ -66,7 +67,7 @@ export class List<T, P extends Page> {
       this.first = first;
       this.#cursor = cursor;
       this.complete = cursor === '';
-      this.at = Date.now();
+      this.at = ticking.time();
       this.error = undefined;
     } catch (e) {
       if (run === this.#run) this.#failed(e);

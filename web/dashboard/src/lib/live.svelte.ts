@@ -1,4 +1,5 @@
 import { url } from './api';
+import { ticking } from './clock.svelte';
 import { session } from './caller.svelte';
 import { preferences } from './preferences.svelte';
 import type { ClusterPoint, Event as FleetEvent, LiveOverview, LiveStatus } from './wire';
@@ -42,7 +43,7 @@ class Live {
 
   #lost(): void {
     this.connected = false;
-    if (this.#lostAt === 0) this.#lostAt = Date.now();
+    if (this.#lostAt === 0) this.#lostAt = ticking.time();
   }
 
   #open(): void {

@@ -1,4 +1,5 @@
 import { untrack } from 'svelte';
+import { ticking } from './clock.svelte';
 
 import { api, ApiError, type Query } from './api';
 import { session } from './caller.svelte';
@@ -28,7 +29,7 @@ export class Resource<T> {
       const data = await api.get<T>(path, query, abort.signal);
       if (abort.signal.aborted) return;
       this.data = data;
-      this.at = Date.now();
+      this.at = ticking.time();
       this.error = undefined;
     } catch (e) {
       if (abort.signal.aborted) return;

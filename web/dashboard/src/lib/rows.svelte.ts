@@ -1,4 +1,5 @@
 import { api, ApiError, type Query } from './api';
+import { ticking } from './clock.svelte';
 import { session } from './caller.svelte';
 
 /** Slice is a part of a table that the server has filtered and sorted. */
@@ -71,7 +72,7 @@ export class Rows<T, S extends Slice<T>> {
       this.#rows = rows;
       this.count = slice.matches;
       this.last = slice;
-      this.at = Date.now();
+      this.at = ticking.time();
       this.error = undefined;
     } catch (e) {
       if (run !== this.#run) return;
