@@ -33,6 +33,7 @@ type testCluster struct {
 	redis     *redistest.Server
 	instances []*clustertest.Instance
 	balancer  *clustertest.Balancer
+	holderURL string // of the node that holds jobs
 }
 
 // startCluster starts instances, and the fleet of the demo with some conversations.
@@ -50,7 +51,9 @@ func startCluster(t *testing.T, instances int) *testCluster {
 		name := fmt.Sprintf("i-%d", n)
 		i := clustertest.NewInstance(t, name, binary, filepath.Join(dir, name+".log"))
 		i.Args = []string{"--config", settings, "--store", c.redis.URL()}
-		i.Env = []string{"LINGUA_SCHEDULER_PHASE2_INSTANCE_ID=" + name}
+		i.Env = []string{
+			"LINGUA_SCHEDULER_PHASE2_INSTANCE_ID=" + name, "LINGUA_SCHEDULER_PHASE2_REDIS_KEY_PREFIX=" + clustertest.KeyPrefix,
+		}
 		c.must(i.Start(t.Context()))
 		c.instances = append(c.instances, i)
 	}
@@ -62,7 +65,7 @@ func startCluster(t *testing.T, instances int) *testCluster {
 // configuration returns the configuration of all instances.
 func configuration() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[server]\nper_address = 0\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n", basePath)
+	fmt.Fprintf(&b, "[server]\nper_address = 0\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n[callback]\nallowed_targets = [\"127.0.0.1\"]\n", basePath)
 	fmt.Fprintf(&b, "[auth]\nnode_tokens = [\"*=%s\"]\nsession_secret = \"%064d\"\ncluster_secret = [\"%064d\"]\n", nodeToken, 1, 2)
 	for name, secret := range keys {
 		role, tenant := name, ""

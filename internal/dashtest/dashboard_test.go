@@ -16,6 +16,12 @@ func TestPages(t *testing.T) {
 	c.runProgram("pages.mjs", c.balancer.URL())
 }
 
+// TestActions performs every action, and checks that a viewer has none of them.
+func TestActions(t *testing.T) {
+	c := startCluster(t, 3)
+	c.runProgram("actions.mjs", c.balancer.URL())
+}
+
 // TestHealing: a killed instance, an outage of Redis and a restart of all instances are shown, and the page recovers without being loaded
 // again.
 func TestHealing(t *testing.T) {

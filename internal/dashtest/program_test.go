@@ -116,5 +116,7 @@ func (c *testCluster) faults() http.Handler {
 		c.redis.Continue()
 		return nil
 	})
+	on("hold-jobs", func(string) error { return c.holdJobs() })
+	on("dead-letters", func(string) error { return c.makeDeadLetters() })
 	return mux
 }

@@ -1,0 +1,288 @@
+import assert from 'node:assert/strict';
+
+import { ask, given, run } from './harness.mjs';
+
+async function begin(open, page, role = 'operator') {
+  const tab = await open();
+  await tab.goto(page);
+  await tab.login(given.keys[role]);
+  await tab.goto(page);
+  await tab.settled();
+  return tab;
+}
+
+/** api reads or writes as the page does, with its cookie. */
+function api(tab, path, method = 'GET', body = undefined) {
+  return tab.page.evaluate(
+    async (p, m, b) => {
+      const init = { method: m, headers: { 'Content-Type': 'application/json' } };
+      if (b !== null) init.body = b;
+      const answer = await fetch('../' + p, init);
+      return { status: answer.status, body: await answer.json().catch(() => undefined) };
+    },
+    path,
+    method,
+    body === undefined ? null : JSON.stringify(body),
+  );
+}
+
+/** confirm presses the button of the open dialog, and waits until it is closed. */
+async function confirm(tab, text) {
+  await tab.press(text, 'dialog[open]');
+  await tab.page.waitForFunction(() => !document.querySelector('dialog[open]'));
+}
+
+async function audited(tab, action) {
+  const { body } = await api(tab, 'v1/audit?order=desc&limit=100&action=' + action);
+  const all = body?.entries ?? (await api(tab, 'v1/audit?limit=1000')).body.entries;
+  assert.ok(
+    all.some((e) => e.action === action && e.outcome === 'ok' && e.key === 'operator'),
+    `${action} is not in the audit log`,
+  );
+}
+
+const cases = {
+  'drain and resume a node': async (open) => {
+    const tab = await begin(open, 'nodes/paris');
+    await tab.press('Find out');
+    await tab.sees('slots would be gone');
+    assert.equal((await api(tab, 'v1/nodes/paris')).body.drained, false, 'the question changed something');
+    await tab.press('Drain…');
+    await tab.sees('gets no new ones', 'dialog[open]');
+    await tab.checkAxe('the question of a drain');
+    await confirm(tab, 'Drain');
+    await tab.sees('Drained: no job is left');
+    assert.equal((await api(tab, 'v1/nodes/paris')).body.drained, true);
+    await audited(tab, 'node.drain');
+    await tab.press('Resume…');
+    await confirm(tab, 'Resume');
+    await tab.seesNot('Drained: no job is left');
+    assert.equal((await api(tab, 'v1/nodes/paris')).body.drained, false);
+  },
+  'send a synthetic utterance': async (open) => {
+    const tab = await begin(open, 'nodes/oslo');
+    await tab.press('Send');
+    await tab.sees('The node returned a result in');
+    await audited(tab, 'node.probe');
+  },
+  'drain and resume all nodes that match': async (open) => {
+    const tab = await begin(open, 'nodes?search=o');
+    const { body } = await api(tab, 'v1/nodes/table?search=o');
+    for (const [act, drained] of [
+      ['Drain', true],
+      ['Resume', false],
+    ]) {
+      await tab.press(`${act} all that match…`);
+      await tab.sees(`Type ${body.matches} to confirm`, 'dialog[open]');
+      await tab.page.type('dialog[open] input', String(body.matches));
+      await confirm(tab, `${act} ${body.matches} nodes`);
+      await tab.sees(`${body.matches} nodes ${act.toLowerCase()}ed`.replace('resumeed', 'resumed'));
+      for (const row of body.rows)
+        assert.equal((await api(tab, 'v1/nodes/' + row.node_id)).body.drained, drained, row.node_id);
+    }
+  },
+  'cancel one job, and all that match': async (open) => {
+    const tab = await begin(open, 'jobs?node_id=holder');
+    await ask('hold-jobs');
+    const list = (await api(tab, 'v1/jobs?node_id=holder&state=open')).body.jobs;
+    assert.ok(list.length >= 4, `${list.length} open jobs`);
+    const first = list[0].job_id;
+    await tab.goto('jobs/' + first);
+    await tab.press('Cancel job');
+    await confirm(tab, 'Cancel job');
+    await tab.sees('CANCELLED');
+    assert.equal((await api(tab, 'v1/jobs/' + first)).body.state, 'CANCELLED');
+    await audited(tab, 'job.cancel');
+    await tab.goto('jobs?node_id=holder&state=open');
+    await tab.press('Cancel all that match…');
+    await tab.sees(`${list.length - 1} open jobs match`, 'dialog[open]');
+    await confirm(tab, `Cancel ${list.length - 1} jobs`);
+    await tab.sees(`${list.length - 1} jobs cancelled`);
+    assert.deepEqual((await api(tab, 'v1/jobs?node_id=holder&state=open')).body.jobs, []);
+  },
+  'remove a node': async (open) => {
+    await ask('hold-jobs');
+    const tab = await begin(open, 'nodes/holder');
+    await tab.press('Remove…');
+    await confirm(tab, 'Remove');
+    await tab.sees('holder was removed');
+    assert.equal((await api(tab, 'v1/nodes/table?search=holder')).body.matches, 0);
+    await audited(tab, 'node.remove');
+  },
+  'end a session': async (open) => {
+    const tab = await begin(open, 'sessions');
+    const { session_id: id } = (await api(tab, 'v1/sessions?limit=1')).body.sessions[0];
+    await tab.goto('sessions/' + encodeURIComponent(id));
+    await tab.press('End session');
+    await tab.sees('cannot resume', 'dialog[open]');
+    await confirm(tab, 'End session');
+    await tab.sees('This session has ended');
+    const left = (await api(tab, 'v1/sessions?search=' + encodeURIComponent(id))).body.sessions;
+    assert.deepEqual(left, []);
+  },
+  'replay and purge dead letters': async (open) => {
+    const tab = await begin(open, 'instances');
+    await ask('dead-letters');
+    await tab.sees('Replay all 3…');
+    await tab.press('Replay all 3…');
+    await confirm(tab, 'Replay');
+    await tab.sees('Purge all 3…'); // they are not understood the second time either
+    await tab.press('Purge all 3…');
+    await confirm(tab, 'Purge');
+    await tab.sees('No dead letters.');
+    assert.equal((await api(tab, 'v1/dlq')).body.total, 0);
+  },
+  'revoke a node and lift it': async (open) => {
+    const tab = await begin(open, 'configuration/revocations');
+    await tab.press('Revoke…');
+    await tab.page.select('dialog[open] select', 'node');
+    await tab.page.type('dialog[open] input', 'stranger');
+    await confirm(tab, 'Revoke');
+    await tab.sees('stranger is revoked');
+    await tab.press('Lift');
+    await confirm(tab, 'Lift');
+    await tab.sees('Nothing is revoked.');
+  },
+  'reload the configuration': async (open) => {
+    const tab = await begin(open, 'configuration');
+    await tab.sees('scheduler.sessions');
+    await tab.press('Reload configuration');
+    await confirm(tab, 'Reload configuration');
+    await tab.sees('The configuration is reloaded');
+    await audited(tab, 'config.reload');
+    assert.ok(!(await tab.page.content()).includes(given.keys.operator), 'the page has a secret');
+  },
+  'explain a dispatch': async (open) => {
+    const tab = await begin(open, 'languages');
+    await tab.page.click('td button, td a');
+    await tab.press('Explain');
+    await tab.sees('capable nodes can take the job now');
+  },
+  'read what was said, which is audited': async (open) => {
+    const tab = await begin(open, 'jobs');
+    const { job_id: id } = (await api(tab, 'v1/jobs?state=DONE&limit=1')).body.jobs[0];
+    await tab.goto('jobs/' + id);
+    await tab.sees('What was said is not shown.');
+    await tab.press('Read it…');
+    await confirm(tab, 'Read, and record it');
+    await tab.sees('the same in ');
+    await audited(tab, 'job.read_text');
+    await tab.press('Hide');
+    await tab.seesNot('the same in ');
+  },
+  'search by id': async (open) => {
+    const tab = await begin(open, 'overview');
+    await tab.page.keyboard.press('/');
+    await tab.page.keyboard.type('geneva');
+    await tab.page.keyboard.press('Enter');
+    await tab.sees('geneva', 'main h1');
+    assert.ok(tab.page.url().endsWith('#/nodes/geneva'), tab.page.url());
+  },
+  'a pause pauses': async (open) => {
+    const tab = await begin(open, 'overview');
+    await tab.press('Pause updates', '.bar');
+    await tab.sees('Paused', '[role=status]');
+    const requests = [];
+    tab.page.on('request', (r) => requests.push(r.url()));
+    const before = await tab.text('main .page');
+    await new Promise((done) => setTimeout(done, 6000));
+    const figures = (text) => text.replace(/[\d.]+ (ms|s|min|h)( \d+ (s|min))? ago|just now/g, '');
+    assert.equal(figures(await tab.text('main .page')), figures(before), 'the page changed');
+    assert.deepEqual(requests, []);
+    await tab.press('Resume updates', '.bar');
+    await tab.sees('Live', '[role=status]');
+    await tab.page.waitForFunction((old) => document.querySelector('main .page').textContent !== old, {}, before);
+  },
+  'the tab is hidden': async (open) => {
+    const tab = await begin(open, 'overview');
+    const other = await tab.context.newPage();
+    await other.bringToFront();
+    await tab.page.waitForFunction(() => document.hidden);
+    const requests = [];
+    tab.page.on('request', (r) => requests.push(r.url()));
+    await new Promise((done) => setTimeout(done, 6000));
+    assert.deepEqual(requests, []);
+    await tab.page.bringToFront();
+    await tab.sees('Live', '[role=status]');
+  },
+  'an update does not close a dialog': async (open) => {
+    const tab = await begin(open, 'nodes/geneva');
+    await tab.press('Drain…');
+    const before = await tab.text('.age');
+    await tab.page.waitForFunction((old) => document.querySelector('.age').textContent !== old, {}, before);
+    await new Promise((done) => setTimeout(done, 6000));
+    assert.ok(await tab.page.$('dialog[open]'), 'the dialog is closed');
+    await tab.page.keyboard.press('Escape');
+    await tab.page.waitForFunction(() => !document.querySelector('dialog[open]'));
+  },
+  'kiosk mode': async (open) => {
+    const tab = await begin(open, 'overview?kiosk=1');
+    assert.equal(await tab.page.$('nav'), null);
+    await tab.press('Leave kiosk mode', 'body');
+    await tab.page.waitForSelector('nav');
+  },
+  'times as the person wants them': async (open) => {
+    const tab = await begin(open, 'nodes');
+    await tab.page.select('select[aria-label=Times]', 'utc');
+    await tab.page.waitForFunction(() => /\d\d:\d\d:\d\dZ/.test(document.querySelector('main').textContent));
+    await tab.page.reload();
+    await tab.page.waitForFunction(() => /\d\d:\d\d:\d\dZ/.test(document.querySelector('main').textContent));
+  },
+  'a viewer can change nothing': async (open) => {
+    const tab = await begin(open, 'nodes/oslo', 'viewer');
+    const acts = [
+      'Drain…',
+      'Resume…',
+      'Remove…',
+      'Send',
+      'Cancel job',
+      'End session',
+      'Revoke…',
+      'Reload configuration',
+      'Lift',
+    ];
+    const { job_id: job } = (await api(tab, 'v1/jobs?limit=1')).body.jobs[0];
+    const { session_id: session } = (await api(tab, 'v1/sessions?limit=1')).body.sessions[0];
+    for (const page of [
+      'nodes',
+      'nodes/oslo',
+      'jobs',
+      'jobs/' + job,
+      'sessions/' + session,
+      'instances',
+      'configuration/revocations',
+    ]) {
+      await tab.goto(page);
+      await tab.settled();
+      for (const act of acts) assert.equal(await tab.has(act), false, `a viewer sees ${act} at ${page}`);
+      assert.doesNotMatch(await tab.text(), /all that match/);
+    }
+    tab.tolerant = true; // the browser reports refused requests
+    for (const path of [
+      'v1/nodes/oslo/drain',
+      'v1/nodes/oslo/probe',
+      `v1/jobs/${job}/cancel`,
+      'v1/jobs/cancel',
+      'v1/nodes/drain',
+      'v1/dlq/purge',
+      'v1/config/reload',
+    ])
+      assert.equal((await api(tab, path, 'POST', {})).status, 403, path);
+  },
+  'a wrong key, and the end of a login': async (open) => {
+    const tab = await open();
+    await tab.goto('overview');
+    await tab.page.waitForSelector('input[type=password]');
+    tab.tolerant = true;
+    await tab.page.type('input[type=password]', 'wrong-key-of-these-tests');
+    await tab.page.click('button[type=submit]');
+    await tab.sees('This key is not valid here');
+    tab.tolerant = false;
+    await tab.login(given.keys.operator);
+    tab.tolerant = true;
+    await tab.context.deleteCookie(...(await tab.context.cookies()));
+    await tab.page.waitForSelector('input[type=password]');
+  },
+};
+
+await run(cases);
