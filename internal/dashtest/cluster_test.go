@@ -65,7 +65,7 @@ func startCluster(t *testing.T, instances int) *testCluster {
 // configuration returns the configuration of all instances.
 func configuration() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[server]\nper_address = 0\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n[callback]\nallowed_targets = [\"127.0.0.1\"]\n", basePath)
+	fmt.Fprintf(&b, "[server]\nper_address = 0\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n[callback]\nallowed_targets = [\"127.0.0.0/8\"]\n", basePath)
 	fmt.Fprintf(&b, "[auth]\nnode_tokens = [\"*=%s\"]\nsession_secret = \"%064d\"\ncluster_secret = [\"%064d\"]\n", nodeToken, 1, 2)
 	for name, secret := range keys {
 		role, tenant := name, ""
