@@ -17,7 +17,7 @@ var bodies = []any{
 	RegisterResponse{}, Service{}, VersionResponse{},
 	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionList{}, SessionTerminated{}, ReloadResponse{}, LoginRequest{}, LogoutResponse{}, Caller{},
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
-	ClusterSeries{}, ClusterPoint{}, LiveOverview{}, NodeSeries{}, NodePoint{}, NodeTable{}, NodeRow{}, DrainEffect{}, NodeDetail{}, DirectionName{}, ServiceMark{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{}, StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{},
+	ClusterSeries{}, ClusterPoint{}, LiveOverview{}, NodeSeries{}, NodePoint{}, NodeTable{}, NodeRow{}, ProbeRequest{}, ProbeResult{}, DrainEffect{}, NodeDetail{}, DirectionName{}, ServiceMark{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{}, StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{},
 	Metrics{}, MetricsCatalog{}, MetricsCount{}, MetricsDispatch{}, MetricsDispatchExclude{}, MetricsExclusion{}, MetricsHubDown{}, MetricsModelNA{}, MetricsOutcome{},
 	MetricsSegmentation{}, MetricsSlow{}, MetricsStats{}, MetricsWait{},
 	DirectionCoverage{}, DirectionUse{}, ModelUse{}, ServiceUse{},
