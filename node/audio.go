@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ const maxAudioBytes = 64 << 20
 
 // Audio returns the audio of the job: samples for pcm_s16le, a WAV file, or an Ogg stream for opus (see Packets). It waits
 // until all audio has arrived, and may be called more than once. A job that was dispatched over HTTP has no audio here
-// (ErrNoAudio): its AudioRef tells where the audio is.
+// (ErrNoAudio): its AudioRef tells where the audio is. That of a probe is silence.
 func (j *Job) Audio(ctx context.Context) ([]byte, error) {
 	data, err := j.received(ctx)
 	if err != nil || !j.audio.isPackets {
@@ -58,6 +60,8 @@ func (j *Job) received(ctx context.Context) ([]byte, error) {
 	switch audio := j.attempt.assign.Audio; {
 	case j.attempt.isAudioInFrames():
 		return j.audio.wait(ctx, n.timing.audioTimeout)
+	case audio != nil && j.Probe && audio.Ref != "":
+		return decodeDataURL(audio.Ref)
 	case audio == nil || audio.URL == "":
 		return nil, ErrNoAudio
 	default:
@@ -65,6 +69,19 @@ func (j *Job) received(ctx context.Context) ([]byte, error) {
 			return n.executor.transfers.download(ctx, j.attempt.base, audio.URL)
 		})
 	}
+}
+
+// decodeDataURL returns the content of a data URL in base64.
+func decodeDataURL(address string) ([]byte, error) {
+	head, body, found := strings.Cut(address, ",")
+	if !found || !strings.HasPrefix(head, "data:") || !strings.HasSuffix(head, ";base64") {
+		return nil, ErrNoAudio
+	}
+	data, err := base64.StdEncoding.DecodeString(body)
+	if err != nil {
+		return nil, invalidAudio(err)
+	}
+	return data, nil
 }
 
 // invalidAudio returns the error of audio that cannot be decoded. Another node may receive it intact.

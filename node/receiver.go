@@ -99,7 +99,7 @@ func (r *receiver) handleAssign(a *wire.JobAssign) {
 }
 
 // answerAssign accepts or rejects an assignment. A repeated one is acknowledged again and executed once. It reports whether
-// a drained node accepted a job, which ends the drain, and whether no slot was free.
+// a drained node accepted a job, which ends the drain unless it is a probe, and whether no slot was free.
 func (r *receiver) answerAssign(key wire.ActiveJob, assign *wire.JobAssign) (undrained, full bool) {
 	n := r.node
 	n.mu.Lock()
@@ -112,14 +112,16 @@ func (r *receiver) answerAssign(key wire.ActiveJob, assign *wire.JobAssign) (und
 		r.conn.send(wire.JobAck{ActiveJob: key})
 		n.deliver(a)
 	case a != nil && a.stage == stageCancelled: // JobCancelled follows when the handler returns
-	case a != nil, n.refusing, n.leaving, n.registering, n.conn != r.conn:
+	case a != nil, n.refusing && !assign.Probe, n.leaving, n.registering, n.conn != r.conn:
 		r.conn.send(wire.JobReject{ActiveJob: key, Reason: reasonBusy})
 	case n.attempts.isFull(key, *n.declaration.current.MaxConcurrentJobs, n.timing.maxUnacked):
 		full = true
 		r.conn.send(wire.JobReject{ActiveJob: key, Reason: reasonBusy})
 	default:
 		n.startAttempt(r.conn, assign)
-		undrained, n.drained = n.drained, false
+		if !assign.Probe {
+			undrained, n.drained = n.drained, false
+		}
 	}
 	return undrained, full
 }

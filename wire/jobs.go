@@ -104,6 +104,7 @@ type Assignment struct {
 	TimeoutMS  int64           `json:"timeout_ms" doc:"The same as a duration from now, for nodes with another clock."`
 	// Traceparent is also sent in the header of this name.
 	Traceparent string `json:"traceparent,omitempty" maxLength:"55" doc:"The W3C trace context of the attempt, as in the header of this name. A node that traces continues it; others ignore it."`
+	Probe       bool   `json:"probe,omitempty" doc:"A synthetic utterance by which an operator tests this node: a moment of silence, as a data URL in audio_ref. A drained node accepts it, too."`
 }
 
 // SignatureHeader is the HTTP header of a callback with its signature, "t=<unix>,v1=<hex>": the HMAC-SHA256, under the
@@ -156,6 +157,7 @@ type Job struct {
 	Result    json.RawMessage `json:"result,omitempty"`
 	// ResultWithheld says that there is a result, and that the caller may not read what was said.
 	ResultWithheld bool      `json:"result_withheld,omitempty" doc:"There is a result, and the key may not read what was said."`
+	Probe          bool      `json:"probe,omitempty" doc:"It is a synthetic utterance through one node, which an operator sent."`
 	CreatedMS      int64     `json:"created_ms"`
 	UpdatedMS      int64     `json:"updated_ms"`
 	DeadlineMS     int64     `json:"deadline_ms"`

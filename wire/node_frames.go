@@ -42,6 +42,7 @@ type JobAssign struct {
 	Partials   bool            `json:"partials,omitempty" doc:"The client wants partial results."`
 	Audio      *Audio          `json:"audio,omitempty"`
 	TTSUpload  string          `json:"tts_upload,omitempty" doc:"Where to PUT the speech, before the result is sent, which then has tts: true. Absent: no speech is wanted, or it is sent in binary frames."`
+	Probe      bool            `json:"probe,omitempty" doc:"A synthetic utterance by which an operator tests this node: a moment of silence, as a data URL in audio.ref. A drained node accepts it, too."`
 	// Traceparent is present if the scheduler traces. A node that does too continues the trace with it.
 	Traceparent string `json:"traceparent,omitempty" maxLength:"55" doc:"The W3C trace context of the attempt, in the format of the HTTP header of this name. A node that traces continues it; others ignore it."`
 }

@@ -20,6 +20,7 @@ var bodies = []any{
 	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 	ClusterSeries{}, ClusterPoint{}, LiveOverview{}, LiveStatus{}, NodeSeries{}, NodePoint{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{},
 	StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{}, NodeTable{}, NodeRow{}, DrainEffect{}, NodeDetail{}, DirectionName{}, ServiceMark{}, ClusterLag{}, LagStages{}, Quantiles{},
+	ProbeRequest{}, ProbeResult{},
 	Metrics{}, MetricsCatalog{}, MetricsCount{}, MetricsDispatch{}, MetricsDispatchExclude{}, MetricsExclusion{}, MetricsHubDown{}, MetricsModelNA{}, MetricsOutcome{},
 	MetricsSegmentation{}, MetricsSlow{}, MetricsStats{}, MetricsWait{},
 	DirectionCoverage{}, DirectionUse{}, ModelUse{}, ServiceUse{},

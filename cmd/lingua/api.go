@@ -38,12 +38,17 @@ const requestTimeout = 15 * time.Second
 // request sends in as JSON, unless it is nil, and decodes the response into out. An error response is returned as
 // *wire.Error.
 func (c *apiClient) request(ctx context.Context, method, path string, in, out any) error {
+	return c.requestWithin(ctx, requestTimeout, method, path, in, out)
+}
+
+// requestWithin is request with another timeout.
+func (c *apiClient) requestWithin(ctx context.Context, timeout time.Duration, method, path string, in, out any) error {
 	base, err := parseAddress(c.Server)
 	if err != nil {
 		return err
 	}
 	shownURL := base.Redacted() // a password in the URL must not be printed
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var body io.Reader
 	if in != nil {

@@ -15,6 +15,7 @@ import (
 
 type nodesCmd struct {
 	List   listNodesCmd  `cmd:"" default:"withargs" help:"List the registered nodes, or show one."`
+	Probe  probeNodeCmd  `cmd:"" help:"Send a synthetic utterance through a node, also while it is drained, and say how it went."`
 	Remove removeNodeCmd `cmd:"" help:"Remove a node at once: its jobs are given to others."`
 }
 

@@ -26,6 +26,7 @@ func TestHelp(t *testing.T) {
 		"bench":            "--rate",
 		"nodes":            "nodes remove",
 		"nodes list":       "LINGUA_URL",
+		"nodes probe":      "--timeout",
 		"nodes remove":     "<id>",
 		"jobs":             "--state",
 		"directions":       "--json",

@@ -36,6 +36,9 @@ type Spec struct {
 	LastNode NodeID
 	// Pool is the capability pool of the job. It is not part of the request: the first placement decides it.
 	Pool JobPool
+	// Probe says that it is a synthetic utterance through one node, the preferred one. It counts neither for nor against the node, and in no
+	// statistics.
+	Probe bool
 }
 
 // Utterance is the place of a job in its session. A job of an HTTP dispatch has none.
@@ -113,6 +116,9 @@ func (s *Spec) Fingerprint() string {
 	add(s.Options.Region)
 	if s.Options.PreferredRegion != "" { // so that other requests have the fingerprints that they had before there was this option
 		add(s.Options.PreferredRegion)
+	}
+	if s.Probe {
+		addFlag(true)
 	}
 	if u := &s.Utterance; u.Turn > 0 {
 		buf = binary.BigEndian.AppendUint64(buf, uint64(u.Turn))

@@ -53,6 +53,10 @@ func (j *jobRun) deliver() error {
 			Features: o.Features, Region: o.Region, PreferredRegion: o.PreferredRegion,
 		},
 		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(), Traceparent: j.trace.Traceparent(j.job.Token),
+		Probe: j.job.Probe,
+	}
+	if a.Probe {
+		a.AudioRef = wire.ProbeAudio
 	}
 	began := time.Now()
 	ctx, cancel := j.deliveryContext()
@@ -103,8 +107,10 @@ func (j *jobRun) deliveryContext() (context.Context, context.CancelFunc) {
 
 // awaitACK arms the ACK timeout of a delivered job.
 func (j *jobRun) awaitACK() {
-	j.runner.spread.delivered(j.runner.deliver.Context(), j.job)
-	j.runner.metrics.CountSelection()
+	if !j.job.Probe {
+		j.runner.spread.delivered(j.runner.deliver.Context(), j.job)
+		j.runner.metrics.CountSelection()
+	}
 	j.entry.arm(j.job.Token, phaseACK, time.Now().Add(j.runner.cfg.ACKTimeout), j.runner.timerFunc(j.entry))
 }
 

@@ -109,6 +109,7 @@ type Dispatcher struct {
 	calls     *callGroup
 	uncertain sync.Map    // jobs whose record may have been written although the request was refused
 	leaving   atomic.Bool // only requests of sessions are accepted
+	probes    atomic.Int32
 }
 
 // New makes a dispatcher. It starts no goroutine. Outcomes may be nil where there are no sessions.

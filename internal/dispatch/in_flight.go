@@ -34,6 +34,7 @@ type inFlightJob struct {
 	timer       *time.Timer
 	selecting   bool // a jobRun selects another node
 	ended       bool
+	watch       *probeWatch // nil: no caller waits for the end
 }
 
 // record returns the job's record as it was last read.
@@ -53,6 +54,7 @@ func (f *inFlightJob) arm(token core.Token, p phase, until time.Time, onTimer fu
 	}
 	if p == phaseRunning && f.phase != phaseRunning {
 		f.heard = time.Now()
+		f.watch.acknowledged(f.heard)
 	}
 	f.phase = p
 	if until.IsZero() || until.After(f.attemptEnds) {
@@ -114,6 +116,7 @@ func (f *inFlightJob) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
+	f.watch.end()
 	if f.timer != nil {
 		f.timer.Stop()
 	}
@@ -259,6 +262,10 @@ func (t *inFlightTable) stopTimers() { t.each((*inFlightJob).end) }
 
 func (t *inFlightTable) countByDirection() map[core.Direction]int {
 	counts := make(map[core.Direction]int)
-	t.each(func(f *inFlightJob) { counts[f.record().Direction]++ })
+	t.each(func(f *inFlightJob) {
+		if job := f.record(); !job.Probe {
+			counts[job.Direction]++
+		}
+	})
 	return counts
 }

@@ -209,8 +209,11 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 }
 
 // recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted,
-// the latter also against the node.
+// the latter also against the node. A probe counts for nothing.
 func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
+	if j.job.Probe {
+		return
+	}
 	j.runner.cfg.Observer.AttemptEnded(node, j.job.Direction, f.reason)
 	if f.reason == core.ReasonNodeBusy {
 		j.runner.metrics.NodeBusy.Inc()

@@ -81,7 +81,9 @@ func (p *Reports) commit(ctx context.Context, r *Report, job *core.Job) error {
 			return err
 		}
 	}
-	p.recordACK(r.Node)
+	if !job.Probe {
+		p.recordACK(r.Node)
+	}
 	if f := p.inFlight.get(r.Job); f != nil {
 		p.runner.armCheck(f, job.Token, time.Now())
 	}
@@ -112,7 +114,7 @@ func (p *Reports) restoreLease(ctx context.Context, r *Report, known *core.Job) 
 		return nil
 	}
 	granted, err := p.store.Reserve(ctx, store.ReserveParams{
-		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Declared().Revision,
+		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Declared().Revision, Probe: job.Probe,
 	})
 	if err == nil && granted.Verdict == store.OK {
 		_, err = p.store.Commit(ctx, leaseOf(job))
@@ -201,11 +203,11 @@ func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
 		return p.readFailed(ctx, "done", &r, err) // the node sends the result again
 	}
 	n := p.fleet.Node(r.Node)
-	if n != nil {
+	if n != nil && !applied.Job.Probe {
 		n.ClearMissedACKs()
 	}
 	p.slots.release(leaseOf(applied.Job), n, false)
-	if applied.Outcome == store.Decided {
+	if applied.Outcome == store.Decided && !applied.Job.Probe {
 		p.runner.cfg.Observer.AttemptEnded(r.Node, applied.Job.Direction, core.ReasonNone)
 	}
 	p.runner.jobEnded(&applied)
@@ -221,7 +223,7 @@ func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail
 	if err != nil {
 		return err
 	}
-	if n := p.fleet.Node(r.Node); n != nil {
+	if n := p.fleet.Node(r.Node); n != nil && !job.Probe {
 		n.ClearMissedACKs()
 	}
 	f := attemptFailure{reason: reason, detail: detail, freeSlot: true, confirmed: true, sameAttempt: costsNoAttempt(reason)}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -39,6 +40,9 @@ type Request struct {
 
 	trace *tracing.Trace // of the job; nil: tracing is off
 	since time.Time      // when the request began to wait for a free slot; zero: it does not wait
+
+	timeout time.Duration // of the job; 0: as configured
+	watch   *probeWatch   // of a probe; nil: it is none
 
 	refused *refusedSelection // the last selection for the request, if it found no slot
 }
@@ -117,7 +121,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
 	create := r.Steps.Begin(tracing.SpanCreate)
 	job, created, err := d.store.Create(decide, store.CreateParams{
-		ID: id, Spec: spec, Fingerprint: fingerprint, Holder: holder, Token: slot.token, Timeout: d.cfg.JobTimeout,
+		ID: id, Spec: spec, Fingerprint: fingerprint, Holder: holder, Token: slot.token, Timeout: cmp.Or(r.timeout, d.cfg.JobTimeout),
 	})
 	create.End(storeFailure(err))
 	switch {
@@ -132,12 +136,19 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	step.End("")
 	r.Steps.ExportWait(now, job.Created)
 	c := callerRefusable
-	if r.UntilPlaced {
+	switch {
+	case r.Probe:
+		c = callerNone // the record says why it was not delivered
+	case r.UntilPlaced:
 		c = callerUntilPlaced
 	}
 	run := d.runner.start(job, reserved.reservedAt, c, r.trace)
+	run.entry.watchBy(r.watch)
 	placed, refusal := run.run(d.tasks.Context()) // the caller may leave; the job continues
 	r.refused = run.refusedSelection
+	if r.watch != nil && run.job.State == core.StateDispatched {
+		r.watch.delivered = time.Now()
+	}
 	if division := d.fleet.Division(); division != nil && division.AffinitySeconds > 0 {
 		placed.Pool = reserved.pool.ID
 	}

@@ -46,7 +46,7 @@ type runner struct {
 func (r *runner) start(job *core.Job, reservedAt time.Time, c caller, trace *tracing.Trace) *jobRun {
 	now := time.Now()
 	entry := r.inFlight.add(&inFlightJob{
-		id: job.ID, deadline: now.Add(r.cfg.JobTimeout), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: trace,
+		id: job.ID, deadline: now.Add(min(r.cfg.JobTimeout, job.Deadline.Sub(job.Created))), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: trace,
 	})
 	return &jobRun{runner: r, entry: entry, job: job, reservedAt: reservedAt, caller: c, trace: trace}
 }
@@ -193,10 +193,14 @@ func (r *runner) jobEnded(applied *store.Applied) {
 	if applied.Outcome != store.Decided {
 		return
 	}
+	r.cfg.Ring.AddJob(job)
+	if job.Probe {
+		r.metrics.CountProbe(job.State)
+		return // the caller that waits for it learns how it ended
+	}
 	took := job.Updated.Sub(job.Created)
 	r.metrics.ObserveJobEnd(job.State, took, trace.ExemplarID())
 	r.cfg.Observer.JobEnded(job)
-	r.cfg.Ring.AddJob(job)
 	if job.State == core.StateDone {
 		took := job.Updated.Sub(job.History[len(job.History)-1].Started)
 		r.fleet.ObserveServiceTime(took)

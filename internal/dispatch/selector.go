@@ -110,6 +110,9 @@ func (f *finding) isFinal() bool { return f.ok || f.closed || f.refusal != nil }
 
 // selectOnce is selectNode with the indexes as they are.
 func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
+	if r.spec.Probe {
+		return s.selectProbed(ctx, r)
+	}
 	partial := s.fleet.Partial() // before the members are read: it says whether they are all
 	o := &r.spec.Options
 	r.refused = nil
@@ -304,7 +307,7 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 		}
 		step := r.steps.Begin(tracing.SpanReserve)
 		reply, err := s.askLedger(ctx, store.ReserveParams{
-			Lease: res.lease, Handle: m.Handle(), Epoch: res.epoch, Revision: m.Revision,
+			Lease: res.lease, Handle: m.Handle(), Epoch: res.epoch, Revision: m.Revision, Probe: r.spec.Probe,
 		}, m.Node, q.Now)
 		if step.Recording() {
 			step.Set(tracing.Text(tracing.AttrNode, m.ID()), tracing.Text(tracing.AttrVerdict, reply.Verdict.String()))
@@ -329,7 +332,7 @@ func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m
 			}
 			s.fleet.Update(status)
 			m = fleet.MemberOf(m.Node)
-			if reason := s.picker.Filter(q, m.Node); reason != core.ReasonNone && !reason.Soft() {
+			if reason := s.filter(r, q, m.Node); reason != core.ReasonNone && !reason.Soft() {
 				return reservation{}, store.StaleRevision, nil
 			}
 			continue

@@ -42,13 +42,22 @@ func appendTime(buf []byte, t time.Time) []byte {
 	return binary.AppendVarint(buf, t.UnixMilli())
 }
 
-// appendPool appends the pool of a job, and whether the job is bound to it.
-func appendPool(buf []byte, p core.JobPool) []byte {
-	bound := byte(0)
-	if p.Bound {
-		bound = 1
+// The flags of a job.
+const (
+	flagBound = 1 << iota // to its pool
+	flagProbe
+)
+
+// appendPool appends the pool of a job, and its flags.
+func appendPool(buf []byte, job *core.Job) []byte {
+	flags := byte(0)
+	if job.Pool.Bound {
+		flags |= flagBound
 	}
-	return append(appendText(buf, p.ID), bound)
+	if job.Probe {
+		flags |= flagProbe
+	}
+	return append(appendText(buf, job.Pool.ID), flags)
 }
 
 // encodedID is what every entry of a job begins with.
@@ -71,7 +80,7 @@ func encodeJob(job *core.Job) string {
 	buf = appendTime(buf, job.Deadline)
 	buf = appendText(buf, job.Node)
 	buf = binary.AppendUvarint(buf, uint64(job.Attempt))
-	buf = appendPool(buf, job.Pool)
+	buf = appendPool(buf, job)
 	last := job.History[max(0, len(job.History)-maxAttempts):]
 	buf = binary.AppendUvarint(buf, uint64(len(last)))
 	for i := range last {
@@ -93,7 +102,8 @@ func decodeJob(entry string, job *core.Job) bool {
 	job.Options.Region, job.Reason, job.Detail = d.text(), core.Reason(d.text()), d.text()
 	job.State = core.State(d.number())
 	job.Created, job.Updated, job.Deadline = d.time(), d.time(), d.time()
-	job.Node, job.Attempt, job.Pool = core.NodeID(d.text()), int(d.number()), d.pool()
+	job.Node, job.Attempt = core.NodeID(d.text()), int(d.number())
+	d.pool(job)
 	for range d.number() {
 		if !d.ok {
 			return false
@@ -212,8 +222,10 @@ func (d *decoder) text() string {
 }
 
 // pool reads the pool of a job.
-func (d *decoder) pool() core.JobPool {
-	return core.JobPool{ID: core.PoolID(d.text()), Bound: d.number() != 0}
+// pool decodes the pool of a job, and its flags.
+func (d *decoder) pool(job *core.Job) {
+	id, flags := core.PoolID(d.text()), d.number()
+	job.Pool, job.Probe = core.JobPool{ID: id, Bound: flags&flagBound != 0}, flags&flagProbe != 0
 }
 
 func (d *decoder) time() time.Time {

@@ -82,10 +82,13 @@ func jobAssign(a *wire.Assignment) wire.JobAssign {
 	assign := wire.JobAssign{
 		JobID: a.JobID, AttemptID: a.AttemptID, SessionID: a.SessionID, SrcLang: a.SrcLang, TgtLang: a.TgtLang,
 		Options: a.Options, DeadlineMS: a.DeadlineMS, TimeoutMS: a.TimeoutMS,
-		Traceparent: a.Traceparent,
+		Traceparent: a.Traceparent, Probe: a.Probe,
 	}
 	if a.Audio == nil && a.AudioRef != "" {
 		assign.Audio = &wire.Audio{Ref: a.AudioRef}
+	}
+	if a.Probe {
+		assign.Audio.AudioFormat, assign.Audio.DurationMS = wire.ProbeAudioFormat, wire.ProbeAudioMS
 	}
 	return assign
 }

@@ -28,6 +28,7 @@ type nodeHandlers struct {
 	heartbeat, presence time.Duration
 	series              *seriesHandlers
 	table               *tableHandlers
+	probe               *probeHandlers
 }
 
 func (h *nodeHandlers) routes() []route {
@@ -81,7 +82,7 @@ func (h *nodeHandlers) routes() []route {
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}, slices.Concat(h.series.routes(), h.table.routes())...)
+	}, slices.Concat(h.series.routes(), h.table.routes(), h.probe.routes())...)
 }
 
 // actionRegister is the action of a registration, and of a heartbeat that registers.

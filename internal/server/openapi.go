@@ -104,7 +104,7 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 	}
 	codes := r.codes
 	if r.in != nil {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: content(registry.Schema(r.in, true, ""))}
+		op.RequestBody = &huma.RequestBody{Required: !r.optionalBody, Content: content(registry.Schema(r.in, true, ""))}
 		codes = append([]wire.Code{wire.InvalidRequest, wire.UnsupportedMediaType, wire.PayloadTooLarge}, codes...)
 	} else if len(r.params) > 0 {
 		codes = append([]wire.Code{wire.InvalidRequest}, codes...)

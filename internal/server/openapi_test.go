@@ -145,6 +145,9 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("DELETE /v1/sessions/{id}", ts.request("DELETE", "/v1/sessions/room-1", "", nil))
 	good("POST /v1/auth/revocations", ts.post("/v1/auth/revocations", object{"node": "n2", "reason": "it was stolen"}))
 	good("DELETE /v1/auth/revocations/{id}", ts.request("DELETE", "/v1/auth/revocations/node~n2", "", nil))
+	reacted := ts.answerProbe(func(n *callbackNode, d delivery) { n.done(d, nil) })
+	good("POST /v1/nodes/{id}/probe", ts.post("/v1/nodes/n1/probe", object{}))
+	<-reacted
 	good("DELETE /v1/nodes/{id}", ts.request("DELETE", "/v1/nodes/n1", "", nil))
 
 	for path, item := range loadOpenAPI(t, ts.scheduler.Server).doc.Paths.Map() {

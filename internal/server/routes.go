@@ -21,6 +21,7 @@ type route struct {
 	codes        []wire.Code // the errors of this route, beside those of every route
 	alsoStatus   int         // a further status with the same body
 	upgrade      bool        // the answer switches protocols
+	optionalBody bool        // the request may have no body
 	stream       bool        // the answer lasts as long as its client wants: it is not slow
 	rule         rule
 	// action names the change of state in audit entries, such as node.drain. A route without one changes nothing, or is part of the

@@ -168,6 +168,7 @@ func New(o Options) *Server {
 	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
 	s.nodes.table = &tableHandlers{responder: p, table: o.Figures.NodeTable, read: o.Read}
+	s.nodes.probe = &probeHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, read: o.Read}
 	s.nodes.series = &seriesHandlers{responder: p, series: o.Figures.NodeSeries, peers: peers}
 	s.operator = &operatorHandlers{
 		responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog,

@@ -45,6 +45,9 @@ type ReserveParams struct {
 	Handle   Handle        // of the node, if known
 	Epoch    core.Epoch    // of the node on which the choice was made
 	Revision core.Revision // of the node on which the choice was made
+	// Probe says that the lease is for a probe of the node. What the scheduler has decided about the node does not matter for it: that an
+	// operator has drained it, and that its admission grants fewer slots than it declares. What the node says about itself does.
+	Probe bool
 }
 
 // Reservation is the answer to a reservation.

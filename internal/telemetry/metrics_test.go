@@ -33,6 +33,7 @@ var exported = map[string]metric{
 	"LockWait":           {"lingua_lock_wait_seconds", "HISTOGRAM", []string{"lock"}},
 	"SlowLockWait":       {"scheduler_slow_lock_wait_total", "COUNTER", []string{"lock"}},
 	"SlowPath":           {"scheduler_slow_path_total", "COUNTER", []string{"path"}},
+	"Probes":             {"lingua_node_probes_total", "COUNTER", []string{"result"}},
 	"Refusals":           {"lingua_refusals_total", "COUNTER", []string{"reason"}},
 	"ACKTimeouts":        {"lingua_ack_timeouts_total", "COUNTER", nil},
 	"NodeBusy":           {"lingua_node_busy_total", "COUNTER", nil},

@@ -30,7 +30,11 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 			own, exists = i, live
 		}
 	}
-	answer := store.Reservation{Free: max(0, int(n.slots)-taken)}
+	slots, closed := int(n.slots), s.isClosed(n, now)
+	if p.Probe {
+		slots, closed = max(0, n.current.MaxJobs), s.isClosedToProbes(n, now)
+	}
+	answer := store.Reservation{Free: max(0, slots-taken)}
 	switch {
 	case exists:
 		answer.Verdict = store.OK
@@ -38,11 +42,11 @@ func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reser
 		answer.Verdict = store.StaleEpoch
 	case p.Revision != n.revision:
 		answer.Verdict = store.StaleRevision
-	case s.isClosed(n, now):
+	case closed:
 		answer.Verdict = store.NotReady
-	case n.slots <= 0 && n.current.MaxJobs <= 0:
+	case slots <= 0 && n.current.MaxJobs <= 0:
 		answer.Verdict = store.NoCapacity
-	case taken >= int(n.slots):
+	case taken >= slots:
 		answer.Verdict = store.Full
 	default:
 		answer.Verdict = store.OK

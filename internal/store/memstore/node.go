@@ -158,6 +158,11 @@ func (s *Store) isClosed(n *node, now moment) bool {
 	return !n.ready || n.silence(now) >= s.timing.Presence || s.isHeld(n, now)
 }
 
+// isClosedToProbes is isClosed for probes, which a drain does not refuse.
+func (s *Store) isClosedToProbes(n *node, now moment) bool {
+	return n.current.Health != core.HealthReady || n.current.Disconnected || n.silence(now) >= s.timing.Presence || s.isHeld(n, now)
+}
+
 func (s *Store) isHeld(n *node, now moment) bool { return n.onHold && !expired(n.heldUntil, now) }
 
 func (s *Store) status(n *node, now moment) store.NodeStatus {

@@ -19,7 +19,11 @@ import (
 
 // Reserve implements store.Ledger.
 func (s *Store) Reserve(ctx context.Context, p store.ReserveParams) (store.Reservation, error) {
-	_, r, err := s.client.runScript(ctx, &scriptReserve, []string{s.keys.meta(p.Lease.Node), s.keys.leases(p.Lease.Node)},
+	reserve := &scriptReserve
+	if p.Probe {
+		reserve = &scriptReserveProbe
+	}
+	_, r, err := s.client.runScript(ctx, reserve, []string{s.keys.meta(p.Lease.Node), s.keys.leases(p.Lease.Node)},
 		member(p.Lease), grantKey(p.Epoch, p.Revision), s.presenceMS)
 	switch {
 	case errors.Is(err, errLate):

@@ -61,6 +61,10 @@ func withRunningJob(ctx context.Context, x *subject) error {
 func withNothing(context.Context, *subject) error { return nil }
 
 var ledgerLostReplies = []lostReply{
+	{name: "reserve for a probe", command: "reserve_probe", prepare: withNode, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		r, err := s.Reserve(ctx, store.ReserveParams{Lease: x.ownLease(), Epoch: x.node.Epoch, Revision: x.node.Revision, Probe: true})
+		return r.Verdict.String(), err
+	}},
 	{name: "reserve", command: "reserve", prepare: withNode, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		r, err := s.Reserve(ctx, store.ReserveParams{Lease: x.ownLease(), Epoch: x.node.Epoch, Revision: x.node.Revision})
 		return fmt.Sprint(r), err

@@ -25,6 +25,7 @@ type script struct{ name, text, sha string }
 
 var (
 	scriptReserve         = loadScript("reserve")
+	scriptReserveProbe    = loadScript("reserve_probe")
 	scriptCommit          = loadScript("commit")
 	scriptPark            = loadScript("park")
 	scriptRevoke          = loadScript("revoke")

@@ -37,6 +37,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"LargeNodes", largeNodeBehaviours},
 		{"Marks", markBehaviours},
 		{"Ledger", ledgerBehaviours},
+		{"Probes", probeBehaviours},
 		{"Jobs", jobBehaviours},
 		{"Outbox", outboxBehaviours},
 		{"Sessions", sessionBehaviours},

@@ -1,0 +1,210 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// A probe of a node is a job with a synthetic utterance that goes to this node or to none. It takes the path of every job, so that it keeps the
+// same promises: a slot is reserved for it, its record decides its outcome once, and whatever dies on its way, it fails at its deadline and its
+// slot becomes free. It is not to be confused with the reads of how full nodes are, which a prober makes.
+
+const (
+	// maxProbes is how many probes of nodes an instance makes at once.
+	maxProbes = 32
+	// probePoll is how often the record of a probe is read while it runs: another instance may receive the acknowledgement and the result.
+	probePoll = 100 * time.Millisecond
+	// probeGrace is how long after the deadline of a probe its end is waited for.
+	probeGrace = 3 * time.Second
+)
+
+// NodeProbe asks for a probe of a node.
+type NodeProbe struct {
+	Node      core.NodeID
+	Tenant    core.TenantID // of the node
+	Direction core.Direction
+	Timeout   time.Duration // the time of an attempt is the limit, if that is shorter
+}
+
+// ProbeOutcome is how a probe ended. Times of stages that it did not reach are zero.
+type ProbeOutcome struct {
+	Job                                        *core.Job
+	Started, Recorded, Delivered, Acknowledged time.Time
+	Ended                                      time.Time
+}
+
+// probeWatch is what the caller of a probe learns of its job. A nil one learns nothing.
+type probeWatch struct {
+	recorded, delivered time.Time     // set before the caller waits
+	acked               atomic.Int64  // Unix nanoseconds; 0: not yet
+	ended               chan struct{} // closed when the job is not in flight here any more
+	endOnce             sync.Once
+}
+
+func newProbeWatch() *probeWatch { return &probeWatch{ended: make(chan struct{})} }
+
+// acknowledged records the first acknowledgement.
+func (w *probeWatch) acknowledged(at time.Time) {
+	if w != nil {
+		w.acked.CompareAndSwap(0, at.UnixNano())
+	}
+}
+
+func (w *probeWatch) end() {
+	if w != nil {
+		w.endOnce.Do(func() { close(w.ended) })
+	}
+}
+
+// watchBy makes a watch learn of the job, which was recorded just now. The watch may be nil.
+func (f *inFlightJob) watchBy(w *probeWatch) {
+	if w == nil {
+		return
+	}
+	w.recorded = time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.watch = w; f.ended {
+		w.end()
+	}
+}
+
+// ProbeNode sends a synthetic utterance through a node and waits for its end. If the caller leaves, the job goes on, and ends at its deadline at
+// the latest. The error, if any, is a *wire.Error: the node was not probed, or the outcome is not known.
+func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome, error) {
+	if d.probes.Add(1) > maxProbes {
+		d.probes.Add(-1)
+		return nil, wire.Errorf(wire.RateLimited, "this instance makes %d probes already: wait for one to end", maxProbes).RetryIn(time.Second)
+	}
+	defer d.probes.Add(-1)
+	name := "probe-" + rand.Text()
+	r := Request{Spec: core.Spec{
+		Request: core.RequestID(name), Session: core.SessionID(name), Tenant: p.Tenant, Direction: p.Direction, Probe: true,
+		Options: core.Options{PreferredNode: p.Node, Strict: true},
+	}, Unique: true, timeout: min(p.Timeout, d.cfg.AttemptTimeout, d.cfg.JobTimeout), watch: newProbeWatch()}
+	d.beginTrace(&r)
+	out := &ProbeOutcome{Started: time.Now()}
+	placed, refusal := d.place(r.Job(), r.Fingerprint(), &r)
+	if refusal != nil {
+		d.metrics.CountRefusedProbe()
+		return nil, refusal
+	}
+	out.Recorded, out.Delivered = r.watch.recorded, r.watch.delivered
+	job, err := d.awaitProbe(ctx, placed.Job, r.watch, out.Recorded.Add(r.timeout+probeGrace))
+	if err != nil {
+		return nil, err
+	}
+	out.Job = job
+	if acked := r.watch.acked.Load(); acked != 0 {
+		out.Acknowledged = time.Unix(0, acked)
+	}
+	// Both times are on the clock of the store, so that the difference is exact however late this instance learnt of the end.
+	out.Ended = out.Recorded.Add(max(0, job.Updated.Sub(job.Created)))
+	return out, nil
+}
+
+// awaitProbe waits until the job of a probe has ended, on whichever instance.
+func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *probeWatch, until time.Time) (*core.Job, error) {
+	ended, poll := w.ended, time.NewTicker(probePoll)
+	defer poll.Stop()
+	limit := time.NewTimer(time.Until(until))
+	defer limit.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, storeError(ctx)
+		case <-d.tasks.Context().Done():
+			return nil, wire.Errorf(wire.SchedulerDependencyDown, "this instance stops: GET /v1/jobs/%s of another one has the outcome", id)
+		case <-limit.C:
+			return nil, wire.Errorf(wire.DeadlineExceeded, "the end of the probe is not known: see GET /v1/jobs/%s", id)
+		case <-ended:
+			ended = nil // the record says how, or that another instance goes on with it
+		case <-poll.C:
+		}
+		job, err := d.store.Get(ctx, id)
+		switch {
+		case err == nil && job.State.Terminal():
+			return job, nil
+		case err != nil && !errors.Is(err, store.ErrNoJob):
+			d.store.recordError("get", err)
+		case err == nil && w.acked.Load() == 0:
+			if leases, err := d.store.Leases(ctx, leaseOf(job)); err == nil && leases[0].State == core.LeaseRunning {
+				w.acknowledged(time.Now())
+			}
+		}
+	}
+}
+
+// selectProbed reserves a slot of the node that is probed. What the scheduler has decided about the node does not matter: that it is drained,
+// ejected or set aside, and the limits on its load. What it says about itself does.
+func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
+	id := r.spec.Options.PreferredNode
+	n := s.fleet.Node(id)
+	if n == nil {
+		status, err := s.store.Node(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNoNode):
+			return finding{refusal: wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)}
+		case err != nil:
+			s.store.recordError("node", err)
+			return finding{refusal: store.Unavailable()}
+		}
+		s.fleet.Update(status) // this instance may have started just now
+		if n = s.fleet.Node(id); n == nil {
+			return finding{refusal: refuseProbe(id, core.ReasonStale)}
+		}
+	}
+	route := core.NewRequirement(r.spec.Direction, r.spec.Options.RequireTTS)
+	q := pick.Query{Requirement: &route, Options: &r.spec.Options, Tenant: r.spec.Tenant, Now: s.fleet.Now()}
+	if reason := s.filter(r, &q, n); reason != core.ReasonNone {
+		return finding{refusal: refuseProbe(id, reason)}
+	}
+	res, verdict, err := s.reserve(ctx, r, &q, fleet.MemberOf(n))
+	switch {
+	case err != nil:
+		return finding{refusal: store.Unavailable()}
+	case verdict == store.UnknownNode:
+		return finding{refusal: wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)}
+	case verdict != store.OK:
+		return finding{refusal: refuseProbe(id, reasonOf(verdict))}
+	}
+	s.remember(r, &res, []core.Candidate{{Node: id}}, nil)
+	return finding{reservation: res, ok: true}
+}
+
+// filter returns why a node is not given a job; ReasonNone: it is.
+func (s *selector) filter(r *slotRequest, q *pick.Query, n *fleet.Node) core.Reason {
+	if !r.spec.Probe {
+		return s.picker.Filter(q, n)
+	}
+	declared := n.Declared()
+	switch {
+	case declared.Health != core.HealthReady:
+		return core.ReasonNotReady
+	case declared.Disconnected:
+		return core.ReasonDisconnected
+	case !declared.Reachable():
+		return core.ReasonUnreachable
+	}
+	return q.Requirement.Mismatch(&declared.Capability)
+}
+
+// refuseProbe is the answer to a probe that a node cannot take.
+func refuseProbe(id core.NodeID, reason core.Reason) *wire.Error {
+	e := wire.FieldErrorf(wire.AllCandidatesFullOrFailed, "node_id", "node %s cannot be probed now (%s)", id, reason).RetryIn(time.Second)
+	if reason.Incapable() {
+		e = wire.FieldErrorf(wire.PreferredNodeNotCapable, "node_id", "node %s does not serve this direction (%s)", id, reason)
+	}
+	e.Reasons = map[string]int{string(reason): 1}
+	return e
+}
