@@ -16,7 +16,7 @@ var bodies = []any{
 	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Direction{}, DirectionList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
 	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionLag{}, SessionList{}, SessionTerminated{}, ReloadResponse{}, LoginRequest{}, LogoutResponse{}, Caller{},
-	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
+	DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{}, StoreStatus{}, StoreLatency{}, StoreServer{},
 	ClusterSeries{}, ClusterPoint{}, ClusterLag{}, LagStages{}, Quantiles{}, LiveOverview{}, NodeSeries{}, NodePoint{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{}, StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{},
 	Metrics{}, MetricsCatalog{}, MetricsCount{}, MetricsDispatch{}, MetricsDispatchExclude{}, MetricsExclusion{}, MetricsHubDown{}, MetricsModelNA{}, MetricsOutcome{},
 	MetricsSegmentation{}, MetricsSlow{}, MetricsStats{}, MetricsWait{},
