@@ -42,6 +42,7 @@ type Instance struct {
 	Inbox        int    `json:"inbox" doc:"Messages of other instances in its inbox."`
 	Pending      int    `json:"unsettled" doc:"Messages that it has fetched and not acknowledged."`
 	DeadLetters  int    `json:"dead_letters"`
+	Takeovers    int    `json:"takeovers" doc:"From how many dead instances it has taken over since it started."`
 }
 
 // ReloadResponse is the answer of POST /v1/config/reload.

@@ -36,19 +36,19 @@ type cli struct {
 	Pools      poolsCmd      `cmd:"" help:"Show the capability pools with their nodes and slots, or one of them."`
 	Events     eventsCmd     `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`
-	Instances  instancesCmd  `cmd:"" help:"List the scheduler instances that share a fleet."`
-	Stats      statsCmd      `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
-	Metrics    metricsCmd    `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
-	DLQ        dlqCmd        `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
-	Explain    explainCmd    `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
-	Drain      drainCmd      `cmd:"" help:"Give a node no new jobs; those that it has continue."`
-	Resume     resumeCmd     `cmd:"" help:"End the drain of a node."`
-	Sessions   sessionsCmd   `cmd:"" help:"List the sessions, or end one."`
-	Revoke     revokeCmd     `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
-	Keys       keysCmd       `cmd:"" help:"Make, hash and check the keys of a config file."`
-	Config     configCmd     `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
-	Health     healthCmd     `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+	instanceCommands
+	Stats    statsCmd    `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
+	Metrics  metricsCmd  `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
+	DLQ      dlqCmd      `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
+	Explain  explainCmd  `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
+	Drain    drainCmd    `cmd:"" help:"Give a node no new jobs; those that it has continue."`
+	Resume   resumeCmd   `cmd:"" help:"End the drain of a node."`
+	Sessions sessionsCmd `cmd:"" help:"List the sessions, or end one."`
+	Revoke   revokeCmd   `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
+	Keys     keysCmd     `cmd:"" help:"Make, hash and check the keys of a config file."`
+	Config   configCmd   `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
+	Health   healthCmd   `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // streams holds the streams and the environment of a command.

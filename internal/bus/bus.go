@@ -38,6 +38,8 @@ type About struct {
 	Nodes    int    `json:"nodes"`
 	Sessions int    `json:"sessions"`
 	Jobs     int    `json:"jobs"`
+	// Takeovers is from how many dead instances it has taken over.
+	Takeovers int `json:"takeovers,omitempty"`
 	// KeysDigest identifies the credentials that the instance has in force.
 	KeysDigest string `json:"keys_digest,omitempty"`
 }

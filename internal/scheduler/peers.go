@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // autoName is the configured instance name for which one is made.
@@ -29,7 +30,8 @@ func (s *Scheduler) newIncarnation() core.InstanceID {
 func (s *Scheduler) describe() bus.About {
 	return bus.About{
 		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
-		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(), KeysDigest: s.credentials.auth.Keyring().Digest(),
+		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(), Takeovers: int(s.Metrics.Values("lingua_takeovers_total", "kind")[telemetry.TakeoverInstance]),
+		KeysDigest: s.credentials.auth.Keyring().Digest(),
 	}
 }
 

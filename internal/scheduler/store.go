@@ -39,7 +39,7 @@ func openStore(
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
 		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Timeout: c.Dispatch.DecideWithinMS.Duration(), Log: log,
-		OnEmptied: onEmptied, OnError: m.CountRedisError,
+		OnEmptied: onEmptied, OnError: m.CountRedisError, OnCall: m.StoreCalls.Observe,
 		OnHealth: func(up bool) {
 			if up {
 				m.StoreUp.Set(1)

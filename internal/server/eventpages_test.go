@@ -27,8 +27,10 @@ func TestEventsNewestFirst(t *testing.T) {
 		}
 		log = append(log, e)
 	}
-	if err := ts.scheduler.Store.AppendEvents(t.Context(), log); err != nil {
-		t.Fatal(err)
+	for batch := range slices.Chunk(log, 250) {
+		if err := ts.scheduler.Store.AppendEvents(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
 	}
 	all := func(key, query string) (events []wire.Event) {
 		t.Helper()

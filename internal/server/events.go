@@ -116,7 +116,8 @@ func readEventQuery(r *http.Request) (eventQuery, *wire.Error) {
 			return q, wire.Invalid(wire.Quote(name), "is not known; use after, kind, node, limit, order or before")
 		}
 	}
-	return q, q.checkOrder()
+	e := q.checkOrder()
+	return q, e
 }
 
 func (h *eventHandlers) list(r *http.Request) (any, error) {

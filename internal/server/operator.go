@@ -206,7 +206,7 @@ func (h *operatorHandlers) instances(r *http.Request) (any, error) {
 		list.Instances[i] = wire.Instance{
 			InstanceID: p.Name, Incarnation: string(p.ID), Present: p.Present, This: p.This, Draining: p.Draining, AdvertiseURL: p.URL,
 			Version: p.Version, KeysDigest: p.KeysDigest, StartedMS: p.Started, Nodes: p.Nodes, Sessions: p.Sessions, Jobs: p.Jobs,
-			Inbox: p.Inbox, Pending: p.Pending, DeadLetters: p.DeadLetters,
+			Inbox: p.Inbox, Pending: p.Pending, DeadLetters: p.DeadLetters, Takeovers: p.Takeovers,
 		}
 	}
 	return &list, nil

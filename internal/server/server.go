@@ -24,6 +24,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/nodetable"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/reload"
@@ -96,6 +97,8 @@ type Figures struct {
 	NodeTable  *nodetable.Table
 	// Pools counts the nodes of the capability pools.
 	Pools *pools.Reader
+	// Store is the shared store.
+	Store store.Inspector
 }
 
 // Access has the dependencies of a Server that check and record callers, and ask other instances for them.
@@ -187,6 +190,7 @@ func New(o Options) *Server {
 	}
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
 	s.status.stats = &statsHandlers{responder: p, reader: o.Figures.Stats, metrics: o.Metrics}
+	s.status.store = &storeHandlers{responder: p, store: o.Figures.Store, metrics: o.Metrics, work: parallel.NewGroup()}
 	s.status.pools = &poolHandlers{responder: p, reader: o.Figures.Pools}
 	s.status.counts = &metricsHandlers{
 		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats, queued: o.QueuedReports,
@@ -200,6 +204,7 @@ func New(o Options) *Server {
 func (s *Server) Close(ctx context.Context) {
 	_ = s.hub.Close(ctx) // connections that did not close in time were aborted
 	s.sockets.close()
+	s.status.store.close()
 }
 
 // EnforceRevocations ends what is open on this instance and revoked: sessions, and connections. It is to be called after every change of

@@ -30,12 +30,13 @@ type statusHandlers struct {
 	stats    *statsHandlers
 	counts   *metricsHandlers
 	pools    *poolHandlers
+	store    *storeHandlers
 
 	revocations *revocation.Follower
 }
 
 func (h *statusHandlers) routes() []route {
-	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.counts.routes()), []route{
+	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.counts.routes(), h.store.routes()), []route{
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
 			out: reflect.TypeFor[wire.VersionResponse](),

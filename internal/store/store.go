@@ -49,6 +49,7 @@ type Store interface {
 	Board
 	Stats
 	Settings
+	Inspector
 
 	// Ping returns nil if the store would accept a write now.
 	Ping(ctx context.Context) error

@@ -20,13 +20,16 @@ const (
 )
 
 // durationBucket returns the bucket of a duration.
-func durationBucket(d time.Duration) int {
-	ms := uint64(max(0, d.Milliseconds()))
-	if ms < subBuckets {
-		return int(ms)
+func durationBucket(d time.Duration) int { return bucketOf(d.Milliseconds()) }
+
+// bucketOf returns the bucket of a number.
+func bucketOf(number int64) int {
+	n := uint64(max(0, number))
+	if n < subBuckets {
+		return int(n)
 	}
-	octave := bits.Len64(ms) - 1 - subBits // by how many bits it is longer than a bucket number
-	return min(octave<<subBits+int(ms>>octave), len(Durations{})-1)
+	octave := bits.Len64(n) - 1 - subBits // by how many bits it is longer than a bucket number
+	return min(octave<<subBits+int(n>>octave), len(Durations{})-1)
 }
 
 // durationBound returns the first duration of a bucket in milliseconds.

@@ -12,12 +12,15 @@ type Store struct {
 	EventsDropped prometheus.Counter
 	StoreErrors   *prometheus.CounterVec // operation
 	StoreLost     *prometheus.CounterVec // kind
+	// StoreCalls has the durations of calls. It is shown by GET /v1/store, and is no metric.
+	StoreCalls *StoreCalls
 
 	redisErrors map[store.ErrorClass]prometheus.Counter
 }
 
 func newStore(f factory) Store {
 	s := Store{
+		StoreCalls:    NewStoreCalls(),
 		EventsDropped: f.counter("lingua_events_dropped_total", "Events that are not in the event log, because they could not be written for too long."),
 		StoreUp:       f.gauge("lingua_store_up", "1 while the shared store is available. While it is 0 every dispatch is refused."),
 		StoreErrors:   f.counterVec("lingua_store_errors_total", "Operations of the store that failed.", "operation"),

@@ -45,6 +45,7 @@ type client struct {
 	breaker      *gobreaker.TwoStepCircuitBreaker[struct{}]
 	lastReplyOK  atomic.Bool
 	onError      func(store.ErrorClass)
+	onCall       func(took time.Duration)
 	health       health
 	abandoned    abandonedPermits
 	detached     *parallel.Group // goroutines that wait for replies in place of callers
@@ -60,7 +61,7 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	c := &client{
 		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: deadline.New(ctx, timeout, nil),
 		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: parallel.NewGroup(),
-		onError: onError, abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent},
+		onError: onError, onCall: func(time.Duration) {}, abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent},
 	}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      breakerTimeout,
@@ -143,8 +144,9 @@ func (c *client) release(n int) {
 
 // do sends a command and returns its reply, and counts its error.
 func (c *client) do(call call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+	began := time.Now()
 	m, err := c.send(call, cmd)
-	c.countError(err)
+	c.countCall(began, err)
 	return m, err
 }
 
@@ -188,9 +190,18 @@ func (c *client) doThroughBreaker(call call, cmd rueidis.Completed) (rueidis.Red
 
 // doMulti sends commands as one pipeline and returns their replies in order.
 func (c *client) doMulti(call call, cmds []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	began := time.Now()
 	results, err := sendThroughBreaker(c, call, len(cmds), func(ctx context.Context) []rueidis.RedisResult { return c.redis.DoMulti(ctx, cmds...) }, firstDown)
-	c.countError(err)
+	c.countCall(began, err)
 	return results, err
+}
+
+// countCall counts the error of a call, or how long its answer took.
+func (c *client) countCall(began time.Time, err error) {
+	c.countError(err)
+	if !isDown(err) && !isInconclusive(err) {
+		c.onCall(time.Since(began))
+	}
 }
 
 // firstDown returns the first error in a list of replies that says that Redis is unavailable.

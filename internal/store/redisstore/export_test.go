@@ -12,6 +12,8 @@ var (
 	ClassOfReply = classOfReply
 	ErrTimeout   = errTimeout
 	ErrLate      = errLate
+
+	ParseReplicas = parseReplicas
 )
 
 // WaitForReleases waits until all queued releases are done.

@@ -39,6 +39,8 @@ type Options struct {
 	OnHealth func(up bool)
 	// OnError is called with the class of every call that failed. It must not block, and may be nil.
 	OnError func(store.ErrorClass)
+	// OnCall is called with the duration of every call that was answered. It must not block, and may be nil.
+	OnCall func(took time.Duration)
 	// OnEmptied is called when Redis was emptied: nothing that was stored before is known any more. It must not block, and may be nil.
 	OnEmptied func()
 }
@@ -47,6 +49,7 @@ type Options struct {
 type Store struct {
 	timing store.Timing
 	keys   keys
+	kind   Kind
 	client *client
 	log    *slog.Logger
 
@@ -102,6 +105,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.OnError == nil {
 		o.OnError = func(store.ErrorClass) {}
 	}
+	if o.OnCall == nil {
+		o.OnCall = func(time.Duration) {}
+	}
 	if o.OnEmptied == nil {
 		o.OnEmptied = func() {}
 	}
@@ -109,10 +115,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		redis.Close()
 		return nil, err
 	}
-	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, log: o.Log, onEmptied: o.OnEmptied}
+	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)
+	s.client.onCall = o.OnCall
 	s.recent.keep = o.Timing.Retention
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)

@@ -51,6 +51,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Board", boardBehaviours},
 		{"Stats", statsBehaviours},
 		{"Settings", settingBehaviours},
+		{"Inspector", inspectBehaviours},
 		{"Crashes", crashBehaviours},
 	}
 	for _, group := range groups {

@@ -1,0 +1,60 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+)
+
+// TestInspectReplicas checks that the replicas of a primary are described, by the primary if the client library does not know them, and that
+// the slots of a cluster are complete.
+func TestInspectReplicas(t *testing.T) {
+	t.Parallel()
+	for mode, start := range map[string]func() (url string, servers int){
+		"sentinel": func() (string, int) { s := redistest.StartSentinel(t); return s.URL(), len(s.Servers()) },
+		"cluster":  func() (string, int) { c := redistest.StartCluster(t); return c.URL(), len(c.Servers()) },
+	} {
+		t.Run(mode, func(t *testing.T) {
+			url, servers := start()
+			i := open(t, url).Inspect(t.Context())
+			replicas, slots := 0, ""
+			for _, s := range i.Servers {
+				if !s.Healthy {
+					t.Errorf("a server: %+v", s)
+				}
+				if !s.Primary {
+					replicas++
+					if s.Lag < 0 {
+						t.Errorf("the lag of a replica is not known: %+v", s)
+					}
+				}
+				slots += s.Slots
+			}
+			if i.Mode != mode || len(i.Servers) != servers || replicas == 0 || (slots != "") != (mode == "cluster") {
+				t.Errorf("%d of %d servers, %d replicas, slots %q: %+v", len(i.Servers), servers, replicas, slots, i)
+			}
+		})
+	}
+}
+
+// TestParseReplicas checks what is read of the reply of a primary, whatever that contains.
+func TestParseReplicas(t *testing.T) {
+	t.Parallel()
+	got := redisstore.ParseReplicas(map[string]string{
+		"master_repl_offset": "1000",
+		"slave0":             "ip=10.0.0.2,port=6379,state=online,offset=990,lag=0",
+		"slave1":             "ip=fe80::1,port=6380,state=wait_bgsave,offset=x",
+		"slave2":             "nonsense",
+		"slave4":             "ip=10.0.0.4,port=6379,state=online,offset=1,lag=0",
+	})
+	want := []store.Server{
+		{Address: "10.0.0.2:6379", Healthy: true, Lag: 10}, {Address: "[fe80::1]:6380", Lag: -1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
