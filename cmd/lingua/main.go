@@ -22,6 +22,13 @@ const (
 	exitUnreachable = 3 // the scheduler could not be reached
 )
 
+// changeCmds are the commands that change nodes and jobs.
+type changeCmds struct {
+	Cancel cancelCmd `cmd:"" help:"Cancel a job, or all open jobs that match, which are counted first."`
+	Drain  drainCmd  `cmd:"" help:"Give a node no new jobs; those that it has continue."`
+	Resume resumeCmd `cmd:"" help:"End the drain of a node."`
+}
+
 // cli is the command line: one field for each command.
 type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run the scheduler."`
@@ -41,14 +48,13 @@ type cli struct {
 	Metrics    metricsCmd    `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
 	DLQ        dlqCmd        `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
 	Explain    explainCmd    `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
-	Drain      drainCmd      `cmd:"" help:"Give a node no new jobs; those that it has continue."`
-	Resume     resumeCmd     `cmd:"" help:"End the drain of a node."`
-	Sessions   sessionsCmd   `cmd:"" help:"List the sessions, or end one."`
-	Revoke     revokeCmd     `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
-	Keys       keysCmd       `cmd:"" help:"Make, hash and check the keys of a config file."`
-	Config     configCmd     `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
-	Health     healthCmd     `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+	changeCmds
+	Sessions sessionsCmd `cmd:"" help:"List the sessions, or end one."`
+	Revoke   revokeCmd   `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
+	Keys     keysCmd     `cmd:"" help:"Make, hash and check the keys of a config file."`
+	Config   configCmd   `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
+	Health   healthCmd   `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // streams holds the streams and the environment of a command.

@@ -34,6 +34,7 @@ type call struct {
 	reason  string      // why it was denied or failed, if the failure does not say it
 
 	action string        // what it does, if the route does not say it
+	dryRun bool          // it changes nothing, although its route does
 	object string        // what it changes, if the path does not say it
 	tenant core.TenantID // of that
 
@@ -109,6 +110,7 @@ const (
 	limitSockets     = "sockets"     // of an address
 	limitNodes       = "nodes"       // of a key
 	limitLogins      = "logins"      // of an address that failed
+	limitBulk        = "bulk"        // of actions on many objects at a time
 )
 
 // denialReasons are the reasons of errors by their code and field, for those that handlers return.
@@ -132,7 +134,7 @@ type auditor struct {
 // finish records a call that has been handled: a change of state, or a denial.
 func (a *auditor) finish(r *route, c *call, req *http.Request) {
 	action := cmp.Or(c.action, r.action)
-	if action == "" && !isDenial(c.failure) {
+	if (action == "" || c.dryRun) && !isDenial(c.failure) {
 		return
 	}
 	e := store.AuditEntry{Action: cmp.Or(action, r.method+" "+r.path), Object: c.object, Tenant: c.tenant}

@@ -29,10 +29,11 @@ type operatorHandlers struct {
 	bus        *bus.Bus
 	read       *convert.Reader
 	catalog    *guard.Catalog
+	bulk       *bulkHandlers
 }
 
 func (h *operatorHandlers) routes() []route {
-	return []route{
+	return append(h.bulk.routes(), []route{
 		{
 			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch", summary: "Explain how a dispatch would be decided",
 			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. Nothing is reserved.",
@@ -74,7 +75,7 @@ func (h *operatorHandlers) routes() []route {
 			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
-	}
+	}...)
 }
 
 // errStore is the answer when the store does not answer. The error is logged.

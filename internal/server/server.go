@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -166,6 +167,7 @@ func New(o Options) *Server {
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
 	s.nodes.series = &seriesHandlers{responder: p, series: o.Figures.NodeSeries, peers: peers}
 	s.operator = &operatorHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog}
+	s.operator.bulk = newBulkHandlers(p, s.jobs, s.nodes)
 	s.events = &eventHandlers{
 		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping},
 		live: &liveStreams{responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, stopping: &s.stopping},
@@ -246,7 +248,12 @@ func (s *Server) mount(routes []route) http.Handler {
 		methods[r.path] = append(methods[r.path], r.method)
 	}
 	for p, allowed := range methods {
-		mux.Handle(p, s.guard(&route{method: otherMethod, path: p}, methodNotAllowed(allowed)))
+		if isShadowing(p, methods) {
+			continue
+		}
+		mux.Handle(p, s.guard(&route{method: otherMethod, path: p}, func(w http.ResponseWriter, r *http.Request) {
+			methodNotAllowed(w, r, union(allowed, methods[r.URL.Path]))
+		}))
 	}
 	notFound := s.guard(&route{method: otherMethod, path: otherPath}, func(w http.ResponseWriter, _ *http.Request) {
 		writeWireError(w, wire.Errorf(wire.NotFound, "there is nothing at this path; /openapi.yaml lists what there is"))
@@ -259,6 +266,14 @@ func (s *Server) mount(routes []route) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// isShadowing reports whether a path is one of those that another path with a parameter stands for, as /v1/nodes/table is one of
+// /v1/nodes/{id}. It has the methods of both.
+func isShadowing(p string, paths map[string][]string) bool {
+	at := strings.LastIndexByte(p, '/')
+	_, shadows := paths[p[:at+1]+"{id}"]
+	return shadows && p[at+1:] != "{id}"
 }
 
 // The method and the path of requests that no route is for.
@@ -308,11 +323,20 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 func isLoopback(host string) bool { return config.IsLoopback(hostOf(host)) }
 
 // methodNotAllowed answers requests whose method the path does not have.
-func methodNotAllowed(allowed []string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		for _, m := range allowed {
-			w.Header().Add("Allow", m)
-		}
-		writeWireError(w, wire.Errorf(wire.MethodNotAllowed, "%s is not allowed here; use %s", r.Method, strings.Join(allowed, " or ")))
+func methodNotAllowed(w http.ResponseWriter, r *http.Request, allowed []string) {
+	for _, m := range allowed {
+		w.Header().Add("Allow", m)
 	}
+	writeWireError(w, wire.Errorf(wire.MethodNotAllowed, "%s is not allowed here; use %s", r.Method, strings.Join(allowed, " or ")))
+}
+
+// union returns the methods of a followed by those that only b has.
+func union(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, m := range b {
+		if !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
 }
