@@ -61,6 +61,7 @@ func (h *operatorHandlers) routes() []route {
 			params: []param{
 				{name: "id", description: "Only this one, with its body.", kind: "string"},
 				{name: "limit", description: "The maximum number of entries, 100 by default.", kind: "integer"},
+				describeText(actionReadDeadLetter),
 			},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -201,13 +202,19 @@ const (
 	maxDeadLetters     = 1000 // listed, replayed or purged by one request
 )
 
+// actionReadDeadLetter is the action of a request for the body of a dead letter.
+const actionReadDeadLetter = "dlq.read_text"
+
 // deadLetters lists dead letters, or shows one with its body.
 func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 	q, limit := r.URL.Query(), defaultDeadLetters
 	for name := range q {
-		if name != "id" && name != "limit" {
-			return nil, wire.Invalid(name, "is not known; use id or limit")
+		if name != "id" && name != "limit" && name != textParam {
+			return nil, wire.Invalid(name, "is not known; use id, limit or "+textParam)
 		}
+	}
+	if e := readText(r.Context(), q, actionReadDeadLetter); e != nil {
+		return nil, e
 	}
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -224,7 +231,11 @@ func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, h.errDeadLetter(id, err)
 		}
-		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDeadLetter(&d, principalOf(r.Context()).SeesText())}, Total: 1}, nil
+		callOf(r.Context()).object = "dlq/" + d.Name()
+		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDeadLetter(&d, showsText(r.Context()))}, Total: 1}, nil
+	}
+	if q.Get(textParam) == "true" {
+		return nil, wire.Invalid("id", "is missing: the body of a message is shown for one at a time")
 	}
 	all := principalOf(r.Context()).AllTenants()
 	read := limit
