@@ -273,5 +273,9 @@ func TestNamesLikeActions(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	ts.get("/v1/jobs/cancel").expectError(wire.NotFound)
-	ts.request("PUT", "/v1/jobs/cancel", "", nil).expectError(wire.MethodNotAllowed)
+	refused := ts.request("PUT", "/v1/jobs/cancel", "", nil)
+	refused.expectError(wire.MethodNotAllowed)
+	if diff := cmp.Diff([]string{"GET", "POST"}, refused.header.Values("Allow")); diff != "" {
+		t.Errorf("Allow (-want +got)\n%s", diff)
+	}
 }

@@ -159,7 +159,7 @@ func New(o Options) *Server {
 	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
-	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, instance: o.Bus.Instance()}
+	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, bus: o.Bus}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, &o)}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
