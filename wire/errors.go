@@ -29,6 +29,7 @@ const (
 	NotHolder        Code = "NOT_HOLDER"
 	RequestMismatch  Code = "REQUEST_MISMATCH"
 	SessionEndedCode Code = "SESSION_ENDED"
+	MatchesChanged   Code = "MATCHES_CHANGED"
 
 	PreferredNodeNotCapable   Code = "PREFERRED_NODE_NOT_CAPABLE"
 	NoCapableNode             Code = "NO_CAPABLE_NODE"
@@ -44,7 +45,7 @@ const (
 func (c Code) Retryable() bool {
 	switch c {
 	case InvalidRequest, MethodNotAllowed, UnsupportedMediaType, PayloadTooLarge, Unauthorized, Forbidden, NotFound, ConfigInvalid,
-		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, SessionEndedCode, PreferredNodeNotCapable:
+		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, SessionEndedCode, MatchesChanged, PreferredNodeNotCapable:
 		return false
 	}
 	return true

@@ -22,6 +22,13 @@ const (
 	exitUnreachable = 3 // the scheduler could not be reached
 )
 
+// changeCmds are the commands that change nodes and jobs.
+type changeCmds struct {
+	Cancel cancelCmd `cmd:"" help:"Cancel a job, or all open jobs that match, which are counted first."`
+	Drain  drainCmd  `cmd:"" help:"Give a node no new jobs; those that it has continue."`
+	Resume resumeCmd `cmd:"" help:"End the drain of a node."`
+}
+
 // cli is the command line: one field for each command.
 type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run the scheduler."`
@@ -37,12 +44,11 @@ type cli struct {
 	Events     eventsCmd     `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`
 	instanceCommands
-	Stats    statsCmd    `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
-	Metrics  metricsCmd  `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
-	DLQ      dlqCmd      `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
-	Explain  explainCmd  `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
-	Drain    drainCmd    `cmd:"" help:"Give a node no new jobs; those that it has continue."`
-	Resume   resumeCmd   `cmd:"" help:"End the drain of a node."`
+	Stats   statsCmd   `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
+	Metrics metricsCmd `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
+	DLQ     dlqCmd     `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
+	Explain explainCmd `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
+	changeCmds
 	Sessions sessionsCmd `cmd:"" help:"List the sessions, or end one."`
 	Revoke   revokeCmd   `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
 	Keys     keysCmd     `cmd:"" help:"Make, hash and check the keys of a config file."`

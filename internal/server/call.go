@@ -38,6 +38,9 @@ type call struct {
 	object string        // what it changes, if the path does not say it
 	tenant core.TenantID // of that
 
+	text textChoice // whether it wants to have what was said
+	page bool       // a page sent it
+
 	traceparent string // the trace context that the caller sent; it may be invalid
 }
 
@@ -59,7 +62,7 @@ func (c *callContext) Value(key any) any {
 
 // newCall makes the call of a request, and returns the request with it in its context.
 func newCall(w http.ResponseWriter, r *http.Request) (*call, *http.Request) {
-	c := &call{ResponseWriter: w, id: r.Header.Get(requestIDHeader), traceparent: r.Header.Get(wire.TraceparentHeader)}
+	c := &call{ResponseWriter: w, id: r.Header.Get(requestIDHeader), traceparent: r.Header.Get(wire.TraceparentHeader), page: isPage(r)}
 	if !core.ValidID(c.id) {
 		c.id = string(newRequestID())
 	}
@@ -110,6 +113,7 @@ const (
 	limitSockets     = "sockets"     // of an address
 	limitNodes       = "nodes"       // of a key
 	limitLogins      = "logins"      // of an address that failed
+	limitBulk        = "bulk"        // of actions on many objects at a time
 )
 
 // denialReasons are the reasons of errors by their code and field, for those that handlers return.

@@ -29,7 +29,7 @@ func (h *configHandlers) view(r *http.Request) (any, error) {
 	}
 	force, keyring := h.reloader.InForce(), h.auth.Keyring()
 	v := &wire.ConfigView{
-		LoadedMS: force.Loaded.UnixMilli(), Instance: string(h.instance), KeysDigest: keyring.Digest(), NeedsRestart: force.NeedsRestart,
+		LoadedMS: force.Loaded.UnixMilli(), Instance: string(h.bus.Instance()), KeysDigest: keyring.Digest(), NeedsRestart: force.NeedsRestart,
 		Settings: []wire.ConfigSetting{}, Keys: []wire.ConfigKey{}, Signers: []wire.ConfigSigner{},
 	}
 	if force.File != "" {

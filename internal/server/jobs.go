@@ -70,6 +70,7 @@ func (h *jobHandlers) routes() []route {
 				param{name: "id_prefix", description: "Only jobs whose ids begin with this.", kind: "string"},
 				param{name: "since", description: "Only jobs that were created then or later, in Unix milliseconds.", kind: "integer"},
 				param{name: "until", description: "Only jobs that were created before, in Unix milliseconds.", kind: "integer"},
+				param{name: textParam, description: "false: without what was said. By default programs that send a key get it, and pages do not: they ask for single jobs.", kind: "string"},
 				param{name: "scope", description: "here: only the jobs that this instance knows. By default the other instances are asked, too, which jobs ended there.", kind: "string"},
 			),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
@@ -79,6 +80,7 @@ func (h *jobHandlers) routes() []route {
 			out: reflect.TypeFor[wire.JobDetail](), params: []param{
 				idParam("The job's id."),
 				{name: "decisions", description: "true: with how nodes were chosen for it, as far as instances remember.", kind: "string"},
+				describeText(actionReadText),
 			},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -220,12 +222,18 @@ const (
 // no index of jobs, because it would cost a write for each.
 func (h *jobHandlers) list(r *http.Request) (any, error) {
 	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage,
-		"state", "reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "id_prefix", "since", "until", "scope")
+		"state", "reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "id_prefix", "since", "until", textParam, "scope")
 	if e != nil {
 		return nil, e
 	}
 	p, e := h.jobFilter(&q)
 	if e != nil {
+		return nil, e
+	}
+	if q.Get(textParam) == "true" {
+		return nil, wire.Invalid(textParam, "must be false, or absent: what was said is shown for one job at a time")
+	}
+	if e := readText(r.Context(), q.Values, ""); e != nil {
 		return nil, e
 	}
 	scope := q.Get("scope")
@@ -263,6 +271,9 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 // whose end it recorded. It reports whether an instance has more jobs than it listed.
 func (h *jobHandlers) addFromPeers(list *wire.JobList, r *http.Request) (more bool) {
 	list.Partial, list.Incomplete = fetchFromPeers(h.peers, r, func(found *wire.JobList) {
+		for i := range found.Jobs {
+			withholdText(r.Context(), &found.Jobs[i])
+		}
 		list.Jobs = append(list.Jobs, found.Jobs...)
 		more = more || found.NextCursor != ""
 	})
@@ -307,9 +318,7 @@ func (h *jobHandlers) jobFilter(q *listQuery) (store.ListParams, *wire.Error) {
 // viewJob is a job as the API shows it to the caller.
 func viewJob(ctx context.Context, j *core.Job) wire.Job {
 	v := convert.Job(j)
-	if !principalOf(ctx).SeesText() && v.Result != nil {
-		v.Result, v.ResultWithheld = nil, true
-	}
+	withholdText(ctx, &v)
 	return v
 }
 

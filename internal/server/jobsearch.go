@@ -79,6 +79,9 @@ func readMillis(q url.Values, name string) (time.Time, *wire.Error) {
 // maxMillis is the last time that can be asked for, in the year 9999.
 const maxMillis = 253_402_300_799_999
 
+// actionReadText is the action of a request for what was said in a job.
+const actionReadText = "job.read_text"
+
 // get shows a job. With decisions, the other instances are asked how they chose nodes for it.
 func (h *jobHandlers) get(r *http.Request) (any, error) {
 	id := core.JobID(r.PathValue("id"))
@@ -86,6 +89,10 @@ func (h *jobHandlers) get(r *http.Request) (any, error) {
 		return nil, e
 	}
 	q := r.URL.Query()
+	callOf(r.Context()).concerns("job", string(id), "")
+	if e := readText(r.Context(), q, actionReadText); e != nil {
+		return nil, e
+	}
 	switch q.Get("decisions") {
 	case "", "false":
 		j, err := h.visibleJob(r.Context(), id)
@@ -147,6 +154,9 @@ func (h *jobHandlers) remembered(r *http.Request, id core.JobID) *wire.JobDecisi
 		if out.Job == nil || found.Job != nil && found.Job.UpdatedMS > out.Job.UpdatedMS {
 			out.Job = found.Job
 		}
+		if out.Job != nil {
+			withholdText(r.Context(), out.Job)
+		}
 	})
 	slices.SortStableFunc(out.Decisions, func(a, b wire.Decision) int {
 		return cmp.Or(cmp.Compare(a.AttemptID, b.AttemptID), cmp.Compare(a.AtMS, b.AtMS))
@@ -190,8 +200,12 @@ func viewDecision(d *jobring.Decision, instance string, allTenants bool) wire.De
 // visibleJob returns a job that the caller may see. One of another tenant does not exist for it.
 func (h *jobHandlers) visibleJob(ctx context.Context, id core.JobID) (*core.Job, error) {
 	j, err := h.dispatcher.Job(ctx, id)
-	if err == nil && !principalOf(ctx).SeesTenant(j.Tenant) {
+	if err != nil {
+		return nil, err
+	}
+	if !principalOf(ctx).SeesTenant(j.Tenant) {
 		return nil, dispatch.UnknownJob(id)
 	}
-	return j, err
+	callOf(ctx).concerns("job", string(id), j.Tenant)
+	return j, nil
 }

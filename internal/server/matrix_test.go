@@ -155,6 +155,8 @@ func (m *matrixObjects) call(route, token string) response {
 		"POST /v1/node/model_not_available": object{"node_id": n.id, "node_token": n.nodeToken, "service_id": "s"},
 		"POST /v1/sessions":                 object{}, "POST /v1/dlq/replay": object{"all": true}, "POST /v1/dlq/purge": object{"all": true},
 		"POST /v1/auth/revocations": object{"node": "stolen-1"},
+		"POST /v1/jobs/cancel":      object{"filter": object{}, "dry_run": true},
+		"POST /v1/nodes/drain":      object{"filter": object{}, "dry_run": true}, "POST /v1/nodes/resume": object{"filter": object{}, "dry_run": true},
 	}
 	id := job.JobID
 	if strings.HasPrefix(path, "/v1/nodes/") {
@@ -225,6 +227,9 @@ var matrix = map[string]map[outcome][]string{
 	"DELETE /v1/auth/revocations/{id}":  {allowed: {"operator"}},
 	"POST /v1/config/reload":            {allowed: {"operator"}},
 	"GET /v1/config":                    {allowed: {"operator"}},
+	"POST /v1/jobs/cancel":              {allowed: {"operator"}},
+	"POST /v1/nodes/drain":              {allowed: {"operator"}},
+	"POST /v1/nodes/resume":             {allowed: {"operator"}},
 	"GET /metrics":                      {allowed: {"operator", "viewer", "metrics"}},
 	"GET /ws/node":                      {allowed: {"operator", "node-shared", "node-acme", "node-beta"}},
 	"GET /ws/session":                   {allowed: {"operator", "session-acme", "session-beta"}},

@@ -113,6 +113,9 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	} {
 		good("GET "+path, ts.get(path))
 	}
+	for _, path := range []string{"/v1/jobs/cancel", "/v1/nodes/drain", "/v1/nodes/resume"} {
+		good("POST "+path, ts.post(path, object{"filter": object{}, "dry_run": true}))
+	}
 	good("POST /login", ts.post("/login", object{"key": operatorKey}))
 	good("POST /logout", ts.request("POST", "/logout", "", nil))
 	good("GET /api/v1/stats", ts.waitForStats())

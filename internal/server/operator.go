@@ -32,10 +32,11 @@ type operatorHandlers struct {
 	stats      StatsReader
 
 	directionLists *nodes.DirectionLists
+	bulk           *bulkHandlers
 }
 
 func (h *operatorHandlers) routes() []route {
-	return []route{
+	return append(h.bulk.routes(), []route{
 		{
 			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch", summary: "Explain how a dispatch would be decided",
 			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. Nothing is reserved.",
@@ -64,6 +65,7 @@ func (h *operatorHandlers) routes() []route {
 			params: []param{
 				{name: "id", description: "Only this one, with its body.", kind: "string"},
 				{name: "limit", description: "The maximum number of entries, 100 by default.", kind: "integer"},
+				describeText(actionReadDeadLetter),
 			},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -78,7 +80,7 @@ func (h *operatorHandlers) routes() []route {
 			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
-	}
+	}...)
 }
 
 // errStore is the answer when the store does not answer. The error is logged.
@@ -217,13 +219,19 @@ const (
 	maxDeadLetters     = 1000 // listed, replayed or purged by one request
 )
 
+// actionReadDeadLetter is the action of a request for the body of a dead letter.
+const actionReadDeadLetter = "dlq.read_text"
+
 // deadLetters lists dead letters, or shows one with its body.
 func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 	q, limit := r.URL.Query(), defaultDeadLetters
 	for name := range q {
-		if name != "id" && name != "limit" {
-			return nil, wire.Invalid(name, "is not known; use id or limit")
+		if name != "id" && name != "limit" && name != textParam {
+			return nil, wire.Invalid(name, "is not known; use id, limit or "+textParam)
 		}
+	}
+	if e := readText(r.Context(), q, actionReadDeadLetter); e != nil {
+		return nil, e
 	}
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -240,7 +248,11 @@ func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, h.errDeadLetter(id, err)
 		}
-		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDeadLetter(&d, principalOf(r.Context()).SeesText())}, Total: 1}, nil
+		callOf(r.Context()).object = "dlq/" + d.Name()
+		return &wire.DeadLetterList{DeadLetters: []wire.DeadLetter{viewDeadLetter(&d, showsText(r.Context()))}, Total: 1}, nil
+	}
+	if q.Get(textParam) == "true" {
+		return nil, wire.Invalid("id", "is missing: the body of a message is shown for one at a time")
 	}
 	all := principalOf(r.Context()).AllTenants()
 	read := limit

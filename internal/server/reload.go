@@ -7,7 +7,7 @@ import (
 	"reflect"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -20,7 +20,7 @@ type configHandlers struct {
 	reloader    *reload.Reloader
 	auth        *auth.Authenticator
 	revocations *revocation.Follower
-	instance    core.InstanceID
+	bus         *bus.Bus
 }
 
 func (h *configHandlers) routes() []route {

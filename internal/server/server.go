@@ -164,7 +164,7 @@ func New(o Options) *Server {
 	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
-	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, instance: o.Bus.Instance()}
+	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, bus: o.Bus}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, &o)}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers, read: o.Read}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
@@ -177,6 +177,7 @@ func New(o Options) *Server {
 		responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog,
 		stats: o.Figures.Stats, directionLists: nodes.NewDirectionLists(o.Nodes),
 	}
+	s.operator.bulk = newBulkHandlers(p, s.jobs, s.nodes)
 	s.events = &eventHandlers{
 		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping},
 		live: &liveStreams{

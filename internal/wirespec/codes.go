@@ -32,6 +32,7 @@ var codes = map[wire.Code]codeInfo{
 	wire.NotHolder:        {status: http.StatusConflict},
 	wire.RequestMismatch:  {status: http.StatusUnprocessableEntity},
 	wire.SessionEndedCode: {status: http.StatusGone, fatal: true},
+	wire.MatchesChanged:   {status: http.StatusConflict},
 
 	wire.PreferredNodeNotCapable:   {status: http.StatusConflict},
 	wire.NoCapableNode:             {status: http.StatusServiceUnavailable},

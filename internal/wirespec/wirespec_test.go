@@ -68,6 +68,7 @@ var wantCodes = map[wire.Code]meaning{
 	"NOT_HOLDER":       {Status: 409},
 	"REQUEST_MISMATCH": {Status: 422},
 	"SESSION_ENDED":    {Status: 410, Fatal: true},
+	"MATCHES_CHANGED":  {Status: 409},
 
 	"PREFERRED_NODE_NOT_CAPABLE":    {Status: 409},
 	"NO_CAPABLE_NODE":               {Status: 503},
@@ -149,7 +150,7 @@ func TestCodesThatShareAStatus(t *testing.T) {
 		}
 	}
 	want := map[int][]wire.Code{
-		409: {wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
+		409: {wire.MatchesChanged, wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
 		422: {wire.ConfigInvalid, wire.RequestMismatch},
 		503: {wire.AllCandidatesFullOrFailed, wire.NameInUse, wire.NoCapableNode, wire.SchedulerDependencyDown, wire.StatsNotReady},
 	}

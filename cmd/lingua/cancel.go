@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+type cancelCmd struct {
+	apiClient
+	ID       string `arg:"" optional:"" help:"Cancel this job."`
+	State    string `help:"Cancel open jobs in this state: dispatched, acked or retrying." placeholder:"STATE"`
+	Reason   string `help:"Cancel open jobs whose last attempt ended for this reason." placeholder:"REASON"`
+	Node     string `help:"Cancel open jobs that this node has or had." placeholder:"ID"`
+	Session  string `help:"Cancel open jobs of this session." placeholder:"ID"`
+	Language string `help:"Cancel open jobs from or to this language." placeholder:"LANG"`
+	Src      string `help:"Cancel open jobs from this language." placeholder:"LANG"`
+	Tgt      string `help:"Cancel open jobs to this language." placeholder:"LANG"`
+	Region   string `help:"Cancel open jobs that require this region." placeholder:"NAME"`
+	Tenant   string `help:"Cancel open jobs of this tenant." placeholder:"ID"`
+	All      bool   `help:"Cancel all open jobs."`
+	DryRun   bool   `help:"Only count the jobs that match."`
+	Yes      bool   `help:"Cancel the jobs that match, without a dry run before."`
+}
+
+// filter is the filter of the flags.
+func (c *cancelCmd) filter() wire.JobFilter {
+	return wire.JobFilter{
+		State: strings.ToUpper(c.State), Reason: strings.ToUpper(c.Reason), NodeID: c.Node, SessionID: c.Session, Language: c.Language, SrcLang: c.Src,
+		TgtLang: c.Tgt, Region: c.Region, TenantID: c.Tenant,
+	}
+}
+
+// Validate checks the flags before a request is sent.
+func (c *cancelCmd) Validate() error {
+	filtered := c.filter() != (wire.JobFilter{})
+	switch {
+	case c.ID != "" && (filtered || c.All || c.DryRun):
+		return errors.New("give a job, or filters, not both")
+	case c.ID == "" && !filtered && !c.All:
+		return errors.New("give a job, filters such as --session, or --all")
+	case filtered && c.All:
+		return errors.New("give filters, or --all, not both")
+	}
+	return nil
+}
+
+// Run cancels a job, or all that match.
+func (c *cancelCmd) Run(ctx context.Context, io streams) error {
+	if c.ID != "" {
+		var out wire.CancelResponse
+		if err := c.request(ctx, "POST", "/v1/jobs/"+url.PathEscape(c.ID)+"/cancel", nil, &out); err != nil {
+			return err
+		}
+		return c.print(io.out, out, func(t *tabwriter.Writer) {
+			if out.Cancelled {
+				fmt.Fprintf(t, "%s was cancelled\n", c.ID)
+				return
+			}
+			fmt.Fprintf(t, "%s had ended before: %s\n", c.ID, out.Job.State)
+		})
+	}
+	filter := c.filter()
+	var counted wire.JobsCancelResponse
+	if err := c.request(ctx, "POST", "/v1/jobs/cancel", wire.JobsCancelRequest{Filter: &filter, DryRun: true}, &counted); err != nil {
+		return err
+	}
+	if c.DryRun || !c.Yes {
+		return c.print(io.out, counted, func(t *tabwriter.Writer) {
+			fmt.Fprintf(t, "%d open jobs match; nothing was cancelled\n", counted.Matches)
+			if !c.DryRun {
+				fmt.Fprintln(t, "to cancel them, add --yes")
+			}
+		})
+	}
+	filter.Until = counted.UntilMS
+	var out wire.JobsCancelResponse
+	if err := c.request(ctx, "POST", "/v1/jobs/cancel", wire.JobsCancelRequest{Filter: &filter, Expect: &counted.Matches}, &out); err != nil {
+		return err
+	}
+	return c.print(io.out, out, func(t *tabwriter.Writer) {
+		fmt.Fprintf(t, "%d were cancelled, %d had ended before\n", out.Cancelled, out.AlreadyEnded)
+		if out.Failed+out.Remaining > 0 {
+			fmt.Fprintf(t, "%d failed, %d were not tried: repeat the command\n", out.Failed, out.Remaining)
+		}
+	})
+}
