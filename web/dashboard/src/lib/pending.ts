@@ -122,38 +122,48 @@ export interface StoreStatus {
   generated_ms?: number;
 }
 
-export interface Setting {
+export interface ConfigSetting {
   section: string;
   key: string;
-  value: unknown;
-  /** The value is that of the reference. */
-  default?: boolean;
-  doc?: string;
-  /** A reload puts a change in force. */
-  reload?: boolean;
+  value: string;
+  /** It has its default value. */
+  default: boolean;
+  /** The value may be a secret and is not shown. */
+  hidden?: boolean;
+  /** A reload puts another value in force. */
+  reload: boolean;
+  doc: string;
 }
 
-export interface KeyInfo {
+export interface ConfigKey {
   name: string;
   role: string;
   tenant_id?: string;
+  nodes?: string;
+  pool_id?: string;
+  max_nodes?: number;
+  secrets?: number;
+  not_before_ms?: number;
+  not_after_ms?: number;
+  /** Why the key is refused now. */
+  refused?: string;
 }
 
-export interface SignerInfo {
-  kid?: string;
-  name?: string;
+export interface ConfigSigner {
+  kid: string;
+  use?: string;
   algorithm?: string;
-  tenant_id?: string;
 }
 
 /** The answer of GET /v1/config. */
-export interface ConfigInForce {
+export interface ConfigView {
   file?: string;
-  loaded_ms?: number;
-  instance?: string;
-  settings: Setting[];
-  keys?: KeyInfo[];
-  signers?: SignerInfo[];
+  loaded_ms: number;
+  instance: string;
+  needs_restart?: string[];
+  settings: ConfigSetting[];
+  keys: ConfigKey[];
+  signers: ConfigSigner[];
 }
 
 /** What GET /v1/caller is going to say. */

@@ -4,7 +4,7 @@ export const overview = {
   'overview.utterances.note': '{failed} failed · {cancelled} cancelled',
   'overview.lag': 'Lag, p95',
   'overview.lag.note': 'p50 {p50} · p99 {p99}',
-  'overview.lag.none': 'no result was sent to a session',
+  'overview.lag.none': 'no results to sessions',
   'overview.utilisation': 'Utilisation',
   'overview.utilisation.note': '{used} of {slots} slots',
   'overview.waiting': 'Waiting for a slot',

@@ -6,7 +6,7 @@ export const overview: Record<keyof typeof en, string> = {
   'overview.utterances.note': '失败 {failed} · 取消 {cancelled}',
   'overview.lag': '延迟 p95',
   'overview.lag.note': 'p50 {p50} · p99 {p99}',
-  'overview.lag.none': '没有向会话发送结果',
+  'overview.lag.none': '没有会话结果',
   'overview.utilisation': '利用率',
   'overview.utilisation.note': '槽位 {used} / {slots}',
   'overview.waiting': '等待槽位',
