@@ -56,7 +56,6 @@ export const overview = {
   'overview.reasons.refused.none': 'Nothing was refused.',
   'overview.reasons.failed': 'Jobs that failed, last hour',
   'overview.reasons.failed.none': 'No job failed.',
-  'overview.reasons.unknown': 'reasons not reported',
   'overview.events': 'Events',
   'overview.events.kinds': 'Kind',
   'overview.events.none': 'No events.',

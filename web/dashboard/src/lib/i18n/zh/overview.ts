@@ -58,7 +58,6 @@ export const overview: Record<keyof typeof en, string> = {
   'overview.reasons.refused.none': '没有请求被拒绝。',
   'overview.reasons.failed': '最近一小时失败的任务',
   'overview.reasons.failed.none': '没有任务失败。',
-  'overview.reasons.unknown': '未上报原因',
   'overview.events': '事件',
   'overview.events.kinds': '类型',
   'overview.events.none': '没有事件。',
