@@ -34,9 +34,6 @@ export const languages = {
   'languages.col.refused': 'Refused 5 min',
   'languages.ready.of': '{ready} of {nodes}',
   'languages.free.of': '{free} / {total}',
-  'languages.direction.none': 'Choose a direction',
-  'languages.direction.none.next':
-    'A click on a cell shows its nodes and jobs, and explains how a dispatch would be decided.',
   'languages.direction.close': 'Close',
   'languages.direction.nodes': 'Nodes',
   'languages.direction.nodes.all': 'All {n} nodes',

@@ -34,8 +34,6 @@ export const languages: Record<keyof typeof en, string> = {
   'languages.col.refused': '5 分钟拒绝',
   'languages.ready.of': '{ready} / {nodes}',
   'languages.free.of': '{free} / {total}',
-  'languages.direction.none': '请选择一个方向',
-  'languages.direction.none.next': '点击单元格可查看该方向的节点和任务，并解释派发会如何决定。',
   'languages.direction.close': '关闭',
   'languages.direction.nodes': '节点',
   'languages.direction.nodes.all': '全部 {n} 个节点',
