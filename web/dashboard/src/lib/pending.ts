@@ -178,6 +178,8 @@ export interface CallerInfo extends Caller {
 export interface BulkCancelled {
   matches: number;
   truncated?: boolean;
+  /** No job that matched was created then or later. */
+  until_ms?: number;
   cancelled?: number;
   already_ended?: number;
   failed?: number;

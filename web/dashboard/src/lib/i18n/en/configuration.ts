@@ -5,7 +5,6 @@ export const configuration = {
   'configuration.tab.keys': 'Keys and signers',
   'configuration.tab.revocations': 'Revocations',
   'configuration.tab.audit': 'Audit log',
-  'configuration.operators': 'Only operators may see the configuration.',
   'configuration.file': 'From {file} and the environment, on instance {instance}, loaded',
   'configuration.file.none': 'From defaults, flags and the environment, on instance {instance}, loaded',
   'configuration.restart': 'Changed in the file, and in force only after a restart: {keys}.',

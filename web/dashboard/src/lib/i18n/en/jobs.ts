@@ -57,6 +57,7 @@ export const jobs = {
   'jobs.waiting.count': 'Waiting',
   'jobs.waiting.ready': 'Ready nodes',
   'jobs.waiting.free': 'Free slots',
+  'jobs.waiting.p95': 'Wait p95',
   'jobs.waiting.reason': 'Why no node takes it now',
   'jobs.waiting.none': 'No request waits now.',
   'jobs.waiting.unknown': 'This instance does not say for which directions they wait.',

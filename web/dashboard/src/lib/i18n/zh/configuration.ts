@@ -7,7 +7,6 @@ export const configuration: Record<keyof typeof en, string> = {
   'configuration.tab.keys': '密钥与签名者',
   'configuration.tab.revocations': '吊销',
   'configuration.tab.audit': '审计日志',
-  'configuration.operators': '只有操作员可以查看配置。',
   'configuration.file': '来自 {file} 和环境变量，实例 {instance}，加载于',
   'configuration.file.none': '来自默认值、命令行参数和环境变量，实例 {instance}，加载于',
   'configuration.restart': '文件中已修改，重启后才会生效：{keys}。',

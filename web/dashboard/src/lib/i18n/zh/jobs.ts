@@ -57,6 +57,7 @@ export const jobs: Record<keyof typeof en, string> = {
   'jobs.waiting.count': '等待',
   'jobs.waiting.ready': '就绪节点',
   'jobs.waiting.free': '空闲槽位',
+  'jobs.waiting.p95': '等待 p95',
   'jobs.waiting.reason': '当前没有节点接收的原因',
   'jobs.waiting.none': '当前没有等待中的请求。',
   'jobs.waiting.unknown': '此实例没有提供各方向的等待数。',
