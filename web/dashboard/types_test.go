@@ -18,11 +18,16 @@ var update = flag.Bool("update", false, "write src/lib/wire.ts")
 // used are the answers of the API that the dashboard reads. What they consist of follows.
 var used = []reflect.Type{
 	reflect.TypeFor[wire.AuditList](), reflect.TypeFor[wire.Caller](), reflect.TypeFor[wire.CancelResponse](), reflect.TypeFor[wire.ClusterSeries](),
-	reflect.TypeFor[wire.DeadLetterList](), reflect.TypeFor[wire.DeadLettersResponse](), reflect.TypeFor[wire.DirectionList](), reflect.TypeFor[wire.EventList](),
-	reflect.TypeFor[wire.ExplainResponse](), reflect.TypeFor[wire.InstanceList](), reflect.TypeFor[wire.JobDetail](), reflect.TypeFor[wire.JobList](),
-	reflect.TypeFor[wire.LiveOverview](), reflect.TypeFor[wire.LiveStatus](), reflect.TypeFor[wire.LogoutResponse](), reflect.TypeFor[wire.Node](), reflect.TypeFor[wire.NodeList](),
-	reflect.TypeFor[wire.NodeRemoved](), reflect.TypeFor[wire.NodeSeries](), reflect.TypeFor[wire.PoolOverview](), reflect.TypeFor[wire.ReloadResponse](), reflect.TypeFor[wire.RevocationList](),
-	reflect.TypeFor[wire.SessionList](), reflect.TypeFor[wire.SessionTerminated](), reflect.TypeFor[wire.Stats](), reflect.TypeFor[wire.VersionResponse](),
+	reflect.TypeFor[wire.ConfigView](), reflect.TypeFor[wire.DeadLetterList](), reflect.TypeFor[wire.DeadLettersResponse](),
+	reflect.TypeFor[wire.DirectionList](), reflect.TypeFor[wire.EventList](), reflect.TypeFor[wire.ExplainResponse](),
+	reflect.TypeFor[wire.InstanceList](), reflect.TypeFor[wire.JobDetail](), reflect.TypeFor[wire.JobList](),
+	reflect.TypeFor[wire.JobsCancelResponse](), reflect.TypeFor[wire.LiveOverview](), reflect.TypeFor[wire.LiveStatus](),
+	reflect.TypeFor[wire.LogoutResponse](), reflect.TypeFor[wire.Node](), reflect.TypeFor[wire.NodeDetail](), reflect.TypeFor[wire.NodeList](),
+	reflect.TypeFor[wire.NodeRemoved](), reflect.TypeFor[wire.NodeSeries](), reflect.TypeFor[wire.NodeTable](),
+	reflect.TypeFor[wire.NodesDrainResponse](), reflect.TypeFor[wire.PoolOverview](), reflect.TypeFor[wire.ProbeResult](),
+	reflect.TypeFor[wire.ReloadResponse](), reflect.TypeFor[wire.RevocationList](), reflect.TypeFor[wire.SessionList](),
+	reflect.TypeFor[wire.SessionTerminated](), reflect.TypeFor[wire.Stats](), reflect.TypeFor[wire.StoreStatus](),
+	reflect.TypeFor[wire.VersionResponse](),
 }
 
 // The types of the dashboard are those of the API.

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { groupSettings, objectPath, safeLinks } from './config';
-import type { ConfigSetting } from './pending';
+import type { ConfigSetting } from './wire';
 
 const setting = (section: string, key: string, change: Partial<ConfigSetting> = {}): ConfigSetting => ({
   section,

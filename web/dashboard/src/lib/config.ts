@@ -1,4 +1,4 @@
-import type { ConfigSetting } from './pending';
+import type { ConfigSetting } from './wire';
 
 /** Group is the settings of one table of the configuration. */
 export interface Group {

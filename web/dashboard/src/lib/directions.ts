@@ -1,17 +1,12 @@
-import type { DirectionRow } from './pending';
+import type { Direction } from './wire';
 import type { Sorting } from './shapes';
 
 /** Coverage says how many ready nodes a direction has: none, one, or enough. */
 export type Coverage = 'none' | 'one' | 'enough';
 
-export function coverageOf(d: DirectionRow): Coverage {
+export function coverageOf(d: Direction): Coverage {
   if (d.ready === 0) return 'none';
   return d.ready === 1 ? 'one' : 'enough';
-}
-
-/** freeOf returns the free slots of a direction. */
-export function freeOf(d: DirectionRow): number {
-  return d.free ?? Math.max(0, d.capacity - d.in_flight);
 }
 
 /** keyOf identifies a direction. */
@@ -21,13 +16,13 @@ export const keyOf = (d: { src_lang: string; tgt_lang: string }): string => d.sr
 export interface Matrix {
   sources: string[];
   targets: string[];
-  cells: Map<string, DirectionRow>;
+  cells: Map<string, Direction>;
   /** How many languages were left out because there are too many. */
   left: number;
 }
 
 /** matrixOf arranges directions. Of more languages than max, those with the most demand and those without enough nodes stay. */
-export function matrixOf(directions: readonly DirectionRow[], max: number): Matrix {
+export function matrixOf(directions: readonly Direction[], max: number): Matrix {
   const weight = new Map<string, number>();
   for (const d of directions) {
     // A direction that is in demand and has no node matters more than any other.
@@ -50,10 +45,10 @@ export function matrixOf(directions: readonly DirectionRow[], max: number): Matr
   };
 }
 
-const values: Record<string, (d: DirectionRow) => number | string> = {
+const values: Record<string, (d: Direction) => number | string> = {
   name: (d) => keyOf(d),
   ready: (d) => d.ready,
-  free: (d) => freeOf(d),
+  free: (d) => d.free,
   demand: (d) => d.jobs_5m ?? -1,
   waiting: (d) => d.waiting ?? -1,
   wait: (d) => d.wait_p95_ms ?? -1,
@@ -61,7 +56,7 @@ const values: Record<string, (d: DirectionRow) => number | string> = {
 };
 
 /** sortDirections sorts directions by a column; those that are equal by their names. */
-export function sortDirections(directions: readonly DirectionRow[], sorting: Sorting): DirectionRow[] {
+export function sortDirections(directions: readonly Direction[], sorting: Sorting): Direction[] {
   const value = values[sorting.by] ?? keyOf;
   const sign = sorting.descending ? -1 : 1;
   return [...directions].sort((a, b) => {

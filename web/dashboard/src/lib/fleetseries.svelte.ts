@@ -1,21 +1,20 @@
 import { api, ApiError } from './api';
 import { ticking } from './clock.svelte';
 import { session } from './caller.svelte';
-import type { FleetPoint } from './pendingfleet';
+import type { ClusterPoint, ClusterSeries } from './wire';
 import { merge } from './series';
-import type { ClusterSeries } from './wire';
 
 const keep = 3_600_000;
 
 /** FleetSeries is the last hour of the fleet. It is read once, and grows with the points of the stream. */
 export class FleetSeries {
-  points = $state.raw<FleetPoint[]>([]);
+  points = $state.raw<ClusterPoint[]>([]);
   interval = $state(5000);
   at = $state(0);
   error = $state.raw<ApiError | undefined>();
   #reading = false;
 
-  get last(): FleetPoint | undefined {
+  get last(): ClusterPoint | undefined {
     return this.points.at(-1);
   }
 
@@ -39,7 +38,7 @@ export class FleetSeries {
   }
 
   /** add adds a point of the stream. One that does not follow the last closely is left to read, which brings those between, too. */
-  add(point: FleetPoint): void {
+  add(point: ClusterPoint): void {
     const last = this.last;
     if (!last || point.at_ms - last.at_ms > 2.5 * this.interval) return;
     this.points = merge(this.points, [point], keep);

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 
 import { differing, instanceState, sum } from './instances';
-import type { InstanceRow } from './pending';
+import type { Instance } from './wire';
 
-const row = (change: Partial<InstanceRow>): InstanceRow => ({
+const row = (change: Partial<Instance>): Instance => ({
   instance_id: 'i',
   incarnation: 'i',
   present: true,
@@ -13,6 +13,7 @@ const row = (change: Partial<InstanceRow>): InstanceRow => ({
   inbox: 0,
   unsettled: 0,
   dead_letters: 0,
+  takeovers: 0,
   ...change,
 });
 

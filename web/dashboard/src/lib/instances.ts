@@ -1,9 +1,9 @@
 import type { Tone } from './codes';
-import type { InstanceRow } from './pending';
+import type { Instance } from './wire';
 
 export type InstanceState = 'present' | 'draining' | 'gone';
 
-export function instanceState(i: InstanceRow): InstanceState {
+export function instanceState(i: Instance): InstanceState {
   if (!i.present) return 'gone';
   return i.draining ? 'draining' : 'present';
 }
@@ -11,7 +11,7 @@ export function instanceState(i: InstanceRow): InstanceState {
 export const instanceTones: Record<InstanceState, Tone> = { present: 'ok', draining: 'warn', gone: 'bad' };
 
 /** differing returns the values of a field of the instances that are present, the most frequent first. */
-export function differing(rows: InstanceRow[], field: 'version' | 'keys_digest'): string[] {
+export function differing(rows: Instance[], field: 'version' | 'keys_digest'): string[] {
   const counts: Record<string, number> = {};
   for (const row of rows) {
     const value = row[field];
@@ -21,7 +21,7 @@ export function differing(rows: InstanceRow[], field: 'version' | 'keys_digest')
 }
 
 /** sum adds up a field of all instances. */
-export function sum(rows: InstanceRow[], field: 'inbox' | 'dead_letters' | 'jobs'): number {
+export function sum(rows: Instance[], field: 'inbox' | 'dead_letters' | 'jobs'): number {
   return rows.reduce((n, row) => n + row[field], 0);
 }
 

@@ -1,5 +1,4 @@
-import type { NodeRow } from './pending';
-import type { Node, NodePoint } from './wire';
+import type { Node, NodePoint, NodeRow } from './wire';
 
 export type NodeState = NodeRow['state'];
 

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 
-import type { SessionRow } from './pending';
+import type { SessionInfo } from './wire';
 import { sessionState, slowest, sortSessions, waterfall } from './sessions';
 
-const row = (id: string, change: Partial<SessionRow> = {}): SessionRow => ({
+const row = (id: string, change: Partial<SessionInfo> = {}): SessionInfo => ({
   session_id: id,
   instance: 'i',
   langs: ['en', 'zh'],
@@ -11,6 +11,9 @@ const row = (id: string, change: Partial<SessionRow> = {}): SessionRow => ({
   connected: true,
   utterances: 0,
   pending: 0,
+  reconnects: 0,
+  speaking: false,
+  last_active_ms: 1,
   ...change,
 });
 
@@ -22,8 +25,12 @@ test('a session that is not connected does not speak', () => {
 
 test('the slowest stage', () => {
   expect(slowest(row('a'))).toBeUndefined();
-  expect(slowest(row('a', { lag_stages_ms: { node: 300, wait: 20 } }))).toBe('node');
-  expect(slowest(row('a', { lag_stages_ms: { node: 0 } }))).toBeUndefined();
+  expect(slowest(row('a', { lag_stages_ms: { segmentation: 0, wait: 20, dispatch: 0, node: 300, return: 0 } }))).toBe(
+    'node',
+  );
+  expect(
+    slowest(row('a', { lag_stages_ms: { segmentation: 0, wait: 0, dispatch: 0, node: 0, return: 0 } })),
+  ).toBeUndefined();
 });
 
 test('stages follow one another', () => {

@@ -1,5 +1,5 @@
 import type { Tone } from './codes';
-import type { SessionRow } from './pending';
+import type { SessionInfo } from './wire';
 import type { Sorting } from './shapes';
 
 /** The stages of the lag behind the speaker, in their order. */
@@ -8,7 +8,7 @@ export type Stage = (typeof stages)[number];
 
 export type SessionState = 'speaking' | 'connected' | 'disconnected';
 
-export function sessionState(s: SessionRow): SessionState {
+export function sessionState(s: SessionInfo): SessionState {
   if (!s.connected) return 'disconnected';
   return s.speaking ? 'speaking' : 'connected';
 }
@@ -16,7 +16,7 @@ export function sessionState(s: SessionRow): SessionState {
 export const sessionTones: Record<SessionState, Tone> = { speaking: 'ok', connected: 'plain', disconnected: 'warn' };
 
 /** slowest returns the stage in which the last result spent the most time. */
-export function slowest(s: SessionRow): Stage | undefined {
+export function slowest(s: SessionInfo): Stage | undefined {
   const times = s.lag_stages_ms;
   if (!times) return undefined;
   let best: Stage | undefined;
@@ -47,7 +47,7 @@ export function waterfall(times: Partial<Record<Stage, number>> | undefined): Pa
   return parts;
 }
 
-const values: Record<string, (s: SessionRow) => number> = {
+const values: Record<string, (s: SessionInfo) => number> = {
   lag: (s) => s.last_result_lag_ms ?? -1,
   p95: (s) => s.lag_p95_ms ?? -1,
   pending: (s) => s.pending,
@@ -57,7 +57,7 @@ const values: Record<string, (s: SessionRow) => number> = {
 };
 
 /** sortSessions sorts sessions by a column; by none, they keep the order of the API, which does not move. */
-export function sortSessions(rows: SessionRow[], sorting: Sorting): SessionRow[] {
+export function sortSessions(rows: SessionInfo[], sorting: Sorting): SessionInfo[] {
   const value = Object.hasOwn(values, sorting.by) ? values[sorting.by] : undefined;
   if (!value) return rows;
   const sign = sorting.descending ? -1 : 1;

@@ -70,6 +70,16 @@ export interface Caller {
   expires_ms?: number;
   /** No keys are configured: every caller is an operator, and there is no login. */
   open: boolean;
+  /** The request had no credential, and auth.anonymous_role gives it the role: there need not be a login. */
+  anonymous: boolean;
+  /** The version of the instance that answers. */
+  version: string;
+  /** The incarnation of the instance that answers. */
+  instance: string;
+  /** There are tenants: a key or a node belongs to one. */
+  multi_tenant: boolean;
+  /** The links that are configured as dashboard.links. */
+  links: Link[];
 }
 
 export interface CancelResponse {
@@ -104,6 +114,14 @@ export interface CatalogService {
   versions?: string[];
 }
 
+export interface ClusterLag {
+  p50_ms: number;
+  p95_ms: number;
+  p99_ms: number;
+  /** The parts of the lag. Quantiles of parts do not add up to those of the whole. */
+  stages: LagStages;
+}
+
 export interface ClusterPoint {
   /** In Unix milliseconds, on the clock of the instance that computed it. */
   at_ms: number;
@@ -113,8 +131,12 @@ export interface ClusterPoint {
   done: number;
   failed: number;
   cancelled: number;
-  /** Requests for which there was no node. */
+  /** Requests that were refused. */
   refused: number;
+  /** The requests that were refused, by code. Absent: there were none. */
+  refusals?: Record<string, number>;
+  /** Attempts that were followed by another. */
+  retries: number;
   /** Requests that wait for a free slot. */
   waiting: number;
   /** Each uses a slot. */
@@ -130,10 +152,14 @@ export interface ClusterPoint {
   offline: number;
   /** Slots of the ready nodes. */
   slots: number;
+  /** Of these, the ones in use, as far as the instance that computed it knew. */
+  used_slots: number;
   /** The median time from a request to its delivery. Absent: nothing was dispatched. */
   dispatch_p50_ms?: number;
   /** The time that 95 % of the requests did not exceed. */
   dispatch_p95_ms?: number;
+  /** How far the results that were sent to sessions are behind their speakers. Absent: none was sent. */
+  lag?: ClusterLag;
 }
 
 export interface ClusterSeries {
@@ -141,6 +167,71 @@ export interface ClusterSeries {
   interval_ms: number;
   /** The oldest first. There is none for a time in which no instance computed statistics. */
   points: ClusterPoint[];
+}
+
+export interface ConfigKey {
+  name: string;
+  /** operator, viewer, metrics, minter or node. */
+  role: string;
+  /** The tenant of the key. Absent: none. */
+  tenant_id?: string;
+  /** The pattern of node names, for the role node. */
+  nodes?: string;
+  /** The capability pool of these nodes. */
+  pool_id?: string;
+  /** How many nodes may be registered with it. Absent: any number. */
+  max_nodes?: number;
+  /** How many secrets it has: two while it is rotated. */
+  secrets: number;
+  /** The key is refused before this time. */
+  not_before_ms?: number;
+  /** The key is refused from this time on. */
+  not_after_ms?: number;
+  /** Why the key is refused now: not_yet_valid, expired or revoked. Absent: it is valid. */
+  refused?: string;
+}
+
+export interface ConfigSetting {
+  /** The table of the key, such as scheduler.dispatch. Empty: none. */
+  section: string;
+  /** The name of the key in its table. */
+  key: string;
+  /** A text as it is; everything else as in a config file. Of URLs, what may be a secret is left out. */
+  value: string;
+  /** It has its default value. */
+  default: boolean;
+  /** The value may be a secret and is not shown: only whether it is the default. */
+  hidden?: boolean;
+  /** A reload puts another value in force; otherwise a restart does. */
+  reload: boolean;
+  /** What the key means. */
+  doc: string;
+}
+
+export interface ConfigSigner {
+  kid: string;
+  /** sign: new tokens are signed with it, and it verifies. verify: it only verifies. */
+  use: string;
+  /** HS256. */
+  algorithm: string;
+}
+
+export interface ConfigView {
+  /** The name of the config file, without its directory. Absent: there is none. */
+  file?: string;
+  /** When it was loaded for the last time, at the start or by a reload. */
+  loaded_ms: number;
+  /** The incarnation of the instance that answers. Each has a configuration of its own. */
+  instance: string;
+  /** Identifies the keys and signers: instances with the same digest accept the same. */
+  keys_digest: string;
+  /** Keys that the last reload found changed, and that only a restart puts in force. */
+  needs_restart?: string[];
+  settings: ConfigSetting[];
+  /** The keys by name, without their secrets. */
+  keys: ConfigKey[];
+  /** What session tokens are signed with, without the secrets. */
+  signers: ConfigSigner[];
 }
 
 export interface DeadLetter {
@@ -201,6 +292,16 @@ export interface Direction {
   capacity: number;
   /** Slots of the ready nodes that are taken, by jobs of any direction. */
   in_flight: number;
+  /** Slots of the ready nodes that are not taken. */
+  free: number;
+  /** Jobs that ended in the last 5 minutes. This and the fields below are of all instances, some 10 s old, and absent without statistics and for a caller of one tenant. */
+  jobs_5m?: number;
+  /** Requests that were refused in the last 5 minutes. */
+  refused_5m?: number;
+  /** Requests that wait for a free slot now. */
+  waiting?: number;
+  /** How long at most 95 % of the requests of the last 5 minutes waited for a free slot, those that were refused included. Absent: there were none. */
+  wait_p95_ms?: number;
 }
 
 export interface DirectionCoverage {
@@ -220,10 +321,30 @@ export interface DirectionList {
   next_cursor?: string;
 }
 
+export interface DirectionName {
+  src_lang: string;
+  tgt_lang: string;
+}
+
 export interface DirectionUse {
   src_lang: string;
   tgt_lang: string;
   jobs: number;
+}
+
+export interface DrainEffect {
+  /** Jobs that the node has. It keeps them. */
+  in_flight: number;
+  /** The slots of the node that may be granted. */
+  slots: number;
+  /** The share of these in the slots of all ready nodes. 0: the node is not ready as it is. */
+  share_of_slots: number;
+  /** Directions of the node that no other ready node serves; at most 200. */
+  none: DirectionName[];
+  /** Directions of the node that one other ready node serves; at most 200. */
+  one: DirectionName[];
+  /** There are further directions in one of the lists, or the node serves so many that not all were counted. */
+  truncated: boolean;
 }
 
 export interface Event {
@@ -231,7 +352,7 @@ export interface Event {
   id: string;
   /** When it happened, Unix milliseconds on the clock of the instance that recorded it. */
   at_ms: number;
-  kind: 'node_registered' | 'node_lost' | 'node_left' | 'node_removed' | 'node_evicted' | 'node_drained' | 'node_resumed' | 'node_ejected' | 'node_readmitted' | 'instance_started' | 'instance_stopping' | 'takeover' | 'dead_letter' | 'store_down' | 'store_up' | 'stats_leader' | 'pools_changed' | 'service_unavailable';
+  kind: 'node_registered' | 'node_lost' | 'node_left' | 'node_removed' | 'node_evicted' | 'node_drained' | 'node_resumed' | 'node_ejected' | 'node_readmitted' | 'instance_started' | 'instance_stopping' | 'takeover' | 'dead_letter' | 'store_down' | 'store_up' | 'stats_leader' | 'pools_changed' | 'service_unavailable' | 'coverage';
   /** The node that it is about. */
   node_id?: string;
   /** The instance that recorded it. */
@@ -239,11 +360,16 @@ export interface Event {
   /** How many jobs were moved to other nodes. */
   jobs?: number;
   detail?: string;
+  /** The direction that it is about, with tgt_lang. Only of kind coverage. */
+  src_lang?: string;
+  tgt_lang?: string;
+  /** How many ready nodes the direction has. 0: it has lost its last one. */
+  ready?: number;
 }
 
 export interface EventList {
   events: Event[];
-  /** The position after the last event that was read: after of the next request. Absent: the log is empty. */
+  /** The position after the last event that was read: after of the next request. Absent: the log is empty. With order=desc: before of the next request. Absent: there are no older events. */
   next?: string;
   /** Events after the given position may have been dropped before they were read. */
   gap?: boolean;
@@ -353,6 +479,8 @@ export interface Instance {
   /** Messages that it has fetched and not acknowledged. */
   unsettled: number;
   dead_letters: number;
+  /** From how many dead instances it has taken over since it started. */
+  takeovers: number;
 }
 
 export interface InstanceList {
@@ -381,6 +509,8 @@ export interface Job {
   result?: unknown;
   /** There is a result, and the key may not read what was said. */
   result_withheld?: boolean;
+  /** It is a synthetic utterance through one node, which an operator sent. */
+  probe?: boolean;
   created_ms: number;
   updated_ms: number;
   deadline_ms: number;
@@ -409,6 +539,8 @@ export interface JobDetail {
   result?: unknown;
   /** There is a result, and the key may not read what was said. */
   result_withheld?: boolean;
+  /** It is a synthetic utterance through one node, which an operator sent. */
+  probe?: boolean;
   created_ms: number;
   updated_ms: number;
   deadline_ms: number;
@@ -427,6 +559,43 @@ export interface JobList {
   partial?: boolean;
   /** The instances that could not be asked, or did not answer in time. Absent although the list is partial: not even their names are known. */
   incomplete?: string[];
+}
+
+export interface JobsCancelResponse {
+  /** Nothing was changed. */
+  dry_run: boolean;
+  /** How many open jobs matched. */
+  matches: number;
+  /** More match than one request may cancel. */
+  truncated: boolean;
+  /** No job that matched was created then or later. Send it as filter.until. */
+  until_ms: number;
+  cancelled: number;
+  /** How many ended before they could be cancelled. */
+  already_ended: number;
+  /** For how many the store did not answer: they may be cancelled or not. */
+  failed: number;
+  /** How many were not tried, because of the limit, the time, or a store that does not answer. */
+  remaining: number;
+}
+
+export interface LagStages {
+  /** From the end of the speech to the end of the utterance. */
+  segmentation: Quantiles;
+  /** Until a node with a free slot was found. */
+  wait: Quantiles;
+  /** Until the node that produced the result had the job, retries included. */
+  dispatch: Quantiles;
+  /** Until the node's result was stored. */
+  node: Quantiles;
+  /** Until it was sent: the way back, and results before it. */
+  return: Quantiles;
+}
+
+export interface Link {
+  name: string;
+  /** An https or http URL. */
+  url: string;
 }
 
 export interface LiveOverview {
@@ -511,6 +680,21 @@ export interface Node {
   pool_id?: string;
   /** Why the node belongs to no pool although there are pools. */
   no_pool?: PoolGap;
+  /** The attempts of the last hour that ended without a result, by reason, as far as the answering instance decided their end; GET /v1/nodes/{id}/series has those of all instances. Only of a single node. Absent: none. */
+  failures?: Record<string, number>;
+  /** Its services that count as not ready, because it reported them as unavailable. Only of a single node. Absent: none. */
+  marks?: ServiceMark[];
+  /** What would be missing without the node, if a drain was asked for with dry_run. */
+  drain_effect?: DrainEffect;
+}
+
+export interface NodeDetail {
+  /** The attempts of the last hour that ended without a result, by reason, as far as the answering instance decided their end; GET /v1/nodes/{id}/series has those of all instances. Only of a single node. Absent: none. */
+  failures?: Record<string, number>;
+  /** Its services that count as not ready, because it reported them as unavailable. Only of a single node. Absent: none. */
+  marks?: ServiceMark[];
+  /** What would be missing without the node, if a drain was asked for with dry_run. */
+  drain_effect?: DrainEffect;
 }
 
 export interface NodeList {
@@ -543,6 +727,37 @@ export interface NodeRemoved {
   warnings?: string[];
 }
 
+export interface NodeRow {
+  node_id: string;
+  /** Offline: it says so, or it has sent no heartbeat for the presence time. */
+  state: 'ready' | 'degraded' | 'draining' | 'ejected' | 'disconnected' | 'offline';
+  /** The slots that may be granted: those that it declares, or fewer while it is ejected or limited. */
+  slots: number;
+  /** The slots that were in use when the answering instance last heard of it. */
+  used: number;
+  region?: string;
+  zone?: string;
+  tenant_id?: string;
+  /** Its capability pool. */
+  pool_id?: string;
+  /** The first of the languages that it has, for any step; at most 8, sorted. */
+  langs: string[];
+  /** How many further languages it has. */
+  more_langs?: number;
+  /** How many service packages are installed. */
+  services: number;
+  /** The highest of the loads that it reported, of CPU, GPU and memory. Absent: it reported none. */
+  load?: number;
+  /** When it was last seen, Unix milliseconds. Absent: longer ago than the presence time. */
+  last_heartbeat_ms?: number;
+  /** Jobs that it ended with a result in the last 5 minutes, as far as the answering instance decided their end. Absent: not counted. */
+  done_5m?: number;
+  /** Attempts that it failed in the same time. Absent: not counted. */
+  failed_5m?: number;
+  /** The incarnation of the instance that it is connected to. */
+  incarnation?: string;
+}
+
 export interface NodeSeries {
   node_id: string;
   /** The time between two points. */
@@ -551,6 +766,26 @@ export interface NodeSeries {
   points: NodePoint[];
   /** The instances that could not be asked, or did not answer in time: jobs that they counted are missing. */
   incomplete?: string[];
+  /** The attempts of the last hour that ended without a result, by reason, as all instances counted them. Absent: none. */
+  failures?: Record<string, number>;
+}
+
+export interface NodeTable {
+  /** When the table was made, Unix milliseconds. */
+  generated_ms: number;
+  /** How old the table is. */
+  age_ms: number;
+  /** The answering instance has just started: nodes may be missing. */
+  partial?: boolean;
+  /** All nodes that the caller may see. */
+  total: number;
+  /** Those that match all filters. */
+  matches: number;
+  /** How many matches are before the first row. */
+  offset: number;
+  /** The nodes that match all filters but state, by state. States without nodes are absent. */
+  states: Record<string, number>;
+  rows: NodeRow[];
 }
 
 export interface NodeWithoutPool {
@@ -562,6 +797,22 @@ export interface NodeWithoutPool {
   missing_service?: string;
   /** The pool is the one that its credential names. */
   by_credential?: boolean;
+}
+
+export interface NodesDrainResponse {
+  /** Nothing was changed. */
+  dry_run: boolean;
+  /** How many nodes matched. */
+  matches: number;
+  /** More match than one request may change. */
+  truncated: boolean;
+  changed: number;
+  /** How many were drained, or resumed, already. */
+  unchanged: number;
+  /** How many are gone, or for how many the store did not answer. */
+  failed: number;
+  /** How many were not tried, because of the limit, the time, or a store that does not answer. */
+  remaining: number;
 }
 
 export interface Pool {
@@ -643,6 +894,40 @@ export interface PoolSlots {
   used: number;
 }
 
+export interface ProbeResult {
+  node_id: string;
+  /** The node sent a result in time. */
+  ok: boolean;
+  job_id: string;
+  state: 'DONE' | 'FAILED' | 'CANCELLED';
+  /** Why it failed; empty: it did not. */
+  reason: string;
+  /** The reason in the node's own words; may be empty. */
+  detail: string;
+  src_lang: string;
+  tgt_lang: string;
+  /** When it began, Unix milliseconds. */
+  started_ms: number;
+  /** How long it took to reserve a slot and to record the job. */
+  reserve_ms?: number;
+  /** How long the delivery took. */
+  deliver_ms?: number;
+  /** The time from the delivery to the acknowledgement. If another instance received it, it is known to 0.1 s, or absent if the result came sooner than that. */
+  ack_ms?: number;
+  /** The time from the acknowledgement, or from the delivery if that is absent, to the result or the failure. */
+  result_ms?: number;
+  /** The time from the beginning to the end. */
+  total_ms: number;
+  /** The node sent a result. It is not shown. */
+  result_withheld: boolean;
+}
+
+export interface Quantiles {
+  p50_ms: number;
+  p95_ms: number;
+  p99_ms: number;
+}
+
 export interface ReloadResponse {
   /** What this instance has put in force, such as: key admin changed. */
   changed: string[];
@@ -690,6 +975,16 @@ export interface Service {
   status: 'ready' | 'downloading' | 'verifying' | 'installing' | 'stopped' | 'error';
 }
 
+export interface ServiceMark {
+  service_id: string;
+  /** Absent: all versions. */
+  version?: string;
+  /** Until when, Unix milliseconds. It ends before if the node declares that the service has become ready. */
+  until_ms: number;
+  /** Why, as the node reported it. Absent: the answering instance started after the report. */
+  reason?: 'not_installed' | 'installing' | 'version_mismatch' | 'runtime_error' | 'state_drift' | 'other';
+}
+
 export interface ServiceUse {
   service_id: string;
   version?: string;
@@ -722,6 +1017,33 @@ export interface SessionInfo {
   pending: number;
   /** The name of the key that minted the token of its connection, or of the key with which it is connected. */
   key?: string;
+  /** The address of its client, or of the load balancer before it. Absent: it is not known. */
+  remote?: string;
+  /** How often it was resumed over another connection. */
+  reconnects: number;
+  /** Audio of an utterance is being received. */
+  speaking: boolean;
+  /** When the last message of its client was received, or the connection changed. Unix milliseconds. */
+  last_active_ms: number;
+  /** How far the last result was behind its speaker when it was sent. Absent: none was sent by this instance. */
+  last_result_lag_ms?: number;
+  /** The lag that 95 % of the last results, at most 32, did not exceed. */
+  lag_p95_ms?: number;
+  /** The parts of last_result_lag_ms. */
+  lag_stages_ms?: SessionLag;
+}
+
+export interface SessionLag {
+  /** From the end of the speech to the end of the utterance. */
+  segmentation: number;
+  /** Until a node with a free slot was found. */
+  wait: number;
+  /** Until the node that produced the result had the job, retries included. */
+  dispatch: number;
+  /** Until the node's result was stored. */
+  node: number;
+  /** Until it was sent: the way back, and results before it. */
+  return: number;
 }
 
 export interface SessionList {
@@ -835,6 +1157,8 @@ export interface StatsNodes {
   connected: number;
   /** Slots of the ready nodes. */
   slots: number;
+  /** Of these, the ones in use, as far as the instance that computed it has learned in the last 15 s. */
+  used_slots: number;
   /** When the nodes were counted, for this and for coverage and compute, in Unix milliseconds. In a very large fleet they are counted less often than the snapshot is computed. */
   counted_ms: number;
 }
@@ -859,6 +1183,49 @@ export interface StatsUse {
   /** Jobs of all other directions. */
   other: number;
   total: number;
+}
+
+export interface StoreLatency {
+  p50_ms: number;
+  p99_ms: number;
+  max_ms: number;
+  calls: number;
+}
+
+export interface StoreServer {
+  address: string;
+  role: 'primary' | 'replica';
+  /** The slots of a primary of a cluster, such as 0-5460. */
+  slots?: string;
+  /** It answers, and a replica is connected to its primary. */
+  healthy: boolean;
+  /** This and the fields below are absent if it did not answer. Replicas that are not part of a cluster are not asked: their primary says how far they are behind. */
+  version?: string;
+  used_memory_bytes?: number;
+  /** Absent: it has no limit. */
+  max_memory_bytes?: number;
+  /** What it does when its memory is full; noeviction is required. */
+  policy?: string;
+  /** How far a replica is behind its primary. */
+  lag_bytes?: number;
+  ping_ms?: number;
+  uptime_seconds?: number;
+  clients?: number;
+}
+
+export interface StoreStatus {
+  kind: 'memory' | 'redis';
+  /** How Redis is deployed. Absent for memory. */
+  mode?: 'standalone' | 'sentinel' | 'cluster';
+  /** The answering instance can use it. While it cannot, every dispatch is refused. */
+  reachable: boolean;
+  /** When the servers were asked, in Unix milliseconds. They are asked at most every 5 s, and only while somebody wants to know. Absent for memory. */
+  checked_ms?: number;
+  /** Of the calls of the answering instance in the last minute. Absent: there were none. */
+  latency?: StoreLatency;
+  /** The servers, by address. Absent for memory. */
+  servers?: StoreServer[];
+  generated_ms: number;
 }
 
 export interface VersionResponse {

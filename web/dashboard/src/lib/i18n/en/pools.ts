@@ -33,7 +33,6 @@ export const pools = {
   'pools.nodes.how': 'Nodes ready / online / all',
   'pools.ready': 'Ready nodes',
   'pools.slots': 'Slots used',
-  'pools.waiting': 'Waiting',
   'pools.stage': '{stage}: nodes ready / installed',
   'pools.stage.how': 'Nodes on which the stage is ready / installed',
   'pools.services': 'Required services',

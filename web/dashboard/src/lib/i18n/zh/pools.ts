@@ -34,7 +34,6 @@ export const pools: Record<keyof typeof en, string> = {
   'pools.nodes.how': '节点：就绪 / 在线 / 全部',
   'pools.ready': '就绪节点',
   'pools.slots': '已用槽位',
-  'pools.waiting': '等待',
   'pools.stage': '{stage}：就绪 / 已安装节点',
   'pools.stage.how': '该阶段就绪 / 已安装的节点数',
   'pools.services': '所需服务',
