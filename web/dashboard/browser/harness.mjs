@@ -169,11 +169,17 @@ export class Tab {
 
   /** checkWidth checks that the page does not scroll to the side. */
   async checkWidth(name) {
-    const [wide, wanted] = await this.page.evaluate(() => [
-      document.documentElement.scrollWidth,
-      document.documentElement.clientWidth,
-    ]);
-    if (wide > wanted) this.problems.push(`${name} is ${wide} pixels wide in a window of ${wanted}`);
+    const [wide, wanted, widest] = await this.page.evaluate(() => {
+      const width = document.documentElement.clientWidth;
+      const scrolls = (e) =>
+        e !== null && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+      const beyond = [...document.querySelectorAll('body *')].filter(
+        (e) => e.getBoundingClientRect().right > width + 0.5 && !scrolls(e.parentElement),
+      );
+      return [document.documentElement.scrollWidth, width, beyond.slice(-3).map((e) => e.outerHTML.slice(0, 200))];
+    });
+    if (wide > wanted)
+      this.problems.push(`${name} is ${wide} pixels wide in a window of ${wanted}: ${widest.join(' | ')}`);
   }
 
   /** close closes the tab, and fails if anything happened that must not. */
