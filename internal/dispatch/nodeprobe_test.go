@@ -413,3 +413,33 @@ func TestProbeTimeoutIsLimited(t *testing.T) {
 		}
 	})
 }
+
+// TestProbeLeaseIsRestored checks that the slot of a probe of a drained node is taken again if the ledger has lost its lease.
+func TestProbeLeaseIsRestored(t *testing.T) {
+	t.Parallel()
+	runProbes(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		if _, err := h.registry.Drain(h.t.Context(), "node-a", true); err != nil {
+			t.Fatal(err)
+		}
+		out, err := h.probe(probeOf("node-a"), func(p dispatch.Placement) {
+			job := h.job(p.Job)
+			lease := core.LeaseRef{Node: job.Node, Job: job.ID, Attempt: job.Attempt, Token: job.Token}
+			if err := h.mem.Release(h.t.Context(), store.ReleaseParams{Lease: lease}); err != nil {
+				t.Error(err)
+			}
+			h.wantFree("node-a")
+			if err := h.ack(p); err != nil {
+				t.Error(err)
+			}
+			if n := h.inFlight("node-a"); n != 1 {
+				t.Errorf("%d slots are taken after the acknowledgement", n)
+			}
+			if err := h.done(p); err != nil {
+				t.Error(err)
+			}
+		})
+		wantProbe(t, out, err, core.StateDone, "")
+		h.wantFree("node-a")
+	})
+}
