@@ -31,13 +31,13 @@ func (c *testCluster) holdJobs() error {
 	slots, none := 4*heldJobs, []wire.ActiveAttempt{}
 	if err := nodes.Post(c.t.Context(), "/v1/node/register", wire.RegisterRequest{NodeID: holder, NodeToken: "token-of-the-holder", Declaration: wire.Declaration{
 		SemanticLangs: []string{"sv", "da"}, TTSLangs: []string{"sv", "da"}, MaxConcurrentJobs: &slots, CallbackURL: &c.holderURL, Active: none,
-	}}, nil); err != nil {
+	}}, &wire.RegisterResponse{}); err != nil {
 		return err
 	}
 	for i := range heldJobs {
 		request := fmt.Sprintf("held-%d-%d", time.Now().UnixNano(), i)
 		err := clustertest.Eventually(c.t.Context(), clustertest.StartTimeout, func() error {
-			return callers.Post(c.t.Context(), "/v1/dispatch/f2f", map[string]any{"request_id": request, "session_id": "held", "src_lang": "sv", "tgt_lang": "da"}, nil)
+			return callers.Post(c.t.Context(), "/v1/dispatch/f2f", map[string]any{"request_id": request, "session_id": "held", "src_lang": "sv", "tgt_lang": "da"}, &wire.DispatchResponse{})
 		})
 		if err != nil {
 			return err

@@ -48,7 +48,9 @@ export class Tab {
     });
     tab.page.on('pageerror', (e) => tab.problems.push('error of the page: ' + e.stack));
     tab.page.on('request', (r) => {
-      if (new URL(r.url()).origin !== new URL(base).origin) tab.problems.push('foreign request: ' + r.url());
+      const url = new URL(r.url()); // the browser draws some of its own fields with data
+      if (url.protocol !== 'data:' && url.origin !== new URL(base).origin)
+        tab.problems.push('foreign request: ' + r.url());
     });
     await tab.page.evaluateOnNewDocument(() => {
       window.policyViolations = [];
