@@ -107,9 +107,10 @@ const cases = {
     await ask('hold-jobs');
     const tab = await begin(open, 'nodes/holder');
     await tab.press('Remove…');
+    tab.tolerant = true; // the page looks whether the node has registered again, and the browser reports that it is not found
     await confirm(tab, 'Remove');
     await tab.sees('holder was removed');
-    assert.equal((await api(tab, 'v1/nodes/table?search=holder')).body.matches, 0);
+    await tab.sees('There is no node of this name.');
     await audited(tab, 'node.remove');
   },
   'end a session': async (open) => {
@@ -155,8 +156,9 @@ const cases = {
     const tab = await begin(open, 'configuration');
     await tab.sees('scheduler.sessions');
     await tab.press('Reload configuration');
-    await confirm(tab, 'Reload configuration');
-    await tab.sees('The configuration is reloaded');
+    await tab.press('Reload configuration', 'dialog[open]');
+    await tab.sees('The configuration is reloaded', 'dialog[open]');
+    await confirm(tab, 'Close');
     await audited(tab, 'config.reload');
     assert.ok(!(await tab.page.content()).includes(given.keys.operator), 'the page has a secret');
   },
@@ -216,9 +218,8 @@ const cases = {
   'an update does not close a dialog': async (open) => {
     const tab = await begin(open, 'nodes/geneva');
     await tab.press('Drain…');
-    const before = await tab.text('.age');
-    await tab.page.waitForFunction((old) => document.querySelector('.age').textContent !== old, {}, before);
-    await new Promise((done) => setTimeout(done, 6000));
+    for (let updates = 0; updates < 3; updates++)
+      await tab.page.waitForResponse((r) => new URL(r.url()).pathname === '/v1/nodes/geneva');
     assert.ok(await tab.page.$('dialog[open]'), 'the dialog is closed');
     await tab.page.keyboard.press('Escape');
     await tab.page.waitForFunction(() => !document.querySelector('dialog[open]'));
