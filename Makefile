@@ -210,6 +210,15 @@ bench-guards: redis ## whether work that is not dispatch delays dispatch: ModelH
 	$(GO) test -count=1 -timeout 20m -v -run TestHostileLabels ./internal/server -hostile 1000000
 	$(GO) test -count=1 -timeout 10m -v -run TestTraceOfARetriedUtterance ./internal/scheduler
 
+.PHONY: bench-dashboard
+bench-dashboard: redis dashboard-tools ## the dashboard: first paint, longest frame with 10,000 nodes and 100,000 jobs, cost of 50 open ones (15 minutes); keep the machine idle
+	$(GO) test -run '^$$' -bench 'FirstPaint|Frames|Server' -benchtime 1x -timeout 30m ./internal/dashtest
+	$(GO) test -count=1 -timeout 20m -v -run TestBesideDashboards ./bench/guards -judge -rounds 10 -window 4s -rate 1000
+
+.PHONY: screenshots
+screenshots: redis dashboard-tools ## make the pictures of the README
+	$(GO) test -run '^$$' -bench Screenshots -benchtime 1x -timeout 10m ./internal/dashtest -pictures $(CURDIR)/docs/images
+
 .PHONY: bench
 bench: ## the benchmarks whose results are in docs/benchmarks.md
 	$(GO) test -run '^$$' -bench 'Decision$$' -cpu 1 ./bench

@@ -29,7 +29,7 @@ const nodeToken = "node-token-of-these-tests"
 
 // testCluster is instances with one Redis, with keys as in production, and the fleet and conversations of the demo.
 type testCluster struct {
-	t         *testing.T
+	t         testing.TB
 	redis     *redistest.Server
 	instances []*clustertest.Instance
 	balancer  *clustertest.Balancer
@@ -37,7 +37,7 @@ type testCluster struct {
 }
 
 // startCluster starts instances, and the fleet of the demo with some conversations.
-func startCluster(t *testing.T, instances int) *testCluster {
+func startCluster(t testing.TB, instances int) *testCluster {
 	t.Helper()
 	binary, err := buildOnce()
 	if err != nil {

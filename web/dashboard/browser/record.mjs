@@ -1,9 +1,9 @@
 /**
- * Prints what an open overview requests in half a minute: the path of each request and its time since the beginning, in milliseconds.
+ * Prints what an open overview requests in a while: the path of each request and its time since the beginning, in milliseconds.
  */
 import { given, openBrowser, Tab } from './harness.mjs';
 
-const lasts = 30_000;
+const lasts = given.lasts_ms;
 
 const browser = await openBrowser();
 try {
