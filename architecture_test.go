@@ -36,6 +36,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/scheduler"},
 	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile", "deploy/grafana/gen"},
+	{"internal/dashtest"},
 	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement", "bench/guards"},
 }
 
