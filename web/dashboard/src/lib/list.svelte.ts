@@ -7,8 +7,6 @@ interface Page {
   next_cursor?: string;
 }
 
-const largestPage = 1000; // that the API allows
-
 /** Options of one read of a list. */
 export interface Reading {
   /** What identifies the filters. The default is the query; a query with a time that moves has the same key each time. */
@@ -82,9 +80,9 @@ export class List<T, P extends Page> {
     const run = this.#run;
     this.loading = true;
     try {
-      const page = await api.get<P>(this.path, { ...this.#query, limit: largestPage, cursor: this.#cursor });
+      const page = await api.get<P>(this.path, { ...this.#query, limit: this.pageSize, cursor: this.#cursor });
       if (run !== this.#run) return;
-      this.rows = [...this.rows, ...this.of(page)];
+      this.rows = this.rows.concat(this.of(page));
       this.#cursor = page.next_cursor ?? '';
       this.complete = this.#cursor === '';
     } catch (e) {
