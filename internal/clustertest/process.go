@@ -97,8 +97,8 @@ func (h *Helper) CloseInput() { _ = h.stdin.Close() }
 // pollInterval is how often the state of another process is read, which cannot notify the test.
 const pollInterval = 20 * time.Millisecond
 
-// Eventually calls check until it returns nil. After the timeout it returns the last error of check. Time in which this process did not run
-// does not count: the other processes did not run either.
+// Eventually calls check until it returns nil. After the timeout it returns the last error of check. Time in which this process
+// should have run and got no processor does not count: the machine was busy or stood still, and the other processes with it.
 func Eventually(ctx context.Context, timeout time.Duration, check func() error) error {
 	return EventuallyEvery(ctx, pollInterval, timeout, check)
 }

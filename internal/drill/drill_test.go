@@ -67,6 +67,7 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 
 	violations := l.stop(c, &seen)
 	seen.addStalls(stalls.Stalls())
+	t.Logf("the machine was stalled for %v, which does not count in the limits", stalls.Total().Round(time.Millisecond))
 	deadLetters, err := c.Redis.DeadLetters()
 	c.Must(err)
 	violations = append(violations, checkDeadLetters(deadLetters, marks)...)
