@@ -79,12 +79,7 @@ func TestQueryCommands(t *testing.T) {
 			t.Errorf("lingua %s: (-want +got)\n%s", line, diff)
 		}
 	}
-	directions := regexp.MustCompile(`^DIRECTION NODES READY SLOTS IN FLIGHT FREE JOBS 5 MIN REFUSED WAITING WAIT P95 MS
-en→zh 2 2 5 1 4 (\d+|–) (\d+|–) (\d+|–) (\d+|–)
-zh→en 2 2 5 1 4 (\d+|–) (\d+|–) (\d+|–) –$`) // the statistics come later
-	if got := strings.Join(rows(lingua("directions").out), "\n"); !directions.MatchString(got) {
-		t.Errorf("lingua directions:\n%s", got)
-	}
+	checkDirections(t, lingua("directions").out)
 	if got := lingua("jobs", done); !slices.ContainsFunc(rows(got.out), func(row string) bool { return strings.HasPrefix(row, "1 n1 ") && strings.HasSuffix(row, " done") }) {
 		t.Errorf("the outcome of the attempt is not done:\n%s", got.out)
 	}
@@ -102,6 +97,17 @@ zh→en 2 2 5 1 4 (\d+|–) (\d+|–) (\d+|–) –$`) // the statistics come la
 	var list wire.NodeList
 	if err := json.Unmarshal([]byte(lingua("nodes", "--json").out), &list); err != nil || len(list.Nodes) != 2 || list.Nodes[0].Running != 1 {
 		t.Errorf("%+v %v", list, err)
+	}
+}
+
+// checkDirections checks what lingua directions prints for two nodes, one of which runs a job.
+func checkDirections(t *testing.T, printed string) {
+	t.Helper()
+	directions := regexp.MustCompile(`^DIRECTION NODES READY SLOTS IN FLIGHT FREE JOBS 5 MIN REFUSED WAITING WAIT P95 MS
+en→zh 2 2 5 1 4 (\d+|–) (\d+|–) (\d+|–) (\d+|–)
+zh→en 2 2 5 1 4 (\d+|–) (\d+|–) (\d+|–) –$`) // the statistics come later
+	if got := strings.Join(rows(printed), "\n"); !directions.MatchString(got) {
+		t.Errorf("lingua directions:\n%s", got)
 	}
 }
 

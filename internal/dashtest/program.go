@@ -2,6 +2,7 @@ package dashtest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -17,7 +18,7 @@ import (
 // programs returns the directory of the programs that use the browser.
 func programs() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "../../web/dashboard")
+	return filepath.Join(filepath.Dir(file), "..", "..", "web", "dashboard")
 }
 
 // programTimeout is how long a program may take, on a busy machine.
@@ -75,7 +76,7 @@ func command(t testing.TB, file string, given Arguments) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("node", "browser/"+file, string(argument))
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "node", "browser/"+file, string(argument)) // it ends what it started itself
 	cmd.Dir = programs()
 	return cmd
 }

@@ -20,10 +20,10 @@ import (
 // countingObserver counts everything that it is told.
 type countingObserver struct{ calls atomic.Int32 }
 
-func (o *countingObserver) Acknowledged(core.NodeID)                              { o.calls.Add(1) }
-func (o *countingObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) { o.calls.Add(1) }
-func (o *countingObserver) JobEnded(*core.Job)                                    { o.calls.Add(1) }
-func (o *countingObserver) RequestRefused(core.Direction, wire.Code)              { o.calls.Add(1) }
+func (o *countingObserver) Acknowledged(core.NodeID)                                { o.calls.Add(1) }
+func (o *countingObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason)   { o.calls.Add(1) }
+func (o *countingObserver) JobEnded(*core.Job)                                      { o.calls.Add(1) }
+func (o *countingObserver) RequestRefused(core.Direction, wire.Code, time.Duration) { o.calls.Add(1) }
 
 // runProbes runs a test whose probes must not be observed.
 func runProbes(t *testing.T, fn func(h *harness)) {
