@@ -96,7 +96,7 @@ func dispatchMany(b *testing.B, s *scheduler.Scheduler, count int) {
 // BenchmarkServer measures how much of a processor an instance uses with and without open dashboards, in alternating windows, with the fleet
 // of the demo. The dashboards do what one in a browser did.
 func BenchmarkServer(b *testing.B) {
-	c := startCluster(b, 1)
+	c := startCluster(b, 1, conversations)
 	recording := RunProgram(b, "record.mjs", Arguments{URL: c.balancer.URL(), Keys: keys, LastsMS: 30_000})
 	b.Logf("an open overview: %s", recording)
 	pid := c.instances[0].Process.Pid
@@ -147,7 +147,7 @@ func BenchmarkScreenshots(b *testing.B) {
 	if *pictures == "" {
 		b.Skip("make screenshots gives the directory")
 	}
-	c := startCluster(b, 3)
+	c := startCluster(b, 3, 32)
 	for b.Loop() {
 		RunProgram(b, "screenshots.mjs", Arguments{URL: c.balancer.URL(), Keys: keys, Pictures: *pictures})
 	}

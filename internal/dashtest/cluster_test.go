@@ -36,8 +36,11 @@ type testCluster struct {
 	holderURL string // of the node that holds jobs
 }
 
-// startCluster starts instances, and the fleet of the demo with some conversations.
-func startCluster(t testing.TB, instances int) *testCluster {
+// conversations is how many conversations the tests have.
+const conversations = 8
+
+// startCluster starts instances, and the fleet of the demo with conversations.
+func startCluster(t testing.TB, instances, conversations int) *testCluster {
 	t.Helper()
 	binary, err := buildOnce()
 	if err != nil {
@@ -58,7 +61,7 @@ func startCluster(t testing.TB, instances int) *testCluster {
 		c.instances = append(c.instances, i)
 	}
 	c.balancer = clustertest.StartBalancer(t, c.instances)
-	c.startFleet()
+	c.startFleet(conversations)
 	return c
 }
 
@@ -78,7 +81,7 @@ func configuration() string {
 }
 
 // startFleet starts the nodes of the demo and conversations between them, which end with the test.
-func (c *testCluster) startFleet() {
+func (c *testCluster) startFleet(conversations int) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	var running sync.WaitGroup
 	c.t.Cleanup(func() {
@@ -95,7 +98,7 @@ func (c *testCluster) startFleet() {
 	api.Token = keys["operator"]
 	defer api.Close()
 	c.must(sim.WaitNodes(ctx, api, len(nodes)))
-	for i := range 8 {
+	for i := range conversations {
 		running.Go(func() {
 			for ctx.Err() == nil { // a session that is lost with its instance is followed by another
 				_ = (&sim.Conversation{

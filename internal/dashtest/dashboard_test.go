@@ -12,26 +12,26 @@ import (
 // TestPages visits every page in both languages and themes, in several widths and with every role: axe finds nothing, the console has no
 // error and no policy is violated.
 func TestPages(t *testing.T) {
-	c := startCluster(t, 3)
+	c := startCluster(t, 3, conversations)
 	c.runProgram("pages.mjs", c.balancer.URL())
 }
 
 // TestActions performs every action, and checks that a viewer has none of them.
 func TestActions(t *testing.T) {
-	c := startCluster(t, 3)
+	c := startCluster(t, 3, conversations)
 	c.runProgram("actions.mjs", c.balancer.URL())
 }
 
 // TestHealing: a killed instance, an outage of Redis and a restart of all instances are shown, and the page recovers without being loaded
 // again.
 func TestHealing(t *testing.T) {
-	c := startCluster(t, 3)
+	c := startCluster(t, 3, conversations)
 	c.runProgram("healing.mjs", c.balancer.URL())
 }
 
 // TestBasePath: the dashboard works behind a proxy that removes a prefix of the path, and behind one that does not.
 func TestBasePath(t *testing.T) {
-	c := startCluster(t, 1)
+	c := startCluster(t, 1, conversations)
 	target, err := url.Parse(c.balancer.URL())
 	c.must(err)
 	proxy := &httputil.ReverseProxy{
