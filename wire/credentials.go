@@ -17,7 +17,7 @@ type RevocationRequest struct {
 // Revocation is an entry of the list of revocations.
 type Revocation struct {
 	ID       string   `json:"id" doc:"What is revoked: kind~name, or session~tenant~name."`
-	Kind     string   `json:"kind" enum:"key,kid,tenant,session,node"`
+	Kind     string   `json:"kind" enum:"key,kid,tenant,session,node,login"`
 	Name     string   `json:"name"`
 	TenantID string   `json:"tenant_id,omitempty" doc:"The tenant of the session."`
 	BeforeMS int64    `json:"before_ms,omitempty" doc:"What was issued or began before this time is revoked, Unix milliseconds."`

@@ -14,7 +14,7 @@ import (
 type cancelCmd struct {
 	apiClient
 	ID       string `arg:"" optional:"" help:"Cancel this job."`
-	State    string `help:"Cancel open jobs in this state: dispatched, acked or retrying." placeholder:"STATE"`
+	State    string `help:"Cancel open jobs in this state: dispatched, acked, retrying, or open for all of them." placeholder:"STATE"`
 	Reason   string `help:"Cancel open jobs whose last attempt ended for this reason." placeholder:"REASON"`
 	Node     string `help:"Cancel open jobs that this node has or had." placeholder:"ID"`
 	Session  string `help:"Cancel open jobs of this session." placeholder:"ID"`
@@ -25,13 +25,13 @@ type cancelCmd struct {
 	Tenant   string `help:"Cancel open jobs of this tenant." placeholder:"ID"`
 	All      bool   `help:"Cancel all open jobs."`
 	DryRun   bool   `help:"Only count the jobs that match."`
-	Yes      bool   `help:"Cancel the jobs that match, without a dry run before."`
+	Yes      bool   `help:"Cancel the jobs that match, without showing their number first."`
 }
 
 // filter is the filter of the flags.
 func (c *cancelCmd) filter() wire.JobFilter {
 	return wire.JobFilter{
-		State: strings.ToUpper(c.State), Reason: strings.ToUpper(c.Reason), NodeID: c.Node, SessionID: c.Session, Language: c.Language, SrcLang: c.Src,
+		State: stateFilter(c.State), Reason: strings.ToUpper(c.Reason), NodeID: c.Node, SessionID: c.Session, Language: c.Language, SrcLang: c.Src,
 		TgtLang: c.Tgt, Region: c.Region, TenantID: c.Tenant,
 	}
 }

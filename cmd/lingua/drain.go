@@ -26,17 +26,12 @@ func (c *drainCmd) Run(ctx context.Context, io streams) error {
 
 // try prints what would be missing if the node were drained.
 func (c *drainCmd) try(ctx context.Context, io streams) error {
-	var n wire.Node
-	if err := c.request(ctx, "POST", "/v1/nodes/"+url.PathEscape(c.ID)+"/drain?dry_run=true", nil, &n); err != nil {
+	var e wire.DrainEffect
+	if err := c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(c.ID)+"/drain_effect", nil, &e); err != nil {
 		return err
 	}
-	return c.print(io.out, n, func(t *tabwriter.Writer) {
-		e := n.DrainEffect
-		if e == nil {
-			fmt.Fprintf(t, "the scheduler says nothing about the effect on %s: it may be older than this command\n", n.NodeID)
-			return
-		}
-		fmt.Fprintf(t, "without %s: %.1f %% of the slots of ready nodes are missing; its jobs in flight stay with it: %d\n", n.NodeID, 100*e.ShareOfSlots, e.InFlight)
+	return c.print(io.out, e, func(t *tabwriter.Writer) {
+		fmt.Fprintf(t, "without %s: %.1f %% of the slots of ready nodes are missing; its jobs in flight stay with it: %d\n", c.ID, 100*e.ShareOfSlots, e.InFlight)
 		fmt.Fprintf(t, "directions without a ready node: %s\n", listDirections(e.None))
 		fmt.Fprintf(t, "directions with one: %s\n", listDirections(e.One))
 		if e.Truncated {

@@ -18,8 +18,15 @@ const AnonymousKey = "anonymous"
 // NoRole is the configured role of requests without a credential that have none.
 const NoRole = "none"
 
-// minAnonymousBits is how many bits a network of proxies has at least: 10.0.0.0/8 is one, and the whole Internet is not.
-const minAnonymousBits = 8
+// How many bits a network of proxies has at least: 10.0.0.0/8 and fd00::/8 are such networks, and a large part of the Internet is not. Only unique
+// local addresses of IPv6 may have so few.
+const (
+	minAnonymousBits   = 8
+	minAnonymousBitsV6 = 32
+)
+
+// uniqueLocal are the addresses of IPv6 that are not routed on the Internet.
+var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 // AnonymousConfig says what requests without a credential may do.
 type AnonymousConfig struct {
@@ -45,8 +52,8 @@ func (b *keyringBuilder) addAnonymous(c *AnonymousConfig) {
 		switch {
 		case err != nil:
 			b.reject(fromKey, "%q is not a CIDR prefix such as 10.0.0.5/32 or ::1/128", text)
-		case prefix.Bits() < minAnonymousBits:
-			b.reject(fromKey, "%q is not the network of a proxy: everyone in it would have the role; give at least %d bits", text, minAnonymousBits)
+		case prefix.Bits() < minBits(prefix):
+			b.reject(fromKey, "%q is not the network of a proxy: everyone in it would have the role; give at least %d bits", text, minBits(prefix))
 		}
 		a.from = append(a.from, prefix.Masked())
 	}
@@ -131,4 +138,12 @@ func (k *Keyring) AnonymousRole() Role {
 		return ""
 	}
 	return k.anonymous.caller.Role
+}
+
+// minBits returns how many bits a network of proxies has at least, in the form of a prefix.
+func minBits(prefix netip.Prefix) int {
+	if prefix.Addr().Is4() || uniqueLocal.Contains(prefix.Addr()) {
+		return minAnonymousBits
+	}
+	return minAnonymousBitsV6
 }

@@ -40,7 +40,8 @@ type Revocations interface {
 type Authenticator struct {
 	ring        atomic.Pointer[Keyring]
 	revocations Revocations
-	local       []byte // the secret of logins, if no secret is configured
+	local       []byte // the secret of logins, if no secret is configured, or logins end with this process
+	localLogins bool   // logins end with this process
 }
 
 // NewAuthenticator makes an authenticator. Without revocations, nil, no caller is revoked.
@@ -49,6 +50,9 @@ func NewAuthenticator(ring *Keyring, revocations Revocations) *Authenticator {
 	a.ring.Store(ring)
 	return a
 }
+
+// EndLoginsWithProcess makes logins valid in this process only, because it alone knows which of them were ended. Call it before the first login.
+func (a *Authenticator) EndLoginsWithProcess() { a.localLogins = true }
 
 // Keyring returns the keyring that is in force.
 func (a *Authenticator) Keyring() *Keyring { return a.ring.Load() }

@@ -105,7 +105,7 @@ func (a *Authenticator) parseLogin(token string, now time.Time) (*Principal, Rea
 // checkLogin checks a login whose signature and expiry are valid: its key must still be valid, with the same secret.
 func (k *Keyring) checkLogin(c *loginClaims, secret []byte, now time.Time) (*Principal, Reason) {
 	own := k.byName[c.Issuer]
-	if own == nil || c.IssuedAt == nil {
+	if own == nil || c.IssuedAt == nil || c.ID == "" || c.ExpiresAt.Sub(c.IssuedAt.Time) > MaxLoginTTL {
 		return nil, Unknown
 	}
 	if reason := own.check(now); reason != "" {
@@ -132,8 +132,11 @@ func loginPrincipal(own *key, c *loginClaims) *Principal {
 // loginSecrets returns the secrets of logins: the first signs, all verify. They are derived of secrets that all instances have. Without any,
 // they are known to this process alone.
 func (a *Authenticator) loginSecrets(ring *Keyring) [][]byte {
-	sources := slices.Clone(ring.cluster)
-	if len(sources) == 0 && ring.sign != nil {
+	var sources [][]byte
+	if !a.localLogins {
+		sources = slices.Clone(ring.cluster)
+	}
+	if len(sources) == 0 && ring.sign != nil && !a.localLogins {
 		sources = append(sources, ring.sign.secret)
 		for _, s := range ring.signers {
 			if s != ring.sign {

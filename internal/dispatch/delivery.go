@@ -69,11 +69,16 @@ func (j *jobRun) deliver() error {
 	if j.trace.Sampled() {
 		j.traceDelivery(began, n.Declared(), result)
 	}
-	if err == nil {
+	switch {
+	case j.job.Probe: // it is not counted
+	case err == nil:
 		j.runner.metrics.CountDelivery()
+	default:
+		j.runner.metrics.Deliveries.WithLabelValues(result).Inc()
+	}
+	if err == nil {
 		return nil
 	}
-	j.runner.metrics.Deliveries.WithLabelValues(result).Inc()
 	j.runner.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
 	return err
 }

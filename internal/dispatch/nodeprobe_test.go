@@ -97,6 +97,7 @@ func TestProbeNode(t *testing.T) {
 					if n := h.inFlight("node-a"); n != 1 {
 						t.Errorf("%d slots are taken by the probe", n)
 					}
+					synctest.Wait() // until the request that placed the probe has returned
 					if counts := h.dispatcher.InFlightByDirection(); len(counts) > 0 || h.dispatcher.InFlight() != 1 {
 						t.Errorf("in flight: %v, %d", counts, h.dispatcher.InFlight())
 					}

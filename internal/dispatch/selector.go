@@ -350,6 +350,12 @@ func (s *selector) askLedger(ctx context.Context, p store.ReserveParams, n *flee
 		s.store.recordError("reserve", err)
 		return reply, err
 	}
+	if p.Probe { // it is not counted, and may use slots that other jobs may not: the reply does not say how many these have
+		if reply.Verdict == store.OK {
+			s.fleet.ObserveProbe(n)
+		}
+		return reply, nil
+	}
 	s.metrics.CountReserve(reply.Verdict)
 	if reply.Verdict == store.OK || reply.Verdict == store.Full {
 		s.fleet.ObserveFree(n, reply.Free, now)

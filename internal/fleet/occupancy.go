@@ -65,9 +65,21 @@ func (o *occupancy) ObserveFree(n *Node, free int, now Instant) {
 	o.Observe(n, max(0, limit-free), limit, now)
 }
 
+// one is a job in an observation, whose lowest bits hold the count.
+const one = 1
+
+// ObserveProbe records that a probe has a slot of a node. How many slots are left for other jobs is not known from it.
+func (o *occupancy) ObserveProbe(n *Node) {
+	for {
+		observation := n.inFlight.Load()
+		if observation == 0 || observation&(1<<inFlightBits-1) == 1<<inFlightBits-1 || n.inFlight.CompareAndSwap(observation, observation+one) {
+			return
+		}
+	}
+}
+
 // ObserveRelease records that a job of a node has ended.
 func (o *occupancy) ObserveRelease(n *Node) {
-	const one = 1 // the lowest bits hold the count
 	for {
 		observation := n.inFlight.Load()
 		if observation&(1<<inFlightBits-1) == 0 || n.inFlight.CompareAndSwap(observation, observation-one) {

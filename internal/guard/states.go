@@ -2,9 +2,6 @@ package guard
 
 import "github.com/lingua-scheduler/lingua/internal/core"
 
-// StateNames returns the names of the states of nodes.
-func StateNames() []string { return stateNames[stateReady:] }
-
 // StateName returns the name of the state of a node that is present.
 func StateName(n *core.Node) string { return stateNames[stateOf(n)] }
 

@@ -221,7 +221,6 @@ func (d *decoder) text() string {
 	return text
 }
 
-// pool reads the pool of a job.
 // pool decodes the pool of a job, and its flags.
 func (d *decoder) pool(job *core.Job) {
 	id, flags := core.PoolID(d.text()), d.number()

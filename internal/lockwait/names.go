@@ -23,7 +23,7 @@ var all = []Name{
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
-	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{},
+	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{},
 	ConvertLanguages{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
@@ -338,6 +338,12 @@ type ServerLive struct{}
 
 // LockName implements Name.
 func (ServerLive) LockName() string { return "server_live" }
+
+// ServerStreams names a lock of docs/locks.md.
+type ServerStreams struct{}
+
+// LockName implements Name.
+func (ServerStreams) LockName() string { return "server_streams" }
 
 // ServerLogins names a lock of docs/locks.md.
 type ServerLogins struct{}

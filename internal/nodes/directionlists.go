@@ -42,9 +42,12 @@ type listKey struct {
 type directionList struct {
 	made    chan struct{} // closed when it is complete
 	expires time.Time
-	list    []DirectionCapacity
-	more    bool
-	err     error
+
+	began     time.Time
+	abandoned bool // the request that made it ended before: another one has to make it
+	list      []DirectionCapacity
+	more      bool
+	err       error
 }
 
 // NewDirectionLists makes the lists of a registry.
@@ -61,22 +64,29 @@ func (l *DirectionLists) List(ctx context.Context, f DirectionFilter, after core
 	if f.Tenant != nil {
 		key.ofTenant, key.tenant = true, *f.Tenant
 	}
-	d, mine := l.begin(key)
-	if mine {
-		began := time.Now()
-		list, more, err := l.registry.ListDirections(ctx, f, after, limit)
-		l.finish(key, d, began, list, more, err)
-		return list, more, err
+	for {
+		d, mine := l.begin(key)
+		if mine {
+			return l.make(ctx, key, d, f)
+		}
+		select {
+		case <-d.made:
+		case <-ctx.Done():
+			return nil, false, l.registry.storeError(ctx, "directions", ctx.Err())
+		}
+		if !d.abandoned {
+			return d.list, d.more, d.err
+		}
 	}
-	select {
-	case <-d.made:
-	case <-ctx.Done():
-		return nil, false, l.registry.storeError(ctx, "directions", ctx.Err())
-	}
-	if d.err != nil { // its request may have ended; this one has not
-		return l.registry.ListDirections(ctx, f, after, limit)
-	}
-	return d.list, d.more, nil
+}
+
+// make makes a list.
+func (l *DirectionLists) make(ctx context.Context, key listKey, d *directionList, f DirectionFilter) ([]DirectionCapacity, bool, error) {
+	d.began, d.abandoned = time.Now(), true
+	defer l.finish(key, d) // also if it panics: others wait for it
+	d.list, d.more, d.err = l.registry.ListDirections(ctx, f, key.after, key.limit)
+	d.abandoned = ctx.Err() != nil
+	return d.list, d.more, d.err
 }
 
 // begin returns a list that is not too old or being made, or one that the caller has to make.
@@ -102,13 +112,12 @@ func (l *DirectionLists) begin(key listKey) (_ *directionList, mine bool) {
 }
 
 // finish publishes a list. One that could not be made is not kept.
-func (l *DirectionLists) finish(key listKey, d *directionList, began time.Time, list []DirectionCapacity, more bool, err error) {
+func (l *DirectionLists) finish(key listKey, d *directionList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d.list, d.more, d.err = list, more, err
 	now := time.Now()
-	d.expires = now.Add(min(listShare*now.Sub(began), maxListAge))
-	if err != nil && l.lists[key] == d {
+	d.expires = now.Add(min(listShare*now.Sub(d.began), maxListAge))
+	if (d.err != nil || d.abandoned) && l.lists[key] == d {
 		delete(l.lists, key)
 	}
 	close(d.made)

@@ -29,6 +29,8 @@ const (
 	// keepLifted is how long a lifted entry is kept. An instance that was cut off from the store for longer may still have the entry as
 	// it was before, and would restore it.
 	keepLifted = 7 * 24 * time.Hour
+	// loginMargin is for how long after its expiry a login is kept that was ended.
+	loginMargin = 10 * time.Minute
 )
 
 // Follower has this instance's copy of the revocations, which follows the store. It is used by many goroutines. A nil follower has an
@@ -109,6 +111,16 @@ func (f *Follower) Find(t store.RevocationTarget) (store.Revocation, bool) {
 	return store.Revocation{}, false
 }
 
+// CountLogins returns how many logins of a key were ended that the list has.
+func (f *Follower) CountLogins(key string) (n int) {
+	for target, r := range f.current() {
+		if target.Kind == store.RevokedLogin && r.By == key {
+			n++
+		}
+	}
+	return n
+}
+
 // CountSessions returns how many revoked sessions of a tenant the list has.
 func (f *Follower) CountSessions(tenant core.TenantID) (n int) {
 	for target := range f.current() {
@@ -119,7 +131,8 @@ func (f *Follower) CountSessions(tenant core.TenantID) (n int) {
 	return n
 }
 
-// Add adds a revocation to the store and to this instance's list, and returns when the change has taken effect here. A zero Before means
+// Add adds a revocation to the store and to this instance's list, and returns when the change has taken effect here. Until, of a login, is when
+// that would have expired. A zero Before means
 // everything until now. It never weakens an entry that is in force: of two times the later one stays, and only Lift lifts. After an
 // error nothing has changed here; if the store has the entry nevertheless, it takes effect with the next read.
 func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocation, error) {
@@ -138,6 +151,9 @@ func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocatio
 		p.Keep = tokenLifetime
 	case store.RevokedLogin:
 		p.Keep = auth.MaxLoginTTL
+		if !r.Until.IsZero() { // it expires then anyway; the clocks of the store and of other instances may differ from this one
+			p.Keep = min(p.Keep, time.Until(r.Until)+loginMargin)
+		}
 	}
 	return f.add(ctx, p)
 }

@@ -276,8 +276,18 @@ func TestEntriesExpire(t *testing.T) {
 		for _, kind := range store.RevocationKinds() {
 			mustAdd(t, f, store.Revocation{RevocationTarget: store.RevocationTarget{Kind: kind, Name: "x"}})
 		}
-		time.Sleep(auth.MaxTokenTTL)
-		if n := len(f.Entries()); n != 5 {
+		mustAdd(t, f, store.Revocation{
+			RevocationTarget: store.RevocationTarget{Kind: store.RevokedLogin, Name: "short"}, By: "shop", Until: time.Now().Add(auth.MaxTokenTTL - time.Hour),
+		})
+		if n := f.CountLogins("shop"); n != 1 {
+			t.Errorf("%d logins of the key were ended", n)
+		}
+		time.Sleep(auth.MaxTokenTTL - time.Hour)
+		if f.CountLogins("shop") != 1 {
+			t.Error("a login that was ended is forgotten while it may be valid on an instance with another clock")
+		}
+		time.Sleep(time.Hour)
+		if n := len(f.Entries()); n != len(store.RevocationKinds())+1 {
 			t.Errorf("%d entries are left while tokens may be alive", n)
 		}
 		time.Sleep(time.Hour)
@@ -286,7 +296,7 @@ func TestEntriesExpire(t *testing.T) {
 		for _, r := range f.Entries() {
 			left[r.Kind]++
 		}
-		if left[store.RevokedSession] != 0 || left[store.RevokedKID] != 0 || left[store.RevokedKey] != 2 || left[store.RevokedNode] != 1 || left[store.RevokedTenant] != 1 {
+		if f.CountLogins("shop") != 0 || left[store.RevokedLogin] != 1 || left[store.RevokedSession] != 0 || left[store.RevokedKID] != 0 || left[store.RevokedKey] != 2 || left[store.RevokedNode] != 1 || left[store.RevokedTenant] != 1 {
 			t.Errorf("left: %v", left)
 		}
 	})

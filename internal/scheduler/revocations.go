@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
 // revocations is this instance's copy of the list of revocations.
@@ -23,6 +24,9 @@ type revocations struct {
 func newRevocations(c *credentials, st store.Revocations, log *slog.Logger) *revocations {
 	r := &revocations{Follower: revocation.NewFollower(st, log), nodes: make(chan struct{}, 1)}
 	c.authenticate(r)
+	if _, lost := st.(*memstore.Store); lost { // a restart forgets which logins were ended
+		c.auth.EndLoginsWithProcess()
+	}
 	r.keyring = c.auth.Keyring
 	return r
 }

@@ -69,8 +69,17 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 		panic("the route " + r.method + " " + r.path + " has no rule: nobody says who may use it")
 	case r.peers && r.method != http.MethodGet:
 		panic("the route " + r.method + " " + r.path + " changes something: a request of another instance could be repeated")
-	case r.rule.public:
-		return r.handler
+	}
+	next := func(w http.ResponseWriter, req *http.Request) {
+		if e := checkQuery(r, req); e != nil {
+			callOf(req.Context()).fail(e, "")
+			writeWireError(w, e)
+			return
+		}
+		r.handler(w, req)
+	}
+	if r.rule.public {
+		return next
 	}
 	deny := a.writeDenied
 	if r.upgrade {
@@ -81,7 +90,7 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 			deny(w, req, e)
 			return
 		}
-		r.handler(w, req)
+		next(w, req)
 	}
 }
 
@@ -119,10 +128,14 @@ func (a *accessControl) identifyDirect(req *http.Request, r *route) (p *auth.Pri
 	if token != "" || r.upgrade {
 		return a.auth.Authenticate(token)
 	}
-	if cookie, err := req.Cookie(loginCookie); err == nil {
-		p, reason = a.auth.AuthenticateLogin(cookie.Value)
-	} else {
+	cookies := req.CookiesNamed(loginCookie)
+	if len(cookies) == 0 {
 		p, reason = a.auth.Authenticate("")
+	}
+	for _, cookie := range cookies { // a browser may send one of another path or host with the same name
+		if p, reason = a.auth.AuthenticateLogin(cookie.Value); reason == "" {
+			break
+		}
 	}
 	if reason == "" {
 		return p, ""
@@ -132,6 +145,14 @@ func (a *accessControl) identifyDirect(req *http.Request, r *route) (p *auth.Pri
 		denied = reason
 	}
 	return p, denied
+}
+
+// stillAdmits reports whether a stream may go on: the credential of its request is valid, and has the role and the tenant that it had when the
+// stream began, which decide what the stream shows.
+func (a *accessControl) stillAdmits(req *http.Request) bool {
+	began := principalOf(req.Context())
+	now, denied := a.identifyDirect(req, &route{})
+	return denied == "" && now.Role == began.Role && now.Tenant == began.Tenant
 }
 
 // errUnauthorized is the answer to a credential that is not valid. It does not say why: that would help to guess.

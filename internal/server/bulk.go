@@ -23,7 +23,7 @@ const (
 )
 
 // bulkHandlers change all objects that match a filter. Nobody changes more than was confirmed: a request has the number of a dry run before, and
-// is refused if another number matches.
+// is refused if the number that matches differs by more than a tenth.
 type bulkHandlers struct {
 	responder
 	jobs  *jobHandlers
@@ -40,7 +40,7 @@ func (h *bulkHandlers) routes() []route {
 	return []route{
 		{
 			method: "POST", path: "/v1/jobs/cancel", rule: operators, action: "job.cancel_many", tag: "jobs", summary: "Cancel all open jobs that match",
-			description: "Count with dry_run first, and confirm the number: if another one matches by then, the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because filter.until excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how many are left.",
+			description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a tenth, the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because filter.until excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how many are left.",
 			handler:     handleBody(h.responder, h.cancelJobs), in: reflect.TypeFor[wire.JobsCancelRequest](), out: reflect.TypeFor[wire.JobsCancelResponse](), codes: codes,
 		},
 		{
@@ -88,7 +88,7 @@ func (b *bulkLimits) check() *wire.Error {
 	return nil
 }
 
-// admit returns how many of the matches may be changed, or refuses another number than was confirmed.
+// admit returns how many of the matches may be changed: no more than were confirmed. It refuses a number that differs by more than a tenth.
 func (b *bulkLimits) admit(matches int, what string) (int, *wire.Error) {
 	expect := *b.expect
 	if tolerance := expect / 10; matches < expect-tolerance || matches > expect+tolerance {

@@ -14,8 +14,16 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// openState is the filter by state that all jobs match which have not ended.
-const openState = "open"
+// The filters by state that are not the name of one: all jobs that have not ended, and all that have.
+const (
+	openState  = "open"
+	endedState = "ended"
+)
+
+// errEndedState refuses a filter that only jobs match which have ended.
+func errEndedState() *wire.Error {
+	return wire.Invalid("filter.state", "must be DISPATCHED, ACKED, RETRYING or %s: a job that has ended cannot be cancelled", openState)
+}
 
 // cancelJobs cancels the open jobs that match.
 func (h *bulkHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelRequest) (any, error) {
@@ -84,8 +92,11 @@ func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, u
 			values.Set(name, strconv.FormatInt(ms, 10))
 		}
 	}
-	if values.Get("state") == openState {
+	switch values.Get("state") {
+	case openState:
 		values.Del("state")
+	case endedState:
+		return store.ListParams{}, nil, errEndedState()
 	}
 	p, e := h.jobs.jobFilter(&listQuery{Values: values})
 	switch {
@@ -93,7 +104,7 @@ func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, u
 		e.Field = "filter." + e.Field
 		return p, nil, e
 	case p.State != 0 && p.State.Terminal():
-		return p, nil, wire.Invalid("filter.state", "must be DISPATCHED, ACKED, RETRYING or %s: a job that has ended cannot be cancelled", openState)
+		return p, nil, errEndedState()
 	case !in.DryRun && f.Until == 0:
 		return p, nil, wire.Invalid("filter.until", "is missing: send until_ms of the dry run, so that jobs that were created after it are not cancelled")
 	case f.Region != "" && !core.ValidID(f.Region): // it is in the audit entry

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -98,11 +97,11 @@ func (h *bulkHandlers) readNodeFilter(in *wire.NodeFilter) (*nodeFilter, url.Val
 		}
 	}
 	f := &nodeFilter{search: strings.ToLower(in.Search), state: in.State, service: in.Service, pool: core.PoolID(in.PoolID), Filter: nodes.Filter{Region: in.Region}}
-	if in.State != "" && !slices.Contains(guard.StateNames(), in.State) {
-		return nil, nil, wire.Invalid("filter.state", "must be one of %s", strings.Join(guard.StateNames(), ", "))
+	if in.State != "" && !slices.Contains(guard.NodeStates(), in.State) {
+		return nil, nil, wire.Invalid("filter.state", "must be one of %s", strings.Join(guard.NodeStates(), ", "))
 	}
-	if len(in.Service) > maxNodeSearch || !utf8.ValidString(in.Service) {
-		return nil, nil, wire.Invalid("filter.service", "must be at most %d bytes", maxNodeSearch)
+	if err := core.CheckModelName(in.Service); in.Service != "" && (err != nil || len(in.Service) > maxNodeSearch || strings.ContainsRune(in.Service, ' ')) {
+		return nil, nil, wire.Invalid("filter.service", "must be the id of a service, perhaps with @ and a version, of at most %d bytes and without spaces", maxNodeSearch)
 	}
 	if in.TenantID != "" {
 		tenant := core.TenantID(in.TenantID)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -30,21 +31,41 @@ func (h *nodeHandlers) drainOrTry(r *http.Request) (any, error) {
 	return nil, wire.Invalid(dryRunParam.name, "must be true or false")
 }
 
-// tryDrain says what would be missing without a node. It changes nothing.
+// tryDrain answers with a node and what would be missing without it. It changes nothing.
 func (h *nodeHandlers) tryDrain(r *http.Request) (any, error) {
 	callOf(r.Context()).dryRun = true
-	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
-	st, err := h.registry.Node(r.Context(), core.NodeID(id))
+	st, effect, err := h.effectOf(r)
 	if err != nil {
 		return nil, err
 	}
 	v := h.view(r.Context(), st)
-	if v.DrainEffect, err = h.table.table.DrainEffect(r.Context(), st.Node); err != nil {
-		return nil, wire.Errorf(wire.DeadlineExceeded, "the request ended before the effect was computed")
-	}
-	v.DrainEffect.InFlight = st.Reserved + st.Running
+	v.DrainEffect = effect
 	return v, nil
+}
+
+// drainEffect answers with what would be missing without a node.
+func (h *nodeHandlers) drainEffect(r *http.Request) (any, error) {
+	_, effect, err := h.effectOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return effect, nil
+}
+
+// effectOf returns a node and what would be missing without it.
+func (h *nodeHandlers) effectOf(r *http.Request) (store.NodeStatus, *wire.DrainEffect, error) {
+	id := r.PathValue("id")
+	if e := convert.CheckID("id", id); e != nil {
+		return store.NodeStatus{}, nil, e
+	}
+	st, err := h.registry.Node(r.Context(), core.NodeID(id))
+	if err != nil {
+		return st, nil, err
+	}
+	effect, err := h.table.table.DrainEffect(r.Context(), st.Node)
+	if err != nil {
+		return st, nil, wire.Errorf(wire.DeadlineExceeded, "the request ended before the effect was computed")
+	}
+	effect.InFlight = st.Reserved + st.Running
+	return st, effect, nil
 }

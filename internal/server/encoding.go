@@ -130,6 +130,7 @@ func writeJSON(w http.ResponseWriter, status int, out any) {
 var (
 	typeJSON = []string{"application/json"}
 	noSniff  = []string{"nosniff"}
+	noStore  = []string{"no-store"}
 )
 
 // writeEncoded writes an answer that is JSON already, in one part or several.
@@ -142,6 +143,7 @@ func writeEncoded(w http.ResponseWriter, status int, body ...[]byte) {
 	h["Content-Type"] = typeJSON
 	h["Content-Length"] = []string{strconv.Itoa(size)}
 	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = noStore // most answers are for this caller only
 	w.WriteHeader(status)
 	writeBody(w, body...)
 }

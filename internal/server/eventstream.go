@@ -33,7 +33,7 @@ type eventStreams struct {
 	log      store.Events
 	access   *accessControl
 	stopping *atomic.Bool
-	open     atomic.Int64
+	limit    *streamLimit
 }
 
 func (h *eventStreams) route() route {
@@ -68,12 +68,12 @@ func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
 		writeWireError(w, e)
 		return
 	}
-	if h.open.Add(1) > maxEventStreams {
-		h.open.Add(-1)
-		writeWireError(w, wire.Errorf(wire.RateLimited, "this instance has %d streams of events, its maximum: close one, or try another instance", maxEventStreams).RetryIn(streamPing))
+	end, e := h.limit.begin(r.Context())
+	if e != nil {
+		writeWireError(w, e)
 		return
 	}
-	defer h.open.Add(-1)
+	defer end()
 	first, e := s.begin(r.Context())
 	if e != nil {
 		writeWireError(w, e)
@@ -85,8 +85,8 @@ func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
 		if !time.Now().Add(streamInterval).Before(ends) || h.stopping.Load() || !backoff.Sleep(r.Context(), streamInterval) {
 			return
 		}
-		if _, denied := h.access.identifyDirect(r, &route{}); denied != "" {
-			return // it was revoked, or has expired
+		if !h.access.stillAdmits(r) {
+			return // it was revoked or has expired, or may see something else now
 		}
 		if next, err := s.read(r.Context(), maxEvents); err == nil { // else it is read at the next time
 			page = next

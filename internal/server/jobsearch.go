@@ -51,9 +51,9 @@ func readJobState(name string) (core.State, store.Phase, *wire.Error) {
 	switch name {
 	case "":
 		return 0, 0, nil
-	case "open":
+	case openState:
 		return 0, store.PhaseOpen, nil
-	case "ended":
+	case endedState:
 		return 0, store.PhaseEnded, nil
 	}
 	state, err := core.ParseState(name)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -25,16 +26,16 @@ type liveStreams struct {
 	responder
 	feed     *liveFeed
 	access   *accessControl
-	instance string // this one
+	instance func() core.InstanceID // this one
 	stopping *atomic.Bool
-	open     atomic.Int64
+	limit    *streamLimit
 }
 
 func (h *liveStreams) route() route {
 	return route{
 		method: "GET", path: "/v1/live", rule: readers, tag: "operations", summary: "Follow what a dashboard shows", stream: true,
 		description: "Server-sent events, at most four messages a second. overview: the newest figures of the fleet, as in GET /api/v1/series, for callers that see all tenants. " +
-			"events: new entries of the event log, as a list. status: the instance that answers and whether it can reach the store, at the beginning and when that changes. gap: entries were lost; read GET /v1/events. The stream ends when the credential is not valid any more and when the instance stops; a browser opens it again.",
+			"events: new entries of the event log, as a list. status: the instance that answers and whether it can reach the store, at the beginning and when that changes. gap: entries were lost; read GET /v1/events. The stream ends when the credential is not valid any more or has another role or tenant, and when the instance stops; a browser opens it again.",
 		handler: h.serve, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
 		params: []param{{name: "seconds", description: "For how long, 3600 by default and at most. 0: only what there is now.", kind: "integer"}},
 	}
@@ -52,12 +53,12 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 		writeWireError(w, e)
 		return
 	}
-	if h.open.Add(1) > maxLiveStreams {
-		h.open.Add(-1)
-		writeWireError(w, wire.Errorf(wire.RateLimited, "this instance has %d open dashboards, its maximum: close one, or try another instance", maxLiveStreams).RetryIn(streamPing))
+	end, e := h.limit.begin(r.Context())
+	if e != nil {
+		writeWireError(w, e)
 		return
 	}
-	defer h.open.Add(-1)
+	defer end()
 	tenant := visibleTenant(r.Context())
 	h.feed.refresh(r.Context())
 	number, point := h.feed.begin(), int64(0)
@@ -65,8 +66,8 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 	checked, status := time.Now(), []byte(nil)
 	for ends := checked.Add(lasts); !h.stopping.Load(); {
 		if time.Since(checked) >= liveCheck {
-			if _, denied := h.access.identifyDirect(r, &route{}); denied != "" {
-				return // it was revoked, has expired or logged out
+			if !h.access.stillAdmits(r) {
+				return // it was revoked, has expired or logged out, or may see something else now
 			}
 			checked = time.Now()
 		}
@@ -98,7 +99,7 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 
 // status returns the state of this instance, encoded.
 func (h *liveStreams) status() []byte {
-	data, err := json.Marshal(wire.LiveStatus{Instance: h.instance, StoreReachable: h.feed.reachable()})
+	data, err := json.Marshal(wire.LiveStatus{Instance: string(h.instance()), StoreReachable: h.feed.reachable()})
 	if err != nil {
 		return nil // of plain fields: it cannot fail
 	}

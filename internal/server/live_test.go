@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -24,7 +25,7 @@ type liveReader struct {
 // openLive opens the stream of a dashboard with a cookie, or a key.
 func (ts *testScheduler) openLive(cookie *http.Cookie, key string) *liveReader {
 	ts.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout) // after it, the stream ends with an error
 	ts.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ts.url+"/v1/live", http.NoBody)
 	if err != nil {
@@ -121,18 +122,76 @@ func TestLiveStream(t *testing.T) {
 	}
 }
 
-// TestLiveStreamEnds: a stream ends when its login ends, and when the instance stops.
+// wantEnd reads a stream until the server ends it.
+func (r *liveReader) wantEnd(why string) {
+	r.t.Helper()
+	for ok := true; ok; {
+		_, _, ok = r.next()
+	}
+	if err := r.lines.Err(); err != nil {
+		r.t.Errorf("the stream was not ended by the server because %s: %v", why, err)
+	}
+}
+
+// TestLiveStreamEnds: a stream ends when its login ends, when its key has another role or tenant, and when the instance stops.
 func TestLiveStreamEnds(t *testing.T) {
 	t.Parallel()
 	ts := startMatrix(t)
-	cookie := ts.login(keySecret("operator"))
-	loggedOut, stopping := ts.openLive(cookie, ""), ts.openLive(nil, keySecret("viewer"))
+	operator := keySecret("operator")
+	cookie := ts.login(operator)
+	loggedOut, bound, demoted, stopping := ts.openLive(cookie, ""), ts.openLive(nil, keySecret("viewer")), ts.openLive(nil, keySecret("viewer-acme")), ts.openLive(nil, operator)
 	ts.requestWith(cookie, "POST", "/logout", nil).decode(&wire.LogoutResponse{})
-	for ok := true; ok; {
-		_, _, ok = loggedOut.next() // or the test ends by its timeout
+	loggedOut.wantEnd("its login has ended")
+	next := config.Default()
+	next.Auth.Keys = []config.Key{
+		{Name: "operator", Role: "operator", SHA256: []string{hashOf(operator)}},
+		{Name: "viewer", Role: "viewer", Tenant: "acme", SHA256: []string{hashOf(keySecret("viewer"))}},
+		{Name: "viewer-acme", Role: "metrics", SHA256: []string{hashOf(keySecret("viewer-acme"))}},
 	}
+	ts.scheduler.SetConfigSource(func() (config.Config, []string, error) { return next, nil, nil })
+	ts.requestAs(operator, "POST", "/v1/config/reload", nil).decode(&wire.ReloadResponse{})
+	bound.wantEnd("its key has a tenant now")
+	demoted.wantEnd("its key has another role")
 	ts.scheduler.Server.SetNotReady()
-	for ok := true; ok; {
-		_, _, ok = stopping.next()
+	stopping.wantEnd("the instance stops")
+}
+
+// TestLiveStreamsAreShared: the viewers of one tenant cannot take all streams, and those who are not operators leave some to operators.
+func TestLiveStreamsAreShared(t *testing.T) {
+	t.Parallel()
+	ts := startMatrix(t)
+	open := func(key string, most int) (opened int) {
+		for range most {
+			if ts.requestStream(key) == http.StatusTooManyRequests {
+				break
+			}
+			opened++
+		}
+		return opened
 	}
+	if n := open(keySecret("viewer-acme"), 100); n != 32 {
+		t.Errorf("a tenant has %d streams, want 32", n)
+	}
+	if n := open(keySecret("viewer"), 300); n != 192-32 {
+		t.Errorf("viewers have %d further streams, want %d", n, 192-32)
+	}
+	if n := open(keySecret("operator"), 300); n != 256-192 {
+		t.Errorf("operators have %d further streams, want %d", n, 256-192)
+	}
+}
+
+// requestStream opens a stream, which stays open until the test ends, and returns the status of the answer.
+func (ts *testScheduler) requestStream(key string) int {
+	ts.t.Helper()
+	req, err := http.NewRequestWithContext(ts.t.Context(), http.MethodGet, ts.url+"/v1/live", http.NoBody)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	ts.t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp.StatusCode
 }

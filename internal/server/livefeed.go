@@ -12,6 +12,13 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+const (
+	// feedIdle is after how long without a read, because nobody had a stream, the feed begins at the end of the log again.
+	feedIdle = 5 * time.Second
+	// feedTimeout bounds one read of the log.
+	feedTimeout = 5 * time.Second
+)
+
 // maxLiveEvents is how many events the feed keeps for streams that have not sent them yet. A stream that is further behind sends a gap.
 const maxLiveEvents = 1024
 
@@ -40,14 +47,20 @@ type liveEvent struct {
 	data   []byte
 }
 
-// refresh reads what is new, if another stream did not do so a moment ago. It does not wait for another that is doing so.
+// refresh reads what is new, if another stream did not do so a moment ago. It does not wait for another that is doing so. The read is for all
+// streams, so it does not end with the request of this one.
 func (f *liveFeed) refresh(ctx context.Context) {
 	if !f.reading.CompareAndSwap(false, true) {
 		return
 	}
 	defer f.reading.Store(false)
 	f.mu.Lock()
-	due, after, begun := time.Since(f.readAt) >= streamInterval, f.after, f.begun
+	idle := time.Since(f.readAt)
+	if f.begun && idle >= feedIdle { // nobody had a stream: what happened meanwhile is not news
+		f.begun, f.after, f.events = false, "", nil
+		f.next++ // a stream that waited so long for the store finds a gap
+	}
+	due, after, begun := idle >= streamInterval, f.after, f.begun
 	f.mu.Unlock()
 	if !due {
 		return
@@ -56,6 +69,8 @@ func (f *liveFeed) refresh(ctx context.Context) {
 	if !begun {
 		limit = 1 // only the end of the log is wanted
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), feedTimeout)
+	defer cancel()
 	page, err := f.log.ReadEvents(ctx, store.ReadLogParams{After: after, Limit: limit})
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -22,7 +23,11 @@ const (
 	loginCookie = "lingua_login"
 	// maxLoginFailures is how many logins of an address may fail in each loginWindow.
 	maxLoginFailures = 30
-	loginWindow      = time.Minute
+	// maxLogins is how many logins of a key may begin in each loginWindow, and maxEndedLogins how many of a key are kept that were ended: each is
+	// an entry of the list of revocations until it would have expired.
+	maxLogins      = 30
+	maxEndedLogins = 10_000
+	loginWindow    = time.Minute
 )
 
 // loginHandlers exchange keys for logins, which browsers send as a cookie.
@@ -33,14 +38,15 @@ type loginHandlers struct {
 	ttl         time.Duration
 	context     func() wire.CallerContext
 
-	mu       lockwait.Mutex[lockwait.ServerLogins] // guards failures
+	mu       lockwait.Mutex[lockwait.ServerLogins] // guards the rest
 	failures *window.Limit[netip.Addr]
+	begun    *window.Limit[string] // by the name of the key
 }
 
 func newLoginHandlers(p responder, o *Options) *loginHandlers {
 	return &loginHandlers{
 		responder: p, auth: o.Auth, revocations: o.Access.Revocations, ttl: o.Access.LoginTTL, context: o.callerContext,
-		failures: window.New[netip.Addr](maxLoginFailures, loginWindow),
+		failures: window.New[netip.Addr](maxLoginFailures, loginWindow), begun: window.New[string](maxLogins, loginWindow),
 	}
 }
 
@@ -70,12 +76,7 @@ func (h *loginHandlers) login(w http.ResponseWriter, r *http.Request) {
 		h.writeError(w, err)
 		return
 	}
-	c, address := callOf(r.Context()), peeraddr.Of(r.RemoteAddr)
-	if wait := h.blockedFor(address); wait > 0 {
-		c.fail(wire.Errorf(wire.RateLimited, "too many logins of your address have failed: try again later").RetryIn(wait), limitLogins)
-		writeWireError(w, c.failure)
-		return
-	}
+	c := callOf(r.Context())
 	if !h.revocations.Ready() { // a key that was revoked would be admitted
 		writeWireError(w, store.Unavailable())
 		return
@@ -87,16 +88,16 @@ func (h *loginHandlers) login(w http.ResponseWriter, r *http.Request) {
 	}
 	login, reason := h.auth.NewLogin(strings.TrimSpace(in.Key), h.ttl)
 	if reason != "" {
-		h.countFailure(address)
-		e := wire.FieldErrorf(wire.Unauthorized, "key", "the key is not valid here, or not any more")
-		if reason == auth.WrongRole {
-			e = wire.FieldErrorf(wire.Forbidden, "key", "log in with the key of an operator or a viewer")
-		}
-		c.fail(e, string(reason))
-		writeWireError(w, e)
+		c.fail(h.refusal(peeraddr.Of(r.RemoteAddr), reason))
+		writeWireError(w, c.failure)
 		return
 	}
 	c.caller = login.Caller
+	if wait := h.countLogin(login.Caller.Key); wait > 0 {
+		c.fail(wire.Errorf(wire.RateLimited, "this key has begun %d logins in a minute: try again later", maxLogins).RetryIn(wait), limitLogins)
+		writeWireError(w, c.failure)
+		return
+	}
 	http.SetCookie(w, newLoginCookie(r, login.Token, login.Caller.Expires))
 	writeJSON(w, http.StatusOK, h.viewCaller(login.Caller))
 }
@@ -109,35 +110,64 @@ func newLoginCookie(r *http.Request, token string, expires time.Time) *http.Cook
 	}
 }
 
-// blockedFor returns for how long no login of an address is tried.
-func (h *loginHandlers) blockedFor(address netip.Addr) time.Duration {
+// refusal counts a login that failed, and returns the answer to it and the reason for the audit log. An address that has failed too often gets
+// no other answer than that, so that nobody can try many keys; one that has the right key logs in nevertheless, because others may share its
+// address.
+func (h *loginHandlers) refusal(address netip.Addr, reason auth.Reason) (*wire.Error, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.failures.Remaining(address)
-}
-
-func (h *loginHandlers) countFailure(address netip.Addr) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if wait := h.failures.Remaining(address); wait > 0 {
+		return wire.Errorf(wire.RateLimited, "too many logins of your address have failed: try again later").RetryIn(wait), limitLogins
+	}
 	h.failures.Allow(address)
+	if reason == auth.WrongRole {
+		return wire.FieldErrorf(wire.Forbidden, "key", "log in with the key of an operator or a viewer"), string(reason)
+	}
+	return wire.FieldErrorf(wire.Unauthorized, "key", "the key is not valid here, or not any more"), string(reason)
 }
 
-// logout ends the login of the caller.
+// countLogin counts a login of a key. It returns for how long the key may not begin another one, 0 if it may.
+func (h *loginHandlers) countLogin(key string) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.begun.Allow(key) {
+		return 0
+	}
+	return h.begun.Remaining(key)
+}
+
+// logout ends the logins of the cookies that the request has, also if it has another credential, which then is the caller.
 func (h *loginHandlers) logout(w http.ResponseWriter, r *http.Request) {
 	gone := newLoginCookie(r, "", time.Unix(1, 0))
 	gone.MaxAge = -1
 	http.SetCookie(w, gone)
 	out := wire.LogoutResponse{Ended: true}
-	if p := principalOf(r.Context()); p.IsLogin() {
-		_, err := h.revocations.Add(r.Context(), store.Revocation{
-			RevocationTarget: store.RevocationTarget{Kind: store.RevokedLogin, Name: p.TokenID}, By: p.Key, Reason: "logout",
-		})
-		if err != nil {
-			h.log.Warn("a login could not be ended", "error", err)
-			out = wire.LogoutResponse{Warning: "the store does not answer: the cookie is gone, but the login stays valid until it expires"}
+	for _, cookie := range r.CookiesNamed(loginCookie) {
+		p, reason := h.auth.AuthenticateLogin(cookie.Value)
+		if reason != "" || !p.IsLogin() {
+			continue // it is not valid anyway
+		}
+		if warning := h.end(r.Context(), p); warning != "" {
+			out = wire.LogoutResponse{Warning: warning}
+			callOf(r.Context()).reason = "not_ended"
 		}
 	}
 	writeJSON(w, http.StatusOK, &out)
+}
+
+// end ends a login on all instances. The warning says why it could not.
+func (h *loginHandlers) end(ctx context.Context, p *auth.Principal) (warning string) {
+	if h.revocations.CountLogins(p.Key) >= maxEndedLogins {
+		return "too many logins of this key were ended: the cookie is gone, but the login stays valid until it expires"
+	}
+	_, err := h.revocations.Add(ctx, store.Revocation{
+		RevocationTarget: store.RevocationTarget{Kind: store.RevokedLogin, Name: p.TokenID}, By: p.Key, Reason: "logout", Until: p.Expires,
+	})
+	if err != nil {
+		h.log.Warn("a login could not be ended", "error", err)
+		return "the store does not answer: the cookie is gone, but the login stays valid until it expires"
+	}
+	return ""
 }
 
 // caller answers with who the caller is.

@@ -199,6 +199,7 @@ var matrix = map[string]map[outcome][]string{
 	"GET /v1/nodes/table":               {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/nodes/{id}":                {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
 	"POST /v1/nodes/{id}/drain":         {allowed: {"operator"}},
+	"GET /v1/nodes/{id}/drain_effect":   {allowed: {"operator", "viewer"}},
 	"POST /v1/nodes/{id}/resume":        {allowed: {"operator"}},
 	"POST /v1/nodes/{id}/probe":         {allowed: {"operator"}},
 	"DELETE /v1/nodes/{id}":             {allowed: {"operator"}},

@@ -78,6 +78,12 @@ func (h *nodeHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
 		},
 		{
+			method: "GET", path: "/v1/nodes/{id}/drain_effect", rule: fleetReaders, tag: "nodes", summary: "Show what would be missing without a node",
+			description: "The same as drain_effect of POST /v1/nodes/{id}/drain?dry_run=true. Use this if instances of an older version may answer: they do not know dry_run, and drain the node.",
+			handler:     handle(h.responder, h.drainEffect), out: reflect.TypeFor[wire.DrainEffect](), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
+		},
+		{
 			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, action: "node.resume", tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},

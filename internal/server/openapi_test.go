@@ -105,6 +105,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("POST /v1/job/fail", n.fail(failing, nil))
 	good("POST /v1/jobs/{id}/cancel", ts.request("POST", "/v1/jobs/"+failing.JobID+"/cancel", "", nil))
 	good("POST /v1/node/model_not_available", ts.post("/v1/node/model_not_available", object{"node_id": "n1", "service_id": "s"}))
+	good("GET /v1/nodes/{id}/drain_effect", ts.get("/v1/nodes/n1/drain_effect"))
 	good("POST /v1/nodes/{id}/drain", ts.request("POST", "/v1/nodes/n1/drain", "", nil))
 	good("POST /v1/nodes/{id}/resume", ts.request("POST", "/v1/nodes/n1/resume", "", nil))
 	for _, path := range []string{

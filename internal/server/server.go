@@ -179,9 +179,10 @@ func New(o Options) *Server {
 	}
 	s.operator.bulk = newBulkHandlers(p, s.jobs, s.nodes)
 	s.events = &eventHandlers{
-		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping},
+		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping, limit: newStreamLimit(maxEventStreams, "streams of events")},
 		live: &liveStreams{
-			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, instance: string(o.Bus.Instance()), stopping: &s.stopping,
+			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, instance: o.Bus.Instance, stopping: &s.stopping,
+			limit: newStreamLimit(maxLiveStreams, "open dashboards"),
 		},
 	}
 	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}

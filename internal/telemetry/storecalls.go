@@ -18,7 +18,10 @@ type StoreCalls struct {
 	steps [callSteps]callsOfStep
 }
 
-// callsOfStep counts the calls of one step, in the buckets of Durations for microseconds instead of milliseconds.
+// callUnit is the unit of durations in the buckets: with it, the last bucket begins at 1.8 s, which is longer than calls usually may take.
+const callUnit = 16 * time.Microsecond
+
+// callsOfStep counts the calls of one step, in the buckets of Durations for callUnit instead of milliseconds.
 type callsOfStep struct {
 	number  atomic.Int64 // of the step, from 1; 0: none
 	longest atomic.Int64 // nanoseconds
@@ -38,7 +41,7 @@ func (c *StoreCalls) Observe(took time.Duration) {
 			s.buckets[i].Store(0)
 		}
 	}
-	s.buckets[bucketOf(took.Microseconds())].Add(1)
+	s.buckets[bucketOf(int64(took/callUnit))].Add(1)
 	for {
 		longest := s.longest.Load()
 		if int64(took) <= longest || s.longest.CompareAndSwap(longest, int64(took)) {
@@ -69,7 +72,7 @@ func (c *StoreCalls) LastMinute() (out CallSummary) {
 		}
 		out.Max = max(out.Max, time.Duration(s.longest.Load()))
 	}
-	quantile := func(q float64) time.Duration { return min(time.Duration(sum.QuantileMS(q))*time.Microsecond, out.Max) }
+	quantile := func(q float64) time.Duration { return min(time.Duration(sum.QuantileMS(q))*callUnit, out.Max) }
 	out.P50, out.P99 = quantile(0.5), quantile(0.99)
 	return out
 }

@@ -35,7 +35,13 @@ func TestStoreCalls(t *testing.T) {
 		if got := c.LastMinute(); got.Calls != 0 || got.Max != 0 {
 			t.Errorf("a minute later: %+v", got)
 		}
-		time.Sleep(15 * time.Second) // the calls of the first seconds were counted in the same place
+		for range 100 {
+			c.Observe(400 * time.Millisecond)
+		}
+		if got := c.LastMinute(); got.P50 < 320*time.Millisecond || got.P50 > 400*time.Millisecond || got.P99 < 350*time.Millisecond {
+			t.Errorf("after slow calls: %+v", got)
+		}
+		time.Sleep(75 * time.Second) // the calls of the first seconds were counted in the same place
 		c.Observe(time.Hour)
 		if got := c.LastMinute(); got.Calls != 1 || got.Max != time.Hour || got.P99 > time.Hour {
 			t.Errorf("after one long call: %+v", got)

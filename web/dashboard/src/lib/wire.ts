@@ -942,7 +942,7 @@ export interface ReloadResponse {
 export interface Revocation {
   /** What is revoked: kind~name, or session~tenant~name. */
   id: string;
-  kind: 'key' | 'kid' | 'tenant' | 'session' | 'node';
+  kind: 'key' | 'kid' | 'tenant' | 'session' | 'node' | 'login';
   name: string;
   /** The tenant of the session. */
   tenant_id?: string;
