@@ -86,6 +86,8 @@ type NodesDrainResponse struct {
 	Unchanged int  `json:"unchanged" doc:"How many were drained, or resumed, already."`
 	Failed    int  `json:"failed" doc:"How many are gone, or for how many the store did not answer."`
 	Remaining int  `json:"remaining" doc:"How many were not tried, because of the limit, the time, or a store that does not answer."`
+	// DrainEffect is in the answer to a dry run of a drain.
+	DrainEffect *DrainEffect `json:"drain_effect,omitempty" doc:"What would be missing without these nodes, but for their jobs; in the answer to a dry run of a drain."`
 }
 
 // decodeStrictly decodes an object in which every name must be known.

@@ -41,4 +41,9 @@ func (d Divided) In(id core.PoolID) iter.Seq[*Node] {
 }
 
 // SilentNode returns the last declaration of a silent node; nil if it is not silent.
-func (f *Fleet) SilentNode(id core.NodeID) *core.Node { return f.silent.get(id) }
+func (f *Fleet) SilentNode(id core.NodeID) *core.Node {
+	if n := f.silent.get(id); n != nil {
+		return n.declared
+	}
+	return nil
+}

@@ -30,7 +30,7 @@ type Fleet struct {
 
 	nodes  shardedMap[core.NodeID, *Node]
 	count  atomic.Int64
-	silent shardedMap[core.NodeID, *core.Node]
+	silent shardedMap[core.NodeID, *silentNode]
 	occupancy
 
 	partial  atomic.Bool // nodes of the store may be missing
@@ -73,7 +73,7 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	n := f.Node(s.Node.ID)
 	if s.Age >= f.presence {
 		if n == nil {
-			f.setSilent(s.Node.ID, s.Node)
+			f.setSilent(&silentNode{s.Node, now - Instant(s.Age)})
 		}
 		return
 	}
@@ -204,7 +204,7 @@ func (f *Fleet) RecordSeen(id core.NodeID, age time.Duration) {
 func (f *Fleet) Remove(id core.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.setSilent(id, nil)
+	f.silent.remove(id)
 	f.remove(id)
 }
 
@@ -224,7 +224,7 @@ func (f *Fleet) removeFromView(n *Node) {
 
 func (f *Fleet) addToView(n *Node) {
 	f.nodes.put(n.id, n)
-	f.setSilent(n.id, nil)
+	f.silent.remove(n.id)
 	f.count.Add(1)
 	f.noteChange(n)
 	p := f.division.Load().add(n)
@@ -247,7 +247,7 @@ func (f *Fleet) expire(n *Node, now Instant) {
 	defer f.mu.Unlock()
 	if f.Node(n.id) == n && n.SinceSeen(now) >= f.presence {
 		f.removeFromView(n)
-		f.setSilent(n.id, n.Declared())
+		f.setSilent(&silentNode{n.Declared(), Instant(n.lastSeen.Load())})
 	}
 }
 
@@ -270,25 +270,44 @@ func (f *Fleet) EvictIdleIndexes() { f.division.Load().evictIdle(f.Now(), &f.mu)
 // Silent nodes are registered and have no recent heartbeat. They are not in view and never selected, but a refusal must not
 // report that no node is capable if a silent one is.
 
+// silentNode is a silent node.
+type silentNode struct {
+	declared *core.Node
+	seen     Instant
+}
+
 // Silent iterates over the last declarations of the silent nodes, in no order.
-func (f *Fleet) Silent() iter.Seq[*core.Node] { return f.silent.values() }
+func (f *Fleet) Silent() iter.Seq[*core.Node] {
+	return func(yield func(*core.Node) bool) {
+		for n := range f.silent.values() {
+			if !yield(n.declared) {
+				return
+			}
+		}
+	}
+}
+
+// SilentSince iterates over the last declarations of the silent nodes and the times of their last heartbeats, in no order.
+func (f *Fleet) SilentSince() iter.Seq2[*core.Node, Instant] {
+	return func(yield func(*core.Node, Instant) bool) {
+		for n := range f.silent.values() {
+			if !yield(n.declared, n.seen) {
+				return
+			}
+		}
+	}
+}
 
 // TenantOf returns the tenant of a node in view, or of a silent one; empty if neither is known.
 func (f *Fleet) TenantOf(id core.NodeID) core.TenantID {
 	if n := f.Node(id); n != nil {
 		return n.Declared().Tenant
 	}
-	if declared := f.silent.get(id); declared != nil {
+	if declared := f.SilentNode(id); declared != nil {
 		return declared.Tenant
 	}
 	return ""
 }
 
-// setSilent records the declaration of a silent node; nil: the node is not silent.
-func (f *Fleet) setSilent(id core.NodeID, declared *core.Node) {
-	if declared == nil {
-		f.silent.remove(id)
-	} else {
-		f.silent.put(id, declared)
-	}
-}
+// setSilent records a silent node.
+func (f *Fleet) setSilent(n *silentNode) { f.silent.put(n.declared.ID, n) }

@@ -38,7 +38,7 @@ func (f *Fleet) recordOverdue(overdue store.Overdue) bool {
 func (f *Fleet) refresh(d *store.NodeDigest) bool {
 	n := f.Node(d.Node)
 	if n == nil {
-		declared := f.silent.get(d.Node)
+		declared := f.SilentNode(d.Node)
 		return declared != nil && d.Age >= f.presence && hasVersion(declared, d)
 	}
 	if !hasVersion(n.Declared(), d) {

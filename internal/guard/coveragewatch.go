@@ -99,8 +99,7 @@ func (w *coverageWatch) report(directions []string, text, more string, note func
 	}
 }
 
-// watchCoverage makes the changes of the coverage part of the history. A leader that has not read the whole fleet yet, or counts its nodes less
-// often, has nothing to report.
+// watchCoverage makes the changes of the coverage part of the history. A leader that has not read the whole fleet yet has nothing to report.
 func (g *Generator) watchCoverage(past *history, s *wire.Stats, day tally, now time.Time) {
 	if g.Fleet.Partial() {
 		return

@@ -35,12 +35,14 @@ func name(d core.Direction) wire.DirectionName {
 	return wire.DirectionName{SrcLang: string(d.Src), TgtLang: string(d.Tgt)}
 }
 
+// tenant makes a node serve one tenant.
+func tenant(id core.TenantID) func(*store.NodeStatus) {
+	return declares(func(n *core.Node) { n.Tenant = id })
+}
+
 func TestDrainEffect(t *testing.T) {
 	t.Parallel()
 	drained := declares(func(n *core.Node) { n.Drained = true })
-	tenant := func(id core.TenantID) func(*store.NodeStatus) {
-		return declares(func(n *core.Node) { n.Tenant = id })
-	}
 	full := translates(deEN, frEN, itEN)
 	for name, tc := range map[string]struct {
 		node   store.NodeStatus
@@ -157,5 +159,31 @@ func BenchmarkDrainEffect(b *testing.B) {
 		if _, err := table.DrainEffect(b.Context(), n.Node); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestDrainEffectOfMany: what is missing without several nodes is what is missing without all of them at once.
+func TestDrainEffectOfMany(t *testing.T) {
+	t.Parallel()
+	enDE := core.Direction{Src: "en", Tgt: "de"}
+	a, b, c := node("a", translates(deEN)), node("b", translates(deEN, enDE)), node("c", translates(deEN))
+	acme, rest := node("acme", translates(enDE), tenant("acme")), node("rest", translates(enDE))
+	table, _ := newTable(a, b, c, acme, rest)
+	got, err := table.DrainEffect(t.Context(), a.Node, b.Node, acme.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &wire.DrainEffect{
+		Slots: 12, ShareOfSlots: 0.6, None: []wire.DirectionName{},
+		One: []wire.DirectionName{{SrcLang: "de", TgtLang: "en"}, {SrcLang: "en", TgtLang: "de"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got, err = table.DrainEffect(t.Context(), a.Node, b.Node, c.Node, acme.Node, rest.Node); err != nil || len(got.None) != 2 || len(got.One) != 0 || got.ShareOfSlots != 1 {
+		t.Errorf("without all nodes: %+v, %v", got, err)
+	}
+	if got, err = table.DrainEffect(t.Context()); err != nil || got.Slots != 0 || len(got.None)+len(got.One) != 0 {
+		t.Errorf("without none: %+v, %v", got, err)
 	}
 }

@@ -154,9 +154,9 @@ func (t *Table) build() *snapshot {
 			r.used = int32(used)
 		}
 	}
-	for declared := range t.fleet.Silent() {
+	for declared, seen := range t.fleet.SilentSince() {
 		if next[declared.ID] == nil { // else it has come back, or fallen silent, meanwhile
-			add(declared)
+			add(declared).heartbeatMS = now.Add(-time.Duration(at - seen)).UnixMilli()
 		}
 	}
 	slices.SortFunc(s.rows, func(a, b row) int { return cmp.Compare(a.node.ID, b.node.ID) })

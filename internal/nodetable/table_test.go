@@ -146,6 +146,10 @@ func TestFilters(t *testing.T) {
 func TestStatesCountWhatMatchesTheOtherFilters(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(testNodes()...)
+	offline := read(t, table, Query{State: "offline", Limit: 1}).Rows[0]
+	if ago := time.Since(time.UnixMilli(offline.LastHeartbeatMS)); ago < time.Minute-time.Second || ago > 2*time.Minute {
+		t.Errorf("a node that is offline was last seen %s ago", ago)
+	}
 	out := read(t, table, Query{Region: "eu", State: "ready", Limit: 1})
 	if diff := cmp.Diff(map[string]int{"ready": 1, "disconnected": 1, "offline": 1}, out.States); diff != "" || out.Matches != 1 {
 		t.Errorf("%d matches, want 1; states (-want +got):\n%s", out.Matches, diff)

@@ -105,7 +105,7 @@ func (a *accessControl) authenticate(c *call, req *http.Request, r *route) (e *w
 	} else if reason = r.rule.check(p); reason != "" {
 		e = errForbidden(&r.rule, p, reason)
 	}
-	if e != nil {
+	if e != nil && (reason != auth.Missing || !r.asksCaller) {
 		c.fail(e, string(reason))
 	}
 	return e

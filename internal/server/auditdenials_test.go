@@ -172,3 +172,19 @@ func TestDenialsAreSuppressedInTheLogOnly(t *testing.T) {
 		t.Errorf("%d of %d denials of one address are in the log", logged, n)
 	}
 }
+
+// TestAskingWhoOneIsIsNoDenial: a page that finds out whether it has to log in leaves no entry, but a credential that is not valid does.
+func TestAskingWhoOneIsIsNoDenial(t *testing.T) {
+	t.Parallel()
+	ts := startMatrix(t)
+	ts.requestWith(nil, "GET", "/v1/caller", nil).expectError(wire.Unauthorized)
+	ts.requestAs("a-guess-of-somebody", "GET", "/v1/caller", nil).expectError(wire.Unauthorized)
+	var list wire.AuditList
+	ts.eventually("the guess is recorded", func() bool {
+		ts.requestAs(keySecret("operator"), "GET", "/v1/audit", nil).decode(&list)
+		return len(list.Entries) > 0
+	})
+	if slices.ContainsFunc(list.Entries, func(e wire.AuditEntry) bool { return e.Reason != "unknown" }) {
+		t.Errorf("%+v", list.Entries)
+	}
+}

@@ -38,6 +38,11 @@ func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.Node
 		}
 		out := &wire.NodesDrainResponse{DryRun: in.DryRun, Matches: len(found), Truncated: len(found) > maxBulk, Remaining: len(found)}
 		if in.DryRun {
+			if drained {
+				if out.DrainEffect, err = h.nodes.table.table.DrainEffect(ctx, found...); err != nil {
+					return nil, errNoEffect()
+				}
+			}
 			return out, nil
 		}
 		allowed, e := limits.admit(len(found), "nodes")

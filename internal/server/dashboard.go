@@ -118,21 +118,35 @@ func (h *dashboardHandlers) serve(w http.ResponseWriter, r *http.Request) {
 	header["X-Content-Type-Options"] = noSniff
 	header.Set("Content-Type", f.media)
 	header.Set("Vary", "Accept-Encoding")
-	header.Set("Etag", f.etag)
+	etag := f.etagFor(r)
+	header.Set("Etag", etag)
 	if f.immutable {
 		header.Set("Cache-Control", "public, max-age=31536000, immutable")
 	} else {
 		header.Set("Cache-Control", "no-cache")
 	}
-	if r.Header.Get("If-None-Match") == f.etag {
+	if r.Header.Get("If-None-Match") == etag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	body := f.body
-	if f.compressed != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if f.compresses(r) {
 		header.Set("Content-Encoding", "gzip")
 		body = f.compressed
 	}
 	w.WriteHeader(http.StatusOK)
 	writeBody(w, body)
+}
+
+// compresses reports whether the answer to a request is compressed.
+func (f *dashboardFile) compresses(r *http.Request) bool {
+	return f.compressed != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
+
+// etagFor returns the ETag of the answer to a request. A compressed answer has another one: its bytes are others.
+func (f *dashboardFile) etagFor(r *http.Request) string {
+	if f.compresses(r) {
+		return strings.TrimSuffix(f.etag, `"`) + `-gzip"`
+	}
+	return f.etag
 }

@@ -64,8 +64,13 @@ func (h *nodeHandlers) effectOf(r *http.Request) (store.NodeStatus, *wire.DrainE
 	}
 	effect, err := h.table.table.DrainEffect(r.Context(), st.Node)
 	if err != nil {
-		return st, nil, wire.Errorf(wire.DeadlineExceeded, "the request ended before the effect was computed")
+		return st, nil, errNoEffect()
 	}
 	effect.InFlight = st.Reserved + st.Running
 	return st, effect, nil
+}
+
+// errNoEffect is the answer to a request that ended before the effect of a drain was computed.
+func errNoEffect() *wire.Error {
+	return wire.Errorf(wire.DeadlineExceeded, "the request ended before the effect was computed")
 }

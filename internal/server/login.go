@@ -63,7 +63,7 @@ func (h *loginHandlers) routes() []route {
 			handler:     h.logout, out: reflect.TypeFor[wire.LogoutResponse](),
 		},
 		{
-			method: "GET", path: "/v1/caller", rule: readers, tag: "credentials", summary: "Show who the caller is",
+			method: "GET", path: "/v1/caller", rule: readers, tag: "credentials", summary: "Show who the caller is", asksCaller: true,
 			handler: handle(h.responder, h.caller), out: reflect.TypeFor[wire.Caller](),
 		},
 	}

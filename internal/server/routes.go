@@ -23,6 +23,7 @@ type route struct {
 	upgrade      bool        // the answer switches protocols
 	optionalBody bool        // the request may have no body
 	stream       bool        // the answer lasts as long as its client wants: it is not slow
+	asksCaller   bool        // it asks who the caller is: a request without a credential is no denial to be recorded
 	rule         rule
 	// action names the change of state in audit entries, such as node.drain. A route without one changes nothing, or is part of the
 	// data plane, which is not audited.

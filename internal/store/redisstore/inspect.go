@@ -38,7 +38,7 @@ func (s *Store) Inspect(ctx context.Context) store.Inspection {
 	for i := range asked {
 		if slots, primary := owners[i.Address]; primary || s.kind != KindCluster {
 			i.Slots = slots
-			i.Primary = i.Primary || !i.Healthy // one that does not answer is what it was
+			i.Primary = i.Primary || i.Ping == 0 // one that does not answer is what it was
 		}
 		out.Servers = append(out.Servers, i.Server)
 		for _, r := range i.replicas {

@@ -813,6 +813,8 @@ export interface NodesDrainResponse {
   failed: number;
   /** How many were not tried, because of the limit, the time, or a store that does not answer. */
   remaining: number;
+  /** What would be missing without these nodes, but for their jobs; in the answer to a dry run of a drain. */
+  drain_effect?: DrainEffect;
 }
 
 export interface Pool {
