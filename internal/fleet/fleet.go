@@ -73,7 +73,7 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	n := f.Node(s.Node.ID)
 	if s.Age >= f.presence {
 		if n == nil {
-			f.setSilent(&silentNode{s.Node, now - Instant(s.Age)})
+			f.silent.put(s.Node.ID, &silentNode{s.Node, now - Instant(s.Age)})
 		}
 		return
 	}
@@ -247,7 +247,7 @@ func (f *Fleet) expire(n *Node, now Instant) {
 	defer f.mu.Unlock()
 	if f.Node(n.id) == n && n.SinceSeen(now) >= f.presence {
 		f.removeFromView(n)
-		f.setSilent(&silentNode{n.Declared(), Instant(n.lastSeen.Load())})
+		f.silent.put(n.id, &silentNode{n.Declared(), Instant(n.lastSeen.Load())})
 	}
 }
 
@@ -308,6 +308,3 @@ func (f *Fleet) TenantOf(id core.NodeID) core.TenantID {
 	}
 	return ""
 }
-
-// setSilent records a silent node.
-func (f *Fleet) setSilent(n *silentNode) { f.silent.put(n.declared.ID, n) }
