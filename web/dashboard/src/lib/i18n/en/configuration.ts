@@ -113,8 +113,8 @@ export const configuration = {
   'configuration.audit.people': 'By people',
   'configuration.audit.people.why':
     'Leaves out what nodes and sessions do by themselves: they register, connect, resume and end.',
-  'configuration.audit.count': '{count} entries',
-  'configuration.audit.count.more': 'The last {count} entries that match',
+  'configuration.audit.count': '{count} entries.',
+  'configuration.audit.count.more': 'The last {count} entries that match.',
   'configuration.audit.suppressed': '({count} more left out)',
   'configuration.audit.none': 'No entry matches.',
   'configuration.audit.none.people': 'Nobody has changed anything yet.',

@@ -15,7 +15,6 @@ export const instances = {
   'instances.keys.same': 'the same',
   'instances.keys.differ': 'differ',
   'instances.keys.next': 'Reload the configuration on each instance.',
-  'instances.url': 'URL',
   'instances.started': 'Started',
   'instances.nodes': 'Nodes',
   'instances.sessions': 'Sessions',

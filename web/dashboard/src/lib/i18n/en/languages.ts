@@ -42,7 +42,7 @@ export const languages = {
   'languages.used.of': '{used} / {total}',
   'languages.direction.close': 'Close',
   'languages.direction.nodes': 'Nodes',
-  'languages.direction.nodes.all': 'All {n} nodes',
+  'languages.direction.nodes.all': 'All nodes ({n})',
   'languages.direction.nodes.none': 'No node serves this direction.',
   'languages.direction.jobs': 'Its jobs',
   'languages.direction.failed': 'Its failed jobs',

@@ -32,7 +32,7 @@ export const pools = {
   'pools.nodes': 'Nodes',
   'pools.nodes.how': 'Nodes ready / online / all',
   'pools.ready': 'Ready nodes',
-  'pools.slots': 'Slots used',
+  'pools.slots': 'Slots in use',
   'pools.stage': '{stage}: nodes ready / installed',
   'pools.stage.how': 'Nodes on which the stage is ready / installed',
   'pools.stages': 'ASR · NMT · TTS',

@@ -17,7 +17,6 @@ export const instances: Record<keyof typeof en, string> = {
   'instances.keys.same': '一致',
   'instances.keys.differ': '不一致',
   'instances.keys.next': '请在每个实例上重新加载配置。',
-  'instances.url': '地址',
   'instances.started': '启动时间',
   'instances.nodes': '节点',
   'instances.sessions': '会话',

@@ -43,7 +43,7 @@ export const languages: Record<keyof typeof en, string> = {
   'languages.used.of': '{used} / {total}',
   'languages.direction.close': '关闭',
   'languages.direction.nodes': '节点',
-  'languages.direction.nodes.all': '全部 {n} 个节点',
+  'languages.direction.nodes.all': '全部节点（{n}）',
   'languages.direction.nodes.none': '没有节点支持该方向。',
   'languages.direction.jobs': '该方向的任务',
   'languages.direction.failed': '该方向失败的任务',
