@@ -14,7 +14,7 @@ const entry = (id: string, action: string, change: Partial<AuditEntry> = {}): Au
 const everything = { key: '', action: '', outcome: '', byPeople: false };
 
 test('what nodes and sessions do by themselves is automatic', () => {
-  for (const action of ['session.resume', 'node.reconnect', 'node.register', 'session.mint'])
+  for (const action of ['session.resume', 'node.reconnect', 'node.register', 'session.mint', 'GET /v1/caller'])
     expect(isAutomatic(entry('1', action)), action).toBe(true);
   for (const action of ['node.drain', 'login.begin', 'config.reload', 'GET /v1/config'])
     expect(isAutomatic(entry('1', action)), action).toBe(false);

@@ -1,6 +1,6 @@
 import type { AuditEntry } from './wire';
 
-/** What nodes and sessions do by themselves, as often as connections come and go. */
+/** What nodes and sessions do by themselves, as often as connections come and go, and how the dashboard finds out that nobody has logged in. */
 const automatic = new Set<string>([
   'node.register',
   'node.reconnect',
@@ -11,6 +11,7 @@ const automatic = new Set<string>([
   'session.resume',
   'session.renew',
   'session.message',
+  'GET /v1/caller',
 ]);
 
 /** The roles of keys that people use. */
