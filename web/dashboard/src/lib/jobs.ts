@@ -100,7 +100,7 @@ export function jobTook(job: Job, now: number): number {
   return Math.max(0, (hasEnded(job) ? job.updated_ms : now) - job.created_ms);
 }
 
-/** Step is a part of the life of a job: an attempt, or a time in which it waited for a node. */
+/** Step is a part of the time of a job: an attempt, or a time in which it waited for a node. */
 export interface Step {
   key: string;
   attempt: Attempt | undefined;
@@ -115,7 +115,7 @@ export interface Step {
 
 const shortestWait = 20; // ms; less is the time of the decision itself
 
-/** steps returns the life of a job in its order. */
+/** steps returns the attempts and the waits of a job in their order. */
 export function steps(job: JobDetail, now: number): Step[] {
   const over = hasEnded(job);
   const end = over ? job.updated_ms : Math.max(now, job.updated_ms);

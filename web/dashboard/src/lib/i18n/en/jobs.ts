@@ -79,8 +79,9 @@ export const jobs = {
   'jobs.decision.chosen': 'chosen',
   'jobs.decision.spare': 'not needed',
   'jobs.decision.others': 'Rejected before the draw:',
-  'jobs.decision.forgotten': 'No instance remembers how this node was chosen.',
-  'jobs.decision.incomplete': 'The instances that may remember how this node was chosen did not answer: {instances}.',
+  'jobs.decision.forgotten': 'No instance has a record of how this node was chosen.',
+  'jobs.decision.incomplete':
+    'The instances that may have a record of how this node was chosen did not answer: {instances}.',
   'jobs.cancel': 'Cancel job',
   'jobs.cancel.title': 'Cancel this job?',
   'jobs.cancel.effect':

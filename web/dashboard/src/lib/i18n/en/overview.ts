@@ -35,7 +35,7 @@ export const overview = {
   'overview.chart.stages': 'Lag by stage, p95',
   'overview.chart.slots': 'Slots',
   'overview.chart.dispatch': 'Time from request to delivery',
-  'overview.chart.trouble': 'Refusals, retries and failures per minute',
+  'overview.chart.problems': 'Refusals, retries and failures per minute',
   'overview.line.done': 'done',
   'overview.line.failed': 'failed',
   'overview.line.used': 'slots in use',

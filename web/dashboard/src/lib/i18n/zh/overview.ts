@@ -37,7 +37,7 @@ export const overview: Record<keyof typeof en, string> = {
   'overview.chart.stages': '各阶段延迟 p95',
   'overview.chart.slots': '槽位',
   'overview.chart.dispatch': '从请求到投递的时间',
-  'overview.chart.trouble': '每分钟的拒绝、重试和失败',
+  'overview.chart.problems': '每分钟的拒绝、重试和失败',
   'overview.line.done': '完成',
   'overview.line.failed': '失败',
   'overview.line.used': '已用槽位',
