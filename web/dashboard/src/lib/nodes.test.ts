@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { drainProgress, lastSeen, pairsBySource, stateOf } from './nodes';
+import { drainProgress, pairsBySource, stateOf } from './nodes';
 import type { Node, NodePoint } from './wire';
 
 const node = (change: Partial<Node>): Node => ({
@@ -53,11 +53,4 @@ test('pairs are grouped by source', () => {
     ['zh', ['en']],
   ]);
   expect(pairsBySource(undefined)).toEqual([]);
-});
-
-test('an offline node was last seen long ago', () => {
-  const row = { node_id: 'n', state: 'offline', slots: 0, used: 0, langs: [], services: 0 } as const;
-  expect(lastSeen({ ...row, langs: [] })).toBe(0);
-  expect(lastSeen({ ...row, langs: [], last_seen_ms: 7 })).toBe(7);
-  expect(lastSeen({ ...row, langs: [], last_heartbeat_ms: 9, last_seen_ms: 7 })).toBe(9);
 });

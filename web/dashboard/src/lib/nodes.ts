@@ -27,11 +27,6 @@ export function stateOf(n: Node): NodeState {
   return n.health === 'ready' ? 'ready' : 'degraded';
 }
 
-/** lastSeen returns when a node was seen for the last time, in Unix milliseconds; 0: it is not known. */
-export function lastSeen(n: NodeRow & { last_seen_ms?: number }): number {
-  return n.last_heartbeat_ms ?? n.last_seen_ms ?? 0;
-}
-
 /** Progress is how far the drain of a node is. */
 export interface Progress {
   /** Slots in use when it began, as far as is known. */

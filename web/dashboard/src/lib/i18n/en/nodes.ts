@@ -64,13 +64,15 @@ export const nodes = {
   'nodes.removed': '{id} was removed; {jobs} jobs were given to other nodes.',
   'nodes.drain.progress': 'Draining: {left} of {before} slots still in use',
   'nodes.drain.finished': 'Drained: no job is left. It can be stopped.',
-  'nodes.drain.since': 'since',
+  'nodes.drain.since': 'It began',
   'nodes.effect': 'If it were drained',
   'nodes.effect.show': 'Find out',
   'nodes.effect.again': 'Find out again',
   'nodes.effect.text': 'Which directions would be left with no ready node, or with one. Nothing is changed.',
   'nodes.effect.slots':
     '{slots} slots would be gone, {share} of those of the ready nodes; {jobs} jobs would still run to their end.',
+  'nodes.effect.slots.many':
+    '{slots} slots would be gone, {share} of those of the ready nodes; jobs that run would run to their end.',
   'nodes.effect.none': 'Left without a ready node ({n})',
   'nodes.effect.one': 'Left with one ready node ({n})',
   'nodes.effect.fine': 'Every direction keeps two ready nodes or more.',

@@ -71,6 +71,7 @@ export const nodes: Record<keyof typeof en, string> = {
   'nodes.effect.again': '重新查看',
   'nodes.effect.text': '哪些方向会没有就绪节点，或只剩一个。不会改变任何状态。',
   'nodes.effect.slots': '减少 {slots} 个槽位，占就绪节点槽位的 {share}；{jobs} 个任务会继续执行到结束。',
+  'nodes.effect.slots.many': '减少 {slots} 个槽位，占就绪节点槽位的 {share}；执行中的任务会继续执行到结束。',
   'nodes.effect.none': '将没有就绪节点（{n}）',
   'nodes.effect.one': '将只剩一个就绪节点（{n}）',
   'nodes.effect.fine': '每个方向仍有至少两个就绪节点。',
