@@ -19,7 +19,7 @@ const people = new Set<string>(['operator', 'viewer']);
 
 /**
  * isAutomatic reports whether an entry is about something that a node or a session did by itself. A session ends with its client, or because
- * an operator ends it: only the latter has a request.
+ * an operator ends it: the role of the caller tells which.
  */
 export function isAutomatic(e: AuditEntry): boolean {
   if (e.action === 'session.end') return !people.has(e.role ?? '');
