@@ -209,10 +209,16 @@ const cases = {
     await tab.sees('Paused', '[role=status]');
     const requests = [];
     tab.page.on('request', (r) => requests.push(r.url()));
+    const withoutAges = () =>
+      tab.page.$eval('main .page', (page) => {
+        const copy = page.cloneNode(true);
+        for (const age of copy.querySelectorAll('time, .age')) age.remove();
+        return copy.textContent;
+      });
     const before = await tab.text('main .page');
+    const figures = await withoutAges();
     await new Promise((done) => setTimeout(done, 6000));
-    const figures = (text) => text.replace(/[\d.]+ (ms|s|min|h)( \d+ (s|min))? ago|just now/g, '');
-    assert.equal(figures(await tab.text('main .page')), figures(before), 'the page changed');
+    assert.equal(await withoutAges(), figures, 'the page changed');
     assert.deepEqual(requests, []);
     await tab.press('Resume updates', '.bar');
     await tab.sees('Live', '[role=status]');
