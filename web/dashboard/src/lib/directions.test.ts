@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { coverageOf, keyOf, matrixOf, sortDirections } from './directions';
+import { coverageOf, hasProblem, keyOf, matchesCoverage, matrixOf, sortDirections } from './directions';
 import type { Direction } from './wire';
 
 const direction = (src_lang: string, tgt_lang: string, change: Partial<Direction> = {}): Direction => ({
@@ -18,6 +18,27 @@ test('coverage', () => {
   expect(coverageOf(direction('en', 'zh', { ready: 0 }))).toBe('none');
   expect(coverageOf(direction('en', 'zh', { ready: 1 }))).toBe('one');
   expect(coverageOf(direction('en', 'zh'))).toBe('enough');
+});
+
+test('refused and waiting requests are a problem', () => {
+  expect(hasProblem(direction('en', 'zh', { jobs_5m: 408, refused_5m: 121 }))).toBe(true);
+  expect(hasProblem(direction('en', 'zh', { waiting: 1 }))).toBe(true);
+  expect(hasProblem(direction('en', 'zh', { jobs_5m: 408, refused_5m: 0, waiting: 0 }))).toBe(false);
+  expect(hasProblem(direction('en', 'zh'))).toBe(false);
+});
+
+test('filters by coverage', () => {
+  const idle = direction('en', 'zh', { ready: 1 });
+  const refusing = direction('en', 'de', { ready: 0, refused_5m: 2 });
+  const busy = direction('en', 'fr', { jobs_5m: 5 });
+  const of = (filter: string): string[] =>
+    [idle, refusing, busy].filter((d) => matchesCoverage(d, filter)).map((d) => d.tgt_lang);
+  expect(of('')).toEqual(['zh', 'de', 'fr']);
+  expect(of('toString')).toEqual(['zh', 'de', 'fr']);
+  expect(of('none')).toEqual(['de']);
+  expect(of('one')).toEqual(['zh']);
+  expect(of('problem')).toEqual(['de']);
+  expect(of('demand')).toEqual(['de', 'fr']);
 });
 
 test('the matrix has a row for each source and a column for each target', () => {

@@ -9,6 +9,27 @@ export function coverageOf(d: Direction): Coverage {
   return d.ready === 1 ? 'one' : 'enough';
 }
 
+/** hasProblem reports whether requests of a direction were refused in the last minutes, or wait for a slot now. */
+export const hasProblem = (d: Direction): boolean => (d.refused_5m ?? 0) + (d.waiting ?? 0) > 0;
+
+/** The filters by coverage and demand. */
+export const coverageFilters = ['none', 'one', 'problem', 'demand'] as const;
+
+/** matchesCoverage reports whether a direction matches such a filter. An empty or unknown one matches all. */
+export function matchesCoverage(d: Direction, filter: string): boolean {
+  switch (filter) {
+    case 'none':
+    case 'one':
+      return coverageOf(d) === filter;
+    case 'problem':
+      return hasProblem(d);
+    case 'demand':
+      return (d.jobs_5m ?? 0) > 0 || hasProblem(d);
+    default:
+      return true;
+  }
+}
+
 /** keyOf identifies a direction. */
 export const keyOf = (d: { src_lang: string; tgt_lang: string }): string => d.src_lang + ' ' + d.tgt_lang;
 
@@ -25,9 +46,9 @@ export interface Matrix {
 export function matrixOf(directions: readonly Direction[], max: number): Matrix {
   const weight = new Map<string, number>();
   for (const d of directions) {
-    // A direction that is in demand and has no node matters more than any other.
+    // A direction whose requests are refused, or that is in demand and has too few nodes, matters more than any other.
     const w =
-      (d.jobs_5m ?? 0) + (coverageOf(d) === 'enough' ? 0 : 0.5 + 1000 * ((d.jobs_5m ?? 0) + (d.refused_5m ?? 0)));
+      (d.jobs_5m ?? 0) + 1000 * (d.refused_5m ?? 0) + (coverageOf(d) === 'enough' ? 0 : 0.5 + 1000 * (d.jobs_5m ?? 0));
     for (const lang of [d.src_lang, d.tgt_lang]) weight.set(lang, (weight.get(lang) ?? 0) + w);
   }
   const all = [...weight.keys()].sort();
@@ -48,7 +69,7 @@ export function matrixOf(directions: readonly Direction[], max: number): Matrix 
 const values: Record<string, (d: Direction) => number | string> = {
   name: (d) => keyOf(d),
   ready: (d) => d.ready,
-  free: (d) => d.free,
+  used: (d) => d.in_flight,
   demand: (d) => d.jobs_5m ?? -1,
   waiting: (d) => d.waiting ?? -1,
   wait: (d) => d.wait_p95_ms ?? -1,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
-import { differing, instanceState, sum } from './instances';
-import type { Instance } from './wire';
+import { differing, instanceState, serversOld, sum } from './instances';
+import type { Instance, StoreStatus } from './wire';
 
 const row = (change: Partial<Instance>): Instance => ({
   instance_id: 'i',
@@ -36,4 +36,13 @@ test('versions of present instances, the most frequent first', () => {
 
 test('sums', () => {
   expect(sum([row({ inbox: 2 }), row({ inbox: 3 })], 'inbox')).toBe(5);
+});
+
+test('what the servers of a store said is old while it does not answer', () => {
+  const store: StoreStatus = { kind: 'redis', reachable: true, checked_ms: 100_000, generated_ms: 100_000 };
+  expect(serversOld(store, false, 105_000)).toBe(false);
+  expect(serversOld(store, false, 130_000)).toBe(true);
+  expect(serversOld(store, true, 105_000)).toBe(true);
+  expect(serversOld({ ...store, reachable: false }, false, 105_000)).toBe(true);
+  expect(serversOld({ kind: 'memory', reachable: true, generated_ms: 1 }, false, 130_000)).toBe(false);
 });

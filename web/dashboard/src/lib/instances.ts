@@ -1,5 +1,5 @@
 import type { Tone } from './codes';
-import type { Instance } from './wire';
+import type { Instance, StoreStatus } from './wire';
 
 export type InstanceState = 'present' | 'draining' | 'gone';
 
@@ -23,6 +23,13 @@ export function differing(rows: Instance[], field: 'version' | 'keys_digest'): s
 /** sum adds up a field of all instances. */
 export function sum(rows: Instance[], field: 'inbox' | 'dead_letters' | 'jobs'): number {
   return rows.reduce((n, row) => n + row[field], 0);
+}
+
+const checkedOften = 20_000; // ms; the servers of a store that answers are asked every few seconds
+
+/** serversOld reports whether the servers of the store were not asked recently: it does not answer, or could not be read. */
+export function serversOld(store: StoreStatus, failed: boolean, now: number): boolean {
+  return failed || !store.reachable || now - (store.checked_ms ?? now) > checkedOften;
 }
 
 /** The kinds of events that are about instances and the store. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { jobKey, jobQuery, jobTook, place, steps } from './jobs';
+import { jobDetail, jobKey, jobQuery, jobTook, place, steps, whyNotCancel } from './jobs';
 import type { JobDetail } from './wire';
 
 const job = (change: Partial<JobDetail>): JobDetail => ({
@@ -70,8 +70,41 @@ test('an attempt that runs lasts until now', () => {
   expect(jobTook(job({}), 9000)).toBe(2000);
 });
 
+test('attempts are numbered by their position: a busy node does not count as an attempt of the scheduler', () => {
+  const list = steps(
+    job({
+      attempts: [
+        { attempt_id: 1, node_id: 'a', started_ms: 1000, ended_ms: 1500, reason: 'NODE_BUSY' },
+        { attempt_id: 1, node_id: 'b', started_ms: 2500, ended_ms: 3000 },
+      ],
+    }),
+    9000,
+  );
+  expect(list.map((s) => [s.number, s.attempt?.attempt_id])).toEqual([
+    [1, 1],
+    [0, undefined],
+    [2, 1],
+  ]);
+});
+
+test('jobs that have ended cannot be cancelled', () => {
+  expect(whyNotCancel(new URLSearchParams(''))).toBe('filter');
+  expect(whyNotCancel(new URLSearchParams('kiosk=1'))).toBe('filter');
+  for (const state of ['ended', 'DONE', 'FAILED', 'CANCELLED'])
+    expect(whyNotCancel(new URLSearchParams('node_id=a&state=' + state)), state).toBe('ended');
+  for (const state of ['open', 'RETRYING', 'ACKED'])
+    expect(whyNotCancel(new URLSearchParams('state=' + state)), state).toBeUndefined();
+  expect(whyNotCancel(new URLSearchParams('node_id=a'))).toBeUndefined();
+});
+
+test('a detail that repeats the reason says nothing', () => {
+  expect(jobDetail({ reason: 'NODE_BUSY', detail: 'NODE_BUSY' })).toBe('');
+  expect(jobDetail({ reason: 'NODE_FAILED', detail: 'out of memory' })).toBe('out of memory');
+  expect(jobDetail({ reason: 'NODE_FAILED' })).toBe('');
+});
+
 test('steps stay on the line', () => {
-  const step = { key: '', attempt: undefined, decision: undefined, from: 10, to: 20, open: false };
+  const step = { key: '', attempt: undefined, number: 0, decision: undefined, from: 10, to: 20, open: false };
   expect(place(step, 0, 100)).toEqual({ left: 10, width: 10 });
   expect(place(step, 10, 10)).toEqual({ left: 0, width: 100 });
   const late = place({ ...step, from: 100, to: 100 }, 0, 100);

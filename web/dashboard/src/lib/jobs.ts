@@ -76,6 +76,18 @@ const ended = new Set<string>(['DONE', 'FAILED', 'CANCELLED']);
 
 export const hasEnded = (job: Job): boolean => ended.has(job.state);
 
+/** whyNotCancel returns why the jobs that match the filters of the URL cannot be cancelled at once: nothing is filtered, or they have ended. */
+export function whyNotCancel(url: URLSearchParams): 'filter' | 'ended' | undefined {
+  const state = url.get('state') ?? '';
+  if (state === 'ended' || ended.has(state)) return 'ended';
+  return jobFilters.some((name) => url.get(name)) ? undefined : 'filter';
+}
+
+/** jobDetail returns what a node says about the end of a job; empty: nothing that the reason does not say. */
+export function jobDetail(job: Pick<Job, 'reason' | 'detail'>): string {
+  return job.detail === undefined || job.detail === job.reason ? '' : job.detail;
+}
+
 /** jobTone returns the tone in which the state of a job is shown. */
 export function jobTone(state: string): Tone {
   if (state === 'FAILED') return 'bad';
@@ -88,10 +100,12 @@ export function jobTook(job: Job, now: number): number {
   return Math.max(0, (hasEnded(job) ? job.updated_ms : now) - job.created_ms);
 }
 
-/** Step is a part of the life of a job: an attempt, or a time in which it waited for a node. */
+/** Step is a part of the time of a job: an attempt, or a time in which it waited for a node. */
 export interface Step {
   key: string;
   attempt: Attempt | undefined;
+  /** The position among the attempts, from 1. An attempt that the node refused because it was busy has the attempt_id of the next one. */
+  number: number;
   decision: Decision | undefined;
   from: number;
   to: number;
@@ -101,7 +115,7 @@ export interface Step {
 
 const shortestWait = 20; // ms; less is the time of the decision itself
 
-/** steps returns the life of a job in its order. */
+/** steps returns the attempts and the waits of a job in their order. */
 export function steps(job: JobDetail, now: number): Step[] {
   const over = hasEnded(job);
   const end = over ? job.updated_ms : Math.max(now, job.updated_ms);
@@ -114,13 +128,15 @@ export function steps(job: JobDetail, now: number): Step[] {
   let at = job.created_ms;
   const wait = (until: number, open: boolean): void => {
     if (!open && until - at < shortestWait) return;
-    list.push({ key: 'wait-' + list.length, attempt: undefined, decision: undefined, from: at, to: until, open });
+    const none = { attempt: undefined, decision: undefined, number: 0 };
+    list.push({ key: 'wait-' + list.length, ...none, from: at, to: until, open });
   };
-  for (const attempt of job.attempts) {
+  for (const [i, attempt] of job.attempts.entries()) {
     wait(attempt.started_ms, false);
     const open = attempt.ended_ms === undefined && !over;
     const to = Math.max(attempt.started_ms, attempt.ended_ms ?? end);
-    list.push({ key: 'attempt-' + list.length, attempt, decision: take(attempt), from: attempt.started_ms, to, open });
+    const step = { attempt, number: i + 1, decision: take(attempt) };
+    list.push({ key: 'attempt-' + list.length, ...step, from: attempt.started_ms, to, open });
     at = to;
   }
   if (job.state === 'RETRYING') wait(Math.max(at, end), true);

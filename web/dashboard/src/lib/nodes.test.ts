@@ -37,14 +37,14 @@ test('the state of a node', () => {
   expect(stateOf(node({ admission: { slots: 1, reason: 'failing', times: 1 } }))).toBe('ready');
 });
 
-test('a drain began after the last point of another state', () => {
+test('a drain began after the last point of another state: what was used then was to be drained', () => {
   const points = [point(10, 'ready', 4), point(15, 'ready', 3), point(20, 'draining', 2), point(25, 'draining')];
-  expect(drainProgress(points, 1)).toEqual({ before: 3, left: 1, since: 20 });
+  expect(drainProgress(points, 1)).toEqual({ before: 3, left: 1 });
 });
 
 test('a drain without a series begins with what is left', () => {
-  expect(drainProgress([], 2)).toEqual({ before: 2, left: 2, since: 0 });
-  expect(drainProgress([point(10, 'draining', 5)], 0)).toEqual({ before: 5, left: 0, since: 0 });
+  expect(drainProgress([], 2)).toEqual({ before: 2, left: 2 });
+  expect(drainProgress([point(10, 'draining', 5)], 0)).toEqual({ before: 5, left: 0 });
 });
 
 test('pairs are grouped by source', () => {

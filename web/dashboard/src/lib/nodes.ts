@@ -32,25 +32,16 @@ export interface Progress {
   /** Slots in use when it began, as far as is known. */
   before: number;
   left: number;
-  /** When it began; 0: longer ago than the series. */
-  since: number;
 }
 
 /** drainProgress finds out from the series of a drained node how many of its jobs are left. */
 export function drainProgress(points: readonly NodePoint[], left: number): Progress {
   let before = left;
-  let since = 0;
-  for (let i = points.length - 1; i >= 0; i--) {
-    const p = points[i];
-    if (!p) break;
+  for (const p of points.toReversed()) {
     before = Math.max(before, p.used_slots ?? 0);
-    if (p.state !== 'draining') {
-      const next = points[i + 1];
-      since = (next ?? p).at_ms;
-      break;
-    }
+    if (p.state !== 'draining') break; // the last point before the drain
   }
-  return { before, left, since };
+  return { before, left };
 }
 
 /** pairsBySource groups pairs of languages by the first one. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { boundTenants, poolTone, unlistedTenants } from './pools';
+import { boundTenants, poolsWithoutNodes, poolTone, unlistedTenants } from './pools';
 import type { Pool, PoolOverview } from './wire';
 
 const stage = { installed: 0, ready: 0 };
@@ -45,4 +45,15 @@ test('a pool without ready nodes is worse if tenants are bound to it', () => {
   expect(poolTone(pool('a'))).toBe('ok');
   expect(poolTone(pool('a', { nodes: none }))).toBe('warn');
   expect(poolTone(pool('a', { nodes: none, tenant_count: 1 }))).toBe('bad');
+});
+
+test('pools whose tenants have no ready node', () => {
+  const none = { total: 1, online: 1, ready: 0 };
+  const all = overview([
+    pool('a', { nodes: none }),
+    pool('b', { nodes: none, tenant_count: 1 }),
+    pool('c', { tenant_count: 1 }),
+  ]);
+  expect(poolsWithoutNodes(all).map((p) => p.pool_id)).toEqual(['b']);
+  expect(poolsWithoutNodes(undefined)).toEqual([]);
 });

@@ -18,6 +18,11 @@ export function unlistedTenants(overview: PoolOverview): number {
   return overview.pools.reduce((n, pool) => n + pool.tenant_count - pool.tenants.length, 0);
 }
 
+/** poolsWithoutNodes returns the pools to which tenants are bound and that have no ready node: every job of these tenants is refused. */
+export function poolsWithoutNodes(overview: PoolOverview | undefined): Pool[] {
+  return (overview?.pools ?? []).filter((p) => poolTone(p) === 'bad');
+}
+
 /** poolTone returns how a pool is: bad if tenants depend on it and none of its nodes is ready. */
 export function poolTone(pool: Pool): 'bad' | 'warn' | 'ok' {
   if (pool.nodes.ready > 0) return 'ok';

@@ -8,6 +8,9 @@ export interface Column {
   sort?: string;
 }
 
+/** The width of a column of identifiers, which are shown with at most 18 characters of a monospaced font. */
+export const idWidth = '146px';
+
 /** Sorting is the order of a table. */
 export interface Sorting {
   by: string;

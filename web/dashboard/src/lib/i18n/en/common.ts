@@ -45,6 +45,7 @@ export const common = {
   copy: 'Copy',
   copied: 'Copied',
   loading: 'Loading…',
+  unread: 'It could not be read.',
   cancel: 'Cancel',
   close: 'Close',
   none: '–',

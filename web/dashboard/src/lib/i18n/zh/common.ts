@@ -47,6 +47,7 @@ export const common: Record<keyof typeof en, string> = {
   copy: '复制',
   copied: '已复制',
   loading: '正在读取…',
+  unread: '无法读取。',
   cancel: '取消',
   close: '关闭',
   none: '–',
