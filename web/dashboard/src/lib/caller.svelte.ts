@@ -13,15 +13,23 @@ class Session {
     return this.caller?.role === 'operator';
   }
 
-  /** follow finds out who uses the dashboard, again and again while the scheduler does not answer. */
+  /** follow finds out who uses the dashboard, again and again while the scheduler does not answer and the page is visible. */
   follow(): () => void {
     void this.load();
-    const timer = setInterval(() => {
-      if (this.state === 'unreachable') void this.load();
-    }, retryAfter);
+    const again = (): void => {
+      if (this.state === 'unreachable' && !document.hidden) void this.load();
+    };
+    const timer = setInterval(again, retryAfter);
+    document.addEventListener('visibilitychange', again);
     return () => {
       clearInterval(timer);
+      document.removeEventListener('visibilitychange', again);
     };
+  }
+
+  /** The caller sees all tenants, and with them what is about the whole fleet. */
+  get allTenants(): boolean {
+    return !this.caller?.tenant_id;
   }
 
   async load(): Promise<void> {

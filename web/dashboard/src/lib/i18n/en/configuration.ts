@@ -66,6 +66,7 @@ export const configuration = {
   'configuration.kind.tenant': 'Tenant',
   'configuration.kind.session': 'Session',
   'configuration.kind.node': 'Node',
+  'configuration.kind.login': 'Login',
   'configuration.revocations.count': '{count} revocations in force',
   'configuration.revocations.none': 'Nothing is revoked.',
   'configuration.revocations.none.next':

@@ -67,6 +67,7 @@ export const configuration: Record<keyof typeof en, string> = {
   'configuration.kind.tenant': '租户',
   'configuration.kind.session': '会话',
   'configuration.kind.node': '节点',
+  'configuration.kind.login': '登录',
   'configuration.revocations.count': '{count} 项吊销生效中',
   'configuration.revocations.none': '没有吊销。',
   'configuration.revocations.none.next': '被吊销的密钥、签名者、租户、会话或节点，一秒内会被所有实例拒绝。',
