@@ -32,6 +32,11 @@ class Session {
     return !this.caller?.tenant_id;
   }
 
+  /** The caller sees objects of several tenants, which lists tell apart. It is known before anything was read. */
+  get tenants(): boolean {
+    return this.allTenants && this.caller?.multi_tenant === true;
+  }
+
   async load(): Promise<void> {
     try {
       this.caller = await api.get<Caller>('v1/caller');
