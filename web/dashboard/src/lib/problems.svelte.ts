@@ -4,7 +4,7 @@ import { SvelteMap } from 'svelte/reactivity';
 const key = Symbol('problems');
 
 /** Problems has the error messages of a page: several parts that could not be read for the same reason say it once. */
-class Problems {
+export class Problems {
   #last = 0;
   #messages = new SvelteMap<number, string>(); // by the place on the page
 

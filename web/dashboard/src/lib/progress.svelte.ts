@@ -7,7 +7,7 @@ const patience = 1500; // ms, after which a part that is not read yet holds noth
  * Progress is how far a page is read. A part is shown when all parts above it are, because it would move when they get their rows: what
  * somebody already reads stays where it is.
  */
-class Progress {
+export class Progress {
   #parts = $state.raw<(() => boolean)[]>([]); // whether each is read, from the top of the page
   #over = $state(false);
 
