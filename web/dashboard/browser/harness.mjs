@@ -164,14 +164,17 @@ export class Tab {
     for (const end of ['requestfinished', 'requestfailed']) this.page.on(end, (r) => running.delete(r));
     const devtools = await this.page.createCDPSession();
     await devtools.send('Network.enable');
-    devtools.on('Network.eventSourceMessageReceived', (e) => messages.push(e.data));
+    devtools.on('Network.eventSourceMessageReceived', (e) => messages.push({ name: e.eventName, data: e.data }));
+    const until = async (condition, otherwise) => {
+      for (const end = Date.now() + patience; !condition(); await new Promise((done) => setTimeout(done, 50)))
+        assert.ok(Date.now() < end, otherwise);
+    };
     return {
       messages,
       open: () => running.size,
-      ended: async () => {
-        for (const until = Date.now() + patience; running.size > 0; await new Promise((done) => setTimeout(done, 50)))
-          assert.ok(Date.now() < until, 'the event stream goes on');
-      },
+      ended: () => until(() => running.size === 0, 'the event stream goes on'),
+      /** brought waits for a message with a name. */
+      brought: (name) => until(() => messages.some((m) => m.name === name), `the event stream brings no ${name}`),
     };
   }
 
