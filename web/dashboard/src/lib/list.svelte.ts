@@ -1,6 +1,6 @@
 import { api, ApiError, type Query } from './api';
-import { serverClock } from './clock.svelte';
 import { session } from './caller.svelte';
+import { takenAt } from './taken';
 
 /** Page is a part of a list. */
 interface Page {
@@ -20,7 +20,7 @@ export class List<T, P extends Page> {
   rows = $state.raw<T[]>([]);
   /** The first page that was read last, for what it says about the whole list. */
   first = $state.raw<P | undefined>();
-  /** When the first page was read. */
+  /** The time of what the first page says, on the clock of the server. */
   at = $state(0);
   complete = $state(false);
   loading = $state(false);
@@ -66,7 +66,7 @@ export class List<T, P extends Page> {
       this.rows = rows;
       this.first = first;
       this.#continueAt(cursor);
-      this.at = serverClock.time();
+      this.at = takenAt(first);
       this.error = undefined;
     });
   }
