@@ -26,7 +26,7 @@ type NodeRow struct {
 	MoreLangs       int      `json:"more_langs,omitempty" doc:"How many further languages it has."`
 	Services        int      `json:"services" doc:"How many service packages are installed."`
 	Load            *float64 `json:"load,omitempty" minimum:"0" maximum:"1" doc:"The highest of the loads that it reported, of CPU, GPU and memory. Absent: it reported none."`
-	LastHeartbeatMS int64    `json:"last_heartbeat_ms,omitempty" doc:"When it was last seen, Unix milliseconds. Absent: longer ago than the presence time."`
+	LastHeartbeatMS int64    `json:"last_heartbeat_ms,omitempty" doc:"When it was last seen, Unix milliseconds."`
 	// Done5m and Failed5m are what the answering instance has counted.
 	Done5m      *int   `json:"done_5m,omitempty" doc:"Jobs that it ended with a result in the last 5 minutes, as far as the answering instance decided their end. Absent: not counted."`
 	Failed5m    *int   `json:"failed_5m,omitempty" doc:"Attempts that it failed in the same time. Absent: not counted."`

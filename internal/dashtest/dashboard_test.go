@@ -22,6 +22,12 @@ func TestActions(t *testing.T) {
 	c.runProgram("actions.mjs", c.balancer.URL())
 }
 
+// TestNavigation: filters, focus, titles and positions follow the person through the pages.
+func TestNavigation(t *testing.T) {
+	c := startCluster(t, 3, conversations)
+	c.runProgram("navigation.mjs", c.balancer.URL())
+}
+
 // TestHealing: a killed instance, an outage of Redis and a restart of all instances are shown, and the page recovers without being loaded
 // again.
 func TestHealing(t *testing.T) {

@@ -226,15 +226,22 @@ const cases = {
   },
   'the tab is hidden': async (open) => {
     const tab = await begin(open, 'overview');
+    const streams = await tab.streams();
+    await tab.page.reload();
+    await tab.sees('Live', '[role=status]');
+    assert.deepEqual(streams.open(), 1);
     const other = await tab.context.newPage();
     await other.bringToFront();
     await tab.page.waitForFunction(() => document.hidden);
+    await streams.ended();
     const requests = [];
     tab.page.on('request', (r) => requests.push(r.url()));
     await new Promise((done) => setTimeout(done, 6000));
     assert.deepEqual(requests, []);
+    assert.equal(streams.open(), 0);
     await tab.page.bringToFront();
     await tab.sees('Live', '[role=status]');
+    assert.equal(streams.open(), 1);
   },
   'an update does not close a dialog': async (open) => {
     const tab = await begin(open, 'nodes/geneva');
@@ -251,6 +258,10 @@ const cases = {
     await tab.sees('Leave kiosk mode');
     assert.equal(await tab.page.$('nav'), null);
     await tab.press('Leave kiosk mode', 'body');
+    await tab.page.waitForSelector('nav');
+    await tab.press('Kiosk', '.bar');
+    await tab.page.waitForFunction(() => !document.querySelector('nav'));
+    await tab.page.keyboard.press('Escape');
     await tab.page.waitForSelector('nav');
   },
   'times as the person wants them': async (open) => {

@@ -9,6 +9,7 @@ export const given = JSON.parse(process.argv[2] ?? '{}');
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const patience = 30_000; // on a busy machine
+const maxShift = 0.1; // what browsers call good
 
 /** ask asks the test to do something to the cluster, such as to kill an instance. */
 export async function ask(action, body = {}) {
@@ -151,6 +152,50 @@ export class Tab {
       within,
       text,
     );
+  }
+
+  /** streams counts the event streams of the page, and has what they bring. */
+  async streams() {
+    const running = new Set();
+    const messages = [];
+    this.page.on('request', (r) => {
+      if (new URL(r.url()).pathname.endsWith('/v1/live')) running.add(r);
+    });
+    for (const end of ['requestfinished', 'requestfailed']) this.page.on(end, (r) => running.delete(r));
+    const devtools = await this.page.createCDPSession();
+    await devtools.send('Network.enable');
+    devtools.on('Network.eventSourceMessageReceived', (e) => messages.push({ name: e.eventName, data: e.data }));
+    const until = async (condition, otherwise) => {
+      for (const end = Date.now() + patience; !condition(); await new Promise((done) => setTimeout(done, 50)))
+        assert.ok(Date.now() < end, otherwise);
+    };
+    return {
+      messages,
+      open: () => running.size,
+      ended: () => until(() => running.size === 0, 'the event stream goes on'),
+      /** brought waits for a message with a name. */
+      brought: (name) => until(() => messages.some((m) => m.name === name), `the event stream brings no ${name}`),
+    };
+  }
+
+  /** checkContent checks that the page has its heading and no message that something could not be read. */
+  async checkContent(name) {
+    const { heading, problems } = await this.page.evaluate(() => ({
+      heading: document.querySelector('main h1')?.textContent.trim() ?? '',
+      problems: [...document.querySelectorAll('main [role=alert]')].map((e) => e.textContent.trim()).filter(Boolean),
+    }));
+    if (heading === '') this.problems.push(`${name} has no heading`);
+    if (problems.length > 0) this.problems.push(`${name} says: ${problems.join(' | ')}`);
+  }
+
+  /** checkShift checks how much of the page moved since it was asked last, as the browser measures it. */
+  async checkShift(name) {
+    const shift = await this.page.evaluate(() => {
+      const sum = window.layoutShift;
+      window.layoutShift = 0;
+      return sum;
+    });
+    if (shift > maxShift) this.problems.push(`${name} moved by ${shift.toFixed(3)} while it was read`);
   }
 
   /** checkAxe checks the page as it is shown now. */

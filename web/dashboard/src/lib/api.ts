@@ -1,4 +1,4 @@
-import { ticking } from './clock.svelte';
+import { serverClock } from './clock.svelte';
 
 /** The root of the API, relative to the page at …/dashboard/. */
 const root = new URL('../', document.baseURI);
@@ -58,14 +58,15 @@ async function request<T>(method: string, path: string, query: Query, body: unkn
     init.headers = { ...init.headers, 'Content-Type': 'application/json' };
   }
   let answer: Response;
+  let text: string;
   try {
     answer = await fetch(url(path, query), init);
+    text = await answer.text(); // the connection may break in the body, too
   } catch (cause) {
     if (signal?.aborted) throw cause;
     throw new ApiError(0, 'UNREACHABLE', '');
   }
-  ticking.learn(answer.headers.get('Date'));
-  const text = await answer.text();
+  serverClock.learn(answer.headers.get('Date'));
   let data: unknown;
   try {
     data = text === '' ? undefined : JSON.parse(text);

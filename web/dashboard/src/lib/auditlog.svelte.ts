@@ -1,7 +1,7 @@
 import { api, ApiError } from './api';
 import { appendEntries } from './audit';
 import { session } from './caller.svelte';
-import { ticking } from './clock.svelte';
+import { serverClock } from './clock.svelte';
 import type { AuditEntry, AuditList } from './wire';
 
 const part = 1000; // entries of one request
@@ -31,7 +31,7 @@ export class AuditLog {
         this.#next = page.next ?? this.#next;
       } while (page.entries.length === part);
       this.entries = entries;
-      this.at = ticking.time();
+      this.at = serverClock.time();
       this.error = undefined;
     } catch (e) {
       if (!(e instanceof ApiError)) throw e;

@@ -13,15 +13,28 @@ class Session {
     return this.caller?.role === 'operator';
   }
 
-  /** follow finds out who uses the dashboard, again and again while the scheduler does not answer. */
+  /** follow finds out who uses the dashboard, again and again while the scheduler does not answer and the page is visible. */
   follow(): () => void {
     void this.load();
-    const timer = setInterval(() => {
-      if (this.state === 'unreachable') void this.load();
-    }, retryAfter);
+    const again = (): void => {
+      if (this.state === 'unreachable' && !document.hidden) void this.load();
+    };
+    const timer = setInterval(again, retryAfter);
+    document.addEventListener('visibilitychange', again);
     return () => {
       clearInterval(timer);
+      document.removeEventListener('visibilitychange', again);
     };
+  }
+
+  /** The caller sees all tenants, and with them what is about the whole fleet. */
+  get allTenants(): boolean {
+    return !this.caller?.tenant_id;
+  }
+
+  /** The caller sees objects of several tenants, which lists tell apart. It is known before anything was read. */
+  get tenants(): boolean {
+    return this.allTenants && this.caller?.multi_tenant === true;
   }
 
   async load(): Promise<void> {

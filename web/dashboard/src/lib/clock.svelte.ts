@@ -32,4 +32,4 @@ class Clock {
   }
 }
 
-export const ticking = new Clock();
+export const serverClock = new Clock();

@@ -1,5 +1,5 @@
 import { api, ApiError } from './api';
-import { ticking } from './clock.svelte';
+import { serverClock } from './clock.svelte';
 import { session } from './caller.svelte';
 import type { ClusterPoint, ClusterSeries } from './wire';
 import { merge } from './series';
@@ -26,7 +26,7 @@ export class FleetSeries {
       const answer = await api.get<ClusterSeries>('api/v1/series', { from: this.last?.at_ms });
       this.interval = answer.interval_ms;
       this.points = merge(this.points, answer.points, keep);
-      this.at = ticking.time();
+      this.at = serverClock.time();
       this.error = undefined;
     } catch (e) {
       if (!(e instanceof ApiError)) throw e;
@@ -42,6 +42,6 @@ export class FleetSeries {
     const last = this.last;
     if (!last || point.at_ms - last.at_ms > 2.5 * this.interval) return;
     this.points = merge(this.points, [point], keep);
-    this.at = ticking.time();
+    this.at = serverClock.time();
   }
 }

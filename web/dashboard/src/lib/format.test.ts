@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 
-import { bytes, clock, duration, number, share, shortId } from './format';
+import { age, ago, bytes, clock, duration, millis, number, share, shortId } from './format';
+import { preferences } from './preferences.svelte';
 
 test('durations have at most two units', () => {
   for (const [ms, want] of [
@@ -16,6 +17,32 @@ test('durations have at most two units', () => {
     [-61_000, '1 min 1 s'],
   ] as const) {
     expect(duration(ms)).toBe(want);
+  }
+});
+
+test('ages have whole seconds', () => {
+  expect(age(1000)).toBe('1 s');
+  expect(age(9999)).toBe('9 s');
+  expect(age(83_000)).toBe('1 min 23 s');
+  expect(age(400)).toBe('0 s');
+  expect(ago(400)).toBe('just now');
+  expect(ago(4200)).toBe('4 s ago');
+  expect(ago(-4200)).toBe('in 4 s');
+});
+
+test('short durations have a decimal', () => {
+  expect(millis(0.53)).toBe('0.5 ms');
+  expect(millis(5)).toBe('5 ms');
+  expect(millis(1500)).toBe('1.5 s');
+});
+
+test('units are those of the language', () => {
+  preferences.lang = 'zh';
+  try {
+    expect(ago(83_000)).toBe('1 分 23 秒前');
+    expect(duration(350)).toBe('350 毫秒');
+  } finally {
+    preferences.lang = 'en';
   }
 });
 

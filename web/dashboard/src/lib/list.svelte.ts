@@ -1,6 +1,6 @@
 import { api, ApiError, type Query } from './api';
-import { ticking } from './clock.svelte';
 import { session } from './caller.svelte';
+import { takenAt } from './taken';
 
 /** Page is a part of a list. */
 interface Page {
@@ -20,7 +20,7 @@ export class List<T, P extends Page> {
   rows = $state.raw<T[]>([]);
   /** The first page that was read last, for what it says about the whole list. */
   first = $state.raw<P | undefined>();
-  /** When the first page was read. */
+  /** The time of what the first page says, on the clock of the server. */
   at = $state(0);
   complete = $state(false);
   loading = $state(false);
@@ -28,7 +28,7 @@ export class List<T, P extends Page> {
   #cursor = '';
   #key = '';
   #query: Query = {};
-  #run = 0;
+  #abort: AbortController | undefined; // of the read that is under way
 
   constructor(
     private readonly path: string,
@@ -36,9 +36,13 @@ export class List<T, P extends Page> {
     private readonly pageSize = 500,
   ) {}
 
-  /** show reads the list with some filters from its beginning. While it is read again, the rows of before stay. */
+  /**
+   * show reads the list with some filters from its beginning. While it is read again, the rows of before stay. A read with the same filters
+   * that is under way goes on, however long it takes; one with other filters is aborted.
+   */
   async show(query: Query, reading: Reading = {}): Promise<void> {
     const key = reading.key ?? JSON.stringify(query);
+    if (key === this.#key && this.#abort) return;
     const before = key === this.#key ? this.rows.length : 0;
     const wanted = reading.wanted ?? Math.max(before, this.pageSize);
     if (key !== this.#key) {
@@ -48,47 +52,56 @@ export class List<T, P extends Page> {
     }
     this.#key = key;
     this.#query = query;
-    const run = ++this.#run;
-    this.loading = true;
-    try {
+    await this.#run(async (signal) => {
       const rows: T[] = [];
       let first: P | undefined;
       let cursor = '';
       do {
-        const page = await api.get<P>(this.path, { ...query, limit: this.pageSize, cursor });
-        if (run !== this.#run) return;
+        const page = await api.get<P>(this.path, { ...query, limit: this.pageSize, cursor }, signal);
         first ??= page;
         rows.push(...this.of(page));
         cursor = page.next_cursor ?? '';
-      } while (cursor !== '' && rows.length < wanted);
+      } while (cursor !== '' && rows.length < wanted && !signal.aborted);
+      if (signal.aborted) return;
       this.rows = rows;
       this.first = first;
-      this.#cursor = cursor;
-      this.complete = cursor === '';
-      this.at = ticking.time();
+      this.#continueAt(cursor);
+      this.at = takenAt(first);
       this.error = undefined;
-    } catch (e) {
-      if (run === this.#run) this.#failed(e);
-    } finally {
-      if (run === this.#run) this.loading = false;
-    }
+    });
   }
 
   /** more reads the next page. After an error it waits until the list was shown again. */
   async more(query: Query, key = JSON.stringify(query)): Promise<void> {
-    if (this.loading || this.complete || this.error || key !== this.#key) return;
-    const run = this.#run;
+    if (this.#abort || this.complete || this.error || key !== this.#key) return;
+    await this.#run(async (signal) => {
+      const page = await api.get<P>(this.path, { ...this.#query, limit: this.pageSize, cursor: this.#cursor }, signal);
+      if (signal.aborted) return;
+      this.rows = this.rows.concat(this.of(page));
+      this.#continueAt(page.next_cursor ?? '');
+    });
+  }
+
+  #continueAt(cursor: string): void {
+    this.#cursor = cursor;
+    this.complete = cursor === '';
+  }
+
+  /** run reads something instead of what is being read. */
+  async #run(read: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    this.#abort?.abort();
+    const abort = new AbortController();
+    this.#abort = abort;
     this.loading = true;
     try {
-      const page = await api.get<P>(this.path, { ...this.#query, limit: this.pageSize, cursor: this.#cursor });
-      if (run !== this.#run) return;
-      this.rows = this.rows.concat(this.of(page));
-      this.#cursor = page.next_cursor ?? '';
-      this.complete = this.#cursor === '';
+      await read(abort.signal);
     } catch (e) {
-      if (run === this.#run) this.#failed(e);
+      if (!abort.signal.aborted) this.#failed(e);
     } finally {
-      if (run === this.#run) this.loading = false;
+      if (this.#abort === abort) {
+        this.#abort = undefined;
+        this.loading = false;
+      }
     }
   }
 

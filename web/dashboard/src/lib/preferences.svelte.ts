@@ -32,8 +32,24 @@ class Preferences {
     stored('lang', choices.lang, window.navigator.language.toLowerCase().startsWith('zh') ? 'zh' : 'en'),
   );
   #time = $state<TimeMode>(stored('time', choices.time, 'relative'));
+  #paused = $state(false);
+  #resumed = new Set<() => void>();
+
   /** While updates are paused, nothing on the page changes by itself. */
-  paused = $state(false);
+  get paused(): boolean {
+    return this.#paused;
+  }
+  set paused(value: boolean) {
+    const ends = this.#paused && !value;
+    this.#paused = value;
+    if (ends) for (const fn of [...this.#resumed]) fn();
+  }
+
+  /** onresume calls a function whenever a pause has ended, until what it returns is called. */
+  onresume(fn: () => void): () => void {
+    this.#resumed.add(fn);
+    return () => this.#resumed.delete(fn);
+  }
 
   get theme(): Theme {
     return this.#theme;

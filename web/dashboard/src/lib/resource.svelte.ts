@@ -1,14 +1,14 @@
 import { untrack } from 'svelte';
-import { ticking } from './clock.svelte';
 
 import { api, ApiError, type Query } from './api';
 import { session } from './caller.svelte';
 import { preferences } from './preferences.svelte';
+import { takenAt } from './taken';
 
 /** Resource is something that is read from the API again and again. An error keeps what was read before, with its age. */
 export class Resource<T> {
   data = $state.raw<T | undefined>();
-  /** When data was read. */
+  /** The time of what data says, on the clock of the server. */
   at = $state(0);
   error = $state.raw<ApiError | undefined>();
   loading = $state(false);
@@ -29,7 +29,7 @@ export class Resource<T> {
       const data = await api.get<T>(path, query, abort.signal);
       if (abort.signal.aborted) return;
       this.data = data;
-      this.at = ticking.time();
+      this.at = takenAt(data);
       this.error = undefined;
     } catch (e) {
       if (abort.signal.aborted) return;
@@ -47,20 +47,21 @@ export class Resource<T> {
 }
 
 /**
- * every calls a function at once and then every few milliseconds while the page is visible and not paused. Use it in an effect, which has
- * to read what it depends on itself: what the function reads, such as whether a request is under way, is not tracked.
+ * every calls a function at once, then every few milliseconds while the page is visible and not paused, and when it becomes visible or a
+ * pause ends. Use it in an effect, which has to read what it depends on itself: what the function reads, such as whether a request is under
+ * way, is not tracked.
  */
 export function every(ms: number, fn: () => void): () => void {
   untrack(fn);
-  const timer = setInterval(() => {
-    if (!document.hidden && !preferences.paused) fn();
-  }, ms);
-  const visible = (): void => {
+  const due = (): void => {
     if (!document.hidden && !preferences.paused) fn();
   };
-  document.addEventListener('visibilitychange', visible);
+  const timer = setInterval(due, ms);
+  document.addEventListener('visibilitychange', due);
+  const resumed = preferences.onresume(due);
   return () => {
     clearInterval(timer);
-    document.removeEventListener('visibilitychange', visible);
+    document.removeEventListener('visibilitychange', due);
+    resumed();
   };
 }

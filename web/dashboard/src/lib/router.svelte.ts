@@ -30,8 +30,18 @@ export function href(parts: readonly string[], query: Record<string, string | un
   return '#/' + parts.map(encodeURIComponent).join('/') + (search ? '?' + search : '');
 }
 
+/** Entry is what the history keeps about a page: each visit has its own number, which "back" returns to. */
+interface Entry {
+  visit?: number;
+}
+
 class Router {
   current = $state.raw<Location>(parse(''));
+  /** The visit that is shown. It is the same again after "back", and another one after a link to the same page. */
+  visit = 0;
+  /** The visit is one of before. */
+  returned = false;
+  #lists: Record<string, string> = Object.create(null) as Record<string, string>;
 
   constructor() {
     this.read();
@@ -41,7 +51,20 @@ class Router {
   }
 
   private read(): void {
+    const entry = window.history.state as Entry | null;
+    this.returned = entry?.visit !== undefined;
+    if (entry?.visit === undefined) {
+      this.visit = Date.now() + Math.random(); // a page that is loaded again does not take the visits of before for its own
+      window.history.replaceState({ visit: this.visit } satisfies Entry, '');
+    } else this.visit = entry.visit;
     this.current = parse(window.location.hash);
+    const [page, id] = this.current.parts;
+    if (page !== undefined && id === undefined) this.#lists[page] = window.location.hash;
+  }
+
+  /** list returns the fragment of the list of a page, with the filters with which it was seen last. */
+  list(page: string): string {
+    return this.#lists[page] ?? href([page]);
   }
 
   go(parts: readonly string[], query: Record<string, string | undefined> = {}): void {
@@ -50,7 +73,7 @@ class Router {
 
   /** replace goes to a page instead of the current one, so that "back" does not return to it. */
   replace(parts: readonly string[], query: Record<string, string | undefined> = {}): void {
-    window.history.replaceState(null, '', href(parts, query));
+    window.history.replaceState(window.history.state, '', href(parts, query));
     this.read();
   }
 
@@ -58,6 +81,14 @@ class Router {
   change(query: Record<string, string | undefined>): void {
     const next: Record<string, string | undefined> = { ...Object.fromEntries(this.current.query), ...query };
     this.replace(this.current.parts, next);
+  }
+
+  /** changer returns change for the page that is shown now. On any other page it does nothing: a field may report a change as it goes. */
+  changer(): (query: Record<string, string | undefined>) => void {
+    const page = href(this.current.parts);
+    return (query) => {
+      if (href(this.current.parts) === page) this.change(query);
+    };
   }
 }
 

@@ -1,5 +1,5 @@
 import { api, ApiError, type Query } from './api';
-import { ticking } from './clock.svelte';
+import { takenAt } from './taken';
 import { session } from './caller.svelte';
 
 /** Slice is a part of a table that the server has filtered and sorted. */
@@ -22,8 +22,8 @@ export class Rows<T, S extends Slice<T>> {
   #key = '';
   #query: Query = {};
   #view: [first: number, last: number] = [0, part];
-  #reading = new Set<number>();
-  #run = 0;
+  #reading = new Set<number>(); // the offsets of the parts that are being read
+  #abort = new AbortController();
 
   constructor(private readonly path: string) {}
 
@@ -31,7 +31,10 @@ export class Rows<T, S extends Slice<T>> {
     return this.#rows[index];
   }
 
-  /** show reads the rows in view with some filters. While they are read again, the rows of before stay. */
+  /**
+   * show reads the rows in view with some filters. While they are read again, the rows of before stay. Reads with the same filters that are
+   * under way go on, however long they take; those with other filters are aborted.
+   */
   async show(query: Query): Promise<void> {
     const key = JSON.stringify(query);
     if (key !== this.#key) {
@@ -39,9 +42,10 @@ export class Rows<T, S extends Slice<T>> {
       this.#query = query;
       this.#view = [0, part];
       this.#rows = [];
+      this.#abort.abort();
+      this.#abort = new AbortController();
+      this.#reading = new Set();
     }
-    this.#run++;
-    this.#reading.clear();
     await this.#readView(true);
   }
 
@@ -61,26 +65,27 @@ export class Rows<T, S extends Slice<T>> {
   async #read(offset: number, again: boolean): Promise<void> {
     if (this.#reading.has(offset)) return;
     if (!again && (offset >= this.count || this.#rows[offset] !== undefined)) return;
-    const run = this.#run;
-    this.#reading.add(offset);
+    const { signal } = this.#abort;
+    const reading = this.#reading;
+    reading.add(offset);
     try {
-      const slice = await api.get<S>(this.path, { ...this.#query, offset, limit: part });
-      if (run !== this.#run) return;
+      const slice = await api.get<S>(this.path, { ...this.#query, offset, limit: part }, signal);
+      if (signal.aborted) return;
       const rows = this.#rows.slice(0, slice.matches);
       rows.length = slice.matches;
       slice.rows.forEach((r, i) => (rows[offset + i] = r));
       this.#rows = rows;
       this.count = slice.matches;
       this.last = slice;
-      this.at = ticking.time();
+      this.at = takenAt(slice);
       this.error = undefined;
     } catch (e) {
-      if (run !== this.#run) return;
+      if (signal.aborted) return;
       if (!(e instanceof ApiError)) throw e;
       this.error = e;
       session.failed(e);
     } finally {
-      if (run === this.#run) this.#reading.delete(offset);
+      reading.delete(offset);
     }
   }
 }

@@ -748,7 +748,7 @@ export interface NodeRow {
   services: number;
   /** The highest of the loads that it reported, of CPU, GPU and memory. Absent: it reported none. */
   load?: number;
-  /** When it was last seen, Unix milliseconds. Absent: longer ago than the presence time. */
+  /** When it was last seen, Unix milliseconds. */
   last_heartbeat_ms?: number;
   /** Jobs that it ended with a result in the last 5 minutes, as far as the answering instance decided their end. Absent: not counted. */
   done_5m?: number;

@@ -44,7 +44,6 @@ export const nodes = {
   'nodes.bulk.resume.confirm': 'Resume {n} nodes',
   'nodes.bulk.drain.done': '{changed} nodes drained, {failed} failed.',
   'nodes.bulk.resume.done': '{changed} nodes resumed, {failed} failed.',
-  'nodes.back': 'All nodes',
   'nodes.unknown': 'There is no node of this name.',
   'nodes.unknown.next': 'It was removed, or has been silent for so long that it was evicted. Names are case-sensitive.',
   'nodes.drain': 'Drain…',

@@ -46,7 +46,6 @@ export const nodes: Record<keyof typeof en, string> = {
   'nodes.bulk.resume.confirm': '恢复 {n} 个节点',
   'nodes.bulk.drain.done': '已排空 {changed} 个节点，失败 {failed} 个。',
   'nodes.bulk.resume.done': '已恢复 {changed} 个节点，失败 {failed} 个。',
-  'nodes.back': '全部节点',
   'nodes.unknown': '没有这个名称的节点。',
   'nodes.unknown.next': '它可能已被移除，或因长时间没有心跳而被清除。名称区分大小写。',
   'nodes.drain': '排空…',

@@ -1,0 +1,24 @@
+import { expect, test } from 'vitest';
+
+import { configurationParts, pageOf, pages, visiblePages } from './pages';
+
+test('a caller of one tenant has no pages of the whole fleet', () => {
+  expect(visiblePages(true)).toEqual(pages);
+  expect(visiblePages(false)).not.toContain('instances');
+  expect(visiblePages(false)).not.toContain('pools');
+  expect(visiblePages(false)).toContain('jobs');
+});
+
+test('the parts of the configuration are those that are not refused', () => {
+  expect(configurationParts(true, true)).toEqual(['', 'keys', 'revocations', 'audit']);
+  expect(configurationParts(false, true)).toEqual(['revocations', 'audit']);
+  expect(configurationParts(false, false)).toEqual(['audit']);
+});
+
+test('a path names a page, or none', () => {
+  expect(pageOf([])).toBe('overview');
+  expect(pageOf(['nodes', 'gpu-1'])).toBe('nodes');
+  expect(pageOf(['search'])).toBe('search');
+  expect(pageOf(['blah'])).toBeUndefined();
+  expect(pageOf(['toString'])).toBeUndefined();
+});
