@@ -84,6 +84,7 @@ func (d *dashboard) recordLostSession() {
 
 // run draws every second until the context ends.
 func (d *dashboard) run(ctx context.Context) {
+	fmt.Fprintf(d.out, "the dashboard in a browser: %s/dashboard\n", d.url)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

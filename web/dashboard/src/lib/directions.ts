@@ -69,7 +69,7 @@ export function matrixOf(directions: readonly Direction[], max: number): Matrix 
 const values: Record<string, (d: Direction) => number | string> = {
   name: (d) => keyOf(d),
   ready: (d) => d.ready,
-  used: (d) => d.in_flight,
+  free: (d) => d.free,
   demand: (d) => d.jobs_5m ?? -1,
   waiting: (d) => d.waiting ?? -1,
   wait: (d) => d.wait_p95_ms ?? -1,
