@@ -191,7 +191,9 @@ func TestOneOfSeveralCookies(t *testing.T) {
 // TestLoginsEndWithTheProcess: without a shared store nobody knows after a restart which logins were ended, so all end.
 func TestLoginsEndWithTheProcess(t *testing.T) {
 	t.Parallel()
-	embedded := func(c *config.Config) { c.Store, c.Auth.ClusterSecrets = config.Default().Store, []string{strings.Repeat("c", 64)} }
+	embedded := func(c *config.Config) {
+		c.Store, c.Auth.ClusterSecrets = config.Default().Store, []string{strings.Repeat("c", 64)}
+	}
 	cookie := startMatrix(t, embedded).login(keySecret("operator"))
 	startMatrix(t, embedded).requestWith(cookie, "GET", "/v1/nodes", nil).expectError(wire.Unauthorized)
 }
