@@ -100,5 +100,4 @@ export const common = {
   'role.operator': 'operator',
   'role.viewer': 'viewer',
   'role.open': 'no keys configured',
-  'notice.until': 'Its slots are raised again',
 } as const;

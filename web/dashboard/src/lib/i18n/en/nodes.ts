@@ -112,6 +112,7 @@ export const nodes = {
   'nodes.notice.ack_timeouts': 'It did not acknowledge its jobs.',
   'nodes.notice.silent': 'It acknowledged jobs and sent no results.',
   'nodes.notice.times': '{n} times in a row.',
+  'nodes.notice.until': 'Its slots are raised again',
   'nodes.notice.disconnected': 'Its connection is lost. It keeps its jobs for the grace period and gets no new ones.',
   'nodes.notice.offline': 'It has not been seen recently, and gets no jobs.',
   'nodes.notice.held': 'It registered anew without a list of its jobs: it gets none for the time of one attempt.',

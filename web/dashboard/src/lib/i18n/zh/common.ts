@@ -100,5 +100,4 @@ export const common: Record<keyof typeof en, string> = {
   'role.operator': '操作员',
   'role.viewer': '只读',
   'role.open': '未配置密钥',
-  'notice.until': '重新放宽槽位：',
 };

@@ -109,6 +109,7 @@ export const nodes: Record<keyof typeof en, string> = {
   'nodes.notice.ack_timeouts': '它没有确认任务。',
   'nodes.notice.silent': '它确认了任务但没有返回结果。',
   'nodes.notice.times': '连续 {n} 次。',
+  'nodes.notice.until': '重新放宽槽位：',
   'nodes.notice.disconnected': '连接已断开。在宽限期内保留其任务，不再派发新任务。',
   'nodes.notice.offline': '近期没有心跳，不接收任务。',
   'nodes.notice.held': '重新注册时没有提供任务列表：在一次尝试的时间内不派发任务。',
