@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Keys of the tests, by the names that the programs know them by.
@@ -62,7 +64,26 @@ func startCluster(t testing.TB, instances, conversations int) *testCluster {
 	}
 	c.balancer = clustertest.StartBalancer(t, c.instances)
 	c.startFleet(conversations)
+	c.waitStats()
 	return c
+}
+
+// waitStats waits until every instance has statistics: before the leader has published the first ones, their routes answer with an error.
+func (c *testCluster) waitStats() {
+	for _, i := range c.instances {
+		api := sim.NewAPI(i.URL())
+		api.Token = keys["operator"]
+		for {
+			err := api.Get(c.t.Context(), "/api/v1/stats", new(wire.Stats))
+			if err == nil {
+				break
+			}
+			if !backoff.Sleep(c.t.Context(), 50*time.Millisecond) {
+				c.t.Fatalf("%s has no statistics: %v", i.Name, err)
+			}
+		}
+		api.Close()
+	}
 }
 
 // configuration returns the configuration of all instances.
