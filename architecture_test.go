@@ -23,7 +23,7 @@ const module = "github.com/lingua-scheduler/lingua/"
 // layers are the packages from the lowest layer up. A package may import only packages of lower layers.
 var layers = [][]string{
 	{"internal/lockwait"},
-	{"wire", "wire/oggopus", "internal/backoff", "internal/window", "web/dashboard", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "internal/child", "internal/docpage", "internal/sources", "internal/peeraddr", "internal/tlsfile", "internal/tlstest", "internal/clustertest/journal", "internal/modelhub", "internal/tracing/otlptest", "bench/stats"},
+	{"wire", "wire/oggopus", "internal/backoff", "internal/window", "web/dashboard", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "internal/child", "internal/docpage", "internal/sources", "internal/peeraddr", "internal/tlsfile", "internal/tlstest", "internal/clustertest/journal", "internal/modelhub", "internal/tracing/otlptest", "bench/stats", "internal/fairqueue"},
 	{"internal/stalltest", "internal/wirespec", "internal/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth", "internal/logqueue"},

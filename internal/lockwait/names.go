@@ -16,7 +16,7 @@ func Names() []string {
 var all = []Name{
 	MemstoreNode{}, MemstoreNodes{}, MemstoreJobs{}, MemstoreWatchers{}, MemstoreWatcher{},
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
-	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
+	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
 	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, RedisPermits{}, RedisAbandoned{},
@@ -104,6 +104,12 @@ type MemstoreSettings struct{}
 
 // LockName implements Name.
 func (MemstoreSettings) LockName() string { return "memstore_settings" }
+
+// MemstoreWaiting names a lock of docs/locks.md.
+type MemstoreWaiting struct{}
+
+// LockName implements Name.
+func (MemstoreWaiting) LockName() string { return "memstore_waiting" }
 
 // FleetDividing names a lock of docs/locks.md.
 type FleetDividing struct{}

@@ -49,6 +49,7 @@ type Store interface {
 	Board
 	Stats
 	Settings
+	Waiting
 	Inspector
 
 	// Ping returns nil if the store would accept a write now.

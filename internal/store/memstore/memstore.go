@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -37,6 +38,7 @@ type Store struct {
 	stats       stats
 	settings    settings
 	instances   instances
+	queues      queues
 }
 
 var _ store.Store = (*Store)(nil)
@@ -62,6 +64,7 @@ func New(timing store.Timing) *Store {
 	s.stats.counts = make(map[core.InstanceID]value)
 	s.stats.parts = make(map[string][]byte)
 	s.settings.byName = make(map[string]store.Setting)
+	s.queues.byPool = make(map[core.PoolID]*fairqueue.Queue)
 	return s
 }
 

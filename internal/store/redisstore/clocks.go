@@ -62,6 +62,9 @@ func (c *clocks) serverTime(slot int) int64 {
 	return c.now() + c.lowest.difference.Load()
 }
 
+// known reports whether there is an estimate of a slot's own.
+func (c *clocks) known(slot int) bool { return c.slots[slot%len(c.slots)].updated.Load() != 0 }
+
 // serverClock is serverTime without the loss of the fraction of a millisecond: the difference between two of its times is that of our clock.
 func (c *clocks) serverClock(slot int) time.Time {
 	now := c.now()

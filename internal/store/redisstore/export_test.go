@@ -2,6 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // Redis identifies scripts by it
+	"encoding/hex"
+	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
@@ -47,7 +50,7 @@ func KeysByLabel(prefix, name string) map[string]string {
 	out, waiting := k.outbox(session)
 	lock, fence := k.lock(name)
 	revocations, _, _, _ := k.revocations()
-	return map[string]string{
+	all := map[string]string{
 		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(lastSeenShard(core.NodeID(name))),
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
 		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(), "history": k.history(), "setting": k.setting(name), "counts": k.counts(core.InstanceID(name)), "incarnation": k.incarnation(),
@@ -55,6 +58,10 @@ func KeysByLabel(prefix, name string) map[string]string {
 		"revocations": revocations,
 		"inbox":       k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
 	}
+	for i, key := range k.queue(core.PoolID(name)) {
+		all["queue."+[]string{"line", "turns", "timers", "book", "open", "held"}[i]] = key
+	}
+	return all
 }
 
 // SessionNamed returns the session whose tenant, name and incarnation are all the given name.
@@ -69,3 +76,25 @@ func (s *Store) CheckIncarnation(ctx context.Context) error {
 	_, err := s.checkIncarnation(ctx)
 	return err
 }
+
+// UseClock makes the scripts of queues read the time from a key instead of the clock of the server.
+func (s *Store) UseClock(key string) {
+	s.queueScripts = loadQueueScripts(func(name string) script {
+		text := scriptSource("lib") + "\n" + scriptSource("lib_wait") + "\n" + scriptSource(name)
+		text = replaceOnce(text, "local t = redis.call('TIME')\n  return t[1] * 1000 + math.floor(t[2] / 1000)", "return tonumber(redis.call('GET', '"+key+"'))")
+		text = replaceOnce(text, "return not_after > 0 and now > not_after", "return false")
+		text = expandConstants(text)
+		sum := sha1.Sum([]byte(text)) //nolint:gosec // Redis identifies scripts by it
+		return script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+	})
+}
+
+func replaceOnce(text, old, by string) string {
+	if strings.Count(text, old) != 1 {
+		panic("the library of the scripts has changed: " + old)
+	}
+	return strings.Replace(text, old, by, 1)
+}
+
+// QueueKeys returns the keys of the queue of a pool.
+func QueueKeys(prefix string, pool core.PoolID) []string { return keys{prefix}.queue(pool) }

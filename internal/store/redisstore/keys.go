@@ -122,6 +122,17 @@ func (k keys) history() string { return k.prefix + ":v1:stats:history" }
 // setting returns the key of a setting on which all instances agree.
 func (k keys) setting(name string) string { return k.prefix + ":v1:settings:" + name }
 
+// queue returns the keys of the queue of a pool, in the order of the scripts: line, turns, timers, book, open, held.
+func (k keys) queue(pool core.PoolID) []string {
+	base := k.prefix + ":v1:wait:{pool:" + string(pool) + "}:"
+	return []string{base + "line", base + "turns", base + "timers", base + "book", base + "open", base + "held"}
+}
+
+// openClasses returns the key of the classes in which somebody waits.
+func (k keys) openClasses(pool core.PoolID) string {
+	return k.prefix + ":v1:wait:{pool:" + string(pool) + "}:open"
+}
+
 func (k keys) ping() string { return k.prefix + ":v1:ping" }
 
 func (k keys) incarnation() string { return k.prefix + ":v1:incarnation" }

@@ -73,6 +73,10 @@ func (s redisState) add(label, name string, parts []any) {
 	}
 	for i := 0; i+1 < len(parts); i += 2 {
 		key, value := fmt.Sprint(parts[i]), fmt.Sprint(parts[i+1])
+		if strings.HasPrefix(label, "queue.") {
+			s.addQueue(label, key, value)
+			continue
+		}
 		switch label {
 		case "seen":
 			if key != name {

@@ -253,7 +253,7 @@ func TestLostRepliesCoverEveryScript(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name != "lib" && name != "lib_inbox" && !known[name] && !strings.Contains(string(text), "Writes nothing.") {
+		if !strings.HasPrefix(name, "lib") && !known[name] && !strings.Contains(string(text), "Writes nothing.") {
 			t.Errorf("%s writes, and TestLostReplies does not lose its reply", file.Name())
 		}
 	}

@@ -54,6 +54,7 @@ type Store struct {
 	log    *slog.Logger
 
 	presenceMS, reservedTTLMS, attemptMS string // in milliseconds, as arguments of scripts
+	queueScripts                         *queueScripts
 
 	incarnation incarnation
 	onEmptied   func()
@@ -115,7 +116,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		redis.Close()
 		return nil, err
 	}
-	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied}
+	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied, queueScripts: scriptsOfQueues}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -126,6 +127,7 @@ var luaConstants = func() map[string]string {
 		"ACCEPTED": int64(store.Accepted), "INSTANCE_ABSENT": int64(store.InstanceAbsent), "INBOX_FULL": int64(store.InboxFull),
 		"MAX_DEAD_LETTERS": maxDeadLetters, "MAX_OUTBOX": maxOutbox, "MAX_UNPACK": maxUnpack, "MAX_MARKS": store.MaxMarks,
 	}
+	maps.Copy(numbers, waitConstants)
 	for code, state := range leaseStateByCode {
 		numbers[strings.ToUpper(state.String())] = int64(code)
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // RepeatingStore repeats every write, as a caller does that lost the first reply. A store that passes the suite through it is
-// idempotent. Debounce, Allow, Post, AppendEvents and AppendAudit count each call, and are not repeated.
+// idempotent. Debounce, Allow, Post, AppendEvents and AppendAudit count each call, and are not
+// repeated; neither is Offer, whose offers are taken back if their reply is lost.
 type RepeatingStore struct{ store.Store }
 
 // Register implements store.Nodes.
@@ -251,4 +253,40 @@ func (r RepeatingStore) RestoreRevocations(ctx context.Context, entries []store.
 		return err
 	}
 	return r.Store.RestoreRevocations(ctx, entries)
+}
+
+// Enqueue implements store.Waiting. The first result says whether the waiter is the first of its class, and why it was refused.
+func (r RepeatingStore) Enqueue(ctx context.Context, pool core.PoolID, p fairqueue.EnqueueParams) (fairqueue.EnqueueResult, error) {
+	first, err := r.Store.Enqueue(ctx, pool, p)
+	if err != nil || first.Verdict != fairqueue.Queued {
+		return first, err
+	}
+	if second, err := r.Store.Enqueue(ctx, pool, p); err != nil || second.Verdict != fairqueue.Queued {
+		return second, err
+	}
+	return first, nil
+}
+
+// ReturnOffer implements store.Waiting.
+func (r RepeatingStore) ReturnOffer(ctx context.Context, pool core.PoolID, w fairqueue.Waiter) (bool, error) {
+	if there, err := r.Store.ReturnOffer(ctx, pool, w); err != nil {
+		return there, err
+	}
+	return r.Store.ReturnOffer(ctx, pool, w)
+}
+
+// Dequeue implements store.Waiting.
+func (r RepeatingStore) Dequeue(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, served bool) error {
+	if err := r.Store.Dequeue(ctx, pool, w, served); err != nil {
+		return err
+	}
+	return r.Store.Dequeue(ctx, pool, w, served)
+}
+
+// Beat implements store.Waiting. Only one of two beats reports that offers were taken back.
+func (r RepeatingStore) Beat(ctx context.Context, pool core.PoolID, instance core.InstanceID) (fairqueue.BeatResult, error) {
+	if _, err := r.Store.Beat(ctx, pool, instance); err != nil {
+		return fairqueue.BeatResult{}, err
+	}
+	return r.Store.Beat(ctx, pool, instance)
 }

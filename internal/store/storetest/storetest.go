@@ -51,6 +51,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Board", boardBehaviours},
 		{"Stats", statsBehaviours},
 		{"Settings", settingBehaviours},
+		{"Waiting", waitingBehaviours},
 		{"Inspector", inspectBehaviours},
 		{"Crashes", crashBehaviours},
 	}

@@ -1,0 +1,194 @@
+package fairqueue
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestSharesFollowWeights(t *testing.T) {
+	t.Parallel()
+	for _, weights := range [][2]int{{1, 1}, {4, 1}, {1, 4}, {1000, 999}, {3, 2}} {
+		b := newBench(t)
+		b.keep("x", "a", weights[0], 500)
+		b.keep("x", "b", weights[1], 5)
+		b.run(1000, always("x"))
+		wantAbout(t, fmt.Sprint(weights), b.count[flowKey{"x", "a"}], 1000*weights[0]/(weights[0]+weights[1]), 3)
+	}
+}
+
+// TestSharesInASlowClass: beside a class that is served all the time, the shares of a class that rarely gets a slot follow the weights too.
+func TestSharesInASlowClass(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("y", "c", 1, 5)
+	b.keep("x", "a", 4, 5)
+	b.keep("x", "b", 1, 5)
+	b.run(9000, func(i int) []string {
+		if i%30 == 0 {
+			return []string{"x"}
+		}
+		return []string{"y"}
+	})
+	wantAbout(t, "a in x", b.count[flowKey{"x", "a"}], 240, 2)
+}
+
+// TestClassesOnOneNode: tenants share a node that serves all classes by their weights, however many classes they wait in.
+func TestClassesOnOneNode(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 20 {
+		b.keep(fmt.Sprintf("x%02d", i), "a", 1, 10)
+	}
+	b.keep("x00", "b", 1, 3)
+	b.keep("y00", "c", 2, 3)
+	classes := make([]string, 0, 21)
+	for i := range 20 {
+		classes = append(classes, fmt.Sprintf("x%02d", i))
+	}
+	b.run(4000, always(append(classes, "y00")...))
+	wantAbout(t, "a in 20 classes", b.tenantCount("a"), 1000, 40)
+	wantAbout(t, "b in one class", b.tenantCount("b"), 1000, 40)
+	wantAbout(t, "c with weight 2", b.tenantCount("c"), 2000, 40)
+}
+
+// TestChangingClasses: a tenant that has one waiter at a time, each in another class, gets no more than its share.
+func TestChangingClasses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("y", "b", 1, 20)
+	won := 0
+	var last Waiter
+	for i := range 2000 {
+		b.fill()
+		b.now++
+		if last.ID == "" {
+			last = b.waiter(fmt.Sprintf("x%03d", i%100), "a", "i")
+			b.enqueue(last, 1)
+		}
+		if w, _ := b.serve("y", last.Class); w.Tenant == "a" {
+			won++
+			last = Waiter{}
+		}
+	}
+	if won > 1050 {
+		t.Errorf("it got %d of 2000 slots", won)
+	}
+	wantAbout(t, "slots of the other", b.tenantCount("b"), 1000, 50)
+}
+
+// TestServedElsewhere: a tenant that gets all slots of one class still gets some of another, for which others wait, and those get the most.
+func TestServedElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("y", "a", 1, 20)
+	b.keep("x", "a", 1, 20)
+	b.keep("x", "b", 1, 20)
+	b.run(3300, func(i int) []string {
+		if i%11 == 0 {
+			return []string{"x"}
+		}
+		return []string{"y"}
+	})
+	if got := b.count[flowKey{"x", "a"}]; got < 16 || got > 155 {
+		t.Errorf("the tenant that is served elsewhere got %d of 300 slots", got)
+	}
+}
+
+// TestSlotsOfAnotherClass: slots for one class are not left empty because many tenants wait in another.
+func TestSlotsOfAnotherClass(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 200 {
+		b.keep("x", fmt.Sprintf("t%d", i), 1, 1)
+	}
+	b.keep("y", "c", 1, 2)
+	b.run(20, always("y"))
+	wantAbout(t, "c", b.tenantCount("c"), 20, 0)
+}
+
+// TestReturnedOffersAreNotCharged: a tenant whose offers meet full nodes is not charged for them.
+func TestReturnedOffersAreNotCharged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("x", "a", 1, 10)
+	b.keep("x", "b", 1, 10)
+	b.keep("y", "a", 1, 10)
+	for i := 0; b.tenantCount("a")+b.tenantCount("b") < 400; i++ {
+		b.fill()
+		b.now++
+		b.q.Beat(b.now, "i")
+		w := b.q.Offer(b.now, 1, []string{"x", "y"}).Offers[0].Waiter
+		if w.Tenant == "a" && i%4 == 0 || i%7 == 0 {
+			if !b.q.Return(b.now, w) {
+				t.Fatal("the waiter is not in the line")
+			}
+			continue
+		}
+		b.q.Dequeue(b.now, w, true)
+		b.count[flowKey{w.Class, w.Tenant}]++
+	}
+	wantAbout(t, "a, of 400", b.tenantCount("a"), 200, 2)
+}
+
+// TestOldestOfManyTenants: of many tenants with one waiter each, those that wait longest are served first.
+func TestOldestOfManyTenants(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 200 {
+		b.now++
+		b.enqueue(b.waiter("x", fmt.Sprintf("t%03d", (i*37)%200), "i"), 1)
+	}
+	var last int64
+	for range 200 {
+		b.now++
+		w, _ := b.serve("x")
+		if w.Since < last {
+			t.Fatalf("%s waits since %d and was served after one that waits since %d", w.Tenant, w.Since, last)
+		}
+		last = w.Since
+	}
+}
+
+// TestNewcomerSavesNothing: a tenant that did not wait has no claim to slots of the time before.
+func TestNewcomerSavesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("x", "a", 1, 10)
+	b.run(1000, always("x"))
+	b.keep("x", "b", 1, 10)
+	b.run(100, always("x"))
+	wantAbout(t, "b, of 100", b.tenantCount("b"), 50, 1)
+}
+
+// TestClassThatReopens: a class that nobody waited in has no claim either.
+func TestClassThatReopens(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("x", "a", 1, 1)
+	b.run(10, always("x"))
+	b.keep("x", "a", 1, 0)
+	b.serve("x")
+	b.keep("y", "c", 1, 10)
+	b.run(1000, always("y"))
+	b.keep("x", "a", 1, 10)
+	before := b.tenantCount("a")
+	b.run(100, always("x", "y"))
+	wantAbout(t, "a, of 100", b.tenantCount("a")-before, 50, 1)
+}
+
+// TestShareCounters: what a tenant was entitled to follows its weight, and what it got does too.
+func TestShareCounters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("x", "a", 3, 10)
+	b.keep("x", "b", 1, 10)
+	b.run(1000, always("x"))
+	for _, f := range b.q.View(b.now, ViewParams{Flows: 10}).Flows {
+		want := int64(750)
+		if f.Tenant == "b" {
+			want = 250
+		}
+		wantAbout(t, f.Tenant+" granted", int(f.Granted), int(want), 2)
+		wantAbout(t, f.Tenant+" entitled", int(f.Entitled/ShareScale), int(want), 1)
+	}
+}

@@ -1,0 +1,194 @@
+package fairqueue
+
+import "slices"
+
+// Offer offers up to n slots of a node that can serve these classes to the waiters whose turn it is.
+func (q *Queue) Offer(now int64, n int, classes []string) OfferResult {
+	q.begin(now)
+	defer q.end()
+	var r OfferResult
+	dropped := 0
+	classes = classes[:min(len(classes), MaxAsked)]
+	for len(r.Offers) < min(n, MaxOffers) {
+		c := q.next(now, classes, &dropped)
+		if c == nil {
+			r.More = dropped >= MaxDropped
+			break
+		}
+		r.Offers = append(r.Offers, q.grant(now, c, classes))
+	}
+	return r
+}
+
+// next returns the class of the flow whose turn it is; nil: nobody waits in the classes, or too many waiters were dropped.
+func (q *Queue) next(now int64, classes []string, dropped *int) *class {
+	var best *class
+	for _, id := range classes {
+		c := q.classes[id]
+		if c == nil || !q.dropExpired(now, c, dropped) {
+			continue
+		}
+		if best == nil || isBefore(c, best) {
+			best = c
+		}
+	}
+	if *dropped >= MaxDropped {
+		return nil
+	}
+	return best
+}
+
+// isBefore reports whether the next flow of a class comes before that of another.
+func isBefore(a, b *class) bool {
+	x, y := a.turns[0], b.turns[0]
+	tagX, tagY := x.tag+a.offset, y.tag+b.offset
+	return tagX < tagY || tagX == tagY && x.filed < y.filed
+}
+
+// dropExpired removes waiters that cannot be served until the next one of the class can, and reports whether there is one.
+func (q *Queue) dropExpired(now int64, c *class, dropped *int) bool {
+	for len(c.turns) > 0 && *dropped < MaxDropped {
+		w := c.turns[0].line[0]
+		if w.Deadline > now && !q.isDead(w.Instance, now) {
+			return true
+		}
+		q.take(w, now)
+		q.leave(&w)
+		*dropped++
+	}
+	return false
+}
+
+// grant offers a slot to the next waiter of a class, and charges its tenant in every asked class in which it waits.
+func (q *Queue) grant(now int64, c *class, asked []string) Offer {
+	f := c.turns[0]
+	t := q.tenants[f.tenant]
+	w := f.line[0]
+	charge := int64(Unit / t.weight)
+	o := &offer{Waiter: w, expires: now + OfferMS, filed: f.filed, charge: charge}
+
+	c.virtual = max(c.virtual, f.tag)
+	q.virtual = max(q.virtual, c.virtual+c.offset)
+	c.offset = max(c.offset, q.virtual-MaxLag*charge-c.virtual)
+	t.finish = max(t.finish, f.tag+charge+c.offset)
+	if len(c.turns) > 1 {
+		o.contest = ShareScale / int64(c.weights)
+		c.contests += o.contest
+		t.granted++
+	}
+	q.settle(c, f)
+	for _, id := range asked {
+		d, g := q.classes[id], q.flows[flowKey{id, f.tenant}]
+		if d != nil && g != nil && len(g.line) > 0 && !slices.Contains(o.charged, id) {
+			d.setTag(g, g.tag+charge)
+			o.charged = append(o.charged, id)
+		}
+	}
+	q.take(w, now)
+	name := w.Member()
+	q.offers[name] = o
+	q.timers.set(timerOffer+name, o.expires)
+	return Offer{Waiter: w, ExpiresAt: o.expires}
+}
+
+// Return takes an offer back, because no slot of the node was free. The waiter gets its place again, unless it has expired. It reports
+// whether the waiter is in the line.
+func (q *Queue) Return(now int64, w Waiter) bool {
+	q.begin(now)
+	defer q.end()
+	if o := q.offers[w.Member()]; o != nil {
+		return q.takeBack(now, o)
+	}
+	f := q.flows[flowKey{w.Class, w.Tenant}]
+	if f == nil {
+		return false
+	}
+	_, there := f.inLine(w)
+	return there
+}
+
+// takeBack takes an offer back, and reports whether the waiter is in the line again.
+func (q *Queue) takeBack(now int64, o *offer) bool {
+	q.endOffer(o)
+	q.refund(o)
+	c, f, t := q.classes[o.Class], q.flows[flowKey{o.Class, o.Tenant}], q.tenants[o.Tenant]
+	if c == nil || f == nil || t == nil || o.Deadline <= now || q.isDead(o.Instance, now) {
+		q.leave(&o.Waiter)
+		return false
+	}
+	q.put(c, f, t, o.Waiter, o.filed)
+	return true
+}
+
+func (q *Queue) endOffer(o *offer) {
+	name := o.Member()
+	delete(q.offers, name)
+	q.timers.remove(timerOffer + name)
+}
+
+// refund takes back what an offer has charged. What it has charged to flows that are forgotten is forgotten too.
+func (q *Queue) refund(o *offer) {
+	for _, id := range o.charged {
+		g := q.flows[flowKey{id, o.Tenant}]
+		if g == nil {
+			continue
+		}
+		if len(g.line) > 0 {
+			q.classes[id].setTag(g, max(g.tag-o.charge, 0))
+		} else {
+			g.tag = max(g.tag-o.charge, 0)
+		}
+	}
+	if t := q.tenants[o.Tenant]; t != nil {
+		t.finish = max(t.finish-o.charge, 0)
+		if o.contest > 0 {
+			t.granted--
+		}
+	}
+	if c := q.classes[o.Class]; c != nil {
+		c.contests -= o.contest
+	}
+}
+
+// Dequeue removes a waiter, because it was served or gives up. The same call may be repeated.
+func (q *Queue) Dequeue(now int64, w Waiter, served bool) {
+	q.begin(now)
+	defer q.end()
+	f := q.flows[flowKey{w.Class, w.Tenant}]
+	if o := q.offers[w.Member()]; o != nil {
+		q.endOffer(o)
+		q.leave(&w)
+		if !served {
+			q.refund(o)
+			q.freed = true
+			return
+		}
+		q.countGrant(now, &w)
+		return
+	}
+	if f == nil {
+		return
+	}
+	if _, there := f.inLine(w); !there {
+		return
+	}
+	if served { // its offer was taken back while the slot was reserved
+		c, t := q.classes[w.Class], q.tenants[w.Tenant]
+		charge := int64(Unit / t.weight)
+		t.finish = max(t.finish, f.tag+charge+c.offset)
+		c.setTag(f, f.tag+charge)
+		q.countGrant(now, &w)
+	}
+	q.take(w, now)
+	q.leave(&w)
+}
+
+// countGrant measures the interval since the last grant.
+func (q *Queue) countGrant(now int64, w *Waiter) {
+	if c := q.classes[w.Class]; c != nil {
+		c.meter.grant(now, ClassGrants)
+	}
+	if f := q.flows[flowKey{w.Class, w.Tenant}]; f != nil {
+		f.meter.grant(now, FlowGrants)
+	}
+}

@@ -1,0 +1,347 @@
+-- The queue of a pool, which package fairqueue describes and does in the same way. Its keys, the same in every script that includes this:
+-- KEYS  line, turns, timers, book, open, held
+--
+--   line    the waiters that have no offer: class|tenant|deadline|since|instance|id, ordered by the text
+--   turns   the flows that have such waiters: class|tag|filed|tenant, ordered by the text
+--   timers  what is to be done, by the time at which it is due: a character for the kind, and a name
+--   book    records of numbers: the pool p, classes c|class, flows f|class|tenant, tenants t|tenant, instances i|instance, and offers
+--           o|waiter, which end with the classes in which the tenant was charged
+--           and the requirements of classes: r|class
+--   open    the classes in which somebody waits, with their requirements
+--   held    the waiters of the line by instance: instance|waiter
+--
+-- A script reads the records that it needs, and writes those that it has changed once, at its end. The record of the pool has the sizes of
+-- the other keys: if one of the keys was lost, all are deleted, and the instances add their waiters again.
+
+local line_key, turns_key, timers_key, book_key, open_key, held_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+
+local record_fields = {
+  p = { 'virtual', 'waiting', 'weights', 'open', 'classes', 'flows', 'timers', 'last_call', 'judge_after', 'freed' },
+  c = { 'virtual', 'offset', 'waiting', 'weights', 'contests', 'last', 'us', 'grants' },
+  f = { 'tag', 'filed', 'waiting', 'weight', 'contested', 'last', 'us', 'grants' },
+  t = { 'weight', 'waiting', 'flows', 'finish', 'granted', 'entitled' },
+  i = { 'beat', 'waiters' },
+  o = { 'expires', 'filed', 'charge', 'contest' },
+}
+
+local records, changed = {}, {}
+
+local function kind_of(name) return string.sub(name, 1, 1) end
+
+local function decode_record(name, text)
+  if not text then return false end
+  local record, fields, i = {}, record_fields[kind_of(name)], 0
+  for value in string.gmatch(text, '%S+') do
+    i = i + 1
+    if fields[i] then
+      record[fields[i]] = tonumber(value)
+    else
+      record.classes = value
+    end
+  end
+  return record
+end
+
+local function encode_record(name, record)
+  local values = {}
+  for i, field in ipairs(record_fields[kind_of(name)]) do values[i] = string.format('%.0f', record[field]) end
+  if record.classes then values[#values + 1] = record.classes end
+  return table.concat(values, ' ')
+end
+
+-- Reads records that will be needed, with one command.
+local function preload(...)
+  local names = { ... }
+  local values = redis.call('HMGET', book_key, ...)
+  for i, name in ipairs(names) do records[name] = decode_record(name, values[i]) end
+end
+
+-- Returns a record; false if there is none.
+local function read(name)
+  if records[name] == nil then records[name] = decode_record(name, redis.call('HGET', book_key, name)) end
+  return records[name]
+end
+
+-- Returns a record that the caller changes, with zeros if there is none.
+local function edit(name)
+  local record = read(name)
+  if not record then
+    record = {}
+    for _, field in ipairs(record_fields[kind_of(name)]) do record[field] = 0 end
+    records[name] = record
+  end
+  changed[name] = true
+  return record
+end
+
+local function forget(name)
+  records[name] = false
+  changed[name] = true
+end
+
+-- Writes what has changed. A queue that has forgotten everything is deleted.
+local function save()
+  local pool = records.p
+  pool.timers = redis.call('ZCARD', timers_key)
+  if pool.classes == 0 and pool.timers == 0 then
+    redis.call('DEL', book_key)
+    return
+  end
+  local written, removed = {}, {}
+  for name in pairs(changed) do
+    if records[name] then
+      written[#written + 1] = name
+      written[#written + 1] = encode_record(name, records[name])
+    else
+      removed[#removed + 1] = name
+    end
+  end
+  for i = 1, #removed, MAX_UNPACK do redis.call('HDEL', book_key, unpack(removed, i, math.min(i + MAX_UNPACK - 1, #removed))) end
+  for i = 1, #written, MAX_UNPACK do redis.call('HSET', book_key, unpack(written, i, math.min(i + MAX_UNPACK - 1, #written))) end
+end
+
+-- Extends the life of the keys, so that nothing is left when all instances are gone.
+local function extend_life()
+  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, QUEUE_TTL_MS) end
+end
+
+local function class_name(class) return 'c|' .. class end
+local function flow_name(class, tenant) return 'f|' .. class .. '|' .. tenant end
+local function tenant_name(tenant) return 't|' .. tenant end
+local function instance_name(instance) return 'i|' .. instance end
+local function offer_name(member) return 'o|' .. member end
+
+local function set_timer(kind, name, at) redis.call('ZADD', timers_key, string.format('%.0f', at), kind .. name) end
+local function remove_timer(kind, name) redis.call('ZREM', timers_key, kind .. name) end
+
+local function parse_waiter(member)
+  local class, tenant, deadline, since, instance = string.match(member, '^([^|]*)|([^|]*)|(%d+)|(%d+)|([^|]*)|')
+  return { member = member, class = class, tenant = tenant, deadline = tonumber(deadline), since = tonumber(since), instance = instance }
+end
+
+-- Returns up to limit members of a set whose texts begin with a prefix and a bar. A brace follows the bar in the order of texts.
+local function range_of(key, prefix, limit)
+  return redis.call('ZRANGE', key, '[' .. prefix .. '|', '(' .. prefix .. '}', 'BYLEX', 'LIMIT', 0, limit)
+end
+
+local function turn_member(class, tenant, flow)
+  return string.format('%s|%016.0f|%013.0f|%s', class, flow.tag, flow.filed, tenant)
+end
+
+-- Changes the tag of a flow, which may have waiters.
+local function set_tag(class, tenant, flow, tag)
+  if flow.waiting > 0 then redis.call('ZREM', turns_key, turn_member(class, tenant, flow)) end
+  flow.tag = tag
+  if flow.waiting > 0 then redis.call('ZADD', turns_key, 0, turn_member(class, tenant, flow)) end
+end
+
+-- Adds to a tenant what it was entitled to in a class since that was last done.
+local function settle(class, flow, tenant)
+  tenant.entitled = tenant.entitled + flow.weight * (class.contests - flow.contested)
+  flow.contested = class.contests
+end
+
+-- Puts a waiter into the line. A flow that had none is filed at a time, with the tag that it has.
+local function put(waiter, filed)
+  local pool, class, tenant = edit('p'), edit(class_name(waiter.class)), edit(tenant_name(waiter.tenant))
+  local flow = edit(flow_name(waiter.class, waiter.tenant))
+  if flow.waiting == 0 then
+    flow.filed, flow.weight, flow.contested = filed, tenant.weight, class.contests
+    redis.call('ZADD', turns_key, 0, turn_member(waiter.class, waiter.tenant, flow))
+    class.weights = class.weights + flow.weight
+    tenant.flows = tenant.flows + 1
+    pool.flows = pool.flows + 1
+    remove_timer('F', waiter.class .. '|' .. waiter.tenant)
+  end
+  flow.waiting = flow.waiting + 1
+  redis.call('ZADD', line_key, 0, waiter.member)
+  redis.call('ZADD', held_key, 0, waiter.instance .. '|' .. waiter.member)
+  if class.waiting == 0 then
+    pool.open = pool.open + 1
+    redis.call('HSET', open_key, waiter.class, redis.call('HGET', book_key, 'r|' .. waiter.class) or '')
+    remove_timer('K', waiter.class)
+  end
+  class.waiting = class.waiting + 1
+  if tenant.waiting == 0 then
+    pool.weights = pool.weights + tenant.weight
+    remove_timer('T', waiter.tenant)
+  end
+  tenant.waiting = tenant.waiting + 1
+  pool.waiting = pool.waiting + 1
+end
+
+-- Removes a waiter from the line.
+local function take(waiter, now)
+  local pool, class, tenant = edit('p'), edit(class_name(waiter.class)), edit(tenant_name(waiter.tenant))
+  local flow = edit(flow_name(waiter.class, waiter.tenant))
+  redis.call('ZREM', line_key, waiter.member)
+  redis.call('ZREM', held_key, waiter.instance .. '|' .. waiter.member)
+  flow.waiting = flow.waiting - 1
+  if flow.waiting == 0 then
+    redis.call('ZREM', turns_key, turn_member(waiter.class, waiter.tenant, flow))
+    settle(class, flow, tenant)
+    class.weights = class.weights - flow.weight
+    tenant.flows = tenant.flows - 1
+    pool.flows = pool.flows - 1
+    set_timer('F', waiter.class .. '|' .. waiter.tenant, now + FORGET_MS)
+  end
+  class.waiting = class.waiting - 1
+  if class.waiting == 0 then
+    pool.open = pool.open - 1
+    redis.call('HDEL', open_key, waiter.class)
+    set_timer('K', waiter.class, now + FORGET_CLASS_MS)
+  end
+  tenant.waiting = tenant.waiting - 1
+  if tenant.waiting == 0 then
+    pool.weights = pool.weights - tenant.weight
+    set_timer('T', waiter.tenant, now + FORGET_MS)
+  end
+  pool.waiting = pool.waiting - 1
+end
+
+-- Removes what is counted of a waiter that is neither in the line nor has an offer any more.
+local function leave(waiter)
+  local name = instance_name(waiter.instance)
+  if not read(name) then return end
+  local instance = edit(name)
+  instance.waiters = instance.waiters - 1
+  if instance.waiters <= 0 then
+    forget(name)
+    remove_timer('I', waiter.instance)
+  end
+end
+
+-- Reports whether the waiters of an instance are to be removed: it has been silent, and not because Redis did not answer.
+local function is_dead(instance, now)
+  local record = read(instance_name(instance))
+  return not record or now >= read('p').judge_after and now - record.beat >= SILENCE_MS
+end
+
+-- Records that an instance is alive.
+local function beat_of(instance, now)
+  edit(instance_name(instance)).beat = now
+  redis.call('ZADD', timers_key, 'NX', string.format('%.0f', now + SILENCE_MS), 'I' .. instance)
+end
+
+-- Takes back what an offer has charged.
+local function refund(waiter, offer)
+  for class in string.gmatch(offer.classes, '[^,]+') do
+    local name = flow_name(class, waiter.tenant)
+    if read(name) then
+      local flow = edit(name)
+      set_tag(class, waiter.tenant, flow, math.max(flow.tag - offer.charge, 0))
+    end
+  end
+  if read(tenant_name(waiter.tenant)) then
+    local tenant = edit(tenant_name(waiter.tenant))
+    tenant.finish = math.max(tenant.finish - offer.charge, 0)
+    if offer.contest > 0 then tenant.granted = tenant.granted - 1 end
+  end
+  if read(class_name(waiter.class)) then
+    local class = edit(class_name(waiter.class))
+    class.contests = class.contests - offer.contest
+  end
+end
+
+local function end_offer(waiter)
+  forget(offer_name(waiter.member))
+  remove_timer('O', waiter.member)
+end
+
+-- Takes an offer back. Returns whether the waiter is in the line again.
+local function take_back(waiter, offer, now)
+  end_offer(waiter)
+  refund(waiter, offer)
+  local known = read(class_name(waiter.class)) and read(flow_name(waiter.class, waiter.tenant)) and read(tenant_name(waiter.tenant))
+  if not known or waiter.deadline <= now or is_dead(waiter.instance, now) then
+    leave(waiter)
+    return false
+  end
+  put(waiter, offer.filed)
+  return true
+end
+
+-- Removes waiters of an instance if it is dead, and sets its timer again otherwise.
+local function judge(instance, now)
+  local record = read(instance_name(instance))
+  if not record then return end
+  if not is_dead(instance, now) then
+    set_timer('I', instance, math.max(record.beat + SILENCE_MS, read('p').judge_after))
+    return
+  end
+  local members = range_of(held_key, instance, MAX_DROPPED + 1)
+  for i = 1, math.min(#members, MAX_DROPPED) do
+    local waiter = parse_waiter(string.sub(members[i], #instance + 2))
+    take(waiter, now)
+    leave(waiter)
+  end
+  if #members > MAX_DROPPED then set_timer('I', instance, now) end
+end
+
+-- Does what is due, as much of it as one call does: offers are taken back, waiters of dead instances removed, and what is not needed is
+-- forgotten.
+local function handle_timers(now)
+  local due = redis.call('ZRANGE', timers_key, '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, MAX_TIMERS)
+  for _, text in ipairs(due) do
+    if redis.call('ZREM', timers_key, text) == 1 then
+      local kind, name = kind_of(text), string.sub(text, 2)
+      if kind == 'O' then
+        local offer = read(offer_name(name))
+        if offer then
+          take_back(parse_waiter(name), offer, now)
+          edit('p').freed = 1
+        end
+      elseif kind == 'F' then
+        forget('f|' .. name)
+      elseif kind == 'T' then
+        forget(tenant_name(name))
+      elseif kind == 'K' then
+        forget(class_name(name))
+        redis.call('HDEL', book_key, 'r|' .. name)
+        local pool = edit('p')
+        pool.classes = pool.classes - 1
+        if pool.classes == 0 then pool.virtual = 0 end
+      else
+        judge(name, now)
+      end
+    end
+  end
+end
+
+-- Opens the queue for a call, and deletes one of which keys were lost. While there are waiters their instances call all the time: if nobody has,
+-- Redis did not answer, and no instance is taken for dead before it could call again. The names are those of records that the script will need.
+local function open_queue(now, ...)
+  preload('p', ...)
+  local pool = records.p
+  if not pool or pool.waiting ~= redis.call('ZCARD', line_key) or pool.waiting ~= redis.call('ZCARD', held_key)
+    or pool.flows ~= redis.call('ZCARD', turns_key) or pool.open ~= redis.call('HLEN', open_key)
+    or pool.timers ~= redis.call('ZCARD', timers_key) then
+    redis.call('DEL', line_key, turns_key, timers_key, book_key, open_key, held_key)
+    for name in pairs(records) do records[name] = false end
+  end
+  pool = edit('p')
+  if pool.last_call > 0 and now - pool.last_call > STALL_MS then pool.judge_after = now + SILENCE_MS end
+  pool.last_call = now
+end
+
+local function begin(now, ...)
+  open_queue(now, ...)
+  handle_timers(now)
+end
+
+-- Measures the interval since the last grant.
+local function count_grant_of(meter, now, limit)
+  local interval = math.max(now - meter.last, 0) * 1000 - meter.us
+  meter.grants = math.min(meter.grants + 1, limit)
+  local step = math.floor(math.abs(interval) / meter.grants)
+  meter.us = meter.us + (interval < 0 and -step or step)
+  meter.last = now
+end
+
+local function count_grant(waiter, now)
+  if read(class_name(waiter.class)) then count_grant_of(edit(class_name(waiter.class)), now, CLASS_GRANTS) end
+  local name = flow_name(waiter.class, waiter.tenant)
+  if read(name) then count_grant_of(edit(name), now, FLOW_GRANTS) end
+end
+
+local function charge_of(tenant) return math.floor(UNIT / tenant.weight) end

@@ -1,0 +1,33 @@
+-- include lib_wait
+-- Removes a waiter, because it was served or gives up.
+-- KEYS  line, turns, timers, book, open, held
+-- ARGV  not_after, waiter, 1 if it got a slot, else 0
+-- Returns {now, 1}.
+local now = clock()
+if is_late(now) then return { now } end
+local waiter, served = parse_waiter(ARGV[2]), ARGV[3] == '1'
+begin(now, offer_name(waiter.member), class_name(waiter.class), flow_name(waiter.class, waiter.tenant), tenant_name(waiter.tenant),
+  instance_name(waiter.instance))
+local offer = read(offer_name(waiter.member))
+if offer then
+  end_offer(waiter)
+  leave(waiter)
+  if served then
+    count_grant(waiter, now)
+  else
+    refund(waiter, offer)
+    edit('p').freed = 1
+  end
+elseif redis.call('ZSCORE', line_key, waiter.member) then
+  if served then -- its offer was taken back while the slot was reserved
+    local class, tenant = edit(class_name(waiter.class)), edit(tenant_name(waiter.tenant))
+    local flow, charge = edit(flow_name(waiter.class, waiter.tenant)), charge_of(tenant)
+    tenant.finish = math.max(tenant.finish, flow.tag + charge + class.offset)
+    set_tag(waiter.class, waiter.tenant, flow, flow.tag + charge)
+    count_grant(waiter, now)
+  end
+  take(waiter, now)
+  leave(waiter)
+end
+save()
+return { now, 1 }

@@ -1,0 +1,194 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+)
+
+// queuePair is a queue in Redis and its model, to which the same calls are made at the same times.
+type queuePair struct {
+	t      *rapid.T
+	ctx    context.Context
+	server *redistest.Server
+	redis  *redisstore.Store
+	clock  string
+	pool   core.PoolID
+	model  *fairqueue.Queue
+	now    int64
+
+	known   []fairqueue.EnqueueParams // that were accepted
+	offered []fairqueue.Waiter
+}
+
+// TestQueueAgreesWithItsModel makes random calls to a queue in Redis and to package fairqueue, on the same clock, and compares every answer and what
+// the queues hold.
+func TestQueueAgreesWithItsModel(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL())
+	const clock = "the-clock"
+	s.UseClock(clock)
+	pools := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		pools++
+		p := &queuePair{
+			t: rt, ctx: t.Context(), server: server, redis: s, clock: clock, pool: core.PoolID(fmt.Sprintf("p%d", pools)), model: fairqueue.New(), now: 1_700_000_000_000,
+		}
+		p.advance()
+		rt.Repeat(map[string]func(*rapid.T){
+			"enqueue": p.enqueue, "repeat": p.repeat, "offer": p.offer, "serve": p.serve, "return": p.giveBack, "dequeue": p.dequeue, "beat": p.beat,
+			"wait": p.wait, "": p.compare,
+		})
+	})
+}
+
+func (p *queuePair) must(err error) {
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *queuePair) same(what string, want, got any) {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		p.t.Fatalf("%s (-model +redis):\n%s", what, diff)
+	}
+}
+
+func (p *queuePair) advance() {
+	_, err := p.server.Do("SET", p.clock, strconv.FormatInt(p.now, 10))
+	p.must(err)
+}
+
+var (
+	drawClass    = rapid.SampledFrom([]string{"x0", "x1", "x2"})
+	drawTenant   = rapid.SampledFrom([]string{"", "a", "b", "c", "d"})
+	drawInstance = rapid.SampledFrom([]string{"i-1", "i-2"})
+)
+
+func (p *queuePair) enqueue(t *rapid.T) {
+	for range rapid.IntRange(1, 8).Draw(t, "waiters") {
+		params := fairqueue.EnqueueParams{
+			Waiter: fairqueue.Waiter{
+				ID: fmt.Sprintf("job-%d", rapid.IntRange(0, 99).Draw(t, "id")), Class: drawClass.Draw(t, "class"), Tenant: drawTenant.Draw(t, "tenant"),
+				Instance: drawInstance.Draw(t, "instance"), Since: p.now, Deadline: p.now + rapid.Int64Range(-5, 4000).Draw(t, "for"),
+			},
+			Weight: rapid.SampledFrom([]int{0, 1, 2, 7, 1000, 2000}).Draw(t, "weight"), MaxWaiting: rapid.SampledFrom([]int{3, 20}).Draw(t, "max"),
+			Repeat: rapid.IntRange(0, 3).Draw(t, "repeated") == 0,
+		}
+		params.Requirements = "r-" + params.Class
+		p.enqueueBoth(params)
+	}
+}
+
+func (p *queuePair) enqueueBoth(params fairqueue.EnqueueParams) {
+	want := p.model.Enqueue(p.now, params)
+	got, err := p.redis.Enqueue(p.ctx, p.pool, params)
+	p.must(err)
+	p.same("enqueue", want, got)
+	if want.Verdict == fairqueue.Queued {
+		p.known = append(p.known, params)
+	}
+}
+
+func (p *queuePair) repeat(t *rapid.T) {
+	if len(p.known) > 0 {
+		params := rapid.SampledFrom(p.known).Draw(t, "known")
+		params.Repeat = true
+		p.enqueueBoth(params)
+	}
+}
+
+func (p *queuePair) offer(t *rapid.T) {
+	n := rapid.IntRange(0, 4).Draw(t, "slots")
+	classes := rapid.SliceOfN(rapid.SampledFrom([]string{"x0", "x1", "x2", "x9"}), 0, 4).Draw(t, "classes")
+	want := p.model.Offer(p.now, n, classes)
+	got, err := p.redis.Offer(p.ctx, p.pool, n, classes)
+	p.must(err)
+	p.same("offer", want, got)
+	for _, o := range want.Offers {
+		p.offered = append(p.offered, o.Waiter)
+	}
+}
+
+// serve offers slots, most of which the winners use at once, so that intervals are measured.
+func (p *queuePair) serve(t *rapid.T) {
+	before := len(p.offered)
+	p.offer(t)
+	for _, w := range p.offered[before:] {
+		if rapid.IntRange(0, 4).Draw(t, "used") > 0 {
+			p.dequeueBoth(w, true)
+		}
+	}
+}
+
+func (p *queuePair) giveBack(t *rapid.T) {
+	if w, ok := p.draw(t); ok {
+		want := p.model.Return(p.now, w)
+		got, err := p.redis.ReturnOffer(p.ctx, p.pool, w)
+		p.must(err)
+		p.same("return", want, got)
+	}
+}
+
+// draw draws a waiter that has, or had, an offer, or any other.
+func (p *queuePair) draw(t *rapid.T) (fairqueue.Waiter, bool) {
+	switch {
+	case len(p.offered) > 0 && rapid.IntRange(0, 3).Draw(t, "any") > 0:
+		return rapid.SampledFrom(p.offered[max(0, len(p.offered)-8):]).Draw(t, "offered"), true
+	case len(p.known) > 0:
+		return rapid.SampledFrom(p.known).Draw(t, "known").Waiter, true
+	}
+	return fairqueue.Waiter{}, false
+}
+
+func (p *queuePair) dequeue(t *rapid.T) {
+	if w, ok := p.draw(t); ok {
+		p.dequeueBoth(w, rapid.Bool().Draw(t, "served"))
+	}
+}
+
+func (p *queuePair) dequeueBoth(w fairqueue.Waiter, served bool) {
+	p.model.Dequeue(p.now, w, served)
+	p.must(p.redis.Dequeue(p.ctx, p.pool, w, served))
+}
+
+func (p *queuePair) beat(t *rapid.T) {
+	instance := drawInstance.Draw(t, "instance")
+	want := p.model.Beat(p.now, instance)
+	got, err := p.redis.Beat(p.ctx, p.pool, core.InstanceID(instance))
+	p.must(err)
+	p.same("beat", want, got)
+}
+
+func (p *queuePair) wait(t *rapid.T) {
+	p.now += rapid.SampledFrom([]int64{1, 7, 40, 150, 301, 340, 701, 5001, 6001}).Draw(t, "ms")
+	p.advance()
+}
+
+func (p *queuePair) compare(*rapid.T) {
+	params := fairqueue.ViewParams{Flows: 100, Waiters: 1000}
+	got, err := p.redis.ViewQueue(p.ctx, p.pool, params)
+	p.must(err)
+	p.same("view", p.model.View(p.now, params), got)
+	open, err := p.redis.OpenClasses(p.ctx, p.pool)
+	p.must(err)
+	want := p.model.OpenClasses()
+	slices.Sort(want)
+	slices.Sort(open[0])
+	p.same("open classes", want, open[0])
+	requirements, err := p.redis.Requirements(p.ctx, p.pool, []string{"x0", "x1", "x2"})
+	p.must(err)
+	p.same("requirements", []string{p.model.Requirements("x0"), p.model.Requirements("x1"), p.model.Requirements("x2")}, requirements)
+}

@@ -1,0 +1,89 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+)
+
+// TestLostKeysOfAQueue deletes each of the keys of a queue, in which waiters are in the line and have offers. The queue begins anew, the next beat
+// says so, and waiters that are added again are served.
+func TestLostKeysOfAQueue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	prefix := ""
+	s := open(t, server.URL(), func(o *redisstore.Options) { prefix = o.Prefix })
+	for i, key := range redisstore.QueueKeys(prefix, "") {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			pool := core.PoolID(fmt.Sprintf("p%d", i))
+			now, err := s.WaitClock(t.Context(), pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			params := fairqueue.EnqueueParams{
+				Waiter: fairqueue.Waiter{ID: "job-1", Class: "x", Tenant: "a", Instance: "i-1", Since: now, Deadline: now + 60_000}, Weight: 1, MaxWaiting: 10, Requirements: "r",
+			}
+			other := params
+			other.ID, other.Deadline = "job-2", params.Deadline+1
+			enqueue := func(p fairqueue.EnqueueParams) {
+				t.Helper()
+				if r, err := s.Enqueue(t.Context(), pool, p); err != nil || r.Verdict != fairqueue.Queued {
+					t.Fatalf("enqueue: %+v, %v", r, err)
+				}
+			}
+			enqueue(params)
+			enqueue(other)
+			if _, err := s.Offer(t.Context(), pool, 1, []string{"x"}); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := server.Do("DEL", redisstore.QueueKeys(prefix, pool)[i]); err != nil || fmt.Sprint(n) != "1" {
+				t.Fatalf("delete: %v, %v", n, err)
+			}
+			if r, err := s.Beat(t.Context(), pool, "i-1"); err != nil || r.Waiters != 0 {
+				t.Fatalf("beat: %+v, %v; want no waiters", r, err)
+			}
+			enqueue(params)
+			enqueue(other)
+			if r, err := s.Offer(t.Context(), pool, 5, []string{"x"}); err != nil || len(r.Offers) != 2 {
+				t.Errorf("offered %+v, %v; want both waiters", r, err)
+			}
+		})
+	}
+}
+
+// TestNothingIsLeftOfAQueue: when its waiters are gone and what it remembers is forgotten, a queue has no keys.
+func TestNothingIsLeftOfAQueue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	prefix := ""
+	s := open(t, server.URL(), func(o *redisstore.Options) { prefix = o.Prefix })
+	s.UseClock("clock")
+	at := func(ms int) {
+		t.Helper()
+		if _, err := server.Do("SET", "clock", fmt.Sprint(1_700_000_000_000+ms)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at(0)
+	w := fairqueue.Waiter{ID: "job-1", Class: "x", Tenant: "a", Instance: "i-1", Since: 1_700_000_000_000, Deadline: 1_700_000_001_000}
+	if _, err := s.Enqueue(t.Context(), "", fairqueue.EnqueueParams{Waiter: w, Weight: 1, MaxWaiting: 10}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Dequeue(t.Context(), "", w, true); err != nil {
+		t.Fatal(err)
+	}
+	at(fairqueue.ForgetClassMS)
+	if _, err := s.Beat(t.Context(), "", "i-1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range redisstore.QueueKeys(prefix, "") {
+		if n, err := server.Do("EXISTS", key); err != nil || fmt.Sprint(n) != "0" {
+			t.Errorf("%s exists: %v, %v", key, n, err)
+		}
+	}
+}
