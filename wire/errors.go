@@ -34,6 +34,8 @@ const (
 	PreferredNodeNotCapable   Code = "PREFERRED_NODE_NOT_CAPABLE"
 	NoCapableNode             Code = "NO_CAPABLE_NODE"
 	AllCandidatesFullOrFailed Code = "ALL_CANDIDATES_FULL_OR_FAILED"
+	CannotBeMet               Code = "CANNOT_BE_MET"
+	QueueFull                 Code = "QUEUE_FULL"
 	SchedulerDependencyDown   Code = "SCHEDULER_DEPENDENCY_DOWN"
 	DeadlineExceeded          Code = "DEADLINE_EXCEEDED"
 

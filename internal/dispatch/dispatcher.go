@@ -13,7 +13,8 @@
 //   - runner: starts, resumes and times jobs; a jobRun takes one job through its attempts and deliveries;
 //   - Reports: messages from nodes about their jobs (ACK, result, failure);
 //   - Reconciler: jobs whose lease, node or instance was lost;
-//   - slots: releases and revokes leases; waitQueue: requests that wait for a free slot.
+//   - slots: releases and revokes leases;
+//   - line: lets requests wait for a slot in the queues of all instances; offerer offers freed slots to them, tender looks after the queues.
 //
 // It imports pick, fleet, store and core. Delivery to nodes is behind Transport and sessions are behind Outcomes, both
 // declared here.
@@ -61,6 +62,12 @@ type Config struct {
 	Tracer *tracing.Tracer
 	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
 	Ring *jobring.Ring
+	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed it.
+	MaxWaiting int
+	// Weight returns the weight of a tenant among those that wait; nil: all have weight 1.
+	Weight func(core.TenantID) int
+	// SendOffer sends an offer to another instance; nil: there is none.
+	SendOffer func(ctx context.Context, to core.InstanceID, o WaitOffer) error
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
 }
@@ -72,6 +79,8 @@ type Store interface {
 	store.LeaseReader
 	store.Jobs
 	store.LastNodes
+	store.Waiting
+	Debounce(ctx context.Context, key string, window time.Duration) (bool, error)
 }
 
 // Outcomes receives the outcomes of the jobs of sessions.
@@ -102,13 +111,15 @@ type Dispatcher struct {
 	selector *selector
 	spread   *spreader
 	slots    *slots
-	waiting  *waitQueue
+	line     *line
 	inFlight *inFlightTable
 	runner   *runner
 
 	calls     *callGroup
 	uncertain sync.Map    // jobs whose record may have been written although the request was refused
 	leaving   atomic.Bool // only requests of sessions are accepted
+	drained   chan struct{}
+	drain     sync.Once // closes drained: no request waits for a slot any more
 	probes    atomic.Int32
 }
 
@@ -120,16 +131,16 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	if cfg.Observer == nil {
 		cfg.Observer = noObserver{}
 	}
-	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable()}
+	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), drained: make(chan struct{})}
 	d.tasks = parallel.NewGroup() // jobs outlive the requests that made them
 	d.store = &storeClient{Store: st, metrics: m, log: log}
 	d.decide = deadline.New(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
 	d.tokens = &tokenSource{instance: cfg.Instance}
-	d.waiting = newWaitQueue(fl, pk)
-	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.waiting, tasks: d.tasks}
+	d.line = newLine(d.cfg, d.store, fl, pk, d.tasks, m, log)
+	d.slots = &slots{store: d.store, fleet: fl, transport: tr, offerer: d.line.offerer, tasks: d.tasks}
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
-	d.selector.ring = cfg.Ring
+	d.selector.ring, d.selector.open = cfg.Ring, d.line.open
 	d.runner = &runner{
 		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
@@ -163,7 +174,7 @@ func (d *Dispatcher) WatchSilent(ctx context.Context) { d.runner.watchSilent(ctx
 // Drain stops granting slots and waits until every in-flight job has ended or the context ends. It returns the number of
 // jobs that are left.
 func (d *Dispatcher) Drain(ctx context.Context) int {
-	d.runner.draining.Store(true)
+	d.stopGranting()
 	for {
 		empty := d.inFlight.whenEmpty()
 		if d.inFlight.len() == 0 {
@@ -177,10 +188,16 @@ func (d *Dispatcher) Drain(ctx context.Context) int {
 	}
 }
 
+// stopGranting stops granting slots, and ends the waits for them.
+func (d *Dispatcher) stopGranting() {
+	d.runner.draining.Store(true)
+	d.drain.Do(func() { close(d.drained) })
+}
+
 // Close stops every timer and waits for the background work. Jobs that have not ended stay as the store has them: another
 // instance finds them through the lease sets.
 func (d *Dispatcher) Close() {
-	d.runner.draining.Store(true)
+	d.stopGranting()
 	d.tasks.Refuse()
 	d.inFlight.stopTimers()
 	d.tasks.Close()

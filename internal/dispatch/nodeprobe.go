@@ -169,7 +169,7 @@ func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
 	if reason := s.filter(r, &q, n); reason != core.ReasonNone {
 		return finding{refusal: refuseProbe(id, reason)}
 	}
-	res, verdict, err := s.reserve(ctx, r, &q, fleet.MemberOf(n))
+	res, verdict, err := s.reserve(ctx, &search{request: r}, &q, fleet.MemberOf(n))
 	switch {
 	case err != nil:
 		return finding{refusal: store.Unavailable()}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -40,6 +39,10 @@ type Request struct {
 
 	trace *tracing.Trace // of the job; nil: tracing is off
 	since time.Time      // when the request began to wait for a free slot; zero: it does not wait
+	until time.Time      // after which it gets no slot any more; zero: it does not wait
+
+	offered  core.NodeID // of which it was offered a slot; empty: any node may be selected
+	reserved func()      // called when a slot was reserved; nil: nobody is interested
 
 	timeout time.Duration // of the job; 0: as configured
 	watch   *probeWatch   // of a probe; nil: it is none
@@ -52,39 +55,57 @@ type Request struct {
 func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
 	began := time.Now()
 	d.beginTrace(&r)
-	p, err := d.dispatch(ctx, &r)
+	p, err := d.dispatch(ctx, &r, d.place)
 	d.metrics.ObserveDispatch(time.Since(began), err != nil, r.exemplar(err != nil))
 	if err != nil {
-		d.metrics.Refusals.WithLabelValues(string(err.Code)).Inc()
-		d.selector.countRefusal(err, r.refused)
-		d.cfg.Observer.RequestRefused(r.Direction, err.Code, 0)
+		d.countRefusal(&r, err, 0)
 		return Placement{}, err
 	}
 	return p, nil
 }
 
+// countRefusal counts a request that was refused after it had waited.
+func (d *Dispatcher) countRefusal(r *Request, e *wire.Error, waited time.Duration) {
+	d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
+	d.selector.countRefusal(e, r.refused)
+	d.cfg.Observer.RequestRefused(r.Direction, e.Code, waited)
+}
+
+// placeFunc places the job of a request, or refuses it.
+type placeFunc func(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error)
+
 // dispatch is Dispatch without metrics. Concurrent calls for the same job share one result.
-func (d *Dispatcher) dispatch(ctx context.Context, r *Request) (Placement, *wire.Error) {
+func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) (Placement, *wire.Error) {
 	id := r.Job()
 	fingerprint := r.Fingerprint()
 	if r.Unique {
-		return d.place(id, fingerprint, r)
+		return place(id, fingerprint, r)
 	}
-	call, first := d.calls.join(id, fingerprint)
-	if first {
-		call.placement, call.err = d.place(id, fingerprint, r)
-		d.calls.finish(id, call)
-		return call.placement, call.err
+	for {
+		call, first := d.calls.join(id, fingerprint)
+		if first {
+			call.placement, call.err = place(id, fingerprint, r)
+			call.abandoned = ctx.Err() != nil && call.err != nil
+			d.calls.finish(id, call)
+			return call.placement, call.err
+		}
+		if call.fingerprint != fingerprint {
+			return Placement{}, mismatchError(id)
+		}
+		select {
+		case <-call.done:
+		case <-ctx.Done():
+			return Placement{}, storeError(ctx)
+		}
+		if !call.abandoned {
+			return call.placement, call.err
+		}
 	}
-	if call.fingerprint != fingerprint {
-		return Placement{}, mismatchError(id)
-	}
-	select {
-	case <-call.done:
-		return call.placement, call.err
-	case <-ctx.Done():
-		return Placement{}, storeError(ctx)
-	}
+}
+
+// isLeaving reports whether this instance takes no job of a request any more, because it is shutting down.
+func (d *Dispatcher) isLeaving(r *Request) bool {
+	return d.runner.draining.Load() || d.leaving.Load() && r.Utterance.Turn == 0
 }
 
 // place reserves a slot, creates the job's record and delivers the job, unless the job exists.
@@ -100,19 +121,29 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	}
 	d.inFlight.increment() // before draining is read: either Drain waits for this request, or the request sees that it drains
 	defer d.inFlight.decrement()
-	if d.runner.draining.Load() || d.leaving.Load() && r.Utterance.Turn == 0 {
+	if d.isLeaving(r) {
 		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "this scheduler is shutting down and takes no new jobs: try again, or try another instance")
 		return d.refuse(d.decide.Context(), id, fingerprint, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
 	previous := d.spread.prepare(decide, r)
-	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), steps: r.Steps}
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), offered: r.offered, steps: r.Steps}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	r.refused = slot.refused
 	if refusal != nil {
+		if r.offered != "" {
+			return Placement{}, refusal // it was looked for when the request began to wait
+		}
 		return d.refuse(decide, id, fingerprint, refusal)
 	}
+	if r.reserved != nil {
+		r.reserved()
+	}
 	now := time.Now()
+	if !r.until.IsZero() && now.After(r.until) {
+		d.slots.release(reserved.lease, reserved.member.Node, false)
+		return Placement{}, errFull()
+	}
 	if !r.since.IsZero() {
 		r.Utterance.WaitMS = max(0, now.Sub(r.since).Milliseconds())
 	}
@@ -381,40 +412,4 @@ func storeError(ctx context.Context) *wire.Error {
 		return wire.Errorf(wire.DeadlineExceeded, "the request ended before it was decided")
 	}
 	return store.Unavailable()
-}
-
-// callGroup lets concurrent calls for the same job share one result.
-type callGroup struct {
-	mu    lockwait.Mutex[lockwait.DispatchCalls]
-	calls map[core.JobID]*call
-}
-
-// call is one call in progress.
-type call struct {
-	fingerprint string
-	done        chan struct{} // closed when the result is there
-	placement   Placement
-	err         *wire.Error
-}
-
-func newCallGroup() *callGroup { return &callGroup{calls: make(map[core.JobID]*call)} }
-
-// join returns the call for a job, and whether the caller is the first and makes it.
-func (g *callGroup) join(id core.JobID, fingerprint string) (_ *call, first bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c := g.calls[id]; c != nil {
-		return c, false
-	}
-	c := &call{fingerprint: fingerprint, done: make(chan struct{})}
-	g.calls[id] = c
-	return c, true
-}
-
-// finish publishes the result of a call.
-func (g *callGroup) finish(id core.JobID, c *call) {
-	g.mu.Lock()
-	delete(g.calls, id)
-	g.mu.Unlock()
-	close(c.done)
 }

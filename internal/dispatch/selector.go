@@ -26,6 +26,7 @@ type selector struct {
 	slots   *slots
 	prober  *prober
 	pools   poolCounter
+	open    *openClasses
 	ring    *jobring.Ring
 	metrics *telemetry.Metrics
 	log     *slog.Logger
@@ -56,6 +57,7 @@ type slotRequest struct {
 	tried      []core.NodeID   // nodes that must not get the job
 	avoidOwner core.InstanceID // its nodes are chosen only if there are no others
 	firstPool  core.PoolID     // the capability pool that is tried first if it is eligible; empty: none
+	offered    core.NodeID     // the only node that is tried, because a slot of it was offered; empty: any node
 	// recorded means that the job has a record: it is run to its end, so a preference that cannot be met is dropped.
 	recorded bool
 
@@ -93,6 +95,7 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 type search struct {
 	request *slotRequest
 	query   pick.Query
+	waiting *waitingFor  // requests that wait for slots of nodes, which are not taken from them
 	route   *fleet.Route // has all nodes for the direction
 	tried   triedPools
 	found   surveyResult
@@ -121,8 +124,12 @@ func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
 		Requirement: x.route.Requirement, Options: o, Tenant: r.spec.Tenant, Pools: core.NewPoolRule(x.route.Division, r.spec), Tried: r.tried,
 		LastNode: r.spec.LastNode, AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
 	}
+	if r.offered != "" {
+		return s.selectOffered(ctx, &x)
+	}
+	x.waiting = s.open.waitingFor(ctx)
 	if o.PreferredNode != "" && len(r.tried) == 0 {
-		res, ok, refusal := s.selectPreferred(ctx, r, &x.query)
+		res, ok, refusal := s.selectPreferred(ctx, &x)
 		if ok {
 			res.pool = poolOf(&x.query, res.member.Declared())
 			s.pools.selected(&x, res.pool.ID)
@@ -193,7 +200,7 @@ func (s *selector) selectSampled(ctx context.Context, x *search, route *fleet.Ro
 		x.tried.begin(pool)
 		drawn := len(selection.Drawn())
 		for m := selection.Next(); m.Node != nil; m = selection.Next() {
-			res, verdict, err := s.reserve(ctx, r, q, m)
+			res, verdict, err := s.reserve(ctx, x, q, m)
 			if err != nil {
 				return finding{refusal: store.Unavailable()}
 			}
@@ -225,7 +232,8 @@ func unknownPreferred(id core.NodeID) *wire.Error {
 
 // selectPreferred tries the node that the client prefers. It returns false without an error when another node is to be
 // selected.
-func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.Query) (reservation, bool, *wire.Error) {
+func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation, bool, *wire.Error) {
+	r, q := x.request, &x.query
 	id := r.spec.Options.PreferredNode
 	reason := core.ReasonStale
 	n := s.fleet.Node(id)
@@ -256,7 +264,7 @@ func (s *selector) selectPreferred(ctx context.Context, r *slotRequest, q *pick.
 			}
 		}
 		if reason == core.ReasonNone || reason.Soft() {
-			res, verdict, err := s.reserve(ctx, r, q, m)
+			res, verdict, err := s.reserve(ctx, x, q, m)
 			switch {
 			case err != nil:
 				return reservation{}, false, store.Unavailable()
@@ -299,7 +307,11 @@ func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
 
 // reserve asks the ledger for a slot of one node. If the node has changed since it was chosen, it is filtered again and, if
 // it passes, asked once more.
-func (s *selector) reserve(ctx context.Context, r *slotRequest, q *pick.Query, m fleet.Member) (reservation, store.Verdict, error) {
+func (s *selector) reserve(ctx context.Context, x *search, q *pick.Query, m fleet.Member) (reservation, store.Verdict, error) {
+	r := x.request
+	if x.waiting.wants(m.Node) {
+		return reservation{}, store.Full, nil // its slots are for those who wait
+	}
 	for again := false; ; again = true {
 		res := reservation{
 			member: m, epoch: m.Epoch, reservedAt: time.Now(),

@@ -55,7 +55,7 @@ type slots struct {
 	store     *storeClient
 	fleet     *fleet.Fleet
 	transport Transport
-	waiting   *waitQueue
+	offerer   *offerer
 	tasks     *parallel.Group
 }
 
@@ -86,10 +86,12 @@ func (s *slots) releaseUncertain(lease core.LeaseRef, n *fleet.Node) {
 }
 
 func (s *slots) tryRelease(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
+	if n != nil {
+		p.Done = func() { s.offerer.freed(n, 1) }
+	}
 	err := s.store.Release(ctx, p)
 	if err == nil && n != nil {
 		s.fleet.ObserveRelease(n)
-		s.waiting.notifyFree(n)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -60,6 +61,13 @@ func (s *selector) selectAny(ctx context.Context, x *search, group pick.Group) f
 		x.found.begin(s.beginExamples(&q, x.route))
 	}
 	x.found.add(&survey)
+	survey.Candidates = slices.DeleteFunc(survey.Candidates, func(m fleet.Member) bool {
+		if !x.waiting.wants(m.Node) {
+			return false
+		}
+		x.found.reject(m.ID(), core.ReasonFull)
+		return true
+	})
 	var ids [probeChunk]core.NodeID
 	for chunk := range slices.Chunk(survey.Candidates, probeChunk) {
 		for i, m := range chunk {
@@ -74,7 +82,7 @@ func (s *selector) selectAny(ctx context.Context, x *search, group pick.Group) f
 			s.fleet.Observe(m.Node, occupancy.InFlight(), occupancy.Slots(), q.Now)
 			reason := unfreeReason(occupancy)
 			if batch.claimSlot(m.ID()) {
-				res, verdict, err := s.reserve(ctx, x.request, &q, m)
+				res, verdict, err := s.reserve(ctx, x, &q, m)
 				if err != nil || verdict != store.OK && verdict != store.Full {
 					batch.unclaimSlot(m.ID())
 				}

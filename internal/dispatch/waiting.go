@@ -2,17 +2,11 @@ package dispatch
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -22,244 +16,161 @@ type Wait struct {
 	Until time.Time // it is refused then if no node has a free slot
 	// Join is when it is refused if no registered node is capable of it: a capable node may be about to register.
 	Join time.Time
+	// Queued is called when the request begins to wait in the queue, with how long that will probably take, or EstimateUnknown; nil: it is not.
+	Queued func(estimate time.Duration)
+}
+
+// ends returns until when a request waits that was refused for a reason.
+func (w *Wait) ends(e *wire.Error) time.Time {
+	if e.Code == wire.NoCapableNode && w.Join.Before(w.Until) {
+		return w.Join
+	}
+	return w.Until
 }
 
 const (
-	// recheckInterval is how often a waiting request selects again, because other instances free slots too.
+	// recheckInterval is how often a request that waits for the store is tried again.
 	recheckInterval = time.Second
-	// recheckIncapable is recheckInterval while no node is capable.
+	// recheckIncapable is how often one is for which no node is capable.
 	recheckIncapable = 200 * time.Millisecond
-	// maxWakeups bounds how many waiting requests try for one freed slot, one after the other.
-	maxWakeups = 8
-	// maxClasses bounds how many classes are searched for the next request for a freed slot.
-	maxClasses = 64
 )
 
-// DispatchWaiting is Dispatch for a request that waits for a free slot. Of the requests that wait on this instance, the one
-// that has waited longest is woken when a slot is freed that it can use. A refusal is counted once, when the wait is over.
+// recheckAfter returns after what time a request is tried again that was refused for another reason than that the nodes are full.
+func recheckAfter(e *wire.Error) time.Duration {
+	if e.Code == wire.NoCapableNode {
+		return recheckIncapable
+	}
+	return recheckInterval
+}
+
+// DispatchWaiting is Dispatch for a request that waits for a free slot, in the queue that all instances share. The same request waits once, however
+// often it is sent to this instance. A refusal is counted once, when the wait is over.
 func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Placement, error) {
-	r.since = w.Since
+	r.since, r.until = w.Since, w.Until
 	d.beginTrace(&r)
-	var self *waiter
-	var placed core.NodeID
-	var waited time.Duration
-	defer func() {
-		if self != nil {
-			d.waiting.leave(self, placed)
+	x := &waitingRequest{d: d, ctx: ctx, request: &r, wait: w, tried: time.Now()}
+	p, e := d.dispatch(ctx, &r, x.place)
+	took := time.Since(x.tried)
+	d.metrics.ObserveDispatch(took, e != nil, r.exemplar(e != nil))
+	if e != nil {
+		d.countRefusal(&r, e, time.Since(w.Since))
+		return Placement{}, e
+	}
+	p.Waited = x.waited
+	return p, nil
+}
+
+// waitingRequest is a request that is placed, and waits until it can be.
+type waitingRequest struct {
+	d       *Dispatcher
+	ctx     context.Context // of the caller
+	request *Request
+	wait    Wait
+
+	ticket *ticket
+	tried  time.Time     // when the last try began
+	waited time.Duration // between tries
+}
+
+// place places the request as soon as it can, and returns the refusal when its time is over.
+func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error) {
+	defer func() { x.ticket.leave() }()
+	r.reserved = func() {
+		x.ticket.served()
+		x.ticket = nil
+	}
+	p, e := x.first(id, fingerprint)
+	for e != nil {
+		switch {
+		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.wait.ends(e)), x.d.isLeaving(r):
+			return Placement{}, e
+		case x.ctx.Err() != nil:
+			return Placement{}, storeError(x.ctx)
+		case e.Code == wire.AllCandidatesFullOrFailed:
+			p, e = x.awaitSlot(id, fingerprint, e)
+		default:
+			x.leaveQueue() // what it waits for is no slot
+			p, e = x.recheck(id, fingerprint, e)
 		}
-	}()
-	for {
-		began, freed := time.Now(), d.waiting.freed.Load()
-		p, e := d.dispatch(ctx, &r)
-		if e == nil {
-			d.metrics.ObserveDispatch(time.Since(began), false, r.exemplar(false))
-			placed, p.Waited = p.Node, waited
-			return p, nil
-		}
-		until := w.Until
-		if e.Code == wire.NoCapableNode && w.Join.Before(until) {
-			until = w.Join
-		}
-		if !e.Code.Retryable() || !time.Now().Before(until) || d.runner.draining.Load() {
-			d.metrics.ObserveDispatch(time.Since(began), true, r.exemplar(true))
-			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
-			d.selector.countRefusal(e, r.refused)
-			d.cfg.Observer.RequestRefused(r.Direction, e.Code, time.Since(w.Since))
+	}
+	return p, nil
+}
+
+// errFull is the refusal of a request that was not tried, because others wait for the same slots.
+func errFull() *wire.Error {
+	e := wire.Errorf(wire.AllCandidatesFullOrFailed, "every node that could take the job is full, and other requests wait for them")
+	e.Reasons = map[string]int{string(core.ReasonFull): 1}
+	return e.RetryIn(time.Second)
+}
+
+// first tries to place the request, unless others wait for the same slots: then it is their turn.
+func (x *waitingRequest) first(id core.JobID, fingerprint string) (Placement, *wire.Error) {
+	if class, pool := newWaitClass(x.d.fleet, &x.request.Spec, nil); x.d.line.open.isOpen(x.ctx, pool, class.id) && x.d.inFlight.get(id) == nil {
+		return x.d.refuse(x.d.decide.Context(), id, fingerprint, errFull()) // the job may have a record
+	}
+	return x.try(id, fingerprint, "")
+}
+
+// try tries to place the request, on the node of which it was offered a slot, if any.
+func (x *waitingRequest) try(id core.JobID, fingerprint string, offered core.NodeID) (Placement, *wire.Error) {
+	x.tried, x.request.offered = time.Now(), offered
+	return x.d.place(id, fingerprint, x.request)
+}
+
+// awaitSlot waits in the queue for a slot and tries to place the request there. It returns the earlier refusal when the time is over.
+func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *wire.Error) (Placement, *wire.Error) {
+	if x.ticket == nil {
+		t, estimate, e := x.d.line.enter(x.ctx, id, &x.request.Spec, nil, x.wait.Since, x.wait.Until)
+		if e != nil {
 			return Placement{}, e
 		}
-		if self == nil {
-			self = d.waiting.enter(&r.Spec, w.Since)
-			if d.waiting.freed.Load() != freed {
-				continue // a slot was freed after the selection, when the request could not be woken yet
-			}
-		} else {
-			d.waiting.wakeNext(self)
+		x.ticket = t
+		if x.wait.Queued != nil {
+			x.wait.Queued(estimate)
 		}
-		wait := recheckInterval
-		if e.Code == wire.NoCapableNode {
-			wait = recheckIncapable
-		}
-		asleep := time.Now()
-		if !self.sleep(ctx, min(backoff.Jitter(wait, 0.2), time.Until(until))) {
-			return Placement{}, storeError(ctx)
-		}
-		waited += time.Since(asleep)
 	}
+	asleep := time.Now()
+	node, offered := x.ticket.await(x.ctx, x.wait.Until, x.d.drained)
+	x.waited += time.Since(asleep)
+	if !offered {
+		return Placement{}, refusal
+	}
+	p, e := x.try(id, fingerprint, node)
+	switch {
+	case e == nil || x.ticket == nil: // it had the slot
+	case e.Code == wire.AllCandidatesFullOrFailed:
+		x.ticket.giveBack(x.ctx)
+	default:
+		x.ticket.pass(node)
+	}
+	return p, e
+}
+
+// leaveQueue takes the request out of the queue, if it is there.
+func (x *waitingRequest) leaveQueue() {
+	x.ticket.leave()
+	x.ticket = nil
+}
+
+// recheck tries again after a while.
+func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Error) (Placement, *wire.Error) {
+	asleep := time.Now()
+	if !backoff.Sleep(x.ctx, min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(x.wait.ends(e)))) {
+		return Placement{}, storeError(x.ctx)
+	}
+	x.waited += time.Since(asleep)
+	return x.try(id, fingerprint, "")
 }
 
 // Waiting returns how many requests wait on this instance for a free slot.
-func (d *Dispatcher) Waiting() int { return int(d.waiting.count.Load()) }
+func (d *Dispatcher) Waiting() int { return int(d.line.waiters.count.Load()) }
 
 // WaitingByDirection returns how many requests wait on this instance for a free slot, by direction.
-func (d *Dispatcher) WaitingByDirection() map[core.Direction]int {
-	d.waiting.mu.Lock()
-	defer d.waiting.mu.Unlock()
-	return maps.Clone(d.waiting.byDirection)
-}
+func (d *Dispatcher) WaitingByDirection() map[core.Direction]int { return d.line.waiters.directions() }
 
-// NotifyFreeSlots wakes a request that waits for a slot of a node, which may have a free one. The node may be nil.
+// NotifyFreeSlots offers a slot of a node, which may have a free one, to a request that waits. The node may be nil.
 func (d *Dispatcher) NotifyFreeSlots(n *fleet.Node) {
-	if n != nil {
-		d.waiting.notifyFree(n)
+	if n != nil && (d.line.open.any.Load() || d.line.waiters.count.Load() > 0) {
+		d.line.freed(n, 1)
 	}
-}
-
-// waitQueue holds the requests that wait for a free slot, in classes that the same nodes can serve.
-type waitQueue struct {
-	fleet  *fleet.Fleet
-	picker *pick.Picker
-
-	count atomic.Int64
-	freed atomic.Int64 // counts the slots that were freed
-
-	mu          lockwait.Mutex[lockwait.DispatchWaiting]
-	classes     map[string][]*waiter // each ordered by since
-	byDirection map[core.Direction]int
-}
-
-// waiter is one waiting request.
-type waiter struct {
-	spec  *core.Spec
-	class string
-	since time.Time
-	wake  chan struct{} // holds one element when a slot may be free
-
-	// Guarded by the queue's lock:
-	woken   bool        // and has not selected since
-	node    *fleet.Node // whose free slot woke it
-	wakeups int         // how many other requests may still be woken for that slot
-}
-
-func newWaitQueue(fl *fleet.Fleet, pk *pick.Picker) *waitQueue {
-	return &waitQueue{fleet: fl, picker: pk, classes: make(map[string][]*waiter), byDirection: make(map[core.Direction]int)}
-}
-
-// notifyFree wakes a request for a slot of a node that was freed.
-func (q *waitQueue) notifyFree(n *fleet.Node) {
-	q.freed.Add(1) // before count is read: a request reads freed after it has entered the queue
-	if q.count.Load() > 0 {
-		q.wakeOldest(n, maxWakeups, time.Time{})
-	}
-}
-
-// enter adds a request.
-func (q *waitQueue) enter(spec *core.Spec, since time.Time) *waiter {
-	w := &waiter{spec: spec, class: classOf(spec), since: since, wake: make(chan struct{}, 1)}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	class := q.classes[w.class]
-	at, _ := slices.BinarySearchFunc(class, since, func(other *waiter, t time.Time) int { return other.since.Compare(t) })
-	q.classes[w.class] = slices.Insert(class, at, w)
-	q.byDirection[spec.Direction]++
-	q.count.Add(1)
-	return w
-}
-
-// leave removes a request that was placed on a node, or refused. If it was woken for a slot of another node, the next request
-// is woken for that slot.
-func (q *waitQueue) leave(w *waiter, placed core.NodeID) {
-	q.remove(w)
-	if n, wakeups := q.takeWakeup(w); n != nil && n.ID() != placed && wakeups > 0 {
-		q.wakeOldest(n, wakeups-1, w.since)
-	}
-}
-
-func (q *waitQueue) remove(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	class := slices.DeleteFunc(q.classes[w.class], func(other *waiter) bool { return other == w })
-	if len(class) == 0 {
-		delete(q.classes, w.class)
-	} else {
-		q.classes[w.class] = class
-	}
-	if q.byDirection[w.spec.Direction]--; q.byDirection[w.spec.Direction] == 0 {
-		delete(q.byDirection, w.spec.Direction)
-	}
-	q.count.Add(-1)
-}
-
-// wakeNext wakes the next request for the slot for which this one was woken and which it did not get.
-func (q *waitQueue) wakeNext(w *waiter) {
-	if n, wakeups := q.takeWakeup(w); n != nil && wakeups > 0 {
-		q.wakeOldest(n, wakeups-1, w.since)
-	}
-}
-
-// takeWakeup returns and clears the wakeup of a request: the node, and how many more requests may be woken for its slot.
-func (q *waitQueue) takeWakeup(w *waiter) (n *fleet.Node, wakeups int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n, wakeups = w.node, w.wakeups
-	w.woken, w.node, w.wakeups = false, nil, 0
-	return n, wakeups
-}
-
-// wakeOldest wakes the request that has waited longest of those that a node could serve, that are not awake and that began to
-// wait after a given time.
-func (q *waitQueue) wakeOldest(n *fleet.Node, wakeups int, after time.Time) {
-	now := q.fleet.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var next *waiter
-	searched := 0
-	for _, class := range q.classes {
-		if searched++; searched > maxClasses {
-			break
-		}
-		first := slices.IndexFunc(class, func(w *waiter) bool { return !w.woken && w.since.After(after) })
-		if first < 0 || next != nil && !class[first].since.Before(next.since) || !q.canServe(n, class[first], now) {
-			continue
-		}
-		next = class[first]
-	}
-	if next == nil {
-		return
-	}
-	next.woken, next.node, next.wakeups = true, n, wakeups
-	select {
-	case next.wake <- struct{}{}:
-	default:
-	}
-}
-
-// canServe reports whether a node could take the job of a waiting request if it had a free slot.
-func (q *waitQueue) canServe(n *fleet.Node, w *waiter, now fleet.Instant) bool {
-	o := &w.spec.Options
-	route := q.fleet.Route(w.spec.Direction, o.RequireTTS)
-	reason := q.picker.Filter(&pick.Query{
-		Requirement: route.Requirement, Options: o, Tenant: w.spec.Tenant, Pools: core.NewPoolRule(route.Division, w.spec), Now: now,
-	}, n)
-	return reason == core.ReasonNone || reason.Soft()
-}
-
-// classOf returns a key that is equal for requests that the same nodes can serve.
-func classOf(s *core.Spec) string {
-	o := &s.Options
-	var b strings.Builder
-	for _, part := range []string{string(s.Direction.Src), string(s.Direction.Tgt), string(s.Tenant), o.Region} {
-		b.WriteString(part)
-		b.WriteByte('|')
-	}
-	if o.RequireTTS {
-		b.WriteByte('t')
-	}
-	for _, list := range [][]string{o.RequiredServices, o.RequiredModels, o.Features} {
-		b.WriteByte('|')
-		b.WriteString(strings.Join(list, ","))
-	}
-	return b.String()
-}
-
-// sleep waits until the request is woken or the time is over. It returns false if the context ended first.
-func (w *waiter) sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(max(d, 0))
-	defer t.Stop()
-	select {
-	case <-w.wake:
-	case <-t.C:
-	case <-ctx.Done():
-		return false
-	}
-	return true
 }

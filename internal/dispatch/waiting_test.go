@@ -163,6 +163,7 @@ func TestNoCapableNodeIsRefusedAfterTheJoinWait(t *testing.T) {
 		joined := h.startWaiting(h.t.Context(), "w-2", 30*time.Second, fr)
 		time.Sleep(time.Second)
 		h.addNode("node-b", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"fr", "de"} })
+		time.Sleep(250 * time.Millisecond)
 		synctest.Wait()
 		if !joined.hasEnded() || joined.placement.Node != "node-b" {
 			t.Errorf("a node that registered did not get it: %+v, %v", joined.placement, joined.err)

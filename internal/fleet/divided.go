@@ -16,6 +16,9 @@ func (f *Fleet) Divided() Divided { return Divided{f.division.Load()} }
 // Definition returns the pools; nil if the fleet is not divided.
 func (d Divided) Definition() *core.Pools { return d.division.definition }
 
+// HasNodesOf reports whether some nodes in view belong to a tenant only.
+func (d Divided) HasNodesOf(tenant core.TenantID) bool { return d.division.tenants.of(tenant) != nil }
+
 // HasTenants reports whether some nodes in view belong to one tenant only.
 func (d Divided) HasTenants() bool { return d.division.tenants.count.Load() > 0 }
 

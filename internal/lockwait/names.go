@@ -18,7 +18,7 @@ var all = []Name{
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
 	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
-	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchProber{},
+	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchTender{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, RedisPermits{}, RedisAbandoned{},
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
@@ -194,6 +194,24 @@ type DispatchWaiting struct{}
 
 // LockName implements Name.
 func (DispatchWaiting) LockName() string { return "dispatch_waiting" }
+
+// DispatchOpen names a lock of docs/locks.md.
+type DispatchOpen struct{}
+
+// LockName implements Name.
+func (DispatchOpen) LockName() string { return "dispatch_open" }
+
+// DispatchOffers names a lock of docs/locks.md.
+type DispatchOffers struct{}
+
+// LockName implements Name.
+func (DispatchOffers) LockName() string { return "dispatch_offers" }
+
+// DispatchTender names a lock of docs/locks.md.
+type DispatchTender struct{}
+
+// LockName implements Name.
+func (DispatchTender) LockName() string { return "dispatch_tender" }
 
 // DispatchProber names a lock of docs/locks.md.
 type DispatchProber struct{}

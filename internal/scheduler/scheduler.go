@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -150,7 +149,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer = s.stats.counter, jobring.New(), s.tracer
-	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
+	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared, dispatchCfg.SendOffer = s.Audio.Has, s.fence(), s.sharesStore(), offerSender(s.Bus)
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
 	nodesCfg := nodesConfig(c, instance)
@@ -159,9 +158,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.follower = s.newFollower()
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
 
-	handlers := s.nodeConns.Handlers(s.Jobs)
-	maps.Copy(handlers, s.Sessions.Handlers())
-	s.receiver = bus.NewReceiver(s.Bus, handlers, s.takeOver)
+	s.receiver = bus.NewReceiver(s.Bus, messageHandlers(s), s.takeOver)
 	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.countClose, Log: log})
 	read := convert.NewReader(s.caller.Check)
 	nodeServer := nodeconn.NewServer(nodeconn.ServerOptions{

@@ -27,7 +27,8 @@ type Metrics struct {
 	Bus
 	Stats
 	Traces
-	Pools *Pools
+	Pools   *Pools
+	Waiting Waiting
 
 	index *index
 }
@@ -50,6 +51,7 @@ func New() *Metrics {
 			"Audit entries that were never written, by the log that lacks them: store or file.", "log"),
 		Locks:    newLocks(f),
 		Pools:    newPools(f),
+		Waiting:  newWaiting(f),
 		Nodes:    newNodes(f),
 		ModelNA:  newModelNA(f),
 		Catalog:  newCatalog(f),

@@ -91,6 +91,9 @@ var methods = []metric{
 	{"phase3_pool_selected_total", "COUNTER", []string{"fallback", "outcome", "pool"}},
 	{"phase3_pool_attempt_total", "COUNTER", []string{"pool", "reason", "result"}},
 	{"lingua_utterance_duration_seconds", "HISTOGRAM", []string{"outcome"}},
+	{"lingua_wait_requests_total", "COUNTER", []string{"verdict"}},
+	{"lingua_wait_offers_total", "COUNTER", []string{"result"}},
+	{"lingua_wait_sweeps_total", "COUNTER", []string{"kind"}},
 }
 
 // countOnce counts once in the metric of a field, with the labels that it should have.
@@ -168,7 +171,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 	v := reflect.ValueOf(m).Elem()
 	want := make(map[string]metric)
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		if !f.IsExported() || f.Anonymous || slices.Contains([]string{"Registry", "Exclusions", "DispatchRate", "StoreCalls", "Pools"}, f.Name) {
+		if !f.IsExported() || f.Anonymous || slices.Contains([]string{"Registry", "Exclusions", "DispatchRate", "StoreCalls", "Pools", "Waiting"}, f.Name) {
 			continue
 		}
 		e, known := exported[f.Name]

@@ -37,6 +37,8 @@ var codes = map[wire.Code]codeInfo{
 	wire.PreferredNodeNotCapable:   {status: http.StatusConflict},
 	wire.NoCapableNode:             {status: http.StatusServiceUnavailable},
 	wire.AllCandidatesFullOrFailed: {status: http.StatusServiceUnavailable},
+	wire.CannotBeMet:               {status: http.StatusServiceUnavailable},
+	wire.QueueFull:                 {status: http.StatusServiceUnavailable},
 	wire.SchedulerDependencyDown:   {status: http.StatusServiceUnavailable},
 	wire.DeadlineExceeded:          {status: http.StatusGatewayTimeout},
 

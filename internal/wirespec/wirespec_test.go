@@ -73,6 +73,8 @@ var wantCodes = map[wire.Code]meaning{
 	"PREFERRED_NODE_NOT_CAPABLE":    {Status: 409},
 	"NO_CAPABLE_NODE":               {Status: 503},
 	"ALL_CANDIDATES_FULL_OR_FAILED": {Status: 503},
+	"CANNOT_BE_MET":                 {Status: 503},
+	"QUEUE_FULL":                    {Status: 503},
 	"SCHEDULER_DEPENDENCY_DOWN":     {Status: 503},
 	"DEADLINE_EXCEEDED":             {Status: 504},
 
@@ -152,7 +154,7 @@ func TestCodesThatShareAStatus(t *testing.T) {
 	want := map[int][]wire.Code{
 		409: {wire.MatchesChanged, wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
 		422: {wire.ConfigInvalid, wire.RequestMismatch},
-		503: {wire.AllCandidatesFullOrFailed, wire.NameInUse, wire.NoCapableNode, wire.SchedulerDependencyDown, wire.StatsNotReady},
+		503: {wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.NameInUse, wire.NoCapableNode, wire.QueueFull, wire.SchedulerDependencyDown, wire.StatsNotReady},
 	}
 	if diff := cmp.Diff(want, shared); diff != "" {
 		t.Errorf("codes by status (-want +got):\n%s", diff)

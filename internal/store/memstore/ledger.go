@@ -91,6 +91,14 @@ func (s *Store) Commit(ctx context.Context, ref core.LeaseRef) (bool, error) {
 
 // Release implements store.Ledger.
 func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
+	if err := s.release(ctx, &p); err != nil {
+		return err
+	}
+	p.Finish() // no lock is held
+	return nil
+}
+
+func (s *Store) release(ctx context.Context, p *store.ReleaseParams) error {
 	n := s.lockNode(p.Handle, p.Lease.Node)
 	if n == nil {
 		return nil

@@ -55,12 +55,15 @@ func (s *Store) Release(ctx context.Context, p store.ReleaseParams) error {
 	leases, name := s.keys.leases(p.Lease.Node), member(p.Lease)
 	if p.Park {
 		_, _, err := s.client.runScript(ctx, &scriptPark, []string{leases}, name)
+		if err == nil {
+			p.Finish()
+		}
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.enqueueRelease(leaseMember{leases, name})
+	s.enqueueRelease(queuedRelease{leases, name, p.Finish})
 	return nil
 }
 
@@ -170,16 +173,19 @@ var releaseBackoff = backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Secon
 // releaseQueue sends releases to Redis in pipelines. No caller waits for them.
 type releaseQueue struct {
 	mu      lockwait.Mutex[lockwait.RedisReleases]
-	queue   []leaseMember
+	queue   []queuedRelease
 	workers int
 	work    sync.WaitGroup
 }
 
-// leaseMember is a lease in its node's set.
-type leaseMember struct{ key, member string }
+// queuedRelease is the release of a lease in its node's set.
+type queuedRelease struct {
+	key, member string
+	done        func()
+}
 
 // enqueueRelease queues a release, unless the store is closed.
-func (s *Store) enqueueRelease(m leaseMember) {
+func (s *Store) enqueueRelease(m queuedRelease) {
 	s.closing.RLock()
 	defer s.closing.RUnlock()
 	if s.closed {
@@ -214,27 +220,31 @@ func (s *Store) sendReleases() {
 		for i, m := range batch {
 			cmds[i] = s.zrem(m)
 		}
-		if _, err := s.client.doMulti(s.client.beginCall(s.ctx), cmds); err != nil {
-			for _, m := range batch {
+		_, err := s.client.doMulti(s.client.beginCall(s.ctx), cmds)
+		for _, m := range batch {
+			if err != nil {
 				r.work.Go(func() { s.retryRelease(s.ctx, m) })
+			} else {
+				m.done()
 			}
 		}
 	}
 }
 
 // retryRelease retries one release until it succeeds or the lease has expired.
-func (s *Store) retryRelease(ctx context.Context, m leaseMember) {
+func (s *Store) retryRelease(ctx context.Context, m queuedRelease) {
 	until := time.Now().Add(s.timing.Presence)
 	for retry := releaseBackoff; time.Now().Before(until); {
 		if !retry.Wait(ctx) {
 			return
 		}
 		if _, err := s.client.command(ctx, s.zrem(m)); err == nil {
+			m.done()
 			return
 		}
 	}
 }
 
-func (s *Store) zrem(m leaseMember) rueidis.Completed {
+func (s *Store) zrem(m queuedRelease) rueidis.Completed {
 	return s.client.redis.B().Zrem().Key(m.key).Member(m.member).Build()
 }

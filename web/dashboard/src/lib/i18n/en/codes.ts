@@ -48,6 +48,8 @@ export const codes = {
   'code.NO_CAPABLE_NODE': 'no registered node can do it',
   'code.PREFERRED_NODE_NOT_CAPABLE': 'the preferred node cannot do it',
   'code.ALL_CANDIDATES_FULL_OR_FAILED': 'every capable node is full or failed',
+  'code.CANNOT_BE_MET': 'no slot would be free in time',
+  'code.QUEUE_FULL': 'too many requests wait',
   'code.SCHEDULER_DEPENDENCY_DOWN': 'the store did not answer',
   'code.RATE_LIMITED': 'over a rate limit',
   'code.INVALID_REQUEST': 'the request is not valid',

@@ -50,6 +50,8 @@ export const codes: Record<keyof typeof en, string> = {
   'code.NO_CAPABLE_NODE': '没有节点具备该能力',
   'code.PREFERRED_NODE_NOT_CAPABLE': '首选节点不具备该能力',
   'code.ALL_CANDIDATES_FULL_OR_FAILED': '具备能力的节点均已满或失败',
+  'code.CANNOT_BE_MET': '无法在时限内等到空位',
+  'code.QUEUE_FULL': '等待的请求过多',
   'code.SCHEDULER_DEPENDENCY_DOWN': '存储没有响应',
   'code.RATE_LIMITED': '超过速率限制',
   'code.INVALID_REQUEST': '请求无效',

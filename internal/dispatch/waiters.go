@@ -1,0 +1,116 @@
+package dispatch
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
+)
+
+// waiter is a request of this instance that waits in a queue for a slot.
+type waiter struct {
+	fairqueue.Waiter
+	pool      core.PoolID // whose queue it is in; empty: that of requests that are not bound to a pool
+	class     *waitClass
+	direction core.Direction
+	weight    int // of its tenant
+
+	offers chan core.NodeID // holds the node of which it is offered a slot
+}
+
+// params returns the parameters with which the waiter is put into its queue.
+func (w *waiter) params(maxWaiting int, repeat bool) fairqueue.EnqueueParams {
+	return fairqueue.EnqueueParams{Waiter: w.Waiter, Requirements: w.class.requirements, Weight: w.weight, MaxWaiting: maxWaiting, Repeat: repeat}
+}
+
+// waiters are the requests of this instance that wait in a queue.
+type waiters struct {
+	count atomic.Int64
+
+	mu          lockwait.Mutex[lockwait.DispatchWaiting]
+	byID        map[string]*waiter
+	byPool      map[core.PoolID]int
+	byDirection map[core.Direction]int
+}
+
+func newWaiters() *waiters {
+	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byDirection: make(map[core.Direction]int)}
+}
+
+// add adds a waiter that the queue has accepted.
+func (s *waiters) add(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byID[w.ID] = w
+	s.byPool[w.pool]++
+	s.byDirection[w.direction]++
+	s.count.Add(1)
+}
+
+// remove removes a waiter. It reports false if it was not there.
+func (s *waiters) remove(w *waiter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID[w.ID] != w {
+		return false
+	}
+	delete(s.byID, w.ID)
+	decrement(s.byPool, w.pool)
+	decrement(s.byDirection, w.direction)
+	s.count.Add(-1)
+	return true
+}
+
+func decrement[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] == 0 {
+		delete(counts, key)
+	}
+}
+
+// offer passes a slot of a node on to a waiter. It reports false if the waiter does not wait any more.
+func (s *waiters) offer(id string, node core.NodeID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.byID[id]
+	if w == nil {
+		return false
+	}
+	select {
+	case <-w.offers: // an earlier one, which has lapsed
+	default:
+	}
+	w.offers <- node
+	return true
+}
+
+// pools returns the pools in whose queues requests of this instance wait, and how many do.
+func (s *waiters) pools() map[core.PoolID]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.byPool)
+}
+
+// in returns the requests of this instance that wait in the queue of a pool.
+func (s *waiters) in(pool core.PoolID) []*waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Collect(maps.Values(s.byID))
+	return slices.DeleteFunc(all, func(w *waiter) bool { return w.pool != pool })
+}
+
+// has reports whether requests of this instance wait in the queue of a pool.
+func (s *waiters) has(pool core.PoolID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byPool[pool] > 0
+}
+
+// directions returns how many requests wait, by direction.
+func (s *waiters) directions() map[core.Direction]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.byDirection)
+}

@@ -1,0 +1,181 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+// WaitOffer offers a slot of a node to a request that waits on an instance.
+type WaitOffer struct {
+	Pool   core.PoolID      `json:"pool,omitempty"`
+	Waiter fairqueue.Waiter `json:"waiter"`
+	Node   core.NodeID      `json:"node"`
+}
+
+// offerer offers slots that have become free to the requests that wait for them, on whichever instance they are.
+type offerer struct {
+	instance core.InstanceID
+	store    *storeClient
+	fleet    *fleet.Fleet
+	open     *openClasses
+	waiters  *waiters
+	tasks    *parallel.Group
+	metrics  *telemetry.Metrics
+	log      *slog.Logger
+	send     func(ctx context.Context, to core.InstanceID, o WaitOffer) error // nil: there are no other instances
+
+	mu      lockwait.Mutex[lockwait.DispatchOffers]
+	pending map[*fleet.Node]int // slots that may be free
+	working bool
+}
+
+// freed says that slots of a node have become free. It does not block.
+func (o *offerer) freed(n *fleet.Node, slots int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pending[n] += slots
+	if !o.working {
+		o.working = o.tasks.Go(o.work)
+	}
+}
+
+// work offers slots until there are none. Slots that become free during a call to the store are offered together.
+func (o *offerer) work(ctx context.Context) {
+	for {
+		o.mu.Lock()
+		batch := o.pending
+		if len(batch) == 0 || ctx.Err() != nil {
+			o.working = false
+			o.mu.Unlock()
+			return
+		}
+		o.pending = make(map[*fleet.Node]int)
+		o.mu.Unlock()
+		o.offerAll(ctx, batch)
+	}
+}
+
+// offerAll offers the free slots of nodes. If the store does not answer, a sweep finds the slots later.
+func (o *offerer) offerAll(ctx context.Context, batch map[*fleet.Node]int) {
+	pools := []core.PoolID{""}
+	for n := range batch {
+		if pool, bound := o.boundPool(n); bound && !slices.Contains(pools, pool) {
+			pools = append(pools, pool)
+		}
+	}
+	if o.open.refresh(ctx, pools...) != nil || !o.open.any.Load() {
+		return
+	}
+	for n, slots := range batch {
+		o.offerNode(ctx, n, slots)
+	}
+}
+
+// boundPool returns the pool of a node, if jobs may be bound to it.
+func (o *offerer) boundPool(n *fleet.Node) (core.PoolID, bool) {
+	division := o.fleet.Division()
+	if !division.Enabled() {
+		return "", false
+	}
+	pool := division.Assign(n.Declared()).Pool
+	if pool == "" {
+		return "", false
+	}
+	for _, bound := range division.Overrides {
+		if bound == pool {
+			return pool, true
+		}
+	}
+	return pool, o.waiters.has(pool) || o.open.classes(pool) != nil
+}
+
+// offerNode offers slots of one node. Requests that are bound to its pool and requests that are not have an equal chance to be first.
+func (o *offerer) offerNode(ctx context.Context, n *fleet.Node, slots int) {
+	pools := []core.PoolID{""}
+	if pool, bound := o.boundPool(n); bound {
+		pools = append(pools, pool)
+		rand.Shuffle(len(pools), func(i, j int) { pools[i], pools[j] = pools[j], pools[i] })
+	}
+	for _, pool := range pools {
+		classes := o.open.servable(pool, n)
+		for more := len(classes) > 0; more && slots > 0; {
+			rand.Shuffle(len(classes), func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
+			r, err := o.store.Offer(ctx, pool, slots, classes[:min(len(classes), fairqueue.MaxAsked)])
+			if err != nil {
+				o.store.recordError("offer", err)
+				return
+			}
+			for _, offered := range r.Offers {
+				o.deliver(ctx, WaitOffer{Pool: pool, Waiter: offered.Waiter, Node: n.ID()})
+			}
+			slots -= len(r.Offers)
+			more = r.More
+		}
+	}
+}
+
+// deliver sends an offer to the instance of the waiter. If that fails, the offer lapses.
+func (o *offerer) deliver(ctx context.Context, offer WaitOffer) {
+	to := core.InstanceID(offer.Waiter.Instance)
+	if to == o.instance {
+		o.receive(ctx, offer)
+		return
+	}
+	if o.send == nil {
+		return
+	}
+	if err := o.send(ctx, to, offer); err != nil && !errors.Is(err, context.Canceled) {
+		o.log.Info("a slot could not be offered to another instance", "instance", to, "node_id", offer.Node, "error", err)
+	}
+}
+
+// receive passes an offer to the request that waits here. If it does not wait any more, the slot is offered to the next.
+func (o *offerer) receive(ctx context.Context, offer WaitOffer) {
+	if o.waiters.offer(offer.Waiter.ID, offer.Node) {
+		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReceived).Inc()
+		return
+	}
+	o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUnwanted).Inc()
+	if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
+		o.store.recordError("dequeue", err)
+	}
+	if n := o.fleet.Node(offer.Node); n != nil {
+		o.freed(n, 1)
+	}
+}
+
+// ReceiveOffer handles an offer that another instance has sent.
+func (d *Dispatcher) ReceiveOffer(ctx context.Context, o WaitOffer) { d.line.receive(ctx, o) }
+
+// selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer.
+func (s *selector) selectOffered(ctx context.Context, x *search) finding {
+	n := s.fleet.Node(x.request.offered)
+	if n == nil {
+		return finding{refusal: errFull()}
+	}
+	if reason := s.picker.Filter(&x.query, n); reason != core.ReasonNone && !reason.Soft() {
+		return finding{refusal: errFull()}
+	}
+	res, verdict, err := s.reserve(ctx, x, &x.query, fleet.MemberOf(n))
+	switch {
+	case err != nil:
+		return finding{refusal: store.Unavailable()}
+	case verdict != store.OK:
+		return finding{refusal: errFull()}
+	}
+	res.pool = poolOf(&x.query, res.member.Declared())
+	s.pools.selected(x, res.pool.ID)
+	s.remember(x.request, &res, []core.Candidate{{Node: res.lease.Node}}, nil)
+	return finding{reservation: res, ok: true}
+}

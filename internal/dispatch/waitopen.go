@@ -1,0 +1,223 @@
+package dispatch
+
+import (
+	"context"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+)
+
+// openClasses is this instance's copy of the classes in which requests of any instance wait, by pool. A request that arrives takes no slot that
+// such a class could use.
+type openClasses struct {
+	store  *storeClient
+	fleet  *fleet.Fleet
+	picker *pick.Picker
+
+	any atomic.Bool // the copy has classes
+
+	mu      lockwait.Mutex[lockwait.DispatchOpen]
+	pools   map[core.PoolID]*openPool
+	reading *openRead // of all pools in the copy; nil: none is under way
+}
+
+// openPool is the copy for one pool.
+type openPool struct {
+	read    time.Time // before the store was asked
+	classes map[string]*waitClass
+}
+
+// openRead is a read of the store, for all callers that ask at the same time.
+type openRead struct {
+	began time.Time
+	done  chan struct{}
+	err   error
+}
+
+// maxOpenAge is how old the copy may be when a request is refused, or begins to wait, because of it.
+const maxOpenAge = 20 * time.Millisecond
+
+func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker) *openClasses {
+	return &openClasses{store: st, fleet: fl, picker: pk, pools: make(map[core.PoolID]*openPool)}
+}
+
+// refresh reads which classes are open in pools.
+func (c *openClasses) refresh(ctx context.Context, pools ...core.PoolID) error {
+	read := time.Now()
+	open, err := c.store.OpenClasses(ctx, pools...)
+	if err != nil {
+		c.store.recordError("open_classes", err)
+		return err
+	}
+	for i, pool := range pools {
+		if err := c.update(ctx, pool, open[i], read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// update replaces the copy for one pool. Requirements that are not known are read.
+func (c *openClasses) update(ctx context.Context, pool core.PoolID, ids []string, read time.Time) error {
+	if len(ids) == 0 {
+		c.set(pool, nil, read)
+		return nil
+	}
+	known := c.classes(pool)
+	classes := make(map[string]*waitClass, len(ids))
+	var unknown []string
+	for _, id := range ids {
+		if class := known[id]; class != nil {
+			classes[id] = class
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	if len(unknown) > 0 {
+		requirements, err := c.store.Requirements(ctx, pool, unknown)
+		if err != nil {
+			c.store.recordError("open_classes", err)
+			return err
+		}
+		for i, text := range requirements {
+			if class := parseWaitClass(unknown[i], text); class != nil {
+				classes[unknown[i]] = class
+			}
+		}
+	}
+	c.set(pool, classes, read)
+	return nil
+}
+
+func (c *openClasses) set(pool core.PoolID, classes map[string]*waitClass, read time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.pools[pool]; old != nil && old.read.After(read) {
+		return
+	}
+	if len(classes) == 0 {
+		delete(c.pools, pool)
+	} else {
+		c.pools[pool] = &openPool{read: read, classes: classes}
+	}
+	c.any.Store(len(c.pools) > 0)
+}
+
+// classes returns the classes that are open in a pool. The map is not changed.
+func (c *openClasses) classes(pool core.PoolID) map[string]*waitClass {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.pools[pool]; p != nil {
+		return p.classes
+	}
+	return nil
+}
+
+// openPools returns the pools that have open classes.
+func (c *openClasses) openPools() []core.PoolID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pools := make([]core.PoolID, 0, len(c.pools))
+	for pool := range c.pools {
+		pools = append(pools, pool)
+	}
+	return pools
+}
+
+// renew reads the copy again if it has classes and is older than maxOpenAge. Callers that ask at the same time share one read.
+func (c *openClasses) renew(ctx context.Context) error {
+	if !c.any.Load() {
+		return nil
+	}
+	r, mine, pools := c.joinRead()
+	switch {
+	case r == nil:
+		return nil
+	case mine:
+		r.err = c.refresh(ctx, pools...)
+		c.mu.Lock()
+		c.reading = nil
+		c.mu.Unlock()
+		close(r.done)
+		return r.err
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// joinRead returns the read that a caller waits for, and whether it makes it, of which pools; nil: the copy is recent.
+func (c *openClasses) joinRead() (_ *openRead, mine bool, pools []core.PoolID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reading != nil && time.Since(c.reading.began) < maxOpenAge {
+		return c.reading, false, nil
+	}
+	recent := true
+	for pool, p := range c.pools {
+		pools = append(pools, pool)
+		recent = recent && time.Since(p.read) < maxOpenAge
+	}
+	if recent {
+		return nil, false, nil
+	}
+	c.reading = &openRead{began: time.Now(), done: make(chan struct{})}
+	return c.reading, true, pools
+}
+
+// isOpen reports whether others wait in a class, according to a recent copy.
+func (c *openClasses) isOpen(ctx context.Context, pool core.PoolID, class string) bool {
+	if c.classes(pool)[class] == nil || c.renew(ctx) != nil {
+		return false
+	}
+	return c.classes(pool)[class] != nil
+}
+
+// waitingFor says for which nodes requests wait; nil: nobody waits.
+type waitingFor struct{ filters []*classFilter }
+
+// waitingFor returns for which nodes requests wait, according to a recent copy.
+func (c *openClasses) waitingFor(ctx context.Context) *waitingFor {
+	if !c.any.Load() || c.renew(ctx) != nil || !c.any.Load() {
+		return nil
+	}
+	w := &waitingFor{}
+	for _, pool := range c.openPools() {
+		for _, class := range c.classes(pool) {
+			w.filters = append(w.filters, newClassFilter(c.fleet, c.picker, class))
+		}
+	}
+	return w
+}
+
+// wants reports whether a request waits that a node could serve.
+func (w *waitingFor) wants(n *fleet.Node) bool {
+	if w == nil {
+		return false
+	}
+	for _, f := range w.filters {
+		if f.canServe(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// servable returns the classes that are open in a pool and that a node can serve.
+func (c *openClasses) servable(pool core.PoolID, n *fleet.Node) []string {
+	var ids []string
+	for id, class := range maps.All(c.classes(pool)) {
+		if newClassFilter(c.fleet, c.picker, class).canServe(n) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,168 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// line lets requests wait for a slot in the queues that all instances share.
+type line struct {
+	*tender
+	weight func(core.TenantID) int
+}
+
+func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, m *telemetry.Metrics, log *slog.Logger) *line {
+	o := &offerer{
+		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
+		send: cfg.SendOffer, pending: make(map[*fleet.Node]int),
+	}
+	l := &line{tender: &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)}, weight: cfg.Weight}
+	if l.weight == nil {
+		l.weight = func(core.TenantID) int { return 1 }
+	}
+	return l
+}
+
+// defaultMaxWaiting is Config.MaxWaiting if it is not set.
+const defaultMaxWaiting = 10_000
+
+// ticket is the place of one request in a queue.
+type ticket struct {
+	*waiter
+	line *line
+}
+
+// EstimateUnknown is an estimate of a wait that is not known.
+const EstimateUnknown = time.Duration(-1)
+
+// enter puts a request into the queue, until a time. It returns how long the wait will probably take. A refusal says that it will take too long, or
+// that too many requests wait.
+func (l *line) enter(ctx context.Context, job core.JobID, spec *core.Spec, except []core.NodeID, since, until time.Time) (_ *ticket, estimate time.Duration, _ *wire.Error) {
+	class, pool := newWaitClass(l.fleet, spec, except)
+	now, err := l.store.WaitClock(ctx, pool)
+	if err != nil {
+		l.store.recordError("enqueue", err)
+		return nil, 0, store.Unavailable()
+	}
+	t := &ticket{line: l, waiter: &waiter{
+		Waiter: fairqueue.Waiter{
+			ID: string(job), Class: class.id, Tenant: string(spec.Tenant), Instance: string(l.instance),
+			Since: now - time.Since(since).Milliseconds(), Deadline: now + time.Until(until).Milliseconds(),
+		},
+		pool: pool, class: class, direction: spec.Direction, weight: l.weight(spec.Tenant), offers: make(chan core.NodeID, 1),
+	}}
+	r, err := l.store.Enqueue(ctx, pool, t.params(l.maxWaiting, false))
+	if err != nil {
+		l.store.recordError("enqueue", err)
+		t.abandon() // it may have been added
+		return nil, 0, store.Unavailable()
+	}
+	l.metrics.Waiting.CountRequest(r.Verdict)
+	if refusal := refusalOf(&r, until); refusal != nil {
+		return nil, 0, refusal
+	}
+	l.waiters.add(t.waiter)
+	l.start()
+	if r.First {
+		l.tasks.Go(func(ctx context.Context) { l.survey(ctx, class) })
+	}
+	if r.EstimateMS < 0 {
+		return t, EstimateUnknown, nil
+	}
+	return t, time.Duration(r.EstimateMS) * time.Millisecond, nil
+}
+
+// minRetryAfter is the lowest hint at when a refused request may be repeated.
+const minRetryAfter = 100 * time.Millisecond
+
+// refusalOf returns why a request may not wait; nil: it may, or its time is over.
+func refusalOf(r *fairqueue.EnqueueResult, until time.Time) *wire.Error {
+	switch r.Verdict {
+	case fairqueue.CannotBeMet:
+		estimate := time.Duration(r.EstimateMS) * time.Millisecond
+		e := wire.Errorf(wire.CannotBeMet, "no slot will be free in time: the wait would be about %s; wait longer, or try again later", estimate.Round(10*time.Millisecond))
+		return e.RetryIn(max(estimate-time.Until(until), minRetryAfter))
+	case fairqueue.QueueFull:
+		return wire.Errorf(wire.QueueFull, "too many requests wait for a slot, and your tenant has its part of them: try again later").RetryIn(time.Second)
+	}
+	return nil
+}
+
+// await waits for an offer until a time. It returns the node, and false if the time is over, the context ended or the instance drains.
+func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan struct{}) (core.NodeID, bool) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case node := <-t.offers:
+		return node, true
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-drained:
+	}
+	return "", false
+}
+
+// giveBack returns an offer that could not be used. The request keeps its place.
+func (t *ticket) giveBack(ctx context.Context) {
+	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReturned).Inc()
+	if _, err := t.line.store.ReturnOffer(ctx, t.pool, t.Waiter); err != nil {
+		t.line.store.recordError("return_offer", err) // it lapses
+	}
+}
+
+// served takes the request out of the queue because it has got a slot. It does not wait for the store.
+func (t *ticket) served() {
+	if t == nil || !t.line.waiters.remove(t.waiter) {
+		return
+	}
+	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUsed).Inc()
+	t.dequeue(true)
+}
+
+// leave takes the request out of the queue because it does not wait any more. An offer that it has not used goes to the next request.
+func (t *ticket) leave() {
+	if t == nil || !t.line.waiters.remove(t.waiter) {
+		return
+	}
+	select {
+	case node := <-t.offers: // it came too late
+		t.pass(node)
+	default:
+	}
+	t.dequeue(false)
+}
+
+// pass offers a slot that the request does not use to the next one.
+func (t *ticket) pass(node core.NodeID) {
+	if n := t.line.fleet.Node(node); n != nil {
+		t.line.freed(n, 1)
+	}
+}
+
+// abandon takes a request out of the queue that may have been added to it.
+func (t *ticket) abandon() { t.dequeue(false) }
+
+// dequeue takes the request out of the queue, in the background. It is retried until the request would have expired.
+func (t *ticket) dequeue(served bool) {
+	l := t.line
+	l.tasks.Go(func(ctx context.Context) {
+		l.store.retry(ctx, func() error {
+			now, err := l.store.WaitClock(ctx, t.pool)
+			if err == nil && now < t.Deadline+fairqueue.SilenceMS {
+				err = l.store.Dequeue(ctx, t.pool, t.Waiter, served)
+			}
+			return err
+		})
+	})
+}

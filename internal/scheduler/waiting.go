@@ -1,0 +1,33 @@
+package scheduler
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+)
+
+// kindOffer is a slot that is offered to a request that waits on another instance.
+const kindOffer bus.Kind = "wait_offer"
+
+// offerSender returns what sends an offer to the instance on which the request waits.
+func offerSender(b *bus.Bus) func(context.Context, core.InstanceID, dispatch.WaitOffer) error {
+	return func(ctx context.Context, to core.InstanceID, o dispatch.WaitOffer) error {
+		return b.Send(ctx, to, kindOffer, fairqueue.OfferMS*time.Millisecond, o)
+	}
+}
+
+// messageHandlers returns the handlers of the messages of other instances.
+func messageHandlers(s *Scheduler) map[bus.Kind]bus.Handler {
+	handlers := s.nodeConns.Handlers(s.Jobs)
+	maps.Copy(handlers, s.Sessions.Handlers())
+	handlers[kindOffer] = bus.Handler{Handle: bus.Decoding(func(ctx context.Context, _ *bus.Message, o *dispatch.WaitOffer) error {
+		s.Jobs.ReceiveOffer(ctx, *o)
+		return nil
+	})}
+	return handlers
+}
