@@ -36,6 +36,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -57,8 +58,7 @@ type Scheduler struct {
 	Audio    *audio.Buffer
 
 	process
-	running   context.Context // of the background loops; set by Run
-	takeovers sync.WaitGroup  // takeovers of dead instances that wait for their grace period
+	background
 
 	hub       *socket.Hub
 	nodeConns *nodeconn.Conns
@@ -71,6 +71,13 @@ type Scheduler struct {
 	credentials *credentials
 	revocations *revocations
 	stats       *stats
+	tenants     *tenants.Current
+}
+
+// background is what runs in the background.
+type background struct {
+	running   context.Context // of the loops; set by Run
+	takeovers sync.WaitGroup  // takeovers of dead instances that wait for their grace period
 }
 
 // followers keep this instance's view of the fleet like the store has it.
@@ -114,6 +121,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.credentials, err = loadCredentials(&cfg, log); err != nil {
 		return nil, err
 	}
+	s.tenants = newTenants(c, s.credentials.reloader)
 	instance := s.newIncarnation()
 
 	if err := s.newRecorders(instance); err != nil {
@@ -231,32 +239,32 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	}
 	s.running = loops
 	s.Fleet.SetPartial(s.sharesStore()) // a shared store may have nodes: until the follower has read them this instance is not ready
-	var background sync.WaitGroup
-	background.Go(func() {
+	var loopsEnded sync.WaitGroup
+	loopsEnded.Go(func() {
 		telemetry.NewLockWaits(&s.Metrics.Locks, s.cfg.Scheduler.Observability.LockWaitWarnMS.Duration(), s.log).Run(loops)
 	})
-	background.Go(func() { s.receiver.Run(loops) })
-	background.Go(func() { s.follower.Run(loops) })
-	background.Go(func() { s.revocations.Run(loops) })
-	background.Go(func() { s.pools.Run(loops) })
-	background.Go(func() { s.stats.run(loops) })
-	background.Go(func() { s.removeRevokedNodes(loops) })
-	background.Go(func() { s.Nodes.EvictSilent(loops) })
-	background.Go(func() { s.Jobs.WatchSilent(loops) })
-	background.Go(func() { s.hub.Run(loops) })
-	background.Go(func() { s.guards.run(loops) })
-	background.Go(func() { s.events.Run(loops, s.Store) })
-	background.Go(func() { s.audit.Run(loops, s.Store) })
-	background.Go(func() { s.ExportTraces(loops) })
+	loopsEnded.Go(func() { s.receiver.Run(loops) })
+	loopsEnded.Go(func() { s.follower.Run(loops) })
+	loopsEnded.Go(func() { s.revocations.Run(loops) })
+	loopsEnded.Go(func() { s.pools.Run(loops) })
+	loopsEnded.Go(func() { s.stats.run(loops) })
+	loopsEnded.Go(func() { s.removeRevokedNodes(loops) })
+	loopsEnded.Go(func() { s.Nodes.EvictSilent(loops) })
+	loopsEnded.Go(func() { s.Jobs.WatchSilent(loops) })
+	loopsEnded.Go(func() { s.hub.Run(loops) })
+	loopsEnded.Go(func() { s.guards.run(loops) })
+	loopsEnded.Go(func() { s.events.Run(loops, s.Store) })
+	loopsEnded.Go(func() { s.audit.Run(loops, s.Store) })
+	loopsEnded.Go(func() { s.ExportTraces(loops) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
-		background.Go(func() { detector.watch(loops, s.logSuspension) })
+		loopsEnded.Go(func() { detector.watch(loops, s.logSuspension) })
 	}
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
-	background.Go(func() { served <- s.serve(srv, l) })
+	loopsEnded.Go(func() { served <- s.serve(srv, l) })
 	s.log.Info("listening", append([]any{"address", l.Addr().String(), "tls", s.credentials.certificate != nil, "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
 
 	var failure error
@@ -266,7 +274,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	}
 	s.stop(context.WithoutCancel(ctx), srv)
 	stopLoops()
-	background.Wait()
+	loopsEnded.Wait()
 	s.takeovers.Wait()
 	s.caller.Close()
 	s.leave(context.WithoutCancel(ctx))
