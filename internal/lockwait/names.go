@@ -16,7 +16,7 @@ func Names() []string {
 var all = []Name{
 	MemstoreNode{}, MemstoreNodes{}, MemstoreJobs{}, MemstoreWatchers{}, MemstoreWatcher{},
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
-	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
+	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
 	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, RedisPermits{}, RedisAbandoned{},
@@ -110,6 +110,12 @@ type MemstoreWaiting struct{}
 
 // LockName implements Name.
 func (MemstoreWaiting) LockName() string { return "memstore_waiting" }
+
+// MemstoreTenants names a lock of docs/locks.md.
+type MemstoreTenants struct{}
+
+// LockName implements Name.
+func (MemstoreTenants) LockName() string { return "memstore_tenants" }
 
 // FleetDividing names a lock of docs/locks.md.
 type FleetDividing struct{}
