@@ -13,6 +13,7 @@
 //   - runner: starts, resumes and times jobs; a jobRun takes one job through its attempts and deliveries;
 //   - Reports: messages from nodes about their jobs (ACK, result, failure);
 //   - Reconciler: jobs whose lease, node or instance was lost;
+//   - tenantLimits: counts the jobs of tenants that have limits;
 //   - slots: releases and revokes leases; waitQueue: requests that wait for a free slot.
 //
 // It imports pick, fleet, store and core. Delivery to nodes is behind Transport and sessions are behind Outcomes, both
@@ -34,6 +35,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
@@ -57,6 +59,8 @@ type Config struct {
 	Fence func() time.Time
 	// Observer is told what becomes of requests and jobs; nil: nobody is.
 	Observer Observer
+	// Tenants admits the jobs of tenants that have limits; nil: none has.
+	Tenants *tenants.Gate
 	// Tracer makes the traces of jobs; nil: there are none.
 	Tracer *tracing.Tracer
 	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
@@ -105,6 +109,7 @@ type Dispatcher struct {
 	waiting  *waitQueue
 	inFlight *inFlightTable
 	runner   *runner
+	limits   *tenantLimits
 
 	calls     *callGroup
 	uncertain sync.Map    // jobs whose record may have been written although the request was refused
@@ -130,8 +135,9 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
 	d.selector.ring = cfg.Ring
+	d.limits = &tenantLimits{gate: cfg.Tenants, cfg: d.cfg, store: d.store, tasks: d.tasks, inFlight: d.inFlight, waiting: make(map[core.TenantID][]*roomWaiter)}
 	d.runner = &runner{
-		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
+		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
 		deliver: deadline.New(d.tasks.Context(), cfg.ACKTimeout, nil),
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/pick"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Wait says how long a request waits for a free slot.
@@ -56,10 +55,7 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 			placed, p.Waited = p.Node, waited
 			return p, nil
 		}
-		until := w.Until
-		if e.Code == wire.NoCapableNode && w.Join.Before(until) {
-			until = w.Join
-		}
+		until := w.waitEnds(e)
 		if !e.Code.Retryable() || !time.Now().Before(until) || d.runner.draining.Load() {
 			d.metrics.ObserveDispatch(time.Since(began), true, r.exemplar(true))
 			d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
@@ -75,12 +71,10 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 		} else {
 			d.waiting.wakeNext(self)
 		}
-		wait := recheckInterval
-		if e.Code == wire.NoCapableNode {
-			wait = recheckIncapable
-		}
 		asleep := time.Now()
-		if !self.sleep(ctx, min(backoff.Jitter(wait, 0.2), time.Until(until))) {
+		stop := d.limits.awaitRoom(e, &r, self.wake)
+		awake := self.sleep(ctx, min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(until)))
+		if stop(); !awake {
 			return Placement{}, storeError(ctx)
 		}
 		waited += time.Since(asleep)

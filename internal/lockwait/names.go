@@ -19,12 +19,12 @@ var all = []Name{
 	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
 	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchProber{},
-	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, RedisPermits{}, RedisAbandoned{},
+	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, DispatchTenants{}, RedisPermits{}, RedisAbandoned{},
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
 	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{},
-	ConvertLanguages{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
+	ConvertLanguages{}, TenantsRefusals{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
 // MemstoreNode names a lock of docs/locks.md.
@@ -398,3 +398,15 @@ type GuardSeries struct{}
 
 // LockName implements Name.
 func (GuardSeries) LockName() string { return "guard_series" }
+
+// DispatchTenants names a lock of docs/locks.md.
+type DispatchTenants struct{}
+
+// LockName implements Name.
+func (DispatchTenants) LockName() string { return "dispatch_tenants" }
+
+// TenantsRefusals names a lock of docs/locks.md.
+type TenantsRefusals struct{}
+
+// LockName implements Name.
+func (TenantsRefusals) LockName() string { return "tenants_refusals" }

@@ -71,7 +71,7 @@ type Scheduler struct {
 	credentials *credentials
 	revocations *revocations
 	stats       *stats
-	tenants     *tenants.Current
+	tenants     *tenants.Gate
 }
 
 // background is what runs in the background.
@@ -121,7 +121,6 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.credentials, err = loadCredentials(&cfg, log); err != nil {
 		return nil, err
 	}
-	s.tenants = newTenants(c, s.credentials.reloader)
 	instance := s.newIncarnation()
 
 	if err := s.newRecorders(instance); err != nil {
@@ -131,7 +130,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, log); err != nil {
 		return nil, err
 	}
-	s.revocations = newRevocations(s.credentials, s.Store, log)
+	s.tenants, s.revocations = newTenants(c, s.credentials.reloader, s.Store, s.Metrics), newRevocations(s.credentials, s.Store, log)
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
@@ -147,7 +146,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	sessionCfg := sessionConfig(c, instance)
-	sessionCfg.Revocations, sessionCfg.Tracer = s.revocations, s.tracer
+	sessionCfg.Revocations, sessionCfg.Tracer, sessionCfg.Tenants = s.revocations, s.tracer, s.tenants
 	directory := session.NewDirectory(sessionCfg, s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
 		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), Tracer: s.tracer,
@@ -157,7 +156,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	}
 	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
-	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer = s.stats.counter, jobring.New(), s.tracer
+	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer, dispatchCfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
@@ -251,6 +250,8 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loopsEnded.Go(func() { s.removeRevokedNodes(loops) })
 	loopsEnded.Go(func() { s.Nodes.EvictSilent(loops) })
 	loopsEnded.Go(func() { s.Jobs.WatchSilent(loops) })
+	loopsEnded.Go(func() { s.Jobs.RenewTenants(loops) })
+	loopsEnded.Go(func() { s.Sessions.RenewTenants(loops) })
 	loopsEnded.Go(func() { s.hub.Run(loops) })
 	loopsEnded.Go(func() { s.guards.run(loops) })
 	loopsEnded.Go(func() { s.events.Run(loops, s.Store) })

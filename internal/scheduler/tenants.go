@@ -5,11 +5,13 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
 )
 
 // newTenants puts the weights and limits of tenants of the configuration in force, and makes a reload replace them.
-func newTenants(c *config.Scheduler, r *reload.Reloader) *tenants.Current {
+func newTenants(c *config.Scheduler, r *reload.Reloader, st store.Tenants, m *telemetry.Metrics) *tenants.Gate {
 	current := tenants.NewCurrent(c.TenantTable())
 	r.Register(reload.Section{Keys: []string{config.TenantsKey}, Prepare: func(next *config.Config, _ reload.Request) (reload.Change, error) {
 		table := next.Scheduler.TenantTable()
@@ -21,5 +23,5 @@ func newTenants(c *config.Scheduler, r *reload.Reloader) *tenants.Current {
 			Apply:   func() { current.Replace(table) },
 		}, nil
 	}})
-	return current
+	return tenants.NewGate(current, st, func(limit store.TenantLimit) { m.TenantRefusals.WithLabelValues(limit.String()).Inc() })
 }

@@ -17,7 +17,7 @@ type Tenants interface {
 	AdmitMember(ctx context.Context, p MemberParams) (TenantVerdict, error)
 	// RemoveMember removes a member. With Undo it also gives back the tokens that the member took. It does nothing if the member is not there.
 	RemoveMember(ctx context.Context, p MemberParams) error
-	// RenewMembers postpones the expiry of members until p.Keep from now, and returns those that are not there: they have expired, or the
+	// RenewMembers postpones the expiry of members until p.Keep from now, if it is earlier, and returns those that are not there: they have expired, or the
 	// store has lost them. It adds none, because a member may have been removed while the call was on its way.
 	RenewMembers(ctx context.Context, p RenewParams) (missing []string, err error)
 	// ReadTenants returns what tenants use, in their order.

@@ -1,4 +1,4 @@
--- Postpones the expiry of jobs or sessions of a tenant.
+-- Postpones the expiry of jobs or sessions of a tenant. With a ttl of 0 it only says which are missing.
 -- KEYS  members
 -- ARGV  not_after, ttl in ms, member …; at most MAX_UNPACK members
 -- Returns {now, {member that is not there, …}}.
@@ -13,5 +13,5 @@ for i, score in ipairs(scores) do
     redis.call('ZADD', KEYS[1], now + ttl, ARGV[i + 2])
   end
 end
-if #missing < #scores then extend_ttl(KEYS[1], ttl) end
+if ttl > 0 and #missing < #scores then extend_ttl(KEYS[1], ttl) end
 return { now, missing }
